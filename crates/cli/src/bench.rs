@@ -2,8 +2,8 @@
 
 mod devices;
 mod kernels;
-mod limits;
-mod resident;
+mod peaks;
+mod rss;
 mod tensors;
 mod training;
 
@@ -11,29 +11,29 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use panoply::internal::{Null, routine};
+use panoply::internal::{NullDevice, routine};
 use panoply::runtime::DeviceOptions;
-use panoply::{Device, Kind, Result};
+use panoply::{Backend, Device, Result};
 
-use crate::output::DeviceChoice;
+use crate::output::DeviceArgs;
 
 /// What a device reaches.
 #[derive(Args)]
-pub struct Arguments {
+pub struct BenchArgs {
     #[command(subcommand)]
-    what: What,
+    command: BenchCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum BenchCommand {
     /// Copies up, down and on the device, launches, and products of matrices; of every device if none is named.
-    Devices(devices::Arguments),
+    Devices(devices::BenchDevicesCommand),
     /// The kernels that ship, beside STREAM's triad and an empty launch.
-    Kernels(kernels::Arguments),
+    Kernels(kernels::BenchKernelsCommand),
     /// Tensor operations, beside what the device's memory and its multipliers give.
-    Tensors(Profiled),
+    Tensors(ProfiledArgs),
     /// Steps of training.
-    Training(training::Arguments),
+    Training(training::BenchTrainingCommand),
 }
 
 /// The most seconds that a row may be given.
@@ -42,17 +42,17 @@ const DAY: f64 = 86_400.0;
 #[derive(Args)]
 struct Options {
     #[command(flatten)]
-    device: DeviceChoice,
-    /// Seconds spent on each row.
-    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
-    seconds: f64,
+    device: DeviceArgs,
+    /// Minimum seconds of measuring per row
+    #[arg(long, visible_alias = "seconds", default_value_t = 1.0, value_parser = seconds)]
+    min_time: f64,
     /// One JSON line for each row on stdout.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
-struct Profiled {
+struct ProfiledArgs {
     #[command(flatten)]
     options: Options,
     /// Also what each kernel of one run took, on stderr.
@@ -70,24 +70,24 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Prints a row for each benchmark.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    match &arguments.what {
-        What::Devices(arguments) => devices::run(arguments),
-        What::Kernels(arguments) => kernels::run(arguments),
-        What::Tensors(arguments) => tensors::run(arguments),
-        What::Training(arguments) => training::run(arguments),
+pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
+    match &arguments.command {
+        BenchCommand::Devices(arguments) => devices::run(arguments),
+        BenchCommand::Kernels(arguments) => kernels::run(arguments),
+        BenchCommand::Tensors(arguments) => tensors::run(arguments),
+        BenchCommand::Training(arguments) => training::run(arguments),
     }
 }
 
 /// A device that is asked what this one is and computes nothing.
-fn idle(device: &Device) -> Device {
-    let null = Null::new(device.target().clone()).hollow();
-    let null = if device.info().kind == Kind::Cpu { null.offering(routine::offers) } else { null };
+fn null_device_like(device: &Device) -> Device {
+    let null = NullDevice::new(device.target().clone()).without_memory();
+    let null = if device.info().kind == Backend::Cpu { null.with_routines(routine::offers) } else { null };
     Device::new(Arc::new(null), DeviceOptions::default())
 }
 
 /// The median of what runs say they took, over so many seconds.
-fn repeated(seconds: f64, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
+fn median_time(seconds: f64, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
     let mut times = vec![run()?];
     while times.len() < 10_000 && times.iter().sum::<f64>() < seconds {
         times.push(run()?);

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use clap::Args;
 use panoply::Result;
-use panoply::kernels::{ALL, Outcome, Shipped, Size};
+use panoply::kernels::{ALL, BenchResult, BuiltinKernel, Size};
 use serde_json::{Value, json};
 
-use crate::output::{self, DeviceChoice};
+use crate::output::{self, DeviceArgs};
 
 /// Pick the best device, say why, run the kernels that ship on it, check and time them.
 #[derive(Args)]
-pub struct Arguments {
+pub struct DemoCommand {
     /// Determines the inputs.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
-    device: DeviceChoice,
+    device: DeviceArgs,
     /// One JSON document on stdout.
     #[arg(long)]
     json: bool,
@@ -27,7 +27,7 @@ pub struct Arguments {
 const BUDGET: Duration = Duration::from_millis(200);
 
 /// Runs every shipped kernel and prints a line for each. Fails if a result is wrong.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &DemoCommand) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     choice.explain();
     let mut rows = Vec::new();
@@ -52,24 +52,24 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// `✓ saxpy           0.41 ms   30.1 GB/s    5.0 Gop/s  exact   y = a x + y`.
-pub fn line(shipped: &Shipped, outcome: &Outcome) -> String {
+pub fn line(shipped: &BuiltinKernel, outcome: &BenchResult) -> String {
     let mark = if outcome.verdict.passed() { '✓' } else { '✗' };
     format!(
         "{mark} {:<14} {:>9.3} ms {:>7.1} GB/s {:>8.1} Gop/s  {:<24} {}",
         shipped.name,
         outcome.time.as_secs_f64() * 1e3,
-        outcome.gigabytes_per_second(),
-        outcome.gigaops_per_second(),
+        outcome.gb_per_s(),
+        outcome.gop_per_s(),
         outcome.verdict.to_string(),
         shipped.about
     )
 }
 
 /// The same for `--json`.
-pub fn row(shipped: &Shipped, outcome: &Outcome) -> Value {
+pub fn row(shipped: &BuiltinKernel, outcome: &BenchResult) -> Value {
     json!({
-        "name": shipped.name, "passed": outcome.verdict.passed(), "error": outcome.verdict.error,
+        "name": shipped.name, "passed": outcome.verdict.passed(), "max_error": outcome.verdict.error,
         "tolerance": outcome.verdict.tolerance, "seconds": outcome.time.as_secs_f64(), "runs": outcome.runs,
-        "gbps": outcome.gigabytes_per_second(), "gops": outcome.gigaops_per_second(),
+        "gb_per_s": outcome.gb_per_s(), "gop_per_s": outcome.gop_per_s(),
     })
 }

@@ -1,9 +1,9 @@
 //! `panoply explain`: every stage, from the expression or the kernel to what the device runs.
 
-mod absent;
 mod expression;
 #[cfg(feature = "wgpu")]
-mod translated;
+mod naga_translation;
+mod virtual_target;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -11,22 +11,22 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use panoply::internal::compile::opt::{self, optimize_observed};
 use panoply::internal::compile::plan::{Options, PlanStep, plan_with};
-use panoply::internal::compile::render::{Rendered, render};
-use panoply::internal::compile::schedule::schedule_to;
+use panoply::internal::compile::render::{GeneratedSource, render};
+use panoply::internal::compile::schedule::schedule_with;
 use panoply::internal::ir::kernel::Kernel;
 use panoply::internal::ir::target::{Language, Style};
 use panoply::internal::ir::verify::{Verified, verify};
-use panoply::internal::{Traced, group, vm};
+use panoply::internal::{TracedGraph, group_size, vm};
 use panoply::kernels::ALL;
-use panoply::{Attention, Conv, Device, Error, Result, Rng, Tensor, eval};
+use panoply::{AttentionOptions, ConvOptions, Device, Error, Result, Rng, Tensor, eval};
 use serde_json::json;
 
-use self::absent::Absent;
-use crate::output::{self, DeviceChoice};
+use self::virtual_target::VirtualTarget;
+use crate::output::{self, DeviceArgs};
 
 /// Every stage of a kernel or tensor expression, down to the device's own text.
 #[derive(Args)]
-pub struct Arguments {
+pub struct ExplainCommand {
     /// An expression, as "softmax(x @ w + b)" or "(x.matmul(&w) + &b).softmax(-1)"; a shipped program (saxpy, reduction …) or one of its kernels; or an example (relu, gelu, softmax_rows, layer_norm, conv2d, attention, dense, training_step).
     #[arg(allow_hyphen_values = true)]
     name: String,
@@ -37,7 +37,7 @@ pub struct Arguments {
     #[arg(long, value_enum)]
     stage: Option<Stage>,
     #[command(flatten)]
-    device: DeviceChoice,
+    device: DeviceArgs,
     /// For a device that is not here: cuda, cuda:sm_90, rocm, rocm:gfx90a, metal, dx12, vulkan, webgpu, opencl, oneapi or cpu, with the least that such devices have.
     #[arg(long, value_name = "KIND[:MODEL]", conflicts_with_all = ["device", "strict"])]
     target: Option<String>,
@@ -61,7 +61,7 @@ enum Stage {
     /// Which passes changed it.
     Passes,
     /// The kernel IR after all passes.
-    Optimised,
+    Optimized,
     /// What the device is given.
     Device,
 }
@@ -94,11 +94,15 @@ const EXPRESSIONS: &[(&str, Expression)] = &[
     }),
     ("conv2d", |rng| {
         let (x, w) = (given(rng, &[16, 8, 32, 32]), given(rng, &[16, 8, 3, 3]));
-        vec![x.conv(&w, &Conv { padding: [1, 1], ..Conv::default() }).relu()]
+        vec![x.conv(&w, &ConvOptions { padding: [1, 1], ..ConvOptions::default() }).relu()]
     }),
     ("attention", |rng| {
         let [q, k, v] = [0; 3].map(|_| given(rng, &[4, 8, 64, 32]));
-        vec![q.attention(&k, &v, &Attention { causal: true, ..Attention::default() })]
+        vec![q.scaled_dot_product_attention(
+            &k,
+            &v,
+            &AttentionOptions { is_causal: true, ..AttentionOptions::default() },
+        )]
     }),
     ("training_step", |rng| {
         let (x, w, b) = (given(rng, &[64, 64]), given(rng, &[64, 10]), given(rng, &[10]));
@@ -121,9 +125,9 @@ fn given(rng: &mut Rng, shape: &[usize]) -> Tensor {
 }
 
 /// Prints the stages.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &ExplainCommand) -> Result<ExitCode> {
     if let Some(spelling) = &arguments.target {
-        let Absent { device, note } = Absent::new(spelling)?;
+        let VirtualTarget { device, note } = VirtualTarget::new(spelling)?;
         print(arguments, &device, Some(&note))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -132,7 +136,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(choice.exit_code())
 }
 
-fn print(arguments: &Arguments, device: &Device, note: Option<&str>) -> Result<()> {
+fn print(arguments: &ExplainCommand, device: &Device, note: Option<&str>) -> Result<()> {
     let sections = device.scope(|| sections(arguments, device))?;
     if let Some(stage) = arguments.stage
         && sections.iter().all(|section| section.stage != stage)
@@ -147,18 +151,18 @@ fn print(arguments: &Arguments, device: &Device, note: Option<&str>) -> Result<(
         let stages: Vec<_> = wanted
             .map(|section| json!({"stage": section.stage.name(), "title": section.title, "text": section.text}))
             .collect();
-        let device = device.spelling();
+        let device = device.device_string();
         output::print_json(
             &json!({"schema": 1, "name": arguments.name, "device": device, "note": note, "stages": stages}),
         );
     } else {
-        note.into_iter().for_each(|note| println!("{}: {note}\n", device.spelling()));
+        note.into_iter().for_each(|note| println!("{}: {note}\n", device.device_string()));
         wanted.for_each(|section| println!("── {} ──\n{}\n", section.title, section.text.trim_end()));
     }
     Ok(())
 }
 
-fn sections(arguments: &Arguments, device: &Device) -> Result<Vec<Section>> {
+fn sections(arguments: &ExplainCommand, device: &Device) -> Result<Vec<Section>> {
     let (name, mut sections) = (arguments.name.as_str(), Vec::new());
     if name.trim().is_empty() {
         return Err(Error::mistake(
@@ -185,7 +189,7 @@ fn sections(arguments: &Arguments, device: &Device) -> Result<Vec<Section>> {
             explain_kernel(&verify(build()?)?, LONG, device, &mut sections)?;
         }
     } else if let Some((_, expression)) = EXPRESSIONS.iter().find(|(known, _)| *known == name) {
-        explain_expression(&expression(&mut Rng::seed(0)), &BTreeMap::new(), device, &mut sections)?;
+        explain_expression(&expression(&mut Rng::seed_from_u64(0)), &BTreeMap::new(), device, &mut sections)?;
     } else {
         let kernels = ALL.iter().flat_map(|shipped| shipped.kernels).map(|(known, _)| *known);
         let programs = ALL.iter().map(|shipped| shipped.name);
@@ -212,11 +216,11 @@ fn function(source: &str, name: &str) -> String {
 }
 
 /// Which leaf of a graph is which tensor, a line for each that has a name, and which number stands in which slot.
-fn legend(traced: &Traced<'_>, names: &BTreeMap<String, Tensor>) -> Result<String> {
+fn legend(traced: &TracedGraph<'_>, names: &BTreeMap<String, Tensor>) -> Result<String> {
     let mut lines = String::new();
     for (leaf, storage) in traced.leaves.iter().enumerate() {
         for (name, tensor) in names {
-            if tensor.storage()?.is_same(storage) {
+            if tensor.storage()?.ptr_eq(storage) {
                 lines += &format!("leaf {leaf} is {name}, {}{}\n", tensor.dtype(), tensor.shape()?);
             }
         }
@@ -234,10 +238,10 @@ fn explain_expression(
     sections: &mut Vec<Section>,
 ) -> Result<()> {
     roots.iter().try_for_each(Tensor::check)?;
-    let traced = Traced::new(device, &roots.iter().collect::<Vec<&Tensor>>())?;
-    let (target, offers) = (device.target(), |routine: &_| device.offers(routine));
-    let options = Options { accuracy: device.accuracy(), tf32: device.allows_tf32(), ..Options::default() };
-    let scheduled = schedule_to(options.accuracy, &traced.graph, target, &offers)?;
+    let traced = TracedGraph::new(device, &roots.iter().collect::<Vec<&Tensor>>())?;
+    let (target, offers) = (device.target(), |routine: &_| device.supports_routine(routine));
+    let options = Options { accuracy: device.math_mode(), tf32: device.is_tf32_allowed(), ..Options::default() };
+    let scheduled = schedule_with(options.accuracy, &traced.graph, target, &offers)?;
     let planned = plan_with(&options, &traced.graph, target, &offers)?;
     let mut add = |stage, title: &str, text: String| sections.push(Section { stage, title: title.into(), text });
     add(Stage::Graph, "what was asked for", format!("{}{}", legend(&traced, names)?, traced.graph));
@@ -277,7 +281,7 @@ fn explain_kernel(
         return Ok(());
     }
     let (mut changed, mut before) = (String::new(), kernel.to_string());
-    let optimised = optimize_observed(kernel.clone(), target, &opt::Options::default(), &mut |pass, after| {
+    let optimized = optimize_observed(kernel.clone(), target, &opt::Options::default(), &mut |pass, after| {
         let after = after.to_string();
         let note = if after == before {
             "nothing to do".to_string()
@@ -288,12 +292,12 @@ fn explain_kernel(
         before = after;
     });
     add(Stage::Passes, format!("{name}: passes"), changed);
-    add(Stage::Optimised, format!("{name}: kernel IR after the passes"), optimised.to_string());
+    add(Stage::Optimized, format!("{name}: kernel IR after the passes"), optimized.to_string());
     let (title, text) = match target.language {
         Language::Ir => {
             let Style::Cpu { .. } = target.style else { return Ok(()) };
-            let cover = optimised.group.map_or(vm::program::Cover::Row, vm::program::Cover::Group);
-            let program = vm::compile::compile(&optimised, cover, vm::ops::Ops::of(vm::isa::Isa::best()))?;
+            let cover = optimized.group_size.map_or(vm::program::TileShape::Row, vm::program::TileShape::Group);
+            let program = vm::compile::compile(&optimized, cover, vm::ops::Ops::of(vm::isa::Isa::best()))?;
             ("vector program", program.to_string())
         }
         Language::OpenClC
@@ -303,8 +307,8 @@ fn explain_kernel(
         | Language::SpirV
         | Language::CudaC
         | Language::Msl => {
-            let rendered = render(&optimised, target)?;
-            match translated(device, &rendered, group::size(target, grid, kernel.private_bytes()))? {
+            let rendered = render(&optimized, target)?;
+            match translated(device, &rendered, group_size::size(target, grid, kernel.private_bytes()))? {
                 Some(translated) => {
                     let title = format!("{name}: {}, of which wgpu makes what follows", target.language.name());
                     add(Stage::Device, title, rendered.source);
@@ -320,18 +324,24 @@ fn explain_kernel(
 
 /// What a system's own compiler is given where that is not what was rendered.
 #[cfg(feature = "wgpu")]
-fn translated(device: &Device, rendered: &Rendered, group: [u32; 3]) -> Result<Option<(&'static str, String)>> {
-    use panoply::Kind;
-    let program = || translated::Program::read(&rendered.source, &rendered.entry, device.target(), group);
+fn translated(device: &Device, rendered: &GeneratedSource, group: [u32; 3]) -> Result<Option<(&'static str, String)>> {
+    use panoply::Backend;
+    let program = || naga_translation::Program::read(&rendered.source, &rendered.entry, device.target(), group);
     Ok(match device.info().kind {
-        Kind::Metal => Some((Language::Msl.name(), program()?.metal()?)),
-        Kind::Dx12 => Some(("HLSL", program()?.direct3d()?)),
-        Kind::Cuda | Kind::Rocm | Kind::OneApi | Kind::OpenCl | Kind::Vulkan | Kind::WebGpu | Kind::Cpu => None,
+        Backend::Metal => Some((Language::Msl.name(), program()?.metal()?)),
+        Backend::Dx12 => Some(("HLSL", program()?.direct3d()?)),
+        Backend::Cuda
+        | Backend::Rocm
+        | Backend::OneApi
+        | Backend::OpenCl
+        | Backend::Vulkan
+        | Backend::WebGpu
+        | Backend::Cpu => None,
     })
 }
 
 /// Without `wgpu` there is no such device.
 #[cfg(not(feature = "wgpu"))]
-fn translated(_: &Device, _: &Rendered, _: [u32; 3]) -> Result<Option<(&'static str, String)>> {
+fn translated(_: &Device, _: &GeneratedSource, _: [u32; 3]) -> Result<Option<(&'static str, String)>> {
     Ok(None)
 }

@@ -4,38 +4,38 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::nn::data::source::Source;
+use panoply::nn::data::reader::DataFormat;
 use panoply::nn::{checkpoint::TensorFile, onnx};
 use panoply::{Device, Error, Result};
 use serde_json::json;
 
 use crate::protect;
-use crate::train::{folder, manifest::Manifest};
+use crate::train::{manifest::Manifest, run_dir};
 
-/// Write a trained network as an ONNX file (opset 17).
+/// Export a trained model to ONNX (opset 17)
 #[derive(Args)]
-pub struct Arguments {
+pub struct ExportCommand {
     /// The model file that `panoply train` wrote, or its run's folder.
-    #[arg(value_parser = folder::model_file())]
+    #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
-    /// Output file; by default beside the model. Parameters of 2 GiB and more go to a second file beside it, FILE.onnx.data.
-    #[arg(long, value_name = "FILE.onnx")]
-    out: Option<PathBuf>,
-    /// One JSON document on stdout.
+    /// Output file [default: beside the model]. Parameters of 2 GiB or more go to a second file beside it, FILE.onnx.data
+    #[arg(short, long, visible_alias = "out", value_name = "FILE.onnx")]
+    output: Option<PathBuf>,
+    /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
 }
 
 /// Reads the model on the CPU and writes the file.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
     Device::get("cpu")?.scope(|| {
         let file = TensorFile::read(&arguments.model)?;
         let manifest = Manifest::of_model(&file)?;
         let model = manifest.load(&file)?;
-        let out = match &arguments.out {
+        let out = match &arguments.output {
             Some(out) => out.clone(),
             None if protect::is_stream(&arguments.model) => {
-                return Err(Error::mistake("--out FILE.onnx is missing: a model that is read from a pipe has no folder"));
+                return Err(Error::mistake("--output FILE.onnx is missing: a model that is read from a pipe has no folder"));
             }
             None => arguments.model.with_extension("onnx"),
         };
@@ -44,25 +44,25 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         // What a pipe carries is the network alone.
         let stream = protect::is_stream(&out);
-        let saved = onnx::save(&model, &out)?;
-        let (input, output) = (&manifest.network.input, manifest.network.output()?);
-        if let Source::Csv { sequences: Some(sequences), .. } = &manifest.data.source {
-            eprintln!("in the file every sequence has {} rows: ONNX knows nothing of ends before that", sequences.time);
+        let saved = onnx::export(&model, &out)?;
+        let (input, output) = (&manifest.network.input, manifest.network.output_shape()?);
+        if let DataFormat::Csv { sequence: Some(sequences), .. } = &manifest.data.format {
+            eprintln!("in the file every sequence has {} rows: ONNX knows nothing of ends before that", sequences.max_len);
         }
         let offsets = manifest.data.offsets_by_name();
         for (name, offset) in &offsets {
             eprintln!("in the file {name} is a difference from {offset}, since f32 does not hold its digits: subtract it from inputs in f64, or add it to outputs");
         }
-        let second = saved.data.as_ref().map(|(path, bytes)| json!({"path": path.to_string_lossy(), "bytes": bytes}));
+        let second = saved.data.as_ref().map(|(path, bytes)| json!({"path": path.to_string_lossy(), "size_bytes": bytes}));
         let report = if arguments.json {
             let document = json!({
-                "schema": 1, "model": arguments.model.to_string_lossy(), "out": out.to_string_lossy(), "bytes": saved.bytes,
-                "data": second, "opset": 17, "input": input, "output": output, "classes": manifest.data.classes,
+                "schema": 1, "model": arguments.model.to_string_lossy(), "path": out.to_string_lossy(), "size_bytes": saved.bytes,
+                "data": second, "opset": 17, "input_shape": input, "output_shape": output, "classes": manifest.data.class_names,
                 "loss": manifest.network.loss.kind.name(), "offsets": offsets,
             });
             format!("{document:#}")
         } else {
-            let what = if manifest.network.loss.kind.is_of_differences() { "numbers" } else { "logits" };
+            let what = if manifest.network.loss.kind.is_regression() { "numbers" } else { "logits" };
             let second = saved.data.map_or_else(String::new, |(path, bytes)| {
                 format!(", its parameters are {bytes} bytes in {}, which belongs to it", path.display())
             });

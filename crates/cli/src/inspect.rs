@@ -5,19 +5,19 @@ use std::process::ExitCode;
 
 use clap::Args;
 use panoply::nn::checkpoint::{self, TensorFile};
-use panoply::nn::data::{npy::Array, source::Source};
+use panoply::nn::data::{npy::Array, reader::DataFormat};
 use panoply::{DType, Device, Result};
 use serde_json::json;
 
 use crate::console::escaped;
 use crate::output;
-use crate::train::{folder, manifest::Manifest, outcome};
+use crate::train::{manifest::Manifest, metrics, run_dir};
 
 /// Layers, shapes, element types, sizes, and whether all numbers are finite.
 #[derive(Args)]
-pub struct Arguments {
+pub struct InspectCommand {
     /// A file of parameters: safetensors, of `panoply train` or of anybody; or a run's folder.
-    #[arg(value_parser = folder::model_file())]
+    #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
     /// One JSON document on stdout.
     #[arg(long)]
@@ -34,7 +34,7 @@ struct Entry {
 }
 
 /// Reads the file and prints what is in it.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
     Device::get("cpu")?.scope(|| {
         let file = TensorFile::read(&arguments.model)?;
         let mut digest = xxhash_rust::xxh3::Xxh3::new();
@@ -56,26 +56,26 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
                 .iter()
                 .map(|entry| {
                     let Entry { name, dtype, dims, bytes, not_finite } = entry;
-                    json!({"name": name, "dtype": dtype, "shape": dims, "bytes": bytes, "not_finite": not_finite})
+                    json!({"name": name, "dtype": dtype, "shape": dims, "bytes": bytes, "nonfinite": not_finite})
                 })
                 .collect();
             output::print_json(&json!({
-                "schema": 1, "model": arguments.model.to_string_lossy(), "arrays": rows, "numbers": elems, "bytes": bytes,
-                "not_finite": not_finite, "digest": digest, "summary": summary, "manifest": manifest,
+                "schema": 1, "model": arguments.model.to_string_lossy(), "tensors": rows, "numel": elems, "bytes": bytes,
+                "nonfinite": not_finite, "digest": digest, "summary": summary, "manifest": manifest,
                 "metadata": if manifest.is_none() { Some(file.metadata()?) } else { None },
             }));
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(manifest) = &manifest {
             let (data, settings) = (&manifest.data, &manifest.settings);
-            let [model, path, version] = [&settings.model, &data.path, &manifest.panoply].map(|said| escaped(said));
+            let [model, path, version] = [&settings.model, &data.path, &manifest.panoply_version].map(|said| escaped(said));
             println!("{model} trained on {path} by panoply {version}");
-            let named = !data.classes.is_empty() && !matches!(data.source, Source::Text { .. });
-            let classes = if named { format!(": {}", escaped(&shortened(&data.classes))) } else { String::new() };
+            let named = !data.class_names.is_empty() && !matches!(data.format, DataFormat::Text { .. });
+            let classes = if named { format!(": {}", escaped(&shortened(&data.class_names))) } else { String::new() };
             println!("{}{classes}", data.learned());
             println!("by {}; the loss {}", settings.in_words(), manifest.network.loss);
             if let Some(result) = &manifest.result {
-                println!("{}", outcome::headline(manifest, &result.best));
+                println!("{}", metrics::headline(manifest, &result.best_epoch_report));
             }
         }
         summary.iter().for_each(|summary| println!("\n{summary}"));

@@ -1,4 +1,4 @@
-//! The command `panoply`.
+//! The command `panoply_version`.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed (also if stdout cannot be written), 2 wrong usage, 3 degraded under
 //! `--strict`, 130 ended by a second Ctrl-C, 141 nobody reads on. Every command has `--json`, which prints one document (or one line for each row) with a `schema` number.
@@ -10,9 +10,9 @@
 mod console;
 
 mod bench;
-mod contain;
 mod demo;
 mod devices;
+mod driver_probe;
 mod explain;
 mod export;
 mod inspect;
@@ -40,33 +40,33 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// What is here, what was refused and why, which device `auto` would take.
-    Devices(devices::Arguments),
+    Devices(devices::DevicesCommand),
     /// Which interfaces (CUDA, Vulkan, …) work here, and why the others do not.
-    Backends(devices::Arguments),
+    Backends(devices::DevicesCommand),
     /// How many devices of each kind are here.
-    Summary(devices::Arguments),
+    Summary(devices::DevicesCommand),
     /// The device that is taken where none is named, and why nothing before it.
     Default(devices::DefaultArguments),
     /// Is this machine set up well? Every device computes something; for what does not work, why and what mends it.
-    Status(devices::Arguments),
+    Status(devices::DevicesCommand),
     #[command(hide = true)]
-    Probe(contain::Arguments),
+    Probe(driver_probe::ContainCommand),
     /// Pick the best device, say why, run the kernels that ship on it, check and time them.
-    Demo(demo::Arguments),
+    Demo(demo::DemoCommand),
     /// Does this device compute what it must? One line for each check.
-    Selftest(selftest::Arguments),
+    Selftest(selftest::SelftestCommand),
     /// Every stage of a kernel or tensor expression, down to the device's own text.
-    Explain(explain::Arguments),
+    Explain(explain::ExplainCommand),
     /// What a device reaches.
-    Bench(bench::Arguments),
-    Train(Box<train::Arguments>),
+    Bench(bench::BenchArgs),
+    Train(Box<train::TrainCommand>),
     /// Let a trained network judge examples.
-    Predict(predict::Arguments),
-    Run(run::Arguments),
+    Predict(predict::PredictCommand),
+    Run(run::RunCommand),
     /// Write a trained network as an ONNX file.
-    Export(export::Arguments),
+    Export(export::ExportCommand),
     /// What a model file holds.
-    Inspect(inspect::Arguments),
+    Inspect(inspect::InspectCommand),
 }
 
 fn main() -> ExitCode {
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Command::Summary(arguments) => devices::summary(&arguments),
         Command::Default(arguments) => devices::default(&arguments),
         Command::Status(arguments) => status::run(&arguments),
-        Command::Probe(arguments) => contain::run(&arguments),
+        Command::Probe(arguments) => driver_probe::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Selftest(arguments) => selftest::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::runtime::{Selection, select};
+use panoply::runtime::{Selection, select_device};
 use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
 
 use crate::devices::refusal;
-use crate::{console, contain};
+use crate::{console, driver_probe};
 
 /// The exit code of a run that had to do without an accelerator, under `--strict`.
 const DEGRADED: u8 = 3;
@@ -19,7 +19,7 @@ pub const INTERRUPTED: i32 = 130;
 
 /// Which device a command runs on.
 #[derive(Args)]
-pub struct DeviceChoice {
+pub struct DeviceArgs {
     /// The device: `cuda:0`, `opencl:1`, `cpu`, `cpu:checked`, or `auto` for the best there is.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
@@ -29,23 +29,23 @@ pub struct DeviceChoice {
 }
 
 /// A device that was chosen for a command.
-pub struct Choice {
+pub struct DeviceSelection {
     selection: Selection,
     strict: bool,
 }
 
-impl DeviceChoice {
+impl DeviceArgs {
     /// The device asked for, or what `PANOPLY_DEVICE` or the machine suggests.
-    pub fn select(&self) -> Result<Choice> {
-        contain::for_device(self.device.as_deref())?;
-        Ok(Choice::of(select(self.device.as_deref())?, self.strict))
+    pub fn select(&self) -> Result<DeviceSelection> {
+        driver_probe::for_device(self.device.as_deref())?;
+        Ok(DeviceSelection::of(select_device(self.device.as_deref())?, self.strict))
     }
 }
 
-impl Choice {
+impl DeviceSelection {
     /// A choice, and whether having to do without an accelerator is a failure.
-    pub fn of(selection: Selection, strict: bool) -> Choice {
-        Choice { selection, strict }
+    pub fn of(selection: Selection, strict: bool) -> DeviceSelection {
+        DeviceSelection { selection, strict }
     }
 
     /// The device.
@@ -65,14 +65,14 @@ impl Choice {
 
     /// Which device this is, and why not another.
     pub fn lines(&self) -> impl Iterator<Item = String> {
-        let refused = self.selection.refused.iter();
+        let refused = self.selection.rejected.iter();
         let refused = refused.map(|(candidate, refusal)| format!("  not {candidate}: {refusal}"));
         std::iter::once(format!("device: {}", self.selection)).chain(refused)
     }
 
     /// The choice for `--json`.
     pub fn report(&self) -> Value {
-        let Selection { device, how, refused, degraded } = &self.selection;
+        let Selection { device, selected_by: how, rejected: refused, is_fallback: degraded } = &self.selection;
         let refused: Vec<Value> = refused
             .iter()
             .map(|(candidate, why)| {
@@ -82,14 +82,14 @@ impl Choice {
             })
             .collect();
         json!({
-            "device": device.to_string(), "name": device.info().name, "how": how.to_string(),
-            "degraded": degraded, "refused": refused,
+            "device": device.to_string(), "name": device.info().name, "selected_by": how.to_string(),
+            "is_fallback": degraded, "rejected": refused,
         })
     }
 
     /// 0, or 3 for a fallback under `--strict`.
     pub fn exit_code(&self) -> ExitCode {
-        if self.strict && self.selection.degraded { ExitCode::from(DEGRADED) } else { ExitCode::SUCCESS }
+        if self.strict && self.selection.is_fallback { ExitCode::from(DEGRADED) } else { ExitCode::SUCCESS }
     }
 }
 

@@ -6,57 +6,59 @@ use std::process::ExitCode;
 
 use clap::Args;
 use panoply::nn::checkpoint::TensorFile;
-use panoply::nn::data::source::{Right, Source, Unlabelled};
+use panoply::nn::data::reader::{DataFormat, InferenceData, Label};
 use panoply::nn::data::{Targets, digits, text};
-use panoply::nn::generate::{Sampling, continue_text};
+use panoply::nn::generate::{GenerationConfig, generate};
 use panoply::nn::metrics;
 use panoply::nn::{Loss, Model, evaluate, predict};
 use panoply::{Error, Result, Rng};
 use serde_json::{Value, json};
 
 use crate::console::escaped;
-use crate::output::{self, Choice, DeviceChoice};
-use crate::train::folder;
+use crate::output::{self, DeviceArgs, DeviceSelection};
 use crate::train::manifest::{self, Manifest};
-use crate::train::outcome::{YES, largest, measured};
+use crate::train::metrics::{POSITIVE_THRESHOLD, argmax, format_number};
+use crate::train::run_dir;
 
-/// Let a trained network judge examples, or go on with a text.
+/// Run a trained model on new data, or generate text
 #[derive(Args)]
-pub struct Arguments {
+pub struct PredictCommand {
     /// The model file that `panoply train` wrote, or its run's folder.
-    #[arg(value_parser = folder::model_file())]
+    #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
-    /// More of what it was trained on: a table with the same columns, a text, an image or a folder of them, an IDX or NumPy
-    /// file; what it was trained on if nothing is said. A network of texts writes one if nothing is said.
+    /// Data: a table with the same columns, a text, an image or a folder of images, an IDX or NumPy file [default: the training
+    /// data]. A text model without data generates text.
     data: Option<PathBuf>,
-    /// How many examples to show, taken at random; all of them if DATA is given, otherwise 4. Of a text the characters to
-    /// write, 200 if nothing is said.
-    #[arg(long)]
-    count: Option<usize>,
-    /// What a network of texts goes on with.
+    /// Number of randomly chosen examples to show [default: all of DATA, otherwise 4]
+    #[arg(long, visible_alias = "count", value_name = "N")]
+    num_examples: Option<usize>,
+    /// Characters that a text model generates [default: 200]
+    #[arg(short = 'n', long, value_name = "N")]
+    max_new_tokens: Option<usize>,
+    /// Beginning of the text that a text model continues
     #[arg(long, value_name = "TEXT", conflicts_with = "data")]
     prompt: Option<String>,
-    /// How freely it writes: 1 as it learned, less what is likely, 0 always the likeliest.
+    /// Sampling temperature of a text model; 0 always takes the most likely character
     #[arg(long, default_value_t = 0.8)]
     temperature: f64,
-    /// Which examples: another seed, others.
+    /// Seed of the choice of examples and of sampling
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
-    device: DeviceChoice,
-    /// One JSON document on stdout.
+    device: DeviceArgs,
+    /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
 }
 
 /// Reads the model and the examples, and prints what the model sees in them.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     choice.device().scope(|| {
         let file = TensorFile::read(&arguments.model)?;
         let manifest = Manifest::of_model(&file)?;
         let model = manifest.load(&file)?;
-        if let Source::Text { vocabulary, time } = &manifest.data.source {
+        if let DataFormat::Text { vocabulary, context_length: time } = &manifest.data.format {
             let letters: Vec<char> = vocabulary.chars().collect();
             match &arguments.data {
                 Some(path) => judge_text(arguments, &choice, &model, (&letters, *time), path)?,
@@ -70,14 +72,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let examples = chosen(examples(&manifest, arguments.data.as_deref())?, arguments);
         examples.notes.iter().for_each(|note| eprintln!("{}", escaped(note)));
         if examples.names.is_empty() {
-            return Err(Error::mistake("--count 0: there is nothing to show"));
+            return Err(Error::mistake("--num-examples 0: there is nothing to show"));
         }
-        let rows = predict(&model, &examples.data, &manifest.network.loss)?;
-        match examples.data.targets {
-            Targets::Numbers { width, .. } => {
+        let rows = predict(&model, &examples.dataset, &manifest.network.loss)?;
+        match examples.dataset.targets {
+            Targets::Regression { num_outputs: width, .. } => {
                 numbers(arguments, &choice, &examples, (&rows, &manifest.data.labels(width)));
             }
-            Targets::Answers { width, .. } => {
+            Targets::MultiLabel { num_labels: width, .. } => {
                 answers(arguments, &choice, &examples, (&rows, &manifest.data.labels(width)));
             }
             Targets::Classes { .. } => classes(arguments, &choice, &manifest, &examples, &rows),
@@ -87,12 +89,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// What each example is taken for.
-fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples: &Unlabelled, shares: &[f32]) {
-    let classes = &manifest.data.classes;
+fn classes(
+    arguments: &PredictCommand,
+    choice: &DeviceSelection,
+    manifest: &Manifest,
+    examples: &InferenceData,
+    shares: &[f32],
+) {
+    let classes = &manifest.data.class_names;
     let read: Vec<(usize, f32)> =
-        shares.chunks_exact(classes.len()).map(|row| (largest(row), row[largest(row)])).collect();
-    let labels: Vec<Option<Label<'_>>> =
-        examples.right.iter().map(|right| Label::of(right.as_ref()?, classes)).collect();
+        shares.chunks_exact(classes.len()).map(|row| (argmax(row), row[argmax(row)])).collect();
+    let labels: Vec<Option<ActualClass<'_>>> =
+        examples.labels.iter().map(|right| ActualClass::of(right.as_ref()?, classes)).collect();
     let known = labels.iter().flatten().count();
     let correct =
         labels.iter().zip(&read).filter(|(label, (read, _))| label.is_some_and(|label| label.is(*read))).count();
@@ -104,11 +112,11 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
         let rows: Vec<_> = (0..read.len())
             .map(|at| {
                 let label = labels[at].map(|label| label.name);
-                json!({"example": examples.names[at], "label": label, "read": classes[read[at].0], "confidence": read[at].1})
+                json!({"example": examples.names[at], "label": label, "prediction": classes[read[at].0], "probability": read[at].1})
             })
             .collect();
         output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "predictions": rows, "known": known, "right": correct,
+            "schema": 1, "device": choice.device().to_string(), "predictions": rows, "labeled": known, "correct": correct,
             "unknown_labels": unknown,
         }));
         return;
@@ -122,8 +130,8 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
             None => String::new(),
         };
         let sentence = format!("reads {} ({:.1} %){verdict}", classes[*class], share * 100.0);
-        if let Source::Digits = manifest.data.source {
-            draw(&examples.data.features[at * examples.data.width..][..examples.data.width]);
+        if let DataFormat::Digits = manifest.data.format {
+            draw(&examples.dataset.features[at * examples.dataset.num_features..][..examples.dataset.num_features]);
             println!("  {sentence}\n");
         } else {
             println!("{:width$}  {sentence}", names[at]);
@@ -136,22 +144,22 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
 
 /// What is right of an example.
 #[derive(Clone, Copy)]
-struct Label<'a> {
+struct ActualClass<'a> {
     name: &'a str,
     /// Its class; none if it is none of those that were learned, which no prediction can be.
     class: Option<usize>,
 }
 
-impl<'a> Label<'a> {
+impl<'a> ActualClass<'a> {
     /// Of what is right, if it is a class.
-    fn of(right: &'a Right, classes: &'a [String]) -> Option<Label<'a>> {
+    fn of(right: &'a Label, classes: &'a [String]) -> Option<ActualClass<'a>> {
         match right {
-            Right::Class(class) => {
+            Label::Class(class) => {
                 let name = usize::try_from(*class).ok().and_then(|class| classes.get(class))?;
-                Some(Label { name, class: Some(*class as usize) })
+                Some(ActualClass { name, class: Some(*class as usize) })
             }
-            Right::Unknown(name) => Some(Label { name, class: None }),
-            Right::Numbers(_) => None,
+            Label::Unknown(name) => Some(ActualClass { name, class: None }),
+            Label::Values(_) => None,
         }
     }
 
@@ -162,7 +170,7 @@ impl<'a> Label<'a> {
 }
 
 /// How many examples have each label that is none of the learned classes.
-fn unknown_labels<'a>(labels: &[Option<Label<'a>>]) -> BTreeMap<&'a str, usize> {
+fn unknown_labels<'a>(labels: &[Option<ActualClass<'a>>]) -> BTreeMap<&'a str, usize> {
     let mut counts = BTreeMap::new();
     let unknown = labels.iter().flatten().filter(|label| label.class.is_none());
     unknown.for_each(|label| *counts.entry(label.name).or_default() += 1);
@@ -184,25 +192,30 @@ fn unknown_in_words(unknown: &BTreeMap<&str, usize>, all: usize) -> Option<Strin
 }
 
 /// The numbers of each example, one for each label.
-fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read, labels): (&[f32], &[String])) {
+fn numbers(
+    arguments: &PredictCommand,
+    choice: &DeviceSelection,
+    examples: &InferenceData,
+    (read, labels): (&[f32], &[String]),
+) {
     let width = labels.len();
     let offset = |at: usize| examples.offsets.get(at).copied().unwrap_or(0.0);
-    let rows = || examples.names.iter().zip(&examples.right).zip(read.chunks_exact(width));
-    let off = |right: &Option<Right>, read: &[f32]| match right {
-        Some(Right::Numbers(right)) => {
+    let rows = || examples.names.iter().zip(&examples.labels).zip(read.chunks_exact(width));
+    let off = |right: &Option<Label>, read: &[f32]| match right {
+        Some(Label::Values(right)) => {
             let apart = (0..width).map(|at| (right[at] - (f64::from(read[at]) + offset(at))).abs());
             Some(apart.sum::<f64>() / width as f64)
         }
-        Some(Right::Class(_) | Right::Unknown(_)) | None => None,
+        Some(Label::Class(_) | Label::Unknown(_)) | None => None,
     };
     let all: Vec<f64> = rows().filter_map(|((_, right), read)| off(right, read)).collect();
     let mean = (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
     if arguments.json {
         // One number is itself, several are a list.
         let plain = |numbers: Vec<Value>| if let [one] = &numbers[..] { one.clone() } else { json!(numbers) };
-        let number = |right: &Option<Right>| match right {
-            Some(Right::Numbers(right)) => plain(right.iter().map(|number| json!(number)).collect()),
-            Some(Right::Class(_) | Right::Unknown(_)) | None => json!(null),
+        let number = |right: &Option<Label>| match right {
+            Some(Label::Values(right)) => plain(right.iter().map(|number| json!(number)).collect()),
+            Some(Label::Class(_) | Label::Unknown(_)) | None => json!(null),
         };
         // An f32 has fewer digits than the f64 that is equal to it.
         let moved = |(at, read): (usize, &f32)| match offset(at) {
@@ -211,49 +224,56 @@ fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read,
         };
         let read = |read: &[f32]| plain(read.iter().enumerate().map(moved).collect());
         let rows: Vec<_> = rows()
-            .map(|((name, right), values)| json!({"example": name, "number": number(right), "read": read(values)}))
+            .map(
+                |((name, right), values)| json!({"example": name, "target": number(right), "prediction": read(values)}),
+            )
             .collect();
         output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "labels": labels, "predictions": rows, "known": all.len(),
-            "absolute_error": mean,
+            "schema": 1, "device": choice.device().to_string(), "labels": labels, "predictions": rows, "labeled": all.len(),
+            "mae": mean,
         }));
         return;
     }
     let names = shown(&examples.names);
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let in_words = |numbers: &[f32]| {
-        let moved = numbers.iter().enumerate().map(|(at, number)| measured(f64::from(*number) + offset(at)));
+        let moved = numbers.iter().enumerate().map(|(at, number)| format_number(f64::from(*number) + offset(at)));
         let words: Vec<String> = moved.collect();
         words.join(", ")
     };
-    for ((name, right), read) in names.iter().zip(&examples.right).zip(read.chunks_exact(width)) {
+    for ((name, right), read) in names.iter().zip(&examples.labels).zip(read.chunks_exact(width)) {
         let verdict = match (right, off(right, read)) {
-            (Some(Right::Numbers(right)), Some(off)) => {
+            (Some(Label::Values(right)), Some(off)) => {
                 let right: Vec<String> = right.iter().map(f64::to_string).collect();
-                format!(", is {}: {} off", right.join(", "), measured(off))
+                format!(", is {}: {} off", right.join(", "), format_number(off))
             }
             _ => String::new(),
         };
         println!("{name:name_width$}  reads {}{verdict}", in_words(read));
     }
     if let Some(mean) = mean.filter(|_| all.len() > 4) {
-        println!("{} off on average", measured(mean));
+        println!("{} off on average", format_number(mean));
     }
 }
 
 /// How likely each answer of each example is yes: a column for each.
-fn answers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (shares, labels): (&[f32], &[String])) {
+fn answers(
+    arguments: &PredictCommand,
+    choice: &DeviceSelection,
+    examples: &InferenceData,
+    (shares, labels): (&[f32], &[String]),
+) {
     let width = labels.len();
-    let rights = |right: &Option<Right>| match right {
-        Some(Right::Numbers(right)) => {
-            Some(right.iter().map(|answer| *answer >= f64::from(YES)).collect::<Vec<bool>>())
+    let rights = |right: &Option<Label>| match right {
+        Some(Label::Values(right)) => {
+            Some(right.iter().map(|answer| *answer >= f64::from(POSITIVE_THRESHOLD)).collect::<Vec<bool>>())
         }
-        Some(Right::Class(_) | Right::Unknown(_)) | None => None,
+        Some(Label::Class(_) | Label::Unknown(_)) | None => None,
     };
-    let rights: Vec<Option<Vec<bool>>> = examples.right.iter().map(rights).collect();
+    let rights: Vec<Option<Vec<bool>>> = examples.labels.iter().map(rights).collect();
     let rows = || examples.names.iter().zip(&rights).zip(shares.chunks_exact(width));
     let same = |right: &[bool], read: &[f32]| {
-        right.iter().zip(read).filter(|(right, read)| **right == (**read >= YES)).count()
+        right.iter().zip(read).filter(|(right, read)| **right == (**read >= POSITIVE_THRESHOLD)).count()
     };
     let known = rights.iter().flatten().count() * width;
     let correct: usize = rows().filter_map(|((_, right), read)| Some(same(right.as_ref()?, read))).sum();
@@ -265,11 +285,11 @@ fn answers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (share
             .map(|((name, right), read)| {
                 let answers = right.as_ref().map(|right| by_label(right.iter().map(|yes| json!(yes)).collect()));
                 let read = by_label(read.iter().map(|share| json!(share)).collect());
-                json!({"example": name, "answers": answers, "read": read})
+                json!({"example": name, "target": answers, "prediction": read})
             })
             .collect();
         output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "labels": labels, "predictions": rows, "known": known, "right": correct,
+            "schema": 1, "device": choice.device().to_string(), "labels": labels, "predictions": rows, "labeled": known, "correct": correct,
         }));
         return;
     }
@@ -295,8 +315,8 @@ fn answers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (share
 
 /// How well a network knows a text.
 fn judge_text(
-    arguments: &Arguments,
-    choice: &Choice,
+    arguments: &PredictCommand,
+    choice: &DeviceSelection,
     model: &Model,
     (letters, time): (&[char], usize),
     path: &Path,
@@ -306,7 +326,7 @@ fn judge_text(
     let (characters, perplexity) = (data.features.len(), metrics::perplexity(found.loss));
     if arguments.json {
         output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "characters": characters, "loss": found.loss,
+            "schema": 1, "device": choice.device().to_string(), "num_characters": characters, "loss": found.loss,
             "perplexity": perplexity, "accuracy": found.score,
         }));
     } else {
@@ -320,14 +340,14 @@ fn judge_text(
 }
 
 /// A text of the network's own.
-fn write_text(arguments: &Arguments, choice: &Choice, model: &Model, letters: &[char]) -> Result<()> {
+fn write_text(arguments: &PredictCommand, choice: &DeviceSelection, model: &Model, letters: &[char]) -> Result<()> {
     let prompt = arguments.prompt.as_deref().unwrap_or("");
-    let count = arguments.count.unwrap_or(Sampling::default().count);
+    let count = arguments.max_new_tokens.unwrap_or(GenerationConfig::default().max_new_tokens);
     if !arguments.temperature.is_finite() || arguments.temperature < 0.0 {
         return Err(Error::mistake(format!("--temperature {}: take a number of at least 0", arguments.temperature)));
     }
-    let sampling = Sampling { count, temperature: arguments.temperature };
-    let written = continue_text(model, letters, prompt, &sampling, &mut Rng::seed(arguments.seed))?;
+    let sampling = GenerationConfig { max_new_tokens: count, temperature: arguments.temperature };
+    let written = generate(model, letters, prompt, &sampling, &mut Rng::seed_from_u64(arguments.seed))?;
     if arguments.json {
         output::print_json(&json!({
             "schema": 1, "device": choice.device().to_string(), "prompt": prompt, "text": written,
@@ -338,14 +358,14 @@ fn write_text(arguments: &Arguments, choice: &Choice, model: &Model, letters: &[
     Ok(())
 }
 
-fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<Unlabelled> {
-    let (source, classes) = (&manifest.data.source, &manifest.data.classes);
+fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceData> {
+    let (source, classes) = (&manifest.data.format, &manifest.data.class_names);
     match (source, data) {
-        (Source::Digits, None) => {
-            let data = digits::load()?.shaped(&[1, 8, 8])?;
+        (DataFormat::Digits, None) => {
+            let data = digits::load()?.with_shape(&[1, 8, 8])?;
             let names = (0..data.len()).map(|at| format!("digit {at}")).collect();
-            let right = data.labels().iter().map(|label| Some(Right::Class(*label))).collect();
-            Ok(Unlabelled { data, names, right, offsets: Vec::new(), notes: Vec::new() })
+            let right = data.labels().iter().map(|label| Some(Label::Class(*label))).collect();
+            Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
         }
         (_, Some(path)) => source.read(path, classes),
         (_, None) => {
@@ -367,16 +387,16 @@ fn shown(names: &[String]) -> Vec<String> {
 }
 
 /// Some of the examples at random, or all in order.
-fn chosen(examples: Unlabelled, arguments: &Arguments) -> Unlabelled {
-    let Some(count) = arguments.count.or(if arguments.data.is_none() { Some(4) } else { None }) else {
+fn chosen(examples: InferenceData, arguments: &PredictCommand) -> InferenceData {
+    let Some(count) = arguments.num_examples.or(if arguments.data.is_none() { Some(4) } else { None }) else {
         return examples;
     };
-    let mut order = Rng::seed(arguments.seed).permutation(examples.names.len());
+    let mut order = Rng::seed_from_u64(arguments.seed).permutation(examples.names.len());
     order.truncate(count);
-    Unlabelled {
-        data: examples.data.select(&order),
+    InferenceData {
+        dataset: examples.dataset.select(&order),
         names: order.iter().map(|at| examples.names[*at].clone()).collect(),
-        right: order.iter().map(|at| examples.right[*at].clone()).collect(),
+        labels: order.iter().map(|at| examples.labels[*at].clone()).collect(),
         offsets: examples.offsets,
         notes: examples.notes,
     }

@@ -1,4 +1,4 @@
-//! Files that an `--out` may not name: a command never writes over what it reads, what a run needs, or a file of another kind.
+//! Files that an output option may not name: a command never writes over what it reads, what a run needs, or a file of another kind.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub fn is_stream(path: &Path) -> bool {
 /// An error if an export to `out` would write over the model, another file of a run, the data at `data`, or any file that is not an export.
 pub fn check_export(out: &Path, model: &Path, data: &Path) -> Result<()> {
     let refused =
-        |what: String, note: &str| Err(Error::mistake(format!("--out {} is {what}", out.display())).note(note));
+        |what: String, note: &str| Err(Error::mistake(format!("--output {} is {what}", out.display())).note(note));
     let another = "name another file, such as model.onnx";
     if is_stream(out) {
         return Ok(());

@@ -11,11 +11,11 @@ use panoply::{Error, Result};
 use serde_json::json;
 
 use crate::console::printable;
-use crate::output::{self, Choice, DeviceChoice};
+use crate::output::{self, DeviceArgs, DeviceSelection};
 
 /// Generate text with a language model in a GGUF file.
 #[derive(Args)]
-pub struct Arguments {
+pub struct RunCommand {
     /// The model: a GGUF file of the architecture `llama`.
     model: PathBuf,
     /// The text to continue; read from standard input if absent or `-`.
@@ -42,14 +42,14 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     context_length: Option<usize>,
     #[command(flatten)]
-    device: DeviceChoice,
+    device: DeviceArgs,
     /// One JSON document on stdout when the text is complete.
     #[arg(long)]
     json: bool,
 }
 
 /// Opens the model and writes the text as it is generated.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &RunCommand) -> Result<ExitCode> {
     let sampling = Sampling {
         temperature: arguments.temperature,
         top_k: arguments.top_k,
@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// The prompt of the command line or of standard input.
-fn prompt(arguments: &Arguments) -> Result<String> {
+fn prompt(arguments: &RunCommand) -> Result<String> {
     match arguments.prompt.as_deref() {
         Some(prompt) if prompt != "-" => Ok(prompt.to_string()),
         None if std::io::stdin().is_terminal() => {
@@ -106,8 +106,8 @@ fn write_piece(text: &str) -> Result<()> {
 
 /// Ends the text and says how long it took: `first` seconds to the first piece, `seconds` in all.
 fn report(
-    arguments: &Arguments,
-    choice: &Choice,
+    arguments: &RunCommand,
+    choice: &DeviceSelection,
     generation: &Generation<'_>,
     (text, first, seconds): (&str, f64, f64),
 ) -> Result<()> {

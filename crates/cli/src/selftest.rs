@@ -7,34 +7,34 @@ use clap::{Args, ValueEnum};
 use panoply::internal::conformance::{Outcome, functions, rows};
 use panoply::kernels::{ALL, Size};
 use panoply::nn::conformance::first_steps;
-use panoply::runtime::Verdict;
+use panoply::runtime::CaseResult;
 use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
 
-use crate::contain;
-use crate::output::{self, DeviceChoice};
+use crate::driver_probe;
+use crate::output::{self, DeviceArgs};
 
-/// Does this device compute what it must? One line for each check.
+/// Check that a device computes correct results; one line per check
 #[derive(Args)]
-pub struct Arguments {
-    /// Test every device here, software ones included.
-    #[arg(long)]
-    all: bool,
-    /// Leave the other parts out.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Part>,
-    /// Determines the inputs of the shipped kernels.
+pub struct SelftestCommand {
+    /// Test every device of this machine, including software implementations
+    #[arg(long, visible_alias = "all")]
+    all_devices: bool,
+    /// Run only these suites
+    #[arg(long, visible_alias = "only", value_enum, value_delimiter = ',')]
+    suite: Vec<Suite>,
+    /// Seed of the inputs of the built-in kernels
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
-    device: DeviceChoice,
-    /// One JSON document on stdout.
+    device: DeviceArgs,
+    /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum Suite {
     /// What its driver must do: memory, order, launches, errors.
     Contract,
     /// The kernels that ship, against plain Rust.
@@ -49,7 +49,7 @@ enum Part {
 
 /// A check that was made.
 struct Check {
-    part: Part,
+    part: Suite,
     name: String,
     /// None if it was left out.
     passed: Option<bool>,
@@ -58,25 +58,25 @@ struct Check {
     worst: Option<(f64, f64)>,
 }
 
-impl Part {
+impl Suite {
     fn name(self) -> &'static str {
         match self {
-            Part::Contract => "contract",
-            Part::Kernels => "kernels",
-            Part::Functions => "functions",
-            Part::Ops => "ops",
-            Part::Training => "training",
+            Suite::Contract => "contract",
+            Suite::Kernels => "kernels",
+            Suite::Functions => "functions",
+            Suite::Ops => "ops",
+            Suite::Training => "training",
         }
     }
 }
 
 /// Makes every check on every device that is asked for.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if arguments.all {
-        contain::for_all()?;
+pub fn run(arguments: &SelftestCommand) -> Result<ExitCode> {
+    if arguments.all_devices {
+        driver_probe::for_all()?;
     }
     let choice = arguments.device.select()?;
-    let devices = if arguments.all { Device::all()? } else { vec![choice.device().clone()] };
+    let devices = if arguments.all_devices { Device::list()? } else { vec![choice.device().clone()] };
     let (mut documents, mut passed, mut left_out, mut failed) = (Vec::new(), 0, 0, 0);
     for device in &devices {
         test(device, arguments, &mut |check| {
@@ -93,9 +93,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         });
     }
     if arguments.json {
-        let devices: Vec<Value> = devices.iter().map(|device| json!(device.spelling())).collect();
+        let devices: Vec<Value> = devices.iter().map(|device| json!(device.device_string())).collect();
         output::print_json(&json!({
-            "schema": 1, "devices": devices, "checks": documents, "passed": passed, "left_out": left_out, "failed": failed,
+            "schema": 1, "devices": devices, "checks": documents, "passed": passed, "skipped": left_out, "failed": failed,
         }));
     } else {
         println!("{passed} passed, {left_out} left out, {failed} failed");
@@ -103,12 +103,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if failed > 0 { ExitCode::FAILURE } else { choice.exit_code() })
 }
 
-fn test(device: &Device, arguments: &Arguments, see: &mut dyn FnMut(Check)) {
-    let wanted = |part: Part| arguments.only.is_empty() || arguments.only.contains(&part);
-    if wanted(Part::Contract) {
+fn test(device: &Device, arguments: &SelftestCommand, see: &mut dyn FnMut(Check)) {
+    let wanted = |part: Suite| arguments.suite.is_empty() || arguments.suite.contains(&part);
+    if wanted(Suite::Contract) {
         device.conformance().into_iter().for_each(|outcome| see(Check::contract(outcome.name, outcome.verdict)));
     }
-    if wanted(Part::Kernels) {
+    if wanted(Suite::Kernels) {
         // The checked device interprets every work-item; a real size would take minutes.
         let sizes: &[Size] = if device.info().variant.is_some() { &[Size::Tiny] } else { &[Size::Tiny, Size::Small] };
         for (shipped, size) in ALL.iter().flat_map(|shipped| sizes.iter().map(move |size| (shipped, *size))) {
@@ -117,25 +117,25 @@ fn test(device: &Device, arguments: &Arguments, see: &mut dyn FnMut(Check)) {
                 Err(error) => refused(&error),
             };
             let name = format!("{}, {}", shipped.name, format!("{size:?}").to_lowercase());
-            see(Check { part: Part::Kernels, name, passed, result, worst: None });
+            see(Check { part: Suite::Kernels, name, passed, result, worst: None });
         }
     }
-    if wanted(Part::Functions) {
-        functions(device).for_each(|outcome| see(Check::computed(Part::Functions, outcome)));
+    if wanted(Suite::Functions) {
+        functions(device).for_each(|outcome| see(Check::computed(Suite::Functions, outcome)));
     }
-    if wanted(Part::Ops) {
+    if wanted(Suite::Ops) {
         for row in rows() {
-            see(Check::computed(Part::Ops, row.value(device)));
-            row.gradient(device).into_iter().for_each(|outcome| see(Check::computed(Part::Ops, outcome)));
+            see(Check::computed(Suite::Ops, row.value(device)));
+            row.gradient(device).into_iter().for_each(|outcome| see(Check::computed(Suite::Ops, outcome)));
         }
     }
-    if wanted(Part::Training) {
+    if wanted(Suite::Training) {
         match first_steps(device) {
-            Ok(outcomes) => outcomes.into_iter().for_each(|outcome| see(Check::computed(Part::Training, outcome))),
+            Ok(outcomes) => outcomes.into_iter().for_each(|outcome| see(Check::computed(Suite::Training, outcome))),
             Err(error) => {
                 let (passed, result) = refused(&error);
                 let name = "steps on the digits".to_string();
-                see(Check { part: Part::Training, name, passed, result, worst: None });
+                see(Check { part: Suite::Training, name, passed, result, worst: None });
             }
         }
     }
@@ -147,16 +147,16 @@ fn refused(error: &Error) -> (Option<bool>, String) {
 }
 
 impl Check {
-    fn contract(name: &str, verdict: Verdict) -> Check {
+    fn contract(name: &str, verdict: CaseResult) -> Check {
         let (passed, result) = match verdict {
-            Verdict::Passed => (Some(true), String::new()),
-            Verdict::Skipped(why) => (None, format!("left out: {why}")),
-            Verdict::Failed(error) => (Some(false), error.to_string()),
+            CaseResult::Passed => (Some(true), String::new()),
+            CaseResult::Skipped(why) => (None, format!("left out: {why}")),
+            CaseResult::Failed(error) => (Some(false), error.to_string()),
         };
-        Check { part: Part::Contract, name: name.to_string(), passed, result, worst: None }
+        Check { part: Suite::Contract, name: name.to_string(), passed, result, worst: None }
     }
 
-    fn computed(part: Part, outcome: Outcome) -> Check {
+    fn computed(part: Suite, outcome: Outcome) -> Check {
         let worst = outcome.worst.as_ref().ok().map(|worst| (worst.error, outcome.limit));
         let (passed, result) = match &outcome.worst {
             Ok(_) => (Some(outcome.passed()), outcome.to_string()),
@@ -177,8 +177,8 @@ impl Check {
 
     fn json(&self, device: &Device) -> Value {
         json!({
-            "device": device.spelling(), "part": self.part.name(), "check": self.name, "passed": self.passed,
-            "result": self.result, "worst_error": self.worst.map(|(error, _)| error), "limit": self.worst.map(|(_, limit)| limit),
+            "device": device.device_string(), "suite": self.part.name(), "check": self.name, "passed": self.passed,
+            "result": self.result, "max_error": self.worst.map(|(error, _)| error), "tolerance": self.worst.map(|(_, limit)| limit),
         })
     }
 }

@@ -10,17 +10,17 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use panoply::runtime::bytes::human;
-use panoply::runtime::{Backend, env};
+use panoply::runtime::byte_size::human;
+use panoply::runtime::{BackendReport, env};
 use panoply::{Device, Result};
 use serde_json::{Value, json};
 
-use self::diagnosis::{Finding, diagnose, library};
+use self::diagnosis::{Diagnosis, diagnose, library};
 use self::machine::Machine;
 use crate::{devices, output};
 
 /// A device, and whether it computed.
-struct Tried<'a> {
+struct DeviceTest<'a> {
     device: &'a Device,
     seconds: f64,
     outcome: Result<()>,
@@ -28,14 +28,14 @@ struct Tried<'a> {
 
 /// A kind with all that is known of it.
 struct Row<'a> {
-    backend: &'a Backend,
+    backend: &'a BackendReport,
     library: Option<String>,
-    finding: Option<Finding>,
-    tried: Vec<Tried<'a>>,
+    finding: Option<Diagnosis>,
+    tried: Vec<DeviceTest<'a>>,
 }
 
 /// Looks, asks, tries, and says what is to be mended; fails if something that is here does not work.
-pub fn run(arguments: &devices::Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &devices::DevicesCommand) -> Result<ExitCode> {
     let report = devices::asked()?;
     // After the drivers were asked, so that the libraries they loaded are seen.
     let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
@@ -43,14 +43,14 @@ pub fn run(arguments: &devices::Arguments) -> Result<ExitCode> {
     let rows: Vec<Row> = report.backends.iter().map(|backend| row(backend, &machine)).collect();
     let wrong = rows.iter().map(Row::wrong).sum::<usize>();
     let hints = rows.iter().filter(|row| row.finding.is_some()).count();
-    let failed = |tried: &Tried| *tried.device == report.recommended.device && tried.outcome.is_err();
+    let failed = |tried: &DeviceTest| *tried.device == report.recommended.device && tried.outcome.is_err();
     let warning = if rows.iter().flat_map(|row| &row.tried).any(failed) { ", which failed above" } else { "" };
     if arguments.json() {
         let mut document = machine_json(&machine);
         document["schema"] = 1.into();
-        document["kinds"] = rows.iter().map(Row::json).collect();
+        document["backends"] = rows.iter().map(Row::json).collect();
         document["recommended"] = report.recommended.device.to_string().into();
-        document["to_mend"] = wrong.into();
+        document["problems"] = wrong.into();
         document["hints"] = hints.into();
         output::print_json(&document);
     } else {
@@ -68,25 +68,25 @@ pub fn run(arguments: &devices::Arguments) -> Result<ExitCode> {
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn row<'a>(backend: &'a Backend, machine: &Machine) -> Row<'a> {
-    let found = library(backend.kind, machine);
+fn row<'a>(backend: &'a BackendReport, machine: &Machine) -> Row<'a> {
+    let found = library(backend.backend, machine);
     let try_out = |device: &'a Device| {
         let started = Instant::now();
-        let outcome = device.trial();
-        Tried { device, seconds: started.elapsed().as_secs_f64(), outcome }
+        let outcome = device.smoke_test();
+        DeviceTest { device, seconds: started.elapsed().as_secs_f64(), outcome }
     };
     Row {
         backend,
         library: found.filter(|library| library.flaw.is_none()).map(|library| library.path.display().to_string()),
-        finding: backend.state.is_err().then(|| diagnose(backend.kind, machine)).flatten(),
-        tried: backend.state.iter().flatten().map(try_out).collect(),
+        finding: backend.devices.is_err().then(|| diagnose(backend.backend, machine)).flatten(),
+        tried: backend.devices.iter().flatten().map(try_out).collect(),
     }
 }
 
 impl Row<'_> {
     /// How many things that are here do not work. What is only missing may be meant so.
     fn wrong(&self) -> usize {
-        let refused = if self.backend.state.is_ok() { self.backend.refused.len() } else { 0 };
+        let refused = if self.backend.devices.is_ok() { self.backend.rejected.len() } else { 0 };
         refused + self.tried.iter().filter(|tried| tried.outcome.is_err()).count()
     }
 
@@ -95,16 +95,16 @@ impl Row<'_> {
         if let Some(library) = &self.library {
             println!("    through {library}");
         }
-        self.backend.objections().for_each(|line| println!("    {line}"));
-        if let Some(Finding { what, remedy }) = &self.finding {
+        self.backend.problems().for_each(|line| println!("    {line}"));
+        if let Some(Diagnosis { what, remedy }) = &self.finding {
             println!("    ! {what}\n      {remedy}");
         }
-        for Tried { device, seconds, outcome } in &self.tried {
+        for DeviceTest { device, seconds, outcome } in &self.tried {
             match outcome {
                 Ok(()) => println!("    ✓ {device} computes, first launch and compilation in {:.0} ms", seconds * 1e3),
                 Err(error) => println!("    ✗ {device}: {error}"),
             }
-            if let Some(products) = device.products() {
+            if let Some(products) = device.blas_library() {
                 println!("      matrix products: {products}");
             }
         }
@@ -113,18 +113,18 @@ impl Row<'_> {
     fn json(&self) -> Value {
         let mut document = devices::backend(self.backend);
         document["library"] = self.library.clone().into();
-        document["finding"] = self
+        document["diagnosis"] = self
             .finding
             .as_ref()
-            .map_or(Value::Null, |Finding { what, remedy }| json!({"what": what, "remedy": remedy}));
-        let tried = |Tried { device, seconds, outcome }: &Tried| {
+            .map_or(Value::Null, |Diagnosis { what, remedy }| json!({"problem": what, "fix": remedy}));
+        let tried = |DeviceTest { device, seconds, outcome }: &DeviceTest| {
             let error = outcome.as_ref().err().map(ToString::to_string);
             json!({
-                "device": device.spelling(), "computes": outcome.is_ok(), "seconds": seconds, "error": error,
-                "matrix_products": device.products(),
+                "device": device.device_string(), "passed": outcome.is_ok(), "seconds": seconds, "error": error,
+                "blas_library": device.blas_library(),
             })
         };
-        document["tried"] = self.tried.iter().map(tried).collect();
+        document["tests"] = self.tried.iter().map(tried).collect();
         document
     }
 }
@@ -144,8 +144,8 @@ fn print_machine(machine: &Machine) {
     }
     let cache = cache();
     println!("programs   {}", cache.as_deref().unwrap_or("not kept on disk"));
-    for (name, value) in env::set() {
-        let nothing = if env::is_setting(&name) { "" } else { ", which is no setting: look at its spelling" };
+    for (name, value) in env::defined_variables() {
+        let nothing = if env::is_known(&name) { "" } else { ", which is no setting: look at its spelling" };
         println!("setting    {name}={value}{nothing}");
     }
 }
@@ -153,16 +153,16 @@ fn print_machine(machine: &Machine) {
 fn machine_json(machine: &Machine) -> Value {
     let card = |card: &machine::Card| {
         json!({
-            "address": card.address, "maker": card.maker(), "driver": card.driver,
+            "address": card.address, "vendor": card.maker(), "driver": card.driver,
             "id": format!("{:04x}:{:04x}", card.vendor, card.device),
         })
     };
     json!({
-        "system": machine.system, "container": machine.container, "programs": cache(),
-        "cards": machine.cards.iter().map(card).collect::<Vec<Value>>(),
-        "nodes": machine.nodes.iter().map(|node| json!({"path": node.path, "allowed": node.allowed})).collect::<Vec<Value>>(),
-        "no_settings": env::set().into_iter().map(|(name, _)| name).filter(|name| !env::is_setting(name)).collect::<Vec<String>>(),
-        "settings": env::set().into_iter().collect::<BTreeMap<String, String>>(),
+        "system": machine.system, "container": machine.container, "program_cache": cache(),
+        "gpus": machine.cards.iter().map(card).collect::<Vec<Value>>(),
+        "device_nodes": machine.nodes.iter().map(|node| json!({"path": node.path, "accessible": node.allowed})).collect::<Vec<Value>>(),
+        "unknown_variables": env::defined_variables().into_iter().map(|(name, _)| name).filter(|name| !env::is_known(name)).collect::<Vec<String>>(),
+        "environment": env::defined_variables().into_iter().collect::<BTreeMap<String, String>>(),
     })
 }
 

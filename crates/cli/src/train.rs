@@ -8,41 +8,42 @@ mod arguments;
 mod confusion;
 mod curves;
 mod dashboard;
-pub mod folder;
+mod data_args;
 mod lock;
 pub mod manifest;
-pub mod outcome;
+pub mod metrics;
 mod presets;
-mod recipe;
+mod progress;
+pub mod run_dir;
 mod scatter;
-mod screen;
-mod view;
+mod train_args;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use panoply::nn::data::source::{Labelled, Reading, Source};
+use panoply::nn::data::reader::{DataFormat, LabeledData, ReadOptions};
 use panoply::nn::data::{Dataset, Targets};
-use panoply::nn::generate::reads_ahead;
+use panoply::nn::generate::attends_to_future;
 use panoply::nn::metrics::perplexity;
-use panoply::nn::optimiser::Rule;
+use panoply::nn::optim::UpdateRule;
 use panoply::nn::{
-    LayerSpec, LossKind, Measure, Model, Module, Network, Restore, Run, Scale, Standardise, Training, checkpoint,
+    InverseStandardize, LayerSpec, LossKind, Metric, Model, Module, Network, Standardize, TargetScale, TrainConfig,
+    Trainer, checkpoint,
 };
 use panoply::{Error, Result, Rng};
 use serde_json::json;
 
 use crate::console::escaped;
-use crate::output::{self, Choice};
-pub use arguments::Arguments;
+use crate::output::{self, DeviceSelection};
+pub use arguments::TrainCommand;
 use dashboard::Dashboard;
-use folder::Folder;
 use lock::RunLock;
-use manifest::{Commands, Data, Manifest, Outcome, Settings};
-use presets::{Sizes, Wanted};
-use recipe::{Batch, Recipe, spelled};
-use screen::Screen;
+use manifest::{Commands, DataInfo, Manifest, RunResult, TrainSettings};
+use presets::{LossArgs, SizeArgs};
+use progress::Screen;
+use run_dir::RunDir;
+use train_args::{BatchSize, TrainOptions, value_name};
 
 /// Epochs if nobody says how many.
 const EPOCHS: usize = 30;
@@ -51,19 +52,19 @@ const EPOCHS: usize = 30;
 const HELD_OUT: f64 = 0.2;
 
 /// A run before it begins or goes on.
-struct Job {
-    folder: Folder,
+struct TrainJob {
+    folder: RunDir,
     manifest: Manifest,
     train: Dataset,
     held: Dataset,
-    run: Run<Model, Box<dyn Rule>>,
+    run: Trainer<Model, Box<dyn UpdateRule>>,
     /// Until all is written.
     lock: Option<RunLock>,
 }
 
 /// Trains, reports, saves.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let paths = arguments.out.iter().chain(&arguments.resume);
+pub fn run(arguments: &TrainCommand) -> Result<ExitCode> {
+    let paths = arguments.output_dir.iter().chain(&arguments.resume);
     output::check_paths(arguments.json, paths.map(PathBuf::as_path))?;
     let choice = arguments.device.select()?;
     choice.explain();
@@ -74,16 +75,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let start = Instant::now();
     choice.device().scope(|| {
         let mut job = match &arguments.resume {
-            Some(folder) => Job::resumed(folder, arguments, &choice)?,
-            None => Job::new(arguments, &choice)?,
+            Some(folder) => TrainJob::resumed(folder, arguments, &choice)?,
+            None => TrainJob::new(arguments, &choice)?,
         };
         let training = job.training();
-        job.greet(&training)?;
+        job.print_start(&training)?;
         job.manifest.write(&job.folder.0)?;
-        let history = job.run.progress.history.clone();
+        let history = job.run.state.history.clone();
         job.folder.write_history(&history)?;
-        let stop = screen::stop_flag()?;
-        let text = matches!(job.manifest.data.source, Source::Text { .. });
+        let stop = progress::stop_flag()?;
+        let text = matches!(job.manifest.data.format, DataFormat::Text { .. });
         let mut screen = Screen::new(training.epochs, job.folder.clone(), history, text, stop);
         match (arguments.tui, arguments.json) {
             (true, _) => screen.show_dashboard(job.facts(&choice))?,
@@ -91,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         let trained = job.run.fit(&training, (&job.train, &job.held), &mut screen);
         screen.close();
-        trained.and(screen.failed.clone().map_or(Ok(()), Err)).map_err(|error| job.left_by(error))?;
+        trained.and(screen.failed.clone().map_or(Ok(()), Err)).map_err(|error| job.on_error(error))?;
         job.finish(screen.stopped())?;
         // All is written: the folder is free even if the report cannot be printed.
         drop(job.lock.take());
@@ -100,143 +101,146 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-impl Job {
-    fn new(arguments: &Arguments, choice: &Choice) -> Result<Job> {
-        let said = arguments.model.as_ref().map(presets::Choice::said).transpose()?;
+impl TrainJob {
+    fn new(arguments: &TrainCommand, choice: &DeviceSelection) -> Result<TrainJob> {
+        let said = arguments.model.as_ref().map(presets::ModelArg::file_args).transpose()?;
         let (recipe, view) = said.unwrap_or_default();
-        let recipe = arguments.recipe.clone().over(recipe);
-        let reading = arguments.view.clone().over(view).reading();
-        let labelled = manifest::open(&arguments.data, &reading)?;
-        reading.suits(&labelled.source)?;
-        labelled.guesses.iter().for_each(|guess| eprintln!("{}", escaped(guess)));
-        let sizes = Sizes { hidden: arguments.hidden.clone(), dropout: arguments.dropout };
-        let model = arguments.model.clone().unwrap_or(match labelled.source {
-            Source::Text { .. } | Source::Csv { sequences: Some(_), .. } => presets::Choice::Lstm,
-            _ => presets::Choice::Mlp,
+        let recipe = arguments.recipe.clone().merged_over(recipe);
+        let reading = arguments.view.clone().merged_over(view).read_options();
+        let labeled = manifest::open(&arguments.data, &reading)?;
+        reading.check_for(&labeled.format)?;
+        labeled.assumptions.iter().for_each(|guess| eprintln!("{}", escaped(guess)));
+        let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout: arguments.dropout };
+        let model = arguments.model.clone().unwrap_or(match labeled.format {
+            DataFormat::Text { .. } | DataFormat::Csv { sequence: Some(_), .. } => presets::ModelArg::Lstm,
+            _ => presets::ModelArg::Mlp,
         });
-        let wanted = Wanted { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
-        let mut network = model.network(&labelled, &sizes, &wanted)?;
-        let sequences = labelled.data.times.is_some();
+        let wanted = LossArgs { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
+        let mut network = model.network(&labeled, &sizes, &wanted)?;
+        let sequences = labeled.dataset.seq_lengths.is_some();
         if sequences {
             network
-                .heeds_ends()
+                .check_variable_lengths()
                 .map_err(|error| error.note("`--model lstm` and `--model transformer` read sequences"))?;
         }
         changed_at_random(&mut network, recipe.manner.augment.clone(), sequences)?;
         let settings = settings(&model, &recipe)?;
-        let (train, held, mut rng) = divided(&labelled, &settings)?;
-        network.loss = network.loss.fitted(&train.targets)?;
-        if let Some(measured) = measured(&train).filter(|_| network.loss.kind.is_of_differences()) {
-            if network.loss.scale.is_none() {
-                network.loss.scale = Some(match &deviations(&measured)?[..] {
-                    [one] => Scale::All(*one),
-                    several => Scale::Each(several.to_vec()),
+        let (train, held, mut rng) = split_dataset(&labeled, &settings)?;
+        network.loss = network.loss.for_targets(&train.targets)?;
+        if let Some(measured) = target_stats(&train).filter(|_| network.loss.kind.is_regression()) {
+            if network.loss.target_scale.is_none() {
+                network.loss.target_scale = Some(match &deviations(&measured)?[..] {
+                    [one] => TargetScale::Uniform(*one),
+                    several => TargetScale::PerTarget(several.to_vec()),
                 });
             }
             // What a dense layer gives has no bounds, so nothing it could say is lost.
             if let Some(LayerSpec::Linear { .. }) = network.layers.last() {
-                network.layers.push(LayerSpec::Restore {});
+                network.layers.push(LayerSpec::InverseStandardize {});
             }
         }
-        let run = begin(&train, &network, &settings, &mut rng)?;
-        if let Source::Text { .. } = labelled.source {
-            reads_in_order(&model.name(), &run.model, &train)?;
+        let run = new_trainer(&train, &network, &settings, &mut rng)?;
+        if let DataFormat::Text { .. } = labeled.format {
+            check_causal(&model.name(), &run.model, &train)?;
         }
-        let (folder, lock) = Folder::new(arguments.out.as_deref(), &stem(&arguments.data))?;
+        let (folder, lock) = RunDir::new(arguments.output_dir.as_deref(), &stem(&arguments.data))?;
         let commands = Commands::of(&folder);
         let manifest = Manifest {
             schema: 1,
-            panoply: env!("CARGO_PKG_VERSION").to_string(),
-            parameters: run.model.param_count(),
+            panoply_version: env!("CARGO_PKG_VERSION").to_string(),
+            num_parameters: run.model.num_parameters(),
             network,
-            data: learned_from(&arguments.data, labelled, reading, (train.len(), held.len())),
+            data: data_info(&arguments.data, labeled, reading, (train.len(), held.len())),
             settings,
             device: choice.report(),
             result: None,
             commands,
         };
-        let mut job = Job { folder, manifest, train, held, run, lock: Some(lock) };
-        if let Some(Batch::Auto) = recipe.manner.batch {
-            let suggested = job.run.suggest_batch(&job.training(), (&job.train, &job.held))?;
-            job.manifest.settings.batch = suggested.ok_or_else(|| {
+        let mut job = TrainJob { folder, manifest, train, held, run, lock: Some(lock) };
+        if let Some(BatchSize::Auto) = recipe.manner.batch_size {
+            let suggested = job.run.suggest_batch_size(&job.training(), (&job.train, &job.held))?;
+            job.manifest.settings.batch_size = suggested.ok_or_else(|| {
                 Error::mistake(
-                    "--batch auto: not even one example fits into the device's memory; use a smaller network",
+                    "--batch-size auto: not even one example fits into the device's memory; use a smaller network",
                 )
             })?;
         }
         let settings = &mut job.manifest.settings;
-        settings.epochs = recipe.length.epochs(job.train.len(), settings.batch).unwrap_or(settings.epochs);
+        settings.epochs = recipe.length.num_epochs(job.train.len(), settings.batch_size).unwrap_or(settings.epochs);
         Ok(job)
     }
 
-    fn resumed(folder: &Path, arguments: &Arguments, choice: &Choice) -> Result<Job> {
+    fn resumed(folder: &Path, arguments: &TrainCommand, choice: &DeviceSelection) -> Result<TrainJob> {
         Manifest::read(folder)?;
         let lock = RunLock::acquire(folder)?;
         // Again, since a run that held the folder until now may have written it.
         let mut manifest = Manifest::read(folder)?;
         manifest::check_path(Path::new(manifest.data.place()))?;
-        let labelled = manifest.data.open()?;
-        if let Some(what) = manifest.data.changed(&labelled) {
+        let labeled = manifest.data.open()?;
+        if let Some(what) = manifest.data.changed(&labeled) {
             let message = format!("{} has changed since {} began: {what}", manifest.data.path, folder.display());
             return Err(Error::mistake(message).note("a resumed run must see the same examples; start another run"));
         }
-        let (train, held, mut rng) = divided(&labelled, &manifest.settings)?;
-        let mut run = begin(&train, &manifest.network, &manifest.settings, &mut rng)?;
-        let folder = Folder::existing(folder, &lock);
-        let file = folder.training();
+        let (train, held, mut rng) = split_dataset(&labeled, &manifest.settings)?;
+        let mut run = new_trainer(&train, &manifest.network, &manifest.settings, &mut rng)?;
+        let folder = RunDir::existing(folder, &lock);
+        let file = folder.checkpoint_path();
         if file.exists() {
-            run.load(&file).map_err(|error| folder.without_its_state(error))?;
-        } else if let Some(left) = folder.left() {
+            run.load_checkpoint(&file).map_err(|error| folder.without_its_state(error))?;
+        } else if let Some(left) = folder.leftover() {
             let message = format!("{} is missing, beside {}", file.display(), left.display());
             return Err(Error::mistake(message).note("put it back, or start another run; nothing was changed"));
         } else {
             eprintln!("nothing of {} was saved before it ended; it begins again", folder.0.display());
         }
         let settings = &mut manifest.settings;
-        let said = arguments.recipe.length.epochs(train.len(), settings.batch);
+        let said = arguments.recipe.length.num_epochs(train.len(), settings.batch_size);
         settings.epochs = said.unwrap_or(settings.epochs);
         manifest.device = choice.report();
         // The folder may have been moved or copied since.
         manifest.commands = Commands::of(&folder);
-        Ok(Job { folder, manifest, train, held, run, lock: Some(lock) })
+        Ok(TrainJob { folder, manifest, train, held, run, lock: Some(lock) })
     }
 
-    fn training(&self) -> Training {
+    fn training(&self) -> TrainConfig {
         let settings = &self.manifest.settings;
-        let training = Training {
-            accumulate: settings.accumulate,
-            average: settings.average,
+        let training = TrainConfig {
+            accumulate_grad_batches: settings.accumulate_grad_batches,
+            ema_decay: settings.ema_decay,
             patience: settings.patience,
-            plateau: settings.schedule.plateau(),
-            file: Some(self.folder.training()),
+            reduce_on_plateau: settings.lr_schedule.plateau(),
+            checkpoint_path: Some(self.folder.checkpoint_path()),
             loss: self.manifest.network.loss.clone(),
             precision: settings.dtype(),
-            ..Training::new(settings.epochs, settings.batch)
+            ..TrainConfig::new(settings.epochs, settings.batch_size)
         };
-        Training { schedule: settings.schedule.schedule(training.updates(self.train.len())), ..training }
+        TrainConfig {
+            lr_schedule: settings.lr_schedule.schedule(training.optimizer_steps(self.train.len())),
+            ..training
+        }
     }
 
     /// What a dashboard says beside its curves.
-    fn facts(&self, choice: &Choice) -> dashboard::Facts {
-        let Manifest { data, settings, parameters, .. } = &self.manifest;
-        dashboard::Facts {
+    fn facts(&self, choice: &DeviceSelection) -> dashboard::RunInfo {
+        let Manifest { data, settings, num_parameters: parameters, .. } = &self.manifest;
+        dashboard::RunInfo {
             title: format!(
                 "{} · {} with {parameters} parameters · batch {}",
                 escaped(&data.path),
                 escaped(&settings.model),
-                settings.batch
+                settings.batch_size
             ),
             device: choice.in_words(),
-            batch: settings.batch,
+            batch: settings.batch_size,
             epochs: settings.epochs,
             examples: self.train.len(),
         }
     }
 
     /// What is about to happen, on stderr.
-    fn greet(&self, training: &Training) -> Result<()> {
+    fn print_start(&self, training: &TrainConfig) -> Result<()> {
         let Manifest { data, settings, .. } = &self.manifest;
-        let done = self.run.progress.history.len();
+        let done = self.run.state.history.len();
         let going_on = if done > 0 { format!("; going on after epoch {done}") } else { String::new() };
         eprintln!(
             "{}: {} to learn from, {} held out, {}; {} with {} parameters{going_on}",
@@ -245,14 +249,14 @@ impl Job {
             self.held.len(),
             data.learned(),
             settings.model,
-            self.manifest.parameters,
+            self.manifest.num_parameters,
         );
         // Of a text each part lacks some rare characters.
-        let text = matches!(data.source, Source::Text { .. });
+        let text = matches!(data.format, DataFormat::Text { .. });
         for (examples, which) in
             [(&self.train, "to learn from"), (&self.held, "held out")].into_iter().filter(|_| !text)
         {
-            let absent = absent(examples, &data.classes);
+            let absent = missing_classes(examples, &data.class_names);
             if !absent.is_empty() {
                 let more = absent.len().saturating_sub(ABSENT_NAMED);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -268,20 +272,20 @@ impl Job {
             );
             return Err(Error::mistake(message));
         }
-        let plan = self.run.memory(training, &self.train, training.batch)?;
+        let plan = self.run.memory_plan(training, &self.train, training.batch_size)?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         eprintln!(
             "a step of {} takes {:.1} MiB beside {:.1} MiB of data and parameters",
-            training.batch,
-            mib(plan.added()),
+            training.batch_size,
+            mib(plan.allocated_bytes()),
             mib(plan.inputs)
         );
         Ok(())
     }
 
     /// What ended the run, with what there is of it: the best model so far, which is written if it still can be.
-    fn left_by(&mut self, error: Error) -> Error {
-        if self.run.progress.history.is_empty() && !error.is_diverged() {
+    fn on_error(&mut self, error: Error) -> Error {
+        if self.run.state.history.is_empty() && !error.is_diverged() {
             return error;
         }
         let kept = match self.finish(true) {
@@ -289,13 +293,15 @@ impl Job {
             Err(_) => String::new(),
         };
         let resume = &self.manifest.commands.resume;
-        let then = match self.folder.training().exists() {
+        let then = match self.folder.checkpoint_path().exists() {
             // The same numbers again come to the same.
             _ if error.is_diverged() => {
                 "another run, in another folder, may take a smaller `--learning-rate`, or `--clip-norm`".to_string()
             }
             true => format!("what was saved stands; `{resume}` goes on from there"),
-            false if self.folder.left().is_some() => "nothing was saved to go on from; start another run".to_string(),
+            false if self.folder.leftover().is_some() => {
+                "nothing was saved to go on from; start another run".to_string()
+            }
             false => format!("nothing was saved to go on from; `{resume}` begins again"),
         };
         error.note(format!("{kept}{then}"))
@@ -303,33 +309,33 @@ impl Job {
 
     /// Writes the best model and what it takes for what; nothing if the run was stopped before there was one.
     fn finish(&mut self, interrupted: bool) -> Result<()> {
-        let history = &self.run.progress.history;
-        let best = match self.run.progress.best.checked_sub(1) {
+        let history = &self.run.state.history;
+        let best = match self.run.state.best_epoch.checked_sub(1) {
             Some(at) => history[at].clone(),
             None if interrupted => return Ok(()),
             None => return Err(Error::mistake("training ended, and no epoch of it was the best")),
         };
         let model = self.run.best_model();
-        let measures = outcome::measure(model, &self.held, &self.manifest, &self.folder)?;
-        self.manifest.result = Some(Outcome {
+        let measures = metrics::measure(model, &self.held, &self.manifest, &self.folder)?;
+        self.manifest.result = Some(RunResult {
             interrupted,
             epochs: history.len(),
-            best,
+            best_epoch_report: best,
             measures,
-            skipped_steps: self.run.optimiser.scale.map_or(0, |scale| scale.skipped),
+            skipped_steps: self.run.optimizer.grad_scaler.map_or(0, |scale| scale.skipped_steps),
         });
-        checkpoint::save(model, &self.folder.model(), self.manifest.metadata()?)?;
+        checkpoint::save(model, &self.folder.model_path(), self.manifest.metadata()?)?;
         self.manifest.write(&self.folder.0)
     }
 
     /// What came of it, on stdout.
-    fn report(&self, arguments: &Arguments, choice: &Choice, seconds: f64) {
-        let Manifest { data, settings, parameters, result, commands, .. } = &self.manifest;
+    fn report(&self, arguments: &TrainCommand, choice: &DeviceSelection, seconds: f64) {
+        let Manifest { data, settings, num_parameters: parameters, result, commands, .. } = &self.manifest;
         let Some(result) = result else {
             match arguments.json {
                 true => output::print_json(&json!({
-                    "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,
-                    "epochs": [], "seconds": seconds, "folder": self.folder.0, "model": null, "interrupted": true, "commands": commands,
+                    "schema": 1, "data": data.path, "device": choice.report(), "model_name": settings.model, "num_parameters": parameters,
+                    "history": [], "seconds": seconds, "run_dir": self.folder.0, "model_path": null, "interrupted": true, "commands": commands,
                 })),
                 false => println!(
                     "stopped before the first epoch ended: there is no model yet\ngo on:    {}",
@@ -338,27 +344,27 @@ impl Job {
             }
             return;
         };
-        let (best, measures) = (&result.best, &result.measures);
+        let (best, measures) = (&result.best_epoch_report, &result.measures);
         if arguments.json {
             // As the epochs have it, which name what is no finite number.
-            let score = |measure: Measure| (best.measure == measure).then(|| json!(best)["score"].take());
-            let text = matches!(data.source, Source::Text { .. });
+            let score = |measure: Metric| (best.metric == measure).then(|| json!(best)["score"].take());
+            let text = matches!(data.format, DataFormat::Text { .. });
             output::print_json(&json!({
-                "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,
-                "epochs": self.run.progress.history, "best_epoch": best.epoch, "accuracy": score(Measure::Accuracy),
-                "macro_f1": measures.macro_f1, "top_3_accuracy": measures.top_3_accuracy, "auc": measures.auc,
-                "r2": score(Measure::R2), "absolute_error": measures.absolute_error, "each": measures.each,
-                "perplexity": text.then_some(perplexity(best.validation_loss)), "skipped_steps": result.skipped_steps, "seconds": seconds,
-                "folder": self.folder.0, "model": self.folder.model(), "interrupted": result.interrupted, "commands": commands,
+                "schema": 1, "data": data.path, "device": choice.report(), "model_name": settings.model, "num_parameters": parameters,
+                "history": self.run.state.history, "best_epoch": best.epoch, "accuracy": score(Metric::Accuracy),
+                "macro_f1": measures.macro_f1, "top_3_accuracy": measures.top_3_accuracy, "roc_auc": measures.roc_auc,
+                "r2": score(Metric::R2), "mae": measures.mae, "per_label": measures.per_label,
+                "perplexity": text.then_some(perplexity(best.val_loss)), "skipped_steps": result.skipped_steps, "seconds": seconds,
+                "run_dir": self.folder.0, "model_path": self.folder.model_path(), "interrupted": result.interrupted, "commands": commands,
             }));
             return;
         }
-        println!("{}, {seconds:.2} s in all", outcome::headline(&self.manifest, best));
+        println!("{}, {seconds:.2} s in all", metrics::headline(&self.manifest, best));
         measures.in_words().iter().for_each(|words| println!("{words}"));
         if result.skipped_steps > 0 {
             println!("{} steps were left out because gradients overflowed", result.skipped_steps);
         }
-        let picture = outcome::picture(&data.source);
+        let picture = metrics::main_artifact(&data.format);
         println!("saved {}: the model, its history, curves.svg and {picture}", self.folder.0.display());
         println!("try it:   {}", commands.predict);
         let more =
@@ -375,37 +381,37 @@ fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>, sequences: 
     if let Some(LayerSpec::Embedding { .. }) = network.layers.first() {
         return Err(Error::mistake("--augment: words and characters cannot be changed by a little; leave it out"));
     }
-    let at = usize::from(matches!(network.layers.first(), Some(LayerSpec::Standardise {})));
+    let at = usize::from(matches!(network.layers.first(), Some(LayerSpec::Standardize {})));
     network.layers.splice(at..at, changes);
-    let ends = |_| if sequences { network.heeds_ends() } else { Ok(()) };
-    network.shapes().and_then(ends).map_err(|error| error.note("what `--augment` says comes first"))
+    let ends = |_| if sequences { network.check_variable_lengths() } else { Ok(()) };
+    network.layer_shapes().and_then(ends).map_err(|error| error.note("what `--augment` says comes first"))
 }
 
 /// What was said, and what stands for nothing said. How long it goes on is decided when the batch is known.
-fn settings(model: &presets::Choice, Recipe { manner, .. }: &Recipe) -> Result<Settings> {
-    Ok(Settings {
+fn settings(model: &presets::ModelArg, TrainOptions { manner, .. }: &TrainOptions) -> Result<TrainSettings> {
+    Ok(TrainSettings {
         model: model.name(),
         epochs: EPOCHS,
-        batch: if let Batch::Count(count) = manner.batch.unwrap_or_default() { count } else { 1 },
-        accumulate: manner.accumulate.unwrap_or(1),
-        optimiser: manner.optimiser(),
-        learning_rate: manner.learning_rate.unwrap_or(manner.optimiser().rate()),
+        batch_size: if let BatchSize::Count(count) = manner.batch_size.unwrap_or_default() { count } else { 1 },
+        accumulate_grad_batches: manner.accumulate_grad_batches.unwrap_or(1),
+        optimizer: manner.optimizer(),
+        learning_rate: manner.learning_rate.unwrap_or(manner.optimizer().default_lr()),
         momentum: manner.momentum()?,
         weight_decay: manner.weight_decay()?,
         clip_norm: manner.clip_norm,
         clip_value: manner.clip_value,
-        schedule: manner.schedule.unwrap_or_default(),
-        average: manner.average,
+        lr_schedule: manner.lr_schedule.unwrap_or_default(),
+        ema_decay: manner.ema_decay,
         patience: manner.patience,
-        held_out: manner.held_out.unwrap_or(HELD_OUT),
+        val_split: manner.val_split.unwrap_or(HELD_OUT),
         seed: manner.seed.unwrap_or(0),
-        precision: spelled(manner.precision.unwrap_or_default()),
+        precision: value_name(manner.precision.unwrap_or_default()),
     })
 }
 
 /// A mistake if a network that is to write looks at characters that are not there yet.
-fn reads_in_order(name: &str, model: &Model, train: &Dataset) -> Result<()> {
-    if !reads_ahead(model, train)? {
+fn check_causal(name: &str, model: &Model, train: &Dataset) -> Result<()> {
+    if !attends_to_future(model, train)? {
         return Ok(());
     }
     let message = format!("{name}: what it gives at a time depends on later characters");
@@ -414,17 +420,17 @@ fn reads_in_order(name: &str, model: &Model, train: &Dataset) -> Result<()> {
 }
 
 /// What was learned from, so many examples of it and so many held out.
-fn learned_from(path: &str, labelled: Labelled, reading: Reading, (examples, held_out): (usize, usize)) -> Data {
-    let shipped = labelled.source == Source::Digits;
+fn data_info(path: &str, labeled: LabeledData, reading: ReadOptions, (examples, held_out): (usize, usize)) -> DataInfo {
+    let shipped = labeled.format == DataFormat::Digits;
     let absolute = std::path::absolute(path).ok().filter(|_| !shipped);
-    Data {
+    DataInfo {
         path: path.to_string(),
         absolute: absolute.and_then(|path| path.to_str().map(str::to_string)),
-        examples,
-        held_out,
-        digest: format!("{:032x}", labelled.data.digest()),
-        source: labelled.source,
-        classes: labelled.classes,
+        train_examples: examples,
+        val_examples: held_out,
+        fingerprint: format!("{:032x}", labeled.dataset.fingerprint()),
+        format: labeled.format,
+        class_names: labeled.class_names,
         reading,
     }
 }
@@ -438,14 +444,14 @@ fn stem(data: &str) -> String {
 }
 
 /// Both parts of the data, and the random numbers that follow. The same settings give the same.
-fn divided(labelled: &Labelled, settings: &Settings) -> Result<(Dataset, Dataset, Rng)> {
-    let mut rng = Rng::seed(settings.seed);
-    let (train, held) = labelled.data.split(settings.held_out, &mut rng)?;
+fn split_dataset(labeled: &LabeledData, settings: &TrainSettings) -> Result<(Dataset, Dataset, Rng)> {
+    let mut rng = Rng::seed_from_u64(settings.seed);
+    let (train, held) = labeled.dataset.train_test_split(settings.val_split, &mut rng)?;
     if train.is_empty() || held.is_empty() {
         let message = format!(
-            "--held-out {}: of {} examples that leaves {} to learn from and {} held out",
-            settings.held_out,
-            labelled.data.len(),
+            "--val-split {}: of {} examples that leaves {} to learn from and {} held out",
+            settings.val_split,
+            labeled.dataset.len(),
             train.len(),
             held.len()
         );
@@ -458,50 +464,57 @@ fn divided(labelled: &Labelled, settings: &Settings) -> Result<(Dataset, Dataset
 const ABSENT_NAMED: usize = 10;
 
 /// The classes of which there is no example.
-fn absent<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
+fn missing_classes<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
     let mut there = vec![false; classes.len()];
     train.labels().iter().for_each(|label| there[*label as usize] = true);
     classes.iter().zip(there).filter(|(_, there)| !there).map(|(class, _)| class.as_str()).collect()
 }
 
 /// Mean and deviation of the numbers that are to be learned.
-fn measured(train: &Dataset) -> Option<Standardise> {
+fn target_stats(train: &Dataset) -> Option<Standardize> {
     match &train.targets {
-        Targets::Numbers { values, width } => Some(Standardise::measured(values, &[*width])),
-        Targets::Classes { .. } | Targets::Answers { .. } => None,
+        Targets::Regression { values, num_outputs: width } => Some(Standardize::from_rows(values, &[*width])),
+        Targets::Classes { .. } | Targets::MultiLabel { .. } => None,
     }
 }
 
 /// The deviation of each.
-fn deviations(measured: &Standardise) -> Result<Vec<f64>> {
-    Ok(measured.deviation.tensor().to_vec::<f32>()?.into_iter().map(f64::from).collect())
+fn deviations(measured: &Standardize) -> Result<Vec<f64>> {
+    Ok(measured.std.tensor().to_vec::<f32>()?.into_iter().map(f64::from).collect())
 }
 
 /// A run that has not begun, of a network that knows the scales of what it learns from.
-fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng) -> Result<Run<Model, Box<dyn Rule>>> {
+fn new_trainer(
+    train: &Dataset,
+    network: &Network,
+    settings: &TrainSettings,
+    rng: &mut Rng,
+) -> Result<Trainer<Model, Box<dyn UpdateRule>>> {
     let mut model = network.build(rng)?;
-    if let Some(LayerSpec::Standardise {}) = network.layers.first() {
-        model.layers.layers[0] = Box::new(Standardise::of(train, &network.input)?);
+    if let Some(LayerSpec::Standardize {}) = network.layers.first() {
+        model.layers.layers[0] = Box::new(Standardize::fit(train, &network.input)?);
     }
     // Runs of versions before the loss had a scale go on as they began: their gradients are as large as their targets' deviation.
     let mut clip = 1.0;
-    if let (Some(LayerSpec::Restore {}), Some(measured)) = (network.layers.last(), measured(train)) {
+    if let (Some(LayerSpec::InverseStandardize {}), Some(measured)) = (network.layers.last(), target_stats(train)) {
         let deviations = deviations(&measured)?.into_iter();
-        let beyond: Vec<f64> = match &network.loss.scale {
+        let beyond: Vec<f64> = match &network.loss.target_scale {
             None => deviations.collect(),
-            Some(Scale::All(scale)) => deviations.map(|deviation| deviation / scale).collect(),
-            Some(Scale::Each(scales)) => deviations.zip(scales).map(|(deviation, scale)| deviation / scale).collect(),
+            Some(TargetScale::Uniform(scale)) => deviations.map(|deviation| deviation / scale).collect(),
+            Some(TargetScale::PerTarget(scales)) => {
+                deviations.zip(scales).map(|(deviation, scale)| deviation / scale).collect()
+            }
         };
         let beyond = beyond.into_iter().fold(0.0, f64::max);
         clip = if network.loss.kind == LossKind::Mse { beyond.powi(2) } else { beyond };
         let last = model.layers.layers.len() - 1;
-        model.layers.layers[last] = Box::new(Restore(measured));
+        model.layers.layers[last] = Box::new(InverseStandardize(measured));
     }
     let (rate, momentum) = (settings.learning_rate, settings.momentum.unwrap_or(0.0));
-    let optimiser = settings.optimiser.optimiser(rate, momentum, settings.weight_decay);
-    let optimiser = match settings.clip_value {
-        Some(value) => optimiser.clip_value(value),
-        None => optimiser.clip_norm(settings.clip_norm.unwrap_or(clip)),
+    let optimizer = settings.optimizer.optimizer(rate, momentum, settings.weight_decay);
+    let optimizer = match settings.clip_value {
+        Some(value) => optimizer.clip_grad_value(value),
+        None => optimizer.clip_grad_norm(settings.clip_norm.unwrap_or(clip)),
     };
-    Ok(Run::new(model, optimiser, rng.clone()))
+    Ok(Trainer::new(model, optimizer, rng.clone()))
 }

@@ -56,7 +56,7 @@ fn keys_are_read_during_a_step() {
     let screen = Screen { socket: format!("panoply-keys-{}", std::process::id()) };
     let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
     let train = format!(
-        "'{program}' train digits --tui --device cpu --batch 2000 --hidden 4096,4096,4096; echo ended with $?; exec cat"
+        "'{program}' train digits --tui --device cpu --batch-size 2000 --hidden-sizes 4096,4096,4096; echo ended with $?; exec cat"
     );
     screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
     screen.wait_for(&["compiling the first step", "q or Ctrl-C finishes this step and saves"]);
@@ -167,7 +167,7 @@ fn a_terminal_that_is_gone_ends_the_dashboard() {
             Err(_) => true,
         };
         wait_until("the end of the run", ended);
-        for file in ["model.safetensors", "training.safetensors"] {
+        for file in ["model.safetensors", "checkpoint.safetensors"] {
             assert!(place.0.join(run).join(file).exists(), "{run}/{file}");
         }
         let more = (epochs(run) + 1).to_string();

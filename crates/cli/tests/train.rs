@@ -10,21 +10,21 @@ use place::{Place, text};
 use serde_json::{Value, json};
 
 const FILES: [&str; 8] = [
-    "confusion.svg",
-    "confusion.txt",
+    "confusion_matrix.svg",
+    "confusion_matrix.txt",
     "curves.svg",
     "history.csv",
     "history.jsonl",
     "manifest.json",
     "model.safetensors",
-    "training.safetensors",
+    "checkpoint.safetensors",
 ];
 
 #[test]
 fn a_run_has_a_folder_with_all_that_came_of_it() {
     let place = Place::new("folder");
     let report = place.json(&["train", "digits", "--epochs", "3"]);
-    assert_eq!(report["folder"], "runs/digits-1");
+    assert_eq!(report["run_dir"], "runs/digits-1");
     let mut files: Vec<String> = std::fs::read_dir(place.0.join("runs/digits-1"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
@@ -34,16 +34,16 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     let read = |name: &str| std::fs::read_to_string(place.0.join("runs/digits-1").join(name)).unwrap();
     assert_eq!((read("history.jsonl").lines().count(), read("history.csv").lines().count()), (3, 4));
     let manifest: Value = serde_json::from_str(&read("manifest.json")).unwrap();
-    assert_eq!(manifest["result"]["best"]["score"], report["accuracy"]);
+    assert_eq!(manifest["result"]["best_epoch_report"]["val_score"], report["accuracy"]);
     assert_eq!(manifest["commands"]["resume"], "panoply train --resume runs/digits-1");
     assert_eq!(manifest["device"]["device"], "cpu");
     let [accuracy, top, f1] = ["accuracy", "top_3_accuracy", "macro_f1"].map(|name| report[name].as_f64().unwrap());
-    assert!(accuracy < top && top <= 1.0 && (f1 - accuracy).abs() < 0.1 && report["auc"].is_null(), "{report}");
+    assert!(accuracy < top && top <= 1.0 && (f1 - accuracy).abs() < 0.1 && report["roc_auc"].is_null(), "{report}");
     assert_eq!(manifest["result"]["top_3_accuracy"], report["top_3_accuracy"]);
 
-    let seen = place.json(&["predict", "runs/digits-1/model.safetensors", "--count", "9"]);
-    assert_eq!((seen["predictions"].as_array().unwrap().len(), seen["known"].as_u64()), (9, Some(9)));
-    assert!(seen["right"].as_u64().unwrap() >= 5, "{seen}");
+    let seen = place.json(&["predict", "runs/digits-1/model.safetensors", "--num-examples", "9"]);
+    assert_eq!((seen["predictions"].as_array().unwrap().len(), seen["labeled"].as_u64()), (9, Some(9)));
+    assert!(seen["correct"].as_u64().unwrap() >= 5, "{seen}");
     let inspected = Command::new(env!("CARGO_BIN_EXE_panoply"))
         .args(["inspect", "runs/digits-1"])
         .current_dir(&place.0)
@@ -63,11 +63,11 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     assert!(text(&export("runs/digits-1/model.safetensors").stderr).contains("is the model itself"));
 
     // A second run has the next number; the first goes on, as one of four epochs would have: 23 steps each.
-    let longer = place.json(&["train", "digits", "--steps", "70"]);
-    assert_eq!(longer["folder"], "runs/digits-2");
+    let longer = place.json(&["train", "digits", "--min-steps", "70"]);
+    assert_eq!(longer["run_dir"], "runs/digits-2");
     let resumed = place.json(&["train", "--resume", "runs/digits-1", "--epochs", "4"]);
-    assert_eq!(resumed["epochs"].as_array().unwrap().len(), 4);
-    let ends = ["runs/digits-1", "runs/digits-2"].map(|run| place.digest(&format!("{run}/training.safetensors")));
+    assert_eq!(resumed["history"].as_array().unwrap().len(), 4);
+    let ends = ["runs/digits-1", "runs/digits-2"].map(|run| place.digest(&format!("{run}/checkpoint.safetensors")));
     assert_eq!(ends[0], ends[1]);
 
     let refusal = place.refused(&["train", "--resume", "runs/digits-1"]);
@@ -96,16 +96,16 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
 #[test]
 fn a_killed_run_goes_on_as_if_it_had_not_been() {
     let place = Place::new("killed");
-    let train = ["train", "digits", "--epochs", "9", "--batch", "32", "--hidden", "16"];
+    let train = ["train", "digits", "--epochs", "9", "--batch-size", "32", "--hidden-sizes", "16"];
     place.json(&[&train[..], &["--out", "whole"]].concat());
     let mut child = place.command(&[&train[..], &["--out", "killed"]].concat()).stderr(Stdio::null()).spawn().unwrap();
-    let begun = place.0.join("killed/training.safetensors");
+    let begun = place.0.join("killed/checkpoint.safetensors");
     wait_for(&mut child, || begun.exists());
     // Twice while a file is written, once within an epoch.
     let lines = || std::fs::read_to_string(place.0.join("killed/history.jsonl")).unwrap_or_default().lines().count();
     for saving in [true, false, true] {
         let before = lines();
-        let part = place.0.join(format!("killed/training.safetensors.part{}-0", child.id()));
+        let part = place.0.join(format!("killed/checkpoint.safetensors.part{}-0", child.id()));
         wait_for(&mut child, || if saving { part.exists() } else { lines() > before });
         child.kill().unwrap();
         child.wait().unwrap();
@@ -115,10 +115,10 @@ fn a_killed_run_goes_on_as_if_it_had_not_been() {
     child.kill().unwrap();
     child.wait().unwrap();
     // What an end within a write leaves behind.
-    let parts = ["killed/training.part4711", "killed/training.safetensors.part4711-0"];
+    let parts = ["killed/training.part4711", "killed/checkpoint.safetensors.part4711-0"];
     parts.iter().for_each(|part| place.write(part, "half"));
     place.json(&["train", "--resume", "killed"]);
-    for file in ["training.safetensors", "model.safetensors"] {
+    for file in ["checkpoint.safetensors", "model.safetensors"] {
         assert_eq!(place.digest(&format!("killed/{file}")), place.digest(&format!("whole/{file}")), "{file}");
     }
     assert!(!parts.iter().any(|part| place.0.join(part).exists()));
@@ -129,10 +129,10 @@ fn a_killed_run_goes_on_as_if_it_had_not_been() {
 #[test]
 fn a_disk_that_fills_loses_nothing() {
     let place = Place::new("full");
-    let train = ["train", "digits", "--batch", "128", "--epochs"];
+    let train = ["train", "digits", "--batch-size", "128", "--epochs"];
     place.json(&[&train[..], &["2", "--out", "whole"]].concat());
     place.json(&[&train[..], &["1", "--out", "full"]].concat());
-    let before = place.digest("full/training.safetensors");
+    let before = place.digest("full/checkpoint.safetensors");
     // Of 250 KiB at most half in blocks of 512 bytes, at most all of it less a little in blocks of 1024.
     let limited = format!("trap '' XFSZ; ulimit -f 200; exec '{}' \"$@\"", env!("CARGO_BIN_EXE_panoply"));
     let mut full = Command::new("sh");
@@ -140,56 +140,56 @@ fn a_disk_that_fills_loses_nothing() {
     let output = full.current_dir(&place.0).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot write full/training.safetensors: File too large"), "{said}");
+    assert!(said.contains("cannot write full/checkpoint.safetensors: File too large"), "{said}");
     assert!(
         said.contains("\n  the file is as it was") && said.contains("`panoply train --resume full` goes on"),
         "{said}"
     );
-    assert_eq!(place.digest("full/training.safetensors"), before);
+    assert_eq!(place.digest("full/checkpoint.safetensors"), before);
     place.json(&["train", "--resume", "full", "--epochs", "2"]);
-    assert_eq!(place.digest("full/training.safetensors"), place.digest("whole/training.safetensors"));
+    assert_eq!(place.digest("full/checkpoint.safetensors"), place.digest("whole/checkpoint.safetensors"));
 }
 
 /// Each way to move parameters and each course of the learning rate, both kept over an end without warning.
 #[test]
-fn optimisers_and_schedules_go_on_bit_for_bit() {
+fn optimizers_and_schedules_go_on_bit_for_bit() {
     let place = Place::new("movers");
     let kinds: [(&str, &[&str]); 9] = [
         ("constant", &["adamw", "--clip-norm", "0.1"]),
         ("steps", &["sgd", "--momentum", "0.9"]),
         ("constant", &["sgd"]),
         ("exponential", &["adam"]),
-        ("warmup-cosine", &["rmsprop", "--momentum", "0.5"]),
+        ("cosine-with-warmup", &["rmsprop", "--momentum", "0.5"]),
         ("cosine", &["adagrad"]),
         ("one-cycle", &["lion"]),
-        ("plateau", &["adamw", "--weight-decay", "0.3", "--average", "0.9", "--loss", "bce"]),
-        ("cosine", &["sgd", "--weight-decay", "1e-3", "--accumulate", "3", "--class-weights", "balanced"]),
+        ("plateau", &["adamw", "--weight-decay", "0.3", "--ema-decay", "0.9", "--loss", "bce-with-logits"]),
+        ("cosine", &["sgd", "--weight-decay", "1e-3", "--accumulate-grad-batches", "3", "--class-weights", "balanced"]),
     ];
     let mut ends = std::collections::BTreeSet::new();
-    for (number, (schedule, optimiser)) in kinds.into_iter().enumerate() {
+    for (number, (schedule, optimizer)) in kinds.into_iter().enumerate() {
         let [whole, part] = ["whole", "part"].map(|name| format!("{name}{number}"));
         let train =
-            [&["train", "digits", "--epochs", "4", "--schedule", schedule, "--optimiser"][..], optimiser].concat();
+            [&["train", "digits", "--epochs", "4", "--lr-schedule", schedule, "--optimizer"][..], optimizer].concat();
         let report = place.json(&[&train[..], &["--out", &whole]].concat());
         // What stands for nothing said learns; a guess has a tenth.
-        assert!(report["accuracy"].as_f64().unwrap() > 0.5, "{optimiser:?}: {report}");
+        assert!(report["accuracy"].as_f64().unwrap() > 0.5, "{optimizer:?}: {report}");
         let mut child = place.command(&[&train[..], &["--out", &part]].concat()).stderr(Stdio::null()).spawn().unwrap();
-        let begun = place.0.join(&part).join("training.safetensors");
+        let begun = place.0.join(&part).join("checkpoint.safetensors");
         wait_for(&mut child, || begun.exists());
         child.kill().unwrap();
         child.wait().unwrap();
         place.json(&["train", "--resume", &part]);
-        let [whole, part] = [whole, part].map(|run| place.digest(&format!("{run}/training.safetensors")));
-        assert_eq!(whole, part, "{optimiser:?} {schedule}");
+        let [whole, part] = [whole, part].map(|run| place.digest(&format!("{run}/checkpoint.safetensors")));
+        assert_eq!(whole, part, "{optimizer:?} {schedule}");
         ends.insert(whole);
     }
     assert_eq!(ends.len(), kinds.len(), "each is something else");
 
     let refusal = place.refused(&["train", "--momentum", "0.9"]);
-    assert!(refusal.contains("--momentum 0.9 is not for --optimiser adamw"), "{refusal}");
+    assert!(refusal.contains("--momentum 0.9 is not for --optimizer adamw"), "{refusal}");
     for (wrong, right) in [
-        (["--optimiser", "adamax"], "adamw, adam, sgd, rmsprop, adagrad, lion"),
-        (["--schedule", "linear"], "constant, cosine, warmup-cosine, one-cycle, steps, exponential, plateau"),
+        (["--optimizer", "adamax"], "adamw, adam, sgd, rmsprop, adagrad, lion"),
+        (["--lr-schedule", "linear"], "constant, cosine, cosine-with-warmup, one-cycle, steps, exponential, plateau"),
         (["--clip-norm", "-1"], "take a number above 0"),
         (["--momentum", "1"], "take a number in 0 .. 1"),
     ] {
@@ -219,7 +219,7 @@ fn ctrl_c_saves_and_twice_ends_at_once() {
     let place = Place::new("stopped");
     let train = ["train", "digits", "--epochs", "1000", "--out", "run", "--json"];
     let mut child = place.command(&train).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    wait_for(&mut child, || place.0.join("run/training.safetensors").exists());
+    wait_for(&mut child, || place.0.join("run/checkpoint.safetensors").exists());
     interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
@@ -242,7 +242,7 @@ fn ctrl_c_saves_and_twice_ends_at_once() {
 #[test]
 fn ctrl_c_in_the_first_epoch_saves_what_there_is() {
     let place = Place::new("stopped_first");
-    let train = ["train", "digits", "--hidden", "2048,2048", "--batch", "1", "--out", "run", "--json"];
+    let train = ["train", "digits", "--hidden-sizes", "2048,2048", "--batch-size", "1", "--out", "run", "--json"];
     let mut child = place.command(&train).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     // The signals that it catches, as bits from 1 on.
@@ -256,8 +256,11 @@ fn ctrl_c_in_the_first_epoch_saves_what_there_is() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(report["interrupted"] == true && report["model"].is_null() && report["epochs"] == json!([]), "{report}");
-    assert!(place.0.join("run/training.safetensors").exists() && !place.0.join("run/model.safetensors").exists());
+    assert!(
+        report["interrupted"] == true && report["model_path"].is_null() && report["history"] == json!([]),
+        "{report}"
+    );
+    assert!(place.0.join("run/checkpoint.safetensors").exists() && !place.0.join("run/model.safetensors").exists());
 }
 
 /// Points of two kinds that a line divides.
@@ -283,19 +286,19 @@ fn tables_are_learned_and_judged() {
         "kind",
         "--epochs",
         "25",
-        "--batch",
+        "--batch-size",
         "16",
         "--learning-rate",
         "1e-2",
     ]);
-    assert_eq!(report["folder"], "runs/flowers-1");
+    assert_eq!(report["run_dir"], "runs/flowers-1");
     assert!(report["accuracy"].as_f64().unwrap() > 0.9, "{report}");
     let model = "runs/flowers-1/model.safetensors";
     // Without the column of classes, columns in another order.
     place.write("more.csv", "\"height, in cm\",width\n3.4,190\n-1.4,10\n");
     let seen = place.json(&["predict", model, "more.csv"]);
     let read: Vec<&str> =
-        seen["predictions"].as_array().unwrap().iter().map(|row| row["read"].as_str().unwrap()).collect();
+        seen["predictions"].as_array().unwrap().iter().map(|row| row["prediction"].as_str().unwrap()).collect();
     assert_eq!(read, ["tulip", "rose"]);
     assert_eq!(seen["predictions"][0]["example"], "line 2");
     place.write("other.csv", "width,depth\n1,2\n");
@@ -303,14 +306,16 @@ fn tables_are_learned_and_judged() {
     place.write("mixed.csv", table(120).replace("\n0.00,tulip", "\n0.00,"));
     let refusal = place.refused(&["train", "mixed.csv"]);
     assert!(refusal.contains("mixed.csv:2: kind: it is empty, in a column of words"), "{refusal}");
-    let notes =
-        ["`--without \"kind\"` leaves the column out", "height, in cm is learned from the others; `--label COLUMN`"];
+    let notes = [
+        "`--drop-columns \"kind\"` leaves the column out",
+        "height, in cm is learned from the others; `--label COLUMN`",
+    ];
     assert!(notes.iter().all(|note| refusal.contains(note)), "{refusal}");
-    let refusal = place.refused(&["train", "flowers.csv", "--task", "classes"]);
+    let refusal = place.refused(&["train", "flowers.csv", "--task", "classification"]);
     assert!(
-        refusal.contains("flowers.csv:2: height, in cm: `1.500` is no class") && refusal.contains("--task numbers")
+        refusal.contains("flowers.csv:2: height, in cm: `1.500` is no class") && refusal.contains("--task regression")
     );
-    let refusal = place.refused(&["train", "flowers.csv", "--task", "numbers", "--label", "kind"]);
+    let refusal = place.refused(&["train", "flowers.csv", "--task", "regression", "--label", "kind"]);
     assert!(refusal.contains("flowers.csv:2: kind: `tulip` is no finite number"), "{refusal}");
     assert!(
         place
@@ -330,14 +335,14 @@ fn tables_are_learned_and_judged() {
         place.write("packed.csv", table(40));
         assert!(Command::new("gzip").arg(place.0.join("packed.csv")).status().unwrap().success());
         let report = place.json(&["train", "packed.csv.gz", "--label", "kind", "--epochs", "1"]);
-        assert_eq!(report["folder"], "runs/packed-1");
+        assert_eq!(report["run_dir"], "runs/packed-1");
     }
     place.write("one.csv", "a,label\n1,x\n2,x\n");
     assert!(place.refused(&["train", "one.csv"]).contains("label: 1 classes in 2 rows"));
     place.write("few.csv", "a,label\n1,x\n2,y\n");
     assert!(place.refused(&["train", "few.csv"]).contains("leaves 2 to learn from and 0 held out"));
     assert!(place.refused(&["train", "nothing.csv"]).contains("cannot read nothing.csv"));
-    assert!(place.refused(&["train", "few.csv", "--held-out", "0.5", "--model", "cnn"]).contains("cnn needs images"));
+    assert!(place.refused(&["train", "few.csv", "--val-split", "0.5", "--model", "cnn"]).contains("cnn needs images"));
 }
 
 /// Real tables (see `data/README.md`), of which a linear rule alone reads 95 %.
@@ -347,16 +352,26 @@ fn real_tables_are_learned() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     for (name, label, examples, features) in [("wine", "cultivar", 178, 13), ("breast_cancer", "diagnosis", 569, 30)] {
         let table = data.join(format!("{name}.csv")).display().to_string();
-        let report =
-            place.json(&["train", &table, "--label", label, "--epochs", "20", "--batch", "16", "--hidden", "16"]);
+        let report = place.json(&[
+            "train",
+            &table,
+            "--label",
+            label,
+            "--epochs",
+            "20",
+            "--batch-size",
+            "16",
+            "--hidden-sizes",
+            "16",
+        ]);
         assert!(report["accuracy"].as_f64().unwrap() > 0.93, "{name}: {report}");
-        let folder = place.0.join(report["folder"].as_str().unwrap());
+        let folder = place.0.join(report["run_dir"].as_str().unwrap());
         let manifest: Value = serde_json::from_slice(&std::fs::read(folder.join("manifest.json")).unwrap()).unwrap();
         // Two classes have a curve: a linear rule reaches an area of 0.99.
-        let auc = report["auc"].as_f64();
+        let auc = report["roc_auc"].as_f64();
         assert!(if name == "wine" { auc.is_none() } else { auc > Some(0.97) && auc <= Some(1.0) }, "{name}: {report}");
         let held = &manifest["data"];
-        assert_eq!(held["examples"].as_u64().unwrap() + held["held_out"].as_u64().unwrap(), examples);
+        assert_eq!(held["train_examples"].as_u64().unwrap() + held["val_examples"].as_u64().unwrap(), examples);
         assert_eq!(manifest["network"]["input"][0], features);
     }
 }
@@ -378,14 +393,14 @@ fn folders_of_images_are_learned_and_judged() {
             image(8, right, shade).save(path).unwrap();
         }
     }
-    let network = "input = [1, 8, 8]\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\noutputs = 2\n";
+    let network = "input = [1, 8, 8]\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\nout_features = 2\n";
     place.write("net.toml", network);
-    let train = ["train", "halves", "--epochs", "8", "--batch", "8", "--learning-rate", "1e-2"];
+    let train = ["train", "halves", "--epochs", "8", "--batch-size", "8", "--learning-rate", "1e-2"];
     let report = place.json(&[&train[..], &["--model", "net.toml"]].concat());
-    assert_eq!((report["accuracy"].as_f64(), report["parameters"].as_u64()), (Some(1.0), Some(130)));
+    assert_eq!((report["accuracy"].as_f64(), report["num_parameters"].as_u64()), (Some(1.0), Some(130)));
     image(12, true, 3).save(place.0.join("new.png")).unwrap();
     let seen = place.json(&["predict", "runs/halves-1/model.safetensors", "new.png"]);
-    assert_eq!(seen["predictions"][0]["read"], "right");
+    assert_eq!(seen["predictions"][0]["prediction"], "right");
     place.write("net.toml", network.replace("outputs = 2", "outputs = 3"));
     let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
     assert!(refusal.contains("net.toml: it gives [3], but there are 2 classes"), "{refusal}");
@@ -418,7 +433,7 @@ fn idx_and_numpy_files_are_learned() {
     };
     place.write("mnist/train-images-idx3-ubyte", [header(&[12, 2, 3]), points.clone()].concat());
     place.write("mnist/train-labels-idx1-ubyte", [header(&[12]), classes.clone()].concat());
-    let train = ["--epochs", "6", "--batch", "4", "--learning-rate", "2e-2"];
+    let train = ["--epochs", "6", "--batch-size", "4", "--learning-rate", "2e-2"];
     let report = place.json(&[&["train", "mnist"], &train[..]].concat());
     assert_eq!(report["accuracy"], 1.0);
     panoply::Device::get("cpu").unwrap().scope(|| {
@@ -431,10 +446,11 @@ fn idx_and_numpy_files_are_learned() {
         save(panoply::Tensor::from_slice(&numbers, [12, 2, 3]), "x.npy");
         save(panoply::Tensor::from_slice(&labels, [12]), "y.npy");
     });
-    let report = place.json(&[&["train", "arrays/x.npy", "--model", "lstm", "--hidden", "8"], &train[..]].concat());
-    assert_eq!((report["folder"].as_str(), report["accuracy"].as_f64()), (Some("runs/x-1"), Some(1.0)));
+    let report =
+        place.json(&[&["train", "arrays/x.npy", "--model", "lstm", "--hidden-sizes", "8"], &train[..]].concat());
+    assert_eq!((report["run_dir"].as_str(), report["accuracy"].as_f64()), (Some("runs/x-1"), Some(1.0)));
     let seen = place.json(&["predict", "runs/mnist-1/model.safetensors"]);
-    assert_eq!(seen["right"], 4);
+    assert_eq!(seen["correct"], 4);
     // The same in one file.
     panoply::Device::get("cpu").unwrap().scope(|| {
         let arrays = ["x", "y"].map(|name| {
@@ -444,8 +460,8 @@ fn idx_and_numpy_files_are_learned() {
         panoply::nn::data::npz::save(&arrays, &place.0.join("both.npz")).unwrap();
     });
     let report = place.json(&[&["train", "both.npz"], &train[..]].concat());
-    assert_eq!((report["folder"].as_str(), report["accuracy"].as_f64()), (Some("runs/both-1"), Some(1.0)));
-    assert_eq!(place.json(&["predict", "runs/both-1", "both.npz", "--count", "12"])["right"], 12);
+    assert_eq!((report["run_dir"].as_str(), report["accuracy"].as_f64()), (Some("runs/both-1"), Some(1.0)));
+    assert_eq!(place.json(&["predict", "runs/both-1", "both.npz", "--num-examples", "12"])["correct"], 12);
     panoply::Device::get("cpu").unwrap().scope(|| {
         let labels = panoply::Tensor::from_slice(&[0i32, 1, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1], [12]);
         panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
@@ -454,21 +470,21 @@ fn idx_and_numpy_files_are_learned() {
     // `accuracy_score` counts labels that were never learned as wrong.
     let unknown = &seen["unknown_labels"];
     let counted: u64 = unknown.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
-    assert_eq!((&seen["known"], counted, &unknown["6"]), (&12.into(), 9, &1.into()), "{seen}");
-    assert!(seen["right"].as_u64().unwrap() <= 3, "{seen}");
+    assert_eq!((&seen["labeled"], counted, &unknown["6"]), (&12.into(), 9, &1.into()), "{seen}");
+    assert!(seen["correct"].as_u64().unwrap() <= 3, "{seen}");
     // Classes are the values that occur, and the only example of one is learned from.
     panoply::Device::get("cpu").unwrap().scope(|| {
         let labels = panoply::Tensor::from_slice(&[0i32, 4, 0, 4, 0, 4, 2, 4, 0, 4, 0, 4], [12]);
         panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
     });
-    let said = text(&place.run(&["train", "arrays/x.npy", "--steps", "4", "--held-out", "0.5"]).stderr);
+    let said = text(&place.run(&["train", "arrays/x.npy", "--min-steps", "4", "--val-split", "0.5"]).stderr);
     assert!(said.contains(", 3 classes; ") && said.contains("\nno example held out is of class 2\n"), "{said}");
     // One class alone teaches nothing, but it can be right.
     panoply::Device::get("cpu").unwrap().scope(|| {
         let labels = panoply::Tensor::from_slice(&[0i32; 12], [12]);
         panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
     });
-    assert_eq!(place.json(&["predict", "runs/x-1", "arrays/x.npy"])["known"], 12);
+    assert_eq!(place.json(&["predict", "runs/x-1", "arrays/x.npy"])["labeled"], 12);
     std::fs::remove_file(Path::new(&place.0).join("mnist/train-labels-idx1-ubyte")).unwrap();
     let refusal = place.refused(&["train", "mnist"]);
     assert!(refusal.contains("its classes are not beside it; looked for"), "{refusal}");
@@ -481,12 +497,12 @@ fn a_table_of_parquet_is_learned_and_judged() {
     let place = Place::new("parquet");
     let houses = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/fixtures/snappy.parquet");
     std::fs::copy(houses, place.0.join("houses.parquet")).unwrap();
-    let train = ["train", "houses.parquet", "--label", "city", "--held-out", "0.4", "--epochs", "2"];
+    let train = ["train", "houses.parquet", "--label", "city", "--val-split", "0.4", "--epochs", "2"];
     let report = place.json(&train);
-    assert_eq!((report["folder"].as_str(), report["accuracy"].is_number()), (Some("runs/houses-1"), true));
+    assert_eq!((report["run_dir"].as_str(), report["accuracy"].is_number()), (Some("runs/houses-1"), true));
     let seen = place.json(&["predict", "runs/houses-1", "houses.parquet"]);
-    assert_eq!((seen["known"].as_u64(), seen["predictions"][4]["label"].as_str()), (Some(5), Some("Bergen")));
-    let refusal = place.refused(&["train", "houses.parquet", "--task", "numbers", "--label", "city"]);
+    assert_eq!((seen["labeled"].as_u64(), seen["predictions"][4]["label"].as_str()), (Some(5), Some("Bergen")));
+    let refusal = place.refused(&["train", "houses.parquet", "--task", "regression", "--label", "city"]);
     assert!(refusal.contains("houses.parquet:1: city: `Bergen` is no finite number"), "{refusal}");
     let refusal = place.refused(&["train", "houses.parquet", "--header", "no"]);
     assert!(refusal.contains("--header: houses.parquet is a table of Parquet, which names its columns"), "{refusal}");
@@ -497,23 +513,27 @@ fn a_table_of_parquet_is_learned_and_judged() {
 #[test]
 fn every_network_and_precision_trains() {
     let place = Place::new("networks");
-    for model in [&["cnn", "--hidden", "4"][..], &["lstm", "--hidden", "8"], &["transformer", "--hidden", "8,1"]] {
+    for model in [
+        &["cnn", "--hidden-sizes", "4"][..],
+        &["lstm", "--hidden-sizes", "8"],
+        &["transformer", "--hidden-sizes", "8,1"],
+    ] {
         let report = place.json(&[&["train", "digits", "--epochs", "1", "--model"], model].concat());
         assert!(report["accuracy"].as_f64().unwrap() > 0.1, "{report}");
-        let folder = report["folder"].as_str().unwrap();
-        let seen = place.json(&["predict", &format!("{folder}/model.safetensors"), "--count", "2"]);
-        assert_eq!(seen["known"], 2);
+        let folder = report["run_dir"].as_str().unwrap();
+        let seen = place.json(&["predict", &format!("{folder}/model.safetensors"), "--num-examples", "2"]);
+        assert_eq!(seen["labeled"], 2);
     }
     // A network of one's own with a block that its input goes around.
     place.write(
         "block.toml",
-        "input = [1, 8, 8]\n[[layer]]\nkind = \"residual\"\nshortcut = [{ kind = \"conv\", outputs = 4, size = [1, 1] }]\n\
-         [[layer.layers]]\nkind = \"conv\"\noutputs = 4\nsize = [3, 3]\npadding = [1, 1]\n[[layer.layers]]\nkind = \"batch_norm\"\n\
-         [[layer]]\nkind = \"hard_swish\"\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\noutputs = 10\n",
+        "input = [1, 8, 8]\n[[layer]]\nkind = \"residual\"\nshortcut = [{ kind = \"conv\", out_channels = 4, kernel_size = [1, 1] }]\n\
+         [[layer.layers]]\nkind = \"conv\"\nout_channels = 4\nkernel_size = [3, 3]\npadding = [1, 1]\n[[layer.layers]]\nkind = \"batch_norm\"\n\
+         [[layer]]\nkind = \"hardswish\"\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\nout_features = 10\n",
     );
     let report = place.json(&["train", "digits", "--epochs", "2", "--model", "block.toml", "--out", "block"]);
     assert!(report["accuracy"].as_f64().unwrap() > 0.6, "{report}");
-    assert_eq!(place.json(&["predict", "block", "--count", "3"])["known"], 3);
+    assert_eq!(place.json(&["predict", "block", "--num-examples", "3"])["labeled"], 3);
     let run = |arguments: &[&str]| {
         let output =
             Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap();
@@ -534,14 +554,15 @@ fn every_network_and_precision_trains() {
             "2",
             "--precision",
             precision,
-            "--batch",
+            "--batch-size",
             "auto",
-            "--hidden",
+            "--hidden-sizes",
             "16",
         ]);
         assert!(report["accuracy"].as_f64().unwrap() > 0.1, "{report}");
     }
-    let capped = place.command(&["train", "digits", "--batch", "1024"]).env("PANOPLY_POOL", "2M").output().unwrap();
+    let capped =
+        place.command(&["train", "digits", "--batch-size", "1024"]).env("PANOPLY_POOL", "2M").output().unwrap();
     let said = text(&capped.stderr);
     assert!(said.contains("out of memory on cpu: a step of 1024 examples needs") && said.contains("fits"), "{said}");
     let refusal = place.refused(&["train", "--model", "perceptron"]);

@@ -11,10 +11,10 @@
 
 #![deny(unsafe_code)]
 
+mod library_kernels;
 pub mod lower;
 pub mod opt;
 pub mod plan;
 mod proven;
 pub mod render;
 pub mod schedule;
-mod whole;

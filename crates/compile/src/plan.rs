@@ -5,24 +5,24 @@
 //! kernels are one and the same [`Arc`], so a repeated block compiles once. Equal graphs give equal plans.
 
 mod arena;
+mod donation;
 mod epilogue;
-mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use panoply_ir::authored::Role as Passed;
+use panoply_ir::custom_kernel::Role as Passed;
 use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::routine::{Gemm, Routine};
-use panoply_ir::{Accuracy, DType, Error, Result, Scalar, Target, Verified};
+use panoply_ir::{DType, Error, MathMode, Result, Scalar, Target, Verified};
 
 use crate::lower::{Argument, Lowered, lower, variants};
-use crate::schedule::authored::Call;
-use crate::schedule::claim::Claim;
-use crate::schedule::nest::Nest;
-use crate::schedule::{Schedule, Step, schedule_to};
+use crate::schedule::custom_kernel::CustomKernelCall;
+use crate::schedule::loop_nest::LoopNest;
+use crate::schedule::routine_match::RoutineMatch;
+use crate::schedule::{Schedule, ScheduledOp, schedule_with};
 
 /// What runs, on what memory.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub struct Variant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Options {
     /// What may be done to float arithmetic.
-    pub accuracy: Accuracy,
+    pub accuracy: MathMode,
     /// Whether products of f32 may be done in TF32 where that is a routine.
     pub tf32: bool,
     /// Whether variants are proposed, for who measures which is the fastest.
@@ -96,7 +96,7 @@ pub enum Role {
     /// The n-th leaf, given by the caller and only read.
     Leaf(u32),
     /// The n-th leaf, which the caller gives away: read first, then written as what took its memory.
-    Spent(u32),
+    Donated(u32),
     /// Asked for; the caller allocates it and keeps it. Every element is written.
     Output,
     /// Only needed while the plan runs: bytes of an arena from an offset on.
@@ -149,7 +149,7 @@ pub struct PlanEpilogue {
     /// Its arguments, in order.
     pub args: Vec<PlanArg>,
     /// Whether somebody else wants the routine's result too; if not it need not be written.
-    pub keeps: bool,
+    pub keep_output: bool,
 }
 
 /// An argument of a kernel.
@@ -160,7 +160,7 @@ pub enum PlanArg {
     /// The n-th slot.
     Slot(u32),
     /// A number of the program.
-    Number(Scalar),
+    Scalar(Scalar),
 }
 
 /// Plans a graph for a target that offers these routines.
@@ -170,11 +170,11 @@ pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -
 
 /// [`plan`] with options.
 pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Plan> {
-    let mut schedule = schedule_to(options.accuracy, graph, target, offers)?;
+    let mut schedule = schedule_with(options.accuracy, graph, target, offers)?;
     if options.tf32 {
-        schedule.steps.iter_mut().for_each(|step| shorten(step, offers));
+        schedule.steps.iter_mut().for_each(|step| use_tf32(step, offers));
     }
-    let taken = takeover::decide(&mut schedule, &graph.spent, target, options.accuracy)?;
+    let taken = donation::assign_donations(&mut schedule, &graph.donated, target, options.accuracy)?;
     let mut planner = Planner {
         schedule: &schedule,
         options,
@@ -184,27 +184,27 @@ pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn
         variants: BTreeMap::new(),
     };
     let outputs: Vec<BufferId> = schedule.graph.outputs.iter().map(|output| planner.output(*output)).collect();
-    planner.take_over(&taken);
-    planner.change_in_place();
+    planner.apply_donations(&taken);
+    planner.update_in_place();
     let mut steps = Vec::with_capacity(schedule.steps.len());
     for step in &schedule.steps {
         planner.step(step, target, &mut steps)?;
     }
     let Planner { mut buffers, variants, .. } = planner;
-    let attached = epilogue::attach(target, offers, &buffers, steps);
+    let attached = epilogue::fuse_epilogues(target, offers, &buffers, steps);
     let stays = |at: usize| matches!(attached[at], Some(PlanStep::Kernel { .. }));
     let number = |at: usize| attached[..at].iter().flatten().count();
     let variants = variants.into_iter().filter(|(at, _)| stays(*at)).map(|(at, of)| (number(at), of)).collect();
     let steps: Vec<PlanStep> = attached.into_iter().flatten().collect();
-    let arenas = arena::place(&mut buffers, &steps, target.max_buffer_bytes);
+    let arenas = arena::assign_offsets(&mut buffers, &steps, target.max_buffer_bytes);
     let kept = buffers.iter().filter(|buffer| buffer.role == Role::Output).map(PlanBuffer::bytes);
     let peak_bytes = arenas.iter().sum::<u64>() + kept.sum::<u64>();
     Ok(Plan { buffers, steps, outputs, arenas, peak_bytes, variants })
 }
 
 /// Has a routine of f32 done in TF32 where somebody offers that.
-fn shorten(step: &mut Step, offers: &dyn Fn(&Routine) -> bool) {
-    if let Step::Routine(Claim { routine, .. }) = step
+fn use_tf32(step: &mut ScheduledOp, offers: &dyn Fn(&Routine) -> bool) {
+    if let ScheduledOp::Routine(RoutineMatch { routine, .. }) = step
         && let Routine::Gemm(gemm) = *routine
     {
         let short = Routine::Gemm(Gemm { tf32: true, ..gemm });
@@ -228,11 +228,11 @@ impl Planner<'_> {
     fn buffer(&mut self, id: NodeId, role: Role) -> BufferId {
         let node = self.schedule.graph.node(id);
         let role = match node.op {
-            Op::Leaf(n) => Role::Leaf(n),
+            Op::Input(n) => Role::Leaf(n),
             _ => role,
         };
         *self.of.entry(id).or_insert_with(|| {
-            self.buffers.push(PlanBuffer { dtype: node.dtype, elems: node.shape.elems() as u64, role });
+            self.buffers.push(PlanBuffer { dtype: node.dtype, elems: node.shape.numel() as u64, role });
             BufferId(self.buffers.len() as u32 - 1)
         })
     }
@@ -242,11 +242,11 @@ impl Planner<'_> {
     }
 
     /// Gives nodes the memory of leaves.
-    fn take_over(&mut self, taken: &[(NodeId, NodeId)]) {
+    fn apply_donations(&mut self, taken: &[(NodeId, NodeId)]) {
         for (leaf, node) in taken {
             let buffer = self.used(*node);
-            let Op::Leaf(number) = self.schedule.graph.node(*leaf).op else { unreachable!("only leaves are spent") };
-            self.buffers[buffer.index()].role = Role::Spent(number);
+            let Op::Input(number) = self.schedule.graph.node(*leaf).op else { unreachable!("only leaves are spent") };
+            self.buffers[buffer.index()].role = Role::Donated(number);
             self.of.insert(*leaf, buffer);
         }
     }
@@ -254,12 +254,12 @@ impl Planner<'_> {
     /// Gives an array that is written into, and not needed any more, the buffer of what it becomes.
     ///
     /// The kernel may not read the array besides: another work-item may have changed what it reads.
-    fn change_in_place(&mut self) {
+    fn update_in_place(&mut self) {
         let mut needed: BTreeSet<NodeId> = self.schedule.graph.outputs.iter().copied().collect();
         for step in self.schedule.steps.iter().rev() {
             let read = step.reads();
-            if let Step::Nest(Nest { changes: Some((before, after)), .. }) = step {
-                let leaf = matches!(self.schedule.graph.node(*before).op, Op::Leaf(_));
+            if let ScheduledOp::Nest(LoopNest { updates_in_place: Some((before, after)), .. }) = step {
+                let leaf = matches!(self.schedule.graph.node(*before).op, Op::Input(_));
                 if !leaf && !needed.contains(before) && !read.contains(before) {
                     let buffer = self.used(*after);
                     self.of.insert(*before, buffer);
@@ -275,9 +275,9 @@ impl Planner<'_> {
         self.buffer(id, Role::Temp { arena: 0, offset: 0 })
     }
 
-    fn step(&mut self, step: &Step, target: &Target, steps: &mut Vec<PlanStep>) -> Result<()> {
+    fn step(&mut self, step: &ScheduledOp, target: &Target, steps: &mut Vec<PlanStep>) -> Result<()> {
         match step {
-            Step::Routine(claim) => {
+            ScheduledOp::Routine(claim) => {
                 let mut buffers: Vec<BufferId> = claim.inputs.iter().map(|id| self.used(*id)).collect();
                 let written = claim.routine.operands().skip(claim.inputs.len());
                 for (operand, output) in written.zip(&claim.outputs) {
@@ -288,11 +288,11 @@ impl Planner<'_> {
                 }
                 steps.push(PlanStep::Routine { routine: claim.routine, buffers, epilogue: None });
             }
-            Step::Kernel(call) => self.authored(call, steps)?,
-            Step::Nest(nest) => {
+            ScheduledOp::Kernel(call) => self.authored(call, steps)?,
+            ScheduledOp::Nest(nest) => {
                 let (lowered, others) = self.lowered(nest, target)?;
                 let kernel = self.shared(lowered.kernel);
-                if let Some((before, after)) = nest.changes {
+                if let Some((before, after)) = nest.updates_in_place {
                     let (from, to) = (self.used(before), self.used(after));
                     if from != to {
                         steps.push(PlanStep::Copy { from, to });
@@ -313,10 +313,10 @@ impl Planner<'_> {
     }
 
     /// A nest's kernel, and others in place of it if they are wanted.
-    fn lowered(&mut self, nest: &Nest, target: &Target) -> Result<(Lowered, Vec<Variant>)> {
+    fn lowered(&mut self, nest: &LoopNest, target: &Target) -> Result<(Lowered, Vec<Variant>)> {
         let (graph, accuracy) = (&self.schedule.graph, self.options.accuracy);
         // Of what replaces what it reads, only this kernel was found to read first.
-        if !self.options.variants || !nest.replaces.is_empty() {
+        if !self.options.variants || !nest.aliases.is_empty() {
             return Ok((lower(graph, nest, target, accuracy)?, Vec::new()));
         }
         let mut all = variants(graph, nest, target, accuracy)?;
@@ -331,7 +331,7 @@ impl Planner<'_> {
     }
 
     /// An author's kernel, after copies of what it changes.
-    fn authored(&mut self, call: &Call, steps: &mut Vec<PlanStep>) -> Result<()> {
+    fn authored(&mut self, call: &CustomKernelCall, steps: &mut Vec<PlanStep>) -> Result<()> {
         let kernel = &call.authored.kernel;
         let (mut inputs, mut outputs) = (call.inputs.iter(), call.outputs.iter().zip(&call.authored.outputs));
         let mut args = Vec::with_capacity(call.authored.roles.len());
@@ -339,13 +339,13 @@ impl Planner<'_> {
             let input = if matches!(role, Passed::Write(_)) { None } else { inputs.next().copied() };
             let output = role.written().and_then(|_| outputs.next()).map(|(node, (shape, dtype))| match node {
                 Some(node) => self.used(*node),
-                None => self.scratch(shape.elems() as u64, *dtype),
+                None => self.scratch(shape.numel() as u64, *dtype),
             });
             args.push(match (output, input) {
-                (None, Some(number)) if matches!(role, Passed::Number(_)) => {
+                (None, Some(number)) if matches!(role, Passed::Scalar(_)) => {
                     match self.schedule.graph.node(number).op {
-                        Op::Slot(n) => PlanArg::Slot(n),
-                        Op::Const(value) => PlanArg::Number(value),
+                        Op::ScalarInput(n) => PlanArg::Slot(n),
+                        Op::Const(value) => PlanArg::Scalar(value),
                         _ => {
                             let message =
                                 format!("kernel {}: a number it takes is computed on the device", kernel.name);
@@ -365,9 +365,9 @@ impl Planner<'_> {
                 (None, None) => unreachable!("every parameter has an input or an output"),
             });
         }
-        let changes = call.authored.roles.iter().any(|role| matches!(role, Passed::Change(_)));
-        if self.options.variants && !changes && !call.authored.others.is_empty() {
-            let others = call.authored.others.iter();
+        let changes = call.authored.roles.iter().any(|role| matches!(role, Passed::ReadWrite(_)));
+        if self.options.variants && !changes && !call.authored.variants.is_empty() {
+            let others = call.authored.variants.iter();
             let others = others.map(|(kernel, grid)| Variant { kernel: kernel.clone(), grid: *grid });
             self.variants.insert(steps.len(), others.collect());
         }
@@ -422,7 +422,7 @@ fn bound<'a>(kernel: &'a Kernel, args: &'a [PlanArg]) -> impl Iterator<Item = (B
             Space::Buffer(access) => Some((*id, access)),
             Space::Shared(_) | Space::Private(_) => None,
         },
-        (_, PlanArg::Buffer(_) | PlanArg::Slot(_) | PlanArg::Number(_)) => None,
+        (_, PlanArg::Buffer(_) | PlanArg::Slot(_) | PlanArg::Scalar(_)) => None,
     })
 }
 
@@ -432,7 +432,7 @@ impl fmt::Display for Plan {
             write!(f, "b{id}: {} × {}, ", buffer.dtype, buffer.elems)?;
             match buffer.role {
                 Role::Leaf(n) => writeln!(f, "leaf {n}")?,
-                Role::Spent(n) => writeln!(f, "leaf {n}, spent")?,
+                Role::Donated(n) => writeln!(f, "leaf {n}, spent")?,
                 Role::Output => writeln!(f, "output")?,
                 Role::Temp { arena: 0, offset } => writeln!(f, "arena at {offset}")?,
                 Role::Temp { arena, offset } => writeln!(f, "arena {arena} at {offset}")?,
@@ -447,7 +447,7 @@ impl fmt::Display for Plan {
                     let read = routine.operands().filter(|operand| operand.access == Access::In).count();
                     let (inputs, outputs) = all.split_at(read);
                     writeln!(f, "{} = {}({}): {routine}", outputs.join(", "), routine.name(), inputs.join(", "))?;
-                    if let Some(PlanEpilogue { kernel, grid, args, keeps }) = epilogue.as_deref() {
+                    if let Some(PlanEpilogue { kernel, grid, args, keep_output: keeps }) = epilogue.as_deref() {
                         let passing = if *keeps { "" } else { "; the result itself is not kept" };
                         writeln!(f, "  epilogue {}{passing}", launch(kernel, *grid, args))?;
                     }
@@ -461,7 +461,7 @@ impl fmt::Display for Plan {
 
 fn launch(kernel: &Kernel, [x, y, z]: [u64; 3], args: &[PlanArg]) -> String {
     let args: Vec<String> = args.iter().map(PlanArg::to_string).collect();
-    let group = kernel.group.map_or(String::new(), |group| format!(" in groups of {}", group[0]));
+    let group = kernel.group_size.map_or(String::new(), |group| format!(" in groups of {}", group[0]));
     format!("{}({}) over {x} × {y} × {z}{group}", kernel.name, args.join(", "))
 }
 
@@ -470,7 +470,7 @@ impl fmt::Display for PlanArg {
         match self {
             PlanArg::Buffer(id) => write!(f, "b{}", id.0),
             PlanArg::Slot(n) => write!(f, "slot {n}"),
-            PlanArg::Number(value) => write!(f, "{value}"),
+            PlanArg::Scalar(value) => write!(f, "{value}"),
         }
     }
 }

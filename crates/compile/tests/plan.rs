@@ -5,24 +5,24 @@
 
 #[path = "plan/attention.rs"]
 mod attention;
-#[path = "plan/authored.rs"]
-mod authored;
 #[path = "plan/build.rs"]
 mod build;
 #[path = "plan/counts.rs"]
 mod counts;
+#[path = "plan/custom_kernel.rs"]
+mod custom_kernel;
+#[path = "plan/donation.rs"]
+mod donation;
 #[path = "plan/execute.rs"]
 mod execute;
 #[path = "plan/fragments.rs"]
 mod fragments;
 #[path = "plan/operands.rs"]
 mod operands;
-#[path = "plan/optimised.rs"]
-mod optimised;
+#[path = "plan/optimized.rs"]
+mod optimized;
 #[path = "plan/random.rs"]
 mod random;
-#[path = "plan/spent.rs"]
-mod spent;
 #[path = "plan/values.rs"]
 mod values;
 #[path = "plan/variants.rs"]

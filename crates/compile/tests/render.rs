@@ -107,7 +107,7 @@ fn wgsl_is_golden_and_valid() {
     let lanes = Target { subgroup: 8, ..web_target() };
     let shuffling = "kernel shuffling(x: &mut [f32], y: &mut [i64]) group(32, 1, 1) {
         let sum: f32 = group_sum(x[global_id.x])
-        let other: i64 = subgroup_shuffle(y[global_id.x], xor(cast<u32>(subgroup_lane()), 5u32))
+        let other: i64 = subgroup_shuffle(y[global_id.x], xor(cast<u32>(subgroup_lane_id()), 5u32))
         x[global_id.x] = sum
         y[global_id.x] = add(other, cast<i64>(subgroup_size()))
     }";

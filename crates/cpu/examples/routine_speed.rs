@@ -108,7 +108,7 @@ fn main() {
         let macs = [conv.batch, conv.groups, conv.inputs, conv.outputs].iter().product::<usize>()
             * conv.sizes().iter().product::<usize>()
             * conv.positions().iter().product::<usize>();
-        for routine in [Routine::Conv(conv), Routine::ConvInput(conv), Routine::ConvFilters(conv)] {
+        for routine in [Routine::Conv(conv), Routine::ConvBackwardData(conv), Routine::ConvBackwardFilter(conv)] {
             report(&pool, &wanted, routine, "", 2.0 * macs as f64);
         }
     }
@@ -117,7 +117,7 @@ fn main() {
         let half = if past.is_some() { 0.5 } else { 1.0 };
         let flops = 4.0 * (heads * queries * keys * width) as f64 * half;
         report(&pool, &wanted, Routine::Attention(attention), "", flops);
-        report(&pool, &wanted, Routine::AttentionGradient(attention), "", 2.5 * flops);
+        report(&pool, &wanted, Routine::AttentionBackward(attention), "", 2.5 * flops);
     }
 }
 

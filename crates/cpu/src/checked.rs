@@ -17,11 +17,11 @@
 mod report;
 mod shadow;
 
-use panoply_ir::interpret::{self, Access, Arg, Divergence, Item, Observer, Overflow, Touch};
+use panoply_ir::interpret::{self, Access, AccessKind, Arg, Divergence, Observer, Overflow, WorkItem};
 use panoply_ir::kernel::{Kernel, Loc, Space};
 use panoply_ir::{Result, Verified};
 
-use report::{Finding, Reports};
+use report::{Reports, Uninitialized};
 use shadow::{Conflict, Mark, Shadow};
 
 /// Runs a kernel over a grid and reports every defect of its accesses. `group` is the kernel's own where it has one.
@@ -65,39 +65,39 @@ impl Observer for Checker<'_> {
     fn access(&mut self, access: Access) -> Result<()> {
         let Access { touch, mem, element, len, item, at } = access;
         let Some(element) = element.filter(|element| *element < len) else {
-            self.reports.add(Finding::OutOfBounds(access));
+            self.reports.add(Uninitialized::OutOfBounds(access));
             return Ok(());
         };
         let shadow = &mut self.shadows[mem.index()];
         let space = self.kernel.mem(mem).space;
-        if touch != Touch::Store && !shadow.is_written(element, item.local) {
-            self.reports.add(Finding::Uninitialised(access));
+        if touch != AccessKind::Store && !shadow.is_written(element, item.local) {
+            self.reports.add(Uninitialized::Uninitialized(access));
         }
         let mark = Mark { group: item.group, item: item.local, epoch: self.epoch, at };
         if let Some(Conflict { touch: before, mark }) = shadow.touch(touch, element, mark) {
             let other = self.reports.item(mark);
             let between_groups = other.group != item.group && matches!(space, Space::Buffer(_));
-            self.reports.add(Finding::Race { access, before, other, other_at: mark.at, between_groups });
+            self.reports.add(Uninitialized::Race { access, before, other, other_at: mark.at, between_groups });
         }
         Ok(())
     }
 
     fn diverged(&mut self, divergence: Divergence) -> Result<()> {
-        self.reports.add(Finding::Divergence(divergence));
+        self.reports.add(Uninitialized::Divergence(divergence));
         Ok(())
     }
 
     fn overflow(&mut self, overflow: Overflow) -> Result<()> {
-        self.reports.add(Finding::Overflow(overflow));
+        self.reports.add(Uninitialized::Overflow(overflow));
         Ok(())
     }
 }
 
 /// The work-item with a linear id within its group, of a launch.
-fn item_of(grid: [u64; 3], size: [u32; 3], group: u64, local: u32) -> Item {
+fn item_of(grid: [u64; 3], size: [u32; 3], group: u64, local: u32) -> WorkItem {
     let counts: [u64; 3] = std::array::from_fn(|axis| grid[axis].div_ceil(size[axis] as u64));
     let group_id = [group % counts[0], group / counts[0] % counts[1], group / (counts[0] * counts[1])];
     let local_id = [local % size[0], local / size[0] % size[1], local / (size[0] * size[1])];
     let global = std::array::from_fn(|axis| group_id[axis] * size[axis] as u64 + local_id[axis] as u64);
-    Item { global, local, group }
+    WorkItem { global, local, group }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use panoply_device::{
-    AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Epilogue, Error, ErrorKind, HostCall, HostFunction, Kind,
-    MemoryInfo, Pending, Program, ProgramId, QueueId, Region, Result, Scalar, Step, StepTime, Tape, Target, Ticket,
-    tape,
+    AllocId, Arg, Backend, DeviceCommand, DeviceInfo, Dispatch, Driver, Epilogue, Error, ErrorKind, HostCall,
+    HostFunction, MemoryInfo, Pending, Program, ProgramId, QueueId, RawCommandBuffer, RawDevice, Region, Result,
+    Scalar, StepTime, Target, Ticket, command_buffer,
 };
 use panoply_ir::Verified;
 use panoply_ir::interpret;
@@ -19,10 +19,10 @@ use panoply_ir::routine::Routine;
 use web_time::Instant;
 
 use crate::checked::run_checked;
-use crate::host::{self, Processor};
+use crate::command_buffer::Launches;
+use crate::host_info::{self, Processor};
 use crate::memory::{Allocation, Table};
 use crate::pool::Pool;
-use crate::replay::Launches;
 use crate::routine;
 use crate::vm::exec::Buffer;
 use crate::vm::isa::Isa;
@@ -53,11 +53,11 @@ impl CpuDriver {
 }
 
 impl Driver for CpuDriver {
-    fn kind(&self) -> Kind {
-        Kind::Cpu
+    fn kind(&self) -> Backend {
+        Backend::Cpu
     }
 
-    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         let pool = Arc::new(self.options.threads.map_or_else(Pool::for_machine, Pool::new));
         let isa = self.options.isa.filter(|isa| isa.is_available()).unwrap_or_else(Isa::best);
         let device = |index, executor| CpuDevice {
@@ -85,7 +85,7 @@ pub struct CpuDevice {
     guard_pages: bool,
     allocations: Table<Allocation>,
     programs: Table<Loaded>,
-    tapes: Table<Mutex<Launches>>,
+    command_buffers: Table<Mutex<Launches>>,
     /// One lock for each queue: its steps run one after the other.
     queues: RwLock<Vec<Arc<Mutex<()>>>>,
     tokens: AtomicU64,
@@ -113,16 +113,16 @@ impl CpuDevice {
             Executor::Checked => "checked interpreter",
         };
         let info = DeviceInfo {
-            kind: Kind::Cpu,
+            kind: Backend::Cpu,
             index,
             variant: (executor == Executor::Checked).then(|| "checked".to_string()),
             name,
             vendor,
             driver: format!("panoply {what} {}", env!("CARGO_PKG_VERSION")),
-            software: false,
+            is_software: false,
             unified_memory: true,
             compute_units: pool.threads() as u32,
-            identity: None,
+            physical_id: None,
             details,
         };
         CpuDevice {
@@ -134,7 +134,7 @@ impl CpuDevice {
             guard_pages: false,
             allocations: Table::new(),
             programs: Table::new(),
-            tapes: Table::new(),
+            command_buffers: Table::new(),
             queues: RwLock::new(vec![Arc::default()]),
             tokens: AtomicU64::new(1),
             start: Instant::now(),
@@ -151,24 +151,24 @@ impl CpuDevice {
         lock.ok_or_else(|| Error::mistake(format!("queue {} of cpu does not exist", queue.0)))
     }
 
-    fn step(&self, step: &Step) -> Result<()> {
+    fn step(&self, step: &DeviceCommand) -> Result<()> {
         match step {
-            Step::Dispatch(dispatch) => self.dispatch(dispatch),
-            Step::Routine(routine, regions, end) => self.routine(routine, regions, end.as_deref()),
-            Step::Copy { from, to } => {
+            DeviceCommand::Dispatch(dispatch) => self.dispatch(dispatch),
+            DeviceCommand::Routine(routine, regions, end) => self.routine(routine, regions, end.as_deref()),
+            DeviceCommand::Copy { from, to } => {
                 let (source, destination) = (self.allocation(from.alloc)?, self.allocation(to.alloc)?);
                 let (source, destination) = (source.address(*from), destination.address(*to));
                 // SAFETY: the caller promises that the regions lie in their allocations and do not overlap.
                 unsafe { routine::copy(&self.pool, source, destination, from.bytes as usize) };
                 Ok(())
             }
-            Step::Fill { to, pattern } => {
+            DeviceCommand::Fill { to, pattern } => {
                 let destination = self.allocation(to.alloc)?;
                 // SAFETY: the caller promises that the region lies in its allocation and has room for whole patterns.
                 unsafe { routine::fill(&self.pool, destination.address(*to), to.bytes as usize, pattern) };
                 Ok(())
             }
-            Step::Wait(ticket) => ticket.wait(),
+            DeviceCommand::Wait(ticket) => ticket.wait(),
         }
     }
 
@@ -217,17 +217,17 @@ impl CpuDevice {
             held.iter().zip(regions).map(|(allocation, region)| allocation.address(*region)).collect();
         let run = |end: Option<routine::Epilogue<'_>>| {
             // SAFETY: the caller validated the regions against the routine, and the epilogue's; the allocations are held above.
-            unsafe { routine::run_through(&self.pool, self.isa, routine, &addresses, end) }
+            unsafe { routine::run_with_epilogue(&self.pool, self.isa, routine, &addresses, end) }
         };
-        let Some(Epilogue { dispatch, keeps }) = end else { return run(None) };
+        let Some(Epilogue { dispatch, keep_output: keeps }) = end else { return run(None) };
         let (program, allocations) = self.held(dispatch)?;
         if let Loaded::Compiled(compiled) = &*program
             && let Some(mem) = at_once(compiled, routine, regions, dispatch)
         {
             let (buffers, scalars) = launched(compiled, dispatch, &allocations);
             let args = Args { buffers: &buffers, scalars: &scalars };
-            if let Some(pieces) = compiled.pieces(dispatch.grid, mem, args) {
-                return run(Some(routine::Epilogue { pieces: &pieces, keeps: *keeps }));
+            if let Some(pieces) = compiled.chunks(dispatch.grid, mem, args) {
+                return run(Some(routine::Epilogue { pieces: &pieces, keep_output: *keeps }));
             }
         }
         run(None)?;
@@ -237,13 +237,13 @@ impl CpuDevice {
 
 /// Which memory of an epilogue's kernel is the routine's result, if running both at once pays.
 fn at_once(kernel: &Compiled, routine: &Routine, regions: &[Region], dispatch: &Dispatch) -> Option<usize> {
-    if !routine::can_end(routine) {
+    if !routine::supports_epilogue(routine) {
         return None;
     }
     let result = regions[routine.operands().position(|operand| operand.access == Access::Out)?];
     let buffers = || dispatch.args.iter().filter_map(Arg::region).zip(&kernel.kernel().mems);
     let besides = buffers().filter(|(region, memory)| *region != result && memory.space == Space::Buffer(Access::In));
-    let pays = routine::pays_to_end(routine, besides.map(|(region, _)| region.bytes).sum());
+    let pays = routine::epilogue_pays_off(routine, besides.map(|(region, _)| region.bytes).sum());
     buffers().position(|(region, _)| region == result).filter(|_| pays)
 }
 
@@ -275,7 +275,7 @@ fn check(kernel: &Verified<Kernel>, dispatch: &Dispatch, allocations: &[(Arc<All
             Space::Shared(_) | Space::Private(_) => None,
         },
     });
-    let group = kernel.group.unwrap_or(dispatch.group.map(|size| size.max(1)));
+    let group = kernel.group_size.unwrap_or(dispatch.group_size.map(|size| size.max(1)));
     run_checked(kernel, dispatch.grid, group, &mut arguments(access, dispatch, allocations)?)
 }
 
@@ -319,7 +319,7 @@ fn arguments<'a>(
     access.zip(&dispatch.args).enumerate().map(argument).collect()
 }
 
-impl Device for CpuDevice {
+impl RawDevice for CpuDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -329,11 +329,11 @@ impl Device for CpuDevice {
     }
 
     fn memory(&self) -> MemoryInfo {
-        let host::Memory { total, available } = host::Memory::now();
+        let host_info::Memory { total, available } = host_info::Memory::now();
         MemoryInfo { total, free: available }
     }
 
-    fn offers(&self, routine: &Routine) -> bool {
+    fn supports_routine(&self, routine: &Routine) -> bool {
         self.executor == Executor::VectorMachine && routine::offers(routine)
     }
 
@@ -351,7 +351,7 @@ impl Device for CpuDevice {
             Program::Ir(kernel) => Arc::clone(kernel),
             Program::Host(function) => return Ok(ProgramId(self.programs.insert(Loaded::Host(function.clone())))),
             Program::Text(_) | Program::Binary { .. } | Program::Image(_) => {
-                return Err(program.refused_by(self.info.spelling(), &self.takes()));
+                return Err(program.rejected_by(self.info.device_string(), &self.accepted_forms()));
             }
         };
         Ok(ProgramId(self.programs.insert(match self.executor {
@@ -374,7 +374,7 @@ impl Device for CpuDevice {
         Ok(QueueId(queues.len() as u32 - 1))
     }
 
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let lock = self.lock_of(queue)?;
         let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !timed {
@@ -391,41 +391,56 @@ impl Device for CpuDevice {
         Ok(self.finished(times, None))
     }
 
-    fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
-        let apart = |step: &Step, program: &Compiled| match step {
-            Step::Routine(routine, regions, Some(end)) => at_once(program, routine, regions, &end.dispatch).is_none(),
-            Step::Dispatch(_) | Step::Routine(..) | Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_) => true,
+    fn record(&self, steps: Vec<DeviceCommand>, places: Vec<command_buffer::BindingSlot>) -> Result<RawCommandBuffer> {
+        let apart = |step: &DeviceCommand, program: &Compiled| match step {
+            DeviceCommand::Routine(routine, regions, Some(end)) => {
+                at_once(program, routine, regions, &end.dispatch).is_none()
+            }
+            DeviceCommand::Dispatch(_)
+            | DeviceCommand::Routine(..)
+            | DeviceCommand::Copy { .. }
+            | DeviceCommand::Fill { .. }
+            | DeviceCommand::Wait(_) => true,
         };
         let launches =
             Launches::of(&steps, &places, |step, dispatch| match &*self.programs.get(dispatch.program.0)? {
                 Loaded::Compiled(compiled) => Some(Arc::clone(compiled)).filter(|program| apart(step, program)),
                 Loaded::Checked(_) | Loaded::Host(_) => None,
             });
-        let mut tape = Tape::new(steps, places);
-        tape.graph = self.tapes.insert(Mutex::new(launches));
-        Ok(tape)
+        let mut command_buffer = RawCommandBuffer::new(steps, places);
+        command_buffer.graph = self.command_buffers.insert(Mutex::new(launches));
+        Ok(command_buffer)
     }
 
-    fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
+    fn replay(
+        &self,
+        queue: QueueId,
+        command_buffer: &mut RawCommandBuffer,
+        bindings: &[Region],
+        slots: &[Scalar],
+    ) -> Result<Ticket> {
         let lock = self.lock_of(queue)?;
         let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let launches = self.tapes.get(tape.graph).ok_or_else(|| Error::mistake("a tape of cpu was forgotten"))?;
+        let launches = self
+            .command_buffers
+            .get(command_buffer.graph)
+            .ok_or_else(|| Error::mistake("a command buffer of cpu was forgotten"))?;
         let held = bindings.iter().map(|region| self.allocation(region.alloc)).collect::<Result<Vec<_>>>()?;
         let addresses: Vec<*mut u8> =
             held.iter().zip(bindings).map(|(allocation, region)| allocation.address(*region)).collect();
-        tape.set(bindings, slots);
+        command_buffer.set(bindings, slots);
         let mut launches = launches.lock().unwrap_or_else(PoisonError::into_inner);
-        let other = |step: &Step, alone| match step {
-            Step::Routine(routine, regions, _) if alone => self.routine(routine, regions, None),
+        let other = |step: &DeviceCommand, alone| match step {
+            DeviceCommand::Routine(routine, regions, _) if alone => self.routine(routine, regions, None),
             step => self.step(step),
         };
-        // SAFETY: the caller validated the bindings against the tape; the allocations are held above.
-        unsafe { launches.run(&self.pool, tape.steps(), &addresses, slots, other) }?;
+        // SAFETY: the caller validated the bindings against the command buffer; the allocations are held above.
+        unsafe { launches.run(&self.pool, command_buffer.steps(), &addresses, slots, other) }?;
         Ok(Ticket::Done)
     }
 
-    fn forget(&self, tape: Tape) {
-        self.tapes.remove(tape.graph);
+    fn destroy_command_buffer(&self, command_buffer: RawCommandBuffer) {
+        self.command_buffers.remove(command_buffer.graph);
     }
 
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
@@ -471,7 +486,7 @@ impl CpuDevice {
 impl fmt::Debug for CpuDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.allocations.sum(Allocation::bytes);
-        let spelling = self.info.spelling();
+        let spelling = self.info.device_string();
         write!(f, "{spelling} ({}, {} threads, {bytes} bytes allocated)", self.isa, self.pool.threads())
     }
 }

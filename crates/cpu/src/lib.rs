@@ -3,7 +3,7 @@
 //! It takes the kernel IR itself and needs no compiler at run time. In reading order: [`device`] (the contract's side),
 //! [`vm`] (the vector machine that runs kernels), [`math`] (scalar functions that become vector code), [`pool`] (the
 //! threads), [`routine`] (matrix products, convolution, attention, copies) on [`simd`], [`checked`] (the interpreter, watched: the device `cpu:checked`),
-//! [`memory`], [`host`] and [`peak`] (what the machine has).
+//! [`memory`], [`host_info`] and [`peak`] (what the machine has).
 
 #[cfg(target_endian = "big")]
 compile_error!(
@@ -11,14 +11,14 @@ compile_error!(
 );
 
 pub mod checked;
+mod command_buffer;
 pub mod device;
-pub mod host;
+pub mod host_info;
+mod huge_pages;
 pub mod math;
 pub mod memory;
-mod pages;
 pub mod peak;
 pub mod pool;
-mod replay;
 pub mod routine;
 mod scratch;
 pub mod simd;

@@ -1,7 +1,7 @@
 //! Scalar functions that become vector code.
 //!
 //! Every function here takes and returns one number, has no branch, no table look-up that traps and no call, and is
-//! `#[inline(always)]`: inlined into a loop inside a `#[target_feature]` function it is vectorised by LLVM for whatever
+//! `#[inline(always)]`: inlined into a loop inside a `#[target_feature]` function it is vectorized by LLVM for whatever
 //! that function allows. Called on its own it is merely a scalar function with the same result, bit for bit, because
 //! nothing depends on the width of the vectors. It depends on one thing only, [`Isa`]: whether multiply-and-add is one
 //! instruction. (Two are calls nevertheless: `double::rem`, and `double::fma` where there is no such instruction.)
@@ -31,8 +31,8 @@
 
 pub mod double;
 mod isa;
+mod payne_hanek;
 mod power;
 pub mod single;
-mod turns;
 
 pub use isa::{Fused, Isa, Portable};

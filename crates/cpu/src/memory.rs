@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use panoply_device::{Error, ErrorKind, Region, Result};
 
-use crate::host;
-use crate::pages::Pages;
+use crate::host_info;
+use crate::huge_pages::Pages;
 
 /// What allocations are aligned to: a cache line, and the widest vector.
 const ALIGN: usize = 64;
@@ -34,7 +34,7 @@ impl Allocation {
     /// Zeroed bytes.
     pub fn new(bytes: u64) -> Result<Allocation> {
         if bytes >= LARGE
-            && let Some(available) = host::Memory::now().available
+            && let Some(available) = host_info::Memory::now().available
             && bytes > available
         {
             return Err(out_of_memory(bytes, Some(available)));
@@ -46,7 +46,7 @@ impl Allocation {
         }
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });
-        let start = start.ok_or_else(|| out_of_memory(bytes, host::Memory::now().available))?;
+        let start = start.ok_or_else(|| out_of_memory(bytes, host_info::Memory::now().available))?;
         Ok(Allocation { start, layout, pages: None })
     }
 

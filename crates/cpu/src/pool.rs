@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use web_time::Instant;
 
-use crate::routine::fourier::Transforms;
+use crate::routine::fourier::FftPlans;
 use crate::scratch::Scratch;
 
 /// How long a thread with nothing to do keeps looking before it sleeps. Waking a sleeper takes about as long.
@@ -60,7 +60,7 @@ pub struct Pool {
     /// Held by the one caller whose job the workers may be in.
     taken: AtomicBool,
     scratch: Scratch,
-    transforms: Transforms,
+    transforms: FftPlans,
 }
 
 impl Pool {
@@ -82,11 +82,11 @@ impl Pool {
             workers,
             taken: AtomicBool::new(false),
             scratch: Scratch::default(),
-            transforms: Transforms::default(),
+            transforms: FftPlans::default(),
         }
     }
 
-    /// A pool with one thread for each core this process may use (its affinity mask and control group are honoured).
+    /// A pool with one thread for each core this process may use (its affinity mask and control group are honored).
     pub fn for_machine() -> Self {
         Self::new(available_threads())
     }
@@ -97,7 +97,7 @@ impl Pool {
     }
 
     /// How Fourier transforms of lengths that were asked for are done.
-    pub(crate) fn transforms(&self) -> &Transforms {
+    pub(crate) fn transforms(&self) -> &FftPlans {
         &self.transforms
     }
 
@@ -114,7 +114,7 @@ impl Pool {
     /// Calls `work` once for each number below `parts`, in any order, on the threads of the pool and the calling one, and
     /// returns when all calls have returned.
     ///
-    /// Neighbouring numbers tend to go to the same thread. A single part, a pool of one thread, a call from inside a part,
+    /// Neighboring numbers tend to go to the same thread. A single part, a pool of one thread, a call from inside a part,
     /// and a call while another thread's run is under way are executed by the calling thread alone, in order.
     ///
     /// # Panics

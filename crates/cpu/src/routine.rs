@@ -3,8 +3,8 @@
 mod attention;
 mod conv;
 mod eigh;
+mod element_format;
 mod factor;
-mod format;
 pub(crate) mod fourier;
 mod gemm;
 mod lu;
@@ -25,7 +25,7 @@ use panoply_ir::{DType, bf16, f16};
 
 use crate::pool::Pool;
 use crate::vm::isa::Isa;
-use crate::vm::launch::{Pieces, RunPiece};
+use crate::vm::launch::{Chunks, RunChunk};
 
 /// Bytes from which a copy or a fill is divided among threads: less is done before another has woken up.
 const PARALLEL_BYTES: usize = 1 << 20;
@@ -49,13 +49,13 @@ impl Shared {
 pub fn offers(routine: &Routine) -> bool {
     match routine {
         Routine::Gemm(gemm) => !gemm.tf32 && !gemm.bias && (gemm.dtype.is_float() || gemm.dtype == DType::I8),
-        Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => {
+        Routine::Conv(conv) | Routine::ConvBackwardData(conv) | Routine::ConvBackwardFilter(conv) => {
             conv.dtype.is_float() && !routine.is_empty() && conv::has_moderate_scratch(conv)
         }
-        Routine::Attention(attention) | Routine::AttentionGradient(attention) => {
+        Routine::Attention(attention) | Routine::AttentionBackward(attention) => {
             is_whole(attention.dtype) && !routine.is_empty()
         }
-        Routine::MaxPoolGradient(pool) => is_whole(pool.dtype) && !routine.is_empty(),
+        Routine::MaxPoolBackward(pool) => is_whole(pool.dtype) && !routine.is_empty(),
         Routine::SolveTriangular(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Cholesky(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Lu(of) => is_whole(of.dtype) && of.size <= i32::MAX as usize && !routine.is_empty(),
@@ -97,11 +97,11 @@ fn sorter(dtype: DType) -> Option<unsafe fn(&Pool, &Sort, &[*mut u8])> {
 /// What puts rows of a type at positions.
 fn putter(of: &Scatter) -> Option<unsafe fn(&Pool, &Scatter, &[*mut u8])> {
     match (of.dtype, of.dtype.bytes()) {
-        (DType::F32, _) if of.adds => Some(scatter::add::<f32>),
-        (DType::F64, _) if of.adds => Some(scatter::add::<f64>),
-        (DType::I32, _) if of.adds => Some(scatter::add::<i32>),
-        (DType::I64, _) if of.adds => Some(scatter::add::<i64>),
-        _ if of.adds => None,
+        (DType::F32, _) if of.accumulate => Some(scatter::add::<f32>),
+        (DType::F64, _) if of.accumulate => Some(scatter::add::<f64>),
+        (DType::I32, _) if of.accumulate => Some(scatter::add::<i32>),
+        (DType::I64, _) if of.accumulate => Some(scatter::add::<i64>),
+        _ if of.accumulate => None,
         (_, 1) => Some(scatter::replace::<u8>),
         (_, 2) => Some(scatter::replace::<u16>),
         (_, 4) => Some(scatter::replace::<u32>),
@@ -113,13 +113,13 @@ fn putter(of: &Scatter) -> Option<unsafe fn(&Pool, &Scatter, &[*mut u8])> {
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
     /// What runs on each part.
-    pub pieces: &'a Pieces<'a>,
+    pub pieces: &'a Chunks<'a>,
     /// Whether the result is written too.
-    pub keeps: bool,
+    pub keep_output: bool,
 }
 
 /// Whether a routine can let its first result go through something part by part.
-pub fn can_end(routine: &Routine) -> bool {
+pub fn supports_epilogue(routine: &Routine) -> bool {
     matches!(routine, Routine::Gemm(gemm) if gemm::can_end(gemm))
 }
 
@@ -133,7 +133,7 @@ const CACHED_BYTES: u64 = 32 << 20;
 /// in processor time and against a kernel afterwards: bias and relu over 8192 × 4096 f32 took 0.95 at 32 numbers along `k` and
 /// 0.93 at 256, a cast to bf16 0.92; over 4096 × 512, which the cache holds, 1.1, and over 1024 × 4096 at 1024 along `k` 1.0;
 /// with a residual, whose short rows no prefetcher follows, 1.02 to 1.09, and of bf16, rounded first, 1.05.
-pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
+pub fn epilogue_pays_off(routine: &Routine, read_besides: u64) -> bool {
     let result = routine.operands().find(|operand| operand.access == Access::Out);
     let bytes = result.and_then(|result| result.elems?.checked_mul(result.dtype.bytes() as u64));
     let fast = matches!(routine, Routine::Gemm(gemm) if gemm::is_shallow(gemm) && is_whole(gemm.dtype));
@@ -143,8 +143,8 @@ pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
 /// Calls `f` with what runs an epilogue's pieces on this thread, if there is one.
 ///
 /// # Safety
-/// As [`Pieces::here`].
-unsafe fn with_pieces(epilogue: Option<Epilogue<'_>>, f: impl FnOnce(Option<&mut RunPiece<'_>>)) {
+/// As [`Chunks::here`].
+unsafe fn with_pieces(epilogue: Option<Epilogue<'_>>, f: impl FnOnce(Option<&mut RunChunk<'_>>)) {
     match epilogue {
         None => f(None),
         // SAFETY: the caller's promise.
@@ -159,15 +159,15 @@ unsafe fn with_pieces(epilogue: Option<Epilogue<'_>>, f: impl FnOnce(Option<&mut
 /// nothing else. The instruction set is available.
 pub unsafe fn run(pool: &Pool, isa: Isa, routine: &Routine, buffers: &[*mut u8]) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { run_through(pool, isa, routine, buffers, None) }
+    unsafe { run_with_epilogue(pool, isa, routine, buffers, None) }
 }
 
 /// Runs a routine whose first result goes through an epilogue, if there is one.
 ///
 /// # Safety
-/// As [`run`]. Only what [`can_end`] has an epilogue, over as many work-items as its result has elements; the buffers of that
+/// As [`run`]. Only what [`supports_epilogue`] has an epilogue, over as many work-items as its result has elements; the buffers of that
 /// are apart from the routine's, and hold what the kernel may touch.
-pub unsafe fn run_through(
+pub unsafe fn run_with_epilogue(
     pool: &Pool,
     isa: Isa,
     routine: &Routine,
@@ -178,19 +178,21 @@ pub unsafe fn run_through(
     unsafe {
         match routine {
             Routine::Gemm(gemm) => gemm::run(pool, isa, gemm, [buffers[0], buffers[1], buffers[2]], epilogue),
-            Routine::Conv(conv) => conv::run(pool, isa, conv, conv::Of::Output, buffers),
-            Routine::ConvInput(conv) => conv::run(pool, isa, conv, conv::Of::Input, buffers),
-            Routine::ConvFilters(conv) => conv::run(pool, isa, conv, conv::Of::Filters, buffers),
+            Routine::Conv(conv) => conv::run(pool, isa, conv, conv::ConvDirection::Forward, buffers),
+            Routine::ConvBackwardData(conv) => conv::run(pool, isa, conv, conv::ConvDirection::BackwardData, buffers),
+            Routine::ConvBackwardFilter(conv) => {
+                conv::run(pool, isa, conv, conv::ConvDirection::BackwardFilter, buffers)
+            }
             Routine::Attention(like) if like.dtype == DType::F64 => attention::output::<f64>(pool, isa, like, buffers),
             Routine::Attention(like) => attention::output::<f32>(pool, isa, like, buffers),
-            Routine::AttentionGradient(like) if like.dtype == DType::F64 => {
+            Routine::AttentionBackward(like) if like.dtype == DType::F64 => {
                 attention::gradient::<f64>(pool, isa, like, buffers);
             }
-            Routine::AttentionGradient(like) => attention::gradient::<f32>(pool, isa, like, buffers),
-            Routine::MaxPoolGradient(like) if like.dtype == DType::F64 => {
+            Routine::AttentionBackward(like) => attention::gradient::<f32>(pool, isa, like, buffers),
+            Routine::MaxPoolBackward(like) if like.dtype == DType::F64 => {
                 pool::max_gradient::<f64>(pool, isa, like, buffers)
             }
-            Routine::MaxPoolGradient(like) => pool::max_gradient::<f32>(pool, isa, like, buffers),
+            Routine::MaxPoolBackward(like) => pool::max_gradient::<f32>(pool, isa, like, buffers),
             Routine::SolveTriangular(of) if of.dtype == DType::F64 => factor::solve::<f64>(pool, isa, of, buffers),
             Routine::SolveTriangular(of) => factor::solve::<f32>(pool, isa, of, buffers),
             Routine::Cholesky(of) if of.dtype == DType::F64 => factor::cholesky::<f64>(pool, isa, of, buffers),

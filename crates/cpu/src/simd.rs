@@ -1,6 +1,6 @@
 //! Vectors of numbers with the instructions of a machine, for the routines.
 //!
-//! The vector machine's loops are plain Rust that LLVM vectorises; tiles of matrix products are not left to it, because
+//! The vector machine's loops are plain Rust that LLVM vectorizes; tiles of matrix products are not left to it, because
 //! their speed is all in the registers. A [`Task`] is written once over [`Vector`]s and compiled for each [`Machine`].
 
 use crate::math;

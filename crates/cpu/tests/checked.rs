@@ -3,7 +3,7 @@
 use panoply_cpu::checked::run_checked;
 use panoply_ir::interpret::Arg;
 use panoply_ir::kernel::Kernel;
-use panoply_ir::random::{Given, Options, case};
+use panoply_ir::random::{CaseArg, Options, case};
 use panoply_ir::verify::{Verified, verify};
 use panoply_ir::{Result, text};
 
@@ -284,9 +284,9 @@ fn random_kernels_have_no_findings_unless_they_reach_beyond() {
             let expected = case.interpret(1).unwrap();
             let mut buffers = case.buffers();
             let args = case.args.iter().zip(&mut buffers).map(|(given, bytes)| match given {
-                Given::Buffer(_) => Arg::Write(bytes),
-                Given::Scalar(value) => Arg::Scalar(*value),
-                Given::Index(value) => Arg::Index(*value),
+                CaseArg::Buffer(_) => Arg::Write(bytes),
+                CaseArg::Scalar(value) => Arg::Scalar(*value),
+                CaseArg::Index(value) => Arg::Index(*value),
             });
             let result = run_checked(&case.kernel, case.grid, case.group, &mut args.collect::<Vec<Arg>>());
             case.compare(&expected, &buffers, 0.0).unwrap();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use panoply_cpu::pool::Pool;
-use panoply_cpu::routine::{Epilogue, can_end, run, run_through};
+use panoply_cpu::routine::{Epilogue, run, run_with_epilogue, supports_epilogue};
 use panoply_cpu::vm::exec::Buffer;
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::{Args, Compiled};
@@ -56,9 +56,10 @@ fn results(isa: Isa, threads: usize, gemm: &Gemm, at_once: bool, keeps: bool) ->
     // SAFETY: the buffers are as long as that, and apart; each row's elements are read by the work-items of their numbers.
     unsafe {
         if at_once {
-            assert!(can_end(&routine), "{routine}");
-            let pieces = compiled.pieces(grid, 0, args).unwrap();
-            run_through(&pool, isa, &routine, &operands, Some(Epilogue { pieces: &pieces, keeps })).unwrap();
+            assert!(supports_epilogue(&routine), "{routine}");
+            let pieces = compiled.chunks(grid, 0, args).unwrap();
+            run_with_epilogue(&pool, isa, &routine, &operands, Some(Epilogue { pieces: &pieces, keep_output: keeps }))
+                .unwrap();
         } else {
             run(&pool, isa, &routine, &operands).unwrap();
             compiled.launch(&pool, grid, &buffers, args.scalars).unwrap();

@@ -28,8 +28,8 @@ fn sums(kind: FourierKind, n: usize, x: &[f64]) -> Vec<f64> {
     let (given, sign): (Vec<[f64; 2]>, f64) = match kind {
         FourierKind::Forward => ((0..n).map(pair).collect(), -1.0),
         FourierKind::Backward => ((0..n).map(pair).collect(), 1.0),
-        FourierKind::FromReal => (x.iter().map(|x| [*x, 0.0]).collect(), -1.0),
-        FourierKind::ToReal => ((0..n).map(whole).collect(), 1.0),
+        FourierKind::RealToComplex => (x.iter().map(|x| [*x, 0.0]).collect(), -1.0),
+        FourierKind::ComplexToReal => ((0..n).map(whole).collect(), 1.0),
     };
     let roots: Vec<(f64, f64)> = (0..n).map(|k| (sign * TAU * k as f64 / n as f64).sin_cos()).collect();
     let sum = |k: usize| {
@@ -40,8 +40,8 @@ fn sums(kind: FourierKind, n: usize, x: &[f64]) -> Vec<f64> {
     };
     match kind {
         FourierKind::Forward | FourierKind::Backward => (0..n).flat_map(sum).collect(),
-        FourierKind::FromReal => (0..=n / 2).flat_map(sum).collect(),
-        FourierKind::ToReal => (0..n).map(|k| sum(k)[0]).collect(),
+        FourierKind::RealToComplex => (0..=n / 2).flat_map(sum).collect(),
+        FourierKind::ComplexToReal => (0..n).map(|k| sum(k)[0]).collect(),
     }
 }
 
@@ -49,8 +49,10 @@ fn sums(kind: FourierKind, n: usize, x: &[f64]) -> Vec<f64> {
 fn want(of: &Fourier, x: &[f64]) -> Vec<f64> {
     let Fourier { kind, length, outer, inner, .. } = *of;
     let [read, written] = kind.elems(length);
-    let (wide, narrow) =
-        (if kind == FourierKind::FromReal { 1 } else { 2 }, if kind == FourierKind::ToReal { 1 } else { 2 });
+    let (wide, narrow) = (
+        if kind == FourierKind::RealToComplex { 1 } else { 2 },
+        if kind == FourierKind::ComplexToReal { 1 } else { 2 },
+    );
     let mut result = vec![0.0; outer * written * inner];
     for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
         let place = |elems: usize, parts: usize, at: usize| {
@@ -85,7 +87,7 @@ fn check<T: Element>(pool: &Pool, isa: Isa, of: Fourier, rounded: fn(f64) -> T, 
 }
 
 const KINDS: [FourierKind; 4] =
-    [FourierKind::Forward, FourierKind::Backward, FourierKind::FromReal, FourierKind::ToReal];
+    [FourierKind::Forward, FourierKind::Backward, FourierKind::RealToComplex, FourierKind::ComplexToReal];
 
 fn both(pool: &Pool, isa: Isa, kind: FourierKind, [outer, length, inner]: [usize; 3], scale: f64) {
     let of = |scale: Scalar| Fourier { dtype: scale.dtype, kind, outer, length, inner, scale };

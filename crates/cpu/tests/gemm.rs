@@ -20,7 +20,7 @@ fn wide(value: impl Element) -> f64 {
     scalar.to_f64()
 }
 
-/// Half the distances of neighbouring numbers at 1, of elements and of sums; and of elements at 0.
+/// Half the distances of neighboring numbers at 1, of elements and of sums; and of elements at 0.
 fn check<T: Element>(of: fn(f64) -> T, [element, sum, least]: [f64; 3]) {
     let mut below = numbers(7);
     let layout = |rows: usize, columns: usize, turned: usize| {

@@ -3,7 +3,7 @@
 
 mod compared;
 
-use compared::{Given, Tolerance, check_within};
+use compared::{CaseArg, Tolerance, check_within};
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
 use panoply_ir::random::Random;
@@ -102,7 +102,7 @@ fn run(alu: Alu, dtype: DType, uniform: u32, in_place: bool) {
         if uniform >> position & 1 == 1 {
             // A finite ordinary value and each edge in turn would be many kernels: the random third is as good.
             operands.push(b.scalar("s", *ty));
-            given.push(Given::Scalar(data[N / 2 + position]));
+            given.push(CaseArg::Scalar(data[N / 2 + position]));
         } else {
             let mem = b.buffer("x", *ty, Access::In);
             operands.push(b.load(mem, i, Guard::Checked));
@@ -170,7 +170,7 @@ fn every_conversion() {
                 let i = b.builtin(Builtin::GlobalId(0));
                 let data = values(from, 1);
                 let (value, given) = if uniform {
-                    (b.scalar("x", from), Given::Scalar(data[3]))
+                    (b.scalar("x", from), CaseArg::Scalar(data[3]))
                 } else {
                     let x = b.buffer("x", from, Access::In);
                     (b.load(x, i, Guard::Checked), compared::of(&data))

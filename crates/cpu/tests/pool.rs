@@ -47,7 +47,7 @@ impl Slots {
     }
 }
 
-/// Without synchronisation of its own: Miri would call a missing one in the pool a data race.
+/// Without synchronization of its own: Miri would call a missing one in the pool a data race.
 #[test]
 fn plain_writes_are_seen_after_the_run() {
     let pool = Pool::new(3);

@@ -28,8 +28,15 @@ fn check<T: Element + Debug + PartialEq, I: Element>(of: fn(i64) -> T, at: fn(i6
         }
         for threads in [1, 2, 5] {
             let (dtype, positions) = (T::DTYPE, I::DTYPE);
-            let routine =
-                Routine::Scatter(Scatter { dtype, positions, adds: plus.is_some(), batch, length, count, columns });
+            let routine = Routine::Scatter(Scatter {
+                dtype,
+                positions,
+                accumulate: plus.is_some(),
+                batch,
+                length,
+                count,
+                columns,
+            });
             assert!(offers(&routine));
             let (mut array, mut rows, mut output) = (array.clone(), rows.clone(), vec![of(-1); want.len()]);
             let mut places: Vec<I> = places.iter().map(|place| at(*place)).collect();

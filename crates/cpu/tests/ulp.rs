@@ -78,9 +78,9 @@ fn edges() -> Vec<f64> {
     // The f32 closest to a multiple of pi / 2.
     edges.push(16_367_173.0 * 2f64.powi(72));
     edges.extend((-1074..1024).map(|n| 2f64.powi(n)));
-    let neighbours =
+    let neighbors =
         |x: f64| [x, x.next_up(), x.next_down(), (x as f32).next_up() as f64, (x as f32).next_down() as f64];
-    edges.iter().flat_map(|x| neighbours(*x)).flat_map(|x| [x, -x]).collect()
+    edges.iter().flat_map(|x| neighbors(*x)).flat_map(|x| [x, -x]).collect()
 }
 
 /// Tries one f32 function on bit patterns `first, first + step ..`.

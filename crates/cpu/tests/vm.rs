@@ -4,7 +4,7 @@ mod compared;
 
 use std::sync::Arc;
 
-use compared::{Given, check, of};
+use compared::{CaseArg, check, of};
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::builder::Builder;
@@ -45,7 +45,7 @@ fn saxpy(guard: Guard) -> Kernel {
 fn saxpy_at_every_tail() {
     for n in SIZES {
         for len in [n, n - n / 3, n + 5] {
-            let given = [Given::Scalar(2.5_f32.into()), of(&floats(len)), of(&floats(len + 1)[1..])];
+            let given = [CaseArg::Scalar(2.5_f32.into()), of(&floats(len)), of(&floats(len + 1)[1..])];
             check(saxpy(Guard::Checked), [n, 1, 1], &given);
             check(saxpy(Guard::Proven), [n, 1, 1], &given);
         }
@@ -53,7 +53,7 @@ fn saxpy_at_every_tail() {
 }
 
 #[test]
-fn neighbours_beyond_both_ends_read_zero() {
+fn neighbors_beyond_both_ends_read_zero() {
     let mut b = Builder::new("stencil");
     let x = b.buffer("x", DType::F32, Access::In);
     let y = b.buffer("y", DType::F32, Access::Out);
@@ -137,7 +137,7 @@ fn grids_of_three_axes() {
     let kernel = b.finish().expect("the kernel is valid");
     for [x, y, z] in [[1, 1, 1], [3, 5, 7], [10, 51, 1], [10, 200, 2], [95, 3, 2], [96, 3, 2], [600, 2, 2], [1, 700, 1]]
     {
-        let given = [Given::Index(x), Given::Index(y), of(&vec![-1_i32; (x * y * z) as usize])];
+        let given = [CaseArg::Index(x), CaseArg::Index(y), of(&vec![-1_i32; (x * y * z) as usize])];
         check(kernel.clone(), [x, y, z], &given);
     }
 }
@@ -160,7 +160,7 @@ fn transposed_reads_and_writes() {
         let kernel = b.finish().expect("the kernel is valid");
         for [nx, ny] in [[7, 5], [33, 64], [130, 9], [600, 3]] {
             let values: Vec<u16> = (0..nx * ny).map(|i| (i * 7) as u16).collect();
-            let given = [Given::Index(nx), Given::Index(ny), of(&values), of(&vec![0_u16; values.len()])];
+            let given = [CaseArg::Index(nx), CaseArg::Index(ny), of(&values), of(&vec![0_u16; values.len()])];
             check(kernel.clone(), [nx, ny, 1], &given);
         }
     }
@@ -359,7 +359,7 @@ fn lanes_return_early() {
     let zero = b.index(0);
     let first = b.alu(Alu::Eq, &[third, zero]);
     b.begin_if(first);
-    b.ret();
+    b.return_();
     b.end();
     let value = b.constant(1_u32);
     b.store(y, i, value, Guard::Checked);
@@ -371,7 +371,7 @@ fn lanes_return_early() {
     let one = b.index(1);
     let second = b.alu(Alu::Eq, &[third, one]);
     b.begin_if(second);
-    b.ret();
+    b.return_();
     b.begin_else();
     let cell = b.load(y, i, Guard::Checked);
     let ten = b.constant(10_u32);
@@ -451,8 +451,8 @@ fn indices_from_memory() {
                 .map(|(_, v)| *v)
                 .collect();
             let bytes: Vec<u8> = (0..n as usize * dtype.bytes()).map(|i| (i * 31 % 60) as u8).collect();
-            let empty = Given::Buffer(vec![0; bytes.len()]);
-            check(kernel.clone(), [at.len() as u64, 1, 1], &[Given::Buffer(bytes), of(&at), empty.clone(), empty]);
+            let empty = CaseArg::Buffer(vec![0; bytes.len()]);
+            check(kernel.clone(), [at.len() as u64, 1, 1], &[CaseArg::Buffer(bytes), of(&at), empty.clone(), empty]);
         }
     }
 }
@@ -557,7 +557,7 @@ fn groups_of_two_axes_multiply_tiles() {
     let kernel = b.finish().expect("the kernel is valid");
     for n in [1_u64, 8, 13, 32] {
         let len = n * n;
-        let given = [Given::Index(n), of(&floats(len)), of(&floats(len)), of(&vec![0_f32; len as usize])];
+        let given = [CaseArg::Index(n), of(&floats(len)), of(&floats(len)), of(&vec![0_f32; len as usize])];
         check(kernel.clone(), [n, n, 1], &given);
     }
 }

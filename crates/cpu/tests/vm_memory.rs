@@ -4,7 +4,7 @@ mod compared;
 
 use std::sync::Arc;
 
-use compared::{Given, check, of};
+use compared::{CaseArg, check, of};
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::builder::Builder;
@@ -119,7 +119,7 @@ fn private_arrays() {
 
 /// Vectors are taken apart: loads, arithmetic, lanes and stores, at the ends of buffers too.
 #[test]
-fn vectors_are_scalarised() {
+fn vectors_are_scalarized() {
     for lanes in [2_u8, 4, 8] {
         let mut b = Builder::new("vectors");
         let x = b.buffer("x", DType::F32, Access::In);
@@ -184,13 +184,13 @@ fn ranges_of_lanes() {
             b.end();
             let kernel = b.finish().expect("the kernel is valid");
             for bound in [0, 1, 2, 40, 600, 1197, 1198, 5000, u64::MAX - 1, u64::MAX] {
-                check(kernel.clone(), [600, 1, 1], &[Given::Index(bound), of(&[0_u32; 600])]);
+                check(kernel.clone(), [600, 1, 1], &[CaseArg::Index(bound), of(&[0_u32; 600])]);
             }
         }
     }
 }
 
-/// They are written out before, where a kernel is optimised for this target.
+/// They are written out before, where a kernel is optimized for this target.
 #[test]
 fn products_of_matrices_are_refused() {
     let mut b = Builder::new("multiply");

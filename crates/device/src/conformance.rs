@@ -4,7 +4,7 @@
 //! every language: the `render` that it is given makes the device's program of a kernel. Whoever brings both together runs
 //! it on every device there is.
 //!
-//! A case has a name, what it **needs** ([`Need`]), and a body that returns an error that says what was expected. A device
+//! A case has a name, what it **needs** ([`Requirement`]), and a body that returns an error that says what was expected. A device
 //! that lacks what a case needs skips it, with the reason; nothing is skipped in silence ([`report`]).
 //!
 //! The oracle is arithmetic in Rust over a few integers: the suite tests that a device runs what it is given where and when
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use panoply_ir::kernel::Kernel;
 use panoply_ir::{Error, ErrorKind, Result, Target, Verified};
 
-use crate::contract::Device;
+use crate::driver_api::RawDevice;
 use crate::program::Program;
 use bench::Bench;
 
@@ -39,32 +39,32 @@ pub struct Case {
     /// What it must do, in a few words; unique.
     pub name: &'static str,
     /// What a device must have for it.
-    pub needs: &'static [Need],
+    pub needs: &'static [Requirement],
     run: fn(&Bench<'_>) -> Result<()>,
 }
 
 /// What some devices lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Need {
+pub enum Requirement {
     /// Programs run, rather than being recorded.
     Computing,
     /// Groups of 16 work-items with shared memory.
     Groups,
     /// Groups of 32 work-items and the shared memory that products of their matrices take.
-    Sets,
+    Mma,
     /// Accesses beyond a buffer's end give zero or are dropped, rather than being reported.
-    Guards,
+    BoundsGuards,
     /// Programs are text, which can be wrong.
     Text,
     /// Calls from several threads at once.
     Threads,
     /// Half a gigabyte, bit by bit.
-    MuchMemory,
+    LargeMemory,
 }
 
 /// How a case ended.
 #[derive(Clone, Debug)]
-pub enum Verdict {
+pub enum CaseResult {
     /// The device did it.
     Passed,
     /// It was not asked, for this reason.
@@ -75,11 +75,11 @@ pub enum Verdict {
 
 /// A case and how it ended.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CaseOutcome {
     /// The case's name.
     pub name: &'static str,
     /// How it ended.
-    pub verdict: Verdict,
+    pub verdict: CaseResult,
 }
 
 /// Every case, in the order in which they run: what later ones build on comes first.
@@ -89,49 +89,51 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Runs every case but those that `skip` has a reason to leave out.
-pub fn run_all(device: &dyn Device, render: Render<'_>, skip: &dyn Fn(&Case) -> Option<String>) -> Vec<Outcome> {
+pub fn run_all(device: &dyn RawDevice, render: Render<'_>, skip: &dyn Fn(&Case) -> Option<String>) -> Vec<CaseOutcome> {
     let run = |case: Case| {
         let why = skip(&case).or_else(|| lacks(device, &case));
         let verdict = match why {
-            Some(why) => Verdict::Skipped(why),
+            Some(why) => CaseResult::Skipped(why),
             None => match (case.run)(&Bench { device, render }) {
-                Ok(()) => Verdict::Passed,
-                Err(error) => Verdict::Failed(error),
+                Ok(()) => CaseResult::Passed,
+                Err(error) => CaseResult::Failed(error),
             },
         };
-        Outcome { name: case.name, verdict }
+        CaseOutcome { name: case.name, verdict }
     };
     cases().into_iter().map(run).collect()
 }
 
 /// What a device itself says it cannot do.
-fn lacks(device: &dyn Device, case: &Case) -> Option<String> {
+fn lacks(device: &dyn RawDevice, case: &Case) -> Option<String> {
     let (target, checked) = (device.target(), device.info().variant.as_deref() == Some("checked"));
-    let lack = |need: &Need| match need {
-        Need::Groups if target.max_group[0] < 16 || target.shared_bytes < 64 => {
+    let lack = |need: &Requirement| match need {
+        Requirement::Groups if target.max_group[0] < 16 || target.shared_bytes < 64 => {
             Some("it has no groups of 16".to_string())
         }
-        Need::Sets if target.max_group[0].min(target.max_group_items) < 32 || target.shared_bytes < 1024 => {
+        Requirement::Mma if target.max_group[0].min(target.max_group_items) < 32 || target.shared_bytes < 1024 => {
             Some("it has no groups of 32".to_string())
         }
-        Need::Text if target.language == panoply_ir::target::Language::Ir => Some("it takes no text".to_string()),
-        Need::Guards if checked => Some("it reports what guards would drop".to_string()),
-        Need::Groups | Need::Sets | Need::Guards | Need::Text => None,
-        Need::Computing | Need::Threads | Need::MuchMemory => None,
+        Requirement::Text if target.language == panoply_ir::target::Language::Ir => {
+            Some("it takes no text".to_string())
+        }
+        Requirement::BoundsGuards if checked => Some("it reports what guards would drop".to_string()),
+        Requirement::Groups | Requirement::Mma | Requirement::BoundsGuards | Requirement::Text => None,
+        Requirement::Computing | Requirement::Threads | Requirement::LargeMemory => None,
     };
     case.needs.iter().find_map(lack)
 }
 
 /// One line for every skipped case and a count of the others, or an error that names every failure.
-pub fn report(device: &dyn Device, outcomes: &[Outcome]) -> Result<String> {
-    let name = format!("{} ({})", device.info().spelling(), device.info().name);
+pub fn report(device: &dyn RawDevice, outcomes: &[CaseOutcome]) -> Result<String> {
+    let name = format!("{} ({})", device.info().device_string(), device.info().name);
     let mut lines = String::new();
     let (mut passed, mut failures) = (0, Vec::new());
-    for Outcome { name: case, verdict } in outcomes {
+    for CaseOutcome { name: case, verdict } in outcomes {
         match verdict {
-            Verdict::Passed => passed += 1,
-            Verdict::Skipped(why) => lines += &format!("SKIPPED: conformance of {name}: {case}: {why}\n"),
-            Verdict::Failed(error) => failures.push(format!("{case}: {error}")),
+            CaseResult::Passed => passed += 1,
+            CaseResult::Skipped(why) => lines += &format!("SKIPPED: conformance of {name}: {case}: {why}\n"),
+            CaseResult::Failed(error) => failures.push(format!("{case}: {error}")),
         }
     }
     if failures.is_empty() {

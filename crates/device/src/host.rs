@@ -66,7 +66,7 @@ impl<'a> HostCall<'a> {
     }
 
     /// A number.
-    pub fn number<T: Element>(&self, position: usize) -> Result<T> {
+    pub fn scalar<T: Element>(&self, position: usize) -> Result<T> {
         match self.args.get(position) {
             Some(Some(Arg::Scalar(Scalar { dtype, bits }))) if *dtype == T::DTYPE => {
                 Ok(T::from_bytes(&bits.to_le_bytes()[..dtype.bytes()])[0])
@@ -111,13 +111,13 @@ mod tests {
             Arg::Scalar(7i16.into()),
         ];
         let mut call = HostCall::new("f", [2, 1, 1], args);
-        assert_eq!((call.read::<u32>(0).unwrap(), call.number::<i16>(2).unwrap()), (&[1, 2][..], 7));
+        assert_eq!((call.read::<u32>(0).unwrap(), call.scalar::<i16>(2).unwrap()), (&[1, 2][..], 7));
         call.write::<u32>(1).unwrap()[0] = 4;
         for (error, said) in [
             (call.write::<u32>(1).map(drop).unwrap_err(), "argument 2 as write u32, but it was handed out before"),
             (call.write::<u32>(0).map(drop).unwrap_err(), "argument 1 as write u32, but it is 8 bytes to read"),
             (call.read::<u64>(2).map(drop).unwrap_err(), "argument 3 as read u64, but it is a i16"),
-            (call.number::<u16>(2).map(drop).unwrap_err(), "argument 3 as a number of u16, but it is a i16"),
+            (call.scalar::<u16>(2).map(drop).unwrap_err(), "argument 3 as a number of u16, but it is a i16"),
             (call.read::<u8>(3).map(drop).unwrap_err(), "argument 4 as read u8, but there are 3 arguments"),
         ] {
             assert!(error.is_mistake() && error.message().contains(said), "{error}");

@@ -4,15 +4,15 @@
 //! host spends on a launch can be measured without a device. It can be told to fail.
 //!
 //! **Bytes.** Memory holds zeros until something is written; writes, copies and fills happen, launches and routines change
-//! nothing. A [`Null::hollow`] device keeps no bytes and no list of steps: every read gives zeros.
+//! nothing. A [`NullDevice::hollow`] device keeps no bytes and no list of steps: every read gives zeros.
 //!
-//! **Time.** Steps happen at once, each taking a microsecond of a clock that only steps move, or launches what [`Null::taking`] says. After [`Null::hold`] tickets
-//! stay pending until somebody waits or [`Null::let_go`] is called.
+//! **Time.** Steps happen at once, each taking a microsecond of a clock that only steps move, or launches what [`NullDevice::with_timing`] says. After [`NullDevice::hold`] tickets
+//! stay pending until somebody waits or [`NullDevice::release_pending`] is called.
 //!
 //! **Duty.** A real device validates nothing and may do anything with a bad id. This one checks everything that the contract
 //! asks of the caller (`duty`) and answers with a mistake, so that a test on it shows that the caller does its part.
 
-mod duty;
+mod validate;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,16 +22,16 @@ use panoply_ir::routine::Routine;
 use panoply_ir::target::Language;
 use panoply_ir::{Error, ErrorKind, Result, Target};
 
-use crate::contract::{Device, Driver, Pending, StepTime, Ticket};
-use crate::info::{DeviceInfo, Kind, MemoryInfo};
+use crate::command::{AllocId, DeviceCommand, Dispatch, ProgramId, QueueId, Region};
+use crate::driver_api::{Driver, Pending, RawDevice, StepTime, Ticket};
+use crate::info::{Backend, DeviceInfo, MemoryInfo};
 use crate::program::{Program, Signature};
-use crate::step::{AllocId, Dispatch, ProgramId, QueueId, Region, Step};
 
 /// What a step takes of the pretended clock.
 const STEP_NS: u64 = 1000;
 
 /// A device that records what it is asked and computes nothing.
-pub struct Null {
+pub struct NullDevice {
     info: DeviceInfo,
     target: Target,
     total_bytes: u64,
@@ -41,7 +41,7 @@ pub struct Null {
     state: Arc<Mutex<State>>,
 }
 
-/// What a [`Null`] was asked so far, and what it holds now.
+/// What a [`NullDevice`] was asked so far, and what it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Allocations held now.
@@ -78,9 +78,9 @@ pub struct Counts {
     pub bytes_read: u64,
 }
 
-/// How a [`Null`] shall fail.
+/// How a [`NullDevice`] shall fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum InjectedFailure {
     /// After this many more allocations, one is refused for want of memory.
     Allocation {
         /// Those that succeed before.
@@ -104,8 +104,8 @@ struct State {
     next_id: u64,
     allocations: HashMap<AllocId, Allocation>,
     programs: HashMap<ProgramId, Compiled>,
-    steps: Vec<(QueueId, Step)>,
-    failures: Vec<Failure>,
+    steps: Vec<(QueueId, DeviceCommand)>,
+    failures: Vec<InjectedFailure>,
     lost: bool,
     clock_ns: u64,
     /// Whether tickets stay pending, and how often they were let go.
@@ -130,17 +130,17 @@ struct Compiled {
     binary: Option<Vec<u8>>,
 }
 
-impl Null {
+impl NullDevice {
     /// A device that claims to be this target, with 1 GiB of memory and no routine.
-    pub fn new(target: Target) -> Null {
+    pub fn new(target: Target) -> NullDevice {
         let kind = match target.language {
-            Language::Ir => Kind::Cpu,
-            Language::OpenClC => Kind::OpenCl,
-            Language::Hip => Kind::Rocm,
-            Language::Ptx { .. } | Language::CudaC => Kind::Cuda,
-            Language::Wgsl => Kind::Vulkan,
-            Language::Msl => Kind::Metal,
-            Language::SpirV => Kind::OneApi,
+            Language::Ir => Backend::Cpu,
+            Language::OpenClC => Backend::OpenCl,
+            Language::Hip => Backend::Rocm,
+            Language::Ptx { .. } | Language::CudaC => Backend::Cuda,
+            Language::Wgsl => Backend::Vulkan,
+            Language::Msl => Backend::Metal,
+            Language::SpirV => Backend::OneApi,
         };
         let info = DeviceInfo {
             kind,
@@ -149,15 +149,15 @@ impl Null {
             name: "nothing".into(),
             vendor: "panoply".into(),
             driver: "null".into(),
-            software: false,
+            is_software: false,
             unified_memory: false,
             compute_units: 1,
-            identity: None,
+            physical_id: None,
             details: Vec::new(),
         };
         let offers = |_: &Routine| false;
         let state = State { counts: Counts { queues: 1, ..Counts::default() }, ..State::default() };
-        Null {
+        NullDevice {
             info,
             target,
             total_bytes: 1 << 30,
@@ -170,36 +170,36 @@ impl Null {
 
     /// The same with another description.
     #[must_use]
-    pub fn described(self, info: DeviceInfo) -> Null {
-        Null { info, ..self }
+    pub fn with_info(self, info: DeviceInfo) -> NullDevice {
+        NullDevice { info, ..self }
     }
 
     /// The same with this much memory.
     #[must_use]
-    pub fn in_memory(self, total_bytes: u64) -> Null {
-        Null { total_bytes, ..self }
+    pub fn in_memory(self, total_bytes: u64) -> NullDevice {
+        NullDevice { total_bytes, ..self }
     }
 
     /// The same with routines.
     #[must_use]
-    pub fn offering(self, offers: fn(&Routine) -> bool) -> Null {
-        Null { offers, ..self }
+    pub fn with_routines(self, offers: fn(&Routine) -> bool) -> NullDevice {
+        NullDevice { offers, ..self }
     }
 
     /// The same with launches that take so many nanoseconds.
     #[must_use]
-    pub fn taking(self, takes_ns: fn(&Dispatch) -> u64) -> Null {
-        Null { takes_ns, ..self }
+    pub fn with_timing(self, takes_ns: fn(&Dispatch) -> u64) -> NullDevice {
+        NullDevice { takes_ns, ..self }
     }
 
     /// The same, keeping no bytes and no list of steps.
     #[must_use]
-    pub fn hollow(self) -> Null {
-        Null { hollow: true, ..self }
+    pub fn without_memory(self) -> NullDevice {
+        NullDevice { hollow: true, ..self }
     }
 
     /// Plans a failure; several may be planned.
-    pub fn fail(&self, failure: Failure) {
+    pub fn fail(&self, failure: InjectedFailure) {
         self.state().failures.push(failure);
     }
 
@@ -209,7 +209,7 @@ impl Null {
     }
 
     /// Lets everything that is held be done, and holds nothing more.
-    pub fn let_go(&self) {
+    pub fn release_pending(&self) {
         let mut state = self.state();
         state.held = false;
         state.let_go += 1;
@@ -221,7 +221,7 @@ impl Null {
     }
 
     /// The steps since the last call, in order, each with its queue. What a wait was for is not kept.
-    pub fn take_steps(&self) -> Vec<(QueueId, Step)> {
+    pub fn take_steps(&self) -> Vec<(QueueId, DeviceCommand)> {
         mem::take(&mut self.state().steps)
     }
 
@@ -240,7 +240,7 @@ impl Null {
     }
 
     fn mistake(&self, what: impl fmt::Display) -> Error {
-        Error::mistake(format!("{}: {what}", self.info.spelling()))
+        Error::mistake(format!("{}: {what}", self.info.device_string()))
     }
 
     fn ticket(&self, state: &mut State, times: Vec<StepTime>, bytes: Option<Vec<u8>>) -> Ticket {
@@ -254,49 +254,50 @@ impl Null {
         Ticket::Pending(Arc::new(Held { token, done_after, times, bytes, state: self.state.clone() }))
     }
 
-    fn run(&self, state: &mut State, queue: QueueId, step: &Step) -> Result<StepTime> {
+    fn run(&self, state: &mut State, queue: QueueId, step: &DeviceCommand) -> Result<StepTime> {
         self.check_step(state, step)?;
         let start_ns = state.clock_ns;
         match step {
-            Step::Dispatch(_) => state.counts.dispatches += 1,
-            Step::Routine(..) => state.counts.routines += 1,
-            Step::Copy { from, to } => {
+            DeviceCommand::Dispatch(_) => state.counts.dispatches += 1,
+            DeviceCommand::Routine(..) => state.counts.routines += 1,
+            DeviceCommand::Copy { from, to } => {
                 state.counts.copies += 1;
                 let bytes = state.bytes(*from, self.hollow);
                 state.store(*to, &bytes, self.hollow);
             }
-            Step::Fill { to, pattern } => {
+            DeviceCommand::Fill { to, pattern } => {
                 state.counts.fills += 1;
                 let bytes: Vec<u8> =
                     if self.hollow { Vec::new() } else { pattern.repeat(to.bytes as usize / pattern.len()) };
                 state.store(*to, &bytes, self.hollow);
             }
-            Step::Wait(_) => state.counts.waits += 1,
+            DeviceCommand::Wait(_) => state.counts.waits += 1,
         }
         if !self.hollow {
             // A recorded ticket would keep the state alive that records it.
-            let step = if let Step::Wait(_) = step { Step::Wait(Ticket::Done) } else { step.clone() };
+            let step = if let DeviceCommand::Wait(_) = step { DeviceCommand::Wait(Ticket::Done) } else { step.clone() };
             state.steps.push((queue, step));
         }
-        state.clock_ns += if let Step::Dispatch(dispatch) = step { (self.takes_ns)(dispatch) } else { STEP_NS };
+        state.clock_ns +=
+            if let DeviceCommand::Dispatch(dispatch) = step { (self.takes_ns)(dispatch) } else { STEP_NS };
         Ok(StepTime { start_ns, end_ns: state.clock_ns })
     }
 
     /// The device is lost if it was, or if a plan says so now.
     fn check_lost(&self, state: &mut State, submits: u64) -> Result<()> {
         let due = state.failures.iter_mut().any(|failure| match failure {
-            Failure::Lost { after: 0 } => true,
-            Failure::Lost { after } => {
+            InjectedFailure::Lost { after: 0 } => true,
+            InjectedFailure::Lost { after } => {
                 *after -= submits;
                 false
             }
-            Failure::Allocation { .. } | Failure::Build { .. } => false,
+            InjectedFailure::Allocation { .. } | InjectedFailure::Build { .. } => false,
         });
         state.lost |= due && submits > 0;
         match state.lost {
             true => Err(Error::new(
                 ErrorKind::DeviceLost,
-                format!("{}: lost, as planned; open another", self.info.spelling()),
+                format!("{}: lost, as planned; open another", self.info.device_string()),
             )),
             false => Ok(()),
         }
@@ -314,19 +315,19 @@ impl State {
         let mut due = None;
         for (i, failure) in self.failures.iter_mut().enumerate() {
             match failure {
-                Failure::Allocation { after: 0 } => due = due.or(Some(i)),
-                Failure::Allocation { after } => *after -= 1,
-                Failure::Build { .. } | Failure::Lost { .. } => {}
+                InjectedFailure::Allocation { after: 0 } => due = due.or(Some(i)),
+                InjectedFailure::Allocation { after } => *after -= 1,
+                InjectedFailure::Build { .. } | InjectedFailure::Lost { .. } => {}
             }
         }
         due.map(|i| self.failures.remove(i)).is_some()
     }
 
     fn build_fails(&mut self) -> Option<String> {
-        let due = self.failures.iter().position(|failure| matches!(failure, Failure::Build { .. }))?;
+        let due = self.failures.iter().position(|failure| matches!(failure, InjectedFailure::Build { .. }))?;
         match self.failures.remove(due) {
-            Failure::Build { log } => Some(log),
-            Failure::Allocation { .. } | Failure::Lost { .. } => None,
+            InjectedFailure::Build { log } => Some(log),
+            InjectedFailure::Allocation { .. } | InjectedFailure::Lost { .. } => None,
         }
     }
 
@@ -350,7 +351,7 @@ impl State {
     }
 }
 
-impl Device for Null {
+impl RawDevice for NullDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -363,7 +364,7 @@ impl Device for Null {
         MemoryInfo { total: self.total_bytes, free: Some(self.total_bytes - self.state().counts.bytes) }
     }
 
-    fn offers(&self, routine: &Routine) -> bool {
+    fn supports_routine(&self, routine: &Routine) -> bool {
         (self.offers)(routine)
     }
 
@@ -375,7 +376,7 @@ impl Device for Null {
         }
         let free = self.total_bytes - state.counts.bytes;
         if bytes > free || bytes > self.target.max_buffer_bytes || state.allocation_fails() {
-            let (name, total, largest) = (self.info.spelling(), self.total_bytes, self.target.max_buffer_bytes);
+            let (name, total, largest) = (self.info.device_string(), self.total_bytes, self.target.max_buffer_bytes);
             let message = format!("out of memory on {name}: needs {bytes} bytes, {free} free of {total}; free buffers");
             return Err(
                 Error::new(ErrorKind::OutOfMemory, message).note(format!("the largest buffer has {largest} bytes"))
@@ -403,8 +404,9 @@ impl Device for Null {
         self.check_lost(&mut state, 0)?;
         let (compiled, from_binary) = self.read_program(program)?;
         if let Some(log) = state.build_fails() {
-            let message = format!("{}: the compiler refused {}; its log follows", self.info.spelling(), compiled.entry);
-            return Err(Error::new(ErrorKind::Build, message).note(log));
+            let message =
+                format!("{}: the compiler refused {}; its log follows", self.info.device_string(), compiled.entry);
+            return Err(Error::new(ErrorKind::CompileFailed, message).note(log));
         }
         let id = ProgramId(state.fresh_id());
         state.programs.insert(id, compiled);
@@ -432,7 +434,7 @@ impl Device for Null {
         Ok(QueueId(state.counts.queues as u32 - 1))
     }
 
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let mut state = self.state();
         self.check_queue(&state, queue)?;
         self.check_lost(&mut state, 1)?;
@@ -478,13 +480,13 @@ impl Device for Null {
     }
 }
 
-impl fmt::Debug for Null {
+impl fmt::Debug for NullDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.info.spelling(), self.target.name)
+        write!(f, "{} ({})", self.info.device_string(), self.target.name)
     }
 }
 
-/// A ticket of a [`Null`].
+/// A ticket of a [`NullDevice`].
 struct Held {
     token: u64,
     /// Done once the device let go more often than this.
@@ -539,24 +541,24 @@ impl Drop for Held {
 #[derive(Debug)]
 pub struct NullDriver {
     /// The kind it stands for.
-    pub kind: Kind,
+    pub kind: Backend,
     /// What it finds, or why it finds nothing.
-    pub devices: Result<Vec<Arc<Null>>>,
+    pub devices: Result<Vec<Arc<NullDevice>>>,
     /// What it refuses.
     pub refused: Vec<Error>,
 }
 
 #[allow(unsafe_code, reason = "a declaration: these devices validate all they are given, and need no promise")]
 impl Driver for NullDriver {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> Backend {
         self.kind
     }
 
-    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
-        Ok(self.devices.clone()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
+        Ok(self.devices.clone()?.into_iter().map(|device| device as Arc<dyn RawDevice>).collect())
     }
 
-    fn refused(&self) -> Vec<Error> {
+    fn rejected(&self) -> Vec<Error> {
         self.refused.clone()
     }
 }

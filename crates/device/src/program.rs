@@ -33,7 +33,7 @@ pub enum Program {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// What it is.
-    pub format: Format,
+    pub format: BinaryFormat,
     /// The code.
     pub bytes: Arc<[u8]>,
     /// The function to launch.
@@ -44,7 +44,7 @@ pub struct Image {
 
 /// A kind of compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum BinaryFormat {
     /// Machine code for one architecture of NVIDIA's, or several in one fat binary.
     Cubin,
     /// Machine code for one architecture of AMD's.
@@ -57,30 +57,30 @@ pub enum Format {
 
 /// What a program from outside can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum ProgramForm {
     /// Text.
     Text(Language),
     /// Compiled code.
-    Image(Format),
+    Image(BinaryFormat),
     /// A function of the host's.
     Host,
 }
 
-impl Form {
+impl ProgramForm {
     /// The name in a sentence.
     pub const fn name(self) -> &'static str {
         match self {
-            Form::Text(language) => language.name(),
-            Form::Image(Format::Cubin) => "a cubin",
-            Form::Image(Format::CodeObject) => "an AMD code object",
-            Form::Image(Format::SpirV) => "SPIR-V",
-            Form::Image(Format::MetalLibrary) => "a Metal library",
-            Form::Host => "a function on the CPU",
+            ProgramForm::Text(language) => language.name(),
+            ProgramForm::Image(BinaryFormat::Cubin) => "a cubin",
+            ProgramForm::Image(BinaryFormat::CodeObject) => "an AMD code object",
+            ProgramForm::Image(BinaryFormat::SpirV) => "SPIR-V",
+            ProgramForm::Image(BinaryFormat::MetalLibrary) => "a Metal library",
+            ProgramForm::Host => "a function on the CPU",
         }
     }
 
     /// Several in a sentence, each name once.
-    pub fn list(forms: &[Form]) -> String {
+    pub fn list(forms: &[ProgramForm]) -> String {
         let mut names: Vec<&str> = Vec::new();
         for name in forms.iter().map(|form| form.name()) {
             if !names.contains(&name) {
@@ -91,8 +91,8 @@ impl Form {
     }
 
     /// Whether it is the same but for the devices that it was made for.
-    pub fn is_like(self, other: Form) -> bool {
-        let ptx = |form| matches!(form, Form::Text(Language::Ptx { .. }));
+    pub fn is_like(self, other: ProgramForm) -> bool {
+        let ptx = |form| matches!(form, ProgramForm::Text(Language::Ptx { .. }));
         self == other || (ptx(self) && ptx(other))
     }
 }
@@ -109,19 +109,19 @@ impl Program {
     }
 
     /// What it is; none for a kernel itself.
-    pub fn form(&self) -> Option<Form> {
+    pub fn form(&self) -> Option<ProgramForm> {
         match self {
             Program::Ir(_) => None,
-            Program::Text(text) | Program::Binary { text, .. } => Some(Form::Text(text.language)),
-            Program::Image(image) => Some(Form::Image(image.format)),
-            Program::Host(_) => Some(Form::Host),
+            Program::Text(text) | Program::Binary { text, .. } => Some(ProgramForm::Text(text.language)),
+            Program::Image(image) => Some(ProgramForm::Image(image.format)),
+            Program::Host(_) => Some(ProgramForm::Host),
         }
     }
 
     /// The answer of a device that takes programs in other forms.
     #[cold]
-    pub fn refused_by(&self, device: impl Display, takes: &[Form]) -> Error {
-        let takes = Form::list(takes);
+    pub fn rejected_by(&self, device: impl Display, takes: &[ProgramForm]) -> Error {
+        let takes = ProgramForm::list(takes);
         let entry = self.entry();
         Error::unsupported(match self.form() {
             Some(form) => format!("{device}: takes {takes}; {entry} is {}", form.name()),

@@ -1,4 +1,4 @@
-//! What the driver adds to a launch: host time of an empty kernel through `Device::submit`, beside the bare OpenCL calls.
+//! What the driver adds to a launch: host time of an empty kernel through `RawDevice::submit`, beside the bare OpenCL calls.
 //!
 //! `OCL_ICD_VENDORS=<folder> cargo run --release -p panoply-driver --example opencl_launch`
 
@@ -10,7 +10,8 @@ use std::time::Instant;
 use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_event, cl_kernel};
 use cl3::{command_queue, context, device, event, kernel, memory, platform, program};
 use panoply_device::{
-    Arg, DType, Device, Dispatch, Language, ParamType, Program, QueueId, Region, Signature, SourceText, Step, Ticket,
+    Arg, DType, DeviceCommand, Dispatch, Language, ParamType, Program, QueueId, RawDevice, Region, Signature,
+    SourceText, Ticket,
 };
 use panoply_driver::OpenClDriver;
 use panoply_driver::opencl::OpenClDevice;
@@ -68,7 +69,7 @@ impl Bare {
 /// The same through the driver.
 struct Ours<'a> {
     device: &'a OpenClDevice,
-    step: Step,
+    step: DeviceCommand,
 }
 
 impl Ours<'_> {
@@ -81,8 +82,8 @@ impl Ours<'_> {
         }))?;
         let region = Region { alloc: device.allocate(4096)?, offset: 0, bytes: 4096 };
         let dispatch =
-            Dispatch { program, grid: [1; 3], group: [1; 3], args: vec![Arg::Buffer(region)], parts: Vec::new() };
-        Ok(Ours { device, step: Step::Dispatch(dispatch) })
+            Dispatch { program, grid: [1; 3], group_size: [1; 3], args: vec![Arg::Buffer(region)], parts: Vec::new() };
+        Ok(Ours { device, step: DeviceCommand::Dispatch(dispatch) })
     }
 
     fn launches(&self) -> Result<f64, panoply_device::Error> {
@@ -124,7 +125,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let [bare, profiled, ours] = times.map(typical);
         println!(
             "{} ({}): bare {bare:.0} ns, bare with profiling {profiled:.0} ns, driver {ours:.0} ns = {:.2} × bare",
-            device.info().spelling(),
+            device.info().device_string(),
             device.info().name,
             ours / bare
         );

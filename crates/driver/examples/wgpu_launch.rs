@@ -1,4 +1,4 @@
-//! What the driver adds to a launch: host time of an empty kernel through `Device::submit`, beside `wgpu`'s own calls for the same.
+//! What the driver adds to a launch: host time of an empty kernel through `RawDevice::submit`, beside `wgpu`'s own calls for the same.
 //!
 //! `cargo run --release -p panoply-driver --example wgpu_launch`
 
@@ -6,8 +6,8 @@ use std::error::Error;
 use std::time::Instant;
 
 use panoply_device::{
-    Arg, DType, Device, Dispatch, Driver, Kind, Language, ParamType, Program, QueueId, Region, Signature, SourceText,
-    Step, Ticket,
+    Arg, Backend, DType, DeviceCommand, Dispatch, Driver, Language, ParamType, Program, QueueId, RawDevice, Region,
+    Signature, SourceText, Ticket,
 };
 use panoply_driver::WgpuDriver;
 use wgpu::{
@@ -83,12 +83,12 @@ impl Bare {
 
 /// The same through the driver.
 struct Ours {
-    device: std::sync::Arc<dyn Device>,
-    step: Step,
+    device: std::sync::Arc<dyn RawDevice>,
+    step: DeviceCommand,
 }
 
 impl Ours {
-    fn new(device: std::sync::Arc<dyn Device>) -> Result<Ours, panoply_device::Error> {
+    fn new(device: std::sync::Arc<dyn RawDevice>) -> Result<Ours, panoply_device::Error> {
         let signature = Signature {
             params: vec![ParamType::Buffer(DType::F32), ParamType::Scalar(DType::U32.into())],
             index_bits: 32,
@@ -105,11 +105,11 @@ impl Ours {
         let dispatch = Dispatch {
             program,
             grid: [1; 3],
-            group: [1; 3],
+            group_size: [1; 3],
             args: vec![Arg::Buffer(region), Arg::Scalar(0u32.into())],
             parts: Vec::new(),
         };
-        Ok(Ours { device, step: Step::Dispatch(dispatch) })
+        Ok(Ours { device, step: DeviceCommand::Dispatch(dispatch) })
     }
 
     fn launches(&self) -> Result<f64, panoply_device::Error> {
@@ -146,7 +146,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         InstanceDescriptor { flags: InstanceFlags::empty(), ..InstanceDescriptor::new_without_display_handle() };
     let adapters = now(Instance::new(descriptor).enumerate_adapters(Backends::VULKAN));
     // SAFETY: this test passes valid arguments alone.
-    for device in unsafe { WgpuDriver::new(Kind::Vulkan).probe() }? {
+    for device in unsafe { WgpuDriver::new(Backend::Vulkan).probe() }? {
         let info = device.info().clone();
         let bare = now(Bare::new(&adapters[info.index]))?;
         let ours = Ours::new(device)?;
@@ -156,7 +156,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             times[1].push(ours.launches()?);
         }
         let [bare, ours] = times.map(typical);
-        println!("{} ({}): bare {bare:.0} ns, driver {ours:.0} ns, {:+.0} ns", info.spelling(), info.name, ours - bare);
+        println!(
+            "{} ({}): bare {bare:.0} ns, driver {ours:.0} ns, {:+.0} ns",
+            info.device_string(),
+            info.name,
+            ours - bare
+        );
     }
     Ok(())
 }

@@ -15,11 +15,11 @@ mod info;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use panoply_device::{Device, Driver, Error, Kind, Result};
+use panoply_device::{Backend, Driver, Error, RawDevice, Result};
 
+use crate::stream::blas::GemmRequest;
 pub use crate::stream::device::StreamDevice as CudaDevice;
 use crate::stream::discovery::Found;
-use crate::stream::products::Wanted;
 
 /// Finds the CUDA devices of this machine.
 #[derive(Clone, Debug, Default)]
@@ -31,32 +31,32 @@ pub struct CudaDriver {
 }
 
 impl CudaDriver {
-    /// Every device in the driver's order, but for those [`Driver::refused`] names.
+    /// Every device in the driver's order, but for those [`Driver::rejected`] names.
     ///
     /// # Safety
     ///
     /// As for [`Driver::probe`].
     pub unsafe fn devices(&self) -> Result<Vec<Arc<CudaDevice>>> {
-        self.found()?.devices(Kind::Cuda, info::device)
+        self.found()?.devices(Backend::Cuda, info::device)
     }
 
     fn found(&self) -> Result<Found> {
         let (library, products) = (self.library.as_deref(), self.products.as_deref());
-        discovery::enumerate(library, Wanted::beside(library, products))
+        discovery::enumerate(library, GemmRequest::beside(library, products))
     }
 }
 
 impl Driver for CudaDriver {
-    fn kind(&self) -> Kind {
-        Kind::Cuda
+    fn kind(&self) -> Backend {
+        Backend::Cuda
     }
 
-    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         // SAFETY: as for this function.
-        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn RawDevice>).collect())
     }
 
-    fn refused(&self) -> Vec<Error> {
+    fn rejected(&self) -> Vec<Error> {
         self.found().map(|found| found.refused).unwrap_or_default()
     }
 }

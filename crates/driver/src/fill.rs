@@ -5,7 +5,7 @@
 
 /// One command's worth: where, how long, with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct FillCommand {
     /// First byte.
     pub offset: u64,
     /// Bytes; a multiple of the pattern's length.
@@ -15,16 +15,17 @@ pub struct Part {
 }
 
 /// The commands that fill `bytes` bytes from `offset` on with a pattern of 1, 2, 4 or 8 bytes.
-pub fn parts(offset: u64, bytes: u64, pattern: &[u8]) -> Vec<Part> {
+pub fn parts(offset: u64, bytes: u64, pattern: &[u8]) -> Vec<FillCommand> {
     let period = pattern.len() as u64;
-    let single = |at: u64| Part { offset: offset + at, bytes: 1, pattern: vec![pattern[(at % period) as usize]] };
+    let single =
+        |at: u64| FillCommand { offset: offset + at, bytes: 1, pattern: vec![pattern[(at % period) as usize]] };
     let head = ((period - offset % period) % period).min(bytes);
     let middle = (bytes - head) / period * period;
-    let mut parts: Vec<Part> = (0..head).map(single).collect();
+    let mut parts: Vec<FillCommand> = (0..head).map(single).collect();
     if middle > 0 {
         let mut turned = pattern.to_vec();
         turned.rotate_left(head as usize);
-        parts.push(Part { offset: offset + head, bytes: middle, pattern: turned });
+        parts.push(FillCommand { offset: offset + head, bytes: middle, pattern: turned });
     }
     parts.extend((head + middle..bytes).map(single));
     parts

@@ -16,11 +16,11 @@ mod rocblas;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use panoply_device::{Device, Driver, Error, Kind, Result, SourceText};
+use panoply_device::{Backend, Driver, Error, RawDevice, Result, SourceText};
 
+use crate::stream::blas::GemmRequest;
 pub use crate::stream::device::StreamDevice as HipDevice;
 use crate::stream::discovery::Found;
-use crate::stream::products::Wanted;
 
 /// Finds the ROCm devices of this machine.
 #[derive(Clone, Debug, Default)]
@@ -34,19 +34,19 @@ pub struct HipDriver {
 }
 
 impl HipDriver {
-    /// Every device in the driver's order, but for those [`Driver::refused`] names.
+    /// Every device in the driver's order, but for those [`Driver::rejected`] names.
     ///
     /// # Safety
     ///
     /// As for [`Driver::probe`].
     pub unsafe fn devices(&self) -> Result<Vec<Arc<HipDevice>>> {
-        self.found()?.devices(Kind::Rocm, info::device)
+        self.found()?.devices(Backend::Rocm, info::device)
     }
 
     fn found(&self) -> Result<Found> {
         let library = self.library.as_deref();
-        let hipblaslt = Wanted::beside(library, self.hipblaslt.as_deref());
-        let rocblas = Wanted::beside(library, self.rocblas.as_deref());
+        let hipblaslt = GemmRequest::beside(library, self.hipblaslt.as_deref());
+        let rocblas = GemmRequest::beside(library, self.rocblas.as_deref());
         discovery::enumerate(library, api::WantedProducts { hipblaslt, rocblas })
     }
 }
@@ -62,16 +62,16 @@ pub fn compile(library: Option<&Path>, architecture: &str, text: &SourceText) ->
 }
 
 impl Driver for HipDriver {
-    fn kind(&self) -> Kind {
-        Kind::Rocm
+    fn kind(&self) -> Backend {
+        Backend::Rocm
     }
 
-    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         // SAFETY: as for this function.
-        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn RawDevice>).collect())
     }
 
-    fn refused(&self) -> Vec<Error> {
+    fn rejected(&self) -> Vec<Error> {
         self.found().map(|found| found.refused).unwrap_or_default()
     }
 }

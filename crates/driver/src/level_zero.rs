@@ -23,7 +23,7 @@ mod submit;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use panoply_device::{Device, Driver, Error, Kind, Result};
+use panoply_device::{Backend, Driver, Error, RawDevice, Result};
 
 pub use device::LevelZeroDevice;
 
@@ -35,7 +35,7 @@ pub struct LevelZeroDriver {
 }
 
 impl LevelZeroDriver {
-    /// Every GPU in the drivers' order, but for those [`Driver::refused`] names.
+    /// Every GPU in the drivers' order, but for those [`Driver::rejected`] names.
     ///
     /// # Safety
     ///
@@ -51,16 +51,16 @@ impl LevelZeroDriver {
 }
 
 impl Driver for LevelZeroDriver {
-    fn kind(&self) -> Kind {
-        Kind::OneApi
+    fn kind(&self) -> Backend {
+        Backend::OneApi
     }
 
-    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         // SAFETY: as for this function.
-        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn RawDevice>).collect())
     }
 
-    fn refused(&self) -> Vec<Error> {
+    fn rejected(&self) -> Vec<Error> {
         discovery::enumerate(self.library.as_deref()).map(|found| found.refused).unwrap_or_default()
     }
 }

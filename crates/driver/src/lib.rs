@@ -6,10 +6,12 @@
 
 #[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
 mod arguments;
-#[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
-mod codes;
+#[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm", feature = "wgpu"))]
+mod binary_checksum;
 #[cfg(all(feature = "cuda", not(target_family = "wasm")))]
 pub mod cuda;
+#[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
+mod error_codes;
 #[cfg(all(
     any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm"),
     not(target_family = "wasm")
@@ -21,15 +23,13 @@ pub mod hip;
 pub mod level_zero;
 #[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
 mod library;
-pub mod loader;
+pub mod library_search;
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod lock;
 #[cfg(all(feature = "oneapi", not(target_family = "wasm")))]
 pub mod oneapi;
 #[cfg(all(feature = "opencl", not(target_family = "wasm")))]
 pub mod opencl;
-#[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm", feature = "wgpu"))]
-mod seal;
 #[cfg(all(any(feature = "oneapi", feature = "opencl"), not(target_family = "wasm")))]
 pub mod spirv;
 #[cfg(any(feature = "oneapi", feature = "opencl", feature = "wgpu"))]

@@ -8,7 +8,7 @@ use std::path::Path;
 use dlopen2::raw::Library;
 use panoply_device::{Error, Result};
 
-use crate::loader;
+use crate::library_search;
 
 /// An object of the library; an address that is never looked into.
 pub type Handle = usize;
@@ -55,7 +55,7 @@ impl Opened {
         let broken = why.into_iter().filter(|(_, why)| !why.contains("No such file"));
         let broken = broken.map(|(file, why)| format!("{}: {why}", file.display()));
         let names = if chosen.is_none() { words.files } else { &[] };
-        Err(broken.chain(loader::passed_over(names)).fold(absent, Error::note))
+        Err(broken.chain(library_search::passed_over(names)).fold(absent, Error::note))
     }
 
     /// The first function of these names; an error is the name that is missing. Names with another prefix are another vendor's.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use panoply_device::{
-    AllocId, Device, DeviceInfo, Driver, Error, Form, Kind, MemoryInfo, Program, ProgramId, QueueId, Region, Result,
-    Routine, Scalar, Step, Tape, Target, Ticket, tape,
+    AllocId, Backend, DeviceCommand, DeviceInfo, Driver, Error, MemoryInfo, Program, ProgramForm, ProgramId, QueueId,
+    RawCommandBuffer, RawDevice, Region, Result, Routine, Scalar, Target, Ticket, command_buffer,
 };
 
 /// Finds Intel's GPUs.
@@ -32,7 +32,7 @@ impl Default for OneApiDriver {
                 #[cfg(feature = "opencl")]
                 Arc::new(crate::OpenClDriver { spirv: true }),
                 #[cfg(feature = "wgpu")]
-                Arc::new(crate::WgpuDriver::new(Kind::Vulkan)),
+                Arc::new(crate::WgpuDriver::new(Backend::Vulkan)),
                 Arc::new(crate::LevelZeroDriver::default()),
             ],
             // Under Windows a GPU is not on the bus that its guest sees.
@@ -43,11 +43,11 @@ impl Default for OneApiDriver {
 }
 
 impl Driver for OneApiDriver {
-    fn kind(&self) -> Kind {
-        Kind::OneApi
+    fn kind(&self) -> Backend {
+        Backend::OneApi
     }
 
-    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         if self.is_pointless() {
             return Err(Error::unavailable("oneapi: no Intel GPU is on this machine's bus; use another kind"));
         }
@@ -68,14 +68,14 @@ impl Driver for OneApiDriver {
         Err(absent(&others, &reasons))
     }
 
-    fn refused(&self) -> Vec<Error> {
+    fn rejected(&self) -> Vec<Error> {
         if self.is_pointless() {
             return Vec::new();
         }
         // SAFETY: the devices are counted and dropped.
         let serves =
             |route: &&Arc<dyn Driver>| unsafe { route.probe() }.is_ok_and(|devices| !self.served(&devices).is_empty());
-        self.routes.iter().find(serves).map(|route| route.refused()).unwrap_or_default()
+        self.routes.iter().find(serves).map(|route| route.rejected()).unwrap_or_default()
     }
 }
 
@@ -86,11 +86,11 @@ impl OneApiDriver {
     }
 
     /// The devices that stand for Intel's GPUs among those of a driver.
-    fn served(&self, devices: &[Arc<dyn Device>]) -> Vec<Arc<dyn Device>> {
-        let mut found: Vec<Arc<dyn Device>> = Vec::new();
+    fn served(&self, devices: &[Arc<dyn RawDevice>]) -> Vec<Arc<dyn RawDevice>> {
+        let mut found: Vec<Arc<dyn RawDevice>> = Vec::new();
         for inner in devices.iter().filter(|device| self.accepts(device.info())) {
-            let identity = &inner.info().identity;
-            if identity.is_none() || found.iter().all(|known| known.info().identity != *identity) {
+            let identity = &inner.info().physical_id;
+            if identity.is_none() || found.iter().all(|known| known.info().physical_id != *identity) {
                 found.push(Arc::new(Served::new(inner.clone(), found.len())));
             }
         }
@@ -100,8 +100,8 @@ impl OneApiDriver {
     /// Whether it is a GPU of Intel's.
     fn accepts(&self, info: &DeviceInfo) -> bool {
         let kind = info.details.iter().find(|(name, _)| name == "type");
-        let gpu = !info.software && kind.is_none_or(|(_, kind)| kind == "gpu");
-        info.vendor.contains("Intel") && (gpu || self.software && info.software)
+        let gpu = !info.is_software && kind.is_none_or(|(_, kind)| kind == "gpu");
+        info.vendor.contains("Intel") && (gpu || self.software && info.is_software)
     }
 }
 
@@ -135,18 +135,18 @@ fn others_of(devices: usize) -> String {
 
 /// A device of another driver under a name of its own.
 struct Served {
-    inner: Arc<dyn Device>,
+    inner: Arc<dyn RawDevice>,
     info: DeviceInfo,
 }
 
 impl Served {
-    fn new(inner: Arc<dyn Device>, index: usize) -> Served {
+    fn new(inner: Arc<dyn RawDevice>, index: usize) -> Served {
         let known = inner.info();
         // Level Zero's devices are of this kind themselves, and their driver says so.
-        let own = known.kind == Kind::OneApi;
-        let through = if own { "Level Zero".to_string() } else { known.spelling() };
+        let own = known.kind == Backend::OneApi;
+        let through = if own { "Level Zero".to_string() } else { known.device_string() };
         let mut info = DeviceInfo {
-            kind: Kind::OneApi,
+            kind: Backend::OneApi,
             index,
             driver: if own { known.driver.clone() } else { format!("{}, through {through}", known.driver) },
             ..known.clone()
@@ -156,7 +156,7 @@ impl Served {
     }
 }
 
-impl Device for Served {
+impl RawDevice for Served {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -169,8 +169,8 @@ impl Device for Served {
         self.inner.memory()
     }
 
-    fn offers(&self, routine: &Routine) -> bool {
-        self.inner.offers(routine)
+    fn supports_routine(&self, routine: &Routine) -> bool {
+        self.inner.supports_routine(routine)
     }
 
     fn allocate(&self, bytes: u64) -> Result<AllocId> {
@@ -181,8 +181,8 @@ impl Device for Served {
         self.inner.free(alloc);
     }
 
-    fn takes(&self) -> Vec<Form> {
-        self.inner.takes()
+    fn accepted_forms(&self) -> Vec<ProgramForm> {
+        self.inner.accepted_forms()
     }
 
     fn compile(&self, program: &Program) -> Result<ProgramId> {
@@ -201,20 +201,26 @@ impl Device for Served {
         self.inner.queue()
     }
 
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         self.inner.submit(queue, steps, timed)
     }
 
-    fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
+    fn record(&self, steps: Vec<DeviceCommand>, places: Vec<command_buffer::BindingSlot>) -> Result<RawCommandBuffer> {
         self.inner.record(steps, places)
     }
 
-    fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
-        self.inner.replay(queue, tape, bindings, slots)
+    fn replay(
+        &self,
+        queue: QueueId,
+        command_buffer: &mut RawCommandBuffer,
+        bindings: &[Region],
+        slots: &[Scalar],
+    ) -> Result<Ticket> {
+        self.inner.replay(queue, command_buffer, bindings, slots)
     }
 
-    fn forget(&self, tape: Tape) {
-        self.inner.forget(tape);
+    fn destroy_command_buffer(&self, command_buffer: RawCommandBuffer) {
+        self.inner.destroy_command_buffer(command_buffer);
     }
 
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
@@ -236,6 +242,6 @@ impl Device for Served {
 
 impl fmt::Debug for Served {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.info.spelling(), self.info.name)
+        write!(f, "{} ({})", self.info.device_string(), self.info.name)
     }
 }

@@ -29,7 +29,7 @@ mod ticket;
 
 use std::sync::Arc;
 
-use panoply_device::{Device, Driver, Error, Kind, Result};
+use panoply_device::{Backend, Driver, Error, RawDevice, Result};
 
 pub use device::OpenClDevice;
 pub use handles::Live;
@@ -42,7 +42,7 @@ pub struct OpenClDriver {
 }
 
 impl OpenClDriver {
-    /// Every device of every platform, in the loader's order, but for those [`Driver::refused`] names.
+    /// Every device of every platform, in the loader's order, but for those [`Driver::rejected`] names.
     ///
     /// # Safety
     ///
@@ -58,16 +58,16 @@ impl OpenClDriver {
 }
 
 impl Driver for OpenClDriver {
-    fn kind(&self) -> Kind {
-        Kind::OpenCl
+    fn kind(&self) -> Backend {
+        Backend::OpenCl
     }
 
-    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         // SAFETY: as for this function.
-        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn RawDevice>).collect())
     }
 
-    fn refused(&self) -> Vec<Error> {
+    fn rejected(&self) -> Vec<Error> {
         let mut refused = discovery::enumerate().map(|found| found.refused).unwrap_or_default();
         refused.extend(discovery::broken_drivers());
         refused

@@ -25,7 +25,7 @@ pub fn assemble(label: &str, text: &SourceText) -> Result<Vec<u8>> {
     for (number, line) in text.source.lines().enumerate() {
         assembler.line(line).map_err(|why| {
             let refusal = format!("{label}: {} is no SPIR-V; its first mistake follows", text.entry);
-            Error::new(ErrorKind::Build, refusal).note(format!("line {}: {why}\n{line}", number + 1))
+            Error::new(ErrorKind::CompileFailed, refusal).note(format!("line {}: {why}\n{line}", number + 1))
         })?;
     }
     assembler.words[3] = assembler.ids.len() as u32 + 1;
@@ -212,7 +212,7 @@ mod tests {
             ("1 = OpLabel", "1 is no name; names begin with %"),
         ] {
             let error = words(&format!("OpReturn\n{line}")).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Build);
+            assert_eq!(error.kind(), ErrorKind::CompileFailed);
             assert_eq!(error.message(), "opencl:0: k is no SPIR-V; its first mistake follows");
             assert_eq!(error.notes(), [format!("line 2: {why}\n{line}")]);
         }

@@ -21,7 +21,7 @@ mod device;
 mod discovery;
 mod encode;
 mod errors;
-mod foreign;
+mod external_kernel;
 mod info;
 mod memory;
 mod open;
@@ -33,7 +33,7 @@ mod ticket;
 
 use std::sync::Arc;
 
-use panoply_device::{Device, Driver, Kind, Result};
+use panoply_device::{Backend, Driver, RawDevice, Result};
 
 use open::now;
 
@@ -42,21 +42,21 @@ pub use arithmetic::Trust;
 pub use browser::BrowserDriver;
 pub use device::WgpuDevice;
 
-/// Finds the devices of one interface: [`Kind::Vulkan`], [`Kind::Metal`] or [`Kind::Dx12`].
+/// Finds the devices of one interface: [`Backend::Vulkan`], [`Backend::Metal`] or [`Backend::Dx12`].
 #[derive(Clone, Copy, Debug)]
 pub struct WgpuDriver {
     /// Which.
-    pub kind: Kind,
+    pub kind: Backend,
     /// Which of a device's own functions kernels may use.
     pub trust: Trust,
 }
 
 impl WgpuDriver {
     /// The kinds there can be on this system.
-    pub const KINDS: [Kind; 3] = [Kind::Metal, Kind::Vulkan, Kind::Dx12];
+    pub const KINDS: [Backend; 3] = [Backend::Metal, Backend::Vulkan, Backend::Dx12];
 
     /// The driver of an interface.
-    pub fn new(kind: Kind) -> WgpuDriver {
+    pub fn new(kind: Backend) -> WgpuDriver {
         WgpuDriver { kind, trust: Trust::Measured }
     }
 
@@ -72,12 +72,12 @@ impl WgpuDriver {
 }
 
 impl Driver for WgpuDriver {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> Backend {
         self.kind
     }
 
-    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         // SAFETY: as for this function.
-        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn RawDevice>).collect())
     }
 }

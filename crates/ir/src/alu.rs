@@ -21,7 +21,7 @@ pub enum Alu {
     /// Magnitude; wraps for the smallest integer.
     Abs,
     /// How many bits are set. Integer.
-    CountOnes,
+    PopCount,
     /// A transcendental function. Float.
     Math(Math),
     /// Square root, correctly rounded; NaN below 0. Float.
@@ -84,7 +84,7 @@ pub enum Math {
     /// 2 to the x.
     Exp2,
     /// Natural logarithm; NaN below 0, -inf at 0.
-    Ln,
+    Log,
     /// Logarithm to base 2.
     Log2,
     /// ln(1 + x), accurate near 0.
@@ -109,7 +109,7 @@ impl Math {
     /// Every function, in declaration order.
     pub const ALL: [Math; 12] = {
         use Math::*;
-        [Exp, Exp2, Ln, Log2, Log1p, Expm1, Sin, Cos, Tan, Atan, Tanh, Erf]
+        [Exp, Exp2, Log, Log2, Log1p, Expm1, Sin, Cos, Tan, Atan, Tanh, Erf]
     };
 
     /// The spelling in the text form: the variant's name in lower case.
@@ -117,7 +117,7 @@ impl Math {
         match self {
             Math::Exp => "exp",
             Math::Exp2 => "exp2",
-            Math::Ln => "ln",
+            Math::Log => "ln",
             Math::Log2 => "log2",
             Math::Log1p => "log1p",
             Math::Expm1 => "expm1",
@@ -152,7 +152,7 @@ impl Alu {
     pub const ALL: [Alu; 40] = {
         use self::Math::*;
         [
-            Alu::Neg, Alu::Not, Alu::Abs, Alu::CountOnes, Alu::Math(Exp), Alu::Math(Exp2), Alu::Math(Ln), Alu::Math(Log2),
+            Alu::Neg, Alu::Not, Alu::Abs, Alu::PopCount, Alu::Math(Exp), Alu::Math(Exp2), Alu::Math(Log), Alu::Math(Log2),
             Alu::Math(Log1p), Alu::Math(Expm1), Alu::Math(Sin), Alu::Math(Cos), Alu::Math(Tan), Alu::Math(Atan),
             Alu::Math(Tanh), Alu::Math(Erf), Alu::Sqrt, Alu::Floor, Alu::Ceil, Alu::Round, Alu::Trunc, Alu::Add,
             Alu::Sub, Alu::Mul, Alu::Div, Alu::Rem, Alu::Min, Alu::Max, Alu::Pow, Alu::And, Alu::Or, Alu::Xor, Alu::Shl,
@@ -164,7 +164,7 @@ impl Alu {
     pub const fn arity(self) -> usize {
         match self {
             Alu::Neg | Alu::Not | Alu::Abs | Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round => 1,
-            Alu::Trunc | Alu::CountOnes => 1,
+            Alu::Trunc | Alu::PopCount => 1,
             Alu::Add | Alu::Sub | Alu::Mul | Alu::Div | Alu::Rem | Alu::Min | Alu::Max | Alu::Pow => 2,
             Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => 2,
             Alu::Select | Alu::Fma => 3,
@@ -192,7 +192,7 @@ impl Alu {
         match self {
             Math(_) | Sqrt | Floor | Ceil | Round | Trunc | Pow | Fma => Domain::Float,
             Neg | Abs | Add | Sub | Mul | Div | Rem | Min | Max | Lt | Le => Domain::Number,
-            CountOnes | Shl | Shr => Domain::Int,
+            PopCount | Shl | Shr => Domain::Int,
             Not | And | Or | Xor => Domain::Bits,
             Eq | Ne | Select => Domain::Any,
         }
@@ -205,7 +205,7 @@ impl Alu {
             Neg => "neg",
             Not => "not",
             Abs => "abs",
-            CountOnes => "count_ones",
+            PopCount => "count_ones",
             Math(function) => function.name(),
             Sqrt => "sqrt",
             Floor => "floor",

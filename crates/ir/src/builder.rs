@@ -32,7 +32,7 @@ impl Builder {
     pub fn new(name: impl Into<String>) -> Builder {
         let kernel = Kernel {
             name: name.into(),
-            group: None,
+            group_size: None,
             unchecked: false,
             params: Vec::new(),
             mems: Vec::new(),
@@ -46,7 +46,7 @@ impl Builder {
 
     /// Fixes the group size.
     pub fn group(&mut self, group: [u32; 3]) {
-        self.kernel.group = Some(group);
+        self.kernel.group_size = Some(group);
     }
 
     /// The author answers for what the verifier cannot see; see [`Kernel::unchecked`].
@@ -55,7 +55,7 @@ impl Builder {
     }
 
     /// Statements from here on were written on this line.
-    pub fn at(&mut self, file: &str, line: u32) {
+    pub fn loc(&mut self, file: &str, line: u32) {
         let known = self.kernel.files.iter().position(|name| name == file);
         let position = known.unwrap_or_else(|| {
             self.kernel.files.push(file.to_string());
@@ -315,7 +315,7 @@ impl Builder {
     }
 
     /// Ends the work-item.
-    pub fn ret(&mut self) {
+    pub fn return_(&mut self) {
         self.push(Op::Return);
     }
 

@@ -42,7 +42,7 @@ pub enum ErrorKind {
     /// The device stopped answering; its buffers are gone.
     DeviceLost,
     /// A program was rejected by the device's compiler; the notes hold its log.
-    Build,
+    CompileFailed,
     /// The driver answered with an error.
     Driver,
     /// A file could not be read or written.
@@ -92,7 +92,7 @@ impl Error {
     #[cold]
     pub fn io(doing: impl Into<String>, source: std::io::Error) -> Self {
         let message = format!("{}: {source}", doing.into());
-        Self::new(ErrorKind::Io, message).caused_by(source)
+        Self::new(ErrorKind::Io, message).with_source(source)
     }
 
     /// Adds a line of context, printed indented below the message.
@@ -103,19 +103,19 @@ impl Error {
 
     /// Adds where in the caller's source the mistake stands.
     #[must_use]
-    pub fn at(self, place: &'static Location<'static>) -> Self {
+    pub fn with_location(self, place: &'static Location<'static>) -> Self {
         self.edit(|inner| inner.place = inner.place.or(Some(place)))
     }
 
     /// The same error at another place: for who calls what found it on somebody's behalf.
     #[must_use]
-    pub fn moved_to(self, place: &'static Location<'static>) -> Self {
+    pub fn relocated(self, place: &'static Location<'static>) -> Self {
         self.edit(|inner| inner.place = Some(place))
     }
 
     /// Adds the lower-level error behind this one.
     #[must_use]
-    pub fn caused_by(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+    pub fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.edit(|inner| inner.source = Some(Arc::new(source)))
     }
 
@@ -171,8 +171,8 @@ impl Error {
     }
 
     /// Whether the device's compiler rejected a program.
-    pub fn is_build(&self) -> bool {
-        self.0.kind == ErrorKind::Build
+    pub fn is_compile_failed(&self) -> bool {
+        self.0.kind == ErrorKind::CompileFailed
     }
 
     /// Whether a file or text is malformed.

@@ -19,14 +19,14 @@ pub fn of(routine: &Routine) -> Option<u64> {
         |factors: &[usize]| factors.iter().try_fold(1u64, |product, factor| product.checked_mul(*factor as u64));
     match routine {
         Routine::Gemm(gemm) if gemm.dtype.is_float() => times(&[2, gemm.batch, gemm.m, gemm.n, gemm.k]),
-        Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => {
+        Routine::Conv(conv) | Routine::ConvBackwardData(conv) | Routine::ConvBackwardFilter(conv) => {
             let ([a, b, c], [d, e, f]) = (conv.sizes(), conv.positions());
             times(&[2, conv.batch, conv.groups, conv.inputs, conv.outputs, a, b, c, d, e, f])
         }
         // Only the products: the scores' exponentials are few beside them.
         Routine::Attention(of) => times(&[2, of.batch, of.heads, of.scores(), of.width.saturating_add(of.depth)]),
         // The scores once more, what flows to them from the values, and what flows to each operand.
-        Routine::AttentionGradient(of) => times(&[
+        Routine::AttentionBackward(of) => times(&[
             2,
             of.batch,
             of.heads,
@@ -43,7 +43,7 @@ pub fn of(routine: &Routine) -> Option<u64> {
         }
         // A tridiagonal matrix of it, 4/3 · size³, the vectors of that, about as many, and what the reflections make of them, 2 · size³.
         Routine::Eigh(of) => times(&[14, of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
-        Routine::Gemm(_) | Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
+        Routine::Gemm(_) | Routine::MaxPoolBackward(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
         Routine::Fourier(of) => of.flops(),
     }
 }

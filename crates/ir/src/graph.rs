@@ -5,7 +5,7 @@
 //! interpreter in [`crate::graph_interpret`] is the oracle, `compile` makes them fast and `tensor` differentiates them.
 //!
 //! Leaves are numbered by first visit and carry no addresses, so equal programs have equal graphs: the graph is the key
-//! of the plan cache. A [`Op::Const`] is part of the program; a [`Op::Slot`] is a number passed at launch and is not.
+//! of the plan cache. A [`Op::Const`] is part of the program; a [`Op::ScalarInput`] is a number passed at launch and is not.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::alu::Alu;
-use crate::authored::Authored;
+use crate::custom_kernel::CustomKernel;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::ReduceOp;
 use crate::routine::Routine;
@@ -39,7 +39,7 @@ pub struct Graph {
     /// What is asked for, in order.
     pub outputs: Vec<NodeId>,
     /// Numbers of leaves that nobody needs afterwards, ascending: an output may take such a leaf's memory.
-    pub spent: Vec<u32>,
+    pub donated: Vec<u32>,
 }
 
 /// One primitive step.
@@ -59,11 +59,11 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// The n-th input buffer, row-major.
-    Leaf(u32),
+    Input(u32),
     /// One element, part of the program. Shape `[]`.
     Const(Scalar),
     /// One element passed at launch: the n-th slot. Shape `[]`.
-    Slot(u32),
+    ScalarInput(u32),
     /// i32 0, 1, 2, … along the only axis.
     Iota,
     /// The scalar operation on elements at equal positions; all inputs have the result's shape.
@@ -96,14 +96,14 @@ pub enum Op {
     ScatterAdd(usize),
     /// x with y in place of what stands from position z on along an axis, z a single i32 or i64. y's other axes are x's. What
     /// would lie beyond x is dropped. More pairs of a y of the same shape and its z may follow, each after those before.
-    Write(usize),
+    SliceScatter(usize),
     /// x. What reads it is computed after y, of any shape and type: an order, no value. Two of the same x with other y are
     /// computed apart, which is how a value is computed anew instead of being kept.
-    After,
+    ControlDependency,
     /// The n-th output of a body whose leaf i is the i-th input: one step here, many inside.
     Call(Arc<Call>, u32),
-    /// The n-th buffer that a kernel of its author's writes, given what it reads. [`crate::authored`] says what it takes.
-    Kernel(Arc<Authored>, u32),
+    /// The n-th buffer that a kernel of its author's writes, given what it reads. [`crate::custom_kernel`] says what it takes.
+    CustomCall(Arc<CustomKernel>, u32),
 }
 
 /// Several steps under one name, written once and used wherever they occur.
@@ -125,11 +125,11 @@ pub struct Call {
 impl Call {
     /// A body under a name.
     pub fn new(name: impl Into<String>, body: Graph) -> Call {
-        Call::offered(name, body, None)
+        Call::with_routine(name, body, None)
     }
 
     /// A body under a name, and the routine that does the same.
-    pub fn offered(name: impl Into<String>, body: Graph, routine: Option<Routine>) -> Call {
+    pub fn with_routine(name: impl Into<String>, body: Graph, routine: Option<Routine>) -> Call {
         let mut hasher = Xxh3::new();
         (&body, &routine).hash(&mut hasher);
         Call { name: name.into(), body, routine, hash: hasher.digest128() }
@@ -175,7 +175,7 @@ impl Graph {
     }
 
     /// The node whose memory holds a value: reshapes are other views of it.
-    pub fn memory(&self, id: NodeId) -> NodeId {
+    pub fn storage_node(&self, id: NodeId) -> NodeId {
         let mut at = id;
         while self.node(at).op == Op::Reshape {
             at = self.node(at).inputs[0];
@@ -198,9 +198,9 @@ impl fmt::Display for Graph {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Op::Leaf(n) => write!(f, "leaf {n}"),
+            Op::Input(n) => write!(f, "leaf {n}"),
             Op::Const(value) => write!(f, "const {value}"),
-            Op::Slot(n) => write!(f, "slot {n}"),
+            Op::ScalarInput(n) => write!(f, "slot {n}"),
             Op::Iota => f.write_str("iota"),
             Op::Alu(op) => f.write_str(op.name()),
             Op::Cast => f.write_str("cast"),
@@ -217,10 +217,10 @@ impl fmt::Display for Op {
             }
             Op::MatMul => f.write_str("matmul"),
             Op::Gather(axis) => write!(f, "gather along {axis}"),
-            Op::ScatterAdd(axis) => write!(f, "scatter_add along {axis}"),
-            Op::Write(axis) => write!(f, "write along {axis}"),
-            Op::After => f.write_str("after"),
-            Op::Kernel(authored, output) => write!(f, "kernel {}.{output}", authored.kernel.name),
+            Op::ScatterAdd(axis) => write!(f, "index_add along {axis}"),
+            Op::SliceScatter(axis) => write!(f, "write along {axis}"),
+            Op::ControlDependency => f.write_str("after"),
+            Op::CustomCall(authored, output) => write!(f, "kernel {}.{output}", authored.kernel.name),
             Op::Call(call, 0) => f.write_str(&call.name),
             Op::Call(call, output) => write!(f, "{}.{output}", call.name),
         }

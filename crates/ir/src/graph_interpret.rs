@@ -82,7 +82,7 @@ impl Array {
     }
 
     fn filled(shape: Shape, dtype: DType, value: Number) -> Array {
-        let elems = shape.elems();
+        let elems = shape.numel();
         Array::collect(shape, dtype, std::iter::repeat_n(value, elems))
     }
 }
@@ -114,8 +114,8 @@ fn run_verified(graph: &Graph, leaves: &[Array], slots: &[Scalar]) -> Result<Vec
     for node in &graph.nodes {
         let inputs: Vec<&Array> = node.inputs.iter().map(|input| &values[input.index()]).collect();
         let value = match &node.op {
-            Op::Leaf(n) => given(node, leaves.get(*n as usize), *n)?.clone(),
-            Op::Slot(n) => {
+            Op::Input(n) => given(node, leaves.get(*n as usize), *n)?.clone(),
+            Op::ScalarInput(n) => {
                 let slot = slots.get(*n as usize).map(|slot| Array::new(Shape::default(), slot.dtype, &[*slot]));
                 given(node, slot.as_ref(), *n)?.clone()
             }
@@ -143,7 +143,7 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
         Array::collect(shape.clone(), node.dtype, coordinates(shape).map(|at| element(&at)))
     };
     match &node.op {
-        Op::Leaf(_) | Op::Slot(_) => unreachable!("given from outside"),
+        Op::Input(_) | Op::ScalarInput(_) => unreachable!("given from outside"),
         Op::Const(value) => Array::filled(Shape::default(), value.dtype, number(*value)),
         Op::Iota => collect(&|at| Number::Int(at[0] as i128)),
         Op::Alu(op) => {
@@ -152,7 +152,7 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
                 let operands: Vec<Number> = inputs.iter().map(|input| input.get(at)).collect();
                 alu(*op, dtype, &operands)
             };
-            Array::collect(shape.clone(), node.dtype, (0..shape.elems()).map(element))
+            Array::collect(shape.clone(), node.dtype, (0..shape.numel()).map(element))
         }
         Op::Cast => collect(&|at| cast(inputs[0], offset(shape, at), node.dtype)),
         Op::Bitcast => {
@@ -200,7 +200,7 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
             }
             result
         }
-        Op::Write(axis) => {
+        Op::SliceScatter(axis) => {
             let mut result = inputs[0].clone();
             for pair in inputs[1..].chunks(2) {
                 let start = pair[1].get(0).int();
@@ -214,8 +214,8 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
             }
             result
         }
-        Op::After => inputs[0].clone(),
-        Op::Kernel(authored, output) => {
+        Op::ControlDependency => inputs[0].clone(),
+        Op::CustomCall(authored, output) => {
             let given: Vec<Vec<Scalar>> = inputs.iter().map(|input| input.scalars()).collect();
             let results = authored.interpret(&given).expect("its inputs were checked");
             Array::new(shape.clone(), node.dtype, &results[*output as usize])
@@ -232,7 +232,7 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
 /// out of range.
 fn indexed(at: &[usize], axis: usize, positions: &Array, from: &Shape) -> Option<Vec<usize>> {
     let (before, rest) = at.split_at(axis);
-    let (place, after) = rest.split_at(positions.shape.rank());
+    let (place, after) = rest.split_at(positions.shape.ndim());
     let position = positions.get(offset(&positions.shape, place)).int();
     let found = usize::try_from(position).ok().filter(|position| *position < from.dims()[axis]);
     found.map(|position| [before, &[position], after].concat())
@@ -260,7 +260,7 @@ fn scan(op: ReduceOp, axis: usize, input: &Array) -> Array {
 }
 
 fn matmul(a: &Array, b: &Array, shape: &Shape) -> Array {
-    let rank = shape.rank();
+    let rank = shape.ndim();
     let inner = a.shape.dims()[rank - 1];
     let element = |at: Vec<usize>| {
         let (mut left, mut right) = (at.clone(), at);
@@ -276,7 +276,7 @@ fn matmul(a: &Array, b: &Array, shape: &Shape) -> Array {
 /// All coordinates of a shape, row-major.
 fn coordinates(shape: &Shape) -> impl Iterator<Item = Vec<usize>> + '_ {
     let (dims, strides) = (shape.dims(), shape.strides());
-    (0..shape.elems()).map(move |at| (0..dims.len()).map(|axis| at / strides[axis] % dims[axis]).collect())
+    (0..shape.numel()).map(move |at| (0..dims.len()).map(|axis| at / strides[axis] % dims[axis]).collect())
 }
 
 fn offset(shape: &Shape, at: &[usize]) -> usize {
@@ -330,7 +330,7 @@ fn float(op: Alu, x: &[f64]) -> Number {
         Alu::Abs => x[0].abs(),
         Alu::Math(Math::Exp) => x[0].exp(),
         Alu::Math(Math::Exp2) => x[0].exp2(),
-        Alu::Math(Math::Ln) => x[0].ln(),
+        Alu::Math(Math::Log) => x[0].ln(),
         Alu::Math(Math::Log2) => x[0].log2(),
         Alu::Math(Math::Log1p) => x[0].ln_1p(),
         Alu::Math(Math::Expm1) => x[0].exp_m1(),
@@ -360,7 +360,7 @@ fn float(op: Alu, x: &[f64]) -> Number {
         Alu::Le => return truth(x[0] <= x[1]),
         Alu::Eq => return truth(x[0] == x[1]),
         Alu::Ne => return truth(x[0] != x[1]),
-        Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Select => {
+        Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Select => {
             unreachable!("the graph was verified")
         }
     };
@@ -375,7 +375,7 @@ fn int(op: Alu, dtype: DType, x: &[i128]) -> i128 {
         Alu::Not if dtype == DType::Bool => 1 - x[0],
         Alu::Not => !x[0],
         Alu::Abs => x[0].abs(),
-        Alu::CountOnes => (x[0] & ((1 << dtype.bits()) - 1)).count_ones().into(),
+        Alu::PopCount => (x[0] & ((1 << dtype.bits()) - 1)).count_ones().into(),
         Alu::Add => x[0] + x[1],
         Alu::Sub => x[0] - x[1],
         Alu::Mul => x[0].wrapping_mul(x[1]),
@@ -432,7 +432,7 @@ mod tests {
         let leaves: Vec<NodeId> = inputs
             .iter()
             .enumerate()
-            .map(|(n, leaf)| graph.push(Op::Leaf(n as u32), &[], leaf.shape.clone(), leaf.dtype))
+            .map(|(n, leaf)| graph.push(Op::Input(n as u32), &[], leaf.shape.clone(), leaf.dtype))
             .collect();
         let output = graph.push(op, &leaves, want.shape.clone(), want.dtype);
         graph.outputs.push(output);
@@ -468,7 +468,7 @@ mod tests {
         let y = floats([2, 2], &[10.0, 20.0, 30.0, 40.0]);
         for (at, want) in [(1, [1.0, 10.0, 20.0, 4.0, 30.0, 40.0]), (-1, [20.0, 2.0, 3.0, 40.0, 5.0, 6.0])] {
             let at = ints([], DType::I64, &[at]);
-            check(Op::Write(1), &[x.clone(), y.clone(), at], floats([2, 3], &want));
+            check(Op::SliceScatter(1), &[x.clone(), y.clone(), at], floats([2, 3], &want));
         }
         check(Op::Iota, &[], ints([3], DType::I32, &[0, 1, 2]));
         check(Op::Bitcast, &[ints([1], DType::I32, &[0x3f80_0000])], floats([1], &[1.0]));
@@ -485,7 +485,7 @@ mod tests {
         check(Op::Alu(Alu::Rem), &[byte(-5), byte(0)], byte(-5));
         check(Op::Alu(Alu::Shl), &[byte(1), byte(9)], byte(2));
         check(Op::Alu(Alu::Not), &[ints([1], DType::Bool, &[0])], ints([1], DType::Bool, &[1]));
-        check(Op::Alu(Alu::CountOnes), &[ints([3], DType::I8, &[0, 5, -2])], ints([3], DType::I8, &[0, 2, 7]));
+        check(Op::Alu(Alu::PopCount), &[ints([3], DType::I8, &[0, 5, -2])], ints([3], DType::I8, &[0, 2, 7]));
         check(Op::Alu(Alu::Lt), &[byte(-1), byte(1)], ints([1], DType::Bool, &[1]));
     }
 

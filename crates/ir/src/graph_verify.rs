@@ -29,15 +29,15 @@ pub fn verify(graph: &Graph) -> Result<()> {
         if (&shape, dtype) != (&node.shape, node.dtype) {
             return Err(wrong(format!("it is {}{} but gives {dtype}{shape}", node.dtype, node.shape)));
         }
-        if matches!(node.op, Op::Leaf(_) | Op::Slot(_)) {
+        if matches!(node.op, Op::Input(_) | Op::ScalarInput(_)) {
             let (shape, dtype) = *given.entry(&node.op).or_insert((&node.shape, node.dtype));
             if (shape, dtype) != (&node.shape, node.dtype) {
                 return Err(wrong(format!("it is {}{} here and {dtype}{shape} elsewhere", node.dtype, node.shape)));
             }
         }
     }
-    if !graph.spent.is_sorted_by(|one, next| one < next) {
-        return Err(Error::mistake(format!("the graph's spent leaves {:?} do not ascend", graph.spent)));
+    if !graph.donated.is_sorted_by(|one, next| one < next) {
+        return Err(Error::mistake(format!("the graph's spent leaves {:?} do not ascend", graph.donated)));
     }
     match graph.outputs.iter().find(|output| output.index() >= graph.nodes.len()) {
         Some(NodeId(output)) => Err(Error::mistake(format!("graph output {output} does not exist"))),
@@ -48,14 +48,14 @@ pub fn verify(graph: &Graph) -> Result<()> {
 /// The shape and type an operation gives, or which rule its inputs break.
 fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
     let wanted = match &node.op {
-        Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota => 0,
+        Op::Input(_) | Op::Const(_) | Op::ScalarInput(_) | Op::Iota => 0,
         Op::Alu(alu) => alu.arity(),
-        Op::MatMul | Op::Gather(_) | Op::After => 2,
+        Op::MatMul | Op::Gather(_) | Op::ControlDependency => 2,
         Op::ScatterAdd(_) => 3,
-        Op::Write(_) => inputs.len().max(3).next_multiple_of(2) - 1,
+        Op::SliceScatter(_) => inputs.len().max(3).next_multiple_of(2) - 1,
         Op::Cast | Op::Bitcast | Op::Reduce(..) | Op::Scan(..) | Op::Reshape | Op::Permute(_) | Op::Expand => 1,
         Op::Pad(_) | Op::Slice(_) => 1,
-        Op::Call(..) | Op::Kernel(..) => inputs.len(),
+        Op::Call(..) | Op::CustomCall(..) => inputs.len(),
     };
     if inputs.len() != wanted {
         return Err(format!("it takes {wanted} inputs, not {}", inputs.len()));
@@ -63,11 +63,11 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
     let dims = |input: usize| inputs[input].shape.dims();
     let first = || (inputs[0].shape.clone(), inputs[0].dtype);
     match &node.op {
-        Op::Leaf(_) => Ok((node.shape.clone(), node.dtype)),
+        Op::Input(_) => Ok((node.shape.clone(), node.dtype)),
         Op::Const(value) => Ok((Shape::default(), value.dtype)),
-        Op::Slot(_) => Ok((Shape::default(), node.dtype)),
+        Op::ScalarInput(_) => Ok((Shape::default(), node.dtype)),
         Op::Iota => {
-            rule(node.shape.rank() == 1, "it has one axis")?;
+            rule(node.shape.ndim() == 1, "it has one axis")?;
             Ok((node.shape.clone(), DType::I32))
         }
         Op::Alu(alu) => {
@@ -94,7 +94,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             Ok(first())
         }
         Op::Reshape => {
-            rule(inputs[0].shape.elems() == node.shape.elems(), "the number of elements stays")?;
+            rule(inputs[0].shape.numel() == node.shape.numel(), "the number of elements stays")?;
             Ok((node.shape.clone(), inputs[0].dtype))
         }
         Op::Permute(perm) => {
@@ -134,7 +134,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             rule(inputs[0].dtype == inputs[2].dtype && inputs[0].dtype != DType::Bool, "both have one type of number")?;
             Ok(first())
         }
-        Op::Write(axis) => {
+        Op::SliceScatter(axis) => {
             let (whole, part) = (dims(0), dims(1));
             rule(*axis < whole.len(), "the axis exists")?;
             rule(whole.len() == part.len(), "what is written has as many axes")?;
@@ -144,13 +144,13 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             for pair in inputs[1..].chunks(2) {
                 rule(pair[0].shape == inputs[1].shape, "parts have one shape")?;
                 rule(pair[0].dtype == inputs[0].dtype, "both have one type")?;
-                let position = pair[1].shape.rank() == 0 && matches!(pair[1].dtype, DType::I32 | DType::I64);
+                let position = pair[1].shape.ndim() == 0 && matches!(pair[1].dtype, DType::I32 | DType::I64);
                 rule(position, "the position is a single i32 or i64")?;
             }
             Ok(first())
         }
-        Op::After => Ok(first()),
-        Op::Kernel(authored, output) => {
+        Op::ControlDependency => Ok(first()),
+        Op::CustomCall(authored, output) => {
             let given: Vec<(&Shape, DType)> = inputs.iter().map(|input| (&input.shape, input.dtype)).collect();
             authored.check(&given)?;
             let output = authored.outputs.get(*output as usize);
@@ -169,8 +169,8 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
 fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType), String> {
     verify(body).map_err(|error| format!("its body is wrong: {}", error.message()))?;
     for node in &body.nodes {
-        rule(!matches!(node.op, Op::Slot(_)), "a body has no slots")?;
-        if let Op::Leaf(n) = node.op {
+        rule(!matches!(node.op, Op::ScalarInput(_)), "a body has no slots")?;
+        if let Op::Input(n) = node.op {
             let fits =
                 inputs.get(n as usize).is_some_and(|input| (&input.shape, input.dtype) == (&node.shape, node.dtype));
             rule(fits, "each leaf of a body is an input of the same shape and type")?;
@@ -187,11 +187,11 @@ fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType),
 fn offered(routine: &Routine, body: &Graph, inputs: &[&Node]) -> Result<(), String> {
     routine.check().map_err(|error| error.message().to_string())?;
     let outputs = body.outputs.iter().map(|output| body.node(*output));
-    let read = inputs.iter().copied().take(routine.reads()).map(|node| (Access::In, node));
+    let read = inputs.iter().copied().take(routine.input_count()).map(|node| (Access::In, node));
     let given: Vec<(Access, &Node)> = read.chain(outputs.map(|node| (Access::Out, node))).collect();
     rule(routine.operands().count() == given.len(), "a routine's buffers are a call's first inputs and its outputs")?;
     for (operand, (access, node)) in routine.operands().zip(given) {
-        let elems = node.shape.elems() as u64;
+        let elems = node.shape.numel() as u64;
         let fits = operand.access == access
             && operand.dtype == node.dtype
             && match access {
@@ -235,7 +235,7 @@ mod tests {
         let leaves: Vec<NodeId> = inputs
             .iter()
             .enumerate()
-            .map(|(n, (shape, dtype))| graph.push(Op::Leaf(n as u32), &[], *shape, *dtype))
+            .map(|(n, (shape, dtype))| graph.push(Op::Input(n as u32), &[], *shape, *dtype))
             .collect();
         graph.push(op, &leaves, shape, dtype);
         match (verify(&graph), complaint) {
@@ -271,14 +271,14 @@ mod tests {
         check(Op::Gather(0), &[(&[2], F32), (&[5], F32)], &[5], F32, Some("i32 or i64"));
         check(Op::ScatterAdd(0), &[(&[9, 4], F32), (&[5], I64), (&[5, 4], F32)], &[9, 4], F32, None);
         check(Op::ScatterAdd(0), &[(&[9, 4], F32), (&[5], I64), (&[4, 5], F32)], &[9, 4], F32, Some("gather"));
-        check(Op::Write(1), &[(&[2, 5], F32), (&[2, 3], F32), (&[], I32)], &[2, 5], F32, None);
-        check(Op::Write(1), &[(&[2, 5], F32), (&[2, 6], F32), (&[], I32)], &[2, 5], F32, Some("no longer"));
-        check(Op::Write(0), &[(&[2, 5], F32), (&[2, 3], F32), (&[], I32)], &[2, 5], F32, Some("other axes"));
-        check(Op::Write(0), &[(&[5], F32), (&[3], F32), (&[1], I32)], &[5], F32, Some("single"));
+        check(Op::SliceScatter(1), &[(&[2, 5], F32), (&[2, 3], F32), (&[], I32)], &[2, 5], F32, None);
+        check(Op::SliceScatter(1), &[(&[2, 5], F32), (&[2, 6], F32), (&[], I32)], &[2, 5], F32, Some("no longer"));
+        check(Op::SliceScatter(0), &[(&[2, 5], F32), (&[2, 3], F32), (&[], I32)], &[2, 5], F32, Some("other axes"));
+        check(Op::SliceScatter(0), &[(&[5], F32), (&[3], F32), (&[1], I32)], &[5], F32, Some("single"));
         let parts = |other: &'static [usize]| [(&[5][..], F32), (&[2], F32), (&[], I32), (other, F32), (&[], I32)];
-        check(Op::Write(0), &parts(&[2]), &[5], F32, None);
-        check(Op::Write(0), &parts(&[3]), &[5], F32, Some("one shape"));
-        check(Op::Write(0), &parts(&[2])[..4], &[5], F32, Some("takes 3 inputs"));
+        check(Op::SliceScatter(0), &parts(&[2]), &[5], F32, None);
+        check(Op::SliceScatter(0), &parts(&[3]), &[5], F32, Some("one shape"));
+        check(Op::SliceScatter(0), &parts(&[2])[..4], &[5], F32, Some("takes 3 inputs"));
         check(Op::Iota, &[], &[3], F32, Some("gives i32"));
         check(Op::Cast, &[], &[3], F32, Some("takes 1 inputs"));
     }
@@ -287,7 +287,7 @@ mod tests {
     fn bodies_are_checked_with_what_they_are_given() {
         use DType::*;
         let mut body = Graph::default();
-        let x = body.push(Op::Leaf(1), &[], [2], F32);
+        let x = body.push(Op::Input(1), &[], [2], F32);
         let y = body.push(Op::Alu(Alu::Neg), &[x], [2], F32);
         body.outputs.push(y);
         let call = Arc::new(Call::new("negated", body.clone()));
@@ -295,7 +295,7 @@ mod tests {
         check(Op::Call(call.clone(), 0), &[(&[7], I32), (&[3], F32)], &[2], F32, Some("leaf of a body"));
         check(Op::Call(call.clone(), 0), &[(&[2], F32)], &[2], F32, Some("leaf of a body"));
         check(Op::Call(call, 1), &[(&[7], I32), (&[2], F32)], &[2], F32, Some("no output 1"));
-        body.push(Op::Slot(0), &[], [], F32);
+        body.push(Op::ScalarInput(0), &[], [], F32);
         let call = Arc::new(Call::new("slotted", body));
         check(Op::Call(call, 0), &[(&[7], I32), (&[2], F32)], &[2], F32, Some("no slots"));
     }

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::kernel::*;
 use crate::verify::Verified;
 
-use group::Group;
+use group::WorkGroup;
 use memory::Store;
 use plan::Plan;
 
@@ -41,7 +41,7 @@ pub enum Arg<'a> {
 
 /// One work-item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct WorkItem {
     /// Its global id.
     pub global: [u64; 3],
     /// Its linear id within the group: `x + size.x * (y + size.y * z)`.
@@ -52,7 +52,7 @@ pub struct Item {
 
 /// What is done to an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub enum AccessKind {
     /// It is read.
     Load,
     /// It is written.
@@ -65,7 +65,7 @@ pub enum Touch {
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// What is done.
-    pub touch: Touch,
+    pub touch: AccessKind,
     /// To which memory.
     pub mem: MemId,
     /// To which element; none if its number is beyond 64 bits.
@@ -73,7 +73,7 @@ pub struct Access {
     /// How many elements the memory has.
     pub len: u64,
     /// By whom.
-    pub item: Item,
+    pub item: WorkItem,
     /// Where it was written.
     pub at: Loc,
 }
@@ -86,7 +86,7 @@ pub struct Overflow {
     /// Its operands; the second is 0 if there is one only.
     pub operands: [u64; 2],
     /// Whose.
-    pub item: Item,
+    pub item: WorkItem,
     /// Where it was written.
     pub at: Loc,
 }
@@ -99,7 +99,7 @@ pub struct Divergence {
     /// How many there are.
     pub items: usize,
     /// One that came and one that did not.
-    pub witnesses: [Item; 2],
+    pub witnesses: [WorkItem; 2],
     /// Where it was written.
     pub at: Loc,
 }
@@ -107,7 +107,7 @@ pub struct Divergence {
 /// What is told about a run. Every hook does nothing unless it is overridden; an error ends the run.
 ///
 /// Reads and index arithmetic are told as a reader of the Rust source would expect: not on the side of a select that was
-/// not taken, nor in the right operand of an `and` or `or` whose left operand decided; unless a read is not
+/// not taken, nor in the right operand of an `and` or `with_variants` whose left operand decided; unless a read is not
 /// [`Guard::Checked`], because then it happens.
 #[allow(unused_variables, reason = "the defaults do nothing")]
 pub trait Observer {
@@ -177,8 +177,8 @@ pub fn run_in_subgroups(
     if grid.contains(&0) || group.contains(&0) {
         return fail(format!("a grid of {grid:?} in groups of {group:?} is empty"));
     }
-    if kernel.group.is_some_and(|own| own != group) {
-        return fail(format!("it has groups of {:?}, not {group:?}", kernel.group.unwrap_or(group)));
+    if kernel.group_size.is_some_and(|own| own != group) {
+        return fail(format!("it has groups of {:?}, not {group:?}", kernel.group_size.unwrap_or(group)));
     }
     let items = group.iter().fold(1_u64, |items, size| items.saturating_mul(*size as u64));
     if items > crate::verify::MAX_GROUP_ITEMS {
@@ -190,7 +190,7 @@ pub fn run_in_subgroups(
     };
     let plan = Plan::new(kernel);
     let launch = Launch { kernel, plan: &plan, scalars, grid, group, subgroup: subgroup.max(1) as usize };
-    let mut state = Group::new(&launch, stores, observer);
+    let mut state = WorkGroup::new(&launch, stores, observer);
     let counts = launch.group_counts();
     for z in 0..counts[2] {
         for y in 0..counts[1] {

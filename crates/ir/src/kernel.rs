@@ -65,7 +65,7 @@ pub struct Kernel {
     /// The entry point's name.
     pub name: String,
     /// Work-items of a group along each axis; needed by shared memory, barriers, collectives and local ids.
-    pub group: Option<[u32; 3]>,
+    pub group_size: Option<[u32; 3]>,
     /// Whether the author answers for what the verifier cannot see: that all work-items of a group meet at its barriers and
     /// collectives. Launching such a kernel is unsafe.
     pub unchecked: bool,

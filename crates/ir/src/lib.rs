@@ -5,19 +5,17 @@
 //! a file or the environment; everything is plain data.
 //!
 //! In the order the data flows: [`dtype`] and [`alu`] (elements and what can be done to one), [`shape`], [`graph`],
-//! [`authored`] (an author's kernel in it), [`graph_interpret`] (its
-//! meaning in f64), [`target`] (what a device can do), [`accuracy`] (what a user lets it do), [`builder`] → [`kernel`] (with [`collective`]) →
+//! [`custom_kernel`] (an author's kernel in it), [`graph_interpret`] (its
+//! meaning in f64), [`target`] (what a device can do), [`math_mode`] (what a user lets it do), [`builder`] → [`kernel`] (with [`collective`]) →
 //! [`verify`] → [`text`], [`strides`] (who touches what), and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
 //! executors to agree on). [`quant`] decodes packed weights. [`error`] is the one error.
 
 #![deny(unsafe_code)]
 
-pub mod accuracy;
 pub mod alu;
-pub mod approximate;
-pub mod authored;
 pub mod builder;
 pub mod collective;
+pub mod custom_kernel;
 pub mod dtype;
 pub mod error;
 pub mod flops;
@@ -26,6 +24,8 @@ pub mod graph_interpret;
 pub mod graph_verify;
 pub mod interpret;
 pub mod kernel;
+pub mod math_mode;
+pub mod polynomials;
 pub mod quant;
 pub mod random;
 pub mod reduce;
@@ -36,11 +36,11 @@ pub mod target;
 pub mod text;
 pub mod verify;
 
-pub use accuracy::Accuracy;
 pub use alu::{Alu, Math};
 pub use dtype::{DType, Element, Scalar, Type};
 pub use error::{Error, ErrorKind, Result};
 pub use half::{bf16, f16};
+pub use math_mode::MathMode;
 pub use quant::Encoding;
 pub use shape::Shape;
 pub use target::Target;

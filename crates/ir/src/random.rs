@@ -79,14 +79,14 @@ pub struct Case {
     /// The kernel's group size, or any if it has none.
     pub group: [u32; 3],
     /// What is passed.
-    pub args: Vec<Given>,
+    pub args: Vec<CaseArg>,
     /// The position of the argument that takes transcendental results.
     pub approximate: Option<usize>,
 }
 
 /// One argument.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Given {
+pub enum CaseArg {
     /// A buffer's bytes in the machine's own order.
     Buffer(Vec<u8>),
     /// A scalar.
@@ -111,9 +111,9 @@ impl Case {
     pub fn interpret(&self, subgroup: u32) -> Result<Vec<Vec<u8>>> {
         let mut buffers = self.buffers();
         let args = self.args.iter().zip(&mut buffers).map(|(given, bytes)| match given {
-            Given::Buffer(_) => Arg::Write(bytes),
-            Given::Scalar(value) => Arg::Scalar(*value),
-            Given::Index(value) => Arg::Index(*value),
+            CaseArg::Buffer(_) => Arg::Write(bytes),
+            CaseArg::Scalar(value) => Arg::Scalar(*value),
+            CaseArg::Index(value) => Arg::Index(*value),
         });
         let args = &mut args.collect::<Vec<Arg>>();
         interpret::run_in_subgroups(&self.kernel, self.grid, self.group, subgroup, args, &mut ())?;
@@ -122,9 +122,9 @@ impl Case {
 
     /// The buffers before a run; scalars give empty ones.
     pub fn buffers(&self) -> Vec<Vec<u8>> {
-        let bytes = |given: &Given| match given {
-            Given::Buffer(bytes) => bytes.clone(),
-            Given::Scalar(_) | Given::Index(_) => Vec::new(),
+        let bytes = |given: &CaseArg| match given {
+            CaseArg::Buffer(bytes) => bytes.clone(),
+            CaseArg::Scalar(_) | CaseArg::Index(_) => Vec::new(),
         };
         self.args.iter().map(bytes).collect()
     }

@@ -39,18 +39,18 @@ pub enum Routine {
     /// Convolution. Buffers: input, filters (In), output (Out).
     Conv(Conv),
     /// What flows to the input of a convolution. Buffers: what flows to the output, filters (In), the result (Out).
-    ConvInput(Conv),
+    ConvBackwardData(Conv),
     /// What flows to the filters of a convolution. Buffers: what flows to the output, input (In), the result (Out).
-    ConvFilters(Conv),
+    ConvBackwardFilter(Conv),
     /// Attention. Buffers: queries, keys, values, the mask if there is one (In); the output and, for each query, the
     /// logarithm of the sum of the exponentials of its scores (Out).
     Attention(Attention),
     /// What flows to the inputs of attention. Buffers: queries, keys, values, the mask if there is one, both results of
     /// [`Routine::Attention`], what flows to the output (In); what flows to queries, keys and values (Out).
-    AttentionGradient(Attention),
+    AttentionBackward(Attention),
     /// What flows back from the largest elements of windows, which share it where several are. Buffers: input, output, what
     /// flows to it (In); what flows to the input (Out).
-    MaxPoolGradient(Pool),
+    MaxPoolBackward(Pool),
     /// Rows in order. Buffers: input (In); values, positions (Out).
     Sort(Sort),
     /// A triangular system. Buffers: triangle, right side (In), solution (Out).
@@ -98,11 +98,11 @@ impl Routine {
         match self {
             Routine::Gemm(_) => "gemm",
             Routine::Conv(_) => "conv",
-            Routine::ConvInput(_) => "conv_input",
-            Routine::ConvFilters(_) => "conv_filters",
+            Routine::ConvBackwardData(_) => "conv_backward_data",
+            Routine::ConvBackwardFilter(_) => "conv_backward_filter",
             Routine::Attention(_) => "attention",
-            Routine::AttentionGradient(_) => "attention_gradient",
-            Routine::MaxPoolGradient(_) => "max_pool_gradient",
+            Routine::AttentionBackward(_) => "attention_gradient",
+            Routine::MaxPoolBackward(_) => "max_pool_gradient",
             Routine::Sort(_) => "sort",
             Routine::SolveTriangular(_) => "solve_triangular",
             Routine::Cholesky(_) => "cholesky",
@@ -115,14 +115,17 @@ impl Routine {
     }
 
     /// Whether it adds up floats, in an order of its own.
-    pub fn sums_floats(&self) -> bool {
+    pub fn accumulates_floats(&self) -> bool {
         match self {
             Routine::Gemm(gemm) => gemm.dtype.is_float(),
-            Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) | Routine::MaxPoolGradient(_) => true,
-            Routine::Attention(_) | Routine::AttentionGradient(_) => true,
+            Routine::Conv(_)
+            | Routine::ConvBackwardData(_)
+            | Routine::ConvBackwardFilter(_)
+            | Routine::MaxPoolBackward(_) => true,
+            Routine::Attention(_) | Routine::AttentionBackward(_) => true,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => true,
             Routine::Qr(_) | Routine::Eigh(_) => true,
-            Routine::Scatter(of) => of.adds && of.dtype.is_float(),
+            Routine::Scatter(of) => of.accumulate && of.dtype.is_float(),
             Routine::Fourier(_) => true,
             Routine::Sort(_) => false,
         }
@@ -134,11 +137,11 @@ impl Routine {
         (0..).map_while(move |at| match &routine {
             Routine::Gemm(gemm) => gemm.operand(at),
             Routine::Conv(conv) => conv.operand(at, None),
-            Routine::ConvInput(conv) => conv.operand(at, Some(ConvGradient::Input)),
-            Routine::ConvFilters(conv) => conv.operand(at, Some(ConvGradient::Filters)),
+            Routine::ConvBackwardData(conv) => conv.operand(at, Some(ConvGradient::Input)),
+            Routine::ConvBackwardFilter(conv) => conv.operand(at, Some(ConvGradient::Filters)),
             Routine::Attention(attention) => attention.operand(at),
-            Routine::AttentionGradient(attention) => attention.gradient_operand(at),
-            Routine::MaxPoolGradient(pool) => pool.operand(at),
+            Routine::AttentionBackward(attention) => attention.gradient_operand(at),
+            Routine::MaxPoolBackward(pool) => pool.operand(at),
             Routine::Sort(sort) => sort.operand(at),
             Routine::SolveTriangular(of) => of.operand(at),
             Routine::Cholesky(of) => of.operand(at),
@@ -151,13 +154,13 @@ impl Routine {
     }
 
     /// How many buffers it reads: the first ones.
-    pub fn reads(&self) -> usize {
+    pub fn input_count(&self) -> usize {
         self.operands().filter(|operand| operand.access == Access::In).count()
     }
 
     /// The same with f32 in place of f16 or bf16, for devices that only do that; none of what is a primitive of the graph, or
     /// only orders elements.
-    pub fn widened(&self) -> Option<Routine> {
+    pub fn in_f32(&self) -> Option<Routine> {
         let wide = |dtype: DType| if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
         let conv = |conv: Conv| Conv { dtype: wide(conv.dtype), ..conv };
         let attention = |of: Attention| Attention {
@@ -172,11 +175,11 @@ impl Routine {
             Routine::Qr(_) | Routine::Eigh(_) => return None,
             Routine::Fourier(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
-            Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
-            Routine::ConvFilters(of) => Routine::ConvFilters(conv(of)),
+            Routine::ConvBackwardData(of) => Routine::ConvBackwardData(conv(of)),
+            Routine::ConvBackwardFilter(of) => Routine::ConvBackwardFilter(conv(of)),
             Routine::Attention(of) => Routine::Attention(attention(of)),
-            Routine::AttentionGradient(of) => Routine::AttentionGradient(attention(of)),
-            Routine::MaxPoolGradient(of) => Routine::MaxPoolGradient(Pool { dtype: wide(of.dtype), ..of }),
+            Routine::AttentionBackward(of) => Routine::AttentionBackward(attention(of)),
+            Routine::MaxPoolBackward(of) => Routine::MaxPoolBackward(Pool { dtype: wide(of.dtype), ..of }),
         };
         (widened != *self).then_some(widened)
     }
@@ -192,9 +195,9 @@ impl fmt::Display for Routine {
         write!(f, "{} ", self.name())?;
         match self {
             Routine::Gemm(gemm) => gemm.fmt(f),
-            Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => conv.fmt(f),
-            Routine::Attention(attention) | Routine::AttentionGradient(attention) => attention.fmt(f),
-            Routine::MaxPoolGradient(pool) => pool.fmt(f),
+            Routine::Conv(conv) | Routine::ConvBackwardData(conv) | Routine::ConvBackwardFilter(conv) => conv.fmt(f),
+            Routine::Attention(attention) | Routine::AttentionBackward(attention) => attention.fmt(f),
+            Routine::MaxPoolBackward(pool) => pool.fmt(f),
             Routine::Sort(sort) => sort.fmt(f),
             Routine::SolveTriangular(of) => of.fmt(f),
             Routine::Cholesky(of) => of.fmt(f),

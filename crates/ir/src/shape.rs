@@ -21,20 +21,20 @@ impl Shape {
     }
 
     /// How many axes.
-    pub fn rank(&self) -> usize {
+    pub fn ndim(&self) -> usize {
         self.0.len()
     }
 
     /// How many elements; the largest number where there are more.
-    pub fn elems(&self) -> usize {
+    pub fn numel(&self) -> usize {
         let product = self.0.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
         product.unwrap_or(if self.0.contains(&0) { 0 } else { usize::MAX })
     }
 
     /// Elements from one position to the next along each axis, row-major.
     pub fn strides(&self) -> Vec<usize> {
-        let mut strides = vec![1usize; self.rank()];
-        for axis in (1..self.rank()).rev() {
+        let mut strides = vec![1usize; self.ndim()];
+        for axis in (1..self.ndim()).rev() {
             strides[axis - 1] = strides[axis].saturating_mul(self.0[axis]);
         }
         strides
@@ -42,7 +42,7 @@ impl Shape {
 
     /// The position of an axis that may be counted from the end.
     pub fn axis(&self, axis: isize) -> Result<usize> {
-        let rank = self.rank() as isize;
+        let rank = self.ndim() as isize;
         let position = if axis < 0 { axis + rank } else { axis };
         if (0..rank).contains(&position) {
             Ok(position as usize)
@@ -56,9 +56,9 @@ impl Shape {
         if self == other {
             return Ok(self.clone());
         }
-        let rank = self.rank().max(other.rank());
+        let rank = self.ndim().max(other.ndim());
         let length = |shape: &Shape, axis: usize| {
-            (axis + shape.rank()).checked_sub(rank).map_or(1, |position| shape.0[position])
+            (axis + shape.ndim()).checked_sub(rank).map_or(1, |position| shape.0[position])
         };
         let joined = (0..rank).map(|axis| match (length(self, axis), length(other, axis)) {
             (a, b) if a == b || b == 1 => Ok(a),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use crate::alu::Alu;
 use crate::kernel::{Builtin, Expr, ExprId, Kernel, LocalId, MemId, Op, Stmt};
 
-/// Elements between what neighbouring work-items along each axis touch.
+/// Elements between what neighboring work-items along each axis touch.
 pub type Strides = [u64; 3];
 
 /// A sum of work-items' numbers along the axes, and a constant.
@@ -68,7 +68,7 @@ pub fn count(strides: Strides, grid: [u64; 3]) -> bool {
 /// has written it: what was read there may be another buffer's before.
 pub fn replaces(kernel: &Kernel, mem: MemId, grid: [u64; 3]) -> bool {
     let numbered = || strides(kernel, mem).is_some_and(|own| count(own, grid));
-    kernel.group.is_none() && reads_first(kernel, mem) && numbered()
+    kernel.group_size.is_none() && reads_first(kernel, mem) && numbered()
 }
 
 /// Whether no statement reads a buffer behind one that writes it. A write inside another statement may come round again: of

@@ -88,7 +88,7 @@ impl Language {
 /// Which mapping of loops suits the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Style {
-    /// Many small groups, neighbouring work-items read neighbouring addresses.
+    /// Many small groups, neighboring work-items read neighboring addresses.
     Gpu,
     /// Few cores, each running a block of this many work-items in lockstep; lanes want the contiguous axis.
     Cpu {

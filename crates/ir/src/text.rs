@@ -85,6 +85,6 @@ const BUILTINS: [(OfAxis, &str); 6] = {
         (GroupId, "group_id"),
         (GlobalSize, "global_size"),
         (GroupSize, "group_size"),
-        (GroupCount, "group_count"),
+        (GroupCount, "num_groups"),
     ]
 };

@@ -1,6 +1,6 @@
 //! What statements, memories and groups do, as small kernels with the answers written beside them.
 
-use panoply_ir::interpret::{Access, Arg, Divergence, Item, Observer, Overflow, Touch, run};
+use panoply_ir::interpret::{Access, AccessKind, Arg, Divergence, Observer, Overflow, WorkItem, run};
 use panoply_ir::kernel::{Kernel, Loc, MemId};
 use panoply_ir::verify::{Verified, verify};
 use panoply_ir::{Result, Scalar, f16, text};
@@ -287,9 +287,9 @@ fn ids_and_sizes() {
         }
         if eq(add(linear, local_id.z), 0) {
             h[30] = cast<u32>(add(group_size.x, add(mul(10, group_size.y), mul(100, group_size.z))))
-            h[31] = cast<u32>(add(group_count.x, add(mul(10, group_count.y), mul(100, group_count.z))))
+            h[31] = cast<u32>(add(num_groups.x, add(mul(10, num_groups.y), mul(100, num_groups.z))))
             h[32] = cast<u32>(add(global_size.x, add(mul(10, global_size.y), mul(100, global_size.z))))
-            h[33] = cast<u32>(add(subgroup_size(), mul(10, subgroup_lane())))
+            h[33] = cast<u32>(add(subgroup_size(), mul(10, subgroup_lane_id())))
         }";
     let found = on_u32("", body, [5, 3, 2], [2, 2, 1], 0, &[0; 34]);
     let expected = |x: u32, y: u32, z: u32| x / 2 + y / 2 * 10 + z * 100 + x % 2 * 1000 + y % 2 * 10000;
@@ -375,9 +375,9 @@ impl Observer for Notes {
     fn access(&mut self, access: Access) -> Result<()> {
         let Access { touch, mem: MemId(mem), element, len, item, at } = access;
         let touch = match touch {
-            Touch::Load => "load",
-            Touch::Store => "store",
-            Touch::Atomic => "atomic",
+            AccessKind::Load => "load",
+            AccessKind::Store => "store",
+            AccessKind::Atomic => "atomic",
         };
         self.0.push(format!(
             "{touch} {mem}[{}] of {len} by {} on line {}",
@@ -412,7 +412,7 @@ impl Observer for Notes {
     }
 }
 
-fn who(item: Item) -> String {
+fn who(item: WorkItem) -> String {
     format!("{}/{}", item.global[0], item.group)
 }
 

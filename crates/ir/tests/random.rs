@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use panoply_ir::kernel::{Expr, Op};
-use panoply_ir::random::{Given, Options, Random, case};
+use panoply_ir::random::{CaseArg, Options, Random, case};
 use panoply_ir::{Alu, DType, hash, text};
 
 fn options() -> [Options; 3] {
@@ -50,7 +50,7 @@ fn results_do_not_depend_on_the_group_of_a_kernel_that_has_none() {
     for seed in 0..120 {
         let mut case = case(seed, &Options::default());
         let expected = case.interpret(1).unwrap();
-        if case.kernel.group.is_none() {
+        if case.kernel.group_size.is_none() {
             for group in [[1, 1, 1], [64, 1, 1], [3, 2, 2]] {
                 case.group = group;
                 tried += 1;
@@ -139,5 +139,5 @@ fn random_numbers_are_the_published_ones() {
         [0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f]
     );
     let given = case(1, &Options::default()).args;
-    assert!(given.iter().any(|given| matches!(given, Given::Buffer(bytes) if !bytes.is_empty())));
+    assert!(given.iter().any(|given| matches!(given, CaseArg::Buffer(bytes) if !bytes.is_empty())));
 }

@@ -20,7 +20,7 @@ fn what_a_failure_does_not_need_goes() {
         if stores(&large.kernel) == 0 {
             continue;
         }
-        let small = large.clone().shrunk(|case| stores(&case.kernel) > 0);
+        let small = large.clone().shrink(|case| stores(&case.kernel) > 0);
         assert_eq!(stores(&small.kernel), 1, "seed {seed}\n{}", *small.kernel);
         let (before, after) = (count(&large.kernel, |_| true), count(&small.kernel, |_| true));
         // What counts a loop's turns stays, and nothing else that does not hold the store's operands.
@@ -33,5 +33,5 @@ fn what_a_failure_does_not_need_goes() {
 fn what_never_fails_stays() {
     let case = case(3, &Options::default());
     let statements = |kernel: &Kernel| count(kernel, |_| true);
-    assert_eq!(statements(&case.clone().shrunk(|_| false).kernel), statements(&case.kernel));
+    assert_eq!(statements(&case.clone().shrink(|_| false).kernel), statements(&case.kernel));
 }

@@ -21,14 +21,14 @@ fn saxpy(first_line: u32) -> Kernel {
     let a = b.scalar("a", DType::F32);
     let x = b.buffer("x", DType::F32, Access::In);
     let y = b.buffer("y", DType::F32, Access::InOut);
-    b.at("src/x.rs", first_line);
+    b.loc("src/x.rs", first_line);
     let i = b.builtin(Builtin::GlobalId(0));
     let i = b.bind("i", i);
-    b.at("src/x.rs", first_line + 1);
+    b.loc("src/x.rs", first_line + 1);
     let len = b.len(y);
     let inside = b.alu(Alu::Lt, &[i, len]);
     b.begin_if(inside);
-    b.at("src/x.rs", first_line + 2);
+    b.loc("src/x.rs", first_line + 2);
     let (xi, yi) = (b.load(x, i, Guard::Checked), b.load(y, i, Guard::Proven));
     let product = b.alu(Alu::Mul, &[a, xi]);
     let sum = b.alu(Alu::Add, &[product, yi]);
@@ -86,7 +86,7 @@ fn shared_and_deep_expressions_stay_linear() {
 fn names_need_be_neither_unique_nor_words() {
     let mut b = Builder::new("a kernel\n\"so\"");
     let x = b.buffer("let", DType::U32, Access::InOut);
-    b.at("a file\n.rs", 3);
+    b.loc("a file\n.rs", 3);
     let i = b.builtin(Builtin::GlobalId(0));
     let first = b.load(x, i, Guard::Checked);
     let first = b.bind("x", first);

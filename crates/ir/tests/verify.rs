@@ -131,7 +131,8 @@ fn broken_tables() {
 
 #[test]
 fn expressions() {
-    for builtin in ["local_id.x", "group_id.y", "group_size.z", "group_count.x", "subgroup_lane()", "subgroup_size()"] {
+    for builtin in ["local_id.x", "group_id.y", "group_size.z", "num_groups.x", "subgroup_lane_id()", "subgroup_size()"]
+    {
         let source = format!("kernel k() {{ let i: index = {builtin} }}");
         assert!(text::parse(&source).unwrap_err().message().contains("in a kernel without a group size"), "{builtin}");
     }
@@ -250,7 +251,7 @@ fn barriers_need_uniform_flow() {
         "if lt(y[0], a) { barrier() }",
         "if lt(own[0], a) { barrier() }",
         "if lt(tile[0], 3u32) { let s: f32 = subgroup_sum(a) }",
-        "if lt(subgroup_lane(), 1) { barrier() }",
+        "if lt(subgroup_lane_id(), 1) { barrier() }",
         "if lt(local_id.x, 3) { let v: f32x4 = group_mma<f16>(splat<4>(a), h[0], h[1], h[2], h[3], h[4], h[5]) }",
         "let v: f32x4 = group_mma<f16>(splat<4>(a), h[0], h[0], h[0], h[0], h[0], h[0]) if lt(extract<0>(v), a) { barrier() }",
         "let old: u32 = atomic_add(h[0], 1u32) if eq(old, 0u32) { barrier() }",

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use panoply_tensor::{Attention, DType, Error, Result, Rotary, Tensor};
+use panoply_tensor::{AttentionOptions, DType, Error, Result, RopeStyle, Tensor};
 
 use crate::config::Config;
 use crate::gguf::Gguf;
@@ -66,10 +66,10 @@ impl Weights {
     /// returns the logits that follow the last of them, f32 `[vocab]`.
     pub fn step(&self, config: &Config, cache: &mut Cache, [ids, position]: [&Tensor; 2]) -> Tensor {
         let count = match ids.shape() {
-            Ok(shape) => shape.elems(),
+            Ok(shape) => shape.numel(),
             Err(error) => return Tensor::from_mistake(error),
         };
-        let positions = Tensor::iota(count) + position;
+        let positions = Tensor::arange(count) + position;
         let mut x = self.embedding.index_select(ids);
         for (block, cache) in self.blocks.iter().zip(cache) {
             x = &x + block.attention(&norm(&x, &block.attention_norm, config), config, cache, [position, &positions]);
@@ -100,17 +100,21 @@ impl Block {
         [position, positions]: [&Tensor; 2],
     ) -> Tensor {
         let heads = |packed: &Packed, heads| packed.matmul(x).unflatten(-1, &[heads, config.head_dim]).transpose(0, 1);
-        let rotated = |x: Tensor| x.rope(positions, config.rope_base, Rotary::Pairs);
+        let rotated = |x: Tensor| x.rope(positions, config.rope_base, RopeStyle::Interleaved);
         let query = rotated(heads(&self.query, config.heads));
-        *keys = keys.write(1, position, &rotated(heads(&self.key, config.kv_heads)));
-        *values = values.write(1, position, &heads(&self.value, config.kv_heads));
+        *keys = keys.slice_scatter(1, position, &rotated(heads(&self.key, config.kv_heads)));
+        *values = values.slice_scatter(1, position, &heads(&self.value, config.kv_heads));
         let context = match keys.shape() {
             Ok(shape) => shape.dims()[1],
             Err(error) => return Tensor::from_mistake(error),
         };
         // Positions beyond the query's own are in the future or not written yet.
-        let mask = Tensor::iota(context).le(&positions.unsqueeze(1));
-        let attended = query.attention(keys, values, &Attention { mask: Some(&mask), ..Attention::default() });
+        let mask = Tensor::arange(context).le(&positions.unsqueeze(1));
+        let attended = query.scaled_dot_product_attention(
+            keys,
+            values,
+            &AttentionOptions { attn_mask: Some(&mask), ..AttentionOptions::default() },
+        );
         self.attention_output.matmul(&attended.transpose(0, 1).flatten(1))
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use panoply_tensor::{Captured, Device, Error, Result, Tensor, capture_with_state};
+use panoply_tensor::{Device, Error, JitFunction, Result, Tensor, jit_with_state};
 
 use crate::config::Config;
 use crate::decoder::{Cache, Weights, empty_cache};
@@ -42,7 +42,7 @@ impl<'a> Request<'a> {
     }
 }
 
-type Step = Captured<'static, 2, 1, Cache>;
+type Step = JitFunction<'static, 2, 1, Cache>;
 
 /// A language model on a device.
 ///
@@ -91,7 +91,7 @@ impl Model {
         let tokenizer = Tokenizer::from_gguf(&file)?;
         let weights = Weights::load(&file, &config)?;
         let shape = config.clone();
-        let step = capture_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, cache, inputs)]);
+        let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, cache, inputs)]);
         let name = file.optional("general.name", "a string", Value::as_str)?.map(str::to_string);
         Ok(Model { name, config, tokenizer, context, device: Device::current()?, step })
     }
@@ -167,7 +167,7 @@ impl Model {
             let count = if ids.len() - at >= PREFILL { PREFILL } else { 1 };
             let part: Vec<i32> = ids[at..at + count].iter().map(|id| *id as i32).collect();
             let tokens = Tensor::from_slice_on(&self.device, &part, [count]);
-            let [output] = self.step.run_with(cache, [&tokens, &Tensor::scalar((position + at) as i32)])?;
+            let [output] = self.step.call_with_state(cache, [&tokens, &Tensor::scalar((position + at) as i32)])?;
             (at, logits) = (at + count, Some(output));
         }
         logits.expect("there are tokens").to_vec::<f32>()

@@ -3,7 +3,7 @@
 //! Products are calls whose body unpacks by tensor operations, so they run on every device. It must not know files.
 
 use panoply_ir::Encoding;
-use panoply_tensor::settings::Settings;
+use panoply_tensor::call_attrs::CallAttrs;
 use panoply_tensor::{DType, Error, Result, Tensor};
 
 /// A matrix `[rows, k]` whose rows are stored as blocks of an [`Encoding`].
@@ -20,8 +20,8 @@ pub struct Packed {
 #[derive(Clone, Copy)]
 struct Layout(Encoding, usize);
 
-impl Settings for Layout {
-    fn words(&self, words: &mut Vec<u64>) {
+impl CallAttrs for Layout {
+    fn write_key(&self, words: &mut Vec<u64>) {
         words.extend([u64::from(self.0.ggml_type()), self.1 as u64]);
     }
 }
@@ -149,8 +149,8 @@ impl Blocks {
 
 /// `count` bits of integers, from bit `shift` on.
 fn bits(x: &Tensor, shift: i32, count: u32) -> Tensor {
-    let shifted = if shift == 0 { x.clone() } else { x.shr(&Tensor::full([], shift)) };
-    shifted.bitand(&Tensor::full([], (1i32 << count) - 1))
+    let shifted = if shift == 0 { x.clone() } else { x.bitwise_right_shift(&Tensor::full([], shift)) };
+    shifted.bitwise_and(&Tensor::full([], (1i32 << count) - 1))
 }
 
 /// Nibbles of bytes `[…, n]`: the low ones, then the high ones, `[…, 2 n]`.
@@ -160,8 +160,8 @@ fn nibbles(bytes: &Tensor) -> Tensor {
 
 /// Bits of four little-endian bytes: `[…, 4]` to `[…, 32]`.
 fn word_bits(bytes: &Tensor) -> Tensor {
-    let shifts = Tensor::iota(8);
-    bytes.unsqueeze(-1).shr(&shifts).bitand(&Tensor::full([], 1i32)).flatten(-2)
+    let shifts = Tensor::arange(8);
+    bytes.unsqueeze(-1).bitwise_right_shift(&shifts).bitwise_and(&Tensor::full([], 1i32)).flatten(-2)
 }
 
 /// Elements `[…, n]` as f32 `[…, groups, n / groups]`.
@@ -211,8 +211,8 @@ fn q3_k(block: &Blocks) -> Tensor {
     let high = Tensor::concat([0, 2, 4, 6].map(|shift| bits(&high, shift, 2)), -1);
     let scale = block.half(108) * ((low + high * 16.0).cast(DType::F32) - 32.0);
     // Bit j of 32 bytes belongs to the j-th 32 elements.
-    let shifts = Tensor::iota(8).unsqueeze(-1);
-    let is_high = block.bytes(0, 32).unsqueeze(-2).shr(&shifts).bitand(&Tensor::full([], 1i32));
+    let shifts = Tensor::arange(8).unsqueeze(-1);
+    let is_high = block.bytes(0, 32).unsqueeze(-2).bitwise_right_shift(&shifts).bitwise_and(&Tensor::full([], 1i32));
     let q = crumbs(&block.bytes(32, 64), 2) + is_high.flatten(-2) * 4.0;
     (scale.unsqueeze(-1) * (grouped(&q, 16, 16) - 4.0)).flatten(-2)
 }
@@ -241,8 +241,8 @@ fn q4_k(block: &Blocks) -> Tensor {
 
 fn q5_k(block: &Blocks) -> Tensor {
     let [scale, min] = scales_and_minimums(block, 4);
-    let shifts = Tensor::iota(8).unsqueeze(-1);
-    let high = block.bytes(16, 32).unsqueeze(-2).shr(&shifts).bitand(&Tensor::full([], 1i32));
+    let shifts = Tensor::arange(8).unsqueeze(-1);
+    let high = block.bytes(16, 32).unsqueeze(-2).bitwise_right_shift(&shifts).bitwise_and(&Tensor::full([], 1i32));
     let q = nibbles_of_64(&block.bytes(48, 128)) + high.flatten(-2) * 16.0;
     (scale * grouped(&q, 8, 32) - min).flatten(-2)
 }

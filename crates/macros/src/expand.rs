@@ -295,7 +295,7 @@ fn group(options: &Options, lower: &mut Lower) -> TokenStream {
     let Some(axes) = &options.group else {
         if let Some((span, what)) = lower.needs_group.take() {
             let message = format!(
-                "{}: `{what}` needs groups of a known size; write `#[kernel(group = 256)]`",
+                "{}: `{what}` needs groups of a known size; write `#[kernel(group_size = 256)]`",
                 lower.mistakes.owner()
             );
             lower.mistakes.keep(syn::Error::new(span, message));

@@ -13,9 +13,9 @@ pub enum Function {
     /// As [`Function::Pure`], and costs next to nothing.
     Cheap,
     /// A number the launch gives.
-    Id,
+    LaunchValue,
     /// A number the launch gives for an axis, which is constant.
-    IdOf,
+    LaunchValueOfAxis,
     /// A value to another type, which may be named.
     Cast,
     /// Changes an element; the first argument is `&mut x[i]`.
@@ -31,16 +31,16 @@ pub enum Function {
 }
 
 const FUNCTIONS: &[(&str, Function)] = &[
-    ("global_index", Function::Id),
-    ("local_index", Function::Id),
-    ("global_id", Function::IdOf),
-    ("local_id", Function::IdOf),
-    ("group_id", Function::IdOf),
-    ("global_size", Function::IdOf),
-    ("group_size", Function::IdOf),
-    ("group_count", Function::IdOf),
-    ("subgroup_lane", Function::Id),
-    ("subgroup_size", Function::Id),
+    ("global_index", Function::LaunchValue),
+    ("local_index", Function::LaunchValue),
+    ("global_id", Function::LaunchValueOfAxis),
+    ("local_id", Function::LaunchValueOfAxis),
+    ("group_id", Function::LaunchValueOfAxis),
+    ("global_size", Function::LaunchValueOfAxis),
+    ("group_size", Function::LaunchValueOfAxis),
+    ("num_groups", Function::LaunchValueOfAxis),
+    ("subgroup_lane_id", Function::LaunchValue),
+    ("subgroup_size", Function::LaunchValue),
     ("select", Function::Cheap),
     ("minimum", Function::Cheap),
     ("maximum", Function::Cheap),
@@ -75,10 +75,10 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("subgroup_exclusive_max", Function::Collective),
     ("subgroup_broadcast", Function::Broadcast),
     ("subgroup_shuffle", Function::Collective),
-    ("fragment_zero", Function::Id),
-    ("fragment_element", Function::Pure),
-    ("group_mma_f16", Function::Collective),
-    ("group_mma_bf16", Function::Collective),
+    ("mma_fragment_zero", Function::LaunchValue),
+    ("mma_fragment_get", Function::Pure),
+    ("mma_m16n8k16_f16", Function::Collective),
+    ("mma_m16n8k16_bf16", Function::Collective),
     ("atomic_add", Function::Atomic),
     ("atomic_min", Function::Atomic),
     ("atomic_max", Function::Atomic),
@@ -165,7 +165,7 @@ pub fn has_function(name: &Ident) -> bool {
 pub fn is_pure(path: &Path) -> bool {
     use Function::*;
     match function(path) {
-        Some(Pure | Cheap | Id | IdOf | Cast) => true,
+        Some(Pure | Cheap | LaunchValue | LaunchValueOfAxis | Cast) => true,
         Some(Atomic | Collective | Broadcast | Barrier | Shared) => false,
         None => is_of_a_type(path),
     }
@@ -174,7 +174,7 @@ pub fn is_pure(path: &Path) -> bool {
 /// Whether a pure call costs next to nothing.
 pub fn is_cheap(path: &Path) -> bool {
     use Function::*;
-    matches!(function(path), Some(Cheap | Id | IdOf | Cast))
+    matches!(function(path), Some(Cheap | LaunchValue | LaunchValueOfAxis | Cast))
 }
 
 /// Whether a call makes a shared array.
@@ -186,7 +186,7 @@ pub fn is_shared(path: &Path) -> bool {
 pub fn needs_group(path: &Path) -> bool {
     use Function::*;
     let local = path.segments.last().is_some_and(|last| {
-        ["local_index", "local_id", "group_id", "group_size", "group_count"].iter().any(|name| last.ident == name)
+        ["local_index", "local_id", "group_id", "group_size", "num_groups"].iter().any(|name| last.ident == name)
     });
     local || matches!(function(path), Some(Collective | Broadcast | Barrier | Shared))
 }

@@ -26,7 +26,7 @@ use proc_macro::TokenStream;
 
 /// Makes a function a kernel: `saxpy(a, &x, &mut y)` prepares a launch, `saxpy::build()` gives the kernel itself.
 ///
-/// Options: `group = 256`, `group = (16, 16)`, `unchecked`, `crate = path::to::panoply`. The language is described in
+/// Options: `group_size = 256`, `group_size = (16, 16)`, `unchecked`, `crate = path::to::panoply`. The language is described in
 /// the facade's `kernel` module.
 #[proc_macro_attribute]
 pub fn kernel(options: TokenStream, item: TokenStream) -> TokenStream {

@@ -36,11 +36,11 @@ pub fn derive(input: TokenStream) -> Result<TokenStream, Error> {
     Ok(quote! {
         #[automatically_derived]
         impl #generics #root::nn::Module for #name #arguments #bounds {
-            fn visit(&self, visitor: &mut #root::nn::Visitor<'_>) {
+            fn visit(&self, visitor: &mut #root::nn::ParamVisitor<'_>) {
                 #(visitor.field(#names, &self.#members);)*
             }
 
-            fn visit_mut(&mut self, visitor: &mut #root::nn::VisitorMut<'_>) -> #root::Result<()> {
+            fn visit_mut(&mut self, visitor: &mut #root::nn::ParamVisitorMut<'_>) -> #root::Result<()> {
                 #(visitor.field(#names, &mut self.#members)?;)*
                 ::core::result::Result::Ok(())
             }

@@ -32,14 +32,14 @@ impl Parse for Options {
             } else {
                 let name: Ident = input.parse()?;
                 match name.to_string().as_str() {
-                    "group" => {
+                    "group_size" => {
                         input.parse::<Token![=]>()?;
                         options.group = Some(axes(input.parse()?)?);
                     }
                     "unchecked" => options.unchecked = true,
                     other => {
                         let message = format!(
-                            "`{other}` is not an option of a kernel; there are `group = 256`, `group = (16, 16)`, \
+                            "`{other}` is not an option of a kernel; there are `group_size = 256`, `group_size = (16, 16)`, \
                              `unchecked` and `crate = path`"
                         );
                         return Err(syn::Error::new(name.span(), message));

@@ -11,21 +11,21 @@ use syn::{Error, Expr, ExprArray, Ident, Lit, Token, bracketed, parenthesized};
 
 /// A layer's name and its arguments.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("Linear", &["inputs", "outputs"]),
-    ("Conv1d", &["channels", "outputs", "[length]"]),
-    ("Conv2d", &["channels", "outputs", "[rows, columns]"]),
-    ("Conv3d", &["channels", "outputs", "[planes, rows, columns]"]),
-    ("MaxPool", &["[lengths]"]),
-    ("AveragePool", &["[lengths]"]),
+    ("Linear", &["in_features", "out_features"]),
+    ("Conv1d", &["in_channels", "out_channels", "[length]"]),
+    ("Conv2d", &["in_channels", "out_channels", "[rows, columns]"]),
+    ("Conv3d", &["in_channels", "out_channels", "[planes, rows, columns]"]),
+    ("MaxPool", &["[kernel_size]"]),
+    ("AvgPool", &["[kernel_size]"]),
     ("BatchNorm", &["channels"]),
     ("LayerNorm", &["width"]),
-    ("Rnn", &["inputs", "hidden"]),
-    ("Lstm", &["inputs", "hidden"]),
-    ("Gru", &["inputs", "hidden"]),
-    ("Attention", &["heads"]),
-    ("Encoder", &["heads", "inner"]),
-    ("Reshape", &["[lengths]"]),
-    ("dropout", &["probability"]),
+    ("Rnn", &["input_size", "hidden_size"]),
+    ("Lstm", &["input_size", "hidden_size"]),
+    ("Gru", &["input_size", "hidden_size"]),
+    ("MultiHeadAttention", &["num_heads"]),
+    ("TransformerEncoderLayer", &["num_heads", "dim_feedforward"]),
+    ("Reshape", &["[shape]"]),
+    ("dropout", &["p"]),
     ("relu", &[]),
     ("gelu", &[]),
     ("silu", &[]),
@@ -39,23 +39,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mish", &[]),
     ("softplus", &[]),
     ("softsign", &[]),
-    ("hard_sigmoid", &[]),
-    ("hard_swish", &[]),
-    ("log_sigmoid", &[]),
+    ("hardsigmoid", &[]),
+    ("hardswish", &[]),
+    ("logsigmoid", &[]),
     ("log_softmax", &[]),
     ("flatten", &[]),
-    ("last", &[]),
-    ("mean_over_time", &[]),
-    ("positions", &[]),
-    ("global_average_pool", &[]),
+    ("last_time_step", &[]),
+    ("time_mean", &[]),
+    ("positional_encoding", &[]),
+    ("global_avg_pool", &[]),
 ];
 
 /// Those that give what they are given: a message names the layer before them.
 const KEEPING: &[&str] = &[
     "BatchNorm",
     "LayerNorm",
-    "Attention",
-    "Encoder",
+    "MultiHeadAttention",
+    "TransformerEncoderLayer",
     "dropout",
     "relu",
     "gelu",
@@ -70,11 +70,11 @@ const KEEPING: &[&str] = &[
     "mish",
     "softplus",
     "softsign",
-    "hard_sigmoid",
-    "hard_swish",
-    "log_sigmoid",
+    "hardsigmoid",
+    "hardswish",
+    "logsigmoid",
     "log_softmax",
-    "positions",
+    "positional_encoding",
 ];
 
 /// `input = [1, 28, 28]` if it is said, and the layers.
@@ -262,7 +262,7 @@ fn after(layer: &Item, known: Known, before: &str) -> Result<Known, Error> {
                 None => Known::Nothing,
             }
         }
-        "MaxPool" | "AveragePool" => {
+        "MaxPool" | "AvgPool" => {
             let apart = |length: usize, size: usize| length.checked_div(size).filter(|positions| *positions > 0);
             windows(&apart, given(false), &arguments[0])?
         }
@@ -282,8 +282,8 @@ fn after(layer: &Item, known: Known, before: &str) -> Result<Known, Error> {
             Known::Lengths(lengths) => Known::Lengths(vec![lengths.iter().product()]),
             Known::Count(_) | Known::Nothing => Known::Nothing,
         },
-        "last" | "mean_over_time" => given(true).map_or(Known::Nothing, |features| Known::Lengths(vec![features])),
-        "global_average_pool" => given(false).map_or(Known::Nothing, |channels| Known::Lengths(vec![channels])),
+        "last_time_step" | "time_mean" => given(true).map_or(Known::Nothing, |features| Known::Lengths(vec![features])),
+        "global_avg_pool" => given(false).map_or(Known::Nothing, |channels| Known::Lengths(vec![channels])),
         _ => known,
     })
 }
@@ -311,40 +311,40 @@ impl Item {
         match name.as_str() {
             "Linear" => {
                 let (inputs, outputs) = (&a[0], &a[1]);
-                quote!(#spec::linear(#outputs).taking(#inputs))
+                quote!(#spec::linear(#outputs).with_inputs(#inputs))
             }
             "Conv1d" | "Conv2d" | "Conv3d" => {
                 let (channels, outputs, size) = (&a[0], &a[1], &a[2]);
-                quote!(#spec::conv(#outputs, &#size).taking(#channels))
+                quote!(#spec::conv(#outputs, &#size).with_inputs(#channels))
             }
             "Rnn" | "Lstm" | "Gru" => {
                 let (kind, inputs, hidden) = (&self.name, &a[0], &a[1]);
-                quote!(#spec::#kind(::panoply::nn::network::layer_spec::Memory::new(#hidden)).taking(#inputs))
+                quote!(#spec::#kind(::panoply::nn::network::layer_spec::RnnSpec::new(#hidden)).with_inputs(#inputs))
             }
-            "MaxPool" | "AveragePool" => {
-                let make = Ident::new(if name == "MaxPool" { "max_pool" } else { "average_pool" }, self.name.span());
+            "MaxPool" | "AvgPool" => {
+                let make = Ident::new(if name == "MaxPool" { "max_pool" } else { "avg_pool" }, self.name.span());
                 let size = &a[0];
                 quote!(#spec::#make(&#size))
             }
             "BatchNorm" => quote!(#spec::batch_norm()),
             "LayerNorm" => quote!(#spec::layer_norm()),
-            "Attention" => {
+            "MultiHeadAttention" => {
                 let heads = &a[0];
-                quote!(#spec::attention(#heads))
+                quote!(#spec::multi_head_attention(#heads))
             }
-            "Encoder" => {
+            "TransformerEncoderLayer" => {
                 let (heads, inner) = (&a[0], &a[1]);
-                quote!(#spec::encoder(#heads, #inner))
+                quote!(#spec::transformer_encoder_layer(#heads, #inner))
             }
             "Reshape" => {
                 let lengths = &a[0];
-                quote!(#spec::Reshape { lengths: ::std::vec::Vec::from(#lengths) })
+                quote!(#spec::Reshape { shape: ::std::vec::Vec::from(#lengths) })
             }
             "dropout" => {
                 let probability = &a[0];
-                quote!(#spec::Dropout { probability: #probability })
+                quote!(#spec::Dropout { p: #probability })
             }
-            // The others are spelled as in files: `mean_over_time` is `MeanOverTime {}`.
+            // The others are spelled as in files: `time_mean` is `TimeMean {}`.
             _ => {
                 let words = name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]);
                 let kind = Ident::new(&words.collect::<String>(), self.name.span());

@@ -11,18 +11,18 @@ use panoply_tensor::{DType, Error, Result, Tensor};
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensorError, SafeTensors};
 
-pub use write::{WholeFile, is_temporary, write_whole};
+pub use write::{WholeFile, is_temporary, write_atomic};
 
-use crate::module::{Module, Param, VisitorMut};
+use crate::module::{Module, Param, ParamVisitorMut};
 
 /// Writes every parameter under its dotted name, with `metadata` beside. The file appears whole or not at all.
 pub fn save(model: &dyn Module, path: &Path, metadata: HashMap<String, String>) -> Result<()> {
-    let params = model.named_params().into_iter().map(|(name, param)| (name, param.tensor().clone()));
-    write_arrays(path, &params.collect::<Vec<(String, Tensor)>>(), metadata)
+    let params = model.named_parameters().into_iter().map(|(name, param)| (name, param.tensor().clone()));
+    save_tensors(path, &params.collect::<Vec<(String, Tensor)>>(), metadata)
 }
 
 /// Writes named arrays, with `metadata` beside. The file appears whole or not at all.
-pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)], metadata: HashMap<String, String>) -> Result<()> {
+pub fn save_tensors(path: &Path, arrays: &[(String, Tensor)], metadata: HashMap<String, String>) -> Result<()> {
     let mut parts: Vec<(&str, Vec<usize>, Dtype, Vec<u8>)> = Vec::new();
     for (name, tensor) in arrays {
         let bytes = tensor.to_bytes()?;
@@ -31,13 +31,13 @@ pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)], metadata: HashMap<
     let mut views = Vec::new();
     for (name, dims, dtype, bytes) in &parts {
         let view = TensorView::new(*dtype, dims.clone(), bytes);
-        views.push((*name, view.map_err(|error| Error::corrupt(format!("{name}: {error}")).caused_by(error))?));
+        views.push((*name, view.map_err(|error| Error::corrupt(format!("{name}: {error}")).with_source(error))?));
     }
     // The library writes a header without arrays wrongly if there is an empty table of metadata.
     let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
     let whole = safetensors::serialize(views, metadata)
-        .map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
-    write_whole(path, &whole)
+        .map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).with_source(error))?;
+    write_atomic(path, &whole)
 }
 
 /// A safetensors file in host memory: read once, so that a pipe can be read too.
@@ -101,7 +101,7 @@ impl TensorFile {
             arrays.insert(name.to_string(), self.tensor(name, entry.bytes, entry.dims, dtype)?);
             Ok(())
         })?;
-        Ok(Arrays { arrays, metadata: self.metadata()? })
+        Ok(Arrays { tensors: arrays, metadata: self.metadata()? })
     }
 
     /// The element type of an array, or an error if it is not one of ours.
@@ -122,7 +122,7 @@ impl TensorFile {
 
     /// Loads every parameter of the model by its dotted name. Any name missing, extra or of another shape: nothing is loaded.
     pub fn load(&self, model: &mut dyn Module) -> Result<()> {
-        put(model, &self.arrays()?.arrays, &self.path)
+        assign_parameters(model, &self.arrays()?.tensors, &self.path)
     }
 
     fn tensors(&self) -> Result<SafeTensors<'_>> {
@@ -133,7 +133,7 @@ impl TensorFile {
 /// What a file holds.
 pub struct Arrays {
     /// By name, in the order of the names.
-    pub arrays: BTreeMap<String, Tensor>,
+    pub tensors: BTreeMap<String, Tensor>,
     /// What stands beside them.
     pub metadata: HashMap<String, String>,
 }
@@ -153,10 +153,10 @@ pub fn metadata(path: &Path) -> Result<HashMap<String, String>> {
 fn corrupt(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
     if let Some(foreign) = foreign::foreign(bytes) {
         let message = format!("{}: it is {}, not a safetensors file", path.display(), foreign.name);
-        return Error::corrupt(message).note(foreign.way).caused_by(error);
+        return Error::corrupt(message).note(foreign.way).with_source(error);
     }
     let message = format!("{}: it is no safetensors file, or not all of one ({error})", path.display());
-    Error::corrupt(message).note("it was cut short or changed; take another copy of it").caused_by(error)
+    Error::corrupt(message).note("it was cut short or changed; take another copy of it").with_source(error)
 }
 
 /// Loads every parameter of the model by its dotted name. Any name missing, extra or of another shape: nothing is loaded.
@@ -165,9 +165,9 @@ pub fn load(model: &mut dyn Module, path: &Path) -> Result<()> {
 }
 
 /// Makes every parameter of the model what these arrays say, all or nothing; `path` is where they were read.
-pub fn put(model: &mut dyn Module, arrays: &BTreeMap<String, Tensor>, path: &Path) -> Result<()> {
+pub fn assign_parameters(model: &mut dyn Module, arrays: &BTreeMap<String, Tensor>, path: &Path) -> Result<()> {
     let mut complaints = Complaints::default();
-    for (name, param) in model.named_params() {
+    for (name, param) in model.named_parameters() {
         let want = param.tensor();
         match arrays.get(&name) {
             None => complaints.missing.push(name),
@@ -187,11 +187,11 @@ pub fn put(model: &mut dyn Module, arrays: &BTreeMap<String, Tensor>, path: &Pat
     let extra = arrays.keys().filter(|name| !complaints.known.contains(name));
     complaints.extra = extra.cloned().collect();
     complaints.or_nothing(path)?;
-    let mut put = |name: &str, param: &mut Param| match arrays.get(name) {
+    let mut assign = |name: &str, param: &mut Param| match arrays.get(name) {
         Some(tensor) => param.set(tensor),
         None => Ok(()),
     };
-    model.visit_mut(&mut VisitorMut::new(&mut put))
+    model.visit_mut(&mut ParamVisitorMut::new(&mut assign))
 }
 
 /// What does not fit between a file and a model.

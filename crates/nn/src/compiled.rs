@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use panoply_tensor::{Captured, DType, Device, Error, Result, Rng, Tensor, capture};
+use panoply_tensor::{DType, Device, Error, JitFunction, Result, Rng, Tensor, jit};
 
-use crate::ensure::{Property, place};
-use crate::layer::{Layer, Pass};
-use crate::module::{Module, Param, VisitorMut};
+use crate::layer::{ForwardContext, Layer};
+use crate::module::{Module, Param, ParamVisitorMut};
 use crate::network::{LayerSpec, Model, Network, through};
+use crate::property::{Property, place};
 
 /// How much is made of a network's layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Optimise {
+pub enum OptLevel {
     /// The layers stay what they are, and each is computed before the next begins: what tells which one is slow or wrong.
     None,
     /// What only training has goes away, batch norms go into the layer before them, and all of it is captured.
     #[default]
     Default,
-    /// Standardising and restoring numbers go into the dense layers beside them, too: with inputs far from 0 that costs digits.
+    /// Standardizing and restoring numbers go into the dense layers beside them, too: with inputs far from 0 that costs digits.
     Aggressive,
 }
 
@@ -59,9 +59,9 @@ impl Precision {
 
 /// What to make of a network.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
+pub struct CompileOptions {
     /// How much is made of its layers.
-    pub optimise: Optimise,
+    pub opt_level: OptLevel,
     /// What it computes in.
     pub precision: Precision,
     /// What every output must be; checked each time it is used.
@@ -73,24 +73,24 @@ pub struct Options {
 
 /// A network ready for use. Its parameters are frozen.
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub struct CompiledModel {
     model: Model,
-    options: Options,
-    /// What [`Compiled::run`] replays, unless each layer is computed by itself.
-    captured: Option<Arc<Captured<'static, 1, 1>>>,
+    options: CompileOptions,
+    /// What [`CompiledModel::run`] replays, unless each layer is computed by itself.
+    captured: Option<Arc<JitFunction<'static, 1, 1>>>,
 }
 
 /// Examples that a verification looks at.
 const SAMPLES: usize = 4;
 
-/// Makes a trained network ready for use on the current device. With [`Options::verify`] it must agree with the network it was made
+/// Makes a trained network ready for use on the current device. With [`CompileOptions::verify`] it must agree with the network it was made
 /// of on another executor and have its properties, on random examples; if not, that is the error.
 ///
-/// From [`Optimise::Default`] on the forward pass is captured, for each shape of examples apart: the first [`Compiled::run`] with a
+/// From [`OptLevel::Default`] on the forward pass is captured, for each shape of examples apart: the first [`CompiledModel::run`] with a
 /// shape builds and plans it, later ones replay it. The parameters are held as they are now; what is loaded into the network later is
 /// in what is compiled later.
-pub fn compile(model: &Model, options: &Options) -> Result<Compiled> {
-    let mut folded = fold(model, options.optimise)?;
+pub fn compile(model: &Model, options: &CompileOptions) -> Result<CompiledModel> {
+    let mut folded = fold(model, options.opt_level)?;
     let (kept, _) = options.precision.dtypes();
     let mut freeze = |_: &str, param: &mut Param| {
         *param = match param.state {
@@ -100,22 +100,22 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled> {
         param.frozen = true;
         Ok(())
     };
-    folded.visit_mut(&mut VisitorMut::new(&mut freeze))?;
-    let params: Vec<Param> = folded.named_params().into_iter().map(|(_, param)| param).collect();
+    folded.visit_mut(&mut ParamVisitorMut::new(&mut freeze))?;
+    let params: Vec<Param> = folded.named_parameters().into_iter().map(|(_, param)| param).collect();
     panoply_tensor::eval(&params.iter().map(Param::tensor).collect::<Vec<&Tensor>>())?;
-    let captured = (options.optimise != Optimise::None).then(|| {
+    let captured = (options.opt_level != OptLevel::None).then(|| {
         let (model, options) = (folded.clone(), options.clone());
-        Arc::new(capture(move |[input]: [&Tensor; 1]| [output(&model, &options, input, None)]))
+        Arc::new(jit(move |[input]: [&Tensor; 1]| [output(&model, &options, input, None)]))
     });
-    let compiled = Compiled { model: folded, options: options.clone(), captured };
+    let compiled = CompiledModel { model: folded, options: options.clone(), captured };
     if options.verify {
         let shape = [&[SAMPLES], &model.network.input[..]].concat();
-        compiled.verify(model, &Rng::seed(0).normal(shape))?;
+        compiled.verify(model, &Rng::seed_from_u64(0).normal(shape))?;
     }
     Ok(compiled)
 }
 
-impl Compiled {
+impl CompiledModel {
     /// What became of the network.
     pub fn model(&self) -> &Model {
         &self.model
@@ -127,7 +127,7 @@ impl Compiled {
     pub fn run(&self, input: &Tensor) -> Result<Tensor> {
         let output = match &self.captured {
             Some(captured) => {
-                let [output] = captured.run([input])?;
+                let [output] = captured.call([input])?;
                 output
             }
             None => {
@@ -144,7 +144,7 @@ impl Compiled {
     /// magnitude there. An error if it is more than the precision explains, or if a property does not hold.
     pub fn verify(&self, original: &Model, samples: &Tensor) -> Result<f64> {
         let device = Device::current()?;
-        let reference = Device::get(if device.spelling() == "cpu" { "cpu:checked" } else { "cpu" })?;
+        let reference = Device::get(if device.device_string() == "cpu" { "cpu:checked" } else { "cpu" })?;
         let output = self.run(samples)?;
         let have = output.to_vec::<f32>()?;
         let (numbers, shape) = (samples.to_vec::<f32>()?, samples.shape()?.dims().to_vec());
@@ -155,10 +155,10 @@ impl Compiled {
             *param = Param::new(moved);
             Ok(())
         };
-        there.visit_mut(&mut VisitorMut::new(&mut carry))?;
+        there.visit_mut(&mut ParamVisitorMut::new(&mut carry))?;
         let want = reference.scope(|| {
             let samples = Tensor::from_slice(&numbers, shape);
-            there.forward(&samples, &mut Pass::eval()).cast(DType::F32).to_vec::<f32>()
+            there.forward(&samples, &mut ForwardContext::eval()).cast(DType::F32).to_vec::<f32>()
         })?;
         let scale = want.iter().fold(f32::MIN_POSITIVE, |top, x| top.max(x.abs()));
         let far = |at: usize| f64::from((have[at] - want[at]).abs() / scale);
@@ -180,19 +180,19 @@ impl Compiled {
     }
 }
 
-impl Layer for Compiled {
-    /// As a part of an expression, not captured, and without the properties' check; [`Compiled::run`] has both.
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        output(&self.model, &self.options, input, pass.times())
+impl Layer for CompiledModel {
+    /// As a part of an expression, not captured, and without the properties' check; [`CompiledModel::run`] has both.
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        output(&self.model, &self.options, input, pass.seq_lengths())
     }
 }
 
 /// What a network in use makes of examples, in f32.
-fn output(model: &Model, options: &Options, input: &Tensor, times: Option<&Tensor>) -> Tensor {
+fn output(model: &Model, options: &CompileOptions, input: &Tensor, times: Option<&Tensor>) -> Tensor {
     let (_, computed) = options.precision.dtypes();
-    let mut pass = Pass::eval().in_precision(computed).over(times);
-    if options.optimise == Optimise::None {
-        pass = pass.layer_by_layer();
+    let mut pass = ForwardContext::eval().autocast(computed).with_seq_lengths(times);
+    if options.opt_level == OptLevel::None {
+        pass = pass.eager();
     }
     model.forward(input, &mut pass).cast(DType::F32)
 }
@@ -201,33 +201,33 @@ fn output(model: &Model, options: &Options, input: &Tensor, times: Option<&Tenso
 type Params = Vec<(String, Tensor)>;
 
 /// The same network in use.
-fn fold(model: &Model, optimise: Optimise) -> Result<Model> {
-    if optimise == Optimise::None {
+fn fold(model: &Model, optimize: OptLevel) -> Result<Model> {
+    if optimize == OptLevel::None {
         return Ok(model.clone());
     }
-    let params = model.named_params().into_iter().map(|(name, param)| (name, param.tensor().clone())).collect();
-    let (layers, params) = folded(&model.network.layers, &model.network.input, &params, optimise)?;
-    let mut result = Network { layers, ..model.network.clone() }.build(&mut Rng::seed(0))?;
+    let params = model.named_parameters().into_iter().map(|(name, param)| (name, param.tensor().clone())).collect();
+    let (layers, params) = fold_layers(&model.network.layers, &model.network.input, &params, optimize)?;
+    let mut result = Network { layers, ..model.network.clone() }.build(&mut Rng::seed_from_u64(0))?;
     let mut put = |name: &str, param: &mut Param| param.set(&get(&params, name)?);
-    result.visit_mut(&mut VisitorMut::new(&mut put))?;
+    result.visit_mut(&mut ParamVisitorMut::new(&mut put))?;
     Ok(result)
 }
 
 /// Layers over inputs of these lengths, those within others too, as they are in use, with their parameters.
-fn folded(
+fn fold_layers(
     layers: &[LayerSpec],
     input: &[usize],
     params: &Params,
-    optimise: Optimise,
+    optimize: OptLevel,
 ) -> Result<(Vec<LayerSpec>, Params)> {
     let shapes = through(layers, input).map_err(|(_, what)| Error::mistake(what))?;
     let mut kept: Vec<(LayerSpec, Params)> = Vec::new();
-    for (at, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.is_used()) {
-        let (layer, own) = parts_folded(layer, &shapes[at], under(params, &format!("{at}.")), optimise)?;
+    for (at, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.is_active_in_eval()) {
+        let (layer, own) = fold_sublayers(layer, &shapes[at], under(params, &format!("{at}.")), optimize)?;
         // A norm of [time, features] has its channels first, a dense layer its outputs last.
         let flat = shapes[at].len() == 1;
         match (&layer, kept.last_mut()) {
-            (LayerSpec::BatchNorm { epsilon }, Some((before, into))) if absorbs(before, flat) => {
+            (LayerSpec::BatchNorm { epsilon }, Some((before, into))) if can_absorb_scale(before, flat) => {
                 let [scale, shift, mean, variance] =
                     ["weight", "bias", "running_mean", "running_var"].map(|name| get(&own, name));
                 // [Jacob et al. 2018]
@@ -235,15 +235,15 @@ fn folded(
                 let term = shift? - mean? * &factor;
                 scale_outputs(before, into, &factor, &term)?;
             }
-            (LayerSpec::Restore {}, Some((before, into)))
-                if optimise == Optimise::Aggressive && absorbs(before, flat) =>
+            (LayerSpec::InverseStandardize {}, Some((before, into)))
+                if optimize == OptLevel::Aggressive && can_absorb_scale(before, flat) =>
             {
-                scale_outputs(before, into, &get(&own, "deviation")?, &get(&own, "mean")?)?;
+                scale_outputs(before, into, &get(&own, "std")?, &get(&own, "mean")?)?;
             }
-            (LayerSpec::Linear { .. }, Some((LayerSpec::Standardise {}, before)))
-                if optimise == Optimise::Aggressive && flat =>
+            (LayerSpec::Linear { .. }, Some((LayerSpec::Standardize {}, before)))
+                if optimize == OptLevel::Aggressive && flat =>
             {
-                let weight = get(&own, "weight")? / get(before, "deviation")?;
+                let weight = get(&own, "weight")? / get(before, "std")?;
                 let moved = weight.matmul(&get(before, "mean")?.unsqueeze(1)).squeeze(1);
                 let bias = get(&own, "bias").map_or_else(|_| -&moved, |bias| bias - &moved);
                 kept.pop();
@@ -258,13 +258,18 @@ fn folded(
 }
 
 /// A layer whose own layers are folded, unless nothing would be left of them.
-fn parts_folded(layer: &LayerSpec, input: &[usize], params: Params, optimise: Optimise) -> Result<(LayerSpec, Params)> {
-    let (parts, mut result) = (layer.parts(), layer.clone());
+fn fold_sublayers(
+    layer: &LayerSpec,
+    input: &[usize],
+    params: Params,
+    optimize: OptLevel,
+) -> Result<(LayerSpec, Params)> {
+    let (parts, mut result) = (layer.sublayers(), layer.clone());
     let of_a_part = |name: &str| parts.iter().any(|part| name.starts_with(part.params));
     let mut own: Params = params.iter().filter(|(name, _)| !of_a_part(name)).cloned().collect();
     for (part, list) in parts.iter().zip(result.lists()) {
         let before = under(&params, part.params);
-        let (layers, after) = folded(part.layers, input, &before, optimise)?;
+        let (layers, after) = fold_layers(part.layers, input, &before, optimize)?;
         let vain = layers.is_empty();
         own.extend(prefixed(if vain { before } else { after }, part.params));
         if !vain {
@@ -275,7 +280,7 @@ fn parts_folded(layer: &LayerSpec, input: &[usize], params: Params, optimise: Op
 }
 
 /// Whether what comes out of a layer can be scaled in its own parameters.
-fn absorbs(layer: &LayerSpec, flat: bool) -> bool {
+fn can_absorb_scale(layer: &LayerSpec, flat: bool) -> bool {
     match layer {
         LayerSpec::Linear { .. } => flat,
         LayerSpec::Conv { .. } => true,
@@ -286,7 +291,7 @@ fn absorbs(layer: &LayerSpec, flat: bool) -> bool {
 /// w · factor and b · factor + term: what the layer gave, scaled and moved.
 fn scale_outputs(layer: &mut LayerSpec, params: &mut Params, factor: &Tensor, term: &Tensor) -> Result<()> {
     let weight = get(params, "weight")?;
-    let column = (1..weight.shape()?.rank()).fold(factor.clone(), |column, _| column.unsqueeze(-1));
+    let column = (1..weight.shape()?.ndim()).fold(factor.clone(), |column, _| column.unsqueeze(-1));
     let bias = get(params, "bias").map_or_else(|_| term.clone(), |bias| bias * factor + term);
     *params = named(weight * column, bias);
     *layer = with_bias(layer);

@@ -1,18 +1,18 @@
 //! What every device must learn: the first steps of a dense network on the digits.
 //!
-//! That operations are right says `panoply_tensor`'s suite; this says that a training of them is: gradients, an optimiser that writes
+//! That operations are right says `panoply_tensor`'s suite; this says that a training of them is: gradients, an optimizer that writes
 //! over what it read, and plans that are recorded and replayed, step after step. So few steps that rounding has no time to grow, so small
 //! a network that a simulator of a GPU gets through. The oracle is another executor: the CPU, and of the CPU its checked form.
 
 use panoply_tensor::conformance::{Outcome, Worst};
 use panoply_tensor::{Device, Result, Rng};
 
-use crate::arrival::{Arrival, finished};
 use crate::data::digits;
-use crate::layer::{Layer, Pass};
+use crate::layer::{ForwardContext, Layer};
 use crate::layers::Mlp;
 use crate::module::Module;
-use crate::optimiser::AdamW;
+use crate::optim::AdamW;
+use crate::readback::{WaitMode, finished};
 
 /// Steps that are compared.
 pub const STEPS: usize = 20;
@@ -37,41 +37,41 @@ pub struct FirstSteps {
 
 impl FirstSteps {
     /// Makes them.
-    pub fn on(device: &Device) -> Result<FirstSteps> {
-        finished(FirstSteps::made(device, Arrival::Waited))
+    pub fn run(device: &Device) -> Result<FirstSteps> {
+        finished(FirstSteps::made(device, WaitMode::Blocking))
     }
 
-    /// [`FirstSteps::on`] where nothing may wait, as in browsers.
-    pub async fn soon_on(device: &Device) -> Result<FirstSteps> {
-        FirstSteps::made(device, Arrival::Awaited).await
+    /// [`FirstSteps::run`] where nothing may wait, as in browsers.
+    pub async fn run_async(device: &Device) -> Result<FirstSteps> {
+        FirstSteps::made(device, WaitMode::Async).await
     }
 
-    async fn made(device: &Device, arrival: Arrival) -> Result<FirstSteps> {
-        let mut rng = Rng::seed(5);
+    async fn made(device: &Device, arrival: WaitMode) -> Result<FirstSteps> {
+        let mut rng = Rng::seed_from_u64(5);
         let data = digits::load()?.select(&(0..STEPS * BATCH).collect::<Vec<usize>>());
         let mut model = Mlp::new(&[64, 32, 10], 0.0, &mut rng);
-        let mut optimiser = AdamW::new(1e-2).clip_norm(1.0);
+        let mut optimizer = AdamW::new(1e-2).clip_grad_norm(1.0);
         let mut losses = Vec::with_capacity(STEPS);
         let mut batches = data.batches(BATCH, &mut rng);
         // Everything else is where the examples are.
         while let Some(batch) = device.scope(|| batches.next()) {
             let (x, y) = batch?;
-            let mut pass = Pass::train(&mut rng);
+            let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).cross_entropy(&y);
             losses.push(match arrival {
-                Arrival::Waited => optimiser.step(&mut model, loss, pass)?,
-                Arrival::Awaited => optimiser.step_soon(&mut model, loss, pass).await?,
+                WaitMode::Blocking => optimizer.step(&mut model, loss, pass)?,
+                WaitMode::Async => optimizer.step_async(&mut model, loss, pass).await?,
             });
         }
         let mut parameters = Vec::new();
-        for (_, param) in model.named_params() {
+        for (_, param) in model.named_parameters() {
             parameters.extend(arrival.numbers(param.tensor()).await?.into_iter().map(f64::from));
         }
         Ok(FirstSteps { losses, parameters })
     }
 
     /// How far they are from those of another device.
-    pub fn against(&self, other: &FirstSteps) -> [Outcome; 2] {
+    pub fn compare(&self, other: &FirstSteps) -> [Outcome; 2] {
         let outcome = |name: &str, limit, have: &[f64], want: &[f64]| Outcome {
             name: format!("{name} of {STEPS} steps on the digits"),
             unit: "of the largest",
@@ -93,5 +93,5 @@ pub fn oracle(device: &Device) -> Result<Device> {
 
 /// How far the first steps on a device are from the oracle's.
 pub fn first_steps(device: &Device) -> Result<[Outcome; 2]> {
-    Ok(FirstSteps::on(device)?.against(&FirstSteps::on(&oracle(device)?)?))
+    Ok(FirstSteps::run(device)?.compare(&FirstSteps::run(&oracle(device)?)?))
 }

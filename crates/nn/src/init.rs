@@ -38,7 +38,7 @@ pub fn xavier_normal(shape: &[usize], rng: &mut Rng) -> Tensor {
 }
 
 /// Normal with this deviation, drawn again where it lies beyond two of them. The numbers are made on the host.
-pub fn truncated_normal(shape: &[usize], deviation: f64, rng: &mut Rng) -> Tensor {
+pub fn trunc_normal(shape: &[usize], deviation: f64, rng: &mut Rng) -> Tensor {
     let mut numbers = Normals::default();
     let mut next = || loop {
         let number = numbers.next(rng);

@@ -2,22 +2,22 @@
 
 use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 
-use crate::module::{Module, Param, Visitor, VisitorMut};
+use crate::module::{Module, Param, ParamVisitor, ParamVisitorMut};
 
 /// Something that maps a tensor to a tensor.
 pub trait Layer {
     /// The output for an input; `pass` says whether this is training.
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor;
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor;
 }
 
 /// Which times of sequences `[batch, time, …]` of these lengths count: `[batch, time]`.
 pub(crate) fn counted(times: &Tensor, sequence: &Tensor) -> Tensor {
-    sequence.positions(1).lt(&times.cast(DType::I32).unsqueeze(1))
+    sequence.arange_like(1).lt(&times.cast(DType::I32).unsqueeze(1))
 }
 
 /// The mistake of what is no sequence `[batch, time, features]`.
 pub(crate) fn is_sequence(input: &Tensor) -> Result<()> {
-    match input.rank()? {
+    match input.ndim()? {
         3 => Ok(()),
         rank => Err(Error::mistake(format!("{input:?} has {rank} axes, not 3"))),
     }
@@ -25,63 +25,63 @@ pub(crate) fn is_sequence(input: &Tensor) -> Result<()> {
 
 /// What a forward pass needs besides its input, and what it leaves behind.
 #[derive(Debug)]
-pub struct Pass<'a> {
+pub struct ForwardContext<'a> {
     rng: Option<&'a mut Rng>,
-    updates: Vec<Update>,
+    updates: Vec<StateUpdate>,
     precision: Option<DType>,
     seen: Option<Vec<(String, Tensor)>>,
-    apart: bool,
+    eager: bool,
     times: Option<Tensor>,
 }
 
 /// A state's value before the pass, by which its cell is found again, and after it.
 #[derive(Debug)]
-pub(crate) struct Update {
+pub(crate) struct StateUpdate {
     cell: Tensor,
     pub next: Tensor,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> ForwardContext<'a> {
     /// A pass of training: dropout drops, running statistics are collected.
-    pub fn train(rng: &'a mut Rng) -> Pass<'a> {
-        Pass { rng: Some(rng), ..Pass::eval() }
+    pub fn train(rng: &'a mut Rng) -> ForwardContext<'a> {
+        ForwardContext { rng: Some(rng), ..ForwardContext::eval() }
     }
 
     /// A pass of use: the same output for the same input.
-    pub fn eval() -> Pass<'static> {
-        Pass { rng: None, updates: Vec::new(), precision: None, seen: None, apart: false, times: None }
+    pub fn eval() -> ForwardContext<'static> {
+        ForwardContext { rng: None, updates: Vec::new(), precision: None, seen: None, eager: false, times: None }
     }
 
     /// With dense layers, filters, attention and recurrent layers computing in this element type, from parameters that stay
     /// what they are: f16 or bf16 is mixed precision. Norms and the loss compute in f32. [Micikevicius et al. 2018]
     #[must_use]
-    pub fn in_precision(mut self, precision: DType) -> Pass<'a> {
+    pub fn autocast(mut self, precision: DType) -> ForwardContext<'a> {
         self.precision = Some(precision);
         self
     }
 
     /// Over sequences that may end before the last time: how many times of each count, whole numbers `[batch]` of at least 1; all
-    /// do if nothing is said. Recurrent layers, attention, [`crate::Last`] and [`crate::MeanOverTime`] heed it.
+    /// do if nothing is said. Recurrent layers, attention, [`crate::LastTimeStep`] and [`crate::TimeMean`] heed it.
     #[must_use]
-    pub fn over(mut self, times: Option<&Tensor>) -> Pass<'a> {
+    pub fn with_seq_lengths(mut self, times: Option<&Tensor>) -> ForwardContext<'a> {
         self.times = times.cloned();
         self
     }
 
     /// How many times of each sequence count, if not all do.
-    pub fn times(&self) -> Option<&Tensor> {
+    pub fn seq_lengths(&self) -> Option<&Tensor> {
         self.times.as_ref()
     }
 
     /// The same for a layer that gives no times any more: the layers behind it know of none.
-    pub fn take_times(&mut self) -> Option<Tensor> {
+    pub fn take_seq_lengths(&mut self) -> Option<Tensor> {
         self.times.take()
     }
 
     /// Which times of a sequence `[batch, time, …]` count, `[batch, time]` of bool, if not all do.
-    pub fn counted(&self, sequence: &Tensor) -> Option<Tensor> {
+    pub fn valid_mask(&self, sequence: &Tensor) -> Option<Tensor> {
         let times = self.times.as_ref()?;
-        match sequence.rank() {
+        match sequence.ndim() {
             Ok(rank) => (rank > 1).then(|| counted(times, sequence)),
             Err(error) => Some(Tensor::from_mistake(error)),
         }
@@ -96,25 +96,25 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// That keeps what layers give, for [`Pass::seen`].
+    /// That keeps what layers give, for [`ForwardContext::seen`].
     #[must_use]
-    pub fn watched(mut self) -> Pass<'a> {
+    pub fn record_outputs(mut self) -> ForwardContext<'a> {
         self.seen = Some(Vec::new());
         self
     }
 
     /// With each layer of a sequence computed before the next begins, so that nothing is fused across layers.
     #[must_use]
-    pub fn layer_by_layer(mut self) -> Pass<'a> {
-        self.apart = true;
+    pub fn eager(mut self) -> ForwardContext<'a> {
+        self.eager = true;
         self
     }
 
     /// What a layer of this name gives, which is kept if somebody watches, behind what its own layers gave.
-    pub fn through(&mut self, name: impl FnOnce() -> String, layer: &dyn Layer, input: &Tensor) -> Tensor {
-        let before = self.seen().len();
+    pub fn call_layer(&mut self, name: impl FnOnce() -> String, layer: &dyn Layer, input: &Tensor) -> Tensor {
+        let before = self.recorded_outputs().len();
         let output = layer.forward(input, self);
-        if self.apart {
+        if self.eager {
             // A failure comes again when somebody asks for the value.
             let _ = panoply_tensor::eval(&[&output]);
         }
@@ -127,7 +127,7 @@ impl<'a> Pass<'a> {
     }
 
     /// What layers gave in a watched pass, by name and in order.
-    pub fn seen(&self) -> &[(String, Tensor)] {
+    pub fn recorded_outputs(&self) -> &[(String, Tensor)] {
         self.seen.as_deref().unwrap_or_default()
     }
 
@@ -143,7 +143,7 @@ impl<'a> Pass<'a> {
 
     /// A state's value at this point of the pass.
     pub fn state(&self, state: &Param) -> Tensor {
-        let found = self.updates.iter().find(|update| update.cell.is_same(state.tensor()));
+        let found = self.updates.iter().find(|update| update.cell.ptr_eq(state.tensor()));
         found.map_or_else(|| state.tensor().clone(), |update| update.next.clone())
     }
 
@@ -153,13 +153,13 @@ impl<'a> Pass<'a> {
             return;
         }
         let next = next.detach();
-        match self.updates.iter_mut().find(|update| update.cell.is_same(state.tensor())) {
+        match self.updates.iter_mut().find(|update| update.cell.ptr_eq(state.tensor())) {
             Some(update) => update.next = next,
-            None => self.updates.push(Update { cell: state.tensor().clone(), next }),
+            None => self.updates.push(StateUpdate { cell: state.tensor().clone(), next }),
         }
     }
 
-    /// What is to be computed before [`Pass::commit`].
+    /// What is to be computed before [`ForwardContext::update`].
     pub(crate) fn roots(&self) -> impl Iterator<Item = &Tensor> {
         self.updates.iter().map(|update| &update.next)
     }
@@ -167,8 +167,8 @@ impl<'a> Pass<'a> {
     /// The updated states of floats by their names in this model, each with its next value.
     pub(crate) fn float_states(&self, model: &dyn Module) -> Vec<(String, Tensor)> {
         let mut states = Vec::new();
-        model.visit(&mut Visitor::new(&mut |name, param| {
-            let found = self.updates.iter().find(|update| update.cell.is_same(param.tensor()));
+        model.visit(&mut ParamVisitor::new(&mut |name, param| {
+            let found = self.updates.iter().find(|update| update.cell.ptr_eq(param.tensor()));
             if let Some(update) = found.filter(|update| update.next.dtype().is_float()) {
                 states.push((name.to_string(), update.next.clone()));
             }
@@ -180,8 +180,8 @@ impl<'a> Pass<'a> {
     pub(crate) fn fits(&self, model: &dyn Module) -> Result<()> {
         let mut found = 0;
         let mut wrong = None;
-        model.visit(&mut Visitor::new(&mut |name, param| {
-            for update in self.updates.iter().filter(|update| update.cell.is_same(param.tensor())) {
+        model.visit(&mut ParamVisitor::new(&mut |name, param| {
+            for update in self.updates.iter().filter(|update| update.cell.ptr_eq(param.tensor())) {
                 found += 1;
                 if update.next.shape().ok() != param.tensor().shape().ok()
                     || update.next.dtype() != param.tensor().dtype()
@@ -202,20 +202,20 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What is left of it: the updates, which [`Pass::fits`] has checked.
-    pub(crate) fn into_updates(self) -> Vec<Update> {
+    /// What is left of it: the updates, which [`ForwardContext::fits`] has checked.
+    pub(crate) fn into_updates(self) -> Vec<StateUpdate> {
         self.updates
     }
 }
 
-impl Update {
+impl StateUpdate {
     /// Puts updates into a model's states.
-    pub fn commit(updates: &[Update], model: &mut dyn Module) -> Result<()> {
+    pub fn commit(updates: &[StateUpdate], model: &mut dyn Module) -> Result<()> {
         let mut put =
-            |_: &str, param: &mut Param| match updates.iter().find(|update| update.cell.is_same(param.tensor())) {
+            |_: &str, param: &mut Param| match updates.iter().find(|update| update.cell.ptr_eq(param.tensor())) {
                 Some(update) => param.set(&update.next),
                 None => Ok(()),
             };
-        model.visit_mut(&mut VisitorMut::new(&mut put))
+        model.visit_mut(&mut ParamVisitorMut::new(&mut put))
     }
 }

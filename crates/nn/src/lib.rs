@@ -1,41 +1,41 @@
 //! Networks, data and training.
 //!
 //! A model is a plain struct of layers; [`module`] says how its parameters are visited by dotted name, [`layer`] how it is
-//! run. A [`Pass`] carries what a forward pass needs besides its input (training or not, random numbers) and collects what
-//! it leaves behind (running statistics). An [`optimiser::Optimiser`] turns a loss into the next parameters and commits
+//! run. A [`ForwardContext`] carries what a forward pass needs besides its input (training or not, random numbers) and collects what
+//! it leaves behind (running statistics). An [`optim::Optimizer`] turns a loss into the next parameters and commits
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
-//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`network`], [`data`], [`evaluate`](mod@evaluate), [`fit`], `memory`, [`metrics`],
-//! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`generate`], [`ensure`](mod@ensure), [`compiled`], [`conformance`].
+//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optim`], [`network`], [`data`], [`evaluate`](mod@evaluate), [`trainer`], `memory`, [`metrics`],
+//! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`generate`], [`property`](mod@property), [`compiled`], [`conformance`].
 
 #![forbid(unsafe_code)]
 
-mod arrival;
 pub mod checkpoint;
 pub mod compiled;
 pub mod conformance;
 pub mod data;
-pub mod ensure;
 pub mod evaluate;
-pub mod fit;
 pub mod generate;
 pub mod init;
 pub mod layer;
 pub mod layers;
-mod memory;
 pub mod metrics;
 pub mod module;
 pub mod network;
 pub mod onnx;
-pub mod optimiser;
-mod resume;
+pub mod optim;
+pub mod property;
+mod readback;
 pub mod state_dict;
+pub mod trainer;
+mod trainer_checkpoint;
+mod trainer_memory;
 
-pub use compiled::{Compiled, compile};
-pub use evaluate::{Evaluation, Measure, evaluate, predict};
-pub use fit::{EpochReport, Run, Training, train};
-pub use layer::{Layer, Pass};
+pub use compiled::{CompiledModel, compile};
+pub use evaluate::{Evaluation, Metric, evaluate, predict};
+pub use layer::{ForwardContext, Layer};
 pub use layers::*;
-pub use module::{Module, Param, Visitor, VisitorMut};
-pub use network::{ClassWeights, Extent, LayerSpec, Loss, LossKind, Model, Network, Scale};
-pub use optimiser::{Adagrad, Adam, AdamW, Average, Lion, Optimiser, Plateau, RmsProp, Schedule, Sgd};
+pub use module::{Module, Param, ParamVisitor, ParamVisitorMut};
+pub use network::{ClassWeights, Extent, LayerSpec, Loss, LossKind, Model, Network, TargetScale};
+pub use optim::{Adagrad, Adam, AdamW, AveragedModel, Lion, LrSchedule, Optimizer, ReduceLrOnPlateau, RmsProp, Sgd};
+pub use trainer::{EpochReport, TrainConfig, Trainer, train};

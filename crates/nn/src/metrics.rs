@@ -7,16 +7,16 @@ use panoply_tensor::{DType, Error, Result, Tensor};
 /// The share of rows of logits `[batch, classes]` whose right class, `[batch]` i32, is among the `count` largest: a tensor
 /// of shape `[]`.
 pub fn top_k_accuracy(logits: &Tensor, labels: &Tensor, count: usize) -> Tensor {
-    let (_, places) = logits.top_k(count, -1);
+    let (_, places) = logits.topk(count, -1);
     places.eq(&labels.unsqueeze(-1)).any(-1).cast(DType::F32).mean(..)
 }
 
 /// A confusion matrix: how often each class was predicted for each. It holds the cells above 0 alone, of which there are no more
 /// than examples.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Confusion {
+pub struct ConfusionMatrix {
     /// How many classes there are.
-    pub classes: usize,
+    pub num_classes: usize,
     /// Counts above 0 by right and predicted class.
     cells: BTreeMap<(u32, u32), u64>,
     /// Examples of each class.
@@ -25,23 +25,27 @@ pub struct Confusion {
     predicted: Vec<u64>,
 }
 
-impl Confusion {
+impl ConfusionMatrix {
     /// From right and predicted classes, `[batch]` i32 both. The counting is done on the host.
-    pub fn new(labels: &Tensor, predicted: &Tensor, classes: usize) -> Result<Confusion> {
-        if labels.shape()? != predicted.shape()? || labels.shape()?.rank() != 1 {
+    pub fn new(labels: &Tensor, predicted: &Tensor, classes: usize) -> Result<ConfusionMatrix> {
+        if labels.shape()? != predicted.shape()? || labels.shape()?.ndim() != 1 {
             return Err(Error::mistake(format!("{labels:?} and {predicted:?} are not one class for each example")));
         }
-        Confusion::of(&labels.to_vec::<i32>()?, &predicted.to_vec::<i32>()?, classes)
+        ConfusionMatrix::of(&labels.to_vec::<i32>()?, &predicted.to_vec::<i32>()?, classes)
     }
 
     /// From right and predicted classes in host memory.
-    pub fn of(labels: &[i32], predicted: &[i32], classes: usize) -> Result<Confusion> {
+    pub fn of(labels: &[i32], predicted: &[i32], classes: usize) -> Result<ConfusionMatrix> {
         if labels.len() != predicted.len() {
             let message = format!("{} right and {} predicted classes", labels.len(), predicted.len());
             return Err(Error::mistake(message).note("each example needs one of both"));
         }
-        let mut counts =
-            Confusion { classes, cells: BTreeMap::new(), right: vec![0; classes], predicted: vec![0; classes] };
+        let mut counts = ConfusionMatrix {
+            num_classes: classes,
+            cells: BTreeMap::new(),
+            right: vec![0; classes],
+            predicted: vec![0; classes],
+        };
         for (label, found) in labels.iter().zip(predicted) {
             let place = |class: i32| usize::try_from(class).ok().filter(|class| *class < classes);
             let (Some(label), Some(found)) = (place(*label), place(*found)) else {
@@ -76,7 +80,7 @@ impl Confusion {
 
     /// Share of right answers.
     pub fn accuracy(&self) -> f64 {
-        let right: u64 = (0..self.classes).map(|class| self.count(class, class)).sum();
+        let right: u64 = (0..self.num_classes).map(|class| self.count(class, class)).sum();
         ratio(right, self.right.iter().sum())
     }
 
@@ -96,10 +100,10 @@ impl Confusion {
         if precision + recall > 0.0 { 2.0 * precision * recall / (precision + recall) } else { 0.0 }
     }
 
-    /// Mean of [`Confusion::f1`] over the classes that occur, be it that they are right or that they were taken for it.
+    /// Mean of [`ConfusionMatrix::f1`] over the classes that occur, be it that they are right or that they were taken for it.
     pub fn macro_f1(&self) -> f64 {
         let occurs = |class: &usize| self.right[*class] + self.predicted[*class] > 0;
-        let found: Vec<f64> = (0..self.classes).filter(occurs).map(|class| self.f1(class)).collect();
+        let found: Vec<f64> = (0..self.num_classes).filter(occurs).map(|class| self.f1(class)).collect();
         found.iter().sum::<f64>() / found.len().max(1) as f64
     }
 }
@@ -115,13 +119,13 @@ pub fn perplexity(mean_cross_entropy: f64) -> f64 {
 
 /// The share of variance that is explained: 1 less the sum of squared differences between what was read and what is right over that
 /// between what is right and its mean. None of numbers that are all the same.
-pub fn r2(squares: f64, spread: f64) -> Option<f64> {
+pub fn r2_score(squares: f64, spread: f64) -> Option<f64> {
     (spread > 0.0).then(|| 1.0 - squares / spread)
 }
 
 /// The area under the curve of true over false positives: how likely a positive example scores above a negative one, a tie
 /// counting half. [Hanley and McNeil 1982] An error if one kind is missing or a score is NaN.
-pub fn auc(scores: &[f32], positive: &[bool]) -> Result<f64> {
+pub fn roc_auc(scores: &[f32], positive: &[bool]) -> Result<f64> {
     let positives = positive.iter().filter(|positive| **positive).count();
     let negatives = positive.len() - positives;
     if scores.len() != positive.len() || positives == 0 || negatives == 0 || scores.iter().any(|score| score.is_nan()) {

@@ -20,13 +20,13 @@ impl Param {
     }
 
     /// Something kept beside the parameters, such as a running mean: no gradient moves it, a training pass may
-    /// ([`crate::Pass::update`]). It is saved like a parameter.
+    /// ([`crate::ForwardContext::update`]). It is saved like a parameter.
     pub fn state(value: Tensor) -> Param {
         Param { value, frozen: false, state: true }
     }
 
     /// Whether gradients move it.
-    pub fn is_trained(&self) -> bool {
+    pub fn requires_grad(&self) -> bool {
         !self.frozen && !self.state
     }
 
@@ -55,7 +55,7 @@ pub(crate) fn put(model: &mut dyn Module, names: &[String], values: &mut dyn Ite
         values.remove(name).into_iter().for_each(|value| param.place(value));
         Ok(())
     };
-    model.visit_mut(&mut VisitorMut::new(&mut place))
+    model.visit_mut(&mut ParamVisitorMut::new(&mut place))
 }
 
 /// That a parameter's value may become another: shape and element type stay.
@@ -78,49 +78,49 @@ impl Clone for Param {
 /// Something with parameters. `#[derive(Module)]` writes it for a struct whose fields are modules and parameters.
 pub trait Module {
     /// Shows every parameter with its dotted name.
-    fn visit(&self, visitor: &mut Visitor<'_>);
+    fn visit(&self, visitor: &mut ParamVisitor<'_>);
 
     /// Shows every parameter with its dotted name, to be changed.
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()>;
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()>;
 
     /// Every parameter with its dotted name, in the order of the fields.
-    fn named_params(&self) -> Vec<(String, Param)> {
+    fn named_parameters(&self) -> Vec<(String, Param)> {
         let mut params = Vec::new();
-        self.visit(&mut Visitor::new(&mut |name, param| params.push((name.to_string(), param.clone()))));
+        self.visit(&mut ParamVisitor::new(&mut |name, param| params.push((name.to_string(), param.clone()))));
         params
     }
 
     /// Whether training leaves all parameters alone from now on: of a model, or of a part of it, such as `model.body.freeze(true)`. What
     /// layers keep beside them, such as running means, still moves.
     fn freeze(&mut self, frozen: bool) -> Result<()> {
-        self.visit_mut(&mut VisitorMut::new(&mut |_, param| {
+        self.visit_mut(&mut ParamVisitorMut::new(&mut |_, param| {
             param.frozen = frozen && !param.state;
             Ok(())
         }))
     }
 
     /// How many numbers gradients move.
-    fn param_count(&self) -> usize {
-        let trained = self.named_params().into_iter().filter(|(_, param)| param.is_trained());
+    fn num_parameters(&self) -> usize {
+        let trained = self.named_parameters().into_iter().filter(|(_, param)| param.requires_grad());
         trained.map(|(_, param)| elems(&param)).sum()
     }
 
     /// A line for each parameter with its name, type, shape and count, and their sum.
     fn summary(&self) -> String {
-        let params = self.named_params();
+        let params = self.named_parameters();
         let width = params.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let mut text = String::new();
         for (name, param) in &params {
             let shape = param.tensor().shape().map_or_else(|error| error.to_string(), Shape::to_string);
-            let kept = if param.is_trained() { "" } else { "  not trained" };
+            let kept = if param.requires_grad() { "" } else { "  not trained" };
             text += &format!("{name:width$}  {} {shape:<16} {:>10}{kept}\n", param.tensor().dtype(), elems(param));
         }
-        text + &format!("{} parameters to train\n", self.param_count())
+        text + &format!("{} parameters to train\n", self.num_parameters())
     }
 }
 
 fn elems(param: &Param) -> usize {
-    param.tensor().shape().map_or(0, Shape::elems)
+    param.tensor().shape().map_or(0, Shape::numel)
 }
 
 /// [`Module`] for a struct of this crate whose named fields are modules; other fields are settings.
@@ -133,12 +133,12 @@ macro_rules! module {
     };
     (@ [$($generics:tt)*] $type:ty { $($field:ident),* }) => {
         impl<$($generics)*> $crate::module::Module for $type {
-            fn visit(&self, visitor: &mut $crate::module::Visitor<'_>) {
+            fn visit(&self, visitor: &mut $crate::module::ParamVisitor<'_>) {
                 let _ = &visitor;
                 $(visitor.field(stringify!($field), &self.$field);)*
             }
 
-            fn visit_mut(&mut self, visitor: &mut $crate::module::VisitorMut<'_>) -> panoply_tensor::Result<()> {
+            fn visit_mut(&mut self, visitor: &mut $crate::module::ParamVisitorMut<'_>) -> panoply_tensor::Result<()> {
                 let _ = &visitor;
                 $(visitor.field(stringify!($field), &mut self.$field)?;)*
                 Ok(())
@@ -149,15 +149,15 @@ macro_rules! module {
 pub(crate) use module;
 
 /// Walks the parameters and keeps the dotted name.
-pub struct Visitor<'a> {
+pub struct ParamVisitor<'a> {
     path: Vec<String>,
     see: &'a mut dyn FnMut(&str, &Param),
 }
 
-impl<'a> Visitor<'a> {
+impl<'a> ParamVisitor<'a> {
     /// Calls `see` for each parameter.
-    pub fn new(see: &'a mut dyn FnMut(&str, &Param)) -> Visitor<'a> {
-        Visitor { path: Vec::new(), see }
+    pub fn new(see: &'a mut dyn FnMut(&str, &Param)) -> ParamVisitor<'a> {
+        ParamVisitor { path: Vec::new(), see }
     }
 
     /// A field: a module or a parameter.
@@ -169,15 +169,15 @@ impl<'a> Visitor<'a> {
 }
 
 /// Walks the parameters to change them; the first failure ends the walk.
-pub struct VisitorMut<'a> {
+pub struct ParamVisitorMut<'a> {
     path: Vec<String>,
     change: &'a mut dyn FnMut(&str, &mut Param) -> Result<()>,
 }
 
-impl<'a> VisitorMut<'a> {
+impl<'a> ParamVisitorMut<'a> {
     /// Calls `change` for each parameter.
-    pub fn new(change: &'a mut dyn FnMut(&str, &mut Param) -> Result<()>) -> VisitorMut<'a> {
-        VisitorMut { path: Vec::new(), change }
+    pub fn new(change: &'a mut dyn FnMut(&str, &mut Param) -> Result<()>) -> ParamVisitorMut<'a> {
+        ParamVisitorMut { path: Vec::new(), change }
     }
 
     /// A field: a module or a parameter.
@@ -190,42 +190,42 @@ impl<'a> VisitorMut<'a> {
 }
 
 impl<M: Module> Module for Vec<M> {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
         self.iter().enumerate().for_each(|(i, module)| visitor.field(&i.to_string(), module));
     }
 
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
         self.iter_mut().enumerate().try_for_each(|(i, module)| visitor.field(&i.to_string(), module))
     }
 }
 
 impl<M: Module> Module for Option<M> {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
         self.iter().for_each(|module| module.visit(visitor));
     }
 
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
         self.iter_mut().try_for_each(|module| module.visit_mut(visitor))
     }
 }
 
 impl<M: Module + ?Sized> Module for Box<M> {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
         (**self).visit(visitor);
     }
 
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
         (**self).visit_mut(visitor)
     }
 }
 
 impl Module for Param {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
         let name = visitor.path.join(".");
         (visitor.see)(&name, self);
     }
 
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
         let name = visitor.path.join(".");
         (visitor.change)(&name, self)
     }
@@ -235,9 +235,9 @@ macro_rules! without_params {
     ($($plain:ty)*) => {$(
         /// A setting: no parameters.
         impl Module for $plain {
-            fn visit(&self, _: &mut Visitor<'_>) {}
+            fn visit(&self, _: &mut ParamVisitor<'_>) {}
 
-            fn visit_mut(&mut self, _: &mut VisitorMut<'_>) -> Result<()> {
+            fn visit_mut(&mut self, _: &mut ParamVisitorMut<'_>) -> Result<()> {
                 Ok(())
             }
         }

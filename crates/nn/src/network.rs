@@ -11,7 +11,7 @@ pub mod layer_spec;
 mod loss;
 mod shape;
 pub mod summary;
-mod times;
+mod variable_length;
 
 use std::path::Path;
 
@@ -20,14 +20,14 @@ use serde::{Deserialize, Serialize};
 
 pub use extent::Extent;
 pub use layer_spec::LayerSpec;
-pub use loss::{ClassWeights, Loss, LossKind, Scale};
+pub use loss::{ClassWeights, Loss, LossKind, TargetScale};
 pub(crate) use shape::through;
 pub use summary::{LayerSummary, Summary};
 
 use crate::checkpoint::TensorFile;
-use crate::layer::{Layer, Pass};
+use crate::layer::{ForwardContext, Layer};
 use crate::layers::Sequential;
-use crate::module::{Module, Visitor, VisitorMut};
+use crate::module::{Module, ParamVisitor, ParamVisitorMut};
 
 /// What a network takes and does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,18 +67,18 @@ impl Network {
     }
 
     /// What goes into each layer and, last, what comes out, the batch aside; or the first layer that does not fit.
-    pub fn shapes(&self) -> Result<Vec<Vec<usize>>> {
+    pub fn layer_shapes(&self) -> Result<Vec<Vec<usize>>> {
         self.checked().map_err(|(layer, what)| Error::mistake(self.complaint(layer, &what)))
     }
 
     /// What comes out, the batch aside.
-    pub fn output(&self) -> Result<Vec<usize>> {
-        Ok(self.shapes()?.pop().unwrap_or_default())
+    pub fn output_shape(&self) -> Result<Vec<usize>> {
+        Ok(self.layer_shapes()?.pop().unwrap_or_default())
     }
 
     /// Whether examples whose axes have these lengths can be taken: those of the input, or as many numbers in the same order, which
     /// they are where one side is a single axis, or where both agree but for axes of length 1.
-    pub fn takes(&self, lengths: &[usize]) -> bool {
+    pub fn accepts_shape(&self, lengths: &[usize]) -> bool {
         let long = |lengths: &[usize]| lengths.iter().copied().filter(|length| *length != 1).collect::<Vec<usize>>();
         let single = lengths.len() == 1 || self.input.len() == 1;
         size(lengths) == size(&self.input) && (single || long(lengths) == long(&self.input))
@@ -118,12 +118,12 @@ impl Network {
                 format!("{path}: the network it describes has {described}, the file holds {arrays} with {numel}");
             return Err(Error::corrupt(message).note("it was cut short or changed; take another copy of it"));
         }
-        let mut model = self.build(&mut Rng::seed(0))?;
+        let mut model = self.build(&mut Rng::seed_from_u64(0))?;
         file.load(&mut model)?;
         Ok(model)
     }
 
-    /// [`Network::shapes`], or what is wrong and the position of the layer it is wrong with.
+    /// [`Network::layer_shapes`], or what is wrong and the position of the layer it is wrong with.
     fn checked(&self) -> Result<Vec<Vec<usize>>, (Option<usize>, String)> {
         if self.input.is_empty() || self.input.contains(&0) || size(&self.input).is_none() {
             return Err((None, format!("the input {:?} needs axes of at least 1", self.input)));
@@ -156,17 +156,17 @@ pub struct Model {
 }
 
 impl Layer for Model {
-    /// `[batch, …]` in the shape of the network's input, or in another that it takes ([`Network::takes`]).
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        if let Some(Err(mistake)) = pass.times().map(|_| self.network.heeds_ends()) {
+    /// `[batch, …]` in the shape of the network's input, or in another that it takes ([`Network::accepts_shape`]).
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Some(Err(mistake)) = pass.seq_lengths().map(|_| self.network.check_variable_lengths()) {
             return Tensor::from_mistake(mistake);
         }
         let axes = &self.network.input;
         let lengths = |rank: usize| (1..rank as isize).map(|axis| input.size(axis)).collect::<Result<Vec<usize>>>();
-        let given = input.rank().and_then(lengths);
+        let given = input.ndim().and_then(lengths);
         let shaped = match given.as_deref() {
             Ok(given) if !given.is_empty() && *given != axes[..] && size(given) == size(axes) => {
-                if !self.network.takes(given) {
+                if !self.network.accepts_shape(given) {
                     let message = format!("examples of {given:?} are not the input {axes:?} of the network");
                     let note = "put their axes in its order first, or flatten them";
                     return Tensor::from_mistake(Error::mistake(message).note(note));
@@ -179,7 +179,7 @@ impl Layer for Model {
         };
         let layers = self.layers.layers.iter().zip(&self.network.layers).enumerate();
         layers.fold(shaped, |x, (at, (layer, spec))| {
-            pass.through(|| format!("layer {} ({})", at + 1, spec.kind()), &**layer, &x)
+            pass.call_layer(|| format!("layer {} ({})", at + 1, spec.kind()), &**layer, &x)
         })
     }
 }
@@ -188,17 +188,17 @@ impl Model {
     /// Whether all axes of examples that are known are those of the network's input.
     fn has_axes_of(&self, input: &Tensor) -> bool {
         let fits = |(at, wanted): (usize, &usize)| input.size(at as isize + 1).map_or(true, |length| length == *wanted);
-        input.rank().is_ok_and(|rank| rank == self.network.input.len() + 1)
+        input.ndim().is_ok_and(|rank| rank == self.network.input.len() + 1)
             && self.network.input.iter().enumerate().all(fits)
     }
 }
 
 impl Module for Model {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
         self.layers.visit(visitor);
     }
 
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
         self.layers.visit_mut(visitor)
     }
 }

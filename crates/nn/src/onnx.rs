@@ -18,7 +18,7 @@ use proto::{Data, Graph};
 /// The most bytes of an ONNX file: a message of Protocol Buffers is smaller than 2 GiB.
 pub const MAX_BYTES: u64 = i32::MAX as u64;
 
-/// What [`save`] wrote.
+/// What [`export`] wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// Bytes of the file.
@@ -35,11 +35,11 @@ pub struct Saved {
 ///
 /// # Errors
 /// If a file cannot be written, or a layer has no counterpart in ONNX.
-pub fn save(model: &Model, path: &Path) -> Result<Saved> {
+pub fn export(model: &Model, path: &Path) -> Result<Saved> {
     save_within(model, path, MAX_BYTES)
 }
 
-/// [`save`] with the parameters in a second file from fewer bytes on: if one file would be larger than `max_bytes`.
+/// [`export`] with the parameters in a second file from fewer bytes on: if one file would be larger than `max_bytes`.
 pub fn save_within(model: &Model, path: &Path, max_bytes: u64) -> Result<Saved> {
     let (graph, value, lengths) = graph_of(model)?;
     let output = (&value[..], &lengths[..]);
@@ -65,7 +65,7 @@ pub fn save_within(model: &Model, path: &Path, max_bytes: u64) -> Result<Saved> 
 /// The bytes of such a file.
 ///
 /// # Errors
-/// If there are [`MAX_BYTES`] or more; [`save`] writes them as two files.
+/// If there are [`MAX_BYTES`] or more; [`export`] writes them as two files.
 pub fn to_bytes(model: &Model) -> Result<Vec<u8>> {
     let (graph, value, lengths) = graph_of(model)?;
     if graph.bytes() > MAX_BYTES {
@@ -81,7 +81,7 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where [`save`] puts the parameters that the file at `path` has no room for: `.data` is added to its name.
+/// Where [`export`] puts the parameters that the file at `path` has no room for: `.data` is added to its name.
 pub fn data_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".data");
@@ -103,10 +103,10 @@ fn location(path: &Path) -> Result<String> {
 
 /// The network's operators, the name of what comes out, and its lengths behind the batch.
 fn graph_of(model: &Model) -> Result<(Graph, String, Vec<usize>)> {
-    let mut shapes = model.network.shapes()?;
+    let mut shapes = model.network.layer_shapes()?;
     let mut graph = Graph::new(&model.network.input);
     let params: BTreeMap<String, Tensor> =
-        model.named_params().into_iter().map(|(name, param)| (name, param.tensor().cast(DType::F32))).collect();
+        model.named_parameters().into_iter().map(|(name, param)| (name, param.tensor().cast(DType::F32))).collect();
     let mut value = "input".to_string();
     for (at, layer) in model.network.layers.iter().enumerate() {
         let mut writer = layers::Writer { graph: &mut graph, params: &params, place: at.to_string(), count: 0 };

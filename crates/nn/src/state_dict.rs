@@ -17,7 +17,7 @@ use crate::module::Module;
 ///
 /// Floats of another type (f16, bf16, f32, f64) are converted to the parameter's type, rounded to nearest. A `state_dict` holds no settings: the
 /// activation and epsilon of transformer blocks and the nonlinearity of a plain recurrent layer are the model's own, and PyTorch's
-/// `TransformerEncoderLayer` has relu where [`crate::EncoderBlock`] has gelu unless another activation is set.
+/// `TransformerEncoderLayer` has relu where [`crate::TransformerEncoderLayer`] has gelu unless another activation is set.
 ///
 /// In Python: `safetensors.torch.save_file(module.state_dict(), "model.safetensors")`.
 ///
@@ -43,7 +43,7 @@ pub fn load(model: &mut dyn Module, path: &Path, rename: impl Fn(&str) -> Option
         }
         Ok(())
     })?;
-    checkpoint::put(model, &arrays, path)
+    checkpoint::assign_parameters(model, &arrays, path)
 }
 
 /// The model's parameters by name: element types and lengths of the axes.
@@ -51,7 +51,7 @@ struct Own(BTreeMap<String, (DType, Vec<usize>)>);
 
 impl Own {
     fn of(model: &dyn Module) -> Result<Own> {
-        let own = model.named_params().into_iter().map(|(name, param)| {
+        let own = model.named_parameters().into_iter().map(|(name, param)| {
             let tensor = param.tensor();
             Ok((name, (tensor.dtype(), tensor.shape()?.dims().to_vec())))
         });
@@ -186,16 +186,13 @@ fn part(theirs: &str) -> String {
     }
 }
 
-/// `weight_ih_l1_reverse` as `layers.1.directions.1.input_weight`.
+/// `weight_ih_l1_reverse` as `layers.1.directions.1.weight_ih`.
 fn recurrent(theirs: &str) -> Option<String> {
     let (rest, side) = theirs.strip_suffix("_reverse").map_or((theirs, 0), |rest| (rest, 1));
     let (what, depth) = rest.rsplit_once("_l")?;
     let depth: usize = depth.parse().ok()?;
     let what = match what {
-        "weight_ih" => "input_weight",
-        "weight_hh" => "hidden_weight",
-        "bias_ih" => "input_bias",
-        "bias_hh" => "hidden_bias",
+        "weight_ih" | "weight_hh" | "bias_ih" | "bias_hh" => what,
         _ => return None,
     };
     Some(format!("layers.{depth}.directions.{side}.{what}"))

@@ -1,6 +1,6 @@
 //! Layers that change examples in training: what they may give, that they draw evenly, and that they rest in use.
 
-use panoply_nn::{Flip, Layer, Noise, Pass, Shift};
+use panoply_nn::{ForwardContext, GaussianNoise, Layer, RandomHorizontalFlip, RandomShift};
 use panoply_tensor::{Device, Rng, Tensor};
 
 fn on_cpu(work: impl FnOnce()) {
@@ -23,10 +23,10 @@ fn a_shift_is_one_of_all_that_there_are_and_each_comes() {
         let image: Vec<f32> = (1..=20).map(|i| i as f32).collect();
         let images: Vec<f32> = (0..batch).flat_map(|_| image.clone()).collect();
         let x = Tensor::from_slice(&images, [batch, 1, rows, columns]);
-        let shift = Shift { by: 1 };
-        assert_eq!(shift.forward(&x, &mut Pass::eval()).to_vec::<f32>().unwrap(), images);
-        let mut rng = Rng::seed(4);
-        let shifted = shift.forward(&x, &mut Pass::train(&mut rng)).to_vec::<f32>().unwrap();
+        let shift = RandomShift { max_shift: 1 };
+        assert_eq!(shift.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap(), images);
+        let mut rng = Rng::seed_from_u64(4);
+        let shifted = shift.forward(&x, &mut ForwardContext::train(&mut rng)).to_vec::<f32>().unwrap();
         let ways: Vec<Vec<f32>> = (-1..=1)
             .flat_map(|down| (-1..=1).map(move |right| (down, right)))
             .map(|(down, right)| moved(&image, 4, 5, down, right))
@@ -37,7 +37,7 @@ fn a_shift_is_one_of_all_that_there_are_and_each_comes() {
         }
         // 400 / 9 of each; five deviations of that binomial are 31.
         assert!(counts.iter().all(|count| (13..=76).contains(count)), "{counts:?}");
-        let again = shift.forward(&x, &mut Pass::train(&mut Rng::seed(4))).to_vec::<f32>().unwrap();
+        let again = shift.forward(&x, &mut ForwardContext::train(&mut Rng::seed_from_u64(4))).to_vec::<f32>().unwrap();
         assert_eq!(again, shifted, "the seed decides");
     });
 }
@@ -47,18 +47,19 @@ fn flips_and_noise_have_their_share() {
     on_cpu(|| {
         let row = [1.0f32, 2.0, 3.0];
         let x = Tensor::from_slice(&row.repeat(1000), [1000, 3]);
-        let flip = Flip { probability: 0.25 };
-        let turned = flip.forward(&x, &mut Pass::train(&mut Rng::seed(1))).to_vec::<f32>().unwrap();
+        let flip = RandomHorizontalFlip { p: 0.25 };
+        let turned = flip.forward(&x, &mut ForwardContext::train(&mut Rng::seed_from_u64(1))).to_vec::<f32>().unwrap();
         let count = turned.chunks_exact(3).filter(|one| one == &[3.0, 2.0, 1.0]).count();
         assert!(turned.chunks_exact(3).all(|one| one == row || one == [3.0, 2.0, 1.0]));
         assert!((180..=320).contains(&count), "{count} of 1000");
-        let noise = Noise { deviation: 0.5 };
-        let added = (noise.forward(&x, &mut Pass::train(&mut Rng::seed(2))) - &x).to_vec::<f32>().unwrap();
+        let noise = GaussianNoise { stddev: 0.5 };
+        let added =
+            (noise.forward(&x, &mut ForwardContext::train(&mut Rng::seed_from_u64(2))) - &x).to_vec::<f32>().unwrap();
         let mean: f64 = added.iter().map(|x| f64::from(*x)).sum::<f64>() / 3000.0;
         let variance = added.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / 3000.0;
         assert!(mean.abs() < 0.05 && (variance - 0.25).abs() < 0.04, "{mean} {variance}");
         for layer in [&flip as &dyn Layer, &noise] {
-            assert_eq!(layer.forward(&x, &mut Pass::eval()).to_vec::<f32>().unwrap(), row.repeat(1000));
+            assert_eq!(layer.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap(), row.repeat(1000));
         }
     });
 }

@@ -8,34 +8,36 @@ use std::sync::Arc;
 use altered::Altered;
 use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::Driver;
-use panoply_nn::compiled::{Optimise, Options, Precision, compile};
-use panoply_nn::ensure::Property;
-use panoply_nn::network::layer_spec::Decoder;
-use panoply_nn::{Activation, Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, Standardise, ensure};
-use panoply_runtime::{DeviceOptions, Profile, What};
+use panoply_nn::compiled::{CompileOptions, OptLevel, Precision, compile};
+use panoply_nn::network::layer_spec::TransformerDecoderSpec;
+use panoply_nn::property::Property;
+use panoply_nn::{
+    Activation, ForwardContext, Layer, LayerSpec, Loss, Model, Module, Network, Sgd, Standardize, ensure,
+};
+use panoply_runtime::{ActivityKind, DeviceOptions, Profiler};
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
 /// A small network whose running statistics are not what they began as.
 fn trained() -> Model {
-    let mut rng = Rng::seed(0);
+    let mut rng = Rng::seed_from_u64(0);
     let network = Network::with_input(&[2, 6, 6])
         .add_layer(LayerSpec::conv(4, &[3, 3]))
         .add_layer(LayerSpec::batch_norm())
         .add_layer(LayerSpec::Relu {})
         .add_layer(LayerSpec::Flatten {})
-        .add_layer(LayerSpec::Linear { outputs: 8, inputs: None, bias: false })
+        .add_layer(LayerSpec::Linear { out_features: 8, in_features: None, bias: false })
         .add_layer(LayerSpec::batch_norm())
-        .add_layer(LayerSpec::Dropout { probability: 0.3 })
+        .add_layer(LayerSpec::Dropout { p: 0.3 })
         .add_layer(LayerSpec::linear(3))
         .add_layer(LayerSpec::Softmax {});
     let mut model = network.build(&mut rng).unwrap();
-    let mut optimiser = Sgd::new(0.1);
+    let mut optimizer = Sgd::new(0.1);
     for _ in 0..3 {
         let x = rng.normal([8, 2, 6, 6]) * 2.0 + 1.0;
-        let mut pass = Pass::train(&mut rng);
-        let loss =
-            Loss::default().of(&model.forward(&x, &mut pass), &Tensor::from_slice(&[0i32, 1, 2, 0, 1, 2, 0, 1], [8]));
-        optimiser.step(&mut model, &loss, pass).unwrap();
+        let mut pass = ForwardContext::train(&mut rng);
+        let loss = Loss::default()
+            .compute(&model.forward(&x, &mut pass), &Tensor::from_slice(&[0i32, 1, 2, 0, 1, 2, 0, 1], [8]));
+        optimizer.step(&mut model, &loss, pass).unwrap();
     }
     model
 }
@@ -48,47 +50,52 @@ fn on_cpu(work: impl FnOnce()) {
 fn norms_and_dropout_go_and_the_answers_stay() {
     on_cpu(|| {
         let model = trained();
-        let options =
-            Options { properties: vec![Property::Probabilities, Property::Finite], verify: true, ..Options::default() };
+        let options = CompileOptions {
+            properties: vec![Property::Probabilities, Property::Finite],
+            verify: true,
+            ..CompileOptions::default()
+        };
         let ready = compile(&model, &options).unwrap();
         let kinds: Vec<&str> = ready.model().network.layers.iter().map(LayerSpec::kind).collect();
         assert_eq!(kinds, ["conv", "relu", "flatten", "linear", "linear", "softmax"]);
-        assert_eq!(ready.model().param_count(), 0, "all of it is frozen");
-        let x = Rng::seed(5).normal([7, 2, 6, 6]);
-        let want = model.forward(&x, &mut Pass::eval()).to_vec::<f32>().unwrap();
+        assert_eq!(ready.model().num_parameters(), 0, "all of it is frozen");
+        let x = Rng::seed_from_u64(5).normal([7, 2, 6, 6]);
+        let want = model.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
         for (have, want) in ready.run(&x).unwrap().to_vec::<f32>().unwrap().iter().zip(&want) {
             assert!((have - want).abs() < 1e-5, "{have} instead of {want}");
         }
         // Without folding nothing changes at all.
-        let same = compile(&model, &Options { optimise: Optimise::None, ..Options::default() }).unwrap();
+        let same = compile(&model, &CompileOptions { opt_level: OptLevel::None, ..CompileOptions::default() }).unwrap();
         assert_eq!(same.run(&x).unwrap().to_vec::<f32>().unwrap(), want);
         let kinds = [(Precision::BF16, DType::BF16), (Precision::F16, DType::F16), (Precision::Mixed, DType::F32)];
         for (precision, dtype) in kinds {
-            let ready = compile(&model, &Options { precision, verify: true, ..Options::default() }).unwrap();
+            let ready =
+                compile(&model, &CompileOptions { precision, verify: true, ..CompileOptions::default() }).unwrap();
             let far = ready.verify(&model, &x).unwrap();
             assert!(far > 1e-6, "{precision:?} was not used");
-            let params = ready.model().named_params();
+            let params = ready.model().named_parameters();
             assert!(params.iter().all(|(_, param)| param.tensor().dtype() == dtype));
         }
         let mut frozen = model.clone();
         frozen.freeze(true).unwrap();
-        let ready = compile(&frozen, &Options { precision: Precision::BF16, ..Options::default() }).unwrap();
-        assert!(ready.model().named_params().iter().all(|(_, param)| param.tensor().dtype() == DType::BF16));
+        let ready =
+            compile(&frozen, &CompileOptions { precision: Precision::BF16, ..CompileOptions::default() }).unwrap();
+        assert!(ready.model().named_parameters().iter().all(|(_, param)| param.tensor().dtype() == DType::BF16));
     });
 }
 
 /// Numbers in, numbers out, both of their own scale.
 fn regression() -> Model {
     let network = Network::with_input_size(5)
-        .add_layer(LayerSpec::Standardise {})
+        .add_layer(LayerSpec::Standardize {})
         .add_layer(LayerSpec::linear(7))
         .add_layer(LayerSpec::Tanh {})
-        .add_layer(LayerSpec::Linear { outputs: 2, inputs: None, bias: false })
-        .add_layer(LayerSpec::Restore {});
-    let mut model = network.build(&mut Rng::seed(3)).unwrap();
+        .add_layer(LayerSpec::Linear { out_features: 2, in_features: None, bias: false })
+        .add_layer(LayerSpec::InverseStandardize {});
+    let mut model = network.build(&mut Rng::seed_from_u64(3)).unwrap();
     let rows: Vec<f32> = (0..40).map(|i| (i as f32 * 0.9).sin() * (1 + i % 5) as f32 + 4.0).collect();
-    model.layers.layers[0] = Box::new(Standardise::measured(&rows, &[5]));
-    model.layers.layers[4] = Box::new(panoply_nn::Restore(Standardise::measured(&rows, &[2])));
+    model.layers.layers[0] = Box::new(Standardize::from_rows(&rows, &[5]));
+    model.layers.layers[4] = Box::new(panoply_nn::InverseStandardize(Standardize::from_rows(&rows, &[2])));
     model
 }
 
@@ -96,10 +103,15 @@ fn regression() -> Model {
 fn launches(run: impl Fn() -> Tensor) -> u64 {
     let device = Device::current().unwrap();
     panoply_tensor::eval(&[&run()]).unwrap();
-    let profile = Profile::start(&device).unwrap();
+    let profile = Profiler::start(&device).unwrap();
     panoply_tensor::eval(&[&run()]).unwrap();
     let report = profile.finish().unwrap();
-    report.work.iter().filter(|work| matches!(work.what, What::Kernel | What::Routine)).map(|work| work.runs).sum()
+    report
+        .work
+        .iter()
+        .filter(|work| matches!(work.kind, ActivityKind::Kernel | ActivityKind::Routine))
+        .map(|work| work.calls)
+        .sum()
 }
 
 /// Each level gives what the network gives, with fewer layers than the one before where there is more to do, and fewer launches than layer by layer.
@@ -112,19 +124,23 @@ fn levels_take_fewer_launches_for_the_same_answers() {
         for (model, input, fewer) in
             [(trained(), vec![3, 2, 6, 6], [true, false]), (regression(), vec![3, 5], [false, true])]
         {
-            let x = (Rng::seed(5).normal(input) + 1.0).detach();
+            let x = (Rng::seed_from_u64(5).normal(input) + 1.0).detach();
             panoply_tensor::eval(&[&x]).unwrap();
-            let want = model.forward(&x, &mut Pass::eval()).to_vec::<f32>().unwrap();
+            let want = model.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
             let mut counts = Vec::new();
-            for optimise in [Optimise::None, Optimise::Default, Optimise::Aggressive] {
-                let ready = compile(&model, &Options { optimise, ..Options::default() }).unwrap();
+            for optimize in [OptLevel::None, OptLevel::Default, OptLevel::Aggressive] {
+                let ready =
+                    compile(&model, &CompileOptions { opt_level: optimize, ..CompileOptions::default() }).unwrap();
                 let have = ready.run(&x).unwrap().to_vec::<f32>().unwrap();
                 let scale = want.iter().fold(0f32, |top, x| top.max(x.abs()));
                 let far = have.iter().zip(&want).map(|(have, want)| (have - want).abs() / scale).fold(0.0, f32::max);
-                assert!(far < 1e-5, "{optimise:?}: {far}");
-                counts.push((ready.model().network.layers.len(), launches(|| ready.forward(&x, &mut Pass::eval()))));
+                assert!(far < 1e-5, "{optimize:?}: {far}");
+                counts.push((
+                    ready.model().network.layers.len(),
+                    launches(|| ready.forward(&x, &mut ForwardContext::eval())),
+                ));
             }
-            eprintln!("layers and launches without, with usual and with all optimisations: {counts:?}");
+            eprintln!("layers and launches without, with usual and with all optimizations: {counts:?}");
             for (pair, fewer) in counts.windows(2).zip(fewer) {
                 assert_eq!(pair[1].0 < pair[0].0, fewer, "{counts:?}");
             }
@@ -150,37 +166,37 @@ fn residual_blocks_are_folded() {
         };
         let network = Network::with_input(&[2, 6, 6])
             .add_layer(block(vec![LayerSpec::conv(4, &[1, 1]), LayerSpec::batch_norm()]))
-            .add_layer(LayerSpec::Checkpoint { layers: vec![block(vec![]), LayerSpec::Relu {}] })
-            .add_layer(LayerSpec::Residual { layers: vec![LayerSpec::Dropout { probability: 0.5 }], shortcut: vec![] })
-            .add_layer(LayerSpec::Reshape { lengths: vec![24, 6] })
-            .add_layer(LayerSpec::Decoder(Decoder {
-                heads: 2,
-                inner: 4,
-                blocks: 1,
+            .add_layer(LayerSpec::ActivationCheckpoint { layers: vec![block(vec![]), LayerSpec::Relu {}] })
+            .add_layer(LayerSpec::Residual { layers: vec![LayerSpec::Dropout { p: 0.5 }], shortcut: vec![] })
+            .add_layer(LayerSpec::Reshape { shape: vec![24, 6] })
+            .add_layer(LayerSpec::TransformerDecoder(TransformerDecoderSpec {
+                num_heads: 2,
+                dim_feedforward: 4,
+                num_layers: 1,
                 dropout: 0.1,
                 norm_first: true,
                 activation: Activation::Gelu,
                 epsilon: 1e-5,
-                layers: vec![],
-                source: vec![LayerSpec::conv(5, &[3]), LayerSpec::batch_norm()],
+                target: vec![],
+                memory: vec![LayerSpec::conv(5, &[3]), LayerSpec::batch_norm()],
             }))
             .add_layer(LayerSpec::Flatten {})
             .add_layer(LayerSpec::linear(3));
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let mut model = network.build(&mut rng).unwrap();
-        let mut optimiser = Sgd::new(0.1);
+        let mut optimizer = Sgd::new(0.1);
         for _ in 0..3 {
             let x = rng.normal([4, 2, 6, 6]) * 2.0 + 1.0;
-            let mut pass = Pass::train(&mut rng);
+            let mut pass = ForwardContext::train(&mut rng);
             let outputs = model.forward(&x, &mut pass);
-            let loss = Loss::default().of(&outputs, &Tensor::from_slice(&[0i32, 1, 2, 0], [4]));
-            optimiser.step(&mut model, &loss, pass).unwrap();
+            let loss = Loss::default().compute(&outputs, &Tensor::from_slice(&[0i32, 1, 2, 0], [4]));
+            optimizer.step(&mut model, &loss, pass).unwrap();
         }
-        let ready = compile(&model, &Options { verify: true, ..Options::default() }).unwrap();
+        let ready = compile(&model, &CompileOptions { verify: true, ..CompileOptions::default() }).unwrap();
         let text = serde_json::to_string(&ready.model().network).unwrap();
         assert!(!text.contains("batch_norm") && text.contains("dropout"), "{text}");
-        let x = Rng::seed(5).normal([3, 2, 6, 6]);
-        let want = model.forward(&x, &mut Pass::eval()).to_vec::<f32>().unwrap();
+        let x = Rng::seed_from_u64(5).normal([3, 2, 6, 6]);
+        let want = model.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
         for (have, want) in ready.run(&x).unwrap().to_vec::<f32>().unwrap().iter().zip(&want) {
             assert!((have - want).abs() < 1e-4 * want.abs().max(1.0), "{have} instead of {want}");
         }
@@ -193,7 +209,8 @@ fn what_does_not_have_its_properties_is_an_error() {
         let mut model = trained();
         model.network.layers.pop();
         model.layers.layers.pop();
-        let options = Options { properties: vec![Property::Probabilities], verify: true, ..Options::default() };
+        let options =
+            CompileOptions { properties: vec![Property::Probabilities], verify: true, ..CompileOptions::default() };
         let error = compile(&model, &options).unwrap_err();
         assert!(
             error.message().starts_with("output [4, 3] is not probabilities: 12 of 12 numbers, the first "),
@@ -218,16 +235,16 @@ fn a_device_that_computes_wrongly_is_found_out() {
         .add_layer(LayerSpec::linear(2));
     let build = |device: &Device| {
         device.scope(|| {
-            let mut model = network.build(&mut Rng::seed(0)).unwrap();
+            let mut model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
             // Weights from elsewhere: a wrong device makes other ones.
             let numbers: Vec<f32> = (0..40).map(|i| (i as f32 * 0.7).sin()).collect();
             let mut set = |_: &str, param: &mut panoply_nn::Param| {
                 let shape = param.tensor().shape()?.clone();
-                param.set(&Tensor::from_slice(&numbers[..shape.elems()], shape))
+                param.set(&Tensor::from_slice(&numbers[..shape.numel()], shape))
             };
-            model.visit_mut(&mut panoply_nn::VisitorMut::new(&mut set)).unwrap();
+            model.visit_mut(&mut panoply_nn::ParamVisitorMut::new(&mut set)).unwrap();
             let samples = Tensor::from_slice(&numbers[..12], [3, 4]);
-            compile(&model, &Options::default()).unwrap().verify(&model, &samples)
+            compile(&model, &CompileOptions::default()).unwrap().verify(&model, &samples)
         })
     };
     build(&Device::new(raw.clone(), DeviceOptions::default())).unwrap();

@@ -5,30 +5,32 @@ use std::task::{Context, Poll, Waker};
 
 use panoply_nn::conformance::{self, FirstSteps};
 use panoply_nn::data::{Dataset, digits};
-use panoply_nn::fit::Quiet;
-use panoply_nn::{AdamW, EpochReport, Linear, Loss, Mlp, Module, Pass, Run, Sgd, Training, checkpoint, evaluate};
+use panoply_nn::trainer::NoCallback;
+use panoply_nn::{
+    AdamW, EpochReport, ForwardContext, Linear, Loss, Mlp, Module, Sgd, TrainConfig, Trainer, checkpoint, evaluate,
+};
 use panoply_tensor::{Device, Result, Rng, Tensor};
 
 fn learn(epochs: usize) -> Result<(Mlp, Vec<EpochReport>, Dataset)> {
-    let mut rng = Rng::seed(0);
-    let (train, held) = digits::load()?.split(0.2, &mut rng)?;
+    let mut rng = Rng::seed_from_u64(0);
+    let (train, held) = digits::load()?.train_test_split(0.2, &mut rng)?;
     let model = Mlp::new(&[64, 32, 10], 0.0, &mut rng);
-    let mut run = Run::new(model, AdamW::new(5e-3).clip_norm(1.0), rng);
-    run.fit(&Training::new(epochs, 64), (&train, &held), &mut Quiet)?;
-    Ok((run.best_model().clone(), run.progress.history, held))
+    let mut run = Trainer::new(model, AdamW::new(5e-3).clip_grad_norm(1.0), rng);
+    run.fit(&TrainConfig::new(epochs, 64), (&train, &held), &mut NoCallback)?;
+    Ok((run.best_model().clone(), run.state.history, held))
 }
 
 #[test]
 fn it_learns_and_is_the_same_after_a_file() {
     Device::get("cpu").unwrap().scope(|| {
         let (model, history, held) = learn(12).unwrap();
-        let best = history.iter().map(|epoch| epoch.score).fold(0.0, f64::max);
+        let best = history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max);
         assert!(best > 0.94, "{best} of the held-out digits right; history {history:?}");
-        assert!(history.last().unwrap().loss < 0.2 * history[0].loss);
+        assert!(history.last().unwrap().train_loss < 0.2 * history[0].train_loss);
         let file = std::env::temp_dir().join(format!("panoply-digits-{}.safetensors", std::process::id()));
         checkpoint::save(&model, &file, HashMap::from([("kind".into(), "mlp".into())])).unwrap();
         assert_eq!(checkpoint::metadata(&file).unwrap()["kind"], "mlp");
-        let mut other = Mlp::new(&[64, 32, 10], 0.0, &mut Rng::seed(99));
+        let mut other = Mlp::new(&[64, 32, 10], 0.0, &mut Rng::seed_from_u64(99));
         assert_ne!(
             evaluate(&other, &held, &Loss::default()).unwrap(),
             evaluate(&model, &held, &Loss::default()).unwrap()
@@ -39,13 +41,13 @@ fn it_learns_and_is_the_same_after_a_file() {
             evaluate(&model, &held, &Loss::default()).unwrap()
         );
         // Another network does not fit, says so, and is left alone.
-        let mut wider = Mlp::new(&[64, 33, 10], 0.0, &mut Rng::seed(99));
-        let before = wider.named_params()[0].1.tensor().to_vec::<f32>().unwrap();
+        let mut wider = Mlp::new(&[64, 33, 10], 0.0, &mut Rng::seed_from_u64(99));
+        let before = wider.named_parameters()[0].1.tensor().to_vec::<f32>().unwrap();
         let error = checkpoint::load(&mut wider, &file).unwrap_err();
         assert!(error.is_corrupt() && error.message().ends_with("; nothing was loaded"), "{error}");
         assert!(error.message().contains("3 mismatched (layers.0.weight is f32[32, 64], not f32[33, 64]"), "{error}");
-        assert_eq!(wider.named_params()[0].1.tensor().to_vec::<f32>().unwrap(), before);
-        let mut deeper = Mlp::new(&[64, 32, 10, 10], 0.0, &mut Rng::seed(99));
+        assert_eq!(wider.named_parameters()[0].1.tensor().to_vec::<f32>().unwrap(), before);
+        let mut deeper = Mlp::new(&[64, 32, 10, 10], 0.0, &mut Rng::seed_from_u64(99));
         let error = checkpoint::load(&mut deeper, &file).unwrap_err();
         assert!(error.message().contains("2 missing (layers.2.weight, layers.2.bias)"), "{error}");
         // Cut short anywhere, a file is an error and never a panic.
@@ -76,7 +78,7 @@ const DEVICES: [&str; 9] =
 fn every_device_learns_digits_as_well_as_the_cpu() {
     let reached = |device: &Device| {
         let history = device.scope(|| learn(10)).unwrap().1;
-        (history[0].loss, history.iter().map(|epoch| epoch.score).fold(0.0, f64::max))
+        (history[0].train_loss, history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max))
     };
     let (first, accuracy) = reached(&Device::get("cpu").unwrap());
     assert!(accuracy > 0.93, "{accuracy} of the held-out digits right");
@@ -96,7 +98,7 @@ fn the_checked_cpu_makes_the_same_first_steps() {
     for outcome in conformance::first_steps(&device).unwrap() {
         assert!(outcome.passed(), "{}: {outcome}", outcome.name);
     }
-    let FirstSteps { losses, .. } = FirstSteps::on(&device).unwrap();
+    let FirstSteps { losses, .. } = FirstSteps::run(&device).unwrap();
     let [first, last] = [&losses[..5], &losses[15..20]].map(|five| five.iter().sum::<f64>());
     assert!(last < 0.95 * first, "it learns: {losses:?}");
 }
@@ -105,21 +107,21 @@ fn the_checked_cpu_makes_the_same_first_steps() {
 #[test]
 fn steps_may_be_awaited() {
     let device = Device::get("cpu").unwrap();
-    let awaited = soon(FirstSteps::soon_on(&device)).unwrap();
-    assert_eq!(awaited, FirstSteps::on(&device).unwrap());
+    let awaited = soon(FirstSteps::run_async(&device)).unwrap();
+    assert_eq!(awaited, FirstSteps::run(&device).unwrap());
     device.scope(|| {
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let mut model = Linear::new(2, 1, &mut rng);
         model.bias = None;
         // The root of 0 is 0, and no number is its slope there.
         let steep = |model: &Linear| (model.weight.tensor() * 0.0).sqrt().sum(..);
-        let mut optimiser = AdamW::new(0.1);
+        let mut optimizer = AdamW::new(0.1);
         let loss = steep(&model);
-        let waited = optimiser.step(&mut model, loss, Pass::train(&mut rng)).unwrap_err();
+        let waited = optimizer.step(&mut model, loss, ForwardContext::train(&mut rng)).unwrap_err();
         let loss = steep(&model);
-        let awaited = soon(optimiser.step_soon(&mut model, loss, Pass::train(&mut rng))).unwrap_err();
+        let awaited = soon(optimizer.step_async(&mut model, loss, ForwardContext::train(&mut rng))).unwrap_err();
         assert!(waited.message().contains("first that of weight"), "{waited}");
-        assert_eq!((awaited.message(), optimiser.steps), (waited.message(), 0));
+        assert_eq!((awaited.message(), optimizer.steps), (waited.message(), 0));
     });
 }
 
@@ -136,7 +138,7 @@ fn soon<T>(future: impl Future<Output = T>) -> T {
 
 /// One step of each rule against PyTorch's documented formulas, computed here in f64.
 #[test]
-fn optimisers_follow_their_formulas() {
+fn optimizers_follow_their_formulas() {
     Device::get("cpu").unwrap().scope(|| {
         let start = [0.5f32, -1.0, 2.0, 0.25];
         // loss = mean((w · 3)²), so the gradient is 2 · 9 · w / 4.
@@ -147,7 +149,7 @@ fn optimisers_follow_their_formulas() {
             linear.weight.set(&Tensor::from_slice(&start, [2, 2])).unwrap();
             linear
         };
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let loss = |model: &Linear| (model.weight.tensor() * 3.0).square().mean(..);
 
         let mut trained = model(&mut rng);
@@ -155,7 +157,7 @@ fn optimisers_follow_their_formulas() {
         let (mut want, mut m, mut v) = (start.map(f64::from), [0.0; 4], [0.0; 4]);
         for step in 1..=5 {
             let value = loss(&trained);
-            adam.step(&mut trained, &value, panoply_nn::Pass::train(&mut rng)).unwrap();
+            adam.step(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
             for i in 0..4 {
                 let g = gradient(want[i]);
                 m[i] = 0.9 * m[i] + 0.1 * g;
@@ -171,7 +173,7 @@ fn optimisers_follow_their_formulas() {
         let (mut want, mut velocity) = (start.map(f64::from), [0.0; 4]);
         for _ in 0..5 {
             let value = loss(&trained);
-            sgd.step(&mut trained, &value, panoply_nn::Pass::train(&mut rng)).unwrap();
+            sgd.step(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
             for i in 0..4 {
                 velocity[i] = 0.9 * velocity[i] + gradient(want[i]);
                 want[i] -= 0.01 * velocity[i];
@@ -192,30 +194,30 @@ fn close(model: &Linear, want: &[f64], tolerance: f64) {
 #[test]
 fn a_step_that_fails_changes_nothing() {
     Device::get("cpu").unwrap().scope(|| {
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let mut model = Linear::new(3, 2, &mut rng);
         let before = model.weight.tensor().to_vec::<f32>().unwrap();
-        let mut optimiser = AdamW::new(0.1);
+        let mut optimizer = AdamW::new(0.1);
         // The bias is no part of this loss: its gradient does not exist.
         let loss = model.weight.tensor().sum(..);
-        let error = optimiser.step(&mut model, loss, panoply_nn::Pass::train(&mut rng)).unwrap_err();
+        let error = optimizer.step(&mut model, loss, panoply_nn::ForwardContext::train(&mut rng)).unwrap_err();
         assert!(error.is_mistake() && error.message().contains("does not depend on"), "{error}");
         let loss = model.weight.tensor().sum(..);
-        let error = optimiser.step(&mut model, loss, panoply_nn::Pass::eval()).unwrap_err();
+        let error = optimizer.step(&mut model, loss, panoply_nn::ForwardContext::eval()).unwrap_err();
         assert!(error.message().contains("needs a training pass"), "{error}");
-        assert_eq!((optimiser.steps, model.weight.tensor().to_vec::<f32>().unwrap()), (0, before));
+        assert_eq!((optimizer.steps, model.weight.tensor().to_vec::<f32>().unwrap()), (0, before));
     });
 }
 
 #[test]
 fn wrong_data_is_named() {
-    let wrong = Dataset::new(vec![0.0; 6], 3, vec![0, 5], 5).unwrap_err();
+    let wrong = Dataset::classification(vec![0.0; 6], 3, vec![0, 5], 5).unwrap_err();
     assert_eq!(wrong.message(), "example 1 has class 5, not one of 0 .. 5");
-    let wrong = Dataset::new(vec![0.0; 7], 3, vec![0, 1], 2).unwrap_err();
+    let wrong = Dataset::classification(vec![0.0; 7], 3, vec![0, 1], 2).unwrap_err();
     assert_eq!(wrong.message(), "7 numbers are not 2 rows of 3");
     let digits = digits::load().unwrap();
-    assert!(digits.split(1.5, &mut Rng::seed(0)).unwrap_err().is_mistake());
-    let (kept, held) = digits.split(0.25, &mut Rng::seed(0)).unwrap();
+    assert!(digits.train_test_split(1.5, &mut Rng::seed_from_u64(0)).unwrap_err().is_mistake());
+    let (kept, held) = digits.train_test_split(0.25, &mut Rng::seed_from_u64(0)).unwrap();
     assert_eq!(kept.len() + held.len(), digits.len());
     for class in 0..10 {
         let count = |data: &Dataset| data.labels().iter().filter(|label| **label == class).count() as f64;

@@ -1,9 +1,10 @@
 //! Losses of classes, shares and numbers beside NumPy's arithmetic in f64, what outputs say in use, and what is no target of them.
 
 use panoply_nn::data::{Dataset, Targets};
-use panoply_nn::fit::Quiet;
+use panoply_nn::trainer::NoCallback;
 use panoply_nn::{
-    AdamW, ClassWeights, LayerSpec, Loss, LossKind, Map, Network, Run, Scale, Training, evaluate, predict,
+    AdamW, ClassWeights, Lambda, LayerSpec, Loss, LossKind, Network, TargetScale, TrainConfig, Trainer, evaluate,
+    predict,
 };
 use panoply_tensor::{Device, Rng, Tensor};
 
@@ -28,28 +29,29 @@ fn near(have: &Tensor, want: f64) {
 fn they_are_numpys() {
     on_cpu(|| {
         let (x, c) = (Tensor::from_slice(&LOGITS, [4, 3]), Tensor::from_slice(&CLASSES, [4]));
-        let weighted = |kind| Loss::new(kind).class_weights(ClassWeights::Each(WEIGHTS.to_vec()));
-        near(&weighted(LossKind::CrossEntropy).of(&x, &c), 0.8790360079750841);
-        near(&Loss::new(LossKind::Bce).of(&x, &c), 0.7399928847896071);
-        near(&weighted(LossKind::Bce).of(&x, &c), 0.7344775447389672);
+        let weighted = |kind| Loss::new(kind).class_weights(ClassWeights::PerClass(WEIGHTS.to_vec()));
+        near(&weighted(LossKind::CrossEntropy).compute(&x, &c), 0.8790360079750841);
+        near(&Loss::new(LossKind::BceWithLogits).compute(&x, &c), 0.7399928847896071);
+        near(&weighted(LossKind::BceWithLogits).compute(&x, &c), 0.7344775447389672);
         // At each time, the same numbers in other axes.
         let (at_times, classes) = (x.reshape([2, 2, 3]), c.reshape([2, 2]));
-        near(&weighted(LossKind::CrossEntropy).of(&at_times, &classes), 0.8790360079750841);
-        near(&weighted(LossKind::Bce).of(&at_times, &classes), 0.7344775447389672);
+        near(&weighted(LossKind::CrossEntropy).compute(&at_times, &classes), 0.8790360079750841);
+        near(&weighted(LossKind::BceWithLogits).compute(&at_times, &classes), 0.7344775447389672);
         // Two classes have one logit.
         let (one, yes) =
             (Tensor::from_slice(&[1.2f32, -0.3, 2.0, -1.5], [4, 1]), Tensor::from_slice(&[1i32, 1, 0, 0], [4]));
-        near(&Loss::new(LossKind::Bce).of(&one, &yes), 0.8614947502080705);
-        let weights = ClassWeights::Each(vec![0.5, 3.0]);
-        near(&Loss::new(LossKind::Bce).class_weights(weights).of(&one, &yes), 0.6452976828475052);
+        near(&Loss::new(LossKind::BceWithLogits).compute(&one, &yes), 0.8614947502080705);
+        let weights = ClassWeights::PerClass(vec![0.5, 3.0]);
+        near(&Loss::new(LossKind::BceWithLogits).class_weights(weights).compute(&one, &yes), 0.6452976828475052);
         let third = 1.0 / 3.0;
         let shares = [0.2f32, 0.3, 0.5, 0.0, 1.0, 0.0, 0.6, 0.4, 0.0, third, third, third];
-        near(&Loss::new(LossKind::Kl).of(&x, &Tensor::from_slice(&shares, [4, 3])), 0.6820906789998085);
+        near(&Loss::new(LossKind::KlDiv).compute(&x, &Tensor::from_slice(&shares, [4, 3])), 0.6820906789998085);
         let shares = [0.2f32, 1.0, 0.0, 0.0, 1.0, 0.5, 0.6, 0.4, 0.0, 1.0, 1.0, 0.25];
-        near(&Loss::new(LossKind::Bce).of(&x, &Tensor::from_slice(&shares, [4, 3])), 0.7720762181229405);
-        let wrong = Loss::new(LossKind::Bce).of(&x, &Tensor::from_slice(&[0i32, 1], [2])).check().unwrap_err();
+        near(&Loss::new(LossKind::BceWithLogits).compute(&x, &Tensor::from_slice(&shares, [4, 3])), 0.7720762181229405);
+        let wrong =
+            Loss::new(LossKind::BceWithLogits).compute(&x, &Tensor::from_slice(&[0i32, 1], [2])).check().unwrap_err();
         assert!(wrong.message().starts_with("bce: needs logits [batch, classes]"), "{wrong}");
-        let unfitted = Loss::default().class_weights(ClassWeights::Balanced).of(&x, &c).check().unwrap_err();
+        let unfitted = Loss::default().class_weights(ClassWeights::Balanced).compute(&x, &c).check().unwrap_err();
         assert!(unfitted.message().starts_with("balanced class weights are computed from the examples"), "{unfitted}");
     });
 }
@@ -62,9 +64,9 @@ fn a_weighted_mean_knows_no_parts() {
         let count = 3000;
         let labels: Vec<i32> = (0..count).map(|i| if i < 1100 { i32::from(i % 50 == 0) } else { i % 3 }).collect();
         let logits: Vec<f32> = (0..3 * count).map(|i| LOGITS[(i % 12) as usize] * (i % 7) as f32 / 7.0).collect();
-        let data = Dataset::new(logits.clone(), 3, labels.clone(), 3).unwrap();
-        let loss = Loss::default().class_weights(ClassWeights::Each(WEIGHTS.to_vec()));
-        let same = Map(|x: &Tensor| x.clone());
+        let data = Dataset::classification(logits.clone(), 3, labels.clone(), 3).unwrap();
+        let loss = Loss::default().class_weights(ClassWeights::PerClass(WEIGHTS.to_vec()));
+        let same = Lambda(|x: &Tensor| x.clone());
         let have = evaluate(&same, &data, &loss).unwrap().loss;
         let (mut sum, mut all) = (0.0, 0.0);
         for (row, label) in logits.chunks(3).zip(&labels) {
@@ -81,28 +83,28 @@ fn a_weighted_mean_knows_no_parts() {
 fn balanced_weights_are_scikit_learns() {
     let labels = vec![0, 0, 0, 0, 0, 1, 2, 2];
     let fitted = |classes| {
-        let targets = Targets::Classes { labels: labels.clone(), classes, places: 1 };
-        Loss::default().class_weights(ClassWeights::Balanced).fitted(&targets).unwrap().class_weights
+        let targets = Targets::Classes { labels: labels.clone(), num_classes: classes, labels_per_example: 1 };
+        Loss::default().class_weights(ClassWeights::Balanced).for_targets(&targets).unwrap().class_weights
     };
     // n / (classes · count), as compute_class_weight("balanced", …).
     let want = vec![8.0 / 15.0, 8.0 / 3.0, 8.0 / 6.0];
-    assert_eq!(fitted(3), Some(ClassWeights::Each(want.clone())));
+    assert_eq!(fitted(3), Some(ClassWeights::PerClass(want.clone())));
     // A class of which there is no example changes nothing for the others.
-    assert_eq!(fitted(4), Some(ClassWeights::Each([want, vec![1.0]].concat())));
-    let text = "input = [2]\nloss = { class_weights = \"balanced\" }\n[[layer]]\nkind = \"linear\"\noutputs = 2\n";
+    assert_eq!(fitted(4), Some(ClassWeights::PerClass([want, vec![1.0]].concat())));
+    let text = "input = [2]\nloss = { class_weights = \"balanced\" }\n[[layer]]\nkind = \"linear\"\nout_features = 2\n";
     let read = |text: &str| Network::parse(text);
     assert_eq!(read(text).unwrap().loss.class_weights, Some(ClassWeights::Balanced));
     let written = serde_json::to_string(&read(text).unwrap()).unwrap();
     assert_eq!(serde_json::from_str::<Network>(&written).unwrap(), read(text).unwrap());
     let each = read(&text.replace("\"balanced\"", "[1, 2.5]")).unwrap().loss;
-    assert_eq!(each.class_weights, Some(ClassWeights::Each(vec![1.0, 2.5])));
+    assert_eq!(each.class_weights, Some(ClassWeights::PerClass(vec![1.0, 2.5])));
     for (loss, what) in [
         ("class_weights = \"even\"", "`even` is neither balanced nor a number for each class"),
         ("class_weights = 3", "class_weights is \"balanced\" or a list of numbers, one for each class"),
         ("class_weights = [1, -2]", "class_weights holds -2, which is not a number above 0"),
         ("kind = \"mse\", class_weights = [1, 2]", "class_weights are for cross_entropy and bce; mse compares numbers"),
-        ("kind = \"bce\", label_smoothing = 0.1", "label_smoothing is for cross_entropy, not for bce"),
-        ("kind = \"kl\", scale = 2", "scale is for mse, l1 and huber; kl compares no differences of numbers"),
+        ("kind = \"bce_with_logits\", label_smoothing = 0.1", "label_smoothing is for cross_entropy, not for bce"),
+        ("kind = \"kl_div\", scale = 2", "scale is for mse, l1 and huber; kl compares no differences of numbers"),
         ("kind = \"ctc\"", "unknown variant `ctc`, expected one of `cross_entropy`, `bce`, `kl`, `mse`, `l1`, `huber`"),
     ] {
         let (_, said) = read(&text.replace("class_weights = \"balanced\"", loss)).unwrap_err();
@@ -113,15 +115,15 @@ fn balanced_weights_are_scikit_learns() {
 /// Targets that are none of a loss are named before anything is computed.
 #[test]
 fn what_a_loss_does_not_fit() {
-    let classes = Targets::Classes { labels: vec![0, 1], classes: 2, places: 1 };
-    let numbers = |values: &[f32], width| Targets::Numbers { values: values.to_vec(), width };
+    let classes = Targets::Classes { labels: vec![0, 1], num_classes: 2, labels_per_example: 1 };
+    let numbers = |values: &[f32], width| Targets::Regression { values: values.to_vec(), num_outputs: width };
     let loss = Loss::new;
-    let weights = |count: usize| Loss::default().class_weights(ClassWeights::Each(vec![1.0; count]));
-    let each = |weight: f64| Loss::default().class_weights(ClassWeights::Each(vec![1.0, weight]));
-    let stray = |label: i32| Targets::Classes { labels: vec![0, label], classes: 1, places: 1 };
+    let weights = |count: usize| Loss::default().class_weights(ClassWeights::PerClass(vec![1.0; count]));
+    let each = |weight: f64| Loss::default().class_weights(ClassWeights::PerClass(vec![1.0, weight]));
+    let stray = |label: i32| Targets::Classes { labels: vec![0, label], num_classes: 1, labels_per_example: 1 };
     for (loss, targets, what) in [
         (loss(LossKind::Mse), &classes, "the loss mse does not fit: classes are to be learned"),
-        (loss(LossKind::Kl), &classes, "the loss kl does not fit: classes are to be learned"),
+        (loss(LossKind::KlDiv), &classes, "the loss kl does not fit: classes are to be learned"),
         (weights(3), &classes, "3 class weights are not one for each of 2 classes"),
         (weights(1), &stray(1), "class weights do not fit: 1 is none of 1 classes"),
         (Loss::default().class_weights(ClassWeights::Balanced), &stray(-1), "-1 is none of 1 classes"),
@@ -132,11 +134,15 @@ fn what_a_loss_does_not_fit() {
             &numbers(&[1.0], 1),
             "the loss cross_entropy does not fit: numbers are to be learned",
         ),
-        (loss(LossKind::Bce), &numbers(&[0.0, 1.0, 0.5, 1.5], 2), "example 1 has 1.5, which is not in 0 ..= 1"),
-        (loss(LossKind::Kl), &numbers(&[0.5, 0.5, 0.5, 0.6], 2), "example 1 has [0.5, 0.6], which are no shares"),
-        (loss(LossKind::Kl), &numbers(&[-0.5, 1.5], 2), "example 0 has [-0.5, 1.5], which are no shares"),
+        (
+            loss(LossKind::BceWithLogits),
+            &numbers(&[0.0, 1.0, 0.5, 1.5], 2),
+            "example 1 has 1.5, which is not in 0 ..= 1",
+        ),
+        (loss(LossKind::KlDiv), &numbers(&[0.5, 0.5, 0.5, 0.6], 2), "example 1 has [0.5, 0.6], which are no shares"),
+        (loss(LossKind::KlDiv), &numbers(&[-0.5, 1.5], 2), "example 0 has [-0.5, 1.5], which are no shares"),
     ] {
-        let error = loss.fitted(targets).unwrap_err();
+        let error = loss.for_targets(targets).unwrap_err();
         assert!(error.is_mistake() && error.message().contains(what), "{error}");
     }
 }
@@ -146,10 +152,10 @@ fn what_a_loss_does_not_fit() {
 fn several_numbers_count_alike() {
     on_cpu(|| {
         let rows = [1.0f32, 1000.0, 2.0, 3000.0, 3.0, 2000.0];
-        let data = Dataset::numbers(rows.to_vec(), 2, vec![1.0, 3000.0, 2.0, 3000.0, 3.0, 0.0], 2).unwrap();
-        let same = Map(|x: &Tensor| x.clone());
-        let scaled = |scale| Loss { scale: Some(scale), ..Loss::new(LossKind::Mse) };
-        let loss = scaled(Scale::Each(vec![0.5, 1000.0]));
+        let data = Dataset::regression(rows.to_vec(), 2, vec![1.0, 3000.0, 2.0, 3000.0, 3.0, 0.0], 2).unwrap();
+        let same = Lambda(|x: &Tensor| x.clone());
+        let scaled = |scale| Loss { target_scale: Some(scale), ..Loss::new(LossKind::Mse) };
+        let loss = scaled(TargetScale::PerTarget(vec![0.5, 1000.0]));
         // Differences of 0, 0, 0 and of 2000, 0, 2000: (4 + 0 + 4) / 6.
         let found = evaluate(&same, &data, &loss).unwrap();
         assert!((found.loss - 8.0 / 6.0).abs() < 1e-6, "{found:?}");
@@ -157,19 +163,22 @@ fn several_numbers_count_alike() {
         assert!((found.score - (1.0 + 1.0 - 8.0 / 6.0) / 2.0).abs() < 1e-6, "{found:?}");
         // A number that is the same in all examples has no variance to explain: it does not count, right or wrong, beside others.
         for (read, alone) in [(5.0f32, 1.0), (7.0, 0.0)] {
-            let with = Dataset::numbers(vec![1.0, read, 1.0, read], 2, vec![1.0, 5.0, 3.0, 5.0], 2).unwrap();
+            let with = Dataset::regression(vec![1.0, read, 1.0, read], 2, vec![1.0, 5.0, 3.0, 5.0], 2).unwrap();
             assert_eq!(evaluate(&same, &with, &Loss::new(LossKind::Mse)).unwrap().score, 1.0 - 4.0 / 2.0);
-            let without = Dataset::numbers(vec![read; 2], 1, vec![5.0; 2], 1).unwrap();
+            let without = Dataset::regression(vec![read; 2], 1, vec![5.0; 2], 1).unwrap();
             assert_eq!(evaluate(&same, &without, &Loss::new(LossKind::Mse)).unwrap().score, alone);
         }
-        let error = scaled(Scale::Each(vec![1.0; 3])).fitted(&data.targets).unwrap_err();
+        let error = scaled(TargetScale::PerTarget(vec![1.0; 3])).for_targets(&data.targets).unwrap_err();
         assert!(error.message().contains("3 scales of the loss are not one for each of 2 numbers"), "{error}");
-        let error = scaled(Scale::Each(vec![1.0, 0.0])).fitted(&data.targets).unwrap_err();
+        let error = scaled(TargetScale::PerTarget(vec![1.0, 0.0])).for_targets(&data.targets).unwrap_err();
         assert!(error.message().contains("scale 0 is not a positive number"), "{error}");
         // In files it is a number or a list.
-        for (text, scale) in [("2.5", Scale::All(2.5)), ("[0.5, 4.0]", Scale::Each(vec![0.5, 4.0]))] {
-            let text = format!("input = [2]\nloss = {{ kind = \"l1\", scale = {text} }}\n[[layer]]\nkind = \"relu\"\n");
-            assert_eq!(Network::parse(&text).unwrap().loss.scale, Some(scale));
+        for (text, scale) in
+            [("2.5", TargetScale::Uniform(2.5)), ("[0.5, 4.0]", TargetScale::PerTarget(vec![0.5, 4.0]))]
+        {
+            let text =
+                format!("input = [2]\nloss = {{ kind = \"l1\", target_scale = {text} }}\n[[layer]]\nkind = \"relu\"\n");
+            assert_eq!(Network::parse(&text).unwrap().loss.target_scale, Some(scale));
         }
     });
 }
@@ -179,13 +188,13 @@ fn several_numbers_count_alike() {
 fn answers_are_each_their_own() {
     on_cpu(|| {
         let outputs = vec![2.0f32, -1.0, 0.5, 3.0, -2.0, 1.0];
-        let data = Dataset::answers(outputs, 3, vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0], 3).unwrap();
-        let loss = Loss::new(LossKind::Bce);
-        let same = Map(|x: &Tensor| x.clone());
+        let data = Dataset::multilabel(outputs, 3, vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0], 3).unwrap();
+        let loss = Loss::new(LossKind::BceWithLogits);
+        let same = Lambda(|x: &Tensor| x.clone());
         assert!((evaluate(&same, &data, &loss).unwrap().score - 4.0 / 6.0).abs() < 1e-6);
         let shares = predict(&same, &data, &loss).unwrap();
         assert!((shares[0] - 1.0 / (1.0 + (-2f32).exp())).abs() < 1e-6, "{shares:?}");
-        let wrong = Dataset::answers(vec![0.0; 4], 2, vec![1.0, 0.5], 1).unwrap_err();
+        let wrong = Dataset::multilabel(vec![0.0; 4], 2, vec![1.0, 0.5], 1).unwrap_err();
         assert_eq!(wrong.message(), "example 1 has the answer 0.5, which is neither 0 nor 1");
         for (loss, what) in [
             (Loss::new(LossKind::Mse), "the loss mse does not fit: answers of yes or no are to be learned"),
@@ -194,7 +203,7 @@ fn answers_are_each_their_own() {
                 "class weights do not fit: by bce no classes are to be learned",
             ),
         ] {
-            let error = loss.fitted(&data.targets).unwrap_err();
+            let error = loss.for_targets(&data.targets).unwrap_err();
             assert!(error.message().contains(what), "{error}");
         }
     });
@@ -204,20 +213,20 @@ fn answers_are_each_their_own() {
 #[test]
 fn two_classes_by_one_logit() {
     on_cpu(|| {
-        let mut rng = Rng::seed(5);
+        let mut rng = Rng::seed_from_u64(5);
         let labels: Vec<i32> = (0..300).map(|i| i32::from(i % 10 == 0)).collect();
         let noise = rng.normal([600]).to_vec::<f32>().unwrap();
         let features = (0..600).map(|i| noise[i] * 0.4 + if labels[i / 2] == 1 { 1.5 } else { 0.0 }).collect();
-        let data = Dataset::new(features, 2, labels, 2).unwrap();
-        let (train, held) = data.split(0.2, &mut rng).unwrap();
-        let loss = Loss::new(LossKind::Bce).class_weights(ClassWeights::Balanced);
-        assert_eq!((loss.outputs(&data.targets), Loss::default().outputs(&data.targets)), (1, 2));
+        let data = Dataset::classification(features, 2, labels, 2).unwrap();
+        let (train, held) = data.train_test_split(0.2, &mut rng).unwrap();
+        let loss = Loss::new(LossKind::BceWithLogits).class_weights(ClassWeights::Balanced);
+        assert_eq!((loss.num_outputs(&data.targets), Loss::default().num_outputs(&data.targets)), (1, 2));
         let network = Network::with_input_size(2).add_layer(LayerSpec::linear(1)).loss(loss.clone());
-        let mut run = Run::new(network.build(&mut rng).unwrap(), AdamW::new(0.05), rng);
-        let training = Training { loss: loss.clone(), ..Training::new(30, 32) };
-        run.fit(&training, (&train, &held), &mut Quiet).unwrap();
-        let last = &run.progress.history[29];
-        assert!(last.score > 0.95 && last.validation_loss < 0.3, "{last:?}");
+        let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(0.05), rng);
+        let training = TrainConfig { loss: loss.clone(), ..TrainConfig::new(30, 32) };
+        run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        let last = &run.state.history[29];
+        assert!(last.val_score > 0.95 && last.val_loss < 0.3, "{last:?}");
         let shares = predict(&run.model, &held, &loss).unwrap();
         assert_eq!(shares.len(), 2 * held.len());
         for (pair, label) in shares.chunks(2).zip(held.labels()) {
@@ -235,14 +244,14 @@ fn a_loss_of_what_is_held_out_that_is_not_finite() {
             (1e30, "inf", "no number can be that large"),
             (f32::NAN, "NaN", "what the model makes of one of them is no number"),
         ] {
-            let mut rng = Rng::seed(1);
-            let train = Dataset::numbers(vec![1.0, 2.0], 1, vec![1.0, 2.0], 1).unwrap();
-            let held = Dataset::numbers(vec![1.0, held], 1, vec![1.0, 2.0], 1).unwrap();
+            let mut rng = Rng::seed_from_u64(1);
+            let train = Dataset::regression(vec![1.0, 2.0], 1, vec![1.0, 2.0], 1).unwrap();
+            let held = Dataset::regression(vec![1.0, held], 1, vec![1.0, 2.0], 1).unwrap();
             let loss_kind = Loss::new(LossKind::Mse);
             let network = Network::with_input_size(1).add_layer(LayerSpec::linear(1)).loss(loss_kind.clone());
-            let mut run = Run::new(network.build(&mut rng).unwrap(), AdamW::new(0.01), rng);
-            let training = Training { loss: loss_kind, ..Training::new(1, 2) };
-            let error = run.fit(&training, (&train, &held), &mut Quiet).unwrap_err();
+            let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(0.01), rng);
+            let training = TrainConfig { loss: loss_kind, ..TrainConfig::new(1, 2) };
+            let error = run.fit(&training, (&train, &held), &mut NoCallback).unwrap_err();
             assert_eq!(error.message(), format!("the loss of the examples held out is {loss} after epoch 1"));
             assert!(error.is_diverged() && error.notes()[0].starts_with(why), "{error}");
         }
@@ -253,7 +262,7 @@ fn a_loss_of_what_is_held_out_that_is_not_finite() {
 #[test]
 fn shares_are_learned() {
     on_cpu(|| {
-        let mut rng = Rng::seed(2);
+        let mut rng = Rng::seed_from_u64(2);
         let features = rng.normal([800]).to_vec::<f32>().unwrap();
         let shares: Vec<f32> = features
             .chunks(2)
@@ -262,19 +271,23 @@ fn shares_are_learned() {
                 e.map(|part| part / e.iter().sum::<f32>())
             })
             .collect();
-        let data = Dataset::numbers(features, 2, shares, 3).unwrap();
-        let (train, held) = data.split(0.2, &mut rng).unwrap();
-        for kind in [LossKind::Kl, LossKind::Bce] {
+        let data = Dataset::regression(features, 2, shares, 3).unwrap();
+        let (train, held) = data.train_test_split(0.2, &mut rng).unwrap();
+        for kind in [LossKind::KlDiv, LossKind::BceWithLogits] {
             let loss = Loss::new(kind);
             let network = Network::with_input_size(2).add_layer(LayerSpec::linear(3)).loss(loss.clone());
-            let mut run = Run::new(network.build(&mut Rng::seed(1)).unwrap(), AdamW::new(0.05), Rng::seed(1));
-            let training = Training { loss: loss.clone(), ..Training::new(40, 32) };
-            run.fit(&training, (&train, &held), &mut Quiet).unwrap();
-            let last = &run.progress.history[39];
-            assert!(last.score > 0.9, "{kind:?}: {last:?}");
+            let mut run = Trainer::new(
+                network.build(&mut Rng::seed_from_u64(1)).unwrap(),
+                AdamW::new(0.05),
+                Rng::seed_from_u64(1),
+            );
+            let training = TrainConfig { loss: loss.clone(), ..TrainConfig::new(40, 32) };
+            run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+            let last = &run.state.history[39];
+            assert!(last.val_score > 0.9, "{kind:?}: {last:?}");
             let read = predict(&run.model, &held, &loss).unwrap();
-            if kind == LossKind::Kl {
-                assert!(last.validation_loss < 1e-2, "{last:?}");
+            if kind == LossKind::KlDiv {
+                assert!(last.val_loss < 1e-2, "{last:?}");
                 assert!(read.chunks(3).all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-5));
             }
             assert!(read.iter().all(|share| (0.0..=1.0).contains(share)));

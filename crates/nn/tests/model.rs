@@ -1,9 +1,10 @@
-//! What models, passes and optimisers promise beyond their numbers: names, states, all or nothing, parts of a batch.
+//! What models, passes and optimizers promise beyond their numbers: names, states, all or nothing, parts of a batch.
 
 use panoply_nn::data::Dataset;
 use panoply_nn::{
-    AdamW, AdaptiveAveragePool, Average, BatchNorm, Conv2d, Embedding, Flatten, Layer, Linear, Loss, LossKind, Map,
-    MaxPool, Module, Param, Pass, Sequential, Sgd, Visitor, VisitorMut, evaluate, init, sinusoidal_positions,
+    AdamW, AdaptiveAvgPool, AveragedModel, BatchNorm, Conv2d, Embedding, Flatten, ForwardContext, Lambda, Layer,
+    Linear, Loss, LossKind, MaxPool, Module, Param, ParamVisitor, ParamVisitorMut, Sequential, Sgd, evaluate, init,
+    sinusoidal_positional_encoding,
 };
 use panoply_tensor::{DType, Device, Result, Rng, Tensor};
 
@@ -13,55 +14,55 @@ fn on_cpu(work: impl FnOnce()) {
 
 fn network(rng: &mut Rng) -> Sequential {
     Sequential::new()
-        .then(Conv2d::new(1, 4, [3, 3], rng))
-        .then(BatchNorm::new(4))
-        .then(Map(Tensor::relu))
-        .then(MaxPool::new([2, 2]))
-        .then(AdaptiveAveragePool([1, 1]))
-        .then(Flatten)
-        .then(Linear::new(4, 2, rng))
+        .add(Conv2d::new(1, 4, [3, 3], rng))
+        .add(BatchNorm::new(4))
+        .add(Lambda(Tensor::relu))
+        .add(MaxPool::new([2, 2]))
+        .add(AdaptiveAvgPool([1, 1]))
+        .add(Flatten)
+        .add(Linear::new(4, 2, rng))
 }
 
 fn images(count: usize) -> Tensor {
-    Rng::seed(7).normal([count, 1, 8, 8])
+    Rng::seed_from_u64(7).normal([count, 1, 8, 8])
 }
 
 fn values(model: &dyn Module) -> Vec<f32> {
-    model.named_params().iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
+    model.named_parameters().iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
 }
 
 #[test]
 fn a_sequence_shows_its_parts_by_name() {
     on_cpu(|| {
-        let model = network(&mut Rng::seed(0));
-        let names: Vec<String> = model.named_params().into_iter().map(|(name, _)| name).collect();
+        let model = network(&mut Rng::seed_from_u64(0));
+        let names: Vec<String> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
         let norm = ["1.weight", "1.bias", "1.running_mean", "1.running_var"];
         assert_eq!(names, [&["0.weight", "0.bias"][..], &norm, &["6.weight", "6.bias"]].concat());
-        assert_eq!(model.param_count(), 4 * 9 + 4 + 2 * 4 + 2 * 4 + 2);
+        assert_eq!(model.num_parameters(), 4 * 9 + 4 + 2 * 4 + 2 * 4 + 2);
         let summary = model.summary();
         assert!(summary.contains("1.running_var") && summary.contains("not trained"), "{summary}");
         assert!(summary.ends_with("58 parameters to train\n"), "{summary}");
-        assert_eq!(model.forward(&images(3), &mut Pass::eval()).dims().unwrap(), [3, 2]);
+        assert_eq!(model.forward(&images(3), &mut ForwardContext::eval()).dims().unwrap(), [3, 2]);
     });
 }
 
 #[test]
 fn a_pass_of_another_model_is_refused_and_nothing_changes() {
     on_cpu(|| {
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let mut model = network(&mut rng);
         let copy = model.clone();
         let before = values(&model);
-        let mut optimiser = Sgd::new(0.1);
-        let mut pass = Pass::train(&mut rng);
+        let mut optimizer = Sgd::new(0.1);
+        let mut pass = ForwardContext::train(&mut rng);
         let loss = copy.forward(&images(4), &mut pass).square().mean(..);
-        let error = optimiser.step(&mut model, &loss, pass).unwrap_err();
+        let error = optimizer.step(&mut model, &loss, pass).unwrap_err();
         assert!(error.message().contains("2 states were updated, 0 of them in this model"), "{error}");
         // A mistake in the loss leaves statistics alone, too.
-        let mut pass = Pass::train(&mut rng);
+        let mut pass = ForwardContext::train(&mut rng);
         let wrong = model.forward(&images(4), &mut pass).matmul(&images(1));
-        assert!(optimiser.step(&mut model, wrong.mean(..), pass).unwrap_err().is_mistake());
-        assert_eq!((values(&model), optimiser.steps), (before, 0));
+        assert!(optimizer.step(&mut model, wrong.mean(..), pass).unwrap_err().is_mistake());
+        assert_eq!((values(&model), optimizer.steps), (before, 0));
     });
 }
 
@@ -69,21 +70,21 @@ fn a_pass_of_another_model_is_refused_and_nothing_changes() {
 #[test]
 fn batch_norm_of_one_value_per_channel_is_refused() {
     on_cpu(|| {
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let layer = BatchNorm::new(4);
         for shape in [&[1, 4][..], &[1, 4, 1], &[1, 4, 1, 1], &[0, 4]] {
             let input = Tensor::zeros(shape, DType::F32);
-            let error = layer.forward(&input, &mut Pass::train(&mut rng)).check().unwrap_err();
+            let error = layer.forward(&input, &mut ForwardContext::train(&mut rng)).check().unwrap_err();
             assert!(error.message().contains("expected more than 1 value per channel when training"), "{error}");
-            layer.forward(&input, &mut Pass::eval()).check().unwrap();
+            layer.forward(&input, &mut ForwardContext::eval()).check().unwrap();
         }
-        layer.forward(&Tensor::zeros([1, 4, 3], DType::F32), &mut Pass::train(&mut rng)).check().unwrap();
+        layer.forward(&Tensor::zeros([1, 4, 3], DType::F32), &mut ForwardContext::train(&mut rng)).check().unwrap();
         // The mean of what varies beyond f32 is not finite, though the loss and all gradients are.
         let mut layer = BatchNorm::new(1);
         let before = values(&layer);
         let input = Tensor::from_slice(&[3e38f32, 3e38, 3e38], [3, 1]);
         for accumulate in [false, true] {
-            let mut pass = Pass::train(&mut rng);
+            let mut pass = ForwardContext::train(&mut rng);
             let _ = layer.forward(&input, &mut pass);
             let loss = layer.weight.tensor().sum(..) + layer.bias.tensor().sum(..);
             let mut optimizer = Sgd::new(0.1);
@@ -100,9 +101,9 @@ fn batch_norm_of_one_value_per_channel_is_refused() {
 #[test]
 fn a_layer_used_twice_in_a_pass_updates_its_statistics_twice() {
     on_cpu(|| {
-        let (mut rng, input) = (Rng::seed(0), Tensor::from_slice(&[1f32, 3.0, 5.0, 7.0], [4, 1]));
+        let (mut rng, input) = (Rng::seed_from_u64(0), Tensor::from_slice(&[1f32, 3.0, 5.0, 7.0], [4, 1]));
         let mut layer = BatchNorm::new(1);
-        let mut pass = Pass::train(&mut rng);
+        let mut pass = ForwardContext::train(&mut rng);
         let loss = layer.forward(&input, &mut pass).sum(..) + layer.forward(&(&input * 2.0), &mut pass).sum(..);
         Sgd::new(0.0).step(&mut layer, &loss, pass).unwrap();
         let mean = layer.running_mean.tensor().item().unwrap();
@@ -113,43 +114,43 @@ fn a_layer_used_twice_in_a_pass_updates_its_statistics_twice() {
 #[test]
 fn parts_of_a_batch_add_up_to_the_batch() {
     on_cpu(|| {
-        let start = Linear::new(5, 3, &mut Rng::seed(1));
-        let (x, y) = (Rng::seed(2).normal([8, 5]), Rng::seed(3).normal([8, 3]));
-        let loss = |model: &Linear, from: usize, count: usize, pass: &mut Pass<'_>| {
-            model.forward(&x.narrow(0, from, count), pass).mse(&y.narrow(0, from, count))
+        let start = Linear::new(5, 3, &mut Rng::seed_from_u64(1));
+        let (x, y) = (Rng::seed_from_u64(2).normal([8, 5]), Rng::seed_from_u64(3).normal([8, 3]));
+        let loss = |model: &Linear, from: usize, count: usize, pass: &mut ForwardContext<'_>| {
+            model.forward(&x.narrow(0, from, count), pass).mse_loss(&y.narrow(0, from, count))
         };
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let (mut whole, mut parts) = (start.clone(), start.clone());
-        let (mut one, mut two) = (AdamW::new(0.1).clip_norm(0.5), AdamW::new(0.1).clip_norm(0.5));
+        let (mut one, mut two) = (AdamW::new(0.1).clip_grad_norm(0.5), AdamW::new(0.1).clip_grad_norm(0.5));
         for _ in 0..3 {
-            let mut pass = Pass::train(&mut rng);
+            let mut pass = ForwardContext::train(&mut rng);
             let value = loss(&whole, 0, 8, &mut pass);
             one.step(&mut whole, &value, pass).unwrap();
-            let mut pass = Pass::train(&mut rng);
+            let mut pass = ForwardContext::train(&mut rng);
             let half = loss(&parts, 0, 4, &mut pass) * 0.5;
             two.accumulate(&mut parts, &half, pass).unwrap();
-            let mut pass = Pass::train(&mut rng);
+            let mut pass = ForwardContext::train(&mut rng);
             let half = loss(&parts, 4, 4, &mut pass) * 0.5;
             two.step(&mut parts, &half, pass).unwrap();
         }
         for (a, b) in values(&whole).iter().zip(values(&parts)) {
             assert!((a - b).abs() < 1e-5, "{a} at once, {b} in parts");
         }
-        assert!(two.waiting.is_empty());
+        assert!(two.accumulated_grads.is_empty());
     });
 }
 
 #[test]
 fn groups_move_at_their_own_rate() {
     on_cpu(|| {
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let mut model = Linear::new(2, 2, &mut rng);
         let before = values(&model);
         // No gradient: only decay moves anything, and the bias is exempt.
-        let mut optimiser = AdamW::new(0.1).weight_decay(0.5).group(|name, _| name.ends_with("bias"), 1.0, false);
-        let pass = Pass::train(&mut rng);
+        let mut optimizer = AdamW::new(0.1).weight_decay(0.5).param_group(|name, _| name.ends_with("bias"), 1.0, false);
+        let pass = ForwardContext::train(&mut rng);
         let loss = ((model.weight.tensor() * 0.0).sum(..)) + (model.bias.as_ref().unwrap().tensor() * 0.0).sum(..);
-        optimiser.step(&mut model, &loss, pass).unwrap();
+        optimizer.step(&mut model, &loss, pass).unwrap();
         for (i, (before, after)) in before.iter().zip(values(&model)).enumerate() {
             let want = if i < 4 { before * 0.95 } else { *before };
             assert!((after - want).abs() < 1e-6, "element {i} went from {before} to {after}");
@@ -162,11 +163,11 @@ fn groups_move_at_their_own_rate() {
 struct Bare(Vec<Param>);
 
 impl Module for Bare {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
         self.0.iter().zip(["a", "b", "c"]).for_each(|(param, name)| visitor.field(name, param));
     }
 
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
         self.0.iter_mut().zip(["a", "b", "c"]).try_for_each(|(param, name)| visitor.field(name, param))
     }
 }
@@ -178,8 +179,8 @@ fn slid(gradients: &[(DType, f64)], longest: f64) -> Result<Vec<f64>> {
     let parts = model.0.iter().zip(gradients);
     let loss = parts.map(|(param, (_, slope))| (param.tensor().cast(DType::F64) * *slope).sum(..));
     let loss = loss.reduce(|sum, part| sum + part).expect("there are parameters");
-    let mut rng = Rng::seed(0);
-    Sgd::new(1.0).clip_norm(longest).step(&mut model, loss, Pass::train(&mut rng))?;
+    let mut rng = Rng::seed_from_u64(0);
+    Sgd::new(1.0).clip_grad_norm(longest).step(&mut model, loss, ForwardContext::train(&mut rng))?;
     model.0.iter().map(|param| param.tensor().item()).collect()
 }
 
@@ -203,11 +204,11 @@ fn a_length_is_that_of_parameters_of_all_types() {
 #[test]
 fn an_average_follows_slowly() {
     on_cpu(|| {
-        let mut model = Linear::new(2, 2, &mut Rng::seed(0));
+        let mut model = Linear::new(2, 2, &mut Rng::seed_from_u64(0));
         model.weight.set(&Tensor::from_slice(&[0f32; 4], [2, 2])).unwrap();
-        let mut average = Average::new(&model, 0.9);
+        let mut average = AveragedModel::new(&model, 0.9);
         model.weight.set(&Tensor::from_slice(&[1f32; 4], [2, 2])).unwrap();
-        (0..3).for_each(|_| average.update(&model).unwrap());
+        (0..3).for_each(|_| average.update_parameters(&model).unwrap());
         let have = average.model.weight.tensor().to_vec::<f32>().unwrap();
         assert!(have.iter().all(|x| (x - (1.0 - 0.729)).abs() < 1e-6), "{have:?}");
     });
@@ -216,7 +217,7 @@ fn an_average_follows_slowly() {
 #[test]
 fn initial_weights_have_their_moments() {
     on_cpu(|| {
-        let rng = &mut Rng::seed(5);
+        let rng = &mut Rng::seed_from_u64(5);
         let shape = [64, 32, 3, 3];
         let (inputs, outputs): (f64, f64) = (32.0 * 9.0, 64.0 * 9.0);
         for (name, tensor, variance) in [
@@ -225,13 +226,13 @@ fn initial_weights_have_their_moments() {
             ("xavier_uniform", init::xavier_uniform(&shape, rng), 2.0 / (inputs + outputs)),
             ("xavier_normal", init::xavier_normal(&shape, rng), 2.0 / (inputs + outputs)),
             // Of a normal distribution cut at two deviations.
-            ("truncated_normal", init::truncated_normal(&shape, 0.1, rng), 0.01 * 0.773_741),
+            ("truncated_normal", init::trunc_normal(&shape, 0.1, rng), 0.01 * 0.773_741),
         ] {
             let (mean, have) = (tensor.mean(..).item().unwrap(), tensor.var(.., 0).item().unwrap());
             assert!(mean.abs() < 0.02 * f64::sqrt(variance), "{name}: mean {mean}");
             assert!((have / variance - 1.0).abs() < 0.03, "{name}: variance {have}, not {variance}");
         }
-        assert!(init::truncated_normal(&shape, 0.1, rng).abs().max(..).item().unwrap() <= 0.2 + 1e-7);
+        assert!(init::trunc_normal(&shape, 0.1, rng).abs().max(..).item().unwrap() <= 0.2 + 1e-7);
         for shape in [[20, 30], [30, 20]] {
             let q = init::orthogonal(&shape, 2.0, rng);
             let product = if shape[0] < shape[1] { q.matmul(&q.t()) } else { q.t().matmul(&q) };
@@ -244,19 +245,19 @@ fn initial_weights_have_their_moments() {
 #[test]
 fn a_loss_that_is_no_number_changes_nothing() {
     Device::get("cpu").unwrap().scope(|| {
-        let mut rng = Rng::seed(2);
+        let mut rng = Rng::seed_from_u64(2);
         let mut model = Linear::new(2, 1, &mut rng);
         let before = model.weight.tensor().to_vec::<f32>().unwrap();
-        let mut optimiser = AdamW::new(0.1);
+        let mut optimizer = AdamW::new(0.1);
         for bad in [f32::NAN, f32::INFINITY] {
             let x = Tensor::from_slice(&[1.0, bad], [1, 2]);
-            let mut pass = Pass::train(&mut rng);
+            let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).square().mean(..);
-            let error = optimiser.step(&mut model, &loss, pass).unwrap_err();
+            let error = optimizer.step(&mut model, &loss, pass).unwrap_err();
             assert!(error.message().contains("in step 1; the model is as the step before left it"), "{error}");
         }
         assert_eq!(model.weight.tensor().to_vec::<f32>().unwrap(), before);
-        assert_eq!((optimiser.steps, optimiser.state.len()), (0, 0));
+        assert_eq!((optimizer.steps, optimizer.state.len()), (0, 0));
     });
 }
 
@@ -266,8 +267,8 @@ fn a_score_knows_no_unit() {
     on_cpu(|| {
         for unit in [1e-30f32, 1e-24, 1.0, 1e24, 1e30] {
             let scaled = |numbers: [f32; 4]| numbers.map(|x| x * unit).to_vec();
-            let data = Dataset::numbers(scaled([2.0, 2.0, 2.0, 6.0]), 1, scaled([3.0, 1.0, 2.0, 6.0]), 1).unwrap();
-            let model = Map(|x: &Tensor| x.clone());
+            let data = Dataset::regression(scaled([2.0, 2.0, 2.0, 6.0]), 1, scaled([3.0, 1.0, 2.0, 6.0]), 1).unwrap();
+            let model = Lambda(|x: &Tensor| x.clone());
             let score = evaluate(&model, &data, &Loss::new(LossKind::L1)).unwrap().score;
             assert!((score - (1.0 - 2.0 / 14.0)).abs() < 1e-5, "{unit}: {score}");
         }
@@ -278,7 +279,7 @@ fn a_score_knows_no_unit() {
 #[test]
 fn tied_weights_are_one_parameter() {
     on_cpu(|| {
-        let mut rng = Rng::seed(3);
+        let mut rng = Rng::seed_from_u64(3);
         let mut tied = Embedding::new(5, 4, &mut rng);
         let start = tied.weight.tensor().clone();
         let words = Tensor::from_slice(&[0i32, 3, 3, 1], [4]);
@@ -287,44 +288,45 @@ fn tied_weights_are_one_parameter() {
         let (read, told) = (start.detach() * 1.0, start.detach() * 1.0);
         let apart = loss(&read, &told).gradients(&[&read, &told]).unwrap();
         let want = (&start - (&apart[0] + &apart[1]) * 0.5).to_vec::<f32>().unwrap();
-        let mut pass = Pass::train(&mut rng);
+        let mut pass = ForwardContext::train(&mut rng);
         let hidden = tied.forward(&words, &mut pass);
         let value = hidden.matmul(&tied.weight.tensor().t()).cross_entropy(&next);
         Sgd::new(0.5).step(&mut tied, &value, pass).unwrap();
-        assert_eq!(tied.named_params().len(), 1);
+        assert_eq!(tied.named_parameters().len(), 1);
         for (have, want) in values(&tied).iter().zip(want) {
             assert!((have - want).abs() < 1e-6, "{have} instead of {want}");
         }
     });
 }
 
-/// A part that is frozen keeps every bit and costs the optimiser nothing; the rest moves as if nothing had been frozen.
+/// A part that is frozen keeps every bit and costs the optimizer nothing; the rest moves as if nothing had been frozen.
 #[test]
 fn frozen_parts_stay() {
     on_cpu(|| {
-        let mut rng = Rng::seed(3);
-        let mut model = Sequential::new()
-            .then(Linear::new(3, 4, &mut rng))
-            .then(BatchNorm::new(4))
-            .then(Linear::new(4, 2, &mut rng));
+        let mut rng = Rng::seed_from_u64(3);
+        let mut model =
+            Sequential::new().add(Linear::new(3, 4, &mut rng)).add(BatchNorm::new(4)).add(Linear::new(4, 2, &mut rng));
         let x = rng.normal([5, 3]);
         let bits = |model: &Sequential| -> Vec<(String, Vec<f32>)> {
-            model.named_params().into_iter().map(|(name, param)| (name, param.tensor().to_vec().unwrap())).collect()
+            model.named_parameters().into_iter().map(|(name, param)| (name, param.tensor().to_vec().unwrap())).collect()
         };
         let step = |model: &mut Sequential| {
-            let mut optimiser = Sgd::new(0.1).momentum(0.9);
-            let mut rng = Rng::seed(0);
-            let mut pass = Pass::train(&mut rng);
+            let mut optimizer = Sgd::new(0.1).momentum(0.9);
+            let mut rng = Rng::seed_from_u64(0);
+            let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).square().mean(..);
-            optimiser.step(model, &loss, pass).unwrap();
-            optimiser.state.into_keys().collect::<Vec<String>>()
+            optimizer.step(model, &loss, pass).unwrap();
+            optimizer.state.into_keys().collect::<Vec<String>>()
         };
         let mut free = model.clone();
         assert_eq!(step(&mut free).len(), 6);
         model.layers[0].freeze(true).unwrap();
         model.layers[1].freeze(true).unwrap();
         let before = bits(&model);
-        assert_eq!((model.param_count(), step(&mut model)), (10, vec!["2.bias".to_string(), "2.weight".to_string()]));
+        assert_eq!(
+            (model.num_parameters(), step(&mut model)),
+            (10, vec!["2.bias".to_string(), "2.weight".to_string()])
+        );
         for (((name, before), (_, now)), (_, moved)) in before.iter().zip(bits(&model)).zip(bits(&free)) {
             let frozen = name.starts_with("0.") || name == "1.weight" || name == "1.bias";
             assert_eq!(&now, if frozen { before } else { &moved }, "{name}");
@@ -341,7 +343,7 @@ fn frozen_parts_stay() {
 fn positions_are_the_papers() {
     on_cpu(|| {
         let (length, width) = (50, 6);
-        let have = sinusoidal_positions(length, width).to_vec::<f32>().unwrap();
+        let have = sinusoidal_positional_encoding(length, width).to_vec::<f32>().unwrap();
         for (at, have) in have.into_iter().enumerate() {
             let (position, feature) = ((at / width) as f64, at % width);
             let angle = position / 10_000f64.powf((feature / 2 * 2) as f64 / width as f64);

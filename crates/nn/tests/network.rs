@@ -3,8 +3,10 @@
 #[path = "network/claims.rs"]
 mod claims;
 
-use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
-use panoply_nn::{Activation, Layer, LayerSpec, Loss, Module, Network, Pass};
+use panoply_nn::network::layer_spec::{
+    ConvTransposeSpec, PoolSpec, RnnSpec, TransformerDecoderSpec, TransformerEncoderSpec,
+};
+use panoply_nn::{Activation, ForwardContext, Layer, LayerSpec, Loss, Module, Network};
 use panoply_tensor::{Device, Rng};
 
 const DIGITS: &str = r#"
@@ -13,8 +15,8 @@ loss = { label_smoothing = 0.1 }
 
 [[layer]]
 kind = "conv"
-outputs = 4
-size = [3, 3]
+out_channels = 4
+kernel_size = [3, 3]
 padding = [1, 1]
 bias = false
 
@@ -26,23 +28,23 @@ kind = "relu"
 
 [[layer]]
 kind = "max_pool"
-size = [2, 2]
+kernel_size = [2, 2]
 
 [[layer]]
 kind = "flatten"
 
 [[layer]]
 kind = "linear"
-inputs = 64
-outputs = 10
+in_features = 64
+out_features = 10
 "#;
 
 fn digits() -> Network {
     Network::with_input(&[1, 8, 8])
         .add_layer(LayerSpec::Conv {
-            outputs: 4,
-            inputs: None,
-            size: vec![3, 3],
+            out_channels: 4,
+            in_channels: None,
+            kernel_size: vec![3, 3],
             stride: vec![],
             padding: vec![1, 1],
             dilation: vec![],
@@ -53,7 +55,7 @@ fn digits() -> Network {
         .add_layer(LayerSpec::Relu {})
         .add_layer(LayerSpec::max_pool(&[2, 2]))
         .add_layer(LayerSpec::Flatten {})
-        .add_layer(LayerSpec::linear(10).taking(64))
+        .add_layer(LayerSpec::linear(10).with_inputs(64))
         .loss(Loss { label_smoothing: 0.1, ..Loss::default() })
 }
 
@@ -65,7 +67,7 @@ fn text_builder_and_manifest_say_the_same() {
     assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
     let shapes: Vec<Vec<usize>> =
         vec![vec![1, 8, 8], vec![4, 8, 8], vec![4, 8, 8], vec![4, 8, 8], vec![4, 4, 4], vec![64], vec![10]];
-    assert_eq!(network.shapes().unwrap(), shapes);
+    assert_eq!(network.layer_shapes().unwrap(), shapes);
 }
 
 /// A convolution with a norm around which the input goes.
@@ -80,25 +82,25 @@ fn layers_within_layers() {
         input = [2, 6, 6]
         [[layer]]
         kind = "residual"
-        shortcut = [{ kind = "conv", outputs = 4, size = [1, 1] }, { kind = "batch_norm" }]
+        shortcut = [{ kind = "conv", out_channels = 4, kernel_size = [1, 1] }, { kind = "batch_norm" }]
         [[layer.layers]]
         kind = "conv"
-        outputs = 4
-        size = [3, 3]
+        out_channels = 4
+        kernel_size = [3, 3]
         padding = [1, 1]
         [[layer.layers]]
         kind = "batch_norm"
         [[layer.layers]]
         kind = "relu"
         [[layer]]
-        kind = "checkpoint"
-        layers = [{ kind = "flatten" }, { kind = "linear", outputs = 3 }]
+        kind = "activation_checkpoint"
+        layers = [{ kind = "flatten" }, { kind = "linear", out_features = 3 }]
     "#;
     let network = Network::parse(file).unwrap();
     let shortcut = LayerSpec::Conv {
-        outputs: 4,
-        inputs: None,
-        size: vec![1, 1],
+        out_channels: 4,
+        in_channels: None,
+        kernel_size: vec![1, 1],
         stride: vec![],
         padding: vec![],
         dilation: vec![],
@@ -107,20 +109,20 @@ fn layers_within_layers() {
     };
     let same = Network::with_input(&[2, 6, 6])
         .add_layer(block(LayerSpec::conv(4, &[3, 3]), vec![shortcut, LayerSpec::batch_norm()]))
-        .add_layer(LayerSpec::Checkpoint { layers: vec![LayerSpec::Flatten {}, LayerSpec::linear(3)] });
+        .add_layer(LayerSpec::ActivationCheckpoint { layers: vec![LayerSpec::Flatten {}, LayerSpec::linear(3)] });
     assert_eq!(network, same);
     let text = serde_json::to_string(&network).unwrap();
     assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
     Device::get("cpu").unwrap().scope(|| {
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let model = network.build(&mut rng).unwrap();
-        let names: Vec<String> = model.named_params().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names[..2], ["0.layers.0.weight", "0.layers.0.bias"]);
         assert!(names.contains(&"0.shortcut.1.running_var".to_string()) && names.contains(&"1.1.weight".to_string()));
         // Whoever looks for a bad number finds it in the inner layer.
-        let mut pass = Pass::train(&mut rng).watched();
-        model.forward(&Rng::seed(1).normal([2, 2, 6, 6]), &mut pass);
-        let seen: Vec<&str> = pass.seen().iter().map(|(name, _)| name.as_str()).collect();
+        let mut pass = ForwardContext::train(&mut rng).record_outputs();
+        model.forward(&Rng::seed_from_u64(1).normal([2, 2, 6, 6]), &mut pass);
+        let seen: Vec<&str> = pass.recorded_outputs().iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(seen[..2], ["layer 1 (residual): layer 0", "layer 1 (residual): layer 1"]);
         assert_eq!(seen.last(), Some(&"layer 2 (checkpoint)"));
         let text = model.summary().unwrap().to_string();
@@ -132,17 +134,17 @@ fn layers_within_layers() {
 #[test]
 fn what_is_built_gives_the_shapes_that_were_said() {
     Device::get("cpu").unwrap().scope(|| {
-        let mut rng = Rng::seed(0);
-        let memory = |both, layers| Memory { both, layers, ..Memory::new(6) };
+        let mut rng = Rng::seed_from_u64(0);
+        let memory = |both, layers| RnnSpec { bidirectional: both, num_layers: layers, ..RnnSpec::new(6) };
         let image = Network::with_input(&[3, 8, 8]);
         let row = Network::with_input(&[8, 4]);
         let networks = [
-            image.clone().add_layer(LayerSpec::conv(4, &[3, 5])).add_layer(LayerSpec::GlobalAveragePool {}),
-            image.clone().add_layer(LayerSpec::average_pool(&[3, 2])).add_layer(LayerSpec::Silu {}),
+            image.clone().add_layer(LayerSpec::conv(4, &[3, 5])).add_layer(LayerSpec::GlobalAvgPool {}),
+            image.clone().add_layer(LayerSpec::avg_pool(&[3, 2])).add_layer(LayerSpec::Silu {}),
             image.clone().add_layer(LayerSpec::Conv {
-                outputs: 6,
-                inputs: Some(3),
-                size: vec![2, 3],
+                out_channels: 6,
+                in_channels: Some(3),
+                kernel_size: vec![2, 3],
                 stride: vec![2, 1],
                 padding: vec![],
                 dilation: vec![],
@@ -151,105 +153,125 @@ fn what_is_built_gives_the_shapes_that_were_said() {
             }),
             image
                 .clone()
-                .add_layer(LayerSpec::Reshape { lengths: vec![24, 8] })
+                .add_layer(LayerSpec::Reshape { shape: vec![24, 8] })
                 .add_layer(LayerSpec::Lstm(memory(true, 2))),
             image.clone().add_layer(LayerSpec::Conv {
-                outputs: 2,
-                inputs: None,
-                size: vec![3, 2],
+                out_channels: 2,
+                in_channels: None,
+                kernel_size: vec![3, 2],
                 stride: vec![],
                 padding: vec![1, 0],
                 dilation: vec![2, 3],
                 groups: 1,
                 bias: true,
             }),
-            image.clone().add_layer(LayerSpec::ConvTransposed(Transposed {
+            image.clone().add_layer(LayerSpec::ConvTranspose(ConvTransposeSpec {
                 padding: vec![1, 0],
-                extra: vec![1, 0],
+                output_padding: vec![1, 0],
                 groups: 3,
-                ..Transposed::new(6, &[3, 4], &[2, 3])
+                ..ConvTransposeSpec::new(6, &[3, 4], &[2, 3])
             })),
             Network::with_input(&[2, 5])
-                .add_layer(LayerSpec::ConvTransposed(Transposed::new(3, &[2], &[2])).taking(2))
-                .add_layer(LayerSpec::AdaptiveMaxPool { size: vec![4] })
+                .add_layer(LayerSpec::ConvTranspose(ConvTransposeSpec::new(3, &[2], &[2])).with_inputs(2))
+                .add_layer(LayerSpec::AdaptiveMaxPool { output_size: vec![4] })
                 .add_layer(LayerSpec::GlobalMaxPool {}),
-            image.clone().add_layer(LayerSpec::MaxPool(Windows {
-                size: vec![3, 3],
+            image.clone().add_layer(LayerSpec::MaxPool(PoolSpec {
+                kernel_size: vec![3, 3],
                 stride: vec![2, 1],
                 padding: vec![1, 1],
             })),
             image
                 .clone()
-                .add_layer(LayerSpec::Shift { by: 2 })
-                .add_layer(LayerSpec::Flip { probability: 0.5 })
-                .add_layer(LayerSpec::Noise { deviation: 0.1 })
-                .add_layer(LayerSpec::GroupNorm { groups: 3, epsilon: 1e-5 })
-                .add_layer(LayerSpec::AdaptiveAveragePool { size: vec![3, 5] })
+                .add_layer(LayerSpec::RandomShift { max_shift: 2 })
+                .add_layer(LayerSpec::RandomHorizontalFlip { p: 0.5 })
+                .add_layer(LayerSpec::GaussianNoise { stddev: 0.1 })
+                .add_layer(LayerSpec::GroupNorm { num_groups: 3, epsilon: 1e-5 })
+                .add_layer(LayerSpec::AdaptiveAvgPool { output_size: vec![3, 5] })
                 .add_layer(LayerSpec::RmsNorm { epsilon: 1e-6 })
-                .add_layer(LayerSpec::LeakyRelu { slope: 0.2 })
+                .add_layer(LayerSpec::LeakyRelu { negative_slope: 0.2 })
                 .add_layer(LayerSpec::Elu {})
                 .add_layer(LayerSpec::Softplus {})
                 .add_layer(LayerSpec::Mish {})
-                .add_layer(LayerSpec::Restore {}),
+                .add_layer(LayerSpec::InverseStandardize {}),
             Network::with_input(&[6])
-                .add_layer(LayerSpec::Embedding { count: 9, width: 4 })
-                .add_layer(LayerSpec::Encoder(Block { causal: true, ..Block::new(2, 8) }))
+                .add_layer(LayerSpec::Embedding { num_embeddings: 9, embedding_dim: 4 })
+                .add_layer(LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec {
+                    is_causal: true,
+                    ..TransformerEncoderSpec::new(2, 8)
+                }))
                 .add_layer(LayerSpec::linear(9)),
             image.clone().add_layer(block(LayerSpec::conv(3, &[3, 3]), vec![])).add_layer(block(
                 LayerSpec::conv(5, &[3, 3]),
                 vec![LayerSpec::conv(5, &[1, 1]), LayerSpec::batch_norm()],
             )),
             row.clone()
-                .add_layer(LayerSpec::Attention { heads: 4, key_heads: Some(2), causal: true, source: vec![] })
-                .add_layer(LayerSpec::Checkpoint { layers: vec![LayerSpec::encoder(2, 8), LayerSpec::linear(3)] })
+                .add_layer(LayerSpec::MultiHeadAttention {
+                    num_heads: 4,
+                    num_kv_heads: Some(2),
+                    is_causal: true,
+                    memory: vec![],
+                })
+                .add_layer(LayerSpec::ActivationCheckpoint {
+                    layers: vec![LayerSpec::transformer_encoder_layer(2, 8), LayerSpec::linear(3)],
+                })
                 .add_layer(LayerSpec::GeluTanh {})
                 .add_layer(LayerSpec::Selu {})
                 .add_layer(LayerSpec::Relu6 {})
-                .add_layer(LayerSpec::HardSigmoid {})
-                .add_layer(LayerSpec::HardSwish {})
+                .add_layer(LayerSpec::Hardsigmoid {})
+                .add_layer(LayerSpec::Hardswish {})
                 .add_layer(LayerSpec::Softsign {})
-                .add_layer(LayerSpec::LogSigmoid {})
+                .add_layer(LayerSpec::Logsigmoid {})
                 .add_layer(LayerSpec::LogSoftmax {}),
-            row.clone().add_layer(LayerSpec::Gru(memory(false, 1))).add_layer(LayerSpec::Last {}),
-            row.clone().add_layer(LayerSpec::Rnn(memory(true, 1))).add_layer(LayerSpec::MeanOverTime {}),
+            row.clone().add_layer(LayerSpec::Gru(memory(false, 1))).add_layer(LayerSpec::LastTimeStep {}),
+            row.clone().add_layer(LayerSpec::Rnn(memory(true, 1))).add_layer(LayerSpec::TimeMean {}),
             row.clone()
-                .add_layer(LayerSpec::Positions {})
-                .add_layer(LayerSpec::encoder(2, 8))
+                .add_layer(LayerSpec::PositionalEncoding {})
+                .add_layer(LayerSpec::transformer_encoder_layer(2, 8))
                 .add_layer(LayerSpec::layer_norm()),
             Network::with_input(&[6])
-                .add_layer(LayerSpec::Embedding { count: 9, width: 4 })
-                .add_layer(LayerSpec::Decoder(Decoder {
-                    heads: 2,
-                    inner: 8,
-                    blocks: 2,
+                .add_layer(LayerSpec::Embedding { num_embeddings: 9, embedding_dim: 4 })
+                .add_layer(LayerSpec::TransformerDecoder(TransformerDecoderSpec {
+                    num_heads: 2,
+                    dim_feedforward: 8,
+                    num_layers: 2,
                     dropout: 0.1,
                     norm_first: false,
                     activation: Activation::Gelu,
                     epsilon: 1e-5,
-                    layers: vec![LayerSpec::Narrow { start: 2, length: 4 }, LayerSpec::Positions {}],
-                    source: vec![LayerSpec::Narrow { start: 0, length: 2 }, LayerSpec::encoder(2, 8)],
+                    target: vec![LayerSpec::Narrow { start: 2, length: 4 }, LayerSpec::PositionalEncoding {}],
+                    memory: vec![LayerSpec::Narrow { start: 0, length: 2 }, LayerSpec::transformer_encoder_layer(2, 8)],
                 }))
-                .add_layer(LayerSpec::Encoder(Block { norm_first: false, ..Block::new(2, 8) })),
+                .add_layer(LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec {
+                    norm_first: false,
+                    ..TransformerEncoderSpec::new(2, 8)
+                })),
             row.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Softmax {}),
             row.clone().add_layer(LayerSpec::Rnn(memory(false, 3))).add_layer(LayerSpec::Gru(memory(true, 2))),
-            row.clone().add_layer(LayerSpec::batch_norm()).add_layer(LayerSpec::GroupNorm { groups: 2, epsilon: 1e-5 }),
+            row.clone()
+                .add_layer(LayerSpec::batch_norm())
+                .add_layer(LayerSpec::GroupNorm { num_groups: 2, epsilon: 1e-5 }),
             row.add_layer(LayerSpec::RmsNorm { epsilon: 1e-5 })
-                .add_layer(LayerSpec::Attention { heads: 4, key_heads: Some(2), causal: true, source: vec![] })
-                .add_layer(LayerSpec::Restore {}),
+                .add_layer(LayerSpec::MultiHeadAttention {
+                    num_heads: 4,
+                    num_kv_heads: Some(2),
+                    is_causal: true,
+                    memory: vec![],
+                })
+                .add_layer(LayerSpec::InverseStandardize {}),
         ];
         for network in networks {
             let model = network.build(&mut rng).unwrap();
-            let want = [&[2], &network.output().unwrap()[..]].concat();
+            let want = [&[2], &network.output_shape().unwrap()[..]].concat();
             let shaped = rng.normal([&[2], &network.input[..]].concat());
             for input in [shaped.clone(), shaped.flatten(1)] {
-                let output = model.forward(&input, &mut Pass::eval());
+                let output = model.forward(&input, &mut ForwardContext::eval());
                 assert_eq!(output.shape().unwrap().dims(), want, "{network:?}");
             }
             let summary = model.summary().unwrap();
-            assert_eq!(summary.parameters, model.param_count(), "{network:?}");
+            assert_eq!(summary.trainable_parameters, model.num_parameters(), "{network:?}");
             // What is computed from the description is what is built.
-            let (extent, built) = (network.extent().unwrap(), model.named_params().len() as u128);
-            let numel = (summary.parameters + summary.states) as u128;
+            let (extent, built) = (network.extent().unwrap(), model.named_parameters().len() as u128);
+            let numel = (summary.trainable_parameters + summary.non_trainable) as u128;
             assert_eq!((extent.arrays, extent.numel), (built, numel), "{network:?}");
         }
     });
@@ -258,15 +280,15 @@ fn what_is_built_gives_the_shapes_that_were_said() {
 #[test]
 fn a_summary_counts_what_there_is() {
     Device::get("cpu").unwrap().scope(|| {
-        let model = digits().build(&mut Rng::seed(0)).unwrap();
+        let model = digits().build(&mut Rng::seed_from_u64(0)).unwrap();
         let summary = model.summary().unwrap();
         // 4 · 9 filters, 2 · 4 of the norm, 64 · 10 + 10; and two running statistics of 4.
-        assert_eq!((summary.parameters, summary.states, summary.bytes), (36 + 8 + 650, 8, 4 * 702));
+        assert_eq!((summary.trainable_parameters, summary.non_trainable, summary.bytes), (36 + 8 + 650, 8, 4 * 702));
         assert_eq!(summary.activation_bytes, 4 * (3 * 256 + 64 + 64 + 10));
         let mut frozen = model.clone();
         frozen.freeze(true).unwrap();
         let frozen = frozen.summary().unwrap();
-        assert_eq!((&frozen.layers, frozen.frozen), (&summary.layers, 694));
+        assert_eq!((&frozen.layers, frozen.frozen_parameters), (&summary.layers, 694));
         assert!(frozen.to_string().contains("\n0 parameters to train, 694 frozen and 8 kept beside them, 2808 bytes"));
         let text = summary.to_string();
         assert!(text.contains("  1  conv        [4, 8, 8]                 36         144\n"), "{text}");
@@ -328,7 +350,7 @@ fn mistakes_name_line_and_field() {
     let want = format!("{}:28: layer 6 (linear): outputs 0 is not in 1 ..= 16777216", file.display());
     assert!(error.is_corrupt() && error.message() == want, "{error}");
     std::fs::remove_file(&file).unwrap();
-    let error = digits().add_layer(LayerSpec::Last {}).build(&mut Rng::seed(0)).unwrap_err();
+    let error = digits().add_layer(LayerSpec::LastTimeStep {}).build(&mut Rng::seed_from_u64(0)).unwrap_err();
     assert_eq!(error.message(), "layer 7 (last): needs [time, features], not the [10] of layer 6 (linear)");
 }
 
@@ -351,13 +373,13 @@ fn axes_in_another_order_are_refused() {
             (&[8, 6], &[4, 12], false),
         ] {
             let network = network(input);
-            assert_eq!(network.takes(given), taken, "{given:?} into {input:?}");
-            let model = network.build(&mut Rng::seed(0)).unwrap();
-            let x = Rng::seed(1).normal([&[5], given].concat());
-            let y = model.forward(&x, &mut Pass::eval());
+            assert_eq!(network.accepts_shape(given), taken, "{given:?} into {input:?}");
+            let model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
+            let x = Rng::seed_from_u64(1).normal([&[5], given].concat());
+            let y = model.forward(&x, &mut ForwardContext::eval());
             if taken {
                 let shaped = x.reshape([5, -1]).unflatten(1, input);
-                let want = model.forward(&shaped, &mut Pass::eval()).to_vec::<f32>().unwrap();
+                let want = model.forward(&shaped, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
                 assert_eq!(y.to_vec::<f32>().unwrap(), want, "{given:?} into {input:?}");
             } else {
                 let error = y.check().unwrap_err();
@@ -365,7 +387,7 @@ fn axes_in_another_order_are_refused() {
                 assert!(error.is_mistake() && error.message() == want, "{error}");
             }
         }
-        assert!(!network(&[3, 4, 4]).takes(&[3, 4, 5]) && !network(&[48]).takes(&[]));
+        assert!(!network(&[3, 4, 4]).accepts_shape(&[3, 4, 5]) && !network(&[48]).accepts_shape(&[]));
     });
 }
 
@@ -390,146 +412,198 @@ fn the_guide_knows_every_kind() {
 #[test]
 fn layers_in_files_and_their_mistakes() {
     let table: &[(&str, &str, &str)] = &[
-        ("[2, 5, 5]", "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2]\nstride = [2, 2]", "[4, 10, 10]"),
         (
             "[2, 5, 5]",
-            "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2]\npadding = [4, 0]",
-            "6: layer 1 (conv_transposed): padding [4, 0] leaves nothing of [5, 5] made 6 long",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\nstride = [2, 2]",
+            "[4, 10, 10]",
         ),
         (
             "[2, 5, 5]",
-            "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2]\ngroups = 3",
-            "6: layer 1 (conv_transposed): groups 3 do not divide 2 channels in and 4 out",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\npadding = [4, 0]",
+            "6: layer 1 (conv_transpose): padding [4, 0] leaves nothing of [5, 5] made 6 long",
+        ),
+        (
+            "[2, 5, 5]",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\ngroups = 3",
+            "6: layer 1 (conv_transpose): groups 3 do not divide 2 channels in and 4 out",
         ),
         // PyTorch and onnxruntime refuse an output padding of a stride or more.
         (
             "[2, 5, 5]",
-            "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2]\nextra = [1, 1]",
-            "6: layer 1 (conv_transposed): extra 1 is not smaller than the stride 1",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\noutput_padding = [1, 1]",
+            "6: layer 1 (conv_transpose): extra 1 is not smaller than the stride 1",
         ),
         (
             "[2, 5]",
-            "kind = \"conv_transposed\"\noutputs = 4\nsize = [3]\nstride = [2]\nextra = [5]",
-            "7: layer 1 (conv_transposed): extra 5 is not smaller than the stride 2",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [3]\nstride = [2]\noutput_padding = [5]",
+            "7: layer 1 (conv_transpose): extra 5 is not smaller than the stride 2",
         ),
         (
             "[2, 3, 3, 3]",
-            "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2, 2]\nstride = [3, 2, 1]\nextra = [2, 1, 1]",
-            "7: layer 1 (conv_transposed): extra 1 is not smaller than the stride 1",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2, 2]\nstride = [3, 2, 1]\noutput_padding = [2, 1, 1]",
+            "7: layer 1 (conv_transpose): extra 1 is not smaller than the stride 1",
         ),
-        ("[2, 5]", "kind = \"conv_transposed\"\noutputs = 4\nsize = [3]\nstride = [2]\nextra = [1]", "[4, 12]"),
-        ("[8, 4]", "kind = \"rnn\"\nhidden = 3\nnonlinearity = \"relu\"", "[8, 3]"),
+        (
+            "[2, 5]",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [3]\nstride = [2]\noutput_padding = [1]",
+            "[4, 12]",
+        ),
+        ("[8, 4]", "kind = \"rnn\"\nhidden_size = 3\nnonlinearity = \"relu\"", "[8, 3]"),
         (
             "[8, 4]",
-            "kind = \"rnn\"\nhidden = 3\nnonlinearity = \"elu\"",
+            "kind = \"rnn\"\nhidden_size = 3\nnonlinearity = \"elu\"",
             "5: layer 1 (rnn): `nonlinearity`: unknown variant",
         ),
         (
             "[8, 4]",
-            "kind = \"lstm\"\nhidden = 3\nnonlinearity = \"relu\"",
+            "kind = \"lstm\"\nhidden_size = 3\nnonlinearity = \"relu\"",
             "5: layer 1 (lstm): nonlinearity: only a plain recurrent layer (rnn) has a choice",
         ),
-        ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 6\nactivation = \"relu\"\nepsilon = 1e-6", "[8, 4]"),
         (
             "[8, 4]",
-            "kind = \"encoder\"\nheads = 2\ninner = 6\nactivation = \"tanh\"",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 6\nactivation = \"relu\"\nepsilon = 1e-6",
+            "[8, 4]",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 6\nactivation = \"tanh\"",
             "6: layer 1 (encoder): `activation`: unknown variant `tanh`, expected `relu` or `gelu`",
         ),
         (
             "[8, 4]",
-            "kind = \"decoder\"\nheads = 2\ninner = 6\nactivation = \"relu\"\nepsilon = 0.0\nsource = [{ kind = \"relu\" }]",
+            "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\nactivation = \"relu\"\nepsilon = 0.0\nmemory = [{ kind = \"relu\" }]",
             "7: layer 1 (decoder): epsilon 0 is not a positive number",
         ),
-        ("[2, 9]", "kind = \"conv\"\noutputs = 4\nsize = [3]\ndilation = [4]", "[4, 1]"),
+        ("[2, 9]", "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [4]", "[4, 1]"),
         (
             "[2, 9]",
-            "kind = \"conv\"\noutputs = 4\nsize = [3]\ndilation = [5]",
+            "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [5]",
             "5: layer 1 (conv): size [3] does not fit into the lengths [9] of the input",
         ),
         (
             "[2, 9]",
-            "kind = \"conv\"\noutputs = 4\nsize = [3]\ndilation = [0]",
+            "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [0]",
             "6: layer 1 (conv): dilation 0 is not in",
         ),
-        ("[2, 9]", "kind = \"max_pool\"\nsize = [3]\nstride = [2]\npadding = [1]", "[2, 5]"),
+        ("[2, 9]", "kind = \"max_pool\"\nkernel_size = [3]\nstride = [2]\npadding = [1]", "[2, 5]"),
         (
             "[2, 9]",
-            "kind = \"max_pool\"\nsize = [3]\npadding = [2]",
+            "kind = \"max_pool\"\nkernel_size = [3]\npadding = [2]",
             "5: layer 1 (max_pool): padding 2 is more than half of the size 3",
         ),
-        ("[2, 9]", "kind = \"adaptive_average_pool\"\nsize = [4]", "[2, 4]"),
-        ("[2, 9]", "kind = \"adaptive_max_pool\"\nsize = [0]", "4: layer 1 (adaptive_max_pool): size 0 is not in"),
+        ("[2, 9]", "kind = \"adaptive_avg_pool\"\noutput_size = [4]", "[2, 4]"),
+        (
+            "[2, 9]",
+            "kind = \"adaptive_max_pool\"\noutput_size = [0]",
+            "4: layer 1 (adaptive_max_pool): size 0 is not in",
+        ),
         ("[2, 9]", "kind = \"global_max_pool\"", "[2]"),
         (
             "[7]",
             "kind = \"global_max_pool\"",
             "2: layer 1 (global_max_pool): needs [channels, lengths], not the [7] of the input",
         ),
-        ("[6, 9]", "kind = \"group_norm\"\ngroups = 4", "4: layer 1 (group_norm): groups 4 do not divide 6 channels"),
+        (
+            "[6, 9]",
+            "kind = \"group_norm\"\nnum_groups = 4",
+            "4: layer 1 (group_norm): groups 4 do not divide 6 channels",
+        ),
         ("[6]", "kind = \"rms_norm\"\nepsilon = 0.0", "4: layer 1 (rms_norm): epsilon 0 is not a positive number"),
-        ("[1, 8, 8]", "kind = \"shift\"\nby = 8", "4: layer 1 (shift): by 8 moves all of a length of 8 away"),
-        ("[8]", "kind = \"shift\"\nby = 1", "2: layer 1 (shift): needs [channels, lengths], not the [8] of the input"),
-        ("[8]", "kind = \"flip\"\nprobability = 1.5", "4: layer 1 (flip): probability 1.5 is not in 0 .. 1"),
+        (
+            "[1, 8, 8]",
+            "kind = \"random_shift\"\nmax_shift = 8",
+            "4: layer 1 (shift): by 8 moves all of a length of 8 away",
+        ),
+        (
+            "[8]",
+            "kind = \"random_shift\"\nmax_shift = 1",
+            "2: layer 1 (shift): needs [channels, lengths], not the [8] of the input",
+        ),
+        ("[8]", "kind = \"random_horizontal_flip\"\np = 1.5", "4: layer 1 (flip): probability 1.5 is not in 0 .. 1"),
         ("[8, 4]", "kind = \"narrow\"\nlength = 5", "[5, 4]"),
         (
             "[8, 4]",
             "kind = \"narrow\"\nlength = 5\nstart = 4",
             "4: layer 1 (narrow): length 5 from 4 on is more than the [8, 4] of the input",
         ),
-        ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 6\nnorm_first = false", "[8, 4]"),
         (
             "[8, 4]",
-            "kind = \"attention\"\nheads = 2\nsource = [{ kind = \"linear\", outputs = 6 }]",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 6\nnorm_first = false",
+            "[8, 4]",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"multi_head_attention\"\nnum_heads = 2\nmemory = [{ kind = \"linear\", out_features = 6 }]",
             "5: layer 1 (attention): source gives [8, 6], not [time, 4] as what looks at it has features",
         ),
         (
             "[8, 4]",
-            "kind = \"attention\"\nheads = 2\ncausal = true\nsource = [{ kind = \"relu\" }]",
+            "kind = \"multi_head_attention\"\nnum_heads = 2\nis_causal = true\nmemory = [{ kind = \"relu\" }]",
             "5: layer 1 (attention): causal is for a sequence that looks at itself; this one has a source",
         ),
         (
             "[8, 4]",
-            "kind = \"decoder\"\nheads = 2\ninner = 6\nsource = []",
+            "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\nmemory = []",
             "6: layer 1 (decoder): source: there is none",
         ),
         (
             "[8, 4]",
-            "kind = \"decoder\"\nheads = 2\ninner = 6\n[[layer.source]]\nkind = \"narrow\"\nlength = 9",
+            "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\n[[layer.memory]]\nkind = \"narrow\"\nlength = 9",
             "8: layer 1 (decoder): source: layer 1 (narrow): length 9 from 0 on is more than",
         ),
         (
             "[8, 4]",
-            "kind = \"decoder\"\nheads = 3\ninner = 6\nsource = [{ kind = \"relu\" }]",
+            "kind = \"transformer_decoder\"\nnum_heads = 3\ndim_feedforward = 6\nmemory = [{ kind = \"relu\" }]",
             "4: layer 1 (decoder): heads 3 do not divide 4 features",
         ),
         (
             "[8, 8]",
-            "kind = \"decoder\"\nheads = 1\ninner = 4\nblocks = 16777216\nsource = [{ kind = \"relu\" }]",
+            "kind = \"transformer_decoder\"\nnum_heads = 1\ndim_feedforward = 4\nnum_layers = 16777216\nmemory = [{ kind = \"relu\" }]",
             "6: layer 1 (decoder): blocks 16777216 is not in 1 ..= 4096",
         ),
-        ("[8]", "kind = \"noise\"\ndeviation = -1.0", "4: layer 1 (noise): deviation -1 is not a number of at least 0"),
-        ("[8]", "kind = \"leaky_relu\"", "[8]"),
-        ("[8]", "kind = \"embedding\"\ncount = 5\nwidth = 0", "5: layer 1 (embedding): width 0 is not in"),
-        ("[8]", "kind = \"embedding\"\ncount = 5\nwidth = 3", "[8, 3]"),
-        ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 8\ncausal = true", "[8, 4]"),
-        ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 8\ncausal = 1", "6: layer 1 (encoder): `causal`"),
-        ("[8, 4]", "kind = \"attention\"\nheads = 2\nkey_heads = 1", "[8, 4]"),
-        ("[8, 4]", "kind = \"attention\"\nheads = 3", "4: layer 1 (attention): heads 3 do not divide 4 features"),
-        (
-            "[8, 4]",
-            "kind = \"attention\"\nheads = 4\nkey_heads = 3",
-            "5: layer 1 (attention): key_heads 3 do not divide 4 heads",
-        ),
-        ("[8]", "kind = \"hard_swish\"", "[8]"),
-        ("[8]", "kind = \"residual\"\nlayers = [{ kind = \"linear\", outputs = 8 }, { kind = \"relu6\" }]", "[8]"),
         (
             "[8]",
-            "kind = \"residual\"\nlayers = [{ kind = \"linear\", outputs = 5 }]",
+            "kind = \"gaussian_noise\"\nstddev = -1.0",
+            "4: layer 1 (noise): deviation -1 is not a number of at least 0",
+        ),
+        ("[8]", "kind = \"leaky_relu\"", "[8]"),
+        (
+            "[8]",
+            "kind = \"embedding\"\nnum_embeddings = 5\nembedding_dim = 0",
+            "5: layer 1 (embedding): width 0 is not in",
+        ),
+        ("[8]", "kind = \"embedding\"\nnum_embeddings = 5\nembedding_dim = 3", "[8, 3]"),
+        (
+            "[8, 4]",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 8\nis_causal = true",
+            "[8, 4]",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 8\nis_causal = 1",
+            "6: layer 1 (encoder): `causal`",
+        ),
+        ("[8, 4]", "kind = \"multi_head_attention\"\nnum_heads = 2\nnum_kv_heads = 1", "[8, 4]"),
+        (
+            "[8, 4]",
+            "kind = \"multi_head_attention\"\nnum_heads = 3",
+            "4: layer 1 (attention): heads 3 do not divide 4 features",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"multi_head_attention\"\nnum_heads = 4\nnum_kv_heads = 3",
+            "5: layer 1 (attention): key_heads 3 do not divide 4 heads",
+        ),
+        ("[8]", "kind = \"hardswish\"", "[8]"),
+        ("[8]", "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 8 }, { kind = \"relu6\" }]", "[8]"),
+        (
+            "[8]",
+            "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 5 }]",
             "4: layer 1 (residual): layers give [5], but the input is [8]; only equals can be added",
         ),
         (
             "[8]",
-            "kind = \"residual\"\nlayers = [{ kind = \"linear\", outputs = 5 }]\nshortcut = [{ kind = \"linear\", outputs = 4 }]",
+            "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 5 }]\nshortcut = [{ kind = \"linear\", out_features = 4 }]",
             "4: layer 1 (residual): layers give [5], but shortcut gives [4]",
         ),
         (
@@ -539,38 +613,38 @@ fn layers_in_files_and_their_mistakes() {
         ),
         ("[8]", "kind = \"residual\"\nlayers = 3", "4: layer 1 (residual): `layers`: invalid type: integer `3`"),
         ("[8]", "kind = \"residual\"", "2: layer 1 (residual): missing field `layers`"),
-        ("[8]", "kind = \"checkpoint\"\nlayers = []", "4: layer 1 (checkpoint): layers: there is none"),
+        ("[8]", "kind = \"activation_checkpoint\"\nlayers = []", "4: layer 1 (checkpoint): layers: there is none"),
         (
             "[2, 5, 5]",
-            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\noutputs = 2\nsize = [3, 3]\npadding = [1, 1]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nout_channels = 2\nkernel_size = [3, 3]\npadding = [1, 1]",
             "[2, 5, 5]",
         ),
         (
             "[2, 5, 5]",
-            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\noutputs = 0\nsize = [3, 3]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nout_channels = 0\nkernel_size = [3, 3]",
             "6: layer 1 (residual): layers: layer 1 (conv): outputs 0 is not in",
         ),
         (
             "[2, 5, 5]",
-            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nsize = [3, 3]\noutptus = 2",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nkernel_size = [3, 3]\noutptus = 2",
             "7: layer 1 (residual): layers: layer 1 (conv): unknown field `outptus`",
         ),
         (
             "[8]",
-            "kind = \"residual\"\n[[layer.layers]]\nkind = \"relu\"\n[[layer.layers]]\nkind = \"checkpoint\"\n\
-             [[layer.layers.layers]]\nkind = \"linear\"\noutputs = 0",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"relu\"\n[[layer.layers]]\nkind = \"activation_checkpoint\"\n\
+             [[layer.layers.layers]]\nkind = \"linear\"\nout_features = 0",
             "10: layer 1 (residual): layers: layer 2 (checkpoint): layers: layer 1 (linear): outputs 0",
         ),
         (
             "[8]",
-            "kind = \"checkpoint\"\nlayers = [{ kind = \"relu\" }, { kind = \"last\" }]",
+            "kind = \"activation_checkpoint\"\nlayers = [{ kind = \"relu\" }, { kind = \"last_time_step\" }]",
             "4: layer 1 (checkpoint): layers: layer 2 (last): needs [time, features], not the [8] of layer 1 (relu)",
         ),
     ];
     for (input, layer, want) in table {
         let text = format!("input = {input}\n[[layer]]\n{layer}\n");
         let said = match Network::parse(&text) {
-            Ok(network) => format!("{:?}", network.output().unwrap()),
+            Ok(network) => format!("{:?}", network.output_shape().unwrap()),
             Err((line, what)) => format!("{line}: {what}"),
         };
         assert!(said.starts_with(want), "{layer}\n{said}\n{want}");

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use panoply_nn::data::npy;
-use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Nonlinearity, Transposed, Windows};
+use panoply_nn::network::layer_spec::{
+    ConvTransposeSpec, Nonlinearity, PoolSpec, RnnSpec, TransformerDecoderSpec, TransformerEncoderSpec,
+};
 use panoply_nn::{
-    Activation, Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, Standardise, VisitorMut, onnx,
+    Activation, ForwardContext, Layer, LayerSpec, Loss, Model, Module, Network, ParamVisitorMut, Sgd, Standardize, onnx,
 };
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
@@ -30,9 +32,9 @@ for i in range(count):
 /// Filters that take every second point.
 fn strided(outputs: usize, size: usize, padding: usize) -> LayerSpec {
     LayerSpec::Conv {
-        outputs,
-        inputs: None,
-        size: vec![size; 2],
+        out_channels: outputs,
+        in_channels: None,
+        kernel_size: vec![size; 2],
         stride: vec![2; 2],
         padding: vec![padding; 2],
         dilation: vec![],
@@ -42,17 +44,17 @@ fn strided(outputs: usize, size: usize, padding: usize) -> LayerSpec {
 }
 
 fn networks() -> Vec<Network> {
-    let memory = |both, layers| Memory { both, layers, ..Memory::new(5) };
+    let memory = |both, layers| RnnSpec { bidirectional: both, num_layers: layers, ..RnnSpec::new(5) };
     let image = Network::with_input(&[4, 9, 8]);
     let rows = Network::with_input(&[7, 6]);
     vec![
         Network::with_input_size(6)
-            .add_layer(LayerSpec::Standardise {})
+            .add_layer(LayerSpec::Standardize {})
             .add_layer(LayerSpec::linear(8))
             .add_layer(LayerSpec::batch_norm())
             .add_layer(LayerSpec::Gelu {})
-            .add_layer(LayerSpec::Dropout { probability: 0.5 })
-            .add_layer(LayerSpec::Linear { outputs: 5, inputs: None, bias: false })
+            .add_layer(LayerSpec::Dropout { p: 0.5 })
+            .add_layer(LayerSpec::Linear { out_features: 5, in_features: None, bias: false })
             .add_layer(LayerSpec::Silu {})
             .add_layer(LayerSpec::Softmax {}),
         image
@@ -62,52 +64,63 @@ fn networks() -> Vec<Network> {
             .add_layer(LayerSpec::Relu {})
             .add_layer(LayerSpec::max_pool(&[2, 2]))
             .add_layer(LayerSpec::Conv {
-                outputs: 4,
-                inputs: None,
-                size: vec![2, 3],
+                out_channels: 4,
+                in_channels: None,
+                kernel_size: vec![2, 3],
                 stride: vec![2, 1],
                 padding: vec![],
                 dilation: vec![],
                 groups: 2,
                 bias: false,
             })
-            .add_layer(LayerSpec::average_pool(&[2, 1]))
+            .add_layer(LayerSpec::avg_pool(&[2, 1]))
             .add_layer(LayerSpec::Flatten {})
             .add_layer(LayerSpec::linear(3)),
         image
             .clone()
             .add_layer(LayerSpec::Conv {
-                outputs: 6,
-                inputs: None,
-                size: vec![3, 2],
+                out_channels: 6,
+                in_channels: None,
+                kernel_size: vec![3, 2],
                 stride: vec![],
                 padding: vec![2, 0],
                 dilation: vec![2, 3],
                 groups: 1,
                 bias: true,
             })
-            .add_layer(LayerSpec::GroupNorm { groups: 3, epsilon: 1e-3 })
-            .add_layer(LayerSpec::LeakyRelu { slope: 0.3 })
-            .add_layer(LayerSpec::ConvTransposed(Transposed {
+            .add_layer(LayerSpec::GroupNorm { num_groups: 3, epsilon: 1e-3 })
+            .add_layer(LayerSpec::LeakyRelu { negative_slope: 0.3 })
+            .add_layer(LayerSpec::ConvTranspose(ConvTransposeSpec {
                 padding: vec![1, 0],
-                extra: vec![1, 0],
+                output_padding: vec![1, 0],
                 groups: 2,
-                ..Transposed::new(4, &[3, 2], &[2, 1])
+                ..ConvTransposeSpec::new(4, &[3, 2], &[2, 1])
             }))
             .add_layer(LayerSpec::Elu {})
-            .add_layer(LayerSpec::MaxPool(Windows { size: vec![3, 3], stride: vec![2, 1], padding: vec![1, 1] }))
-            .add_layer(LayerSpec::AveragePool(Windows { size: vec![2, 2], stride: vec![1, 1], padding: vec![1, 0] }))
-            .add_layer(LayerSpec::Shift { by: 1 })
-            .add_layer(LayerSpec::AdaptiveMaxPool { size: vec![5, 5] })
-            .add_layer(LayerSpec::AdaptiveAveragePool { size: vec![1, 5] })
+            .add_layer(LayerSpec::MaxPool(PoolSpec {
+                kernel_size: vec![3, 3],
+                stride: vec![2, 1],
+                padding: vec![1, 1],
+            }))
+            .add_layer(LayerSpec::AvgPool(PoolSpec {
+                kernel_size: vec![2, 2],
+                stride: vec![1, 1],
+                padding: vec![1, 0],
+            }))
+            .add_layer(LayerSpec::RandomShift { max_shift: 1 })
+            .add_layer(LayerSpec::AdaptiveMaxPool { output_size: vec![5, 5] })
+            .add_layer(LayerSpec::AdaptiveAvgPool { output_size: vec![1, 5] })
             .add_layer(LayerSpec::RmsNorm { epsilon: 1e-4 })
             .add_layer(LayerSpec::Mish {})
             .add_layer(LayerSpec::GlobalMaxPool {})
             .add_layer(LayerSpec::Softplus {})
-            .add_layer(LayerSpec::Restore {}),
-        Network::with_input(&[7])
-            .add_layer(LayerSpec::Embedding { count: 3, width: 4 })
-            .add_layer(LayerSpec::Encoder(Block { causal: true, ..Block::new(2, 8) })),
+            .add_layer(LayerSpec::InverseStandardize {}),
+        Network::with_input(&[7]).add_layer(LayerSpec::Embedding { num_embeddings: 3, embedding_dim: 4 }).add_layer(
+            LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec {
+                is_causal: true,
+                ..TransformerEncoderSpec::new(2, 8)
+            }),
+        ),
         // A block of a residual network that makes images smaller.
         image
             .clone()
@@ -121,9 +134,11 @@ fn networks() -> Vec<Network> {
                 ],
                 shortcut: vec![strided(6, 1, 0), LayerSpec::batch_norm()],
             })
-            .add_layer(LayerSpec::HardSwish {})
+            .add_layer(LayerSpec::Hardswish {})
             .add_layer(LayerSpec::Residual {
-                layers: vec![LayerSpec::Checkpoint { layers: vec![LayerSpec::conv(6, &[3, 3]), LayerSpec::Selu {}] }],
+                layers: vec![LayerSpec::ActivationCheckpoint {
+                    layers: vec![LayerSpec::conv(6, &[3, 3]), LayerSpec::Selu {}],
+                }],
                 shortcut: vec![],
             })
             .add_layer(LayerSpec::Flatten {})
@@ -131,63 +146,78 @@ fn networks() -> Vec<Network> {
             .add_layer(LayerSpec::Relu6 {})
             .add_layer(LayerSpec::LogSoftmax {}),
         rows.clone()
-            .add_layer(LayerSpec::Attention { heads: 6, key_heads: Some(2), causal: true, source: vec![] })
+            .add_layer(LayerSpec::MultiHeadAttention {
+                num_heads: 6,
+                num_kv_heads: Some(2),
+                is_causal: true,
+                memory: vec![],
+            })
             .add_layer(LayerSpec::GeluTanh {})
-            .add_layer(LayerSpec::attention(2))
-            .add_layer(LayerSpec::HardSigmoid {})
+            .add_layer(LayerSpec::multi_head_attention(2))
+            .add_layer(LayerSpec::Hardsigmoid {})
             .add_layer(LayerSpec::Softsign {})
             .add_layer(LayerSpec::linear(3))
-            .add_layer(LayerSpec::LogSigmoid {}),
-        image.add_layer(LayerSpec::GlobalAveragePool {}).add_layer(LayerSpec::Sigmoid {}),
-        rows.clone().add_layer(LayerSpec::Rnn(memory(false, 2))).add_layer(LayerSpec::Last {}),
-        rows.clone().add_layer(LayerSpec::Lstm(memory(true, 2))).add_layer(LayerSpec::MeanOverTime {}),
+            .add_layer(LayerSpec::Logsigmoid {}),
+        image.add_layer(LayerSpec::GlobalAvgPool {}).add_layer(LayerSpec::Sigmoid {}),
+        rows.clone().add_layer(LayerSpec::Rnn(memory(false, 2))).add_layer(LayerSpec::LastTimeStep {}),
+        rows.clone().add_layer(LayerSpec::Lstm(memory(true, 2))).add_layer(LayerSpec::TimeMean {}),
         rows.clone().add_layer(LayerSpec::Gru(memory(true, 1))).add_layer(LayerSpec::Tanh {}),
-        rows.clone().add_layer(LayerSpec::Rnn(Memory { nonlinearity: Nonlinearity::Relu, ..memory(true, 2) })),
+        rows.clone().add_layer(LayerSpec::Rnn(RnnSpec { nonlinearity: Nonlinearity::Relu, ..memory(true, 2) })),
         rows.clone()
-            .add_layer(LayerSpec::Encoder(Block { activation: Activation::Relu, epsilon: 1e-2, ..Block::new(2, 9) }))
-            .add_layer(LayerSpec::Decoder(Decoder {
+            .add_layer(LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec {
                 activation: Activation::Relu,
                 epsilon: 1e-2,
-                ..Decoder::new(2, 7, vec![LayerSpec::RmsNorm { epsilon: 1e-5 }])
+                ..TransformerEncoderSpec::new(2, 9)
+            }))
+            .add_layer(LayerSpec::TransformerDecoder(TransformerDecoderSpec {
+                activation: Activation::Relu,
+                epsilon: 1e-2,
+                ..TransformerDecoderSpec::new(2, 7, vec![LayerSpec::RmsNorm { epsilon: 1e-5 }])
             })),
-        rows.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Reshape { lengths: vec![3, 10] }),
+        rows.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Reshape { shape: vec![3, 10] }),
         // A sequence of four, decoded while looking at the three before it.
         rows.clone()
-            .add_layer(LayerSpec::Decoder(Decoder {
-                heads: 2,
-                inner: 9,
-                blocks: 2,
+            .add_layer(LayerSpec::TransformerDecoder(TransformerDecoderSpec {
+                num_heads: 2,
+                dim_feedforward: 9,
+                num_layers: 2,
                 dropout: 0.1,
                 norm_first: true,
                 activation: Activation::Gelu,
                 epsilon: 1e-5,
-                layers: vec![LayerSpec::Narrow { start: 3, length: 4 }, LayerSpec::Positions {}],
-                source: vec![
+                target: vec![LayerSpec::Narrow { start: 3, length: 4 }, LayerSpec::PositionalEncoding {}],
+                memory: vec![
                     LayerSpec::Narrow { start: 0, length: 3 },
-                    LayerSpec::Encoder(Block { norm_first: false, ..Block::new(3, 7) }),
+                    LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec {
+                        norm_first: false,
+                        ..TransformerEncoderSpec::new(3, 7)
+                    }),
                 ],
             }))
-            .add_layer(LayerSpec::Decoder(Decoder {
-                heads: 3,
-                inner: 5,
-                blocks: 1,
+            .add_layer(LayerSpec::TransformerDecoder(TransformerDecoderSpec {
+                num_heads: 3,
+                dim_feedforward: 5,
+                num_layers: 1,
                 dropout: 0.0,
                 norm_first: false,
                 activation: Activation::Gelu,
                 epsilon: 1e-5,
-                layers: vec![],
-                source: vec![LayerSpec::RmsNorm { epsilon: 1e-5 }],
+                target: vec![],
+                memory: vec![LayerSpec::RmsNorm { epsilon: 1e-5 }],
             }))
-            .add_layer(LayerSpec::Attention {
-                heads: 6,
-                key_heads: Some(3),
-                causal: false,
-                source: vec![LayerSpec::Narrow { start: 1, length: 2 }],
+            .add_layer(LayerSpec::MultiHeadAttention {
+                num_heads: 6,
+                num_kv_heads: Some(3),
+                is_causal: false,
+                memory: vec![LayerSpec::Narrow { start: 1, length: 2 }],
             }),
-        rows.add_layer(LayerSpec::Positions {})
-            .add_layer(LayerSpec::Encoder(Block { dropout: 0.2, ..Block::new(3, 10) }))
+        rows.add_layer(LayerSpec::PositionalEncoding {})
+            .add_layer(LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec {
+                dropout: 0.2,
+                ..TransformerEncoderSpec::new(3, 10)
+            }))
             .add_layer(LayerSpec::layer_norm())
-            .add_layer(LayerSpec::MeanOverTime {}),
+            .add_layer(LayerSpec::TimeMean {}),
     ]
 }
 
@@ -195,11 +225,11 @@ fn networks() -> Vec<Network> {
 /// not hide what is later.
 fn extremes() -> Vec<(Network, Tensor)> {
     let places = [-1.0, 0.0, 2.0, 3.0, -0.5, 2.7, f32::NAN, 1e30, -1e30, f32::INFINITY, f32::NEG_INFINITY, -2.0];
-    let attention = LayerSpec::Attention { heads: 2, key_heads: None, causal: true, source: vec![] };
-    let rows = Rng::seed(7).normal([3, 5, 4]);
+    let attention = LayerSpec::MultiHeadAttention { num_heads: 2, num_kv_heads: None, is_causal: true, memory: vec![] };
+    let rows = Rng::seed_from_u64(7).normal([3, 5, 4]);
     vec![
         (
-            Network::with_input(&[4]).add_layer(LayerSpec::Embedding { count: 3, width: 2 }),
+            Network::with_input(&[4]).add_layer(LayerSpec::Embedding { num_embeddings: 3, embedding_dim: 2 }),
             Tensor::from_slice(&places, [3, 4]),
         ),
         (Network::with_input(&[5, 4]).add_layer(attention.clone()), &rows * 1e15),
@@ -230,20 +260,20 @@ fn folder(name: &str) -> PathBuf {
 
 /// A model that a step has changed, with inputs for it.
 fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
-    let mut rng = Rng::seed(seed);
+    let mut rng = Rng::seed_from_u64(seed);
     let mut model = network.build(&mut rng).unwrap();
     let mut x = (rng.normal([&[3], &network.input[..]].concat()) + 0.3).detach();
-    if let Some(LayerSpec::Embedding { count, .. }) = network.layers.first() {
+    if let Some(LayerSpec::Embedding { num_embeddings: count, .. }) = network.layers.first() {
         x = (rng.uniform([&[3], &network.input[..]].concat()) * *count as f64).cast(DType::I32).cast(DType::F32);
     }
-    if let Some(LayerSpec::Standardise {}) = network.layers.first() {
-        model.layers.layers[0] = Box::new(Standardise::measured(&x.to_vec::<f32>().unwrap(), &network.input));
+    if let Some(LayerSpec::Standardize {}) = network.layers.first() {
+        model.layers.layers[0] = Box::new(Standardize::from_rows(&x.to_vec::<f32>().unwrap(), &network.input));
     }
     // A step gives norms statistics of their own.
-    let mut pass = Pass::train(&mut rng);
+    let mut pass = ForwardContext::train(&mut rng);
     let logits = model.forward(&x, &mut pass).flatten(1);
     if network.layers.iter().any(|layer| layer.kind() == "linear") {
-        let loss = Loss::default().of(&logits, &Tensor::from_slice(&[0i32, 1, 2], [3]));
+        let loss = Loss::default().compute(&logits, &Tensor::from_slice(&[0i32, 1, 2], [3]));
         Sgd::new(0.1).step(&mut model, &loss, pass).unwrap();
     }
     (model, x)
@@ -251,7 +281,7 @@ fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
 
 /// Writes inputs and what a model makes of them for [`SCRIPT`].
 fn write_case(folder: &Path, at: usize, model: &Model, x: &Tensor) {
-    let y = model.forward(x, &mut Pass::eval());
+    let y = model.forward(x, &mut ForwardContext::eval());
     npy::save(x, &folder.join(format!("{at}.in.npy"))).unwrap();
     npy::save(&y, &folder.join(format!("{at}.out.npy"))).unwrap();
 }
@@ -277,15 +307,15 @@ fn onnxruntime_computes_the_same() {
     Device::get("cpu").unwrap().scope(|| {
         for network in &networks {
             let (model, x) = trained(network, count as u64);
-            onnx::save(&model, &folder.join(format!("{count}.onnx"))).unwrap();
+            onnx::export(&model, &folder.join(format!("{count}.onnx"))).unwrap();
             write_case(&folder, count, &model, &x);
-            let empty = model.forward(&x.narrow(0, 0, 0), &mut Pass::eval());
+            let empty = model.forward(&x.narrow(0, 0, 0), &mut ForwardContext::eval());
             assert_eq!(empty.size(0).unwrap(), 0, "an empty batch of {network:?}");
             count += 1;
         }
         for (network, x) in extremes() {
-            let model = network.build(&mut Rng::seed(1)).unwrap();
-            onnx::save(&model, &folder.join(format!("{count}.onnx"))).unwrap();
+            let model = network.build(&mut Rng::seed_from_u64(1)).unwrap();
+            onnx::export(&model, &folder.join(format!("{count}.onnx"))).unwrap();
             write_case(&folder, count, &model, &x);
             count += 1;
         }
@@ -310,9 +340,9 @@ fn large_networks_are_two_files() {
             .add_layer(LayerSpec::Flatten {})
             .add_layer(LayerSpec::linear(3)),
         Network::with_input(&[7])
-            .add_layer(LayerSpec::Embedding { count: 99, width: 4 })
-            .add_layer(LayerSpec::Lstm(Memory::new(20)))
-            .add_layer(LayerSpec::encoder(2, 30)),
+            .add_layer(LayerSpec::Embedding { num_embeddings: 99, embedding_dim: 4 })
+            .add_layer(LayerSpec::Lstm(RnnSpec::new(20)))
+            .add_layer(LayerSpec::transformer_encoder_layer(2, 30)),
     ];
     Device::get("cpu").unwrap().scope(|| {
         for (at, network) in networks.iter().enumerate() {
@@ -372,14 +402,14 @@ fn parameters_of_two_gigabytes_are_exported() {
     const COUNT: usize = 8_500_000;
     Device::get("cpu").unwrap().scope(|| {
         let network = Network::with_input(&[3])
-            .add_layer(LayerSpec::Embedding { count: COUNT, width: 64 })
-            .add_layer(LayerSpec::MeanOverTime {});
-        let mut model = network.build(&mut Rng::seed(0)).unwrap();
-        let rows = Tensor::iota(COUNT).cast(DType::F32).unsqueeze(1) * Tensor::from_slice(&[1f32; 64], [1, 64]);
-        model.visit_mut(&mut VisitorMut::new(&mut |_, param| param.set(&rows))).unwrap();
+            .add_layer(LayerSpec::Embedding { num_embeddings: COUNT, embedding_dim: 64 })
+            .add_layer(LayerSpec::TimeMean {});
+        let mut model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
+        let rows = Tensor::arange(COUNT).cast(DType::F32).unsqueeze(1) * Tensor::from_slice(&[1f32; 64], [1, 64]);
+        model.visit_mut(&mut ParamVisitorMut::new(&mut |_, param| param.set(&rows))).unwrap();
         let error = onnx::to_bytes(&model).unwrap_err();
         assert!(error.message().starts_with("an ONNX file holds less than 2 GiB"), "{error}");
-        let saved = onnx::save(&model, &folder.join("0.onnx")).unwrap();
+        let saved = onnx::export(&model, &folder.join("0.onnx")).unwrap();
         assert_eq!(saved.data.map(|(_, bytes)| bytes), Some(COUNT as u64 * 256));
         let places: Vec<f32> = (0..9).map(|at| (at * 944_444) as f32).collect();
         write_case(&folder, 0, &model, &Tensor::from_slice(&places, [3, 3]));
@@ -481,8 +511,8 @@ fn initializers(model: &[u8]) -> BTreeMap<String, Initializer> {
 #[test]
 fn what_onnx_cannot_say_is_an_error_that_names_the_layer() {
     Device::get("cpu").unwrap().scope(|| {
-        let network = Network::with_input(&[2, 7]).add_layer(LayerSpec::AdaptiveMaxPool { size: vec![3] });
-        let error = onnx::to_bytes(&network.build(&mut Rng::seed(0)).unwrap()).unwrap_err();
+        let network = Network::with_input(&[2, 7]).add_layer(LayerSpec::AdaptiveMaxPool { output_size: vec![3] });
+        let error = onnx::to_bytes(&network.build(&mut Rng::seed_from_u64(0)).unwrap()).unwrap_err();
         assert_eq!(error.message(), "layer 1: ONNX has no pooling of lengths [7] into [3]");
     });
 }

@@ -1,9 +1,11 @@
 //! Mixed precision and numbers that are not finite: what is refused, what is left out, and how near bf16 and f16 come.
 
 use panoply_nn::data::{Dataset, digits};
-use panoply_nn::fit::Quiet;
-use panoply_nn::optimiser::LossScale;
-use panoply_nn::{AdamW, Layer, LayerSpec, Linear, Loss, Model, Module, Network, Pass, Run, Sgd, Training};
+use panoply_nn::optim::GradScaler;
+use panoply_nn::trainer::NoCallback;
+use panoply_nn::{
+    AdamW, ForwardContext, Layer, LayerSpec, Linear, Loss, Model, Module, Network, Sgd, TrainConfig, Trainer,
+};
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
 fn on_cpu(work: impl FnOnce()) {
@@ -11,7 +13,7 @@ fn on_cpu(work: impl FnOnce()) {
 }
 
 fn values(model: &dyn Module) -> Vec<f32> {
-    model.named_params().iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
+    model.named_parameters().iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
 }
 
 fn mlp() -> Network {
@@ -22,17 +24,17 @@ fn mlp() -> Network {
 }
 
 /// The gradients of one step of a model in a precision: what gradient descent at rate 1 takes away.
-fn gradients(model: &Model, precision: DType, scale: Option<LossScale>) -> Vec<f32> {
-    let data = digits::load().unwrap().shaped(&model.network.input).unwrap();
-    let (x, y) = data.select(&(0..64).collect::<Vec<usize>>()).whole();
-    let (mut moved, mut rng) = (model.clone(), Rng::seed(1));
-    let mut pass = Pass::train(&mut rng).in_precision(precision);
-    let loss = Loss::default().of(&moved.forward(&x, &mut pass), &y);
-    let mut optimiser = Sgd::new(1.0);
-    optimiser.scale = scale;
-    optimiser.step(&mut moved, &loss, pass).unwrap();
+fn gradients(model: &Model, precision: DType, scale: Option<GradScaler>) -> Vec<f32> {
+    let data = digits::load().unwrap().with_shape(&model.network.input).unwrap();
+    let (x, y) = data.select(&(0..64).collect::<Vec<usize>>()).full_batch();
+    let (mut moved, mut rng) = (model.clone(), Rng::seed_from_u64(1));
+    let mut pass = ForwardContext::train(&mut rng).autocast(precision);
+    let loss = Loss::default().compute(&moved.forward(&x, &mut pass), &y);
+    let mut optimizer = Sgd::new(1.0);
+    optimizer.grad_scaler = scale;
+    optimizer.step(&mut moved, &loss, pass).unwrap();
     let trained = |model: &Model| -> Vec<f32> {
-        let params = model.named_params().into_iter().filter(|(_, param)| param.is_trained());
+        let params = model.named_parameters().into_iter().filter(|(_, param)| param.requires_grad());
         params.flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
     };
     trained(model).iter().zip(trained(&moved)).map(|(before, after)| before - after).collect()
@@ -55,19 +57,19 @@ fn gradients_in_few_digits_are_near_those_in_many() {
                 .add_layer(LayerSpec::linear(10)),
             Network::with_input(&[8, 8])
                 .add_layer(LayerSpec::linear(8))
-                .add_layer(LayerSpec::Positions {})
-                .add_layer(LayerSpec::encoder(2, 16))
+                .add_layer(LayerSpec::PositionalEncoding {})
+                .add_layer(LayerSpec::transformer_encoder_layer(2, 16))
                 .add_layer(LayerSpec::layer_norm())
-                .add_layer(LayerSpec::Lstm(panoply_nn::network::layer_spec::Memory::new(8)))
-                .add_layer(LayerSpec::Last {})
+                .add_layer(LayerSpec::Lstm(panoply_nn::network::layer_spec::RnnSpec::new(8)))
+                .add_layer(LayerSpec::LastTimeStep {})
                 .add_layer(LayerSpec::linear(10)),
         ];
         for network in networks {
-            let model = network.build(&mut Rng::seed(0)).unwrap();
+            let model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
             let exact = gradients(&model, DType::F32, None);
             for (precision, half_unit, scale) in [
                 (DType::BF16, 2f64.powi(-9), None),
-                (DType::F16, 2f64.powi(-12), Some(LossScale { factor: 1024.0, ..LossScale::default() })),
+                (DType::F16, 2f64.powi(-12), Some(GradScaler { scale: 1024.0, ..GradScaler::default() })),
             ] {
                 let rough = gradients(&model, precision, scale);
                 let length = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
@@ -85,49 +87,49 @@ fn gradients_in_few_digits_are_near_those_in_many() {
 fn digits_are_learned_in_every_precision() {
     on_cpu(|| {
         for precision in [DType::BF16, DType::F16] {
-            let mut rng = Rng::seed(0);
-            let (train, held) = digits::load().unwrap().split(0.2, &mut rng).unwrap();
+            let mut rng = Rng::seed_from_u64(0);
+            let (train, held) = digits::load().unwrap().train_test_split(0.2, &mut rng).unwrap();
             let model = mlp().build(&mut rng).unwrap();
-            let mut run = Run::new(model, AdamW::new(5e-3).clip_norm(1.0), rng);
-            let training = Training { precision, ..Training::new(8, 64) };
-            run.fit(&training, (&train, &held), &mut Quiet).unwrap();
-            let best = run.progress.history.iter().map(|epoch| epoch.score).fold(0.0, f64::max);
+            let mut run = Trainer::new(model, AdamW::new(5e-3).clip_grad_norm(1.0), rng);
+            let training = TrainConfig { precision, ..TrainConfig::new(8, 64) };
+            run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+            let best = run.state.history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max);
             assert!(best > 0.9, "{precision}: {best} of the held-out digits right");
-            assert!(run.model.named_params().iter().all(|(_, param)| param.tensor().dtype() == DType::F32));
-            assert_eq!(run.optimiser.scale.is_some(), precision == DType::F16);
+            assert!(run.model.named_parameters().iter().all(|(_, param)| param.tensor().dtype() == DType::F32));
+            assert_eq!(run.optimizer.grad_scaler.is_some(), precision == DType::F16);
         }
     });
 }
 
 #[test]
 fn a_scale_backs_off_grows_and_counts() {
-    let mut scale = LossScale { interval: 3, ..LossScale::default() };
-    assert!(!scale.observe(false) && !scale.observe(false));
-    assert_eq!((scale.factor, scale.skipped), (16384.0, 2));
-    assert!(scale.observe(true) && scale.observe(true) && !scale.observe(false) && scale.observe(true));
-    assert_eq!((scale.factor, scale.good, scale.skipped), (8192.0, 1, 3));
-    assert!(scale.observe(true) && scale.observe(true));
-    assert_eq!((scale.factor, scale.good), (16384.0, 0));
+    let mut scale = GradScaler { growth_interval: 3, ..GradScaler::default() };
+    assert!(!scale.update(false) && !scale.update(false));
+    assert_eq!((scale.scale, scale.skipped_steps), (16384.0, 2));
+    assert!(scale.update(true) && scale.update(true) && !scale.update(false) && scale.update(true));
+    assert_eq!((scale.scale, scale.growth_tracker, scale.skipped_steps), (8192.0, 1, 3));
+    assert!(scale.update(true) && scale.update(true));
+    assert_eq!((scale.scale, scale.growth_tracker), (16384.0, 0));
 }
 
 #[test]
 fn a_step_that_overflows_is_left_out_and_the_next_is_smaller() {
     on_cpu(|| {
-        let (mut rng, x) = (Rng::seed(0), Rng::seed(1).normal([4, 8]));
+        let (mut rng, x) = (Rng::seed_from_u64(0), Rng::seed_from_u64(1).normal([4, 8]));
         let mut model = Linear::new(8, 2, &mut rng);
         let before = values(&model);
-        let mut optimiser = Sgd::new(0.1).scaled(LossScale { factor: 2f64.powi(24), ..LossScale::default() });
+        let mut optimizer = Sgd::new(0.1).grad_scaler(GradScaler { scale: 2f64.powi(24), ..GradScaler::default() });
         let mut steps = 0;
         while values(&model) == before {
-            let mut pass = Pass::train(&mut rng).in_precision(DType::F16);
+            let mut pass = ForwardContext::train(&mut rng).autocast(DType::F16);
             let loss = model.forward(&x, &mut pass).cast(DType::F32).square().mean(..);
-            assert!(optimiser.step(&mut model, &loss, pass).unwrap().is_finite());
+            assert!(optimizer.step(&mut model, &loss, pass).unwrap().is_finite());
             steps += 1;
             assert!(steps < 20, "the scale never became small enough");
         }
-        let scale = optimiser.scale.unwrap();
-        assert_eq!((scale.skipped, optimiser.steps), (steps - 1, 1));
-        assert!(scale.skipped > 3 && scale.factor == 2f64.powi(24 - scale.skipped as i32), "{scale:?}");
+        let scale = optimizer.grad_scaler.unwrap();
+        assert_eq!((scale.skipped_steps, optimizer.steps), (steps - 1, 1));
+        assert!(scale.skipped_steps > 3 && scale.scale == 2f64.powi(24 - scale.skipped_steps as i32), "{scale:?}");
         assert!(values(&model).iter().all(|x| x.is_finite()));
     });
 }
@@ -136,23 +138,23 @@ fn a_step_that_overflows_is_left_out_and_the_next_is_smaller() {
 #[test]
 fn a_gradient_that_is_not_finite_is_refused_and_named() {
     on_cpu(|| {
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         for (clip, what) in [(None, "without clipping"), (Some(1.0), "with clipping")] {
             let mut model = Linear::new(2, 2, &mut rng);
             model.bias.as_mut().unwrap().set(&Tensor::from_slice(&[0f32, 1.0], [2])).unwrap();
             let before = values(&model);
-            let mut optimiser = AdamW::new(0.1);
-            optimiser.clip = clip.map(panoply_nn::optimiser::Clip::Norm);
+            let mut optimizer = AdamW::new(0.1);
+            optimizer.grad_clip = clip.map(panoply_nn::optim::GradClip::Norm);
             let bias = model.bias.as_ref().unwrap().tensor();
             let loss = model.weight.tensor().square().sum(..) + bias.sqrt().sum(..);
-            let error = optimiser.step(&mut model, &loss, Pass::train(&mut rng)).unwrap_err();
+            let error = optimizer.step(&mut model, &loss, ForwardContext::train(&mut rng)).unwrap_err();
             let want =
                 "but a gradient is no finite number, first that of bias; the model is as the step before left it";
             assert!(
                 error.message().starts_with("the loss of step 1 is ") && error.message().ends_with(want),
                 "{what}: {error}"
             );
-            assert_eq!((values(&model), optimiser.steps, optimiser.state.len()), (before, 0, 0), "{what}");
+            assert_eq!((values(&model), optimizer.steps, optimizer.state.len()), (before, 0, 0), "{what}");
         }
     });
 }
@@ -160,20 +162,20 @@ fn a_gradient_that_is_not_finite_is_refused_and_named() {
 #[test]
 fn the_first_layer_that_is_not_finite_is_named() {
     on_cpu(|| {
-        let training = Training::new(1, 4);
+        let training = TrainConfig::new(1, 4);
         let data = |value: f32| {
             let mut features = vec![0.5; 16 * 64];
             features[7] = value;
-            Dataset::new(features, 64, (0..16).map(|i| i % 10).collect(), 10).unwrap()
+            Dataset::classification(features, 64, (0..16).map(|i| i % 10).collect(), 10).unwrap()
         };
         let run = |weight: f32| {
-            let mut model = mlp().build(&mut Rng::seed(0)).unwrap();
+            let mut model = mlp().build(&mut Rng::seed_from_u64(0)).unwrap();
             let mut grow = |name: &str, param: &mut panoply_nn::Param| match name {
                 "2.weight" => param.set(&(param.tensor() * f64::from(weight))),
                 _ => Ok(()),
             };
-            model.visit_mut(&mut panoply_nn::VisitorMut::new(&mut grow)).unwrap();
-            Run::new(model, Sgd::new(0.1), Rng::seed(0))
+            model.visit_mut(&mut panoply_nn::ParamVisitorMut::new(&mut grow)).unwrap();
+            Trainer::new(model, Sgd::new(0.1), Rng::seed_from_u64(0))
         };
         for (weight, value, place) in [
             (1.0, f32::NAN, "among the inputs"),
@@ -182,10 +184,10 @@ fn the_first_layer_that_is_not_finite_is_named() {
         ] {
             let mut run = run(weight);
             let examples = data(value);
-            let error = run.fit(&training, (&examples, &data(0.5)), &mut Quiet).unwrap_err();
+            let error = run.fit(&training, (&examples, &data(0.5)), &mut NoCallback).unwrap_err();
             let want = format!("the first values that are no finite numbers are {place}");
             assert!(error.notes().contains(&want), "{error}");
-            assert_eq!(run.optimiser.steps, run.progress.step as u64);
+            assert_eq!(run.optimizer.steps, run.state.step as u64);
         }
     });
 }

@@ -1,10 +1,11 @@
 //! A run that was stopped, saved and loaded goes on bit for bit as one that was not; and the measures of a classifier.
 
 use panoply_nn::data::digits;
-use panoply_nn::fit::{StepReport, Watch};
-use panoply_nn::metrics::{Confusion, auc, top_k_accuracy};
+use panoply_nn::metrics::{ConfusionMatrix, roc_auc, top_k_accuracy};
+use panoply_nn::trainer::{Callback, StepReport};
 use panoply_nn::{
-    AdamW, BatchNorm, Dropout, DropoutLayer, EpochReport, Linear, Map, Module, Run, Schedule, Sequential, Training,
+    AdamW, BatchNorm, Dropout, DropoutExt, EpochReport, Lambda, Linear, LrSchedule, Module, Sequential, TrainConfig,
+    Trainer,
 };
 use panoply_tensor::{Device, Rng, Tensor};
 
@@ -15,92 +16,99 @@ fn on_cpu(work: impl FnOnce()) {
 /// Stops at a step of an epoch.
 struct StopAt(usize, usize);
 
-impl Watch for StopAt {
-    fn step(&mut self, report: &StepReport) -> bool {
+impl Callback for StopAt {
+    fn on_train_batch_end(&mut self, report: &StepReport) -> bool {
         (report.epoch, report.step) != (self.0, self.1)
     }
 
-    fn epoch(&mut self, _: &EpochReport) -> bool {
+    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
         true
     }
 }
 
 /// With everything that leaves a trace: dropout, running statistics, moments, a schedule.
-fn fresh(seed: u64) -> Run<Sequential, panoply_nn::optimiser::AdamWRule> {
-    let mut rng = Rng::seed(seed);
+fn fresh(seed: u64) -> Trainer<Sequential, panoply_nn::optim::AdamWRule> {
+    let mut rng = Rng::seed_from_u64(seed);
     let model = Sequential::new()
-        .then(Linear::new(64, 24, &mut rng))
-        .then(BatchNorm::new(24))
-        .then(Map(Tensor::relu))
-        .then(DropoutLayer { probability: 0.2 })
-        .then(Linear::new(24, 10, &mut rng));
-    Run::new(model, AdamW::new(1e-2).clip_norm(1.0), rng)
+        .add(Linear::new(64, 24, &mut rng))
+        .add(BatchNorm::new(24))
+        .add(Lambda(Tensor::relu))
+        .add(Dropout { p: 0.2 })
+        .add(Linear::new(24, 10, &mut rng));
+    Trainer::new(model, AdamW::new(1e-2).clip_grad_norm(1.0), rng)
 }
 
 fn bits(model: &dyn Module) -> Vec<u32> {
-    let params = model.named_params();
+    let params = model.named_parameters();
     params.iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).map(f32::to_bits).collect()
 }
 
 #[test]
 fn a_resumed_run_equals_an_uninterrupted_one() {
     on_cpu(|| {
-        let (train, held) = digits::load().unwrap().split(0.5, &mut Rng::seed(3)).unwrap();
+        let (train, held) = digits::load().unwrap().train_test_split(0.5, &mut Rng::seed_from_u64(3)).unwrap();
         let folder = std::env::temp_dir().join(format!("panoply-resume-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("run.safetensors");
-        let training = Training { schedule: Schedule::Cosine { steps: 45, floor: 0.1 }, ..Training::new(3, 64) };
+        let training =
+            TrainConfig { lr_schedule: LrSchedule::Cosine { t_max: 45, min_factor: 0.1 }, ..TrainConfig::new(3, 64) };
         let mut whole = fresh(1);
         whole.fit(&training, (&train, &held), &mut StopAt(0, 0)).unwrap();
 
         // Stopped in the middle of the second epoch, and again at the end of it.
-        let saved = Training { file: Some(file.clone()), ..training.clone() };
+        let saved = TrainConfig { checkpoint_path: Some(file.clone()), ..training.clone() };
         let mut run = fresh(1);
         run.fit(&saved, (&train, &held), &mut StopAt(2, 5)).unwrap();
-        assert_eq!((run.progress.history.len(), run.progress.step), (1, 5));
+        assert_eq!((run.state.history.len(), run.state.step), (1, 5));
         // JSON has no infinite numbers, and what was reached may be one.
         let mut odd = run.clone();
-        let report = &mut odd.progress.history[0];
-        (report.score, report.train_score, report.loss) = (f64::NEG_INFINITY, f64::INFINITY, f64::NAN);
-        odd.save(&folder.join("odd.safetensors")).unwrap();
+        let report = &mut odd.state.history[0];
+        (report.val_score, report.train_score, report.train_loss) = (f64::NEG_INFINITY, f64::INFINITY, f64::NAN);
+        odd.save_checkpoint(&folder.join("odd.safetensors")).unwrap();
         let mut back = fresh(1);
-        back.load(&folder.join("odd.safetensors")).unwrap();
-        let [report, read] = [&odd, &back].map(|run| run.progress.history[0].clone());
-        assert_eq!((read.score, read.train_score, read.seconds), (report.score, report.train_score, report.seconds));
-        assert!(read.loss.is_nan());
+        back.load_checkpoint(&folder.join("odd.safetensors")).unwrap();
+        let [report, read] = [&odd, &back].map(|run| run.state.history[0].clone());
+        assert_eq!(
+            (read.val_score, read.train_score, read.seconds),
+            (report.val_score, report.train_score, report.seconds)
+        );
+        assert!(read.train_loss.is_nan());
         for stop in [StopAt(2, 15), StopAt(0, 0)] {
             // Another start, of which nothing may remain.
             run = fresh(99);
-            run.load(&file).unwrap();
+            run.load_checkpoint(&file).unwrap();
             run.fit(&saved, (&train, &held), &mut { stop }).unwrap();
         }
         assert_eq!(bits(&run.model), bits(&whole.model));
         assert_eq!(bits(run.best_model()), bits(whole.best_model()));
-        assert_eq!((&run.rng, &run.order, run.optimiser.steps), (&whole.rng, &whole.order, whole.optimiser.steps));
-        let losses = |run: &Run<_, _>| -> Vec<(f64, f64, f64)> {
-            let history: &[EpochReport] = &run.progress.history;
-            history.iter().map(|epoch| (epoch.loss, epoch.validation_loss, epoch.score)).collect()
+        assert_eq!(
+            (&run.rng, &run.epoch_rng, run.optimizer.steps),
+            (&whole.rng, &whole.epoch_rng, whole.optimizer.steps)
+        );
+        let losses = |run: &Trainer<_, _>| -> Vec<(f64, f64, f64)> {
+            let history: &[EpochReport] = &run.state.history;
+            history.iter().map(|epoch| (epoch.train_loss, epoch.val_loss, epoch.val_score)).collect()
         };
         assert_eq!(losses(&run), losses(&whole));
-        assert!(whole.progress.history.len() == 3 && whole.progress.history[2].score > 0.9);
+        assert!(whole.state.history.len() == 3 && whole.state.history[2].val_score > 0.9);
 
         // A file of another make, cut short, or of parameters alone changes nothing.
         let mut other = fresh(5);
         other.model.layers.pop();
         let before = bits(&other.model);
-        let error = other.load(&file).unwrap_err();
+        let error = other.load_checkpoint(&file).unwrap_err();
         assert!(error.message().contains("2 extra (4.bias, 4.weight)"), "{error}");
         let bytes = std::fs::read(&file).unwrap();
         std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
-        assert!(other.load(&file).unwrap_err().is_corrupt());
-        whole.progress.best = 4;
-        whole.save(&file).unwrap();
-        let error = fresh(5).load(&file).unwrap_err();
+        assert!(other.load_checkpoint(&file).unwrap_err().is_corrupt());
+        whole.state.best_epoch = 4;
+        whole.save_checkpoint(&file).unwrap();
+        let error = fresh(5).load_checkpoint(&file).unwrap_err();
         assert!(error.is_corrupt() && error.message().contains("calls epoch 4 the best of 3"), "{error}");
         panoply_nn::checkpoint::save(&whole.model, &file, Default::default()).unwrap();
-        let error = other.load(&file).unwrap_err();
+        let error = other.load_checkpoint(&file).unwrap_err();
         assert!(error.message().contains("holds no training under way"), "{error}");
-        assert_eq!((bits(&other.model), other.optimiser.steps), (before, 0));
+        assert_eq!((bits(&other.model), other.optimizer.steps), (before, 0));
         std::fs::remove_dir_all(&folder).unwrap();
     });
 }
@@ -108,8 +116,9 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
 #[test]
 fn a_dropout_that_cannot_be_is_a_mistake() {
     on_cpu(|| {
-        let mut rng = Rng::seed(0);
-        let wrong = Tensor::ones([2], panoply_tensor::DType::F32).dropout(1.5, &mut panoply_nn::Pass::train(&mut rng));
+        let mut rng = Rng::seed_from_u64(0);
+        let wrong = Tensor::ones([2], panoply_tensor::DType::F32)
+            .dropout(1.5, &mut panoply_nn::ForwardContext::train(&mut rng));
         assert!(wrong.check().unwrap_err().message().contains("probability 1.5"));
     });
 }
@@ -119,7 +128,7 @@ fn measures_of_a_classifier() {
     on_cpu(|| {
         let labels = Tensor::from_slice(&[0i32, 0, 0, 1, 1, 2], [6]);
         let predicted = Tensor::from_slice(&[0i32, 0, 1, 1, 0, 1], [6]);
-        let confusion = Confusion::new(&labels, &predicted, 3).unwrap();
+        let confusion = ConfusionMatrix::new(&labels, &predicted, 3).unwrap();
         let cells: Vec<_> = confusion.cells().collect();
         assert_eq!(cells, [(0, 0, 2), (0, 1, 1), (1, 0, 1), (1, 1, 1), (2, 1, 1)], "only cells above 0 are held");
         assert_eq!((confusion.support(0), confusion.errors(0), confusion.errors(2)), (3, 2, 1));
@@ -129,7 +138,7 @@ fn measures_of_a_classifier() {
         // scikit-learn: f1_score(..., average="macro") of these is 0.3555…
         assert!((confusion.macro_f1() - (2.0 / 3.0 + 0.4) / 3.0).abs() < 1e-12);
         // A class that is neither there nor guessed counts nothing, as in scikit-learn without `labels`.
-        let wider = Confusion::new(&labels, &predicted, 7).unwrap();
+        let wider = ConfusionMatrix::new(&labels, &predicted, 7).unwrap();
         assert_eq!(wider.macro_f1(), confusion.macro_f1());
         // As likely as one of four: ln 4 nats.
         assert!((panoply_nn::metrics::perplexity(4f64.ln()) - 4.0).abs() < 1e-12);
@@ -140,7 +149,7 @@ fn measures_of_a_classifier() {
         assert!((share(2) - 2.0 / 3.0).abs() < 1e-6);
     });
     // Counted by hand: of 2 · 3 pairs 3 are in order and 2 are ties.
-    assert_eq!(auc(&[0.9, 0.4, 0.4, 0.1, 0.9], &[true, true, false, false, false]).unwrap(), (3.0 + 1.0) / 6.0);
-    assert_eq!(auc(&[1.0, 2.0], &[true, false]).unwrap(), 0.0);
-    assert!(auc(&[1.0, 2.0], &[true, true]).unwrap_err().message().contains("2 positive and 0 negative"));
+    assert_eq!(roc_auc(&[0.9, 0.4, 0.4, 0.1, 0.9], &[true, true, false, false, false]).unwrap(), (3.0 + 1.0) / 6.0);
+    assert_eq!(roc_auc(&[1.0, 2.0], &[true, false]).unwrap(), 0.0);
+    assert!(roc_auc(&[1.0, 2.0], &[true, true]).unwrap_err().message().contains("2 positive and 0 negative"));
 }

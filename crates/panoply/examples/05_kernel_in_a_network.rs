@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example 05_kernel_in_a_network`
 
-use panoply::nn::{AdamW, Layer, Linear, Pass};
+use panoply::nn::{AdamW, ForwardContext, Layer, Linear};
 use panoply::prelude::*;
 use panoply::{Module, Rng, Shape, Tensor};
 
@@ -19,11 +19,11 @@ fn signed_square(x: &[f32], y: &mut [f32]) {
 fn signed(x: &Tensor) -> Tensor {
     let forward = |[x]: [&Tensor; 1], (): &()| {
         let shape = x.shape().map_or(Shape::default(), Clone::clone);
-        let items = shape.elems();
-        let [y] = Tensor::kernel(signed_square::build, &[x], [shape], items);
+        let items = shape.numel();
+        let [y] = Tensor::custom_kernel(signed_square::build, &[x], [shape], items);
         y
     };
-    Tensor::call_with_gradient("signed square", [x], (), forward, |[x], _, g, ()| [Some(g * x.abs() * 2.0)])
+    Tensor::call_with_vjp("signed square", [x], (), forward, |[x], _, g, ()| [Some(g * x.abs() * 2.0)])
 }
 
 #[derive(Module, Clone)]
@@ -33,7 +33,7 @@ struct Network {
 }
 
 impl Layer for Network {
-    fn forward(&self, x: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, x: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let hidden = signed(&self.first.forward(x, pass));
         self.second.forward(&hidden, pass)
     }
@@ -41,19 +41,19 @@ impl Layer for Network {
 
 /// Trains it.
 pub fn main() -> Result<()> {
-    let mut rng = Rng::seed(0);
+    let mut rng = Rng::seed_from_u64(0);
     let x = rng.normal([256, 2]);
     // x₀ |x₀| - x₁: no network without a bend learns it.
     let target = (x.slice((.., 0)) * x.slice((.., 0)).abs() - x.slice((.., 1))).unsqueeze(1);
     panoply::eval(&[&x, &target])?;
     let (x, target) = (x.detach(), target.detach());
     let mut model = Network { first: Linear::new(2, 8, &mut rng), second: Linear::new(8, 1, &mut rng) };
-    let mut optimiser = AdamW::new(0.02).weight_decay(0.0);
+    let mut optimizer = AdamW::new(0.02).weight_decay(0.0);
     let mut last = f64::NAN;
     for step in 0..300 {
-        let mut pass = Pass::train(&mut rng);
-        let loss = model.forward(&x, &mut pass).mse(&target);
-        last = optimiser.step(&mut model, loss, pass)?;
+        let mut pass = ForwardContext::train(&mut rng);
+        let loss = model.forward(&x, &mut pass).mse_loss(&target);
+        last = optimizer.step(&mut model, loss, pass)?;
         if step % 100 == 0 {
             println!("step {step:>3}: loss {last:.4}");
         }

@@ -48,17 +48,17 @@
 //!
 //! | what | functions |
 //! |---|---|
-//! | where am I | [`global_index`], [`global_id`], [`local_index`], [`local_id`], [`group_id`], [`subgroup_lane`] |
-//! | how many | [`global_size`], [`group_size`], [`group_count`], [`subgroup_size`], `x.len()` |
+//! | where am I | [`global_index`], [`global_id`], [`local_index`], [`local_id`], [`group_id`], [`subgroup_lane_id`] |
+//! | how many | [`global_size`], [`group_size`], [`num_groups`], [`subgroup_size`], `x.len()` |
 //! | a group together | [`shared`], [`barrier`], [`group_sum`], [`group_max`], [`group_inclusive_sum`], [`group_broadcast`] … |
-//! | 32 together | [`group_mma_f16`], [`group_mma_bf16`]: small matrices, with [`fragment_zero`], [`fragment_element`] |
+//! | 32 together | [`mma_m16n8k16_f16`], [`mma_m16n8k16_bf16`]: small matrices, with [`mma_fragment_zero`], [`mma_fragment_get`] |
 //! | a subgroup together | [`subgroup_sum`], [`subgroup_exclusive_sum`], [`subgroup_broadcast`], [`subgroup_shuffle`] … |
 //! | the same element at once | [`atomic_add`], [`atomic_min`], [`atomic_max`], [`atomic_exchange`], [`atomic_compare_exchange`] |
 //! | numbers | [`select`], [`minimum`], [`maximum`], [`erf`], [`cast`] |
 //!
 //! # Groups
 //!
-//! What a group does together needs a group of known size: `#[kernel(group = 256)]`, `#[kernel(group = (N, N))]`. Such a
+//! What a group does together needs a group of known size: `#[kernel(group_size = 256)]`, `#[kernel(group_size = (N, N))]`. Such a
 //! kernel runs whole groups, the last of which may reach beyond the work-items that were asked for; barriers and
 //! collectives must be reached by all work-items of a group or by none, which is checked when the kernel is first used.
 //!

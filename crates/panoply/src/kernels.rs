@@ -26,14 +26,14 @@ use panoply_ir::kernel::Kernel;
 use panoply_runtime::{Device, Storage};
 use web_time::Instant;
 
-pub use job::{Data, Job, Pass, Step};
-pub use verdict::Verdict;
+pub use job::{Data, Job, JobArg, JobLaunch};
+pub use verdict::CheckResult;
 
 /// A function that builds a kernel.
 pub type Build = fn() -> Result<Kernel>;
 
 /// A program that ships.
-pub struct Shipped {
+pub struct BuiltinKernel {
     /// What it is called on the command line.
     pub name: &'static str,
     /// What it does, in a few words.
@@ -70,9 +70,9 @@ impl Size {
 
 /// What came of running a program on a device.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct BenchResult {
     /// Whether the results are what they should be.
-    pub verdict: Verdict,
+    pub verdict: CheckResult,
     /// Wall time of one run, the shortest of those that were timed; compilation and transfers are outside.
     pub time: Duration,
     /// How many runs were timed.
@@ -83,27 +83,27 @@ pub struct Outcome {
     pub ops: u64,
 }
 
-impl Outcome {
+impl BenchResult {
     /// 10⁹ bytes a second.
-    pub fn gigabytes_per_second(&self) -> f64 {
+    pub fn gb_per_s(&self) -> f64 {
         self.bytes as f64 / self.time.as_secs_f64().max(1e-9) / 1e9
     }
 
     /// 10⁹ operations a second.
-    pub fn gigaops_per_second(&self) -> f64 {
+    pub fn gop_per_s(&self) -> f64 {
         self.ops as f64 / self.time.as_secs_f64().max(1e-9) / 1e9
     }
 }
 
-impl Shipped {
+impl BuiltinKernel {
     /// Runs the program on a device once and checks the results.
-    pub fn check(&self, device: &Device, size: Size, seed: u64) -> Result<Verdict> {
+    pub fn check(&self, device: &Device, size: Size, seed: u64) -> Result<CheckResult> {
         let job = (self.job)(size, seed);
         verdict(&job, &job.upload(device)?)
     }
 
-    /// [`Shipped::check`] where nothing may wait, as in browsers.
-    pub async fn check_soon(&self, device: &Device, size: Size, seed: u64) -> Result<Verdict> {
+    /// [`BuiltinKernel::check`] where nothing may wait, as in browsers.
+    pub async fn check_async(&self, device: &Device, size: Size, seed: u64) -> Result<CheckResult> {
         let job = (self.job)(size, seed);
         let memory = job.upload(device)?;
         job.launch(&memory)?;
@@ -115,7 +115,7 @@ impl Shipped {
     }
 
     /// Checks the results on a device, then times the program for about `budget`, at least once.
-    pub fn run(&self, device: &Device, size: Size, seed: u64, budget: Duration) -> Result<Outcome> {
+    pub fn run(&self, device: &Device, size: Size, seed: u64, budget: Duration) -> Result<BenchResult> {
         let job = (self.job)(size, seed);
         let memory = job.upload(device)?;
         let verdict = verdict(&job, &memory)?;
@@ -128,11 +128,11 @@ impl Shipped {
             time = time.min(begin.elapsed());
             runs += 1;
         }
-        Ok(Outcome { verdict, time, runs, bytes: job.bytes, ops: job.ops })
+        Ok(BenchResult { verdict, time, runs, bytes: job.bytes, ops: job.ops })
     }
 
     /// Runs the program on the IR's interpreter, the definition of what it means, and checks the results.
-    pub fn interpret(&self, size: Size, seed: u64) -> Result<Verdict> {
+    pub fn interpret(&self, size: Size, seed: u64) -> Result<CheckResult> {
         let job = (self.job)(size, seed);
         let data = job.interpret()?;
         Ok((job.check)(&job, &data))
@@ -142,18 +142,18 @@ impl Shipped {
 const MOST_RUNS: u32 = 1000;
 
 /// Launches a job on fresh memory and compares.
-fn verdict(job: &Job, memory: &[Storage]) -> Result<Verdict> {
+fn verdict(job: &Job, memory: &[Storage]) -> Result<CheckResult> {
     job.launch(memory)?;
     Ok((job.check)(job, &job.download(memory)?))
 }
 
 /// The program with a name.
-pub fn find(name: &str) -> Option<&'static Shipped> {
+pub fn find(name: &str) -> Option<&'static BuiltinKernel> {
     ALL.iter().find(|shipped| shipped.name == name)
 }
 
 /// Every program that ships.
-pub static ALL: &[Shipped] = &[
+pub static ALL: &[BuiltinKernel] = &[
     saxpy::SHIPPED,
     reduction::SHIPPED,
     transpose::SHIPPED,

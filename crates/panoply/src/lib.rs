@@ -25,7 +25,7 @@
 //! ```
 //!
 //! - [`kernel`](mod@kernel) is the language of kernels, [`kernels`] those that ship.
-//! - [`Device`] is where they run, [`Buffer`] what they run on, [`Launch`] one run. [`Package`] is a kernel in CUDA C++, HIP, OpenCL C,
+//! - [`Device`] is where they run, [`Buffer`] what they run on, [`Launch`] one run. [`ExternalKernel`] is a kernel in CUDA C++, HIP, OpenCL C,
 //!   WGSL or compiled code.
 //! - [`Tensor`] is a lazy array: expressions fuse, differentiate and run when a value is asked for; [`nn`] trains networks of them.
 //! - [`Error`] is the one error; its text says what would help.
@@ -39,7 +39,7 @@ pub mod kernel;
 pub mod kernels;
 pub mod prelude;
 
-pub use panoply_ir::{Accuracy, DType, Element, Error, ErrorKind, Result, Scalar, bf16, f16};
+pub use panoply_ir::{DType, Element, Error, ErrorKind, MathMode, Result, Scalar, bf16, f16};
 #[cfg(not(target_family = "wasm"))]
 pub use panoply_llm as llm;
 pub use panoply_macros::{Module, kernel, kernel_fn, sequential};
@@ -47,12 +47,14 @@ pub use panoply_nn as nn;
 pub use panoply_nn::Module;
 pub use panoply_runtime as runtime;
 pub use panoply_runtime::{
-    Buffer, Device, DeviceInfo, Estimate, Event, Grid, HostCall, How, Kind, Launch, LaunchArg, Package, Profile,
-    ProfileReport, Queue, Reading, Refusal, Report, Selection, Stats, View, ViewMut, report, select,
+    Backend, Buffer, BufferSlice, BufferSliceMut, Device, DeviceInfo, DeviceReport, Event, ExternalKernel, Grid,
+    HostCall, Launch, LaunchArg, MemoryEstimate, MemoryStats, ProfileReport, Profiler, Queue, Readback, Rejection,
+    SelectedBy, Selection, device_report, select_device,
 };
 pub use panoply_tensor::{
-    Attention, AvgPoolOptions, Captured, Conv, CrossEntropy, Dim, Ends, Fft, Norm, Order, Piece, Put, Range, Rng,
-    Rotary, Shape, State, Tensor, Triangle, Window, capture, capture_with_state, eval, exchange, no_grad, plan_counts,
+    AlignCorners, AttentionOptions, AvgPoolOptions, ConvOptions, CrossEntropyOptions, Dim, FftNorm, FftOptions,
+    InterpolateMode, JitFunction, Rng, RopeStyle, ScatterReduce, Shape, SortOrder, State, StateLeaf, Tensor,
+    TensorIndex, Triangle, Window, eval, eval_donated, jit, jit_with_state, no_grad, plan_cache_stats,
 };
 
 /// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.
@@ -61,12 +63,12 @@ pub mod internal {
     pub use panoply_compile as compile;
     pub use panoply_cpu::peak::flops;
     pub use panoply_cpu::{routine, vm};
-    pub use panoply_device::null::Null;
+    pub use panoply_device::null::NullDevice;
     pub use panoply_ir as ir;
-    pub use panoply_runtime::launch::group;
-    pub use panoply_runtime::loader;
+    pub use panoply_runtime::launch::group_size;
+    pub use panoply_runtime::library_search;
     pub use panoply_tensor::conformance;
-    pub use panoply_tensor::realize::Traced;
+    pub use panoply_tensor::eval::TracedGraph;
 }
 
 /// The programs of README.md, compiled as tests.

@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use panoply::runtime::{DeviceOptions, Registry};
-use panoply::{Accuracy, Conv, DType, Device, Kind, Order, Rng, Tensor, capture};
+use panoply::{Backend, ConvOptions, DType, Device, MathMode, Rng, SortOrder, Tensor, jit};
 use panoply_cpu::CpuDriver;
 use panoply_driver::{CudaDriver, OpenClDriver, WgpuDriver};
 
 /// Devices of this test alone, so that what it asks for is asked of nobody else's.
-fn devices(accuracy: Accuracy) -> Vec<Device> {
+fn devices(accuracy: MathMode) -> Vec<Device> {
     let options = DeviceOptions { accuracy, ..DeviceOptions::default() };
     let registry = Registry::new(
         vec![
             Arc::new(CpuDriver::default()),
-            Arc::new(CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() }),
+            Arc::new(CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() }),
             Arc::new(OpenClDriver::default()),
-            Arc::new(WgpuDriver::new(Kind::Vulkan)),
+            Arc::new(WgpuDriver::new(Backend::Vulkan)),
         ],
         options,
     );
     let mut devices = Vec::new();
-    for kind in [Kind::Cpu, Kind::Cuda, Kind::OpenCl, Kind::Vulkan] {
+    for kind in [Backend::Cpu, Backend::Cuda, Backend::OpenCl, Backend::Vulkan] {
         match registry.devices(kind) {
             Ok(found) => devices.extend(found),
             Err(error) => eprintln!("SKIPPED: {kind:?}: {}", error.message()),
@@ -34,7 +34,7 @@ fn devices(accuracy: Accuracy) -> Vec<Device> {
 /// Whether it is Intel's OpenCL for CPUs, whose compiler takes the sum of a loop in parts, whatever it is told.
 fn reorders(device: &Device) -> bool {
     let info = device.info();
-    info.kind == Kind::OpenCl && info.software && info.vendor.contains("Intel")
+    info.kind == Backend::OpenCl && info.is_software && info.vendor.contains("Intel")
 }
 
 /// Numbers that no product or sum of is exact.
@@ -49,7 +49,7 @@ fn work() -> Vec<Vec<f32>> {
     let y = (x.matmul(&w) + &b).relu().layer_norm(1e-5);
     let slopes = y.square().mean(..).gradients(&[&w, &b]).unwrap();
     let image = tensor(&[2, 5, 12, 12], 4);
-    let conv = image.conv(&tensor(&[7, 5, 3, 3], 5), &Conv { padding: [1, 1], ..Conv::default() });
+    let conv = image.conv(&tensor(&[7, 5, 3, 3], 5), &ConvOptions { padding: [1, 1], ..ConvOptions::default() });
     let many = tensor(&[30_000], 6);
     let long = many.sum(..);
     let places: Vec<i32> = (0..60).map(|i| i * 7 % 40).collect();
@@ -59,7 +59,7 @@ fn work() -> Vec<Vec<f32>> {
     // As much as a device may do whole.
     let heaps: Vec<i32> = (0..3000).map(|i| i * 37 % 200).collect();
     let heaps = Tensor::from_slice(&heaps, [3000]);
-    let heaped = many.narrow(0, 0, 200).scatter_add(0, &heaps, &many.narrow(0, 200, 3000));
+    let heaped = many.narrow(0, 0, 200).index_add(0, &heaps, &many.narrow(0, 200, 3000));
     [&y, &slopes[0], &slopes[1], &conv, &long, &scattered[0], &running, &far, &heaped]
         .map(|tensor| tensor.to_vec::<f32>().unwrap())
         .to_vec()
@@ -67,7 +67,7 @@ fn work() -> Vec<Vec<f32>> {
 
 #[test]
 fn exact_is_the_same_everywhere() {
-    let (refused, devices): (Vec<Device>, Vec<Device>) = devices(Accuracy::Exact).into_iter().partition(reorders);
+    let (refused, devices): (Vec<Device>, Vec<Device>) = devices(MathMode::Exact).into_iter().partition(reorders);
     refused.iter().for_each(|device| eprintln!("SKIPPED: {device}: its compiler takes sums in an order of its own"));
     let all: Vec<(String, Vec<Vec<f32>>)> =
         devices.iter().map(|device| (device.to_string(), device.scope(work))).collect();
@@ -83,24 +83,24 @@ fn exact_is_the_same_everywhere() {
 
 #[test]
 fn a_device_does_what_it_is_asked_from_then_on() {
-    let device = devices(Accuracy::Standard).swap_remove(0);
+    let device = devices(MathMode::Standard).swap_remove(0);
     device.scope(|| {
         let (x, w) = (numbers(20 * 300, 1), numbers(300 * 10, 2));
         let (left, right) = (Tensor::from_slice(&x, [20, 300]), Tensor::from_slice(&w, [300, 10]));
         let sum = |at: usize| (0..300).fold(0.0_f32, |sum, k| sum + x[at / 10 * 300 + k] * w[k * 10 + at % 10]);
         let want: Vec<f32> = (0..200).map(sum).collect();
-        let product = capture(|[x, w]: [&Tensor; 2]| [x.matmul(w)]);
+        let product = jit(|[x, w]: [&Tensor; 2]| [x.matmul(w)]);
         let value = || {
-            let [captured] = product.run([&left, &right]).unwrap();
+            let [captured] = product.call([&left, &right]).unwrap();
             let plain = left.matmul(&right).to_vec::<f32>().unwrap();
             assert_eq!(captured.to_vec::<f32>().unwrap(), plain);
             plain
         };
         let usual = value();
         assert_ne!(usual, want, "the routine sums otherwise");
-        device.set_accuracy(Accuracy::Exact);
+        device.set_math_mode(MathMode::Exact);
         assert_eq!(value(), want);
-        device.set_accuracy(Accuracy::Standard);
+        device.set_math_mode(MathMode::Standard);
         assert_eq!(value(), usual);
     });
 }
@@ -110,13 +110,13 @@ fn what_is_drawn_and_ordered_is_the_same_under_all() {
     let of = |accuracy| {
         let device = devices(accuracy).swap_remove(0);
         device.scope(|| {
-            let x = Rng::seed(3).uniform([1000]);
+            let x = Rng::seed_from_u64(3).uniform([1000]);
             let whole = (&x * 1000.0).cast(DType::I32);
-            let order = x.argsort(-1, Order::Ascending);
+            let order = x.argsort(-1, SortOrder::Ascending);
             (x.to_vec::<f32>().unwrap(), order.to_vec::<i32>().unwrap(), whole.cumsum(0).to_vec::<i32>().unwrap())
         })
     };
-    let [exact, standard, fast] = Accuracy::ALL.map(of);
+    let [exact, standard, fast] = MathMode::ALL.map(of);
     assert_eq!(exact, standard);
     assert_eq!(standard, fast);
 }

@@ -6,18 +6,18 @@ mod steps;
 use std::sync::Arc;
 
 use panoply::kernels::{self, Size};
-use panoply::nn::{AdamW, Layer, Linear, Map, Pass, Sequential};
+use panoply::nn::{AdamW, ForwardContext, Lambda, Layer, Linear, Sequential};
 use panoply::prelude::*;
 use panoply::runtime::{DeviceOptions, Registry};
-use panoply::{Conv, DType, Device, Kind, Rng, Tensor};
+use panoply::{Backend, ConvOptions, DType, Device, Rng, Tensor};
 use panoply_driver::CudaDriver;
 
 const SEED: u64 = 0x5eed;
 
 fn cuda() -> Device {
-    let driver = CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() };
+    let driver = CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    registry.devices(Kind::Cuda).expect("the pretended driver has a device").swap_remove(0)
+    registry.devices(Backend::Cuda).expect("the pretended driver has a device").swap_remove(0)
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn the_kernels_that_ship_agree() {
             shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
         assert!(verdict.passed(), "{}: {verdict}", shipped.name);
     }
-    assert_eq!(device.stats().buffers, 0, "every buffer came back");
+    assert_eq!(device.memory_stats().buffers, 0, "every buffer came back");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn products_of_halves_agree() {
         (&[3, 20, 33], &[3, 33, 18], |a, b| a.matmul(b).relu()),
         (&[512, 40], &[40, 512], |a, b| a.matmul(b)),
     ];
-    let mut rng = Rng::seed(SEED);
+    let mut rng = Rng::seed_from_u64(SEED);
     for (left, right, product) in cases {
         for (dtype, ulp) in [(DType::F16, 2f64.powi(-10)), (DType::BF16, 2f64.powi(-7))] {
             let [a, b] = [left, right].map(|dims| rng.normal(dims).to(&cpu).cast(dtype));
@@ -61,7 +61,7 @@ fn products_of_halves_agree() {
             let expected: Vec<f64> = product(&a.cast(DType::F64), &b.cast(DType::F64)).to_vec().unwrap();
             assert_eq!(found.len(), expected.len());
             for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                // A rounding of the sum, one of what follows, and of f32 what was cancelled.
+                // A rounding of the sum, one of what follows, and of f32 what was canceled.
                 let near = (found - expected).abs() <= 1.5 * ulp * expected.abs() + 1e-4;
                 assert!(near, "{left:?} x {right:?} of {dtype}, element {at}: {found}, not {expected}");
             }
@@ -73,9 +73,9 @@ fn products_of_halves_agree() {
 #[test]
 fn convolutions_of_halves_agree() {
     let (device, cpu) = (cuda(), Device::get("cpu").unwrap());
-    let mut rng = Rng::seed(SEED);
+    let mut rng = Rng::seed_from_u64(SEED);
     let [x, filters] = [&[2, 16, 9, 11][..], &[24, 16, 3, 3]].map(|dims| rng.normal(dims).to(&cpu).cast(DType::F16));
-    let conv = Conv { padding: [1, 1], ..Conv::default() };
+    let conv = ConvOptions { padding: [1, 1], ..ConvOptions::default() };
     let found = x.to(&device).conv(&filters.to(&device), &conv).to(&cpu).cast(DType::F64);
     let expected = x.cast(DType::F64).conv(&filters.cast(DType::F64), &conv);
     for (found, expected) in found.to_vec::<f64>().unwrap().iter().zip(expected.to_vec::<f64>().unwrap()) {
@@ -84,11 +84,11 @@ fn convolutions_of_halves_agree() {
 }
 
 /// `out[y] = y` over more rows than a grid has: the launch becomes several.
-#[kernel(group = (1, 2))]
+#[kernel(group_size = (1, 2))]
 fn rows(out: &mut [u32]) {
     let y = group_id(1) * 2 + local_id(1);
     if y < out.len() {
-        out[y] = (y + group_count(1)) as u32;
+        out[y] = (y + num_groups(1)) as u32;
     }
 }
 
@@ -108,17 +108,17 @@ fn a_grid_may_have_more_rows_than_the_hardware() {
 fn a_network_of_halves_trains_as_on_the_cpu() {
     let losses = |device: &Device| -> Vec<f32> {
         device.scope(|| {
-            let mut rng = Rng::seed(SEED);
+            let mut rng = Rng::seed_from_u64(SEED);
             let hidden = Linear::new(40, 33, &mut rng);
-            let mut model = Sequential::new().then(hidden).then(Map(Tensor::relu)).then(Linear::new(33, 17, &mut rng));
+            let mut model = Sequential::new().add(hidden).add(Lambda(Tensor::relu)).add(Linear::new(33, 17, &mut rng));
             let x = rng.normal([50, 40]);
             let labels: Vec<i32> = (0..50).map(|i| i % 17).collect();
             let y = Tensor::from_slice(&labels, [50]);
-            let mut optimiser = AdamW::new(1e-2);
+            let mut optimizer = AdamW::new(1e-2);
             let step = |_| {
-                let mut pass = Pass::train(&mut rng).in_precision(DType::BF16);
+                let mut pass = ForwardContext::train(&mut rng).autocast(DType::BF16);
                 let loss = model.forward(&x, &mut pass).cast(DType::F32).cross_entropy(&y);
-                optimiser.step(&mut model, loss, pass).unwrap() as f32
+                optimizer.step(&mut model, loss, pass).unwrap() as f32
             };
             (0..10).map(step).collect()
         })

@@ -1,17 +1,17 @@
 //! The first examples, which check what they compute, on every device.
 
-#[path = "../examples/02_groups.rs"]
+#[path = "../examples/02_work_groups.rs"]
 mod groups;
 #[path = "../examples/03_mandelbrot.rs"]
 mod mandelbrot;
 #[path = "../examples/01_saxpy.rs"]
 mod saxpy;
-#[path = "../examples/04_shipped.rs"]
+#[path = "../examples/04_builtin_kernels.rs"]
 mod shipped;
 
 #[test]
 fn they_run_on_every_device() {
-    let report = panoply::report().expect("the environment is in order");
+    let report = panoply::device_report().expect("the environment is in order");
     for device in report.devices() {
         for example in [saxpy::main, groups::main, mandelbrot::main] {
             device.scope(example).unwrap_or_else(|error| panic!("{device}: {error}"));

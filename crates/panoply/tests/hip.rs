@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use panoply::kernels::{self, Size};
 use panoply::runtime::{DeviceOptions, Registry};
-use panoply::{Device, Kind, Tensor};
+use panoply::{Backend, Device, Tensor};
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::render::{Options, render_with};
 use panoply_device::{Language, Signature, SourceText};
@@ -23,7 +23,7 @@ use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
 use panoply_ir::{Target, Verified};
 
-/// GPUs from Vega on, and how many work-items their waves have: three of data centres, three of desktops.
+/// GPUs from Vega on, and how many work-items their waves have: three of data centers, three of desktops.
 const ARCHITECTURES: [(&str, u32); 6] =
     [("gfx906", 64), ("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1100", 32), ("gfx1201", 32)];
 
@@ -207,20 +207,20 @@ fn runtime_compiler() {
     }
     let wrong = SourceText { source: "int x = ;".into(), ..render(&kernels[0].1, 64, 64) };
     let error = hip::compile(None, "gfx906", &wrong).expect_err("no C++");
-    assert!(error.is_build() && error.notes()[0].contains("error: expected expression"), "{error}");
+    assert!(error.is_compile_failed() && error.notes()[0].contains("error: expected expression"), "{error}");
 }
 
 const SEED: u64 = 0x5eed;
 
 /// The pretended device, whose inexact functions are as inexact as the hardware's may be.
 fn rocm() -> Option<Device> {
-    if !panoply_fake::Control::open().execute() {
+    if !panoply_driver_sim::Control::open().execute() {
         eprintln!("SKIPPED: no HIP was executed: clang-19 is not installed; `cargo xtask install` installs it");
         return None;
     }
-    let driver = HipDriver { library: Some(panoply_fake::library()), ..HipDriver::default() };
+    let driver = HipDriver { library: Some(panoply_driver_sim::library()), ..HipDriver::default() };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    Some(registry.devices(Kind::Rocm).expect("the pretended driver has a device").swap_remove(0))
+    Some(registry.devices(Backend::Rocm).expect("the pretended driver has a device").swap_remove(0))
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn the_kernels_that_ship_agree() {
             shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
         assert!(verdict.passed(), "{}: {verdict}", shipped.name);
     }
-    assert_eq!(device.stats().buffers, 0, "every buffer came back");
+    assert_eq!(device.memory_stats().buffers, 0, "every buffer came back");
 }
 
 #[test]

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use panoply::kernels::{self, Size};
 use panoply::nn::conformance::first_steps;
-use panoply::{Device, Kind, Result};
+use panoply::{Backend, Device, Result};
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::render::{Options, render_with};
-use panoply_device::conformance::{Case, Need, report, run_all};
+use panoply_device::conformance::{Case, Requirement, report, run_all};
 use panoply_device::{Program, Signature, SourceText};
 use panoply_driver::OpenClDriver;
 use panoply_ir::kernel::Kernel;
@@ -49,7 +49,7 @@ fn it_conforms() {
     }
 }
 
-/// A network that learns: gradients, and an optimiser that writes over what it read.
+/// A network that learns: gradients, and an optimizer that writes over what it read.
 #[test]
 fn a_network_trains_as_on_the_cpu() {
     // What nobody wrote is not looked for: oclgrind's search for that ends at an instruction, `freeze`, that it does not know.
@@ -70,7 +70,7 @@ fn trains() {
 
 fn kernels_that_ship() {
     let device = Device::get("opencl:0").expect("oclgrind is the one driver here");
-    assert!(device.info().kind == Kind::OpenCl && device.info().name.contains("Oclgrind"), "{device}");
+    assert!(device.info().kind == Backend::OpenCl && device.info().name.contains("Oclgrind"), "{device}");
     for shipped in kernels::ALL {
         let started = std::time::Instant::now();
         let verdict = shipped.check(&device, Size::Tiny, SEED);
@@ -84,10 +84,14 @@ fn conforms() {
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
     let device = unsafe { OpenClDriver::default().devices() }.expect("oclgrind is the one driver here").swap_remove(0);
     let skip = |case: &Case| {
-        let beyond = |need: &Need| match need {
-            Need::Threads => Some("oclgrind is written for one thread".to_string()),
-            Need::MuchMemory => Some("oclgrind keeps many bytes beside every byte".to_string()),
-            Need::Computing | Need::Groups | Need::Sets | Need::Guards | Need::Text => None,
+        let beyond = |need: &Requirement| match need {
+            Requirement::Threads => Some("oclgrind is written for one thread".to_string()),
+            Requirement::LargeMemory => Some("oclgrind keeps many bytes beside every byte".to_string()),
+            Requirement::Computing
+            | Requirement::Groups
+            | Requirement::Mma
+            | Requirement::BoundsGuards
+            | Requirement::Text => None,
         };
         case.needs.iter().find_map(beyond)
     };

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-use panoply::runtime::{DeviceOptions, Registry, Verdict, Work};
-use panoply::{Buffer, DType, Device, Kind, Tensor, capture};
+use panoply::runtime::{self, CaseResult, DeviceOptions, Registry};
+use panoply::{Backend, Buffer, DType, Device, Tensor, jit};
 use panoply_cpu::CpuDriver;
 use panoply_driver::{CudaDriver, HipDriver};
-use panoply_fake::{Control, library};
+use panoply_driver_sim::{Control, library};
 use panoply_ir::routine::{Gemm, Layout, Routine};
 
 const CHILD: &str = "PANOPLY_TEST_PRODUCTS";
@@ -85,7 +85,7 @@ fn run(job: &str, settings: &[(&str, &str)]) -> String {
 fn cuda(products: PathBuf) -> Device {
     let driver = CudaDriver { library: Some(library()), products: Some(products) };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    registry.devices(Kind::Cuda).expect("the pretended driver has a device").swap_remove(0)
+    registry.devices(Backend::Cuda).expect("the pretended driver has a device").swap_remove(0)
 }
 
 /// The pretended AMD card, and this library beside its driver.
@@ -110,7 +110,7 @@ fn amd(libraries: HipDriver) -> Device {
     std::fs::write(beside.join("hipblaslt/library/extop_gfx1031.co"), "").unwrap();
     let driver = HipDriver { library: Some(library()), ..libraries };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    registry.devices(Kind::Rocm).expect("the pretended driver has a device").swap_remove(0)
+    registry.devices(Backend::Rocm).expect("the pretended driver has a device").swap_remove(0)
 }
 
 /// Does something where rocBLAS is looked for.
@@ -223,9 +223,9 @@ fn agrees(device: &Device, function: &str, dtypes: &[DType]) {
 
 /// A training, most of which is products, as recorded tapes from its second step on.
 fn trains() {
-    let before = panoply::plan_counts().replays;
+    let before = panoply::plan_cache_stats().replays;
     steps::agree(&cuda(library()));
-    assert!(panoply::plan_counts().replays > before + 10, "steps are replayed");
+    assert!(panoply::plan_cache_stats().replays > before + 10, "steps are replayed");
     let (calls, graphs) = (Control::open().calls(CUBLASLT), Control::open().calls("cuGraphLaunch"));
     // Two forward, three back, in each of twenty steps of two networks.
     assert_eq!(calls, 200, "the library does the products");
@@ -288,7 +288,7 @@ fn what_cublaslt_refuses_is_said_once_and_kernels_do_it() {
 
 fn a_product_fails() {
     let (device, control) = (cuda(library()), Control::open());
-    assert!(device.products().unwrap().starts_with("cuBLASLt 12.4 ("), "{:?}", device.products());
+    assert!(device.blas_library().unwrap().starts_with("cuBLASLt 12.4 ("), "{:?}", device.blas_library());
     control.fail(CUBLASLT, 14, 0, 1);
     for seed in 0..5 {
         agree(&device, &CASES[0], DType::F32, seed);
@@ -307,30 +307,30 @@ fn a_replay_fails() {
     }
     assert_eq!(control.calls(CUBLASLT), 3, "two that were done, and one that was not");
     let weight = Tensor::from_slice(&numbers(35, 7), [5, 7]).to(&device);
-    let captured = capture(|[x]| [x.matmul(&weight).relu()]);
+    let captured = jit(|[x]| [x.matmul(&weight).relu()]);
     control.fail(CUBLASLT, 14, 3, 1);
     for seed in 0..8 {
         let x = Tensor::from_slice(&numbers(20, seed), [4, 5]);
-        let [found] = captured.run([&x.to(&device)]).unwrap();
+        let [found] = captured.call([&x.to(&device)]).unwrap();
         let found: Vec<f32> = found.to_vec().unwrap();
         let expected: Vec<f32> = x.to(&cpu()).matmul(&weight.to(&cpu())).relu().to_vec().unwrap();
         assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?}, not {expected:?}");
     }
     assert_eq!(control.calls(CUBLASLT), 3 + 4);
-    assert!(panoply::plan_counts().replays >= 4, "{:?}", panoply::plan_counts());
+    assert!(panoply::plan_cache_stats().replays >= 4, "{:?}", panoply::plan_cache_stats());
 }
 
 fn does_not_start() {
     let (device, control) = (cuda(library()), Control::open());
     control.fail("cublasLtCreate", 1, 0, u32::MAX);
-    assert!(device.products().unwrap().starts_with("cuBLASLt 12.4 ("), "what is not in use is not started");
+    assert!(device.blas_library().unwrap().starts_with("cuBLASLt 12.4 ("), "what is not in use is not started");
     device.zeros::<f32>(4).unwrap();
-    assert!(device.products().unwrap().starts_with("own kernels"), "what is in use is");
+    assert!(device.blas_library().unwrap().starts_with("own kernels"), "what is in use is");
     for (seed, case) in CASES.iter().enumerate() {
         agree(&device, case, DType::F32, seed as u64);
     }
     assert_eq!((control.calls("cublasLtCreate"), control.calls(CUBLASLT)), (1, 0));
-    let products = device.products().unwrap();
+    let products = device.blas_library().unwrap();
     assert!(products.starts_with("own kernels: cuda:0: cuBLASLt 12.4 ("), "{products}");
     assert!(products.contains("starting: CUBLAS_STATUS_NOT_INITIALIZED (1); install a cuBLASLt for"), "{products}");
 }
@@ -386,27 +386,27 @@ fn no_library() {
             continue;
         }
         let device = cuda(PathBuf::from(path));
-        let products = device.products().unwrap();
+        let products = device.blas_library().unwrap();
         assert!(products.starts_with(expected), "{products}");
         agree(&device, &CASES[0], DType::F32, 1);
     }
     let driver = CudaDriver { library: Some(library()), ..CudaDriver::default() };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    let device = registry.devices(Kind::Cuda).unwrap().swap_remove(0);
+    let device = registry.devices(Backend::Cuda).unwrap().swap_remove(0);
     assert_eq!(
-        device.products().unwrap(),
+        device.blas_library().unwrap(),
         "own kernels: cuda: no library of them was chosen with the driver's",
         "the system's library would not know the pretended memory"
     );
     assert_eq!(Control::open().calls(CUBLASLT), 0);
-    assert_eq!(cpu().products(), None);
+    assert_eq!(cpu().blas_library(), None);
 }
 
 /// `panoply devices` says who does them.
 fn reported() {
     let driver = CudaDriver { library: Some(library()), products: Some(library()) };
     let registry = Registry::new(vec![Arc::new(driver), Arc::new(CpuDriver::default())], DeviceOptions::default());
-    let report = registry.report().unwrap().to_string();
+    let report = registry.device_report().unwrap().to_string();
     let lines: Vec<&str> = report.lines().filter(|line| line.contains("matrix products")).collect();
     let place = library().display().to_string();
     assert_eq!(lines, [format!("        matrix products: cuBLASLt 12.4 ({place})")], "{report}");
@@ -415,7 +415,7 @@ fn reported() {
 
 fn too_new() {
     let device = cuda(library());
-    let products = device.products().unwrap();
+    let products = device.blas_library().unwrap();
     assert!(
         products
             .contains(" is cuBLASLt 13.4, this program needs 11.0 or later and the driver 12.x or earlier; install"),
@@ -455,8 +455,12 @@ fn buffers(device: &Device) -> [Buffer<f32>; 3] {
     [a, b, device.zeros::<f32>(m * n).unwrap()]
 }
 
-fn work([a, b, c]: &[Buffer<f32>; 3]) -> Work<'_> {
-    Work::Routine { routine: Routine::Gemm(DEEP), buffers: vec![a.storage(), b.storage(), c.storage()], epilogue: None }
+fn work([a, b, c]: &[Buffer<f32>; 3]) -> runtime::Command<'_> {
+    runtime::Command::Routine {
+        routine: Routine::Gemm(DEEP),
+        buffers: vec![a.storage(), b.storage(), c.storage()],
+        epilogue: None,
+    }
 }
 
 /// Of a device whose library makes so many objects for a product: its handles, how it does this product, wherever its matrices begin and
@@ -467,7 +471,7 @@ fn given_back(open: impl FnOnce() -> Device, made: u64) {
         let device = open();
         let buffers = buffers(&device);
         let kept = control.live();
-        assert!(device.offers(&Routine::Gemm(DEEP)));
+        assert!(device.supports_routine(&Routine::Gemm(DEEP)));
         device.submit(&[work(&buffers)]).unwrap();
         assert!(control.live() >= kept + made, "{kept} and {}", control.live());
         for vendor in ["cublas", "hipblas"] {
@@ -517,7 +521,7 @@ fn a_device_with_a_library_keeps_the_contract() {
 fn the_contract() {
     let (device, control) = (cuda(library()), Control::open());
     for outcome in device.conformance() {
-        assert!(!matches!(outcome.verdict, Verdict::Failed(_)), "{}: {:?}", outcome.name, outcome.verdict);
+        assert!(!matches!(outcome.verdict, CaseResult::Failed(_)), "{}: {:?}", outcome.name, outcome.verdict);
     }
     assert_eq!(control.calls(CUBLASLT), 3);
 }
@@ -531,7 +535,7 @@ fn rocblas_computes_what_the_cpu_does() {
 fn rocm_agrees() {
     executed(|| {
         let device = rocm(library());
-        assert!(device.products().unwrap().starts_with("rocBLAS 4.2.0 ("), "{:?}", device.products());
+        assert!(device.blas_library().unwrap().starts_with("rocBLAS 4.2.0 ("), "{:?}", device.blas_library());
         agrees(&device, ROCBLAS, &[DType::F32, DType::F16, DType::BF16, DType::F64]);
         assert_eq!(Control::open().calls("rocblas_set_atomics_mode"), 1, "sums are the same in every run");
     });
@@ -556,7 +560,7 @@ fn over_a_card_without_kernels_rocblas_is_not_started() {
 /// It would end the process.
 fn no_kernels() {
     let device = rocm(library());
-    let products = device.products().unwrap();
+    let products = device.blas_library().unwrap();
     assert!(products.starts_with("own kernels: rocm: rocBLAS 4.2.0 ("), "{products}");
     assert!(
         products.contains("has no kernels for gfx1031 in ") && products.contains("; install rocBLAS's"),
@@ -565,7 +569,7 @@ fn no_kernels() {
     executed(|| agree(&device, &CASES[0], DType::F32, 1));
     assert_eq!(Control::open().calls("rocblas_create_handle"), 0);
     let device = rocm(PathBuf::from("/nowhere/librocblas.so"));
-    let products = device.products().unwrap();
+    let products = device.blas_library().unwrap();
     assert!(
         products.starts_with("own kernels: rocm: /nowhere/librocblas.so cannot be loaded; install rocBLAS"),
         "{products}"

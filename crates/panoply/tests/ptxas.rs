@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use panoply::internal::Traced;
-use panoply::{Attention, Device, Tensor, kernels};
+use panoply::internal::TracedGraph;
+use panoply::{AttentionOptions, Device, Tensor, kernels};
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::plan::{self, PlanStep};
 use panoply_compile::render::{Options, render_with};
@@ -16,7 +16,7 @@ use panoply_ir::graph::{Graph, Op};
 use panoply_ir::kernel::{Kernel, Space};
 use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
-use panoply_ir::{Accuracy, DType, Target, Verified};
+use panoply_ir::{DType, MathMode, Target, Verified};
 
 /// The oldest GPU there is code for, three in between and the newest.
 const CAPABILITIES: [u32; 5] = [50, 75, 80, 90, 120];
@@ -54,17 +54,17 @@ fn costs(ptxas: &Path, name: &str, kernel: &Verified<Kernel>, capability: u32) -
 /// A product of matrices in every tile that is made of fragments, the largest first, with what each is called.
 fn products(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
     let mut graph = Graph::default();
-    let [a, b] = [0, 1].map(|leaf| graph.push(Op::Leaf(leaf), &[], [2048, 2048], DType::BF16));
+    let [a, b] = [0, 1].map(|leaf| graph.push(Op::Input(leaf), &[], [2048, 2048], DType::BF16));
     let product = graph.push(Op::MatMul, &[a, b], [2048, 2048], DType::BF16);
     graph.outputs.push(product);
-    let options = plan::Options { accuracy: Accuracy::Standard, variants: true, ..plan::Options::default() };
+    let options = plan::Options { accuracy: MathMode::Standard, variants: true, ..plan::Options::default() };
     let plan = plan::plan_with(&options, &graph, &Target::cuda_minimum(capability), &|_| false).expect("it plans");
     let PlanStep::Kernel { kernel, .. } = &plan.steps[0] else { panic!("no kernel: {plan}") };
     let others = plan.variants.values().flatten().map(|variant| variant.kernel.clone());
     let mut kernels: Vec<_> = others.chain([kernel.clone()]).collect();
     kernels.iter().for_each(|kernel| assert!(kernel.to_string().contains("group_mma<bf16>")));
     kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.shared_bytes()));
-    let items = |kernel: &Kernel| kernel.group.map_or(1, |group| group.iter().product::<u32>());
+    let items = |kernel: &Kernel| kernel.group_size.map_or(1, |group| group.iter().product::<u32>());
     // A row or column of a slab takes 20 words.
     let name = |kernel: &Kernel| {
         let lines = kernel
@@ -82,10 +82,14 @@ fn attentions(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
     let device = Device::get("cpu").expect("the CPU is always there");
     let of = |(dtype, width): (DType, usize)| {
         let [q, k, v] = [0, 1, 2].map(|_| Tensor::zeros([16, 1024, width], dtype));
-        let y = q.attention(&k, &v, &Attention { causal: true, ..Attention::default() });
+        let y = q.scaled_dot_product_attention(
+            &k,
+            &v,
+            &AttentionOptions { is_causal: true, ..AttentionOptions::default() },
+        );
         let mut roots = y.cast(DType::F32).square().sum(..).gradients(&[&q, &k, &v]).expect("attention has gradients");
         roots.insert(0, y);
-        let traced = Traced::new(&device, &roots.iter().collect::<Vec<&Tensor>>()).expect("it is traced");
+        let traced = TracedGraph::new(&device, &roots.iter().collect::<Vec<&Tensor>>()).expect("it is traced");
         let plan = plan::plan(&traced.graph, &Target::cuda_minimum(capability), &|_| false).expect("it plans");
         let kernels = plan.steps.iter().filter_map(|step| step.kernel().cloned());
         let own = kernels.filter(|kernel| kernel.name.starts_with("attention"));

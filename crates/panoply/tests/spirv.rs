@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use panoply::kernels::{self, Size};
 use panoply::runtime::{DeviceOptions, Registry};
-use panoply::{Device, Kind};
+use panoply::{Backend, Device};
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::render::{Options, render_with};
 use panoply_device::{Language, Signature, SourceText};
@@ -131,7 +131,7 @@ fn a_lane_asked_for_before_the_place_in_the_group() {
 fn device() -> Option<Device> {
     let driver = OneApiDriver { software: true, ..OneApiDriver::default() };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    match registry.devices(Kind::OneApi) {
+    match registry.devices(Backend::OneApi) {
         Ok(mut devices) => Some(devices.swap_remove(0)),
         Err(error) => {
             eprintln!("SKIPPED: nothing ran as SPIR-V: {}", error.message());
@@ -151,7 +151,7 @@ fn without_f16() -> Option<Device> {
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
     let devices = unsafe { OpenClDriver { spirv: true }.devices() }.unwrap_or_default();
     let takes = |device: &Arc<panoply_driver::opencl::OpenClDevice>| {
-        panoply_device::Device::target(&**device).language == Language::SpirV
+        panoply_device::RawDevice::target(&**device).language == Language::SpirV
     };
     let raw = Arc::try_unwrap(devices.into_iter().find(takes)?).ok()?;
     let poorer = raw.with_target(|target| target.f16 = false);
@@ -166,7 +166,7 @@ fn the_kernels_that_ship_agree() {
                 shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
             assert!(verdict.passed(), "{}: {verdict}", shipped.name);
         }
-        assert_eq!(device.stats().buffers, 0, "every buffer came back");
+        assert_eq!(device.memory_stats().buffers, 0, "every buffer came back");
     }
 }
 

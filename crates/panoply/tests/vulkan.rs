@@ -9,7 +9,7 @@ use std::sync::Arc;
 use panoply::internal::conformance::{Row, rows};
 use panoply::kernels::{self, Size};
 use panoply::runtime::DeviceOptions;
-use panoply::{DType, Device, Kind, Order, Tensor};
+use panoply::{Backend, DType, Device, SortOrder, Tensor};
 use panoply_driver::WgpuDriver;
 use panoply_ir::Target;
 
@@ -19,8 +19,8 @@ fn vulkan() -> Vec<Device> {
     if let Err(error) = Device::get("vulkan:0") {
         eprintln!("SKIPPED: nothing ran on Vulkan: {}", error.message());
     }
-    let devices = Device::all().expect("devices can be listed").into_iter();
-    devices.filter(|device| device.info().kind == Kind::Vulkan).collect()
+    let devices = Device::list().expect("devices can be listed").into_iter();
+    devices.filter(|device| device.info().kind == Backend::Vulkan).collect()
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn without_f16() -> Vec<Device> {
 
 fn poorer(change: fn(&mut Target)) -> Vec<Device> {
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-    let devices = unsafe { WgpuDriver::new(Kind::Vulkan).devices() }.unwrap_or_default().into_iter();
+    let devices = unsafe { WgpuDriver::new(Backend::Vulkan).devices() }.unwrap_or_default().into_iter();
     let poorer = devices.filter_map(Arc::into_inner).map(|raw| raw.with_target(change));
     poorer.map(|raw| Device::new(Arc::new(raw), DeviceOptions::default())).collect()
 }
@@ -100,7 +100,7 @@ const IN_PARTS: [Expression; 14] = [
 /// What may read any of it anywhere.
 const WHOLE: [Expression; 2] = [
     ("rows by number", |x, w| x.index_select(0, &w.argmax(0))),
-    ("sort", |x, _| x.reshape([512 * 256]).sort(0, Order::Ascending)),
+    ("sort", |x, _| x.reshape([512 * 256]).sort(0, SortOrder::Ascending)),
 ];
 
 fn computed(device: &Device, round: usize, (_, of): Expression) -> panoply::Result<Vec<f32>> {

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use panoply_device::{
-    AllocId, Arg, Device as RawDevice, DeviceInfo, Dispatch, Driver, Kind, MemoryInfo, Program, ProgramId, QueueId,
-    Region, Routine, Step, Target, Ticket,
+    AllocId, Arg, Backend, DeviceCommand, DeviceInfo, Dispatch, Driver, MemoryInfo, Program, ProgramId, QueueId,
+    RawDevice, Region, Routine, Target, Ticket,
 };
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::{DType, Result};
-use panoply_runtime::{Buffer, Device, DeviceOptions, Grid, Launch, LaunchArg, Place, Source, Work};
+use panoply_runtime::{BindingKind, BindingSlot, Buffer, Command, Device, DeviceOptions, Grid, Launch, LaunchArg};
 
 /// Many short rounds: one of them meets no interruption.
 const ROUNDS: usize = 300;
@@ -61,7 +61,7 @@ fn real() -> Vec<Arc<dyn RawDevice>> {
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
     let opencl = unsafe { panoply_driver::OpenClDriver::default().probe() }.unwrap_or_default();
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-    let vulkan = unsafe { panoply_driver::WgpuDriver::new(Kind::Vulkan).probe() }.unwrap_or_default();
+    let vulkan = unsafe { panoply_driver::WgpuDriver::new(Backend::Vulkan).probe() }.unwrap_or_default();
     cpu.into_iter().chain(opencl).chain(vulkan).filter(|raw| raw.info().variant.is_none()).collect()
 }
 
@@ -87,20 +87,20 @@ fn empty<'a>(a: f32, x: &'a Buffer<f32>, y: &'a mut Buffer<f32>) -> Launch<'a> {
 
 fn launch(device: &Device) -> Result<Duration> {
     let (x, mut y) = (device.zeros(64)?, device.zeros(64)?);
-    let calls = if device.spelling().starts_with("opencl") { 100 } else { 2000 };
+    let calls = if device.device_string().starts_with("opencl") { 100 } else { 2000 };
     time(calls, || empty(1.0, &x, &mut y).launch(64)).and_then(|time| device.synchronize().map(|()| time))
 }
 
 fn listed(device: &Device) -> Result<Duration> {
     const LEN: u32 = 100;
     let (x, y) = (device.zeros::<f32>(64)?, device.zeros::<f32>(64)?);
-    let prepared = device.prepare_built(build)?;
+    let prepared = device.compile_fn(build)?;
     let work = |_| {
         let (read, write) = (LaunchArg::read(x.storage(), DType::F32), LaunchArg::write(y.storage(), DType::F32));
-        Work::Kernel { prepared: &prepared, grid: Grid::from(64), args: vec![1f32.into(), read, write] }
+        Command::Kernel { prepared: &prepared, grid: Grid::from(64), args: vec![1f32.into(), read, write] }
     };
-    let list: Vec<Work<'_>> = (0..LEN).map(work).collect();
-    let calls = if device.info().kind == Kind::Cpu { 50 } else { 5 };
+    let list: Vec<Command<'_>> = (0..LEN).map(work).collect();
+    let calls = if device.info().kind == Backend::Cpu { 50 } else { 5 };
     let best = time(calls, || device.submit(&list))? / LEN;
     device.synchronize().map(|()| best)
 }
@@ -110,25 +110,25 @@ fn recorded(device: &Device) -> Result<Duration> {
     const LEN: u32 = 100;
     let memory = [device.zeros::<f32>(64)?, device.zeros::<f32>(64)?, device.zeros::<f32>(64)?];
     let [x, y, z] = memory.each_ref().map(Buffer::storage);
-    let prepared = device.prepare_built(build)?;
+    let prepared = device.compile_fn(build)?;
     let work = |_| {
         let (read, write) = (LaunchArg::read(x, DType::F32), LaunchArg::write(y, DType::F32));
-        Work::Kernel { prepared: &prepared, grid: Grid::from(64), args: vec![1f32.into(), read, write] }
+        Command::Kernel { prepared: &prepared, grid: Grid::from(64), args: vec![1f32.into(), read, write] }
     };
-    let list: Vec<Work<'_>> = (0..LEN).map(work).collect();
-    let at = |step, operand, source| Place { step, operand, source };
+    let list: Vec<Command<'_>> = (0..LEN).map(work).collect();
+    let at = |step, operand, source| BindingSlot { step, operand, source };
     let places = |step| {
-        let buffer = |binding| Source::Binding { binding, offset: 0 };
-        [at(step, 0, Source::Slot(0)), at(step, 1, buffer(0)), at(step, 2, buffer(1))]
+        let buffer = |binding| BindingKind::Binding { binding, offset: 0 };
+        [at(step, 0, BindingKind::Slot(0)), at(step, 1, buffer(0)), at(step, 2, buffer(1))]
     };
-    let recorded = device.record(&list, &[x, y], &[1f32.into()], (0..LEN).flat_map(places).collect())?;
+    let recorded = device.record_commands(&list, &[x, y], &[1f32.into()], (0..LEN).flat_map(places).collect())?;
     let mut turn = 0u32;
     let replay = || {
         turn += 1;
         let bindings = if turn.is_multiple_of(2) { [x, y] } else { [z, y] };
         recorded.replay(&bindings, &[(turn as f32).into()]).map(drop)
     };
-    let calls = if device.info().kind == Kind::Cpu { 50 } else { 5 };
+    let calls = if device.info().kind == Backend::Cpu { 50 } else { 5 };
     let best = time(calls, replay)? / LEN;
     device.synchronize().map(|()| best)
 }
@@ -143,17 +143,17 @@ fn straight(device: &Device, raw: &Arc<dyn RawDevice>) -> Result<Duration> {
     } else {
         let rendered = panoply_compile::render::render(&kernel, target)?;
         let signature = panoply_device::Signature::of(&kernel, rendered.index_bits);
-        let panoply_compile::render::Rendered { source, entry, .. } = rendered;
+        let panoply_compile::render::GeneratedSource { source, entry, .. } = rendered;
         Program::Text(panoply_device::SourceText { language: target.language, source, entry, signature })
     };
     let program = raw.compile(&program)?;
     let region = || -> Result<Region> { Ok(Region { alloc: raw.allocate(256)?, offset: 0, bytes: 256 }) };
     let (x, y) = (region()?, region()?);
-    let calls = if device.spelling().starts_with("opencl") { 100 } else { 2000 };
+    let calls = if device.device_string().starts_with("opencl") { 100 } else { 2000 };
     let best = time(calls, || {
         let args = vec![Arg::Scalar(1f32.into()), Arg::Buffer(x), Arg::Buffer(y)];
-        let dispatch = Dispatch { program, grid: [64, 1, 1], group: [64, 1, 1], args, parts: Vec::new() };
-        raw.submit(QueueId::DEFAULT, &[Step::Dispatch(dispatch)], false).map(drop)
+        let dispatch = Dispatch { program, grid: [64, 1, 1], group_size: [64, 1, 1], args, parts: Vec::new() };
+        raw.submit(QueueId::DEFAULT, &[DeviceCommand::Dispatch(dispatch)], false).map(drop)
     });
     raw.synchronize()?;
     best
@@ -170,16 +170,16 @@ struct Idle {
 impl Idle {
     fn new() -> Idle {
         let info = DeviceInfo {
-            kind: Kind::Cpu,
+            kind: Backend::Cpu,
             index: 0,
             variant: None,
             name: "idle".into(),
             vendor: String::new(),
             driver: String::new(),
-            software: true,
+            is_software: true,
             unified_memory: true,
             compute_units: 0,
-            identity: None,
+            physical_id: None,
             details: Vec::new(),
         };
         Idle { info, target: Target::cpu(), next: AtomicU64::new(1) }
@@ -199,7 +199,7 @@ impl RawDevice for Idle {
         MemoryInfo { total: 1 << 40, free: None }
     }
 
-    fn offers(&self, _: &Routine) -> bool {
+    fn supports_routine(&self, _: &Routine) -> bool {
         false
     }
 
@@ -223,7 +223,7 @@ impl RawDevice for Idle {
         Ok(QueueId::DEFAULT)
     }
 
-    fn submit(&self, _: QueueId, _: &[Step], _: bool) -> Result<Ticket> {
+    fn submit(&self, _: QueueId, _: &[DeviceCommand], _: bool) -> Result<Ticket> {
         Ok(Ticket::Done)
     }
 

@@ -6,25 +6,25 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use panoply_device::{Device as RawDevice, DeviceInfo, MemoryInfo};
+use panoply_device::{DeviceInfo, MemoryInfo, RawDevice};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::routine::Routine;
 use panoply_ir::target::Language;
-use panoply_ir::{Accuracy, Element, Error, Result, Target, Verified};
+use panoply_ir::{Element, Error, MathMode, Result, Target, Verified};
 
 use crate::env::{self, PoolSetting};
 use crate::log;
 use crate::memory::buffer::Buffer;
 use crate::memory::pool::Pool;
-use crate::memory::stats::{Estimate, Holder, Stats};
+use crate::memory::stats::{MemoryEstimate, MemoryStats, TaggedMemory};
 use crate::memory::storage::Storage;
 use crate::memory::tag;
 use crate::profile::recording::Profiler;
 use crate::program::cache::Programs;
-use crate::program::compiler::ProgramCounts;
-use crate::program::package::Package;
-use crate::program::prepared::Prepared;
-use crate::program::together::side_by_side;
+use crate::program::compiled_kernel::CompiledKernel;
+use crate::program::compiler::ProgramCacheStats;
+use crate::program::external_kernel::ExternalKernel;
+use crate::program::parallel::parallel_map;
 use crate::queue::Queues;
 
 /// A device with its memory pool, its programs and its queues. Clones are the same device.
@@ -41,7 +41,7 @@ struct Shared {
     submissions: AtomicU64,
     uploaded: AtomicU64,
     downloaded: AtomicU64,
-    accuracy: Mutex<Accuracy>,
+    accuracy: Mutex<MathMode>,
     tf32: AtomicBool,
     tunes: AtomicBool,
 }
@@ -54,19 +54,19 @@ pub struct DeviceOptions {
     /// Where compiled programs are kept for the next process; none keeps none.
     pub cache_dir: Option<PathBuf>,
     /// What tensors on it let their plans do to float arithmetic.
-    pub accuracy: Accuracy,
-    /// Whether they may do products of f32 in TF32, as [`Device::allow_tf32`] says.
+    pub accuracy: MathMode,
+    /// Whether they may do products of f32 in TF32, as [`Device::set_allow_tf32`] says.
     pub tf32: bool,
     /// Whether plans of tensors on it measure which of several kernels is the fastest.
-    pub tune: bool,
+    pub autotune: bool,
 }
 
 impl DeviceOptions {
     /// What the environment asks for.
     pub fn from_env() -> Result<DeviceOptions> {
         let settings = env::settings()?;
-        let env::Settings { pool, cache_dir, accuracy, tf32, tune, .. } = settings.clone();
-        Ok(DeviceOptions { pool, cache_dir, accuracy, tf32, tune })
+        let env::EnvSettings { pool, cache_dir, accuracy, tf32, tune, .. } = settings.clone();
+        Ok(DeviceOptions { pool, cache_dir, accuracy, tf32, autotune: tune })
     }
 }
 
@@ -75,7 +75,7 @@ impl Device {
     /// and a program cache of its own.
     pub fn new(raw: Arc<dyn RawDevice>, options: DeviceOptions) -> Device {
         Device(Arc::new(Shared {
-            spelling: raw.info().spelling(),
+            spelling: raw.info().device_string(),
             pool: Pool::new(raw.clone(), options.pool),
             programs: Programs::new(raw.clone(), options.cache_dir),
             queues: Queues::default(),
@@ -85,7 +85,7 @@ impl Device {
             downloaded: AtomicU64::new(0),
             accuracy: Mutex::new(options.accuracy),
             tf32: AtomicBool::new(options.tf32),
-            tunes: AtomicBool::new(options.tune),
+            tunes: AtomicBool::new(options.autotune),
             raw,
         }))
     }
@@ -101,7 +101,7 @@ impl Device {
     }
 
     /// How a user spells it: `cpu`, `opencl:0`.
-    pub fn spelling(&self) -> &str {
+    pub fn device_string(&self) -> &str {
         &self.0.spelling
     }
 
@@ -111,13 +111,13 @@ impl Device {
     }
 
     /// Whether it runs this routine, whose description is valid.
-    pub fn offers(&self, routine: &Routine) -> bool {
-        routine.check().is_ok() && self.0.raw.offers(routine)
+    pub fn supports_routine(&self, routine: &Routine) -> bool {
+        routine.check().is_ok() && self.0.raw.supports_routine(routine)
     }
 
     /// Whether it stopped offering one of these routines when work with them failed: planned anew, kernels do the same. The user is told.
-    pub fn gave_up<'r>(&self, routines: impl IntoIterator<Item = &'r Routine>, failure: &Error) -> bool {
-        let gone = routines.into_iter().any(|routine| !self.offers(routine));
+    pub fn has_lost_routine<'r>(&self, routines: impl IntoIterator<Item = &'r Routine>, failure: &Error) -> bool {
+        let gone = routines.into_iter().any(|routine| !self.supports_routine(routine));
         if gone {
             log::warn(|| format!("{}; kernels do it from now on", failure.message()));
         }
@@ -126,8 +126,8 @@ impl Device {
 
     /// Who does matrix products, where that is a matter of what is installed: a vendor's library and its place, or its own kernels and
     /// why. Looking may take a tenth of a second.
-    pub fn products(&self) -> Option<String> {
-        self.0.raw.products()
+    pub fn blas_library(&self) -> Option<String> {
+        self.0.raw.blas_library()
     }
 
     /// Whether it can be used at all, which opens it. One that is full can.
@@ -170,7 +170,7 @@ impl Device {
     }
 
     /// A buffer of anything: whatever its memory held before.
-    pub fn undefined<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+    pub fn empty<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::undefined(self, len)
     }
 
@@ -187,14 +187,14 @@ impl Device {
     }
 
     /// Runs work; buffers it makes on this thread count under a tag in reports about memory.
-    pub fn tagged<R>(tag: &str, work: impl FnOnce() -> R) -> R {
+    pub fn with_memory_tag<R>(tag: &str, work: impl FnOnce() -> R) -> R {
         tag::with(tag, work)
     }
 
     /// What this process did with the device's memory.
-    pub fn stats(&self) -> Stats {
+    pub fn memory_stats(&self) -> MemoryStats {
         let (uploaded, downloaded) = (&self.0.uploaded, &self.0.downloaded);
-        Stats {
+        MemoryStats {
             uploaded: uploaded.load(Ordering::Relaxed),
             downloaded: downloaded.load(Ordering::Relaxed),
             ..self.0.pool.stats()
@@ -213,17 +213,17 @@ impl Device {
     /// assert!(estimate.fits && estimate.reserved >= estimate.requested, "{estimate}");
     /// # Ok::<(), panoply_runtime::Error>(())
     /// ```
-    pub fn estimate(&self, bytes: impl IntoIterator<Item = u64>) -> Result<Estimate> {
+    pub fn estimate_memory(&self, bytes: impl IntoIterator<Item = u64>) -> Result<MemoryEstimate> {
         self.0.pool.estimate(bytes)
     }
 
-    /// Lets the peaks of [`Device::stats`] start from what is held now.
-    pub fn reset_peaks(&self) {
+    /// Lets the peaks of [`Device::memory_stats`] start from what is held now.
+    pub fn reset_peak_memory_stats(&self) {
         self.0.pool.reset_peaks();
     }
 
     /// Who holds memory, by tag, the largest first. Nobody, once every buffer is dropped.
-    pub fn holders(&self) -> Vec<Holder> {
+    pub fn memory_by_tag(&self) -> Vec<TaggedMemory> {
         self.0.pool.holders()
     }
 
@@ -239,34 +239,34 @@ impl Device {
     }
 
     /// Sets the most bytes the pool may take from the driver; none leaves it to the driver.
-    pub fn set_memory_cap(&self, cap: Option<u64>) {
+    pub fn set_memory_limit(&self, cap: Option<u64>) {
         self.0.pool.set_cap(cap);
     }
 
     // Programs.
 
     /// A kernel ready to launch here; compiled the first time, remembered after.
-    pub fn prepare(&self, kernel: &Arc<Verified<Kernel>>) -> Result<Arc<Prepared>> {
+    pub fn compile(&self, kernel: &Arc<Verified<Kernel>>) -> Result<Arc<CompiledKernel>> {
         self.0.programs.prepare(kernel)
     }
 
     /// Several kernels ready to launch here, in their order. What must be compiled is compiled side by side, on as many threads as there are
     /// processors.
-    pub fn prepare_all(&self, kernels: &[&Arc<Verified<Kernel>>]) -> Result<Vec<Arc<Prepared>>> {
+    pub fn compile_all(&self, kernels: &[&Arc<Verified<Kernel>>]) -> Result<Vec<Arc<CompiledKernel>>> {
         match self.target().language {
             // Nothing is compiled: that takes less than starting a thread.
-            Language::Ir => kernels.iter().map(|kernel| self.prepare(kernel)).collect(),
-            _ => side_by_side(kernels, |kernel| self.prepare(kernel)),
+            Language::Ir => kernels.iter().map(|kernel| self.compile(kernel)).collect(),
+            _ => parallel_map(kernels, |kernel| self.compile(kernel)),
         }
     }
 
     /// The kernel a function builds, ready to launch here. The second time costs one lookup.
-    pub fn prepare_built(&self, build: fn() -> Result<Kernel>) -> Result<Arc<Prepared>> {
+    pub fn compile_fn(&self, build: fn() -> Result<Kernel>) -> Result<Arc<CompiledKernel>> {
         self.0.programs.prepare_built(build)
     }
 
     /// A kernel that was written elsewhere, ready to launch here; compiled or loaded the first time, remembered after.
-    pub fn prepare_package(&self, package: &Package) -> Result<Arc<Prepared>> {
+    pub fn load_external(&self, package: &ExternalKernel) -> Result<Arc<CompiledKernel>> {
         self.0.programs.prepare_package(package)
     }
 
@@ -274,49 +274,49 @@ impl Device {
     pub fn warm_up(&self, builds: &[fn() -> Result<Kernel>]) -> Result<()> {
         let panicked = || Error::mistake("warm_up: a function that builds a kernel panicked");
         let prepare = |build: &fn() -> Result<Kernel>| {
-            catch_unwind(AssertUnwindSafe(|| self.prepare_built(*build))).unwrap_or_else(|_| Err(panicked()))
+            catch_unwind(AssertUnwindSafe(|| self.compile_fn(*build))).unwrap_or_else(|_| Err(panicked()))
         };
-        side_by_side(builds, prepare).map(drop)
+        parallel_map(builds, prepare).map(drop)
     }
 
     /// How programs were come by.
-    pub fn program_counts(&self) -> ProgramCounts {
+    pub fn program_cache_stats(&self) -> ProgramCacheStats {
         self.0.programs.counts()
     }
 
     // How tensors on it are computed.
 
     /// What plans of tensors on this device may do to float arithmetic.
-    pub fn accuracy(&self) -> Accuracy {
+    pub fn math_mode(&self) -> MathMode {
         *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Chooses what they may do from now on; values that are there stay as they are.
-    pub fn set_accuracy(&self, accuracy: Accuracy) {
+    pub fn set_math_mode(&self, accuracy: MathMode) {
         *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner) = accuracy;
     }
 
     /// Whether plans of tensors on this device may do products of f32 in TF32.
-    pub fn allows_tf32(&self) -> bool {
+    pub fn is_tf32_allowed(&self) -> bool {
         self.0.tf32.load(Ordering::Relaxed)
     }
 
     /// Chooses whether products of matrices of f32 may be done in TF32 from now on, as PyTorch's `torch.backends.cuda.matmul.allow_tf32`
     /// does: NVIDIA's tensor cores from compute capability 8.0 on, which keep 10 of the 23 bits behind the point of each factor and add in
     /// f32. The error of a sum is then up to 2⁻⁹ of the sum of its products' magnitudes, in place of some 2⁻²⁴ for each addition. Nobody
-    /// else has such products, and neither [`Accuracy::Fast`] nor anything but this asks for them; under [`Accuracy::Exact`] there are none.
-    pub fn allow_tf32(&self, allow: bool) {
+    /// else has such products, and neither [`MathMode::Fast`] nor anything but this asks for them; under [`MathMode::Exact`] there are none.
+    pub fn set_allow_tf32(&self, allow: bool) {
         self.0.tf32.store(allow, Ordering::Relaxed);
     }
 
     /// Whether plans of tensors on this device measure which of several kernels is the fastest.
-    pub fn tunes(&self) -> bool {
+    pub fn is_autotune_enabled(&self) -> bool {
         self.0.tunes.load(Ordering::Relaxed)
     }
 
     /// Chooses whether plans that are made from now on measure, in their first run, which of several kernels is the fastest. What they give is
     /// the same, bit for bit; which kernel it was is kept beside the compiled programs, so that the next process knows it.
-    pub fn set_tuning(&self, tune: bool) {
+    pub fn set_autotune(&self, tune: bool) {
         self.0.tunes.store(tune, Ordering::Relaxed);
     }
 

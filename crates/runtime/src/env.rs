@@ -6,9 +6,9 @@
 //! | `PANOPLY_POOL` | `0` no pool, `1` pool (the default), or the most it may take: `64MiB`, `8GB`, plain bytes |
 //! | `PANOPLY_CACHE_DIR` | where compiled programs are kept; empty keeps none |
 //! | `PANOPLY_THREADS` | threads of the CPU device, from 1 to 1024 |
-//! | `PANOPLY_ACCURACY` | `exact`, `standard` (the default) or `fast` arithmetic of tensors |
+//! | `PANOPLY_MATH_MODE` | `exact`, `standard` (the default) or `fast` arithmetic of tensors |
 //! | `PANOPLY_ALLOW_TF32` | 1: products of f32 may be done in TF32, where a GPU has that |
-//! | `PANOPLY_TUNE` | `1` measures which of several kernels is the fastest when a plan of tensors runs first |
+//! | `PANOPLY_AUTOTUNE` | `1` measures which of several kernels is the fastest when a plan of tensors runs first |
 //! | `PANOPLY_READ_LIMIT` | the most memory that reading a file of data may take: `64GiB`, plain bytes; otherwise 4 GiB, or 32 times the size of the file |
 //! | `PANOPLY_LOG` | `off`, `warn` (the default), `info` or `debug` |
 //! | `PANOPLY_PANIC` | `1` panics where a mistake is made, for a backtrace |
@@ -22,13 +22,13 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use panoply_cpu::pool::MAX_THREADS;
-use panoply_ir::{Accuracy, Error, Result};
+use panoply_ir::{Error, MathMode, Result};
 
-use crate::bytes::{human, parse_bytes};
+use crate::byte_size::{human, parse_bytes};
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct EnvSettings {
     /// The device that is taken when nobody chose one.
     pub device: Option<String>,
     /// How memory is kept.
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Threads of the CPU device; none takes as many as the process may run on.
     pub threads: Option<NonZeroUsize>,
     /// What plans of tensors may do to float arithmetic.
-    pub accuracy: Accuracy,
+    pub accuracy: MathMode,
     /// Whether they may do products of f32 in TF32.
     pub tf32: bool,
     /// Whether they measure which of several kernels is the fastest.
@@ -46,7 +46,7 @@ pub struct Settings {
     /// The most bytes of memory that one read of data may take, if it was said.
     pub read_limit: Option<u64>,
     /// What is logged.
-    pub log: Level,
+    pub log: LogLevel,
     /// Whether a mistake panics where it is made.
     pub panic_on_mistake: bool,
 }
@@ -65,7 +65,7 @@ pub enum PoolSetting {
 
 /// What is worth a line on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum LogLevel {
     /// Nothing.
     Off,
     /// What a user should do something about.
@@ -78,13 +78,13 @@ pub enum Level {
 }
 
 /// The settings of this process; the environment is read at the first call.
-pub fn settings() -> Result<&'static Settings> {
-    static SETTINGS: OnceLock<Result<Settings>> = OnceLock::new();
-    SETTINGS.get_or_init(|| Settings::read(|name| std::env::var_os(name))).as_ref().map_err(Error::clone)
+pub fn settings() -> Result<&'static EnvSettings> {
+    static SETTINGS: OnceLock<Result<EnvSettings>> = OnceLock::new();
+    SETTINGS.get_or_init(|| EnvSettings::read(|name| std::env::var_os(name))).as_ref().map_err(Error::clone)
 }
 
 /// Our variables that are set, whatever they say.
-pub fn set() -> Vec<(String, String)> {
+pub fn defined_variables() -> Vec<(String, String)> {
     let text = |(name, value): (OsString, OsString)| {
         (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
     };
@@ -95,13 +95,13 @@ pub fn set() -> Vec<(String, String)> {
 }
 
 /// Whether a variable is one of the settings.
-pub fn is_setting(name: &str) -> bool {
+pub fn is_known(name: &str) -> bool {
     let asked = Cell::new(false);
     let look = |known: &str| {
         asked.set(asked.get() || known == name);
         None
     };
-    Settings::read(look).is_ok() && asked.get()
+    EnvSettings::read(look).is_ok() && asked.get()
 }
 
 /// The most bytes of memory that one read of data may take, if the environment says so.
@@ -114,9 +114,9 @@ pub fn panic_on_mistake() -> bool {
     settings().is_ok_and(|settings| settings.panic_on_mistake)
 }
 
-impl Settings {
+impl EnvSettings {
     /// Settings from whatever answers for the environment; an empty value counts as unset but for `PANOPLY_CACHE_DIR`.
-    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Settings> {
+    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<EnvSettings> {
         let text = |name: &str| -> Result<Option<String>> {
             match variable(name).map(OsString::into_string) {
                 None => Ok(None),
@@ -124,16 +124,16 @@ impl Settings {
                 Some(Err(value)) => Err(Error::mistake(format!("{name}={}: not valid text", value.to_string_lossy()))),
             }
         };
-        Ok(Settings {
+        Ok(EnvSettings {
             device: text("PANOPLY_DEVICE")?,
             pool: text("PANOPLY_POOL")?.map_or(Ok(PoolSetting::On), |value| pool(&value))?,
             cache_dir: cache_dir(&variable),
             threads: text("PANOPLY_THREADS")?.map(|value| threads(&value)).transpose()?,
-            accuracy: text("PANOPLY_ACCURACY")?.map_or(Ok(Accuracy::default()), |value| accuracy(&value))?,
+            accuracy: text("PANOPLY_MATH_MODE")?.map_or(Ok(MathMode::default()), |value| accuracy(&value))?,
             tf32: text("PANOPLY_ALLOW_TF32")?.map_or(Ok(false), |value| switch("PANOPLY_ALLOW_TF32", &value))?,
-            tune: text("PANOPLY_TUNE")?.map_or(Ok(false), |value| switch("PANOPLY_TUNE", &value))?,
+            tune: text("PANOPLY_AUTOTUNE")?.map_or(Ok(false), |value| switch("PANOPLY_AUTOTUNE", &value))?,
             read_limit: text("PANOPLY_READ_LIMIT")?.map(|value| read_limit_of(&value)).transpose()?,
-            log: text("PANOPLY_LOG")?.map_or(Ok(Level::default()), |value| level(&value))?,
+            log: text("PANOPLY_LOG")?.map_or(Ok(LogLevel::default()), |value| level(&value))?,
             panic_on_mistake: text("PANOPLY_PANIC")?.map_or(Ok(false), |value| switch("PANOPLY_PANIC", &value))?,
         })
     }
@@ -164,17 +164,17 @@ fn threads(value: &str) -> Result<NonZeroUsize> {
     count.ok_or_else(|| Error::mistake(format!("PANOPLY_THREADS={value}: write a number from 1 to {MAX_THREADS}")))
 }
 
-fn accuracy(value: &str) -> Result<Accuracy> {
-    let wrong = || Error::mistake(format!("PANOPLY_ACCURACY={value}: write exact, standard or fast"));
-    Accuracy::from_name(value).ok_or_else(wrong)
+fn accuracy(value: &str) -> Result<MathMode> {
+    let wrong = || Error::mistake(format!("PANOPLY_MATH_MODE={value}: write exact, standard or fast"));
+    MathMode::from_name(value).ok_or_else(wrong)
 }
 
-fn level(value: &str) -> Result<Level> {
+fn level(value: &str) -> Result<LogLevel> {
     match value {
-        "off" => Ok(Level::Off),
-        "warn" => Ok(Level::Warn),
-        "info" => Ok(Level::Info),
-        "debug" => Ok(Level::Debug),
+        "off" => Ok(LogLevel::Off),
+        "warn" => Ok(LogLevel::Warn),
+        "info" => Ok(LogLevel::Info),
+        "debug" => Ok(LogLevel::Debug),
         _ => Err(Error::mistake(format!("PANOPLY_LOG={value}: write off, warn, info or debug"))),
     }
 }
@@ -207,8 +207,8 @@ fn cache_dir(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<Settings> {
-        Settings::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
+    fn read(pairs: &[(&str, &str)]) -> Result<EnvSettings> {
+        EnvSettings::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
     }
 
     #[test]
@@ -217,8 +217,8 @@ mod tests {
         assert_eq!(settings.device, None);
         assert_eq!(settings.pool, PoolSetting::On);
         assert_eq!(settings.threads, None);
-        assert_eq!((settings.accuracy, settings.tf32, settings.tune), (Accuracy::Standard, false, false));
-        assert_eq!(settings.log, Level::Warn);
+        assert_eq!((settings.accuracy, settings.tf32, settings.tune), (MathMode::Standard, false, false));
+        assert_eq!(settings.log, LogLevel::Warn);
         assert_eq!(settings.cache_dir, None);
         assert!(!settings.panic_on_mistake);
     }
@@ -228,9 +228,9 @@ mod tests {
         for name in
             ["DEVICE", "POOL", "CACHE_DIR", "THREADS", "ACCURACY", "ALLOW_TF32", "TUNE", "READ_LIMIT", "LOG", "PANIC"]
         {
-            assert!(is_setting(&format!("PANOPLY_{name}")), "{name}");
+            assert!(is_known(&format!("PANOPLY_{name}")), "{name}");
         }
-        assert!(!is_setting("PANOPLY_DEVCIE") && !is_setting(""));
+        assert!(!is_known("PANOPLY_DEVCIE") && !is_known(""));
     }
 
     #[test]
@@ -240,9 +240,9 @@ mod tests {
             ("PANOPLY_POOL", "64MiB"),
             ("PANOPLY_CACHE_DIR", "/var/tmp/programs"),
             ("PANOPLY_THREADS", "3"),
-            ("PANOPLY_ACCURACY", "exact"),
+            ("PANOPLY_MATH_MODE", "exact"),
             ("PANOPLY_ALLOW_TF32", "1"),
-            ("PANOPLY_TUNE", "1"),
+            ("PANOPLY_AUTOTUNE", "1"),
             ("PANOPLY_READ_LIMIT", "64GiB"),
             ("PANOPLY_LOG", "debug"),
             ("PANOPLY_PANIC", "1"),
@@ -252,9 +252,9 @@ mod tests {
         assert_eq!(settings.pool, PoolSetting::Cap(64 << 20));
         assert_eq!(settings.cache_dir, Some(PathBuf::from("/var/tmp/programs")));
         assert_eq!(settings.threads.map(NonZeroUsize::get), Some(3));
-        assert_eq!((settings.accuracy, settings.tf32, settings.tune), (Accuracy::Exact, true, true));
+        assert_eq!((settings.accuracy, settings.tf32, settings.tune), (MathMode::Exact, true, true));
         assert_eq!(settings.read_limit, Some(64 << 30));
-        assert_eq!(settings.log, Level::Debug);
+        assert_eq!(settings.log, LogLevel::Debug);
         assert!(settings.panic_on_mistake);
     }
 
@@ -280,8 +280,8 @@ mod tests {
             ("PANOPLY_THREADS", "0", "PANOPLY_THREADS=0: write a number from 1 to 1024"),
             ("PANOPLY_THREADS", "1025", "PANOPLY_THREADS=1025: write a number from 1 to 1024"),
             ("PANOPLY_THREADS", "many", "PANOPLY_THREADS=many: write a number from 1 to 1024"),
-            ("PANOPLY_ACCURACY", "high", "PANOPLY_ACCURACY=high: write exact, standard or fast"),
-            ("PANOPLY_TUNE", "on", "PANOPLY_TUNE=on: write 0 or 1"),
+            ("PANOPLY_MATH_MODE", "high", "PANOPLY_MATH_MODE=high: write exact, standard or fast"),
+            ("PANOPLY_AUTOTUNE", "on", "PANOPLY_AUTOTUNE=on: write 0 or 1"),
             ("PANOPLY_READ_LIMIT", "none", "PANOPLY_READ_LIMIT=none: write a size such as 64GiB"),
             ("PANOPLY_READ_LIMIT", "0", "PANOPLY_READ_LIMIT=0: write a size such as 64GiB"),
             ("PANOPLY_LOG", "loud", "PANOPLY_LOG=loud: write off, warn, info or debug"),

@@ -1,21 +1,21 @@
 //! Running kernels.
 //!
-//! [`Launch`] is one kernel with its arguments, [`work`] a list of things to do at once, [`record`] such a list
+//! [`Launch`] is one kernel with its arguments, [`command`] a list of things to do at once, [`command_buffer`] such a list
 //! done many times. All go through `check`: the device
 //! contract validates nothing, so everything that may reach a device has been validated there.
 
 mod argument;
 mod check;
+pub mod command;
+pub mod command_buffer;
 mod grid;
-pub mod group;
-mod parts;
-pub mod record;
+pub mod group_size;
+mod split_grid;
 mod tuning;
-pub mod work;
 
 use std::panic::Location;
 
-use panoply_device::Step;
+use panoply_device::DeviceCommand;
 use panoply_ir::kernel::Kernel;
 use panoply_ir::{Error, Result};
 
@@ -23,9 +23,9 @@ pub use argument::{LaunchArg, StorageView};
 pub use grid::Grid;
 
 use crate::device::Device;
-use crate::profile::entry::{Entry, What};
-use crate::program::package::{self, Package};
-use crate::program::prepared::Prepared;
+use crate::profile::entry::{ActivityKind, Entry};
+use crate::program::compiled_kernel::CompiledKernel;
+use crate::program::external_kernel::{self, ExternalKernel};
 use crate::queue::Queue;
 use crate::queue::event::Event;
 
@@ -64,7 +64,7 @@ use crate::queue::event::Event;
 /// ```
 #[must_use = "a kernel runs when it is launched: `.launch(n)`"]
 pub struct Launch<'a> {
-    kernel: Source<'a>,
+    kernel: LaunchTarget<'a>,
     args: Vec<LaunchArg<'a>>,
     queue: Option<&'a Queue>,
     place: &'static Location<'static>,
@@ -72,22 +72,22 @@ pub struct Launch<'a> {
 
 /// What is launched.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum LaunchTarget<'a> {
     Built(fn() -> Result<Kernel>),
-    Packaged(&'a Package),
+    Packaged(&'a ExternalKernel),
 }
 
 impl<'a> Launch<'a> {
     /// A launch of the kernel that a function builds. The function stands for its kernel: it is called once for each device.
     #[track_caller]
     pub fn new(build: fn() -> Result<Kernel>, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
-        Launch { kernel: Source::Built(build), args, queue: None, place: Location::caller() }
+        Launch { kernel: LaunchTarget::Built(build), args, queue: None, place: Location::caller() }
     }
 
     /// A launch of a kernel that was written elsewhere.
     #[track_caller]
-    pub fn of(package: &'a Package, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
-        Launch { kernel: Source::Packaged(package), args, queue: None, place: Location::caller() }
+    pub fn external(package: &'a ExternalKernel, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
+        Launch { kernel: LaunchTarget::Packaged(package), args, queue: None, place: Location::caller() }
     }
 
     /// The queue to run on instead of the default one.
@@ -104,7 +104,7 @@ impl<'a> Launch<'a> {
     }
 
     /// [`Launch::launch`], and gives an event that knows the time on the device.
-    pub fn start(self, grid: impl Into<Grid>) -> Result<Event> {
+    pub fn launch_timed(self, grid: impl Into<Grid>) -> Result<Event> {
         self.run(grid.into(), true, false)
     }
 
@@ -121,16 +121,19 @@ impl<'a> Launch<'a> {
 
     fn run(self, grid: Grid, timed: bool, promised: bool) -> Result<Event> {
         let place = self.place;
-        self.submit(grid, timed, promised).map_err(|error| if error.is_mistake() { error.at(place) } else { error })
+        self.submit(grid, timed, promised)
+            .map_err(|error| if error.is_mistake() { error.with_location(place) } else { error })
     }
 
     fn submit(self, grid: Grid, timed: bool, promised: bool) -> Result<Event> {
         let device = self.device()?;
         let prepared = match self.kernel {
-            Source::Built(build) => device.prepare_built(build)?,
+            LaunchTarget::Built(build) => device.compile_fn(build)?,
             // No compiler and no loader hears of what nobody answers for.
-            Source::Packaged(package) if !promised => return Err(unpromised(&package.name, package::UNCHECKED)),
-            Source::Packaged(package) => device.prepare_package(package)?,
+            LaunchTarget::Packaged(package) if !promised => {
+                return Err(unpromised(&package.name, external_kernel::UNCHECKED));
+            }
+            LaunchTarget::Packaged(package) => device.load_external(package)?,
         };
         if let (Some(why), false) = (prepared.unchecked(), promised) {
             return Err(unpromised(prepared.name(), why));
@@ -149,7 +152,7 @@ impl<'a> Launch<'a> {
         let dispatch = check::dispatch(&device, &prepared, grid, &self.args)?;
         let touches = argument::touches(&prepared, &self.args);
         let name = |_| entry(&prepared, grid, &self.args);
-        let ticket = device.enqueue(queue, &[Step::Dispatch(dispatch)], touches, timed, name)?;
+        let ticket = device.enqueue(queue, &[DeviceCommand::Dispatch(dispatch)], touches, timed, name)?;
         Ok(Event::new(device, queue, ticket))
     }
 
@@ -164,8 +167,8 @@ fn unpromised(name: &str, why: &str) -> Error {
 }
 
 /// What a profile calls the launch.
-fn entry(prepared: &Prepared, grid: Grid, args: &[LaunchArg<'_>]) -> Entry {
+fn entry(prepared: &CompiledKernel, grid: Grid, args: &[LaunchArg<'_>]) -> Entry {
     let bytes = args.iter().filter_map(|arg| arg.view()).map(|view| view.storage.bytes()).sum();
     let flops = prepared.flops().and_then(|each| grid.0.iter().try_fold(each, |flops, axis| flops.checked_mul(*axis)));
-    Entry { flops, ..Entry::new(What::Kernel, prepared.shared_name().clone(), bytes) }
+    Entry { flops, ..Entry::new(ActivityKind::Kernel, prepared.shared_name().clone(), bytes) }
 }

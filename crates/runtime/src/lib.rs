@@ -12,14 +12,13 @@
 //! # Ok::<(), panoply_runtime::Error>(())
 //! ```
 //!
-//! In the order in which a launch passes through: [`choice`] (which devices are here, which is taken and why), [`device`] (the
+//! In the order in which a launch passes through: [`selection`] (which devices are here, which is taken and why), [`device`] (the
 //! handle), [`memory`] (pool, storage, buffers), [`program`] (kernels to programs, cached), [`launch`] (arguments checked),
 //! [`queue`] (order and hazards), [`profile`] (where the time went). [`mod@env`] reads the environment.
 
 #![deny(unsafe_code)]
 
-pub mod bytes;
-pub mod choice;
+pub mod byte_size;
 pub mod device;
 pub mod env;
 pub mod launch;
@@ -28,30 +27,31 @@ pub mod memory;
 pub mod profile;
 pub mod program;
 pub mod queue;
+pub mod selection;
 
-pub use choice::registry::Registry;
-#[cfg(all(feature = "wgpu", target_family = "wasm"))]
-pub use choice::registry::open_browser;
-pub use choice::report::{Backend, Refusal, Report, report};
-pub use choice::select::{How, Selection, select};
 pub use device::{Device, DeviceOptions};
-pub use launch::record::Recorded;
-pub use launch::work::{Epilogue, Work};
+pub use launch::command::{Command, Epilogue};
+pub use launch::command_buffer::CommandBuffer;
 pub use launch::{Grid, Launch, LaunchArg, StorageView};
-pub use memory::buffer::{AsBuffer, AsBufferMut, Buffer, View, ViewMut};
-pub use memory::stats::{Estimate, Holder, Stats};
+pub use memory::buffer::{AsBuffer, AsBufferMut, Buffer, BufferSlice, BufferSliceMut};
+pub use memory::stats::{MemoryEstimate, MemoryStats, TaggedMemory};
 pub use memory::storage::Storage;
-pub use panoply_device::conformance::Verdict;
-pub use panoply_device::tape::{Place, Source};
-pub use panoply_device::{DeviceInfo, Driver, HostCall, Kind, MemoryInfo};
+pub use panoply_device::command_buffer::{BindingKind, BindingSlot};
+pub use panoply_device::conformance::CaseResult;
+pub use panoply_device::{Backend, DeviceInfo, Driver, HostCall, MemoryInfo};
 #[doc(hidden)]
-pub use panoply_driver::loader;
-pub use panoply_ir::{Accuracy, Element, Error, ErrorKind, Result};
-pub use profile::Profile;
-pub use profile::report::{ProfileReport, SpanSummary, What, WorkSummary};
-pub use program::compiler::ProgramCounts;
-pub use program::package::Package;
-pub use program::prepared::{Parameter, ParameterKind, Prepared};
+pub use panoply_driver::library_search;
+pub use panoply_ir::{Element, Error, ErrorKind, MathMode, Result};
+pub use profile::Profiler;
+pub use profile::report::{ActivityKind, ActivitySummary, ProfileReport, SpanSummary};
+pub use program::compiled_kernel::{CompiledKernel, Parameter, ParameterKind};
+pub use program::compiler::ProgramCacheStats;
+pub use program::external_kernel::ExternalKernel;
 pub use queue::Queue;
 pub use queue::event::Event;
-pub use queue::reading::Reading;
+pub use queue::readback::Readback;
+pub use selection::registry::Registry;
+#[cfg(all(feature = "wgpu", target_family = "wasm"))]
+pub use selection::registry::open_browser;
+pub use selection::report::{BackendReport, DeviceReport, Rejection, device_report};
+pub use selection::select::{SelectedBy, Selection, select_device};

@@ -2,25 +2,25 @@
 
 use std::io::Write;
 
-use crate::env::{self, Level};
+use crate::env::{self, LogLevel};
 
 /// What a user should do something about.
 pub fn warn(message: impl FnOnce() -> String) {
-    write(Level::Warn, message);
+    write(LogLevel::Warn, message);
 }
 
 /// A choice and its reason.
 pub(crate) fn info(message: impl FnOnce() -> String) {
-    write(Level::Info, message);
+    write(LogLevel::Info, message);
 }
 
 /// What was done.
 pub(crate) fn debug(message: impl FnOnce() -> String) {
-    write(Level::Debug, message);
+    write(LogLevel::Debug, message);
 }
 
-fn write(level: Level, message: impl FnOnce() -> String) {
-    let wanted = env::settings().map_or(Level::default(), |settings| settings.log);
+fn write(level: LogLevel, message: impl FnOnce() -> String) {
+    let wanted = env::settings().map_or(LogLevel::default(), |settings| settings.log);
     if level <= wanted {
         // A log that cannot be written is no reason to stop.
         let _ = writeln!(std::io::stderr(), "panoply: {}", message());

@@ -5,10 +5,10 @@
 
 pub(crate) mod access;
 pub mod buffer;
-mod live;
+mod free_list;
 pub(crate) mod pool;
-mod shelf;
 mod size_class;
 pub mod stats;
 pub mod storage;
 pub(crate) mod tag;
+mod tags;

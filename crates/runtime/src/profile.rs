@@ -17,10 +17,10 @@ use report::ProfileReport;
 /// A profile of a device under way. Dropped unfinished, it ends without a report.
 ///
 /// ```
-/// use panoply_runtime::{Device, Profile};
+/// use panoply_runtime::{Device, Profiler};
 ///
 /// let device = Device::get("cpu")?;
-/// let profile = Profile::start(&device)?;
+/// let profile = Profiler::start(&device)?;
 /// let x = profile.span("make", || device.buffer(&[1.0f32; 1000]))?;
 /// x.to_vec()?;
 /// let report = profile.finish()?;
@@ -28,20 +28,20 @@ use report::ProfileReport;
 /// println!("{report}");
 /// # Ok::<(), panoply_runtime::Error>(())
 /// ```
-pub struct Profile {
+pub struct Profiler {
     device: Device,
     recording: Arc<Recording>,
 }
 
-impl Profile {
+impl Profiler {
     /// Starts recording all work that is submitted to a device. One profile of a device runs at a time.
-    pub fn start(device: &Device) -> Result<Profile> {
+    pub fn start(device: &Device) -> Result<Profiler> {
         device.synchronize()?;
-        device.reset_peaks();
+        device.reset_peak_memory_stats();
         let recording = device.profiler().start();
         let recording = recording
             .ok_or_else(|| Error::mistake(format!("{device} is being profiled already; finish that one first")))?;
-        Ok(Profile { device: device.clone(), recording })
+        Ok(Profiler { device: device.clone(), recording })
     }
 
     /// Runs work within a named span; spans may nest.
@@ -58,7 +58,7 @@ impl Profile {
     }
 }
 
-impl Drop for Profile {
+impl Drop for Profiler {
     fn drop(&mut self) {
         self.device.profiler().stop(&self.recording);
     }

@@ -5,24 +5,24 @@
 
 pub mod event;
 pub(crate) mod hazard;
-pub mod reading;
+pub mod readback;
 mod waker;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use panoply_device::{QueueId, Region, Step, Ticket};
+use panoply_device::{DeviceCommand, QueueId, Region, Ticket};
 use panoply_ir::kernel::Access;
 use panoply_ir::{Element, Error, Result};
 
 use crate::device::Device;
 use crate::memory::access;
 use crate::memory::storage::{Storage, Touch};
-use crate::profile::entry::{Entry, What};
+use crate::profile::entry::{ActivityKind, Entry};
 use event::Event;
-use hazard::{By, Submission};
-use reading::Reading;
+use hazard::{Accessor, Submission};
+use readback::Readback;
 
 /// A queue of a device. Clones are the same queue; the last to go lends it to the next who asks for one.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ impl Device {
     pub(crate) fn enqueue<'s>(
         &self,
         queue: QueueId,
-        steps: &[Step],
+        steps: &[DeviceCommand],
         touches: impl Iterator<Item = Touch<'s>> + Clone,
         timed: bool,
         name: impl Fn(usize) -> Entry,
@@ -107,7 +107,7 @@ impl Device {
         touches: impl Iterator<Item = Touch<'s>> + Clone,
         submit: impl FnOnce() -> Result<Ticket>,
     ) -> Result<Ticket> {
-        self.wait_for_hazards(By::Step, queue, touches.clone())?;
+        self.wait_for_hazards(Accessor::Step, queue, touches.clone())?;
         let started = self.submissions();
         match submit() {
             Ok(ticket) => {
@@ -122,13 +122,18 @@ impl Device {
         }
     }
 
-    fn wait_for_hazards<'s>(&self, by: By, queue: QueueId, touches: impl Iterator<Item = Touch<'s>>) -> Result<()> {
+    fn wait_for_hazards<'s>(
+        &self,
+        by: Accessor,
+        queue: QueueId,
+        touches: impl Iterator<Item = Touch<'s>>,
+    ) -> Result<()> {
         let mut waits = Vec::new();
         for (storage, access) in touches {
             storage.with_uses(|uses, bytes| uses.before(by, queue, bytes, access, &mut waits))?;
         }
         if !waits.is_empty() {
-            let steps: Vec<Step> = waits.into_iter().map(Step::Wait).collect();
+            let steps: Vec<DeviceCommand> = waits.into_iter().map(DeviceCommand::Wait).collect();
             self.raw().submit(queue, &steps, false)?;
         }
         Ok(())
@@ -156,14 +161,14 @@ impl Queue {
     }
 
     /// A moment after everything submitted to this queue so far.
-    pub fn mark(&self) -> Result<Event> {
+    pub fn record_event(&self) -> Result<Event> {
         let ticket = self.device.raw().submit(self.id, &[], false)?;
         Ok(Event::new(self.device.clone(), self.id, ticket))
     }
 
     /// Lets what is submitted to this queue from here on wait for a moment of another queue of the same device. Buffers need
     /// no such thing, they are ordered by themselves.
-    pub fn wait_for(&self, event: &Event) -> Result<()> {
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
         if event.device != self.device {
             let (theirs, ours) = (&event.device, &self.device);
             return Err(Error::mistake(format!(
@@ -171,14 +176,14 @@ impl Queue {
             )));
         }
         if event.queue != self.id && matches!(event.ticket, Ticket::Pending(_)) {
-            self.device.raw().submit(self.id, &[Step::Wait(event.ticket.clone())], false)?;
+            self.device.raw().submit(self.id, &[DeviceCommand::Wait(event.ticket.clone())], false)?;
         }
         Ok(())
     }
 
     /// Waits for everything submitted to this queue so far.
     pub fn synchronize(&self) -> Result<()> {
-        self.mark()?.wait()
+        self.record_event()?.wait()
     }
 
     pub(crate) fn write(&self, to: &Storage, bytes: &[u8]) -> Result<()> {
@@ -190,11 +195,11 @@ impl Queue {
         let device = &self.device;
         let touches = std::iter::once((to, Access::Out));
         let _locks = access::lock(touches.clone());
-        device.wait_for_hazards(By::Host, self.id, touches.clone())?;
+        device.wait_for_hazards(Accessor::Host, self.id, touches.clone())?;
         let started = device.submissions();
         device
             .profiler()
-            .transfer(What::Upload, self.id, to.bytes(), || device.raw().write(self.id, to.region(), bytes))?;
+            .transfer(ActivityKind::Upload, self.id, to.bytes(), || device.raw().write(self.id, to.region(), bytes))?;
         device.count_upload(to.bytes());
         if device.queues().several.load(Ordering::Acquire) {
             let ticket = device.raw().submit(self.id, &[], false)?;
@@ -211,30 +216,30 @@ impl Queue {
         }
         let device = &self.device;
         let _locks = access::lock(std::iter::once((from, Access::In)));
-        device.wait_for_hazards(By::Host, self.id, std::iter::once((from, Access::In)))?;
-        device.profiler().transfer(What::Download, self.id, from.bytes(), || {
+        device.wait_for_hazards(Accessor::Host, self.id, std::iter::once((from, Access::In)))?;
+        device.profiler().transfer(ActivityKind::Download, self.id, from.bytes(), || {
             device.raw().read_into(self.id, from.region(), bytes)
         })?;
         device.count_download(from.bytes());
         // What wrote these bytes is over now, and may have failed while this waited.
-        device.wait_for_hazards(By::Host, self.id, std::iter::once((from, Access::In)))
+        device.wait_for_hazards(Accessor::Host, self.id, std::iter::once((from, Access::In)))
     }
 
-    pub(crate) fn read<T: Element>(&self, from: &Storage) -> Result<Reading<T>> {
+    pub(crate) fn read<T: Element>(&self, from: &Storage) -> Result<Readback<T>> {
         self.is_home_of(from)?;
         let device = &self.device;
         let touches = std::iter::once((from, Access::In));
         let _locks = access::lock(touches.clone());
-        device.wait_for_hazards(By::Host, self.id, touches.clone())?;
+        device.wait_for_hazards(Accessor::Host, self.id, touches.clone())?;
         let started = device.submissions();
         let read = || device.raw().read(self.id, from.region());
         let ticket = match from.bytes() {
             0 => Ticket::Done,
-            bytes => device.profiler().transfer(What::Download, self.id, bytes, read)?,
+            bytes => device.profiler().transfer(ActivityKind::Download, self.id, bytes, read)?,
         };
         device.count_download(from.bytes());
         device.remember(self.id, started, &ticket, touches);
-        Ok(Reading::new(ticket, from.clone()))
+        Ok(Readback::new(ticket, from.clone()))
     }
 
     pub(crate) fn fill(&self, to: &Storage, pattern: &[u8]) -> Result<()> {
@@ -244,7 +249,7 @@ impl Queue {
             return Ok(());
         }
         let touches = std::iter::once((to, Access::Out));
-        let name = |_| Entry::new(What::Fill, "fill", to.bytes());
+        let name = |_| Entry::new(ActivityKind::Fill, "fill", to.bytes());
         self.device.enqueue(self.id, &[step], touches, false, name).map(drop)
     }
 
@@ -259,7 +264,7 @@ impl Queue {
         }
         let step = copy_step(from, to)?;
         let touches = [(from, Access::In), (to, Access::Out)];
-        let name = |_| Entry::new(What::Copy, "copy", 2 * to.bytes());
+        let name = |_| Entry::new(ActivityKind::Copy, "copy", 2 * to.bytes());
         self.device.enqueue(self.id, &[step], touches.into_iter(), false, name).map(drop)
     }
 
@@ -276,12 +281,12 @@ impl Queue {
         let reads = std::iter::once((from, Access::In));
         let writes = std::iter::once((to, Access::Out));
         let _locks = access::lock(reads.clone().chain(writes.clone()));
-        other.wait_for_hazards(By::Host, QueueId::DEFAULT, reads.clone())?;
+        other.wait_for_hazards(Accessor::Host, QueueId::DEFAULT, reads.clone())?;
         other.default_queue().synchronize()?;
-        other.wait_for_hazards(By::Host, QueueId::DEFAULT, reads)?;
+        other.wait_for_hazards(Accessor::Host, QueueId::DEFAULT, reads)?;
         let copy = || device.raw().copy_peer(self.id, to.region(), peer);
         let ticket = device.in_order_locked(self.id, writes, || {
-            device.profiler().transfer(What::Copy, self.id, 2 * to.bytes(), copy)
+            device.profiler().transfer(ActivityKind::Copy, self.id, 2 * to.bytes(), copy)
         })?;
         ticket.wait()
     }
@@ -298,16 +303,16 @@ impl Queue {
 }
 
 /// A copy between different bytes of one device.
-pub(crate) fn copy_step(from: &Storage, to: &Storage) -> Result<Step> {
+pub(crate) fn copy_step(from: &Storage, to: &Storage) -> Result<DeviceCommand> {
     same_length("copy", to.bytes(), from.bytes())?;
     if from.overlaps(to) {
         return Err(Error::mistake("copy: the source and the destination share bytes; copy through a third buffer"));
     }
-    Ok(Step::Copy { from: from.region(), to: to.region() })
+    Ok(DeviceCommand::Copy { from: from.region(), to: to.region() })
 }
 
 /// A repeated pattern of 1, 2, 4 or 8 bytes.
-pub(crate) fn fill_step(to: &Storage, pattern: &[u8]) -> Result<Step> {
+pub(crate) fn fill_step(to: &Storage, pattern: &[u8]) -> Result<DeviceCommand> {
     let Region { offset, bytes, .. } = to.region();
     let size = pattern.len() as u64;
     if !matches!(size, 1 | 2 | 4 | 8) || bytes % size != 0 || offset % size != 0 {
@@ -315,7 +320,7 @@ pub(crate) fn fill_step(to: &Storage, pattern: &[u8]) -> Result<Step> {
             "fill: a pattern of {size} bytes does not fill {bytes} bytes at offset {offset}; it has 1, 2, 4 or 8 bytes that divide both"
         )));
     }
-    Ok(Step::Fill { to: to.region(), pattern: pattern.to_vec() })
+    Ok(DeviceCommand::Fill { to: to.region(), pattern: pattern.to_vec() })
 }
 
 fn same_length(what: &str, device_bytes: u64, other_bytes: u64) -> Result<()> {

@@ -6,7 +6,7 @@ mod present;
 use panoply_device::conformance::report;
 use panoply_runtime::Device;
 
-fn conforms(device: &Device, raw: &dyn panoply_device::Device) {
+fn conforms(device: &Device, raw: &dyn panoply_device::RawDevice) {
     match report(raw, &device.conformance()) {
         Ok(words) => eprintln!("{words}"),
         Err(error) => panic!("{error}"),

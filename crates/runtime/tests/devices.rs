@@ -6,14 +6,15 @@ mod present;
 use std::sync::Arc;
 
 use lab::{build_count, build_mix, build_step, saxpy};
-use panoply_device::null::Null;
+use panoply_device::null::NullDevice;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::routine::{Gemm, Layout, Routine};
 use panoply_ir::{Alu, DType, Element, Target, bf16, f16};
 use panoply_runtime::env::PoolSetting;
 use panoply_runtime::{
-    Buffer, Device, DeviceOptions, Epilogue, Kind, Launch, LaunchArg, Prepared, Profile, Result, Storage, Work,
+    Backend, Buffer, Command, CompiledKernel, Device, DeviceOptions, Epilogue, Launch, LaunchArg, Profiler, Result,
+    Storage,
 };
 
 #[test]
@@ -22,7 +23,7 @@ fn elements_of_every_type_come_back() {
         let data: Vec<T> = values.iter().copied().cycle().take(1001).collect();
         let x = device.buffer(&data).unwrap();
         assert_eq!(x.to_vec().unwrap(), data, "{device}: {}", T::DTYPE);
-        assert_eq!(x.read().unwrap().wait().unwrap(), data, "{device}: {}", T::DTYPE);
+        assert_eq!(x.read_async().unwrap().wait().unwrap(), data, "{device}: {}", T::DTYPE);
         let y = x.slice(1..1000).unwrap().to(device).unwrap();
         assert_eq!(y.to_vec().unwrap(), data[1..1000], "{device}: {}", T::DTYPE);
         let mut z = device.full(77, values[1]).unwrap();
@@ -45,7 +46,7 @@ fn elements_of_every_type_come_back() {
         check(&device, [1.5f64, -0.0, f64::MIN_POSITIVE]);
         check(&device, [f16::from_f32(1.5), f16::MAX, f16::NEG_INFINITY]);
         check(&device, [bf16::from_f32(1.5), bf16::MAX, bf16::NEG_INFINITY]);
-        assert_eq!(device.stats().buffers, 0);
+        assert_eq!(device.memory_stats().buffers, 0);
     }
 }
 
@@ -61,7 +62,7 @@ fn saxpy_on_every_length_around_a_group() {
             assert_eq!(dy.to_vec().unwrap(), expected, "{device}, {len} elements");
             assert_eq!(dx.to_vec().unwrap(), x);
         }
-        assert_eq!(device.program_counts().compiled + device.program_counts().loaded, 1, "{device}");
+        assert_eq!(device.program_cache_stats().compiled + device.program_cache_stats().disk_hits, 1, "{device}");
     }
 }
 
@@ -104,27 +105,28 @@ fn queues_are_ordered_by_what_they_touch() {
             expected = expected.wrapping_mul(5).wrapping_add(1);
         }
         assert_eq!(y.to_vec().unwrap(), vec![expected; 10_000], "{device}");
-        let event = Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).on(&queues[1]).start(10_000).unwrap();
+        let event =
+            Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).on(&queues[1]).launch_timed(10_000).unwrap();
         event.wait().unwrap();
-        assert!(event.device_time().unwrap().is_some(), "{device}: an event knows its time");
-        assert!(event.device_time().unwrap().unwrap().as_secs() < 10, "{device}");
+        assert!(event.elapsed_time().unwrap().is_some(), "{device}: an event knows its time");
+        assert!(event.elapsed_time().unwrap().unwrap().as_secs() < 10, "{device}");
     }
 }
 
 #[test]
 fn lists_of_work_run_in_order() {
     for device in present::devices() {
-        let (mix, step) = (device.prepare_built(build_mix).unwrap(), device.prepare_built(build_step).unwrap());
+        let (mix, step) = (device.compile_fn(build_mix).unwrap(), device.compile_fn(build_step).unwrap());
         let storage = |value: u32| device.upload(&value.to_ne_bytes().repeat(64)).unwrap();
         let (a, b, c) = (storage(2), storage(3), storage(0));
         let half = c.slice(0..128).unwrap();
         let args = |from, to| vec![LaunchArg::read(from, DType::U32), LaunchArg::write(to, DType::U32)];
         device
             .submit(&[
-                Work::Kernel { prepared: &mix, grid: 64.into(), args: args(&a, &b) },
-                Work::Kernel { prepared: &step, grid: 64.into(), args: args(&b, &a) },
-                Work::Copy { from: &a, to: &c },
-                Work::Fill { to: &half, pattern: &9u32.to_ne_bytes() },
+                Command::Kernel { prepared: &mix, grid: 64.into(), args: args(&a, &b) },
+                Command::Kernel { prepared: &step, grid: 64.into(), args: args(&b, &a) },
+                Command::Copy { from: &a, to: &c },
+                Command::Fill { to: &half, pattern: &9u32.to_ne_bytes() },
             ])
             .unwrap();
         let numbers: Vec<u32> = bytemuck::pod_collect_to_vec(&c.read().unwrap());
@@ -137,13 +139,13 @@ fn profiles_know_the_device_time() {
     for device in present::devices() {
         let x = device.buffer(&vec![1u32; 1 << 12]).unwrap();
         let mut y = device.zeros::<u32>(1 << 12).unwrap();
-        let Ok(profile) = Profile::start(&device) else { panic!("nobody else profiles in this program") };
+        let Ok(profile) = Profiler::start(&device) else { panic!("nobody else profiles in this program") };
         for _ in 0..3 {
             Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).launch(1 << 12).unwrap();
         }
         let report = profile.finish().unwrap();
         let mix = report.work.iter().find(|work| work.name == "mix").unwrap();
-        assert!(mix.runs >= 3 && !mix.time.is_zero(), "{device}: {report}");
+        assert!(mix.calls >= 3 && !mix.time.is_zero(), "{device}: {report}");
         assert!(mix.time <= report.wall, "{device}: {report}");
     }
 }
@@ -170,9 +172,9 @@ fn threads_share_a_device() {
                 });
             }
         });
-        assert_eq!(device.stats().buffers, 0, "{device}");
-        let counts = device.program_counts();
-        assert_eq!((counts.compiled, counts.reused), (1, 299), "{device}: threads wait for one compilation");
+        assert_eq!(device.memory_stats().buffers, 0, "{device}");
+        let counts = device.program_cache_stats();
+        assert_eq!((counts.compiled, counts.memory_hits), (1, 299), "{device}: threads wait for one compilation");
     }
 }
 
@@ -180,7 +182,7 @@ fn threads_share_a_device() {
 fn a_cap_holds_on_every_device() {
     const MIB: u64 = 1 << 20;
     for device in present::devices() {
-        device.set_memory_cap(Some(64 * MIB));
+        device.set_memory_limit(Some(64 * MIB));
         let held: Vec<Storage> = (0..64).map(|_| device.allocate(MIB).unwrap()).collect();
         let error = device.allocate(MIB).unwrap_err();
         let expected = format!(
@@ -203,7 +205,7 @@ fn the_next_process_finds_its_programs_on_disk() {
         let (x, mut y) = (device.full(8, 1.0f32).unwrap(), device.full(8, 2.0f32).unwrap());
         saxpy(3.0, &x, &mut y).launch(8).unwrap();
         assert_eq!(y.to_vec().unwrap(), [5.0; 8], "{device}");
-        (device.program_counts().compiled, device.program_counts().loaded)
+        (device.program_cache_stats().compiled, device.program_cache_stats().disk_hits)
     };
     for raw in present::raw_devices() {
         let process = || Device::new(raw.clone(), options.clone());
@@ -227,9 +229,9 @@ fn routines_that_are_offered_give_what_they_should() {
     for device in present::devices() {
         let (a, b) = (device.buffer(&left).unwrap(), device.buffer(&right).unwrap());
         let c = device.zeros::<f32>(m * n).unwrap();
-        let run = |buffers| device.submit(&[Work::Routine { routine, buffers, epilogue: None }]);
+        let run = |buffers| device.submit(&[Command::Routine { routine, buffers, epilogue: None }]);
         let done = run(vec![a.storage(), b.storage(), c.storage()]);
-        if !device.offers(&routine) {
+        if !device.supports_routine(&routine) {
             let error = done.unwrap_err();
             assert!(error.is_unsupported() && error.message().contains("does not offer gemm"), "{error}");
             continue;
@@ -246,7 +248,7 @@ fn routines_that_are_offered_give_what_they_should() {
     }
 }
 
-/// `y[i] = 2 c[i] + r[i]`, and one that reads its neighbour's `c`.
+/// `y[i] = 2 c[i] + r[i]`, and one that reads its neighbor's `c`.
 fn build_end(shift: u64) -> Result<Kernel> {
     let mut b = Builder::new("end");
     let [c, r] = ["c", "r"].map(|name| b.buffer(name, DType::F32, Access::In));
@@ -280,19 +282,22 @@ fn a_routine_ends_in_a_kernel_that_reads_its_own_elements_only() {
     let numbers = |len: usize| (0..len).map(|i| (i % 13) as f32 - 6.0).collect::<Vec<f32>>();
     let (left, right, row) = (numbers(m * k), numbers(k * n), numbers(m * n));
     let product = |i: usize| -> f32 { (0..k).map(|j| left[i / n * k + j] * right[i % n + j * n]).sum() };
-    for device in present::devices().into_iter().filter(|device| device.offers(&Routine::Gemm(gemm))) {
+    for device in present::devices().into_iter().filter(|device| device.supports_routine(&Routine::Gemm(gemm))) {
         let [a, b, r] = [&left, &right, &row].map(|of| device.buffer(of).unwrap());
         let (c, y) = (device.zeros::<f32>(m * n).unwrap(), device.zeros::<f32>(m * n).unwrap());
         let [end, shifted] =
-            [|| build_end(0), || build_end(1)].map(|build: fn() -> _| device.prepare_built(build).unwrap());
-        let run =
-            |prepared: &Arc<Prepared>, grid: usize, [c_read, r_read]: [&Buffer<f32>; 2], y: &Buffer<f32>, keeps| {
-                let [c_read, r_read] = [c_read, r_read].map(|of| LaunchArg::read(of.storage(), DType::F32));
-                let args = vec![c_read, r_read, LaunchArg::write(y.storage(), DType::F32)];
-                let epilogue = Some(Box::new(Epilogue { prepared, grid: grid.into(), args, keeps }));
-                let buffers = vec![a.storage(), b.storage(), c.storage()];
-                device.submit(&[Work::Routine { routine: Routine::Gemm(gemm), buffers, epilogue }])
-            };
+            [|| build_end(0), || build_end(1)].map(|build: fn() -> _| device.compile_fn(build).unwrap());
+        let run = |prepared: &Arc<CompiledKernel>,
+                   grid: usize,
+                   [c_read, r_read]: [&Buffer<f32>; 2],
+                   y: &Buffer<f32>,
+                   keeps| {
+            let [c_read, r_read] = [c_read, r_read].map(|of| LaunchArg::read(of.storage(), DType::F32));
+            let args = vec![c_read, r_read, LaunchArg::write(y.storage(), DType::F32)];
+            let epilogue = Some(Box::new(Epilogue { prepared, grid: grid.into(), args, keep_output: keeps }));
+            let buffers = vec![a.storage(), b.storage(), c.storage()];
+            device.submit(&[Command::Routine { routine: Routine::Gemm(gemm), buffers, epilogue }])
+        };
         for keeps in [false, true] {
             run(&end, m * n, [&c, &r], &y, keeps).unwrap();
             let wrong = (0..m * n).zip(y.to_vec().unwrap()).find(|(i, have)| *have != 2.0 * product(*i) + row[*i]);
@@ -323,12 +328,12 @@ fn a_routine_ends_in_a_kernel_that_reads_its_own_elements_only() {
 #[test]
 fn a_trial_tells_a_device_that_computes_from_one_that_does_not() {
     for device in present::devices() {
-        device.trial().unwrap();
+        device.smoke_test().unwrap();
     }
-    Device::can_compute(Kind::Cpu).unwrap();
-    assert!(Device::can_compute(Kind::WebGpu).is_err(), "no driver for it");
-    let null = Device::new(Arc::new(Null::new(Target::cpu())), DeviceOptions::default());
-    let error = null.trial().unwrap_err();
+    Device::can_compute(Backend::Cpu).unwrap();
+    assert!(Device::can_compute(Backend::WebGpu).is_err(), "no driver for it");
+    let null = Device::new(Arc::new(NullDevice::new(Target::cpu())), DeviceOptions::default());
+    let error = null.smoke_test().unwrap_err();
     assert!(error.message().starts_with("cpu:null: 0² + 1 came out as 0; run `panoply selftest"), "{error}");
-    assert_eq!(null.stats().buffers, 0);
+    assert_eq!(null.memory_stats().buffers, 0);
 }

@@ -28,7 +28,7 @@ fn the_other_process() {
         Ok(device) => println!("\nauto {device}"),
         Err(error) => println!("\nauto error: {error}"),
     }
-    match panoply_runtime::select(None) {
+    match panoply_runtime::select_device(None) {
         Ok(selection) if std::env::var_os("PANOPLY_TEST_CHILD").is_some_and(|job| job == "fill") => {
             fill(&selection.device)
         }
@@ -36,12 +36,12 @@ fn the_other_process() {
         Ok(selection) => {
             let device = selection.device.clone();
             drop(device.allocate(1000).unwrap());
-            println!("\nselected {} by {:?}, keeps {}", device, selection.how, device.stats().reserved);
-            let explicit = panoply_runtime::select(Some("cpu:checked")).unwrap();
-            println!("explicit {} by {:?}", explicit.device, explicit.how);
-            device.scope(|| println!("scope {:?}", panoply_runtime::select(None).unwrap().how));
+            println!("\nselected {} by {:?}, keeps {}", device, selection.selected_by, device.memory_stats().reserved);
+            let explicit = panoply_runtime::select_device(Some("cpu:checked")).unwrap();
+            println!("explicit {} by {:?}", explicit.device, explicit.selected_by);
+            device.scope(|| println!("scope {:?}", panoply_runtime::select_device(None).unwrap().selected_by));
             device.set_default();
-            println!("default {:?}", panoply_runtime::select(None).unwrap().how);
+            println!("default {:?}", panoply_runtime::select_device(None).unwrap().selected_by);
             let threads = explicit.device.info().compute_units as usize;
             println!("has {threads} threads, {:?} started", workers(threads - 1));
         }

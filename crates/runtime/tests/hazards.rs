@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use lab::{Plan, build_mix, build_step, lab};
 use panoply_ir::random::Random;
 use panoply_ir::{DType, Error, ErrorKind};
-use panoply_runtime::{Buffer, Grid, Launch, LaunchArg, Queue, Work};
+use panoply_runtime::{Buffer, Command, Grid, Launch, LaunchArg, Queue};
 
 const ELEMS: usize = 24;
 
@@ -43,7 +43,7 @@ fn run(seed: u64, steps: usize, most: u64, progress: u64) {
         let queue = &queues[random.below(queues.len() as u64) as usize];
         if buffers.len() < 4 {
             let data: Vec<u32> = (0..ELEMS).map(|_| random.bits() as u32).collect();
-            let mut buffer = device.undefined(ELEMS).unwrap();
+            let mut buffer = device.empty(ELEMS).unwrap();
             buffer.write_on(queue, &data).unwrap();
             buffers.push((buffer, data));
             continue;
@@ -74,13 +74,13 @@ fn run(seed: u64, steps: usize, most: u64, progress: u64) {
                 pairs().for_each(|(i, value)| model[i] = model[i].wrapping_mul(5).wrapping_add(value));
             }
             4 => {
-                let prepared = device.prepare_built(build_mix).unwrap();
+                let prepared = device.compile_fn(build_mix).unwrap();
                 let args =
                     vec![LaunchArg::read(source.storage(), DType::U32), LaunchArg::write(target.storage(), DType::U32)];
                 let fill = target.storage().slice(0..4).unwrap();
                 let work = [
-                    Work::Kernel { prepared: &prepared, grid: Grid::from(ELEMS), args },
-                    Work::Fill { to: &fill, pattern: &[7] },
+                    Command::Kernel { prepared: &prepared, grid: Grid::from(ELEMS), args },
+                    Command::Fill { to: &fill, pattern: &[7] },
                 ];
                 device.submit_to(queue, &work, false).unwrap();
                 (0..ELEMS).for_each(|i| model[i] = model[i].wrapping_mul(5).wrapping_add(source_model[i]));
@@ -91,7 +91,7 @@ fn run(seed: u64, steps: usize, most: u64, progress: u64) {
                 continue;
             }
             6 => {
-                readings.insert(step, (target.read_on(queue).unwrap(), model.clone()));
+                readings.insert(step, (target.read_async_on(queue).unwrap(), model.clone()));
             }
             7 => assert_eq!(target.to_vec().unwrap(), model, "seed {seed}, step {step}"),
         }
@@ -104,7 +104,7 @@ fn run(seed: u64, steps: usize, most: u64, progress: u64) {
         assert_eq!(buffer.to_vec().unwrap(), model, "seed {seed}, at the end");
     }
     drop(queues);
-    assert_eq!(device.stats().buffers, 0, "seed {seed}");
+    assert_eq!(device.memory_stats().buffers, 0, "seed {seed}");
     device.synchronize().unwrap();
     drop(device);
     let state = lab.state();
@@ -118,7 +118,7 @@ fn reads_do_not_wait_for_each_other() {
     device.synchronize().unwrap();
     let (one, two) = (device.queue().unwrap(), device.queue().unwrap());
     let before = lab.counts().submissions;
-    let (first, second) = (x.read_on(&one).unwrap(), x.read_on(&two).unwrap());
+    let (first, second) = (x.read_async_on(&one).unwrap(), x.read_async_on(&two).unwrap());
     assert_eq!(lab.counts().submissions - before, 2, "two reads, no wait");
     assert_eq!(second.wait().unwrap(), first.wait().unwrap());
 }
@@ -131,7 +131,7 @@ fn halves_of_a_buffer_are_independent() {
     let queues = [device.queue().unwrap(), device.queue().unwrap()];
     let source = device.buffer(&[2u32; ELEMS]).unwrap();
     device.synchronize().unwrap();
-    device.prepare_built(build_step).unwrap();
+    device.compile_fn(build_step).unwrap();
     let before = lab.counts().submissions;
     let (mut low, mut high) = x.split_at_mut(ELEMS).unwrap();
     for (half, queue) in [&mut *low, &mut *high].into_iter().zip(&queues) {
@@ -147,12 +147,12 @@ fn events_order_queues() {
     let (one, two) = (device.queue().unwrap(), device.queue().unwrap());
     let mut x = device.zeros::<u32>(ELEMS).unwrap();
     let source = device.buffer(&[1u32; ELEMS]).unwrap();
-    let event = Launch::new(build_mix, vec![(&source).into(), (&mut x).into()]).on(&one).start(ELEMS).unwrap();
-    two.wait_for(&event).unwrap();
-    let mark = two.mark().unwrap();
+    let event = Launch::new(build_mix, vec![(&source).into(), (&mut x).into()]).on(&one).launch_timed(ELEMS).unwrap();
+    two.wait_event(&event).unwrap();
+    let mark = two.record_event().unwrap();
     mark.wait().unwrap();
     assert!(event.is_done().unwrap());
-    assert_eq!(event.device_time().unwrap().unwrap().as_nanos(), 1000);
+    assert_eq!(event.elapsed_time().unwrap().unwrap().as_nanos(), 1000);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn memory_of_failed_work_is_clean_for_its_next_holder() {
     lab.state().fail_step = Some(Error::new(ErrorKind::Driver, "lab: the step failed"));
     Launch::new(build_mix, vec![(&source).into(), (&mut x).into()]).launch(ELEMS).unwrap();
     drop(x);
-    let next: Buffer<u32> = device.undefined(ELEMS).unwrap();
-    assert_eq!(device.stats().reused, 1);
+    let next: Buffer<u32> = device.empty(ELEMS).unwrap();
+    assert_eq!(device.memory_stats().reused, 1);
     next.to_vec().unwrap();
 }

@@ -44,7 +44,7 @@ fn empty_buffers_are_buffers() {
     x.write(&[]).unwrap();
     x.fill(1.0).unwrap();
     assert_eq!(x.to_vec().unwrap(), []);
-    assert_eq!(x.read().unwrap().wait().unwrap(), []);
+    assert_eq!(x.read_async().unwrap().wait().unwrap(), []);
     assert_eq!(x.to(&device).unwrap().len(), 0);
     assert!(device.buffer(&[1u8]).unwrap().slice(1..).unwrap().is_empty());
 }
@@ -56,7 +56,7 @@ fn devices_exchange_through_the_host() {
     let y = x.to(&two).unwrap();
     assert_eq!(y.device(), &two);
     assert_eq!(y.to_vec().unwrap(), [1, 2, 3]);
-    assert_eq!((one.stats().downloaded, two.stats().uploaded), (6, 6));
+    assert_eq!((one.memory_stats().downloaded, two.memory_stats().uploaded), (6, 6));
 }
 
 #[test]
@@ -67,11 +67,11 @@ fn freed_memory_is_used_again() {
         drop(device.allocate(bytes).unwrap());
     }
     assert_eq!(lab.counts().allocations, 6);
-    assert_eq!(device.stats().reused, 6);
+    assert_eq!(device.memory_stats().reused, 6);
     drop(device.allocate(2_700_000).unwrap());
-    assert_eq!(device.stats().reused, 7, "a large request takes what is up to a seventh larger");
+    assert_eq!(device.memory_stats().reused, 7, "a large request takes what is up to a seventh larger");
     drop(device.allocate(2_000_000).unwrap());
-    assert_eq!(device.stats().reused, 7, "and no more than that");
+    assert_eq!(device.memory_stats().reused, 7, "and no more than that");
 }
 
 /// One buffer at a time, each a little longer than the one before, which it therefore cannot reuse.
@@ -80,15 +80,15 @@ fn what_is_kept_is_bounded_by_what_was_needed() {
     let (device, lab) = lab(Plan::default());
     for count in 1..500u64 {
         drop(device.allocate(count * 24_000).unwrap());
-        let stats = device.stats();
+        let stats = device.memory_stats();
         assert!(stats.reserved <= 4 * stats.peak_allocated.next_multiple_of(64) + 64 * MIB, "{stats}");
         assert_eq!(stats.reserved, lab.counts().used);
     }
-    assert!(device.stats().peak_reserved <= 4 * 12 * MIB + 64 * MIB);
+    assert!(device.memory_stats().peak_reserved <= 4 * 12 * MIB + 64 * MIB);
     // What was freed last is what is still there.
-    let (reused, before) = (device.stats().reused, lab.counts().allocations);
+    let (reused, before) = (device.memory_stats().reused, lab.counts().allocations);
     drop(device.allocate(499 * 24_000).unwrap());
-    assert_eq!((device.stats().reused, lab.counts().allocations), (reused + 1, before));
+    assert_eq!((device.memory_stats().reused, lab.counts().allocations), (reused + 1, before));
     // Two buffers at a time of two growing sizes, an older one among them.
     let mut held = Vec::new();
     for count in 1..2000u64 {
@@ -96,7 +96,7 @@ fn what_is_kept_is_bounded_by_what_was_needed() {
         if held.len() > 20 {
             held.remove(0);
         }
-        let stats = device.stats();
+        let stats = device.memory_stats();
         assert!(stats.reserved <= 4 * stats.peak_allocated.next_multiple_of(64) + 64 * MIB, "{stats}");
     }
 }
@@ -133,7 +133,7 @@ fn counts_add_up() {
             let doubling = random.below(18);
             held.push(device.allocate(1 + random.below(1 << doubling)).unwrap());
         }
-        let stats = device.stats();
+        let stats = device.memory_stats();
         most = most.max(held.iter().map(Storage::bytes).sum());
         assert_eq!(stats.allocated, held.iter().map(Storage::bytes).sum::<u64>());
         assert_eq!(stats.peak_allocated, most);
@@ -142,12 +142,12 @@ fn counts_add_up() {
         assert_eq!(stats.allocations - stats.reused, lab.counts().allocations);
     }
     drop(held);
-    let stats = device.stats();
+    let stats = device.memory_stats();
     assert_eq!((stats.allocated, stats.buffers), (0, 0));
-    assert_eq!(device.holders(), []);
+    assert_eq!(device.memory_by_tag(), []);
     assert!(stats.reserved > 0);
     assert_eq!(device.trim(), stats.reserved);
-    assert_eq!((device.stats().reserved, lab.counts().used), (0, 0));
+    assert_eq!((device.memory_stats().reserved, lab.counts().used), (0, 0));
 }
 
 #[test]
@@ -165,9 +165,9 @@ fn the_cap_is_met_to_the_byte() {
 #[test]
 fn beyond_the_cap_is_an_error_that_names_the_holders() {
     let (device, _) = capped(64 * MIB);
-    let weights = Device::tagged("weights", || device.allocate(40 * MIB)).unwrap();
+    let weights = Device::with_memory_tag("weights", || device.allocate(40 * MIB)).unwrap();
     let _moments: Vec<Storage> =
-        Device::tagged("adam.m", || (0..2).map(|_| device.allocate(8 * MIB).unwrap()).collect());
+        Device::with_memory_tag("adam.m", || (0..2).map(|_| device.allocate(8 * MIB).unwrap()).collect());
     let _rest = device.allocate(4 * MIB).unwrap();
     let error = device.allocate(5 * MIB).unwrap_err();
     assert!(error.is_out_of_memory());
@@ -180,7 +180,7 @@ fn beyond_the_cap_is_an_error_that_names_the_holders() {
     device.allocate(5 * MIB).unwrap();
     let error = device.allocate(65 * MIB).unwrap_err();
     assert!(error.message().contains("needs 65.0 MiB, 44.0 MiB free under the pool's cap of 64.0 MiB"), "{error}");
-    device.set_memory_cap(None);
+    device.set_memory_limit(None);
     device.allocate(65 * MIB).unwrap();
 }
 
@@ -197,7 +197,7 @@ fn a_full_device_gets_back_what_is_kept_and_is_asked_again() {
         "out of memory on cpu: needs 3.0 MiB, 2.0 MiB free of 10.0 MiB; largest: untagged 8.0 MiB; \
          drop buffers or use smaller ones"
     );
-    assert_eq!(device.stats().reserved, 8 * MIB, "a failure reserves nothing");
+    assert_eq!(device.memory_stats().reserved, 8 * MIB, "a failure reserves nothing");
     drop(big);
     device.allocate(3 * MIB).unwrap();
 }
@@ -222,19 +222,19 @@ fn an_estimate_is_what_the_pool_then_reports() {
         let held: Vec<_> = sizes(8).into_iter().map(|bytes| device.allocate(bytes)).collect();
         drop(sizes(8).into_iter().map(|bytes| device.allocate(bytes)).collect::<Vec<_>>());
         let wanted = sizes(24);
-        let (before, asked) = (device.stats(), lab.counts());
-        let estimate = device.estimate(wanted.iter().copied()).unwrap();
-        assert_eq!((device.stats(), lab.counts().allocations), (before, asked.allocations), "nothing was made");
+        let (before, asked) = (device.memory_stats(), lab.counts());
+        let estimate = device.estimate_memory(wanted.iter().copied()).unwrap();
+        assert_eq!((device.memory_stats(), lab.counts().allocations), (before, asked.allocations), "nothing was made");
         assert_eq!((estimate.buffers, estimate.requested), (wanted.len() as u64, wanted.iter().sum()));
         let made: Result<Vec<_>, _> = wanted.iter().map(|bytes| device.allocate(*bytes)).collect();
         assert_eq!(estimate.fits, made.is_ok(), "{estimate}; {made:?}");
         match made {
             Ok(_) => {
-                assert_eq!((estimate.reserved, estimate.reserved), (device.stats().reserved, lab.counts().used));
+                assert_eq!((estimate.reserved, estimate.reserved), (device.memory_stats().reserved, lab.counts().used));
                 fitted += 1;
             }
             Err(error) => {
-                assert!(error.is_out_of_memory() && estimate.reserved > estimate.most, "{error}; {estimate}");
+                assert!(error.is_out_of_memory() && estimate.reserved > estimate.limit, "{error}; {estimate}");
                 refused += 1;
             }
         }
@@ -247,16 +247,16 @@ fn an_estimate_is_what_the_pool_then_reports() {
         drop(device.allocate(count * MIB / 2).unwrap());
     }
     let wanted: Vec<u64> = (40..70).map(|count| count * MIB / 2).collect();
-    let estimate = device.estimate(wanted.iter().copied()).unwrap();
+    let estimate = device.estimate_memory(wanted.iter().copied()).unwrap();
     let held: Vec<Storage> = wanted.iter().map(|bytes| device.allocate(*bytes).unwrap()).collect();
-    assert_eq!((estimate.reserved, estimate.reserved), (device.stats().reserved, lab.counts().used));
+    assert_eq!((estimate.reserved, estimate.reserved), (device.memory_stats().reserved, lab.counts().used));
     drop(held);
     let (device, _) = capped(64 * MIB);
-    let estimate = device.estimate([48 * MIB, 100]).unwrap();
+    let estimate = device.estimate_memory([48 * MIB, 100]).unwrap();
     assert_eq!(estimate.to_string(), "48.0 MiB in 2 buffers fits: 48.0 MiB reserved of 64.0 MiB that can be");
-    assert!(!device.estimate([48 * MIB, 17 * MIB]).unwrap().fits);
+    assert!(!device.estimate_memory([48 * MIB, 17 * MIB]).unwrap().fits);
     let target = panoply_ir::Target { max_buffer_bytes: 1000, ..panoply_ir::Target::cpu() };
-    let error = lab::lab(Plan { target, ..Plan::default() }).0.estimate([8, 1001]).unwrap_err();
+    let error = lab::lab(Plan { target, ..Plan::default() }).0.estimate_memory([8, 1001]).unwrap_err();
     assert_eq!(error.message(), "a buffer of 1001 B exceeds the largest on cpu, 1000 B; split it");
 }
 
@@ -267,21 +267,21 @@ fn without_a_pool_memory_goes_back_at_once() {
     drop(device.allocate(1000).unwrap());
     drop(device.allocate(1000).unwrap());
     assert_eq!((lab.counts().allocations, lab.counts().used), (2, 0));
-    assert_eq!((device.stats().reused, device.stats().reserved), (0, 0));
+    assert_eq!((device.memory_stats().reused, device.memory_stats().reserved), (0, 0));
 }
 
 #[test]
 fn tags_nest_and_survive_panics() {
     let (device, _) = lab(Plan::default());
     let holder = |storage: Storage| {
-        let tag = device.holders()[0].tag.clone();
+        let tag = device.memory_by_tag()[0].tag.clone();
         drop(storage);
         tag.as_deref().map(str::to_string)
     };
-    Device::tagged("outer", || {
-        let inner = Device::tagged("inner", || holder(device.allocate(1).unwrap()));
+    Device::with_memory_tag("outer", || {
+        let inner = Device::with_memory_tag("inner", || holder(device.allocate(1).unwrap()));
         assert_eq!(inner.as_deref(), Some("inner"));
-        let panicked = std::panic::catch_unwind(|| Device::tagged("lost", || panic!("on purpose")));
+        let panicked = std::panic::catch_unwind(|| Device::with_memory_tag("lost", || panic!("on purpose")));
         assert!(panicked.is_err());
         assert_eq!(holder(device.allocate(1).unwrap()).as_deref(), Some("outer"));
     });
@@ -298,11 +298,11 @@ fn readings_are_futures() {
 
 fn awaited(device: &Device) {
     let x = device.buffer(&[1u32, 2, 3]).unwrap();
-    assert_eq!(block_on(x.read().unwrap()).unwrap(), [1, 2, 3], "{device}");
+    assert_eq!(block_on(x.read_async().unwrap()).unwrap(), [1, 2, 3], "{device}");
     let mut y = device.zeros::<u32>(3).unwrap();
-    let event = Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).start(3).unwrap();
+    let event = Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).launch_timed(3).unwrap();
     block_on(event).unwrap();
-    assert_eq!(block_on(y.read().unwrap()).unwrap(), [1, 2, 3], "{device}");
+    assert_eq!(block_on(y.read_async().unwrap()).unwrap(), [1, 2, 3], "{device}");
 }
 
 /// The smallest executor: it parks the thread until it is woken.
@@ -336,7 +336,7 @@ fn a_bigger_buffer_than_the_device_takes_is_refused() {
     assert_eq!(lab.counts().used, 1000, "no rounding beyond the limit");
     drop(x);
     device.zeros::<f32>(240).unwrap();
-    assert_eq!(device.stats().reused, 1);
+    assert_eq!(device.memory_stats().reused, 1);
 }
 
 #[test]
@@ -346,5 +346,5 @@ fn host_copies_are_counted() {
     x.to_vec().unwrap();
     x.slice(..10).unwrap().to_vec().unwrap();
     x.to(&device).unwrap();
-    assert_eq!((device.stats().uploaded, device.stats().downloaded), (100, 110));
+    assert_eq!((device.memory_stats().uploaded, device.memory_stats().downloaded), (100, 110));
 }

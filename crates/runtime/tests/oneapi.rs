@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use panoply_device::null::{Null, NullDriver};
-use panoply_device::{Device as RawDevice, DeviceInfo, Driver};
+use panoply_device::null::{NullDevice, NullDriver};
+use panoply_device::{DeviceInfo, Driver, RawDevice};
 use panoply_driver::OneApiDriver;
 use panoply_ir::{Error, Result, Target};
-use panoply_runtime::{DeviceOptions, Kind, Registry};
+use panoply_runtime::{Backend, DeviceOptions, Registry};
 
-/// A device as a driver would describe it; `identity` is its place on the bus.
-fn device(kind: Kind, index: usize, vendor: &str, ty: &str, identity: Option<&str>) -> Arc<Null> {
-    let target = if kind == Kind::Vulkan { Target::webgpu_minimum() } else { Target::spirv_minimum() };
-    let null = Null::new(target);
+/// A device as a driver would describe it; `physical_id` is its place on the bus.
+fn device(kind: Backend, index: usize, vendor: &str, ty: &str, identity: Option<&str>) -> Arc<NullDevice> {
+    let target = if kind == Backend::Vulkan { Target::webgpu_minimum() } else { Target::spirv_minimum() };
+    let null = NullDevice::new(target);
     let info = DeviceInfo {
         kind,
         index,
@@ -19,22 +19,22 @@ fn device(kind: Kind, index: usize, vendor: &str, ty: &str, identity: Option<&st
         name: format!("{vendor} {ty} {index}"),
         vendor: vendor.into(),
         driver: format!("{vendor} 24.1"),
-        software: ty == "cpu",
-        identity: identity.map(str::to_string),
+        is_software: ty == "cpu",
+        physical_id: identity.map(str::to_string),
         details: vec![("type".into(), ty.into())],
         ..null.info().clone()
     };
-    Arc::new(null.described(info))
+    Arc::new(null.with_info(info))
 }
 
-fn driver(kind: Kind, devices: Result<Vec<Arc<Null>>>) -> Arc<dyn Driver> {
+fn driver(kind: Backend, devices: Result<Vec<Arc<NullDevice>>>) -> Arc<dyn Driver> {
     Arc::new(NullDriver { kind, devices, refused: Vec::new() })
 }
 
-fn registry(opencl: Result<Vec<Arc<Null>>>, vulkan: Result<Vec<Arc<Null>>>) -> Registry {
-    let routes = vec![driver(Kind::OpenCl, opencl.clone()), driver(Kind::Vulkan, vulkan)];
+fn registry(opencl: Result<Vec<Arc<NullDevice>>>, vulkan: Result<Vec<Arc<NullDevice>>>) -> Registry {
+    let routes = vec![driver(Backend::OpenCl, opencl.clone()), driver(Backend::Vulkan, vulkan)];
     let oneapi = OneApiDriver { routes, bus: None, software: false };
-    Registry::new(vec![Arc::new(oneapi), driver(Kind::OpenCl, opencl)], DeviceOptions::default())
+    Registry::new(vec![Arc::new(oneapi), driver(Backend::OpenCl, opencl)], DeviceOptions::default())
 }
 
 const INTEL: &str = "Intel(R) Corporation";
@@ -42,23 +42,23 @@ const INTEL: &str = "Intel(R) Corporation";
 #[test]
 fn gpus_are_served_by_the_driver_that_reaches_them() {
     let opencl = vec![
-        device(Kind::OpenCl, 0, INTEL, "cpu", None),
-        device(Kind::OpenCl, 1, "NVIDIA Corporation", "gpu", Some("0000:01:00.0")),
-        device(Kind::OpenCl, 2, INTEL, "accelerator", None),
-        device(Kind::OpenCl, 3, INTEL, "gpu", Some("0000:00:02.0")),
+        device(Backend::OpenCl, 0, INTEL, "cpu", None),
+        device(Backend::OpenCl, 1, "NVIDIA Corporation", "gpu", Some("0000:01:00.0")),
+        device(Backend::OpenCl, 2, INTEL, "accelerator", None),
+        device(Backend::OpenCl, 3, INTEL, "gpu", Some("0000:00:02.0")),
         // Mesa's OpenCL shows the same GPU again.
-        device(Kind::OpenCl, 4, "Intel", "gpu", Some("0000:00:02.0")),
-        device(Kind::OpenCl, 5, INTEL, "gpu", Some("0000:03:00.0")),
-        device(Kind::OpenCl, 6, INTEL, "gpu", None),
+        device(Backend::OpenCl, 4, "Intel", "gpu", Some("0000:00:02.0")),
+        device(Backend::OpenCl, 5, INTEL, "gpu", Some("0000:03:00.0")),
+        device(Backend::OpenCl, 6, INTEL, "gpu", None),
     ];
     let counted = opencl[3].clone();
     let registry = registry(Ok(opencl), Err(Error::unavailable("vulkan: nobody may ask")));
-    let found = registry.devices(Kind::OneApi).unwrap();
+    let found = registry.devices(Backend::OneApi).unwrap();
     let lines: Vec<String> = found.iter().map(|found| format!("{found}: {}", found.info().driver)).collect();
     let through = |index: usize, opencl: usize| format!("oneapi:{index}: {INTEL} 24.1, through opencl:{opencl}");
     assert_eq!(lines, [through(0, 3), through(1, 5), through(2, 6)]);
     assert_eq!(found[0].info().details.last().unwrap(), &("served through".to_string(), "opencl:3".to_string()));
-    assert_eq!(registry.recommend().unwrap().device, found[0], "it is preferred to the same GPU as opencl");
+    assert_eq!(registry.recommended().unwrap().device, found[0], "it is preferred to the same GPU as opencl");
     // The work is done by the device it is served by.
     let held = found[0].allocate(1000).unwrap();
     assert_eq!(counted.counts().allocations, 1);
@@ -73,21 +73,21 @@ fn what_the_route_refuses_is_passed_on() {
         Arc::new(NullDriver { kind, devices: Ok(vec![device(kind, 0, vendor, "gpu", None)]), refused })
     };
     for (opencl, expected) in [(INTEL, "opencl:1: too old; update it"), ("AMD", "vulkan:1: too old; update it")] {
-        let routes = vec![route(Kind::OpenCl, opencl), route(Kind::Vulkan, INTEL)];
-        let refused = OneApiDriver { routes, bus: None, software: false }.refused();
+        let routes = vec![route(Backend::OpenCl, opencl), route(Backend::Vulkan, INTEL)];
+        let refused = OneApiDriver { routes, bus: None, software: false }.rejected();
         assert_eq!(refused.iter().map(Error::message).collect::<Vec<_>>(), [expected]);
     }
-    let routes = vec![route(Kind::OpenCl, "AMD")];
-    assert!(OneApiDriver { routes, bus: None, software: false }.refused().is_empty());
+    let routes = vec![route(Backend::OpenCl, "AMD")];
+    assert!(OneApiDriver { routes, bus: None, software: false }.rejected().is_empty());
 }
 
 #[test]
 fn vulkan_takes_the_place_of_a_missing_driver() {
-    let gpu = || Ok(vec![device(Kind::Vulkan, 0, "Intel", "gpu", Some("0000:00:02.0"))]);
+    let gpu = || Ok(vec![device(Backend::Vulkan, 0, "Intel", "gpu", Some("0000:00:02.0"))]);
     for opencl in
         [Err(Error::unavailable("opencl: libOpenCL.so.1 cannot be loaded; install the loader")), Ok(Vec::new())]
     {
-        let found = registry(opencl, gpu()).devices(Kind::OneApi).unwrap();
+        let found = registry(opencl, gpu()).devices(Backend::OneApi).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].info().driver, "Intel 24.1, through vulkan:0");
     }
@@ -97,7 +97,8 @@ fn vulkan_takes_the_place_of_a_missing_driver() {
 fn without_a_gpu_the_reason_is_true() {
     let missing = || Err(Error::unavailable("opencl: libOpenCL.so.1 cannot be loaded; install the loader"));
     let absent = || Err(Error::unavailable("vulkan: its loader libvulkan.so.1 cannot be opened; install it"));
-    let others = || Ok(vec![device(Kind::OpenCl, 0, INTEL, "cpu", None), device(Kind::OpenCl, 1, "AMD", "gpu", None)]);
+    let others =
+        || Ok(vec![device(Backend::OpenCl, 0, INTEL, "cpu", None), device(Backend::OpenCl, 1, "AMD", "gpu", None)]);
     for (opencl, vulkan, expected, notes) in [
         (
             missing(),
@@ -115,13 +116,13 @@ fn without_a_gpu_the_reason_is_true() {
         ),
         (
             others(),
-            Ok(vec![device(Kind::Vulkan, 0, "Mesa", "cpu", None)]),
+            Ok(vec![device(Backend::Vulkan, 0, "Mesa", "cpu", None)]),
             "oneapi: no Intel GPU is here, OpenCL has 2 other devices and Vulkan has one other device; if this machine \
              has one, install its driver (package intel-opencl-icd)",
             0,
         ),
     ] {
-        let error = registry(opencl, vulkan).devices(Kind::OneApi).unwrap_err();
+        let error = registry(opencl, vulkan).devices(Backend::OneApi).unwrap_err();
         assert!(error.is_unavailable());
         assert_eq!((error.message(), error.notes().len()), (expected, notes));
     }
@@ -131,7 +132,7 @@ fn without_a_gpu_the_reason_is_true() {
 #[test]
 fn who_is_asked_depends_on_the_bus() {
     let scratch = std::env::temp_dir().join(format!("panoply-bus-{}", std::process::id()));
-    let nobody = || driver(Kind::OpenCl, Err(Error::unavailable("opencl: asked")));
+    let nobody = || driver(Backend::OpenCl, Err(Error::unavailable("opencl: asked")));
     for (name, devices, asked) in [
         ("none", &[("0x10de", "0x030000"), ("0x8086", "0x020000")][..], false),
         ("gpu", &[("0x10de", "0x030200"), ("0x8086", "0x038000")], true),

@@ -5,13 +5,13 @@ mod lab;
 use std::time::Duration;
 
 use lab::{Plan, build_mix, build_step, lab};
-use panoply_runtime::{Grid, Launch, LaunchArg, Profile, ProfileReport, What, Work};
+use panoply_runtime::{ActivityKind, Command, Grid, Launch, LaunchArg, ProfileReport, Profiler};
 
 fn profiled(defer: Option<u64>) -> ProfileReport {
     let (device, _) = lab(Plan { defer, ..Plan::default() });
     let x = device.buffer(&[1u32; 256]).unwrap();
     let mut y = device.zeros::<u32>(256).unwrap();
-    let profile = Profile::start(&device).unwrap();
+    let profile = Profiler::start(&device).unwrap();
     for _ in 0..3 {
         profile.span("step", || {
             Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).launch(256).unwrap();
@@ -20,13 +20,13 @@ fn profiled(defer: Option<u64>) -> ProfileReport {
             });
         });
     }
-    let prepared = device.prepare_built(build_mix).unwrap();
+    let prepared = device.compile_fn(build_mix).unwrap();
     let args = vec![LaunchArg::from(&x), LaunchArg::from(&mut y)];
     let z = device.allocate(64).unwrap();
     device
         .submit(&[
-            Work::Kernel { prepared: &prepared, grid: Grid::from(256), args },
-            Work::Fill { to: &z, pattern: &[1] },
+            Command::Kernel { prepared: &prepared, grid: Grid::from(256), args },
+            Command::Fill { to: &z, pattern: &[1] },
         ])
         .unwrap();
     y.to_vec().unwrap();
@@ -42,13 +42,13 @@ fn figures_add_up() {
         assert_eq!(report.launches(), 7, "what came after the profile is not in it");
         let work = |name: &str| report.work.iter().find(|work| work.name == name).unwrap();
         let (mix, step, fill) = (work("mix"), work("step"), work("fill"));
-        assert_eq!((mix.what, mix.runs, mix.time), (What::Kernel, 4, Duration::from_nanos(4000)));
-        assert_eq!((step.runs, step.time, step.bytes), (3, Duration::from_nanos(3000), 3 * 2 * 1024));
-        assert_eq!((fill.what, fill.runs, fill.bytes), (What::Fill, 1, 64));
+        assert_eq!((mix.kind, mix.calls, mix.time), (ActivityKind::Kernel, 4, Duration::from_nanos(4000)));
+        assert_eq!((step.calls, step.time, step.bytes), (3, Duration::from_nanos(3000), 3 * 2 * 1024));
+        assert_eq!((fill.kind, fill.calls, fill.bytes), (ActivityKind::Fill, 1, 64));
         assert_eq!(step.bytes_per_second(), Some(6144.0 / 3e-6));
-        assert_eq!((work("download").runs, work("download").bytes), (1, 1024));
+        assert_eq!((work("download").calls, work("download").bytes), (1, 1024));
         let spans: Vec<_> =
-            report.spans.iter().map(|span| (span.name.as_str(), span.entered, span.launches, span.device)).collect();
+            report.spans.iter().map(|span| (span.name.as_str(), span.count, span.launches, span.device_time)).collect();
         assert_eq!(
             spans,
             [("step", 3, 6, Duration::from_nanos(6000)), ("step/inner", 3, 3, Duration::from_nanos(3000))]
@@ -63,7 +63,7 @@ fn figures_add_up() {
 #[test]
 fn the_trace_is_what_perfetto_reads() {
     let report = profiled(Some(3));
-    let trace: serde_json::Value = serde_json::from_str(&report.trace()).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&report.chrome_trace()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let of = |phase: &'static str| events.iter().filter(move |event| event["ph"] == phase);
     let named = |name: &str| of("X").filter(|event| event["name"] == name).collect::<Vec<_>>();
@@ -84,9 +84,9 @@ fn the_trace_is_what_perfetto_reads() {
 #[test]
 fn one_profile_of_a_device_at_a_time() {
     let (device, _) = lab(Plan::default());
-    let first = Profile::start(&device).unwrap();
-    let error = Profile::start(&device).err().unwrap();
+    let first = Profiler::start(&device).unwrap();
+    let error = Profiler::start(&device).err().unwrap();
     assert_eq!(error.message(), "cpu is being profiled already; finish that one first");
     drop(first);
-    Profile::start(&device).unwrap();
+    Profiler::start(&device).unwrap();
 }

@@ -9,17 +9,20 @@ use std::sync::Arc;
 use lab::{Lab, Plan, build_count, build_mix, build_saxpy, build_step, lab};
 use panoply_ir::verify::verify;
 use panoply_ir::{Error, ErrorKind, Target};
-use panoply_runtime::{Device, DeviceOptions, Launch, LaunchArg, Package, ProgramCounts};
+use panoply_runtime::{Device, DeviceOptions, ExternalKernel, Launch, LaunchArg, ProgramCacheStats};
 
 #[test]
 fn a_builder_is_called_once_for_each_device() {
     let (device, lab) = lab(Plan::default());
-    let first = device.prepare_built(build_mix).unwrap();
-    let second = device.prepare_built(build_mix).unwrap();
+    let first = device.compile_fn(build_mix).unwrap();
+    let second = device.compile_fn(build_mix).unwrap();
     assert!(Arc::ptr_eq(&first, &second));
-    assert_eq!(device.program_counts(), ProgramCounts { compiled: 1, reused: 1, ..ProgramCounts::default() });
+    assert_eq!(
+        device.program_cache_stats(),
+        ProgramCacheStats { compiled: 1, memory_hits: 1, ..ProgramCacheStats::default() }
+    );
     let kernel = Arc::new(verify(build_mix().unwrap()).unwrap());
-    assert!(Arc::ptr_eq(&first, &device.prepare(&kernel).unwrap()), "an equal kernel is the same program");
+    assert!(Arc::ptr_eq(&first, &device.compile(&kernel).unwrap()), "an equal kernel is the same program");
     assert_eq!(format!("{first:?}"), "kernel mix(from: &[u32], to: &mut [u32]) on cpu");
     assert_eq!(lab.state().programs.len(), 1);
 }
@@ -27,42 +30,42 @@ fn a_builder_is_called_once_for_each_device() {
 #[test]
 fn programs_nobody_holds_are_trimmed() {
     let (device, lab) = lab(Plan::default());
-    let held = device.prepare_built(build_mix).unwrap();
-    device.prepare_built(build_step).unwrap();
+    let held = device.compile_fn(build_mix).unwrap();
+    device.compile_fn(build_step).unwrap();
     device.trim();
     assert_eq!(lab.state().programs.len(), 1);
-    assert!(Arc::ptr_eq(&held, &device.prepare_built(build_mix).unwrap()));
+    assert!(Arc::ptr_eq(&held, &device.compile_fn(build_mix).unwrap()));
     drop(held);
     drop(device);
     assert!(lab.state().programs.is_empty());
 }
 
 /// A kernel for each number, as a program whose constant differs in each step has.
-fn numbered(number: usize) -> Package {
+fn numbered(number: usize) -> ExternalKernel {
     let source = format!("kernel void own(global float *y) {{ y[0] = {number}; }}");
-    Package::new("own", [64, 1, 1]).output::<f32>("y").opencl_c(&source)
+    ExternalKernel::new("own", [64, 1, 1]).output::<f32>("y").opencl_c(&source)
 }
 
 #[test]
 fn programs_that_are_not_used_are_bounded() {
     let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
-    let held = device.prepare_package(&numbered(0)).unwrap();
+    let held = device.load_external(&numbered(0)).unwrap();
     let mut most = 0;
     for number in 1..5000 {
-        device.prepare_package(&numbered(number)).unwrap();
+        device.load_external(&numbered(number)).unwrap();
         most = most.max(lab.state().programs.len());
     }
     assert!(most <= 1026, "{most} programs");
     let compiled = lab.counts().texts_compiled;
-    assert!(Arc::ptr_eq(&held, &device.prepare_package(&numbered(0)).unwrap()), "what is used stays");
-    (4900..5000).for_each(|number| drop(device.prepare_package(&numbered(number)).unwrap()));
+    assert!(Arc::ptr_eq(&held, &device.load_external(&numbered(0)).unwrap()), "what is used stays");
+    (4900..5000).for_each(|number| drop(device.load_external(&numbered(number)).unwrap()));
     assert_eq!(lab.counts().texts_compiled, compiled, "and so do the latest");
-    device.prepare_package(&numbered(1)).unwrap();
+    device.load_external(&numbered(1)).unwrap();
     assert_eq!(lab.counts().texts_compiled, compiled + 1);
-    let held: Vec<_> = (1..3000).map(|number| device.prepare_package(&numbered(number)).unwrap()).collect();
+    let held: Vec<_> = (1..3000).map(|number| device.load_external(&numbered(number)).unwrap()).collect();
     assert!(lab.state().programs.len() > held.len(), "programs in use are not bounded");
     drop(held);
-    (6000..8100).for_each(|number| drop(device.prepare_package(&numbered(number)).unwrap()));
+    (6000..8100).for_each(|number| drop(device.load_external(&numbered(number)).unwrap()));
     assert!(lab.state().programs.len() <= 1026, "{} programs", lab.state().programs.len());
 }
 
@@ -71,10 +74,10 @@ fn warming_up_compiles_all() {
     let (device, _) = lab(Plan::default());
     device.warm_up(&[build_mix, build_step, build_saxpy]).unwrap();
     device.warm_up(&[]).unwrap();
-    assert_eq!(device.program_counts().compiled, 3);
+    assert_eq!(device.program_cache_stats().compiled, 3);
     let (device, lab) = self::lab(Plan::default());
-    lab.state().refuse_program = Some(Error::new(ErrorKind::Build, "no"));
-    assert!(device.warm_up(&[build_mix, build_step]).unwrap_err().is_build());
+    lab.state().refuse_program = Some(Error::new(ErrorKind::CompileFailed, "no"));
+    assert!(device.warm_up(&[build_mix, build_step]).unwrap_err().is_compile_failed());
 }
 
 /// In their order and each once, whatever is asked for twice; of failures the one there is, after which what was asked for can be had.
@@ -84,13 +87,13 @@ fn kernels_of_a_plan_are_compiled_together() {
     let kernels = [build_mix, build_step, build_saxpy, build_count, build_mix]
         .map(|build| Arc::new(verify(build().unwrap()).unwrap()));
     let kernels = kernels.each_ref();
-    lab.state().refuse_program = Some(Error::new(ErrorKind::Build, "no"));
-    assert_eq!(device.prepare_all(&kernels).unwrap_err().message(), "no");
-    let prepared = device.prepare_all(&kernels).unwrap();
+    lab.state().refuse_program = Some(Error::new(ErrorKind::CompileFailed, "no"));
+    assert_eq!(device.compile_all(&kernels).unwrap_err().message(), "no");
+    let prepared = device.compile_all(&kernels).unwrap();
     let names: Vec<&str> = prepared.iter().map(|one| one.name()).collect();
     assert_eq!(names, ["mix", "step", "saxpy", "count", "mix"]);
     assert!(Arc::ptr_eq(&prepared[0], &prepared[4]));
-    assert_eq!((lab.counts().texts_compiled, device.prepare_all(&[]).unwrap().len()), (4, 0));
+    assert_eq!((lab.counts().texts_compiled, device.compile_all(&[]).unwrap().len()), (4, 0));
 }
 
 #[test]
@@ -176,18 +179,18 @@ fn process(folder: &Path, driver: &str) -> (Device, Arc<Lab>) {
 fn the_next_process_compiles_nothing() {
     let folder = Folder::new("next-process");
     let (device, lab) = process(&folder.0, "driver 1");
-    device.prepare_built(build_mix).unwrap();
-    device.prepare_built(build_step).unwrap();
+    device.compile_fn(build_mix).unwrap();
+    device.compile_fn(build_step).unwrap();
     assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (2, 0));
     assert_eq!(folder.files().len(), 2, "{:?}", folder.files());
 
     let (device, lab) = process(&folder.0, "driver 1");
-    device.prepare_built(build_mix).unwrap();
+    device.compile_fn(build_mix).unwrap();
     assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (0, 1));
-    assert_eq!(device.program_counts(), ProgramCounts { loaded: 1, ..ProgramCounts::default() });
+    assert_eq!(device.program_cache_stats(), ProgramCacheStats { disk_hits: 1, ..ProgramCacheStats::default() });
 
     let (device, lab) = process(&folder.0, "driver 2");
-    device.prepare_built(build_mix).unwrap();
+    device.compile_fn(build_mix).unwrap();
     assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (1, 0), "another driver, another program");
     assert_eq!(folder.files().len(), 3);
 }
@@ -195,17 +198,18 @@ fn the_next_process_compiles_nothing() {
 #[test]
 fn source_of_a_users_own_is_kept_as_well() {
     let folder = Folder::new("own-source");
-    let package = Package::new("own", [64, 1, 1]).output::<f32>("y").opencl_c("kernel void own(global float *y) {}");
+    let package =
+        ExternalKernel::new("own", [64, 1, 1]).output::<f32>("y").opencl_c("kernel void own(global float *y) {}");
     for (compiled, loaded) in [(1, 0), (0, 1)] {
         let (device, lab) = process(&folder.0, "driver");
-        device.prepare_package(&package).unwrap();
+        device.load_external(&package).unwrap();
         assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (compiled, loaded));
     }
     let (device, lab) = process(&folder.0, "driver");
-    device.prepare_package(&package.clone().opencl_c("kernel void another() {}")).unwrap();
+    device.load_external(&package.clone().opencl_c("kernel void another() {}")).unwrap();
     assert_eq!(lab.counts().binaries_loaded, 1, "its first program is the same");
-    lab.state().refuse_program = Some(Error::new(ErrorKind::Build, "no").note("own.cl:1:13: error: no"));
-    let error = device.prepare_package(&package.input::<f32>("x")).unwrap_err();
+    lab.state().refuse_program = Some(Error::new(ErrorKind::CompileFailed, "no").note("own.cl:1:13: error: no"));
+    let error = device.load_external(&package.input::<f32>("x")).unwrap_err();
     assert_eq!(error.notes().last().map(String::as_str), Some("line 1: kernel void own(global float *y) {}"));
 }
 
@@ -213,7 +217,7 @@ fn source_of_a_users_own_is_kept_as_well() {
 fn damaged_files_are_replaced() {
     let folder = Folder::new("damaged");
     let (device, _) = process(&folder.0, "driver");
-    device.prepare_built(build_mix).unwrap();
+    device.compile_fn(build_mix).unwrap();
     let file = folder.files().remove(0);
     let good = fs::read(&file).unwrap();
     let flipped = |at: usize| {
@@ -227,20 +231,20 @@ fn damaged_files_are_replaced() {
     for damaged in every_byte.chain(every_length).chain(others) {
         fs::write(&file, &damaged).unwrap();
         let (device, lab) = process(&folder.0, "driver");
-        device.prepare_built(build_mix).unwrap();
+        device.compile_fn(build_mix).unwrap();
         assert_eq!(lab.counts().binaries_loaded, 0, "{damaged:?} was taken");
         assert_eq!(
-            device.program_counts(),
-            ProgramCounts { compiled: 1, refused_files: 1, ..ProgramCounts::default() }
+            device.program_cache_stats(),
+            ProgramCacheStats { compiled: 1, rejected_files: 1, ..ProgramCacheStats::default() }
         );
         assert_eq!(fs::read(&file).unwrap(), good, "replaced by a good one");
     }
     // A file of another program under this name.
-    device.prepare_built(build_step).unwrap();
+    device.compile_fn(build_step).unwrap();
     let other = folder.files().into_iter().find(|other| *other != file).unwrap();
     fs::copy(&other, &file).unwrap();
     let (device, lab) = process(&folder.0, "driver");
-    device.prepare_built(build_mix).unwrap();
+    device.compile_fn(build_mix).unwrap();
     assert_eq!(lab.counts().binaries_loaded, 0);
     assert_eq!(fs::read(&file).unwrap(), good);
     assert_eq!(folder.files().len(), 2, "nothing is left lying about: {:?}", folder.files());
@@ -250,14 +254,14 @@ fn damaged_files_are_replaced() {
 fn the_folder_stays_within_its_bound_while_a_process_runs() {
     let folder = Folder::new("bounded");
     let (device, _) = process(&folder.0, "driver");
-    device.prepare_package(&numbered(0)).unwrap();
+    device.load_external(&numbered(0)).unwrap();
     // Four files that take no room and count as 200 MiB each, older than what follows.
     for number in 0..4 {
         let file = fs::File::create(folder.0.join("programs").join(format!("{number:032x}"))).unwrap();
         file.set_len(200 << 20).unwrap();
         file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + number)).unwrap();
     }
-    (1..=300).for_each(|number| drop(device.prepare_package(&numbered(number)).unwrap()));
+    (1..=300).for_each(|number| drop(device.load_external(&numbered(number)).unwrap()));
     let bytes: u64 = folder.files().iter().map(|file| fs::metadata(file).unwrap().len()).sum();
     assert!(bytes <= 384 << 20, "{bytes} bytes");
     assert_eq!(folder.files().len(), 302, "the oldest went");
@@ -275,21 +279,21 @@ fn files_that_a_process_of_the_same_id_left_do_no_harm() {
             fs::write(programs.join(format!("{stem}-{}-{number}", std::process::id())), b"").unwrap();
         }
     }
-    process(&folder.0, "driver").0.prepare_built(build_mix).unwrap();
+    process(&folder.0, "driver").0.compile_fn(build_mix).unwrap();
     let (device, _) = process(&folder.0, "driver");
-    device.prepare_built(build_mix).unwrap();
-    assert_eq!(device.program_counts(), ProgramCounts { loaded: 1, ..ProgramCounts::default() });
+    device.compile_fn(build_mix).unwrap();
+    assert_eq!(device.program_cache_stats(), ProgramCacheStats { disk_hits: 1, ..ProgramCacheStats::default() });
 }
 
 #[test]
 fn a_folder_in_place_of_a_file_does_no_harm() {
     let folder = Folder::new("folder");
-    process(&folder.0, "driver").0.prepare_built(build_mix).unwrap();
+    process(&folder.0, "driver").0.compile_fn(build_mix).unwrap();
     let file = folder.files().remove(0);
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     let (device, lab) = process(&folder.0, "driver");
-    device.prepare_built(build_mix).unwrap();
+    device.compile_fn(build_mix).unwrap();
     assert_eq!(lab.counts().texts_compiled, 1);
     assert_eq!(folder.files(), [file], "the attempt to store left nothing");
 }
@@ -299,21 +303,21 @@ fn a_folder_in_place_of_a_file_does_no_harm() {
 fn the_cache_is_private_or_not_at_all() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("private");
-    process(&folder.0, "driver").0.prepare_built(build_mix).unwrap();
+    process(&folder.0, "driver").0.compile_fn(build_mix).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder.0.join("programs")), 0o700);
     assert_eq!(mode(&folder.files()[0]), 0o600);
     for open in [folder.0.clone(), folder.0.join("programs")] {
         permit(&open, 0o777);
         let (device, lab) = process(&folder.0, "driver");
-        device.prepare_built(build_mix).unwrap();
+        device.compile_fn(build_mix).unwrap();
         assert_eq!(lab.counts().binaries_loaded, 0, "what others can write is not trusted");
         permit(&open, 0o700);
     }
     let linked = Folder::new("linked");
     std::os::unix::fs::symlink(folder.0.join("programs"), linked.0.join("programs")).unwrap();
     let (device, lab) = process(&linked.0, "driver");
-    device.prepare_built(build_mix).unwrap();
+    device.compile_fn(build_mix).unwrap();
     assert_eq!(lab.counts().binaries_loaded, 0, "nor what a link leads to");
 }
 
@@ -322,6 +326,6 @@ fn a_folder_that_cannot_be_made_is_no_error() {
     let folder = Folder::new("unmakable");
     fs::write(folder.0.join("file"), b"").unwrap();
     let (device, lab) = process(&folder.0.join("file"), "driver");
-    device.prepare_built(build_mix).unwrap();
+    device.compile_fn(build_mix).unwrap();
     assert_eq!(lab.counts().texts_compiled, 1);
 }

@@ -26,10 +26,10 @@ use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::Driver;
 use panoply_ir::kernel::{Kernel, Param};
-use panoply_ir::random::{Case, Given, Options, case};
+use panoply_ir::random::{Case, CaseArg, Options, case};
 use panoply_ir::target::Language;
 use panoply_ir::{Error, Result, Verified};
-use panoply_runtime::{Device, DeviceOptions, Grid, Kind, LaunchArg, Storage, Work};
+use panoply_runtime::{Backend, Device, DeviceOptions, Grid, LaunchArg, Storage};
 
 /// How far transcendental results of two devices may lie apart, in units in the last place.
 const ULPS: f64 = 16.0;
@@ -54,25 +54,25 @@ fn every_device_agrees_with_the_interpreter() {
     let full = std::env::var(FULL).is_ok_and(|value| value == "1");
     let devices = present::devices();
     for device in devices.iter().filter(|device| !present::is_checked(device)) {
-        if std::env::var("PANOPLY_TEST_DEVICE").is_ok_and(|only| only != device.spelling()) {
+        if std::env::var("PANOPLY_TEST_DEVICE").is_ok_and(|only| only != device.device_string()) {
             continue;
         }
         let few = match device.info().kind {
             // Its compiler takes half a second for each.
-            Kind::Vulkan if device.info().name.contains("SwiftShader") && full => 300,
-            Kind::Vulkan if device.info().name.contains("SwiftShader") => 20,
+            Backend::Vulkan if device.info().name.contains("SwiftShader") && full => 300,
+            Backend::Vulkan if device.info().name.contains("SwiftShader") => 20,
             _ if full => 10_000,
-            Kind::Cpu if quick => 300,
+            Backend::Cpu if quick => 300,
             _ if quick => 10,
-            Kind::Cpu => 1000,
-            Kind::Cuda => 300,
-            Kind::Vulkan => 100,
-            Kind::OpenCl => 200,
+            Backend::Cpu => 1000,
+            Backend::Cuda => 300,
+            Backend::Vulkan => 100,
+            Backend::OpenCl => 200,
             _ => 10,
         };
         let seeds = first..first + number("PANOPLY_TEST_KERNELS", few);
         match device.info().kind {
-            Kind::OpenCl if full => contained(device, seeds),
+            Backend::OpenCl if full => contained(device, seeds),
             _ => run(device, &devices, seeds),
         }
     }
@@ -140,12 +140,12 @@ fn contained(device: &Device, seeds: Range<u64>) {
         }
         let mut child = Command::new(std::env::current_exe().expect("a test has a file"));
         child.args(["every_device_agrees_with_the_interpreter", "--exact", "--nocapture"]).env_remove(FULL);
-        child.env("PANOPLY_TEST_DEVICE", device.spelling()).env("PANOPLY_TEST_SEED", seeds.start.to_string());
+        child.env("PANOPLY_TEST_DEVICE", device.device_string()).env("PANOPLY_TEST_SEED", seeds.start.to_string());
         child.env("PANOPLY_TEST_KERNELS", count.to_string());
         let (status, said) = within(Duration::from_secs(30 + 2 * count), &mut child);
         match status.and_then(|status| status.code()) {
             Some(0) => {
-                let ours = |line: &&str| line.contains(device.spelling());
+                let ours = |line: &&str| line.contains(device.device_string());
                 assert!(said.lines().filter(ours).any(|line| line.contains(AGREE)), "{device} was not run on: {said}");
                 said.lines().filter(ours).for_each(|line| eprintln!("{line}"));
             }
@@ -209,7 +209,7 @@ fn run(device: &Device, devices: &[Device], seeds: Range<u64>) {
     }
     assert!(wrong.len() <= 1 + ran / 200, "{device}: too much is wrong to be the compiler's fault");
     assert!(ran > beyond, "{device}: hardly any kernel could run");
-    assert_eq!(device.stats().buffers, 0, "{device}: every buffer came back");
+    assert_eq!(device.memory_stats().buffers, 0, "{device}: every buffer came back");
 }
 
 /// What shows that the compiler of a device that got a case wrong is to blame, if anything does.
@@ -250,7 +250,7 @@ fn is_right(device: &Device, case: &Case) -> bool {
 
 /// Whether a device left what the interpreter leaves.
 fn agrees(device: &Device, case: &Case, found: &[Vec<u8>]) -> std::result::Result<(), String> {
-    let expected = case.interpret(device.target().subgroup_of(case.kernel.group)).unwrap();
+    let expected = case.interpret(device.target().subgroup_of(case.kernel.group_size)).unwrap();
     case.compare(&expected, found, ULPS)
 }
 
@@ -260,7 +260,7 @@ fn smallest(device: &Device, case: &Case, devices: &[Device]) -> String {
         launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_err())
             && excuse(device, case, devices).is_some()
     };
-    let small = case.clone().shrunk(shown);
+    let small = case.clone().shrink(shown);
     let Ok(found) = launch(device, &small) else { return "and then it is refused".to_string() };
     format!("at its smallest: {}", agrees(device, &small, &found).err().unwrap_or_default())
 }
@@ -277,7 +277,7 @@ fn blame(device: &Device, case: &Case) -> String {
         return format!("the passes are wrong: {rewrite}");
     }
     let wrong = |case: &Case| launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_err());
-    let small = case.clone().shrunk(wrong);
+    let small = case.clone().shrink(wrong);
     format!("the passes are right, the device is wrong; at its smallest\n{}", *small.kernel)
 }
 
@@ -287,20 +287,20 @@ fn launch(device: &Device, case: &Case) -> Result<Vec<Vec<u8>>> {
 
 /// [`launch`] with the buffers anywhere, or next to guard pages.
 fn launch_at(device: &Device, case: &Case, edge: Option<Edge>) -> Result<Vec<Vec<u8>>> {
-    let prepared = device.prepare(&Arc::new(case.kernel.clone()))?;
-    let upload = |given: &Given| match given {
-        Given::Buffer(bytes) => match edge {
+    let prepared = device.compile(&Arc::new(case.kernel.clone()))?;
+    let upload = |given: &CaseArg| match given {
+        CaseArg::Buffer(bytes) => match edge {
             None => device.upload(bytes).map(Some),
             Some(edge) => upload_at(device, bytes, edge).map(Some),
         },
-        Given::Scalar(_) | Given::Index(_) => Ok(None),
+        CaseArg::Scalar(_) | CaseArg::Index(_) => Ok(None),
     };
     let storages = case.args.iter().map(upload).collect::<Result<Vec<Option<Storage>>>>()?;
     let arg = |position: usize| -> Result<LaunchArg<'_>> {
         Ok(match (&case.args[position], &storages[position], &case.kernel.params[position]) {
-            (Given::Scalar(value), ..) => LaunchArg::Scalar(*value),
-            (Given::Index(value), ..) => LaunchArg::Index(*value),
-            (Given::Buffer(_), Some(storage), Param::Buffer(mem)) => {
+            (CaseArg::Scalar(value), ..) => LaunchArg::Scalar(*value),
+            (CaseArg::Index(value), ..) => LaunchArg::Index(*value),
+            (CaseArg::Buffer(_), Some(storage), Param::Buffer(mem)) => {
                 let dtype = case.kernel.mem(*mem).dtype;
                 if case.is_written(position) {
                     LaunchArg::write(storage, dtype)
@@ -308,10 +308,10 @@ fn launch_at(device: &Device, case: &Case, edge: Option<Edge>) -> Result<Vec<Vec
                     LaunchArg::read(storage, dtype)
                 }
             }
-            (Given::Buffer(_), ..) => return Err(Error::mistake("a buffer is given to a scalar")),
+            (CaseArg::Buffer(_), ..) => return Err(Error::mistake("a buffer is given to a scalar")),
         })
     };
     let args = (0..case.args.len()).map(arg).collect::<Result<Vec<_>>>()?;
-    device.submit(&[Work::Kernel { prepared: &prepared, grid: Grid(case.grid), args }])?;
+    device.submit(&[panoply_runtime::Command::Kernel { prepared: &prepared, grid: Grid(case.grid), args }])?;
     storages.iter().map(|storage| storage.as_ref().map_or(Ok(Vec::new()), Storage::read)).collect()
 }

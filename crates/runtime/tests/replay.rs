@@ -10,7 +10,8 @@ use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::{Alu, DType, Error, ErrorKind, Scalar};
 use panoply_runtime::{
-    Buffer, Device, Grid, LaunchArg, Place, Prepared, Profile, Recorded, Result, Source, Storage, Work,
+    BindingKind, BindingSlot, Buffer, Command, CommandBuffer, CompiledKernel, Device, Grid, LaunchArg, Profiler,
+    Result, Storage,
 };
 
 const LEN: usize = 96;
@@ -29,22 +30,22 @@ fn build_scale() -> Result<Kernel> {
 }
 
 /// Kernels of a list of work.
-struct Kernels([Arc<Prepared>; 3]);
+struct Kernels([Arc<CompiledKernel>; 3]);
 
 impl Kernels {
     fn of(device: &Device) -> Kernels {
-        Kernels([build_step, build_mix, build_scale].map(|build| device.prepare_built(build).unwrap()))
+        Kernels([build_step, build_mix, build_scale].map(|build| device.compile_fn(build).unwrap()))
     }
 
     /// `y = 3 x + 1`, `y = y * by + i`, `arena = copy of y`, `y = y * 5 + arena`, twelve times the second: enough for a graph.
-    fn work<'a>(&'a self, x: &'a Storage, y: &'a Storage, arena: &'a Storage, by: u32) -> Vec<Work<'a>> {
+    fn work<'a>(&'a self, x: &'a Storage, y: &'a Storage, arena: &'a Storage, by: u32) -> Vec<Command<'a>> {
         let [step, mix, scale] = &self.0;
         let (read, write) = (|s| LaunchArg::read(s, DType::U32), |s| LaunchArg::write(s, DType::U32));
-        let kernel = |prepared, args| Work::Kernel { prepared, grid: Grid::from(LEN), args };
+        let kernel = |prepared, args| Command::Kernel { prepared, grid: Grid::from(LEN), args };
         let mut work = vec![
             kernel(step, vec![read(x), write(y)]),
             kernel(scale, vec![by.into(), write(y)]),
-            Work::Copy { from: y, to: arena },
+            Command::Copy { from: y, to: arena },
             kernel(mix, vec![read(arena), write(y)]),
         ];
         work.extend((0..12).map(|_| kernel(scale, vec![by.into(), write(y)])));
@@ -63,9 +64,13 @@ fn expected(x: &[u32], by: u32) -> Vec<u32> {
 }
 
 /// Bindings 0 to 2 are x, y and an arena whose second half is used; slot 0 is the factor.
-fn places() -> Vec<Place> {
-    let buffer = |step, operand, binding, offset| Place { step, operand, source: Source::Binding { binding, offset } };
-    let slot = |step| Place { step, operand: 0, source: Source::Slot(0) };
+fn places() -> Vec<BindingSlot> {
+    let buffer = |step, operand, binding, offset| BindingSlot {
+        step,
+        operand,
+        source: BindingKind::Binding { binding, offset },
+    };
+    let slot = |step| BindingSlot { step, operand: 0, source: BindingKind::Slot(0) };
     let half = 4 * LEN as u64;
     let mut places = vec![
         buffer(0, 0, 0, 0),
@@ -102,13 +107,13 @@ impl Memory {
         [&self.x, &self.y, &self.arena].map(Buffer::storage)
     }
 
-    fn record(&self, device: &Device) -> Result<Recorded> {
+    fn record(&self, device: &Device) -> Result<CommandBuffer> {
         let [x, y, arena] = self.bindings();
         let half = arena.slice(4 * LEN as u64..8 * LEN as u64)?;
-        device.record(&Kernels::of(device).work(x, y, &half, 2), &[x, y, arena], &[2u32.into()], places())
+        device.record_commands(&Kernels::of(device).work(x, y, &half, 2), &[x, y, arena], &[2u32.into()], places())
     }
 
-    fn replay(&self, recorded: &Recorded, by: u32) -> Result<()> {
+    fn replay(&self, recorded: &CommandBuffer, by: u32) -> Result<()> {
         recorded.replay(&self.bindings(), &[by.into()]).map(drop)
     }
 
@@ -126,12 +131,12 @@ fn replays_on_every_device_do_what_the_work_does() {
         let memories = [Memory::new(&device, 0), Memory::new(&device, 7000), Memory::new(&device, 1 << 31)];
         let recorded = memories[0].record(&device).unwrap_or_else(|error| panic!("{device}: {error}"));
         assert_eq!(format!("{recorded:?}"), format!("Recorded(16 steps over 3 bindings on {device})"));
-        let prepared = device.program_counts();
+        let prepared = device.program_cache_stats();
         for (memory, by) in [(0, 2), (0, 2), (1, 3), (2, 3), (0, 0), (1, 9), (1, 10)] {
             memories[memory].replay(&recorded, by).unwrap_or_else(|error| panic!("{device}: {error}"));
             memories[memory].check(by, &format!("{device}, {by}"));
         }
-        assert_eq!(device.program_counts(), prepared, "{device}: nothing is prepared again");
+        assert_eq!(device.program_cache_stats(), prepared, "{device}: nothing is prepared again");
     }
 }
 
@@ -142,13 +147,13 @@ fn replays_are_ordered_with_other_queues() {
         let (device, _) = lab(Plan { defer: Some(seed), ..Plan::default() });
         let (memory, queue) = (Memory::new(&device, 5), device.queue().unwrap());
         let recorded = memory.record(&device).unwrap();
-        let step = device.prepare_built(build_step).unwrap();
+        let step = device.compile_fn(build_step).unwrap();
         let [x, y, _] = memory.bindings();
         let copy = device.zeros::<u32>(LEN).unwrap();
         memory.replay(&recorded, 3).unwrap();
-        device.submit_to(&queue, &[Work::Copy { from: y, to: copy.storage() }], false).unwrap();
+        device.submit_to(&queue, &[Command::Copy { from: y, to: copy.storage() }], false).unwrap();
         let args = vec![LaunchArg::read(copy.storage(), DType::U32), LaunchArg::write(x, DType::U32)];
-        device.submit_to(&queue, &[Work::Kernel { prepared: &step, grid: Grid::from(LEN), args }], false).unwrap();
+        device.submit_to(&queue, &[Command::Kernel { prepared: &step, grid: Grid::from(LEN), args }], false).unwrap();
         memory.replay(&recorded, 4).unwrap();
         let first = expected(&words(5), 3);
         let x: Vec<u32> = first.iter().map(|y| y.wrapping_mul(3).wrapping_add(1)).collect();
@@ -164,8 +169,9 @@ fn what_does_not_fit_the_recording_is_a_mistake() {
     let [x, y, arena] = memory.bindings();
     let half = arena.slice(4 * LEN as u64..8 * LEN as u64).unwrap();
     let work = kernels.work(x, y, &half, 2);
-    let record =
-        |places: Vec<Place>, slots: &[Scalar]| device.record(&work, &[x, y, arena], slots, places).unwrap_err();
+    let record = |places: Vec<BindingSlot>, slots: &[Scalar]| {
+        device.record_commands(&work, &[x, y, arena], slots, places).unwrap_err()
+    };
     let two: [Scalar; 1] = [2u32.into()];
     let error = record(places()[1..].to_vec(), &two);
     assert_eq!(
@@ -185,12 +191,12 @@ fn what_does_not_fit_the_recording_is_a_mistake() {
         places
     };
     for (places, slots) in [
-        (other(0, Source::Binding { binding: 1, offset: 0 }), two),
-        (other(0, Source::Binding { binding: 9, offset: 0 }), two),
-        (other(0, Source::Binding { binding: 0, offset: 4 }), two),
-        (other(0, Source::Slot(0)), two),
-        (other(2, Source::Binding { binding: 0, offset: 0 }), two),
-        (other(2, Source::Slot(1)), two),
+        (other(0, BindingKind::Binding { binding: 1, offset: 0 }), two),
+        (other(0, BindingKind::Binding { binding: 9, offset: 0 }), two),
+        (other(0, BindingKind::Binding { binding: 0, offset: 4 }), two),
+        (other(0, BindingKind::Slot(0)), two),
+        (other(2, BindingKind::Binding { binding: 0, offset: 0 }), two),
+        (other(2, BindingKind::Slot(1)), two),
         (places(), [3u32.into()]),
     ] {
         let error = record(places, &slots);
@@ -228,15 +234,15 @@ fn what_lies_beyond_a_written_part_stays_poisoned() {
     let x = device.buffer(&words(0)).unwrap();
     let mut arena = device.zeros::<u32>(2 * LEN).unwrap();
     let half = arena.storage().slice(4 * LEN as u64..8 * LEN as u64).unwrap();
-    let source = |binding, offset| Source::Binding { binding, offset };
+    let source = |binding, offset| BindingKind::Binding { binding, offset };
     let places = [source(0, 0), source(1, 4 * LEN as u64)];
-    let places = (0..).zip(places).map(|(operand, source)| Place { step: 0, operand, source }).collect();
-    let work = [Work::Copy { from: x.storage(), to: &half }];
-    let recorded = device.record(&work, &[x.storage(), arena.storage()], &[], places).unwrap();
+    let places = (0..).zip(places).map(|(operand, source)| BindingSlot { step: 0, operand, source }).collect();
+    let work = [Command::Copy { from: x.storage(), to: &half }];
+    let recorded = device.record_commands(&work, &[x.storage(), arena.storage()], &[], places).unwrap();
     let replay = |arena: &Buffer<u32>| recorded.replay(&[x.storage(), arena.storage()], &[]);
     device.synchronize().unwrap();
     lab.state().fail_step = Some(Error::new(ErrorKind::Driver, "lab: the step failed"));
-    device.submit(&[Work::Fill { to: arena.storage(), pattern: &[1] }]).unwrap();
+    device.submit(&[Command::Fill { to: arena.storage(), pattern: &[1] }]).unwrap();
     assert!(arena.to_vec().is_err());
     assert_eq!(replay(&arena).unwrap_err().message(), "lab: the step failed");
     arena.write(&[7; 2 * LEN]).unwrap();
@@ -250,11 +256,11 @@ fn a_profile_names_the_steps_of_a_replay() {
     let memory = Memory::new(&device, 3);
     let recorded = memory.record(&device).unwrap();
     memory.replay(&recorded, 1).unwrap();
-    let profile = Profile::start(&device).unwrap();
+    let profile = Profiler::start(&device).unwrap();
     memory.replay(&recorded, 2).unwrap();
     memory.replay(&recorded, 3).unwrap();
     let report = profile.finish().unwrap();
-    let runs = |name: &str| report.work.iter().find(|work| work.name == name).map(|work| work.runs);
+    let runs = |name: &str| report.work.iter().find(|work| work.name == name).map(|work| work.calls);
     assert_eq!((runs("step"), runs("scale"), runs("mix"), runs("copy")), (Some(2), Some(26), Some(2), Some(2)));
     memory.check(3, "profiled");
 }

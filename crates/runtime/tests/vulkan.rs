@@ -3,20 +3,20 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use panoply_device::{Device as RawDevice, Driver, QueueId, Region, Step};
+use panoply_device::{DeviceCommand, Driver, QueueId, RawDevice, Region};
 use panoply_driver::WgpuDriver;
 use panoply_driver::wgpu::{Trust, WgpuDevice};
 use panoply_ir::interpret::{Arg, run_in_subgroups};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, text};
-use panoply_runtime::{Device, DeviceOptions, Kind, LaunchArg, Work};
+use panoply_runtime::{Backend, Device, DeviceOptions, LaunchArg};
 
 /// The first Vulkan device that keeps subnormal numbers, on which kernels trust as much as they may. SwiftShader makes zeros of them; what it
 /// does do is asked by the tests that run on every device.
 fn raw(trust: Trust) -> Option<Arc<WgpuDevice>> {
     let hidden = std::env::var_os("PANOPLY_TEST_NO_VULKAN").is_some();
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-    let found = match unsafe { (WgpuDriver { trust, ..WgpuDriver::new(Kind::Vulkan) }).devices() } {
+    let found = match unsafe { (WgpuDriver { trust, ..WgpuDriver::new(Backend::Vulkan) }).devices() } {
         Ok(_) if hidden => Err("PANOPLY_TEST_NO_VULKAN is set".to_string()),
         Ok(devices) => devices
             .into_iter()
@@ -36,13 +36,13 @@ fn device(trust: Trust, without_f64: bool) -> Option<Device> {
 /// Runs a kernel over as many work-items as the first buffer's bytes have elements of the last one.
 fn run(device: &Device, source: &str, inputs: &[Vec<u8>], dtype: DType) -> Vec<u8> {
     let kernel = verify(text::parse(source).expect("it parses")).expect("it verifies");
-    let prepared = device.prepare(&Arc::new(kernel)).expect("it is compiled");
+    let prepared = device.compile(&Arc::new(kernel)).expect("it is compiled");
     let storages: Vec<_> = inputs.iter().map(|bytes| device.upload(bytes).unwrap()).collect();
     let out = device.upload(&vec![0; inputs[0].len()]).unwrap();
     let mut args: Vec<LaunchArg<'_>> = storages.iter().map(|storage| LaunchArg::read(storage, dtype)).collect();
     args.push(LaunchArg::write(&out, dtype));
     let grid = (inputs[0].len() / dtype.bytes()).into();
-    device.submit(&[Work::Kernel { prepared: &prepared, grid, args }]).unwrap();
+    device.submit(&[panoply_runtime::Command::Kernel { prepared: &prepared, grid, args }]).unwrap();
     out.read().unwrap()
 }
 
@@ -164,7 +164,7 @@ fn subgroups_are_of_consecutive_work_items() {
                     let sum: u32 = group_sum(x[i])
                     let most: u32 = subgroup_max(x[i])
                     let before: u32 = subgroup_exclusive_sum(x[i])
-                    let other: u32 = subgroup_shuffle(x[i], xor(cast<u32>(subgroup_lane()), rem(cast<u32>(group_id.x), {own}u32)))
+                    let other: u32 = subgroup_shuffle(x[i], xor(cast<u32>(subgroup_lane_id()), rem(cast<u32>(group_id.x), {own}u32)))
                     y[i] = add(sum, mul(31u32, add(most, mul(31u32, add(before, mul(31u32, other))))))
                 }}"
             );
@@ -194,7 +194,7 @@ fn copies_and_fills_beyond_what_a_launch_sees_reach_every_byte() {
     });
     let part = |of: Region, offset: usize, bytes: usize| Region { offset: offset as u64, bytes: bytes as u64, ..of };
     for (start, place, count) in [(1, 2, 3), (7, 4093, 9001), (255, 511, 4099), (3, 3, 12_345), (4, 8, 16_384)] {
-        let copy = Step::Copy { from: part(from, place, count), to: part(to, start, count) };
+        let copy = DeviceCommand::Copy { from: part(from, place, count), to: part(to, start, count) };
         raw.submit(QueueId::DEFAULT, &[copy], false).unwrap();
         ours[start..start + count].copy_from_slice(&theirs[place..place + count]);
         let found = raw.read(QueueId::DEFAULT, to).and_then(|ticket| ticket.take()).unwrap();
@@ -203,7 +203,7 @@ fn copies_and_fills_beyond_what_a_launch_sees_reach_every_byte() {
     for (start, count, pattern) in
         [(5, 9000, &[1u8, 2, 3, 4, 5, 6, 7, 8][..]), (513, 16_002, &[9, 7]), (2, 19_997, &[3])]
     {
-        let fill = Step::Fill { to: part(to, start, count), pattern: pattern.to_vec() };
+        let fill = DeviceCommand::Fill { to: part(to, start, count), pattern: pattern.to_vec() };
         raw.submit(QueueId::DEFAULT, &[fill], false).unwrap();
         let repeated = pattern.iter().copied().cycle();
         ours[start..start + count].iter_mut().zip(repeated).for_each(|(byte, pattern)| *byte = pattern);
@@ -211,7 +211,7 @@ fn copies_and_fills_beyond_what_a_launch_sees_reach_every_byte() {
         assert!(found == ours, "{pattern:?} over {count} bytes from {start} on");
     }
     // Within one buffer, and the ends of a write that are no whole words.
-    let copy = Step::Copy { from: part(to, 1, 7000), to: part(to, 9003, 7000) };
+    let copy = DeviceCommand::Copy { from: part(to, 1, 7000), to: part(to, 9003, 7000) };
     raw.submit(QueueId::DEFAULT, &[copy], false).unwrap();
     ours.copy_within(1..7001, 9003);
     raw.write(QueueId::DEFAULT, part(to, 4097, 3001), &theirs[..3001]).unwrap();
@@ -226,13 +226,15 @@ fn launches_beyond_the_groups_of_a_grid_become_several() {
     let Some(device) = device(Trust::Measured, false) else { return };
     let source = "kernel k(y: &out [u32], n: index) group(1, 1, 1) {\n    \
                   y[add(global_id.x, mul(n, add(global_id.y, mul(global_size.y, global_id.z))))] = \
-                  cast<u32>(add(group_id.x, add(mul(group_count.x, 3), add(group_id.y, group_id.z))))\n}\n";
+                  cast<u32>(add(group_id.x, add(mul(num_groups.x, 3), add(group_id.y, group_id.z))))\n}\n";
     let kernel = verify(text::parse(source).expect("it parses")).expect("it verifies");
-    let prepared = device.prepare(&Arc::new(kernel)).unwrap();
+    let prepared = device.compile(&Arc::new(kernel)).unwrap();
     for [x, y, z] in [[140_001usize, 1, 1], [1, 70_000, 2], [2, 1, 65_537]] {
         let out = device.upload(&vec![0; 4 * x * y * z]).unwrap();
         let args = vec![LaunchArg::write(&out, DType::U32), LaunchArg::Index(x as u64)];
-        device.submit(&[Work::Kernel { prepared: &prepared, grid: (x, y, z).into(), args }]).unwrap();
+        device
+            .submit(&[panoply_runtime::Command::Kernel { prepared: &prepared, grid: (x, y, z).into(), args }])
+            .unwrap();
         let found = out.read().unwrap();
         for (at, word) in found.chunks_exact(4).enumerate() {
             let (i, j, k) = (at % x, at / x % y, at / x / y);
@@ -283,7 +285,7 @@ fn answer() {
         return;
     }
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-    match unsafe { WgpuDriver::new(Kind::Vulkan).probe() } {
+    match unsafe { WgpuDriver::new(Backend::Vulkan).probe() } {
         Ok(devices) => println!("ANSWER {} devices", devices.len()),
         Err(error) => {
             println!("ANSWER {} {}", if error.is_unavailable() { "unavailable" } else { "?" }, error.message())
@@ -321,8 +323,8 @@ fn no_loader_and_no_driver_are_reasons() {
 #[test]
 fn kinds_of_other_systems_name_theirs() {
     for (kind, message) in [
-        (Kind::Metal, "metal: Metal exists on macOS only; use another kind here"),
-        (Kind::Dx12, "dx12: DirectX 12 exists on Windows only; use another kind here"),
+        (Backend::Metal, "metal: Metal exists on macOS only; use another kind here"),
+        (Backend::Dx12, "dx12: DirectX 12 exists on Windows only; use another kind here"),
     ] {
         if cfg!(target_os = "linux") {
             // SAFETY: only `runtime` uses the devices, and it validates what it passes on.

@@ -5,7 +5,10 @@
 
 use std::time::Instant;
 
-use panoply_tensor::{Attention, Conv, DType, Device, Ends, Order, Put, Range, Result, Rng, Tensor, Window, eval};
+use panoply_tensor::{
+    AlignCorners, AttentionOptions, ConvOptions, DType, Device, InterpolateMode, Result, Rng, ScatterReduce, SortOrder,
+    Tensor, TensorIndex, Window, eval,
+};
 
 type Op = fn(&[Tensor]) -> Tensor;
 
@@ -30,7 +33,7 @@ fn median(run: impl Fn() -> Result<()>) -> Result<f64> {
 
 fn measure(part: &str) -> Result<()> {
     let done = |x: Tensor| x.eval().map(|()| x);
-    let mut rng = Rng::seed(1);
+    let mut rng = Rng::seed_from_u64(1);
     let mut random = |shape: &[usize]| done(rng.uniform(shape.to_vec()) * 2.0 - 1.0);
     let (big, big2, line, row, column) =
         (random(&[4096, 1024])?, random(&[4096, 1024])?, random(&[1 << 22])?, random(&[1024])?, random(&[4096, 1])?);
@@ -68,12 +71,12 @@ fn measure(part: &str) -> Result<()> {
             .map(|(x, to)| x.cast(to));
     eval(&[&longs, &doubles, &f16s, &bf16s])?;
     let mask = done(big.gt(&big2))?;
-    let sorted = done(line.sort(0, Order::Ascending))?;
+    let sorted = done(line.sort(0, SortOrder::Ascending))?;
     let definite = done(square512.matmul(&square512.t()) / 512.0 + Tensor::eye(512, DType::F32))?;
     let square16 = done(square.cast(DType::F16))?;
     let rows: Vec<(&str, Vec<&Tensor>, bool, Op)> = vec![
         ("exp", vec![&big], true, |x| x[0].exp()),
-        ("ln", vec![&positive], true, |x| x[0].ln()),
+        ("ln", vec![&positive], true, |x| x[0].log()),
         ("tanh", vec![&big], true, |x| x[0].tanh()),
         ("erf", vec![&big], true, |x| x[0].erf()),
         ("sin", vec![&big], true, |x| x[0].sin()),
@@ -103,7 +106,7 @@ fn measure(part: &str) -> Result<()> {
         ("add row", vec![&big, &row], true, |x| &x[0] + &x[1]),
         ("mul col", vec![&big, &column], true, |x| &x[0] * &x[1]),
         ("lt", vec![&big, &big2], false, |x| x[0].lt(&x[1])),
-        ("where", vec![&mask, &big, &big2], false, |x| x[1].where_(&x[0], &x[2])),
+        ("where", vec![&mask, &big, &big2], false, |x| x[1].where_self(&x[0], &x[2])),
         ("masked_fill", vec![&big, &mask], false, |x| x[0].masked_fill(&x[1], -1.0)),
         ("clamp", vec![&big], false, |x| x[0].clamp(-0.5, 0.5)),
         ("f32 to f16", vec![&big], false, |x| x[0].cast(DType::F16)),
@@ -119,7 +122,7 @@ fn measure(part: &str) -> Result<()> {
         ("bf16 gelu", vec![&bf16s], false, |x| x[0].gelu()),
         ("f64 exp", vec![&doubles], false, |x| x[0].exp()),
         ("f64 tanh", vec![&doubles], false, |x| x[0].tanh()),
-        ("not", vec![&mask], false, |x| x[0].logical_not()),
+        ("not", vec![&mask], false, |x| x[0].bitwise_not()),
         ("sum all", vec![&big], true, |x| x[0].sum(..)),
         ("sum 0", vec![&big], true, |x| x[0].sum(0)),
         ("sum 1", vec![&big], true, |x| x[0].sum(1)),
@@ -155,13 +158,13 @@ fn measure(part: &str) -> Result<()> {
         ("cumprod 1", vec![&big], false, |x| x[0].cumprod(1)),
         ("cummax 1", vec![&big], false, |x| x[0].cummax(1)),
         ("logcumsumexp 1", vec![&big], false, |x| x[0].logcumsumexp(1)),
-        ("sort 1", vec![&big], true, |x| x[0].sort(1, Order::Ascending)),
-        ("sort 0", vec![&big], false, |x| x[0].sort(0, Order::Ascending)),
-        ("sort line", vec![&line], false, |x| x[0].sort(0, Order::Ascending)),
-        ("sort i32", vec![&integers], false, |x| x[0].sort(1, Order::Ascending)),
-        ("argsort 1", vec![&big], false, |x| x[0].argsort(1, Order::Ascending)),
-        ("topk 10", vec![&big], true, |x| x[0].top_k(10, 1).0),
-        ("searchsorted", vec![&sorted, &queries], false, |x| x[0].search_sorted(&x[1], true)),
+        ("sort 1", vec![&big], true, |x| x[0].sort(1, SortOrder::Ascending)),
+        ("sort 0", vec![&big], false, |x| x[0].sort(0, SortOrder::Ascending)),
+        ("sort line", vec![&line], false, |x| x[0].sort(0, SortOrder::Ascending)),
+        ("sort i32", vec![&integers], false, |x| x[0].sort(1, SortOrder::Ascending)),
+        ("argsort 1", vec![&big], false, |x| x[0].argsort(1, SortOrder::Ascending)),
+        ("topk 10", vec![&big], true, |x| x[0].topk(10, 1).0),
+        ("searchsorted", vec![&sorted, &queries], false, |x| x[0].searchsorted(&x[1], true)),
         ("transpose", vec![&big], true, |x| x[0].t()),
         ("permute", vec![&cube], false, |x| x[0].permute([2, 0, 1])),
         ("permute 201", vec![&cube], false, |x| x[0].permute([1, 2, 0])),
@@ -173,21 +176,21 @@ fn measure(part: &str) -> Result<()> {
         ("concat 1", vec![&big, &big2], true, |x| Tensor::concat(x, 1)),
         ("stack 2", vec![&big, &big2], false, |x| Tensor::stack(x, 2)),
         ("tile", vec![&half], false, |x| x[0].tile(8, 1)),
-        ("repeat_each", vec![&half], false, |x| x[0].repeat_each(8, 1)),
-        ("step", vec![&big], false, |x| x[0].slice((.., Range::Span { start: None, end: None, step: 3 }))),
-        ("windows", vec![&line], false, |x| x[0].windows(&Window { stride: [4], ..Window::new([16]) })),
+        ("repeat_interleave", vec![&half], false, |x| x[0].repeat_interleave(8, 1)),
+        ("step", vec![&big], false, |x| x[0].slice((.., TensorIndex::Slice { start: None, end: None, step: 3 }))),
+        ("windows", vec![&line], false, |x| x[0].unfold(&Window { stride: [4], ..Window::new([16]) })),
         ("tril", vec![&square], false, |x| x[0].tril(0)),
-        ("diagonal", vec![&square], false, |x| x[0].diagonal()),
-        ("expand", vec![&row], false, |x| x[0].expand_to(&[4096usize, 1024].into())),
+        ("diagonal", vec![&square], false, |x| x[0].diagonal(0)),
+        ("expand", vec![&row], false, |x| x[0].broadcast_to(&[4096usize, 1024].into())),
         ("index_select 0", vec![&big, &rows_at], true, |x| x[0].index_select(0, &x[1])),
         ("index_select 1", vec![&big, &rows_at], false, |x| x[0].index_select(1, &(&x[1] % &Tensor::scalar(1024i32)))),
-        ("take_along 1", vec![&big, &along], true, |x| x[0].take_along(&x[1], 1)),
-        ("put_along add", vec![&big, &along, &big2], false, |x| x[0].put_along(&x[1], &x[2], 1, Put::Add)),
-        ("put_along replace", vec![&big, &along, &big2], false, |x| x[0].put_along(&x[1], &x[2], 1, Put::Replace)),
-        ("scatter_add rows", vec![&big, &rows_at], false, |x| x[0].scatter_add(0, &x[1], &x[0].index_select(0, &x[1]))),
+        ("take_along_dim 1", vec![&big, &along], true, |x| x[0].take_along_dim(&x[1], 1)),
+        ("scatter add", vec![&big, &along, &big2], false, |x| x[0].scatter(&x[1], &x[2], 1, ScatterReduce::Add)),
+        ("scatter replace", vec![&big, &along, &big2], false, |x| x[0].scatter(&x[1], &x[2], 1, ScatterReduce::Assign)),
+        ("index_add rows", vec![&big, &rows_at], false, |x| x[0].index_add(0, &x[1], &x[0].index_select(0, &x[1]))),
         ("embedding", vec![&table, &tokens], true, |x| x[0].index_select(0, &x[1])),
         ("one_hot", vec![&classes], false, |x| x[0].one_hot(1000, DType::F32)),
-        ("bincount", vec![&rows_at], false, |x| x[0].bin_count(4096)),
+        ("bincount", vec![&rows_at], false, |x| x[0].bincount(4096)),
         ("softmax 1", vec![&big], true, |x| x[0].softmax(1)),
         ("softmax 0", vec![&big], true, |x| x[0].softmax(0)),
         ("softmax middle", vec![&cube], true, |x| x[0].softmax(1)),
@@ -203,42 +206,54 @@ fn measure(part: &str) -> Result<()> {
             x[0].max_pool(&Window { stride: [2, 2], ..Window::new([3, 3]) }, [1, 1])
         }),
         ("avg_pool 2", vec![&image], true, |x| {
-            x[0].average_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])
+            x[0].avg_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])
         }),
         ("avg_pool 3s1", vec![&image], false, |x| {
-            x[0].average_pool(&Window { stride: [1, 1], ..Window::new([3, 3]) }, [1, 1])
+            x[0].avg_pool(&Window { stride: [1, 1], ..Window::new([3, 3]) }, [1, 1])
         }),
-        ("adaptive avg", vec![&image], true, |x| x[0].adaptive_average_pool([7, 7])),
-        ("conv 3", vec![&image, &filters], true, |x| x[0].conv(&x[1], &Conv { padding: [1, 1], ..Conv::default() })),
+        ("adaptive avg", vec![&image], true, |x| x[0].adaptive_avg_pool([7, 7])),
+        ("conv 3", vec![&image, &filters], true, |x| {
+            x[0].conv(&x[1], &ConvOptions { padding: [1, 1], ..ConvOptions::default() })
+        }),
         ("conv 3 s2", vec![&image, &filters], true, |x| {
-            x[0].conv(&x[1], &Conv { padding: [1, 1], stride: [2, 2], ..Conv::default() })
+            x[0].conv(&x[1], &ConvOptions { padding: [1, 1], stride: [2, 2], ..ConvOptions::default() })
         }),
-        ("conv 1", vec![&image, &one_by_one], true, |x| x[0].conv(&x[1], &Conv::<2>::default())),
+        ("conv 1", vec![&image, &one_by_one], true, |x| x[0].conv(&x[1], &ConvOptions::<2>::default())),
         ("conv depth", vec![&image, &by_channel], true, |x| {
-            x[0].conv(&x[1], &Conv { padding: [1, 1], groups: 64, ..Conv::default() })
+            x[0].conv(&x[1], &ConvOptions { padding: [1, 1], groups: 64, ..ConvOptions::default() })
         }),
         ("conv dilated", vec![&image, &filters], false, |x| {
-            x[0].conv(&x[1], &Conv { padding: [2, 2], dilation: [2, 2], ..Conv::default() })
+            x[0].conv(&x[1], &ConvOptions { padding: [2, 2], dilation: [2, 2], ..ConvOptions::default() })
         }),
         ("conv transposed", vec![&image, &filters], true, |x| {
-            x[0].conv_transposed(&x[1], &Conv { stride: [2, 2], padding: [1, 1], ..Conv::default() }, [1, 1])
+            x[0].conv_transpose(
+                &x[1],
+                &ConvOptions { stride: [2, 2], padding: [1, 1], ..ConvOptions::default() },
+                [1, 1],
+            )
         }),
         ("conv 1d", vec![&sound, &filters1], true, |x| {
-            x[0].conv(&x[1], &Conv::<1> { padding: [2], ..Conv::default() })
+            x[0].conv(&x[1], &ConvOptions::<1> { padding: [2], ..ConvOptions::default() })
         }),
         ("conv 3d", vec![&volume, &filters3], true, |x| {
-            x[0].conv(&x[1], &Conv::<3> { padding: [1, 1, 1], ..Conv::default() })
+            x[0].conv(&x[1], &ConvOptions::<3> { padding: [1, 1, 1], ..ConvOptions::default() })
         }),
-        ("nearest", vec![&image], true, |x| x[0].resize_nearest([112, 112])),
-        ("linear", vec![&image], true, |x| x[0].resize_linear([112, 112], Ends::Edges)),
-        ("linear down", vec![&image], false, |x| x[0].resize_linear([28, 28], Ends::Edges)),
+        ("nearest", vec![&image], true, |x| x[0].interpolate([112, 112], InterpolateMode::Nearest)),
+        ("linear", vec![&image], true, |x| x[0].interpolate([112, 112], InterpolateMode::Linear(AlignCorners::No))),
+        ("linear down", vec![&image], false, |x| x[0].interpolate([28, 28], InterpolateMode::Linear(AlignCorners::No))),
         ("cross_entropy", vec![&logits, &classes], true, |x| x[0].cross_entropy(&x[1])),
-        ("attention", vec![&heads], true, |x| x[0].attention(&x[0], &x[0], &Attention::default())),
-        ("attention causal", vec![&heads], true, |x| {
-            x[0].attention(&x[0], &x[0], &Attention { causal: true, ..Attention::default() })
+        ("attention", vec![&heads], true, |x| {
+            x[0].scaled_dot_product_attention(&x[0], &x[0], &AttentionOptions::default())
         }),
-        ("uniform", vec![], false, |_| Rng::seed(3).uniform([4096, 1024])),
-        ("normal", vec![], false, |_| Rng::seed(3).normal([4096, 1024])),
+        ("attention causal", vec![&heads], true, |x| {
+            x[0].scaled_dot_product_attention(
+                &x[0],
+                &x[0],
+                &AttentionOptions { is_causal: true, ..AttentionOptions::default() },
+            )
+        }),
+        ("uniform", vec![], false, |_| Rng::seed_from_u64(3).uniform([4096, 1024])),
+        ("normal", vec![], false, |_| Rng::seed_from_u64(3).normal([4096, 1024])),
         ("matvec", vec![&big, &row], true, |x| x[0].matmul(&x[1])),
         ("vecmat", vec![&big, &column], true, |x| x[1].t().matmul(&x[0])),
         ("matmul bt", vec![&square, &square], false, |x| x[0].matmul(&x[1].t())),
@@ -259,15 +274,15 @@ fn measure(part: &str) -> Result<()> {
         ("fft long", vec![&complex], false, |x| x[0].reshape([1 << 20, 2]).fft(0)),
         ("fft prime", vec![&complex], false, |x| x[0].reshape([1 << 20, 2]).narrow(0, 0, 1_000_003).fft(0)),
         ("cholesky", vec![&definite], true, |x| x[0].cholesky()),
-        ("inverse", vec![&definite], true, |x| x[0].inverse()),
+        ("inverse", vec![&definite], true, |x| x[0].inv()),
         ("solve", vec![&definite, &square512], true, |x| x[0].solve(&x[1])),
         ("det", vec![&definite], false, |x| x[0].slogdet().1),
         ("qr", vec![&square512], true, |x| x[0].qr().0),
         ("eigh", vec![&definite], false, |x| x[0].eigh().0),
-        ("inverse many", vec![&many], false, |x| x[0].inverse()),
+        ("inverse many", vec![&many], false, |x| x[0].inv()),
         ("qr many", vec![&many], false, |x| x[0].qr().0),
         ("eye", vec![], false, |_| Tensor::eye(2048, DType::F32)),
-        ("arange", vec![], false, |_| Tensor::iota(1 << 22)),
+        ("arange", vec![], false, |_| Tensor::arange(1 << 22)),
     ];
     for (name, inputs, has_slopes, op) in rows {
         if !name.contains(part) {

@@ -2,7 +2,7 @@
 //!
 //! What flows back through a part of a network needs the values inside it, which therefore wait from the first layer's forward
 //! step to its backward step. A checkpointed part keeps only what goes into it; when something flows back, its values are
-//! computed once more, from inputs that are there only after that flow is ([`Op::After`]), so that neither the compiler makes one
+//! computed once more, from inputs that are there only after that flow is ([`Op::ControlDependency`]), so that neither the compiler makes one
 //! of both computations nor the device begins the second early.
 //!
 //! Source: Chen, Xu, Zhang and Guestrin, Training Deep Nets with Sublinear Memory Cost, 2016.
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use panoply_ir::Result;
 use panoply_ir::graph::Op;
 
-use crate::gradient::pull_back;
+use crate::eval::topological_order;
+use crate::gradient::vjp;
 use crate::hasher::{NodeMap, NodeSet};
-use crate::realize::inputs_first;
-use crate::tensor::{Node, Source, Tensor};
+use crate::tensor::{Node, NodeKind, Tensor};
 
 impl Tensor {
     /// `body` of these inputs, whose inner values are computed anew for the gradient instead of being kept until then. The
@@ -45,24 +45,24 @@ impl Tensor {
         }
         // Numbers passed at launch count as inputs: what the body makes of them alone, such as what a dropout drops, is large.
         let (mut from, mut captured): (Vec<&Tensor>, Vec<&Tensor>) = (inputs.to_vec(), Vec::new());
-        let needed = inputs_first(&[&result], is_edge);
+        let needed = topological_order(&[&result], is_edge);
         for tensor in needed {
             match tensor.0.source {
                 _ if is_input(tensor) => {}
                 _ if is_captured(tensor) => captured.push(tensor),
-                Source::Slot(..) => from.push(tensor),
-                Source::Host(_) | Source::Table(_) => captured.push(tensor),
+                NodeKind::ScalarArg(..) => from.push(tensor),
+                NodeKind::Host(_) | NodeKind::Table(_) => captured.push(tensor),
                 _ => {}
             }
         }
         let operands: Vec<&Tensor> = [&result].into_iter().chain(from.iter().copied()).chain(captured).collect();
-        let (shape, live) = (result.0.shape.clone(), result.0.live.clone());
-        Tensor::step(Source::Checkpoint(from.len()), &operands, shape, result.dtype(), live)
+        let (shape, live) = (result.0.shape.clone(), result.0.valid_lengths.clone());
+        Tensor::step(NodeKind::Checkpoint(from.len()), &operands, shape, result.dtype(), live)
     }
 
     /// The same value, computed after another.
     fn after(&self, before: &Tensor) -> Tensor {
-        Tensor::primitive(Op::After, &[self, before], self.0.shape.clone(), self.dtype())
+        Tensor::primitive(Op::ControlDependency, &[self, before], self.0.shape.clone(), self.dtype())
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Opti
     let instead: Vec<&Tensor> = late.iter().chain(&edges[from..]).collect();
     let moved = edges.iter().map(at).zip(instead.iter().copied().cloned());
     let again = rebuilt(result, lengths.into_iter().chain(moved).collect());
-    let flows = pull_back(&[(&again, g.clone())], &instead)?.flows;
+    let flows = vjp(&[(&again, g.clone())], &instead)?.cotangents;
     let any = flows.iter().any(Option::is_some);
     Ok(any.then(|| [None].into_iter().chain(flows).collect()))
 }
@@ -84,37 +84,38 @@ pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Opti
 /// The lengths on the way to a tensor from others. They are kept: single numbers, by which axes are known to be equally long.
 fn lengths_of(to: &Tensor, from: &[Tensor]) -> NodeMap<Tensor> {
     let from: NodeSet = from.iter().map(at).collect();
-    let all = inputs_first(&[to], |tensor| from.contains(&at(tensor)));
-    let parts = all.iter().filter_map(|tensor| tensor.0.live.as_ref()).flat_map(|live| live.parts.iter().flatten());
+    let all = topological_order(&[to], |tensor| from.contains(&at(tensor)));
+    let parts =
+        all.iter().filter_map(|tensor| tensor.0.valid_lengths.as_ref()).flat_map(|live| live.parts.iter().flatten());
     parts.map(|part| (at(&part.length), part.length.clone())).collect()
 }
 
 /// The steps that lead to a tensor from others, from those that are named for them.
 fn rebuilt(to: &Tensor, mut moved: NodeMap<Tensor>) -> Tensor {
     let edges: NodeSet = moved.keys().copied().collect();
-    for tensor in inputs_first(&[to], |tensor| edges.contains(&at(tensor))) {
+    for tensor in topological_order(&[to], |tensor| edges.contains(&at(tensor))) {
         if edges.contains(&at(tensor)) {
             continue;
         }
         let node = &tensor.0;
         let source = match &node.source {
-            Source::Op(op) => Source::Op(op.clone()),
-            Source::Call(body, output) => Source::Call(body.clone(), *output),
-            Source::Detach => Source::Detach,
-            Source::Checkpoint(from) => Source::Checkpoint(*from),
+            NodeKind::Op(op) => NodeKind::Op(op.clone()),
+            NodeKind::Call(body, output) => NodeKind::Call(body.clone(), *output),
+            NodeKind::Detach => NodeKind::Detach,
+            NodeKind::Checkpoint(from) => NodeKind::Checkpoint(*from),
             // Given, not made.
-            Source::Host(_)
-            | Source::Table(_)
-            | Source::Slot(..)
-            | Source::Value
-            | Source::Input(_)
-            | Source::Mistake(_) => {
+            NodeKind::Host(_)
+            | NodeKind::Table(_)
+            | NodeKind::ScalarArg(..)
+            | NodeKind::Materialized
+            | NodeKind::Input(_)
+            | NodeKind::Mistake(_) => {
                 moved.insert(at(tensor), tensor.clone());
                 continue;
             }
         };
         let inputs = node.inputs.iter().map(|input| moved[&at(input)].clone()).collect();
-        let again = tensor.again(source, inputs);
+        let again = tensor.with_source(source, inputs);
         moved.insert(at(tensor), again);
     }
     moved.remove(&at(to)).expect("the walk ends at it")

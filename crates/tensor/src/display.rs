@@ -4,7 +4,7 @@ use std::fmt;
 
 use panoply_ir::{DType, Scalar};
 
-use crate::tensor::{Source, Tensor};
+use crate::tensor::{NodeKind, Tensor};
 
 /// Elements of which all are shown, as in NumPy and PyTorch.
 const MOST: usize = 1000;
@@ -14,14 +14,14 @@ const EDGE: usize = 3;
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = &self.0;
-        if let Source::Mistake(mistake) = &node.source {
+        if let NodeKind::Mistake(mistake) = &node.source {
             return write!(f, "mistake ({})", mistake.message());
         }
-        match &node.live {
-            Some(live) => write!(f, "{}{}", node.dtype, live.shown(&node.shape))?,
+        match &node.valid_lengths {
+            Some(live) => write!(f, "{}{}", node.dtype, live.display_shape(&node.shape))?,
             None => write!(f, "{}{}", node.dtype, node.shape)?,
         }
-        if matches!(node.source, Source::Input(_)) {
+        if matches!(node.source, NodeKind::Input(_)) {
             return Ok(());
         }
         if let Some(device) = &node.device {
@@ -30,7 +30,7 @@ impl fmt::Debug for Tensor {
         if node.value.get().is_none() {
             f.write_str(", pending")?;
         }
-        write!(f, ", {}:{}", node.place.file(), node.place.line())
+        write!(f, ", {}:{}", node.location.file(), node.location.line())
     }
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Tensor {
         match self.to_bytes().and_then(|bytes| Ok((bytes, self.shape()?))) {
             Err(error) => write!(f, "{error}"),
             Ok((bytes, shape)) => {
-                let edge = if shape.elems() > MOST { EDGE } else { usize::MAX };
+                let edge = if shape.numel() > MOST { EDGE } else { usize::MAX };
                 axis(f, &Shown { bytes: &bytes, dtype: self.dtype(), edge }, shape.dims(), [0, 0])
             }
         }

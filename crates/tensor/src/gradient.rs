@@ -7,8 +7,8 @@
 //!
 //! Source: Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 3 (reverse accumulation).
 
-mod flows;
-mod forward;
+mod cotangents;
+mod jvp;
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -18,30 +18,30 @@ use panoply_ir::graph::{Op, Slice};
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{Alu, DType, Error, Math, Result, Scalar, Shape};
 
-use crate::call::{Body, Given};
-use crate::capture::{Piece, State};
+use crate::call::{OutputCotangent, TracedBody};
 use crate::checkpoint;
 use crate::hasher::{NodeMap, NodeSet};
-use crate::tensor::{Node, Source, Tensor};
-use flows::Flows;
-pub(crate) use forward::push_forward;
+use crate::jit::{State, StateLeaf};
+use crate::tensor::{Node, NodeKind, Tensor};
+use cotangents::CotangentMap;
+pub(crate) use jvp::jvp;
 
 impl Tensor {
     /// The derivatives of this single number with respect to each of `wanted`, in their shapes.
     #[track_caller]
-    pub fn gradients(&self, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
+    pub fn gradients(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let place = Location::caller();
-        self.differentiated(wanted).map_err(|error| error.at(place))
+        self.grad_impl(inputs).map_err(|error| error.with_location(place))
     }
 
-    fn differentiated(&self, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
+    fn grad_impl(&self, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
         self.has_derivatives("gradients", wanted)?;
-        if self.0.shape.elems() != 1 {
+        if self.0.shape.numel() != 1 {
             return Err(Error::mistake(format!(
                 "gradients: {self:?} is not a single number; reduce it, for example with `.mean(..)`"
             )));
         }
-        self.pulled("gradients", self.ones_like(), wanted)
+        self.vjp_impl("gradients", self.ones_like(), wanted)
     }
 }
 
@@ -59,27 +59,27 @@ impl Tensor {
 /// ```
 pub fn no_grad<S: State>(function: impl FnOnce() -> S) -> S {
     let mut given = function();
-    given.visit(&mut |piece| match piece {
-        Piece::Tensor(tensor) => *tensor = tensor.detach(),
-        Piece::Rng(_) => {}
+    given.visit_leaves(&mut |piece| match piece {
+        StateLeaf::Tensor(tensor) => *tensor = tensor.detach(),
+        StateLeaf::Rng(_) => {}
     });
     given
 }
 
 /// What flowed back.
-pub(crate) struct PulledBack {
+pub(crate) struct Vjp {
     /// To each wanted tensor; none if no path leads there.
-    pub flows: Vec<Option<Tensor>>,
+    pub cotangents: Vec<Option<Tensor>>,
     /// A tensor on a path that ended because its operation has no derivative.
-    pub cut: Option<Tensor>,
+    pub non_differentiable: Option<Tensor>,
 }
 
 /// What flows to the wanted tensors when these flows go into these tensors: the vector-Jacobian product.
-pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<PulledBack> {
+pub(crate) fn vjp(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<Vjp> {
     let order = reverse_order(&into.iter().map(|(tensor, _)| *tensor).collect::<Vec<&Tensor>>());
     let reaches = reaching(&order, wanted);
-    let mut siblings = siblings(&order);
-    let mut flows = Flows::default();
+    let mut siblings = call_outputs(&order);
+    let mut flows = CotangentMap::default();
     into.iter().for_each(|(tensor, flow)| flows.add(tensor, flow.clone()));
     let mut cut: Option<Tensor> = None;
     for tensor in order {
@@ -87,30 +87,30 @@ pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Resul
         if !inputs.iter().any(|input| reaches.contains(&key(input))) {
             continue;
         }
-        let back = if let Source::Call(body, _) = &tensor.0.source {
+        let back = if let NodeKind::Call(body, _) = &tensor.0.source {
             // With the last of its outputs all that flows into the others is known.
-            let mut given: Vec<Given> = Vec::new();
+            let mut given: Vec<OutputCotangent> = Vec::new();
             for output in siblings.remove(&key(tensor)).unwrap_or_default() {
-                let (Source::Call(_, number), Some(flow)) = (&output.0.source, flows.of(&output)) else { continue };
+                let (NodeKind::Call(_, number), Some(flow)) = (&output.0.source, flows.of(&output)) else { continue };
                 match given.last_mut().filter(|before| before.output == *number) {
                     // The same call, written twice.
-                    Some(before) => before.flow = &before.flow + flow,
-                    None => given.push(Given { output: *number, tensor: output.clone(), flow }),
+                    Some(before) => before.cotangent = &before.cotangent + flow,
+                    None => given.push(OutputCotangent { output: *number, tensor: output.clone(), cotangent: flow }),
                 }
             }
             if given.is_empty() {
                 continue;
             }
-            body.flows(inputs, &given)?
+            body.vjp(inputs, &given)?
         } else {
             let Some(flow) = flows.of(tensor) else { continue };
-            if flows.add_part(tensor, &flow) {
+            if flows.add_slice(tensor, &flow) {
                 continue;
             }
-            if let (Source::Op(Op::MatMul), [left, right]) = (&tensor.0.source, &inputs[..])
+            if let (NodeKind::Op(Op::MatMul), [left, right]) = (&tensor.0.source, &inputs[..])
                 && reaches.contains(&key(right))
             {
-                flows.add_product(right, left, &flow);
+                flows.add_matmul(right, left, &flow);
             }
             adjoint(tensor, &flow, |at| reaches.contains(&key(&inputs[at])))?
         };
@@ -124,20 +124,20 @@ pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Resul
             }
         }
     }
-    Ok(PulledBack { flows: wanted.iter().map(|tensor| flows.of(tensor)).collect(), cut })
+    Ok(Vjp { cotangents: wanted.iter().map(|tensor| flows.of(tensor)).collect(), non_differentiable: cut })
 }
 
 /// The outputs of each call, in the order of their numbers, by the last of them that occurs.
-fn siblings(users_first: &[&Tensor]) -> NodeMap<Vec<Tensor>> {
-    let mut calls: HashMap<(*const Body, Vec<*const Node>), Vec<Tensor>> = HashMap::new();
+fn call_outputs(users_first: &[&Tensor]) -> NodeMap<Vec<Tensor>> {
+    let mut calls: HashMap<(*const TracedBody, Vec<*const Node>), Vec<Tensor>> = HashMap::new();
     for tensor in users_first {
-        if let Source::Call(body, _) = &tensor.0.source {
+        if let NodeKind::Call(body, _) = &tensor.0.source {
             let inputs = tensor.0.inputs.iter().map(key).collect();
             calls.entry((Arc::as_ptr(body), inputs)).or_default().push((*tensor).clone());
         }
     }
     let number = |tensor: &Tensor| match tensor.0.source {
-        Source::Call(_, number) => number,
+        NodeKind::Call(_, number) => number,
         _ => 0,
     };
     let by_last = |mut outputs: Vec<Tensor>| {
@@ -158,16 +158,16 @@ fn no_path(op: &str, from: &Tensor, to: &Tensor, cut: Option<&Tensor>) -> Error 
 
 fn op_name(tensor: &Tensor) -> String {
     match &tensor.0.source {
-        Source::Op(op) => op.to_string(),
-        Source::Detach => "detach".to_string(),
-        Source::Checkpoint(_) => "checkpoint".to_string(),
-        Source::Call(body, _) => body.call.name.clone(),
-        Source::Host(_)
-        | Source::Table(_)
-        | Source::Slot(..)
-        | Source::Value
-        | Source::Input(_)
-        | Source::Mistake(_) => "a given value".to_string(),
+        NodeKind::Op(op) => op.to_string(),
+        NodeKind::Detach => "detach".to_string(),
+        NodeKind::Checkpoint(_) => "checkpoint".to_string(),
+        NodeKind::Call(body, _) => body.call.name.clone(),
+        NodeKind::Host(_)
+        | NodeKind::Table(_)
+        | NodeKind::ScalarArg(..)
+        | NodeKind::Materialized
+        | NodeKind::Input(_)
+        | NodeKind::Mistake(_) => "a given value".to_string(),
     }
 }
 
@@ -177,7 +177,7 @@ fn key(tensor: &Tensor) -> *const Node {
 
 /// Everything the roots depend on, users before inputs.
 fn reverse_order<'t>(roots: &[&'t Tensor]) -> Vec<&'t Tensor> {
-    let mut order = crate::realize::inputs_first(roots, |_| false);
+    let mut order = crate::eval::topological_order(roots, |_| false);
     order.reverse();
     order
 }
@@ -198,15 +198,15 @@ fn reaching(users_first: &[&Tensor], wanted: &[&Tensor]) -> NodeSet {
 fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Option<Vec<Option<Tensor>>>> {
     let inputs = &y.0.inputs;
     let op = match &y.0.source {
-        Source::Op(op) => op,
-        Source::Checkpoint(given) => return checkpoint::flows(inputs, *given, g),
+        NodeKind::Op(op) => op,
+        NodeKind::Checkpoint(given) => return checkpoint::flows(inputs, *given, g),
         _ => return Ok(None),
     };
     let one = |flow: Tensor| Ok(Some(vec![Some(flow)]));
     let x = inputs.first();
     let x = || x.expect("this primitive has an input");
     match op {
-        Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Bitcast => Ok(None),
+        Op::Input(_) | Op::Const(_) | Op::ScalarInput(_) | Op::Iota | Op::Bitcast => Ok(None),
         Op::Alu(op) => Ok(partials(*op, inputs, y, g, &wanted)),
         Op::Cast => {
             if y.dtype().is_float() && x().dtype().is_float() {
@@ -218,10 +218,10 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
         Op::Reduce(ReduceOp::Sum, _) => one(g.expanded(&x().0.shape)),
         Op::Reduce(ReduceOp::Prod, axes) => one(product_adjoint(x(), g, axes)),
         Op::Reduce(ReduceOp::Max | ReduceOp::Min, axes) => {
-            one((share_of_extremes(x(), y, axes) * g.widened()).cast(g.dtype()))
+            one((amax_weights(x(), y, axes) * g.widened()).cast(g.dtype()))
         }
         Op::Scan(ReduceOp::Sum, axis) => {
-            let (g, along) = (g.filled(&[*axis], zero(g)), *axis as isize);
+            let (g, along) = (g.mask_padding(&[*axis], zero(g)), *axis as isize);
             one(g.flip(along).cumsum(along).flip(along))
         }
         Op::Scan(other, _) => {
@@ -231,8 +231,9 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
         Op::Reshape => {
             // What a view leaves out has no part in the result.
             let view = x().0.shape == y.0.shape;
-            let cut: Vec<usize> = (0..y.0.shape.rank()).filter(|axis| view && x().live(*axis).is_none()).collect();
-            one(g.filled(&cut, zero(g)).reshaped(x().0.shape.clone()))
+            let cut: Vec<usize> =
+                (0..y.0.shape.ndim()).filter(|axis| view && x().valid_length(*axis).is_none()).collect();
+            one(g.mask_padding(&cut, zero(g)).reshaped(x().0.shape.clone()))
         }
         Op::Permute(perm) => {
             let mut inverse = vec![0; perm.len()];
@@ -252,25 +253,25 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
         // What flows to the right operand is kept by `Flows`.
         Op::MatMul => Ok(Some(vec![Some(g.matmul(&inputs[1].t())), None])),
         Op::Gather(axis) => {
-            let flow = x().zeros_like().scatter_add(*axis as isize, &inputs[1], g);
+            let flow = x().zeros_like().index_add(*axis as isize, &inputs[1], g);
             Ok(Some(vec![Some(flow), None]))
         }
-        Op::After => Ok(Some(vec![Some(g.clone()), None])),
-        Op::Kernel(..) => Ok(None),
+        Op::ControlDependency => Ok(Some(vec![Some(g.clone()), None])),
+        Op::CustomCall(..) => Ok(None),
         Op::Call(..) => unreachable!("tensors hold the body itself"),
-        Op::Write(axis) => {
+        Op::SliceScatter(axis) => {
             let (part, position, along) = (&inputs[1], &inputs[2], *axis as isize);
             let (length, whole) = (part.0.shape.dims()[*axis], inputs[0].0.shape.dims()[*axis]);
-            let kept = g.write(along, position, &part.zeros_like());
-            let g = &g.filled(&[*axis], zero(g));
+            let kept = g.slice_scatter(along, position, &part.zeros_like());
+            let g = &g.mask_padding(&[*axis], zero(g));
             // Where the program says the position, what flows back is a view and needs no arithmetic on positions.
-            if let Source::Op(Op::Const(at)) = position.0.source
+            if let NodeKind::Op(Op::Const(at)) = position.0.source
                 && let Ok(at) = usize::try_from(at.to_i128())
                 && at + length <= whole
             {
                 return Ok(Some(vec![Some(kept), Some(g.narrow(along, at, length)), None]));
             }
-            let positions = Tensor::iota(length).cast(position.dtype()) + position;
+            let positions = Tensor::arange(length).cast(position.dtype()) + position;
             Ok(Some(vec![Some(kept), Some(g.index_select(along, &positions)), None]))
         }
         Op::ScatterAdd(axis) => {
@@ -286,10 +287,11 @@ fn zero(tensor: &Tensor) -> Scalar {
 
 /// What share of an extreme each element is: equal ones share alike, as in PyTorch's `amax`. Of halves in f32, and counted as integers:
 /// f16 ends at 65504, and no sum of ones in f32 passes 2²⁴.
-fn share_of_extremes(x: &Tensor, y: &Tensor, axes: &[usize]) -> Tensor {
+fn amax_weights(x: &Tensor, y: &Tensor, axes: &[usize]) -> Tensor {
     let hit = x.eq(y);
     // Where all that is there is what the rest was filled up with, that is no extreme.
-    let hit = x.filled_of().map_or(hit.clone(), |of| hit.clone().ending_as(of).filled(axes, zero(&hit)));
+    let hit =
+        x.masked_source().map_or(hit.clone(), |of| hit.clone().with_lengths_of(of).mask_padding(axes, zero(&hit)));
     let wide = if y.is_half() { DType::F32 } else { y.dtype() };
     hit.cast(wide) / hit.how_many(axes.to_vec()).cast(wide)
 }
@@ -299,7 +301,7 @@ fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
     if axes.iter().any(|axis| x.0.shape.dims()[*axis] == 0) {
         return x * g;
     }
-    let rank = x.0.shape.rank();
+    let rank = x.0.shape.ndim();
     let kept: Vec<usize> = (0..rank).filter(|axis| !axes.contains(axis)).collect();
     let perm: Vec<usize> = kept.iter().chain(axes).copied().collect();
     let moved = x.permuted(perm.clone());
@@ -313,8 +315,8 @@ fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
         widths[axis] = (1, 0);
         let shifted = x.narrow(axis as isize, 0, len - 1);
         let ones = shifted.pad(&widths);
-        let first = Tensor::iota(len).eq(&Tensor::constant(0i32.into()));
-        x.literal(1.0).where_(&first, &ones).cumprod(axis as isize)
+        let first = Tensor::arange(len).eq(&Tensor::constant(0i32.into()));
+        x.literal(1.0).where_self(&first, &ones).cumprod(axis as isize)
     };
     let others = before(&flat) * before(&flat.flip(axis as isize)).flip(axis as isize);
     let mut inverse = vec![0; rank];
@@ -379,7 +381,7 @@ fn partials(
         Alu::Abs => one(g * x[0].sign()),
         Alu::Math(Math::Exp) => one(g * y),
         Alu::Math(Math::Exp2) => one(g * y * number(std::f64::consts::LN_2)),
-        Alu::Math(Math::Ln) => one(g / &x[0]),
+        Alu::Math(Math::Log) => one(g / &x[0]),
         Alu::Math(Math::Log2) => one(g * number(std::f64::consts::LOG2_E) / &x[0]),
         Alu::Math(Math::Log1p) => one(g / (&x[0] + number(1.0))),
         // Not y + 1, of which little is left far below 0.
@@ -404,23 +406,23 @@ fn partials(
             let (less, greater) = (Tensor::alu(Alu::Lt, &[&x[0], &x[1]]), Tensor::alu(Alu::Lt, &[&x[1], &x[0]]));
             let (left, right) = if op == Alu::Max { (greater, less) } else { (less, greater) };
             let (zero, half) = (number(0.0), g * number(0.5));
-            let side = |mine: &Tensor, theirs: &Tensor| g.where_(mine, &zero.where_(theirs, &half));
+            let side = |mine: &Tensor, theirs: &Tensor| g.where_self(mine, &zero.where_self(theirs, &half));
             each(&[&|| side(&left, &right), &|| side(&right, &left)])
         }
         Alu::Pow => {
             // x^0 is a constant, where x is 0 too.
-            let less = || x[1].where_(&x[1].eq(&number(0.0)), &(&x[1] - number(1.0)));
+            let less = || x[1].where_self(&x[1].eq(&number(0.0)), &(&x[1] - number(1.0)));
             // x^y does not change with y where x is 0.
-            let logarithm = || number(0.0).where_(&x[0].eq(&number(0.0)), &x[0].ln());
+            let logarithm = || number(0.0).where_self(&x[0].eq(&number(0.0)), &x[0].log());
             each(&[&|| g * &x[1] * x[0].pow(&less()), &|| g * y * logarithm()])
         }
         Alu::Select => {
             let zero = number(0.0);
             let [left, right] = [1, 2].map(wanted);
-            Some(vec![None, left.then(|| g.where_(&x[0], &zero)), right.then(|| zero.where_(&x[0], g))])
+            Some(vec![None, left.then(|| g.where_self(&x[0], &zero)), right.then(|| zero.where_self(&x[0], g))])
         }
         Alu::Fma => each(&[&|| g * &x[1], &|| g * &x[0], &|| g.clone()]),
-        Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
+        Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
         Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => None,
     }
 }

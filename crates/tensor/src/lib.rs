@@ -1,6 +1,6 @@
 //! Lazy, fused, differentiable tensors.
 //!
-//! A [`Tensor`] is a cheap handle to a node of a graph; nothing runs until a value is asked for. Then [`realize`] copies the
+//! A [`Tensor`] is a cheap handle to a node of a graph; nothing runs until a value is asked for. Then [`mod@eval`] copies the
 //! reachable part into a dense [`panoply_ir::graph::Graph`], looks it up in the plan cache, and hands the plan's kernels to
 //! `runtime`: that is the only place where graphs become work. Mistakes travel with the value: an expression never panics
 //! and needs no `?`; whoever first asks for a result gets the leftmost mistake, with its operands and source line.
@@ -9,50 +9,50 @@
 //! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives,
 //! and one for the forward direction), `batch` (functions of one example for many), `dim` (lengths that a plan does not know),
 //! `capture` (functions that are built once), `mistake` (what a tensor carries in place of a value),
-//! [`random`], [`realize`], `exchange` (new values in the memory of old ones), `memory_plan`, [`display`], [`conformance`] (what every device must compute).
+//! [`random`], [`eval()`], `exchange` (new values in the memory of old ones), `memory_plan`, [`display`], [`conformance`] (what every device must compute).
 
 #![forbid(unsafe_code)]
 
-mod batch;
 pub mod call;
-mod capture;
+pub mod call_attrs;
 mod checkpoint;
 pub mod conformance;
-mod dim;
 pub mod display;
-mod exchange;
+mod donation;
+mod dynamic_dim;
+pub mod eval;
 pub mod gradient;
 mod hasher;
+mod jit;
 mod kernel;
 mod memory_plan;
 mod mistake;
 pub mod ops;
 mod plan_cache;
 pub mod random;
-pub mod realize;
-pub mod settings;
 pub mod tensor;
+mod vmap;
 
-pub use capture::{Captured, Piece, State, capture, capture_with_state};
-pub use dim::Dim;
-pub use exchange::exchange;
+pub use donation::eval_donated;
+pub use dynamic_dim::Dim;
+pub use eval::eval;
 pub use gradient::no_grad;
+pub use jit::{JitFunction, State, StateLeaf, jit, jit_with_state};
 pub use memory_plan::MemoryPlan;
-pub use ops::attention::{Attention, Rotary};
-pub use ops::conv::Conv;
-pub use ops::factor::Triangle;
-pub use ops::index::Put;
-pub use ops::loss::CrossEntropy;
-pub use ops::movement::Range;
+pub use ops::attention::{AttentionOptions, RopeStyle};
+pub use ops::conv::ConvOptions;
+pub use ops::fft_options::{FftNorm, FftOptions};
+pub use ops::index::ScatterReduce;
+pub use ops::interpolate::{AlignCorners, InterpolateMode};
+pub use ops::linalg_factor::Triangle;
+pub use ops::loss::CrossEntropyOptions;
 pub use ops::pool::AvgPoolOptions;
-pub use ops::resize::Ends;
-pub use ops::sort::Order;
-pub use ops::spectrum::{Fft, Norm};
+pub use ops::sort::SortOrder;
+pub use ops::view::TensorIndex;
 pub use ops::window::Window;
-pub use panoply_ir::{Accuracy, DType, Element, Error, ErrorKind, Result, Scalar, Shape, bf16, f16};
+pub use panoply_ir::{DType, Element, Error, ErrorKind, MathMode, Result, Scalar, Shape, bf16, f16};
 pub use panoply_runtime::Device;
 pub use panoply_runtime::env::read_limit;
-pub use plan_cache::{PlanCounts, counts as plan_counts};
+pub use plan_cache::{PlanCacheStats, stats as plan_cache_stats};
 pub use random::Rng;
-pub use realize::eval;
 pub use tensor::Tensor;

@@ -6,8 +6,8 @@ use panoply_ir::Result;
 use panoply_ir::graph::Op;
 use panoply_runtime::Device;
 
+use crate::eval::{TracedGraph, TracedNodes};
 use crate::plan_cache;
-use crate::realize::{Reached, Traced};
 use crate::tensor::Tensor;
 
 /// Bytes that evaluating tensors takes on their device.
@@ -18,36 +18,36 @@ pub struct MemoryPlan {
     /// The values that were asked for, as far as they do not take the memory of others.
     pub outputs: u64,
     /// What is needed in between, all of it together at its fullest.
-    pub scratch: u64,
+    pub temp: u64,
 }
 
 impl MemoryPlan {
     /// The plan of evaluating these on one device. Nothing runs, but data move to the device; the plan is kept for the run.
-    pub fn of(roots: &[&Tensor]) -> Result<MemoryPlan> {
-        MemoryPlan::of_exchange(&[], roots)
+    pub fn for_eval(roots: &[&Tensor]) -> Result<MemoryPlan> {
+        MemoryPlan::for_eval_donated(&[], roots)
     }
 
-    /// The plan of an [`crate::exchange`] of these old tensors, if nobody holds them besides.
-    pub fn of_exchange(old: &[&Tensor], roots: &[&Tensor]) -> Result<MemoryPlan> {
+    /// The plan of an [`crate::donation`] of these old tensors, if nobody holds them besides.
+    pub fn for_eval_donated(old: &[&Tensor], roots: &[&Tensor]) -> Result<MemoryPlan> {
         let device = roots.iter().find_map(|root| root.device().cloned()).map_or_else(Device::current, Ok)?;
         let waiting: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
-        let spent = |reached: &Reached<'_>| {
+        let spent = |reached: &TracedNodes<'_>| {
             let leaves = old.iter().filter_map(|tensor| match reached.graph.node(reached.id(tensor)?).op {
-                Op::Leaf(number) => Some(number),
+                Op::Input(number) => Some(number),
                 _ => None,
             });
             leaves.collect::<BTreeSet<u32>>().into_iter().collect()
         };
-        let mut traced = Traced::spending(&device, &waiting, spent)?;
-        let ready = plan_cache::find(&device, std::mem::take(&mut traced.graph))?;
-        traced.tabulate(&device, |leaf| ready.reads(leaf))?;
+        let mut traced = TracedGraph::with_donation(&device, &waiting, spent)?;
+        let ready = plan_cache::lookup_or_compile(&device, std::mem::take(&mut traced.graph))?;
+        traced.upload_tables(&device, |leaf| ready.reads(leaf))?;
         let inputs = traced.leaves.iter().map(panoply_runtime::Storage::bytes).sum();
         let (outputs, scratch) = ready.memory();
-        Ok(MemoryPlan { inputs, outputs, scratch })
+        Ok(MemoryPlan { inputs, outputs, temp: scratch })
     }
 
     /// Bytes that the run allocates.
-    pub fn added(&self) -> u64 {
-        self.outputs + self.scratch
+    pub fn allocated_bytes(&self) -> u64 {
+        self.outputs + self.temp
     }
 }

@@ -22,7 +22,7 @@ impl Mistake {
     }
 
     /// The error, for who asks for a result.
-    pub fn tell(&self) -> Error {
+    pub fn report(&self) -> Error {
         self.told.store(true, Ordering::Relaxed);
         self.error.clone()
     }
@@ -38,7 +38,7 @@ impl Tensor {
     pub(crate) fn leftmost<'t>(operands: impl IntoIterator<Item = &'t Tensor>) -> Option<Tensor> {
         let mut mistakes = operands.into_iter().filter(|operand| operand.is_mistake());
         let first = mistakes.next()?;
-        mistakes.filter(|other| !other.is_same(first)).for_each(|other| drop(other.check()));
+        mistakes.filter(|other| !other.ptr_eq(first)).for_each(|other| drop(other.check()));
         Some(first.clone())
     }
 }

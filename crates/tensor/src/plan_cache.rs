@@ -13,7 +13,9 @@ use panoply_compile::plan::{BufferId, Options, Plan, PlanArg, PlanBuffer, PlanSt
 use panoply_ir::graph::Graph;
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::{Result, Scalar};
-use panoply_runtime::{Device, Epilogue, Grid, LaunchArg, Place, Prepared, Recorded, Source, Storage, Work};
+use panoply_runtime::{
+    BindingKind, BindingSlot, Command, CommandBuffer, CompiledKernel, Device, Epilogue, Grid, LaunchArg, Storage,
+};
 
 use crate::hasher::WordMap;
 
@@ -30,7 +32,7 @@ static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(
 type Plans = HashMap<(Device, Options), Programs>;
 
 /// The programs of one device, each with when it was last used.
-type Programs = WordMap<Arc<Graph>, (Arc<Ready>, u64)>;
+type Programs = WordMap<Arc<Graph>, (Arc<CompiledPlan>, u64)>;
 
 struct Counts {
     plans: AtomicU64,
@@ -40,9 +42,9 @@ struct Counts {
 
 /// How often a graph was planned, how often it was known already, and how often it was replayed, in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlanCounts {
+pub struct PlanCacheStats {
     /// Graphs planned.
-    pub plans: u64,
+    pub misses: u64,
     /// Graphs found in the cache.
     pub hits: u64,
     /// Runs of recorded plans, whose steps were not made again.
@@ -50,46 +52,46 @@ pub struct PlanCounts {
 }
 
 /// The counts so far.
-pub fn counts() -> PlanCounts {
+pub fn stats() -> PlanCacheStats {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    PlanCounts { plans: read(&COUNTS.plans), hits: read(&COUNTS.hits), replays: read(&COUNTS.replays) }
+    PlanCacheStats { misses: read(&COUNTS.plans), hits: read(&COUNTS.hits), replays: read(&COUNTS.replays) }
 }
 
 /// A plan whose kernels are ready to launch, in the order of the plan's steps; none for a copy, or for a routine without an epilogue.
-pub(crate) struct Ready {
+pub(crate) struct CompiledPlan {
     graph: Arc<Graph>,
     /// How it was planned.
     options: Options,
     plan: Plan,
-    kernels: Vec<Option<Arc<Prepared>>>,
+    kernels: Vec<Option<Arc<CompiledKernel>>>,
     /// What runs in place of the kernels of some steps, once they were measured.
-    fastest: OnceLock<BTreeMap<usize, (Arc<Prepared>, Grid)>>,
+    fastest: OnceLock<BTreeMap<usize, (Arc<CompiledKernel>, Grid)>>,
     /// The plan's work, recorded when it runs a second time.
-    recordings: Mutex<Recordings>,
+    recordings: Mutex<CommandBuffers>,
     /// Whether it ran.
     ran: AtomicBool,
     /// What runs in its place, once the device gave up a routine of it.
-    instead: OnceLock<Arc<Ready>>,
+    instead: OnceLock<Arc<CompiledPlan>>,
 }
 
 /// A plan's work as it was recorded, for each way in which the leaves lie.
 #[derive(Clone, Default)]
-struct Recordings {
-    made: Vec<Arc<Recorded>>,
+struct CommandBuffers {
+    made: Vec<Arc<CommandBuffer>>,
     /// How many were made or could not be.
     tried: usize,
 }
 
 /// The memory of one run: what a recording binds, and each of the plan's buffers.
-struct Memory {
+struct PlanMemory {
     /// The leaves, then the arenas, then each output.
     bindings: Vec<Storage>,
     leaves: usize,
     outputs: usize,
 }
 
-impl Memory {
-    fn new(device: &Device, plan: &Plan, leaves: Vec<Storage>) -> Result<Memory> {
+impl PlanMemory {
+    fn new(device: &Device, plan: &Plan, leaves: Vec<Storage>) -> Result<PlanMemory> {
         let (leaves, mut bindings) = (leaves.len(), leaves);
         for bytes in &plan.arenas {
             bindings.push(device.allocate(*bytes)?);
@@ -98,14 +100,14 @@ impl Memory {
         for output in plan.buffers.iter().filter(|buffer| buffer.role == Role::Output) {
             bindings.push(device.allocate(output.bytes())?);
         }
-        Ok(Memory { bindings, leaves, outputs })
+        Ok(PlanMemory { bindings, leaves, outputs })
     }
 
     /// Where each of the plan's buffers is: a binding, and the first byte in it.
     fn of<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = (usize, u64)> + use<'p> {
         let (leaves, mut output) = (self.leaves, self.outputs);
         plan.buffers.iter().map(move |buffer| match buffer.role {
-            Role::Leaf(n) | Role::Spent(n) => (n as usize, 0),
+            Role::Leaf(n) | Role::Donated(n) => (n as usize, 0),
             Role::Temp { arena, offset } => (leaves + arena, offset),
             Role::Output => {
                 output += 1;
@@ -118,7 +120,7 @@ impl Memory {
         let buffers = self.of(plan).zip(&plan.buffers);
         let storage = |((binding, offset), buffer): ((usize, u64), &PlanBuffer)| match buffer.role {
             Role::Temp { .. } => self.bindings[binding].slice(offset..offset + buffer.bytes()),
-            Role::Leaf(_) | Role::Spent(_) | Role::Output => Ok(self.bindings[binding].clone()),
+            Role::Leaf(_) | Role::Donated(_) | Role::Output => Ok(self.bindings[binding].clone()),
         };
         buffers.map(storage).collect()
     }
@@ -129,21 +131,22 @@ impl Memory {
     }
 
     /// Which operands of the plan's work are which bindings and slots.
-    fn places(&self, plan: &Plan) -> Vec<Place> {
+    fn places(&self, plan: &Plan) -> Vec<BindingSlot> {
         let of: Vec<(usize, u64)> = self.of(plan).collect();
         let source = |id: &BufferId| {
             let (binding, offset) = of[id.index()];
-            Source::Binding { binding: binding as u32, offset }
+            BindingKind::Binding { binding: binding as u32, offset }
         };
-        let add_arg = |add: &mut dyn FnMut(usize, Source), (operand, arg): (usize, &PlanArg)| match arg {
+        let add_arg = |add: &mut dyn FnMut(usize, BindingKind), (operand, arg): (usize, &PlanArg)| match arg {
             PlanArg::Buffer(id) => add(operand, source(id)),
-            PlanArg::Slot(n) => add(operand, Source::Slot(*n)),
-            PlanArg::Number(_) => {}
+            PlanArg::Slot(n) => add(operand, BindingKind::Slot(*n)),
+            PlanArg::Scalar(_) => {}
         };
         let mut places = Vec::new();
         for (step, planned) in plan.steps.iter().enumerate() {
-            let mut add =
-                |operand: usize, source| places.push(Place { step: step as u32, operand: operand as u32, source });
+            let mut add = |operand: usize, source| {
+                places.push(BindingSlot { step: step as u32, operand: operand as u32, source })
+            };
             match planned {
                 PlanStep::Kernel { args, .. } => args.iter().enumerate().for_each(|arg| add_arg(&mut add, arg)),
                 PlanStep::Routine { buffers, epilogue, .. } => {
@@ -160,11 +163,11 @@ impl Memory {
     }
 }
 
-impl Ready {
+impl CompiledPlan {
     /// Whether the plan reads the n-th leaf, or writes it over.
     pub fn reads(&self, leaf: usize) -> bool {
         let is = |n: u32| n as usize == leaf;
-        self.plan.buffers.iter().any(|buffer| matches!(buffer.role, Role::Leaf(n) | Role::Spent(n) if is(n)))
+        self.plan.buffers.iter().any(|buffer| matches!(buffer.role, Role::Leaf(n) | Role::Donated(n) if is(n)))
     }
 
     /// Runs the plan and gives its outputs; another plan for the same, if a routine of it failed and is offered no more.
@@ -172,16 +175,16 @@ impl Ready {
         if let Some(instead) = self.instead.get() {
             return instead.run(device, leaves, slots);
         }
-        let mut memory = Memory::new(device, &self.plan, leaves)?;
+        let mut memory = PlanMemory::new(device, &self.plan, leaves)?;
         let routines = self.plan.steps.iter().filter_map(|step| match step {
             PlanStep::Routine { routine, .. } => Some(routine),
             PlanStep::Kernel { .. } | PlanStep::Copy { .. } => None,
         });
         match self.run_on(device, &memory, slots) {
             // The leaves are as they were: a plan with a vendor's routines changes none before the last of them.
-            Err(failure) if device.gave_up(routines, &failure) => {
+            Err(failure) if device.has_lost_routine(routines, &failure) => {
                 memory.bindings.truncate(memory.leaves);
-                let instead = Arc::new(Ready::new(device, &self.options, self.graph.clone())?);
+                let instead = Arc::new(CompiledPlan::new(device, &self.options, self.graph.clone())?);
                 self.instead.get_or_init(|| instead).run(device, memory.bindings, slots)
             }
             done => done.map(|()| memory.outputs(&self.plan)),
@@ -194,13 +197,13 @@ impl Ready {
         (outputs.map(|buffer| buffer.bytes()).sum(), self.plan.arenas.iter().sum())
     }
 
-    fn run_on(&self, device: &Device, memory: &Memory, slots: &[Scalar]) -> Result<()> {
+    fn run_on(&self, device: &Device, memory: &PlanMemory, slots: &[Scalar]) -> Result<()> {
         let plan = &self.plan;
         let bindings: Vec<&Storage> = memory.bindings.iter().collect();
         let recordings = self.recordings().clone();
         for recorded in &recordings.made {
             // What was found while it ran is not tried again: leaves may have been written over.
-            if recorded.replay_if_alike(&bindings, slots)?.is_some() {
+            if recorded.try_replay(&bindings, slots)?.is_some() {
                 COUNTS.replays.fetch_add(1, Ordering::Relaxed);
                 return Ok(());
             }
@@ -212,28 +215,28 @@ impl Ready {
             false => self.tune(device, &work)?,
         }
         if self.ran.swap(true, Ordering::Relaxed) && recordings.tried < RECORDINGS {
-            self.keep(recordings.tried, device.record(&work, &bindings, slots, memory.places(plan)));
+            self.keep(recordings.tried, device.record_commands(&work, &bindings, slots, memory.places(plan)));
         }
         Ok(())
     }
 
     /// Plans a graph and makes its kernels ready.
-    fn new(device: &Device, options: &Options, graph: Arc<Graph>) -> Result<Ready> {
+    fn new(device: &Device, options: &Options, graph: Arc<Graph>) -> Result<CompiledPlan> {
         COUNTS.plans.fetch_add(1, Ordering::Relaxed);
-        let plan = plan_with(options, &graph, device.target(), &|routine| device.offers(routine))?;
+        let plan = plan_with(options, &graph, device.target(), &|routine| device.supports_routine(routine))?;
         let kernels: Vec<_> = plan.steps.iter().filter_map(PlanStep::kernel).collect();
-        let mut prepared = device.prepare_all(&kernels)?.into_iter();
+        let mut prepared = device.compile_all(&kernels)?.into_iter();
         let kernels = plan.steps.iter().map(|step| step.kernel().and_then(|_| prepared.next())).collect();
         let (fastest, recordings, ran, instead) = Default::default();
-        Ok(Ready { graph, options: *options, plan, kernels, fastest, recordings, ran, instead })
+        Ok(CompiledPlan { graph, options: *options, plan, kernels, fastest, recordings, ran, instead })
     }
 
     /// Does the plan's work step by step, and of steps with variants the fastest, which later runs take at once.
-    fn tune(&self, device: &Device, work: &[Work<'_>]) -> Result<()> {
+    fn tune(&self, device: &Device, work: &[Command<'_>]) -> Result<()> {
         let mut fastest = BTreeMap::new();
         for (at, one) in work.iter().enumerate() {
             match (&self.plan.steps[at], self.plan.variants.get(&at), one) {
-                (PlanStep::Kernel { kernel, .. }, Some(variants), Work::Kernel { grid, args, .. })
+                (PlanStep::Kernel { kernel, .. }, Some(variants), Command::Kernel { grid, args, .. })
                     if repeats(kernel) =>
                 {
                     let others = variants.iter().map(|Variant { kernel, grid }| (kernel, Grid(*grid)));
@@ -248,12 +251,12 @@ impl Ready {
         Ok(())
     }
 
-    fn recordings(&self) -> MutexGuard<'_, Recordings> {
+    fn recordings(&self) -> MutexGuard<'_, CommandBuffers> {
         self.recordings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps one more recording, unless another thread was first.
-    fn keep(&self, tried: usize, recorded: Result<Recorded>) {
+    fn keep(&self, tried: usize, recorded: Result<CommandBuffer>) {
         // There may be room the next time.
         let again = matches!(&recorded, Err(error) if error.is_out_of_memory());
         let mut recordings = self.recordings();
@@ -264,32 +267,35 @@ impl Ready {
     }
 
     /// The plan's steps on these buffers, one for each of the plan's.
-    fn work<'a>(&'a self, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Work<'a>> {
+    fn work<'a>(&'a self, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Command<'a>> {
         let fastest = self.fastest.get();
-        let step = |(at, (step, prepared)): (usize, (&'a PlanStep, &'a Option<Arc<Prepared>>))| match (step, prepared) {
-            (PlanStep::Kernel { kernel, grid, args }, Some(prepared)) => {
-                let given = (prepared, Grid(*grid));
-                let faster = fastest.and_then(|fastest| fastest.get(&at));
-                let (prepared, grid) = faster.map_or(given, |(prepared, grid)| (prepared, *grid));
-                Work::Kernel { prepared, grid, args: arguments(kernel, args, buffers, slots) }
-            }
-            (PlanStep::Routine { routine, buffers: ids, epilogue }, prepared) => {
-                let epilogue = epilogue.as_ref().zip(prepared.as_ref()).map(|(planned, prepared)| {
-                    Box::new(Epilogue {
-                        prepared,
-                        grid: Grid(planned.grid),
-                        args: arguments(&planned.kernel, &planned.args, buffers, slots),
-                        keeps: planned.keeps,
-                    })
-                });
-                let buffers = ids.iter().map(|id| &buffers[id.index()]).collect();
-                Work::Routine { routine: *routine, buffers, epilogue }
-            }
-            (PlanStep::Copy { from, to }, _) => Work::Copy { from: &buffers[from.index()], to: &buffers[to.index()] },
-            (PlanStep::Kernel { kernel, .. }, None) => {
-                unreachable!("kernel {} of a plan was not prepared", kernel.name)
-            }
-        };
+        let step =
+            |(at, (step, prepared)): (usize, (&'a PlanStep, &'a Option<Arc<CompiledKernel>>))| match (step, prepared) {
+                (PlanStep::Kernel { kernel, grid, args }, Some(prepared)) => {
+                    let given = (prepared, Grid(*grid));
+                    let faster = fastest.and_then(|fastest| fastest.get(&at));
+                    let (prepared, grid) = faster.map_or(given, |(prepared, grid)| (prepared, *grid));
+                    Command::Kernel { prepared, grid, args: arguments(kernel, args, buffers, slots) }
+                }
+                (PlanStep::Routine { routine, buffers: ids, epilogue }, prepared) => {
+                    let epilogue = epilogue.as_ref().zip(prepared.as_ref()).map(|(planned, prepared)| {
+                        Box::new(Epilogue {
+                            prepared,
+                            grid: Grid(planned.grid),
+                            args: arguments(&planned.kernel, &planned.args, buffers, slots),
+                            keep_output: planned.keep_output,
+                        })
+                    });
+                    let buffers = ids.iter().map(|id| &buffers[id.index()]).collect();
+                    Command::Routine { routine: *routine, buffers, epilogue }
+                }
+                (PlanStep::Copy { from, to }, _) => {
+                    Command::Copy { from: &buffers[from.index()], to: &buffers[to.index()] }
+                }
+                (PlanStep::Kernel { kernel, .. }, None) => {
+                    unreachable!("kernel {} of a plan was not prepared", kernel.name)
+                }
+            };
         self.plan.steps.iter().zip(&self.kernels).enumerate().map(step).collect()
     }
 }
@@ -306,7 +312,7 @@ fn arguments<'a>(kernel: &Kernel, args: &[PlanArg], buffers: &'a [Storage], slot
             }
         }
         (_, PlanArg::Slot(n)) => LaunchArg::Scalar(slots[*n as usize]),
-        (_, PlanArg::Number(value)) => LaunchArg::Scalar(*value),
+        (_, PlanArg::Scalar(value)) => LaunchArg::Scalar(*value),
         (Param::Scalar { name, .. }, PlanArg::Buffer(_)) => {
             unreachable!("the plan of {} passes a buffer for the number {name}", kernel.name)
         }
@@ -320,9 +326,15 @@ fn repeats(kernel: &Kernel) -> bool {
 }
 
 /// The plan of a graph. It is made if it is not there.
-pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
-    let key =
-        (device.clone(), Options { accuracy: device.accuracy(), tf32: device.allows_tf32(), variants: device.tunes() });
+pub(crate) fn lookup_or_compile(device: &Device, graph: Graph) -> Result<Arc<CompiledPlan>> {
+    let key = (
+        device.clone(),
+        Options {
+            accuracy: device.math_mode(),
+            tf32: device.is_tf32_allowed(),
+            variants: device.is_autotune_enabled(),
+        },
+    );
     let used = COUNTS.hits.load(Ordering::Relaxed) + COUNTS.plans.load(Ordering::Relaxed);
     if let Some((ready, last)) = lock().entry(key.clone()).or_default().get_mut(&graph) {
         *last = used;
@@ -330,7 +342,7 @@ pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
         return Ok(ready.clone());
     }
     // Planning is slow: others may use the cache meanwhile, and two threads may plan the same graph once each.
-    let ready = Arc::new(Ready::new(device, &key.1, Arc::new(graph))?);
+    let ready = Arc::new(CompiledPlan::new(device, &key.1, Arc::new(graph))?);
     let mut gone = None;
     let mut plans = lock();
     let programs = plans.entry(key).or_default();

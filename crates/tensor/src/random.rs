@@ -23,12 +23,12 @@ pub struct Rng {
     /// Forks drawn so far; part of the seed of the next.
     pub forks: u64,
     /// Which of a function's generators it stands for while that is traced.
-    traced: Option<Traced>,
+    traced: Option<TracedRng>,
 }
 
 /// A generator of a function under trace, whose numbers are others in each run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Traced {
+struct TracedRng {
     /// Which trace, and which of its generators.
     generator: (u64, usize),
     /// The counter when the trace began.
@@ -41,7 +41,7 @@ struct Traced {
 
 /// A word that says which numbers are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Word {
+pub(crate) struct RngWord {
     /// Which trace, and which of its generators.
     pub generator: (u64, usize),
     /// Blocks drawn since the trace began.
@@ -50,7 +50,7 @@ pub(crate) struct Word {
     place: usize,
 }
 
-impl Word {
+impl RngWord {
     /// What it is where the generator begins like this one.
     pub fn from(&self, rng: &Rng) -> Scalar {
         words(rng.seed, rng.counter.wrapping_add(self.ahead))[self.place].into()
@@ -63,7 +63,7 @@ const ROUNDS: u32 = 10;
 
 impl Rng {
     /// A generator whose every number is determined by the seed.
-    pub fn seed(seed: u64) -> Rng {
+    pub fn seed_from_u64(seed: u64) -> Rng {
         Rng { seed, counter: 0, forks: 0, traced: None }
     }
 
@@ -72,7 +72,7 @@ impl Rng {
         self.draw_on_host();
         self.forks += 1;
         let words = philox([self.forks as u32, (self.forks >> 32) as u32, 0xF0, 0x4B], self.seed);
-        Rng::seed(u64::from(words[0]) | u64::from(words[1]) << 32)
+        Rng::seed_from_u64(u64::from(words[0]) | u64::from(words[1]) << 32)
     }
 
     /// The next block of four words, on the host.
@@ -84,7 +84,7 @@ impl Rng {
     }
 
     /// A number in `0 .. below`, on the host, without bias.
-    pub fn below(&mut self, below: u32) -> u32 {
+    pub fn random_below(&mut self, below: u32) -> u32 {
         assert!(below > 0, "there is no number below 0");
         // Lemire, Fast Random Integer Generation in an Interval, 2019.
         loop {
@@ -99,7 +99,7 @@ impl Rng {
     pub fn permutation(&mut self, len: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..len).collect();
         for i in (1..len).rev() {
-            order.swap(i, self.below(i as u32 + 1) as usize);
+            order.swap(i, self.random_below(i as u32 + 1) as usize);
         }
         order
     }
@@ -108,7 +108,7 @@ impl Rng {
     #[track_caller]
     pub fn bits(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
-        let [a, b, c, d] = self.draw(shape.elems());
+        let [a, b, c, d] = self.draw(shape.numel());
         Tensor::call("random bits", [&a, &b, &c, &d], shape, bits)
     }
 
@@ -116,7 +116,7 @@ impl Rng {
     #[track_caller]
     pub fn uniform(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
-        let [a, b, c, d] = self.draw(shape.elems());
+        let [a, b, c, d] = self.draw(shape.numel());
         Tensor::call("random uniform", [&a, &b, &c, &d], shape, uniform)
     }
 
@@ -130,8 +130,11 @@ impl Rng {
             DType::BF16 => 8,
             DType::F32 => return self.uniform(shape),
             DType::F64 => {
-                let high = self.bits(shape.clone()).shr(&Tensor::constant(Scalar::from(5u32))).cast(DType::F64);
-                let low = self.bits(shape).shr(&Tensor::constant(Scalar::from(6u32))).cast(DType::F64);
+                let high = self
+                    .bits(shape.clone())
+                    .bitwise_right_shift(&Tensor::constant(Scalar::from(5u32)))
+                    .cast(DType::F64);
+                let low = self.bits(shape).bitwise_right_shift(&Tensor::constant(Scalar::from(6u32))).cast(DType::F64);
                 return (high * f64::from(1 << 26) + low) * (1.0 / (1u64 << 53) as f64);
             }
             DType::Bool
@@ -147,7 +150,7 @@ impl Rng {
                 return Tensor::mistake(Error::mistake(message));
             }
         };
-        let top = self.bits(shape).shr(&Tensor::constant(Scalar::from(32 - digits)));
+        let top = self.bits(shape).bitwise_right_shift(&Tensor::constant(Scalar::from(32 - digits)));
         (top.cast(DType::F32) * (1.0 / f64::from(1u32 << digits))).cast(dtype)
     }
 
@@ -155,12 +158,12 @@ impl Rng {
     #[track_caller]
     pub fn normal(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
-        let [a, b, c, d] = self.draw(shape.elems());
-        let [e, f, g, h] = self.draw(shape.elems());
+        let [a, b, c, d] = self.draw(shape.numel());
+        let [e, f, g, h] = self.draw(shape.numel());
         Tensor::call("random normal", [&a, &b, &c, &d, &e, &f, &g, &h], shape, |[a, b, c, d, e, f, g, h], shape| {
             let (radius, angle) = (uniform([a, b, c, d], shape), uniform([e, f, g, h], shape));
             // 1 - u lies in (0, 1], where the logarithm is finite.
-            let radius = ((1.0 - radius).ln() * -2.0).sqrt();
+            let radius = ((1.0 - radius).log() * -2.0).sqrt();
             radius * (angle * std::f64::consts::TAU).cos()
         })
     }
@@ -168,13 +171,13 @@ impl Rng {
     /// [`Rng::uniform`] for each element of a tensor; under a [`crate::Dim`] as many are drawn as its bound says.
     #[track_caller]
     pub fn uniform_like(&mut self, like: &Tensor) -> Tensor {
-        if like.is_mistake() { like.clone() } else { self.uniform(like.0.shape.clone()).ending_as(like) }
+        if like.is_mistake() { like.clone() } else { self.uniform(like.0.shape.clone()).with_lengths_of(like) }
     }
 
     /// [`Rng::normal`] for each element of a tensor, likewise.
     #[track_caller]
     pub fn normal_like(&mut self, like: &Tensor) -> Tensor {
-        if like.is_mistake() { like.clone() } else { self.normal(like.0.shape.clone()).ending_as(like) }
+        if like.is_mistake() { like.clone() } else { self.normal(like.0.shape.clone()).with_lengths_of(like) }
     }
 
     /// Seed and counter as words, for this many numbers.
@@ -187,7 +190,7 @@ impl Rng {
             traced.left = left;
         }
         let word = |place: usize| {
-            let word = self.traced.as_ref().map(|Traced { generator, start: began, .. }| Word {
+            let word = self.traced.as_ref().map(|TracedRng { generator, start: began, .. }| RngWord {
                 generator: *generator,
                 ahead: start.wrapping_sub(*began),
                 place,
@@ -200,7 +203,7 @@ impl Rng {
     /// Stands for a generator of a function from now on.
     pub(crate) fn stand_in(&mut self, generator: (u64, usize)) {
         let (start, left) = (self.counter, self.fields());
-        self.traced = Some(Traced { generator, start, left, wrong: Arc::default() });
+        self.traced = Some(TracedRng { generator, start, left, wrong: Arc::default() });
     }
 
     /// How many blocks were drawn since it stands for this generator, or what no run could do again.
@@ -213,13 +216,13 @@ impl Rng {
     }
 
     fn draw_on_host(&self) {
-        if let Some(Traced { wrong, .. }) = &self.traced {
+        if let Some(TracedRng { wrong, .. }) = &self.traced {
             wrong.get_or_init(|| "draws or forks on the host, which would be the same in every call; do it outside");
         }
     }
 
     fn check_untouched(&self) {
-        if let Some(Traced { wrong, .. }) = self.traced.as_ref().filter(|traced| traced.left != self.fields()) {
+        if let Some(TracedRng { wrong, .. }) = self.traced.as_ref().filter(|traced| traced.left != self.fields()) {
             wrong.get_or_init(|| "sets its fields, which would be the same in every call; set them outside");
         }
     }
@@ -237,15 +240,15 @@ fn words(seed: u64, counter: u64) -> [u32; 4] {
 /// The words that start at a counter under a seed. A kernel of their own: in the graph their eight hundred steps for each element
 /// would be a hundred arrays.
 fn bits(words: [&Tensor; 4], shape: &Shape) -> Tensor {
-    if shape.elems() == 0 {
+    if shape.numel() == 0 {
         return Tensor::constant(Scalar::from(0u32)).expanded(shape);
     }
-    let [bits] = Tensor::kernel(blocks, &words, [[shape.elems()].into()], shape.elems().div_ceil(4));
+    let [bits] = Tensor::custom_kernel(blocks, &words, [[shape.numel()].into()], shape.numel().div_ceil(4));
     bits.reshaped(shape.clone())
 }
 
 fn uniform(words: [&Tensor; 4], shape: &Shape) -> Tensor {
-    let top = bits(words, shape).shr(&Tensor::constant(Scalar::from(8u32)));
+    let top = bits(words, shape).bitwise_right_shift(&Tensor::constant(Scalar::from(8u32)));
     top.cast(DType::F32) * (1.0 / (1 << 24) as f64)
 }
 

@@ -11,12 +11,12 @@ use panoply_ir::graph::Op;
 use panoply_ir::{DType, Element, Error, Result, Scalar, Shape};
 use panoply_runtime::{Device, Storage};
 
-use crate::call::Body;
-use crate::dim::{self, Live};
+use crate::call::TracedBody;
+use crate::dynamic_dim::{self, ValidLengths};
+use crate::eval::topological_order;
 use crate::mistake::Mistake;
 use crate::ops::fourier::Table;
-use crate::random::Word;
-use crate::realize::inputs_first;
+use crate::random::RngWord;
 
 /// A lazy multi-dimensional array on a device.
 #[derive(Clone)]
@@ -24,32 +24,32 @@ pub struct Tensor(pub(crate) Arc<Node>);
 
 /// Nodes one after another that wait for somebody to ask. Then the last of them is computed, so that a program that never asks has no more
 /// than that to do, and plans equal stretches once.
-const MOST_PENDING: u32 = 1 << 14;
+const MAX_PENDING_DEPTH: u32 = 1 << 14;
 
 /// The depth of what waits for a function's inputs: nothing can be computed before they are there.
-const FOR_INPUTS: u32 = u32::MAX;
+const DEPTH_NEEDS_INPUTS: u32 = u32::MAX;
 
 pub(crate) struct Node {
-    pub source: Source,
+    pub source: NodeKind,
     pub inputs: Vec<Tensor>,
     pub shape: Shape,
     pub dtype: DType,
     /// How much of the shape is there, if a plan is not to know.
-    pub live: Option<Box<Live>>,
+    pub valid_lengths: Option<Box<ValidLengths>>,
     /// Where it lives; none for constants, which fit anywhere.
     pub device: Option<Device>,
-    pub place: &'static Location<'static>,
+    pub location: &'static Location<'static>,
     /// Larger than that of every node made before.
     pub serial: u64,
     /// The longest way, in nodes, to what was given or is made of numbers alone.
     pub depth: u32,
     /// Whether it was among what waited too long.
-    pub seen: AtomicBool,
+    pub flushed: AtomicBool,
     /// The value, once somebody asked.
     pub value: OnceLock<Storage>,
 }
 
-pub(crate) enum Source {
+pub(crate) enum NodeKind {
     /// A primitive over the inputs.
     Op(Op),
     /// Bytes of the host, until they are on the device.
@@ -57,11 +57,11 @@ pub(crate) enum Source {
     /// Numbers that the host works out once a plan reads them.
     Table(Table),
     /// A number passed at launch; with which word of a generator it is, if a function under trace drew it.
-    Slot(Scalar, Option<Word>),
+    ScalarArg(Scalar, Option<RngWord>),
     /// A value that was given; `value` is set from the start.
-    Value,
+    Materialized,
     /// An output of an operation that was traced before.
-    Call(Arc<Body>, u32),
+    Call(Arc<TracedBody>, u32),
     /// What an operation or a function under trace is given: its n-th input.
     Input(u32),
     /// The input's values without its history.
@@ -89,7 +89,7 @@ impl Tensor {
     #[track_caller]
     pub fn from_slice_on<T: Element>(device: &Device, data: &[T], shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
-        if shape.elems() != data.len() {
+        if shape.numel() != data.len() {
             return Tensor::mistake(Error::mistake(format!(
                 "{} elements do not fill a tensor of shape {shape}",
                 data.len()
@@ -100,7 +100,7 @@ impl Tensor {
 
     /// Positions as a tensor, i32: `x.index_select(0, &Tensor::from_positions(&[0, 2]))`.
     #[track_caller]
-    pub fn from_positions(positions: &[usize]) -> Tensor {
+    pub fn from_indices(positions: &[usize]) -> Tensor {
         let numbers = positions.iter().map(|position| i32::try_from(*position).map_err(|_| position));
         match numbers.collect::<Result<Vec<i32>, &usize>>() {
             Ok(numbers) => Tensor::from_slice(&numbers, [numbers.len()]),
@@ -115,7 +115,7 @@ impl Tensor {
     #[track_caller]
     pub fn from_bytes(bytes: &[u8], shape: impl Into<Shape>, dtype: DType) -> Tensor {
         let shape = shape.into();
-        if bytes.len() != shape.elems().saturating_mul(dtype.bytes()) {
+        if bytes.len() != shape.numel().saturating_mul(dtype.bytes()) {
             return Tensor::mistake(Error::mistake(format!("{} bytes do not fill {dtype}{shape}", bytes.len())));
         }
         match Device::current() {
@@ -131,15 +131,15 @@ impl Tensor {
         shape: Shape,
         dtype: DType,
         device: Option<Device>,
-        live: Option<Box<Live>>,
+        live: Option<Box<ValidLengths>>,
     ) -> Tensor {
-        Tensor::partly(Source::Host(Mutex::new(Some(bytes))), Vec::new(), shape, dtype, device, live)
+        Tensor::with_valid_lengths(NodeKind::Host(Mutex::new(Some(bytes))), Vec::new(), shape, dtype, device, live)
     }
 
     /// The bytes that are not on the device yet.
     pub(crate) fn host_bytes(&self) -> Option<Arc<[u8]>> {
         match &self.0.source {
-            Source::Host(bytes) => bytes.lock().expect("no thread panics while it holds host bytes").clone(),
+            NodeKind::Host(bytes) => bytes.lock().expect("no thread panics while it holds host bytes").clone(),
             _ => None,
         }
     }
@@ -148,18 +148,23 @@ impl Tensor {
     #[track_caller]
     pub fn from_storage(storage: Storage, shape: impl Into<Shape>, dtype: DType) -> Tensor {
         let shape = shape.into();
-        if storage.bytes() != shape.elems().saturating_mul(dtype.bytes()) as u64 {
+        if storage.bytes() != shape.numel().saturating_mul(dtype.bytes()) as u64 {
             let message = format!("a buffer of {} bytes does not hold {dtype}{shape}", storage.bytes());
             return Tensor::mistake(Error::mistake(message));
         }
-        Tensor::valued(storage, shape, dtype, None)
+        Tensor::from_storage_unchecked_shape(storage, shape, dtype, None)
     }
 
     /// A tensor over as many bytes as it needs.
     #[track_caller]
-    pub(crate) fn valued(storage: Storage, shape: Shape, dtype: DType, live: Option<Box<Live>>) -> Tensor {
+    pub(crate) fn from_storage_unchecked_shape(
+        storage: Storage,
+        shape: Shape,
+        dtype: DType,
+        live: Option<Box<ValidLengths>>,
+    ) -> Tensor {
         let device = storage.device().clone();
-        let tensor = Tensor::partly(Source::Value, Vec::new(), shape, dtype, Some(device), live);
+        let tensor = Tensor::with_valid_lengths(NodeKind::Materialized, Vec::new(), shape, dtype, Some(device), live);
         let _ = tensor.0.value.set(storage);
         tensor
     }
@@ -167,7 +172,7 @@ impl Tensor {
     /// A tensor of shape `[]` holding a number of this program; equal programs differ if it differs.
     #[track_caller]
     pub(crate) fn constant(value: Scalar) -> Tensor {
-        Tensor::new(Source::Op(Op::Const(value)), Vec::new(), Shape::default(), value.dtype, None)
+        Tensor::new(NodeKind::Op(Op::Const(value)), Vec::new(), Shape::default(), value.dtype, None)
     }
 
     /// A tensor of shape `[]` holding a number that may differ from run to run of the same program.
@@ -177,8 +182,8 @@ impl Tensor {
     }
 
     #[track_caller]
-    pub(crate) fn slot_from(value: Scalar, word: Option<Word>) -> Tensor {
-        Tensor::new(Source::Slot(value, word), Vec::new(), Shape::default(), value.dtype, None)
+    pub(crate) fn slot_from(value: Scalar, word: Option<RngWord>) -> Tensor {
+        Tensor::new(NodeKind::ScalarArg(value, word), Vec::new(), Shape::default(), value.dtype, None)
     }
 
     /// A value that carries a mistake to whoever asks for a result: how operations built on this crate report theirs.
@@ -190,31 +195,31 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn mistake(error: Error) -> Tensor {
         let place = Location::caller();
-        let error = error.at(place);
+        let error = error.with_location(place);
         assert!(!panoply_runtime::env::panic_on_mistake(), "{error}");
-        Tensor::new(Source::Mistake(Mistake::new(error)), Vec::new(), Shape::default(), DType::F32, None)
+        Tensor::new(NodeKind::Mistake(Mistake::new(error)), Vec::new(), Shape::default(), DType::F32, None)
     }
 
     #[track_caller]
     pub(crate) fn new(
-        source: Source,
+        source: NodeKind,
         inputs: Vec<Tensor>,
         shape: Shape,
         dtype: DType,
         device: Option<Device>,
     ) -> Tensor {
-        Tensor::partly(source, inputs, shape, dtype, device, None)
+        Tensor::with_valid_lengths(source, inputs, shape, dtype, device, None)
     }
 
     /// A node of which not all may be there.
     #[track_caller]
-    pub(crate) fn partly(
-        source: Source,
+    pub(crate) fn with_valid_lengths(
+        source: NodeKind,
         inputs: Vec<Tensor>,
         shape: Shape,
         dtype: DType,
         device: Option<Device>,
-        live: Option<Box<Live>>,
+        live: Option<Box<ValidLengths>>,
     ) -> Tensor {
         if !fits(&shape, dtype) {
             return Tensor::mistake(Error::mistake(format!(
@@ -222,16 +227,28 @@ impl Tensor {
             )));
         }
         let depth = match &source {
-            Source::Input(_) | Source::Slot(_, Some(_)) => FOR_INPUTS,
+            NodeKind::Input(_) | NodeKind::ScalarArg(_, Some(_)) => DEPTH_NEEDS_INPUTS,
             _ if device.is_none() => 0,
             _ => inputs.iter().map(|Tensor(input)| input.depth).max().map_or(0, |deepest| deepest.saturating_add(1)),
         };
         let (place, serial, seen) = (Location::caller(), Node::next_serial(), AtomicBool::new(false));
         let value = OnceLock::new();
-        let node = Node { source, inputs, shape, dtype, live, device, place, serial, depth, seen, value };
+        let node = Node {
+            source,
+            inputs,
+            shape,
+            dtype,
+            valid_lengths: live,
+            device,
+            location: place,
+            serial,
+            depth,
+            flushed: seen,
+            value,
+        };
         let tensor = Tensor(Arc::new(node));
-        if depth > 0 && depth.is_multiple_of(MOST_PENDING) {
-            tensor.relieve();
+        if depth > 0 && depth.is_multiple_of(MAX_PENDING_DEPTH) {
+            tensor.flush_pending();
         }
         tensor
     }
@@ -240,11 +257,11 @@ impl Tensor {
     ///
     /// What waits is counted once: only the last of it has a value then, and a gradient comes by all the others again.
     #[cold]
-    fn relieve(&self) {
+    fn flush_pending(&self) {
         let has_value = |tensor: &Tensor| tensor.0.value.get().is_some();
-        let mut waiting = inputs_first(&[self], has_value);
-        waiting.retain(|tensor| !has_value(tensor) && !tensor.0.seen.swap(true, Ordering::Relaxed));
-        if waiting.len() >= MOST_PENDING as usize {
+        let mut waiting = topological_order(&[self], has_value);
+        waiting.retain(|tensor| !has_value(tensor) && !tensor.0.flushed.swap(true, Ordering::Relaxed));
+        if waiting.len() >= MAX_PENDING_DEPTH as usize {
             drop(self.eval());
         }
     }
@@ -264,20 +281,20 @@ impl Tensor {
             let error = Error::mistake(format!("{op}: is not defined for bool; cast it, for example to i32"));
             return Tensor::mistake(notes.fold(error, Error::note));
         }
-        if inputs.iter().any(|input| input.0.live.is_some()) {
-            return dim::primitive(op, &inputs.iter().collect::<Vec<&Tensor>>(), shape, dtype);
+        if inputs.iter().any(|input| input.0.valid_lengths.is_some()) {
+            return dynamic_dim::primitive(op, &inputs.iter().collect::<Vec<&Tensor>>(), shape, dtype);
         }
-        Tensor::over(Source::Op(op), inputs, shape, dtype, None)
+        Tensor::over(NodeKind::Op(op), inputs, shape, dtype, None)
     }
 
     /// A node that computes something of its inputs, on their device.
     #[track_caller]
     pub(crate) fn step(
-        source: Source,
+        source: NodeKind,
         inputs: &[&Tensor],
         shape: Shape,
         dtype: DType,
-        live: Option<Box<Live>>,
+        live: Option<Box<ValidLengths>>,
     ) -> Tensor {
         Tensor::over(source, inputs.iter().map(|input| (*input).clone()).collect(), shape, dtype, live)
     }
@@ -285,11 +302,11 @@ impl Tensor {
     /// The same over inputs that were made for it.
     #[track_caller]
     pub(crate) fn over(
-        source: Source,
+        source: NodeKind,
         inputs: Vec<Tensor>,
         shape: Shape,
         dtype: DType,
-        live: Option<Box<Live>>,
+        live: Option<Box<ValidLengths>>,
     ) -> Tensor {
         if let Some(mistake) = Tensor::leftmost(&inputs) {
             return mistake;
@@ -306,24 +323,31 @@ impl Tensor {
             }
         }
         let device = device.and_then(|tensor| tensor.0.device.clone());
-        Tensor::partly(source, inputs, shape, dtype, device, live)
+        Tensor::with_valid_lengths(source, inputs, shape, dtype, device, live)
     }
 
     /// A node of this one's shape, type and device.
     #[track_caller]
-    pub(crate) fn again(&self, source: Source, inputs: Vec<Tensor>) -> Tensor {
+    pub(crate) fn with_source(&self, source: NodeKind, inputs: Vec<Tensor>) -> Tensor {
         let node = &self.0;
-        Tensor::partly(source, inputs, node.shape.clone(), node.dtype, node.device.clone(), node.live.clone())
+        Tensor::with_valid_lengths(
+            source,
+            inputs,
+            node.shape.clone(),
+            node.dtype,
+            node.device.clone(),
+            node.valid_lengths.clone(),
+        )
     }
 
     pub(crate) fn is_mistake(&self) -> bool {
-        matches!(self.0.source, Source::Mistake(_))
+        matches!(self.0.source, NodeKind::Mistake(_))
     }
 
     /// The mistake this value carries, if any; free. One that is dropped and that nobody was told of is logged.
     pub fn check(&self) -> Result<()> {
         match &self.0.source {
-            Source::Mistake(mistake) => Err(mistake.tell()),
+            NodeKind::Mistake(mistake) => Err(mistake.report()),
             _ => Ok(()),
         }
     }
@@ -331,7 +355,7 @@ impl Tensor {
     /// Lengths of the axes. In a function under trace that of a [`crate::Dim`] is not known.
     pub fn shape(&self) -> Result<&Shape> {
         self.check()?;
-        match &self.0.live {
+        match &self.0.valid_lengths {
             Some(live) => live.shape(self),
             None => Ok(&self.0.shape),
         }
@@ -341,7 +365,7 @@ impl Tensor {
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
         let (shape, place) = (self.shape()?, Location::caller());
-        let wrong = |_| Error::mistake(format!("{self:?} has {} axes, not {N}", shape.rank())).at(place);
+        let wrong = |_| Error::mistake(format!("{self:?} has {} axes, not {N}", shape.ndim())).with_location(place);
         shape.dims().try_into().map_err(wrong)
     }
 
@@ -362,13 +386,18 @@ impl Tensor {
             return self.clone();
         }
         if let Some(storage) = self.0.value.get() {
-            return Tensor::valued(storage.clone(), self.0.shape.clone(), self.0.dtype, self.0.live.clone());
+            return Tensor::from_storage_unchecked_shape(
+                storage.clone(),
+                self.0.shape.clone(),
+                self.0.dtype,
+                self.0.valid_lengths.clone(),
+            );
         }
-        self.again(Source::Detach, vec![self.clone()])
+        self.with_source(NodeKind::Detach, vec![self.clone()])
     }
 
     /// Whether both are the same node.
-    pub fn is_same(&self, other: &Tensor) -> bool {
+    pub fn ptr_eq(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -397,8 +426,8 @@ impl Node {
     /// The inputs that its value is made of.
     pub fn operands(&self) -> &[Tensor] {
         match &self.source {
-            Source::Checkpoint(_) => &self.inputs[..1],
-            Source::Call(body, _) => &self.inputs[..body.reads],
+            NodeKind::Checkpoint(_) => &self.inputs[..1],
+            NodeKind::Call(body, _) => &self.inputs[..body.used_inputs],
             _ => &self.inputs,
         }
     }

@@ -2,7 +2,7 @@
 
 use panoply_compile::plan::{PlanStep, plan};
 use panoply_tensor::conformance::oracle;
-use panoply_tensor::realize::Traced;
+use panoply_tensor::eval::TracedGraph;
 use panoply_tensor::{DType, Device, Tensor, eval};
 
 /// What follows a product; besides it a row, a column and a matrix of its shape, and a number.
@@ -67,8 +67,8 @@ fn check(dtype: DType, [m, n, k]: [usize; 3], name: &str, follow: Follow) {
 /// How many steps an expression takes, and how many of them are routines with an epilogue.
 fn steps(roots: &[Tensor]) -> (usize, usize) {
     let device = Device::current().unwrap();
-    let graph = Traced::new(&device, &roots.iter().collect::<Vec<&Tensor>>()).unwrap().graph;
-    let plan = plan(&graph, device.target(), &|routine| device.offers(routine)).unwrap();
+    let graph = TracedGraph::new(&device, &roots.iter().collect::<Vec<&Tensor>>()).unwrap().graph;
+    let plan = plan(&graph, device.target(), &|routine| device.supports_routine(routine)).unwrap();
     let ended = |step: &&PlanStep| matches!(step, PlanStep::Routine { epilogue: Some(_), .. });
     (plan.steps.len(), plan.steps.iter().filter(ended).count())
 }

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 use std::sync::{PoisonError, RwLock};
 
-use panoply_tensor::{Accuracy, DType, Device, Rng, Tensor, capture};
+use panoply_tensor::{DType, Device, MathMode, Rng, Tensor, jit};
 
 /// Held by who chooses how the device computes, and by who computes.
 static ACCURACY: RwLock<()> = RwLock::new(());
@@ -18,9 +18,9 @@ fn on_cpu(work: impl FnOnce()) {
 fn by_products(work: impl FnOnce()) {
     let _held = ACCURACY.write().unwrap_or_else(PoisonError::into_inner);
     let cpu = Device::get("cpu").unwrap();
-    cpu.set_accuracy(Accuracy::Exact);
+    cpu.set_math_mode(MathMode::Exact);
     cpu.scope(work);
-    cpu.set_accuracy(Accuracy::default());
+    cpu.set_math_mode(MathMode::default());
 }
 
 fn numbers(tensor: &Tensor) -> Vec<f64> {
@@ -29,7 +29,7 @@ fn numbers(tensor: &Tensor) -> Vec<f64> {
 
 /// Real and imaginary parts in turn, a power of the magnitude 1 at most.
 fn data(n: usize) -> Vec<f64> {
-    let numbers = Rng::seed(n as u64).uniform([2 * n]).to_vec::<f32>().unwrap();
+    let numbers = Rng::seed_from_u64(n as u64).uniform([2 * n]).to_vec::<f32>().unwrap();
     numbers.into_iter().map(|x| f64::from(x) - 0.5).collect()
 }
 
@@ -131,8 +131,8 @@ fn the_routine_agrees_with_matrix_products() {
             let second = (&slope * &slope).sum(..).gradients(&[x]).unwrap().remove(0);
             let moved = y.jvp(&[x], &[&(x * x)]).unwrap();
             let [each] = Tensor::vmap([x], |[x]| [transform(&x.unsqueeze(0)) * 2.0]);
-            let both = capture(|[x]: [&Tensor; 1]| [transform(&(x * 3.0))]);
-            let [first, again] = [x.clone(), x * 2.0].map(|x| both.run([&x]).unwrap()[0].clone());
+            let both = jit(|[x]: [&Tensor; 1]| [transform(&(x * 3.0))]);
+            let [first, again] = [x.clone(), x * 2.0].map(|x| both.call([&x]).unwrap()[0].clone());
             [y, slope, second, moved, each, first, again]
         });
         each.map(|tensor| numbers(&tensor)).collect()
@@ -158,7 +158,7 @@ fn no_examples_have_no_transforms() {
 /// What a routine does not read is not made.
 #[test]
 fn tables_are_made_for_who_reads_them() {
-    let used = || Device::get("cpu").unwrap().stats().allocated;
+    let used = || Device::get("cpu").unwrap().memory_stats().allocated;
     let wave = || Tensor::full([1 << 20, 2], 1f64).fft(0).narrow(0, 0, 1).sum(..);
     let table = 32 << 20;
     on_cpu(|| {
@@ -177,7 +177,7 @@ fn tables_take_no_more_than_their_room() {
             let wave = Tensor::full([n, 2], 1f64).fft(0).narrow(0, 0, 2);
             assert_eq!(numbers(&wave)[0], n as f64);
         }
-        let used = device.stats().allocated;
+        let used = device.memory_stats().allocated;
         assert!((128 << 20..280 << 20).contains(&used), "{used}");
     });
 }

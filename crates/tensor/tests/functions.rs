@@ -1,6 +1,8 @@
 //! Functions where they bend: on the axes, at infinities, beside NaN and in halves; by hand and by the standard library.
 
-use panoply_tensor::{AvgPoolOptions, CrossEntropy, DType, Device, Order, Put, Tensor, Window, eval};
+use panoply_tensor::{
+    AvgPoolOptions, CrossEntropyOptions, DType, Device, ScatterReduce, SortOrder, Tensor, Window, eval,
+};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -87,14 +89,14 @@ fn what_is_missing_stays_missing_and_halves_keep_their_digits() {
 #[test]
 fn ranks_that_differ_and_rows_that_are_not_there() {
     on_cpu(|| {
-        let (matrix, one) = (Tensor::iota(9).cast(DType::F32).reshape([3, 3]), vector(&[1.0, 2.0, 4.0]));
+        let (matrix, one) = (Tensor::arange(9).cast(DType::F32).reshape([3, 3]), vector(&[1.0, 2.0, 4.0]));
         let error = matrix.cross(&one, 0).to_vec::<f32>().unwrap_err();
         assert!(error.message().contains("count it from the end"), "{error}");
         // (0, 1, 2) × (1, 2, 4).
         assert_eq!(numbers(&matrix.cross(&one, -1))[..3], [0.0, 2.0, -1.0]);
         let none = Tensor::zeros([0, 100], DType::F32);
-        let (first, places) = none.top_k(3, 1);
-        eval(&[&none.sort(1, Order::Ascending), &none.argsort(1, Order::Descending), &first, &places]).unwrap();
+        let (first, places) = none.topk(3, 1);
+        eval(&[&none.sort(1, SortOrder::Ascending), &none.argsort(1, SortOrder::Descending), &first, &places]).unwrap();
         assert_eq!(places.shape().unwrap().dims(), [0, 3]);
     });
 }
@@ -137,8 +139,8 @@ fn much_is_put_as_little_is() {
         let places = Tensor::from_slice(&(0..count).map(place).collect::<Vec<i32>>(), [count]);
         let (x, values) = (Tensor::from_slice(&x, [LENGTH]), Tensor::from_slice(&values, [count]));
         let weights = Tensor::from_slice(&(0..LENGTH).map(weight).collect::<Vec<f64>>(), [LENGTH]);
-        assert_eq!(numbers(&x.index_put(&[&places], &values, Put::Add)), sums);
-        let put = x.index_put(&[&places], &values, Put::Replace);
+        assert_eq!(numbers(&x.index_put(&[&places], &values, ScatterReduce::Add)), sums);
+        let put = x.index_put(&[&places], &values, ScatterReduce::Assign);
         assert_eq!(numbers(&put), replaced);
         let slopes = (put * weights).sum(..).gradients(&[&x, &values]).unwrap();
         let kept = |i: usize| if last[i].is_none() { weight(i) } else { 0.0 };
@@ -180,8 +182,8 @@ fn distances_and_their_slopes_far_out() {
 #[test]
 fn parts_of_equal_length_beside_others() {
     on_cpu(|| {
-        let x = Tensor::iota(2 * 6 * 7).cast(DType::F32).reshape([2, 6, 7]);
-        let (mean, largest) = (numbers(&x.adaptive_average_pool([3, 4])), numbers(&x.adaptive_max_pool([3, 4])));
+        let x = Tensor::arange(2 * 6 * 7).cast(DType::F32).reshape([2, 6, 7]);
+        let (mean, largest) = (numbers(&x.adaptive_avg_pool([3, 4])), numbers(&x.adaptive_max_pool([3, 4])));
         let part = |p: usize, n: usize, parts: usize| p * n / parts..((p + 1) * n).div_ceil(parts);
         for (at, (b, p, q)) in (0..2).flat_map(|b| (0..12).map(move |i| (b, i / 4, i % 4))).enumerate() {
             let columns = part(q, 7, 4);
@@ -289,14 +291,14 @@ fn binary_cross_entropy_is_exact_in_both_tails() {
             let expected = (-f64::from(x)).exp().ln_1p();
             for (logit, target, gradient) in [(logit.clone(), 1.0, -probability), (-&logit, 0.0, probability)] {
                 let logit = logit.detach();
-                let loss = logit.bce_with_logits(&vector(&[target]));
+                let loss = logit.binary_cross_entropy_with_logits(&vector(&[target]));
                 let found = loss.item().unwrap();
                 assert!((found / expected - 1.0).abs() < 1e-6, "{x}, {target}: {found}, not {expected}");
                 let found = numbers(&loss.gradients(&[&logit]).unwrap()[0])[0];
                 assert!((found / gradient - 1.0).abs() < 1e-6, "gradient at {x}, {target}: {found}, not {gradient}");
             }
         }
-        let loss = vector(&[5.0]).cast(DType::BF16).bce_with_logits(&vector(&[1.0]).cast(DType::BF16));
+        let loss = vector(&[5.0]).cast(DType::BF16).binary_cross_entropy_with_logits(&vector(&[1.0]).cast(DType::BF16));
         assert!((loss.item().unwrap() - 0.0067).abs() < 3e-5);
     });
 }
@@ -311,7 +313,7 @@ fn a_class_that_is_ignored_must_be_of_the_type_to_ignore_any() {
         for dtype in types {
             let classes = Tensor::from_slice(&[0i32, 2], [2]).cast(dtype);
             let loss = |ignore: i64| {
-                let options = CrossEntropy { ignore: Some(ignore), ..CrossEntropy::default() };
+                let options = CrossEntropyOptions { ignore_index: Some(ignore), ..CrossEntropyOptions::default() };
                 x.cross_entropy_with(&classes, &options).item().unwrap()
             };
             for ignore in [-100, 1000, 255, 300, i64::MIN, i64::MAX] {
@@ -321,7 +323,7 @@ fn a_class_that_is_ignored_must_be_of_the_type_to_ignore_any() {
         }
         // Beyond 2⁵³ every integer counts.
         let far = (1i64 << 53) + 1;
-        let options = CrossEntropy { ignore: Some(far), ..CrossEntropy::default() };
+        let options = CrossEntropyOptions { ignore_index: Some(far), ..CrossEntropyOptions::default() };
         let loss = x.cross_entropy_with(&Tensor::from_slice(&[0, far], [2]), &options).item().unwrap();
         assert!((loss - all - 1.0).abs() < 1e-6, "{loss}");
     });
@@ -343,7 +345,7 @@ fn long_running_sums_keep_their_digits() {
 
 /// One window after another, as PyTorch's documentation of `MaxPool1d` and `AvgPool1d` has it: the largest, and the mean with its count.
 fn pooled(x: &[f32], window: &Window<1>, padding: usize, ceil_mode: bool, include: bool) -> Vec<(f32, f32)> {
-    let (length, [size], [stride], [dilation]) = (x.len(), window.size, window.stride, window.dilation);
+    let (length, [size], [stride], [dilation]) = (x.len(), window.kernel_size, window.stride, window.dilation);
     let span = dilation * (size - 1) + 1;
     let reach = length + 2 * padding - span;
     let mut count = if ceil_mode { reach.div_ceil(stride) } else { reach / stride } + 1;
@@ -369,7 +371,7 @@ fn pooling_has_the_options_of_pytorch() {
             for (size, stride, dilation, padding) in
                 [(2, 2, 1, 0), (3, 2, 1, 1), (3, 3, 1, 0), (2, 3, 1, 1), (3, 4, 1, 1), (2, 2, 2, 1), (40, 40, 1, 20)]
             {
-                let window = Window { size: [size], stride: [stride], dilation: [dilation] };
+                let window = Window { kernel_size: [size], stride: [stride], dilation: [dilation] };
                 if length + 2 * padding < dilation * (size - 1) + 1 {
                     continue;
                 }
@@ -380,11 +382,11 @@ fn pooling_has_the_options_of_pytorch() {
                     let found = tensor.max_pool_with(&window, [padding], ceil_mode).to_vec::<f32>().unwrap();
                     assert_eq!(found, largest, "{what}");
                     let options = AvgPoolOptions { ceil_mode, count_include_pad: include, divisor_override: None };
-                    let found = tensor.average_pool_with(&window, [padding], &options).to_vec::<f32>().unwrap();
+                    let found = tensor.avg_pool_with(&window, [padding], &options).to_vec::<f32>().unwrap();
                     let near = found.iter().zip(&means).all(|(x, y)| (x - y).abs() < 1e-6);
                     assert!(near && found.len() == means.len(), "{what}: {found:?}, not {means:?}");
                     let options = AvgPoolOptions { divisor_override: Some(1), ..options };
-                    let sums = tensor.average_pool_with(&window, [padding], &options);
+                    let sums = tensor.avg_pool_with(&window, [padding], &options);
                     let gradient = numbers(&sums.sum(..).gradients(&[&tensor]).unwrap()[0]);
                     let total: f64 = gradient.iter().zip(&x).map(|(g, x)| g * f64::from(*x)).sum();
                     assert!((total - sums.sum(..).item().unwrap()).abs() < 1e-4, "gradient of {what}");
@@ -396,7 +398,7 @@ fn pooling_has_the_options_of_pytorch() {
         let found = bools.max_pool(&window, [1]).to_vec::<bool>().unwrap();
         assert_eq!(found, [false, true, false]);
         let options = AvgPoolOptions { divisor_override: Some(0), ..AvgPoolOptions::default() };
-        let wrong = Tensor::ones([1, 4], DType::F32).average_pool_with(&window, [0], &options);
+        let wrong = Tensor::ones([1, 4], DType::F32).avg_pool_with(&window, [0], &options);
         assert!(wrong.check().unwrap_err().message().contains("the divisor is 0"));
     });
 }

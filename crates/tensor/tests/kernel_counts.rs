@@ -3,8 +3,8 @@
 use panoply_compile::plan::{PlanStep, plan};
 use panoply_ir::Target;
 use panoply_ir::kernel::{Kernel, Space};
-use panoply_tensor::realize::Traced;
-use panoply_tensor::{Attention, Conv, DType, Device, Dim, Order, Tensor, Window};
+use panoply_tensor::eval::TracedGraph;
+use panoply_tensor::{AttentionOptions, ConvOptions, DType, Device, Dim, SortOrder, Tensor, Window};
 
 /// An expression with the most steps its value, and its value with all gradients, may take on the CPU.
 struct Row {
@@ -44,7 +44,7 @@ const ROWS: &[Row] = &[
         &[&[2, 4, 32, 16], &[2, 4, 32, 16], &[2, 4, 32, 16]],
         |x| {
             let [q, k, v] = [0, 1, 2].map(|at| x[at].cast(DType::BF16));
-            q.attention(&k, &v, &Attention::default()).cast(DType::F32)
+            q.scaled_dot_product_attention(&k, &v, &AttentionOptions::default()).cast(DType::F32)
         },
         5,
         9,
@@ -52,7 +52,7 @@ const ROWS: &[Row] = &[
     row(
         "conv2d, bias, relu",
         &[&[16, 8, 16, 16], &[16, 8, 3, 3], &[16]],
-        |x| (x[0].conv(&x[1], &padded()) + x[2].by_channel(&x[0].conv(&x[1], &padded()))).relu(),
+        |x| (x[0].conv(&x[1], &padded()) + x[2].unsqueeze_like_channels(&x[0].conv(&x[1], &padded()))).relu(),
         3,
         9,
     ),
@@ -63,11 +63,17 @@ const ROWS: &[Row] = &[
         1,
         3,
     ),
-    row("average pool", &[&[16, 8, 16, 16]], |x| x[0].average_pool(&Window::new([3, 3]), [1, 1]), 1, 3),
+    row("average pool", &[&[16, 8, 16, 16]], |x| x[0].avg_pool(&Window::new([3, 3]), [1, 1]), 1, 3),
     row(
         "attention",
         &[&[2, 4, 32, 16], &[2, 4, 32, 16], &[2, 4, 32, 16]],
-        |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
+        |x| {
+            x[0].scaled_dot_product_attention(
+                &x[1],
+                &x[2],
+                &AttentionOptions { is_causal: true, ..AttentionOptions::default() },
+            )
+        },
         1,
         10,
     ),
@@ -76,13 +82,21 @@ const ROWS: &[Row] = &[
     row("rfft of 4096", &[&[8, 4096]], |x| x[0].rfft(-1), 1, 4),
     row("fft of 1009", &[&[8, 1009, 2]], |x| x[0].fft(-1), 1, 3),
     row("fft2 of 256", &[&[2, 256, 256, 2]], |x| x[0].fft2(), 2, 5),
-    row("sort", &[&[8, 64]], |x| x[0].sort(-1, Order::Ascending), 1, 3),
-    row("sort of each", &[&[8, 64]], |x| each(x, |x| x.sort(-1, Order::Ascending)), 1, 3),
+    row("sort", &[&[8, 64]], |x| x[0].sort(-1, SortOrder::Ascending), 1, 3),
+    row("sort of each", &[&[8, 64]], |x| each(x, |x| x.sort(-1, SortOrder::Ascending)), 1, 3),
     row("cholesky of each", &[&[8, 16, 16]], |x| each(x, |x| x.matmul(&x.t()).cholesky()), 2, 12),
     row(
         "attention of each",
         &[&[2, 4, 32, 16]],
-        |x| each(x, |x| x.attention(x, x, &Attention { causal: true, ..Attention::default() })),
+        |x| {
+            each(x, |x| {
+                x.scaled_dot_product_attention(
+                    x,
+                    x,
+                    &AttentionOptions { is_causal: true, ..AttentionOptions::default() },
+                )
+            })
+        },
         1,
         10,
     ),
@@ -94,13 +108,13 @@ fn each(x: &[Tensor], f: fn(&Tensor) -> Tensor) -> Tensor {
     y
 }
 
-fn padded() -> Conv<2> {
-    Conv { padding: [1, 1], ..Conv::default() }
+fn padded() -> ConvOptions<2> {
+    ConvOptions { padding: [1, 1], ..ConvOptions::default() }
 }
 
 fn steps(device: &Device, roots: &[&Tensor]) -> Vec<PlanStep> {
-    let traced = Traced::new(device, roots).unwrap();
-    plan(&traced.graph, device.target(), &|routine| device.offers(routine)).unwrap().steps
+    let traced = TracedGraph::new(device, roots).unwrap();
+    plan(&traced.graph, device.target(), &|routine| device.supports_routine(routine)).unwrap().steps
 }
 
 #[test]
@@ -153,7 +167,7 @@ fn a_batch_of_some_length_takes_the_same_routines() {
                 let batch = Dim::new("batch", row.inputs[0][0]);
                 let tensor = |(n, shape): (usize, &&'static [usize])| {
                     let x = Tensor::from_slice(&vec![0.5f32; shape.iter().product()], *shape);
-                    if open && n < *batched { x.with_dim(0, &batch) } else { x }
+                    if open && n < *batched { x.mark_dynamic(0, &batch) } else { x }
                 };
                 let inputs: Vec<Tensor> = row.inputs.iter().enumerate().map(tensor).collect();
                 let value = (row.op)(&inputs);
@@ -176,7 +190,7 @@ fn numbers_of_every_type_are_sorted_by_a_routine() {
     let device = Device::get("cpu").unwrap();
     device.scope(|| {
         for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::Bool) {
-            let (largest, _) = Tensor::from_slice(&[0.5f32; 512], [8, 64]).cast(dtype).top_k(4, -1);
+            let (largest, _) = Tensor::from_slice(&[0.5f32; 512], [8, 64]).cast(dtype).topk(4, -1);
             let steps = steps(&device, &[&largest]);
             assert!(steps.iter().any(|step| matches!(step, PlanStep::Routine { .. })), "{dtype}");
         }
@@ -193,7 +207,7 @@ fn untiled(op: fn(&[Tensor]) -> Tensor, shapes: &[&[usize]]) -> Vec<String> {
         let value = op(&inputs);
         let gradients = value.square().sum(..).gradients(&inputs.iter().collect::<Vec<&Tensor>>()).unwrap();
         let roots: Vec<&Tensor> = std::iter::once(&value).chain(&gradients).collect();
-        let graph = Traced::new(&device, &roots).unwrap().graph;
+        let graph = TracedGraph::new(&device, &roots).unwrap().graph;
         let plan = plan(&graph, &Target { f64: true, ..Target::opencl_minimum() }, &|_| false).unwrap();
         let shares = |kernel: &Kernel| kernel.mems.iter().any(|mem| matches!(mem.space, Space::Shared(_)));
         let untiled = plan.steps.iter().filter_map(|step| match step {
@@ -212,7 +226,7 @@ fn products_and_convolutions_run_in_tiles_on_a_gpu() {
     // What both ways need is widened once.
     assert_eq!(untiled(doubles, &[&[8, 48, 64], &[64, 32]]), ["cast"]);
     assert_eq!(untiled(|x| x[0].conv(&x[1], &padded()), &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);
-    let strided = |x: &[Tensor]| x[0].conv(&x[1], &Conv { stride: [2, 2], ..padded() });
+    let strided = |x: &[Tensor]| x[0].conv(&x[1], &ConvOptions { stride: [2, 2], ..padded() });
     assert_eq!(untiled(strided, &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);
 }
 
@@ -223,10 +237,14 @@ fn attention_is_one_kernel_on_a_gpu() {
     device.scope(|| {
         let shape = [4, 256, 64];
         let x = [0, 1, 2].map(|_| Tensor::from_slice(&vec![0.5f32; 4 * 256 * 64], shape));
-        let value = x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() });
+        let value = x[0].scaled_dot_product_attention(
+            &x[1],
+            &x[2],
+            &AttentionOptions { is_causal: true, ..AttentionOptions::default() },
+        );
         let gradients = value.square().sum(..).gradients(&[&x[0], &x[1], &x[2]]).unwrap();
         let planned = |roots: &[&Tensor], target: &Target| {
-            let plan = plan(&Traced::new(&device, roots).unwrap().graph, target, &|_| false).unwrap();
+            let plan = plan(&TracedGraph::new(&device, roots).unwrap().graph, target, &|_| false).unwrap();
             (plan.steps.len(), plan.peak_bytes)
         };
         let (bytes, logarithms) = (4 * 256 * 64 * 4, 4 * 256 * 4);
@@ -282,7 +300,7 @@ fn profiles_count_operations() {
         device.scope(|| {
             let x = Tensor::from_slice(&[1.5f32; 24 * 40], [24, 40]);
             let w = Tensor::from_slice(&[0.5f32; 40 * 16], [40, 16]);
-            let profile = panoply_runtime::Profile::start(&device).unwrap();
+            let profile = panoply_runtime::Profiler::start(&device).unwrap();
             of(x, w).eval().unwrap();
             let work = profile.finish().unwrap().work;
             work.iter().map(|work| work.flops).try_fold(0, |sum, flops| Some(sum + flops?))

@@ -1,6 +1,6 @@
 //! What is written with operators, against the same in Rust.
 
-use panoply_tensor::{DType, Device, Order, Tensor};
+use panoply_tensor::{DType, Device, SortOrder, Tensor};
 
 const X: [f32; 4] = [1.5, -2.0, 0.25, 7.0];
 
@@ -29,8 +29,8 @@ fn a_number_may_stand_on_either_side() {
         check(-(1.0 - &x) * 2.0, X.map(|x| -(1.0 - x) * 2.0));
         check(x.rsub(3.0), X.map(|x| 3.0 - x));
         // A number takes the type of the tensor, if that holds it.
-        assert_eq!((10.0 - Tensor::iota(3)).to_vec::<i32>().unwrap(), [10, 9, 8]);
-        let wrong = (0.5 * Tensor::iota(3)).check().unwrap_err();
+        assert_eq!((10.0 - Tensor::arange(3)).to_vec::<i32>().unwrap(), [10, 9, 8]);
+        let wrong = (0.5 * Tensor::arange(3)).check().unwrap_err();
         assert!(wrong.message().starts_with("0.5 is no i32: cast i32[3]"), "{wrong}");
         assert!(wrong.to_string().contains(file!()), "{wrong}");
     });
@@ -65,12 +65,12 @@ fn a_name_takes_what_is_assigned_with_an_operator() {
 fn positions_may_be_those_of_rust() {
     on_cpu(|| {
         let x = Tensor::from_slice(&X, [4]);
-        let taken = x.index_select(0, &Tensor::from_positions(&[3, 0, 0]));
+        let taken = x.index_select(0, &Tensor::from_indices(&[3, 0, 0]));
         assert_eq!(taken.to_vec::<f32>().unwrap(), [7.0, 1.5, 1.5]);
         let order: Vec<usize> = (0..4).rev().collect();
-        check(x.take_along(&Tensor::from_positions(&order), 0), [7.0, 0.25, -2.0, 1.5]);
-        assert_eq!(x.index_select(0, &Tensor::from_positions(&[])).to_vec::<f32>().unwrap(), [0f32; 0]);
-        let wrong = Tensor::from_positions(&[1, 1 << 31]).check().unwrap_err();
+        check(x.take_along_dim(&Tensor::from_indices(&order), 0), [7.0, 0.25, -2.0, 1.5]);
+        assert_eq!(x.index_select(0, &Tensor::from_indices(&[])).to_vec::<f32>().unwrap(), [0f32; 0]);
+        let wrong = Tensor::from_indices(&[1, 1 << 31]).check().unwrap_err();
         assert_eq!(wrong.message(), "from_positions: 2147483648 is more than the 2147483647 that an i32 holds");
     });
 }
@@ -95,7 +95,7 @@ fn bools_go_to_a_device_and_back() {
     on_cpu(|| {
         let x = Tensor::from_slice(&[true, false, true], [3]);
         assert_eq!((x.dtype(), x.to_vec::<bool>().unwrap()), (DType::Bool, vec![true, false, true]));
-        assert_eq!(x.logical_not().read::<bool>().unwrap().wait().unwrap(), [false, true, false]);
+        assert_eq!(x.bitwise_not().read_async::<bool>().unwrap().wait().unwrap(), [false, true, false]);
         assert_eq!(x.cast(DType::I32).to_vec::<i32>().unwrap(), [1, 0, 1]);
         assert!(x.to_vec::<u8>().unwrap_err().message().contains("does not hold u8"));
         // Any byte but 0 is true.
@@ -111,7 +111,7 @@ fn bools_go_to_a_device_and_back() {
         buffer.read_into(&mut read).unwrap();
         assert_eq!(read, [false, true]);
         buffer.fill(true).unwrap();
-        assert_eq!(buffer.read().unwrap().wait().unwrap(), [true, true]);
+        assert_eq!(buffer.read_async().unwrap().wait().unwrap(), [true, true]);
         assert_eq!(device.zeros::<bool>(3).unwrap().to_vec().unwrap(), [false; 3]);
     });
 }
@@ -140,11 +140,11 @@ fn bools_are_ordered_as_in_rust() {
         assert_eq!(rows.cummax(1).to_vec::<bool>().unwrap(), [false, true, true, false, false, false]);
         let line = rows.reshape([6]);
         assert_eq!(
-            line.sort(0, Order::Descending).to_vec::<bool>().unwrap(),
+            line.sort(0, SortOrder::Descending).to_vec::<bool>().unwrap(),
             [true, false, false, false, false, false]
         );
-        assert_eq!(line.argsort(0, Order::Ascending).to_vec::<i32>().unwrap(), [0, 2, 3, 4, 5, 1]);
-        let (values, places) = line.top_k(2, 0);
+        assert_eq!(line.argsort(0, SortOrder::Ascending).to_vec::<i32>().unwrap(), [0, 2, 3, 4, 5, 1]);
+        let (values, places) = line.topk(2, 0);
         assert_eq!(
             (values.to_vec::<bool>().unwrap(), places.to_vec::<i32>().unwrap()),
             (vec![true, false], vec![1, 0])

@@ -1,7 +1,7 @@
 //! A plan that runs again is replayed: over other data, with other numbers, over leaves that lie otherwise, on every device here.
 
-use panoply_runtime::{Device, report};
-use panoply_tensor::{Shape, Tensor, plan_counts};
+use panoply_runtime::{Device, device_report};
+use panoply_tensor::{Shape, Tensor, plan_cache_stats};
 
 const LEN: usize = 300;
 
@@ -11,8 +11,8 @@ fn data(turn: u32) -> Vec<f32> {
 
 /// Several kernels: sums between what is element by element, and a number of the run.
 fn chain(x: &Tensor, by: f32) -> [Tensor; 2] {
-    let centred = x - x.mean(..);
-    let scaled = &centred * &Tensor::scalar(by);
+    let centered = x - x.mean(..);
+    let scaled = &centered * &Tensor::scalar(by);
     let normed = &scaled / (&scaled * &scaled).sum(..).sqrt();
     [normed, scaled.max(..)]
 }
@@ -37,13 +37,13 @@ fn check(x: &[f32], tensor: &Tensor, by: f32, what: &str) {
 
 fn on(device: &Device) {
     for turn in 0..6 {
-        let (x, before) = (data(turn), plan_counts());
+        let (x, before) = (data(turn), plan_cache_stats());
         check(&x, &Tensor::from_slice(&x, [LEN]), 0.5 + turn as f32, &format!("{device}, turn {turn}"));
-        let after = plan_counts();
-        let (planned, replayed) = (after.plans - before.plans, after.replays - before.replays);
+        let after = plan_cache_stats();
+        let (planned, replayed) = (after.misses - before.misses, after.replays - before.replays);
         assert_eq!((planned, replayed), (u64::from(turn == 0), u64::from(turn > 1)), "{device}, turn {turn}");
     }
-    let before = plan_counts().replays;
+    let before = plan_cache_stats().replays;
     // A leaf that begins 4 bytes into its memory is otherwise than the recorded ones.
     let x = data(9);
     let bytes: Vec<u8> = [&[0.0], &x[..]].concat().iter().flat_map(|x: &f32| x.to_le_bytes()).collect();
@@ -51,7 +51,7 @@ fn on(device: &Device) {
     let part = storage.slice(4..bytes.len() as u64).unwrap();
     let odd = Tensor::from_storage(part, Shape::from([LEN]), panoply_ir::DType::F32);
     check(&x, &odd, 2.0, &format!("{device}, a part of other memory"));
-    assert_eq!(plan_counts().replays, before, "{device}: it is submitted anew");
+    assert_eq!(plan_cache_stats().replays, before, "{device}: it is submitted anew");
     // Leaves that lie like these are recorded, too, and those before are not forgotten.
     check(&x, &odd, 3.0, &format!("{device}, the same part"));
     check(&data(3), &Tensor::from_slice(&data(3), [LEN]), 3.0, &format!("{device}, again"));
@@ -65,7 +65,7 @@ fn on(device: &Device) {
         let sum: Vec<f32> = a.iter().zip([&a, &b][second]).map(|(a, b)| a + 2.0 * b).collect();
         assert_eq!((left + right * 2.0).to_vec::<f32>().unwrap(), sum, "{device}");
     }
-    assert_eq!(plan_counts().replays, before + 4, "{device}");
+    assert_eq!(plan_cache_stats().replays, before + 4, "{device}");
 }
 
 /// A number that differs in each step is an argument of one program; numbers that programs are simplified by stay in it.
@@ -98,9 +98,9 @@ fn numbers_that_differ_share_a_program() {
             }
         };
         run(0.1);
-        let (before, compiled) = (plan_counts().plans, device.program_counts().compiled);
+        let (before, compiled) = (plan_cache_stats().misses, device.program_cache_stats().compiled);
         (0..200).for_each(|step| run(0.1 + 0.01 * f64::from(step)));
-        let (plans, programs) = (plan_counts().plans - before, device.program_counts().compiled - compiled);
+        let (plans, programs) = (plan_cache_stats().misses - before, device.program_cache_stats().compiled - compiled);
         // Some of the numbers, their doubles and thirds are half-integers: each such combination is a program.
         assert!(plans <= 8 && programs <= 16, "{plans} plans and {programs} programs");
     });
@@ -109,7 +109,7 @@ fn numbers_that_differ_share_a_program() {
 #[test]
 fn plans_that_run_again_give_what_they_gave() {
     numbers_that_differ_share_a_program();
-    for device in report().expect("the environment is in order").devices() {
+    for device in device_report().expect("the environment is in order").devices() {
         device.scope(|| on(device));
     }
 }

@@ -3,8 +3,8 @@
 
 use std::cmp::Ordering;
 
-use panoply_runtime::report;
-use panoply_tensor::{DType, Order, Tensor};
+use panoply_runtime::device_report;
+use panoply_tensor::{DType, SortOrder, Tensor};
 
 const ODD: [f64; 6] = [f64::NAN, -0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY, -1.5];
 
@@ -19,18 +19,18 @@ fn compare(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-fn expected(row: &[f64], order: Order) -> Vec<usize> {
+fn expected(row: &[f64], order: SortOrder) -> Vec<usize> {
     let mut places: Vec<usize> = (0..row.len()).collect();
     places.sort_by(|i, j| match order {
-        Order::Ascending => compare(row[*i], row[*j]),
-        Order::Descending => compare(row[*j], row[*i]),
+        SortOrder::Ascending => compare(row[*i], row[*j]),
+        SortOrder::Descending => compare(row[*j], row[*i]),
     });
     places
 }
 
 #[test]
 fn rows_are_in_order_on_every_device() {
-    let report = report().expect("the environment is in order");
+    let report = device_report().expect("the environment is in order");
     for device in report.devices() {
         device.scope(|| {
             for dtype in [DType::F32, DType::I32, DType::U32, DType::U8, DType::F16, DType::I64] {
@@ -42,7 +42,7 @@ fn rows_are_in_order_on_every_device() {
                     let row = numbers(length, dtype.is_float());
                     let values: Vec<f32> = [&row[..], &row].concat().iter().map(|x| *x as f32).collect();
                     let x = Tensor::from_slice(&values, [2, length]).cast(dtype);
-                    for order in [Order::Ascending, Order::Descending] {
+                    for order in [SortOrder::Ascending, SortOrder::Descending] {
                         let (what, places) = (format!("{device}, {dtype}, {length}, {order:?}"), expected(&row, order));
                         let found = x.argsort(1, order).to_vec::<i32>().unwrap();
                         let whole: Vec<i32> = [&places[..], &places].concat().iter().map(|i| *i as i32).collect();
@@ -57,8 +57,8 @@ fn rows_are_in_order_on_every_device() {
                         }
                     }
                     let count = length.min(5);
-                    let found = x.top_k(count, 1).1.to_vec::<i32>().unwrap();
-                    let places = expected(&row, Order::Descending);
+                    let found = x.topk(count, 1).1.to_vec::<i32>().unwrap();
+                    let places = expected(&row, SortOrder::Descending);
                     assert!(
                         found[..count].iter().zip(&places).all(|(i, j)| *i as usize == *j),
                         "{device}, {dtype}, {length}"
@@ -71,7 +71,7 @@ fn rows_are_in_order_on_every_device() {
 
 #[test]
 fn searchsorted_has_nan_last_as_sort_has() {
-    let report = report().expect("the environment is in order");
+    let report = device_report().expect("the environment is in order");
     for device in report.devices() {
         device.scope(|| {
             for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
@@ -95,7 +95,7 @@ fn searchsorted_has_nan_last_as_sort_has() {
                         };
                         let count = |v: &f64| sorted.iter().filter(|x| before(**x, *v)).count() as i32;
                         let expected: Vec<i32> = values.iter().map(count).collect();
-                        let found = x.search_sorted(&v, or_equal).to_vec::<i32>().expect("it is computed");
+                        let found = x.searchsorted(&v, or_equal).to_vec::<i32>().expect("it is computed");
                         assert_eq!(found, expected, "{length} of {dtype}, {or_equal}, on {device}");
                     }
                 }

@@ -152,22 +152,22 @@ def training():
 def trainer(make, shape, mixed):
     """A step of a network that is made now."""
     model, x, y = make(), torch.randn(shape), torch.randint(0, 10, (shape[0],))
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
     def step():
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
             logits = model(x)
         loss = F.cross_entropy(logits.float(), y)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         loss.item()
 
     return step
 
 
 def ours(binary, what, seconds, *more):
-    command = [binary, "bench", what, "--device", "cpu", "--json", "--seconds", str(seconds), *more]
+    command = [binary, "bench", what, "--device", "cpu", "--json", "--min-time", str(seconds), *more]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     return [json.loads(line) for line in lines]
 
@@ -180,7 +180,7 @@ def memory(arguments, names):
     """What a fresh process of each side grows by, by row."""
     mine, theirs = {}, {}
     for name in names:
-        mine |= column(ours(arguments.binary, "training", 0, "--only", name), "resident_bytes")
+        mine |= column(ours(arguments.binary, "training", 0, "--case", name), "rss_bytes")
         command = [sys.executable, __file__, "--grow", name, str(arguments.threads)]
         theirs[name] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return mine, theirs
@@ -271,7 +271,7 @@ def main():
     mine, theirs = memory(arguments, torch_rows)
     lines += [
         "What a fresh process grows by at most while a network is made and trained for four steps, after a dense layer was: parameters, what the",
-        "optimiser remembers, activations, scratch, what is compiled, as Linux counts it.",
+        "optimizer remembers, activations, scratch, what is compiled, as Linux counts it.",
         "",
         *table("peak memory of training", mine, {"PyTorch": theirs}, "MiB", 1 / M),
         "What of our step is the host's: the same on a device that computes nothing. The aim is 100 µs for the MLP.",

@@ -48,7 +48,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
     Stage { name: "features", from: Tier::Default, applies: always, run: features },
     Stage { name: "browser", from: Tier::Default, applies: always, run: browser },
-    Stage { name: "undefined behaviour", from: Tier::Full, applies: always, run: miri },
+    Stage { name: "undefined behavior", from: Tier::Full, applies: always, run: miri },
     Stage { name: "addresses", from: Tier::Full, applies: always, run: addresses },
     Stage { name: "other targets", from: Tier::Default, applies: always, run: other_targets },
 ];
@@ -66,21 +66,21 @@ const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 /// Test programs that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
 /// few changes touch.
 const SLOW: [&str; 15] = [
-    "crates/cli/tests/kinds.rs",
+    "crates/cli/tests/regression_and_text.rs",
     "crates/cli/tests/sequences.rs",
     "crates/cli/tests/train.rs",
     "crates/nn/tests/digits.rs",
-    "crates/nn/tests/in_place.rs",
-    "crates/nn/tests/learning.rs",
+    "crates/nn/tests/buffer_donation.rs",
+    "crates/nn/tests/convergence.rs",
     "crates/panoply/tests/first_examples.rs",
     "crates/panoply/tests/hip.rs",
-    "crates/panoply/tests/kernel_mistakes.rs",
-    "crates/panoply/tests/network_mistakes.rs",
-    "crates/tensor/tests/dims.rs",
-    "crates/tensor/tests/exchange.rs",
-    "crates/tensor/tests/factor.rs",
+    "crates/panoply/tests/compile_fail_kernel.rs",
+    "crates/panoply/tests/compile_fail_network.rs",
+    "crates/tensor/tests/dynamic_dims.rs",
+    "crates/tensor/tests/buffer_donation.rs",
+    "crates/tensor/tests/linalg.rs",
     "crates/tensor/tests/fourier.rs",
-    "crates/tensor/tests/inputs.rs",
+    "crates/tensor/tests/strided_inputs.rs",
 ];
 
 /// How a stage ended.
@@ -323,7 +323,7 @@ fn features(run: &mut Run) -> Outcome {
 /// Miri executes the `unsafe` of the CPU's thread pool and says what is undefined.
 fn miri(run: &mut Run) -> Outcome {
     if let Err(why) = nightly(run, "miri,rust-src") {
-        return run.skip("the search for undefined behaviour", &why);
+        return run.skip("the search for undefined behavior", &why);
     }
     let mut tests = on_nightly(run, "miri");
     tests.args(["cargo", "miri", "test", "--package", "panoply-cpu"]);

@@ -48,7 +48,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "forbid-unsafe",
-        reason: "unsafe lives in driver, cpu, fake and few places of ir, device, compile and runtime",
+        reason: "unsafe lives in driver, cpu, driver-sim and few places of ir, device, compile and runtime",
         check: Check::Tree(text::forbid_unsafe),
     },
     Rule { name: "safety", reason: "every unsafe block says why it holds", check: Check::File(text::safety) },
@@ -68,6 +68,7 @@ const RULES: &[Rule] = &[
         check: Check::File(text::unwrap),
     },
     Rule { name: "home-path", reason: "it exists on one machine only", check: Check::File(text::home_path) },
+    Rule { name: "spelling", reason: "American spelling, as in the ecosystem", check: Check::File(text::spelling) },
     Rule { name: "indented-code", reason: "documents' code is compiled", check: Check::File(text::indented_code) },
 ];
 

@@ -7,22 +7,22 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
-use panoply::runtime::{Place, Source, Work, report};
+use panoply::runtime::{BindingKind, BindingSlot, Command, device_report};
 use panoply::{DType, Device, Error, ErrorKind, Grid, LaunchArg, Result, Rng, Tensor};
 use serde_json::json;
 
 use super::kernels::empty;
-use super::{repeated, seconds};
-use crate::contain;
+use super::{median_time, seconds};
+use crate::driver_probe;
 
 #[derive(Args)]
-pub struct Arguments {
+pub struct BenchDevicesCommand {
     /// The device, as `panoply devices` spells it; every one that is not `cpu:checked` if none is named.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Seconds spent on each row.
-    #[arg(long, default_value_t = 0.3, value_parser = seconds)]
-    seconds: f64,
+    #[arg(long, visible_alias = "seconds", default_value_t = 0.3, value_parser = seconds)]
+    min_time: f64,
     /// One JSON line for each row on stdout.
     #[arg(long)]
     json: bool,
@@ -39,15 +39,15 @@ const RECORDED: u32 = 100;
 const SIZES: [usize; 3] = [512, 1024, 2048];
 
 /// Prints the rows of each device. A device that cannot do one says why and makes the command fail.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &BenchDevicesCommand) -> Result<ExitCode> {
     let devices = match &arguments.device {
         Some(spelling) => {
-            contain::for_device(Some(spelling))?;
+            driver_probe::for_device(Some(spelling))?;
             vec![Device::get(spelling)?]
         }
         None => {
-            contain::for_all()?;
-            report()?.devices().filter(|device| device.info().variant.is_none()).cloned().collect()
+            driver_probe::for_all()?;
+            device_report()?.devices().filter(|device| device.info().variant.is_none()).cloned().collect()
         }
     };
     let mut failed = false;
@@ -78,12 +78,12 @@ enum Rate {
 }
 
 /// What finding devices takes: asking every driver, in a process of its own each time, and asking again in this one.
-fn finding(arguments: &Arguments) -> Result<()> {
+fn finding(arguments: &BenchDevicesCommand) -> Result<()> {
     if !arguments.json {
         println!("finding devices");
     }
     let show = |name, seconds| row(None, arguments.json, name, seconds, Rate::Times, None);
-    show("every driver, a process", repeated(arguments.seconds, contain::time)?);
+    show("every driver, a process", median_time(arguments.min_time, driver_probe::time)?);
     Device::auto()?;
     let again = || {
         let start = Instant::now();
@@ -91,7 +91,7 @@ fn finding(arguments: &Arguments) -> Result<()> {
         Ok(start.elapsed().as_secs_f64() / LAUNCHES as f64)
     };
     // Each says what one took, so it is repeated as often as is worth while.
-    show("Device::auto(), again", repeated(arguments.seconds / LAUNCHES as f64, again)?);
+    show("Device::auto(), again", median_time(arguments.min_time / LAUNCHES as f64, again)?);
     Ok(())
 }
 
@@ -107,8 +107,8 @@ fn row(device: Option<&Device>, as_json: bool, name: &str, seconds: f64, rate: R
         println!(
             "{}",
             json!({
-                "schema": 1, "device": device.map(Device::spelling), "name": name, "seconds": seconds, "rate": per_second, "unit": unit,
-                "limit": limit, "share": share,
+                "schema": 1, "device": device.map(Device::device_string), "name": name, "seconds": seconds, "rate": per_second, "unit": unit,
+                "peak": limit, "fraction_of_peak": share,
             })
         );
     } else {
@@ -118,7 +118,7 @@ fn row(device: Option<&Device>, as_json: bool, name: &str, seconds: f64, rate: R
     per_second
 }
 
-fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
+fn rows(device: &Device, arguments: &BenchDevicesCommand) -> Result<()> {
     let show = |name: &str, seconds: f64, rate: Rate, limit: Option<f64>| {
         row(Some(device), arguments.json, name, seconds, rate, limit)
     };
@@ -132,40 +132,40 @@ fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     if back != host {
         return Err(wrong("a copy up, over and down"));
     }
-    let copy = repeated(arguments.seconds, || timed(device, || y.copy_from(&x)))?;
+    let copy = median_time(arguments.min_time, || timed(device, || y.copy_from(&x)))?;
     let limit = show("copy on the device", copy, Rate::Bytes(2.0 * bytes), None);
-    let up = repeated(arguments.seconds, || timed(device, || x.write(&host)))?;
+    let up = median_time(arguments.min_time, || timed(device, || x.write(&host)))?;
     show("copy to the device", up, Rate::Bytes(bytes), Some(limit));
     let mut in_pieces = || {
         let mut piece = |part: &[f32], at: usize| x.slice_mut(at..at + part.len())?.write(part);
         host.chunks(PIECE).enumerate().try_for_each(|(i, part)| piece(part, i * PIECE))
     };
-    let pieces = repeated(arguments.seconds, || timed(device, &mut in_pieces))?;
+    let pieces = median_time(arguments.min_time, || timed(device, &mut in_pieces))?;
     show("the same, by 1 MiB", pieces, Rate::Bytes(bytes), Some(limit));
-    let down = repeated(arguments.seconds, || timed(device, || y.read_into(&mut back)))?;
+    let down = median_time(arguments.min_time, || timed(device, || y.read_into(&mut back)))?;
     show("copy from the device", down, Rate::Bytes(bytes), Some(limit));
     x.fill(2.5)?;
     x.read_into(&mut back)?;
     if back.iter().any(|element| *element != 2.5) {
         return Err(wrong("a fill"));
     }
-    let fill = repeated(arguments.seconds, || timed(device, || x.fill(1.5)))?;
+    let fill = median_time(arguments.min_time, || timed(device, || x.fill(1.5)))?;
     show("fill", fill, Rate::Bytes(bytes), Some(limit));
 
     let keep = || (0..LAUNCHES).try_for_each(|_| device.allocate(1 << 20).map(drop));
     show(
         "allocation from the pool",
-        repeated(arguments.seconds, || timed(device, keep))? / LAUNCHES as f64,
+        median_time(arguments.min_time, || timed(device, keep))? / LAUNCHES as f64,
         Rate::Times,
         None,
     );
-    launches(device, arguments.seconds, &show)?;
+    launches(device, arguments.min_time, &show)?;
     let mut times = Vec::new();
     for n in SIZES {
-        let (a, b) = (Rng::seed(1).uniform([n, n]) - 0.5, Rng::seed(2).uniform([n, n]) - 0.5);
+        let (a, b) = (Rng::seed_from_u64(1).uniform([n, n]) - 0.5, Rng::seed_from_u64(2).uniform([n, n]) - 0.5);
         panoply::eval(&[&a, &b])?;
         check(&a, &b, n)?;
-        times.push((n, repeated(arguments.seconds, || timed(device, || a.matmul(&b).eval()))?));
+        times.push((n, median_time(arguments.min_time, || timed(device, || a.matmul(&b).eval()))?));
     }
     let flops = |n: usize| 2.0 * (n as f64).powi(3);
     let best = times.iter().map(|(n, seconds)| flops(*n) / seconds / 1e9).fold(0.0, f64::max);
@@ -182,22 +182,22 @@ type Show<'a> = dyn Fn(&str, f64, Rate, Option<f64>) -> f64 + 'a;
 fn launches(device: &Device, seconds: f64, show: &Show<'_>) -> Result<()> {
     let mut one = device.zeros::<f32>(1)?;
     empty(&mut one).launch(1)?;
-    let wait = repeated(seconds, || timed(device, || empty(&mut one).launch(1)))?;
+    let wait = median_time(seconds, || timed(device, || empty(&mut one).launch(1)))?;
     show("launch and wait", wait, Rate::Times, None);
     let in_a_row = || timed(device, || (0..LAUNCHES).try_for_each(|_| empty(&mut one).launch(1)));
-    show("launch, one of many", repeated(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None);
-    let (prepared, storage) = (device.prepare_built(empty::build)?, one.storage());
-    let launch = |_| Work::Kernel {
+    show("launch, one of many", median_time(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None);
+    let (prepared, storage) = (device.compile_fn(empty::build)?, one.storage());
+    let launch = |_| Command::Kernel {
         prepared: &prepared,
         grid: Grid::from(1),
         args: vec![LaunchArg::write(storage, DType::F32)],
     };
-    let work: Vec<Work<'_>> = (0..RECORDED).map(launch).collect();
-    let place = |step| Place { step, operand: 0, source: Source::Binding { binding: 0, offset: 0 } };
-    let recorded = device.record(&work, &[storage], &[], (0..RECORDED).map(place).collect())?;
+    let work: Vec<Command<'_>> = (0..RECORDED).map(launch).collect();
+    let place = |step| BindingSlot { step, operand: 0, source: BindingKind::Binding { binding: 0, offset: 0 } };
+    let recorded = device.record_commands(&work, &[storage], &[], (0..RECORDED).map(place).collect())?;
     let replays = LAUNCHES / RECORDED as usize;
     let in_a_row = || timed(device, || (0..replays).try_for_each(|_| recorded.replay(&[storage], &[]).map(drop)));
-    show("launch, one of a replay", repeated(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None);
+    show("launch, one of a replay", median_time(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None);
     Ok(())
 }
 

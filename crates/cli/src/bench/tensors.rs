@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use panoply::{Attention, Conv, DType, Device, Profile, Result, Tensor, Triangle, capture_with_state, eval};
+use panoply::{AttentionOptions, ConvOptions, DType, Device, Profiler, Result, Tensor, Triangle, eval, jit_with_state};
 use serde_json::json;
 
-use super::limits::Limits;
-use super::{Profiled, idle, repeated};
+use super::peaks::Limits;
+use super::{ProfiledArgs, median_time, null_device_like};
 
 /// A row of the tensor benchmark.
 struct Row {
@@ -50,7 +50,7 @@ const fn small(
     Row { name, inputs, op, captured, ..PLAIN }
 }
 
-/// A factorisation that takes so many n³ floating-point operations.
+/// A factorization that takes so many n³ floating-point operations.
 const fn factoring(name: &'static str, op: fn(&[Tensor]) -> Tensor, cubes: f64) -> Row {
     const N: usize = 512;
     Row {
@@ -120,7 +120,13 @@ const ROWS: &[Row] = &[
     Row {
         name: "attention, 16 × 1024 × 64, causal",
         inputs: &[&[1, 16, 1024, 64], &[1, 16, 1024, 64], &[1, 16, 1024, 64]],
-        op: |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
+        op: |x| {
+            x[0].scaled_dot_product_attention(
+                &x[1],
+                &x[2],
+                &AttentionOptions { is_causal: true, ..AttentionOptions::default() },
+            )
+        },
         bytes: 16.0 * 16.0 * 65536.0,
         flops: 4.0 * 16.0 * 1024.0 * 1024.0 * 64.0,
         ..PLAIN
@@ -128,7 +134,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "conv 64→64, 3×3, 56², batch 8",
         inputs: &[&[8, 64, 56, 56], &[64, 64, 3, 3]],
-        op: |x| x[0].conv(&x[1], &Conv { padding: [1, 1], ..Conv::default() }),
+        op: |x| x[0].conv(&x[1], &ConvOptions { padding: [1, 1], ..ConvOptions::default() }),
         bytes: 8.0 * 8.0 * 64.0 * 3136.0,
         flops: 2.0 * 8.0 * 3136.0 * 64.0 * 576.0,
         ..PLAIN
@@ -144,12 +150,12 @@ const ROWS: &[Row] = &[
 ];
 
 /// Prints a row for each operation.
-pub fn run(arguments: &Profiled) -> Result<ExitCode> {
+pub fn run(arguments: &ProfiledArgs) -> Result<ExitCode> {
     let options = &arguments.options;
     let choice = options.device.select()?;
     choice.explain();
     let device = choice.device();
-    let limits = Limits::new(device, options.seconds);
+    let limits = Limits::new(device, options.min_time);
     device.scope(|| {
         ROWS.iter().try_for_each(|row| {
             let seconds = median(device, row, arguments)?;
@@ -168,7 +174,7 @@ pub fn run(arguments: &Profiled) -> Result<ExitCode> {
 impl Row {
     /// Inputs: numbers around 0 up to a half, integers up to 100, since as integers the others would all be 0.
     fn random(&self) -> Vec<Tensor> {
-        let mut rng = panoply::Rng::seed(1);
+        let mut rng = panoply::Rng::seed_from_u64(1);
         let size = if self.dtype.is_int() { 200.0 } else { 1.0 };
         self.inputs.iter().map(|shape| ((rng.uniform(*shape) - 0.5) * size).cast(self.dtype)).collect()
     }
@@ -193,11 +199,11 @@ impl Row {
 
     fn json(&self, device: &Device, seconds: f64, host: Option<f64>, limit: Option<f64>) -> serde_json::Value {
         json!({
-            "schema": 1, "name": self.name, "device": device.spelling(), "dtype": self.dtype.to_string(), "seconds": seconds,
-            "gbps": (!self.is_small()).then_some(self.bytes / seconds / 1e9),
-            "gflops": (self.flops > 0.0).then_some(self.flops / seconds / 1e9),
-            "limit": limit, "share": limit.map(|limit| self.rate(seconds) / limit),
-            "captured": self.captured, "host_seconds": host,
+            "schema": 1, "name": self.name, "device": device.device_string(), "dtype": self.dtype.to_string(), "seconds": seconds,
+            "gb_per_s": (!self.is_small()).then_some(self.bytes / seconds / 1e9),
+            "gflop_per_s": (self.flops > 0.0).then_some(self.flops / seconds / 1e9),
+            "peak": limit, "fraction_of_peak": limit.map(|limit| self.rate(seconds) / limit),
+            "jitted": self.captured, "host_seconds": host,
         })
     }
 
@@ -214,21 +220,21 @@ impl Row {
 }
 
 /// The same on a device that computes nothing: what the host does for it, and that device's own checks.
-fn host(device: &Device, row: &Row, arguments: &Profiled) -> Result<f64> {
-    let idle = idle(device);
+fn host(device: &Device, row: &Row, arguments: &ProfiledArgs) -> Result<f64> {
+    let idle = null_device_like(device);
     idle.scope(|| median(&idle, row, arguments))
 }
 
 /// The median time of one evaluation, warm.
-fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) -> Result<f64> {
+fn median(device: &Device, row: &Row, ProfiledArgs { options, profile }: &ProfiledArgs) -> Result<f64> {
     let inputs = row.random();
     eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
     let mut inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
-    let captured = capture_with_state(|inputs: &mut Vec<Tensor>, []| [(row.op)(inputs)]);
+    let captured = jit_with_state(|inputs: &mut Vec<Tensor>, []| [(row.op)(inputs)]);
     let mut run = || -> Result<f64> {
         let start = Instant::now();
         match row.captured {
-            true => captured.run_with(&mut inputs, []).map(drop)?,
+            true => captured.call_with_state(&mut inputs, []).map(drop)?,
             false => (row.op)(&inputs).eval()?,
         }
         device.synchronize()?;
@@ -236,11 +242,11 @@ fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) 
     };
     run()?;
     if *profile {
-        let profile = Profile::start(device)?;
+        let profile = Profiler::start(device)?;
         run()?;
         eprintln!("{}\n{}", row.name, profile.finish()?);
     }
-    repeated(options.seconds, run)
+    median_time(options.min_time, run)
 }
 
 #[cfg(test)]

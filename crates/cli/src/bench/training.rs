@@ -6,21 +6,21 @@ use std::time::Instant;
 
 use clap::Args;
 use panoply::nn::{
-    AdamW, BatchNorm, BlockShape, Cell, Conv2d, EncoderBlock, Flatten, Layer, Linear, Map, MaxPool, Mlp, Module, Pass,
-    Recurrent, Sequential,
+    AdamW, BatchNorm, Conv2d, Flatten, ForwardContext, Lambda, Layer, Linear, MaxPool, Mlp, Module, RnnBase, RnnKind,
+    Sequential, TransformerConfig, TransformerEncoderLayer,
 };
-use panoply::{Conv, DType, Device, Error, Profile, Result, Rng, Tensor, eval};
+use panoply::{ConvOptions, DType, Device, Error, Profiler, Result, Rng, Tensor, eval};
 use serde_json::json;
 
-use super::{Profiled, idle, repeated, resident};
+use super::{ProfiledArgs, median_time, null_device_like, rss};
 
 #[derive(Args)]
-pub struct Arguments {
+pub struct BenchTrainingCommand {
     #[command(flatten)]
-    profiled: Profiled,
-    /// One row alone, by its name: the memory that its first steps take of the system is known then.
-    #[arg(long, value_name = "NAME")]
-    only: Option<String>,
+    profiled: ProfiledArgs,
+    /// Run one case by name; only then is the resident memory of its first steps reported
+    #[arg(long, visible_alias = "only", value_name = "NAME")]
+    case: Option<String>,
 }
 
 /// A network with a batch to learn.
@@ -60,7 +60,7 @@ struct Bench<'a> {
 }
 
 /// What a row takes.
-struct Taken {
+struct Measurement {
     /// A step.
     seconds: f64,
     /// The host's share of it.
@@ -73,28 +73,30 @@ struct Taken {
     params: usize,
 }
 
-pub fn run(Arguments { profiled: Profiled { options, profile }, only }: &Arguments) -> Result<ExitCode> {
+pub fn run(
+    BenchTrainingCommand { profiled: ProfiledArgs { options, profile }, case }: &BenchTrainingCommand,
+) -> Result<ExitCode> {
     let choice = options.device.select()?;
     let device = choice.device();
     let rows = [DType::F32, DType::BF16].into_iter().flat_map(|precision| ROWS.iter().map(move |row| (row, precision)));
-    let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    let wanted = |name: &str| case.as_ref().is_none_or(|case| case == name);
     let rows: Vec<_> = rows.map(|(row, precision)| (row.title(precision), row, precision)).collect();
     if !rows.iter().any(|(name, ..)| wanted(name)) {
         let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
-        let message = format!("--only {}: there is no such row", only.as_deref().unwrap_or_default());
+        let message = format!("--case {}: there is no such row", case.as_deref().unwrap_or_default());
         return Err(Error::mistake(message).note(format!("there are {}", names.join("; "))));
     }
     choice.explain();
     rows.into_iter().filter(|(name, ..)| wanted(name)).try_for_each(|(name, row, precision)| {
-        let taken = Taken::by(row, precision, device, options.seconds, *profile)?;
-        let Taken { seconds, host_seconds, pool_bytes, grown, params } = taken;
+        let taken = Measurement::by(row, precision, device, options.min_time, *profile)?;
+        let Measurement { seconds, host_seconds, pool_bytes, grown, params } = taken;
         // What earlier rows gave back may not have gone back to the system.
-        let resident_bytes = grown.filter(|_| only.is_some());
+        let resident_bytes = grown.filter(|_| case.is_some());
         if options.json {
-            let (device, dtype) = (device.spelling(), precision.to_string());
+            let (device, dtype) = (device.device_string(), precision.to_string());
             let row = json!({
                 "schema": 1, "name": name, "device": device, "dtype": dtype, "seconds": seconds, "host_seconds": host_seconds,
-                "pool_bytes": pool_bytes, "resident_bytes": resident_bytes, "parameters": params,
+                "pool_bytes": pool_bytes, "rss_bytes": resident_bytes, "num_parameters": params,
             });
             println!("{row}");
         } else {
@@ -107,22 +109,23 @@ pub fn run(Arguments { profiled: Profiled { options, profile }, only }: &Argumen
     Ok(choice.exit_code())
 }
 
-impl Taken {
-    fn by(row: &Row, precision: DType, device: &Device, budget: f64, profile: bool) -> Result<Taken> {
+impl Measurement {
+    fn by(row: &Row, precision: DType, device: &Device, budget: f64, profile: bool) -> Result<Measurement> {
         let on = |device: &Device, row: &Row, budget: f64, profile: bool| {
             device.scope(|| {
-                let mut bench = Bench { device, budget, profile, precision, rng: Rng::seed(1), median: 0.0, params: 0 };
+                let mut bench =
+                    Bench { device, budget, profile, precision, rng: Rng::seed_from_u64(1), median: 0.0, params: 0 };
                 (row.run)(&mut bench).map(|()| (bench.median, bench.params))
             })
         };
         on(device, &FIRST, 0.0, false)?;
-        device.reset_peaks();
-        let before = device.stats().allocated;
-        let (_, grown) = resident::growth(|| on(device, row, 0.0, false))?;
-        let pool_bytes = device.stats().peak_allocated - before;
+        device.reset_peak_memory_stats();
+        let before = device.memory_stats().allocated;
+        let (_, grown) = rss::growth(|| on(device, row, 0.0, false))?;
+        let pool_bytes = device.memory_stats().peak_allocated - before;
         let (seconds, params) = on(device, row, budget, profile)?;
-        let (host_seconds, _) = on(&idle(device), row, budget, false)?;
-        Ok(Taken { seconds, host_seconds, pool_bytes, grown, params })
+        let (host_seconds, _) = on(&null_device_like(device), row, budget, false)?;
+        Ok(Measurement { seconds, host_seconds, pool_bytes, grown, params })
     }
 }
 
@@ -138,36 +141,44 @@ impl Bench<'_> {
         self.classifier(model, &[batch, 784], 10)
     }
 
-    /// Two convolutions with pooling, the first one normalised.
+    /// Two convolutions with pooling, the first one normalized.
     fn cnn(&mut self) -> Result<()> {
-        let same = Conv { padding: [1, 1], ..Conv::default() };
+        let same = ConvOptions { padding: [1, 1], ..ConvOptions::default() };
         let model = Sequential::new()
-            .then(Conv2d::with(1, 32, [3, 3], same, &mut self.rng))
-            .then(BatchNorm::new(32))
-            .then(Map(Tensor::relu))
-            .then(MaxPool::new([2, 2]))
-            .then(Conv2d::with(32, 64, [3, 3], same, &mut self.rng))
-            .then(Map(Tensor::relu))
-            .then(MaxPool::new([2, 2]))
-            .then(Flatten)
-            .then(Linear::new(64 * 49, 10, &mut self.rng));
+            .add(Conv2d::with_options(1, 32, [3, 3], same, &mut self.rng))
+            .add(BatchNorm::new(32))
+            .add(Lambda(Tensor::relu))
+            .add(MaxPool::new([2, 2]))
+            .add(Conv2d::with_options(32, 64, [3, 3], same, &mut self.rng))
+            .add(Lambda(Tensor::relu))
+            .add(MaxPool::new([2, 2]))
+            .add(Flatten)
+            .add(Linear::new(64 * 49, 10, &mut self.rng));
         self.classifier(model, &[64, 1, 28, 28], 10)
     }
 
     /// The last output of an LSTM through a dense layer.
     fn lstm(&mut self) -> Result<()> {
         let model = Sequential::new()
-            .then(Recurrent::new(Cell::Lstm, 64, 128, 1, false, &mut self.rng))
-            .then(Map(|x| x.slice((.., -1))))
-            .then(Linear::new(128, 10, &mut self.rng));
+            .add(RnnBase::new(RnnKind::Lstm, 64, 128, 1, false, &mut self.rng))
+            .add(Lambda(|x| x.slice((.., -1))))
+            .add(Linear::new(128, 10, &mut self.rng));
         self.classifier(model, &[32, 50, 64], 10)
     }
 
     /// The mean over an encoder's positions through a dense layer.
     fn transformer(&mut self) -> Result<()> {
-        let shape = BlockShape { width: 256, heads: 4, inner: 1024, norm_first: true, dropout: 0.0, causal: false };
-        let blocks = (0..4).fold(Sequential::new(), |blocks, _| blocks.then(EncoderBlock::new(shape, &mut self.rng)));
-        let model = blocks.then(Map(|x| x.mean(1))).then(Linear::new(256, 10, &mut self.rng));
+        let shape = TransformerConfig {
+            d_model: 256,
+            num_heads: 4,
+            dim_feedforward: 1024,
+            norm_first: true,
+            dropout: 0.0,
+            is_causal: false,
+        };
+        let blocks =
+            (0..4).fold(Sequential::new(), |blocks, _| blocks.add(TransformerEncoderLayer::new(shape, &mut self.rng)));
+        let model = blocks.add(Lambda(|x| x.mean(1))).add(Linear::new(256, 10, &mut self.rng));
         self.classifier(model, &[8, 128, 256], 10)
     }
 
@@ -177,16 +188,16 @@ impl Bench<'_> {
         let y = (self.rng.uniform([input[0]]) * classes as f64).cast(DType::I32);
         eval(&[&x, &y])?;
         let (x, y): (Tensor, Tensor) = (x.detach(), y.detach());
-        let mut optimiser = AdamW::new(1e-3);
-        self.params = model.param_count();
+        let mut optimizer = AdamW::new(1e-3);
+        self.params = model.num_parameters();
         let mut step = || -> Result<f64> {
             let start = Instant::now();
-            let mut pass = Pass::train(&mut self.rng);
+            let mut pass = ForwardContext::train(&mut self.rng);
             if self.precision != DType::F32 {
-                pass = pass.in_precision(self.precision);
+                pass = pass.autocast(self.precision);
             }
             let loss = model.forward(&x, &mut pass).cast(DType::F32).cross_entropy(&y);
-            optimiser.step(&mut model, loss, pass)?;
+            optimizer.step(&mut model, loss, pass)?;
             self.device.synchronize()?;
             Ok(start.elapsed().as_secs_f64())
         };
@@ -194,11 +205,11 @@ impl Bench<'_> {
             step()?;
         }
         if self.profile {
-            let profile = Profile::start(self.device)?;
+            let profile = Profiler::start(self.device)?;
             step()?;
             eprintln!("{}", profile.finish()?);
         }
-        self.median = repeated(self.budget, step)?;
+        self.median = median_time(self.budget, step)?;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ mod value;
 
 use std::collections::BTreeMap;
 
-use panoply::{DType, Error, Range, Result, Rng, Tensor};
+use panoply::{DType, Error, Result, Rng, Tensor, TensorIndex};
 
 use self::operations::OPERATIONS;
 use self::value::{Argument, Value, beside};
@@ -54,14 +54,14 @@ pub fn is_expression(text: &str) -> bool {
 /// Reads an expression over tensors of these shapes (`x=64x128`), and of one shape where none is said.
 pub fn read(text: &str, shapes: &[String]) -> Result<Expression> {
     let mut parser =
-        Parser { text, at: 0, depth: 0, shapes: of_names(shapes)?, names: BTreeMap::new(), rng: Rng::seed(0) };
+        Parser { text, at: 0, depth: 0, shapes: of_names(shapes)?, names: BTreeMap::new(), rng: Rng::seed_from_u64(0) };
     let value = parser.whole()?;
     if let Some(letter) = parser.peek() {
-        return Err(parser.goes_on(letter));
+        return Err(parser.trailing(letter));
     }
     let values = value.tensors();
     if values.is_empty() {
-        return Err(parser.wrong(0, "there is no tensor in this".to_string()));
+        return Err(parser.error(0, "there is no tensor in this".to_string()));
     }
     let names = parser.names;
     match parser.shapes.keys().find(|name| !names.contains_key(*name)) {
@@ -92,20 +92,20 @@ struct Parser<'t> {
 }
 
 impl Parser<'_> {
-    fn wrong(&self, at: usize, what: String) -> Error {
+    fn error(&self, at: usize, what: String) -> Error {
         let column = self.text[..at].chars().count() + 1;
         Error::mistake(format!("explain: column {column} of `{}`: {what}", self.text))
     }
 
-    fn goes_on(&self, letter: char) -> Error {
-        self.wrong(self.at, format!("`{letter}` does not go on with what stands before it"))
+    fn trailing(&self, letter: char) -> Error {
+        self.error(self.at, format!("`{letter}` does not go on with what stands before it"))
     }
 
     /// A tensor that is none is said with the place where it would have been made.
     fn made(&self, at: usize, value: Value) -> Result<Value> {
         let wrong = |error: Error| {
             let notes = error.notes().iter().map(|note| without_places(note));
-            notes.fold(self.wrong(at, without_places(error.message())), Error::note)
+            notes.fold(self.error(at, without_places(error.message())), Error::note)
         };
         value.tensors().iter().try_for_each(Tensor::check).map_err(wrong)?;
         Ok(value)
@@ -118,7 +118,7 @@ impl Parser<'_> {
     }
 
     /// Whether this comes next; if so it is read.
-    fn takes(&mut self, sign: &str) -> bool {
+    fn accept(&mut self, sign: &str) -> bool {
         let there = self.peek().is_some() && self.text[self.at..].starts_with(sign);
         self.at += if there { sign.len() } else { 0 };
         there
@@ -151,7 +151,7 @@ impl Parser<'_> {
         loop {
             self.peek();
             let at = self.at;
-            let Some(sign) = signs.iter().find(|sign| self.takes(sign)) else { return Ok(left) };
+            let Some(sign) = signs.iter().find(|sign| self.accept(sign)) else { return Ok(left) };
             let right = part(self)?;
             left = self.joined(at, sign, left, right)?;
         }
@@ -166,7 +166,7 @@ impl Parser<'_> {
                 "/" => x / y,
                 "%" => x % y,
                 "**" => x.powf(*y),
-                _ => return Err(self.wrong(at, format!("`{sign}` is not between tensors"))),
+                _ => return Err(self.error(at, format!("`{sign}` is not between tensors"))),
             };
             return Ok(Value::Number(number));
         }
@@ -175,7 +175,7 @@ impl Parser<'_> {
         let fits = sides.iter().all(|side| sign != "@" || matches!(side, Value::Tensor(_)));
         let beside = beside(&sides, &[]);
         let [Some(x), Some(y)] = sides.map(|side| Tensor::of(&side, beside.as_ref()).filter(|_| fits)) else {
-            return Err(self.wrong(at, format!("`{sign}` is not between tensors")));
+            return Err(self.error(at, format!("`{sign}` is not between tensors")));
         };
         let tensor = match sign {
             "+" => x + y,
@@ -201,15 +201,15 @@ impl Parser<'_> {
         let at = self.at;
         self.depth += 1;
         if self.depth > DEPTH {
-            return Err(self.wrong(at, format!("more than {DEPTH} brackets and signs are within each other")));
+            return Err(self.error(at, format!("more than {DEPTH} brackets and signs are within each other")));
         }
-        let value = if self.takes("-") {
+        let value = if self.accept("-") {
             match self.signed()? {
                 Value::Tensor(x) => self.made(at, (-x).into())?,
                 Value::Number(number) => Value::Number(-number),
-                value => return Err(self.wrong(at, format!("{} has no sign", value.in_words()))),
+                value => return Err(self.error(at, format!("{} has no sign", value.in_words()))),
             }
-        } else if self.takes("&") {
+        } else if self.accept("&") {
             self.signed()?
         } else {
             self.power()?
@@ -222,7 +222,7 @@ impl Parser<'_> {
         let base = self.with_methods()?;
         self.peek();
         let at = self.at;
-        if !self.takes("**") {
+        if !self.accept("**") {
             return Ok(base);
         }
         match (base, self.signed()?) {
@@ -246,11 +246,11 @@ impl Parser<'_> {
                 let is_turned = name == "T" && self.peek() != Some('(');
                 value = if is_turned {
                     self.applied(at, "t", vec![value], Vec::new())?
-                } else if self.takes("(") {
+                } else if self.accept("(") {
                     self.call(at, &name, vec![value])?
                 } else {
                     let what = "after a dot stands an operation with brackets, such as `.relu()`";
-                    return Err(self.wrong(at, what.to_string()));
+                    return Err(self.error(at, what.to_string()));
                 };
             } else {
                 return Ok(value);
@@ -263,52 +263,52 @@ impl Parser<'_> {
         let opened = self.at;
         self.at += 1;
         let mut ranges = Vec::new();
-        while !self.takes("]") {
-            if !ranges.is_empty() && !self.takes(",") {
+        while !self.accept("]") {
+            if !ranges.is_empty() && !self.accept(",") {
                 return Err(self.not_closed(opened));
             }
             ranges.push(self.range()?);
         }
         match (value, ranges.as_slice()) {
-            (_, []) => Err(self.wrong(opened, "no place stands in these brackets".to_string())),
+            (_, []) => Err(self.error(opened, "no place stands in these brackets".to_string())),
             (Value::Tensor(x), _) => self.made(opened, x.slice(ranges).into()),
-            (Value::List(values), [Range::At(place)]) => {
+            (Value::List(values), [TensorIndex::Index(place)]) => {
                 let found = usize::try_from(*place).ok().and_then(|place| values.get(place).cloned());
-                found.ok_or_else(|| self.wrong(opened, format!("there is no {place} among {} values", values.len())))
+                found.ok_or_else(|| self.error(opened, format!("there is no {place} among {} values", values.len())))
             }
-            (value, _) => Err(self.wrong(opened, format!("{} has no such places", value.in_words()))),
+            (value, _) => Err(self.error(opened, format!("{} has no such places", value.in_words()))),
         }
     }
 
     /// Positions along one axis: `1`, `-3:`, `::2`, `1..3` or `..`.
-    fn range(&mut self) -> Result<Range> {
+    fn range(&mut self) -> Result<TensorIndex> {
         let start = self.position()?;
-        let is_span = self.takes("..") || self.takes(":");
+        let is_span = self.accept("..") || self.accept(":");
         if !is_span {
             let what = "a place is a whole number or a range, such as 1:3 or ::2";
-            return start.map(Range::At).ok_or_else(|| self.wrong(self.at, what.to_string()));
+            return start.map(TensorIndex::Index).ok_or_else(|| self.error(self.at, what.to_string()));
         }
         let end = self.position()?;
-        let is_stepped = self.takes(":");
+        let is_stepped = self.accept(":");
         let at = self.at;
         let step = if is_stepped { self.position()?.unwrap_or(1) } else { 1 };
         let step = usize::try_from(step).ok().filter(|step| *step > 0);
-        let step = step.ok_or_else(|| self.wrong(at, "a step is at least 1; flip turns an axis around".to_string()))?;
-        Ok(Range::Span { start, end, step })
+        let step = step.ok_or_else(|| self.error(at, "a step is at least 1; flip turns an axis around".to_string()))?;
+        Ok(TensorIndex::Slice { start, end, step })
     }
 
     /// A whole number, if one comes next.
     fn position(&mut self) -> Result<Option<isize>> {
         self.peek();
         let at = self.at;
-        let is_below = self.takes("-");
+        let is_below = self.accept("-");
         self.peek();
         let digits = self.word(|letter| letter.is_ascii_digit());
         if digits.is_empty() && !is_below {
             return Ok(None);
         }
         let number: Option<isize> = digits.parse().ok();
-        let number = number.ok_or_else(|| self.wrong(at, format!("`{}` is no place", &self.text[at..self.at])))?;
+        let number = number.ok_or_else(|| self.error(at, format!("`{}` is no place", &self.text[at..self.at])))?;
         Ok(Some(if is_below { -number } else { number }))
     }
 
@@ -321,7 +321,7 @@ impl Parser<'_> {
                 self.at += 1;
                 let mut values = self.values(at, ")")?;
                 match values.len() {
-                    0 => Err(self.wrong(at, "nothing stands in these brackets".to_string())),
+                    0 => Err(self.error(at, "nothing stands in these brackets".to_string())),
                     1 => Ok(values.remove(0)),
                     _ => Ok(Value::List(values)),
                 }
@@ -335,16 +335,16 @@ impl Parser<'_> {
                 let text = self.word(|letter| letter != quote);
                 let is_closed = self.text[self.at..].starts_with(quote);
                 self.at += usize::from(is_closed);
-                is_closed.then_some(Value::Text(text)).ok_or_else(|| self.wrong(at, "this text is not closed".into()))
+                is_closed.then_some(Value::Text(text)).ok_or_else(|| self.error(at, "this text is not closed".into()))
             }
-            Some('.') if self.takes("..") => Ok(Value::All),
+            Some('.') if self.accept("..") => Ok(Value::All),
             Some(letter) if letter.is_ascii_digit() || letter == '.' => self.number(),
             Some(letter) if letter.is_alphabetic() || letter == '_' => {
                 let name = self.word(|letter| letter.is_alphanumeric() || letter == '_');
-                if self.takes("(") { self.call(at, &name, Vec::new()) } else { self.named(at, name) }
+                if self.accept("(") { self.call(at, &name, Vec::new()) } else { self.named(at, name) }
             }
-            Some(letter) => Err(self.wrong(at, format!("`{letter}` begins no tensor and no number"))),
-            None => Err(self.wrong(at, "a tensor or a number is missing".to_string())),
+            Some(letter) => Err(self.error(at, format!("`{letter}` begins no tensor and no number"))),
+            None => Err(self.error(at, "a tensor or a number is missing".to_string())),
         }
     }
 
@@ -362,7 +362,7 @@ impl Parser<'_> {
             self.word(|letter| letter.is_ascii_digit());
             word = self.text[at..self.at].to_string();
         }
-        word.parse().map(Value::Number).map_err(|_| self.wrong(at, format!("`{word}` is no number")))
+        word.parse().map(Value::Number).map_err(|_| self.error(at, format!("`{word}` is no number")))
     }
 
     /// A tensor, but for the words that mean something already.
@@ -387,17 +387,17 @@ impl Parser<'_> {
 
     fn not_closed(&mut self, opened: usize) -> Error {
         match self.peek() {
-            Some(letter) => self.goes_on(letter),
-            None => self.wrong(opened, "this bracket is not closed".to_string()),
+            Some(letter) => self.trailing(letter),
+            None => self.error(opened, "this bracket is not closed".to_string()),
         }
     }
 
     /// What stands between brackets, of which the first was read.
     fn values(&mut self, opened: usize, closed: &str) -> Result<Vec<Value>> {
         let mut values = Vec::new();
-        while !self.takes(closed) {
+        while !self.accept(closed) {
             values.push(self.whole()?);
-            if !self.takes(",") && !self.text[self.at..].starts_with(closed) {
+            if !self.accept(",") && !self.text[self.at..].starts_with(closed) {
                 return Err(self.not_closed(opened));
             }
         }
@@ -417,15 +417,15 @@ impl Parser<'_> {
     /// An operation of what stood before the dot and of what stands before the bracket that closes.
     fn call(&mut self, at: usize, name: &str, mut by_place: Vec<Value>) -> Result<Value> {
         let (opened, mut by_name) = (self.at - 1, Vec::new());
-        while !self.takes(")") {
+        while !self.accept(")") {
             self.peek();
             let at = self.at;
             match self.keyword() {
                 Some(name) => by_name.push((name, self.whole()?)),
                 None if by_name.is_empty() => by_place.push(self.whole()?),
-                None => return Err(self.wrong(at, "what has no name stands before what has one".to_string())),
+                None => return Err(self.error(at, "what has no name stands before what has one".to_string())),
             }
-            if !self.takes(",") && self.peek() != Some(')') {
+            if !self.accept(",") && self.peek() != Some(')') {
                 return Err(self.not_closed(opened));
             }
         }
@@ -436,9 +436,9 @@ impl Parser<'_> {
         let Some(operation) = OPERATIONS.iter().find(|operation| operation.name == name) else {
             let mut known: Vec<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
             known.sort_unstable();
-            return Err(self.wrong(at, format!("no operation is called `{name}`; one of {}", known.join(", "))));
+            return Err(self.error(at, format!("no operation is called `{name}`; one of {}", known.join(", "))));
         };
-        let made = operation.applied(by_place, by_name).map_err(|what| self.wrong(at, format!("{name}: {what}")))?;
+        let made = operation.applied(by_place, by_name).map_err(|what| self.error(at, format!("{name}: {what}")))?;
         self.made(at, made)
     }
 }

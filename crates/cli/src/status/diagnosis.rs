@@ -1,7 +1,7 @@
 //! What keeps a driver from working on this machine, and what would mend it.
 
-use panoply::internal::loader::Library;
-use panoply::runtime::Kind;
+use panoply::internal::library_search::Library;
+use panoply::runtime::Backend;
 
 use super::machine::Machine;
 
@@ -10,56 +10,56 @@ const AMD: u16 = 0x1002;
 
 /// Something to mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct Diagnosis {
     /// What is the matter.
     pub what: String,
     /// What mends it.
     pub remedy: String,
 }
 
-impl Finding {
-    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Option<Finding> {
-        Some(Finding { what: what.into(), remedy: remedy.into() })
+impl Diagnosis {
+    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Option<Diagnosis> {
+        Some(Diagnosis { what: what.into(), remedy: remedy.into() })
     }
 }
 
 /// The library through which a kind is reached, where there is one.
-pub fn library(kind: Kind, machine: &Machine) -> Option<Library> {
+pub fn library(kind: Backend, machine: &Machine) -> Option<Library> {
     names(kind).iter().find_map(|name| machine.library(name))
 }
 
 /// What that library may be called, the likeliest first.
-fn names(kind: Kind) -> &'static [&'static str] {
+fn names(kind: Backend) -> &'static [&'static str] {
     match kind {
-        Kind::Cuda => &["libcuda.so.1"],
-        Kind::Rocm => &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"],
-        Kind::OneApi => &["libOpenCL.so.1", "libvulkan.so.1", "libze_loader.so.1"],
-        Kind::OpenCl => &["libOpenCL.so.1"],
-        Kind::Vulkan => &["libvulkan.so.1"],
-        Kind::Metal | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => &[],
+        Backend::Cuda => &["libcuda.so.1"],
+        Backend::Rocm => &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"],
+        Backend::OneApi => &["libOpenCL.so.1", "libvulkan.so.1", "libze_loader.so.1"],
+        Backend::OpenCl => &["libOpenCL.so.1"],
+        Backend::Vulkan => &["libvulkan.so.1"],
+        Backend::Metal | Backend::Dx12 | Backend::WebGpu | Backend::Cpu => &[],
     }
 }
 
 /// Why a kind that has no devices has none although it could; nothing if nothing is amiss.
-pub fn diagnose(kind: Kind, machine: &Machine) -> Option<Finding> {
+pub fn diagnose(kind: Backend, machine: &Machine) -> Option<Diagnosis> {
     match kind {
-        Kind::Cuda => cuda(machine),
-        Kind::Rocm => rocm(machine),
-        Kind::OpenCl | Kind::Vulkan => loader(kind, machine).or_else(|| render_nodes(machine)),
-        Kind::OneApi | Kind::Metal | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => None,
+        Backend::Cuda => cuda(machine),
+        Backend::Rocm => rocm(machine),
+        Backend::OpenCl | Backend::Vulkan => loader(kind, machine).or_else(|| render_nodes(machine)),
+        Backend::OneApi | Backend::Metal | Backend::Dx12 | Backend::WebGpu | Backend::Cpu => None,
     }
 }
 
-fn cuda(machine: &Machine) -> Option<Finding> {
+fn cuda(machine: &Machine) -> Option<Diagnosis> {
     let card = machine.cards_of(NVIDIA).next();
     // Under Windows the card is on no bus; its library is there if it is NVIDIA's.
-    let through_windows = machine.wsl && library(Kind::Cuda, machine).is_some();
+    let through_windows = machine.wsl && library(Backend::Cuda, machine).is_some();
     if card.is_none() && machine.nvidia_module.is_none() && !through_windows {
         return None;
     }
     let what = card.map_or("an NVIDIA card".to_string(), |card| format!("the NVIDIA card at {}", card.address));
     if let Some(denied) = machine.nodes_under("/dev/nvidia").find(|node| !node.allowed) {
-        return Finding::new(
+        return Diagnosis::new(
             format!("{} may not be opened by this user", denied.path),
             "join the group that owns it, or ask for `chmod a+rw` in a udev rule",
         );
@@ -67,25 +67,27 @@ fn cuda(machine: &Machine) -> Option<Finding> {
     let nodes = machine.nodes_under("/dev/nvidia").any(|node| node.path != "/dev/nvidia-uvm");
     if !through_windows && !nodes {
         if let Some(container) = machine.container {
-            return Finding::new(
+            return Diagnosis::new(
                 format!("{what} is not let into this container ({container}): there is no /dev/nvidia0"),
                 "start the container with `--gpus all`, which takes the NVIDIA Container Toolkit on the host",
             );
         }
         return match (&machine.nvidia_module, card.and_then(|card| card.driver.as_deref())) {
             (Some(_), _) => {
-                Finding::new("NVIDIA's kernel module is loaded but made no /dev/nvidia0", "run `nvidia-modprobe`")
+                Diagnosis::new("NVIDIA's kernel module is loaded but made no /dev/nvidia0", "run `nvidia-modprobe`")
             }
-            (None, Some(other)) => Finding::new(
+            (None, Some(other)) => Diagnosis::new(
                 format!("{what} is driven by {other}, which CUDA cannot use"),
                 "install NVIDIA's driver and restart",
             ),
-            (None, None) => Finding::new(format!("{what} has no kernel driver"), "install NVIDIA's driver and restart"),
+            (None, None) => {
+                Diagnosis::new(format!("{what} has no kernel driver"), "install NVIDIA's driver and restart")
+            }
         };
     }
-    let Some(library) = library(Kind::Cuda, machine) else {
+    let Some(library) = library(Backend::Cuda, machine) else {
         let version = machine.nvidia_module.as_ref().map_or(String::new(), |version| format!(" of version {version}"));
-        return Finding::new(
+        return Diagnosis::new(
             format!("{what} is here, its library libcuda.so.1 is not"),
             match machine.container {
                 Some(_) => {
@@ -98,7 +100,7 @@ fn cuda(machine: &Machine) -> Option<Finding> {
         );
     };
     if let Some(flaw) = library.flaw {
-        return Finding::new(
+        return Diagnosis::new(
             format!("{} {flaw}", library.path.display()),
             "take its folder out of LD_LIBRARY_PATH, or install NVIDIA's driver for this architecture",
         );
@@ -111,7 +113,7 @@ fn cuda(machine: &Machine) -> Option<Finding> {
         && library != module
         && !compatible
     {
-        return Finding::new(
+        return Diagnosis::new(
             format!("libcuda is of version {library}, the kernel module of version {module}"),
             "restart the machine, or unload and load the module, so that both are of one version",
         );
@@ -119,31 +121,34 @@ fn cuda(machine: &Machine) -> Option<Finding> {
     None
 }
 
-fn rocm(machine: &Machine) -> Option<Finding> {
+fn rocm(machine: &Machine) -> Option<Diagnosis> {
     let card = machine.cards_of(AMD).next()?;
     let what = format!("the AMD card at {}", card.address);
     if let Some(denied) =
         machine.nodes_under("/dev/kfd").chain(machine.nodes_under("/dev/dri/")).find(|node| !node.allowed)
     {
-        return Finding::new(
+        return Diagnosis::new(
             format!("{} may not be opened by this user", denied.path),
             "join the groups `render` and `video`, and log in again",
         );
     }
     if machine.nodes_under("/dev/kfd").next().is_none() {
         if let Some(container) = machine.container {
-            return Finding::new(
+            return Diagnosis::new(
                 format!("{what} is not let into this container ({container}): there is no /dev/kfd"),
                 "start the container with `--device=/dev/kfd --device=/dev/dri`",
             );
         }
-        return Finding::new(format!("{what} has no /dev/kfd"), "install the amdgpu kernel driver of ROCm and restart");
+        return Diagnosis::new(
+            format!("{what} has no /dev/kfd"),
+            "install the amdgpu kernel driver of ROCm and restart",
+        );
     }
-    match library(Kind::Rocm, machine) {
+    match library(Backend::Rocm, machine) {
         Some(Library { path, flaw }) => {
-            Finding::new(format!("{} {}", path.display(), flaw?), "install ROCm for this architecture")
+            Diagnosis::new(format!("{} {}", path.display(), flaw?), "install ROCm for this architecture")
         }
-        None => Finding::new(
+        None => Diagnosis::new(
             format!("{what} is here, ROCm's library is not"),
             "install the HIP runtime of ROCm 5 or newer, or use the card as opencl or vulkan",
         ),
@@ -151,25 +156,25 @@ fn rocm(machine: &Machine) -> Option<Finding> {
 }
 
 /// The interface's own loader, which is no driver yet.
-fn loader(kind: Kind, machine: &Machine) -> Option<Finding> {
+fn loader(kind: Backend, machine: &Machine) -> Option<Diagnosis> {
     let card = machine.cards.iter().find(|card| card.maker() != "virtual" && card.maker() != "other")?;
     let name = names(kind).first()?;
-    let package = if kind == Kind::OpenCl { "ocl-icd-libopencl1" } else { "libvulkan1" };
+    let package = if kind == Backend::OpenCl { "ocl-icd-libopencl1" } else { "libvulkan1" };
     match library(kind, machine) {
         Some(library) => {
             let flaw = library.flaw?;
-            Finding::new(format!("{} {flaw}", library.path.display()), format!("install the package {package}"))
+            Diagnosis::new(format!("{} {flaw}", library.path.display()), format!("install the package {package}"))
         }
-        None => Finding::new(
+        None => Diagnosis::new(
             format!("a card by {} is here, the loader {name} is not", card.maker()),
             format!("install the package {package} and the card's own driver"),
         ),
     }
 }
 
-fn render_nodes(machine: &Machine) -> Option<Finding> {
+fn render_nodes(machine: &Machine) -> Option<Diagnosis> {
     let denied = machine.nodes_under("/dev/dri/").find(|node| !node.allowed)?;
-    Finding::new(
+    Diagnosis::new(
         format!("{} may not be opened by this user", denied.path),
         "join the groups `render` and `video`, and log in again",
     )

@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use panoply::internal::loader::{self, Library};
+use panoply::internal::library_search::{self, Library};
 
 /// A machine as its operating system shows it. On other systems than Linux nothing is known.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +84,7 @@ impl Machine {
             nodes: nodes(root),
             nvidia_module: module.split_whitespace().find(is_version).map(str::to_string),
             loaded: loaded(&text("proc/self/maps")),
-            folders: loader::folders(root, library_path),
+            folders: library_search::folders(root, library_path),
         }
     }
 
@@ -99,7 +99,7 @@ impl Machine {
         if let Some(path) = self.loaded.iter().find(is_it) {
             return Some(Library { path: path.clone(), flaw: None });
         }
-        loader::find(&self.folders, name)
+        library_search::find(&self.folders, name)
     }
 
     /// Cards of a vendor.

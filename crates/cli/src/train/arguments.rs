@@ -8,57 +8,57 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as Wrong;
 
+use super::data_args::DataArgs;
 use super::presets;
-use super::recipe::Recipe;
-use super::view::View;
-use crate::output::DeviceChoice;
+use super::train_args::TrainOptions;
+use crate::output::DeviceArgs;
 
 /// Train a network on the handwritten digits that ship with Panoply, or on your own tables, texts and images.
 ///
 /// DATA is `digits`, a table (.csv, .tsv, .parquet) of which a column of classes, or one or several of numbers or answers, is learned, a text (.txt, .md) of
 /// which each character is, a folder with a sub-folder of images for each class, a pair of IDX or NumPy files, of which one is named
 /// or their folder, or both arrays in one .npz. gzip may have packed them (.gz). All that comes of it lies in a folder of its own
-/// under `runs`.
+/// under `calls`.
 #[derive(Args)]
-pub struct Arguments {
-    /// What to learn: `digits`, a file or a folder.
+pub struct TrainCommand {
+    /// Data set: `digits`, a file or a folder
     #[arg(default_value = "digits")]
     pub data: String,
-    /// The network: mlp, cnn, lstm, transformer, or a FILE.toml that describes its layers and, in sections `[training]` and `[data]`,
-    /// may say what these options say, which win; mlp if nothing is said, lstm for a text.
+    /// Network: mlp, cnn, lstm, transformer, or a FILE.toml that lists the layers [default: mlp; lstm for text]. Its sections
+    /// `[training]` and `[data]` set defaults for these options.
     #[arg(long, conflicts_with = "resume")]
-    pub model: Option<presets::Choice>,
-    /// What is made small: cross_entropy or bce of classes, bce of answers, mse, l1 or huber of numbers, bce of numbers in 0 ..= 1, kl
-    /// of several that sum to 1; cross_entropy of classes, bce of answers, mse of numbers, or what FILE.toml says if nothing is said.
+    pub model: Option<presets::ModelArg>,
+    /// Loss: cross-entropy or bce-with-logits for classification, bce-with-logits for multilabel, mse, l1, huber, bce-with-logits
+    /// (targets in 0..1) or kl-div (targets that sum to 1) for regression [default: cross-entropy, bce-with-logits or mse by task]
     #[arg(long, value_parser = loss, conflicts_with = "resume")]
     pub loss: Option<LossKind>,
-    /// How much each class counts: `balanced`, so that rare ones count as much as common ones, or numbers such as 1,2.5 in the order of
-    /// the classes.
+    /// Weight of each class in the loss: `balanced` (inverse frequency) or numbers such as 1,2.5 in the order of the classes
+    /// [default: 1 each]
     #[arg(long, value_name = "WEIGHTS", value_parser = class_weights, conflicts_with = "resume")]
     pub class_weights: Option<ClassWeights>,
     #[command(flatten)]
-    pub recipe: Recipe,
-    /// Widths of the hidden layers; of `cnn` the channels of its convolutions, of `lstm` its memory, of `transformer` its
-    /// width and its blocks.
-    #[arg(long, value_delimiter = ',', conflicts_with = "resume")]
-    pub hidden: Option<Vec<usize>>,
-    /// Probability of dropping an activation in training.
+    pub recipe: TrainOptions,
+    /// Sizes of the hidden layers; for `cnn` the channels of its convolutions, for `lstm` the hidden size, for `transformer` the model
+    /// width and the number of layers
+    #[arg(long, visible_alias = "hidden", value_name = "N", value_delimiter = ',', conflicts_with = "resume")]
+    pub hidden_sizes: Option<Vec<usize>>,
+    /// Dropout probability in training
     #[arg(long, default_value_t = 0.1, conflicts_with = "resume")]
     pub dropout: f64,
     #[command(flatten)]
-    pub view: View,
-    /// Go on with the run in this folder as if it had never stopped; --epochs may say for how long.
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["data", "Manner", "View"])]
+    pub view: DataArgs,
+    /// Continue the run in this folder exactly where it stopped; --epochs may extend it
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["data", "TrainArgs", "DataArgs"])]
     pub resume: Option<PathBuf>,
-    /// Folder for all that comes of it; `runs/NAME-N` if nothing else is said.
-    #[arg(long, conflicts_with = "resume")]
-    pub out: Option<PathBuf>,
+    /// Run folder [default: runs/NAME-N]
+    #[arg(short, long, visible_alias = "out", value_name = "FOLDER", conflicts_with = "resume")]
+    pub output_dir: Option<PathBuf>,
     #[command(flatten)]
-    pub device: DeviceChoice,
-    /// Curves, speed and memory on the whole terminal while it trains.
+    pub device: DeviceArgs,
+    /// Show a full-screen dashboard: loss curves, speed and memory
     #[arg(long, conflicts_with = "json")]
     pub tui: bool,
-    /// One JSON document on stdout.
+    /// Print one JSON document on stdout
     #[arg(long)]
     pub json: bool,
 }
@@ -74,5 +74,5 @@ fn class_weights(text: &str) -> Result<ClassWeights, String> {
     }
     let weight = |text: &str| text.trim().parse().ok().filter(|weight: &f64| weight.is_finite() && *weight > 0.0);
     let weights: Option<Vec<f64>> = text.split(',').map(weight).collect();
-    weights.map(ClassWeights::Each).ok_or_else(|| "take balanced, or numbers above 0 such as 1,2.5".to_string())
+    weights.map(ClassWeights::PerClass).ok_or_else(|| "take balanced, or numbers above 0 such as 1,2.5".to_string())
 }

@@ -1,9 +1,9 @@
 //! What was taken for what, as text and as a picture in SVG.
 
-use panoply::nn::metrics::Confusion;
+use panoply::nn::metrics::ConfusionMatrix;
 
 use super::curves::STYLE;
-use super::outcome::Each;
+use super::metrics::LabelMetrics;
 use crate::console;
 
 /// More classes than this have a list of cells in place of the full table, and the picture shows this many of them.
@@ -11,13 +11,13 @@ const SHOWN: usize = 50;
 
 /// A table, the right class to the left and what was read above, with each class's precision, recall and F1; of many classes a list
 /// of the cells above 0.
-pub fn text(counts: &Confusion, classes: &[String]) -> String {
+pub fn text(counts: &ConfusionMatrix, classes: &[String]) -> String {
     let classes: Vec<String> = classes.iter().map(|class| console::escaped(class).to_string()).collect();
     let table = if classes.len() > SHOWN { list(counts, &classes) } else { table(counts, &classes) };
     table + &format!("{:.2} % right, mean F1 {:.2} %\n", counts.accuracy() * 100.0, counts.macro_f1() * 100.0)
 }
 
-fn table(counts: &Confusion, classes: &[String]) -> String {
+fn table(counts: &ConfusionMatrix, classes: &[String]) -> String {
     let name = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max("is \\ read".len());
     let cell = counts.cells().map(|(_, _, count)| count.to_string().len()).max().unwrap_or(1);
     let cell = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).clamp(cell.max(3), 12);
@@ -35,14 +35,14 @@ fn table(counts: &Confusion, classes: &[String]) -> String {
 }
 
 /// One line for each cell above 0: the right class, the predicted one, and the count.
-fn list(counts: &Confusion, classes: &[String]) -> String {
+fn list(counts: &ConfusionMatrix, classes: &[String]) -> String {
     let lines = counts.cells().map(|(right, read, count)| format!("{}\t{}\t{count}\n", classes[right], classes[read]));
     format!("{} classes, the cells above 0\nis\tread\tcount\n{}", classes.len(), lines.collect::<String>())
 }
 
 /// The classes that a picture shows, in their order: all, or those with most errors.
-fn shown(counts: &Confusion) -> Vec<usize> {
-    let mut classes: Vec<usize> = (0..counts.classes).collect();
+fn shown(counts: &ConfusionMatrix) -> Vec<usize> {
+    let mut classes: Vec<usize> = (0..counts.num_classes).collect();
     if classes.len() > SHOWN {
         classes.sort_by_key(|class| std::cmp::Reverse((counts.errors(*class), counts.support(*class))));
         classes.truncate(SHOWN);
@@ -52,7 +52,7 @@ fn shown(counts: &Confusion) -> Vec<usize> {
 }
 
 /// A table of answers: how often each was yes or no and read so, with precision, recall, F1 and the area under the curve.
-pub fn answers(each: &[Each], counts: &[Confusion]) -> String {
+pub fn answers(each: &[LabelMetrics], counts: &[ConfusionMatrix]) -> String {
     let labels: Vec<_> = each.iter().map(|each| console::escaped(&each.label)).collect();
     let name = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0).max("answer".len());
     let mut table = format!(
@@ -65,7 +65,7 @@ pub fn answers(each: &[Each], counts: &[Confusion]) -> String {
         let [right, precision, recall, f1] =
             [counts.accuracy(), counts.precision(1), counts.recall(1), counts.f1(1)].map(|share| share * 100.0);
         table += &format!("  {right:5.1} %    {precision:5.1} % {recall:5.1} % {f1:5.1} %");
-        table += &each.auc.map_or("       –\n".to_string(), |auc| format!("  {auc:.4}\n"));
+        table += &each.roc_auc.map_or("       –\n".to_string(), |auc| format!("  {auc:.4}\n"));
     }
     table
 }
@@ -74,7 +74,7 @@ pub fn answers(each: &[Each], counts: &[Confusion]) -> String {
 const NUMBERED: usize = 24;
 
 /// Squares whose depth is the share of the right class, with counts in them; of many classes those with most errors.
-pub fn draw(counts: &Confusion, classes: &[String]) -> String {
+pub fn draw(counts: &ConfusionMatrix, classes: &[String]) -> String {
     let shown = shown(counts);
     let side = if shown.len() <= NUMBERED { 40.0 } else { 12.0 };
     let longest = shown.iter().map(|class| classes[*class].chars().count()).max().unwrap_or(1) as f64;
@@ -107,7 +107,12 @@ pub fn draw(counts: &Confusion, classes: &[String]) -> String {
 }
 
 /// The squares of a right class in its row.
-fn squares(counts: &Confusion, (row, right): (usize, usize), shown: &[usize], (margin, side): (f64, f64)) -> String {
+fn squares(
+    counts: &ConfusionMatrix,
+    (row, right): (usize, usize),
+    shown: &[usize],
+    (margin, side): (f64, f64),
+) -> String {
     let mut svg = String::new();
     for (column, read) in shown.iter().enumerate() {
         let count = counts.count(right, *read);
@@ -138,7 +143,7 @@ mod tests {
     fn both_forms_hold_every_count() {
         let (right, read): (Vec<i32>, Vec<i32>) =
             [(0, 0, 31), (0, 1, 4), (1, 1, 59)].iter().flat_map(|(a, b, n)| vec![(*a, *b); *n]).unzip();
-        let counts = Confusion::of(&right, &read, 2).unwrap();
+        let counts = ConfusionMatrix::of(&right, &read, 2).unwrap();
         let classes = ["cat".to_string(), "<dog>".to_string()];
         let want = "is \\ read   cat <dog>  precision  recall     F1\n\
                     cat          31     4    100.0 %  88.6 %  93.9 %\n\
@@ -158,7 +163,7 @@ mod tests {
         let classes: Vec<String> = (0..10_000).map(|class| format!("user{class:05}")).collect();
         let right: Vec<i32> = (0..2000).map(|at| at * 5).collect();
         let read: Vec<i32> = right.iter().map(|class| if *class < 100 { 9_999 } else { *class }).collect();
-        let counts = Confusion::of(&right, &read, classes.len()).unwrap();
+        let counts = ConfusionMatrix::of(&right, &read, classes.len()).unwrap();
         let (list, picture) = (text(&counts, &classes), draw(&counts, &classes));
         assert_eq!(list.lines().count(), 2 + 2000 + 1);
         assert!(

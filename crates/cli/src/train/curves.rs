@@ -1,8 +1,8 @@
 //! Loss and score over the epochs as a picture in SVG, readable on light and dark.
 
-use panoply::nn::{EpochReport, Measure};
+use panoply::nn::{EpochReport, Metric};
 
-/// Colours that stand out from white and from black, and what follows the reader's choice of the two.
+/// Colors that stand out from white and from black, and what follows the reader's choice of the two.
 pub const STYLE: &str = "<style>text{font:13px system-ui,sans-serif;fill:#333}.title{font-weight:600}.axis{stroke:#777;fill:none}\
 .grid{stroke:#777;stroke-opacity:.3;fill:none}.train{stroke:#0a84d6;fill:none;stroke-width:2}.held{stroke:#e0782a;fill:none;stroke-width:2}\
 .best{stroke:#777;stroke-dasharray:3 4;fill:none}@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>";
@@ -18,14 +18,14 @@ const BOTTOM: f64 = 42.0;
 pub fn draw(history: &[EpochReport]) -> String {
     let of = |value: fn(&EpochReport) -> f64| history.iter().map(value).collect::<Vec<f64>>();
     let epochs: Vec<usize> = history.iter().map(|report| report.epoch).collect();
-    let best = history.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss)).map(|report| report.epoch);
-    let (score, scale) = match history.first().map(|report| report.measure) {
-        Some(Measure::R2) => ("R²", Scale::Plain),
+    let best = history.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss)).map(|report| report.epoch);
+    let (score, scale) = match history.first().map(|report| report.metric) {
+        Some(Metric::R2) => ("R²", Scale::Plain),
         _ => ("accuracy", Scale::Percent),
     };
     let panels = [
-        Panel { title: "loss", train: of(|r| r.loss), held: of(|r| r.validation_loss), scale: Scale::FromZero },
-        Panel { title: score, train: of(|r| r.train_score), held: of(|r| r.score), scale },
+        Panel { title: "loss", train: of(|r| r.train_loss), held: of(|r| r.val_loss), scale: Scale::FromZero },
+        Panel { title: score, train: of(|r| r.train_score), held: of(|r| r.val_score), scale },
     ];
     let height = panels.len() as f64 * HEIGHT;
     let mut svg = format!(
@@ -165,11 +165,11 @@ mod tests {
     fn every_epoch_is_a_point_within_the_picture() {
         let report = |epoch: usize, loss: f64| EpochReport {
             epoch,
-            loss,
-            validation_loss: loss * 1.1,
-            measure: Measure::Accuracy,
+            train_loss: loss,
+            val_loss: loss * 1.1,
+            metric: Metric::Accuracy,
             train_score: 0.9,
-            score: 0.8,
+            val_score: 0.8,
             seconds: 1.0,
         };
         for history in [vec![], vec![report(1, 2.0)], (1..=40).map(|epoch| report(epoch, 2.0 / epoch as f64)).collect()]

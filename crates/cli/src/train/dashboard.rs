@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use panoply::nn::fit::StepReport;
-use panoply::nn::{EpochReport, Measure};
-use panoply::runtime::Stats;
+use panoply::nn::trainer::StepReport;
+use panoply::nn::{EpochReport, Metric};
+use panoply::runtime::MemoryStats;
 use panoply::{Device, Error, Result};
 use ratatui_core::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui_core::style::{Color, Style, Stylize};
@@ -32,7 +32,7 @@ use ratatui_widgets::gauge::Gauge;
 use ratatui_widgets::paragraph::Paragraph;
 
 use super::curves::tidy;
-use super::outcome::in_words;
+use super::metrics::in_words;
 use crate::output::INTERRUPTED;
 
 /// Between two pictures.
@@ -59,7 +59,7 @@ const TRAIN: Color = Color::Cyan;
 const HELD: Color = Color::Yellow;
 
 /// What does not change while a run goes on.
-pub struct Facts {
+pub struct RunInfo {
     /// Data and network.
     pub title: String,
     /// The device and why this one.
@@ -83,7 +83,7 @@ struct State {
     started: Instant,
     /// Examples in a second, lately.
     rate: f64,
-    memory: Stats,
+    memory: MemoryStats,
     stopping: bool,
 }
 
@@ -97,7 +97,7 @@ pub struct Dashboard {
 
 /// What the run tells and the thread draws.
 struct Shared {
-    facts: Facts,
+    facts: RunInfo,
     state: State,
     /// Why nothing is drawn any more.
     failed: Option<Error>,
@@ -168,9 +168,9 @@ impl Dashboard {
     }
 
     /// Takes the terminal. `history` is what earlier runs reached.
-    pub fn open(facts: Facts, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Result<Dashboard> {
+    pub fn open(facts: RunInfo, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Result<Dashboard> {
         let device = Device::current()?;
-        let memory = device.stats();
+        let memory = device.memory_stats();
         say_panics_where_they_are_read();
         enable_raw_mode().map_err(failed)?;
         OPEN.store(true, Ordering::SeqCst);
@@ -251,19 +251,19 @@ fn keep_drawing(
             let _drawing = DRAWING.lock().unwrap_or_else(PoisonError::into_inner);
             let mut shared = lock(shared);
             let Shared { facts, state, .. } = &mut *shared;
-            state.memory = device.stats();
+            state.memory = device.memory_stats();
             state.stopping = stop.load(Ordering::SeqCst);
             if is_open() {
                 terminal.draw(|frame| draw(frame, facts, state)).map_err(failed)?;
             }
         }
-        keys(stop)?;
+        handle_keys(stop)?;
     }
     Ok(())
 }
 
 /// What is typed for a while: q ends after this step, as Ctrl-C does, which does not come as a signal here; twice ends at once.
-fn keys(stop: &AtomicBool) -> Result<()> {
+fn handle_keys(stop: &AtomicBool) -> Result<()> {
     if !event::poll(EVERY).map_err(failed)? {
         return Ok(());
     }
@@ -281,7 +281,7 @@ fn keys(stop: &AtomicBool) -> Result<()> {
 }
 
 /// One picture.
-fn draw(frame: &mut Frame<'_>, facts: &Facts, state: &State) {
+fn draw(frame: &mut Frame<'_>, facts: &RunInfo, state: &State) {
     let rows = [
         Constraint::Length(2),
         Constraint::Length(1),
@@ -294,12 +294,14 @@ fn draw(frame: &mut Frame<'_>, facts: &Facts, state: &State) {
     frame.render_widget(Paragraph::new(vec![title, Line::from(format!("device: {}", facts.device)).dim()]), head);
     frame.render_widget(gauge(facts, state), progress);
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
-    losses(frame, left, facts, state);
-    scores(frame, right, facts, state);
+    draw_losses(frame, left, facts, state);
+    draw_scores(frame, right, facts, state);
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(numbers);
-    frame.render_widget(Paragraph::new(reached(state)).block(Block::bordered().title(" epochs ")), left);
-    frame
-        .render_widget(Paragraph::new(speed(facts, state)).block(Block::bordered().title(" speed and memory ")), right);
+    frame.render_widget(Paragraph::new(draw_epochs(state)).block(Block::bordered().title(" epochs ")), left);
+    frame.render_widget(
+        Paragraph::new(draw_speed(facts, state)).block(Block::bordered().title(" speed and memory ")),
+        right,
+    );
     let keys = match state.stopping {
         true => "finishing this step; Ctrl-C again ends at once",
         false => "q or Ctrl-C finishes this step and saves",
@@ -308,51 +310,50 @@ fn draw(frame: &mut Frame<'_>, facts: &Facts, state: &State) {
 }
 
 /// The share of all steps that is made.
-fn made(facts: &Facts, state: &State) -> f64 {
+fn progress(facts: &RunInfo, state: &State) -> f64 {
     let now =
         state.now.map_or(state.history.len() as f64, |now| (now.epoch - 1) as f64 + now.step as f64 / now.steps as f64);
     (now / facts.epochs.max(1) as f64).clamp(0.0, 1.0)
 }
 
-fn gauge(facts: &Facts, state: &State) -> Gauge<'static> {
+fn gauge(facts: &RunInfo, state: &State) -> Gauge<'static> {
     let label = match state.now {
         Some(now) => format!("epoch {} of {}, step {} of {}", now.epoch, facts.epochs, now.step, now.steps),
         None => "compiling the first step".to_string(),
     };
-    Gauge::default().ratio(made(facts, state)).label(label).gauge_style(Style::new().fg(TRAIN).bg(Color::DarkGray))
+    Gauge::default().ratio(progress(facts, state)).label(label).gauge_style(Style::new().fg(TRAIN).bg(Color::DarkGray))
 }
 
-/// A curve: its name, colour and points.
+/// A curve: its name, color and points.
 type Curve<'a> = (&'a str, Color, &'a [(f64, f64)]);
 
-fn losses(frame: &mut Frame<'_>, area: Rect, facts: &Facts, state: &State) {
-    let held: Vec<(f64, f64)> =
-        state.history.iter().map(|report| (report.epoch as f64, report.validation_loss)).collect();
-    let before: Vec<(f64, f64)> = state.history.iter().map(|report| (report.epoch as f64, report.loss)).collect();
+fn draw_losses(frame: &mut Frame<'_>, area: Rect, facts: &RunInfo, state: &State) {
+    let held: Vec<(f64, f64)> = state.history.iter().map(|report| (report.epoch as f64, report.val_loss)).collect();
+    let before: Vec<(f64, f64)> = state.history.iter().map(|report| (report.epoch as f64, report.train_loss)).collect();
     let train = if state.steps.is_empty() { &before } else { &state.steps };
     let top = train.iter().chain(&held).map(|point| point.1).filter(|loss| loss.is_finite()).fold(0.0, f64::max);
     let top = if top > 0.0 { top } else { 1.0 };
     chart(frame, area, " loss ", [0.0, top], facts.epochs, &[("training", TRAIN, train), ("held out", HELD, &held)]);
 }
 
-fn scores(frame: &mut Frame<'_>, area: Rect, facts: &Facts, state: &State) {
+fn draw_scores(frame: &mut Frame<'_>, area: Rect, facts: &RunInfo, state: &State) {
     let of = |score: fn(&EpochReport) -> f64| -> Vec<(f64, f64)> {
         state.history.iter().map(|report| (report.epoch as f64, score(report))).collect()
     };
-    let (train, held) = (of(|report| report.train_score), of(|report| report.score));
+    let (train, held) = (of(|report| report.train_score), of(|report| report.val_score));
     let low = train.iter().chain(&held).map(|point| point.1).filter(|score| score.is_finite()).fold(1.0, f64::min);
     let low = if low < 1.0 { (low * 10.0).floor() / 10.0 } else { 0.0 };
-    let title = match state.history.first().map(|report| report.measure) {
-        Some(Measure::R2) => " R² ",
+    let title = match state.history.first().map(|report| report.metric) {
+        Some(Metric::R2) => " R² ",
         _ => " accuracy ",
     };
     chart(frame, area, title, [low, 1.0], facts.epochs, &[("training", TRAIN, &train), ("held out", HELD, &held)]);
 }
 
 fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epochs: usize, curves: &[Curve<'_>]) {
-    let sets = curves.iter().map(|(name, colour, points)| {
+    let sets = curves.iter().map(|(name, color, points)| {
         let set = Dataset::default().name(*name).marker(Marker::Braille).graph_type(GraphType::Line);
-        set.style(Style::new().fg(*colour)).data(points)
+        set.style(Style::new().fg(*color)).data(points)
     });
     let [low, high] = bounds;
     let across = Axis::default().bounds([0.0, epochs.max(1) as f64]).labels(["0".to_string(), epochs.to_string()]);
@@ -366,12 +367,12 @@ fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epoch
 }
 
 /// The last epochs and the best.
-fn reached(state: &State) -> Vec<Line<'static>> {
+fn draw_epochs(state: &State) -> Vec<Line<'static>> {
     let line = |report: &EpochReport| {
         let reached = in_words(report, state.text);
-        format!("{:>4}  loss {:.4}, held out {:.4}, {reached}", report.epoch, report.loss, report.validation_loss)
+        format!("{:>4}  loss {:.4}, held out {:.4}, {reached}", report.epoch, report.train_loss, report.val_loss)
     };
-    let best = state.history.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss));
+    let best = state.history.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss));
     let last = state.history.iter().rev().take(3).rev().map(|report| Line::from(line(report)));
     let best = best.map(|report| Line::from(format!("best {}", line(report).trim_start())).bold());
     match best {
@@ -380,9 +381,9 @@ fn reached(state: &State) -> Vec<Line<'static>> {
     }
 }
 
-fn speed(facts: &Facts, state: &State) -> Vec<Line<'static>> {
+fn draw_speed(facts: &RunInfo, state: &State) -> Vec<Line<'static>> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let (gone, made) = (state.started.elapsed().as_secs_f64(), made(facts, state));
+    let (gone, made) = (state.started.elapsed().as_secs_f64(), progress(facts, state));
     let left = if made > 0.0 && state.rate > 0.0 {
         let examples = (1.0 - made) * facts.epochs as f64 * facts.examples as f64;
         format!(", about {} left", clock(examples / state.rate))
@@ -390,7 +391,7 @@ fn speed(facts: &Facts, state: &State) -> Vec<Line<'static>> {
         String::new()
     };
     let memory = &state.memory;
-    let cap = memory.cap.map_or(String::new(), |cap| format!(" of {:.1}", mib(cap)));
+    let cap = memory.limit.map_or(String::new(), |cap| format!(" of {:.1}", mib(cap)));
     vec![
         Line::from(format!("{:.0} examples/s, {:.1} steps/s", state.rate, state.rate / facts.batch.max(1) as f64)),
         Line::from(format!("{} gone{left}", clock(gone))),
@@ -413,11 +414,19 @@ mod tests {
 
     fn report(epoch: usize, loss: f64) -> EpochReport {
         let (validation_loss, train_score, score) = (loss * 1.25, 0.98, 0.9 + epoch as f64 / 100.0);
-        EpochReport { epoch, loss, validation_loss, measure: Measure::Accuracy, train_score, score, seconds: 1.0 }
+        EpochReport {
+            epoch,
+            train_loss: loss,
+            val_loss: validation_loss,
+            metric: Metric::Accuracy,
+            train_score,
+            val_score: score,
+            seconds: 1.0,
+        }
     }
 
     fn picture(width: u16, height: u16, history: Vec<EpochReport>, now: Option<StepReport>) -> Vec<String> {
-        let facts = Facts {
+        let facts = RunInfo {
             title: "digits · mlp".to_string(),
             device: "cpu (a test)".to_string(),
             batch: 64,
@@ -432,7 +441,12 @@ mod tests {
             seen: 2876,
             started: Instant::now(),
             rate: 6400.0,
-            memory: Stats { allocated: 3 << 20, peak_allocated: 5 << 20, uploaded: 1 << 20, ..Stats::default() },
+            memory: MemoryStats {
+                allocated: 3 << 20,
+                peak_allocated: 5 << 20,
+                uploaded: 1 << 20,
+                ..MemoryStats::default()
+            },
             stopping: false,
         };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use panoply::nn::checkpoint::{self, TensorFile};
 use panoply::nn::data::Targets;
-use panoply::nn::data::source::{self, Labelled, Reading, Sequences, Source};
+use panoply::nn::data::reader::{self, DataFormat, LabeledData, ReadOptions, SequenceColumn, Task};
 use panoply::nn::{EpochReport, Model, Network};
 use panoply::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::folder::Folder;
-use super::outcome::Measures;
-use super::recipe::{Course, Mover, spelled};
+use super::metrics::Metrics;
+use super::run_dir::RunDir;
+use super::train_args::{LrScheduleKind, OptimizerKind, value_name};
 use crate::console::escaped;
 use crate::shell;
 
@@ -25,61 +25,61 @@ pub struct Manifest {
     /// Of this document.
     pub schema: u32,
     /// The version that wrote it.
-    pub panoply: String,
+    pub panoply_version: String,
     /// What the network takes and does.
     pub network: Network,
     /// Numbers that were trained.
-    pub parameters: usize,
+    pub num_parameters: usize,
     /// What was learned from.
-    pub data: Data,
+    pub data: DataInfo,
     /// How.
-    pub settings: Settings,
+    pub settings: TrainSettings,
     /// On which device, and why that one.
     pub device: serde_json::Value,
     /// What came of it; nothing before the first epoch has ended.
-    pub result: Option<Outcome>,
+    pub result: Option<RunResult>,
     /// What to type next.
     pub commands: Commands,
 }
 
 /// What was learned from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Data {
+pub struct DataInfo {
     /// As it was given.
     pub path: String,
     /// The same from the root, by which it is found from other folders; none of data that ship.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absolute: Option<String>,
     /// Its kind, with what more of it needs.
-    pub source: Source,
+    pub format: DataFormat,
     /// Names of the classes; none if numbers are learned.
-    pub classes: Vec<String>,
+    pub class_names: Vec<String>,
     /// Examples learned from.
-    pub examples: usize,
+    pub train_examples: usize,
     /// Examples held out.
-    pub held_out: usize,
+    pub val_examples: usize,
     /// xxh3-128 of all examples, in hexadecimal.
-    pub digest: String,
+    pub fingerprint: String,
     /// How it was read, as far as it was said.
     #[serde(flatten)]
-    pub reading: Reading,
+    pub reading: ReadOptions,
 }
 
 /// How training went on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Settings {
+pub struct TrainSettings {
     /// The network's name on the command line.
     pub model: String,
     /// How often every example is seen.
     pub epochs: usize,
     /// Examples of a batch.
-    pub batch: usize,
+    pub batch_size: usize,
     /// Batches whose gradients make one step together.
     #[serde(default = "alone")]
-    pub accumulate: usize,
+    pub accumulate_grad_batches: usize,
     /// What moves the parameters.
     #[serde(default)]
-    pub optimiser: Mover,
+    pub optimizer: OptimizerKind,
     /// Its learning rate.
     pub learning_rate: f64,
     /// How much of its last step it keeps, if it was said.
@@ -96,14 +96,14 @@ pub struct Settings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_value: Option<f64>,
     /// What becomes of the learning rate.
-    pub schedule: Course,
+    pub lr_schedule: LrScheduleKind,
     /// Share that a running average of the parameters keeps, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub average: Option<f64>,
+    pub ema_decay: Option<f64>,
     /// Epochs without a better validation loss after which to stop.
     pub patience: Option<usize>,
     /// Share held out.
-    pub held_out: f64,
+    pub val_split: f64,
     /// Of weights, order and dropout.
     pub seed: u64,
     /// What layers computed in.
@@ -112,16 +112,16 @@ pub struct Settings {
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunResult {
     /// Whether it was stopped before its end.
     pub interrupted: bool,
     /// Epochs made.
     pub epochs: usize,
     /// The best of them, whose model is kept.
-    pub best: EpochReport,
+    pub best_epoch_report: EpochReport,
     /// How good it is beyond its score.
     #[serde(flatten)]
-    pub measures: Measures,
+    pub measures: Metrics,
     /// Steps left out because gradients overflowed.
     pub skipped_steps: u64,
 }
@@ -137,41 +137,44 @@ pub struct Commands {
 
 impl Commands {
     /// Of a run in this folder, for a POSIX shell.
-    pub fn of(folder: &Folder) -> Commands {
+    pub fn of(folder: &RunDir) -> Commands {
         Commands {
             resume: format!("panoply train --resume {}", shell::quoted(&folder.0)),
-            predict: format!("panoply predict {}", shell::quoted(&folder.model())),
+            predict: format!("panoply predict {}", shell::quoted(&folder.model_path())),
         }
     }
 }
 
-impl Data {
+impl DataInfo {
     /// Reads it again, as it was read.
-    pub fn open(&self) -> Result<Labelled> {
+    pub fn open(&self) -> Result<LabeledData> {
         open(self.place(), &self.reading)
     }
 
     /// How examples that were read again differ from those that were learned from, if they do.
-    pub fn changed(&self, again: &Labelled) -> Option<String> {
-        let now = again.source.clone();
-        let names = match (&self.source, &now) {
-            (Source::Csv { columns, labels, words, .. }, Source::Csv { columns: c, labels: l, words: w, .. }) => {
+    pub fn changed(&self, again: &LabeledData) -> Option<String> {
+        let now = again.format.clone();
+        let names = match (&self.format, &now) {
+            (
+                DataFormat::Csv { feature_columns: columns, label_columns: labels, categories: words, .. },
+                DataFormat::Csv { feature_columns: c, label_columns: l, categories: w, .. },
+            ) => {
                 let word = words.keys().chain(w.keys()).find(|column| words.get(*column) != w.get(*column));
                 let word = word.map(|column| format!("the words of column `{column}` have changed"));
                 renamed("column", columns, c).or_else(|| renamed("label", labels, l)).or(word)
             }
             _ => None,
         };
-        let numbers = format!("{:032x}", again.data.digest()) != self.digest;
+        let numbers = format!("{:032x}", again.dataset.fingerprint()) != self.fingerprint;
         names
-            .or_else(|| renamed("class", &self.classes, &again.classes))
-            .or_else(|| (numbers || now != self.source).then(|| "its examples have changed".to_string()))
+            .or_else(|| renamed("class", &self.class_names, &again.class_names))
+            .or_else(|| (numbers || now != self.format).then(|| "its examples have changed".to_string()))
     }
 
     /// What the numbers or answers are called that are learned of each example; those of arrays have no names but their places.
     pub fn labels(&self, width: usize) -> Vec<String> {
-        match &self.source {
-            Source::Csv { labels, .. } => labels.clone(),
+        match &self.format {
+            DataFormat::Csv { label_columns: labels, .. } => labels.clone(),
             _ if width == 1 => vec!["y".to_string()],
             _ => (0..width).map(|at| format!("y[{at}]")).collect(),
         }
@@ -184,11 +187,11 @@ impl Data {
 
     /// What is added in f64 to each number that the network gives; none if nothing is.
     pub fn offsets(&self) -> Vec<f64> {
-        match &self.source {
-            Source::Csv { labels, offsets, numbers: true, .. } => {
+        match &self.format {
+            DataFormat::Csv { label_columns: labels, offsets, task: Task::Regression, .. } => {
                 labels.iter().map(|label| offsets.get(label).copied().unwrap_or(0.0)).collect()
             }
-            Source::Npy { target_offsets, .. } => target_offsets.clone(),
+            DataFormat::Npy { target_offsets, .. } => target_offsets.clone(),
             _ => Vec::new(),
         }
     }
@@ -199,70 +202,88 @@ impl Data {
             let moved = offsets.iter().enumerate().filter(|(_, offset)| **offset != 0.0);
             moved.map(|(at, offset)| (format!("{name}[{at}]"), *offset)).collect()
         };
-        match &self.source {
-            Source::Csv { offsets, .. } => offsets.clone(),
-            Source::Npy { offsets, target_offsets, .. } => {
+        match &self.format {
+            DataFormat::Csv { offsets, .. } => offsets.clone(),
+            DataFormat::Npy { offsets, target_offsets, .. } => {
                 places("x", offsets).into_iter().chain(places("y", target_offsets)).collect()
             }
-            Source::Digits | Source::Text { .. } | Source::Images { .. } | Source::Idx { .. } => BTreeMap::new(),
+            DataFormat::Digits | DataFormat::Text { .. } | DataFormat::Images { .. } | DataFormat::Idx { .. } => {
+                BTreeMap::new()
+            }
         }
     }
 
     /// Lengths of an example's axes.
     fn example_lengths(&self) -> std::result::Result<Vec<usize>, String> {
-        match &self.source {
-            Source::Digits => Ok(vec![1, 8, 8]),
-            Source::Csv { columns, sequences, words, .. } => {
+        match &self.format {
+            DataFormat::Digits => Ok(vec![1, 8, 8]),
+            DataFormat::Csv { feature_columns: columns, sequence: sequences, categories: words, .. } => {
                 let width = columns.iter().map(|column| words.get(column).map_or(1, Vec::len)).sum();
-                Ok(sequences.iter().map(|sequences| sequences.time).chain([width]).collect())
+                Ok(sequences.iter().map(|sequences| sequences.max_len).chain([width]).collect())
             }
-            Source::Text { time, .. } => Ok(vec![*time]),
-            Source::Images { channels, rows, columns } => {
+            DataFormat::Text { context_length: time, .. } => Ok(vec![*time]),
+            DataFormat::Images { channels, height: rows, width: columns } => {
                 const MOST: usize = 1 << 16;
                 if !(1..=4).contains(channels) || !(1..=MOST).contains(rows) || !(1..=MOST).contains(columns) {
                     return Err(format!("images of {channels} channels and {rows} × {columns} points"));
                 }
                 Ok(vec![*channels, *rows, *columns])
             }
-            Source::Idx { lengths } | Source::Npy { lengths, .. } => Ok(lengths.clone()),
+            DataFormat::Idx { shape: lengths } | DataFormat::Npy { shape: lengths, .. } => Ok(lengths.clone()),
         }
     }
 
     /// The kind of what is learned, without examples, and for how many times of each if it is a sequence.
     fn targets(&self) -> std::result::Result<(Targets, Option<usize>), String> {
-        let (classes, values) = (self.classes.len(), Vec::new());
-        let (width, answers) = match &self.source {
-            Source::Csv { labels, answers, numbers, .. } if *answers || *numbers => (labels.len(), *answers),
-            Source::Npy { numbers: numbers @ 1.., answers, .. } => (*numbers, *answers),
-            Source::Text { vocabulary, time } => {
+        let (classes, values) = (self.class_names.len(), Vec::new());
+        let (width, answers) = match &self.format {
+            DataFormat::Csv { task: Task::Text, .. } | DataFormat::Npy { task: Task::Text, .. } => {
+                return Err("the task `text`, and no text".to_string());
+            }
+            DataFormat::Csv { label_columns, task: task @ (Task::MultiLabel | Task::Regression), .. } => {
+                (label_columns.len(), *task == Task::MultiLabel)
+            }
+            DataFormat::Npy { num_outputs, task: task @ (Task::MultiLabel | Task::Regression), .. } => {
+                (*num_outputs, *task == Task::MultiLabel)
+            }
+            DataFormat::Text { vocabulary, context_length: time } => {
                 let letters: Vec<char> = vocabulary.chars().collect();
                 if letters.len() != classes || !letters.is_sorted_by(|a, b| a < b) {
                     return Err(format!("a vocabulary of {} characters with {classes} classes", letters.len()));
                 }
-                return Ok((Targets::Classes { labels: Vec::new(), classes, places: *time }, Some(*time)));
+                return Ok((
+                    Targets::Classes { labels: Vec::new(), num_classes: classes, labels_per_example: *time },
+                    Some(*time),
+                ));
             }
-            Source::Csv { labels, .. } if labels.len() != 1 => {
+            DataFormat::Csv { label_columns: labels, .. } if labels.len() != 1 => {
                 return Err(format!("classes of {} columns", labels.len()));
             }
-            Source::Digits | Source::Csv { .. } | Source::Images { .. } | Source::Idx { .. } | Source::Npy { .. } => {
+            DataFormat::Digits
+            | DataFormat::Csv { .. }
+            | DataFormat::Images { .. }
+            | DataFormat::Idx { .. }
+            | DataFormat::Npy { .. } => {
                 return match classes {
                     0 | 1 => Err(format!("{classes} classes")),
-                    _ => Ok((Targets::Classes { labels: Vec::new(), classes, places: 1 }, None)),
+                    _ => {
+                        Ok((Targets::Classes { labels: Vec::new(), num_classes: classes, labels_per_example: 1 }, None))
+                    }
                 };
             }
         };
         match width {
             0 => Err("no numbers to learn".to_string()),
-            _ if answers => Ok((Targets::Answers { values, width }, None)),
-            _ => Ok((Targets::Numbers { values, width }, None)),
+            _ if answers => Ok((Targets::MultiLabel { values, num_labels: width }, None)),
+            _ => Ok((Targets::Regression { values, num_outputs: width }, None)),
         }
     }
 
     /// What is learned, in a few words.
     pub fn learned(&self) -> String {
         let mut learned = self.what();
-        if let Source::Csv { sequences, words, .. } = &self.source {
-            let of = |sequences: &Sequences| format!(", sequences of up to {} rows", sequences.time);
+        if let DataFormat::Csv { sequence: sequences, categories: words, .. } = &self.format {
+            let of = |sequences: &SequenceColumn| format!(", sequences of up to {} rows", sequences.max_len);
             learned += &sequences.as_ref().map_or_else(String::new, of);
             let names: Vec<&str> = words.keys().map(String::as_str).collect();
             learned += &if names.is_empty() { String::new() } else { format!(", words in {}", names.join(", ")) };
@@ -271,32 +292,41 @@ impl Data {
     }
 
     fn what(&self) -> String {
-        match &self.source {
-            Source::Csv { labels, answers: true, .. } => format!("{} as {}", listed(labels), yes_or_no(labels.len())),
-            Source::Csv { labels, numbers: true, .. } if labels.len() == 1 => {
-                format!("{} as a number (`--task classes` makes it classes)", labels[0])
+        match &self.format {
+            DataFormat::Csv { label_columns: labels, task: Task::MultiLabel, .. } => {
+                format!("{} as {}", listed(labels), yes_or_no(labels.len()))
             }
-            Source::Csv { labels, numbers: true, .. } => format!("{} as numbers", listed(labels)),
-            Source::Npy { numbers: 1, answers: true, .. } => format!("{} of each", yes_or_no(1)),
-            Source::Npy { numbers, answers: true, .. } => format!("{numbers} {} of each", yes_or_no(*numbers)),
-            Source::Npy { numbers: 1, .. } => "a number of each".to_string(),
-            Source::Npy { numbers: numbers @ 2.., .. } => format!("{numbers} numbers of each"),
-            Source::Csv { labels, .. } => {
-                let numbers = self.classes.len() > 2 && self.classes.iter().all(|class| class.parse::<f64>().is_ok());
-                let other = if numbers { " (`--task numbers` makes it a number)" } else { "" };
-                format!("{} as one of {} classes{other}", listed(labels), self.classes.len())
+            DataFormat::Csv { label_columns: labels, task: Task::Regression, .. } if labels.len() == 1 => {
+                format!("{} as a number (`--task classification` makes it classes)", labels[0])
             }
-            Source::Text { time, .. } => format!("{} characters, {time} at a time", self.classes.len()),
-            _ => format!("{} classes", self.classes.len()),
+            DataFormat::Csv { label_columns: labels, task: Task::Regression, .. } => {
+                format!("{} as numbers", listed(labels))
+            }
+            DataFormat::Npy { num_outputs: 1, task: Task::Regression, .. } => format!("{} of each", yes_or_no(1)),
+            DataFormat::Npy { num_outputs: numbers, task: Task::Regression, .. } => {
+                format!("{numbers} {} of each", yes_or_no(*numbers))
+            }
+            DataFormat::Npy { num_outputs: 1, .. } => "a number of each".to_string(),
+            DataFormat::Npy { num_outputs: numbers @ 2.., .. } => format!("{numbers} numbers of each"),
+            DataFormat::Csv { label_columns: labels, .. } => {
+                let numbers =
+                    self.class_names.len() > 2 && self.class_names.iter().all(|class| class.parse::<f64>().is_ok());
+                let other = if numbers { " (`--task regression` makes it a number)" } else { "" };
+                format!("{} as one of {} classes{other}", listed(labels), self.class_names.len())
+            }
+            DataFormat::Text { context_length: time, .. } => {
+                format!("{} characters, {time} at a time", self.class_names.len())
+            }
+            _ => format!("{} classes", self.class_names.len()),
         }
     }
 }
 
 /// Reads what is learned from: the digits that ship, or a file or folder.
-pub fn open(data: &str, reading: &Reading) -> Result<Labelled> {
+pub fn open(data: &str, reading: &ReadOptions) -> Result<LabeledData> {
     match data {
-        "digits" => source::digits(),
-        path => source::open(Path::new(path), reading).map_err(|error| match Path::new(path).exists() {
+        "digits" => reader::digits(),
+        path => reader::open(Path::new(path), reading).map_err(|error| match Path::new(path).exists() {
             true => error,
             false => error.note("DATA is `digits`, which ship, or a file or folder"),
         }),
@@ -331,19 +361,20 @@ fn alone() -> usize {
     1
 }
 
-impl Settings {
+impl TrainSettings {
     /// In a few words, but for the defaults that say nothing.
     pub fn in_words(&self) -> String {
-        let mut words = format!("{} at {}", spelled(self.optimiser), self.learning_rate);
+        let mut words = format!("{} at {}", value_name(self.optimizer), self.learning_rate);
         let said = [
             self.momentum.map(|momentum| format!("momentum {momentum}")),
             self.weight_decay.filter(|decay| *decay > 0.0).map(|decay| format!("weight decay {decay}")),
             self.clip_norm.map(|norm| format!("gradients up to {norm}")),
             self.clip_value.map(|value| format!("elements of gradients up to ±{value}")),
-            (self.schedule != Course::Constant).then(|| format!("schedule {}", spelled(self.schedule))),
-            Some(format!("batches of {}", self.batch)),
-            (self.accumulate > 1).then(|| format!("{} of them a step", self.accumulate)),
-            self.average.map(|share| format!("an average that keeps {share}")),
+            (self.lr_schedule != LrScheduleKind::Constant)
+                .then(|| format!("schedule {}", value_name(self.lr_schedule))),
+            Some(format!("batches of {}", self.batch_size)),
+            (self.accumulate_grad_batches > 1).then(|| format!("{} of them a step", self.accumulate_grad_batches)),
+            self.ema_decay.map(|share| format!("an average that keeps {share}")),
             (self.precision != "f32").then(|| self.precision.clone()),
         ];
         said.into_iter().flatten().for_each(|said| words += &format!(", {said}"));
@@ -363,7 +394,7 @@ impl Settings {
 impl Manifest {
     /// Writes it into a run's folder.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        checkpoint::write_whole(&folder.join("manifest.json"), (self.text()? + "\n").as_bytes())
+        checkpoint::write_atomic(&folder.join("manifest.json"), (self.text()? + "\n").as_bytes())
     }
 
     /// Reads a run's folder.
@@ -398,18 +429,21 @@ impl Manifest {
     /// What in it contradicts something else in it, in words: data, classes, network, settings.
     fn check(&self) -> std::result::Result<(), String> {
         let Manifest { network, data, settings, .. } = self;
-        let output = network.output().map_err(|error| error.message().to_string())?;
-        if settings.batch == 0 || settings.accumulate == 0 {
-            return Err(format!("batches of {}, {} of them a step", settings.batch, settings.accumulate));
+        let output = network.output_shape().map_err(|error| error.message().to_string())?;
+        if settings.batch_size == 0 || settings.accumulate_grad_batches == 0 {
+            return Err(format!(
+                "batches of {}, {} of them a step",
+                settings.batch_size, settings.accumulate_grad_batches
+            ));
         }
         let (targets, times) = data.targets()?;
         let lengths = data.example_lengths()?;
-        let sequence = matches!(&data.source, Source::Csv { sequences: Some(_), .. });
-        if !network.takes(&lengths) || (sequence && network.input != lengths) {
+        let sequence = matches!(&data.format, DataFormat::Csv { sequence: Some(_), .. });
+        if !network.accepts_shape(&lengths) || (sequence && network.input != lengths) {
             return Err(format!("examples are {lengths:?}, the network takes {:?}", network.input));
         }
-        network.loss.fitted(&targets).map_err(|error| error.message().to_string())?;
-        let outputs = network.loss.outputs(&targets);
+        network.loss.for_targets(&targets).map_err(|error| error.message().to_string())?;
+        let outputs = network.loss.num_outputs(&targets);
         let wanted: Vec<usize> = times.into_iter().chain([outputs]).collect();
         if output != wanted {
             return Err(format!("{} takes outputs {wanted:?}, the network gives {output:?}", data.learned()));
@@ -419,7 +453,7 @@ impl Manifest {
 
     fn text(&self) -> Result<String> {
         serde_json::to_string_pretty(self)
-            .map_err(|error| Error::mistake(format!("a manifest: {error}")).caused_by(error))
+            .map_err(|error| Error::mistake(format!("a manifest: {error}")).with_source(error))
     }
 }
 
@@ -427,7 +461,7 @@ fn parse(text: &str, file: &Path) -> Result<Manifest> {
     let note = "it was cut short or changed; take another copy, or train again";
     let manifest: Manifest = serde_json::from_str(text).map_err(|error| {
         let message = format!("{}: its manifest cannot be read ({error})", file.display());
-        Error::corrupt(message).note(note).caused_by(error)
+        Error::corrupt(message).note(note).with_source(error)
     })?;
     let fits = manifest.check();
     fits.map_err(|what| {
@@ -454,15 +488,17 @@ pub fn check_path(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    const VALID: &str = r#"{"schema": 1, "panoply": "0.1.0", "network": {"input": [3], "layers": [{"standardise": {}},
-        {"linear": {"outputs": 4}}, {"relu": {}}, {"linear": {"outputs": 2}}], "loss": {"kind": "cross_entropy",
-        "class_weights": [1.0, 2.5]}}, "parameters": 26, "data": {"path": "t.csv", "source": {"kind": "csv",
-        "columns": ["a", "b"], "label": "y", "words": {"b": ["u", "v"]}}, "classes": ["n", "p"], "examples": 8, "held_out": 2,
-        "digest": "00", "label": "y", "sequence": null, "without": [], "header": null, "task": "classes", "context": null,
-        "image_size": [8, 8]}, "settings": {"model": "mlp", "epochs": 3, "batch": 64, "learning_rate": 0.001,
-        "schedule": "constant", "patience": 5, "held_out": 0.2, "seed": 0, "precision": "f32"}, "device": {},
-        "result": {"interrupted": false, "epochs": 3, "best": {"epoch": 3, "loss": 0.5, "validation_loss": 0.5,
-        "measure": "accuracy", "train_score": 0.9, "score": 0.9, "seconds": 0.1}, "skipped_steps": 0},
+    const VALID: &str = r#"{"schema": 1, "panoply_version": "0.1.0", "network": {"input": [3], "layers": [{"standardize": {}},
+        {"linear": {"out_features": 4}}, {"relu": {}}, {"linear": {"out_features": 2}}], "loss": {"kind": "cross_entropy",
+        "class_weights": [1.0, 2.5]}}, "num_parameters": 26, "data": {"path": "t.csv", "format": {"kind": "csv",
+        "feature_columns": ["a", "b"], "label_columns": "y", "task": "classification", "categories": {"b": ["u", "v"]}},
+        "class_names": ["n", "p"], "train_examples": 8, "val_examples": 2,
+        "fingerprint": "00", "label_columns": "y", "sequence_column": null, "drop_columns": [], "header": null,
+        "task": "classification", "context_length": null,
+        "image_size": [8, 8]}, "settings": {"model": "mlp", "epochs": 3, "batch_size": 64, "learning_rate": 0.001,
+        "lr_schedule": "constant", "patience": 5, "val_split": 0.2, "seed": 0, "precision": "f32"}, "device": {},
+        "result": {"interrupted": false, "epochs": 3, "best_epoch_report": {"epoch": 3, "train_loss": 0.5, "val_loss": 0.5,
+        "metric": "accuracy", "train_score": 0.9, "val_score": 0.9, "seconds": 0.1}, "skipped_steps": 0},
         "commands": {"resume": "r", "predict": "p"}}"#;
 
     /// 3,000 manifests, or 20,000 with `PANOPLY_TEST_FULL=1`, of which a few bytes or values are others: each is read, and then what it
@@ -476,7 +512,7 @@ mod tests {
         let full = std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1");
         let starts: Vec<usize> = VALID.match_indices([' ', '[']).map(|(at, _)| at + 1).collect();
         for seed in 1..if full { 20_000 } else { 3_000 } {
-            let mut rng = panoply::Rng::seed(seed);
+            let mut rng = panoply::Rng::seed_from_u64(seed);
             let mut below = |end: usize| rng.next_words()[0] as usize % end;
             let mut bytes = VALID.as_bytes().to_vec();
             for _ in 0..1 + below(3) {
@@ -491,8 +527,8 @@ mod tests {
             let text = String::from_utf8_lossy(&bytes);
             match parse(&text, file) {
                 Ok(manifest) => {
-                    let best = &manifest.result.as_ref().map(|result| result.best.clone());
-                    best.iter().for_each(|best| assert!(!super::super::outcome::headline(&manifest, best).is_empty()));
+                    let best = &manifest.result.as_ref().map(|result| result.best_epoch_report.clone());
+                    best.iter().for_each(|best| assert!(!super::super::metrics::headline(&manifest, best).is_empty()));
                     assert!(!manifest.data.learned().is_empty() && !manifest.settings.in_words().is_empty());
                 }
                 Err(error) => {

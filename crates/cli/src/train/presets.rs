@@ -4,21 +4,21 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use panoply::nn::data::Targets;
-use panoply::nn::data::source::{Labelled, Source};
-use panoply::nn::network::file::Settings;
-use panoply::nn::network::layer_spec::{Block, Memory};
+use panoply::nn::data::reader::{DataFormat, LabeledData};
+use panoply::nn::network::file::FileSections;
+use panoply::nn::network::layer_spec::{RnnSpec, TransformerEncoderSpec};
 use panoply::nn::{ClassWeights, LayerSpec, Loss, LossKind, Network};
 use panoply::{Error, Result};
 
-use super::recipe::{Recipe, section};
-use super::view::View;
+use super::data_args::DataArgs;
+use super::train_args::{TrainOptions, section};
 
 /// Which network to train.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum ModelArg {
     /// Dense layers.
     Mlp,
-    /// Convolution, batch normalisation and pooling, once for each number of channels.
+    /// Convolution, batch normalization and pooling, once for each number of channels.
     Cnn,
     /// A long short-term memory that reads row after row.
     Lstm,
@@ -28,113 +28,114 @@ pub enum Choice {
     File(PathBuf),
 }
 
-impl FromStr for Choice {
+impl FromStr for ModelArg {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Choice, String> {
+    fn from_str(text: &str) -> Result<ModelArg, String> {
         match text {
-            "mlp" => Ok(Choice::Mlp),
-            "cnn" => Ok(Choice::Cnn),
-            "lstm" => Ok(Choice::Lstm),
-            "transformer" => Ok(Choice::Transformer),
-            file if file.ends_with(".toml") => Ok(Choice::File(PathBuf::from(file))),
+            "mlp" => Ok(ModelArg::Mlp),
+            "cnn" => Ok(ModelArg::Cnn),
+            "lstm" => Ok(ModelArg::Lstm),
+            "transformer" => Ok(ModelArg::Transformer),
+            file if file.ends_with(".toml") => Ok(ModelArg::File(PathBuf::from(file))),
             other => Err(format!("there is no network `{other}`; take mlp, cnn, lstm, transformer or a FILE.toml")),
         }
     }
 }
 
-impl Choice {
+impl ModelArg {
     /// As it is spelled on the command line.
     pub fn name(&self) -> String {
         match self {
-            Choice::Mlp => "mlp".to_string(),
-            Choice::Cnn => "cnn".to_string(),
-            Choice::Lstm => "lstm".to_string(),
-            Choice::Transformer => "transformer".to_string(),
-            Choice::File(file) => file.display().to_string(),
+            ModelArg::Mlp => "mlp".to_string(),
+            ModelArg::Cnn => "cnn".to_string(),
+            ModelArg::Lstm => "lstm".to_string(),
+            ModelArg::Transformer => "transformer".to_string(),
+            ModelArg::File(file) => file.display().to_string(),
         }
     }
 
     /// What is said of training and of data beside it.
-    pub fn said(&self) -> Result<(Recipe, View)> {
+    pub fn file_args(&self) -> Result<(TrainOptions, DataArgs)> {
         match self {
-            Choice::File(file) => {
-                let (_, Settings { training, data }) = Network::read_with_settings(file)?;
+            ModelArg::File(file) => {
+                let (_, FileSections { training, data }) = Network::read_with_sections(file)?;
                 Ok((section(file, "training", &training)?, section(file, "data", &data)?))
             }
-            Choice::Mlp | Choice::Cnn | Choice::Lstm | Choice::Transformer => Ok(Default::default()),
+            ModelArg::Mlp | ModelArg::Cnn | ModelArg::Lstm | ModelArg::Transformer => Ok(Default::default()),
         }
     }
 
     /// The network for this data, with its loss.
-    pub fn network(&self, labelled: &Labelled, sizes: &Sizes, wanted: &Wanted) -> Result<Network> {
-        let network = match (self, &labelled.source) {
-            (Choice::File(file), _) => {
+    pub fn network(&self, labeled: &LabeledData, sizes: &SizeArgs, wanted: &LossArgs) -> Result<Network> {
+        let network = match (self, &labeled.format) {
+            (ModelArg::File(file), _) => {
                 let network = Network::read(file)?;
                 let own = wanted.kind.is_none().then(|| format!("the loss is what {} says", file.display()));
-                let loss = wanted.loss(network.loss.clone(), labelled);
+                let loss = wanted.loss(network.loss.clone(), labeled);
                 let loss = loss.map_err(|error| own.map_or(error.clone(), |own| error.note(own)))?;
-                fits(&network, &loss, labelled, file)?;
+                fits(&network, &loss, labeled, file)?;
                 network.loss(loss)
             }
-            (_, Source::Text { .. }) => self.text(labelled, sizes)?.loss(wanted.loss(Loss::default(), labelled)?),
+            (_, DataFormat::Text { .. }) => self.text(labeled, sizes)?.loss(wanted.loss(Loss::default(), labeled)?),
             _ => {
-                let usual = match labelled.data.targets {
+                let usual = match labeled.dataset.targets {
                     Targets::Classes { .. } => LossKind::CrossEntropy,
-                    Targets::Numbers { .. } => LossKind::Mse,
-                    Targets::Answers { .. } => LossKind::Bce,
+                    Targets::Regression { .. } => LossKind::Mse,
+                    Targets::MultiLabel { .. } => LossKind::BceWithLogits,
                 };
-                self.preset(labelled, sizes, wanted.loss(Loss::new(usual), labelled)?)?
+                self.preset(labeled, sizes, wanted.loss(Loss::new(usual), labeled)?)?
             }
         };
-        network.shapes()?;
+        network.layer_shapes()?;
         Ok(network)
     }
 
     /// A network that is known by name.
-    fn preset(&self, labelled: &Labelled, sizes: &Sizes, loss: Loss) -> Result<Network> {
-        let lengths = &labelled.data.lengths;
+    fn preset(&self, labeled: &LabeledData, sizes: &SizeArgs, loss: Loss) -> Result<Network> {
+        let lengths = &labeled.dataset.example_shape;
         let hidden = self.hidden(sizes.hidden.as_deref())?;
         let mut network = Network::with_input(lengths);
         // Columns of tables and arrays have scales of their own, and images have a contrast. The digits that ship are in 0 ..= 1.
-        if labelled.source != Source::Digits {
-            network = network.add_layer(LayerSpec::Standardise {});
+        if labeled.format != DataFormat::Digits {
+            network = network.add_layer(LayerSpec::Standardize {});
         }
-        let drop = LayerSpec::Dropout { probability: sizes.dropout };
+        let drop = LayerSpec::Dropout { p: sizes.dropout };
         let network = match self {
-            Choice::Cnn => cnn(network, &hidden, drop)?,
-            Choice::Lstm => in_rows(network, lengths)
-                .add_layer(LayerSpec::Lstm(Memory::new(hidden[0])))
-                .add_layer(LayerSpec::Last {})
+            ModelArg::Cnn => cnn(network, &hidden, drop)?,
+            ModelArg::Lstm => in_rows(network, lengths)
+                .add_layer(LayerSpec::Lstm(RnnSpec::new(hidden[0])))
+                .add_layer(LayerSpec::LastTimeStep {})
                 .add_layer(drop),
-            Choice::Transformer => {
+            ModelArg::Transformer => {
                 let start = in_rows(network, lengths).add_layer(LayerSpec::linear(hidden[0]));
-                blocks(start, &hidden, sizes.dropout, false).add_layer(LayerSpec::MeanOverTime {})
+                blocks(start, &hidden, sizes.dropout, false).add_layer(LayerSpec::TimeMean {})
             }
-            Choice::Mlp | Choice::File(_) => {
+            ModelArg::Mlp | ModelArg::File(_) => {
                 let flat = if lengths.len() > 1 { network.add_layer(LayerSpec::Flatten {}) } else { network };
                 hidden.iter().fold(flat, |network, width| {
                     network.add_layer(LayerSpec::linear(*width)).add_layer(LayerSpec::Relu {}).add_layer(drop.clone())
                 })
             }
         };
-        let network = network.add_layer(LayerSpec::linear(loss.outputs(&labelled.data.targets)));
-        Ok(if loss.kind.is_of_differences() { network.add_layer(LayerSpec::Restore {}) } else { network }.loss(loss))
+        let network = network.add_layer(LayerSpec::linear(loss.num_outputs(&labeled.dataset.targets)));
+        Ok(if loss.kind.is_regression() { network.add_layer(LayerSpec::InverseStandardize {}) } else { network }
+            .loss(loss))
     }
 
     /// A network that tells from characters the next one, at each of them.
-    fn text(&self, labelled: &Labelled, sizes: &Sizes) -> Result<Network> {
+    fn text(&self, labeled: &LabeledData, sizes: &SizeArgs) -> Result<Network> {
         let hidden = self.hidden(sizes.hidden.as_deref())?;
-        let classes = labelled.data.classes();
+        let classes = labeled.dataset.num_classes();
         let letters = |width: usize| {
-            let network = Network::with_input(&labelled.data.lengths);
-            network.add_layer(LayerSpec::Embedding { count: classes, width })
+            let network = Network::with_input(&labeled.dataset.example_shape);
+            network.add_layer(LayerSpec::Embedding { num_embeddings: classes, embedding_dim: width })
         };
         let network = match self {
-            Choice::Lstm => letters(hidden[0].min(64))
-                .add_layer(LayerSpec::Lstm(Memory::new(hidden[0])))
-                .add_layer(LayerSpec::Dropout { probability: sizes.dropout }),
-            Choice::Transformer => blocks(letters(hidden[0]), &hidden, sizes.dropout, true),
+            ModelArg::Lstm => letters(hidden[0].min(64))
+                .add_layer(LayerSpec::Lstm(RnnSpec::new(hidden[0])))
+                .add_layer(LayerSpec::Dropout { p: sizes.dropout }),
+            ModelArg::Transformer => blocks(letters(hidden[0]), &hidden, sizes.dropout, true),
             _ => {
                 let message =
                     format!("{} does not read texts, in which each character has others before it", self.name());
@@ -147,14 +148,17 @@ impl Choice {
     /// The widths asked for, or the usual ones.
     fn hidden(&self, asked: Option<&[usize]>) -> Result<Vec<usize>> {
         let (usual, fits, needs): (&[usize], fn(usize) -> bool, &str) = match self {
-            Choice::Mlp | Choice::File(_) => (&[128, 64], |_| true, "any number of widths"),
-            Choice::Cnn => (&[16, 32], |count| count > 0, "the channels of each convolution"),
-            Choice::Lstm => (&[64], |count| count == 1, "one width"),
-            Choice::Transformer => (&[64, 2], |count| (1..=2).contains(&count), "a width and a number of blocks"),
+            ModelArg::Mlp | ModelArg::File(_) => (&[128, 64], |_| true, "any number of widths"),
+            ModelArg::Cnn => (&[16, 32], |count| count > 0, "the channels of each convolution"),
+            ModelArg::Lstm => (&[64], |count| count == 1, "one width"),
+            ModelArg::Transformer => (&[64, 2], |count| (1..=2).contains(&count), "a width and a number of blocks"),
         };
         let hidden = asked.unwrap_or(usual);
         if !fits(hidden.len()) || hidden.contains(&0) {
-            return Err(Error::mistake(format!("--hidden {hidden:?}: {} takes {needs}, each at least 1", self.name())));
+            return Err(Error::mistake(format!(
+                "--hidden-sizes {hidden:?}: {} takes {needs}, each at least 1",
+                self.name()
+            )));
         }
         Ok(hidden.to_vec())
     }
@@ -162,7 +166,7 @@ impl Choice {
 
 /// What may be said about a network that is known by name.
 #[derive(Clone, Debug)]
-pub struct Sizes {
+pub struct SizeArgs {
     /// Widths of what lies between input and output.
     pub hidden: Option<Vec<usize>>,
     /// Probability of dropping an activation in training.
@@ -171,31 +175,31 @@ pub struct Sizes {
 
 /// What may be said about the loss.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct LossArgs {
     /// How outputs and targets are compared.
     pub kind: Option<LossKind>,
     /// How much each class counts.
     pub class_weights: Option<ClassWeights>,
 }
 
-impl Wanted {
+impl LossArgs {
     /// The usual loss, or the one that is wanted, if it is one for these examples: of another kind it is without the usual settings.
     /// Balanced weights stay to be computed.
-    fn loss(&self, usual: Loss, labelled: &Labelled) -> Result<Loss> {
+    fn loss(&self, usual: Loss, labeled: &LabeledData) -> Result<Loss> {
         let mut loss = self.kind.filter(|kind| *kind != usual.kind).map_or(usual, Loss::new);
         loss.class_weights = self.class_weights.clone().or(loss.class_weights);
-        if let (Source::Text { .. }, false) = (&labelled.source, loss.kind == LossKind::CrossEntropy) {
+        if let (DataFormat::Text { .. }, false) = (&labeled.format, loss.kind == LossKind::CrossEntropy) {
             let message = format!("the loss {} does not fit: characters are to be learned", loss.kind.name());
             return Err(Error::mistake(message).note("texts take cross_entropy"));
         }
-        if let (Source::Text { .. }, true) = (&labelled.source, loss.class_weights.is_some()) {
+        if let (DataFormat::Text { .. }, true) = (&labeled.format, loss.class_weights.is_some()) {
             let message = "class weights are not for texts: each character counts once, or there is no perplexity";
             return Err(Error::mistake(message).note("leave them out"));
         }
-        let (fitted, classes) = (loss.fitted(&labelled.data.targets), &labelled.classes);
+        let (fitted, classes) = (loss.for_targets(&labeled.dataset.targets), &labeled.class_names);
         match (fitted, &loss.class_weights) {
             (Ok(_), _) => Ok(loss),
-            (Err(error), Some(ClassWeights::Each(weights)))
+            (Err(error), Some(ClassWeights::PerClass(weights)))
                 if !classes.is_empty() && weights.len() != classes.len() =>
             {
                 let first: Vec<&str> = classes.iter().take(NAMED).map(String::as_str).collect();
@@ -217,7 +221,7 @@ fn in_rows(network: Network, lengths: &[usize]) -> Network {
     }
     let time = lengths[..lengths.len() - 1].iter().product::<usize>();
     let last = lengths[lengths.len() - 1];
-    network.add_layer(LayerSpec::Reshape { lengths: if lengths.len() > 1 { vec![time, last] } else { vec![last, 1] } })
+    network.add_layer(LayerSpec::Reshape { shape: if lengths.len() > 1 { vec![time, last] } else { vec![last, 1] } })
 }
 
 /// Convolution, norm, relu, and pooling while the image bears it. No bias before a norm, which takes any constant away.
@@ -229,9 +233,9 @@ fn cnn(network: Network, channels: &[usize], drop: LayerSpec) -> Result<Network>
     let mut network = network;
     for outputs in channels {
         let filters = LayerSpec::Conv {
-            outputs: *outputs,
-            inputs: None,
-            size: vec![3, 3],
+            out_channels: *outputs,
+            in_channels: None,
+            kernel_size: vec![3, 3],
             stride: vec![],
             padding: vec![1, 1],
             dilation: vec![],
@@ -251,27 +255,33 @@ fn cnn(network: Network, channels: &[usize], drop: LayerSpec) -> Result<Network>
 fn blocks(network: Network, hidden: &[usize], dropout: f64, causal: bool) -> Network {
     let (width, count) = (hidden[0], hidden.get(1).copied().unwrap_or(2));
     let heads = [4, 2, 1].into_iter().find(|heads| width.is_multiple_of(*heads)).unwrap_or(1);
-    let block = LayerSpec::Encoder(Block { dropout, causal, ..Block::new(heads, 2 * width) });
-    let start = network.add_layer(LayerSpec::Positions {});
+    let block = LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec {
+        dropout,
+        is_causal: causal,
+        ..TransformerEncoderSpec::new(heads, 2 * width)
+    });
+    let start = network.add_layer(LayerSpec::PositionalEncoding {});
     (0..count).fold(start, |network, _| network.add_layer(block.clone())).add_layer(LayerSpec::layer_norm())
 }
 
 /// A mistake if a network of a file does not take these examples and give what this loss compares with their targets.
-fn fits(network: &Network, loss: &Loss, labelled: &Labelled, file: &Path) -> Result<()> {
-    let lengths = &labelled.data.lengths;
-    if !network.takes(lengths) || (labelled.data.times.is_some() && network.input != *lengths) {
+fn fits(network: &Network, loss: &Loss, labeled: &LabeledData, file: &Path) -> Result<()> {
+    let lengths = &labeled.dataset.example_shape;
+    if !network.accepts_shape(lengths) || (labeled.dataset.seq_lengths.is_some() && network.input != *lengths) {
         let message =
             format!("{}: input {:?} does not hold these examples of {lengths:?}", file.display(), network.input);
         return Err(Error::mistake(message));
     }
-    let (output, outputs) = (network.output()?, loss.outputs(&labelled.data.targets));
-    let (wanted, what) = match &labelled.data.targets {
-        Targets::Classes { classes, places: 1, .. } => (vec![outputs], format!("there are {classes} classes")),
-        Targets::Classes { classes, places, .. } => {
+    let (output, outputs) = (network.output_shape()?, loss.num_outputs(&labeled.dataset.targets));
+    let (wanted, what) = match &labeled.dataset.targets {
+        Targets::Classes { num_classes: classes, labels_per_example: 1, .. } => {
+            (vec![outputs], format!("there are {classes} classes"))
+        }
+        Targets::Classes { num_classes: classes, labels_per_example: places, .. } => {
             (vec![*places, outputs], format!("there are {classes} characters at {places} times"))
         }
-        Targets::Numbers { width, .. } => (vec![outputs], format!("{width} numbers are to be learned")),
-        Targets::Answers { width, .. } => (vec![outputs], format!("{width} answers are to be learned")),
+        Targets::Regression { num_outputs: width, .. } => (vec![outputs], format!("{width} numbers are to be learned")),
+        Targets::MultiLabel { num_labels: width, .. } => (vec![outputs], format!("{width} answers are to be learned")),
     };
     if output != wanted {
         let message = format!("{}: it gives {output:?}, but {what}", file.display());

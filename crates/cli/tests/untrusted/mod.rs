@@ -30,7 +30,7 @@ fn the_folder_of_a_run_that_goes_on_is_locked() {
     let mut first = place.command(&["train", "digits", "--epochs", "100000", "--out", "run"]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("an epoch", || {
-        lines(&place, "run/history.jsonl") > 1 && place.0.join("run/training.safetensors").exists()
+        lines(&place, "run/history.jsonl") > 1 && place.0.join("run/checkpoint.safetensors").exists()
     });
     // As a run that is about to move a file into its place has it.
     place.write("run/training.part4000000000", "half of a file");
@@ -48,7 +48,7 @@ fn the_folder_of_a_run_that_goes_on_is_locked() {
     assert!(said.contains("run holds a run already"), "{said}");
     let epochs = (lines(&place, "run/history.jsonl") + 2).to_string();
     let report = place.json(&["train", "--resume", "run", "--epochs", &epochs]);
-    assert_eq!(report["epochs"].as_array().unwrap().len().to_string(), epochs);
+    assert_eq!(report["history"].as_array().unwrap().len().to_string(), epochs);
     assert!(!place.0.join("run/run.lock").exists() && !place.0.join("run/training.part4000000000").exists());
     // Nor does a file that a killed process left in a folder in which nothing else lies.
     place.write("empty/run.lock", "4000000000\n");
@@ -136,22 +136,29 @@ fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
     let place = Place::new("contradicting");
     place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
     let images =
-        |channels: u64, rows: u64| json!({"kind": "images", "channels": channels, "rows": rows, "columns": rows});
+        |channels: u64, rows: u64| json!({"kind": "images", "channels": channels, "height": rows, "width": rows});
     let columns = vec!["a"; 64];
     let csv = |rest: Value| {
-        let mut source = json!({"kind": "csv", "columns": columns, "label": ["y"]});
+        let mut source =
+            json!({"kind": "csv", "feature_columns": columns, "label_columns": ["y"], "task": "classification"});
         source.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
         source
     };
-    let source = |source: Value| move |manifest: &mut Value| manifest["data"]["source"] = source;
+    let source = |source: Value| move |manifest: &mut Value| manifest["data"]["format"] = source;
     let cases: Vec<(Change, &str)> = vec![
-        (Box::new(|m| m["data"]["classes"] = json!([])), "0 classes"),
-        (Box::new(|m| m["data"]["classes"] = json!(["only"])), "1 classes"),
-        (Box::new(|m| m["data"]["classes"] = json!(["a", "b"])), "outputs [2], the network gives [10]"),
-        (Box::new(source(json!({"kind": "text", "vocabulary": "", "time": 0}))), "a vocabulary of 0 characters"),
-        (Box::new(source(json!({"kind": "text", "vocabulary": "abcdefghji", "time": 64}))), "a vocabulary of 10"),
+        (Box::new(|m| m["data"]["class_names"] = json!([])), "0 classes"),
+        (Box::new(|m| m["data"]["class_names"] = json!(["only"])), "1 classes"),
+        (Box::new(|m| m["data"]["class_names"] = json!(["a", "b"])), "outputs [2], the network gives [10]"),
         (
-            Box::new(source(json!({"kind": "text", "vocabulary": "abcdefghij", "time": 10u64.pow(18)}))),
+            Box::new(source(json!({"kind": "text", "vocabulary": "", "context_length": 0}))),
+            "a vocabulary of 0 characters",
+        ),
+        (
+            Box::new(source(json!({"kind": "text", "vocabulary": "abcdefghji", "context_length": 64}))),
+            "a vocabulary of 10",
+        ),
+        (
+            Box::new(source(json!({"kind": "text", "vocabulary": "abcdefghij", "context_length": 10u64.pow(18)}))),
             "[1000000000000000000]",
         ),
         (Box::new(source(images(7, 8))), "images of 7 channels"),
@@ -159,22 +166,22 @@ fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
         (Box::new(source(images(1, (1 << 32) + 8))), "4294967304 × 4294967304 points"),
         (Box::new(source(images(3, 8))), "examples are [3, 8, 8], the network takes [1, 8, 8]"),
         (
-            Box::new(source(json!({"kind": "idx", "lengths": [1u64 << 63, 2, 1]}))),
+            Box::new(source(json!({"kind": "idx", "shape": [1u64 << 63, 2, 1]}))),
             "examples are [9223372036854775808, 2, 1]",
         ),
-        (Box::new(source(json!({"kind": "idx", "lengths": []}))), "examples are []"),
+        (Box::new(source(json!({"kind": "idx", "shape": []}))), "examples are []"),
         (
-            Box::new(source(json!({"kind": "npy", "lengths": [64], "numbers": 10u64.pow(18)}))),
+            Box::new(source(json!({"kind": "npy", "shape": [64], "task": "regression", "num_outputs": 10u64.pow(18)}))),
             "the loss cross_entropy does not fit",
         ),
         (
-            Box::new(source(csv(json!({"sequences": {"column": "s", "time": 10u64.pow(18)}})))),
+            Box::new(source(csv(json!({"sequence": {"column": "s", "max_len": 10u64.pow(18)}})))),
             "[1000000000000000000, 64]",
         ),
-        (Box::new(source(csv(json!({"columns": []})))), "examples are [0]"),
-        (Box::new(source(csv(json!({"label": ["y", "z"]})))), "classes of 2 columns"),
-        (Box::new(source(csv(json!({"label": [], "numbers": true})))), "no numbers to learn"),
-        (Box::new(|m| m["settings"]["batch"] = json!(0)), "batches of 0"),
+        (Box::new(source(csv(json!({"feature_columns": []})))), "examples are [0]"),
+        (Box::new(source(csv(json!({"label_columns": ["y", "z"]})))), "classes of 2 columns"),
+        (Box::new(source(csv(json!({"label_columns": [], "task": "regression"})))), "no numbers to learn"),
+        (Box::new(|m| m["settings"]["batch_size"] = json!(0)), "batches of 0"),
         (Box::new(|m| m["network"]["loss"] = json!({"kind": "mse"})), "the loss mse does not fit"),
     ];
     for (change, said) in cases {
@@ -193,12 +200,12 @@ fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
     // A folder's manifest is checked as a file's.
     let manifest = std::fs::read_to_string(place.0.join("run/manifest.json")).unwrap();
     let mut fewer: Value = serde_json::from_str(&manifest).unwrap();
-    fewer["data"]["classes"] = json!(["a", "b", "c"]);
+    fewer["data"]["class_names"] = json!(["a", "b", "c"]);
     place.write("run/manifest.json", fewer.to_string());
     let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
     assert!(said.contains("run/manifest.json: its manifest contradicts itself"), "{said}");
     let mut renamed: Value = serde_json::from_str(&manifest).unwrap();
-    renamed["data"]["classes"][0] = json!("naught");
+    renamed["data"]["class_names"][0] = json!("naught");
     place.write("run/manifest.json", renamed.to_string());
     let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
     assert!(said.contains("digits has changed since run began: class 1 is `0` now and was `naught`"), "{said}");
@@ -214,7 +221,7 @@ fn a_manifest_may_not_name_a_pipe_or_a_device_as_data() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for path in [pipe.to_str().unwrap(), "/dev/zero", "/proc/self/mem"] {
         with_manifest(&place, "m.safetensors", |manifest| {
-            manifest["data"]["source"] = json!({"kind": "npy", "lengths": [1, 8, 8]});
+            manifest["data"]["format"] = json!({"kind": "npy", "shape": [1, 8, 8], "task": "classification"});
             manifest["data"]["path"] = path.into();
         });
         let said = place.refused(&["predict", "m.safetensors"]);
@@ -229,7 +236,7 @@ fn control_characters_of_files_reach_no_terminal_and_no_picture() {
     place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
     let evil = "\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\ncat\u{202e}";
     with_manifest(&place, "m.safetensors", |manifest| {
-        for class in manifest["data"]["classes"].as_array_mut().unwrap() {
+        for class in manifest["data"]["class_names"].as_array_mut().unwrap() {
             *class = format!("{evil}{}", class.as_str().unwrap()).into();
         }
         manifest["data"]["path"] = evil.into();
@@ -245,8 +252,8 @@ fn control_characters_of_files_reach_no_terminal_and_no_picture() {
         shown
     };
     for arguments in [
-        &["predict", "m.safetensors", "--count", "40"][..],
-        &["predict", "m.safetensors", "--count", "40", "--json"],
+        &["predict", "m.safetensors", "--num-examples", "40"][..],
+        &["predict", "m.safetensors", "--num-examples", "40", "--json"],
         &["inspect", "m.safetensors"],
         &["train", "evil.csv", "--epochs", "2", "--out", "evil"],
         &["predict", "evil", "evil.csv"],
@@ -259,15 +266,15 @@ fn control_characters_of_files_reach_no_terminal_and_no_picture() {
         clean(&format!("{arguments:?}"), &output.stderr);
         if arguments.contains(&"--json") {
             let document: Value = serde_json::from_str(&shown).unwrap();
-            let read = document["predictions"][0]["read"].as_str().unwrap();
+            let read = document["predictions"][0]["prediction"].as_str().unwrap();
             assert!(read.starts_with(evil), "JSON holds the name as it is: {read:?}");
         } else if arguments[1] == "m.safetensors" && arguments[0] == "predict" {
             assert!(shown.contains("\\u{1b}[2J\\u{9b}31m\\ncat\\u{202e}"), "{shown}");
         }
     }
     let read = |name: &str| std::fs::read(place.0.join("evil").join(name)).unwrap();
-    let svg = clean("confusion.svg", &read("confusion.svg"));
+    let svg = clean("confusion_matrix.svg", &read("confusion_matrix.svg"));
     assert!(svg.contains(">\\u{1b}[31mred</text>"), "{svg}");
-    let table = clean("confusion.txt", &read("confusion.txt"));
+    let table = clean("confusion_matrix.txt", &read("confusion_matrix.txt"));
     assert_eq!(table.lines().count(), 4, "a line for each class, one above and one below: {table}");
 }

@@ -10,15 +10,15 @@ use panoply_ir::Scalar;
 use panoply_ir::kernel::{Block, Expr, ExprId, Guard, Kernel, Op};
 
 use super::Context;
-use super::flow::{Leaves, walk};
-use super::walk::{Grow, below, map_operands};
+use super::range_dataflow::{Leaves, walk};
+use super::walk::{KernelExt, map_operands, transitive_operands};
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     let mut found = Vec::new();
     walk(&kernel, &Leaves::new(), &mut |facts, stmt| {
         let mut proofs = Proofs::default();
-        for id in below(&kernel, &stmt.op.operands()) {
+        for id in transitive_operands(&kernel, &stmt.op.operands()) {
             match kernel.exprs.get(id) {
                 Expr::Load { mem, index, lanes, guard: Guard::Checked } if facts.is_inside(index, lanes, mem) => {
                     proofs.exprs.insert(id, Proof::Inside);
@@ -84,7 +84,7 @@ impl<I: Iterator<Item = Proofs>> Applier<'_, '_, I> {
 
     fn operands(&mut self, op: &mut Op, proofs: &HashMap<ExprId, Proof>) {
         let mut made: HashMap<ExprId, ExprId> = HashMap::new();
-        for id in below(&self.kernel, &op.operands()) {
+        for id in transitive_operands(&self.kernel, &op.operands()) {
             let expr = self.kernel.exprs.get(id).map_operands(|operand| made[&operand]);
             let better = match (proofs.get(&id), expr) {
                 (Some(Proof::Inside), Expr::Load { mem, index, lanes, .. }) => {

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use panoply_ir::kernel::{Args, Expr, ExprId, Kernel};
 use panoply_ir::target::Language;
-use panoply_ir::{Accuracy, Alu, DType, Target};
+use panoply_ir::{Alu, DType, MathMode, Target};
 
-use super::walk::{Grow, below, map_block};
+use super::walk::{KernelExt, map_block, transitive_operands};
 
 /// Whether a multiply-add is one operation of the target's.
 pub(crate) fn fuses(target: &Target) -> bool {
@@ -16,11 +16,11 @@ pub(crate) fn fuses(target: &Target) -> bool {
 }
 
 /// Whether each product of a sum of products is rounded together with its addition.
-pub(crate) fn in_sums(target: &Target, accuracy: Accuracy) -> bool {
+pub(crate) fn in_sums(target: &Target, accuracy: MathMode) -> bool {
     match accuracy {
-        Accuracy::Exact => false,
-        Accuracy::Standard => true,
-        Accuracy::Fast => fuses(target),
+        MathMode::Exact => false,
+        MathMode::Standard => true,
+        MathMode::Fast => fuses(target),
     }
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn contract(mut kernel: Kernel) -> Kernel {
     let mut body = std::mem::take(&mut kernel.body);
     let mut made: HashMap<ExprId, ExprId> = HashMap::new();
     map_block(&mut body, &mut |root| {
-        for id in below(&kernel, &[root]) {
+        for id in transitive_operands(&kernel, &[root]) {
             if !made.contains_key(&id) {
                 let expr = kernel.exprs.get(id).map_operands(|operand| made[&operand]);
                 let expr = fused(&kernel, expr).unwrap_or(expr);

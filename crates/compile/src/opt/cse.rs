@@ -12,13 +12,13 @@ use std::collections::{HashMap, HashSet};
 use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, MemId, Op, Space, Stmt};
 
 use super::Context;
-use super::mentions::{Effects, Mentions};
-use super::walk::{Grow, map_operands, rebuild};
+use super::effects::{Effects, ExprDeps};
+use super::walk::{KernelExt, map_operands, rebuild};
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
-    let mentions = Mentions::of(&kernel);
-    let mut finder = Finder {
+    let mentions = ExprDeps::of(&kernel);
+    let mut finder = CseAnalysis {
         kernel: &kernel,
         mentions: &mentions,
         scopes: Vec::new(),
@@ -32,7 +32,7 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     finder.block(&kernel.body);
     let (groups, repeats) = (finder.groups, finder.repeats);
     let mut body = std::mem::take(&mut kernel.body);
-    let mut sharer = Sharer { kernel, context, groups, repeats, number: 0, shared: HashMap::new() };
+    let mut sharer = CseRewriter { kernel, context, groups, repeats, number: 0, shared: HashMap::new() };
     body = sharer.block(body);
     Kernel { body, ..sharer.kernel }
 }
@@ -42,14 +42,14 @@ type Number = usize;
 
 /// An expression that several statements evaluate to the same value.
 #[derive(Clone, Copy)]
-struct Group {
+struct EquivalenceClass {
     expr: ExprId,
     /// The statement that evaluates it first.
     first: Number,
 }
 
 /// Where an expression was met.
-struct Met {
+struct Occurrence {
     /// When what it depends on last changed.
     since: u64,
     by: Number,
@@ -57,11 +57,11 @@ struct Met {
     group: Option<usize>,
 }
 
-struct Finder<'k> {
+struct CseAnalysis<'k> {
     kernel: &'k Kernel,
-    mentions: &'k Mentions,
+    mentions: &'k ExprDeps,
     /// What was met in each open block.
-    scopes: Vec<HashMap<ExprId, Met>>,
+    scopes: Vec<HashMap<ExprId, Occurrence>>,
     /// Counts changes.
     clock: u64,
     /// When each local last changed.
@@ -69,12 +69,12 @@ struct Finder<'k> {
     /// When each memory last changed.
     mems: Vec<u64>,
     number: Number,
-    groups: Vec<Group>,
+    groups: Vec<EquivalenceClass>,
     /// The groups whose value each statement reads instead of computing it.
     repeats: HashMap<Number, Vec<usize>>,
 }
 
-impl Finder<'_> {
+impl CseAnalysis<'_> {
     fn block(&mut self, block: &Block) {
         self.scopes.push(HashMap::new());
         for stmt in block {
@@ -133,7 +133,7 @@ impl Finder<'_> {
         effects.locals.iter().for_each(|local| self.locals[local.index()] = self.clock);
         effects.mems.iter().for_each(|mem| self.mems[mem.index()] = self.clock);
         for (mem, changed) in self.kernel.mems.iter().zip(&mut self.mems) {
-            if effects.meets && !matches!(mem.space, Space::Private(_)) {
+            if effects.synchronizes && !matches!(mem.space, Space::Private(_)) {
                 *changed = self.clock;
             }
         }
@@ -167,7 +167,7 @@ impl Finder<'_> {
             match known {
                 Some(met) => {
                     let group = *met.group.get_or_insert_with(|| {
-                        self.groups.push(Group { expr: id, first: met.by });
+                        self.groups.push(EquivalenceClass { expr: id, first: met.by });
                         self.groups.len() - 1
                     });
                     self.repeats.entry(number).or_default().push(group);
@@ -175,7 +175,7 @@ impl Finder<'_> {
                 None => {
                     if first {
                         let scope = self.scopes.last_mut().expect("a block is open");
-                        scope.insert(id, Met { since, by: number, group: None });
+                        scope.insert(id, Occurrence { since, by: number, group: None });
                     }
                     pending.extend(self.kernel.exprs.get(id).operands().iter());
                 }
@@ -184,17 +184,17 @@ impl Finder<'_> {
     }
 }
 
-struct Sharer<'c, 't> {
+struct CseRewriter<'c, 't> {
     kernel: Kernel,
     context: &'c mut Context<'t>,
-    groups: Vec<Group>,
+    groups: Vec<EquivalenceClass>,
     repeats: HashMap<Number, Vec<usize>>,
     number: Number,
     /// The local of each group that got one, as an expression.
     shared: HashMap<usize, ExprId>,
 }
 
-impl Sharer<'_, '_> {
+impl CseRewriter<'_, '_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Block::with_capacity(block.len());
         for mut stmt in block {

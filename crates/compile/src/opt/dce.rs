@@ -14,14 +14,15 @@ use std::collections::HashMap;
 use panoply_ir::Alu;
 use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, MemId, Op, Space, Stmt};
 
-use super::walk::{Grow, below, leaves, visit};
+use super::walk::{KernelExt, leaves, transitive_operands, visit};
 use super::{Context, Fuel};
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     loop {
         let body = std::mem::take(&mut kernel.body);
-        let mut sweeper = Sweeper { reads: Reads::of(&kernel, &body), kernel, fuel: &mut context.fuel, changed: false };
+        let mut sweeper =
+            DeadCodeSweeper { reads: Reads::of(&kernel, &body), kernel, fuel: &mut context.fuel, changed: false };
         let body = sweeper.block(body, Tail::Body);
         let changed = sweeper.changed;
         kernel = Kernel { body, ..sweeper.kernel };
@@ -85,7 +86,7 @@ impl Reads {
             }
         }
         reads.follow(kernel, pending, waiting);
-        for id in below(kernel, &everything) {
+        for id in transitive_operands(kernel, &everything) {
             if let Expr::Local(local) = kernel.exprs.get(id) {
                 reads.named[local.index()] = true;
             }
@@ -128,14 +129,14 @@ enum Tail {
     Other,
 }
 
-struct Sweeper<'f> {
+struct DeadCodeSweeper<'f> {
     kernel: Kernel,
     reads: Reads,
     fuel: &'f mut Fuel,
     changed: bool,
 }
 
-impl Sweeper<'_> {
+impl DeadCodeSweeper<'_> {
     /// Whether a rewrite is made.
     fn spend(&mut self) -> bool {
         let spent = self.fuel.spend();

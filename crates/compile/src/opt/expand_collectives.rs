@@ -24,7 +24,7 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::target::Language;
 use panoply_ir::{Alu, DType, Target, Type};
 
-use super::walk::{Grow, below, live, map_block, rebuild};
+use super::walk::{KernelExt, live_exprs, map_block, rebuild, transitive_operands};
 
 mod subgroup;
 
@@ -33,7 +33,7 @@ pub(crate) fn applies(kernel: &Kernel) -> bool {
     let mut collectives = false;
     kernel.walk(&mut |stmt| collectives |= matches!(&stmt.op, Op::Collective { op, .. } if !stays(*op)));
     let numbers = [Builtin::SubgroupLane, Builtin::SubgroupSize].map(Expr::Builtin);
-    collectives || live(kernel).into_iter().any(|id| numbers.contains(&kernel.exprs.get(id)))
+    collectives || live_exprs(kernel).into_iter().any(|id| numbers.contains(&kernel.exprs.get(id)))
 }
 
 /// Whether a collective is what the target has itself: [`super::expand_mma`] has left only such products.
@@ -47,8 +47,8 @@ const MOST_JOINED: usize = 16;
 /// The kernel without collectives but products of matrices and shuffles of 32 bits. It must have been verified; see above for what
 /// that no longer shows.
 pub(crate) fn expand(mut kernel: Kernel, target: &Target) -> Kernel {
-    let Some(group) = kernel.group else { return kernel };
-    let subgroup = target.subgroup_of(kernel.group);
+    let Some(group) = kernel.group_size else { return kernel };
+    let subgroup = target.subgroup_of(kernel.group_size);
     let mut body = std::mem::take(&mut kernel.body);
     number_subgroup(&mut kernel, &mut body, subgroup);
     let id = linear_id(&mut kernel, group);
@@ -116,7 +116,7 @@ struct Expander<'t> {
 }
 
 /// A reduction of the group that waits for others to be done beside.
-struct Part {
+struct PendingReduction {
     op: ReduceOp,
     value: ExprId,
     /// Shared memory of its own.
@@ -128,7 +128,7 @@ struct Part {
 impl Expander<'_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Block::with_capacity(block.len());
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<PendingReduction> = Vec::new();
         for mut stmt in block {
             for inner in stmt.op.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
@@ -141,7 +141,7 @@ impl Expander<'_> {
                         self.reduce(std::mem::take(&mut parts), &mut out);
                     }
                     let array = self.scratch(self.dtype(value), self.alike(&parts, value));
-                    parts.push(Part { op, value, array, result, at: stmt.at });
+                    parts.push(PendingReduction { op, value, array, result, at: stmt.at });
                     continue;
                 }
                 _ => self.reduce(std::mem::take(&mut parts), &mut out),
@@ -168,28 +168,28 @@ impl Expander<'_> {
     }
 
     /// Whether a reduction of a value can be done beside those that wait.
-    fn joins(&self, parts: &[Part], value: ExprId) -> bool {
+    fn joins(&self, parts: &[PendingReduction], value: ExprId) -> bool {
         let dtype = self.dtype(value);
         let is_there = self.scratch.get(&dtype).is_some_and(|arrays| arrays.len() > self.alike(parts, value));
         let is_result = |local: LocalId| parts.iter().any(|part| part.result == local);
         let waits = |id: &ExprId| matches!(self.kernel.exprs.get(*id), Expr::Local(local) if is_result(local));
         parts.len() < MOST_JOINED
             && (is_there || self.scratch_bytes(dtype) <= self.room)
-            && !below(&self.kernel, &[value]).iter().any(waits)
+            && !transitive_operands(&self.kernel, &[value]).iter().any(waits)
     }
 
     /// How many parts are of the type of a value.
-    fn alike(&self, parts: &[Part], value: ExprId) -> usize {
+    fn alike(&self, parts: &[PendingReduction], value: ExprId) -> usize {
         parts.iter().filter(|part| self.dtype(part.value) == self.dtype(value)).count()
     }
 
     /// Reductions of the group, side by side.
-    fn reduce(&mut self, parts: Vec<Part>, out: &mut Block) {
+    fn reduce(&mut self, parts: Vec<PendingReduction>, out: &mut Block) {
         let Some(first) = parts.first() else { return };
         let mut writer = Writer { expander: self, at: first.at, out };
         writer.reduce(&parts);
         let start = writer.kernel().index(0);
-        for Part { array, result, at, .. } in parts {
+        for PendingReduction { array, result, at, .. } in parts {
             writer.at = at;
             let value = writer.load(array, start, Guard::Proven);
             writer.push(Op::Let { local: result, value });
@@ -289,7 +289,7 @@ impl Writer<'_, '_> {
     }
 
     /// Leaves what parts come to at the start of their arrays, where it may be read up to the next barrier.
-    fn reduce(&mut self, parts: &[Part]) {
+    fn reduce(&mut self, parts: &[PendingReduction]) {
         let (lane, items) = (self.expander.lane, self.expander.items);
         let set = |mem: MemId, index: ExprId, value: ExprId| Op::Store { mem, index, value, guard: Guard::Proven };
         parts.iter().for_each(|part| self.push(set(part.array, lane, part.value)));
@@ -303,7 +303,7 @@ impl Writer<'_, '_> {
             let distance = self.kernel().index(width as u64);
             let other = self.kernel().alu(Alu::Add, &[lane, distance]);
             let mut round = Vec::with_capacity(parts.len());
-            for Part { op, array, .. } in parts {
+            for PendingReduction { op, array, .. } in parts {
                 let [mine, theirs] = [lane, other].map(|index| self.load(*array, index, Guard::Proven));
                 round.push(set(*array, lane, self.kernel().alu(op.alu(), &[mine, theirs])));
             }
@@ -314,7 +314,7 @@ impl Writer<'_, '_> {
         let first = self.kernel().index(0);
         if shuffled > 1 {
             let mut last = Vec::with_capacity(parts.len());
-            for Part { op, array, .. } in parts {
+            for PendingReduction { op, array, .. } in parts {
                 let partial = self.load(*array, lane, Guard::Proven);
                 last.push(set(*array, first, self.reduce_subgroup(*op, partial)));
             }
@@ -403,7 +403,7 @@ mod tests {
             "subgroup_max(x[i])",
             "subgroup_broadcast<0>(x[i])",
             "subgroup_shuffle(x[i], x[i])",
-            "subgroup_shuffle(add(cast<u32>(subgroup_lane()), mul(100u32, cast<u32>(subgroup_size()))), 0u32)",
+            "subgroup_shuffle(add(cast<u32>(subgroup_lane_id()), mul(100u32, cast<u32>(subgroup_size()))), 0u32)",
         ];
         let groups = [[1, 1, 1], [2, 1, 1], [3, 2, 1], [8, 1, 1], [12, 2, 1], [7, 1, 3], [24, 2, 1], [16, 2, 1]];
         for (group, subgroup) in groups.into_iter().flat_map(|group| [1, 4, 8, 32].map(|size| (group, size))) {

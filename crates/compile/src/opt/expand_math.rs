@@ -11,9 +11,9 @@
 
 mod double;
 mod odd;
+mod payne_hanek;
 mod pow;
 mod single;
-mod turns;
 mod value;
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use panoply_ir::alu::Math as Function;
 use panoply_ir::kernel::{Expr, ExprId, Kernel};
 use panoply_ir::{Alu, DType, Type};
 
-use super::walk::{Grow, live, map_block};
+use super::walk::{KernelExt, live_exprs, map_block};
 use value::{Math, V};
 
 /// The kernel without transcendental functions and conversions that round twice. It verifies if the kernel did.
@@ -37,7 +37,7 @@ pub(crate) fn expand_for_opencl(kernel: Kernel) -> Kernel {
 }
 
 fn expand_some(kernel: Kernel, wanted: impl Fn(Alu) -> bool) -> Kernel {
-    let live = live(&kernel);
+    let live = live_exprs(&kernel);
     let is_wanted = |id: &ExprId| {
         let expr = kernel.exprs.get(*id);
         matches!(expr, Expr::Alu(op, _) if wanted(op))
@@ -81,7 +81,7 @@ fn single<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
         Function::Exp => single::exp(x),
         Function::Exp2 => single::exp2(x),
         Function::Expm1 => single::expm1(x),
-        Function::Ln => single::ln(x),
+        Function::Log => single::ln(x),
         Function::Log2 => single::log2(x),
         Function::Log1p => single::log1p(x),
         Function::Sin => single::sin(x),
@@ -100,7 +100,7 @@ fn double<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
         Function::Exp => double::exp(x),
         Function::Exp2 => double::exp2(x),
         Function::Expm1 => double::expm1(x),
-        Function::Ln => double::ln(x),
+        Function::Log => double::ln(x),
         Function::Log2 => double::log2(x),
         Function::Log1p => double::log1p(x),
         Function::Sin => double::sin(x),

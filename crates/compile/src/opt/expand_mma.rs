@@ -8,7 +8,7 @@ use panoply_ir::kernel::{Space, Stmt};
 use panoply_ir::{Alu, DType, Scalar, Target, Type};
 
 use super::expand_collectives::linear_id;
-use super::walk::Grow;
+use super::walk::KernelExt;
 
 /// Words of a row of A or a column of B.
 const WORDS: u64 = Mma::INNER as u64 / 2;
@@ -22,7 +22,7 @@ pub(crate) fn applies(kernel: &Kernel, target: &Target) -> bool {
 
 /// The kernel without products of matrices, unless the target has them.
 pub(crate) fn expand(mut kernel: Kernel, target: &Target) -> Kernel {
-    let Some(group) = kernel.group.filter(|_| applies(&kernel, target)) else { return kernel };
+    let Some(group) = kernel.group_size.filter(|_| applies(&kernel, target)) else { return kernel };
     let mut body = std::mem::take(&mut kernel.body);
     let id = linear_id(&mut kernel, group);
     let sets = group.iter().product::<u32>() / Mma::ITEMS;

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use panoply_ir::kernel::{Expr, ExprId, Kernel, LocalId, MemId, Space};
 use panoply_ir::{Alu, Type};
 
-use super::mentions::Mentions;
+use super::effects::ExprDeps;
 use super::ranges::{MOST, Range, range};
 
 /// What an inequality is about.
@@ -37,7 +37,7 @@ struct Inequality {
 /// What is known at one place.
 pub(crate) struct Facts<'k> {
     kernel: &'k Kernel,
-    mentions: &'k Mentions,
+    mentions: &'k ExprDeps,
     inequalities: Vec<Inequality>,
     /// Intervals narrower than what the expressions themselves allow.
     narrowed: HashMap<ExprId, Range>,
@@ -45,20 +45,20 @@ pub(crate) struct Facts<'k> {
     /// launch if it is known.
     leaves: HashMap<Expr, Range>,
     /// Intervals found since the last change.
-    found: RefCell<Found>,
+    found: RefCell<RangeCache>,
 }
 
 /// Intervals by expression. Forgetting all is counting up.
 #[derive(Default)]
-struct Found {
+struct RangeCache {
     epoch: u32,
     ranges: Vec<(u32, Option<Range>)>,
 }
 
-impl Found {
+impl RangeCache {
     /// Nothing yet, for so many expressions.
-    fn nothing(exprs: usize) -> RefCell<Found> {
-        RefCell::new(Found { epoch: 1, ranges: vec![(0, None); exprs] })
+    fn nothing(exprs: usize) -> RefCell<RangeCache> {
+        RefCell::new(RangeCache { epoch: 1, ranges: vec![(0, None); exprs] })
     }
 
     fn has(&self, id: ExprId) -> bool {
@@ -74,7 +74,7 @@ impl Clone for Facts<'_> {
             inequalities: self.inequalities.clone(),
             narrowed: self.narrowed.clone(),
             leaves: self.leaves.clone(),
-            found: Found::nothing(self.kernel.exprs.len()),
+            found: RangeCache::nothing(self.kernel.exprs.len()),
         }
     }
 }
@@ -84,8 +84,8 @@ const EFFORT: usize = 48;
 
 impl<'k> Facts<'k> {
     /// Nothing but what expressions themselves say, and what is known of leaves.
-    pub fn new(kernel: &'k Kernel, mentions: &'k Mentions, leaves: HashMap<Expr, Range>) -> Facts<'k> {
-        let (inequalities, narrowed, found) = (Vec::new(), HashMap::new(), Found::nothing(kernel.exprs.len()));
+    pub fn new(kernel: &'k Kernel, mentions: &'k ExprDeps, leaves: HashMap<Expr, Range>) -> Facts<'k> {
+        let (inequalities, narrowed, found) = (Vec::new(), HashMap::new(), RangeCache::nothing(kernel.exprs.len()));
         Facts { kernel, mentions, inequalities, narrowed, leaves, found }
     }
 
@@ -128,7 +128,7 @@ impl<'k> Facts<'k> {
     pub fn truth(&self, condition: ExprId) -> Option<bool> {
         let Expr::Alu(op, args) = self.kernel.exprs.get(condition) else { return None };
         let integers = self.kernel.exprs.ty(args[0]).is_int() && self.kernel.exprs.ty(args[0]).lanes() == 1;
-        if !integers || self.unknowable(condition) {
+        if !integers || self.is_volatile(condition) {
             return None;
         }
         let below = |x: ExprId, y: ExprId, strictly: i128| {
@@ -152,7 +152,7 @@ impl<'k> Facts<'k> {
     }
 
     /// Whether nothing may be learnt about an expression: what it is read from may be written between two reads.
-    fn unknowable(&self, id: ExprId) -> bool {
+    fn is_volatile(&self, id: ExprId) -> bool {
         self.mentions.is_loaded(id)
     }
 
@@ -214,7 +214,7 @@ impl<'k> Facts<'k> {
             if term == b && bound <= wanted || bound + self.term_range(term).hi - least <= wanted {
                 return true;
             }
-            self.above(term, &mut |next, slack| {
+            self.upper_bounds(term, &mut |next, slack| {
                 let better = bound + slack;
                 if !bounds.iter().any(|(known, constant)| *known == next && *constant <= better) {
                     bounds.push((next, better));
@@ -225,7 +225,7 @@ impl<'k> Facts<'k> {
     }
 
     /// Calls `f` with terms that a term is at most, each plus a constant.
-    fn above(&self, term: Term, f: &mut impl FnMut(Term, i128)) {
+    fn upper_bounds(&self, term: Term, f: &mut impl FnMut(Term, i128)) {
         self.inequalities.iter().filter(|known| known.from == term).for_each(|known| f(known.to, known.slack));
         let Term::Expr(id) = term else { return };
         let mut part = |id: ExprId, slack: i128| {
@@ -282,7 +282,7 @@ impl<'k> Facts<'k> {
     // Learning.
 
     /// A condition holds from here on (or does not).
-    pub fn learn(&mut self, condition: ExprId, holds: bool) {
+    pub fn assume(&mut self, condition: ExprId, holds: bool) {
         let mut pending = vec![(condition, holds)];
         while let Some((id, holds)) = pending.pop() {
             let Expr::Alu(op, args) = self.kernel.exprs.get(id) else { continue };
@@ -315,7 +315,7 @@ impl<'k> Facts<'k> {
 
     /// `x ≤ y + slack`, as true values.
     pub fn at_most(&mut self, x: ExprId, y: ExprId, slack: i128) {
-        if self.unknowable(x) || self.unknowable(y) {
+        if self.is_volatile(x) || self.is_volatile(y) {
             return;
         }
         if let (Some(low), Some(high)) = (self.range(x), self.range(y)) {
@@ -350,7 +350,7 @@ impl<'k> Facts<'k> {
     }
 
     /// Locals may change here.
-    pub fn forget(&mut self, changed: &[LocalId]) {
+    pub fn invalidate(&mut self, changed: &[LocalId]) {
         if changed.is_empty() {
             return;
         }

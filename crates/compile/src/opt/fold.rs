@@ -19,7 +19,7 @@ use panoply_ir::interpret::scalar;
 use panoply_ir::kernel::{Args, Block, Builtin, Expr, ExprId, Kernel, LocalId, Op, Space};
 use panoply_ir::{Alu, DType, Scalar, Type};
 
-use super::walk::{Grow, map_operands, visit};
+use super::walk::{KernelExt, map_operands, visit};
 use super::{Context, Fuel};
 
 /// The pass.
@@ -131,7 +131,7 @@ impl Folder<'_> {
     }
 
     fn builtin(&mut self, builtin: Builtin) -> Option<ExprId> {
-        let size = |axis: u8| self.kernel.group.map(|group| group[axis as usize]);
+        let size = |axis: u8| self.kernel.group_size.map(|group| group[axis as usize]);
         let known = match builtin {
             Builtin::GroupSize(axis) => size(axis)? as u64,
             Builtin::LocalId(axis) if size(axis) == Some(1) => 0,

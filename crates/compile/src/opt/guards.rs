@@ -1,22 +1,22 @@
 //! Guard hoisting: one comparison before many accesses instead of one for each.
 //!
-//! * [`tail`]: where a block ends in guarded writes of one element, and what leads to them does nothing else, all of it moves
+//! * [`tail_guard`]: where a block ends in guarded writes of one element, and what leads to them does nothing else, all of it moves
 //!   under one `if`, and reads of that element need no guard any more.
-//! * [`versions`]: an innermost loop whose guarded accesses advance evenly gets a second version without their guards, which
+//! * [`loop_versioning`]: an innermost loop whose guarded accesses advance evenly gets a second version without their guards, which
 //!   runs if the first and the last access of each lie inside.
 //!
 //! Both are for languages whose compilers see a branch at every guard. Measured on Intel's CPU OpenCL runtime (two cores
 //! of an AMD EPYC, 512 × 512 matrix product, a work-item per element): 80 ms with guards in the inner loop, 30 ms without. The CPU's
 //! vector machine compares whole blocks of lanes at once and gains nothing.
 
-mod tail;
-mod versions;
+mod loop_versioning;
+mod tail_guard;
 
 use panoply_ir::kernel::{Block, Kernel};
 use panoply_ir::target::Language;
 
 use super::Context;
-use super::mentions::loaded_locals;
+use super::effects::loaded_locals;
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
@@ -41,6 +41,6 @@ fn block(kernel: &mut Kernel, stmts: &mut Block, loaded: &[bool], context: &mut 
     for stmt in stmts.iter_mut() {
         stmt.op.blocks_mut().into_iter().for_each(|inner| block(kernel, inner, loaded, context));
     }
-    versions::split_loops(kernel, stmts, loaded, &mut context.fuel);
-    tail::guard(kernel, stmts, loaded, &mut context.fuel);
+    loop_versioning::split_loops(kernel, stmts, loaded, &mut context.fuel);
+    tail_guard::guard(kernel, stmts, loaded, &mut context.fuel);
 }

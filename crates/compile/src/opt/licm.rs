@@ -10,23 +10,23 @@ use std::collections::HashMap;
 use panoply_ir::kernel::{Block, Expr, ExprId, Guard, Kernel, Op, Stmt};
 
 use super::Context;
-use super::mentions::{Effects, Mentions};
-use super::walk::{Grow, map_block, map_operands, rebuild};
+use super::effects::{Effects, ExprDeps};
+use super::walk::{KernelExt, map_block, map_operands, rebuild};
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
-    let mut mover = Mover { kernel, context };
+    let mut mover = LoopHoister { kernel, context };
     let body = mover.block(body);
     Kernel { body, ..mover.kernel }
 }
 
-struct Mover<'c, 't> {
+struct LoopHoister<'c, 't> {
     kernel: Kernel,
     context: &'c mut Context<'t>,
 }
 
-impl Mover<'_, '_> {
+impl LoopHoister<'_, '_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Block::with_capacity(block.len());
         for mut stmt in block {
@@ -43,7 +43,7 @@ impl Mover<'_, '_> {
 
     /// Moves what it can out of a loop, to the end of `out`.
     fn lighten(&mut self, stmt: &mut Stmt, out: &mut Block) {
-        let mentions = Mentions::of(&self.kernel);
+        let mentions = ExprDeps::of(&self.kernel);
         let invariant = self.invariant(&stmt.op, &mentions);
         let mut made = HashMap::new();
         for id in invariant {
@@ -70,12 +70,12 @@ impl Mover<'_, '_> {
     }
 
     /// The largest expressions directly in a loop that no turn changes and that are worth a local, operands first.
-    fn invariant(&self, op: &Op, mentions: &Mentions) -> Vec<ExprId> {
+    fn invariant(&self, op: &Op, mentions: &ExprDeps) -> Vec<ExprId> {
         let effects = op.blocks().into_iter().fold(Effects::of_op(op), |mut all, block| {
             let inner = Effects::of_block(block);
             all.locals.extend(inner.locals);
             all.mems.extend(inner.mems);
-            all.meets |= inner.meets;
+            all.synchronizes |= inner.synchronizes;
             all
         });
         let mut pending = if let Op::While { condition, .. } = op { vec![*condition] } else { Vec::new() };
@@ -88,7 +88,7 @@ impl Mover<'_, '_> {
             if std::mem::replace(&mut seen[id.index()], true) {
                 continue;
             }
-            if !effects.leave(&self.kernel, mentions, id) {
+            if !effects.preserves(&self.kernel, mentions, id) {
                 pending.extend(self.kernel.exprs.get(id).operands().iter());
             } else if mentions.is_worth_a_local(&self.kernel, id) {
                 found.push(id);
@@ -101,7 +101,7 @@ impl Mover<'_, '_> {
     /// The expression with every read guarded.
     fn guarded(&mut self, root: ExprId) -> ExprId {
         let mut made: HashMap<ExprId, ExprId> = HashMap::new();
-        for id in super::walk::below(&self.kernel, &[root]) {
+        for id in super::walk::transitive_operands(&self.kernel, &[root]) {
             let expr = match self.kernel.exprs.get(id).map_operands(|operand| made[&operand]) {
                 Expr::Load { mem, index, lanes, guard: Guard::Proven | Guard::Unchecked } => {
                     Expr::Load { mem, index, lanes, guard: Guard::Checked }

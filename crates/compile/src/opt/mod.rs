@@ -11,39 +11,39 @@
 //! Two passes one might look for are not here. **Affine strength reduction** (addresses and quotients of loop counters
 //! advanced by addition): the CPU's vector machine advances affine addresses itself, and compilers of text do; a loop of
 //! 512 turns over `x[k * s + i]` took 0.41 ms either way on Intel's OpenCL runtime (two EPYC cores, 16384 work-items), and
-//! one with `k / w` and `k % w` 0.49 ms as it stands but 1.17 with running counters. **Merging neighbouring reads into
+//! one with `k / w` and `k % w` 0.49 ms as it stands but 1.17 with running counters. **Merging neighboring reads into
 //! vectors**: OpenCL's `vload` promises the alignment of one element only, so a device can do no more with it than with the
 //! single reads, which its compiler merges where that is possible. The renderers do write vectors that a kernel asks for.
 //! Figures of both: `docs/measured/2026-11-22-passes-left-out.md`.
 
+pub(crate) mod alignment;
 pub(crate) mod contract;
 pub(crate) mod expand_collectives;
 pub(crate) mod expand_math;
 pub(crate) mod expand_mma;
-pub(crate) mod multiples;
 pub(crate) mod walk;
 
+pub mod access_footprint;
 mod bounds;
-mod copy;
+mod clone;
 mod cse;
 mod dce;
+mod effects;
 mod facts;
-mod flow;
 mod fold;
 mod guards;
+pub mod index_width;
 mod licm;
-mod mentions;
+mod range_dataflow;
 mod ranges;
-pub mod reach;
 mod unroll;
-pub mod width;
 
 use panoply_ir::kernel::Kernel;
 use panoply_ir::{Target, Verified};
 
 use crate::proven::verify;
 
-/// What may be chosen about optimisation.
+/// What may be chosen about optimization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// How many rewrites may be made in all; none is no limit.
@@ -109,7 +109,7 @@ impl Pass {
     fn run(&self, kernel: Verified<Kernel>, context: &mut Context<'_>) -> Verified<Kernel> {
         let before = cfg!(debug_assertions).then(|| kernel.to_string());
         let mut after = (self.change)(kernel.into_inner(), context);
-        walk::honest_statements(&mut after);
+        walk::recheck_guards(&mut after);
         verify(after).unwrap_or_else(|error| {
             let before = before.unwrap_or_default();
             panic!("pass {} made a kernel that does not verify: {error}\nit was\n{before}", self.name)

@@ -1,7 +1,7 @@
 //! Intervals of integers: what an operation can give, given what its operands can be.
 //!
 //! Intervals are of the true values, in i128. An operation whose result might not fit its type wraps, and then anything
-//! is possible: the interval is the whole type's. An index counts as 64 bits here; [`super::width`] asks what 32 would do.
+//! is possible: the interval is the whole type's. An index counts as 64 bits here; [`super::index_width`] asks what 32 would do.
 
 use panoply_ir::kernel::{Builtin, Expr, ExprId, Kernel, MAX_LAUNCH_SIZE, Space};
 use panoply_ir::{Alu, DType, Type};
@@ -58,10 +58,10 @@ pub(crate) const MOST: i128 = MAX_LAUNCH_SIZE as i128;
 
 /// What a number of the launch can be in any launch.
 pub(crate) fn builtin(kernel: &Kernel, builtin: Builtin) -> Range {
-    let size = |axis: u8| kernel.group.map_or(MOST, |group| group[axis as usize] as i128);
+    let size = |axis: u8| kernel.group_size.map_or(MOST, |group| group[axis as usize] as i128);
     match builtin {
         Builtin::LocalId(axis) => Range { lo: 0, hi: size(axis) - 1 },
-        Builtin::GroupSize(axis) if kernel.group.is_some() => Range::just(size(axis)),
+        Builtin::GroupSize(axis) if kernel.group_size.is_some() => Range::just(size(axis)),
         Builtin::GlobalSize(_) | Builtin::GroupSize(_) | Builtin::GroupCount(_) => Range { lo: 1, hi: MOST },
         Builtin::GlobalId(_) | Builtin::GroupId(_) => Range { lo: 0, hi: MOST - 1 },
         Builtin::SubgroupLane => Range { lo: 0, hi: 1023 },
@@ -113,8 +113,8 @@ fn operation(op: Alu, x: &[Range], whole: Range) -> Option<Range> {
         Alu::Neg => Range { lo: -x[0].hi, hi: -x[0].lo },
         Alu::Abs if natural(x[0]) => x[0],
         Alu::Abs => Range { lo: 0, hi: x[0].hi.max(-x[0].lo) },
-        Alu::CountOnes if natural(x[0]) => Range { lo: 0, hi: (128 - x[0].hi.leading_zeros()).into() },
-        Alu::CountOnes => Range { lo: 0, hi: bits.into() },
+        Alu::PopCount if natural(x[0]) => Range { lo: 0, hi: (128 - x[0].hi.leading_zeros()).into() },
+        Alu::PopCount => Range { lo: 0, hi: bits.into() },
         Alu::Add => Range { lo: x[0].lo + x[1].lo, hi: x[0].hi + x[1].hi },
         Alu::Sub => Range { lo: x[0].lo - x[1].hi, hi: x[0].hi - x[1].lo },
         Alu::Mul => Range::of_corners(pairs().map(|(a, b)| a.saturating_mul(b))),

@@ -10,8 +10,8 @@ use panoply_ir::target::Language;
 use panoply_ir::{Alu, Scalar, Type};
 
 use super::Context;
-use super::copy::Copy;
-use super::walk::{Grow, below, visit};
+use super::clone::Copy;
+use super::walk::{KernelExt, transitive_operands, visit};
 
 /// Most turns of a loop that is unrolled. An executor of the IR turns a loop once for a block of lanes, which costs it
 /// nothing, so there only what constants make simpler is won.
@@ -91,7 +91,9 @@ impl Unroller<'_, '_> {
             Expr::Alu(Alu::Math(_) | Alu::Pow, _) if poor => WRITTEN_OUT,
             _ => 1,
         };
-        visit(body, &mut |op| work += 1 + below(&self.kernel, &op.operands()).iter().map(count).sum::<usize>());
+        visit(body, &mut |op| {
+            work += 1 + transitive_operands(&self.kernel, &op.operands()).iter().map(count).sum::<usize>()
+        });
         work
     }
 

@@ -7,7 +7,7 @@ use panoply_ir::verify::typing::type_of;
 use panoply_ir::{Alu, Type};
 
 /// The expressions that statements need, operands before users.
-pub(crate) fn live(kernel: &Kernel) -> Vec<ExprId> {
+pub(crate) fn live_exprs(kernel: &Kernel) -> Vec<ExprId> {
     let mut needed = vec![false; kernel.exprs.len()];
     kernel.walk(&mut |stmt| stmt.op.operands().iter().for_each(|id| needed[id.index()] = true));
     // Operands have smaller ids, so one pass downwards reaches everything.
@@ -20,7 +20,7 @@ pub(crate) fn live(kernel: &Kernel) -> Vec<ExprId> {
 }
 
 /// Everything below some expressions, themselves included, operands before users.
-pub(crate) fn below(kernel: &Kernel, roots: &[ExprId]) -> Vec<ExprId> {
+pub(crate) fn transitive_operands(kernel: &Kernel, roots: &[ExprId]) -> Vec<ExprId> {
     let mut found = std::collections::BTreeSet::new();
     let mut pending = roots.to_vec();
     while let Some(id) = pending.pop() {
@@ -115,7 +115,7 @@ pub(crate) fn leaves(op: &Op) -> bool {
 
 /// The guard, unless it claims a proof for a constant index beyond an array. Code that never runs comes to claim that when
 /// its condition is not yet known to be false but its index is known already; the verifier refuses such claims.
-fn honest(kernel: &Kernel, mem: MemId, index: ExprId, lanes: u8, guard: Guard) -> Guard {
+fn checked_guard(kernel: &Kernel, mem: MemId, index: ExprId, lanes: u8, guard: Guard) -> Guard {
     match (kernel.mem(mem).space, kernel.exprs.get(index)) {
         (Space::Shared(len) | Space::Private(len), Expr::Index(first))
             if guard == Guard::Proven && first.saturating_add(lanes as u64) > len as u64 =>
@@ -126,15 +126,15 @@ fn honest(kernel: &Kernel, mem: MemId, index: ExprId, lanes: u8, guard: Guard) -
     }
 }
 
-/// Takes back wrong claims of statements; see [`honest`].
-pub(crate) fn honest_statements(kernel: &mut Kernel) {
+/// Takes back wrong claims of statements; see [`checked_guard`].
+pub(crate) fn recheck_guards(kernel: &mut Kernel) {
     fn block(kernel: &Kernel, stmts: &mut Block) {
         for stmt in stmts {
             match &mut stmt.op {
                 Op::Store { mem, index, value, guard } => {
-                    *guard = honest(kernel, *mem, *index, kernel.exprs.ty(*value).lanes(), *guard);
+                    *guard = checked_guard(kernel, *mem, *index, kernel.exprs.ty(*value).lanes(), *guard);
                 }
-                Op::Atomic { mem, index, guard, .. } => *guard = honest(kernel, *mem, *index, 1, *guard),
+                Op::Atomic { mem, index, guard, .. } => *guard = checked_guard(kernel, *mem, *index, 1, *guard),
                 _ => {}
             }
             stmt.op.blocks_mut().into_iter().for_each(|inner| block(kernel, inner));
@@ -146,7 +146,7 @@ pub(crate) fn honest_statements(kernel: &mut Kernel) {
 }
 
 /// Adding to a kernel. Passes build only well-typed expressions; a wrong one is a bug of the pass.
-pub(crate) trait Grow {
+pub(crate) trait KernelExt {
     /// The id of an expression whose operands are there.
     fn expr(&mut self, expr: Expr) -> ExprId;
 
@@ -164,11 +164,11 @@ pub(crate) trait Grow {
     }
 }
 
-impl Grow for Kernel {
+impl KernelExt for Kernel {
     fn expr(&mut self, expr: Expr) -> ExprId {
         let expr = match expr {
             Expr::Load { mem, index, lanes, guard } => {
-                Expr::Load { mem, index, lanes, guard: honest(self, mem, index, lanes, guard) }
+                Expr::Load { mem, index, lanes, guard: checked_guard(self, mem, index, lanes, guard) }
             }
             other => other,
         };

@@ -10,7 +10,7 @@ use super::{PlanBuffer, PlanStep, Role};
 /// What offsets are multiples of, in bytes: enough for vector loads and for devices that bind parts of an allocation.
 pub const ALIGN: u64 = 256;
 
-struct Life {
+struct LiveRange {
     buffer: usize,
     first: usize,
     last: usize,
@@ -21,13 +21,13 @@ struct Life {
 #[derive(Default)]
 struct Arena<'a> {
     bytes: u64,
-    placed: Vec<(u64, &'a Life)>,
+    placed: Vec<(u64, &'a LiveRange)>,
 }
 
 /// Gives every temporary its arena and its offset there; the sizes of the arenas, none of which exceeds the most a buffer may have unless a
 /// temporary alone does.
-pub fn place(buffers: &mut [PlanBuffer], steps: &[PlanStep], most: u64) -> Vec<u64> {
-    let mut lives = lives(buffers, steps);
+pub fn assign_offsets(buffers: &mut [PlanBuffer], steps: &[PlanStep], most: u64) -> Vec<u64> {
+    let mut lives = live_ranges(buffers, steps);
     lives.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffer));
     let mut arenas: Vec<Arena<'_>> = Vec::new();
     for life in &lives {
@@ -48,7 +48,7 @@ pub fn place(buffers: &mut [PlanBuffer], steps: &[PlanStep], most: u64) -> Vec<u
     arenas.iter().map(|arena| arena.bytes).collect()
 }
 
-fn lives(buffers: &[PlanBuffer], steps: &[PlanStep]) -> Vec<Life> {
+fn live_ranges(buffers: &[PlanBuffer], steps: &[PlanStep]) -> Vec<LiveRange> {
     let mut spans: Vec<Option<(usize, usize)>> = vec![None; buffers.len()];
     for (number, step) in steps.iter().enumerate() {
         for buffer in step.buffers() {
@@ -59,14 +59,14 @@ fn lives(buffers: &[PlanBuffer], steps: &[PlanStep]) -> Vec<Life> {
     let mut lives = Vec::new();
     for (at, (buffer, span)) in buffers.iter().zip(spans).enumerate() {
         if let (Role::Temp { .. }, Some((first, last))) = (buffer.role, span) {
-            lives.push(Life { buffer: at, first, last, bytes: buffer.bytes() });
+            lives.push(LiveRange { buffer: at, first, last, bytes: buffer.bytes() });
         }
     }
     lives
 }
 
 /// The offset of the smallest gap that holds it between those alive at the same time; `placed` is sorted by offset.
-fn tightest_gap(life: &Life, placed: &[(u64, &Life)]) -> u64 {
+fn tightest_gap(life: &LiveRange, placed: &[(u64, &LiveRange)]) -> u64 {
     let together = placed.iter().filter(|(_, other)| other.first <= life.last && life.first <= other.last);
     let (mut end, mut best) = (0, None::<(u64, u64)>);
     for (offset, other) in together {

@@ -18,7 +18,7 @@ use super::{BufferId, PlanArg, PlanBuffer, PlanEpilogue, PlanStep, Role, bound};
 
 /// Makes kernels the epilogues of routines wherever the rule allows it: the routine is where the kernel was, and none where it was
 /// itself.
-pub fn attach(
+pub fn fuse_epilogues(
     target: &Target,
     offers: &dyn Fn(&Routine) -> bool,
     buffers: &[PlanBuffer],
@@ -27,7 +27,7 @@ pub fn attach(
     let mut steps: Vec<Option<PlanStep>> = steps.into_iter().map(Some).collect();
     let mut writers = vec![None; buffers.len()];
     for at in 0..steps.len() {
-        if let Some((maker, with_epilogue)) = attached(target, offers, buffers, &steps, &writers, at) {
+        if let Some((maker, with_epilogue)) = try_fuse(target, offers, buffers, &steps, &writers, at) {
             steps[at] = Some(with_epilogue);
             steps[maker] = None;
         }
@@ -42,7 +42,7 @@ pub fn attach(
 
 /// The routine whose epilogue the kernel at this step becomes, where it stands, and what stands here then. `writers` are the last steps
 /// before that write each buffer.
-fn attached(
+fn try_fuse(
     target: &Target,
     offers: &dyn Fn(&Routine) -> bool,
     buffers: &[PlanBuffer],
@@ -57,19 +57,19 @@ fn attached(
     let fitting = own.filter(|(maker, id)| fits(target, &steps[*maker..at], kernel, *grid, args, *id));
     let (maker, result) = fitting.max()?;
     let wanted = |step: &PlanStep| step.buffers().any(|id| id == result);
-    let asked = matches!(buffers[result.index()].role, Role::Output | Role::Spent(_));
+    let asked = matches!(buffers[result.index()].role, Role::Output | Role::Donated(_));
     let keeps = asked || steps[at + 1..].iter().flatten().any(wanted);
     let Some(PlanStep::Routine { routine, buffers: operands, .. }) = &steps[maker] else { return None };
     if matches!(target.style, Style::Cpu { .. }) {
-        let epilogue = PlanEpilogue { kernel: kernel.clone(), grid: *grid, args: args.clone(), keeps };
+        let epilogue = PlanEpilogue { kernel: kernel.clone(), grid: *grid, args: args.clone(), keep_output: keeps };
         let (routine, buffers) = (*routine, operands.clone());
         return Some((maker, PlanStep::Routine { routine, buffers, epilogue: Some(Box::new(epilogue)) }));
     }
-    let biased = biased(routine, kernel, *grid, args, result);
+    let biased = fuse_bias(routine, kernel, *grid, args, result);
     let (routine, bias, sum) = biased.filter(|(routine, ..)| !keeps && offers(routine))?;
     // Until the last routine has run all leaves stay: one that fails is made up for from the beginning.
     let spends = |step: &PlanStep| {
-        step.touches().any(|(id, access)| access != Access::In && matches!(buffers[id.index()].role, Role::Spent(_)))
+        step.touches().any(|(id, access)| access != Access::In && matches!(buffers[id.index()].role, Role::Donated(_)))
     };
     if steps[maker + 1..=at].iter().flatten().any(spends) {
         return None;
@@ -80,7 +80,7 @@ fn attached(
 
 /// The product that does what this kernel does with a product's result besides, what it adds, and where it leaves the sum; none if that
 /// is more or less than adding one vector to every row.
-fn biased(
+fn fuse_bias(
     routine: &Routine,
     kernel: &Kernel,
     grid: [u64; 3],
@@ -143,5 +143,5 @@ fn fits(
     let moves = !between.iter().flatten().any(|step| step.touches().any(clash));
     let apart = !bound(kernel, args).filter(|(id, _)| *id != result).any(clash);
     let bindings = routine.buffers().count() + bound(kernel, args).count();
-    once && numbered && moves && apart && kernel.group.is_none() && bindings <= target.max_bindings as usize
+    once && numbered && moves && apart && kernel.group_size.is_none() && bindings <= target.max_bindings as usize
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use panoply_ir::kernel::{Expr, ExprId, Guard, Kernel, MemId};
 use panoply_ir::{Alu, DType};
 
-use crate::opt::walk::below;
+use crate::opt::walk::transitive_operands;
 
 /// Names of results or constants, one for each lane.
 pub(super) type Value = Vec<String>;
@@ -37,7 +37,7 @@ pub(super) trait Assembler<'k> {
     /// Evaluates expressions here.
     fn evaluate<const N: usize>(&mut self, roots: [ExprId; N]) -> [Value; N] {
         let mut values: HashMap<ExprId, Value> = HashMap::new();
-        for id in below(self.kernel(), &roots) {
+        for id in transitive_operands(self.kernel(), &roots) {
             let value = self.node(id, &values);
             values.insert(id, value);
         }

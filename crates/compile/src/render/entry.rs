@@ -3,18 +3,23 @@
 use panoply_ir::kernel::{Access, Builtin, Expr, ExprId, Kernel, Op, Param, Space};
 use panoply_ir::{DType, Target};
 
-use super::Rendered;
-use super::dialect::{Dialect, Extensions, mentioned};
+use super::GeneratedSource;
+use super::c_dialect::{CDialect, Extensions, mentioned};
 use super::expr::{Value, Writer};
 use super::names::Names;
 use super::ops::{Ops, in_memory};
 use super::prelude::Prelude;
-use super::support::uses;
-use crate::opt::walk::live;
+use super::requirements::uses;
+use crate::opt::walk::live_exprs;
 
 /// A kernel without collectives as a program.
-pub(super) fn program(kernel: &Kernel, target: &Target, dialect: &'static Dialect, index_bits: u32) -> Rendered {
-    let live = live(kernel);
+pub(super) fn program(
+    kernel: &Kernel,
+    target: &Target,
+    dialect: &'static CDialect,
+    index_bits: u32,
+) -> GeneratedSource {
+    let live = live_exprs(kernel);
     let native_f16 = target.f16 && uses(kernel, &live, DType::F16);
     let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
     let mut names = Names::default();
@@ -38,17 +43,17 @@ pub(super) fn program(kernel: &Kernel, target: &Target, dialect: &'static Dialec
     };
     writer.prologue(&builtins(kernel, &live));
     writer.block(&kernel.body);
-    let subgroup = shuffles(kernel, &live).then(|| target.subgroup_of(kernel.group));
+    let subgroup = shuffles(kernel, &live).then(|| target.subgroup_of(kernel.group_size));
     let extensions = Extensions { f64: uses(kernel, &live, DType::F64), f16: native_f16, subgroup };
     let program = format!(
         "{}{} {entry}(\n    {})\n{{\n{}\n}}\n",
         writer.ops.prelude.source(),
-        (dialect.entry)(kernel.group, &extensions),
+        (dialect.entry)(kernel.group_size, &extensions),
         arguments(&writer).join(",\n    "),
         writer.lines.join("\n"),
     );
     let source = format!("{}{}{program}", (dialect.preamble)(&extensions), mentioned(dialect.library, &program));
-    Rendered { source, entry, index_bits }
+    GeneratedSource { source, entry, index_bits }
 }
 
 /// Whether the kernel depends on how work-items form subgroups.
@@ -61,14 +66,14 @@ fn shuffles(kernel: &Kernel, live: &[ExprId]) -> bool {
 /// The launch's numbers that are worth a variable, in a fixed order.
 pub(super) fn builtins(kernel: &Kernel, live: &[ExprId]) -> Vec<Builtin> {
     let mut known = Vec::new();
-    if kernel.group.is_none() {
+    if kernel.group_size.is_none() {
         known.extend((0..3).map(Builtin::GlobalId));
     }
     for id in live {
         match kernel.exprs.get(*id) {
             // A size is an argument, and a fixed group's a constant.
             Expr::Builtin(Builtin::GlobalSize(_)) => {}
-            Expr::Builtin(Builtin::GroupSize(_)) if kernel.group.is_some() => {}
+            Expr::Builtin(Builtin::GroupSize(_)) if kernel.group_size.is_some() => {}
             Expr::Builtin(builtin) if !known.contains(&builtin) => known.push(builtin),
             _ => {}
         }

@@ -7,9 +7,9 @@
 use panoply_ir::kernel::{AtomicOp, Builtin};
 use panoply_ir::{Alu, DType};
 
-use super::dialect::{Dialect, Extensions};
+use super::c_dialect::{CDialect, Extensions};
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: CDialect = CDialect {
     preamble,
     types: [
         (DType::Bool, "bool"),
@@ -36,7 +36,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     shuffle: |value, lane| format!("shuffle({value}, {lane})"),
     math: &[
         (Alu::Abs, "__builtin_fabs"),
-        (Alu::CountOnes, "__builtin_popcountll"),
+        (Alu::PopCount, "__builtin_popcountll"),
         (Alu::Floor, "__builtin_floor"),
         (Alu::Ceil, "__builtin_ceil"),
         (Alu::Round, "__builtin_rint"),

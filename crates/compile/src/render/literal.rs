@@ -2,10 +2,10 @@
 
 use panoply_ir::{DType, Scalar};
 
-use super::dialect::Dialect;
+use super::c_dialect::CDialect;
 
 /// The constant in the type of its register: an f16 or bf16 as the f32 of the same value.
-pub(super) fn literal(dialect: &Dialect, value: Scalar) -> String {
+pub(super) fn literal(dialect: &CDialect, value: Scalar) -> String {
     match value.dtype {
         DType::Bool => value.is_true().to_string(),
         DType::F16 | DType::BF16 | DType::F32 => f32_literal(dialect, value.to_f64() as f32),
@@ -16,7 +16,7 @@ pub(super) fn literal(dialect: &Dialect, value: Scalar) -> String {
     }
 }
 
-fn int_literal(dialect: &Dialect, dtype: DType, value: i128) -> String {
+fn int_literal(dialect: &CDialect, dtype: DType, value: i128) -> String {
     let suffix = match dtype {
         DType::U32 => "u",
         DType::I64 => dialect.suffix_64[0],
@@ -32,14 +32,14 @@ fn int_literal(dialect: &Dialect, dtype: DType, value: i128) -> String {
     }
 }
 
-fn f32_literal(dialect: &Dialect, value: f32) -> String {
+fn f32_literal(dialect: &CDialect, value: f32) -> String {
     if !value.is_finite() {
         return format!("{}({:#x}u)", dialect.bits_as(DType::F32), value.to_bits());
     }
     signed(format!("{value:?}f"))
 }
 
-fn f64_literal(dialect: &Dialect, value: f64) -> String {
+fn f64_literal(dialect: &CDialect, value: f64) -> String {
     if !value.is_finite() {
         return format!("{}({:#x}{})", dialect.bits_as(DType::F64), value.to_bits(), dialect.suffix_64[1]);
     }

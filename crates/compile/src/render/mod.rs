@@ -1,6 +1,6 @@
 //! Kernel IR to source text.
 //!
-//! There is one renderer for the whole C family and one table per language ([`dialect::Dialect`]): the renderer knows what
+//! There is one renderer for the whole C family and one table per language ([`c_dialect::CDialect`]): the renderer knows what
 //! an operation means, the table knows how a language spells it ([`opencl`], [`hip`]). WGSL has its own ([`wgsl`]), and so have
 //! the languages of instructions, which evaluate expressions alike ([`assembler`]: [`ptx`], [`spirv`]). What all keep exactly as
 //! the IR says, on every device:
@@ -19,20 +19,20 @@
 //! comes from the kernel ends in an underscore or in one and digits, which no keyword or library function of the family does.
 
 mod assembler;
-mod counting;
-mod dialect;
+mod c_dialect;
 mod entry;
 mod expr;
 mod hip;
 mod literal;
+mod loop_overflow;
 mod names;
 mod opencl;
 mod ops;
 mod prelude;
 mod ptx;
+mod requirements;
 mod spirv;
 mod stmt;
-mod support;
 mod wgsl;
 
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ use crate::opt::{expand_collectives, expand_math, expand_mma};
 
 /// A kernel as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rendered {
+pub struct GeneratedSource {
     /// The whole program.
     pub source: String,
     /// The function to launch.
@@ -58,7 +58,7 @@ pub struct Rendered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
     /// 32 or 64. With 32, every length, size and index argument of the launch must be below 2³¹ and no index expression may
-    /// leave 32 bits; [`crate::opt::width::index_bits`] decides that for a launch.
+    /// leave 32 bits; [`crate::opt::index_width::index_bits`] decides that for a launch.
     pub index_bits: u32,
 }
 
@@ -74,12 +74,12 @@ impl Options {
 ///
 /// Collectives are expanded on the way if they have not been. `Unsupported` if the device lacks a type or the room the
 /// kernel needs, or takes no text at all.
-pub fn render(kernel: &Verified<Kernel>, target: &Target) -> Result<Rendered> {
+pub fn render(kernel: &Verified<Kernel>, target: &Target) -> Result<GeneratedSource> {
     render_with(kernel, target, &Options::of(target))
 }
 
 /// The kernel in the target's language, with chosen options.
-pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options) -> Result<Rendered> {
+pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options) -> Result<GeneratedSource> {
     let mut expanded = Cow::Borrowed(&**kernel);
     if expand_mma::applies(&expanded, target) {
         expanded = Cow::Owned(expand_mma::expand(expanded.into_owned(), target));
@@ -89,7 +89,7 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
     }
     let kernel: &Kernel = &expanded;
     if target.language != Language::Ir {
-        support::check(kernel, target, options.index_bits)?;
+        requirements::check(kernel, target, options.index_bits)?;
     }
     match target.language {
         Language::OpenClC => {

@@ -6,9 +6,9 @@
 use panoply_ir::kernel::{AtomicOp, Builtin};
 use panoply_ir::{Alu, DType, Math};
 
-use super::dialect::{Dialect, Extensions};
+use super::c_dialect::{CDialect, Extensions};
 
-pub(super) const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: CDialect = CDialect {
     preamble,
     types: [
         (DType::Bool, "bool"),
@@ -35,8 +35,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     shuffle: |value, lane| format!("intel_sub_group_shuffle({value}, {lane})"),
     math: &[
         (Alu::Abs, "fabs"),
-        (Alu::CountOnes, "popcount"),
-        (Alu::Math(Math::Ln), "log"),
+        (Alu::PopCount, "popcount"),
+        (Alu::Math(Math::Log), "log"),
         (Alu::Round, "rint"),
         (Alu::Rem, "fmod"),
     ],

@@ -5,12 +5,12 @@
 
 use panoply_ir::{Alu, DType};
 
-use super::dialect::Dialect;
+use super::c_dialect::CDialect;
 use super::prelude::{Helper, Prelude, unsigned};
 
 /// Spells operations, and remembers which functions they call.
 pub(super) struct Ops {
-    pub dialect: &'static Dialect,
+    pub dialect: &'static CDialect,
     pub prelude: Prelude,
     /// What an index is: u32 or u64.
     pub index: DType,
@@ -53,7 +53,7 @@ impl Ops {
             Alu::Min => return self.call(Helper::Min(register), args),
             Alu::Max => return self.call(Helper::Max(register), args),
             Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Select => return compare_or_select(op, args),
-            Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
+            Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
                 unreachable!("bits of {dtype}")
             }
         };
@@ -67,20 +67,20 @@ impl Ops {
             Alu::And if is_bool => infix("&&", args),
             Alu::Or if is_bool => infix("||", args),
             Alu::Xor if is_bool => infix("!=", args),
-            Alu::Neg => self.wrapped(dtype, "-", &["0".to_string(), args[0].clone()]),
+            Alu::Neg => self.wrapping(dtype, "-", &["0".to_string(), args[0].clone()]),
             // C inverts the promoted bits too.
             Alu::Not if dtype.bytes() < 4 => format!("({})(~{})", self.name(dtype), args[0]),
             Alu::Not => format!("(~{})", args[0]),
             Alu::Abs if !dtype.is_signed() => args[0].clone(),
             Alu::Abs => self.call(Helper::Abs(dtype), args),
-            Alu::CountOnes => {
+            Alu::PopCount => {
                 // The sign of a narrow integer would be promoted to more bits, and some languages' functions give an `int`.
                 let bits = self.cast(Some(dtype), Some(dtype.unsigned()), &args[0]);
                 format!("({}){}", self.name(dtype), self.math(op, dtype.unsigned(), &[bits]))
             }
-            Alu::Add => self.wrapped(dtype, "+", args),
-            Alu::Sub => self.wrapped(dtype, "-", args),
-            Alu::Mul => self.wrapped(dtype, "*", args),
+            Alu::Add => self.wrapping(dtype, "+", args),
+            Alu::Sub => self.wrapping(dtype, "-", args),
+            Alu::Mul => self.wrapping(dtype, "*", args),
             Alu::Div if is_nonzero(&args[1]) => infix("/", args),
             Alu::Rem if is_nonzero(&args[1]) => infix("%", args),
             Alu::Div => self.call(Helper::Div(dtype), args),
@@ -91,11 +91,11 @@ impl Ops {
             Alu::Or => infix("|", args),
             Alu::Xor => infix("^", args),
             Alu::Shl => {
-                let amount = self.amount(dtype, &args[1]);
-                self.wrapped(dtype, "<<", &[args[0].clone(), amount])
+                let amount = self.shift_amount(dtype, &args[1]);
+                self.wrapping(dtype, "<<", &[args[0].clone(), amount])
             }
             Alu::Shr => {
-                let amount = self.amount(dtype, &args[1]);
+                let amount = self.shift_amount(dtype, &args[1]);
                 infix(">>", &[args[0].clone(), amount])
             }
             Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Select => compare_or_select(op, args),
@@ -106,7 +106,7 @@ impl Ops {
     }
 
     /// Arithmetic modulo the width: C leaves signed overflow undefined and promotes narrow types, so it is done unsigned.
-    fn wrapped(&self, dtype: DType, sign: &str, args: &[String]) -> String {
+    fn wrapping(&self, dtype: DType, sign: &str, args: &[String]) -> String {
         let wide = unsigned(dtype);
         if dtype == wide {
             return infix(sign, args);
@@ -121,7 +121,7 @@ impl Ops {
     }
 
     /// A shift's amount modulo the width.
-    fn amount(&self, dtype: DType, text: &str) -> String {
+    fn shift_amount(&self, dtype: DType, text: &str) -> String {
         let mask = dtype.bits() - 1;
         match text.trim_end_matches(['u', 'U', 'L']).parse::<u32>() {
             Ok(amount) => (amount & mask).to_string(),
@@ -191,7 +191,7 @@ impl Ops {
     }
 
     /// The value of an element as it lies in memory.
-    pub fn read_back(&mut self, dtype: DType, text: String) -> String {
+    pub fn from_memory_type(&mut self, dtype: DType, text: String) -> String {
         match dtype {
             DType::Bool => format!("({text} != 0)"),
             DType::F16 | DType::BF16 => call(&self.prelude.bits(dtype, false), &[text]),
@@ -200,7 +200,7 @@ impl Ops {
     }
 
     /// A value as it lies in memory.
-    pub fn laid_down(&mut self, dtype: DType, text: &str) -> String {
+    pub fn to_memory_type(&mut self, dtype: DType, text: &str) -> String {
         match dtype {
             DType::F16 | DType::BF16 => {
                 // What was just rounded is rounded again on the way.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use panoply_ir::kernel::Space;
 use panoply_ir::{DType, Scalar};
 
-use super::dialect::Dialect;
+use super::c_dialect::CDialect;
 use super::literal::literal;
 
 /// A function of the prelude. Each may call those declared before it.
@@ -40,13 +40,13 @@ pub(super) enum Helper {
 
 /// The functions a program needs.
 pub(super) struct Prelude {
-    dialect: &'static Dialect,
+    dialect: &'static CDialect,
     native_f16: bool,
     needed: BTreeSet<Helper>,
 }
 
 impl Prelude {
-    pub fn new(dialect: &'static Dialect, native_f16: bool) -> Prelude {
+    pub fn new(dialect: &'static CDialect, native_f16: bool) -> Prelude {
         Prelude { dialect, native_f16, needed: BTreeSet::new() }
     }
 
@@ -124,7 +124,7 @@ impl Helper {
         }
     }
 
-    fn template(self, dialect: &Dialect, native_f16: bool) -> String {
+    fn template(self, dialect: &CDialect, native_f16: bool) -> String {
         let name = match self {
             Helper::F16 => return (dialect.f16)(native_f16).to_string(),
             Helper::BF16 => return BF16.to_string(),
@@ -174,7 +174,7 @@ pub(super) fn unsigned(dtype: DType) -> DType {
 }
 
 /// The bounds are powers of two, so they are exact in either float type.
-fn saturate(dialect: &Dialect, from: DType, to: DType, name: &str) -> String {
+fn saturate(dialect: &CDialect, from: DType, to: DType, name: &str) -> String {
     let bits = to.bits() - u32::from(to.is_signed());
     let above = literal(dialect, Scalar::from_f64(from, 2f64.powi(bits as i32)));
     let most = literal(dialect, Scalar::from_i128(to, (1 << bits) - 1));

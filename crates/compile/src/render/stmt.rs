@@ -3,9 +3,9 @@
 use panoply_ir::kernel::{AtomicOp, Block, Builtin, CollectiveOp, ExprId, Guard, LocalId, MemId, Op, Param, Space};
 use panoply_ir::{Scalar, Type};
 
-use super::counting::never_wraps;
 use super::expr::{Value, Writer, plus};
 use super::literal::literal;
+use super::loop_overflow::never_wraps;
 use super::ops::{bare, in_memory};
 use super::prelude::atomic_add_f32;
 
@@ -120,7 +120,7 @@ impl Writer<'_> {
         let dtype = self.kernel.mem(mem).dtype;
         let name = self.mems[mem.index()].clone();
         if let [text] = &value.lanes[..] {
-            let text = self.ops.laid_down(dtype, text);
+            let text = self.ops.to_memory_type(dtype, text);
             let place = if guard == Guard::Checked { self.named_index(index) } else { index };
             let write = format!("{name}[{}] = {text};", place.bare());
             return self.guarded(guard, &self.inside(mem, &place.lanes[0]), &write);
@@ -131,7 +131,7 @@ impl Writer<'_> {
         if guard == Guard::Checked || in_memory(dtype) != dtype {
             let room = if guard == Guard::Checked { self.room(mem, &index) } else { String::new() };
             for (lane, text) in value.lanes.iter().enumerate() {
-                let text = self.ops.laid_down(dtype, text);
+                let text = self.ops.to_memory_type(dtype, text);
                 let write = format!("{name}[{}] = {text};", plus(&index, lane as u8));
                 self.guarded(guard, &format!("{lane} < {room}"), &write);
             }
@@ -232,10 +232,10 @@ impl Writer<'_> {
     pub fn prologue(&mut self, builtins: &[Builtin]) {
         let index = self.ops.name(self.ops.index);
         for builtin in builtins {
-            let text = (self.ops.dialect.builtin)(*builtin, self.kernel.group);
+            let text = (self.ops.dialect.builtin)(*builtin, self.kernel.group_size);
             self.line(format!("const {index} {} = {text};", super::expr::builtin_name(*builtin)));
         }
-        if self.kernel.group.is_none() {
+        if self.kernel.group_size.is_none() {
             // Launches are rounded up to whole groups; this kernel asked for exact sizes.
             self.line("if (gid0 >= size0 || gid1 >= size1 || gid2 >= size2) return;");
         }
@@ -251,7 +251,7 @@ impl Writer<'_> {
             let (Param::Scalar { ty, .. }, Some(value)) = (param, value) else { continue };
             let Some(dtype) = ty.dtype().filter(|dtype| in_memory(*dtype) != *dtype) else { continue };
             let name = &value.lanes[0];
-            let text = self.ops.read_back(dtype, format!("{name}bits"));
+            let text = self.ops.from_memory_type(dtype, format!("{name}bits"));
             self.line(format!("const {} {name} = {};", self.ops.name(self.ops.register(Some(dtype))), bare(&text)));
         }
     }

@@ -1,6 +1,6 @@
 //! Positions as sums of loop variables: the index arithmetic behind movement operations.
 //!
-//! A [`Form`] is `constant + Σ coefficient · atom`. Where slices, pads, permutations and expansions stay sums, a reshape
+//! A [`AffineExpr`] is `constant + Σ coefficient · atom`. Where slices, pads, permutations and expansions stay sums, a reshape
 //! may need quotients and remainders by constants; these are atoms of their own, and every way of making a form
 //! simplifies them away wherever the ranges of the variables allow it. Equal forms compare equal, so a walk that reaches
 //! one element on two ways sees that it did.
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// A loop variable: it runs over `0 .. extent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Var {
+pub struct LoopVar {
     /// Which one, unique within a kernel.
     pub id: u32,
     /// How many values it takes; at least 1.
@@ -23,44 +23,44 @@ pub struct Var {
 
 /// What a form is a sum of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Atom {
+pub enum AffineTerm {
     /// A loop variable.
-    Var(Var),
+    Var(LoopVar),
     /// A position read from memory, by its number within the kernel. Below the extent wherever it counts; a mask discards
     /// the rest.
     Read(u32, u64),
     /// The quotient by a constant, rounded down.
-    Div(Arc<Form>, u64),
+    Div(Arc<AffineExpr>, u64),
     /// The remainder by a constant, not negative.
-    Rem(Arc<Form>, u64),
+    Rem(Arc<AffineExpr>, u64),
 }
 
 /// A constant plus multiples of atoms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Form {
+pub struct AffineExpr {
     constant: i64,
     /// Sorted by atom, each once, none with coefficient 0.
-    terms: Vec<(Atom, i64)>,
+    terms: Vec<(AffineTerm, i64)>,
 }
 
-impl Form {
+impl AffineExpr {
     /// A number.
-    pub fn constant(value: i64) -> Form {
-        Form { constant: value, terms: Vec::new() }
+    pub fn constant(value: i64) -> AffineExpr {
+        AffineExpr { constant: value, terms: Vec::new() }
     }
 
     /// A variable; 0 if that is the only value it takes.
-    pub fn var(var: Var) -> Form {
-        if var.extent == 1 { Form::default() } else { Form::atom(Atom::Var(var)) }
+    pub fn var(var: LoopVar) -> AffineExpr {
+        if var.extent == 1 { AffineExpr::default() } else { AffineExpr::atom(AffineTerm::Var(var)) }
     }
 
     /// A position read from memory.
-    pub fn read(number: u32, extent: u64) -> Form {
-        Form::atom(Atom::Read(number, extent))
+    pub fn read(number: u32, extent: u64) -> AffineExpr {
+        AffineExpr::atom(AffineTerm::Read(number, extent))
     }
 
-    fn atom(atom: Atom) -> Form {
-        Form { constant: 0, terms: vec![(atom, 1)] }
+    fn atom(atom: AffineTerm) -> AffineExpr {
+        AffineExpr { constant: 0, terms: vec![(atom, 1)] }
     }
 
     /// The constant part.
@@ -69,7 +69,7 @@ impl Form {
     }
 
     /// The other parts, sorted by atom.
-    pub fn terms(&self) -> &[(Atom, i64)] {
+    pub fn terms(&self) -> &[(AffineTerm, i64)] {
         &self.terms
     }
 
@@ -79,48 +79,48 @@ impl Form {
     }
 
     /// How often a variable counts; none if it also stands inside a quotient or remainder.
-    pub fn coefficient(&self, var: Var) -> Option<i64> {
+    pub fn coefficient(&self, var: LoopVar) -> Option<i64> {
         let mut coefficient = 0;
         for (atom, factor) in &self.terms {
             match atom {
-                Atom::Var(other) if *other == var => coefficient = *factor,
-                Atom::Var(_) | Atom::Read(..) => {}
-                Atom::Div(inner, _) | Atom::Rem(inner, _) if inner.uses(var) => return None,
-                Atom::Div(..) | Atom::Rem(..) => {}
+                AffineTerm::Var(other) if *other == var => coefficient = *factor,
+                AffineTerm::Var(_) | AffineTerm::Read(..) => {}
+                AffineTerm::Div(inner, _) | AffineTerm::Rem(inner, _) if inner.uses(var) => return None,
+                AffineTerm::Div(..) | AffineTerm::Rem(..) => {}
             }
         }
         Some(coefficient)
     }
 
     /// The sum of two.
-    pub fn plus(&self, other: &Form) -> Form {
-        self.plus_times(other, 1)
+    pub fn add(&self, other: &AffineExpr) -> AffineExpr {
+        self.add_scaled(other, 1)
     }
 
     /// A sum with a multiple of another.
-    pub fn plus_times(&self, other: &Form, factor: i64) -> Form {
+    pub fn add_scaled(&self, other: &AffineExpr, factor: i64) -> AffineExpr {
         let mut sum = self.clone();
         sum.add_times(other, factor);
-        sum.rejoin();
+        sum.recombine_div_rem();
         sum
     }
 
     /// The sum with a number.
-    pub fn shifted(&self, by: i64) -> Form {
-        Form { constant: self.constant + by, terms: self.terms.clone() }
+    pub fn add_const(&self, by: i64) -> AffineExpr {
+        AffineExpr { constant: self.constant + by, terms: self.terms.clone() }
     }
 
     /// A multiple.
-    pub fn times(&self, factor: i64) -> Form {
-        Form::default().plus_times(self, factor)
+    pub fn mul(&self, factor: i64) -> AffineExpr {
+        AffineExpr::default().add_scaled(self, factor)
     }
 
-    fn add_times(&mut self, other: &Form, factor: i64) {
+    fn add_times(&mut self, other: &AffineExpr, factor: i64) {
         self.constant += other.constant * factor;
         other.terms.iter().for_each(|(atom, coefficient)| self.add_term(atom, coefficient * factor));
     }
 
-    fn add_term(&mut self, atom: &Atom, coefficient: i64) {
+    fn add_term(&mut self, atom: &AffineTerm, coefficient: i64) {
         match self.terms.binary_search_by(|(known, _)| known.cmp(atom)) {
             Ok(at) => {
                 self.terms[at].1 += coefficient;
@@ -134,15 +134,15 @@ impl Form {
     }
 
     /// `n·(x / n) + x % n` becomes x.
-    fn rejoin(&mut self) {
+    fn recombine_div_rem(&mut self) {
         let mut at = 0;
         while at < self.terms.len() {
             let (atom, coefficient) = self.terms[at].clone();
             at += 1;
-            let Atom::Rem(inner, n) = &atom else { continue };
-            let quotient = inner.over(*n);
+            let AffineTerm::Rem(inner, n) = &atom else { continue };
+            let quotient = inner.floor_div(*n);
             let factor = coefficient * *n as i64;
-            let has = |(part, count): &(Atom, i64)| {
+            let has = |(part, count): &(AffineTerm, i64)| {
                 self.terms.iter().any(|(known, have)| known == part && *have == count * factor)
             };
             if !quotient.terms.is_empty() && quotient.terms.iter().all(has) {
@@ -155,7 +155,7 @@ impl Form {
     }
 
     /// The quotient by a constant, rounded down.
-    pub fn over(&self, n: u64) -> Form {
+    pub fn floor_div(&self, n: u64) -> AffineExpr {
         if n == 1 {
             return self.clone();
         }
@@ -163,33 +163,35 @@ impl Form {
         let (low, high) = rest.range();
         let step = n as i64;
         if low.div_euclid(step) == high.div_euclid(step) {
-            return whole.shifted(low.div_euclid(step));
+            return whole.add_const(low.div_euclid(step));
         }
-        if let Some((unit, coarse, _)) = rest.coarse(n) {
-            return whole.plus(&coarse.over(n / unit));
+        if let Some((unit, coarse, _)) = rest.split_unit(n) {
+            return whole.add(&coarse.floor_div(n / unit));
         }
         if let [(atom, 1)] = &rest.terms[..]
             && rest.constant == 0
         {
             match atom {
-                Atom::Div(inner, m) => return whole.plus(&inner.over(m * n)),
-                Atom::Rem(inner, m) if m.is_multiple_of(n) => return whole.plus(&inner.over(n).modulo(m / n)),
-                Atom::Var(_) | Atom::Read(..) | Atom::Rem(..) => {}
+                AffineTerm::Div(inner, m) => return whole.add(&inner.floor_div(m * n)),
+                AffineTerm::Rem(inner, m) if m.is_multiple_of(n) => {
+                    return whole.add(&inner.floor_div(n).rem_euclid(m / n));
+                }
+                AffineTerm::Var(_) | AffineTerm::Read(..) | AffineTerm::Rem(..) => {}
             }
         }
         let turns = low.div_euclid(step).min(0);
-        whole.shifted(turns).plus(&Form::atom(Atom::Div(Arc::new(rest.shifted(-turns * step)), n)))
+        whole.add_const(turns).add(&AffineExpr::atom(AffineTerm::Div(Arc::new(rest.add_const(-turns * step)), n)))
     }
 
     /// The remainder by a constant, not negative.
-    pub fn modulo(&self, n: u64) -> Form {
+    pub fn rem_euclid(&self, n: u64) -> AffineExpr {
         if n == 1 {
-            return Form::default();
+            return AffineExpr::default();
         }
         let (mut rest, step) = (self.split(n).1, n as i64);
-        let outer = |(atom, coefficient): &(Atom, i64)| match atom {
-            Atom::Rem(inner, m) if (*m as i64 * coefficient) % step == 0 => Some((inner.clone(), *coefficient)),
-            Atom::Var(_) | Atom::Read(..) | Atom::Div(..) | Atom::Rem(..) => None,
+        let outer = |(atom, coefficient): &(AffineTerm, i64)| match atom {
+            AffineTerm::Rem(inner, m) if (*m as i64 * coefficient) % step == 0 => Some((inner.clone(), *coefficient)),
+            AffineTerm::Var(_) | AffineTerm::Read(..) | AffineTerm::Div(..) | AffineTerm::Rem(..) => None,
         };
         while let Some(at) = rest.terms.iter().position(|term| outer(term).is_some()) {
             let (inner, coefficient) = outer(&rest.terms[at]).expect("it was found");
@@ -200,19 +202,19 @@ impl Form {
         let (low, high) = rest.range();
         let turns = low.div_euclid(step);
         if turns == high.div_euclid(step) {
-            return rest.shifted(-turns * step);
+            return rest.add_const(-turns * step);
         }
-        if let Some((unit, coarse, fine)) = rest.coarse(n) {
-            return coarse.modulo(n / unit).times(unit as i64).plus(&fine);
+        if let Some((unit, coarse, fine)) = rest.split_unit(n) {
+            return coarse.rem_euclid(n / unit).mul(unit as i64).add(&fine);
         }
-        Form::atom(Atom::Rem(Arc::new(rest.shifted(-turns.min(0) * step)), n))
+        AffineExpr::atom(AffineTerm::Rem(Arc::new(rest.add_const(-turns.min(0) * step)), n))
     }
 
     /// `(whole, rest)` with `self = n · whole + rest`, as much in `whole` as divides.
-    fn split(&self, n: u64) -> (Form, Form) {
+    fn split(&self, n: u64) -> (AffineExpr, AffineExpr) {
         let n = n as i64;
-        let mut whole = Form::constant(self.constant.div_euclid(n));
-        let mut rest = Form::constant(self.constant.rem_euclid(n));
+        let mut whole = AffineExpr::constant(self.constant.div_euclid(n));
+        let mut rest = AffineExpr::constant(self.constant.rem_euclid(n));
         for (atom, coefficient) in &self.terms {
             whole.add_term(atom, coefficient / n);
             rest.add_term(atom, coefficient % n);
@@ -222,7 +224,7 @@ impl Form {
 
     /// `(unit, coarse, fine)` with `self = unit · coarse + fine`, where the unit divides n, is above 1 and as large as
     /// possible, and `fine` stays in `0 .. unit`: what a division by n need not look at.
-    fn coarse(&self, n: u64) -> Option<(u64, Form, Form)> {
+    fn split_unit(&self, n: u64) -> Option<(u64, AffineExpr, AffineExpr)> {
         let mut units: Vec<u64> = self.terms.iter().map(|(_, factor)| gcd(n, factor.unsigned_abs())).collect();
         units.sort_unstable_by(|a, b| b.cmp(a));
         units.dedup();
@@ -239,7 +241,7 @@ impl Form {
     }
 
     /// Least and greatest value whatever memory holds; none if that decides.
-    pub fn certain_range(&self) -> Option<(i64, i64)> {
+    pub fn guaranteed_range(&self) -> Option<(i64, i64)> {
         self.bounds(false)
     }
 
@@ -247,14 +249,14 @@ impl Form {
         let mut sum = (self.constant, self.constant);
         for (atom, coefficient) in &self.terms {
             let (low, high) = match atom {
-                Atom::Var(var) => (0, var.extent as i64 - 1),
-                Atom::Read(_, extent) if trust => (0, *extent as i64 - 1),
-                Atom::Read(..) => return None,
-                Atom::Div(inner, n) => {
+                AffineTerm::Var(var) => (0, var.extent as i64 - 1),
+                AffineTerm::Read(_, extent) if trust => (0, *extent as i64 - 1),
+                AffineTerm::Read(..) => return None,
+                AffineTerm::Div(inner, n) => {
                     let (low, high) = inner.bounds(trust)?;
                     (low.div_euclid(*n as i64), high.div_euclid(*n as i64))
                 }
-                Atom::Rem(inner, n) => match inner.bounds(trust)? {
+                AffineTerm::Rem(inner, n) => match inner.bounds(trust)? {
                     (low, high) if low >= 0 && high < *n as i64 => (low, high),
                     _ => (0, *n as i64 - 1),
                 },
@@ -266,73 +268,73 @@ impl Form {
     }
 
     /// Whether it depends on a variable.
-    pub fn uses(&self, var: Var) -> bool {
-        self.any_atom(&mut |atom| *atom == Atom::Var(var))
+    pub fn uses(&self, var: LoopVar) -> bool {
+        self.any_atom(&mut |atom| *atom == AffineTerm::Var(var))
     }
 
     /// Whether it depends on memory.
     pub fn reads(&self) -> bool {
-        self.any_atom(&mut |atom| matches!(atom, Atom::Read(..)))
+        self.any_atom(&mut |atom| matches!(atom, AffineTerm::Read(..)))
     }
 
     /// How many quotients and remainders it holds.
     pub fn divisions(&self) -> usize {
         let mut count = 0;
         self.any_atom(&mut |atom| {
-            count += usize::from(matches!(atom, Atom::Div(..) | Atom::Rem(..)));
+            count += usize::from(matches!(atom, AffineTerm::Div(..) | AffineTerm::Rem(..)));
             false
         });
         count
     }
 
     /// Calls `f` for every atom, outer ones before those inside, until it says true; whether it did.
-    pub fn any_atom(&self, f: &mut dyn FnMut(&Atom) -> bool) -> bool {
+    pub fn any_atom(&self, f: &mut dyn FnMut(&AffineTerm) -> bool) -> bool {
         self.terms.iter().any(|(atom, _)| {
             f(atom)
                 || match atom {
-                    Atom::Div(inner, _) | Atom::Rem(inner, _) => inner.any_atom(f),
-                    Atom::Var(_) | Atom::Read(..) => false,
+                    AffineTerm::Div(inner, _) | AffineTerm::Rem(inner, _) => inner.any_atom(f),
+                    AffineTerm::Var(_) | AffineTerm::Read(..) => false,
                 }
         })
     }
 
     /// The same form of other atoms: where `f` gives a form for a variable or read, it takes its place.
-    pub fn substitute(&self, f: &dyn Fn(&Atom) -> Option<Form>) -> Form {
-        let mut result = Form::constant(self.constant);
+    pub fn substitute(&self, f: &dyn Fn(&AffineTerm) -> Option<AffineExpr>) -> AffineExpr {
+        let mut result = AffineExpr::constant(self.constant);
         for (atom, coefficient) in &self.terms {
             let next = match (f(atom), atom) {
                 (Some(form), _) => form,
-                (None, Atom::Var(_) | Atom::Read(..)) => Form::atom(atom.clone()),
-                (None, Atom::Div(inner, n)) => inner.substitute(f).over(*n),
-                (None, Atom::Rem(inner, n)) => inner.substitute(f).modulo(*n),
+                (None, AffineTerm::Var(_) | AffineTerm::Read(..)) => AffineExpr::atom(atom.clone()),
+                (None, AffineTerm::Div(inner, n)) => inner.substitute(f).floor_div(*n),
+                (None, AffineTerm::Rem(inner, n)) => inner.substitute(f).rem_euclid(*n),
             };
             result.add_times(&next, *coefficient);
         }
-        result.rejoin();
+        result.recombine_div_rem();
         result
     }
 
     /// Whether different values of these variables give different results, and nothing else counts.
-    pub fn is_injective(&self, vars: &[Var]) -> bool {
+    pub fn is_injective(&self, vars: &[LoopVar]) -> bool {
         self.radix(vars).is_some_and(|steps| steps.windows(2).all(|pair| pair[0].0 * pair[0].1 <= pair[1].0))
     }
 
     /// Whether the values are exactly `0 .. elems`, each once, over these variables.
-    pub fn is_bijective(&self, vars: &[Var], elems: u64) -> bool {
+    pub fn is_bijective(&self, vars: &[LoopVar], elems: u64) -> bool {
         let count: u64 = vars.iter().map(|var| var.extent).product();
         self.constant == 0 && count == elems && self.is_injective(vars) && self.range() == (0, elems as i64 - 1)
     }
 
     /// Coefficient and extent of each variable that takes more than one value, ascending; none if the form is not a
     /// sum of positive multiples of just these.
-    fn radix(&self, vars: &[Var]) -> Option<Vec<(u64, u64)>> {
+    fn radix(&self, vars: &[LoopVar]) -> Option<Vec<(u64, u64)>> {
         let mut steps = Vec::new();
         for (atom, coefficient) in &self.terms {
             match atom {
-                Atom::Var(var) if *coefficient > 0 && vars.contains(var) => {
+                AffineTerm::Var(var) if *coefficient > 0 && vars.contains(var) => {
                     steps.push((*coefficient as u64, var.extent));
                 }
-                Atom::Var(_) | Atom::Read(..) | Atom::Div(..) | Atom::Rem(..) => return None,
+                AffineTerm::Var(_) | AffineTerm::Read(..) | AffineTerm::Div(..) | AffineTerm::Rem(..) => return None,
             }
         }
         let counting = vars.iter().filter(|var| var.extent > 1).count();
@@ -345,7 +347,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for AffineExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, (atom, coefficient)) in self.terms.iter().enumerate() {
             match (position, *coefficient) {
@@ -358,10 +360,10 @@ impl fmt::Display for Form {
                 (_, c) => write!(f, " + {c}*")?,
             }
             match atom {
-                Atom::Var(var) => write!(f, "v{}", var.id)?,
-                Atom::Read(number, _) => write!(f, "read{number}")?,
-                Atom::Div(inner, n) => write!(f, "({inner})/{n}")?,
-                Atom::Rem(inner, n) => write!(f, "({inner})%{n}")?,
+                AffineTerm::Var(var) => write!(f, "v{}", var.id)?,
+                AffineTerm::Read(number, _) => write!(f, "read{number}")?,
+                AffineTerm::Div(inner, n) => write!(f, "({inner})/{n}")?,
+                AffineTerm::Rem(inner, n) => write!(f, "({inner})%{n}")?,
             }
         }
         match (self.terms.is_empty(), self.constant) {
@@ -377,15 +379,15 @@ impl fmt::Display for Form {
 mod tests {
     use super::*;
 
-    fn value(form: &Form, at: &[i64]) -> i64 {
-        let atom = |atom: &Atom| match atom {
-            Atom::Var(var) => at[var.id as usize],
-            Atom::Read(..) => unreachable!("no test reads"),
-            Atom::Div(inner, n) => {
+    fn value(form: &AffineExpr, at: &[i64]) -> i64 {
+        let atom = |atom: &AffineTerm| match atom {
+            AffineTerm::Var(var) => at[var.id as usize],
+            AffineTerm::Read(..) => unreachable!("no test reads"),
+            AffineTerm::Div(inner, n) => {
                 assert!(value(inner, at) >= 0, "{form} has a negative dividend");
                 value(inner, at) / *n as i64
             }
-            Atom::Rem(inner, n) => {
+            AffineTerm::Rem(inner, n) => {
                 assert!(value(inner, at) >= 0, "{form} has a negative dividend");
                 value(inner, at) % *n as i64
             }
@@ -409,22 +411,22 @@ mod tests {
     fn simplification_keeps_the_value() {
         for seed in 1..3000 {
             let mut draw = Draw(seed * 0x9E37_79B9);
-            let vars: Vec<Var> = (0..3).map(|id| Var { id, extent: 1 + draw.below(6) }).collect();
+            let vars: Vec<LoopVar> = (0..3).map(|id| LoopVar { id, extent: 1 + draw.below(6) }).collect();
             let points: Vec<[i64; 3]> = (0..216)
                 .map(|n: i64| [n % 6, n / 6 % 6, n / 36])
                 .filter(|at| at.iter().zip(&vars).all(|(at, var)| *at < var.extent as i64))
                 .collect();
-            let mut form = Form::default();
+            let mut form = AffineExpr::default();
             let mut want = vec![0i64; points.len()];
             for _ in 0..6 {
                 let n = 1 + draw.below(7);
                 let var = draw.below(3) as usize;
                 let factor = draw.below(9) as i64 - 2;
                 let by = draw.below(20) as i64 - 6;
-                let quotient = form.over(n);
+                let quotient = form.floor_div(n);
                 match draw.below(5) {
                     0 | 1 => {
-                        form = form.plus_times(&Form::var(vars[var]), factor).shifted(by);
+                        form = form.add_scaled(&AffineExpr::var(vars[var]), factor).add_const(by);
                         want.iter_mut().zip(&points).for_each(|(want, at)| *want += at[var] * factor + by);
                     }
                     2 => {
@@ -432,10 +434,10 @@ mod tests {
                         want.iter_mut().for_each(|want| *want = want.div_euclid(n as i64));
                     }
                     3 => {
-                        form = form.modulo(n);
+                        form = form.rem_euclid(n);
                         want.iter_mut().for_each(|want| *want = want.rem_euclid(n as i64));
                     }
-                    _ => form = quotient.times(n as i64).plus(&form.modulo(n)),
+                    _ => form = quotient.mul(n as i64).add(&form.rem_euclid(n)),
                 }
                 let (low, high) = form.range();
                 for (at, want) in points.iter().zip(&want) {
@@ -448,19 +450,20 @@ mod tests {
 
     #[test]
     fn reshapes_leave_no_division_where_none_is_needed() {
-        let (a, b, c) = (Var { id: 0, extent: 4 }, Var { id: 1, extent: 6 }, Var { id: 2, extent: 5 });
-        let linear = Form::var(a).times(30).plus_times(&Form::var(b), 5).plus(&Form::var(c));
-        assert_eq!(linear.over(30), Form::var(a));
-        assert_eq!(linear.over(5).modulo(6), Form::var(b));
-        assert_eq!(linear.modulo(5), Form::var(c));
-        assert_eq!(linear.modulo(30).over(10).to_string(), "(v1)/2");
-        let whole = Form::var(Var { id: 3, extent: 120 });
-        let rejoined = whole.over(30).times(30).plus(&whole.over(5).modulo(6).times(5)).plus(&whole.modulo(5));
+        let (a, b, c) = (LoopVar { id: 0, extent: 4 }, LoopVar { id: 1, extent: 6 }, LoopVar { id: 2, extent: 5 });
+        let linear = AffineExpr::var(a).mul(30).add_scaled(&AffineExpr::var(b), 5).add(&AffineExpr::var(c));
+        assert_eq!(linear.floor_div(30), AffineExpr::var(a));
+        assert_eq!(linear.floor_div(5).rem_euclid(6), AffineExpr::var(b));
+        assert_eq!(linear.rem_euclid(5), AffineExpr::var(c));
+        assert_eq!(linear.rem_euclid(30).floor_div(10).to_string(), "(v1)/2");
+        let whole = AffineExpr::var(LoopVar { id: 3, extent: 120 });
+        let rejoined =
+            whole.floor_div(30).mul(30).add(&whole.floor_div(5).rem_euclid(6).mul(5)).add(&whole.rem_euclid(5));
         assert_eq!(rejoined, whole);
         assert!(linear.is_bijective(&[a, b, c], 120));
         assert!(!linear.is_bijective(&[a, b], 120));
-        assert!(!linear.shifted(1).is_bijective(&[a, b, c], 120));
-        assert!(linear.times(2).is_injective(&[a, b, c]));
-        assert!(!Form::var(a).plus(&Form::var(b)).is_injective(&[a, b]));
+        assert!(!linear.add_const(1).is_bijective(&[a, b, c], 120));
+        assert!(linear.mul(2).is_injective(&[a, b, c]));
+        assert!(!AffineExpr::var(a).add(&AffineExpr::var(b)).is_injective(&[a, b]));
     }
 }

@@ -39,21 +39,21 @@ impl Costs {
                 })
             };
             let mut cost = match &node.op {
-                Op::Leaf(_) | Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => STORED,
-                Op::Write(_) | Op::Kernel(..) | Op::Call(..) => STORED,
-                Op::Const(_) | Op::Slot(_) | Op::Iota => Cost::default(),
+                Op::Input(_) | Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => STORED,
+                Op::SliceScatter(_) | Op::CustomCall(..) | Op::Call(..) => STORED,
+                Op::Const(_) | Op::ScalarInput(_) | Op::Iota => Cost::default(),
                 Op::Alu(alu) => sum(alu_cost(*alu)),
                 Op::Cast => sum(0.03),
-                Op::Bitcast | Op::Reshape | Op::Permute(_) | Op::Slice(_) | Op::After => sum(0.0),
+                Op::Bitcast | Op::Reshape | Op::Permute(_) | Op::Slice(_) | Op::ControlDependency => sum(0.0),
                 Op::Pad(_) => sum(0.1),
                 Op::Gather(_) => sum(0.5),
                 Op::Expand => {
-                    let share = graph.node(node.inputs[0]).shape.elems() as f64 / node.shape.elems().max(1) as f64;
+                    let share = graph.node(node.inputs[0]).shape.numel() as f64 / node.shape.numel().max(1) as f64;
                     let input = sum(0.0);
                     Cost { reads: input.reads * share, work: input.work }
                 }
             };
-            if users[at] > 1 && !cost.is_cheap(2, node.shape.elems()) {
+            if users[at] > 1 && !cost.is_cheap(2, node.shape.numel()) {
                 cost = STORED;
             }
             costs.push(cost);
@@ -63,12 +63,12 @@ impl Costs {
 
     /// Whether computing a node in each of several kernels beats storing it once.
     pub fn is_cheap(&self, graph: &Graph, id: NodeId, kernels: usize) -> bool {
-        self.0[id.index()].is_cheap(kernels, graph.node(id).shape.elems())
+        self.0[id.index()].is_cheap(kernels, graph.node(id).shape.numel())
     }
 
     /// Whether computing each element of a node this many times within one kernel beats storing it.
     pub fn is_cheap_repeated(&self, graph: &Graph, id: NodeId, times: f64) -> bool {
-        let elems = graph.node(id).shape.elems() as f64;
+        let elems = graph.node(id).shape.numel() as f64;
         let again = self.0[id.index()].work * (times - 1.0);
         again * elems <= 2.0 * elems + LAUNCH
     }
@@ -89,7 +89,7 @@ impl Cost {
 fn alu_cost(alu: Alu) -> f64 {
     use Alu::*;
     match alu {
-        Neg | Not | Abs | CountOnes | Floor | Ceil | Round | Trunc | Add | Sub | Mul | Min | Max | And | Or | Xor
+        Neg | Not | Abs | PopCount | Floor | Ceil | Round | Trunc | Add | Sub | Mul | Min | Max | And | Or | Xor
         | Shl | Shr => 0.05,
         Lt | Le | Eq | Ne | Select | Fma => 0.05,
         Div | Sqrt => 0.2,

@@ -23,21 +23,21 @@ use std::collections::BTreeSet;
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::{Graph, Node, NodeId, Op};
 use panoply_ir::reduce::ReduceOp;
-use panoply_ir::{Accuracy, DType, Target};
+use panoply_ir::{DType, MathMode, Target};
 
-use super::affine::{Form, Var};
-use super::authored::Call;
-use super::claim::Claim;
+use super::affine::{AffineExpr, LoopVar};
 use super::cost::Costs;
-use super::group::{Group, Whole, extent};
-use super::pull::{self, Coords};
-use super::{order, siblings};
+use super::custom_kernel::CustomKernelCall;
+use super::fusion_group::{FusionGroup, LibraryKernel, extent};
+use super::index_map::{self, IndexExprs};
+use super::routine_match::RoutineMatch;
+use super::{horizontal_fusion, topological_order};
 
 /// Nodes computed inside one kernel, counted once for each place they are computed at.
 pub(super) const MAX_VISITS: usize = 320;
 /// Places one node is computed at within a kernel.
 const MAX_PLACES: usize = 4;
-/// Rows below which a reduction and what follows it are not worth serialising into one group of work-items each.
+/// Rows below which a reduction and what follows it are not worth serializing into one group of work-items each.
 pub(super) const FEW_ROWS: u64 = 16;
 /// Elements below which a kernel's launch costs more than anything it does.
 pub(super) const SMALL: u64 = 1 << 15;
@@ -49,45 +49,49 @@ struct Fusion<'a> {
     halves: bool,
     waits: &'a [Vec<NodeId>],
     costs: Costs,
-    groups: Vec<Group>,
+    groups: Vec<FusionGroup>,
     /// Which groups demand a node.
     users: Vec<BTreeSet<usize>>,
     /// For a reduction, and for what is computed element by element from one, how many elements were combined.
     combined: Vec<Option<u64>>,
 }
 
-/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes a routine.
+/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::CustomCall`] becomes a routine.
 /// `waits` says for each node after which others it is computed.
-pub fn fuse(graph: &Graph, target: &Target, accuracy: Accuracy, waits: &[Vec<NodeId>]) -> Vec<Group> {
+pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, waits: &[Vec<NodeId>]) -> Vec<FusionGroup> {
     let users = vec![BTreeSet::new(); graph.nodes.len()];
     let (costs, combined) = (Costs::new(graph), combined(graph));
-    let halves = target.mma && accuracy != Accuracy::Exact;
+    let halves = target.mma && accuracy != MathMode::Exact;
     let mut fusion = Fusion { graph, target, halves, waits, costs, groups: Vec::new(), users, combined };
     let mut asked = vec![false; graph.nodes.len()];
-    graph.outputs.iter().for_each(|output| asked[output.index()] = graph.node(*output).shape.elems() > 0);
+    graph.outputs.iter().for_each(|output| asked[output.index()] = graph.node(*output).shape.numel() > 0);
     for at in (0..graph.nodes.len()).rev() {
         let id = NodeId(at as u32);
         if asked[at] || !fusion.users[at].is_empty() {
-            fusion.place(id, asked[at]);
+            fusion.assign(id, asked[at]);
         }
     }
     let sparing = waits.iter().any(|before| !before.is_empty());
-    order::in_order(graph, sparing, siblings::join(graph, target, fusion.groups))
+    topological_order::topological_order(
+        graph,
+        sparing,
+        horizontal_fusion::fuse_horizontally(graph, target, fusion.groups),
+    )
 }
 
 impl Fusion<'_> {
     /// Decides where a node is computed, all its users being decided.
-    fn place(&mut self, id: NodeId, asked: bool) {
+    fn assign(&mut self, id: NodeId, asked: bool) {
         let users = std::mem::take(&mut self.users[id.index()]);
         let op = &self.graph.node(id).op;
-        if matches!(op, Op::Leaf(_)) {
-            users.iter().for_each(|group| self.load(*group, id, None));
+        if matches!(op, Op::Input(_)) {
+            users.iter().for_each(|group| self.add_load(*group, id, None));
             return;
         }
         let (fit, unfit): (Vec<usize>, Vec<usize>) = users.iter().partition(|group| self.fits(**group, id));
         let shareable = match op {
-            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Write(_) => users.len() <= 1,
-            Op::Kernel(..) | Op::Call(..) => users.len() <= 1,
+            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::SliceScatter(_) => users.len() <= 1,
+            Op::CustomCall(..) | Op::Call(..) => users.len() <= 1,
             op if is_free(op) => true,
             _ => users.len() <= 1 || self.costs.is_cheap(self.graph, id, users.len()),
         };
@@ -100,8 +104,8 @@ impl Fusion<'_> {
         let host = hosts.max_by_key(|group| (self.groups[*group].loops.is_empty(), *group));
         let host = match host {
             Some(group) => {
-                let coords = self.groups[group].demands[&id][0].clone();
-                let position = pull::linear(&coords, &self.graph.node(id).shape);
+                let coords = self.groups[group].pending[&id][0].clone();
+                let position = index_map::linear(&coords, &self.graph.node(id).shape);
                 if self.shares_rows(group, id) {
                     self.groups[group].fix(&coords);
                 }
@@ -109,107 +113,107 @@ impl Fusion<'_> {
                 self.groups[group].stores.push((id, position));
                 group
             }
-            None => self.open(id),
+            None => self.new_group(id),
         };
         for group in users.into_iter().filter(|group| *group != host) {
             if is_free(op) && fit.contains(&group) {
                 self.inline(group, id);
             } else {
-                self.load(group, id, Some(host));
+                self.add_load(group, id, Some(host));
             }
         }
     }
 
     /// A new group with a node as its root.
-    fn open(&mut self, id: NodeId) -> usize {
+    fn new_group(&mut self, id: NodeId) -> usize {
         let node = self.graph.node(id);
-        if let Some(number) = self.whole_of(id) {
+        if let Some(number) = self.library_group_of(id) {
             return number;
         }
         let whole = match &node.op {
-            Op::Kernel(authored, _) => Some(Whole::Kernel(Call::new(self.graph, id, authored))),
-            _ => Claim::new(self.graph, id).map(Whole::Routine),
+            Op::CustomCall(authored, _) => Some(LibraryKernel::Kernel(CustomKernelCall::new(self.graph, id, authored))),
+            _ => RoutineMatch::new(self.graph, id).map(LibraryKernel::Routine),
         };
-        let mut group = Group::new(id, whole);
+        let mut group = FusionGroup::new(id, whole);
         let number = self.groups.len();
         if let Some(whole) = &group.whole {
             let operands = match whole {
-                Whole::Routine(claim) => claim.inputs.clone(),
-                Whole::Kernel(call) => call.stored().collect(),
+                LibraryKernel::Routine(claim) => claim.inputs.clone(),
+                LibraryKernel::Kernel(call) => call.stored().collect(),
             };
-            group.stores.push((id, Form::default()));
+            group.stores.push((id, AffineExpr::default()));
             self.groups.push(group);
-            operands.into_iter().for_each(|operand| self.demand(number, operand, Coords::new()));
-            self.wait(number, id);
+            operands.into_iter().for_each(|operand| self.request(number, operand, IndexExprs::new()));
+            self.add_dependency(number, id);
             return number;
         }
-        let walked = if matches!(node.op, Op::Write(_)) { self.graph.node(node.inputs[1]) } else { node };
-        let vars: Vec<Var> = walked.shape.dims().iter().map(|extent| group.fresh(*extent)).collect();
-        let coords: Coords = vars.iter().map(|var| Form::var(*var)).collect();
-        let long = |vars: &[Var]| vars.iter().copied().filter(|var| var.extent > 1).collect::<Vec<Var>>();
+        let walked = if matches!(node.op, Op::SliceScatter(_)) { self.graph.node(node.inputs[1]) } else { node };
+        let vars: Vec<LoopVar> = walked.shape.dims().iter().map(|extent| group.fresh(*extent)).collect();
+        let coords: IndexExprs = vars.iter().map(|var| AffineExpr::var(*var)).collect();
+        let long = |vars: &[LoopVar]| vars.iter().copied().filter(|var| var.extent > 1).collect::<Vec<LoopVar>>();
         if let Op::ScatterAdd(axis) = node.op {
-            return self.open_scatter(group, axis);
+            return self.new_scatter_group(group, axis);
         }
         if let Op::Scan(_, axis) = node.op {
-            group.fixed = true;
+            group.rows_fixed = true;
             group.loops.push(vec![vars[axis]]);
             group.outer = long(&[&vars[..axis], &vars[axis + 1..]].concat());
         } else {
-            group.fixed = matches!(node.op, Op::Reduce(..));
+            group.rows_fixed = matches!(node.op, Op::Reduce(..));
             group.outer = long(&vars);
         }
-        if matches!(node.op, Op::Write(_)) {
-            group.written = vars;
+        if matches!(node.op, Op::SliceScatter(_)) {
+            group.write_vars = vars;
         }
-        group.stores.push((id, pull::linear(&coords, &walked.shape)));
-        group.demands.insert(id, vec![coords]);
+        group.stores.push((id, index_map::linear(&coords, &walked.shape)));
+        group.pending.insert(id, vec![coords]);
         self.groups.push(group);
         self.inline(number, id);
         number
     }
 
     /// The group that does a node whole already, for another of its outputs.
-    fn whole_of(&mut self, id: NodeId) -> Option<usize> {
-        let same = |group: &Group| {
+    fn library_group_of(&mut self, id: NodeId) -> Option<usize> {
+        let same = |group: &FusionGroup| {
             let (ours, theirs) = (self.graph.node(id), self.graph.node(group.root));
             ours.inputs == theirs.inputs
                 && self.waits[id.index()] == self.waits[group.root.index()]
                 && match (&ours.op, &theirs.op) {
-                    (Op::Kernel(kernel, _), Op::Kernel(other, _)) => kernel == other,
+                    (Op::CustomCall(kernel, _), Op::CustomCall(other, _)) => kernel == other,
                     (Op::Call(call, _), Op::Call(other, _)) => call == other,
                     _ => false,
                 }
         };
         let number = self.groups.iter().position(same)?;
         let group = &mut self.groups[number];
-        group.stores.push((id, Form::default()));
+        group.stores.push((id, AffineExpr::default()));
         let output = match self.graph.node(id).op {
-            Op::Kernel(_, output) | Op::Call(_, output) => output as usize,
+            Op::CustomCall(_, output) | Op::Call(_, output) => output as usize,
             _ => unreachable!("nothing else has several outputs"),
         };
         match &mut group.whole {
-            Some(Whole::Kernel(call)) => call.outputs[output] = Some(id),
-            Some(Whole::Routine(claim)) => claim.outputs[output] = Some(id),
+            Some(LibraryKernel::Kernel(call)) => call.outputs[output] = Some(id),
+            Some(LibraryKernel::Routine(claim)) => claim.outputs[output] = Some(id),
             None => unreachable!("its root is done whole"),
         }
         Some(number)
     }
 
     /// A new group that adds rows at positions: a work-item owns a column and walks first along it, then along the rows.
-    fn open_scatter(&mut self, mut group: Group, axis: usize) -> usize {
+    fn new_scatter_group(&mut self, mut group: FusionGroup, axis: usize) -> usize {
         let number = self.groups.len();
         let inputs: Vec<&[usize]> =
             self.graph.node(group.root).inputs.iter().map(|input| self.graph.node(*input).shape.dims()).collect();
-        let vars: Vec<Var> = inputs[0].iter().map(|extent| group.fresh(*extent)).collect();
-        let places: Vec<Var> = inputs[1].iter().map(|extent| group.fresh(*extent)).collect();
-        group.fixed = true;
+        let vars: Vec<LoopVar> = inputs[0].iter().map(|extent| group.fresh(*extent)).collect();
+        let places: Vec<LoopVar> = inputs[1].iter().map(|extent| group.fresh(*extent)).collect();
+        group.rows_fixed = true;
         group.outer = [&vars[..axis], &vars[axis + 1..]].concat();
         group.loops = vec![vec![vars[axis]], places];
         group.scatter = vars;
         let coords = group.scatter_coords();
-        group.stores.push((group.root, Form::default()));
+        group.stores.push((group.root, AffineExpr::default()));
         let root = group.root;
-        group.demands.insert(root, vec![coords]);
+        group.pending.insert(root, vec![coords]);
         self.groups.push(group);
         self.inline(number, root);
         number
@@ -217,35 +221,35 @@ impl Fusion<'_> {
 
     /// Computes a node inside a group, which then demands its inputs.
     fn inline(&mut self, number: usize, id: NodeId) {
-        let places = self.groups[number].demands.remove(&id).expect("the group demands the node");
+        let places = self.groups[number].pending.remove(&id).expect("the group demands the node");
         for coords in &places {
             for (input, coords) in self.groups[number].inputs(self.graph, id, coords) {
-                self.demand(number, input, coords);
+                self.request(number, input, coords);
             }
         }
         self.groups[number].visits.insert(id, places);
-        self.wait(number, id);
+        self.add_dependency(number, id);
     }
 
     /// Makes a group that computes a node wait for what the node waits for, which is then stored.
-    fn wait(&mut self, number: usize, id: NodeId) {
+    fn add_dependency(&mut self, number: usize, id: NodeId) {
         for before in &self.waits[id.index()] {
-            self.groups[number].waits.insert(*before);
+            self.groups[number].ordering_deps.insert(*before);
             self.users[before.index()].insert(number);
         }
     }
 
     /// Loads a stored node in a group, or only waits for it.
-    fn load(&mut self, number: usize, id: NodeId, stored_by: Option<usize>) {
+    fn add_load(&mut self, number: usize, id: NodeId, stored_by: Option<usize>) {
         let group = &mut self.groups[number];
-        if let Some(places) = group.demands.remove(&id) {
+        if let Some(places) = group.pending.remove(&id) {
             group.loads.insert(id, places);
         }
-        group.after.extend(stored_by);
+        group.dependencies.extend(stored_by);
     }
 
-    fn demand(&mut self, number: usize, id: NodeId, coords: Coords) {
-        let places = self.groups[number].demands.entry(id).or_default();
+    fn request(&mut self, number: usize, id: NodeId, coords: IndexExprs) {
+        let places = self.groups[number].pending.entry(id).or_default();
         if !places.contains(&coords) {
             places.push(coords);
         }
@@ -255,31 +259,33 @@ impl Fusion<'_> {
     /// Whether a group may compute a node it demands.
     fn fits(&self, number: usize, id: NodeId) -> bool {
         let group = &self.groups[number];
-        if group.waits.contains(&id) {
+        if group.ordering_deps.contains(&id) {
             return false;
         }
         let node = self.graph.node(id);
-        let places = &group.demands[&id];
+        let places = &group.pending[&id];
         let visits = group.visits.values().map(Vec::len).sum::<usize>() + self.waiting(number, id);
-        let bound = places.iter().any(|coords| coords.len() != node.shape.rank());
+        let bound = places.iter().any(|coords| coords.len() != node.shape.ndim());
         if group.whole.is_some() || bound || visits + places.len() > MAX_VISITS {
             return false;
         }
         match &node.op {
-            op if is_free(op) => self.binds(number, id, 0),
+            op if is_free(op) => self.fits_binding_limit(number, id, 0),
             Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Gather(_) => {
                 let times = places.iter().map(|coords| group.times(coords)).sum::<f64>();
-                let repeated = times / node.shape.elems() as f64;
+                let repeated = times / node.shape.numel() as f64;
                 let cheap = self.costs.is_cheap_repeated(self.graph, id, repeated) || self.shares_rows(number, id);
                 let cheap = cheap || self.widens_factor(node);
-                places.len() <= MAX_PLACES && cheap && self.binds(number, id, 0)
+                places.len() <= MAX_PLACES && cheap && self.fits_binding_limit(number, id, 0)
             }
-            Op::Reduce(..) => self.shares_rows(number, id) && self.binds(number, id, 0),
-            Op::Leaf(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Write(_) => false,
-            Op::Kernel(..) | Op::Call(..) => false,
-            Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Reshape | Op::Permute(_) | Op::Expand => unreachable!("free"),
+            Op::Reduce(..) => self.shares_rows(number, id) && self.fits_binding_limit(number, id, 0),
+            Op::Input(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::SliceScatter(_) => false,
+            Op::CustomCall(..) | Op::Call(..) => false,
+            Op::Const(_) | Op::ScalarInput(_) | Op::Iota | Op::Reshape | Op::Permute(_) | Op::Expand => {
+                unreachable!("free")
+            }
             Op::Pad(_) | Op::Slice(_) => unreachable!("free"),
-            Op::After => unreachable!("released"),
+            Op::ControlDependency => unreachable!("released"),
         }
     }
 
@@ -294,16 +300,16 @@ impl Fusion<'_> {
     /// is worth it.
     fn shares_rows(&self, number: usize, id: NodeId) -> bool {
         let (group, node) = (&self.groups[number], self.graph.node(id));
-        let (Some(length), [coords]) = (self.combined[id.index()], &group.demands[&id][..]) else { return false };
+        let (Some(length), [coords]) = (self.combined[id.index()], &group.pending[&id][..]) else { return false };
         if group.is_scatter() {
             return false;
         }
         let rows = group.vars_of(coords);
-        if !pull::is_within(coords, &node.shape) || !pull::linear(coords, &node.shape).is_injective(&rows) {
+        if !index_map::is_within(coords, &node.shape) || !index_map::linear(coords, &node.shape).is_injective(&rows) {
             return false;
         }
-        let (outer, inner): (Vec<Var>, Vec<Var>) = group.outer.iter().partition(|var| rows.contains(var));
-        if outer.len() != rows.len() || (group.fixed && !inner.is_empty()) {
+        let (outer, inner): (Vec<LoopVar>, Vec<LoopVar>) = group.outer.iter().partition(|var| rows.contains(var));
+        if outer.len() != rows.len() || (group.rows_fixed && !inner.is_empty()) {
             return false;
         }
         // A product of matrices has a loop of its own kind.
@@ -314,7 +320,7 @@ impl Fusion<'_> {
         }
         let (count, across) = (extent(&rows), extent(&inner));
         let small = count * length <= SMALL;
-        if group.fixed || inner.is_empty() {
+        if group.rows_fixed || inner.is_empty() {
             return small || group.loops.is_empty() || group.loops.iter().any(|vars| extent(vars) == length);
         }
         across <= 8 * length && (count >= FEW_ROWS || small && count * across <= SMALL)
@@ -322,11 +328,11 @@ impl Fusion<'_> {
 
     /// Whether the buffers a group touches stay within the target's limit after it computes a node, with so many stores
     /// more. What it demands counts as the buffers it would load at once.
-    fn binds(&self, number: usize, id: NodeId, stores: usize) -> bool {
+    fn fits_binding_limit(&self, number: usize, id: NodeId, stores: usize) -> bool {
         let group = &self.groups[number];
         let mut buffers: BTreeSet<NodeId> = group.loads.keys().copied().collect();
         let inputs = self.graph.node(id).inputs.iter();
-        let wanted = group.demands.keys().filter(|wanted| **wanted != id).chain(inputs);
+        let wanted = group.pending.keys().filter(|wanted| **wanted != id).chain(inputs);
         buffers.extend(wanted.flat_map(|wanted| self.factors(wanted)).filter_map(|wanted| self.stored_behind(*wanted)));
         buffers.len() + group.stores.len() + stores <= self.target.max_bindings as usize
     }
@@ -337,15 +343,15 @@ impl Fusion<'_> {
     }
 
     /// How many visits of nodes that take no memory are still to come after a group computes a node. Room is kept for them: stored, they
-    /// would be buffers beyond those that [`Fusion::binds`] counts.
+    /// would be buffers beyond those that [`Fusion::fits_binding_limit`] counts.
     fn waiting(&self, number: usize, id: NodeId) -> usize {
-        let (node, demands) = (self.graph.node(id), &self.groups[number].demands);
+        let (node, demands) = (self.graph.node(id), &self.groups[number].pending);
         if is_free(&node.op) {
             return 0;
         }
         let free = |mut id: NodeId| {
             let mut count = 0;
-            while pull::is_movement(&self.graph.node(id).op) {
+            while index_map::is_movement(&self.graph.node(id).op) {
                 (id, count) = (self.graph.node(id).inputs[0], count + 1);
             }
             count + usize::from(is_free(&self.graph.node(id).op))
@@ -358,8 +364,8 @@ impl Fusion<'_> {
     fn stored_behind(&self, id: NodeId) -> Option<NodeId> {
         let node = self.graph.node(id);
         match &node.op {
-            Op::Const(_) | Op::Slot(_) | Op::Iota => None,
-            op if pull::is_movement(op) => self.stored_behind(node.inputs[0]),
+            Op::Const(_) | Op::ScalarInput(_) | Op::Iota => None,
+            op if index_map::is_movement(op) => self.stored_behind(node.inputs[0]),
             _ => Some(id),
         }
     }
@@ -367,18 +373,20 @@ impl Fusion<'_> {
     /// Whether a group that computes a node may also store it for the other users.
     fn can_host(&self, number: usize, id: NodeId, users: &BTreeSet<usize>) -> bool {
         let (group, node) = (&self.groups[number], self.graph.node(id));
-        let position = pull::linear(&group.demands[&id][0], &node.shape);
-        let covers = |vars: &[Var]| position.is_bijective(vars, node.shape.elems() as u64);
+        let position = index_map::linear(&group.pending[&id][0], &node.shape);
+        let covers = |vars: &[LoopVar]| position.is_bijective(vars, node.shape.numel() as u64);
         let covered = covers(&group.outer)
             || group.loops.iter().any(|vars| covers(&[&group.outer[..], vars].concat()))
-            || (self.shares_rows(number, id) && covers(&group.vars_of(&group.demands[&id][0])));
-        covered && self.binds(number, id, 1) && !depends(|group| &self.groups[group].after, number, users)
+            || (self.shares_rows(number, id) && covers(&group.vars_of(&group.pending[&id][0])));
+        covered
+            && self.fits_binding_limit(number, id, 1)
+            && !depends(|group| &self.groups[group].dependencies, number, users)
     }
 }
 
 /// Whether a node takes neither memory nor arithmetic worth counting.
 fn is_free(op: &Op) -> bool {
-    pull::is_movement(op) || matches!(op, Op::Const(_) | Op::Slot(_) | Op::Iota)
+    index_map::is_movement(op) || matches!(op, Op::Const(_) | Op::ScalarInput(_) | Op::Iota)
 }
 
 /// Whether a node sums products of elements that repeat along different axes.
@@ -398,10 +406,10 @@ fn is_outer_product(graph: &Graph, id: NodeId) -> bool {
 fn combined(graph: &Graph) -> Vec<Option<u64>> {
     let mut combined: Vec<Option<u64>> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
-        let elems = node.shape.elems();
-        let input = |id: &NodeId| (graph.node(*id).shape.elems() == elems).then(|| combined[id.index()]).flatten();
+        let elems = node.shape.numel();
+        let input = |id: &NodeId| (graph.node(*id).shape.numel() == elems).then(|| combined[id.index()]).flatten();
         combined.push(match &node.op {
-            Op::Reduce(..) if elems > 0 => Some((graph.node(node.inputs[0]).shape.elems() / elems) as u64),
+            Op::Reduce(..) if elems > 0 => Some((graph.node(node.inputs[0]).shape.numel() / elems) as u64),
             Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reshape | Op::Permute(_) => {
                 node.inputs.iter().filter_map(input).max()
             }

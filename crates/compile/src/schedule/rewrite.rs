@@ -13,14 +13,14 @@ use panoply_ir::{DType, Scalar, Shape};
 
 /// A graph that grows.
 #[derive(Default)]
-pub struct Rewriter {
+pub struct GraphRewriter {
     graph: Graph,
     known: HashMap<Node, NodeId>,
     /// The one value all elements of a node have, where that is known.
     uniform: Vec<Option<Scalar>>,
 }
 
-impl Rewriter {
+impl GraphRewriter {
     /// The node behind an id.
     pub fn node(&self, id: NodeId) -> &Node {
         self.graph.node(id)
@@ -29,7 +29,7 @@ impl Rewriter {
     /// Adds a node and gives the one that takes its place.
     pub fn add(&mut self, op: Op, inputs: &[NodeId], shape: impl Into<Shape>, dtype: DType) -> NodeId {
         let node = Node { op, inputs: inputs.to_vec(), shape: shape.into(), dtype };
-        match self.simpler(&node) {
+        match self.simplify(&node) {
             Some(id) => id,
             None => self.intern(node),
         }
@@ -38,13 +38,13 @@ impl Rewriter {
     /// A tensor of equal elements.
     pub fn fill(&mut self, value: Scalar, shape: &Shape) -> NodeId {
         let one = self.add(Op::Const(value), &[], Shape::default(), value.dtype);
-        self.spread(one, shape)
+        self.broadcast(one, shape)
     }
 
     /// A single element in every position of a shape.
-    pub fn spread(&mut self, element: NodeId, shape: &Shape) -> NodeId {
+    pub fn broadcast(&mut self, element: NodeId, shape: &Shape) -> NodeId {
         let dtype = self.node(element).dtype;
-        let flat = self.add(Op::Reshape, &[element], vec![1; shape.rank()], dtype);
+        let flat = self.add(Op::Reshape, &[element], vec![1; shape.ndim()], dtype);
         self.add(Op::Expand, &[flat], shape.clone(), dtype)
     }
 
@@ -97,19 +97,19 @@ impl Rewriter {
         let input = || self.uniform[node.inputs[0].index()];
         match &node.op {
             Op::Const(value) => Some(*value),
-            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) | Op::After => input(),
+            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) | Op::ControlDependency => input(),
             Op::Pad(_) => input().filter(|value| value.bits == 0),
             Op::Alu(alu @ (Alu::Add | Alu::Sub | Alu::Mul | Alu::Neg)) => {
                 let operands: Option<Vec<Scalar>> = node.inputs.iter().map(|id| self.uniform[id.index()]).collect();
                 operands.map(|operands| scalar::alu(*alu, &operands))
             }
-            Op::Leaf(_) | Op::Slot(_) | Op::Iota | Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reduce(..) => None,
-            Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::Write(_) => None,
-            Op::Call(..) | Op::Kernel(..) => None,
+            Op::Input(_) | Op::ScalarInput(_) | Op::Iota | Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reduce(..) => None,
+            Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::SliceScatter(_) => None,
+            Op::Call(..) | Op::CustomCall(..) => None,
         }
     }
 
-    fn simpler(&mut self, node: &Node) -> Option<NodeId> {
+    fn simplify(&mut self, node: &Node) -> Option<NodeId> {
         if let Some(id) = self.without_empty_inputs(node) {
             return Some(id);
         }
@@ -133,7 +133,7 @@ impl Rewriter {
                 if is_whole(slices, &input.shape) {
                     return first;
                 }
-                self.sliced(first?, slices)
+                self.slice_of_concat(first?, slices)
             }
             (Op::Cast | Op::Bitcast, Some(input)) if input.dtype == node.dtype => first,
             (Op::Reduce(op, axes), Some(input)) => {
@@ -151,7 +151,7 @@ impl Rewriter {
     }
 
     /// A slice of what was put together, where it is one of a part of that; none if it is not.
-    fn sliced(&mut self, whole: NodeId, slices: &[Slice]) -> Option<NodeId> {
+    fn slice_of_concat(&mut self, whole: NodeId, slices: &[Slice]) -> Option<NodeId> {
         if slices.iter().any(|slice| slice.len == 0) {
             return None;
         }
@@ -172,19 +172,20 @@ impl Rewriter {
                     let starts = || widths.iter().map(|(before, _)| *before);
                     let lengths = self.node(inputs[0]).shape.dims();
                     let within = inner.iter().zip(starts()).zip(lengths);
-                    match within.map(|((slice, start), length)| Within::of(slice, start, *length)).max() {
-                        Some(Within::Beside) => {
+                    match within.map(|((slice, start), length)| Overlap::of(slice, start, *length)).max() {
+                        Some(Overlap::Disjoint) => {
                             let zero = Scalar { dtype: *dtype, bits: 0 };
                             return Some(self.fill(zero, &lengths_of(slices).into()));
                         }
-                        Some(Within::All) => {
+                        Some(Overlap::Contains) => {
                             inner.iter_mut().zip(starts()).for_each(|(slice, start)| slice.start -= start)
                         }
                         _ => break,
                     }
                     at = inputs[0];
                 }
-                Op::Write(axis) => match self.holder(inputs, *axis, shape.dims()[*axis], &inner[*axis]) {
+                Op::SliceScatter(axis) => match self.containing_part(inputs, *axis, shape.dims()[*axis], &inner[*axis])
+                {
                     Some(None) => at = inputs[0],
                     Some(Some((part, start))) => {
                         inner[*axis].start -= start;
@@ -205,16 +206,22 @@ impl Rewriter {
 
     /// The part of a write that holds all of a slice of its axis, and where it begins, or that none holds any of it; none if that is not known, or
     /// is neither.
-    fn holder(&self, inputs: &[NodeId], axis: usize, whole: usize, slice: &Slice) -> Option<Option<(NodeId, usize)>> {
+    fn containing_part(
+        &self,
+        inputs: &[NodeId],
+        axis: usize,
+        whole: usize,
+        slice: &Slice,
+    ) -> Option<Option<(NodeId, usize)>> {
         // The last that is written at a place stands there.
         for pair in inputs[1..].chunks(2).rev() {
             let Op::Const(at) = self.node(pair[1]).op else { return None };
             let (at, length) = (usize::try_from(at.to_i128()).ok()?, self.node(pair[0]).shape.dims()[axis]);
-            match Within::of(slice, at, length) {
+            match Overlap::of(slice, at, length) {
                 _ if at + length > whole => return None,
-                Within::All => return Some(Some((pair[0], at))),
-                Within::Partly => return None,
-                Within::Beside => {}
+                Overlap::Contains => return Some(Some((pair[0], at))),
+                Overlap::Partial => return None,
+                Overlap::Disjoint => {}
             }
         }
         Some(None)
@@ -278,13 +285,13 @@ impl Rewriter {
 
     /// What a node with elements is when one of its inputs has none.
     fn without_empty_inputs(&mut self, node: &Node) -> Option<NodeId> {
-        let empty = |id: &NodeId| self.node(*id).shape.elems() == 0;
-        if node.shape.elems() == 0 || !node.inputs.iter().any(empty) {
+        let empty = |id: &NodeId| self.node(*id).shape.numel() == 0;
+        if node.shape.numel() == 0 || !node.inputs.iter().any(empty) {
             return None;
         }
         let value = match &node.op {
             Op::Reduce(op, _) => op.identity(node.dtype),
-            Op::ScatterAdd(_) | Op::Write(_) | Op::After => return Some(node.inputs[0]),
+            Op::ScatterAdd(_) | Op::SliceScatter(_) | Op::ControlDependency => return Some(node.inputs[0]),
             _ => Scalar { dtype: node.dtype, bits: 0 },
         };
         Some(self.fill(value, &node.shape))
@@ -293,22 +300,22 @@ impl Rewriter {
 
 /// How much of a slice lies in a part of its axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Within {
-    All,
-    Partly,
-    Beside,
+enum Overlap {
+    Contains,
+    Partial,
+    Disjoint,
 }
 
-impl Within {
-    fn of(slice: &Slice, start: usize, length: usize) -> Within {
+impl Overlap {
+    fn of(slice: &Slice, start: usize, length: usize) -> Overlap {
         let first = slice.start as i128;
         let last = first + slice.step as i128 * (slice.len as i128 - 1);
         let (low, high) = (first.min(last), first.max(last));
         let (start, end) = (start as i128, (start + length) as i128);
         match () {
-            () if low >= start && high < end => Within::All,
-            () if high < start || low >= end => Within::Beside,
-            () => Within::Partly,
+            () if low >= start && high < end => Overlap::Contains,
+            () if high < start || low >= end => Overlap::Disjoint,
+            () => Overlap::Partial,
         }
     }
 }
@@ -348,8 +355,8 @@ mod tests {
 
     #[test]
     fn powers_by_small_numbers_are_products() {
-        let mut rewriter = Rewriter::default();
-        let x = rewriter.add(Op::Leaf(0), &[], [3], DType::F32);
+        let mut rewriter = GraphRewriter::default();
+        let x = rewriter.add(Op::Input(0), &[], [3], DType::F32);
         let [four, one] = [4.0, 1.0].map(|value| rewriter.fill(Scalar::from_f64(DType::F32, value), &[3].into()));
         let three = rewriter.add(Op::Alu(Alu::Sub), &[four, one], [3], DType::F32);
         let cube = rewriter.add(Op::Alu(Alu::Pow), &[x, three], [3], DType::F32);
@@ -362,8 +369,8 @@ mod tests {
     #[test]
     fn a_slice_of_what_was_padded_very_often_is_one_of_what_that_was() {
         let deep = || {
-            let mut rewriter = Rewriter::default();
-            let x = rewriter.add(Op::Leaf(0), &[], [3, 4], DType::F32);
+            let mut rewriter = GraphRewriter::default();
+            let x = rewriter.add(Op::Input(0), &[], [3, 4], DType::F32);
             let mut whole = x;
             for length in 5..30_000 {
                 whole = rewriter.add(Op::Pad(vec![(0, 0), (1, 0)]), &[whole], [3, length], DType::F32);

@@ -1,11 +1,11 @@
-//! Random kernels before and after optimisation on the interpreter: the same bytes, and every proof of bounds holds.
+//! Random kernels before and after optimization on the interpreter: the same bytes, and every proof of bounds holds.
 //!
 //! `PANOPLY_TEST_FULL=1` takes ten thousand, otherwise some hundred. A failure names the seed.
 
 use panoply_compile::opt::{Options, PASSES, optimize};
 use panoply_ir::interpret::{Access, Arg, Observer, run};
 use panoply_ir::kernel::{Args, Block, Expr, ExprId, Guard, Kernel, MemId, Op};
-use panoply_ir::random::{self, Case, Given};
+use panoply_ir::random::{self, Case, CaseArg};
 use panoply_ir::{Alu, Error, Result, Target, Type, Verified};
 
 fn seeds() -> std::ops::Range<u64> {
@@ -64,7 +64,7 @@ fn any_fuel_keeps_the_meaning() {
 
 /// Runs a kernel whose guarded accesses are all led to element 0, so that only what was proven can lie beyond a length.
 fn proofs_hold(case: &Case, kernel: &Verified<Kernel>) {
-    let lens = case.args.iter().map(|given| if let Given::Buffer(bytes) = given { bytes.len() } else { 1 });
+    let lens = case.args.iter().map(|given| if let CaseArg::Buffer(bytes) = given { bytes.len() } else { 1 });
     if lens.min() == Some(0) {
         return;
     }
@@ -75,9 +75,9 @@ fn proofs_hold(case: &Case, kernel: &Verified<Kernel>) {
     let clamped = super::proven(clamped).expect("clamping keeps a kernel well formed");
     let mut buffers = case.buffers();
     let args = case.args.iter().zip(&mut buffers).map(|(given, bytes)| match given {
-        Given::Buffer(_) => Arg::Write(bytes),
-        Given::Scalar(value) => Arg::Scalar(*value),
-        Given::Index(value) => Arg::Index(*value),
+        CaseArg::Buffer(_) => Arg::Write(bytes),
+        CaseArg::Scalar(value) => Arg::Scalar(*value),
+        CaseArg::Index(value) => Arg::Index(*value),
     });
     let result = run(&clamped, case.grid, case.group, &mut args.collect::<Vec<Arg>>(), &mut Inside);
     if let Err(error) = result {

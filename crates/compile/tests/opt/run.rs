@@ -42,7 +42,7 @@ fn results(kernel: &Verified<Kernel>, seed: u64, grid: [u64; 3]) -> Vec<Vec<u64>
             Param::Scalar { ty, .. } => Arg::Scalar(random.element(ty.dtype().expect("no index"))),
         });
     }
-    let group = kernel.group.unwrap_or([4, 2, 1]);
+    let group = kernel.group_size.unwrap_or([4, 2, 1]);
     run(kernel, grid, group, &mut args, &mut ()).unwrap_or_else(|error| panic!("{error}\n{}", **kernel));
     let elements = |(dtype, bytes): &(DType, Vec<u8>)| -> Vec<u64> {
         let one = |chunk: &[u8]| {

@@ -7,7 +7,7 @@ use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::{Call, Graph, NodeId, Op};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::{Attention, Mask, Routine};
-use panoply_ir::{Accuracy, DType, Scalar, Target, graph_interpret};
+use panoply_ir::{DType, MathMode, Scalar, Target, graph_interpret};
 
 use crate::build::Build;
 use crate::execute::{difference, inputs, run};
@@ -136,7 +136,7 @@ fn shares(b: &mut Build, of: &Attention, operands: &Operands) -> [NodeId; 2] {
     let less = b.with(Alu::Sub, scores, base);
     let powers = b.alu(Alu::Math(Math::Exp), &[less]);
     let sum = b.sum(powers, &[3]);
-    let logarithm = b.alu(Alu::Math(Math::Ln), &[sum]);
+    let logarithm = b.alu(Alu::Math(Math::Log), &[sum]);
     let logarithm = b.alu(Alu::Add, &[base, logarithm]);
     let divisor = b.alu(Alu::Select, &[blind, one, sum]);
     let logarithms = b.reshape(logarithm, &shape[..3]);
@@ -148,7 +148,7 @@ fn forward(of: &Attention) -> Arc<Call> {
     let operands = operands(&mut b, of);
     let [shares, logarithms] = shares(&mut b, of, &operands);
     let output = with_shared(&mut b, of, shares, operands.v);
-    Arc::new(Call::offered("attention", b.done(&[output, logarithms]), Some(Routine::Attention(*of))))
+    Arc::new(Call::with_routine("attention", b.done(&[output, logarithms]), Some(Routine::Attention(*of))))
 }
 
 fn backward(of: &Attention) -> Arc<Call> {
@@ -173,7 +173,7 @@ fn backward(of: &Attention) -> Arc<Call> {
     };
     let (to_keys, to_values) = (down(to_products, operands.q), down(shares, flow));
     let graph = b.done(&[to_queries, to_keys, to_values]);
-    Arc::new(Call::offered("attention_gradient", graph, Some(Routine::AttentionGradient(*of))))
+    Arc::new(Call::with_routine("attention_gradient", graph, Some(Routine::AttentionBackward(*of))))
 }
 
 /// All outputs of a call.
@@ -271,8 +271,8 @@ fn queries_that_see_nothing_give_zeros() {
 #[test]
 fn every_way_gives_the_same_bits() {
     let of = Attention { queries: 66, keys: 35, heads: 1, key_heads: 1, batch: 1, past: Some(3), ..PLAIN };
-    assert_eq!(variants(&graph(&of, false), &Target::cuda_minimum(75), Accuracy::Standard), 1, "tiles of 64 and of 32");
-    assert!(variants(&graph(&of, true), &Target::cuda_minimum(75), Accuracy::Standard) >= 3);
+    assert_eq!(variants(&graph(&of, false), &Target::cuda_minimum(75), MathMode::Standard), 1, "tiles of 64 and of 32");
+    assert!(variants(&graph(&of, true), &Target::cuda_minimum(75), MathMode::Standard) >= 3);
 }
 
 /// 16 heads of 1024: what stands between the products would take 64 MiB for each of them.
@@ -285,7 +285,7 @@ fn no_matrix_of_scores_is_stored() {
         assert_eq!(names(&graphs[0]), ["attention"], "{}", target.name);
         assert_eq!(graphs[0].peak_bytes, output + logarithms, "{}", target.name);
         assert_eq!(graphs[1].peak_bytes, 4 * output + 2 * logarithms, "{}: {}", target.name, graphs[1]);
-        let exact = Options { accuracy: Accuracy::Exact, ..Options::default() };
+        let exact = Options { accuracy: MathMode::Exact, ..Options::default() };
         let exact = plan_with(&exact, &graph(&of, false), &target, &nothing).unwrap();
         assert!(exact.steps.len() >= 3 && exact.peak_bytes > 64 << 20, "{}: {exact}", target.name);
     }

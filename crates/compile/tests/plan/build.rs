@@ -23,7 +23,7 @@ impl Build {
 
     pub fn leaf(&mut self, shape: &[usize], dtype: DType) -> NodeId {
         self.leaves += 1;
-        self.graph.push(Op::Leaf(self.leaves - 1), &[], shape, dtype)
+        self.graph.push(Op::Input(self.leaves - 1), &[], shape, dtype)
     }
 
     pub fn f32(&mut self, shape: &[usize]) -> NodeId {
@@ -31,7 +31,7 @@ impl Build {
     }
 
     pub fn slot(&mut self, number: u32, dtype: DType) -> NodeId {
-        self.graph.push(Op::Slot(number), &[], Shape::default(), dtype)
+        self.graph.push(Op::ScalarInput(number), &[], Shape::default(), dtype)
     }
 
     pub fn iota(&mut self, len: usize) -> NodeId {
@@ -132,12 +132,12 @@ impl Build {
 
     pub fn write(&mut self, x: NodeId, part: NodeId, at: NodeId, axis: usize) -> NodeId {
         let shape = self.shape(x);
-        self.graph.push(Op::Write(axis), &[x, part, at], shape, self.dtype(x))
+        self.graph.push(Op::SliceScatter(axis), &[x, part, at], shape, self.dtype(x))
     }
 
     pub fn after(&mut self, x: NodeId, before: NodeId) -> NodeId {
         let shape = self.shape(x);
-        self.graph.push(Op::After, &[x, before], shape, self.dtype(x))
+        self.graph.push(Op::ControlDependency, &[x, before], shape, self.dtype(x))
     }
 
     /// A number of the program.
@@ -162,22 +162,22 @@ impl Build {
 
     pub fn softmax(&mut self, x: NodeId, axis: usize) -> NodeId {
         let top = self.reduce(ReduceOp::Max, x, &[axis]);
-        let centred = self.with(Alu::Sub, x, top);
-        let powers = self.alu(Alu::Math(Math::Exp), &[centred]);
+        let centered = self.with(Alu::Sub, x, top);
+        let powers = self.alu(Alu::Math(Math::Exp), &[centered]);
         let sum = self.sum(powers, &[axis]);
         self.with(Alu::Div, powers, sum)
     }
 
     pub fn layer_norm(&mut self, x: NodeId, axis: usize) -> NodeId {
         let mean = self.mean_keep(x, axis);
-        let centred = self.with(Alu::Sub, x, mean);
-        let square = self.alu(Alu::Mul, &[centred, centred]);
+        let centered = self.with(Alu::Sub, x, mean);
+        let square = self.alu(Alu::Mul, &[centered, centered]);
         let variance = self.mean_keep(square, axis);
         let epsilon = self.like(variance, 1e-5);
         let variance = self.alu(Alu::Add, &[variance, epsilon]);
         let root = self.alu(Alu::Sqrt, &[variance]);
         let one = self.like(root, 1.0);
         let scale = self.alu(Alu::Div, &[one, root]);
-        self.with(Alu::Mul, centred, scale)
+        self.with(Alu::Mul, centered, scale)
     }
 }

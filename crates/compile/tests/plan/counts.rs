@@ -110,7 +110,7 @@ fn a_write_of_several_parts_is_one_after_another() {
         let mut b = Build::default();
         let (base, first, second) = (b.f32(&[6, 50]), b.f32(&[3, 50]), b.f32(&[3, 50]));
         let [p, q] = places.map(|place| b.number(place));
-        let both = b.graph.push(Op::Write(0), &[base, first, p, second, q], [6, 50], DType::F32);
+        let both = b.graph.push(Op::SliceScatter(0), &[base, first, p, second, q], [6, 50], DType::F32);
         let w = b.f32(&[50, 20]);
         let product = b.matmul(both, w);
         check("a write of two parts", &b.done(&[both, product]));
@@ -157,7 +157,7 @@ fn statistics_that_are_asked_for_come_from_the_same_kernel() {
     let x = b.f32(&[20, 70]);
     let mean = b.mean_keep(x, 1);
     let y = b.with(Alu::Sub, x, mean);
-    expect("mean and centred", b.done(&[mean, y]), 1, 0);
+    expect("mean and centered", b.done(&[mean, y]), 1, 0);
     let mut b = Build::default();
     let x = b.f32(&[20, 70]);
     let largest = b.reduce(ReduceOp::Max, x, &[1]);
@@ -195,7 +195,7 @@ fn what_follows_a_product_element_by_element_is_its_epilogue() {
         check("epilogue", graph);
         let plan = plan(graph, &target, &|_| true).unwrap();
         let end = |step: &PlanStep| match step {
-            PlanStep::Routine { epilogue, .. } => epilogue.as_ref().map(|epilogue| epilogue.keeps),
+            PlanStep::Routine { epilogue, .. } => epilogue.as_ref().map(|epilogue| epilogue.keep_output),
             PlanStep::Kernel { .. } | PlanStep::Copy { .. } => None,
         };
         (plan.steps.len(), plan.steps.iter().find_map(end))
@@ -246,7 +246,7 @@ fn what_is_asked_for_as_it_is_costs_nothing() {
 }
 
 #[test]
-fn an_optimiser_step_is_one_kernel() {
+fn an_optimizer_step_is_one_kernel() {
     let mut b = Build::default();
     let [p, g, m, v] = [0; 4].map(|_| b.f32(&[30, 17]));
     let rate = b.slot(0, DType::F32);

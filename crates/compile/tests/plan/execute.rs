@@ -39,7 +39,7 @@ pub fn targets() -> [Target; 4] {
 pub fn check(name: &str, graph: &Graph) {
     let (leaves, slots) = inputs(graph, 7);
     let want = graph_interpret::run(graph, &leaves, &slots).unwrap();
-    let spent = Graph { spent: (0..leaves.len() as u32).collect(), ..graph.clone() };
+    let spent = Graph { donated: (0..leaves.len() as u32).collect(), ..graph.clone() };
     for (graph, name) in [(graph, name), (&spent, &format!("{name} with its leaves spent"))] {
         check_plans(name, graph, &leaves, &slots, &want);
     }
@@ -94,11 +94,11 @@ pub fn inputs(graph: &Graph, seed: u64) -> (Vec<Array>, Vec<Scalar>) {
             }
         };
         match node.op {
-            Op::Leaf(n) if n as usize == leaves.len() => {
-                let elements: Vec<Scalar> = (0..node.shape.elems()).map(|_| element(node.dtype)).collect();
+            Op::Input(n) if n as usize == leaves.len() => {
+                let elements: Vec<Scalar> = (0..node.shape.numel()).map(|_| element(node.dtype)).collect();
                 leaves.push(Array::new(node.shape.clone(), node.dtype, &elements));
             }
-            Op::Slot(n) if n as usize == slots.len() => slots.push(element(node.dtype)),
+            Op::ScalarInput(n) if n as usize == slots.len() => slots.push(element(node.dtype)),
             _ => {}
         }
     }
@@ -127,7 +127,7 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
     let mut memory: Vec<Vec<u8>> = Vec::new();
     for buffer in &plan.buffers {
         memory.push(match buffer.role {
-            Role::Leaf(n) | Role::Spent(n) => to_bytes(&leaves[n as usize].scalars()),
+            Role::Leaf(n) | Role::Donated(n) => to_bytes(&leaves[n as usize].scalars()),
             Role::Output | Role::Temp { .. } => vec![0xAA; buffer.bytes() as usize],
         });
     }
@@ -161,7 +161,7 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                     product = product.iter().zip(operand(2).iter().cycle()).map(added).collect();
                 }
                 memory[result] = to_bytes(&product);
-                if let Some(PlanEpilogue { kernel, grid, args, keeps }) = epilogue.as_deref() {
+                if let Some(PlanEpilogue { kernel, grid, args, keep_output: keeps }) = epilogue.as_deref() {
                     launch(kernel, *grid, args, &mut memory, slots)?;
                     // What is not kept was perhaps never written.
                     memory[result].iter_mut().filter(|_| !keeps).for_each(|byte| *byte = 0xAA);
@@ -181,14 +181,14 @@ fn launch(
     memory: &mut [Vec<u8>],
     slots: &[Scalar],
 ) -> Result<()> {
-    let group = kernel.group.unwrap_or([7, 2, 1]);
+    let group = kernel.group_size.unwrap_or([7, 2, 1]);
     let mut bound: Vec<Option<&mut Vec<u8>>> = memory.iter_mut().map(Some).collect();
     let given = args.iter().zip(&kernel.params).map(|(arg, param)| match (arg, param) {
         (PlanArg::Buffer(id), Param::Buffer(_)) => {
             Arg::Write(bound[id.index()].take().expect("a kernel binds a buffer once"))
         }
         (PlanArg::Slot(n), Param::Scalar { .. }) => Arg::Scalar(slots[*n as usize]),
-        (PlanArg::Number(value), Param::Scalar { .. }) => Arg::Scalar(*value),
+        (PlanArg::Scalar(value), Param::Scalar { .. }) => Arg::Scalar(*value),
         other => panic!("{other:?} do not fit"),
     });
     let mut given: Vec<Arg> = given.collect();
@@ -226,8 +226,8 @@ fn from_bytes(bytes: &[u8], dtype: DType) -> Vec<Scalar> {
 
 /// The first element that differs beyond what its type's rounding explains.
 pub fn difference(have: &[Scalar], want: &Array) -> Option<String> {
-    if have.len() != want.shape.elems() {
-        return Some(format!("{} elements, not {}", have.len(), want.shape.elems()));
+    if have.len() != want.shape.numel() {
+        return Some(format!("{} elements, not {}", have.len(), want.shape.numel()));
     }
     let tolerance = match want.dtype {
         DType::F64 => 1e-12,

@@ -3,7 +3,7 @@
 use panoply_compile::plan::{Options, Plan, PlanStep, plan_with};
 use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::{Graph, NodeId};
-use panoply_ir::{Accuracy, DType, Target};
+use panoply_ir::{DType, MathMode, Target};
 
 use crate::build::Build;
 use crate::execute::{difference, inputs, run};
@@ -18,7 +18,7 @@ fn multiplying(plan: &Plan) -> usize {
     plan.steps.iter().filter(multiplies).count()
 }
 
-fn planned(graph: &Graph, target: &Target, accuracy: Accuracy) -> Plan {
+fn planned(graph: &Graph, target: &Target, accuracy: MathMode) -> Plan {
     plan_with(&Options { accuracy, ..Options::default() }, graph, target, &|_| false).unwrap()
 }
 
@@ -92,7 +92,7 @@ fn products_of_halves_are_multiplied_by_fragments() {
             let (x, y) = (b.leaf(left, dtype), b.leaf(right, dtype));
             let product = write(&mut b, x, y);
             let graph = b.done(&[product]);
-            let plan = planned(&graph, &Target::cuda_minimum(80), Accuracy::Standard);
+            let plan = planned(&graph, &Target::cuda_minimum(80), MathMode::Standard);
             assert_eq!((multiplying(&plan), plan.steps.len()), (1, 1), "{name} of {dtype}: {plan}");
             let (leaves, slots) = inputs(&graph, 7);
             let want = panoply_ir::graph_interpret::run(&graph, &leaves, &slots).unwrap();
@@ -109,7 +109,7 @@ fn every_tile_gives_the_same_bits() {
     let (x, y) = (b.leaf(&[70, 40], DType::BF16), b.leaf(&[40, 140], DType::BF16));
     let product = b.matmul(x, y);
     let graph = b.done(&[product]);
-    let others = variants(&graph, &Target::cuda_minimum(80), Accuracy::Standard);
+    let others = variants(&graph, &Target::cuda_minimum(80), MathMode::Standard);
     assert_eq!(others, 3, "other tiles");
 }
 
@@ -133,11 +133,11 @@ fn all_else_is_multiplied_as_before() {
     };
     let card = Target::cuda_minimum(80);
     for (what, graph, target, accuracy) in [
-        ("f32", product(DType::F32, DType::F32), &card, Accuracy::Standard),
-        ("f32 made of halves", product(DType::F16, DType::BF16), &card, Accuracy::Standard),
-        ("exact sums", halves(), &card, Accuracy::Exact),
-        ("an older card", halves(), &Target::cuda_minimum(75), Accuracy::Standard),
-        ("another device", halves(), &Target::hip_minimum(64), Accuracy::Standard),
+        ("f32", product(DType::F32, DType::F32), &card, MathMode::Standard),
+        ("f32 made of halves", product(DType::F16, DType::BF16), &card, MathMode::Standard),
+        ("exact sums", halves(), &card, MathMode::Exact),
+        ("an older card", halves(), &Target::cuda_minimum(75), MathMode::Standard),
+        ("another device", halves(), &Target::hip_minimum(64), MathMode::Standard),
     ] {
         let plan = planned(&graph, target, accuracy);
         assert_eq!(multiplying(&plan), 0, "{what}: {plan}");

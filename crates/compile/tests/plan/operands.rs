@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use panoply_compile::{lower, schedule};
 use panoply_ir::alu::Alu;
-use panoply_ir::authored::Authored;
+use panoply_ir::custom_kernel::CustomKernel;
 use panoply_ir::graph::{NodeId, Op};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::verify::verify;
@@ -272,26 +272,26 @@ const PRIMITIVES: &[Primitive] = &[
         let (at, x) = (c.operand(at, &[1 + count], DType::I64), c.f32(x, &[rows, length]));
         c.b.gather(x, at, 1)
     }),
-    ("scatter_add", |c, [at, rows, x]| {
+    ("index_add", |c, [at, rows, x]| {
         let ([length, columns], count) = (c.matrix(), 1 + c.draw.below(6));
         let at = c.operand(at, &[2, count], DType::I32);
         let (rows, x) = (c.f32(rows, &[2, count, columns]), c.f32(x, &[length, columns]));
         c.b.scatter_add(x, at, rows, 0)
     }),
-    ("scatter_add of halves along the last axis", |c, [at, rows, x]| {
+    ("index_add of halves along the last axis", |c, [at, rows, x]| {
         let ([length, columns], count) = (c.matrix(), c.draw.below(9));
         let at = c.operand(at, &[count], DType::I64);
         let rows = c.operand(rows, &[columns, count], DType::F16);
         let x = c.operand(x, &[columns, length], DType::F16);
         c.b.scatter_add(x, at, rows, 1)
     }),
-    ("scatter_add at one position", |c, [at, rows, x]| {
+    ("index_add at one position", |c, [at, rows, x]| {
         let [length, columns] = c.matrix();
         let at = c.operand(at, &[], DType::I32);
         let (rows, x) = (c.operand(rows, &[columns], DType::I32), c.operand(x, &[length, columns], DType::I32));
         c.b.scatter_add(x, at, rows, 0)
     }),
-    ("scatter_add of what was reduced", |c, [at, rows, x]| {
+    ("index_add of what was reduced", |c, [at, rows, x]| {
         let ([length, columns], count) = (c.matrix(), 1 + c.draw.below(5));
         let at = c.operand(at, &[count], DType::I32);
         let rows = c.f32(rows, &[count, columns]);
@@ -326,8 +326,8 @@ const PRIMITIVES: &[Primitive] = &[
         let length = c.length(1);
         let (x, total) = (c.f32(x, &[length]), c.f32(total, &[7]));
         let kernel = verify(text::parse(COUNT).unwrap()).unwrap();
-        let authored = Authored::new(Arc::new(kernel), [7, 1, 1], vec![Shape::new([7])]).unwrap();
-        c.b.graph.push(Op::Kernel(Arc::new(authored), 0), &[x, total], [7], DType::F32)
+        let authored = CustomKernel::new(Arc::new(kernel), [7, 1, 1], vec![Shape::new([7])]).unwrap();
+        c.b.graph.push(Op::CustomCall(Arc::new(authored), 0), &[x, total], [7], DType::F32)
     }),
 ];
 
@@ -392,7 +392,7 @@ fn every_primitive_takes_operands_of_every_form() {
 #[test]
 fn scatters_of_uniform_rows_count_every_position() {
     let uniform = [Form::Constant, Form::Slot, Form::Expanded];
-    let scatters = PRIMITIVES.iter().filter(|(name, _)| name.starts_with("scatter_add"));
+    let scatters = PRIMITIVES.iter().filter(|(name, _)| name.starts_with("index_add"));
     for primitive in scatters {
         for at in uniform {
             for (seed, rows) in uniform.into_iter().enumerate() {

@@ -129,13 +129,13 @@ graphs! {
         let y = b.with(Alu::Sub, x, m);
         [y]
     }
-    normalised_over_the_batch |b| {
+    normalized_over_the_batch |b| {
         let x = b.f32(&[4, 6, 3, 5]);
         let m = b.sum(x, &[0, 2, 3]);
-        let centred = b.with(Alu::Sub, x, m);
-        let square = b.alu(Alu::Mul, &[centred, centred]);
+        let centered = b.with(Alu::Sub, x, m);
+        let square = b.alu(Alu::Mul, &[centered, centered]);
         let v = b.sum(square, &[0, 2, 3]);
-        let y = b.with(Alu::Div, centred, v);
+        let y = b.with(Alu::Div, centered, v);
         [y, m, v]
     }
     reduction_of_a_reduction |b| {

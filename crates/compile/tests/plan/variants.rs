@@ -4,7 +4,7 @@ use panoply_compile::plan::{Options, Plan, PlanStep, plan, plan_with};
 use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::Graph;
 use panoply_ir::graph_interpret::Data;
-use panoply_ir::{Accuracy, DType, Scalar, Target};
+use panoply_ir::{DType, MathMode, Scalar, Target};
 
 use crate::build::Build;
 use crate::execute::{inputs, run};
@@ -19,7 +19,7 @@ fn outputs(graph: &Graph, plan: &Plan) -> Vec<Vec<Scalar>> {
 }
 
 /// How many variants there were, each of which gave the same bits.
-pub fn variants(graph: &Graph, target: &Target, accuracy: Accuracy) -> usize {
+pub fn variants(graph: &Graph, target: &Target, accuracy: MathMode) -> usize {
     let options = Options { accuracy, variants: true, ..Options::default() };
     let planned = plan_with(&options, graph, target, &nothing).unwrap();
     let want = outputs(graph, &planned);
@@ -70,7 +70,7 @@ fn graphs() -> [Graph; 3] {
 #[test]
 fn every_variant_gives_the_same_bits() {
     let [product, short, sums] = graphs();
-    for accuracy in Accuracy::ALL {
+    for accuracy in MathMode::ALL {
         let gpu = variants(&product, &Target::cuda_minimum(80), accuracy);
         assert!(gpu >= 3, "{gpu} other tiles");
         variants(&product, &Target::webgpu_minimum(), accuracy);
@@ -124,7 +124,7 @@ fn exact_sums_are_those_of_a_loop_on_every_target() {
         Target::webgpu_minimum(),
     ] {
         let to = |accuracy| Options { accuracy, ..Options::default() };
-        let exact = plan_with(&to(Accuracy::Exact), &graph, &target, &|_| true).unwrap();
+        let exact = plan_with(&to(MathMode::Exact), &graph, &target, &|_| true).unwrap();
         assert!(exact.steps.iter().all(|step| matches!(step, PlanStep::Kernel { .. })), "{exact}");
         let have = outputs(&graph, &exact);
         assert!(f32s(&have[0]) == product, "{}: the product", target.name);
@@ -152,11 +152,11 @@ fn only_fast_rounds_a_product_with_its_addition() {
     let plain: Vec<f32> = (0..500).map(|i| x[i] + z[i]).collect();
     assert_ne!(once, twice);
     for target in [Target::cpu(), Target::opencl_minimum(), Target::webgpu_minimum()] {
-        for accuracy in Accuracy::ALL {
+        for accuracy in MathMode::ALL {
             let planned = plan_with(&Options { accuracy, ..Options::default() }, &graph, &target, &nothing).unwrap();
             let have = outputs(&graph, &planned);
             // WGSL has no operation that rounds once.
-            let fused = accuracy == Accuracy::Fast && target.name != "webgpu";
+            let fused = accuracy == MathMode::Fast && target.name != "webgpu";
             assert!(f32s(&have[0]) == if fused { &once[..] } else { &twice[..] }, "{} {accuracy}", target.name);
             assert!(f32s(&have[1]) == plain, "{} {accuracy}: nothing is multiplied", target.name);
         }
@@ -170,7 +170,7 @@ fn whole_numbers_keep_their_routines() {
     let [x, w] = [x, w].map(|x| b.cast(x, DType::I32));
     let y = b.matmul(x, w);
     let graph = b.done(&[y]);
-    let options = Options { accuracy: Accuracy::Exact, ..Options::default() };
+    let options = Options { accuracy: MathMode::Exact, ..Options::default() };
     let planned = plan_with(&options, &graph, &Target::cpu(), &|_| true).unwrap();
     let [PlanStep::Routine { routine, .. }] = &planned.steps[..] else { panic!("{planned}") };
     assert_eq!(routine.to_string(), "gemm i8 1×20×40×30");

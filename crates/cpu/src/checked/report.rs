@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use panoply_ir::interpret::{Access, Divergence, Item, Overflow, Touch};
+use panoply_ir::interpret::{Access, AccessKind, Divergence, Overflow, WorkItem};
 use panoply_ir::kernel::{Kernel, Loc, MemId, Space};
 use panoply_ir::{Alu, Error, Result};
 
@@ -13,17 +13,17 @@ use super::shadow::Mark;
 const TOLD: usize = 8;
 
 /// One defect.
-pub(super) enum Finding {
+pub(super) enum Uninitialized {
     /// An access beyond the length.
     OutOfBounds(Access),
     /// A read of what was never written.
-    Uninitialised(Access),
+    Uninitialized(Access),
     /// Two accesses that nothing orders.
     Race {
         access: Access,
         /// What the earlier access did.
-        before: Touch,
-        other: Item,
+        before: AccessKind,
+        other: WorkItem,
         other_at: Loc,
         between_groups: bool,
     },
@@ -38,7 +38,7 @@ pub(super) enum Finding {
 enum Key {
     /// Reads apart from writes.
     OutOfBounds(MemId, bool, Loc),
-    Uninitialised(MemId, Loc),
+    Uninitialized(MemId, Loc),
     Race(MemId, Loc, Loc),
     Divergence(Loc),
     Overflow(Alu, Loc),
@@ -66,11 +66,11 @@ impl<'k> Reports<'k> {
     }
 
     /// Who made a mark.
-    pub(super) fn item(&self, mark: Mark) -> Item {
+    pub(super) fn item(&self, mark: Mark) -> WorkItem {
         item_of(self.grid, self.group, mark.group, mark.item)
     }
 
-    pub(super) fn add(&mut self, finding: Finding) {
+    pub(super) fn add(&mut self, finding: Uninitialized) {
         let key = finding.key();
         if let Some(seen) = self.seen.get_mut(&key) {
             seen.times += 1;
@@ -115,15 +115,15 @@ impl<'k> Reports<'k> {
     }
 
     /// A sentence, its place, and who did it.
-    fn describe(&self, finding: &Finding) -> (String, Loc, String) {
+    fn describe(&self, finding: &Uninitialized) -> (String, Loc, String) {
         match finding {
-            Finding::OutOfBounds(access) => {
+            Uninitialized::OutOfBounds(access) => {
                 let (name, has) = (self.name(access.mem), access.len);
                 let verb = verb(access.touch);
                 let sentence = format!("{verb} {}, beyond its {has} elements", self.element(access, name));
                 (sentence, access.at, format!("by {}", self.who(access.item)))
             }
-            Finding::Uninitialised(access) => {
+            Uninitialized::Uninitialized(access) => {
                 let element = self.element(access, self.name(access.mem));
                 let kind = match self.kernel.mem(access.mem).space {
                     Space::Shared(_) => "shared",
@@ -132,7 +132,7 @@ impl<'k> Reports<'k> {
                 let sentence = format!("reads {kind} {element}, which nothing has written; fill the array first");
                 (sentence, access.at, format!("by {}", self.who(access.item)))
             }
-            Finding::Race { access, before, other, other_at, between_groups } => {
+            Uninitialized::Race { access, before, other, other_at, between_groups } => {
                 let element = self.element(access, self.name(access.mem));
                 let remedy = match between_groups {
                     true => "nothing orders groups; use an atomic, or two launches",
@@ -144,13 +144,13 @@ impl<'k> Reports<'k> {
                     format!("{now} {} it, {then} {} it at {earlier}; {remedy}", verb(access.touch), verb(*before));
                 (format!("data race on {element}"), access.at, detail)
             }
-            Finding::Divergence(divergence) => {
+            Uninitialized::Divergence(divergence) => {
                 let Divergence { arrived, items, witnesses: [came, missing], at } = divergence;
                 let sentence =
                     format!("a barrier or collective is reached by {arrived} of {items} work-items of a group");
                 (sentence, *at, format!("by {}, not by {}", self.who(*came), self.who(*missing)))
             }
-            Finding::Overflow(overflow) => {
+            Uninitialized::Overflow(overflow) => {
                 let [a, b] = overflow.operands;
                 let sentence = match overflow.op {
                     Alu::Neg => format!("the index -{a} is below zero"),
@@ -177,40 +177,42 @@ impl<'k> Reports<'k> {
         }
     }
 
-    fn who(&self, item: Item) -> String {
+    fn who(&self, item: WorkItem) -> String {
         let [x, y, z] = item.global;
         let id = match self.grid {
             [_, 1, 1] => format!("{x}"),
             [_, _, 1] => format!("({x}, {y})"),
             _ => format!("({x}, {y}, {z})"),
         };
-        match self.kernel.group {
+        match self.kernel.group_size {
             Some(_) => format!("work-item {id} of group {}", item.group),
             None => format!("work-item {id}"),
         }
     }
 }
 
-fn verb(touch: Touch) -> &'static str {
+fn verb(touch: AccessKind) -> &'static str {
     match touch {
-        Touch::Load => "reads",
-        Touch::Store => "writes",
-        Touch::Atomic => "atomically changes",
+        AccessKind::Load => "reads",
+        AccessKind::Store => "writes",
+        AccessKind::Atomic => "atomically changes",
     }
 }
 
-impl Finding {
+impl Uninitialized {
     fn key(&self) -> Key {
         match self {
-            Finding::OutOfBounds(access) => Key::OutOfBounds(access.mem, access.touch == Touch::Load, access.at),
-            Finding::Uninitialised(access) => Key::Uninitialised(access.mem, access.at),
-            Finding::Race { access, other_at, .. } => {
+            Uninitialized::OutOfBounds(access) => {
+                Key::OutOfBounds(access.mem, access.touch == AccessKind::Load, access.at)
+            }
+            Uninitialized::Uninitialized(access) => Key::Uninitialized(access.mem, access.at),
+            Uninitialized::Race { access, other_at, .. } => {
                 let (a, b) = (access.at, *other_at);
                 let (first, second) = if (a.file, a.line) <= (b.file, b.line) { (a, b) } else { (b, a) };
                 Key::Race(access.mem, first, second)
             }
-            Finding::Divergence(divergence) => Key::Divergence(divergence.at),
-            Finding::Overflow(overflow) => Key::Overflow(overflow.op, overflow.at),
+            Uninitialized::Divergence(divergence) => Key::Divergence(divergence.at),
+            Uninitialized::Overflow(overflow) => Key::Overflow(overflow.op, overflow.at),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Beside each element: who touched it, and whether it was written.
 
-use panoply_ir::interpret::Touch;
+use panoply_ir::interpret::AccessKind;
 use panoply_ir::kernel::{Access, Loc, Space};
 
 /// Elements whose shadow is made at once, when the first of them is touched.
@@ -21,7 +21,7 @@ pub(super) struct Mark {
 
 /// A past access that is not ordered with the present one.
 pub(super) struct Conflict {
-    pub(super) touch: Touch,
+    pub(super) touch: AccessKind,
     pub(super) mark: Mark,
 }
 
@@ -112,8 +112,8 @@ impl Shadow {
     }
 
     /// Notes an access, and gives a past one that it races with.
-    pub(super) fn touch(&mut self, touch: Touch, element: u64, mark: Mark) -> Option<Conflict> {
-        if touch != Touch::Load
+    pub(super) fn touch(&mut self, touch: AccessKind, element: u64, mark: Mark) -> Option<Conflict> {
+        if touch != AccessKind::Load
             && let Some(place) = self.place(element, mark.item)
         {
             self.written[place] = true;
@@ -122,13 +122,19 @@ impl Shadow {
             return None;
         }
         let cell = self.cell(element as usize);
-        let (own, against): (&mut Track, [(Touch, &Track); 2]) = match touch {
-            Touch::Load => (&mut cell.loads, [(Touch::Store, &cell.stores), (Touch::Atomic, &cell.atomics)]),
-            Touch::Atomic => (&mut cell.atomics, [(Touch::Store, &cell.stores), (Touch::Load, &cell.loads)]),
-            Touch::Store => (&mut cell.stores, [(Touch::Load, &cell.loads), (Touch::Atomic, &cell.atomics)]),
+        let (own, against): (&mut Track, [(AccessKind, &Track); 2]) = match touch {
+            AccessKind::Load => {
+                (&mut cell.loads, [(AccessKind::Store, &cell.stores), (AccessKind::Atomic, &cell.atomics)])
+            }
+            AccessKind::Atomic => {
+                (&mut cell.atomics, [(AccessKind::Store, &cell.stores), (AccessKind::Load, &cell.loads)])
+            }
+            AccessKind::Store => {
+                (&mut cell.stores, [(AccessKind::Load, &cell.loads), (AccessKind::Atomic, &cell.atomics)])
+            }
         };
         let mut conflict = None;
-        if touch == Touch::Store {
+        if touch == AccessKind::Store {
             conflict = own.unordered(mark).map(|mark| Conflict { touch, mark });
         }
         own.add(mark);

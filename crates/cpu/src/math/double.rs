@@ -1,6 +1,6 @@
 //! The functions for `f64`, within 4 ULP.
 
-use panoply_ir::approximate::double::{LN_2_HI, LN_2_LO};
+use panoply_ir::polynomials::double::{LN_2_HI, LN_2_LO};
 
 mod atan;
 mod erf;

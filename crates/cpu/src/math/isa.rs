@@ -3,7 +3,7 @@
 /// Whether the surrounding function may use fused multiply-add and native rounding.
 ///
 /// Without the instructions `f32::mul_add` and `f32::floor` are calls into the C library, which are slow and end all
-/// vectorisation; with them they are the fastest and most accurate choice.
+/// vectorization; with them they are the fastest and most accurate choice.
 pub trait Isa: Copy {
     /// Fused multiply-add and rounding to an integer are one instruction each.
     const FUSED: bool;

@@ -1,6 +1,6 @@
 //! The functions for `f32`, within 2 ULP.
 
-use panoply_ir::approximate::single::{LN_2_HI, LN_2_LO};
+use panoply_ir::polynomials::single::{LN_2_HI, LN_2_LO};
 
 mod atan;
 mod erf;

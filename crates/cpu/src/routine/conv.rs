@@ -3,27 +3,27 @@
 //! Output and input are sums over taps of shifted planes ([`grid`]): a thread copies a band of some channels into planes
 //! in its own scratch memory, where they stay in the second-level cache, and every block of filters goes over them.
 //! Filters are products of what flows to the output, one vector of filters for each position, with the same planes
-//! ([`filters`]). Each result is summed in an order that depends on the shapes alone, or for filters on the number of
+//! ([`backward_weight`]). Each result is summed in an order that depends on the shapes alone, or for backward_weight on the number of
 //! threads too.
 //!
 //! Sources: Georganas et al., Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures, 2018;
 //! Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008 (blocking).
 
-mod filters;
+mod backward_weight;
 mod grid;
 
 use panoply_ir::DType;
 use panoply_ir::routine::{Conv, ConvAxis, Gemm, Layout};
 
-use super::format::{Bf16, F16, Format, Plain};
+use super::element_format::{Bf16, F16, Format, Plain};
 #[cfg(target_arch = "x86_64")]
-use super::format::{Bf16Pairs, multiply_pairs};
+use super::element_format::{Bf16Pairs, multiply_pairs};
 use super::tile::{self, Taps, Tile, most_rows, row_blocks, vector_parts};
 use super::{Shared, gemm, in_numbers};
 use crate::pool::Pool;
 use crate::simd::{Task, Vector};
 use crate::vm::isa::{Isa, Machine};
-use grid::Pass;
+use grid::ConvSweep;
 
 /// Bytes of a thread's planes: a part of the second-level cache.
 const PLANE_BYTES: usize = 256 << 10;
@@ -32,13 +32,13 @@ const BLOCK_TAPS: usize = 384;
 
 /// What is wanted of a convolution.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum ConvDirection {
     /// Its output, from input and filters.
-    Output,
+    Forward,
     /// What flows to the input, from what flows to the output and the filters.
-    Input,
+    BackwardData,
     /// What flows to the filters, from what flows to the output and the input.
-    Filters,
+    BackwardFilter,
 }
 
 /// Elements of scratch memory that every convolution may take.
@@ -68,7 +68,7 @@ pub fn has_moderate_scratch(conv: &Conv) -> bool {
 ///
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn run(pool: &Pool, isa: Isa, conv: &Conv, of: Of, buffers: &[*mut u8]) {
+pub unsafe fn run(pool: &Pool, isa: Isa, conv: &Conv, of: ConvDirection, buffers: &[*mut u8]) {
     // SAFETY: the caller's promise.
     unsafe {
         match conv.dtype {
@@ -86,12 +86,12 @@ pub unsafe fn run(pool: &Pool, isa: Isa, conv: &Conv, of: Of, buffers: &[*mut u8
 ///
 /// # Safety
 /// As [`super::run`].
-unsafe fn of_format<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, of: Of, buffers: &[*mut u8]) {
+unsafe fn of_format<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, of: ConvDirection, buffers: &[*mut u8]) {
     // SAFETY: the caller's promise.
     unsafe {
         match of {
-            Of::Filters => filters::filters::<F>(pool, isa, conv, buffers),
-            _ => sums::<F>(pool, isa, conv, buffers, of == Of::Input),
+            ConvDirection::BackwardFilter => backward_weight::filters::<F>(pool, isa, conv, buffers),
+            _ => sums::<F>(pool, isa, conv, buffers, of == ConvDirection::BackwardData),
         }
     }
 }
@@ -107,7 +107,7 @@ struct Sizes {
     result: usize,
     /// Elements of a filter's channel.
     filter: usize,
-    /// Elements between filters of neighbouring results, and of neighbouring channels.
+    /// Elements between filters of neighboring results, and of neighboring channels.
     steps: [usize; 2],
     /// Multiplications and additions.
     work: usize,
@@ -138,7 +138,7 @@ unsafe fn sums<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8
     let [source, filters, result] = [0, 1, 2].map(|at| Shared(buffers[at]));
     let sizes = Sizes::new(conv, to_input);
     let lanes = sizes.channels.div_ceil(F::DEPTH);
-    let passes = if to_input { Pass::input(conv) } else { Pass::output(conv) };
+    let passes = if to_input { ConvSweep::input(conv) } else { ConvSweep::output(conv) };
     for mut pass in passes {
         let items = sizes.batch * sizes.groups;
         let block = even(lanes, BLOCK_TAPS / pass.taps.len().max(1));
@@ -177,7 +177,7 @@ fn even(count: usize, most: usize) -> usize {
 
 struct Job<'a> {
     sizes: &'a Sizes,
-    pass: &'a Pass,
+    pass: &'a ConvSweep,
     /// Of a group's channels: those that are multiplied at once are one.
     lanes: usize,
     /// Lanes of a block.
@@ -210,7 +210,7 @@ impl Job<'_> {
         let (bands, slices) = (self.pass.bands(), self.sizes.results.div_ceil(self.slice));
         in_numbers(self.pool, self.sizes.batch * self.sizes.groups * bands * slices, self.sizes.work, |number| {
             let (item, band, slice) = (number / (bands * slices), number / slices % bands, number % slices);
-            let part = Part::<F> {
+            let part = ConvTileJob::<F> {
                 job: self,
                 group: item % self.sizes.groups,
                 band,
@@ -271,7 +271,7 @@ impl<F: Format> Task for Pack<'_, F> {
 }
 
 /// Some results of one group of one item, in one band.
-struct Part<'a, F: Format> {
+struct ConvTileJob<'a, F: Format> {
     job: &'a Job<'a>,
     group: usize,
     band: usize,
@@ -281,7 +281,7 @@ struct Part<'a, F: Format> {
     result: *mut F::Result,
 }
 
-impl<F: Format> Task for Part<'_, F> {
+impl<F: Format> Task for ConvTileJob<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
         let Job { sizes, pass, block, pool, .. } = self.job;
@@ -318,7 +318,7 @@ impl<F: Format> Task for Part<'_, F> {
     }
 }
 
-impl<F: Format> Part<'_, F> {
+impl<F: Format> ConvTileJob<'_, F> {
     /// Makes planes of the channels of a lane.
     #[inline(always)]
     unsafe fn pack(&self, lane: usize, to: *mut F::Sum) {

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use panoply_ir::routine::Eigh;
 
 use super::panel::{PANEL, Panels, each_matrix};
-use super::reflections::Turn;
+use super::reflections::ApplyReflector;
 use super::{Shared, in_numbers};
 use crate::pool::Pool;
 use crate::simd::{self, Real, Task};
@@ -154,7 +154,7 @@ unsafe fn turned_back<T: Real>(
             for of in 0..reflections.count() {
                 let (vectors, together) = (reflections.at(of, 0).cast_const(), together.at(of, 0).cast_const());
                 let rows = reflections.columns(of).end;
-                simd::run(isa, Turn { vectors, together, rows, target, backwards: false });
+                simd::run(isa, ApplyReflector { vectors, together, rows, target, backwards: false });
             }
         }
     });

@@ -1,5 +1,5 @@
 //! Fourier transforms: rows as they lie, columns some at a time in memory of their own, so that nothing is transposed as a whole.
-//! How one line of numbers is transformed stands in [`line`].
+//! How one line of numbers is transformed stands in [`mod@line`].
 
 mod line;
 
@@ -7,8 +7,8 @@ use std::slice;
 
 use panoply_ir::routine::Fourier;
 
-pub use line::Transforms;
-use line::{Element, Line};
+pub use line::FftPlans;
+use line::{Element, FftPlan};
 
 use super::{Shared, in_numbers};
 use crate::pool::Pool;
@@ -17,7 +17,7 @@ use crate::vm::isa::Isa;
 /// Elements of a thread's part where lines are short.
 const PART: usize = 1 << 13;
 
-/// Bytes of neighbouring columns that are taken together: a few cache lines of each row.
+/// Bytes of neighboring columns that are taken together: a few cache lines of each row.
 const COLUMNS_BYTES: usize = 128;
 
 /// Elements between two columns in memory of their own, besides their numbers: a power of two would have all of them compete for the
@@ -53,7 +53,7 @@ pub unsafe fn transform<T: Element>(pool: &Pool, isa: Isa, of: &Fourier, buffers
 /// All transforms of a routine.
 struct All<'a, T: Element> {
     pool: &'a Pool,
-    line: &'a Line<T>,
+    line: &'a FftPlan<T>,
     of: &'a Fourier,
     scale: T,
     from: Shared,

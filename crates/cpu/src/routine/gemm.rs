@@ -1,25 +1,25 @@
 //! Matrix products.
 //!
-//! A product is divided into [`Part`]s of the result, each of which runs on one thread. How its elements lie in memory is
+//! A product is divided into [`GemmBlock`]s of the result, each of which runs on one thread. How its elements lie in memory is
 //! a [`Format`]. Sums are f32 or f64, and are rounded once; those of products of i8 are i32.
 
-mod dots;
+mod block;
+mod dot_kernel;
 mod pack;
-mod part;
 
 use std::cell::RefCell;
 
 use panoply_ir::DType;
 use panoply_ir::routine::{Gemm, Layout};
 
-use super::format::{Bf16, Bytes, F16, Format, Plain};
+use super::element_format::{Bf16, Bytes, F16, Format, Plain};
 #[cfg(target_arch = "x86_64")]
-use super::format::{Bf16Pairs, multiply_pairs, multiply_words};
+use super::element_format::{Bf16Pairs, multiply_pairs, multiply_words};
 use super::{Epilogue, PARALLEL_FLOPS, Shared, with_pieces};
 use crate::pool::Pool;
 use crate::vm::isa::Isa;
+use block::{End, GemmBlock};
 use pack::Matrix;
-use part::{End, Part};
 
 /// The longer side of a part is at least so long,
 const TILE: usize = 48;
@@ -92,8 +92,9 @@ unsafe fn product<F: Format>(
         // SAFETY: the caller's promise; parts of the result are disjoint.
         unsafe {
             with_pieces(epilogue, |pieces| {
-                let end = pieces.zip(epilogue).map(|(run, of)| End { result, run, keeps: of.keeps }).map(RefCell::new);
-                F::run(isa, Part::<'_, F> { pool, few, m, n, k: gemm.k, a, b, c, end });
+                let end =
+                    pieces.zip(epilogue).map(|(run, of)| End { result, run, keeps: of.keep_output }).map(RefCell::new);
+                F::run(isa, GemmBlock::<'_, F> { pool, few, m, n, k: gemm.k, a, b, c, end });
             });
         }
     });

@@ -15,7 +15,7 @@ pub unsafe fn max_gradient<T: Real>(pool: &Pool, isa: Isa, windows: &routine::Po
     let [input, output, flow, to_input] = [0, 1, 2, 3].map(|at| Shared(buffers[at]));
     let elems = |of: fn(&PoolAxis) -> usize| windows.axes.iter().map(of).product::<usize>();
     let (long, short, size) = (elems(|axis| axis.length), elems(|axis| axis.positions), elems(|axis| axis.size));
-    let places = Places::new(&windows.axes);
+    let places = WindowOffsets::new(&windows.axes);
     let work = windows.planes.saturating_mul(short).saturating_mul(8 * size);
     in_numbers(pool, windows.planes, work, |plane| {
         let of = |buffer: Shared, elems: usize| buffer.at(plane * elems * size_of::<T>()).cast::<T>();
@@ -37,7 +37,7 @@ pub unsafe fn max_gradient<T: Real>(pool: &Pool, isa: Isa, windows: &routine::Po
 const LONG: usize = 6;
 
 /// Where windows and their elements are in a plane.
-struct Places {
+struct WindowOffsets {
     positions: [usize; 3],
     /// Elements from one window to the next along each axis.
     steps: [usize; 3],
@@ -47,8 +47,8 @@ struct Places {
     run: usize,
 }
 
-impl Places {
-    fn new(axes: &[PoolAxis; 3]) -> Places {
+impl WindowOffsets {
+    fn new(axes: &[PoolAxis; 3]) -> WindowOffsets {
         let behind = |axis: usize| axes[axis + 1..].iter().map(|axis| axis.length).product::<usize>();
         let mut offsets = vec![0];
         for (at, axis) in axes.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Places {
         let steps = std::array::from_fn(|axis| axes[axis].stride * behind(axis));
         let PoolAxis { size, stride, dilation, positions, .. } = axes[2];
         let run = if stride == size && dilation == 1 && positions >= LONG { size } else { 0 };
-        Places { positions: axes.map(|axis| axis.positions), steps, offsets, run }
+        WindowOffsets { positions: axes.map(|axis| axis.positions), steps, offsets, run }
     }
 
     /// Rows of windows at once, and no branch on what is equal: nobody could predict it.
@@ -95,7 +95,7 @@ impl Places {
 
 /// A plane's windows, and what flows back through them.
 struct Plane<'a, T> {
-    places: &'a Places,
+    places: &'a WindowOffsets,
     input: &'a [T],
     output: &'a [T],
     flow: &'a [T],

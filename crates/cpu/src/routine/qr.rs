@@ -8,7 +8,7 @@ use panoply_ir::routine::Qr;
 
 use super::Shared;
 use super::panel::{PANEL, Panels, each_matrix};
-use super::reflections::{Together, Turn, across};
+use super::reflections::{ApplyReflector, BlockReflector, across};
 use super::tile::Product;
 use crate::pool::Pool;
 use crate::simd::{self, Real, Task};
@@ -40,7 +40,7 @@ unsafe fn orthonormal<T: Real>(pool: &Pool, isa: Isa, [rows, columns]: [usize; 2
     let [matrix, product, together] = [0, all, 2 * all].map(|first| scratch.start().wrapping_add(first));
     let [matrix, product] = [matrix, product].map(|start| Panels::new(start, rows, columns));
     let together = Panels::<T>::new(together, PANEL, columns);
-    let turn = |panel: usize, target: *mut T, backwards: bool| Turn {
+    let turn = |panel: usize, target: *mut T, backwards: bool| ApplyReflector {
         vectors: matrix.at(panel, panel * PANEL).cast_const(),
         together: together.at(panel, 0).cast_const(),
         rows: rows - panel * PANEL,
@@ -120,7 +120,7 @@ struct Reflect<T> {
     panel: *mut T,
     rows: usize,
     count: usize,
-    /// As [`Together`] makes it.
+    /// As [`BlockReflector`] makes it.
     together: *mut T,
 }
 
@@ -134,7 +134,7 @@ impl<T: Real> Task for Reflect<T> {
             for row in 0..count {
                 (row + 1..PANEL).for_each(|c| *panel.add(row * PANEL + c) = T::default());
             }
-            Together { vectors: panel, rows, together }.run::<M>();
+            BlockReflector { vectors: panel, rows, together }.run::<M>();
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::simd::{Real, Task};
 use crate::vm::isa::Machine;
 
 /// How the reflections of a panel act together.
-pub struct Together<T> {
+pub struct BlockReflector<T> {
     /// The vectors, zeros in columns that are none.
     pub vectors: *const T,
     /// Rows of the panel.
@@ -19,10 +19,10 @@ pub struct Together<T> {
     pub together: *mut T,
 }
 
-impl<T: Real> Task for Together<T> {
+impl<T: Real> Task for BlockReflector<T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
-        let Together { vectors, rows, together } = self;
+        let BlockReflector { vectors, rows, together } = self;
         let mut inner = [T::default(); PANEL * PANEL];
         // SAFETY: the caller's promise.
         unsafe {
@@ -54,10 +54,10 @@ pub fn across<T>(vectors: *const T, rows: usize, beside: *const T, result: *mut 
 }
 
 /// What the reflections of a panel do to another one.
-pub struct Turn<T> {
+pub struct ApplyReflector<T> {
     /// The vectors as columns of a panel.
     pub vectors: *const T,
-    /// As [`Together`] makes it.
+    /// As [`BlockReflector`] makes it.
     pub together: *const T,
     /// Rows of both panels.
     pub rows: usize,
@@ -67,10 +67,10 @@ pub struct Turn<T> {
     pub backwards: bool,
 }
 
-impl<T: Real> Task for Turn<T> {
+impl<T: Real> Task for ApplyReflector<T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
-        let Turn { vectors, together, rows, target, backwards } = self;
+        let ApplyReflector { vectors, together, rows, target, backwards } = self;
         let (mut shares, mut turned) = ([T::default(); PANEL * PANEL], [T::default(); PANEL * PANEL]);
         let (shares, turned) = (shares.as_mut_ptr(), turned.as_mut_ptr());
         let product = Product {

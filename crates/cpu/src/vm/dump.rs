@@ -6,16 +6,17 @@ use panoply_ir::kernel::Guard;
 
 use super::lane::{Lane, Round};
 use super::program::{
-    Access, Affine, At, Compare, Condition, Cover, Instr, Kind, Program, Range, Slot, Src, Target, What, Work, known,
+    Access, Affine, At, Compare, Condition, Instr, Kind, LoopOp, Program, Range, Slot, Src, Target, TileShape,
+    VectorLoop, known,
 };
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cover = match self.cover {
-            Cover::Row => "rows".to_string(),
-            Cover::Plane => "rows of a plane".to_string(),
-            Cover::Planes => "planes".to_string(),
-            Cover::Group([x, y, z]) => format!("groups of {x}×{y}×{z}"),
+            TileShape::Row => "rows".to_string(),
+            TileShape::Tile2d => "rows of a plane".to_string(),
+            TileShape::Tile3d => "planes".to_string(),
+            TileShape::Group([x, y, z]) => format!("groups of {x}×{y}×{z}"),
         };
         writeln!(
             f,
@@ -84,17 +85,17 @@ impl Line<'_> {
         }
     }
 
-    fn work(&self, work: &Work) -> String {
+    fn work(&self, work: &VectorLoop) -> String {
         let used = match work.what {
-            What::Alu(alu, _) => alu.arity(),
-            What::Pair(pair, _) => pair.arity(),
-            What::Cast(..)
-            | What::Odd(_)
-            | What::Round(_)
-            | What::Widen(_)
-            | What::Narrow(_)
-            | What::Copy
-            | What::Splat => 1,
+            LoopOp::Alu(alu, _) => alu.arity(),
+            LoopOp::Pair(pair, _) => pair.arity(),
+            LoopOp::Cast(..)
+            | LoopOp::Odd(_)
+            | LoopOp::Round(_)
+            | LoopOp::Widen(_)
+            | LoopOp::Narrow(_)
+            | LoopOp::Copy
+            | LoopOp::Splat => 1,
         };
         let args: Vec<String> = work.args[..used].iter().map(|arg| self.src(*arg)).collect();
         format!("{} = {} {}", self.src(work.dst), what(work.what), args.join(", "))
@@ -151,10 +152,10 @@ impl fmt::Display for Line<'_> {
                 let at = Affine { base: *index, strides: [known::ZERO; 3] };
                 write!(f, "{} = load {}", self.slot(dst.0), self.element(access, &At::Affine(at)))
             }
-            Instr::Out { cell, access, at, .. } => {
+            Instr::PrepareStore { cell, access, at, .. } => {
                 write!(f, "[{}] = out {}", self.slot(cell.0), self.element(access, &At::Affine(*at)))
             }
-            Instr::Commit { access, at, .. } => write!(f, "commit {}", self.element(access, &At::Affine(*at))),
+            Instr::CommitStore { access, at, .. } => write!(f, "commit {}", self.element(access, &At::Affine(*at))),
             Instr::Store { access, at, value } => write!(f, "store {}, {}", self.element(access, at), self.src(*value)),
             Instr::Atomic(atomic) => {
                 let old = atomic.old.map(|old| format!("{} = ", self.src(old))).unwrap_or_default();
@@ -169,7 +170,7 @@ impl fmt::Display for Line<'_> {
             Instr::Branch { condition, otherwise } => {
                 write!(f, "unless {} jump {}", self.slot(condition.0), go(otherwise))
             }
-            Instr::Test { counter, end, exit, .. } => {
+            Instr::LoopTest { counter, end, exit, .. } => {
                 write!(f, "unless {} < {} jump {}", self.slot(counter.0), self.slot(end.0), go(exit))
             }
             Instr::Next { counter, end, step, back, .. } => {
@@ -177,7 +178,7 @@ impl fmt::Display for Line<'_> {
                 write!(f, "{counter} += {step}; if {counter} < {end} jump {}", go(back))
             }
             Instr::Narrow { from, to, when } => write!(f, "m{} = m{} where {}", to.0, from.0, self.condition(when)),
-            Instr::Minus { from, take, to } => write!(f, "m{} = m{} without m{}", to.0, from.0, take.0),
+            Instr::MaskAndNot { from, take, to } => write!(f, "m{} = m{} without m{}", to.0, from.0, take.0),
             Instr::CopyMask { from, to } => write!(f, "m{} = m{}", to.0, from.0),
             Instr::Enter { mask, if_empty } => write!(f, "on m{}; if empty jump {}", mask.0, go(if_empty)),
             Instr::Leave(masks) => {
@@ -196,7 +197,7 @@ impl Line<'_> {
     fn condition(&self, when: &Condition) -> String {
         match when {
             Condition::Lanes { value, holds } => format!("{}{}", if *holds { "" } else { "not " }, self.src(*value)),
-            Condition::Together { value, holds } => {
+            Condition::Uniform { value, holds } => {
                 format!("{}{}", if *holds { "" } else { "not " }, self.slot(value.0))
             }
             Condition::Range(range) => self.range(range),
@@ -205,32 +206,32 @@ impl Line<'_> {
 
     fn range(&self, Range { at, compare, bound, .. }: &Range) -> String {
         let sign = match compare {
-            Compare::Below => "<",
-            Compare::AtMost => "≤",
-            Compare::Above => ">",
-            Compare::AtLeast => "≥",
-            Compare::Is => "=",
-            Compare::IsNot => "≠",
+            Compare::Lt => "<",
+            Compare::Le => "≤",
+            Compare::Gt => ">",
+            Compare::Ge => "≥",
+            Compare::Eq => "=",
+            Compare::Ne => "≠",
         };
         format!("{} {sign} {}", self.affine(at), self.slot(bound.0))
     }
 }
 
-fn what(what: What) -> String {
+fn what(what: LoopOp) -> String {
     let float = |round: Round| match round {
         Round::None => "f32",
         Round::F16 => "f16",
         Round::BF16 => "bf16",
     };
     match what {
-        What::Pair(pair, lane) => format!("{}.{}", pair.name(), lane.name()),
-        What::Alu(alu, lane) => format!("{}.{}", alu.name(), lane.name()),
-        What::Cast(from, to) => format!("{}.{}", Lane::name(to), from.name()),
-        What::Odd(from) => format!("odd.{}", from.name()),
-        What::Round(to) => format!("round.{}", float(to)),
-        What::Widen(from) => format!("widen.{}", float(from)),
-        What::Narrow(to) => format!("narrow.{}", float(to)),
-        What::Copy => "copy".to_string(),
-        What::Splat => "splat".to_string(),
+        LoopOp::Pair(pair, lane) => format!("{}.{}", pair.name(), lane.name()),
+        LoopOp::Alu(alu, lane) => format!("{}.{}", alu.name(), lane.name()),
+        LoopOp::Cast(from, to) => format!("{}.{}", Lane::name(to), from.name()),
+        LoopOp::Odd(from) => format!("odd.{}", from.name()),
+        LoopOp::Round(to) => format!("round.{}", float(to)),
+        LoopOp::Widen(from) => format!("widen.{}", float(from)),
+        LoopOp::Narrow(to) => format!("narrow.{}", float(to)),
+        LoopOp::Copy => "copy".to_string(),
+        LoopOp::Splat => "splat".to_string(),
     }
 }

@@ -1,7 +1,7 @@
 //! Instruction sets, and how one loop is compiled for each of them.
 //!
 //! A [`Body`] is a loop written once, inlined into a function per [`Isa`] that enables the set's instructions, so that
-//! the compiler vectorises it for each. All those functions share one signature, [`VecFn`], and are found at run time by
+//! the compiler vectorizes it for each. All those functions share one signature, [`VecFn`], and are found at run time by
 //! the set the machine has.
 
 use std::fmt;

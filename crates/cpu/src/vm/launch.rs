@@ -15,7 +15,7 @@ use super::exec::{Buffer, Launch, Runner, Scratch};
 use super::isa::Isa;
 use super::lane::{Lane, Round};
 use super::ops::Ops;
-use super::program::{Cover, Program};
+use super::program::{Program, TileShape};
 use crate::pool::Pool;
 
 /// Rows shorter than this share a block with others.
@@ -46,7 +46,7 @@ pub struct Compiled {
 impl Compiled {
     /// Compiles a kernel for an instruction set of this machine.
     pub fn new(kernel: Arc<Verified<Kernel>>, isa: Isa) -> Result<Compiled> {
-        let cover = kernel.group.map_or(Cover::Row, Cover::Group);
+        let cover = kernel.group_size.map_or(TileShape::Row, TileShape::Group);
         let main = compile(&kernel, cover, Ops::of(isa))?;
         Ok(Compiled { kernel, isa, main, plane: OnceLock::new(), planes: OnceLock::new() })
     }
@@ -90,21 +90,24 @@ impl Compiled {
 
     /// The launch piece by piece; none if it is better done at once. What the memory of this number holds is given piece by
     /// piece too: each work-item touches of it the element of its own number.
-    pub fn pieces<'a>(&'a self, grid: [u64; 3], mem: usize, args: Args<'a>) -> Option<Pieces<'a>> {
+    pub fn chunks<'a>(&'a self, grid: [u64; 3], mem: usize, args: Args<'a>) -> Option<Chunks<'a>> {
         let Args { buffers, scalars } = args;
         let launch = Launch { grid, groups: grid, buffers, scalars, alone: false };
-        let whole = self.kernel.group.is_none() && grid[0] >= SHORT_ROW;
-        whole.then(|| Pieces { program: &self.main, launch, mem, bytes: self.kernel.mems[mem].dtype.bytes() })
+        let whole = self.kernel.group_size.is_none() && grid[0] >= SHORT_ROW;
+        whole.then(|| Chunks { program: &self.main, launch, mem, bytes: self.kernel.mems[mem].dtype.bytes() })
     }
 
     fn program_for(&self, grid: [u64; 3]) -> Result<&Program> {
         let rows = grid[1] * grid[2];
-        if self.kernel.group.is_some() || rows == 1 || grid[0] >= SHORT_ROW {
+        if self.kernel.group_size.is_some() || rows == 1 || grid[0] >= SHORT_ROW {
             return Ok(&self.main);
         }
         // What is the same for a plane costs no lanes: several planes share a block only where one would not fill it.
-        let (known, cover) =
-            if grid[0] * grid[1] >= SHORT_ROW { (&self.plane, Cover::Plane) } else { (&self.planes, Cover::Planes) };
+        let (known, cover) = if grid[0] * grid[1] >= SHORT_ROW {
+            (&self.plane, TileShape::Tile2d)
+        } else {
+            (&self.planes, TileShape::Tile3d)
+        };
         known.get_or_init(|| compile(&self.kernel, cover, Ops::of(self.isa))).as_ref().map_err(Clone::clone)
     }
 }
@@ -119,7 +122,7 @@ pub struct Args<'a> {
 }
 
 /// A launch that is run piece by piece, each on elements of one of its buffers that were just made.
-pub struct Pieces<'a> {
+pub struct Chunks<'a> {
     program: &'a Program,
     launch: Launch<'a>,
     mem: usize,
@@ -127,18 +130,18 @@ pub struct Pieces<'a> {
 }
 
 // SAFETY: as for `Shared`: whoever runs the pieces answers for what the buffers alias.
-unsafe impl Sync for Pieces<'_> {}
+unsafe impl Sync for Chunks<'_> {}
 
 /// What runs a piece: work-items from a number on, so many, on elements that lie here.
-pub type RunPiece<'a> = dyn FnMut(u64, usize, *mut u8) + 'a;
+pub type RunChunk<'a> = dyn FnMut(u64, usize, *mut u8) + 'a;
 
-impl Pieces<'_> {
+impl Chunks<'_> {
     /// Lets the calling thread run pieces.
     ///
     /// # Safety
     /// As [`Runner::new`]; pieces lie within the grid, on whichever threads they run they are disjoint, and as many elements
     /// lie where each of them says.
-    pub unsafe fn here(&self, f: impl FnOnce(&mut RunPiece<'_>)) {
+    pub unsafe fn here(&self, f: impl FnOnce(&mut RunChunk<'_>)) {
         SCRATCH.with_borrow_mut(|scratch| {
             // SAFETY: the caller's promise.
             let mut runner = unsafe { Runner::new(self.program, &self.launch, scratch) };
@@ -207,18 +210,18 @@ impl Blocks {
             grid.iter().fold(1, |all: u64, side| all.saturating_mul(*side)) / (threads * PARTS_PER_THREAD) as u64;
         let lanes = (program.lanes as u64).min(fair.max(FAIR_LANES));
         let shape = match program.cover {
-            Cover::Group(group) => group.map(u64::from),
-            Cover::Row => [row_length(grid[0], lanes), 1, 1],
-            Cover::Plane | Cover::Planes => {
+            TileShape::Group(group) => group.map(u64::from),
+            TileShape::Row => [row_length(grid[0], lanes), 1, 1],
+            TileShape::Tile2d | TileShape::Tile3d => {
                 let x = grid[0].min(lanes);
                 let y = if x == grid[0] { grid[1].min(lanes / x) } else { 1 };
-                let several = program.cover == Cover::Planes && y == grid[1];
+                let several = program.cover == TileShape::Tile3d && y == grid[1];
                 let z = if several { grid[2].min(lanes / (x * y)) } else { 1 };
                 [x, y, z]
             }
         };
         let counts: [u64; 3] = std::array::from_fn(|d| grid[d].div_ceil(shape[d]));
-        let is_group = matches!(program.cover, Cover::Group(_));
+        let is_group = matches!(program.cover, TileShape::Group(_));
         let groups = if is_group { counts } else { grid };
         Blocks { grid, groups, shape, counts, count: counts.iter().product(), is_group }
     }

@@ -137,7 +137,7 @@ pub struct Access {
 /// What a loop computes, for the dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the tables in `ops`")]
-pub enum What {
+pub enum LoopOp {
     Alu(Alu, Lane),
     Pair(Pair, Lane),
     Cast(Lane, Lane),
@@ -151,7 +151,7 @@ pub enum What {
 
 /// A loop and its operands.
 #[derive(Clone, Copy, Debug)]
-pub struct Work {
+pub struct VectorLoop {
     /// The loop.
     pub f: VecFn,
     /// Where the result goes.
@@ -159,9 +159,9 @@ pub struct Work {
     /// The operands; those a loop does not have are [`Src::NONE`].
     pub args: [Src; 3],
     /// What it computes.
-    pub what: What,
+    pub what: LoopOp,
     /// Whether lanes around the active ones may be computed too: only registers are touched, and nobody needs those lanes.
-    pub loose: bool,
+    pub may_overcompute: bool,
 }
 
 /// Lanes that loose work is rounded to: no loop has a ragged end then.
@@ -261,11 +261,11 @@ pub struct Collective {
 #[derive(Clone, Debug)]
 pub enum Instr {
     /// A loop over the active lanes.
-    Vector(Work),
+    Vector(VectorLoop),
     /// A loop whose result replaces a register's active lanes only.
     Merge {
         /// The loop, with the register as destination.
-        work: Work,
+        work: VectorLoop,
         /// The loop for when no lane between the active ones is inactive, if it may write the register directly.
         direct: Option<VecFn>,
         /// Where the result waits otherwise.
@@ -274,14 +274,14 @@ pub enum Instr {
     /// A loop whose destination may be its own operand.
     Update {
         /// The loop for when it is not.
-        work: Work,
+        work: VectorLoop,
         /// The loop for when it is.
         direct: VecFn,
         /// Which operand it may be.
         operand: u8,
     },
     /// A loop on slots, for one lane.
-    Scalar(Work),
+    Scalar(VectorLoop),
     /// Index arithmetic on slots.
     Index {
         /// How.
@@ -337,7 +337,7 @@ pub enum Instr {
         index: Slot,
     },
     /// Points a cell at the memory that a result may be written to directly, or at a register.
-    Out {
+    PrepareStore {
         /// The cell.
         cell: Slot,
         /// What is written.
@@ -347,8 +347,8 @@ pub enum Instr {
         /// The register.
         temp: Src,
     },
-    /// After [`Instr::Out`] and the loop that wrote to its cell: stores the register, if it was one.
-    Commit {
+    /// After [`Instr::PrepareStore`] and the loop that wrote to its cell: stores the register, if it was one.
+    CommitStore {
         /// The cell.
         cell: Slot,
         /// What is written.
@@ -381,7 +381,7 @@ pub enum Instr {
         otherwise: Target,
     },
     /// Goes elsewhere unless a counter is below its end.
-    Test {
+    LoopTest {
         /// The counter.
         counter: Slot,
         /// Its end.
@@ -404,7 +404,7 @@ pub enum Instr {
         /// Where to.
         back: Target,
     },
-    /// Keeps the lanes of a mask that fulfil a condition.
+    /// Keeps the lanes of a mask that fulfill a condition.
     Narrow {
         /// The mask.
         from: Mask,
@@ -414,7 +414,7 @@ pub enum Instr {
         when: Condition,
     },
     /// `to` = `from` without `take`.
-    Minus {
+    MaskAndNot {
         /// The mask.
         from: Mask,
         /// What leaves it.
@@ -450,25 +450,25 @@ pub enum Instr {
 
 /// Which work-items a block covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cover {
+pub enum TileShape {
     /// Consecutive ones along axis 0; the other ids are the same for all.
     Row,
     /// Whole rows of a plane; the ids along axis 2 are the same for all.
-    Plane,
+    Tile2d,
     /// Whole planes.
-    Planes,
+    Tile3d,
     /// The group.
     Group([u32; 3]),
 }
 
-impl Cover {
+impl TileShape {
     /// Whether the global and local ids along an axis differ between lanes.
     pub fn varies(self, axis: u8) -> bool {
         match self {
-            Cover::Row => axis == 0,
-            Cover::Plane => axis < 2,
-            Cover::Planes => true,
-            Cover::Group(group) => group[axis as usize] > 1,
+            TileShape::Row => axis == 0,
+            TileShape::Tile2d => axis < 2,
+            TileShape::Tile3d => true,
+            TileShape::Group(group) => group[axis as usize] > 1,
         }
     }
 }
@@ -492,7 +492,7 @@ pub struct Program {
     /// Whose loops it calls.
     pub isa: Isa,
     /// Which work-items a block covers.
-    pub cover: Cover,
+    pub cover: TileShape,
     /// Most lanes of a block.
     pub lanes: usize,
     /// Run once before the blocks.
@@ -520,13 +520,13 @@ pub struct Program {
     /// Bytes of the registers that are in use in the ordinary case.
     pub hot_bytes: usize,
     /// Loops that instructions need besides their own.
-    pub tools: Tools,
+    pub tools: HelperLoops,
 }
 
 /// Loops on lanes of 1, 2, 4 and 8 bytes, and on masks, for what is decided only at run time.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "as the tables in `ops`")]
-pub struct Tools {
+pub struct HelperLoops {
     pub copy: [VecFn; 4],
     pub splat: [VecFn; 4],
     pub collect: [VecFn; 4],
@@ -545,11 +545,11 @@ pub struct Tools {
     pub extent: VecFn,
 }
 
-impl Tools {
+impl HelperLoops {
     /// Those of an instruction set.
-    pub fn new(ops: &Ops) -> Tools {
+    pub fn new(ops: &Ops) -> HelperLoops {
         let moves = |how| [1, 2, 4, 8].map(|bytes| (ops.memory)(how, bytes));
-        Tools {
+        HelperLoops {
             copy: moves(Move::Copy),
             splat: moves(Move::Splat),
             collect: moves(Move::Collect),

@@ -11,17 +11,17 @@ use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::interpret::{self, Arg};
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
-pub use panoply_ir::random::Given;
+pub use panoply_ir::random::CaseArg;
 use panoply_ir::verify::verify_proven;
 use panoply_ir::{DType, Scalar, Verified};
 
 /// A buffer with these elements.
-pub fn of<T: Into<Scalar> + Copy>(values: &[T]) -> Given {
+pub fn of<T: Into<Scalar> + Copy>(values: &[T]) -> CaseArg {
     let bytes = values.iter().flat_map(|value| {
         let scalar: Scalar = (*value).into();
         scalar.bits.to_le_bytes()[..scalar.dtype.bytes()].to_vec()
     });
-    Given::Buffer(bytes.collect())
+    CaseArg::Buffer(bytes.collect())
 }
 
 /// How far results may be apart.
@@ -34,12 +34,12 @@ pub enum Tolerance {
 }
 
 /// Checks a kernel on pools of one and two threads.
-pub fn check(kernel: Kernel, grid: [u64; 3], given: &[Given]) {
+pub fn check(kernel: Kernel, grid: [u64; 3], given: &[CaseArg]) {
     check_within(kernel, grid, given, Tolerance::Exact);
 }
 
 /// Checks a kernel whose results may be a little apart.
-pub fn check_within(kernel: Kernel, grid: [u64; 3], given: &[Given], tolerance: Tolerance) {
+pub fn check_within(kernel: Kernel, grid: [u64; 3], given: &[CaseArg], tolerance: Tolerance) {
     // SAFETY: where a test marks a guard proven, it keeps the index below the length.
     let kernel = Arc::new(unsafe { verify_proven(kernel) }.expect("the test's kernel is valid"));
     let expected = interpreted(&kernel, grid, given);
@@ -53,33 +53,33 @@ pub fn check_within(kernel: Kernel, grid: [u64; 3], given: &[Given], tolerance: 
 }
 
 /// What the interpreter makes of the buffers.
-pub fn interpreted(kernel: &Verified<Kernel>, grid: [u64; 3], given: &[Given]) -> Vec<Vec<u8>> {
+pub fn interpreted(kernel: &Verified<Kernel>, grid: [u64; 3], given: &[CaseArg]) -> Vec<Vec<u8>> {
     let mut buffers = buffers(given);
     let mut rest = buffers.iter_mut();
     let mut args: Vec<Arg<'_>> = given
         .iter()
         .map(|given| match given {
-            Given::Buffer(_) => Arg::Write(rest.next().expect("one for each")),
-            Given::Scalar(value) => Arg::Scalar(*value),
-            Given::Index(value) => Arg::Index(*value),
+            CaseArg::Buffer(_) => Arg::Write(rest.next().expect("one for each")),
+            CaseArg::Scalar(value) => Arg::Scalar(*value),
+            CaseArg::Index(value) => Arg::Index(*value),
         })
         .collect();
-    let group = kernel.group.unwrap_or([7, 1, 1]);
+    let group = kernel.group_size.unwrap_or([7, 1, 1]);
     interpret::run(kernel, grid, group, &mut args, &mut ()).expect("the test's kernel can be interpreted");
     drop(args);
     buffers
 }
 
-fn buffers(given: &[Given]) -> Vec<Vec<u8>> {
-    let buffer = |given: &Given| match given {
-        Given::Buffer(bytes) => Some(bytes.clone()),
-        Given::Scalar(_) | Given::Index(_) => None,
+fn buffers(given: &[CaseArg]) -> Vec<Vec<u8>> {
+    let buffer = |given: &CaseArg| match given {
+        CaseArg::Buffer(bytes) => Some(bytes.clone()),
+        CaseArg::Scalar(_) | CaseArg::Index(_) => None,
     };
     given.iter().filter_map(buffer).collect()
 }
 
 /// What the vector machine makes of the buffers.
-pub fn executed(compiled: &Compiled, pool: &Pool, grid: [u64; 3], given: &[Given]) -> Vec<Vec<u8>> {
+pub fn executed(compiled: &Compiled, pool: &Pool, grid: [u64; 3], given: &[CaseArg]) -> Vec<Vec<u8>> {
     let kernel = compiled.kernel();
     // Words, so that every element is aligned; a guard word behind each buffer must stay as it is.
     const GUARD: u64 = 0x5ca1_ab1e_0ddb_a115;
@@ -104,9 +104,9 @@ pub fn executed(compiled: &Compiled, pool: &Pool, grid: [u64; 3], given: &[Given
     let scalars: Vec<u64> = given
         .iter()
         .map(|given| match given {
-            Given::Buffer(_) => 0,
-            Given::Scalar(value) => panoply_cpu::vm::launch::scalar_bits(*value),
-            Given::Index(value) => *value,
+            CaseArg::Buffer(_) => 0,
+            CaseArg::Scalar(value) => panoply_cpu::vm::launch::scalar_bits(*value),
+            CaseArg::Index(value) => *value,
         })
         .collect();
     // SAFETY: the buffers are as long as they say and belong to this call alone.

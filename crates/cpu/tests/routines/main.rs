@@ -3,7 +3,7 @@
 //! The definitions are loops over all indices and share nothing with the routines.
 
 mod eigh;
-mod factors;
+mod linalg;
 
 use panoply_cpu::pool::Pool;
 use panoply_cpu::routine::{offers, run};
@@ -185,8 +185,8 @@ fn check_conv<T: Float>(pool: &Pool, isa: Isa, conv: Conv, numbers: &mut Numbers
     });
     for (routine, inputs, want) in [
         (Routine::Conv(conv), [&x, &w], output),
-        (Routine::ConvInput(conv), [&g, &w], to_x),
-        (Routine::ConvFilters(conv), [&g, &x], to_w),
+        (Routine::ConvBackwardData(conv), [&g, &w], to_x),
+        (Routine::ConvBackwardFilter(conv), [&g, &x], to_w),
     ] {
         let have = outputs::<T>(pool, isa, &routine, &inputs.map(|input| &input[..]));
         close(&format!("{routine} with {isa}"), &have[0], &want, 4.0 * T::TOLERANCE);
@@ -236,7 +236,7 @@ fn convolutions_in_many_blocks_are_what_they_should_be() {
 
 /// Checks convolutions after others that leave nothing but infinities and NaN in scratch memory.
 fn after_infinities<T: Float>(pool: &Pool, conv: Conv, numbers: &mut Numbers) {
-    for routine in [Routine::Conv(conv), Routine::ConvInput(conv), Routine::ConvFilters(conv)] {
+    for routine in [Routine::Conv(conv), Routine::ConvBackwardData(conv), Routine::ConvBackwardFilter(conv)] {
         let elems: Vec<usize> = routine.operands().map(|one| one.elems.unwrap() as usize).collect();
         let [a, b] = [vec![f64::INFINITY; elems[0]], vec![f64::NAN; elems[1]]];
         outputs::<T>(pool, Isa::best(), &routine, &[&a, &b]);
@@ -259,7 +259,7 @@ fn what_was_computed_before_does_not_matter() {
         inputs[..3].iter_mut().for_each(|input| input.fill(f64::NAN));
         let nothing = attention_of(&attention, &inputs);
         outputs::<f32>(&pool, Isa::best(), &Routine::Attention(attention), &views(&inputs));
-        outputs::<f32>(&pool, Isa::best(), &Routine::AttentionGradient(attention), &gradient_views(&inputs, &nothing));
+        outputs::<f32>(&pool, Isa::best(), &Routine::AttentionBackward(attention), &gradient_views(&inputs, &nothing));
         check_attention::<f32>(&pool, Isa::best(), &attention, &mut numbers);
     }
 }
@@ -383,7 +383,7 @@ fn attention_of(attention: &Attention, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
 fn check_attention<T: Float>(pool: &Pool, isa: Isa, attention: &Attention, numbers: &mut Numbers) {
     let inputs = attention_inputs(attention, numbers);
     let want = attention_of(attention, &inputs);
-    let (forward, backward) = (Routine::Attention(*attention), Routine::AttentionGradient(*attention));
+    let (forward, backward) = (Routine::Attention(*attention), Routine::AttentionBackward(*attention));
     let mut have = outputs::<T>(pool, isa, &forward, &views(&inputs));
     have.extend(outputs::<T>(pool, isa, &backward, &gradient_views(&inputs, &want)));
     for (have, want) in have.iter().zip(&want) {
@@ -471,7 +471,7 @@ fn what_flows_back_from_windows_goes_to_their_largest_elements() {
             largest.iter().for_each(|at| want[*at] += flow / largest.len() as f64);
             output.push(top);
         }
-        let routine = Routine::MaxPoolGradient(pool);
+        let routine = Routine::MaxPoolBackward(pool);
         let have = outputs::<f32>(&Pool::new(2), Isa::best(), &routine, &[&input, &output, &flow]);
         close(&routine, &have[0], &want, 1e-6);
     }

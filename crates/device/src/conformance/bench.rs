@@ -7,26 +7,26 @@ use panoply_ir::verify::verify;
 use panoply_ir::{Element, Result};
 
 use super::{Render, broken};
-use crate::contract::{Device, Ticket};
-use crate::step::{AllocId, Arg, Dispatch, ProgramId, QueueId, Region, Step};
+use crate::command::{AllocId, Arg, DeviceCommand, Dispatch, ProgramId, QueueId, Region};
+use crate::driver_api::{RawDevice, Ticket};
 
 /// A device under test.
 #[derive(Clone, Copy)]
 pub struct Bench<'a> {
-    pub device: &'a dyn Device,
+    pub device: &'a dyn RawDevice,
     pub render: Render<'a>,
 }
 
 /// Memory that is freed with it.
 pub struct Memory<'a> {
-    device: &'a dyn Device,
+    device: &'a dyn RawDevice,
     pub id: AllocId,
     pub bytes: u64,
 }
 
 /// A program that is released with it.
 pub struct Held<'a> {
-    device: &'a dyn Device,
+    device: &'a dyn RawDevice,
     pub id: ProgramId,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Steps on the default queue.
-    pub fn run(&self, steps: &[Step]) -> Result<Ticket> {
+    pub fn run(&self, steps: &[DeviceCommand]) -> Result<Ticket> {
         self.device.submit(QueueId::DEFAULT, steps, false)
     }
 
@@ -112,8 +112,8 @@ impl Drop for Held<'_> {
 }
 
 /// A launch as a step.
-pub fn launch(program: &Held<'_>, grid: [u64; 3], group: [u32; 3], args: Vec<Arg>) -> Step {
-    Step::Dispatch(Dispatch { program: program.id, grid, group, args, parts: Vec::new() })
+pub fn launch(program: &Held<'_>, grid: [u64; 3], group: [u32; 3], args: Vec<Arg>) -> DeviceCommand {
+    DeviceCommand::Dispatch(Dispatch { program: program.id, grid, group_size: group, args, parts: Vec::new() })
 }
 
 /// Elements as they lie in memory.

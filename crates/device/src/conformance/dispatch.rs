@@ -4,22 +4,26 @@ use panoply_ir::routine::{Gemm, Layout, Routine};
 use panoply_ir::{DType, Result, Scalar};
 
 use super::bench::{Bench, Memory, launch};
-use super::kernels::{census, collectives, keep, keep_indices, many, neighbours, places, reverse_groups, whole_groups};
-use super::{Case, Need, expect, expect_all};
-use crate::step::{Arg, Step};
+use super::kernels::{census, collectives, keep, keep_indices, many, neighbors, places, reverse_groups, whole_groups};
+use super::{Case, Requirement, expect, expect_all};
+use crate::command::{Arg, DeviceCommand};
 
 pub const CASES: &[Case] = &[
-    Case { name: "grids in one to three dimensions are exact", needs: &[Need::Computing], run: grids },
-    Case { name: "every work-item runs once", needs: &[Need::Computing], run: once },
-    Case { name: "fixed groups are whole", needs: &[Need::Computing, Need::Groups], run: groups },
-    Case { name: "barriers order shared memory", needs: &[Need::Computing, Need::Groups], run: barriers },
-    Case { name: "groups combine values", needs: &[Need::Computing, Need::Groups], run: combining },
-    Case { name: "scalars of every type", needs: &[Need::Computing], run: scalars },
-    Case { name: "indices", needs: &[Need::Computing], run: indices },
-    Case { name: "many arguments", needs: &[Need::Computing], run: arguments },
-    Case { name: "regions begin where they say", needs: &[Need::Computing], run: regions },
-    Case { name: "what lies beyond a region is guarded", needs: &[Need::Computing, Need::Guards], run: guards },
-    Case { name: "routines it offers are right", needs: &[Need::Computing], run: routines },
+    Case { name: "grids in one to three dimensions are exact", needs: &[Requirement::Computing], run: grids },
+    Case { name: "every work-item runs once", needs: &[Requirement::Computing], run: once },
+    Case { name: "fixed groups are whole", needs: &[Requirement::Computing, Requirement::Groups], run: groups },
+    Case { name: "barriers order shared memory", needs: &[Requirement::Computing, Requirement::Groups], run: barriers },
+    Case { name: "groups combine values", needs: &[Requirement::Computing, Requirement::Groups], run: combining },
+    Case { name: "scalars of every type", needs: &[Requirement::Computing], run: scalars },
+    Case { name: "indices", needs: &[Requirement::Computing], run: indices },
+    Case { name: "many arguments", needs: &[Requirement::Computing], run: arguments },
+    Case { name: "regions begin where they say", needs: &[Requirement::Computing], run: regions },
+    Case {
+        name: "what lies beyond a region is guarded",
+        needs: &[Requirement::Computing, Requirement::BoundsGuards],
+        run: guards,
+    },
+    Case { name: "routines it offers are right", needs: &[Requirement::Computing], run: routines },
 ];
 
 fn grids(bench: &Bench<'_>) -> Result<()> {
@@ -162,7 +166,7 @@ fn guards(bench: &Bench<'_>) -> Result<()> {
 }
 
 fn shifted(bench: &Bench<'_>, items: impl Fn(u64) -> u64) -> Result<()> {
-    let program = bench.compile(neighbours())?;
+    let program = bench.compile(neighbors())?;
     let words: Vec<u32> = (0..50).collect();
     for (skip, length) in [(0u64, 10u64), (1, 10), (3, 7), (16, 2), (48, 2), (49, 1), (20, 0)] {
         let items = items(length);
@@ -190,13 +194,13 @@ fn routines(bench: &Bench<'_>) -> Result<()> {
     for (a, b) in [(dense(m, k), dense(k, n)), (turned(m, k), dense(k, n)), (dense(m, k), turned(k, n))] {
         let gemm = Gemm { dtype: DType::F32, tf32: false, bias: false, batch, m, n, k, a, b, c: dense(m, n) };
         let routine = Routine::Gemm(gemm);
-        if !bench.device.offers(&routine) {
+        if !bench.device.supports_routine(&routine) {
             continue;
         }
         let left: Vec<f32> = (0..batch * m * k).map(|i| (i % 7) as f32 - 3.0).collect();
         let right: Vec<f32> = (0..batch * k * n).map(|i| (i % 5) as f32 - 2.0).collect();
         let memories = [bench.holding(&left)?, bench.holding(&right)?, bench.holding(&vec![0f32; batch * m * n])?];
-        let step = Step::Routine(routine, memories.iter().map(|memory| memory.all()).collect(), None);
+        let step = DeviceCommand::Routine(routine, memories.iter().map(|memory| memory.all()).collect(), None);
         bench.run(&[step])?;
         let at = |layout: Layout, i: usize, r: usize, c: usize| {
             layout.offset + i * layout.batch + r * layout.row + c * layout.column

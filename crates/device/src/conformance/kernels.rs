@@ -160,8 +160,8 @@ pub fn many(buffers: usize) -> Builder {
 }
 
 /// `y[i] = x[i + 1] + 100 × length of x`, all guarded; work-items beyond either length see the guards at work.
-pub fn neighbours() -> Builder {
-    let mut b = Builder::new("neighbours");
+pub fn neighbors() -> Builder {
+    let mut b = Builder::new("neighbors");
     let x = b.buffer("x", DType::U32, Access::In);
     let y = b.buffer("y", DType::U32, Access::Out);
     let (i, one, hundred) = (b.builtin(Builtin::GlobalId(0)), b.index(1), b.constant(100u32));

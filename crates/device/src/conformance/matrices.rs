@@ -6,12 +6,12 @@ use panoply_ir::kernel::{Access, Builtin, CollectiveOp, Guard, Mma, Scope};
 use panoply_ir::{DType, Result, Scalar};
 
 use super::bench::{Bench, launch};
-use super::{Case, Need, broken, expect_all};
-use crate::step::Arg;
+use super::{Case, Requirement, broken, expect_all};
+use crate::command::Arg;
 
 pub const CASES: &[Case] = &[
-    Case { name: "matrices are multiplied exactly", needs: &[Need::Computing, Need::Sets], run: whole },
-    Case { name: "matrices are multiplied closely", needs: &[Need::Computing, Need::Sets], run: close },
+    Case { name: "matrices are multiplied exactly", needs: &[Requirement::Computing, Requirement::Mma], run: whole },
+    Case { name: "matrices are multiplied closely", needs: &[Requirement::Computing, Requirement::Mma], run: close },
 ];
 
 const ROWS: usize = Mma::ROWS as usize;

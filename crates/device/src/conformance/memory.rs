@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use panoply_ir::Result;
 
 use super::bench::Bench;
-use super::{Case, Need, broken, expect, expect_all};
-use crate::step::{QueueId, Step};
+use super::{Case, Requirement, broken, expect, expect_all};
+use crate::command::{DeviceCommand, QueueId};
 
 pub const CASES: &[Case] = &[
     Case { name: "allocations of any size are apart", needs: &[], run: sizes },
@@ -18,7 +18,7 @@ pub const CASES: &[Case] = &[
     Case { name: "bytes of a write are free at return", needs: &[], run: reused_source },
     Case { name: "bytes of a read are given once", needs: &[], run: taken_once },
     Case { name: "out of memory and then not", needs: &[], run: out_of_memory },
-    Case { name: "freed memory comes back", needs: &[Need::MuchMemory], run: recycling },
+    Case { name: "freed memory comes back", needs: &[Requirement::LargeMemory], run: recycling },
 ];
 
 fn sizes(bench: &Bench<'_>) -> Result<()> {
@@ -77,7 +77,8 @@ fn nothing(bench: &Bench<'_>) -> Result<()> {
         bench.device.write(QueueId::DEFAULT, none, &[])?;
         expect("bytes of an empty read", bench.device.read(QueueId::DEFAULT, none)?.take()?, Vec::new())?;
         bench.device.read_into(QueueId::DEFAULT, none, &mut [])?;
-        let steps = [Step::Copy { from: none, to: none }, Step::Fill { to: none, pattern: vec![9, 9] }];
+        let steps =
+            [DeviceCommand::Copy { from: none, to: none }, DeviceCommand::Fill { to: none, pattern: vec![9, 9] }];
         bench.run(&steps)?.wait()?;
     }
     bench.run(&[])?.wait()?;
@@ -92,7 +93,7 @@ fn fills(bench: &Bench<'_>) -> Result<()> {
     for (i, pattern) in patterns.iter().enumerate() {
         for (j, offset) in [0usize, 8, 9, 3].into_iter().enumerate() {
             let (at, bytes) = (800 * i + 200 * j + offset, pattern.len() * (5 + 3 * j));
-            steps.push(Step::Fill { to: memory.region(at as u64, bytes as u64), pattern: pattern.to_vec() });
+            steps.push(DeviceCommand::Fill { to: memory.region(at as u64, bytes as u64), pattern: pattern.to_vec() });
             (0..bytes).for_each(|k| expected[at + k] = pattern[k % pattern.len()]);
         }
     }
@@ -104,10 +105,10 @@ fn copies(bench: &Bench<'_>) -> Result<()> {
     let first: Vec<u8> = (0..200).collect();
     let (a, b) = (bench.holding(&first)?, bench.holding(&[0xEEu8; 100])?);
     let steps = [
-        Step::Copy { from: a.region(3, 17), to: a.region(101, 17) },
-        Step::Copy { from: a.region(99, 30), to: b.region(1, 30) },
-        Step::Copy { from: b.region(0, 50), to: b.region(50, 50) },
-        Step::Copy { from: b.region(99, 1), to: a.region(0, 1) },
+        DeviceCommand::Copy { from: a.region(3, 17), to: a.region(101, 17) },
+        DeviceCommand::Copy { from: a.region(99, 30), to: b.region(1, 30) },
+        DeviceCommand::Copy { from: b.region(0, 50), to: b.region(50, 50) },
+        DeviceCommand::Copy { from: b.region(99, 1), to: a.region(0, 1) },
     ];
     bench.run(&steps)?;
     let (mut expected_a, mut expected_b) = (first, vec![0xEE; 100]);

@@ -4,24 +4,32 @@ use panoply_ir::Result;
 
 use super::bench::{Bench, launch};
 use super::kernels::{slow, turn};
-use super::{Case, Need, broken, expect, expect_all};
-use crate::contract::Ticket;
-use crate::step::{Arg, QueueId, Step};
+use super::{Case, Requirement, broken, expect, expect_all};
+use crate::command::{Arg, DeviceCommand, QueueId};
+use crate::driver_api::Ticket;
 
 pub const CASES: &[Case] = &[
-    Case { name: "steps of a queue happen in order", needs: &[Need::Computing], run: in_order },
-    Case { name: "reads and writes happen in order", needs: &[Need::Computing], run: with_the_host },
-    Case { name: "memory is freed while it is used", needs: &[Need::Computing], run: freed_in_use },
-    Case { name: "queues wait for each other", needs: &[Need::Computing], run: across_queues },
+    Case { name: "steps of a queue happen in order", needs: &[Requirement::Computing], run: in_order },
+    Case { name: "reads and writes happen in order", needs: &[Requirement::Computing], run: with_the_host },
+    Case { name: "memory is freed while it is used", needs: &[Requirement::Computing], run: freed_in_use },
+    Case { name: "queues wait for each other", needs: &[Requirement::Computing], run: across_queues },
     Case { name: "waits for what is done", needs: &[], run: done_before },
-    Case { name: "an empty submission ends after the ones before", needs: &[Need::Computing], run: empty },
-    Case { name: "tickets come true", needs: &[Need::Computing], run: polling },
-    Case { name: "tickets may be dropped", needs: &[Need::Computing], run: dropped },
-    Case { name: "synchronize waits for every queue", needs: &[Need::Computing], run: synchronize },
+    Case { name: "an empty submission ends after the ones before", needs: &[Requirement::Computing], run: empty },
+    Case { name: "tickets come true", needs: &[Requirement::Computing], run: polling },
+    Case { name: "tickets may be dropped", needs: &[Requirement::Computing], run: dropped },
+    Case { name: "synchronize waits for every queue", needs: &[Requirement::Computing], run: synchronize },
     Case { name: "timed steps follow each other", needs: &[], run: timed },
-    Case { name: "threads with queues of their own", needs: &[Need::Computing, Need::Threads], run: own_queues },
-    Case { name: "threads on one queue", needs: &[Need::Computing, Need::Threads], run: one_queue },
-    Case { name: "threads that allocate and compile", needs: &[Need::Computing, Need::Threads], run: own_everything },
+    Case {
+        name: "threads with queues of their own",
+        needs: &[Requirement::Computing, Requirement::Threads],
+        run: own_queues,
+    },
+    Case { name: "threads on one queue", needs: &[Requirement::Computing, Requirement::Threads], run: one_queue },
+    Case {
+        name: "threads that allocate and compile",
+        needs: &[Requirement::Computing, Requirement::Threads],
+        run: own_everything,
+    },
 ];
 
 /// What `turn` makes of a number, turn after turn.
@@ -33,9 +41,9 @@ fn in_order(bench: &Bench<'_>) -> Result<()> {
     let program = bench.compile(turn())?;
     let (x, y) = (bench.allocate(4)?, bench.holding(&[0u32])?);
     let turn = |add: u32| launch(&program, [1; 3], [1; 3], vec![Arg::Scalar(add.into()), Arg::Buffer(x.all())]);
-    let mut steps = vec![Step::Fill { to: x.all(), pattern: 3u32.to_le_bytes().to_vec() }];
+    let mut steps = vec![DeviceCommand::Fill { to: x.all(), pattern: 3u32.to_le_bytes().to_vec() }];
     steps.extend((0..10).map(turn));
-    steps.push(Step::Copy { from: x.all(), to: y.all() });
+    steps.push(DeviceCommand::Copy { from: x.all(), to: y.all() });
     steps.extend((10..20).map(turn));
     bench.run(&steps[..7])?;
     bench.run(&steps[7..])?;
@@ -65,7 +73,7 @@ fn freed_in_use(bench: &Bench<'_>) -> Result<()> {
     for i in 0..8u64 {
         let x = bench.holding(&[0u32])?;
         let args = vec![Arg::Scalar((20_000 + i as u32).into()), Arg::Buffer(x.all())];
-        let copy = Step::Copy { from: x.all(), to: out.region(4 * i, 4) };
+        let copy = DeviceCommand::Copy { from: x.all(), to: out.region(4 * i, 4) };
         bench.run(&[launch(&program, [1; 3], [1; 3], args), copy])?;
         // `x` is freed here, and its memory may be had again in the next turn.
     }
@@ -82,10 +90,10 @@ fn across_queues(bench: &Bench<'_>) -> Result<()> {
         let args = vec![Arg::Scalar(turn.into()), Arg::Buffer(x.all())];
         let delay = vec![Arg::Scalar((turn % 3 * 3000).into()), Arg::Buffer(other.all())];
         let step = launch(&program, [1; 3], [1; 3], args);
-        let steps = [Step::Wait(last.clone()), launch(&slow, [1; 3], [1; 3], delay), step];
+        let steps = [DeviceCommand::Wait(last.clone()), launch(&slow, [1; 3], [1; 3], delay), step];
         last = bench.device.submit(queues[turn as usize * 7 % 3], &steps, false)?;
     }
-    bench.run(&[Step::Wait(last)])?;
+    bench.run(&[DeviceCommand::Wait(last)])?;
     expect("thirty turns on three queues", x.words()?, vec![turned(1, 0..30)])?;
     expect("what delayed them", other.words()?, vec![30 * 3000])
 }
@@ -93,14 +101,19 @@ fn across_queues(bench: &Bench<'_>) -> Result<()> {
 fn done_before(bench: &Bench<'_>) -> Result<()> {
     let x = bench.holding(&[0u8; 4])?;
     let queue = bench.device.queue()?;
-    let fill = |value: u8| Step::Fill { to: x.all(), pattern: vec![value] };
+    let fill = |value: u8| DeviceCommand::Fill { to: x.all(), pattern: vec![value] };
     bench.device.synchronize()?;
     let ticket = bench.device.submit(queue, &[fill(1)], false)?;
     ticket.wait()?;
-    bench.run(&[Step::Wait(ticket.clone()), Step::Wait(Ticket::Done), fill(2), Step::Wait(ticket)])?;
+    bench.run(&[
+        DeviceCommand::Wait(ticket.clone()),
+        DeviceCommand::Wait(Ticket::Done),
+        fill(2),
+        DeviceCommand::Wait(ticket),
+    ])?;
     let read = bench.device.read(QueueId::DEFAULT, x.all())?;
     read.wait()?;
-    bench.run(&[Step::Wait(read.clone())])?.wait()?;
+    bench.run(&[DeviceCommand::Wait(read.clone())])?.wait()?;
     expect("bytes", read.take()?, vec![2; 4])
 }
 
@@ -154,9 +167,9 @@ fn synchronize(bench: &Bench<'_>) -> Result<()> {
 
 fn timed(bench: &Bench<'_>) -> Result<()> {
     let (x, y) = (bench.holding(&[0u8; 4096])?, bench.holding(&[0u8; 4096])?);
-    let fill = Step::Fill { to: x.all(), pattern: vec![1, 2] };
-    let copy = Step::Copy { from: x.all(), to: y.all() };
-    let steps = [fill.clone(), Step::Wait(Ticket::Done), copy, fill, Step::Wait(Ticket::Done)];
+    let fill = DeviceCommand::Fill { to: x.all(), pattern: vec![1, 2] };
+    let copy = DeviceCommand::Copy { from: x.all(), to: y.all() };
+    let steps = [fill.clone(), DeviceCommand::Wait(Ticket::Done), copy, fill, DeviceCommand::Wait(Ticket::Done)];
     let mut before = 0;
     for _ in 0..3 {
         let times = bench.device.submit(QueueId::DEFAULT, &steps, true)?.times()?;

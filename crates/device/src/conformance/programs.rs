@@ -9,17 +9,21 @@ use panoply_ir::verify::verify;
 
 use super::bench::{Bench, Held, launch};
 use super::kernels::{slow, turn};
-use super::{Case, Need, broken, expect};
+use super::{Case, Requirement, broken, expect};
+use crate::command::Arg;
 use crate::program::{Program, SourceText};
-use crate::step::Arg;
 
 pub const CASES: &[Case] = &[
-    Case { name: "a program is released and made again", needs: &[Need::Computing], run: again },
+    Case { name: "a program is released and made again", needs: &[Requirement::Computing], run: again },
     Case { name: "program ids are unique among the living", needs: &[], run: unique_ids },
-    Case { name: "a program is released while it runs", needs: &[Need::Computing], run: released_running },
-    Case { name: "a refused program has a log", needs: &[Need::Computing, Need::Text], run: refused },
-    Case { name: "a program comes back from its binary", needs: &[Need::Computing, Need::Text], run: binary },
-    Case { name: "a program in another form is refused", needs: &[Need::Computing], run: other_form },
+    Case { name: "a program is released while it runs", needs: &[Requirement::Computing], run: released_running },
+    Case { name: "a refused program has a log", needs: &[Requirement::Computing, Requirement::Text], run: refused },
+    Case {
+        name: "a program comes back from its binary",
+        needs: &[Requirement::Computing, Requirement::Text],
+        run: binary,
+    },
+    Case { name: "a program in another form is refused", needs: &[Requirement::Computing], run: other_form },
 ];
 
 /// The program adds 7 to twice 5.
@@ -76,7 +80,7 @@ fn refused(bench: &Bench<'_>) -> Result<()> {
             drop(bench.own(id));
             return Err(broken("a text that is no program was accepted"));
         }
-        Err(error) if error.is_build() && !error.notes().is_empty() => {}
+        Err(error) if error.is_compile_failed() && !error.notes().is_empty() => {}
         Err(error) => return Err(broken("a refused text is a build error with a log").note(error.to_string())),
     }
     works(bench, &bench.own(bench.device.compile(&Program::Text(good))?))

@@ -4,45 +4,49 @@ use panoply_ir::Result;
 
 use super::bench::{Bench, Memory, launch};
 use super::kernels::turn;
-use super::{Case, Need, broken, expect_all};
-use crate::step::{Arg, QueueId, Region, Step};
-use crate::tape::{Place, Source, Tape};
+use super::{Case, Requirement, broken, expect_all};
+use crate::command::{Arg, DeviceCommand, QueueId, Region};
+use crate::command_buffer::{BindingKind, BindingSlot, RawCommandBuffer};
 
 pub const CASES: &[Case] = &[
-    Case { name: "a replay does what its steps do", needs: &[Need::Computing], run: replays },
+    Case { name: "a replay does what its steps do", needs: &[Requirement::Computing], run: replays },
     Case { name: "a replay copies and fills between launches", needs: &[], run: moves },
-    Case { name: "replays on several queues", needs: &[Need::Computing], run: queues },
-    Case { name: "a tape is forgotten while it is replayed", needs: &[Need::Computing], run: forgotten },
+    Case { name: "replays on several queues", needs: &[Requirement::Computing], run: queues },
+    Case {
+        name: "a command buffer is forgotten while it is replayed",
+        needs: &[Requirement::Computing],
+        run: forgotten,
+    },
 ];
 
-/// Launches on a tape: enough for any device to think it worth while.
+/// Launches on a command buffer: enough for any device to think it worth while.
 const LAUNCHES: u32 = 24;
 
-/// A tape that is forgotten with it.
-struct Recorded<'a>(Bench<'a>, Option<Tape>);
+/// A command buffer that is forgotten with it.
+struct Recorded<'a>(Bench<'a>, Option<RawCommandBuffer>);
 
 impl<'a> Recorded<'a> {
-    fn new(bench: &Bench<'a>, steps: Vec<Step>, places: Vec<Place>) -> Result<Recorded<'a>> {
+    fn new(bench: &Bench<'a>, steps: Vec<DeviceCommand>, places: Vec<BindingSlot>) -> Result<Recorded<'a>> {
         Ok(Recorded(*bench, Some(bench.device.record(steps, places)?)))
     }
 
-    fn replay(&mut self, queue: QueueId, bindings: &[Region], slots: &[u32]) -> Result<crate::contract::Ticket> {
+    fn replay(&mut self, queue: QueueId, bindings: &[Region], slots: &[u32]) -> Result<crate::driver_api::Ticket> {
         let slots: Vec<_> = slots.iter().map(|slot| (*slot).into()).collect();
-        let tape = self.1.as_mut().ok_or_else(|| broken("the tape was forgotten"))?;
-        self.0.device.replay(queue, tape, bindings, &slots)
+        let command_buffer = self.1.as_mut().ok_or_else(|| broken("the command buffer was forgotten"))?;
+        self.0.device.replay(queue, command_buffer, bindings, &slots)
     }
 }
 
 impl Drop for Recorded<'_> {
     fn drop(&mut self) {
-        if let Some(tape) = self.1.take() {
-            self.0.device.forget(tape);
+        if let Some(command_buffer) = self.1.take() {
+            self.0.device.destroy_command_buffer(command_buffer);
         }
     }
 }
 
 /// Launches of `turn`, alternately on the two halves of binding 0, adding slot 0, slot 1 and the launch's own number by turns.
-fn tape<'a>(bench: &Bench<'a>, program: &super::bench::Held<'_>, over: &Memory<'_>) -> Result<Recorded<'a>> {
+fn command_buffer<'a>(bench: &Bench<'a>, program: &super::bench::Held<'_>, over: &Memory<'_>) -> Result<Recorded<'a>> {
     let half = over.bytes / 2;
     let (mut steps, mut places) = (Vec::new(), Vec::new());
     for step in 0..LAUNCHES {
@@ -50,14 +54,14 @@ fn tape<'a>(bench: &Bench<'a>, program: &super::bench::Held<'_>, over: &Memory<'
         let args = vec![Arg::Scalar(step.into()), Arg::Buffer(over.region(offset, half))];
         steps.push(launch(program, [half / 4, 1, 1], bench.group([16, 1, 1]), args));
         if step % 3 != 2 {
-            places.push(Place { step, operand: 0, source: Source::Slot(step % 3) });
+            places.push(BindingSlot { step, operand: 0, source: BindingKind::Slot(step % 3) });
         }
-        places.push(Place { step, operand: 1, source: Source::Binding { binding: 0, offset } });
+        places.push(BindingSlot { step, operand: 1, source: BindingKind::Binding { binding: 0, offset } });
     }
     Recorded::new(bench, steps, places)
 }
 
-/// The words after the tape.
+/// The words after the command buffer.
 fn expected(mut words: Vec<u32>, slots: [u32; 2]) -> Vec<u32> {
     let half = words.len() / 2;
     for step in 0..LAUNCHES {
@@ -72,7 +76,7 @@ fn replays(bench: &Bench<'_>) -> Result<()> {
     let program = bench.compile(turn())?;
     let words = |from: u32| Vec::from_iter(from..from + 128);
     let memories = [bench.holding(&words(0))?, bench.holding(&words(1000))?];
-    let mut recorded = tape(bench, &program, &memories[0])?;
+    let mut recorded = command_buffer(bench, &program, &memories[0])?;
     let mut known = [words(0), words(1000)];
     // The same again, other numbers, other memory, a part of larger memory.
     for (memory, slots) in [(0, [1, 2]), (0, [1, 2]), (0, [3, 4]), (1, [3, 4]), (0, [5, 6]), (1, [7, 8])] {
@@ -91,11 +95,15 @@ fn replays(bench: &Bench<'_>) -> Result<()> {
 fn moves(bench: &Bench<'_>) -> Result<()> {
     let (a, b) = (bench.holding(&Vec::from_iter(0..64u32))?, bench.holding(&[0u32; 64])?);
     let steps = vec![
-        Step::Copy { from: a.region(0, 128), to: b.region(128, 128) },
-        Step::Fill { to: b.region(0, 64), pattern: vec![1, 2, 3, 4] },
-        Step::Copy { from: b.region(0, 64), to: b.region(64, 64) },
+        DeviceCommand::Copy { from: a.region(0, 128), to: b.region(128, 128) },
+        DeviceCommand::Fill { to: b.region(0, 64), pattern: vec![1, 2, 3, 4] },
+        DeviceCommand::Copy { from: b.region(0, 64), to: b.region(64, 64) },
     ];
-    let at = |step, operand, binding, offset| Place { step, operand, source: Source::Binding { binding, offset } };
+    let at = |step, operand, binding, offset| BindingSlot {
+        step,
+        operand,
+        source: BindingKind::Binding { binding, offset },
+    };
     let places = vec![at(0, 0, 0, 0), at(0, 1, 1, 128), at(1, 0, 1, 0), at(2, 0, 1, 0), at(2, 1, 1, 64)];
     let mut recorded = Recorded::new(bench, steps, places)?;
     let (c, d) = (bench.holding(&Vec::from_iter(500..564u32))?, bench.holding(&[7u32; 64])?);
@@ -112,7 +120,7 @@ fn queues(bench: &Bench<'_>) -> Result<()> {
     let other = bench.device.queue()?;
     let memories = [bench.holding(&[1u32; 64])?, bench.holding(&[2u32; 64])?];
     bench.device.synchronize()?;
-    let mut recorded = tape(bench, &program, &memories[0])?;
+    let mut recorded = command_buffer(bench, &program, &memories[0])?;
     let mut tickets = Vec::new();
     for (queue, memory) in [(other, 0), (QueueId::DEFAULT, 1), (other, 0), (QueueId::DEFAULT, 1)] {
         tickets.push(recorded.replay(queue, &[memories[memory].all()], &[1, 1])?);
@@ -129,12 +137,12 @@ fn forgotten(bench: &Bench<'_>) -> Result<()> {
     let memory = bench.holding(&[3u32; 64])?;
     for turns in 1..=3 {
         let program = bench.compile(turn())?;
-        let mut recorded = tape(bench, &program, &memory)?;
+        let mut recorded = command_buffer(bench, &program, &memory)?;
         let ticket = recorded.replay(QueueId::DEFAULT, &[memory.all()], &[turns, turns])?;
         drop(recorded);
         drop(program);
         ticket.wait()?;
     }
     let words = (1..=3).fold(vec![3; 64], |words, turns| expected(words, [turns, turns]));
-    expect_all("three tapes", &memory.words()?, &words)
+    expect_all("three command buffers", &memory.words()?, &words)
 }

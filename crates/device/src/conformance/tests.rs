@@ -1,7 +1,7 @@
 //! The suite on a device that computes nothing, and on devices that are broken on purpose.
 
 use super::*;
-use crate::null::{Failure, Null};
+use crate::null::{InjectedFailure, NullDevice};
 use crate::program::{Signature, SourceText};
 
 /// Text that names the kernel, which is all a device that computes nothing needs.
@@ -18,7 +18,7 @@ fn render(kernel: &Arc<Verified<Kernel>>, target: &Target) -> Result<Program> {
 }
 
 fn computes_nothing(case: &Case) -> Option<String> {
-    case.needs.contains(&Need::Computing).then(|| "null computes nothing".to_string())
+    case.needs.contains(&Requirement::Computing).then(|| "null computes nothing".to_string())
 }
 
 #[test]
@@ -32,11 +32,11 @@ fn names_are_unique() {
 #[test]
 fn null_passes_whatever_needs_no_computing() {
     for target in [Target::cpu(), Target::opencl_minimum()] {
-        let device = Null::new(target);
+        let device = NullDevice::new(target);
         let outcomes = run_all(&device, &render, &computes_nothing);
         let report = report(&device, &outcomes).unwrap();
         assert!(report.contains("SKIPPED: conformance of") && report.contains("null computes nothing"), "{report}");
-        let passed = outcomes.iter().filter(|outcome| matches!(outcome.verdict, Verdict::Passed)).count();
+        let passed = outcomes.iter().filter(|outcome| matches!(outcome.verdict, CaseResult::Passed)).count();
         assert!(passed >= 12, "{report}");
         let counts = device.counts();
         assert_eq!((counts.allocations, counts.bytes, counts.programs), (0, 0, 0), "the suite gives everything back");
@@ -46,19 +46,20 @@ fn null_passes_whatever_needs_no_computing() {
 /// No case passes by itself: a device that runs nothing fails every one that needs computing.
 #[test]
 fn cases_that_need_computing_fail_without_it() {
-    let device = Null::new(Target::opencl_minimum());
+    let device = NullDevice::new(Target::opencl_minimum());
     // It offers no routine, and what is done at once is done after an empty submission.
     let excused = ["routines it offers are right", "an empty submission ends after the ones before"];
-    let skip = |case: &Case| (!case.needs.contains(&Need::Computing) || excused.contains(&case.name)).then(String::new);
+    let skip =
+        |case: &Case| (!case.needs.contains(&Requirement::Computing) || excused.contains(&case.name)).then(String::new);
     for outcome in run_all(&device, &render, &skip) {
-        assert!(!matches!(outcome.verdict, Verdict::Passed), "{outcome:?}");
+        assert!(!matches!(outcome.verdict, CaseResult::Passed), "{outcome:?}");
     }
 }
 
 #[test]
 fn a_device_that_fails_is_reported_with_every_failure() {
-    let device = Null::new(Target::cpu());
-    device.fail(Failure::Allocation { after: 3 });
+    let device = NullDevice::new(Target::cpu());
+    device.fail(InjectedFailure::Allocation { after: 3 });
     let outcomes = run_all(&device, &render, &computes_nothing);
     let error = report(&device, &outcomes).unwrap_err();
     assert!(error.message().contains("fails 1 of"), "{error}");

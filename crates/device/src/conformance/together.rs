@@ -6,14 +6,18 @@ use panoply_ir::{DType, Result};
 
 use super::bench::{Bench, launch};
 use super::kernels::{COMBINED, atomics, atomics_of, combinations, crowd};
-use super::{Case, Need, expect, expect_all};
-use crate::step::Arg;
+use super::{Case, Requirement, expect, expect_all};
+use crate::command::Arg;
 
 pub const CASES: &[Case] = &[
-    Case { name: "atomics give what was there", needs: &[Need::Computing], run: before },
-    Case { name: "atomics lose nothing in a crowd", needs: &[Need::Computing], run: crowded },
-    Case { name: "groups combine bit for bit", needs: &[Need::Computing, Need::Groups], run: groups },
-    Case { name: "subgroups combine bit for bit", needs: &[Need::Computing, Need::Groups], run: subgroups },
+    Case { name: "atomics give what was there", needs: &[Requirement::Computing], run: before },
+    Case { name: "atomics lose nothing in a crowd", needs: &[Requirement::Computing], run: crowded },
+    Case { name: "groups combine bit for bit", needs: &[Requirement::Computing, Requirement::Groups], run: groups },
+    Case {
+        name: "subgroups combine bit for bit",
+        needs: &[Requirement::Computing, Requirement::Groups],
+        run: subgroups,
+    },
 ];
 
 /// Numbers of both signs and, as floats, of magnitudes whose sums are rounded in every order differently.

@@ -9,11 +9,11 @@ use panoply_ir::verify::verify;
 use panoply_ir::{DType, Scalar};
 
 use super::*;
+use crate::command::{Arg, Dispatch};
 use crate::program::SourceText;
-use crate::step::{Arg, Dispatch};
 
 /// A kernel in groups of 8 that takes a scalar, an index and a buffer of u32.
-fn program(device: &Null) -> ProgramId {
+fn program(device: &NullDevice) -> ProgramId {
     let mut b = Builder::new("scale");
     b.group([8, 1, 1]);
     let factor = b.scalar("factor", DType::U32);
@@ -33,23 +33,24 @@ fn region(alloc: AllocId, offset: u64, bytes: u64) -> Region {
     Region { alloc, offset, bytes }
 }
 
-fn submit(device: &Null, step: Step) -> Result<Ticket> {
+fn submit(device: &NullDevice, step: DeviceCommand) -> Result<Ticket> {
     device.submit(QueueId::DEFAULT, &[step], false)
 }
 
 #[test]
 fn it_counts_and_records_what_it_is_asked() {
-    let device = Null::new(Target::cpu());
+    let device = NullDevice::new(Target::cpu());
     let (a, b) = (device.allocate(64).unwrap(), device.allocate(32).unwrap());
     let (program, queue) = (program(&device), device.queue().unwrap());
     device.write(queue, region(a, 0, 4), &[1, 2, 3, 4]).unwrap();
     let args = vec![Arg::Scalar(3u32.into()), Arg::Index(9), Arg::Buffer(region(a, 0, 64))];
-    let dispatch = Step::Dispatch(Dispatch { program, grid: [5, 1, 1], group: [8, 1, 1], args, parts: Vec::new() });
+    let dispatch =
+        DeviceCommand::Dispatch(Dispatch { program, grid: [5, 1, 1], group_size: [8, 1, 1], args, parts: Vec::new() });
     let steps = [
-        Step::Fill { to: region(b, 0, 8), pattern: vec![7, 8] },
-        Step::Copy { from: region(b, 0, 3), to: region(a, 1, 3) },
+        DeviceCommand::Fill { to: region(b, 0, 8), pattern: vec![7, 8] },
+        DeviceCommand::Copy { from: region(b, 0, 3), to: region(a, 1, 3) },
         dispatch,
-        Step::Wait(Ticket::Done),
+        DeviceCommand::Wait(Ticket::Done),
     ];
     device.submit(queue, &steps, false).unwrap();
     assert_eq!(
@@ -84,29 +85,29 @@ fn it_counts_and_records_what_it_is_asked() {
 
 #[test]
 fn a_hollow_one_keeps_nothing() {
-    let device = Null::new(Target::cpu()).hollow();
+    let device = NullDevice::new(Target::cpu()).without_memory();
     let a = device.allocate(1 << 29).unwrap();
     device.write(QueueId::DEFAULT, region(a, 0, 2), &[1, 2]).unwrap();
-    submit(&device, Step::Fill { to: region(a, 0, 1 << 29), pattern: vec![9] }).unwrap();
+    submit(&device, DeviceCommand::Fill { to: region(a, 0, 1 << 29), pattern: vec![9] }).unwrap();
     assert_eq!(device.read(QueueId::DEFAULT, region(a, 0, 2)).unwrap().take().unwrap(), [0, 0]);
     assert!(device.take_steps().is_empty() && device.counts().fills == 1);
 }
 
 #[test]
 fn planned_failures_happen_once_and_a_lost_device_stays_lost() {
-    let device = Null::new(Target::opencl_minimum()).in_memory(100);
-    device.fail(Failure::Allocation { after: 1 });
+    let device = NullDevice::new(Target::opencl_minimum()).in_memory(100);
+    device.fail(InjectedFailure::Allocation { after: 1 });
     let first = device.allocate(10).unwrap();
     assert!(device.allocate(10).unwrap_err().is_out_of_memory());
     device.allocate(10).unwrap();
     let error = device.allocate(81).unwrap_err();
     assert!(error.is_out_of_memory() && error.message().contains("needs 81 bytes, 80 free of 100"), "{error}");
-    device.fail(Failure::Build { log: "line 3: no".into() });
+    device.fail(InjectedFailure::Build { log: "line 3: no".into() });
     let error = device.compile(&Program::Text(text())).unwrap_err();
-    assert!(error.is_build() && error.notes() == ["line 3: no"], "{error}");
+    assert!(error.is_compile_failed() && error.notes() == ["line 3: no"], "{error}");
     device.compile(&Program::Text(text())).unwrap();
-    device.fail(Failure::Lost { after: 2 });
-    let fill = || Step::Fill { to: region(first, 0, 1), pattern: vec![1] };
+    device.fail(InjectedFailure::Lost { after: 2 });
+    let fill = || DeviceCommand::Fill { to: region(first, 0, 1), pattern: vec![1] };
     submit(&device, fill()).unwrap();
     submit(&device, fill()).unwrap();
     device.synchronize().unwrap();
@@ -118,26 +119,26 @@ fn planned_failures_happen_once_and_a_lost_device_stays_lost() {
 
 #[test]
 fn held_tickets_are_pending_until_somebody_waits() {
-    let device = Null::new(Target::cpu());
+    let device = NullDevice::new(Target::cpu());
     let a = device.allocate(4).unwrap();
     device.hold();
     let ticket = device.submit(QueueId::DEFAULT, &[], false).unwrap();
     let read = device.read(QueueId::DEFAULT, region(a, 0, 4)).unwrap();
     assert!(!ticket.poll().unwrap() && !read.poll().unwrap());
-    submit(&device, Step::Wait(ticket.clone())).unwrap();
+    submit(&device, DeviceCommand::Wait(ticket.clone())).unwrap();
     assert!(!ticket.poll().unwrap(), "a queue that waits does not hurry the host's ticket");
     assert_eq!(read.take().unwrap(), [0; 4]);
     assert!(ticket.poll().unwrap(), "what was submitted before is done as well");
     let later = device.submit(QueueId::DEFAULT, &[], false).unwrap();
     assert!(!later.poll().unwrap());
-    device.let_go();
+    device.release_pending();
     assert!(later.poll().unwrap());
     assert!(matches!(device.submit(QueueId::DEFAULT, &[], false).unwrap(), Ticket::Done));
 }
 
 #[test]
 fn binaries_are_known_by_their_source() {
-    let device = Null::new(Target::opencl_minimum());
+    let device = NullDevice::new(Target::opencl_minimum());
     let first = device.compile(&Program::Text(text())).unwrap();
     let bytes = device.binary(first).unwrap();
     device.compile(&Program::Binary { bytes: bytes.clone(), text: text() }).unwrap();
@@ -149,19 +150,19 @@ fn binaries_are_known_by_their_source() {
 
 #[test]
 fn a_caller_that_fails_its_duty_is_told() {
-    let device = Null::new(Target::cpu());
+    let device = NullDevice::new(Target::cpu());
     let (a, freed) = (device.allocate(64).unwrap(), device.allocate(8).unwrap());
     device.free(freed);
     let program = program(&device);
     let good = Dispatch {
         program,
         grid: [8, 1, 1],
-        group: [8, 1, 1],
+        group_size: [8, 1, 1],
         args: vec![Arg::Scalar(1u32.into()), Arg::Index(0), Arg::Buffer(region(a, 4, 8))],
         parts: Vec::new(),
     };
-    submit(&device, Step::Dispatch(good.clone())).unwrap();
-    let args = |args: Vec<Arg>| Step::Dispatch(Dispatch { args, ..good.clone() });
+    submit(&device, DeviceCommand::Dispatch(good.clone())).unwrap();
+    let args = |args: Vec<Arg>| DeviceCommand::Dispatch(Dispatch { args, ..good.clone() });
     let [scalar, index, buffer] = [good.args[0], good.args[1], good.args[2]];
     let nothing = Layout { offset: 0, batch: 0, row: 0, column: 0 };
     let gemm = Gemm {
@@ -176,25 +177,28 @@ fn a_caller_that_fails_its_duty_is_told() {
         b: nothing,
         c: nothing,
     };
-    let foreign = Null::new(Target::cpu()).read(QueueId(7), region(a, 0, 1));
+    let foreign = NullDevice::new(Target::cpu()).read(QueueId(7), region(a, 0, 1));
     assert!(foreign.unwrap_err().is_mistake(), "a queue that is not there");
     let table = [
-        ("a grid of nothing", Step::Dispatch(Dispatch { grid: [8, 0, 1], ..good.clone() })),
-        ("another group than the kernel's", Step::Dispatch(Dispatch { group: [4, 1, 1], ..good.clone() })),
-        ("a group beyond the limit", Step::Dispatch(Dispatch { group: [8, 1, 2000], ..good.clone() })),
-        ("a program nobody holds", Step::Dispatch(Dispatch { program: ProgramId(99), ..good.clone() })),
+        ("a grid of nothing", DeviceCommand::Dispatch(Dispatch { grid: [8, 0, 1], ..good.clone() })),
+        (
+            "another group than the kernel's",
+            DeviceCommand::Dispatch(Dispatch { group_size: [4, 1, 1], ..good.clone() }),
+        ),
+        ("a group beyond the limit", DeviceCommand::Dispatch(Dispatch { group_size: [8, 1, 2000], ..good.clone() })),
+        ("a program nobody holds", DeviceCommand::Dispatch(Dispatch { program: ProgramId(99), ..good.clone() })),
         ("an argument too few", args(vec![scalar, index])),
         ("arguments in another order", args(vec![index, scalar, buffer])),
         ("another scalar type", args(vec![Arg::Scalar(Scalar::from(1.0f32)), index, buffer])),
         ("a region off the elements", args(vec![scalar, index, Arg::Buffer(region(a, 2, 8))])),
         ("a region with half an element", args(vec![scalar, index, Arg::Buffer(region(a, 0, 6))])),
         ("a region beyond the end", args(vec![scalar, index, Arg::Buffer(region(a, 60, 8))])),
-        ("a freed allocation", Step::Fill { to: region(freed, 0, 8), pattern: vec![0] }),
-        ("a pattern of three", Step::Fill { to: region(a, 0, 9), pattern: vec![1, 2, 3] }),
-        ("a pattern that does not fit", Step::Fill { to: region(a, 0, 5), pattern: vec![1, 2] }),
-        ("a copy of unequal lengths", Step::Copy { from: region(a, 0, 4), to: region(a, 8, 5) }),
-        ("a copy onto itself", Step::Copy { from: region(a, 0, 4), to: region(a, 3, 4) }),
-        ("a routine it does not offer", Step::Routine(Routine::Gemm(gemm), Vec::new(), None)),
+        ("a freed allocation", DeviceCommand::Fill { to: region(freed, 0, 8), pattern: vec![0] }),
+        ("a pattern of three", DeviceCommand::Fill { to: region(a, 0, 9), pattern: vec![1, 2, 3] }),
+        ("a pattern that does not fit", DeviceCommand::Fill { to: region(a, 0, 5), pattern: vec![1, 2] }),
+        ("a copy of unequal lengths", DeviceCommand::Copy { from: region(a, 0, 4), to: region(a, 8, 5) }),
+        ("a copy onto itself", DeviceCommand::Copy { from: region(a, 0, 4), to: region(a, 3, 4) }),
+        ("a routine it does not offer", DeviceCommand::Routine(Routine::Gemm(gemm), Vec::new(), None)),
     ];
     for (what, step) in table {
         let error = submit(&device, step).unwrap_err();
@@ -207,12 +211,15 @@ fn a_caller_that_fails_its_duty_is_told() {
 #[test]
 #[allow(unsafe_code, reason = "asking a driver is unsafe")]
 fn a_driver_finds_what_it_was_given() {
-    let device = Arc::new(Null::new(Target::cpu()));
+    let device = Arc::new(NullDevice::new(Target::cpu()));
     let refused = vec![Error::unavailable("opencl:1: too old; update it")];
-    let driver = NullDriver { kind: Kind::OpenCl, devices: Ok(vec![device]), refused };
+    let driver = NullDriver { kind: Backend::OpenCl, devices: Ok(vec![device]), refused };
     // SAFETY: these devices validate all they are given.
-    assert_eq!((unsafe { driver.probe() }.unwrap().len(), driver.refused().len(), driver.kind()), (1, 1, Kind::OpenCl));
-    let none = NullDriver { kind: Kind::Cuda, devices: Err(Error::unavailable("no")), refused: Vec::new() };
+    assert_eq!(
+        (unsafe { driver.probe() }.unwrap().len(), driver.rejected().len(), driver.kind()),
+        (1, 1, Backend::OpenCl)
+    );
+    let none = NullDriver { kind: Backend::Cuda, devices: Err(Error::unavailable("no")), refused: Vec::new() };
     // SAFETY: these devices validate all they are given.
     assert!(unsafe { none.probe() }.unwrap_err().is_unavailable());
 }

@@ -5,16 +5,16 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use panoply_device::{Error, ErrorKind, Form, Format, Kind, Language, Peer, Result, SourceText};
+use panoply_device::{Backend, BinaryFormat, Error, ErrorKind, Language, Peer, ProgramForm, Result, SourceText};
 
 use super::cublaslt::CublasLt;
 use super::{compiler, discovery, errors};
 use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
+use crate::stream::blas::{GemmRequest, Library};
 use crate::stream::compiler::Compiler;
-use crate::stream::discovery::{Api, Place, Traits};
+use crate::stream::discovery::{Api, DiscoveredDevice, Traits};
 use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
-use crate::stream::products::{Library, Wanted};
 use crate::stream::program::{LOG_BYTES, refusal, source};
 use crate::stream::vendor::{Brand, Vendor, halves};
 
@@ -26,7 +26,7 @@ const INPUT_PTX: i32 = 1;
 /// Words and numbers of CUDA.
 pub const BRAND: Brand = Brand {
     words: Words {
-        kind: Kind::Cuda.name(),
+        kind: Backend::Cuda.name(),
         // The last one is Windows' Linux.
         files: if cfg!(windows) {
             &["nvcuda.dll"]
@@ -42,7 +42,11 @@ pub const BRAND: Brand = Brand {
     oldest_driver: 9000,
     version: |number| format!("CUDA {}.{}", number / 1000, number % 1000 / 10),
     update: "update NVIDIA's driver",
-    takes: &[Form::Image(Format::Cubin), Form::Text(Language::Ptx { capability: 0 }), Form::Text(Language::CudaC)],
+    takes: &[
+        ProgramForm::Image(BinaryFormat::Cubin),
+        ProgramForm::Text(Language::Ptx { capability: 0 }),
+        ProgramForm::Text(Language::CudaC),
+    ],
     max_items: u64::MAX,
     launches_in_parts: true,
     copies_pageable: true,
@@ -74,7 +78,7 @@ functions! {
 }
 
 /// Opens a library, or the one the system finds.
-pub fn open(chosen: Option<&Path>, products: Wanted) -> Result<Api> {
+pub fn open(chosen: Option<&Path>, products: GemmRequest) -> Result<Api> {
     let library = Opened::open(&BRAND.words, chosen)?;
     let functions = Functions::find(&library, &BRAND.words)?;
     let only = Only::find(&library, &BRAND.words)?;
@@ -87,7 +91,7 @@ struct Cuda {
     only: Only,
     /// NVRTC, once somebody needed it and it was found.
     compiler: OnceLock<Compiler>,
-    wanted: Wanted,
+    wanted: GemmRequest,
     /// Who does matrix products, once a device was found.
     products: OnceLock<Result<Arc<dyn Library>>>,
 }
@@ -97,7 +101,7 @@ impl Vendor for Cuda {
         &BRAND
     }
 
-    fn traits(&self, place: &Place) -> Result<Traits> {
+    fn traits(&self, place: &DiscoveredDevice) -> Result<Traits> {
         discovery::traits(place)
     }
 
@@ -138,7 +142,7 @@ impl Vendor for Cuda {
         unsafe { (self.only.copy_peer)(to.address, to.context, from.address, from.context, bytes, stream) }
     }
 
-    fn products(&self, place: &Place) -> Result<Vec<Arc<dyn Library>>> {
+    fn products(&self, place: &DiscoveredDevice) -> Result<Vec<Arc<dyn Library>>> {
         let open =
             || Ok(Arc::new(CublasLt::open(self.wanted.path(BRAND.words.kind)?, place.driver)?) as Arc<dyn Library>);
         self.products.get_or_init(open).clone().map(|library| vec![library])
@@ -194,7 +198,7 @@ impl Cuda {
 
 /// A compilation's failure: the compiler's refusal with its log, unless something else is wrong.
 fn refused(context: &Context, error: Error, entry: &str, log: &[u8]) -> Error {
-    if error.kind() != ErrorKind::Build {
+    if error.kind() != ErrorKind::CompileFailed {
         return error;
     }
     refusal(&context.label, "the driver's compiler", entry, log, error.message())

@@ -1,6 +1,6 @@
 //! NVRTC, the compiler of CUDA C++ that comes with NVIDIA's toolkit: text to PTX. Nothing but a user's own source needs it.
 
-use panoply_device::{Error, Kind, Result, SourceText};
+use panoply_device::{Backend, Error, Result, SourceText};
 
 use crate::library::Words;
 use crate::stream::compiler::{Compiler, Rtcs};
@@ -8,7 +8,7 @@ use crate::stream::compiler::{Compiler, Rtcs};
 /// NVRTC.
 pub const NVRTC: Rtcs = Rtcs {
     words: Words {
-        kind: Kind::Cuda.name(),
+        kind: Backend::Cuda.name(),
         files: if cfg!(windows) {
             &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"]
         } else {

@@ -7,14 +7,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use panoply_device::{DType, Error, ErrorKind, Kind, Result};
+use panoply_device::{Backend, DType, Error, ErrorKind, Result};
 
-use crate::codes::Codes;
+use crate::error_codes::Codes;
 use crate::library::{Opened, Words, functions};
+use crate::stream::blas::{Blas, Library};
+use crate::stream::blas_gemm::Product;
 use crate::stream::blaslt::{Interface, Lt, Numbers, Types};
 use crate::stream::handles::Context;
-use crate::stream::product::Product;
-use crate::stream::products::{Blas, Library};
 
 functions! {
     /// The function that only NVIDIA's library has.
@@ -115,7 +115,7 @@ impl CublasLt {
         let driver = driver / 1000;
         let newer = usize::try_from(NEWEST - driver).unwrap_or(0).min((NEWEST - OLDEST) as usize + 1);
         let words = Words {
-            kind: Kind::Cuda.name(),
+            kind: Backend::Cuda.name(),
             files: FILES.get(newer..).filter(|files| !files.is_empty()).unwrap_or(FILES),
             prefix: "cublasLt",
             install: "install cuBLASLt, a part of the CUDA toolkit, for faster products",

@@ -6,8 +6,8 @@ use panoply_device::{Error, Result};
 
 use super::api;
 use super::info::{COMPUTE_MODE, capability};
-use crate::stream::discovery::{self, Found, Place, Query, Traits};
-use crate::stream::products::Wanted;
+use crate::stream::blas::GemmRequest;
+use crate::stream::discovery::{self, DiscoveredDevice, Found, Query, Traits};
 
 /// Maxwell: older devices lack instructions that are rendered.
 const OLDEST_CAPABILITY: u32 = 50;
@@ -17,12 +17,12 @@ const MAX_GROUPS: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
 const PROHIBITED: i32 = 2;
 
 /// Asks the driver.
-pub fn enumerate(library: Option<&Path>, products: Wanted) -> Result<Found> {
+pub fn enumerate(library: Option<&Path>, products: GemmRequest) -> Result<Found> {
     discovery::enumerate(api::open(library, products)?)
 }
 
 /// What a device has, or why it cannot be used.
-pub fn traits(place: &Place) -> Result<Traits> {
+pub fn traits(place: &DiscoveredDevice) -> Result<Traits> {
     let (query, index) = (Query(place), place.index);
     let (capability, name) = (capability(query), query.name());
     if capability < OLDEST_CAPABILITY {

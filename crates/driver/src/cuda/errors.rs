@@ -2,7 +2,7 @@
 
 use panoply_device::ErrorKind;
 
-use crate::codes::Codes;
+use crate::error_codes::Codes;
 
 /// CUDA's codes.
 pub const CODES: Codes = Codes { prefix: "CUDA_ERROR_", known: KNOWN, unknown: "UNKNOWN", otherwise: UPDATE };
@@ -26,11 +26,11 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     ),
     (100, "NO_DEVICE", ErrorKind::Unavailable, "the driver sees no GPU; look at CUDA_VISIBLE_DEVICES and `nvidia-smi`"),
     (101, "INVALID_DEVICE", ErrorKind::Unavailable, "look at CUDA_VISIBLE_DEVICES and `nvidia-smi`"),
-    (200, "INVALID_IMAGE", ErrorKind::Build, LOG),
+    (200, "INVALID_IMAGE", ErrorKind::CompileFailed, LOG),
     (201, "INVALID_CONTEXT", ErrorKind::DeviceLost, LOST),
-    (209, "NO_BINARY_FOR_GPU", ErrorKind::Build, "the program is for a newer GPU; render it for this one"),
+    (209, "NO_BINARY_FOR_GPU", ErrorKind::CompileFailed, "the program is for a newer GPU; render it for this one"),
     (214, "ECC_UNCORRECTABLE", ErrorKind::DeviceLost, "the GPU's memory is failing; look at `nvidia-smi -q`"),
-    (218, "INVALID_PTX", ErrorKind::Build, LOG),
+    (218, "INVALID_PTX", ErrorKind::CompileFailed, LOG),
     (
         221,
         "JIT_COMPILER_NOT_FOUND",
@@ -41,7 +41,7 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     (301, "FILE_NOT_FOUND", ErrorKind::Unavailable, "reinstall the driver"),
     (304, "OPERATING_SYSTEM", ErrorKind::Unavailable, "the system refused; look at the permissions of /dev/nvidia*"),
     (400, "INVALID_HANDLE", ErrorKind::Driver, UPDATE),
-    (500, "NOT_FOUND", ErrorKind::Build, LOG),
+    (500, "NOT_FOUND", ErrorKind::CompileFailed, LOG),
     (700, "ILLEGAL_ADDRESS", ErrorKind::DeviceLost, LOST),
     (701, "LAUNCH_OUT_OF_RESOURCES", ErrorKind::Unsupported, "use a smaller group"),
     (702, "LAUNCH_TIMEOUT", ErrorKind::DeviceLost, "a display's watchdog ended the kernel; make launches shorter"),
@@ -85,7 +85,7 @@ mod tests {
         CODES.check(&[
             (2, ErrorKind::OutOfMemory),
             (34, ErrorKind::Unavailable),
-            (218, ErrorKind::Build),
+            (218, ErrorKind::CompileFailed),
             (700, ErrorKind::DeviceLost),
             (719, ErrorKind::DeviceLost),
             (999, ErrorKind::Driver),

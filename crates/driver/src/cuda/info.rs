@@ -1,9 +1,9 @@
 //! What a device is and can do, asked from its driver.
 
-use panoply_device::{DeviceInfo, Kind, Language, Style, Target};
+use panoply_device::{Backend, DeviceInfo, Language, Style, Target};
 
 use super::CudaDevice;
-use crate::stream::discovery::{Place, Query};
+use crate::stream::discovery::{DiscoveredDevice, Query};
 
 // Numbers of `CUdevice_attribute` in NVIDIA's header.
 const MAX_THREADS: i32 = 1;
@@ -28,27 +28,27 @@ pub fn capability(query: Query<'_>) -> u32 {
 }
 
 /// The device at a place.
-pub fn device(place: Place) -> CudaDevice {
+pub fn device(place: DiscoveredDevice) -> CudaDevice {
     let info = info(&place);
     let target = target(&place, &info);
     CudaDevice::new(place, info, target)
 }
 
 /// A device in words.
-fn info(place: &Place) -> DeviceInfo {
+fn info(place: &DiscoveredDevice) -> DeviceInfo {
     let query = Query(place);
     let capability = capability(query);
     DeviceInfo {
-        kind: Kind::Cuda,
+        kind: Backend::Cuda,
         index: place.index,
         variant: None,
         name: query.name(),
         vendor: "NVIDIA".into(),
         driver: (place.api.brand().version)(place.driver),
-        software: false,
+        is_software: false,
         unified_memory: query.attribute(INTEGRATED) != 0,
         compute_units: query.number(MULTIPROCESSORS),
-        identity: query.identity(PCI),
+        physical_id: query.identity(PCI),
         details: vec![
             ("compute capability".into(), format!("{}.{}", capability / 10, capability % 10)),
             ("clock".into(), format!("{} MHz", query.number(CLOCK_KHZ) / 1000)),
@@ -60,7 +60,7 @@ fn info(place: &Place) -> DeviceInfo {
 }
 
 /// A device as far as generated code must know it.
-fn target(place: &Place, info: &DeviceInfo) -> Target {
+fn target(place: &DiscoveredDevice, info: &DeviceInfo) -> Target {
     let query = Query(place);
     let capability = capability(query);
     let items = query.number(MAX_THREADS).max(1);

@@ -4,23 +4,23 @@ use std::ffi::{CStr, c_void};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use panoply_device::{Form, Format, Kind, Language, Peer, Result, SourceText};
+use panoply_device::{Backend, BinaryFormat, Language, Peer, ProgramForm, Result, SourceText};
 
 use super::hipblaslt::HipBlasLt;
 use super::rocblas::RocBlas;
 use super::{compiler, discovery, errors};
 use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
+use crate::stream::blas::{GemmRequest, Library};
 use crate::stream::compiler::Compiler;
-use crate::stream::discovery::{Api, Place, Traits};
+use crate::stream::discovery::{Api, DiscoveredDevice, Traits};
 use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
-use crate::stream::products::{Library, Wanted};
 use crate::stream::vendor::{Brand, Vendor, halves};
 
 /// Words and numbers of ROCm.
 pub const BRAND: Brand = Brand {
     words: Words {
-        kind: Kind::Rocm.name(),
+        kind: Backend::Rocm.name(),
         files: if cfg!(windows) {
             &["amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"]
         } else {
@@ -40,7 +40,7 @@ pub const BRAND: Brand = Brand {
     oldest_driver: 50_000_000,
     version: |number| format!("ROCm {}.{}", number / 10_000_000, number / 100_000 % 100),
     update: "update ROCm",
-    takes: &[Form::Image(Format::CodeObject), Form::Text(Language::Hip)],
+    takes: &[ProgramForm::Image(BinaryFormat::CodeObject), ProgramForm::Text(Language::Hip)],
     // The hardware counts work-items, in 32 bits.
     max_items: u32::MAX as u64,
     launches_in_parts: false,
@@ -75,8 +75,8 @@ const PROPERTIES_WORDS: usize = 1024;
 
 /// Which libraries of matrix products are looked for.
 pub struct WantedProducts {
-    pub hipblaslt: Wanted,
-    pub rocblas: Wanted,
+    pub hipblaslt: GemmRequest,
+    pub rocblas: GemmRequest,
 }
 
 /// Opens a library, or the one the system finds, and its compiler.
@@ -130,7 +130,7 @@ impl Vendor for Hip {
         &BRAND
     }
 
-    fn traits(&self, place: &Place) -> Result<Traits> {
+    fn traits(&self, place: &DiscoveredDevice) -> Result<Traits> {
         discovery::traits(place, self.architecture(place.device))
     }
 
@@ -189,7 +189,7 @@ impl Vendor for Hip {
         unsafe { (self.only.copy_peer)(to.address, to.device, from.address, from.device, bytes, stream) }
     }
 
-    fn products(&self, place: &Place) -> Result<Vec<Arc<dyn Library>>> {
+    fn products(&self, place: &DiscoveredDevice) -> Result<Vec<Arc<dyn Library>>> {
         let (kind, architecture) = (BRAND.words.kind, &place.traits.architecture);
         let open = || Ok(Arc::new(HipBlasLt::open(self.wanted.hipblaslt.path(kind)?)?));
         let hipblaslt = self.hipblaslt.get_or_init(open).clone();

@@ -1,6 +1,6 @@
 //! ROCm's runtime compiler, hiprtc: text to machine code for one architecture.
 
-use panoply_device::{Kind, Result, SourceText};
+use panoply_device::{Backend, Result, SourceText};
 
 use crate::library::Words;
 use crate::stream::compiler::{Compiler, Rtcs};
@@ -8,7 +8,7 @@ use crate::stream::compiler::{Compiler, Rtcs};
 /// hiprtc.
 pub const HIPRTC: Rtcs = Rtcs {
     words: Words {
-        kind: Kind::Rocm.name(),
+        kind: Backend::Rocm.name(),
         files: if cfg!(windows) {
             &["hiprtc0701.dll", "hiprtc0700.dll", "hiprtc0604.dll", "hiprtc0602.dll", "hiprtc.dll"]
         } else {

@@ -7,7 +7,7 @@ use panoply_device::{Error, Result};
 
 use super::api::{self, WantedProducts};
 use super::info::{MAX_GRID, WAVE};
-use crate::stream::discovery::{self, Found, Place, Query, Traits};
+use crate::stream::discovery::{self, DiscoveredDevice, Found, Query, Traits};
 
 /// GFX 9, Vega: the oldest that ROCm 5 serves.
 const OLDEST_MAJOR: u32 = 9;
@@ -52,7 +52,7 @@ fn obstacle(node: &Path) -> Option<String> {
 }
 
 /// What a device has, or why it cannot be used.
-pub fn traits(place: &Place, architecture: String) -> Result<Traits> {
+pub fn traits(place: &DiscoveredDevice, architecture: String) -> Result<Traits> {
     let query = Query(place);
     let label = format!("rocm:{} ({})", place.index, query.name());
     if let Some(why) = objection(&architecture, place.driver) {

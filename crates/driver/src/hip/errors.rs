@@ -2,7 +2,7 @@
 
 use panoply_device::ErrorKind;
 
-use crate::codes::Codes;
+use crate::error_codes::Codes;
 
 /// HIP's codes.
 pub const CODES: Codes = Codes { prefix: "hipError", known: KNOWN, unknown: "Unknown", otherwise: UPDATE };
@@ -14,14 +14,14 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     (4, "Deinitialized", ErrorKind::DeviceLost, "the program is ending; use no device from exit handlers"),
     (9, "InvalidConfiguration", ErrorKind::Unsupported, "use smaller groups or fewer of them"),
     (35, "InsufficientDriver", ErrorKind::Unavailable, "the kernel's amdgpu is older than ROCm; update it"),
-    (98, "InvalidDeviceFunction", ErrorKind::Build, "the program is for another GPU; render it for this one"),
+    (98, "InvalidDeviceFunction", ErrorKind::CompileFailed, "the program is for another GPU; render it for this one"),
     (100, "NoDevice", ErrorKind::Unavailable, LOOK),
     (101, "InvalidDevice", ErrorKind::Unavailable, LOOK),
-    (200, "InvalidImage", ErrorKind::Build, "clear the program cache, or report this"),
+    (200, "InvalidImage", ErrorKind::CompileFailed, "clear the program cache, or report this"),
     (201, "InvalidContext", ErrorKind::DeviceLost, LOST),
-    (209, "NoBinaryForGpu", ErrorKind::Build, "the program is for another GPU; render it for this one"),
+    (209, "NoBinaryForGpu", ErrorKind::CompileFailed, "the program is for another GPU; render it for this one"),
     (214, "ECCNotCorrectable", ErrorKind::DeviceLost, "the GPU's memory is failing; look at `rocm-smi --showrasinfo`"),
-    (218, "InvalidKernelFile", ErrorKind::Build, "clear the program cache, or report this"),
+    (218, "InvalidKernelFile", ErrorKind::CompileFailed, "clear the program cache, or report this"),
     (301, "FileNotFound", ErrorKind::Unavailable, "reinstall ROCm"),
     (302, "SharedObjectSymbolNotFound", ErrorKind::Unavailable, "reinstall ROCm; two versions may be mixed"),
     (303, "SharedObjectInitFailed", ErrorKind::Unavailable, "reinstall ROCm; two versions may be mixed"),
@@ -32,7 +32,7 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
         "the system refused; look at the permissions of /dev/kfd and /dev/dri",
     ),
     (400, "InvalidHandle", ErrorKind::Driver, UPDATE),
-    (500, "NotFound", ErrorKind::Build, "report this"),
+    (500, "NotFound", ErrorKind::CompileFailed, "report this"),
     (700, "IllegalAddress", ErrorKind::DeviceLost, LOST),
     (701, "LaunchOutOfResources", ErrorKind::Unsupported, "use a smaller group"),
     (702, "LaunchTimeOut", ErrorKind::DeviceLost, "a watchdog ended the kernel; make launches shorter"),
@@ -58,7 +58,7 @@ mod tests {
         CODES.check(&[
             (2, ErrorKind::OutOfMemory),
             (100, ErrorKind::Unavailable),
-            (209, ErrorKind::Build),
+            (209, ErrorKind::CompileFailed),
             (700, ErrorKind::DeviceLost),
             (719, ErrorKind::DeviceLost),
             (999, ErrorKind::Driver),

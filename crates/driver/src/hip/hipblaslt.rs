@@ -11,16 +11,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use panoply_device::{DType, Error, ErrorKind, Kind, Result};
+use panoply_device::{Backend, DType, Error, ErrorKind, Result};
 
 use super::kernels::Kernels;
 use super::rocblas::FLUSHES_F16;
-use crate::codes::Codes;
+use crate::error_codes::Codes;
 use crate::library::{Handle, Opened, Words, functions};
+use crate::stream::blas::{Blas, Library};
+use crate::stream::blas_gemm::{Matrix, Product};
 use crate::stream::blaslt::{Interface, Lt, Numbers, Types};
 use crate::stream::handles::Context;
-use crate::stream::product::{Matrix, Product};
-use crate::stream::products::{Blas, Library};
 
 functions! {
     /// The function that only AMD's library has.
@@ -79,7 +79,7 @@ const OLDEST: i32 = 600;
 const WORKSPACE: usize = 0;
 
 const WORDS: Words = Words {
-    kind: Kind::Rocm.name(),
+    kind: Backend::Rocm.name(),
     files: &["libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so", "/opt/rocm/lib/libhipblaslt.so"],
     prefix: "hipblasLt",
     install: "install hipBLASLt, a part of ROCm, for faster products",

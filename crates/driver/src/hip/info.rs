@@ -1,9 +1,9 @@
 //! What a device is and can do, asked from its driver.
 
-use panoply_device::{DeviceInfo, Kind, Language, Style, Target};
+use panoply_device::{Backend, DeviceInfo, Language, Style, Target};
 
 use super::HipDevice;
-use crate::stream::discovery::{Place, Query};
+use crate::stream::discovery::{DiscoveredDevice, Query};
 
 // Numbers of `hipDeviceAttribute_t` in AMD's header, the same from ROCm 5 to 7.
 const CLOCK_KHZ: i32 = 5;
@@ -21,26 +21,26 @@ pub const WAVE: i32 = 87;
 const MAX_BINDINGS: u32 = 128;
 
 /// The device at a place.
-pub fn device(place: Place) -> HipDevice {
+pub fn device(place: DiscoveredDevice) -> HipDevice {
     let info = info(&place);
     let target = target(&place, &info);
     HipDevice::new(place, info, target)
 }
 
-fn info(place: &Place) -> DeviceInfo {
+fn info(place: &DiscoveredDevice) -> DeviceInfo {
     let query = Query(place);
     let architecture = &place.traits.architecture;
     DeviceInfo {
-        kind: Kind::Rocm,
+        kind: Backend::Rocm,
         index: place.index,
         variant: None,
         name: Some(query.name()).filter(|name| !name.is_empty()).unwrap_or_else(|| architecture.clone()),
         vendor: "AMD".into(),
         driver: (place.api.brand().version)(place.driver),
-        software: false,
+        is_software: false,
         unified_memory: query.attribute(INTEGRATED) != 0,
         compute_units: query.number(COMPUTE_UNITS),
-        identity: query.identity(PCI),
+        physical_id: query.identity(PCI),
         details: vec![
             ("architecture".into(), architecture.clone()),
             ("clock".into(), format!("{} MHz", query.number(CLOCK_KHZ) / 1000)),
@@ -51,7 +51,7 @@ fn info(place: &Place) -> DeviceInfo {
     }
 }
 
-fn target(place: &Place, info: &DeviceInfo) -> Target {
+fn target(place: &DiscoveredDevice, info: &DeviceInfo) -> Target {
     let query = Query(place);
     let items = query.number(MAX_THREADS).max(1);
     Target {

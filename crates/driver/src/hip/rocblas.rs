@@ -7,15 +7,15 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use panoply_device::{DType, Error, ErrorKind, Kind, Result};
+use panoply_device::{Backend, DType, Error, ErrorKind, Result};
 
 use super::kernels::Kernels;
-use crate::codes::Codes;
+use crate::error_codes::Codes;
 use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
 use crate::lock::locked;
+use crate::stream::blas::{Blas, Library, Ready};
+use crate::stream::blas_gemm::{Matrix, Product};
 use crate::stream::handles::Context;
-use crate::stream::product::{Matrix, Product};
-use crate::stream::products::{Blas, Library, Ready};
 use crate::stream::queue::Queue;
 
 functions! {
@@ -56,7 +56,7 @@ pub const FLUSHES_F16: &str = "gfx90a";
 const WORKSPACE: usize = 32 << 20;
 
 const WORDS: Words = Words {
-    kind: Kind::Rocm.name(),
+    kind: Backend::Rocm.name(),
     files: &[
         "librocblas.so.5",
         "librocblas.so.4",

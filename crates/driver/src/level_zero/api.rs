@@ -4,12 +4,12 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::ptr;
 
-use panoply_device::{Kind, Result};
+use panoply_device::{Backend, Result};
 
 use crate::library::{DevicePtr, Handle, Opened, Words, functions};
 
 pub const WORDS: Words = Words {
-    kind: Kind::OneApi.name(),
+    kind: Backend::OneApi.name(),
     files: if cfg!(windows) { &["ze_loader.dll"] } else { &["libze_loader.so.1"] },
     prefix: "ze",
     install: "install Level Zero's loader (package libze1) and Intel's GPU driver (package intel-level-zero-gpu)",

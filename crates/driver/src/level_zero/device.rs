@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Instant;
 
 use panoply_device::{
-    AllocId, Device, DeviceInfo, Error, ErrorKind, Form, MemoryInfo, Program as Given, ProgramId, QueueId, Region,
-    Result, Routine, Step, Target, Ticket,
+    AllocId, DeviceCommand, DeviceInfo, Error, ErrorKind, MemoryInfo, Program as Given, ProgramForm, ProgramId,
+    QueueId, RawDevice, Region, Result, Routine, Target, Ticket,
 };
 
 use super::api::{ContextDescription, Functions, MemoryDescription, QueueDescription};
-use super::discovery::Place;
+use super::discovery::DiscoveredDevice;
 use super::errors::{CODES, OUT_OF_MEMORY};
 use super::program::{Program, TAKES};
 use super::submit::{Done, Encoder};
@@ -28,7 +28,7 @@ const WAITS: u32 = 1;
 
 /// One GPU of Level Zero's.
 pub struct LevelZeroDevice {
-    place: Place,
+    place: DiscoveredDevice,
     opening: Mutex<()>,
     open: OnceLock<Open>,
 }
@@ -73,8 +73,8 @@ pub struct Queue {
 }
 
 impl Context {
-    fn open(place: &Place) -> Result<Arc<Context>> {
-        let label = place.info.spelling();
+    fn open(place: &DiscoveredDevice) -> Result<Arc<Context>> {
+        let label = place.info.device_string();
         let mut raw = 0;
         // SAFETY: the driver was enumerated, and the pointers are valid.
         let code = unsafe { (place.functions.context_create)(place.driver, &ContextDescription::new(), &mut raw) };
@@ -125,7 +125,7 @@ impl Tables {
 
 impl LevelZeroDevice {
     /// The device at a place, not yet used.
-    pub(super) fn new(place: Place) -> LevelZeroDevice {
+    pub(super) fn new(place: DiscoveredDevice) -> LevelZeroDevice {
         LevelZeroDevice { place, opening: Mutex::new(()), open: OnceLock::new() }
     }
 
@@ -152,14 +152,14 @@ impl LevelZeroDevice {
 
     fn refused(&self, bytes: u64) -> Error {
         let (label, largest, total) =
-            (self.place.info.spelling(), self.place.target.max_buffer_bytes, self.place.memory);
+            (self.place.info.device_string(), self.place.target.max_buffer_bytes, self.place.memory);
         let message =
             format!("out of memory on {label}: needs {bytes} bytes of {total}; free buffers or use smaller ones");
         Error::new(ErrorKind::OutOfMemory, message).note(format!("the largest buffer has {largest} bytes"))
     }
 }
 
-impl Device for LevelZeroDevice {
+impl RawDevice for LevelZeroDevice {
     fn info(&self) -> &DeviceInfo {
         &self.place.info
     }
@@ -172,7 +172,7 @@ impl Device for LevelZeroDevice {
         MemoryInfo { total: self.place.memory, free: None }
     }
 
-    fn offers(&self, _routine: &Routine) -> bool {
+    fn supports_routine(&self, _routine: &Routine) -> bool {
         false
     }
 
@@ -203,7 +203,7 @@ impl Device for LevelZeroDevice {
         }
     }
 
-    fn takes(&self) -> Vec<Form> {
+    fn accepted_forms(&self) -> Vec<ProgramForm> {
         TAKES.to_vec()
     }
 
@@ -233,7 +233,7 @@ impl Device for LevelZeroDevice {
         Ok(QueueId(queues.len() as u32 - 1))
     }
 
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         self.with(queue, |encoder| encoder.run(steps, timed))
     }
 
@@ -270,7 +270,7 @@ impl Device for LevelZeroDevice {
 
 impl fmt::Debug for LevelZeroDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.place.info.spelling(), self.place.info.name)
+        write!(f, "{} ({})", self.place.info.device_string(), self.place.info.name)
     }
 }
 

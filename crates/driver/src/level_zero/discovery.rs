@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use panoply_device::{DeviceInfo, Error, Kind, Language, Result, Style, Target};
+use panoply_device::{Backend, DeviceInfo, Error, Language, Result, Style, Target};
 
 use super::api::{
     self, ComputeProperties, DeviceProperties, DriverProperties, Functions, MemoryProperties, ModuleProperties,
@@ -24,14 +24,14 @@ const SPIRV_1_1: u32 = 0x0001_0100;
 
 /// What the loader shows.
 pub struct Found {
-    pub devices: Vec<Place>,
+    pub devices: Vec<DiscoveredDevice>,
     /// Why others cannot be used.
     pub refused: Vec<Error>,
 }
 
 /// A GPU that can be used.
 #[derive(Clone)]
-pub struct Place {
+pub struct DiscoveredDevice {
     pub functions: Arc<Functions>,
     pub driver: Handle,
     pub device: Handle,
@@ -112,14 +112,23 @@ fn look(functions: &Arc<Functions>, driver: Handle, device: Handle, found: &mut 
     let rounds = arithmetic.f32 & ROUNDED_DIVIDE_SQRT != 0;
     let target = target(&info, &properties, &compute, &arithmetic);
     let (functions, max_groups) = (functions.clone(), compute.groups);
-    found.devices.push(Place { functions, driver, device, info, target, memory: memory.bytes, max_groups, rounds });
+    found.devices.push(DiscoveredDevice {
+        functions,
+        driver,
+        device,
+        info,
+        target,
+        memory: memory.bytes,
+        max_groups,
+        rounds,
+    });
 }
 
 fn info(index: usize, properties: &DeviceProperties, driver: u32, identity: Option<String>, spirv: u32) -> DeviceInfo {
     let name: Vec<u8> = properties.name.into_iter().take_while(|byte| *byte != 0).collect();
     let units = properties.units_of_subslice * properties.subslices_of_slice * properties.slices;
     DeviceInfo {
-        kind: Kind::OneApi,
+        kind: Backend::OneApi,
         index,
         variant: None,
         name: String::from_utf8_lossy(&name).trim().to_string(),
@@ -128,10 +137,10 @@ fn info(index: usize, properties: &DeviceProperties, driver: u32, identity: Opti
             other => format!("vendor {other:#06x}"),
         },
         driver: format!("Level Zero {}.{}.{}", driver >> 24, driver >> 16 & 0xFF, driver & 0xFFFF),
-        software: false,
+        is_software: false,
         unified_memory: properties.flags & INTEGRATED != 0,
         compute_units: units,
-        identity,
+        physical_id: identity,
         details: vec![
             ("type".into(), "gpu".into()),
             ("intermediate language".into(), format!("SPIR-V {}.{}", spirv >> 16, spirv >> 8 & 0xFF)),

@@ -2,7 +2,7 @@
 
 use panoply_device::ErrorKind;
 
-use crate::codes::Codes;
+use crate::error_codes::Codes;
 
 /// There is no memory left, on the host and on the device.
 pub const OUT_OF_MEMORY: [i32; 2] = [0x7000_0002, 0x7000_0003];
@@ -16,8 +16,8 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     (0x7000_0001, "DEVICE_LOST", ErrorKind::DeviceLost, LOST),
     (0x7000_0002, "OUT_OF_HOST_MEMORY", ErrorKind::OutOfMemory, SMALLER),
     (0x7000_0003, "OUT_OF_DEVICE_MEMORY", ErrorKind::OutOfMemory, SMALLER),
-    (0x7000_0004, "MODULE_BUILD_FAILURE", ErrorKind::Build, "the notes hold the compiler's log"),
-    (0x7000_0005, "MODULE_LINK_FAILURE", ErrorKind::Build, "the notes hold the compiler's log"),
+    (0x7000_0004, "MODULE_BUILD_FAILURE", ErrorKind::CompileFailed, "the notes hold the compiler's log"),
+    (0x7000_0005, "MODULE_LINK_FAILURE", ErrorKind::CompileFailed, "the notes hold the compiler's log"),
     (0x7000_0006, "DEVICE_REQUIRES_RESET", ErrorKind::DeviceLost, "reset the GPU or restart the machine"),
     (0x7000_0007, "DEVICE_IN_LOW_POWER_STATE", ErrorKind::DeviceLost, LOST),
     (
@@ -38,8 +38,8 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     (0x7800_0003, "UNSUPPORTED_FEATURE", ErrorKind::Unsupported, UPDATE),
     (0x7800_0008, "INVALID_SIZE", ErrorKind::Driver, UPDATE),
     (0x7800_0009, "UNSUPPORTED_SIZE", ErrorKind::OutOfMemory, SMALLER),
-    (0x7800_000F, "INVALID_NATIVE_BINARY", ErrorKind::Build, "clear the program cache, or report this"),
-    (0x7800_0011, "INVALID_KERNEL_NAME", ErrorKind::Build, "report this"),
+    (0x7800_000F, "INVALID_NATIVE_BINARY", ErrorKind::CompileFailed, "clear the program cache, or report this"),
+    (0x7800_0011, "INVALID_KERNEL_NAME", ErrorKind::CompileFailed, "report this"),
     (0x7800_0013, "INVALID_GROUP_SIZE_DIMENSION", ErrorKind::Unsupported, "use a smaller group"),
 ];
 
@@ -56,7 +56,7 @@ mod tests {
         CODES.check(&[
             (0x7000_0001, ErrorKind::DeviceLost),
             (0x7000_0003, ErrorKind::OutOfMemory),
-            (0x7000_0004, ErrorKind::Build),
+            (0x7000_0004, ErrorKind::CompileFailed),
             (0x7800_0001, ErrorKind::Unavailable),
             (0x7FFF_FFFE, ErrorKind::Driver),
         ]);

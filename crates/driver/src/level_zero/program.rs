@@ -4,13 +4,15 @@ use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use panoply_device::{Error, ErrorKind, Form, Format, Language, Program as Given, Result, Signature, SourceText};
+use panoply_device::{
+    BinaryFormat, Error, ErrorKind, Language, Program as Given, ProgramForm, Result, Signature, SourceText,
+};
 
 use super::api::{KernelDescription, ModuleDescription};
 use super::device::Context;
 use super::errors::{CODES, REFUSED};
+use crate::binary_checksum;
 use crate::library::{Handle, check};
-use crate::seal;
 use crate::spirv::assemble;
 use crate::spirv_words::words;
 
@@ -19,7 +21,7 @@ const SPIRV: u32 = 0;
 const NATIVE: u32 = 1;
 
 /// What programs are.
-pub const TAKES: &[Form] = &[Form::Text(Language::SpirV), Form::Image(Format::SpirV)];
+pub const TAKES: &[ProgramForm] = &[ProgramForm::Text(Language::SpirV), ProgramForm::Image(BinaryFormat::SpirV)];
 
 /// A module and its one kernel.
 pub struct Program {
@@ -43,21 +45,21 @@ impl Program {
         match program {
             Given::Text(given) if given.language == Language::SpirV => text(given),
             Given::Binary { bytes, text: given } if given.language == Language::SpirV => {
-                let binary = seal::open(bytes, &context.made_for);
+                let binary = binary_checksum::open(bytes, &context.made_for);
                 let load = |binary| Program::load(context, NATIVE, binary, &given.entry, &given.signature);
                 binary.and_then(|binary| load(binary).ok()).map_or_else(|| text(given), Ok)
             }
-            Given::Image(image) if image.format == Format::SpirV => {
+            Given::Image(image) if image.format == BinaryFormat::SpirV => {
                 if words(&image.bytes).is_none() {
                     let (label, entry, bytes) = (&context.label, &image.entry, image.bytes.len());
                     let message =
                         format!("{label}: {entry} as SPIR-V is cut off or damaged: {bytes} bytes; build it again");
-                    return Err(Error::new(ErrorKind::Build, message));
+                    return Err(Error::new(ErrorKind::CompileFailed, message));
                 }
                 Program::load(context, SPIRV, &image.bytes, &image.entry, &image.signature)
             }
             Given::Text(_) | Given::Binary { .. } | Given::Image(_) | Given::Ir(_) | Given::Host(_) => {
-                Err(program.refused_by(&context.label, TAKES))
+                Err(program.rejected_by(&context.label, TAKES))
             }
         }
     }
@@ -93,7 +95,7 @@ impl Program {
 
     fn find_kernel(&self) -> Result<Handle> {
         let (label, entry) = (&self.context.label, &self.entry);
-        let wrong = |what: String| Error::new(ErrorKind::Build, format!("{label}: {what}"));
+        let wrong = |what: String| Error::new(ErrorKind::CompileFailed, format!("{label}: {what}"));
         let name =
             CString::new(entry.as_str()).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
         let description = KernelDescription { name: name.as_ptr(), ..KernelDescription::new() };
@@ -114,7 +116,7 @@ impl Program {
         // SAFETY: as above, and there is room for as many as were told.
         check(unsafe { ask(self.module, &mut bytes, binary.as_mut_ptr()) }).ok()?;
         binary.truncate(bytes);
-        (!binary.is_empty()).then(|| seal::seal(&binary, &self.context.made_for))
+        (!binary.is_empty()).then(|| binary_checksum::seal(&binary, &self.context.made_for))
     }
 }
 
@@ -155,6 +157,10 @@ impl Context {
             return error;
         }
         let refusal = format!("{}: the driver's compiler refused {entry}; its log follows", self.label);
-        Error::new(ErrorKind::Build, refusal).note(if log.is_empty() { error.message().to_string() } else { log })
+        Error::new(ErrorKind::CompileFailed, refusal).note(if log.is_empty() {
+            error.message().to_string()
+        } else {
+            log
+        })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use panoply_device::{Dispatch, Error, Pending, Region, Result, Step, StepTime, Ticket};
+use panoply_device::{DeviceCommand, Dispatch, Error, Pending, Region, Result, StepTime, Ticket};
 
 use super::api::Functions;
 use super::device::{Context, Queue, Tables};
@@ -25,33 +25,33 @@ pub struct Encoder<'a> {
 
 impl Encoder<'_> {
     /// Does the steps.
-    pub fn run(&self, steps: &[Step], timed: bool) -> Result<Ticket> {
+    pub fn run(&self, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let list = locked(&self.queue.list);
         let mut times = Vec::new();
         for step in steps {
             let start_ns = self.context.now();
             self.step(*list, step)?;
-            let waited = matches!(step, Step::Wait(_));
+            let waited = matches!(step, DeviceCommand::Wait(_));
             times.push(StepTime { start_ns, end_ns: if waited { start_ns } else { self.context.now() } });
         }
         Ok(if timed { Done::ticket(times, None) } else { Ticket::Done })
     }
 
-    fn step(&self, list: Handle, step: &Step) -> Result<()> {
+    fn step(&self, list: Handle, step: &DeviceCommand) -> Result<()> {
         let label = &self.context.label;
         match step {
-            Step::Dispatch(dispatch) => self.dispatch(list, dispatch),
-            Step::Copy { from, to } => {
+            DeviceCommand::Dispatch(dispatch) => self.dispatch(list, dispatch),
+            DeviceCommand::Copy { from, to } => {
                 let (source, target) = (self.tables.address(from, label)?, self.tables.address(to, label)?);
                 self.copy(list, target as *mut c_void, source as *const c_void, from.bytes)
             }
-            Step::Fill { to, pattern } => self.fill(list, to, pattern),
+            DeviceCommand::Fill { to, pattern } => self.fill(list, to, pattern),
             // All of ours are done.
-            Step::Wait(ticket) => match ticket.poll() {
+            DeviceCommand::Wait(ticket) => match ticket.poll() {
                 Ok(true) => Ok(()),
                 _ => Err(Error::mistake(format!("{label}: the ticket to wait for belongs to another device"))),
             },
-            Step::Routine(routine, ..) => {
+            DeviceCommand::Routine(routine, ..) => {
                 Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
             }
         }
@@ -88,7 +88,7 @@ impl Encoder<'_> {
         let values = values(label, &program.signature, dispatch, |region| self.tables.address(region, label))?;
         // Whole groups; the size asked for is an argument of its own.
         let count = |axis: usize| {
-            let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group[axis].max(1)));
+            let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group_size[axis].max(1)));
             let most = self.context.max_groups[axis];
             u32::try_from(count).ok().filter(|count| *count <= most).ok_or_else(|| {
                 Error::unsupported(format!(
@@ -108,8 +108,8 @@ impl Encoder<'_> {
         groups: [u32; 3],
     ) -> Result<()> {
         let kernel = locked(&program.kernel);
-        let (entry, [x, y, z]) = (&program.entry, dispatch.group);
-        let doing = format_args!("launching {entry} over {:?} in groups of {:?}", dispatch.grid, dispatch.group);
+        let (entry, [x, y, z]) = (&program.entry, dispatch.group_size);
+        let doing = format_args!("launching {entry} over {:?} in groups of {:?}", dispatch.grid, dispatch.group_size);
         // SAFETY: list and kernel are live, the lock keeps the arguments just set, which are copied, and the call waits for the work.
         self.ask(doing, |functions| unsafe {
             let mut code = (functions.kernel_group)(*kernel, x, y, z);

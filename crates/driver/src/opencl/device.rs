@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
 use cl3::context::{CL_CONTEXT_PLATFORM, create_context};
 use panoply_device::{
-    AllocId, Device, DeviceInfo, Error, Form, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result,
-    Routine, Step, Target, Ticket,
+    AllocId, DeviceCommand, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramForm, ProgramId, QueueId,
+    RawDevice, Region, Result, Routine, Target, Ticket,
 };
 
-use super::discovery::Place;
+use super::discovery::DiscoveredDevice;
 use super::errors::When;
 use super::handles::{Context, Live, Shared};
 use super::info::{self, Limits};
@@ -25,7 +25,7 @@ use crate::lock::{exclusive, locked, shared};
 
 /// One OpenCL device.
 pub struct OpenClDevice {
-    place: Place,
+    place: DiscoveredDevice,
     info: DeviceInfo,
     target: Target,
     limits: Limits,
@@ -50,10 +50,10 @@ struct Open {
 
 impl OpenClDevice {
     /// The device at a place, not yet used; one that is to be given SPIR-V, if it takes that.
-    pub(super) fn new(place: Place, spirv: bool) -> OpenClDevice {
+    pub(super) fn new(place: DiscoveredDevice, spirv: bool) -> OpenClDevice {
         let info = info::info(&place);
         let limits = info::limits(&place);
-        let shared = Shared::new(info.spelling());
+        let shared = Shared::new(info.device_string());
         OpenClDevice {
             target: info::target(&place, &info, &limits, spirv),
             room: Room::new(info::memory(&place, &limits).total, limits.max_alloc),
@@ -121,7 +121,7 @@ impl OpenClDevice {
     }
 }
 
-impl Device for OpenClDevice {
+impl RawDevice for OpenClDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -134,7 +134,7 @@ impl Device for OpenClDevice {
         info::memory(&self.place, &self.limits)
     }
 
-    fn offers(&self, _routine: &Routine) -> bool {
+    fn supports_routine(&self, _routine: &Routine) -> bool {
         false
     }
 
@@ -153,13 +153,13 @@ impl Device for OpenClDevice {
         }
     }
 
-    fn takes(&self) -> Vec<Form> {
+    fn accepted_forms(&self) -> Vec<ProgramForm> {
         program::takes(self.target.language)
     }
 
     fn compile(&self, program: &Given) -> Result<ProgramId> {
         let open = self.open()?;
-        let (rounds, made_for, takes) = (self.limits.rounds, &self.target.name, &self.takes());
+        let (rounds, made_for, takes) = (self.limits.rounds, &self.target.name, &self.accepted_forms());
         let builder = Builder { context: &open.context, device: self.place.device, rounds, made_for, takes };
         let _alone = self.compiles_alone();
         let built = builder.build(program)?;
@@ -187,10 +187,10 @@ impl Device for OpenClDevice {
         Ok(QueueId(queues.len() as u32 - 1))
     }
 
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let open = self.open()?;
         let tables = shared(&open.tables);
-        if steps.iter().any(|step| matches!(step, Step::Wait(Ticket::Pending(_)))) {
+        if steps.iter().any(|step| matches!(step, DeviceCommand::Wait(Ticket::Pending(_)))) {
             // A queue may wait for another's command only if that one was begun.
             tables.queues.iter().try_for_each(|queue| queue.flush())?;
         }

@@ -14,19 +14,19 @@ use panoply_device::{Error, Result};
 
 use super::errors::{When, failed};
 use super::query::{Query, text};
-use crate::loader;
+use crate::library_search;
 
 /// What the loader shows.
 pub struct Found {
     /// Devices that can be used.
-    pub devices: Vec<Place>,
+    pub devices: Vec<DiscoveredDevice>,
     /// Why the others cannot.
     pub refused: Vec<Error>,
 }
 
 /// Where a device stands.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct DiscoveredDevice {
     /// Position among all devices of all platforms, the refused ones included.
     pub index: usize,
     /// Its platform; platforms live as long as the process.
@@ -61,7 +61,7 @@ pub fn enumerate() -> Result<Found> {
         };
         for device in devices {
             match objection(Query(device)) {
-                None => found.devices.push(Place { index, platform, device }),
+                None => found.devices.push(DiscoveredDevice { index, platform, device }),
                 Some(why) => {
                     let device = Query(device).text(CL_DEVICE_NAME);
                     found.refused.push(Error::unavailable(format!("opencl:{index}: {device} on {name} {why}")));
@@ -101,7 +101,7 @@ fn no_platform(code: i32) -> Error {
     let error = match code {
         DLOPEN_RUNTIME_LOAD_FAILED => {
             let error = Error::unavailable(format!("opencl: {} cannot be loaded; {}", LOADER.0, LOADER.1));
-            return loader::passed_over(&[LOADER.0]).into_iter().fold(error, Error::note);
+            return library_search::passed_over(&[LOADER.0]).into_iter().fold(error, Error::note);
         }
         CL_PLATFORM_NOT_FOUND_KHR => Error::unavailable(
             "opencl: the loader found no driver that works; install your GPU's driver, or PoCL to run on the CPU",

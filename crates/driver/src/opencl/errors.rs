@@ -38,8 +38,8 @@ fn kind(code: i32, when: When) -> ErrorKind {
         }
         // Handles of ours are valid as long as we hold them, so these are a driver that gave the device up.
         CL_INVALID_COMMAND_QUEUE | CL_INVALID_CONTEXT | CL_INVALID_DEVICE => ErrorKind::DeviceLost,
-        CL_BUILD_PROGRAM_FAILURE | CL_COMPILE_PROGRAM_FAILURE | CL_LINK_PROGRAM_FAILURE => ErrorKind::Build,
-        CL_INVALID_BINARY | CL_INVALID_BUILD_OPTIONS => ErrorKind::Build,
+        CL_BUILD_PROGRAM_FAILURE | CL_COMPILE_PROGRAM_FAILURE | CL_LINK_PROGRAM_FAILURE => ErrorKind::CompileFailed,
+        CL_INVALID_BINARY | CL_INVALID_BUILD_OPTIONS => ErrorKind::CompileFailed,
         CL_INVALID_WORK_GROUP_SIZE | CL_INVALID_WORK_ITEM_SIZE | CL_INVALID_GLOBAL_WORK_SIZE => ErrorKind::Unsupported,
         CL_DEVICE_NOT_FOUND | CL_PLATFORM_NOT_FOUND_KHR | CL_COMPILER_NOT_AVAILABLE => ErrorKind::Unavailable,
         DLOPEN_RUNTIME_LOAD_FAILED | DLOPEN_FUNCTION_NOT_AVAILABLE => ErrorKind::Unavailable,
@@ -53,7 +53,7 @@ fn remedy(kind: ErrorKind, code: i32) -> &'static str {
         ErrorKind::OutOfMemory => "free buffers or use smaller ones",
         ErrorKind::DeviceLost => "its buffers are gone; restart the program, and update the driver if it happens again",
         ErrorKind::Unsupported => "use a smaller group",
-        ErrorKind::Build => "the notes hold the compiler's log",
+        ErrorKind::CompileFailed => "the notes hold the compiler's log",
         ErrorKind::Unavailable => "install or update the device's driver",
         ErrorKind::Driver | ErrorKind::Mistake | ErrorKind::Diverged | ErrorKind::Io | ErrorKind::Corrupt => {
             "update the driver or report this"
@@ -72,7 +72,7 @@ mod tests {
             (-5, When::Asking, ErrorKind::OutOfMemory),
             (-5, When::Waiting, ErrorKind::DeviceLost),
             (-6, When::Waiting, ErrorKind::OutOfMemory),
-            (-11, When::Asking, ErrorKind::Build),
+            (-11, When::Asking, ErrorKind::CompileFailed),
             (-36, When::Asking, ErrorKind::DeviceLost),
             (-54, When::Asking, ErrorKind::Unsupported),
             (-61, When::Asking, ErrorKind::OutOfMemory),

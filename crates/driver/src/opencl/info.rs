@@ -3,9 +3,9 @@
 use cl3::device::*;
 use cl3::ext::CL_DEVICE_SUB_GROUP_SIZES_INTEL;
 use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, get_platform_data};
-use panoply_device::{DeviceInfo, Kind, Language, MemoryInfo, Style, Target};
+use panoply_device::{Backend, DeviceInfo, Language, MemoryInfo, Style, Target};
 
-use super::discovery::{Place, version};
+use super::discovery::{DiscoveredDevice, version};
 use super::query::{Query, text};
 use super::stack;
 
@@ -26,21 +26,21 @@ pub struct Limits {
 const CPU_BLOCK: u32 = 128;
 
 /// A device in words.
-pub fn info(place: &Place) -> DeviceInfo {
+pub fn info(place: &DiscoveredDevice) -> DeviceInfo {
     let query = Query(place.device);
     let platform = |what| text(&get_platform_data(place.platform, what).unwrap_or_default());
     let name = platform(CL_PLATFORM_NAME);
     DeviceInfo {
-        kind: Kind::OpenCl,
+        kind: Backend::OpenCl,
         index: place.index,
         variant: None,
         name: query.text(CL_DEVICE_NAME),
         vendor: query.text(CL_DEVICE_VENDOR),
         driver: format!("{name} {}", query.text(CL_DRIVER_VERSION)),
-        software: is_cpu(query),
+        is_software: is_cpu(query),
         unified_memory: query.flag(CL_DEVICE_HOST_UNIFIED_MEMORY),
         compute_units: query.small(CL_DEVICE_MAX_COMPUTE_UNITS),
-        identity: identity(query),
+        physical_id: identity(query),
         details: vec![
             ("type".into(), kind(query).into()),
             ("platform".into(), platform(CL_PLATFORM_VERSION)),
@@ -108,7 +108,7 @@ fn has(query: Query, extension: &str) -> bool {
 }
 
 /// A device as far as generated code must know it; its programs are SPIR-V if that is wanted and taken.
-pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits, spirv: bool) -> Target {
+pub fn target(place: &DiscoveredDevice, info: &DeviceInfo, limits: &Limits, spirv: bool) -> Target {
     let query = Query(place.device);
     let versions = if spirv { spirv_versions(query) } else { Vec::new() };
     let (language, title) = match versions.is_empty() {
@@ -193,7 +193,7 @@ fn bindings(parameter_bytes: u64) -> u32 {
 }
 
 /// What the driver itself must respect.
-pub fn limits(place: &Place) -> Limits {
+pub fn limits(place: &DiscoveredDevice) -> Limits {
     let query = Query(place.device);
     Limits {
         max_alloc: query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
@@ -214,7 +214,7 @@ pub fn build_options(language: Language, rounds: bool) -> &'static str {
 }
 
 /// Memory now. Only AMD's driver tells what is free, in KiB.
-pub fn memory(place: &Place, limits: &Limits) -> MemoryInfo {
+pub fn memory(place: &DiscoveredDevice, limits: &Limits) -> MemoryInfo {
     let query = Query(place.device);
     let free = || query.sizes(CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).first().map(|kib| kib * 1024);
     let free = if limits.tells_free { free() } else { None };

@@ -18,7 +18,8 @@ use cl3::program::{
 };
 use cl3::types::{cl_device_id, cl_program};
 use panoply_device::{
-    Error, ErrorKind, Form, Format, Image, Language, ParamType, Program as Given, Result, Signature, SourceText,
+    BinaryFormat, Error, ErrorKind, Image, Language, ParamType, Program as Given, ProgramForm, Result, Signature,
+    SourceText,
 };
 
 use super::errors::When;
@@ -26,7 +27,7 @@ use super::handles::{Context, KernelHandle, ProgramHandle, Shared};
 use super::info::build_options;
 use super::kernel::{Kernel, argument_count};
 use super::query::text;
-use crate::seal;
+use crate::binary_checksum;
 use crate::spirv::assemble;
 use crate::spirv_words::words;
 
@@ -52,14 +53,14 @@ pub struct Builder<'a> {
     /// What a binary depends on besides its text.
     pub made_for: &'a str,
     /// What the device takes.
-    pub takes: &'a [Form],
+    pub takes: &'a [ProgramForm],
 }
 
 /// The forms that a device takes whose generated programs are in this language.
-pub fn takes(language: Language) -> Vec<Form> {
-    let source = Form::Text(Language::OpenClC);
+pub fn takes(language: Language) -> Vec<ProgramForm> {
+    let source = ProgramForm::Text(Language::OpenClC);
     match language {
-        Language::SpirV => vec![Form::Text(language), Form::Image(Format::SpirV), source],
+        Language::SpirV => vec![ProgramForm::Text(language), ProgramForm::Image(BinaryFormat::SpirV), source],
         _ => vec![source],
     }
 }
@@ -70,14 +71,16 @@ const LOG_LIMIT: usize = 16 << 10;
 impl Builder<'_> {
     /// Makes a program ready. A binary the driver does not take is built from its text.
     pub fn build(&self, program: &Given) -> Result<Program> {
-        let refused = || Err(program.refused_by(&self.shared().label, self.takes));
+        let refused = || Err(program.rejected_by(&self.shared().label, self.takes));
         match program {
-            Given::Text(text) | Given::Binary { text, .. } if !self.takes.contains(&Form::Text(text.language)) => {
+            Given::Text(text) | Given::Binary { text, .. }
+                if !self.takes.contains(&ProgramForm::Text(text.language)) =>
+            {
                 refused()
             }
             Given::Text(text) => self.compile_text(text),
             Given::Binary { bytes, text } => self.take_binary(bytes, text).or_else(|_| self.compile_text(text)),
-            Given::Image(image) if self.takes.contains(&Form::Image(image.format)) => {
+            Given::Image(image) if self.takes.contains(&ProgramForm::Image(image.format)) => {
                 if words(&image.bytes).is_none() {
                     return Err(self.damaged(image));
                 }
@@ -94,7 +97,7 @@ impl Builder<'_> {
     fn damaged(&self, image: &Image) -> Error {
         let (label, entry, bytes) = (&self.shared().label, &image.entry, image.bytes.len());
         let message = format!("{label}: {entry} as SPIR-V is cut off or damaged: {bytes} bytes; build it again");
-        Error::new(ErrorKind::Build, message)
+        Error::new(ErrorKind::CompileFailed, message)
     }
 
     fn compile_text(&self, text: &SourceText) -> Result<Program> {
@@ -109,7 +112,7 @@ impl Builder<'_> {
     }
 
     fn take_binary(&self, bytes: &[u8], text: &SourceText) -> Result<Program> {
-        let Some(bytes) = seal::open(bytes, self.made_for) else {
+        let Some(bytes) = binary_checksum::open(bytes, self.made_for) else {
             return Err(Error::corrupt(format!(
                 "{}: the binary of {} is damaged or foreign",
                 self.shared().label,
@@ -161,14 +164,16 @@ impl Builder<'_> {
             log.push_str("\n(the log goes on)");
         }
         let label = &self.shared().label;
-        let refusal =
-            Error::new(ErrorKind::Build, format!("{label}: the driver's compiler refused {entry}; its log follows"));
+        let refusal = Error::new(
+            ErrorKind::CompileFailed,
+            format!("{label}: the driver's compiler refused {entry}; its log follows"),
+        );
         refusal.note(if log.is_empty() { error.message().to_string() } else { log })
     }
 
     fn entry_point(&self, handle: &ProgramHandle, entry: &str, signature: &Signature) -> Result<KernelHandle> {
         let label = &self.shared().label;
-        let wrong = |what: String| Error::new(ErrorKind::Build, format!("{label}: {what}"));
+        let wrong = |what: String| Error::new(ErrorKind::CompileFailed, format!("{label}: {what}"));
         let name = CString::new(entry).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
         let kernel = create_kernel(handle.raw(), &name).map_err(|_| {
             // Of no kernels some drivers write no names, and say that they have.
@@ -211,7 +216,7 @@ impl Builder<'_> {
                 let message = format!(
                     "{label}: argument {number} of {entry} is {takes}, its signature gives {gives}; make them agree"
                 );
-                return Err(Error::new(ErrorKind::Build, message));
+                return Err(Error::new(ErrorKind::CompileFailed, message));
             }
         }
         Ok(kernel)
@@ -228,7 +233,7 @@ impl Program {
         match get_program_info(self.handle.raw(), CL_PROGRAM_BINARIES) {
             Ok(InfoType::VecVecUchar(binaries)) => {
                 let bytes = binaries.into_iter().next().filter(|bytes| !bytes.is_empty())?;
-                Some(seal::seal(&bytes, made_for))
+                Some(binary_checksum::seal(&bytes, made_for))
             }
             _ => None,
         }

@@ -11,7 +11,7 @@ use cl3::error_codes::CL_INVALID_WORK_GROUP_SIZE;
 use cl3::info_type::InfoType;
 use cl3::kernel::{CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_WORK_GROUP_SIZE, get_kernel_work_group_info};
 use cl3::types::{CL_NON_BLOCKING, cl_device_id, cl_event};
-use panoply_device::{Dispatch, Error, ErrorKind, Region, Result, Step, Ticket};
+use panoply_device::{DeviceCommand, Dispatch, Error, ErrorKind, Region, Result, Ticket};
 
 use super::errors::When;
 use super::handles::{Buffer, Event, Shared};
@@ -54,7 +54,7 @@ pub struct Encoder<'a> {
 
 impl Encoder<'_> {
     /// Enqueues the steps; the ticket knows each one's time if `timed`.
-    pub fn run(mut self, steps: &[Step], timed: bool) -> Result<Ticket> {
+    pub fn run(mut self, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let mut times = Vec::new();
         for step in steps {
             let before = self.commands;
@@ -77,13 +77,13 @@ impl Encoder<'_> {
         Ok(Ticket::Pending(Arc::new(Submitted::new(self.queue.clone(), last, times, None))))
     }
 
-    fn step(&mut self, step: &Step) -> Result<()> {
+    fn step(&mut self, step: &DeviceCommand) -> Result<()> {
         match step {
-            Step::Dispatch(dispatch) => self.dispatch(dispatch),
-            Step::Copy { from, to } => self.copy(from, to),
-            Step::Fill { to, pattern } => self.fill(to, pattern),
-            Step::Wait(Ticket::Done) => Ok(()),
-            Step::Wait(Ticket::Pending(pending)) => {
+            DeviceCommand::Dispatch(dispatch) => self.dispatch(dispatch),
+            DeviceCommand::Copy { from, to } => self.copy(from, to),
+            DeviceCommand::Fill { to, pattern } => self.fill(to, pattern),
+            DeviceCommand::Wait(Ticket::Done) => Ok(()),
+            DeviceCommand::Wait(Ticket::Pending(pending)) => {
                 let shared = self.shared();
                 let event = shared.tickets.event(pending.token()).ok_or_else(|| {
                     Error::mistake(format!("{}: the ticket to wait for belongs to another device", shared.label))
@@ -91,7 +91,7 @@ impl Encoder<'_> {
                 self.waits.push(event);
                 Ok(())
             }
-            Step::Routine(routine, ..) => {
+            DeviceCommand::Routine(routine, ..) => {
                 Err(Error::unsupported(format!("{}: offers no routine, {routine:?} neither", self.shared().label)))
             }
         }
@@ -104,7 +104,7 @@ impl Encoder<'_> {
             })?;
         let mut kernel = locked(&program.kernel);
         kernel.set_arguments(&program.signature, dispatch, &self.tables.memory, self.base_align)?;
-        let (grid, group) = (dispatch.grid, dispatch.group.map(|size| size as usize));
+        let (grid, group) = (dispatch.grid, dispatch.group_size.map(|size| size as usize));
         // Whole groups; the size asked for is an argument of its own.
         let whole = |i: usize| usize::try_from(grid[i]).ok()?.div_ceil(group[i].max(1)).checked_mul(group[i]);
         let (Some(x), Some(y), Some(z)) = (whole(0), whole(1), whole(2)) else {
@@ -136,7 +136,7 @@ impl Encoder<'_> {
 
     #[cold]
     fn not_launched(&self, program: &Program, kernel: cl3::types::cl_kernel, dispatch: &Dispatch, code: i32) -> Error {
-        let (entry, group) = (&program.entry, dispatch.group);
+        let (entry, group) = (&program.entry, dispatch.group_size);
         let fixed = get_kernel_work_group_info(kernel, self.device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
         if let (CL_INVALID_WORK_GROUP_SIZE, Ok(InfoType::VecSize(fixed))) = (code, fixed)
             && let [fx, fy, fz] = fixed[..]

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use panoply_device::DType;
 
+use super::blas::{Blas, Ready};
+use super::blas_gemm::{Matrix, Product};
 use super::handles::{Context, Session};
-use super::product::{Matrix, Product};
-use super::products::{Blas, Ready};
 use super::queue::Queue;
 use crate::library::{DevicePtr, Handle, check, functions};
 use crate::lock::locked;

@@ -6,17 +6,17 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use panoply_device::tape;
+use panoply_device::command_buffer;
 use panoply_device::{
-    AllocId, Device, DeviceInfo, Error, Form, MemoryInfo, Peer, Program as Given, ProgramId, QueueId, Region, Result,
-    Routine, Scalar, Step, Tape, Target, Ticket,
+    AllocId, DeviceCommand, DeviceInfo, Error, MemoryInfo, Peer, Program as Given, ProgramForm, ProgramId, QueueId,
+    RawCommandBuffer, RawDevice, Region, Result, Routine, Scalar, Target, Ticket,
 };
 
-use super::discovery::{Place, Query};
+use super::blas::{self, Library, Products};
+use super::discovery::{DiscoveredDevice, Query};
 use super::functions::Functions;
 use super::handles::{Context, Event};
 use super::memory::Room;
-use super::products::{self, Library, Products};
 use super::program::Builder;
 use super::queue::Queue;
 use super::submit::{Encoder, Tables};
@@ -25,7 +25,7 @@ use crate::lock::{exclusive, locked, shared};
 
 /// One device of CUDA or HIP.
 pub struct StreamDevice {
-    place: Place,
+    place: DiscoveredDevice,
     info: DeviceInfo,
     target: Target,
     room: Room,
@@ -51,7 +51,7 @@ impl Open {
 
 impl StreamDevice {
     /// The device at a place, not yet used.
-    pub fn new(place: Place, info: DeviceInfo, target: Target) -> StreamDevice {
+    pub fn new(place: DiscoveredDevice, info: DeviceInfo, target: Target) -> StreamDevice {
         let query = Query(&place);
         StreamDevice {
             target,
@@ -69,7 +69,7 @@ impl StreamDevice {
         }
         let _one_at_a_time = locked(&self.opening);
         if self.open.get().is_none() {
-            let context = Context::retain(&self.place, self.info.spelling())?;
+            let context = Context::retain(&self.place, self.info.device_string())?;
             let queues = vec![Arc::new(Queue::new(&context)?)];
             let tables = RwLock::new(Tables { queues, ..Tables::default() });
             let _ = self.open.set(Open { tables, clock: OnceLock::new(), products: OnceLock::new(), context });
@@ -83,7 +83,7 @@ impl StreamDevice {
 
     fn queue_of<'a>(&self, tables: &'a Tables, queue: QueueId) -> Result<&'a Arc<Queue>> {
         tables.queues.get(queue.0 as usize).ok_or_else(|| {
-            let (label, last) = (self.info.spelling(), tables.queues.len() - 1);
+            let (label, last) = (self.info.device_string(), tables.queues.len() - 1);
             Error::mistake(format!("{label}: no queue {}; the last one is {last}", queue.0))
         })
     }
@@ -97,7 +97,7 @@ impl StreamDevice {
     }
 }
 
-impl Device for StreamDevice {
+impl RawDevice for StreamDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -116,19 +116,19 @@ impl Device for StreamDevice {
         MemoryInfo { total: self.room.total, free: known.then_some(free as u64) }
     }
 
-    fn offers(&self, routine: &Routine) -> bool {
+    fn supports_routine(&self, routine: &Routine) -> bool {
         let Routine::Gemm(gemm) = routine else { return false };
         // Without a library nothing need be opened.
         let Ok(libraries) = self.libraries() else { return false };
         self.open().is_ok_and(|open| open.products(&libraries).offers(gemm))
     }
 
-    fn products(&self) -> Option<String> {
+    fn blas_library(&self) -> Option<String> {
         Some(match self.libraries() {
             Ok(libraries) => {
                 // What is not in use is not started to look at it.
                 let obstacles = self.open.get().map(|open| open.products(&libraries).obstacles());
-                products::report(&libraries, &obstacles.unwrap_or_default())
+                blas::report(&libraries, &obstacles.unwrap_or_default())
             }
             Err(why) => format!("own kernels: {}", why.message()),
         })
@@ -150,7 +150,7 @@ impl Device for StreamDevice {
         }
     }
 
-    fn takes(&self) -> Vec<Form> {
+    fn accepted_forms(&self) -> Vec<ProgramForm> {
         self.place.api.brand().takes.to_vec()
     }
 
@@ -183,7 +183,7 @@ impl Device for StreamDevice {
         Ok(QueueId(queues.len() as u32 - 1))
     }
 
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let open = self.open()?;
         let tables = shared(&open.tables);
         let queue = self.queue_of(&tables, queue)?;
@@ -194,29 +194,37 @@ impl Device for StreamDevice {
         Encoder { queue, tables: &tables, products: open.products.get() }.run(steps, open.clock.get().filter(|_| timed))
     }
 
-    fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
+    fn record(&self, steps: Vec<DeviceCommand>, places: Vec<command_buffer::BindingSlot>) -> Result<RawCommandBuffer> {
         let graph = exclusive(&self.open()?.tables).graphs.insert(Arc::default());
-        let mut tape = Tape::new(steps, places);
-        tape.graph = graph;
-        Ok(tape)
+        let mut command_buffer = RawCommandBuffer::new(steps, places);
+        command_buffer.graph = graph;
+        Ok(command_buffer)
     }
 
-    fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
-        tape.set(bindings, slots);
+    fn replay(
+        &self,
+        queue: QueueId,
+        command_buffer: &mut RawCommandBuffer,
+        bindings: &[Region],
+        slots: &[Scalar],
+    ) -> Result<Ticket> {
+        command_buffer.set(bindings, slots);
         let open = self.open()?;
         let tables = shared(&open.tables);
         let queue = self.queue_of(&tables, queue)?;
-        let graph = tables.graphs.get(tape.graph);
-        let graph = graph.ok_or_else(|| Error::mistake(format!("{}: the tape was forgotten", self.info.spelling())))?;
+        let graph = tables.graphs.get(command_buffer.graph);
+        let graph = graph.ok_or_else(|| {
+            Error::mistake(format!("{}: the command buffer was forgotten", self.info.device_string()))
+        })?;
         let _order = queue.order();
         let encoder = Encoder { queue, tables: &tables, products: open.products.get() };
-        locked(graph).replay(&encoder, tape.steps())?;
+        locked(graph).replay(&encoder, command_buffer.steps())?;
         Ok(Submitted::ticket(queue, queue.stream.mark()?, None, None))
     }
 
-    fn forget(&self, tape: Tape) {
+    fn destroy_command_buffer(&self, command_buffer: RawCommandBuffer) {
         if let Some(open) = self.open.get() {
-            let graph = exclusive(&open.tables).graphs.remove(tape.graph);
+            let graph = exclusive(&open.tables).graphs.remove(command_buffer.graph);
             if graph.as_ref().is_some_and(|graph| locked(graph).is_made()) {
                 // HIP does not say what becomes of a graph at work. A failure belongs to a lost device.
                 let _ = self.synchronize();
@@ -268,7 +276,7 @@ impl Device for StreamDevice {
 
 impl fmt::Debug for StreamDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StreamDevice({}, {})", self.info.spelling(), self.info.name)
+        write!(f, "StreamDevice({}, {})", self.info.device_string(), self.info.name)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use panoply_device::{Error, Kind, Result};
+use panoply_device::{Backend, Error, Result};
 
 use super::device::StreamDevice;
 use super::functions::Functions;
@@ -29,7 +29,7 @@ impl Api {
 
 /// A device that can be used.
 #[derive(Clone)]
-pub struct Place {
+pub struct DiscoveredDevice {
     /// The library it was found through.
     pub api: Arc<Api>,
     /// The driver's name for it.
@@ -54,14 +54,18 @@ pub struct Traits {
 /// What is here.
 pub struct Found {
     /// What can be used.
-    pub devices: Vec<Place>,
+    pub devices: Vec<DiscoveredDevice>,
     /// Why others cannot.
     pub refused: Vec<Error>,
 }
 
 impl Found {
     /// Every device that can be used, in the driver's order; if there is none, why not.
-    pub fn devices(self, kind: Kind, device: fn(Place) -> StreamDevice) -> Result<Vec<Arc<StreamDevice>>> {
+    pub fn devices(
+        self,
+        kind: Backend,
+        device: fn(DiscoveredDevice) -> StreamDevice,
+    ) -> Result<Vec<Arc<StreamDevice>>> {
         if self.devices.is_empty() {
             let none = Error::unavailable(format!("{kind}: no device here can be used; see the notes"));
             return Err(self.refused.iter().fold(none, |error, refused| error.note(refused.message())));
@@ -104,21 +108,21 @@ pub fn enumerate(api: Api) -> Result<Found> {
     Ok(found)
 }
 
-fn place(api: &Arc<Api>, index: i32, driver: i32) -> Result<Place> {
+fn place(api: &Arc<Api>, index: i32, driver: i32) -> Result<DiscoveredDevice> {
     let (brand, mut device) = (api.brand(), 0);
     // SAFETY: the pointer is valid and the index below the count.
     let got = check(unsafe { (api.functions.device)(&mut device, index) });
     got.map_err(|code| {
         brand.codes.unavailable(format_args!("{}:{index}: looking at the device", brand.words.kind), code)
     })?;
-    let place = Place { api: api.clone(), device, index: index as usize, driver, traits: Traits::default() };
+    let place = DiscoveredDevice { api: api.clone(), device, index: index as usize, driver, traits: Traits::default() };
     let traits = api.vendor.traits(&place)?;
-    Ok(Place { traits, ..place })
+    Ok(DiscoveredDevice { traits, ..place })
 }
 
 /// Asks one device. A question the driver does not know has the answer 0.
 #[derive(Clone, Copy)]
-pub struct Query<'a>(pub &'a Place);
+pub struct Query<'a>(pub &'a DiscoveredDevice);
 
 impl Query<'_> {
     /// A number, as it is.

@@ -9,12 +9,12 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-use panoply_device::{Result, Step};
+use panoply_device::{DeviceCommand, Result};
 
 use super::functions::Functions;
 use super::handles::Context;
 use super::program::Program;
-use super::submit::{Encoder, Part};
+use super::submit::{Encoder, SubLaunch};
 use crate::library::Handle;
 
 /// Launches that are worth a graph.
@@ -46,7 +46,7 @@ impl Graphs {
     }
 }
 
-/// A tape on a device.
+/// A command buffer on a device.
 #[derive(Default)]
 pub struct Graph {
     runs: Vec<Run>,
@@ -54,7 +54,7 @@ pub struct Graph {
     divided: bool,
 }
 
-/// Some of a tape's steps.
+/// Some of a command buffer's steps.
 struct Run {
     steps: Range<usize>,
     launched: Launched,
@@ -89,8 +89,8 @@ impl Graph {
         self.runs.iter().any(|run| matches!(run.launched, Launched::Whole(_)))
     }
 
-    /// Gives a tape's steps to the encoder's stream.
-    pub fn replay(&mut self, encoder: &Encoder<'_>, steps: &[Step]) -> Result<()> {
+    /// Gives a command buffer's steps to the encoder's stream.
+    pub fn replay(&mut self, encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<()> {
         if !self.divided {
             self.runs = divide(steps, Graphs::of(&encoder.context().api.functions).is_some());
             self.divided = true;
@@ -103,9 +103,9 @@ impl Graph {
 }
 
 /// Runs of launches, and what is between them.
-fn divide(steps: &[Step], graphs: bool) -> Vec<Run> {
+fn divide(steps: &[DeviceCommand], graphs: bool) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    let is_launch = |step: &Step| matches!(step, Step::Dispatch(_));
+    let is_launch = |step: &DeviceCommand| matches!(step, DeviceCommand::Dispatch(_));
     for part in steps.chunk_by(|a, b| is_launch(a) == is_launch(b)) {
         let start = runs.last().map_or(0, |run| run.steps.end);
         let whole = graphs && part.len() >= LEAST && part.first().is_some_and(is_launch);
@@ -116,7 +116,7 @@ fn divide(steps: &[Step], graphs: bool) -> Vec<Run> {
 }
 
 impl Run {
-    fn replay(&mut self, encoder: &Encoder<'_>, steps: &[Step]) -> Result<()> {
+    fn replay(&mut self, encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<()> {
         match &mut self.launched {
             Launched::OneByOne => return steps.iter().try_for_each(|step| encoder.step(step)),
             Launched::NotYet => match Made::new(encoder, steps)? {
@@ -138,7 +138,7 @@ impl Run {
 
 impl Made {
     /// A graph of launches, one after the other; none if the driver will not.
-    fn new(encoder: &Encoder<'_>, steps: &[Step]) -> Result<Option<Made>> {
+    fn new(encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<Option<Made>> {
         let context = encoder.context();
         let Some(graphs) = Graphs::of(&context.api.functions) else { return Ok(None) };
         let _current = context.enter()?;
@@ -146,7 +146,7 @@ impl Made {
         // SAFETY: the pointer is valid.
         let mut code = unsafe { (graphs.create)(&mut made.graph, 0) };
         for step in steps {
-            let Step::Dispatch(dispatch) = step else { continue };
+            let DeviceCommand::Dispatch(dispatch) = step else { continue };
             encoder.parts(dispatch, &mut |part| {
                 if code == 0 {
                     code = made.add(part);
@@ -161,7 +161,7 @@ impl Made {
         Ok((code == 0).then_some(made))
     }
 
-    fn add(&mut self, part: &Part<'_>) -> i32 {
+    fn add(&mut self, part: &SubLaunch<'_>) -> i32 {
         let before = self.nodes.last().map(|node| node.raw);
         let before: &[Handle] = before.as_slice();
         let mut raw = 0;
@@ -176,18 +176,18 @@ impl Made {
     }
 
     /// Tells the driver the arguments that changed; false if it will not be told.
-    fn change(&mut self, encoder: &Encoder<'_>, steps: &[Step]) -> Result<bool> {
+    fn change(&mut self, encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<bool> {
         let context = encoder.context();
         let _current = context.enter()?;
         let (mut nodes, mut code) = (self.nodes.iter_mut(), 0);
         let (change, raw) = (self.graphs.change, self.raw);
         for step in steps {
-            let Step::Dispatch(dispatch) = step else { continue };
+            let DeviceCommand::Dispatch(dispatch) = step else { continue };
             encoder.parts(dispatch, &mut |part| {
                 let Some(node) = nodes.next().filter(|node| code == 0 && node.values != part.values) else {
                     return Ok(());
                 };
-                debug_assert!(Arc::ptr_eq(&node.program, part.program), "a tape keeps its programs");
+                debug_assert!(Arc::ptr_eq(&node.program, part.program), "a command buffer keeps its programs");
                 // SAFETY: the node is of the graph this was made of; the rest as when it was added.
                 code = part.described(context.api.brand(), |described| unsafe { change(raw, node.raw, described) });
                 node.values.copy_from_slice(part.values);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use panoply_device::{Error, Peer, Result};
 
-use super::discovery::{Api, Place, Traits};
+use super::discovery::{Api, DiscoveredDevice, Traits};
 use super::functions::Functions;
 use super::ticket::Tickets;
 use super::vendor::{NOT_READY, OUT_OF_MEMORY};
@@ -48,7 +48,7 @@ pub struct Entered<'c> {
 
 impl Context {
     /// Begins to use a device.
-    pub fn retain(place: &Place, label: String) -> Result<Arc<Context>> {
+    pub fn retain(place: &DiscoveredDevice, label: String) -> Result<Arc<Context>> {
         let (api, device) = (place.api.clone(), place.device);
         let codes = &api.brand().codes;
         let shared = api.vendor.retain(device);
@@ -330,7 +330,7 @@ impl Block {
     /// # Safety
     /// No copy under way writes the block, and there are so many bytes.
     pub unsafe fn bytes(&self, count: usize) -> &[u8] {
-        // SAFETY: as the caller promised; the memory was initialised when it was pinned.
+        // SAFETY: as the caller promised; the memory was initialized when it was pinned.
         unsafe { std::slice::from_raw_parts(self.start().cast(), count) }
     }
 

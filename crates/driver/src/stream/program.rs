@@ -3,11 +3,11 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use panoply_device::{Error, ErrorKind, Form, Image, Program as Given, Result, Signature, SourceText};
+use panoply_device::{Error, ErrorKind, Image, Program as Given, ProgramForm, Result, Signature, SourceText};
 
 use super::handles::{Context, Module};
+use crate::binary_checksum;
 use crate::library::{Handle, check};
-use crate::seal;
 
 /// Characters of a compiler's log that an error keeps.
 pub const LOG_BYTES: usize = 16 << 10;
@@ -37,16 +37,16 @@ impl Builder<'_> {
     pub fn build(&self, program: &Given) -> Result<Program> {
         let takes = self.context.api.brand().takes;
         if !program.form().is_some_and(|form| takes.iter().any(|taken| taken.is_like(form))) {
-            return Err(program.refused_by(&self.context.label, takes));
+            return Err(program.rejected_by(&self.context.label, takes));
         }
         match program {
             Given::Text(text) => self.compile(text),
-            Given::Binary { bytes, text } => match seal::open(bytes, self.made_for) {
+            Given::Binary { bytes, text } => match binary_checksum::open(bytes, self.made_for) {
                 Some(binary) => self.load(binary, &text.entry, &text.signature).or_else(|_| self.compile(text)),
                 None => self.compile(text),
             },
             Given::Image(image) => self.load(&whole(image, &self.context.label)?, &image.entry, &image.signature),
-            Given::Ir(_) | Given::Host(_) => Err(program.refused_by(&self.context.label, takes)),
+            Given::Ir(_) | Given::Host(_) => Err(program.rejected_by(&self.context.label, takes)),
         }
     }
 
@@ -64,7 +64,7 @@ impl Builder<'_> {
             (functions.module_load)(&mut raw, binary.as_ptr().cast())
         })?;
         let module = Module { raw, context: self.context.clone() };
-        let wrong = |what: &str| Error::new(ErrorKind::Build, format!("{label}: {what}"));
+        let wrong = |what: &str| Error::new(ErrorKind::CompileFailed, format!("{label}: {what}"));
         let name = CString::new(entry).map_err(|_| wrong("the entry point's name holds a zero byte"))?;
         let mut function = 0;
         let _current = self.context.enter()?;
@@ -85,7 +85,7 @@ impl Builder<'_> {
 impl Program {
     /// The machine code, sealed.
     pub fn binary(&self, made_for: &str) -> Vec<u8> {
-        seal::seal(&self.binary, made_for)
+        binary_checksum::seal(&self.binary, made_for)
     }
 }
 
@@ -113,16 +113,17 @@ fn whole(image: &Image, label: &str) -> Result<Vec<u8>> {
         Some(_) | None => Some(1),
     };
     if ends().is_none_or(|end| end > bytes.len() as u64) {
-        let (form, entry) = (Form::Image(image.format).name(), &image.entry);
+        let (form, entry) = (ProgramForm::Image(image.format).name(), &image.entry);
         let message = format!("{label}: {entry} as {form} is cut off after {} bytes; build it again", bytes.len());
-        return Err(Error::new(ErrorKind::Build, message));
+        return Err(Error::new(ErrorKind::CompileFailed, message));
     }
     Ok([bytes, &[0; MARGIN][..]].concat())
 }
 
 /// The source as a compiler takes it.
 pub fn source(label: &str, text: &SourceText) -> Result<CString> {
-    let refused = |_| Error::new(ErrorKind::Build, format!("{label}: the text of {} holds a zero byte", text.entry));
+    let refused =
+        |_| Error::new(ErrorKind::CompileFailed, format!("{label}: the text of {} holds a zero byte", text.entry));
     CString::new(text.source.as_str()).map_err(refused)
 }
 
@@ -130,6 +131,6 @@ pub fn source(label: &str, text: &SourceText) -> Result<CString> {
 pub fn refusal(label: &str, compiler: &str, entry: &str, log: &[u8], failure: &str) -> Error {
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(&log[..end]).trim().to_string();
-    let refusal = Error::new(ErrorKind::Build, format!("{label}: {compiler} refused {entry}; its log follows"));
+    let refusal = Error::new(ErrorKind::CompileFailed, format!("{label}: {compiler} refused {entry}; its log follows"));
     refusal.note(if log.is_empty() { failure.to_string() } else { log })
 }

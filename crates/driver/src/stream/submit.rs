@@ -4,12 +4,12 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use panoply_device::{Dispatch, Error, Region, Result, Routine, Step, Ticket};
+use panoply_device::{DeviceCommand, Dispatch, Error, Region, Result, Routine, Ticket};
 
+use super::blas::Products;
 use super::graph::Graph;
 use super::handles::{Context, Event};
 use super::memory::Allocation;
-use super::products::Products;
 use super::program::Program;
 use super::queue::Queue;
 use super::ticket::{Submitted, Times};
@@ -28,12 +28,12 @@ pub struct Tables {
     pub memory: Table<Allocation>,
     /// Queues, by position.
     pub queues: Vec<Arc<Queue>>,
-    /// What was made of tapes.
+    /// What was made of command buffers.
     pub graphs: Table<Arc<Mutex<Graph>>>,
 }
 
 /// A launch, or some of its groups.
-pub struct Part<'a> {
+pub struct SubLaunch<'a> {
     /// What runs.
     pub program: &'a Arc<Program>,
     /// The bits of every parameter, low bytes first; what a program is not launched in parts has no use for the last two.
@@ -42,7 +42,7 @@ pub struct Part<'a> {
     size: [u32; 3],
 }
 
-impl Part<'_> {
+impl SubLaunch<'_> {
     fn pointers(&self) -> Vec<*const c_void> {
         self.values.iter().map(|value| ptr::from_ref(value).cast()).collect()
     }
@@ -50,7 +50,7 @@ impl Part<'_> {
     /// Does something with the launch as the driver's structure for a node of a graph.
     pub fn described<R>(&self, brand: &Brand, act: impl FnOnce(*const c_void) -> R) -> R {
         let pointers = self.pointers();
-        let Part { program, groups, size, .. } = *self;
+        let SubLaunch { program, groups, size, .. } = *self;
         let node = (brand.node)(&Launch { function: program.function, groups, size, params: pointers.as_ptr() });
         act(node.as_ptr().cast())
     }
@@ -77,14 +77,14 @@ pub struct Encoder<'a> {
 
 impl Encoder<'_> {
     /// Gives the steps; with a clock the ticket knows each one's time.
-    pub fn run(&self, steps: &[Step], clock: Option<&Arc<Event>>) -> Result<Ticket> {
+    pub fn run(&self, steps: &[DeviceCommand], clock: Option<&Arc<Event>>) -> Result<Ticket> {
         let stream = &self.queue.stream;
         let mut times = match clock {
             Some(clock) => Some(Times { clock: clock.clone(), first: Event::timed(stream)?, spans: Vec::new() }),
             None => None,
         };
         for step in steps {
-            let measured = times.is_some() && !matches!(step, Step::Wait(_));
+            let measured = times.is_some() && !matches!(step, DeviceCommand::Wait(_));
             let start = if measured { Some(Event::timed(stream)?) } else { None };
             self.step(step)?;
             if let Some(times) = &mut times {
@@ -95,20 +95,20 @@ impl Encoder<'_> {
     }
 
     /// Gives one step.
-    pub fn step(&self, step: &Step) -> Result<()> {
+    pub fn step(&self, step: &DeviceCommand) -> Result<()> {
         let label = &self.context().label;
         match step {
-            Step::Dispatch(dispatch) => self.dispatch(dispatch),
-            Step::Copy { from, to } => self.copy(from, to),
-            Step::Fill { to, pattern } => self.fill(to, pattern),
-            Step::Wait(Ticket::Done) => Ok(()),
-            Step::Wait(Ticket::Pending(pending)) => {
+            DeviceCommand::Dispatch(dispatch) => self.dispatch(dispatch),
+            DeviceCommand::Copy { from, to } => self.copy(from, to),
+            DeviceCommand::Fill { to, pattern } => self.fill(to, pattern),
+            DeviceCommand::Wait(Ticket::Done) => Ok(()),
+            DeviceCommand::Wait(Ticket::Pending(pending)) => {
                 let event = self.context().tickets.event(pending.token()).ok_or_else(|| {
                     Error::mistake(format!("{label}: the ticket to wait for belongs to another device"))
                 })?;
                 self.queue.stream.wait(&event)
             }
-            Step::Routine(routine, regions, epilogue) => {
+            DeviceCommand::Routine(routine, regions, epilogue) => {
                 self.routine(routine, regions)?;
                 epilogue.as_ref().map_or(Ok(()), |epilogue| self.dispatch(&epilogue.dispatch))
             }
@@ -120,7 +120,7 @@ impl Encoder<'_> {
     }
 
     /// Does something with a launch: several times with some of its groups each, if there are too many along the second or third axis.
-    pub fn parts(&self, dispatch: &Dispatch, each: &mut dyn FnMut(&Part<'_>) -> Result<()>) -> Result<()> {
+    pub fn parts(&self, dispatch: &Dispatch, each: &mut dyn FnMut(&SubLaunch<'_>) -> Result<()>) -> Result<()> {
         let (label, brand) = (&self.context().label, self.context().api.brand());
         let max_groups = self.context().traits.max_groups;
         let found = self.tables.programs.get(dispatch.program.0);
@@ -129,7 +129,7 @@ impl Encoder<'_> {
         let mut values: Vec<u64> = values.into_iter().map(|value| value.bits).collect();
         // Whole groups; the size asked for is an argument of its own.
         let count = |axis: usize| {
-            let width = u64::from(dispatch.group[axis].max(1));
+            let width = u64::from(dispatch.group_size[axis].max(1));
             let count = dispatch.grid[axis].div_ceil(width);
             let in_parts = axis > 0 && program.signature.hidden && brand.launches_in_parts;
             let most = if in_parts { u64::from(u32::MAX) } else { max_groups[axis].min(brand.max_items / width) };
@@ -149,17 +149,17 @@ impl Encoder<'_> {
                 values[arguments..].copy_from_slice(&[y.to_le(), z.to_le()]);
                 let part = [groups[0], (groups[1] - y).min(max_groups[1]), (groups[2] - z).min(max_groups[2])];
                 let groups = part.map(|count| count as u32);
-                each(&Part { program, values: &values, groups, size: dispatch.group })?;
+                each(&SubLaunch { program, values: &values, groups, size: dispatch.group_size })?;
             }
         }
         Ok(())
     }
 
-    fn launch(&self, dispatch: &Dispatch, part: &Part<'_>) -> Result<()> {
+    fn launch(&self, dispatch: &Dispatch, part: &SubLaunch<'_>) -> Result<()> {
         let pointers = part.pointers();
-        let Part { program, groups: [gx, gy, gz], size: [bx, by, bz], .. } = *part;
+        let SubLaunch { program, groups: [gx, gy, gz], size: [bx, by, bz], .. } = *part;
         let doing =
-            format_args!("launching {} over {:?} in groups of {:?}", program.entry, dispatch.grid, dispatch.group);
+            format_args!("launching {} over {:?} in groups of {:?}", program.entry, dispatch.grid, dispatch.group_size);
         // SAFETY: function and stream are live and of one context; there is a pointer for every parameter, to as many bytes as it
         // has, which the driver copies.
         self.queue.stream.ask(doing, |functions, stream| unsafe {

@@ -1,15 +1,15 @@
-//! What CUDA and HIP do differently: data in [`Brand`], behaviour in [`Vendor`].
+//! What CUDA and HIP do differently: data in [`Brand`], behavior in [`Vendor`].
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use panoply_device::{Form, Peer, Result, SourceText};
+use panoply_device::{Peer, ProgramForm, Result, SourceText};
 
-use super::discovery::{Place, Traits};
+use super::blas::Library;
+use super::discovery::{DiscoveredDevice, Traits};
 use super::functions::Functions;
 use super::handles::Context;
-use super::products::Library;
-use crate::codes::Codes;
+use crate::error_codes::Codes;
 use crate::library::{DevicePtr, Handle, Words};
 
 /// Work is not done yet; the same in both.
@@ -30,7 +30,7 @@ pub struct Brand {
     /// Who brings newer versions.
     pub update: &'static str,
     /// The forms of programs, those that need no compiler first.
-    pub takes: &'static [Form],
+    pub takes: &'static [ProgramForm],
     /// Most work-items of a launch along an axis.
     pub max_items: u64,
     /// Whether generated programs can be launched in parts along the second and third axis.
@@ -67,12 +67,12 @@ pub const fn halves(first: u32, second: u32) -> u64 {
     }
 }
 
-/// What differs in behaviour. Codes of 0 are success.
+/// What differs in behavior. Codes of 0 are success.
 pub trait Vendor: Send + Sync {
     /// Words and numbers.
     fn brand(&self) -> &'static Brand;
     /// What a device has, or why it cannot be used.
-    fn traits(&self, place: &Place) -> Result<Traits>;
+    fn traits(&self, place: &DiscoveredDevice) -> Result<Traits>;
     /// Takes part in what the process shares of a device; the answer is for [`Vendor::enter`].
     fn retain(&self, device: i32) -> Result<Handle, i32>;
     /// Gives back the one part that [`Vendor::retain`] took.
@@ -86,7 +86,7 @@ pub trait Vendor: Send + Sync {
     /// Copies between two devices of the driver; the stream is of the one that is written, which is the thread's.
     fn copy_peer(&self, to: Peer, from: Peer, bytes: usize, stream: Handle) -> i32;
     /// Who does matrix products on a device, in the order in which they are asked, or why kernels do.
-    fn products(&self, place: &Place) -> Result<Vec<Arc<dyn Library>>>;
+    fn products(&self, place: &DiscoveredDevice) -> Result<Vec<Arc<dyn Library>>>;
     /// Machine code for a context's device.
     fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>>;
 }

@@ -1,14 +1,15 @@
 //! Which of a device's own functions on floats are exact, and how it is asked.
 //!
 //! WGSL leaves open whether a fused multiply-add rounds once, and no interface tells. So each device is asked by example: products
-//! whose last bits decide, cancelled by an addend that a second rounding would make zero. Where one is wrong, kernels compute
+//! whose last bits decide, canceled by an addend that a second rounding would make zero. Where one is wrong, kernels compute
 //! it in integers.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use panoply_device::{
-    Arg, DType, Device, Dispatch, ParamType, Program, QueueId, Region, Result, Signature, SourceText, Step, Ticket,
+    Arg, DType, DeviceCommand, Dispatch, ParamType, Program, QueueId, RawDevice, Region, Result, Signature, SourceText,
+    Ticket,
 };
 
 use super::device::WgpuDevice;
@@ -69,7 +70,7 @@ pub async fn computed(device: &WgpuDevice, example: Example<'_>) -> Result<Vec<u
         let (grid, group, args) = ([grid, 1, 1], [group, 1, 1], vec![Arg::Buffer(all)]);
         device.submit(
             QueueId::DEFAULT,
-            &[Step::Dispatch(Dispatch { program, grid, group, args, parts: Vec::new() })],
+            &[DeviceCommand::Dispatch(Dispatch { program, grid, group_size: group, args, parts: Vec::new() })],
             false,
         )?;
         device.read(QueueId::DEFAULT, Region { offset: given, bytes: results, ..all })

@@ -7,13 +7,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
 use panoply_device::{
-    AllocId, DType, Device, DeviceInfo, Error, Form, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result,
-    Routine, Step, Target, Ticket,
+    AllocId, DType, DeviceCommand, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramForm, ProgramId, QueueId,
+    RawDevice, Region, Result, Routine, Target, Ticket,
 };
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, CommandEncoder};
 
 use super::arithmetic::{Trust, is_fused};
-use super::discovery::Place;
+use super::discovery::DiscoveredDevice;
 use super::encode::{Encoder, Tables};
 use super::memory::{Allocation, Room, landing};
 use super::open::{IN_BROWSER, Open, now};
@@ -24,7 +24,7 @@ use crate::lock::{exclusive, locked, shared};
 
 /// One device of Vulkan, Metal, DirectX 12 or a browser.
 pub struct WgpuDevice {
-    place: Place,
+    place: DiscoveredDevice,
     info: DeviceInfo,
     target: Target,
     room: Room,
@@ -47,7 +47,7 @@ struct Used {
 
 impl WgpuDevice {
     /// The device at a place, not yet used.
-    pub(super) fn new(place: Place, trust: Trust) -> WgpuDevice {
+    pub(super) fn new(place: DiscoveredDevice, trust: Trust) -> WgpuDevice {
         let info = info::info(&place);
         let target = info::target(&place, &info);
         let room = Room::new(info::memory(&place).total, target.max_buffer_bytes);
@@ -86,7 +86,7 @@ impl WgpuDevice {
 
     /// Opens the device, which is not open yet. A browser's is asked here what its functions are worth: later there is no time.
     pub(super) async fn open(&self) -> Result<()> {
-        let open = Arc::new(Open::new(&self.place, self.info.spelling()).await?);
+        let open = Arc::new(Open::new(&self.place, self.info.device_string()).await?);
         let (bytes, words) = (bytes::program(&open)?, submit::words_buffer(&open)?);
         let (tables, order, tried) = (RwLock::default(), Mutex::default(), Default::default());
         let used = self.used.get_or_init(|| Used { tables, bytes, words, order, tried, open });
@@ -125,7 +125,7 @@ impl WgpuDevice {
 
     fn copy_back(&self, used: &Used, from: Region) -> Result<(wgpu::SubmissionIndex, Landed)> {
         let tables = shared(&used.tables);
-        let freed = || Error::mistake(format!("{}: {:?} was freed", self.info.spelling(), from.alloc));
+        let freed = || Error::mistake(format!("{}: {:?} was freed", self.info.device_string(), from.alloc));
         let allocation = tables.memory.get(from.alloc.0).cloned().ok_or_else(freed)?;
         // Whole words around the region.
         let (start, end) = (from.offset & !3, (from.offset + from.bytes).next_multiple_of(4));
@@ -157,7 +157,7 @@ impl Used {
     }
 }
 
-impl Device for WgpuDevice {
+impl RawDevice for WgpuDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -170,7 +170,7 @@ impl Device for WgpuDevice {
         MemoryInfo { total: self.room.total, free: None }
     }
 
-    fn offers(&self, _routine: &Routine) -> bool {
+    fn supports_routine(&self, _routine: &Routine) -> bool {
         false
     }
 
@@ -192,14 +192,14 @@ impl Device for WgpuDevice {
         }
     }
 
-    fn takes(&self) -> Vec<Form> {
+    fn accepted_forms(&self) -> Vec<ProgramForm> {
         info::takes(&self.place)
     }
 
     fn compile(&self, program: &Given) -> Result<ProgramId> {
-        let takes = self.takes();
+        let takes = self.accepted_forms();
         if !program.form().is_some_and(|form| takes.contains(&form)) {
-            return Err(program.refused_by(self.info.spelling(), &takes));
+            return Err(program.rejected_by(self.info.device_string(), &takes));
         }
         let used = self.used()?;
         let built = build(&used.open, program, &self.target.name, &|name| self.constant(name))?;
@@ -224,7 +224,7 @@ impl Device for WgpuDevice {
         Ok(QueueId(tables.queues))
     }
 
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let used = self.used()?;
         let tables = used.tables_for(queue)?;
         let _order = locked(&used.order);
@@ -301,6 +301,6 @@ impl Device for WgpuDevice {
 
 impl fmt::Debug for WgpuDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WgpuDevice({}, {})", self.info.spelling(), self.info.name)
+        write!(f, "WgpuDevice({}, {})", self.info.device_string(), self.info.name)
     }
 }

@@ -1,28 +1,28 @@
 //! Which adapters are here, and why there are none.
 
-use panoply_device::{Error, Kind, Result};
-use wgpu::{Adapter, Backend, Backends, Instance, InstanceDescriptor, InstanceFlags};
+use panoply_device::{Backend, Error, Result};
+use wgpu::{Adapter, Backends, Instance, InstanceDescriptor, InstanceFlags};
 
 #[cfg(not(target_family = "wasm"))]
-use crate::loader;
+use crate::library_search;
 
 /// An adapter that can be used.
-pub struct Place {
+pub struct DiscoveredDevice {
     /// The adapter; it keeps the interface's library open.
     pub adapter: Adapter,
     /// The interface.
-    pub kind: Kind,
+    pub kind: Backend,
     /// Its position in the interface's enumeration.
     pub index: usize,
 }
 
 /// Asks an interface for its adapters. Browsers answer only after the program has given way to them, all others at once.
-pub async fn enumerate(kind: Kind) -> Result<Vec<Place>> {
+pub async fn enumerate(kind: Backend) -> Result<Vec<DiscoveredDevice>> {
     let backend = match kind {
-        Kind::Metal => Backend::Metal,
-        Kind::Dx12 => Backend::Dx12,
-        Kind::WebGpu => Backend::BrowserWebGpu,
-        _ => Backend::Vulkan,
+        Backend::Metal => wgpu::Backend::Metal,
+        Backend::Dx12 => wgpu::Backend::Dx12,
+        Backend::WebGpu => wgpu::Backend::BrowserWebGpu,
+        _ => wgpu::Backend::Vulkan,
     };
     if let Some(missing) = missing(kind) {
         return Err(missing);
@@ -39,9 +39,9 @@ pub async fn enumerate(kind: Kind) -> Result<Vec<Place>> {
     adapters.retain(|adapter| adapter.get_info().backend == backend);
     if adapters.is_empty() {
         return Err(Error::unavailable(match kind {
-            Kind::Metal => "metal: no GPU here has Metal; macOS 10.13 on a Mac with a Metal GPU is the least",
-            Kind::Dx12 => "dx12: no adapter here has DirectX 12; update the GPU's driver",
-            Kind::WebGpu => {
+            Backend::Metal => "metal: no GPU here has Metal; macOS 10.13 on a Mac with a Metal GPU is the least",
+            Backend::Dx12 => "dx12: no adapter here has DirectX 12; update the GPU's driver",
+            Backend::WebGpu => {
                 "webgpu: the browser gives this page no GPU; use a browser with WebGPU (Chrome 113, Safari 26, Firefox 141 or newer) on a \
                  page from https or localhost"
             }
@@ -51,23 +51,23 @@ pub async fn enumerate(kind: Kind) -> Result<Vec<Place>> {
             }
         }));
     }
-    let place = |(index, adapter)| Place { adapter, kind, index };
+    let place = |(index, adapter)| DiscoveredDevice { adapter, kind, index };
     Ok(adapters.into_iter().enumerate().map(place).collect())
 }
 
 /// Why an interface cannot be here at all.
-fn missing(kind: Kind) -> Option<Error> {
+fn missing(kind: Backend) -> Option<Error> {
     let elsewhere = |name: &str, system: &str| {
         Some(Error::unavailable(format!("{kind}: {name} exists on {system} only; use another kind here")))
     };
     match kind {
-        Kind::Metal if cfg!(not(target_vendor = "apple")) => elsewhere("Metal", "macOS"),
-        Kind::Dx12 if cfg!(not(windows)) => elsewhere("DirectX 12", "Windows"),
-        Kind::WebGpu if cfg!(not(target_family = "wasm")) => elsewhere("WebGPU", "pages in browsers"),
-        Kind::Vulkan if cfg!(any(target_vendor = "apple", target_family = "wasm")) => {
+        Backend::Metal if cfg!(not(target_vendor = "apple")) => elsewhere("Metal", "macOS"),
+        Backend::Dx12 if cfg!(not(windows)) => elsewhere("DirectX 12", "Windows"),
+        Backend::WebGpu if cfg!(not(target_family = "wasm")) => elsewhere("WebGPU", "pages in browsers"),
+        Backend::Vulkan if cfg!(any(target_vendor = "apple", target_family = "wasm")) => {
             elsewhere("Vulkan", "Linux, Windows and Android")
         }
-        Kind::Vulkan => no_loader(),
+        Backend::Vulkan => no_loader(),
         _ => None,
     }
 }
@@ -87,7 +87,7 @@ fn no_loader() -> Option<Error> {
     let package =
         if cfg!(windows) { "the GPU's driver" } else { "libvulkan1 and the GPU's driver (mesa-vulkan-drivers)" };
     let error = Error::unavailable(format!("vulkan: its loader {} cannot be opened; install {package}", names[0]));
-    Some(loader::passed_over(names).into_iter().fold(error.note(failure), Error::note))
+    Some(library_search::passed_over(names).into_iter().fold(error.note(failure), Error::note))
 }
 
 #[cfg(target_family = "wasm")]

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use panoply_device::{AllocId, Arg, Dispatch, Error, ParamType, Part, Region, Result, Step, Target, Ticket, Type};
+use panoply_device::{
+    AllocId, Arg, DeviceCommand, Dispatch, Error, GridPart, ParamType, Region, Result, Target, Ticket, Type,
+};
 use wgpu::{BindGroup, Buffer, ComputePipeline, QuerySet};
 
 use super::bytes;
@@ -56,19 +58,19 @@ pub struct Encoder<'a> {
 
 impl Encoder<'_> {
     /// Makes a step's commands.
-    pub fn step(&mut self, step: &Step) -> Result<()> {
+    pub fn step(&mut self, step: &DeviceCommand) -> Result<()> {
         let label = &self.open.fate.label;
         match step {
-            Step::Dispatch(dispatch) => self.dispatch(dispatch),
-            Step::Copy { from, to } => self.copy(from, to),
-            Step::Fill { to, pattern } => self.fill(to, pattern),
-            Step::Wait(Ticket::Done) => Ok(()),
+            DeviceCommand::Dispatch(dispatch) => self.dispatch(dispatch),
+            DeviceCommand::Copy { from, to } => self.copy(from, to),
+            DeviceCommand::Fill { to, pattern } => self.fill(to, pattern),
+            DeviceCommand::Wait(Ticket::Done) => Ok(()),
             // There is one queue, so what it waits for was submitted before.
-            Step::Wait(Ticket::Pending(pending)) if self.open.gave(pending.token()) => Ok(()),
-            Step::Wait(Ticket::Pending(_)) => {
+            DeviceCommand::Wait(Ticket::Pending(pending)) if self.open.gave(pending.token()) => Ok(()),
+            DeviceCommand::Wait(Ticket::Pending(_)) => {
                 Err(Error::mistake(format!("{label}: the ticket to wait for belongs to another device")))
             }
-            Step::Routine(routine, ..) => {
+            DeviceCommand::Routine(routine, ..) => {
                 Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
             }
         }
@@ -78,13 +80,13 @@ impl Encoder<'_> {
         let label = &self.open.fate.label;
         let found = self.tables.programs.get(dispatch.program.0);
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
-        let pipeline = program.pipeline(self.open, dispatch.group)?;
+        let pipeline = program.pipeline(self.open, dispatch.group_size)?;
         let mut groups = [0; 3];
         let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
         let most = if program.signature.hidden { u64::from(u32::MAX) } else { most };
         for (axis, groups) in groups.iter_mut().enumerate() {
             // Whole groups; the size asked for is an argument of its own.
-            let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group[axis].max(1)));
+            let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group_size[axis].max(1)));
             if count > most {
                 return Err(Error::unsupported(format!(
                     "{label}: {count} groups along axis {axis}, {most} at most; use larger groups or split the launch"
@@ -98,7 +100,7 @@ impl Encoder<'_> {
         dispatch
             .parts
             .iter()
-            .try_for_each(|Part { groups, windows }| self.part(program, &pipeline, dispatch, groups, Some(windows)))
+            .try_for_each(|GridPart { groups, windows }| self.part(program, &pipeline, dispatch, groups, Some(windows)))
     }
 
     /// Launches some groups, which touch these bytes of their buffers or all, as often as the interface wants it.

@@ -1,9 +1,9 @@
 //! What an adapter is and can do, in its driver's words.
 
-use panoply_device::{DeviceInfo, Form, Format, Kind, Language, MemoryInfo, Style, Target};
+use panoply_device::{Backend, BinaryFormat, DeviceInfo, Language, MemoryInfo, ProgramForm, Style, Target};
 use wgpu::{Adapter, DeviceType, Features, Limits};
 
-use super::discovery::Place;
+use super::discovery::DiscoveredDevice;
 use super::subgroups;
 
 /// Names of vendors by their PCI number; others are shown as the number.
@@ -39,14 +39,20 @@ pub fn features(adapter: &Adapter) -> Features {
 }
 
 /// The forms of programs of a device, those that need no compiler of ours first.
-pub fn takes(place: &Place) -> Vec<Form> {
-    let passed: &[Form] = match place.kind {
+pub fn takes(place: &DiscoveredDevice) -> Vec<ProgramForm> {
+    let passed: &[ProgramForm] = match place.kind {
         _ if !features(&place.adapter).contains(Features::PASSTHROUGH_SHADERS) => &[],
-        Kind::Vulkan => &[Form::Image(Format::SpirV)],
-        Kind::Metal => &[Form::Image(Format::MetalLibrary), Form::Text(Language::Msl)],
-        Kind::Cuda | Kind::Rocm | Kind::OneApi | Kind::OpenCl | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => &[],
+        Backend::Vulkan => &[ProgramForm::Image(BinaryFormat::SpirV)],
+        Backend::Metal => &[ProgramForm::Image(BinaryFormat::MetalLibrary), ProgramForm::Text(Language::Msl)],
+        Backend::Cuda
+        | Backend::Rocm
+        | Backend::OneApi
+        | Backend::OpenCl
+        | Backend::Dx12
+        | Backend::WebGpu
+        | Backend::Cpu => &[],
     };
-    [passed, &[Form::Text(Language::Wgsl)]].concat()
+    [passed, &[ProgramForm::Text(Language::Wgsl)]].concat()
 }
 
 /// The adapter's own limits.
@@ -55,7 +61,7 @@ pub fn limits(adapter: &Adapter) -> Limits {
 }
 
 /// Which device this is.
-pub fn info(place: &Place) -> DeviceInfo {
+pub fn info(place: &DiscoveredDevice) -> DeviceInfo {
     let info = place.adapter.get_info();
     let (features, limits) = (features(&place.adapter), limits(&place.adapter));
     let driver = format!("{} {}", info.driver, info.driver_info);
@@ -74,12 +80,12 @@ pub fn info(place: &Place) -> DeviceInfo {
         // Browsers keep it to themselves.
         name: if info.name.is_empty() { "a GPU behind the browser".to_string() } else { info.name.clone() },
         vendor: vendor.map_or_else(|| format!("vendor {:#06x}", info.vendor), |(_, name)| (*name).to_string()),
-        driver: if place.kind == Kind::WebGpu { "WebGPU".into() } else { driver.trim().to_string() },
-        software,
+        driver: if place.kind == Backend::WebGpu { "WebGPU".into() } else { driver.trim().to_string() },
+        is_software: software,
         unified_memory: matches!(info.device_type, DeviceType::IntegratedGpu | DeviceType::Cpu),
         // No interface of these tells.
         compute_units: 0,
-        identity: (!info.device_pci_bus_id.is_empty() && !software).then(|| info.device_pci_bus_id.clone()),
+        physical_id: (!info.device_pci_bus_id.is_empty() && !software).then(|| info.device_pci_bus_id.clone()),
         details: vec![
             ("f16".into(), has(Features::SHADER_F16).into()),
             ("f64".into(), has(Features::SHADER_F64).into()),
@@ -101,7 +107,7 @@ fn is_program(name: &str) -> bool {
 }
 
 /// What code for it must know.
-pub fn target(place: &Place, info: &DeviceInfo) -> Target {
+pub fn target(place: &DiscoveredDevice, info: &DeviceInfo) -> Target {
     let (features, limits) = (features(&place.adapter), limits(&place.adapter));
     let [x, y, z] =
         [limits.max_compute_workgroup_size_x, limits.max_compute_workgroup_size_y, limits.max_compute_workgroup_size_z];
@@ -138,8 +144,8 @@ fn bindings(limits: &Limits) -> u32 {
 }
 
 /// The device's memory. Metal and DirectX 12 are not asked: there it is the largest buffer.
-pub fn memory(place: &Place) -> MemoryInfo {
-    let total = if place.kind == Kind::Vulkan { vulkan_memory(&place.adapter) } else { None };
+pub fn memory(place: &DiscoveredDevice) -> MemoryInfo {
+    let total = if place.kind == Backend::Vulkan { vulkan_memory(&place.adapter) } else { None };
     MemoryInfo { total: total.unwrap_or(limits(&place.adapter).max_buffer_size), free: None }
 }
 

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use panoply_device::{Error, ErrorKind, Kind, Result};
+use panoply_device::{Backend, Error, ErrorKind, Result};
 use wgpu::{
     DeviceDescriptor, DeviceLostReason, ErrorFilter, ExperimentalFeatures, MemoryHints, PollError, PollType,
     SubmissionIndex, Trace,
 };
 
-use super::discovery::Place;
+use super::discovery::DiscoveredDevice;
 use super::errors::Fate;
 use super::info;
 use crate::lock::locked;
@@ -54,7 +54,7 @@ static OPENED: AtomicU64 = AtomicU64::new(1);
 
 impl Open {
     /// Opens the device at a place.
-    pub async fn new(place: &Place, label: String) -> Result<Open> {
+    pub async fn new(place: &DiscoveredDevice, label: String) -> Result<Open> {
         let (features, limits) = (info::features(&place.adapter), info::limits(&place.adapter));
         let descriptor = DeviceDescriptor {
             label: Some("panoply"),
@@ -81,7 +81,7 @@ impl Open {
             }
         }));
         let number = OPENED.fetch_add(1, Relaxed);
-        let translates = place.kind == Kind::Vulkan && features.contains(wgpu::Features::PASSTHROUGH_SHADERS);
+        let translates = place.kind == Backend::Vulkan && features.contains(wgpu::Features::PASSTHROUGH_SHADERS);
         Ok(Open {
             device,
             queue,
@@ -113,7 +113,7 @@ impl Open {
             lost if lost.is_device_lost() || lost.is_out_of_memory() => Err(lost),
             _ => {
                 let refusal = format!("{label}: the driver's compiler refused {entry}; its log follows");
-                Err(Error::new(ErrorKind::Build, refusal).note(error.to_string()))
+                Err(Error::new(ErrorKind::CompileFailed, refusal).note(error.to_string()))
             }
         }
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use naga::valid::Capabilities;
-use panoply_device::{Error, Form, Language, ParamType, Program as Given, Result, Signature, SourceText};
+use panoply_device::{Error, Language, ParamType, Program as Given, ProgramForm, Result, Signature, SourceText};
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry,
     BindingResource, BindingType, Buffer, BufferBinding, BufferBindingType, BufferSize, ComputePipeline,
@@ -16,10 +16,10 @@ use wgpu::{
     ShaderStages,
 };
 
-use super::foreign::{self, Foreign, Group};
+use super::external_kernel::{self, Foreign, GroupSize};
 use super::open::Open;
 use super::spirv::{self, Understood};
-use crate::{lock::locked, seal};
+use crate::{binary_checksum, lock::locked};
 
 /// A program ready to run, but for pipelines of sizes that were not asked for yet.
 pub struct Program {
@@ -29,12 +29,12 @@ pub struct Program {
     pub signature: Signature,
     /// Bytes of a launch's words.
     pub words: u64,
-    source: Source,
+    source: PipelineSource,
     constants: Vec<(String, f64)>,
     /// Whether a pipeline takes the group's size.
     sized: bool,
     /// The size that a user's own program fixes.
-    group: Group,
+    group: GroupSize,
     bindings: BindGroupLayout,
     layout: PipelineLayout,
     /// What the interface's compiler made, for the next process.
@@ -44,7 +44,7 @@ pub struct Program {
 }
 
 /// What pipelines are made of.
-enum Source {
+enum PipelineSource {
     /// What becomes SPIR-V here.
     Understood(Box<Understood>),
     /// What `wgpu` translates.
@@ -81,17 +81,21 @@ pub fn build(
     match given {
         Given::Text(text) if text.language == Language::Wgsl => from_text(open, text, None, constants),
         Given::Binary { bytes, text } if text.language == Language::Wgsl => {
-            from_text(open, text, seal::open(bytes, made_for), constants)
+            from_text(open, text, binary_checksum::open(bytes, made_for), constants)
         }
         Given::Text(text) | Given::Binary { text, .. } => {
-            let source = Source::Foreign(Foreign::Msl(text.source.clone()));
-            Program::new(open, (&text.entry, &text.signature), Parts::of(source, None))
+            let source = PipelineSource::Foreign(Foreign::Msl(text.source.clone()));
+            Program::new(open, (&text.entry, &text.signature), PipelineParts::of(source, None))
         }
         Given::Image(image) => {
             let (code, group) = Foreign::image(image, label)?;
-            Program::new(open, (&image.entry, &image.signature), Parts::of(Source::Foreign(code), group))
+            Program::new(
+                open,
+                (&image.entry, &image.signature),
+                PipelineParts::of(PipelineSource::Foreign(code), group),
+            )
         }
-        Given::Ir(_) | Given::Host(_) => Err(given.refused_by(label, &[Form::Text(Language::Wgsl)])),
+        Given::Ir(_) | Given::Host(_) => Err(given.rejected_by(label, &[ProgramForm::Text(Language::Wgsl)])),
     }
 }
 
@@ -111,11 +115,11 @@ fn from_text(
     }
     let sized = understood.overrides().any(|name| name == SIZES[0]);
     let hidden = text.signature.hidden;
-    let group = if hidden { None } else { foreign::check(&understood, &text.signature, label, &text.entry)? };
+    let group = if hidden { None } else { external_kernel::check(&understood, &text.signature, label, &text.entry)? };
     let buffers = 1..=text.signature.params.len() as u32;
-    let read_only = buffers.filter(|binding| foreign::only_reads(&understood, *binding)).collect();
+    let read_only = buffers.filter(|binding| external_kernel::only_reads(&understood, *binding)).collect();
     let source = if open.translates {
-        Source::Understood(Box::new(understood))
+        PipelineSource::Understood(Box::new(understood))
     } else {
         let descriptor = ShaderModuleDescriptor {
             label: Some(&text.entry),
@@ -124,28 +128,35 @@ fn from_text(
         // SAFETY: accesses were proven or guarded before the text was rendered, and its loops end, or the author answers for them.
         let module =
             || unsafe { open.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked()) };
-        Source::Module(open.build(&text.entry, module)?)
+        PipelineSource::Module(open.build(&text.entry, module)?)
     };
     let cache = cache(open, &text.entry, before)?;
-    let parts = Parts { source, constants: known, sized, group, read_only, cache };
+    let parts = PipelineParts { source, constants: known, sized, group, read_only, cache };
     Program::new(open, (&text.entry, &text.signature), parts)
 }
 
 /// What a program is made of.
-struct Parts {
-    source: Source,
+struct PipelineParts {
+    source: PipelineSource,
     constants: Vec<(String, f64)>,
     sized: bool,
-    group: Group,
+    group: GroupSize,
     /// Bindings that are only read.
     read_only: Vec<u32>,
     cache: Option<PipelineCache>,
 }
 
-impl Parts {
+impl PipelineParts {
     /// Code that is passed on; of one that does not say how large its groups are, each launch does.
-    fn of(source: Source, group: Group) -> Parts {
-        Parts { source, constants: Vec::new(), sized: group.is_none(), group, read_only: Vec::new(), cache: None }
+    fn of(source: PipelineSource, group: GroupSize) -> PipelineParts {
+        PipelineParts {
+            source,
+            constants: Vec::new(),
+            sized: group.is_none(),
+            group,
+            read_only: Vec::new(),
+            cache: None,
+        }
     }
 }
 
@@ -215,8 +226,8 @@ fn words(signature: &Signature) -> u64 {
 }
 
 impl Program {
-    fn new(open: &Open, (entry, signature): (&str, &Signature), parts: Parts) -> Result<Program> {
-        let Parts { source, constants, sized, group, read_only, cache } = parts;
+    fn new(open: &Open, (entry, signature): (&str, &Signature), parts: PipelineParts) -> Result<Program> {
+        let PipelineParts { source, constants, sized, group, read_only, cache } = parts;
         let (bindings, layout) = layout(open, entry, signature, &read_only)?;
         let (pipelines, bound) = (Mutex::default(), Mutex::default());
         let (entry, signature, words) = (entry.to_string(), signature.clone(), words(signature));
@@ -270,20 +281,20 @@ impl Program {
     fn make(&self, open: &Open, group: [u32; 3], constants: &[(&str, f64)]) -> Result<ComputePipeline> {
         let entry = self.entry.as_str();
         let translated = match &self.source {
-            Source::Module(_) | Source::Foreign(_) => None,
-            Source::Understood(understood) => {
+            PipelineSource::Module(_) | PipelineSource::Foreign(_) => None,
+            PipelineSource::Understood(understood) => {
                 let label = &open.fate.label;
                 let refused = |log| {
                     let message = format!("{label}: {entry} has no form in SPIR-V; the compiler's log follows");
-                    Error::new(panoply_device::ErrorKind::Build, message).note(log)
+                    Error::new(panoply_device::ErrorKind::CompileFailed, message).note(log)
                 };
                 Some(Foreign::SpirV(understood.translate(entry, constants).map_err(refused)?))
             }
         };
         open.build(entry, || {
             let code = match &self.source {
-                Source::Foreign(code) => Some(code),
-                Source::Understood(_) | Source::Module(_) => translated.as_ref(),
+                PipelineSource::Foreign(code) => Some(code),
+                PipelineSource::Understood(_) | PipelineSource::Module(_) => translated.as_ref(),
             };
             let passed = code.map(|code| {
                 // SAFETY: the words come from naga, which validated the program; only decorations were added. Bounds were proven or
@@ -292,8 +303,10 @@ impl Program {
             });
             let (module, constants) = match (&self.source, &passed) {
                 (_, Some(module)) => (module, &[][..]),
-                (Source::Module(module), None) => (module, constants),
-                (Source::Understood(_) | Source::Foreign(_), None) => unreachable!("it was passed on above"),
+                (PipelineSource::Module(module), None) => (module, constants),
+                (PipelineSource::Understood(_) | PipelineSource::Foreign(_), None) => {
+                    unreachable!("it was passed on above")
+                }
             };
             open.device.create_compute_pipeline(&ComputePipelineDescriptor {
                 label: Some(entry),
@@ -309,7 +322,7 @@ impl Program {
     /// What the interface's compiler made, sealed; none if the interface does not give it away.
     pub fn binary(&self, made_for: &str) -> Option<Vec<u8>> {
         let data = self.cache.as_ref()?.get_data()?;
-        Some(seal::seal(&data, made_for))
+        Some(binary_checksum::seal(&data, made_for))
     }
 
     /// The bindings of a launch; kept, for most launches repeat one.

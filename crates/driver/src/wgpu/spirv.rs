@@ -19,7 +19,8 @@ pub struct Understood {
 /// Parses and validates a text.
 pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: &str) -> Result<Understood> {
     let refused = |log: String| {
-        Error::new(ErrorKind::Build, format!("{label}: {entry} is no valid WGSL; the compiler's log follows")).note(log)
+        Error::new(ErrorKind::CompileFailed, format!("{label}: {entry} is no valid WGSL; the compiler's log follows"))
+            .note(log)
     };
     let module = naga::front::wgsl::parse_str(source).map_err(|error| refused(error.emit_to_string(source)))?;
     let checked = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
@@ -197,7 +198,7 @@ mod tests {
     fn what_is_no_program_has_a_log() {
         for (source, entry) in [("fn main() { let x = 1u + 1i; }", "main"), ("nothing", "main"), (SOURCE, "other")] {
             let error = understand(source, Capabilities::empty(), "test", entry).err().expect("it is refused");
-            assert!(error.is_build() && !error.notes().is_empty(), "{error}");
+            assert!(error.is_compile_failed() && !error.notes().is_empty(), "{error}");
         }
     }
 }

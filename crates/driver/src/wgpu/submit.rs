@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use panoply_device::{Result, Step, StepTime};
+use panoply_device::{DeviceCommand, Result, StepTime};
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, CommandEncoder, CommandEncoderDescriptor, ComputePass,
     ComputePassDescriptor, Features, QuerySetDescriptor, QueryType, SubmissionIndex,
@@ -38,7 +38,7 @@ pub fn words_buffer(open: &Open) -> Result<Buffer> {
 
 impl Encoder<'_> {
     /// Submits steps.
-    pub fn run(mut self, steps: &[Step]) -> Result<SubmissionIndex> {
+    pub fn run(mut self, steps: &[DeviceCommand]) -> Result<SubmissionIndex> {
         for step in steps {
             self.step(step)?;
         }
@@ -46,7 +46,7 @@ impl Encoder<'_> {
     }
 
     /// Submits steps that are measured.
-    pub fn run_timed(mut self, steps: &[Step]) -> Result<(SubmissionIndex, Times)> {
+    pub fn run_timed(mut self, steps: &[DeviceCommand]) -> Result<(SubmissionIndex, Times)> {
         let stamps = u32::try_from(2 * steps.len()).unwrap_or(u32::MAX);
         let tells = self.open.features.contains(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
         if !tells || stamps == 0 || stamps > MOST_STAMPS {
@@ -76,7 +76,7 @@ impl Encoder<'_> {
     }
 
     /// Runs steps one by one between two looks at the clock; in browsers, where that would be waiting, without.
-    fn run_measured(mut self, steps: &[Step]) -> Result<(SubmissionIndex, Times)> {
+    fn run_measured(mut self, steps: &[DeviceCommand]) -> Result<(SubmissionIndex, Times)> {
         if IN_BROWSER {
             return Ok((self.run(steps)?, Times::Measured(Vec::new())));
         }

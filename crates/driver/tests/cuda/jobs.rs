@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use panoply_device::tape::{Place, Source};
+use panoply_device::command_buffer::{BindingKind, BindingSlot};
 use panoply_device::{
-    Arg, DType, Device, Dispatch, Driver, ErrorKind, Format, Image, Language, ParamType, Program, ProgramId, QueueId,
-    Region, Signature, SourceText, Step, Tape,
+    Arg, BinaryFormat, DType, DeviceCommand, Dispatch, Driver, ErrorKind, Image, Language, ParamType, Program,
+    ProgramId, QueueId, RawCommandBuffer, RawDevice, Region, Signature, SourceText,
 };
 use panoply_driver::CudaDriver;
 use panoply_driver::cuda::CudaDevice;
-use panoply_fake::{Control, library};
+use panoply_driver_sim::{Control, library};
 
 use crate::shared::{self, Jobs, absent, all, holding, words};
 
@@ -73,16 +73,16 @@ fn text(source: &str) -> SourceText {
     }
 }
 
-fn compile(device: &dyn Device) -> ProgramId {
+fn compile(device: &dyn RawDevice) -> ProgramId {
     device.compile(&Program::Text(text(ADD))).unwrap()
 }
 
-fn add(program: ProgramId, region: Region, items: u64, amount: u32) -> Step {
+fn add(program: ProgramId, region: Region, items: u64, amount: u32) -> DeviceCommand {
     let args = vec![Arg::Buffer(region), Arg::Scalar(amount.into())];
-    Step::Dispatch(Dispatch { program, grid: [items, 1, 1], group: [1; 3], args, parts: Vec::new() })
+    DeviceCommand::Dispatch(Dispatch { program, grid: [items, 1, 1], group_size: [1; 3], args, parts: Vec::new() })
 }
 
-fn works(device: &dyn Device) {
+fn works(device: &dyn RawDevice) {
     let (program, x) = (compile(device), holding(device, &[1, 2, 3]));
     device.submit(QueueId::DEFAULT, &[add(program, x, 3, 10)], false).unwrap();
     assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [11, 12, 13]);
@@ -95,7 +95,7 @@ fn second_of_two() {
     let devices = unsafe { driver().devices() }.unwrap();
     let indices: Vec<usize> = devices.iter().map(|device| device.info().index).collect();
     assert_eq!(indices, [1], "indices are the driver's own");
-    let refused = driver().refused();
+    let refused = driver().rejected();
     assert!(
         refused.len() == 1
             && refused[0].message().starts_with("cuda:0 (PTX interpreter 0, no card) is in a compute mode")
@@ -109,8 +109,8 @@ fn first_is_broken() {
     let error = devices[0].allocate(4).unwrap_err();
     assert!(error.message().starts_with("cuda:0: opening the device: CUDA_ERROR_UNKNOWN (999)"), "{error}");
     works(&*devices[1]);
-    assert_eq!(devices[0].info().identity.as_deref(), Some("0000:01:00.0"));
-    assert_ne!(devices[0].info().identity, devices[1].info().identity);
+    assert_eq!(devices[0].info().physical_id.as_deref(), Some("0000:01:00.0"));
+    assert_ne!(devices[0].info().physical_id, devices[1].info().physical_id);
 }
 
 fn out_of_memory() {
@@ -126,7 +126,7 @@ fn everything_is_given_back() {
         let queue = device.queue().unwrap();
         let x = holding(&*device, &[7; 1000]);
         let ticket = device.read(queue, x).unwrap();
-        let steps = [Step::Fill { to: x, pattern: vec![1, 2, 3, 4] }];
+        let steps = [DeviceCommand::Fill { to: x, pattern: vec![1, 2, 3, 4] }];
         assert_eq!(device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap().len(), 1);
         drop(ticket);
         compile(&*device);
@@ -190,11 +190,22 @@ fn failed_launch() {
     assert!(error.message().contains("launching add over [3, 1, 1] in groups of [1, 1, 1]"), "{error}");
     device.submit(QueueId::DEFAULT, &[add(program, x, 3, 1)], false).unwrap();
     assert_eq!(words(&*device, QueueId::DEFAULT, x).unwrap(), [2, 3, 4]);
-    let wide =
-        Step::Dispatch(Dispatch { program, grid: [1, 70_000, 1], group: [1; 3], args: Vec::new(), parts: Vec::new() });
+    let wide = DeviceCommand::Dispatch(Dispatch {
+        program,
+        grid: [1, 70_000, 1],
+        group_size: [1; 3],
+        args: Vec::new(),
+        parts: Vec::new(),
+    });
     assert!(device.submit(QueueId::DEFAULT, &[wide], false).unwrap_err().is_mistake(), "arguments come first");
     let args = vec![Arg::Buffer(x), Arg::Scalar(1u32.into())];
-    let wide = Step::Dispatch(Dispatch { program, grid: [1, 70_000, 1], group: [1; 3], args, parts: Vec::new() });
+    let wide = DeviceCommand::Dispatch(Dispatch {
+        program,
+        grid: [1, 70_000, 1],
+        group_size: [1; 3],
+        args,
+        parts: Vec::new(),
+    });
     let error = device.submit(QueueId::DEFAULT, &[wide], false).unwrap_err();
     assert!(error.is_unsupported() && error.message().contains("70000 groups along axis 1, 65535 at most"), "{error}");
     assert_eq!(words(&*device, QueueId::DEFAULT, x).unwrap(), [2, 3, 4]);
@@ -222,13 +233,16 @@ fn refused_programs() {
         ("ret;", "bra $nowhere;", "no label $nowhere"),
     ] {
         let error = device.compile(&Program::Text(text(&ADD.replace(from, to)))).unwrap_err();
-        assert!(error.is_build(), "{error}");
+        assert!(error.is_compile_failed(), "{error}");
         assert_eq!(error.message(), "cuda:0: the driver's compiler refused add; its log follows");
         assert!(error.notes()[0].contains(log), "{error}");
     }
     let other = SourceText { entry: "subtract".into(), ..text(ADD) };
     let error = device.compile(&Program::Text(other)).unwrap_err();
-    assert!(error.is_build() && error.message().contains("the program has no entry point subtract"), "{error}");
+    assert!(
+        error.is_compile_failed() && error.message().contains("the program has no entry point subtract"),
+        "{error}"
+    );
     let other = SourceText { language: Language::OpenClC, ..text(ADD) };
     assert!(device.compile(&Program::Text(other)).unwrap_err().is_unsupported());
     works(&*device);
@@ -239,7 +253,7 @@ fn newer() {
     assert_eq!(device.target().language, Language::Ptx { capability: 61 });
     let newer = ADD.replace("sm_60", "sm_90");
     let error = device.compile(&Program::Text(text(&newer))).unwrap_err();
-    assert!(error.is_build() && error.notes()[0].contains("the program is for a newer GPU"), "{error}");
+    assert!(error.is_compile_failed() && error.notes()[0].contains("the program is for a newer GPU"), "{error}");
     works(&*device);
 }
 
@@ -247,7 +261,7 @@ fn newer() {
 fn cubin(text: &str) -> Image {
     let bytes = [b"\x7FFAKEPTX", &(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let SourceText { entry, signature, .. } = self::text(text);
-    Image { format: Format::Cubin, bytes: bytes.into(), entry, signature }
+    Image { format: BinaryFormat::Cubin, bytes: bytes.into(), entry, signature }
 }
 
 fn compiled_code() {
@@ -258,18 +272,24 @@ fn compiled_code() {
     assert_eq!(control.calls("cuLinkComplete"), 0, "nothing is compiled");
     let refused = |image: Image| device.compile(&Program::Image(image)).unwrap_err();
     let error = refused(cubin(&ADD.replace("sm_60", "sm_90")));
-    assert!(error.is_build(), "{error}");
+    assert!(error.is_compile_failed(), "{error}");
     assert!(
         error.message().contains("loading add: CUDA_ERROR_NO_BINARY_FOR_GPU (209); the program is for a newer GPU"),
         "{error}"
     );
     let error = refused(Image { entry: "subtract".into(), ..cubin(ADD) });
-    assert!(error.is_build() && error.message().contains("the program has no entry point subtract"), "{error}");
+    assert!(
+        error.is_compile_failed() && error.message().contains("the program has no entry point subtract"),
+        "{error}"
+    );
     // A machine's own file that is cut off: its tables of segments and sections lie beyond its end.
     let mut elf = [&b"\x7FELF\x02\x01\x01"[..], &[0; 57]].concat();
     (elf[32], elf[54], elf[56]) = (64, 56, 2);
     let error = refused(Image { bytes: elf.into(), ..cubin(ADD) });
-    assert!(error.is_build() && error.message().contains("add as a cubin is cut off after 64 bytes"), "{error}");
+    assert!(
+        error.is_compile_failed() && error.message().contains("add as a cubin is cut off after 64 bytes"),
+        "{error}"
+    );
     // A fat binary is cut off where its header says that more follows it.
     let fat = |bytes: u8| [&[0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, bytes][..], &[0; 7 + 32]].concat();
     for (bytes, said) in [
@@ -278,11 +298,11 @@ fn compiled_code() {
         (fat(32), "CUDA_ERROR_INVALID_IMAGE (200)"),
     ] {
         let error = refused(Image { bytes: bytes.into(), ..cubin(ADD) });
-        assert!(error.is_build() && error.message().contains(said), "{error}");
+        assert!(error.is_compile_failed() && error.message().contains(said), "{error}");
     }
     let error = refused(Image { bytes: (*b"nothing").into(), ..cubin(ADD) });
-    assert!(error.is_build() && error.message().contains("CUDA_ERROR_INVALID_IMAGE (200)"), "{error}");
-    let error = refused(Image { format: Format::CodeObject, ..cubin(ADD) });
+    assert!(error.is_compile_failed() && error.message().contains("CUDA_ERROR_INVALID_IMAGE (200)"), "{error}");
+    let error = refused(Image { format: BinaryFormat::CodeObject, ..cubin(ADD) });
     assert_eq!(error.message(), "cuda:0: takes a cubin, PTX, CUDA C++; add is an AMD code object");
     works(&*device);
 }
@@ -304,12 +324,12 @@ fn cuda_c() {
     let bytes = device.binary(program).unwrap();
     device.compile(&Program::Binary { bytes, text: text(ADD_C) }).unwrap();
     let error = device.compile(&Program::Text(text(&ADD_C.replace("+= a", "+= b")))).unwrap_err();
-    assert!(error.is_build(), "{error}");
+    assert!(error.is_compile_failed(), "{error}");
     assert_eq!(error.message(), "cuda:0: NVRTC refused add; its log follows");
     assert!(error.notes()[0].contains("kernel.cu(2): error: identifier \"b\" is undefined"), "{error}");
     let mangled = ADD_C.replace("extern \"C\" ", "");
     let error = device.compile(&Program::Text(text(&mangled))).unwrap_err();
-    assert!(error.is_build() && error.message().contains("the program has no entry point add"), "{error}");
+    assert!(error.is_compile_failed() && error.message().contains("the program has no entry point add"), "{error}");
     works(&*device);
 }
 
@@ -324,20 +344,20 @@ fn no_nvrtc() {
     works(&*device);
 }
 
-/// Ten launches on a tape: binding 0 is what they add to, slot 0 what the even ones add.
-fn tape(device: &dyn Device, program: ProgramId, x: Region) -> Tape {
-    let steps: Vec<Step> = (0..10).map(|step| add(program, x, 3, step)).collect();
+/// Ten launches on a command buffer: binding 0 is what they add to, slot 0 what the even ones add.
+fn command_buffer(device: &dyn RawDevice, program: ProgramId, x: Region) -> RawCommandBuffer {
+    let steps: Vec<DeviceCommand> = (0..10).map(|step| add(program, x, 3, step)).collect();
     let place = |step: u32| {
-        let slot = Place { step, operand: 1, source: Source::Slot(0) };
-        let binding = Place { step, operand: 0, source: Source::Binding { binding: 0, offset: 0 } };
+        let slot = BindingSlot { step, operand: 1, source: BindingKind::Slot(0) };
+        let binding = BindingSlot { step, operand: 0, source: BindingKind::Binding { binding: 0, offset: 0 } };
         if step.is_multiple_of(2) { vec![slot, binding] } else { vec![binding] }
     };
     device.record(steps, (0..10).flat_map(place).collect()).unwrap()
 }
 
-/// Replays a tape; ten launches add 5 times the slot and 1 + 3 + 5 + 7 + 9.
-fn replay(device: &dyn Device, tape: &mut Tape, x: Region, slot: u32, before: u32) {
-    device.replay(QueueId::DEFAULT, tape, &[x], &[slot.into()]).unwrap();
+/// Replays a command buffer; ten launches add 5 times the slot and 1 + 3 + 5 + 7 + 9.
+fn replay(device: &dyn RawDevice, command_buffer: &mut RawCommandBuffer, x: Region, slot: u32, before: u32) {
+    device.replay(QueueId::DEFAULT, command_buffer, &[x], &[slot.into()]).unwrap();
     let after = before + 5 * slot + 25;
     assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [after; 3]);
 }
@@ -357,29 +377,30 @@ fn graphs() {
     };
     let program = compile(&*device);
     let (x, y) = (holding(&*device, &[0; 3]), holding(&*device, &[100; 3]));
-    let mut tape = tape(&*device, program, x);
-    replay(&*device, &mut tape, x, 1, 0);
+    let mut command_buffer = command_buffer(&*device, program, x);
+    replay(&*device, &mut command_buffer, x, 1, 0);
     assert_eq!(counts(), [10, 1, 0, 1, 0], "a graph of ten nodes is made and launched");
-    replay(&*device, &mut tape, x, 1, 30);
+    replay(&*device, &mut command_buffer, x, 1, 30);
     assert_eq!(counts(), [10, 1, 0, 2, 0], "nothing changed: one call");
-    replay(&*device, &mut tape, x, 2, 60);
+    replay(&*device, &mut command_buffer, x, 2, 60);
     assert_eq!(counts(), [10, 1, 5, 3, 0], "five arguments changed");
-    replay(&*device, &mut tape, y, 2, 100);
+    replay(&*device, &mut command_buffer, y, 2, 100);
     assert_eq!(counts(), [10, 1, 15, 4, 0], "all buffers changed");
     let live = control.live();
     let waits = calls("cuStreamSynchronize");
-    device.forget(tape);
+    device.destroy_command_buffer(command_buffer);
     assert!(calls("cuStreamSynchronize") > waits, "a graph at work is waited for");
     assert_eq!(control.live(), live - 2, "the graph and what was launched of it");
     assert_eq!((calls("cuGraphDestroy"), calls("cuGraphExecDestroy")), (1, 1));
     // Few launches, and what is none, are told one by one.
-    let mut few =
-        device.record(vec![add(program, x, 3, 7), Step::Fill { to: x, pattern: vec![0] }], Vec::new()).unwrap();
+    let mut few = device
+        .record(vec![add(program, x, 3, 7), DeviceCommand::Fill { to: x, pattern: vec![0] }], Vec::new())
+        .unwrap();
     device.replay(QueueId::DEFAULT, &mut few, &[], &[]).unwrap();
     assert_eq!(words(&*device, QueueId::DEFAULT, x).unwrap(), [0; 3]);
     assert_eq!((calls("cuGraphLaunch"), calls("cuLaunchKernel")), (4, 1));
     let waits = calls("cuStreamSynchronize");
-    device.forget(few);
+    device.destroy_command_buffer(few);
     assert_eq!(calls("cuStreamSynchronize"), waits, "nothing is waited for without a graph");
 }
 
@@ -394,23 +415,23 @@ fn no_graphs() {
         ("cuGraphExecKernelNodeSetParams", 2),
     ] {
         let x = holding(&*device, &[0; 3]);
-        let mut tape = tape(&*device, program, x);
+        let mut command_buffer = command_buffer(&*device, program, x);
         control.fail(function, 801, 0, 1);
         let (mut before, launched) = (0, control.calls("cuLaunchKernel"));
         for turn in 1..=3 {
-            replay(&*device, &mut tape, x, turn, before);
+            replay(&*device, &mut command_buffer, x, turn, before);
             before += 5 * turn + 25;
         }
         assert_eq!(control.calls("cuLaunchKernel") - launched, 10 * (4 - replays), "{function}");
-        device.forget(tape);
+        device.destroy_command_buffer(command_buffer);
     }
     // A launch of a graph that fails is the error of the replay.
     let x = holding(&*device, &[0; 3]);
-    let mut tape = tape(&*device, program, x);
+    let mut command_buffer = command_buffer(&*device, program, x);
     control.fail("cuGraphLaunch", 2, 0, 1);
-    let error = device.replay(QueueId::DEFAULT, &mut tape, &[x], &[1u32.into()]).map(drop).unwrap_err();
+    let error = device.replay(QueueId::DEFAULT, &mut command_buffer, &[x], &[1u32.into()]).map(drop).unwrap_err();
     assert!(error.is_out_of_memory() && error.message().contains("launching 10 kernels"), "{error}");
-    replay(&*device, &mut tape, x, 1, 0);
-    device.forget(tape);
+    replay(&*device, &mut command_buffer, x, 1, 0);
+    device.destroy_command_buffer(command_buffer);
     assert_eq!(control.calls("cuGraphCreate") - 1, control.calls("cuGraphDestroy"), "graphs are given back");
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use panoply_device::tape::{Place, Source};
+use panoply_device::command_buffer::{BindingKind, BindingSlot};
 use panoply_device::{
-    Arg, DType, Device, Dispatch, Driver, ErrorKind, Format, Image, Language, ParamType, Program, ProgramId, QueueId,
-    Region, Signature, SourceText, Step,
+    Arg, BinaryFormat, DType, DeviceCommand, Dispatch, Driver, ErrorKind, Image, Language, ParamType, Program,
+    ProgramId, QueueId, RawDevice, Region, Signature, SourceText,
 };
 use panoply_driver::HipDriver;
 use panoply_driver::hip::HipDevice;
-use panoply_fake::{Control, library};
+use panoply_driver_sim::{Control, library};
 
 use crate::shared::{self, Jobs, absent, holding, words};
 
@@ -57,17 +57,17 @@ fn text(source: &str) -> SourceText {
     }
 }
 
-fn compile(device: &dyn Device) -> ProgramId {
+fn compile(device: &dyn RawDevice) -> ProgramId {
     device.compile(&Program::Text(text(ADD))).unwrap()
 }
 
-fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> Step {
+fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> DeviceCommand {
     let args = vec![Arg::Buffer(region), Arg::Scalar(1u32.into())];
-    Step::Dispatch(Dispatch { program, grid, group: [width, 1, 1], args, parts: Vec::new() })
+    DeviceCommand::Dispatch(Dispatch { program, grid, group_size: [width, 1, 1], args, parts: Vec::new() })
 }
 
 /// Bytes go there and back, and a launch is taken.
-fn works(device: &dyn Device) {
+fn works(device: &dyn RawDevice) {
     let (program, x) = (compile(device), holding(device, &[1, 2, 3, 4]));
     device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap().wait().unwrap();
     assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [1, 2, 3, 4], "nothing computes here");
@@ -91,9 +91,9 @@ fn describes(architecture: &str, wave: u32, pools: &str) {
     let device = device();
     let (info, target) = (device.info(), device.target());
     assert_eq!((info.name.as_str(), info.vendor.as_str()), ("HIP stand-in 0, no card", "AMD"));
-    assert_eq!((info.spelling(), info.driver.as_str()), ("rocm:0".to_string(), "ROCm 6.0"));
-    assert_eq!((info.compute_units, info.software, info.unified_memory), (4, false, false));
-    assert_eq!(info.identity.as_deref(), Some("0000:01:00.0"));
+    assert_eq!((info.device_string(), info.driver.as_str()), ("rocm:0".to_string(), "ROCm 6.0"));
+    assert_eq!((info.compute_units, info.is_software, info.unified_memory), (4, false, false));
+    assert_eq!(info.physical_id.as_deref(), Some("0000:01:00.0"));
     let details: Vec<&str> = info.details.iter().map(|(_, value)| value.as_str()).collect();
     let waves = format!("{wave} work-items");
     assert_eq!(details, [architecture, "1000 MHz", &waves, "65536 bytes a group", pools]);
@@ -107,7 +107,7 @@ fn first_is_broken() {
     let error = devices[0].allocate(4).unwrap_err();
     assert!(error.message().starts_with("rocm:0: opening the device: hipErrorUnknown (999)"), "{error}");
     works(&*devices[1]);
-    assert_ne!(devices[0].info().identity, devices[1].info().identity);
+    assert_ne!(devices[0].info().physical_id, devices[1].info().physical_id);
 }
 
 fn out_of_memory() {
@@ -123,7 +123,7 @@ fn everything_is_given_back() {
         let queue = device.queue().unwrap();
         let x = holding(&*device, &[7; 1000]);
         let ticket = device.read(queue, x).unwrap();
-        let steps = [Step::Fill { to: x, pattern: vec![1, 2, 3, 4] }];
+        let steps = [DeviceCommand::Fill { to: x, pattern: vec![1, 2, 3, 4] }];
         assert_eq!(device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap().len(), 1);
         drop(ticket);
         compile(&*device);
@@ -196,7 +196,7 @@ fn refused_programs() {
     let (device, control) = (device(), Control::open());
     let wrong = format!("#error this does not compile\n{ADD}");
     let error = device.compile(&Program::Text(text(&wrong))).unwrap_err();
-    assert!(error.is_build(), "{error}");
+    assert!(error.is_compile_failed(), "{error}");
     assert_eq!(error.message(), "rocm:0: hiprtc refused add; its log follows");
     assert!(error.notes()[0].starts_with("kernel.hip:1:2: error: this does not compile\n#error"), "{error}");
     control.fail("hiprtcCompileProgram", 11, 0, 1);
@@ -204,7 +204,10 @@ fn refused_programs() {
     assert!(error.notes()[0].contains("compiling add: hiprtc answers 11; update ROCm"), "{error}");
     let other = SourceText { entry: "subtract".into(), ..text(ADD) };
     let error = device.compile(&Program::Text(other)).unwrap_err();
-    assert!(error.is_build() && error.message().contains("the program has no entry point subtract"), "{error}");
+    assert!(
+        error.is_compile_failed() && error.message().contains("the program has no entry point subtract"),
+        "{error}"
+    );
     let other = SourceText { language: Language::OpenClC, ..text(ADD) };
     let error = device.compile(&Program::Text(other)).unwrap_err();
     assert!(
@@ -213,21 +216,22 @@ fn refused_programs() {
         "{error}"
     );
     works(&*device);
-    assert_eq!(driver().refused().len(), 0);
+    assert_eq!(driver().rejected().len(), 0);
 }
 
 /// The calls are CUDA's under other names, and the structure of a launch is HIP's own: another would name no entry point.
 fn graphs() {
     let (device, control) = (device(), Control::open());
     let (program, x) = (compile(&*device), holding(&*device, &[1, 2, 3, 4]));
-    let steps: Vec<Step> = (0..10).map(|_| add(program, x, [4, 2, 3], 4)).collect();
-    let slots = (0..10).map(|step| Place { step, operand: 1, source: Source::Slot(0) });
-    let buffers = (0..10).map(|step| Place { step, operand: 0, source: Source::Binding { binding: 0, offset: 0 } });
-    let mut tape = device.record(steps, slots.chain(buffers).collect()).unwrap();
+    let steps: Vec<DeviceCommand> = (0..10).map(|_| add(program, x, [4, 2, 3], 4)).collect();
+    let slots = (0..10).map(|step| BindingSlot { step, operand: 1, source: BindingKind::Slot(0) });
+    let buffers =
+        (0..10).map(|step| BindingSlot { step, operand: 0, source: BindingKind::Binding { binding: 0, offset: 0 } });
+    let mut command_buffer = device.record(steps, slots.chain(buffers).collect()).unwrap();
     for slot in [7u32, 7, 8] {
-        device.replay(QueueId::DEFAULT, &mut tape, &[x], &[slot.into()]).unwrap().wait().unwrap();
+        device.replay(QueueId::DEFAULT, &mut command_buffer, &[x], &[slot.into()]).unwrap().wait().unwrap();
     }
-    device.forget(tape);
+    device.destroy_command_buffer(command_buffer);
     for (function, calls) in [
         ("hipGraphAddKernelNode", 10),
         ("hipGraphInstantiateWithFlags", 1),
@@ -247,12 +251,12 @@ fn compiled_code() {
         let code = format!("{architecture}\n{ADD}");
         let bytes = [b"\x7FFAKEHIP", &(code.len() as u64).to_le_bytes()[..], code.as_bytes()].concat();
         let SourceText { entry, signature, .. } = text(ADD);
-        Program::Image(Image { format: Format::CodeObject, bytes: bytes.into(), entry, signature })
+        Program::Image(Image { format: BinaryFormat::CodeObject, bytes: bytes.into(), entry, signature })
     };
     let (program, x) = (device.compile(&image("gfx90a")).unwrap(), holding(&*device, &[1, 2, 3, 4]));
     device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap().wait().unwrap();
     assert_eq!(control.calls("hiprtcCompileProgram"), 0, "nothing is compiled");
     let error = device.compile(&image("gfx1100")).unwrap_err();
-    assert!(error.is_build(), "{error}");
+    assert!(error.is_compile_failed(), "{error}");
     assert!(error.message().contains("hipErrorNoBinaryForGpu (209); the program is for another GPU"), "{error}");
 }

@@ -67,7 +67,7 @@ fn a_library_that_is_missing_or_another() {
         // SAFETY: no device is used.
         let error = unsafe { driver.probe() }.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        assert!(driver.refused().is_empty());
+        assert!(driver.rejected().is_empty());
         error.to_string()
     };
     let missing = message("/nowhere/libamdhip64.so.6");

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use panoply_device::{
-    Arg, DType, Device, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId, Region,
-    Signature, SourceText, Step,
+    Arg, DType, DeviceCommand, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId,
+    RawDevice, Region, Signature, SourceText,
 };
 use panoply_driver::LevelZeroDriver;
 use panoply_driver::level_zero::LevelZeroDevice;
-use panoply_fake::{Control, library};
+use panoply_driver_sim::{Control, library};
 
 use crate::shared::{self, Jobs, absent, holding, words};
 
@@ -75,13 +75,13 @@ fn text(source: &str) -> SourceText {
     }
 }
 
-fn compile(device: &dyn Device) -> ProgramId {
+fn compile(device: &dyn RawDevice) -> ProgramId {
     device.compile(&Program::Text(text(ADD))).unwrap()
 }
 
-fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> Step {
+fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> DeviceCommand {
     let args = vec![Arg::Buffer(region), Arg::Scalar(10u32.into())];
-    Step::Dispatch(Dispatch { program, grid, group: [width, 1, 1], args, parts: Vec::new() })
+    DeviceCommand::Dispatch(Dispatch { program, grid, group_size: [width, 1, 1], args, parts: Vec::new() })
 }
 
 /// What four words are after ten was added, if somebody does it.
@@ -89,7 +89,7 @@ fn expected() -> [u32; 4] {
     if Control::open().executes_spirv() { [11, 12, 13, 14] } else { [1, 2, 3, 4] }
 }
 
-fn works_as(device: &dyn Device, program: ProgramId) {
+fn works_as(device: &dyn RawDevice, program: ProgramId) {
     let x = holding(device, &[1, 2, 3, 4]);
     device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap().wait().unwrap();
     assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), expected());
@@ -97,7 +97,7 @@ fn works_as(device: &dyn Device, program: ProgramId) {
     device.release(program);
 }
 
-fn works(device: &dyn Device) {
+fn works(device: &dyn RawDevice) {
     works_as(device, compile(device));
 }
 
@@ -105,9 +105,9 @@ fn describes_itself() {
     let device = device();
     let (info, target) = (device.info(), device.target());
     assert_eq!((info.name.as_str(), info.vendor.as_str()), ("SPIR-V stand-in 0, no card", "Intel"));
-    assert_eq!((info.spelling(), info.driver.as_str()), ("oneapi:0".to_string(), "Level Zero 1.3.30001"));
-    assert_eq!((info.compute_units, info.software, info.unified_memory), (8, false, false));
-    assert_eq!(info.identity.as_deref(), Some("0000:03:00.0"));
+    assert_eq!((info.device_string(), info.driver.as_str()), ("oneapi:0".to_string(), "Level Zero 1.3.30001"));
+    assert_eq!((info.compute_units, info.is_software, info.unified_memory), (8, false, false));
+    assert_eq!(info.physical_id.as_deref(), Some("0000:03:00.0"));
     assert_eq!(device.memory().total, 256 << 20);
     let details: Vec<&str> = info.details.iter().map(|(_, value)| value.as_str()).collect();
     assert_eq!(details, ["gpu", "SPIR-V 1.2", "0 MHz", "268435456 bytes"]);
@@ -120,7 +120,7 @@ fn one_of_two() {
     // SAFETY: this test passes valid arguments alone.
     let devices = unsafe { driver().devices() }.unwrap();
     assert_eq!(devices.len(), 1);
-    assert!(driver().refused().is_empty());
+    assert!(driver().rejected().is_empty());
     works(&*devices[0]);
 }
 
@@ -167,7 +167,7 @@ fn everything_is_given_back() {
         let queue = device.queue().unwrap();
         let x = holding(&*device, &[7; 1000]);
         let ticket = device.read(queue, x).unwrap();
-        let steps = [Step::Fill { to: x, pattern: vec![1, 2, 3, 4] }, Step::Wait(ticket)];
+        let steps = [DeviceCommand::Fill { to: x, pattern: vec![1, 2, 3, 4] }, DeviceCommand::Wait(ticket)];
         assert_eq!(device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap().len(), 2);
         compile(&*device);
         assert!(control.live() > 4, "{}", control.live());
@@ -224,7 +224,7 @@ fn refused_programs() {
     let (device, control) = (device(), Control::open());
     let wrong = format!("{ADD}this is no program;\n");
     let error = device.compile(&Program::Text(text(&wrong))).unwrap_err();
-    assert!(error.is_build(), "{error}");
+    assert!(error.is_compile_failed(), "{error}");
     assert_eq!(error.message(), "oneapi:0: add is no SPIR-V; its first mistake follows");
     assert_eq!(error.notes(), ["line 28: this is no instruction\nthis is no program;"]);
     control.fail("zeModuleCreate", 0x7000_0004, 0, 1);
@@ -233,7 +233,10 @@ fn refused_programs() {
     assert!(error.notes()[0].contains("ZE_RESULT_ERROR_MODULE_BUILD_FAILURE (1879048196)"), "{error}");
     let other = SourceText { entry: "subtract".into(), ..text(ADD) };
     let error = device.compile(&Program::Text(other)).unwrap_err();
-    assert!(error.is_build() && error.message().contains("the program has no entry point subtract"), "{error}");
+    assert!(
+        error.is_compile_failed() && error.message().contains("the program has no entry point subtract"),
+        "{error}"
+    );
     let other = SourceText { language: Language::OpenClC, ..text(ADD) };
     let error = device.compile(&Program::Text(other)).unwrap_err();
     assert!(error.is_unsupported(), "{error}");

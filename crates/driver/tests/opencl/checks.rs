@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use panoply_device::{
-    AllocId, Arg, DType, Device, Dispatch, Language, ParamType, Program, ProgramId, QueueId, Region, Scalar, Signature,
-    SourceText, Step, Ticket, Type,
+    AllocId, Arg, DType, DeviceCommand, Dispatch, Language, ParamType, Program, ProgramId, QueueId, RawDevice, Region,
+    Scalar, Signature, SourceText, Ticket, Type,
 };
 use panoply_driver::opencl::OpenClDevice;
 
@@ -103,18 +103,18 @@ fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
     values.into_iter().flat_map(f32::to_le_bytes).collect()
 }
 
-fn launch(program: ProgramId, grid: [u64; 3], group: [u32; 3], args: Vec<Arg>) -> Step {
-    Step::Dispatch(Dispatch { program, grid, group, args, parts: Vec::new() })
+fn launch(program: ProgramId, grid: [u64; 3], group: [u32; 3], args: Vec<Arg>) -> DeviceCommand {
+    DeviceCommand::Dispatch(Dispatch { program, grid, group_size: group, args, parts: Vec::new() })
 }
 
-fn run(device: &OpenClDevice, steps: &[Step]) -> Ticket {
+fn run(device: &OpenClDevice, steps: &[DeviceCommand]) -> Ticket {
     device.submit(QueueId::DEFAULT, steps, false).unwrap()
 }
 
 fn describes_itself(device: &Arc<OpenClDevice>) {
     let (info, target) = (device.info(), device.target());
     assert!(!info.name.is_empty() && !info.vendor.is_empty() && !info.driver.is_empty(), "{info:?}");
-    assert!(info.software, "all that tests run on are CPUs: {info:?}");
+    assert!(info.is_software, "all that tests run on are CPUs: {info:?}");
     assert!(info.compute_units > 0 && device.memory().total > 0, "{info:?}");
     assert!(target.max_group_items >= target.max_group[0] && target.max_group[0] > 0, "{target:?}");
     assert!(target.max_bindings >= 8 && target.shared_bytes >= 16 << 10 && target.int64, "{target:?}");
@@ -225,11 +225,11 @@ fn odd_bytes(device: &Arc<OpenClDevice>) {
         assert_eq!(back, bytes);
     }
     let steps = [
-        Step::Fill { to: memory.region(101, 24), pattern: (1..=8).collect() },
-        Step::Fill { to: memory.region(9, 0), pattern: vec![1, 2] },
-        Step::Copy { from: memory.region(101, 11), to: memory.region(131, 11) },
-        Step::Copy { from: memory.region(0, 13), to: other.region(51, 13) },
-        Step::Copy { from: memory.region(0, 0), to: other.region(5, 0) },
+        DeviceCommand::Fill { to: memory.region(101, 24), pattern: (1..=8).collect() },
+        DeviceCommand::Fill { to: memory.region(9, 0), pattern: vec![1, 2] },
+        DeviceCommand::Copy { from: memory.region(101, 11), to: memory.region(131, 11) },
+        DeviceCommand::Copy { from: memory.region(0, 13), to: other.region(51, 13) },
+        DeviceCommand::Copy { from: memory.region(0, 0), to: other.region(5, 0) },
     ];
     run(device, &steps);
     (0..24).for_each(|i| expected[101 + i] = (i % 8) as u8 + 1);
@@ -243,19 +243,22 @@ fn odd_bytes(device: &Arc<OpenClDevice>) {
 fn refused_program(device: &Arc<OpenClDevice>) {
     let bad = text("kernel void bad(global int *x) { x[0] = undeclared_name; }", "bad", vec![], false, 64);
     let error = device.compile(&Program::Text(bad)).unwrap_err();
-    assert!(error.is_build() && error.notes().join("\n").contains("undeclared_name"), "{error}");
+    assert!(error.is_compile_failed() && error.notes().join("\n").contains("undeclared_name"), "{error}");
     let mut elsewhere = saxpy_text(64);
     elsewhere.entry = "daxpy".into();
     let error = device.compile(&Program::Text(elsewhere)).unwrap_err();
-    assert!(error.is_build() && error.message().contains("no kernel daxpy; it has: saxpy"), "{error}");
+    assert!(error.is_compile_failed() && error.message().contains("no kernel daxpy; it has: saxpy"), "{error}");
     let mut short = saxpy_text(64);
     short.signature.params.pop();
     let error = device.compile(&Program::Text(short)).unwrap_err();
-    assert!(error.is_build() && error.message().contains("takes 10 arguments, its signature gives 7"), "{error}");
+    assert!(
+        error.is_compile_failed() && error.message().contains("takes 10 arguments, its signature gives 7"),
+        "{error}"
+    );
     // The length 0 means that a text ends in a zero byte, for which a driver would look.
     let empty = SourceText { source: String::new(), ..saxpy_text(64) };
     let error = device.compile(&Program::Text(empty)).unwrap_err();
-    assert!(error.is_build() && error.message().contains("no kernel saxpy; it has: none"), "{error}");
+    assert!(error.is_compile_failed() && error.message().contains("no kernel saxpy; it has: none"), "{error}");
     saxpy(device);
 }
 
@@ -291,12 +294,12 @@ fn queues(device: &Arc<OpenClDevice>) {
     let (mut last, mut expected) = (Ticket::Done, 1u32);
     for turn in 0..20u32 {
         let args = vec![Arg::Scalar(turn.into()), Arg::Buffer(x.all())];
-        let steps = [Step::Wait(last.clone()), launch(program, [1; 3], [1; 3], args)];
+        let steps = [DeviceCommand::Wait(last.clone()), launch(program, [1; 3], [1; 3], args)];
         last = device.submit(queues[turn as usize % 2], &steps, false).unwrap();
         expected = expected.wrapping_mul(2).wrapping_add(turn);
     }
     // A submission of nothing but a wait is done when that is.
-    let only = device.submit(QueueId::DEFAULT, &[Step::Wait(last.clone())], false).unwrap();
+    let only = device.submit(QueueId::DEFAULT, &[DeviceCommand::Wait(last.clone())], false).unwrap();
     while !only.poll().unwrap() {}
     assert!(last.poll().unwrap());
     assert_eq!(x.read(), expected.to_le_bytes());
@@ -312,8 +315,9 @@ fn timed(device: &Arc<OpenClDevice>) {
     let dispatch = launch(program, [1 << 14, 1, 1], [64, 1, 1], args);
     // Oclgrind counts filled bytes as never written, so no kernel reads these.
     let filled = holding(device, &[0; 64]);
-    let fill = Step::Fill { to: filled.all(), pattern: vec![0] };
-    let steps = [Step::Wait(Ticket::Done), dispatch.clone(), fill, Step::Wait(Ticket::Done), dispatch];
+    let fill = DeviceCommand::Fill { to: filled.all(), pattern: vec![0] };
+    let steps =
+        [DeviceCommand::Wait(Ticket::Done), dispatch.clone(), fill, DeviceCommand::Wait(Ticket::Done), dispatch];
     let times = device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap();
     assert_eq!(times.len(), steps.len());
     assert!(times.iter().all(|time| time.start_ns <= time.end_ns && time.end_ns > 0), "{times:?}");
@@ -363,7 +367,7 @@ fn stale_ids(device: &Arc<OpenClDevice>) {
     let region = Region { alloc: freed, offset: 0, bytes: 4 };
     assert!(device.write(QueueId::DEFAULT, region, &[0; 4]).unwrap_err().is_mistake());
     assert!(device.read(QueueId::DEFAULT, region).unwrap_err().is_mistake());
-    let fill = Step::Fill { to: region, pattern: vec![0] };
+    let fill = DeviceCommand::Fill { to: region, pattern: vec![0] };
     assert!(device.submit(QueueId::DEFAULT, &[fill], false).unwrap_err().is_mistake());
     let program = device.compile(&Program::Text(saxpy_text(64))).unwrap();
     device.release(program);
@@ -414,6 +418,6 @@ fn nothing_leaks(device: &Arc<OpenClDevice>) {
 /// A wait names work of the device it is submitted to.
 pub fn tickets_of_other_devices_are_refused(a: &OpenClDevice, b: &OpenClDevice) {
     let foreign = b.submit(QueueId::DEFAULT, &[], false).unwrap();
-    let error = a.submit(QueueId::DEFAULT, &[Step::Wait(foreign)], false).unwrap_err();
+    let error = a.submit(QueueId::DEFAULT, &[DeviceCommand::Wait(foreign)], false).unwrap_err();
     assert!(error.is_mistake() && error.message().contains("another device"), "{error}");
 }

@@ -10,7 +10,7 @@ mod vendors;
 
 use std::path::Path;
 
-use panoply_device::{Device, Driver, ErrorKind};
+use panoply_device::{Driver, ErrorKind, RawDevice};
 use panoply_driver::OpenClDriver;
 
 use vendors::{Child, vendor};
@@ -39,7 +39,7 @@ fn intel() {
     vendor("intel").run("checks", &[]);
 }
 
-/// Out-of-bounds accesses, data races and uninitialised reads of the test kernels would be lines of its log.
+/// Out-of-bounds accesses, data races and uninitialized reads of the test kernels would be lines of its log.
 #[test]
 fn oclgrind() {
     if let Some(log) = vendor("oclgrind").run("checks", vendors::OCLGRIND) {
@@ -111,7 +111,7 @@ fn run_checks() {
     for device in devices {
         let live = device.live();
         for (name, check) in checks::ALL {
-            let (spelling, device_name) = (device.info().spelling(), &device.info().name);
+            let (spelling, device_name) = (device.info().device_string(), &device.info().name);
             if device_name.contains("Oclgrind") && checks::BEYOND_OCLGRIND.contains(name) {
                 println!("SKIPPED: {name} on {device_name}: it crashes or takes minutes");
                 continue;
@@ -163,7 +163,7 @@ fn absent() {
 fn broken_beside_good() {
     // SAFETY: this test passes valid arguments alone.
     assert_eq!(unsafe { OpenClDriver::default().probe() }.unwrap().len(), 1);
-    let refused = OpenClDriver::default().refused();
+    let refused = OpenClDriver::default().rejected();
     assert!(refused.len() == 1 && refused[0].message().contains("a-broken.icd"), "{refused:?}");
 }
 

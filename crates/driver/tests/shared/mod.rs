@@ -7,7 +7,7 @@
 
 use std::process::Command;
 
-use panoply_device::{AllocId, Device, Driver, ErrorKind, QueueId, Region, Step};
+use panoply_device::{AllocId, DeviceCommand, Driver, ErrorKind, QueueId, RawDevice, Region};
 
 const JOB: &str = "PANOPLY_TEST_CHILD";
 
@@ -43,13 +43,13 @@ pub fn absent(driver: &dyn Driver) {
 }
 
 /// Memory runs out of a device of 16 MiB with a sentence, and what is left works on.
-pub fn out_of_memory(device: &dyn Device, works: fn(&dyn Device)) {
+pub fn out_of_memory(device: &dyn RawDevice, works: fn(&dyn RawDevice)) {
     let total = 16 << 20;
     assert_eq!(device.memory().total, total);
     let held = device.allocate(total - 4096).unwrap();
     let error = device.allocate(1 << 20).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
-    let spelling = device.info().spelling();
+    let spelling = device.info().device_string();
     assert_eq!(
         error.message(),
         format!(
@@ -64,18 +64,18 @@ pub fn out_of_memory(device: &dyn Device, works: fn(&dyn Device)) {
 }
 
 /// Fills of every width at odd places, copies, and uploads too large to be staged, against plain slices.
-pub fn bytes_arrive(device: &dyn Device) {
+pub fn bytes_arrive(device: &dyn RawDevice) {
     let bytes = (3 << 20) + 24;
     let source: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let (x, y) = (all(device.allocate(bytes).unwrap(), bytes), all(device.allocate(bytes).unwrap(), bytes));
     device.write(QueueId::DEFAULT, x, &source).unwrap();
     let mut expected = source.clone();
-    let mut steps = vec![Step::Copy { from: x, to: y }];
+    let mut steps = vec![DeviceCommand::Copy { from: x, to: y }];
     for (pattern, offset, length) in
         [(&[9][..], 3, 5), (&[1, 2], 1000, 10), (&[1, 2, 3, 4], 2001, 90), (&[1, 2, 3, 4, 5, 6, 7, 8], 4096, 8 * 777)]
     {
         let to = Region { offset, bytes: length, ..y };
-        steps.push(Step::Fill { to, pattern: pattern.to_vec() });
+        steps.push(DeviceCommand::Fill { to, pattern: pattern.to_vec() });
         let part = &mut expected[offset as usize..(offset + length) as usize];
         part.iter_mut().enumerate().for_each(|(i, byte)| *byte = pattern[i % pattern.len()]);
     }
@@ -92,7 +92,7 @@ pub fn all(alloc: AllocId, bytes: u64) -> Region {
 }
 
 /// Memory that holds words.
-pub fn holding(device: &dyn Device, words: &[u32]) -> Region {
+pub fn holding(device: &dyn RawDevice, words: &[u32]) -> Region {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let region = all(device.allocate(bytes.len() as u64).unwrap(), bytes.len() as u64);
     device.write(QueueId::DEFAULT, region, &bytes).unwrap();
@@ -100,7 +100,7 @@ pub fn holding(device: &dyn Device, words: &[u32]) -> Region {
 }
 
 /// The words that memory holds.
-pub fn words(device: &dyn Device, queue: QueueId, region: Region) -> panoply_device::Result<Vec<u32>> {
+pub fn words(device: &dyn RawDevice, queue: QueueId, region: Region) -> panoply_device::Result<Vec<u32>> {
     let bytes = device.read(queue, region)?.take()?;
     Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
 }

@@ -1,8 +1,8 @@
 //! One group at a time: its work-items, their locals, and what the statements do to them.
 
 use super::memory::Store;
-use super::plan::Step;
-use super::{Access, Divergence, Item, Launch, Observer, Touch, scalar};
+use super::plan::CompiledStmt;
+use super::{Access, AccessKind, Divergence, Launch, Observer, WorkItem, scalar};
 use crate::alu::Alu;
 use crate::dtype::{DType, Scalar, Type};
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::kernel::*;
 /// Which work-items are there.
 pub(super) type Mask = Vec<bool>;
 
-pub(super) struct Group<'l, 'a, O> {
+pub(super) struct WorkGroup<'l, 'a, O> {
     pub(super) launch: &'l Launch<'l>,
     pub(super) observer: &'l mut O,
     /// Every memory, by its id.
@@ -25,7 +25,7 @@ pub(super) struct Group<'l, 'a, O> {
     /// Who left each loop that is under way, and who waits for its next turn.
     loops: Vec<Left>,
     pub(super) id: [u64; 3],
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<WorkItem>,
 }
 
 struct Left {
@@ -51,11 +51,11 @@ pub(super) fn element(ty: Type) -> DType {
     ty.dtype().unwrap_or(DType::U64)
 }
 
-impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
+impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
     pub(super) fn new(launch: &'l Launch<'l>, stores: Vec<Store<'a>>, observer: &'l mut O) -> Self {
         let items: usize = launch.group.iter().map(|size| *size as usize).product();
         let locals = launch.kernel.locals.iter().map(|local| vec![0; items * local.ty.lanes() as usize]).collect();
-        Group {
+        WorkGroup {
             launch,
             observer,
             stores,
@@ -80,7 +80,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
             for y in 0..group[1] as u64 {
                 for x in 0..group[0] as u64 {
                     let global = [first[0] + x, first[1] + y, first[2] + z];
-                    self.items.push(Item { global, local: self.items.len() as u32, group: number });
+                    self.items.push(WorkItem { global, local: self.items.len() as u32, group: number });
                 }
             }
         }
@@ -88,12 +88,12 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
             store.scramble(memory.dtype);
         }
         self.observer.group(number)?;
-        let inside = |item: &Item| kernel.group.is_some() || (0..3).all(|axis| item.global[axis] < grid[axis]);
+        let inside = |item: &WorkItem| kernel.group_size.is_some() || (0..3).all(|axis| item.global[axis] < grid[axis]);
         let mut mask = self.items.iter().map(inside).collect();
         self.block(&plan.body, &mut mask)
     }
 
-    fn block(&mut self, block: &[Step<'_>], mask: &mut Mask) -> Result<()> {
+    fn block(&mut self, block: &[CompiledStmt<'_>], mask: &mut Mask) -> Result<()> {
         for step in block {
             if none(mask) {
                 break;
@@ -103,7 +103,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
         Ok(())
     }
 
-    fn step(&mut self, step: &Step<'_>, mask: &mut Mask) -> Result<()> {
+    fn step(&mut self, step: &CompiledStmt<'_>, mask: &mut Mask) -> Result<()> {
         let at = step.stmt.at;
         match &step.stmt.op {
             Op::Let { local, value } | Op::Assign { local, value } => {
@@ -150,7 +150,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
 
     // Loops.
 
-    fn repeat(&mut self, step: &Step<'_>, mask: &mut Mask, condition: ExprId) -> Result<()> {
+    fn repeat(&mut self, step: &CompiledStmt<'_>, mask: &mut Mask, condition: ExprId) -> Result<()> {
         let mut done = vec![false; mask.len()];
         let mut turning = std::mem::take(mask);
         while !none(&turning) {
@@ -163,7 +163,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
         Ok(())
     }
 
-    fn count(&mut self, step: &Step<'_>, mask: &mut Mask, counter: LocalId, range: [ExprId; 3]) -> Result<()> {
+    fn count(&mut self, step: &CompiledStmt<'_>, mask: &mut Mask, counter: LocalId, range: [ExprId; 3]) -> Result<()> {
         let dtype = element(self.launch.kernel.local(counter).ty);
         let mut next = vec![0_i128; mask.len()];
         let (mut end, mut by) = (next.clone(), next.clone());
@@ -196,7 +196,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
     }
 
     /// One turn: afterwards those are turning who want another, and those are done who left the loop.
-    fn turn(&mut self, step: &Step<'_>, turning: &mut Mask, done: &mut Mask) -> Result<()> {
+    fn turn(&mut self, step: &CompiledStmt<'_>, turning: &mut Mask, done: &mut Mask) -> Result<()> {
         if none(turning) {
             return Ok(());
         }
@@ -209,7 +209,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
         outcome
     }
 
-    fn holds(&mut self, step: &Step<'_>, mask: &Mask, condition: ExprId) -> Result<Mask> {
+    fn holds(&mut self, step: &CompiledStmt<'_>, mask: &Mask, condition: ExprId) -> Result<Mask> {
         let mut holds = vec![false; mask.len()];
         for item in present(mask) {
             self.evaluate(step, item)?;
@@ -220,7 +220,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
 
     // Effects.
 
-    fn store(&mut self, step: &Step<'_>, mask: &Mask, mem: MemId, index: ExprId, value: ExprId) -> Result<()> {
+    fn store(&mut self, step: &CompiledStmt<'_>, mask: &Mask, mem: MemId, index: ExprId, value: ExprId) -> Result<()> {
         let mut writes = Vec::new();
         for item in present(mask) {
             self.evaluate(step, item)?;
@@ -228,7 +228,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
         }
         for (item, first, lanes) in writes {
             for (lane, bits) in lanes.into_iter().enumerate() {
-                let cell = self.touch(Touch::Store, mem, first.checked_add(lane as u64), item, step.stmt.at)?;
+                let cell = self.touch(AccessKind::Store, mem, first.checked_add(lane as u64), item, step.stmt.at)?;
                 if let Some(cell) = cell {
                     self.stores[mem.index()].set(self.launch.kernel.mem(mem).dtype, cell, bits);
                 }
@@ -237,14 +237,14 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
         Ok(())
     }
 
-    fn atomic(&mut self, step: &Step<'_>, mask: &Mask) -> Result<()> {
+    fn atomic(&mut self, step: &CompiledStmt<'_>, mask: &Mask) -> Result<()> {
         let Op::Atomic { op, mem, index, value, expected, old, .. } = &step.stmt.op else { return Ok(()) };
         let dtype = self.launch.kernel.mem(*mem).dtype;
         for item in present(mask) {
             self.evaluate(step, item)?;
             let operand = Scalar { dtype, bits: self.lanes(*value)[0] };
             let expected = expected.map(|expected| self.lanes(expected)[0]);
-            let cell = self.touch(Touch::Atomic, *mem, Some(self.lanes(*index)[0]), item, step.stmt.at)?;
+            let cell = self.touch(AccessKind::Atomic, *mem, Some(self.lanes(*index)[0]), item, step.stmt.at)?;
             let before = cell.map_or(0, |cell| self.stores[mem.index()].get(dtype, cell));
             let before = Scalar { dtype, bits: before };
             let after = match op {
@@ -267,7 +267,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
 
     fn collective(
         &mut self,
-        step: &Step<'_>,
+        step: &CompiledStmt<'_>,
         mask: &Mask,
         op: CollectiveOp,
         scope: Scope,
@@ -312,7 +312,7 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
     /// Tells of an access and gives the cell behind the element, if it exists.
     pub(super) fn touch(
         &mut self,
-        touch: Touch,
+        touch: AccessKind,
         mem: MemId,
         element: Option<u64>,
         item: usize,

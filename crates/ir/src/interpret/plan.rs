@@ -4,7 +4,7 @@ use crate::kernel::*;
 
 /// A kernel's body, ready to be stepped through.
 pub(super) struct Plan<'k> {
-    pub(super) body: Vec<Step<'k>>,
+    pub(super) body: Vec<CompiledStmt<'k>>,
     /// Where each expression's lanes lie in a work-item's values.
     pub(super) offsets: Vec<usize>,
     /// How many lanes all expressions have together.
@@ -12,14 +12,14 @@ pub(super) struct Plan<'k> {
 }
 
 /// One statement.
-pub(super) struct Step<'k> {
+pub(super) struct CompiledStmt<'k> {
     pub(super) stmt: &'k Stmt,
     /// What it names, in order.
     pub(super) roots: Vec<ExprId>,
     /// All that it evaluates, each once, operands first.
     pub(super) exprs: Vec<ExprId>,
     /// The blocks inside.
-    pub(super) blocks: Vec<Vec<Step<'k>>>,
+    pub(super) blocks: Vec<Vec<CompiledStmt<'k>>>,
 }
 
 impl<'k> Plan<'k> {
@@ -34,11 +34,11 @@ impl<'k> Plan<'k> {
     }
 }
 
-fn steps<'k>(kernel: &'k Kernel, block: &'k Block) -> Vec<Step<'k>> {
+fn steps<'k>(kernel: &'k Kernel, block: &'k Block) -> Vec<CompiledStmt<'k>> {
     let step = |stmt: &'k Stmt| {
         let roots = stmt.op.operands();
         let blocks = stmt.op.blocks().into_iter().map(|block| steps(kernel, block)).collect();
-        Step { stmt, exprs: below(kernel, &roots), roots, blocks }
+        CompiledStmt { stmt, exprs: below(kernel, &roots), roots, blocks }
     };
     block.iter().map(step).collect()
 }

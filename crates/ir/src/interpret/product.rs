@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 
 use super::Observer;
-use super::group::{Group, Mask};
-use super::plan::Step;
+use super::group::{Mask, WorkGroup};
+use super::plan::CompiledStmt;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernel::*;
@@ -17,10 +17,10 @@ struct Matrices {
     c: [[f32; Mma::COLUMNS as usize]; Mma::ROWS as usize],
 }
 
-impl<O: Observer> Group<'_, '_, O> {
+impl<O: Observer> WorkGroup<'_, '_, O> {
     pub(super) fn multiply(
         &mut self,
-        step: &Step<'_>,
+        step: &CompiledStmt<'_>,
         mask: &Mask,
         mma: &Mma,
         value: ExprId,

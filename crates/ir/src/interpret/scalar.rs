@@ -110,7 +110,7 @@ fn int_unary(op: Alu, x: Scalar) -> Scalar {
         Alu::Not if x.dtype == DType::Bool => i128::from(value == 0),
         Alu::Not => !value,
         Alu::Abs => value.abs(),
-        Alu::CountOnes => x.bits.count_ones().into(),
+        Alu::PopCount => x.bits.count_ones().into(),
         _ => undefined(op, x.dtype),
     };
     Scalar::from_i128(x.dtype, result)
@@ -182,7 +182,7 @@ fn f64_unary(op: Alu, x: f64) -> f64 {
         Alu::Abs => x.abs(),
         Alu::Math(Math::Exp) => libm::exp(x),
         Alu::Math(Math::Exp2) => libm::exp2(x),
-        Alu::Math(Math::Ln) => libm::log(x),
+        Alu::Math(Math::Log) => libm::log(x),
         Alu::Math(Math::Log2) => libm::log2(x),
         Alu::Math(Math::Log1p) => libm::log1p(x),
         Alu::Math(Math::Expm1) => libm::expm1(x),

@@ -1,14 +1,14 @@
 //! Values: what the expressions of a statement are for one work-item, and which of them an observer hears of.
 
-use super::group::{Group, element};
-use super::plan::Step;
-use super::{Launch, Observer, Overflow, Touch, scalar};
+use super::group::{WorkGroup, element};
+use super::plan::CompiledStmt;
+use super::{AccessKind, Launch, Observer, Overflow, scalar};
 use crate::alu::Alu;
 use crate::dtype::{Scalar, Type};
 use crate::error::Result;
 use crate::kernel::*;
 
-impl<O: Observer> Group<'_, '_, O> {
+impl<O: Observer> WorkGroup<'_, '_, O> {
     /// The lanes of an expression that the current work-item evaluated.
     pub(super) fn lanes(&self, id: ExprId) -> &[u64] {
         &self.values[self.launch.plan.offsets[id.index()]..][..self.launch.kernel.exprs.ty(id).lanes() as usize]
@@ -21,7 +21,7 @@ impl<O: Observer> Group<'_, '_, O> {
     }
 
     /// Evaluates all that a statement needs for one work-item.
-    pub(super) fn evaluate(&mut self, step: &Step<'_>, item: usize) -> Result<()> {
+    pub(super) fn evaluate(&mut self, step: &CompiledStmt<'_>, item: usize) -> Result<()> {
         for id in &step.exprs {
             for lane in 0..self.launch.kernel.exprs.ty(*id).lanes() as usize {
                 let bits = self.lane(*id, lane, item);
@@ -76,7 +76,7 @@ impl<O: Observer> Group<'_, '_, O> {
     }
 
     /// Tells the observer of the reads and the index arithmetic that the source would do.
-    fn tell(&mut self, step: &Step<'_>, item: usize) -> Result<()> {
+    fn tell(&mut self, step: &CompiledStmt<'_>, item: usize) -> Result<()> {
         self.mark_demanded(step);
         let exprs = &self.launch.kernel.exprs;
         for id in &step.exprs {
@@ -85,7 +85,7 @@ impl<O: Observer> Group<'_, '_, O> {
                 Expr::Load { mem, index, lanes, guard } if demanded || guard != Guard::Checked => {
                     let first = self.lanes(index)[0];
                     for lane in 0..lanes as u64 {
-                        self.touch(Touch::Load, mem, first.checked_add(lane), item, step.stmt.at)?;
+                        self.touch(AccessKind::Load, mem, first.checked_add(lane), item, step.stmt.at)?;
                     }
                 }
                 Expr::Alu(op, args) if demanded && exprs.ty(*id) == Type::Index => {
@@ -101,7 +101,7 @@ impl<O: Observer> Group<'_, '_, O> {
         Ok(())
     }
 
-    fn mark_demanded(&mut self, step: &Step<'_>) {
+    fn mark_demanded(&mut self, step: &CompiledStmt<'_>) {
         let exprs = &self.launch.kernel.exprs;
         step.exprs.iter().for_each(|id| self.demanded[id.index()] = false);
         step.roots.iter().for_each(|id| self.demanded[id.index()] = true);
@@ -134,7 +134,7 @@ fn overflows(op: Alu, [a, b]: [u64; 2]) -> bool {
         Alu::Mul => a.checked_mul(b).is_none(),
         Alu::Div | Alu::Rem => b == 0,
         Alu::Shl | Alu::Shr => b >= 64,
-        Alu::Not | Alu::Abs | Alu::CountOnes | Alu::Min | Alu::Max | Alu::And | Alu::Or | Alu::Xor | Alu::Select => {
+        Alu::Not | Alu::Abs | Alu::PopCount | Alu::Min | Alu::Max | Alu::And | Alu::Or | Alu::Xor | Alu::Select => {
             false
         }
         Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => false,

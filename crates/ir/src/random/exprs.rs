@@ -210,7 +210,7 @@ impl Generator<'_> {
                 let condition = self.value(Type::BOOL, depth - 1);
                 return (self.b.alu(Alu::Select, &[condition, a, b]), a_most.max(b_most));
             }
-            11 => return (self.b.alu(Alu::CountOnes, &[a]), u64::from(u64::BITS - a_most.leading_zeros())),
+            11 => return (self.b.alu(Alu::PopCount, &[a]), u64::from(u64::BITS - a_most.leading_zeros())),
             _ => {
                 let value = self.value(DType::U32.into(), depth - 1);
                 let bound = self.random.between(1, 120);

@@ -1,7 +1,7 @@
 //! The kernel around the statements: launch, parameters, memories, and the loose ends at the close.
 
 use super::data::Random;
-use super::{Case, Given, Options, types, with_lanes};
+use super::{Case, CaseArg, Options, types, with_lanes};
 use crate::alu::Alu;
 use crate::builder::Builder;
 use crate::dtype::{DType, Scalar, Type};
@@ -19,7 +19,7 @@ pub(super) struct Generator<'o> {
     group: [u32; 3],
     /// Whether the kernel has the group size.
     pub(super) grouped: bool,
-    args: Vec<Given>,
+    args: Vec<CaseArg>,
     /// Lanes of this kernel's vectors; 1 if there are none.
     pub(super) lanes: u8,
     /// The linear id of this work-item among all, and how many there are.
@@ -130,7 +130,7 @@ impl<'o> Generator<'o> {
 
     pub(super) fn next_line(&mut self) {
         self.line += 1;
-        self.b.at("random.rs", self.line);
+        self.b.loc("random.rs", self.line);
     }
 
     /// An element type.
@@ -145,13 +145,13 @@ impl<'o> Generator<'o> {
             self.values.push((value, dtype.into()));
             self.uniform.push((value, dtype));
             let given = self.random.element(dtype);
-            self.args.push(Given::Scalar(given));
+            self.args.push(CaseArg::Scalar(given));
         }
         if self.random.chance(50) {
             let n = self.b.scalar("n", Type::Index);
             let given = self.random.below(20);
             self.indices.push((n, given));
-            self.args.push(Given::Index(given));
+            self.args.push(CaseArg::Index(given));
         }
         for i in 0..self.random.between(1, 3) {
             let dtype = self.dtype();
@@ -196,7 +196,7 @@ impl<'o> Generator<'o> {
 
     fn buffer(&mut self, name: &str, dtype: DType, access: Access, len: u64) -> MemId {
         let bytes = self.random.elements(dtype, len);
-        self.args.push(Given::Buffer(bytes));
+        self.args.push(CaseArg::Buffer(bytes));
         self.b.buffer(name, dtype, access)
     }
 
@@ -283,7 +283,7 @@ impl<'o> Generator<'o> {
         self.next_line();
         let condition = self.value(Type::BOOL, 2);
         self.b.begin_if(condition);
-        self.b.ret();
+        self.b.return_();
         self.b.end();
         self.together = false;
         let some = self.random.between(1, 4) as u32;

@@ -9,7 +9,7 @@ impl Case {
     /// A case that still fails, from which no statement can be taken and in which no value can be made simpler. What is left
     /// may rest on the freedoms that random kernels keep away from: the bits of a NaN, say. Read it before you blame
     /// a compiler.
-    pub fn shrunk(self, fails: impl Fn(&Case) -> bool) -> Case {
+    pub fn shrink(self, fails: impl Fn(&Case) -> bool) -> Case {
         let (mut case, mut position) = (self, 0);
         loop {
             let mut statements = 0;

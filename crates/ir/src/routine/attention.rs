@@ -8,7 +8,7 @@ use crate::dtype::{DType, Scalar};
 /// softmax(queries · keysᵀ · scale) · values for each head: queries `[batch, heads, queries, width]`, keys
 /// `[batch, key_heads, keys, width]`, values `[batch, key_heads, keys, depth]`.
 ///
-/// `heads` is a multiple of `key_heads`; neighbouring heads share keys. A query that sees no key gives zeros, and minus
+/// `heads` is a multiple of `key_heads`; neighboring heads share keys. A query that sees no key gives zeros, and minus
 /// infinity as its logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attention {

@@ -21,9 +21,9 @@ impl Routine {
     pub fn check(&self) -> Result<()> {
         let checked = match self {
             Routine::Gemm(of) => gemm(of),
-            Routine::Conv(of) | Routine::ConvInput(of) | Routine::ConvFilters(of) => conv(of),
-            Routine::Attention(of) | Routine::AttentionGradient(of) => attention(of),
-            Routine::MaxPoolGradient(of) => pool(of),
+            Routine::Conv(of) | Routine::ConvBackwardData(of) | Routine::ConvBackwardFilter(of) => conv(of),
+            Routine::Attention(of) | Routine::AttentionBackward(of) => attention(of),
+            Routine::MaxPoolBackward(of) => pool(of),
             Routine::Sort(of) => number(of.dtype)
                 .and_then(|()| at_most("count", of.count, "length", of.length))
                 .and_then(|()| at_most("length", of.length, "the largest i32", i32::MAX as usize)),
@@ -190,7 +190,7 @@ fn pool(of: &Pool) -> Result<(), String> {
 }
 
 fn scatter(of: &Scatter) -> Result<(), String> {
-    let Scatter { dtype, positions, adds, .. } = *of;
+    let Scatter { dtype, positions, accumulate: adds, .. } = *of;
     rule(matches!(positions, DType::I32 | DType::I64), || format!("positions is {positions}; it is i32 or i64"))?;
     if adds { number(dtype) } else { Ok(()) }
 }

@@ -32,9 +32,9 @@ pub struct ConvAxis {
     pub size: usize,
     /// Elements of the output.
     pub positions: usize,
-    /// Distance between neighbouring positions of a filter.
+    /// Distance between neighboring positions of a filter.
     pub stride: usize,
-    /// Distance between neighbouring elements under a filter.
+    /// Distance between neighboring elements under a filter.
     pub dilation: usize,
     /// Zeros on both sides of the input.
     pub padding: usize,

@@ -31,10 +31,10 @@ pub enum FourierKind {
     /// `Σ x[k] · exp(2πi·j·k / n)` of n complex numbers: n complex numbers.
     Backward,
     /// [`FourierKind::Forward`] of n real numbers: the n/2 + 1 frequencies that say all.
-    FromReal,
+    RealToComplex,
     /// The n real numbers that [`FourierKind::Backward`] gives of n/2 + 1 frequencies and the others that real numbers have with
     /// these. The imaginary part of frequency 0, and of n/2 if n is even, does not count.
-    ToReal,
+    ComplexToReal,
 }
 
 impl FourierKind {
@@ -43,8 +43,8 @@ impl FourierKind {
         match self {
             FourierKind::Forward => "forward",
             FourierKind::Backward => "backward",
-            FourierKind::FromReal => "from real",
-            FourierKind::ToReal => "to real",
+            FourierKind::RealToComplex => "from real",
+            FourierKind::ComplexToReal => "to real",
         }
     }
 
@@ -53,8 +53,8 @@ impl FourierKind {
         let (all, half) = (n.saturating_mul(2), (n / 2 + 1).saturating_mul(2));
         match self {
             FourierKind::Forward | FourierKind::Backward => [all, all],
-            FourierKind::FromReal => [n, half],
-            FourierKind::ToReal => [half, n],
+            FourierKind::RealToComplex => [n, half],
+            FourierKind::ComplexToReal => [half, n],
         }
     }
 }
@@ -74,7 +74,7 @@ impl Fourier {
         let all = product(&[5, self.outer, self.inner, self.length, self.length.max(2).ilog2() as usize])?;
         match self.kind {
             FourierKind::Forward | FourierKind::Backward => Some(all),
-            FourierKind::FromReal | FourierKind::ToReal => Some(all / 2),
+            FourierKind::RealToComplex | FourierKind::ComplexToReal => Some(all / 2),
         }
     }
 }

@@ -25,9 +25,9 @@ pub struct PoolAxis {
     pub size: usize,
     /// Windows.
     pub positions: usize,
-    /// Distance between neighbouring windows.
+    /// Distance between neighboring windows.
     pub stride: usize,
-    /// Distance between neighbouring elements of a window.
+    /// Distance between neighboring elements of a window.
     pub dilation: usize,
 }
 

@@ -14,7 +14,7 @@ pub struct Scatter {
     /// What positions are: i32 or i64.
     pub positions: DType,
     /// Whether rows are added to what is there, or take its place.
-    pub adds: bool,
+    pub accumulate: bool,
     /// Parts that rows are put into alike.
     pub batch: usize,
     /// Rows of the array.
@@ -40,7 +40,7 @@ impl Scatter {
 
 impl fmt::Display for Scatter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scatter { dtype, positions, adds, batch, length, count, columns } = self;
+        let Scatter { dtype, positions, accumulate: adds, batch, length, count, columns } = self;
         let how = if *adds { "added to" } else { "in place of" };
         write!(f, "{dtype} {batch}×{count}×{columns} {how} {length} rows at {positions}")
     }

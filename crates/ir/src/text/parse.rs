@@ -63,7 +63,7 @@ impl<'t> Parser<'t> {
             at: 0,
             kernel: Kernel {
                 name: String::new(),
-                group: None,
+                group_size: None,
                 unchecked: false,
                 params: Vec::new(),
                 mems: Vec::new(),
@@ -198,7 +198,7 @@ impl<'t> Parser<'t> {
             self.sign(",")?;
             let y = self.number("a size")?;
             self.sign(",")?;
-            self.kernel.group = Some([x, y, self.number("a size")?]);
+            self.kernel.group_size = Some([x, y, self.number("a size")?]);
             self.sign(")")?;
         }
         self.sign("{")?;

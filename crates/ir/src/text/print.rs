@@ -56,7 +56,7 @@ impl<'k> Printer<'k> {
         }
         let params: Vec<String> = kernel.params.iter().enumerate().map(|(i, param)| self.param(i, param)).collect();
         self.put(format_args!("kernel {}({})", word(&kernel.name), params.join(", ")));
-        if let Some([x, y, z]) = kernel.group {
+        if let Some([x, y, z]) = kernel.group_size {
             self.put(format_args!(" group({x}, {y}, {z})"));
         }
         self.out.push_str(" {\n");
@@ -317,7 +317,7 @@ fn builtin_name(builtin: Builtin) -> String {
     | Builtin::GroupSize(axis)
     | Builtin::GroupCount(axis)) = builtin
     else {
-        return if builtin == Builtin::SubgroupLane { "subgroup_lane()" } else { "subgroup_size()" }.to_string();
+        return if builtin == Builtin::SubgroupLane { "subgroup_lane_id()" } else { "subgroup_size()" }.to_string();
     };
     let name = BUILTINS.iter().find(|(make, _)| make(axis) == builtin).expect("every builtin has a name").1;
     let axis = ["x", "y", "z"].get(axis as usize).unwrap_or(&"?");

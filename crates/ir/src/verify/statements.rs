@@ -162,7 +162,7 @@ impl Checker<'_> {
                 }
                 self.takes(*result, ty(*value))
             }
-            Op::Barrier if self.kernel.group.is_none() => {
+            Op::Barrier if self.kernel.group_size.is_none() => {
                 Err("a barrier in a kernel without a group size; fix one".to_string())
             }
             Op::If { condition, .. } | Op::While { condition, .. } if ty(*condition) != Type::BOOL => {
@@ -229,7 +229,7 @@ impl Checker<'_> {
     }
 
     fn collective(&self, op: CollectiveOp, scope: Scope, have: Type) -> Result<(), String> {
-        let Some(group) = self.kernel.group else {
+        let Some(group) = self.kernel.group_size else {
             return Err("a collective in a kernel without a group size; fix one".to_string());
         };
         let Type::Scalar(dtype) = have else {
@@ -267,7 +267,7 @@ impl Checker<'_> {
     }
 
     fn product(&self, mma: &Mma, scope: Scope, have: Type) -> Result<(), String> {
-        let Some(group) = self.kernel.group else {
+        let Some(group) = self.kernel.group_size else {
             return Err("a product of matrices in a kernel without a group size; fix one".to_string());
         };
         let items: u64 = group.iter().map(|size| *size as u64).product();

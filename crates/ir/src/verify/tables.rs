@@ -12,7 +12,7 @@ const MAX_ARRAY_BYTES: u64 = 1 << 30;
 /// Checks group size, memories, parameters, locals and the lines of statements.
 pub(super) fn check(kernel: &Kernel) -> Result<()> {
     let fail = |message: String| Err(broken(kernel, Loc::default(), message));
-    if let Some(group) = kernel.group {
+    if let Some(group) = kernel.group_size {
         let items: u64 = group.iter().fold(1, |items: u64, size| items.saturating_mul(*size as u64));
         if items == 0 {
             return fail(format!("a group of {} x {} x {} is empty", group[0], group[1], group[2]));
@@ -65,7 +65,7 @@ fn memories(kernel: &Kernel) -> Result<(), String> {
     for memory in &kernel.mems[next..] {
         let (len, total) = match memory.space {
             Space::Buffer(_) => return Err(format!("buffer {} is no parameter", memory.name)),
-            Space::Shared(_) if kernel.group.is_none() => {
+            Space::Shared(_) if kernel.group_size.is_none() => {
                 return Err(format!("shared array {} in a kernel without a group size; fix one", memory.name));
             }
             Space::Shared(len) => (len, &mut shared),

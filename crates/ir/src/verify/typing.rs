@@ -121,7 +121,7 @@ fn builtin_type(kernel: &Kernel, builtin: Builtin) -> Result<Type, String> {
     if axis > 2 {
         return Err(format!("{name} along axis {axis}; axes are 0, 1 and 2"));
     }
-    if needs_group && kernel.group.is_none() {
+    if needs_group && kernel.group_size.is_none() {
         return Err(format!("the {name} in a kernel without a group size; fix one"));
     }
     Ok(Type::Index)

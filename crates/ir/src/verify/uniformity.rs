@@ -140,7 +140,7 @@ impl Analysis<'_> {
         match expr {
             Expr::Local(local) => self.locals[local.index()],
             Expr::Builtin(Builtin::GlobalId(axis) | Builtin::LocalId(axis)) => {
-                self.kernel.group.is_none_or(|group| group[axis as usize] > 1)
+                self.kernel.group_size.is_none_or(|group| group[axis as usize] > 1)
             }
             Expr::Builtin(Builtin::SubgroupLane) => true,
             Expr::Load { mem, .. } => self.kernel.mem(mem).space != Space::Buffer(Access::In),

@@ -27,5 +27,5 @@ pub fn ids(bytes: &[u8]) -> Vec<u32> {
 
 /// Every device of this machine.
 pub fn devices() -> Vec<Device> {
-    panoply_runtime::report().expect("the environment is in order").devices().cloned().collect()
+    panoply_runtime::device_report().expect("the environment is in order").devices().cloned().collect()
 }

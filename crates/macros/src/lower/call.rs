@@ -177,8 +177,8 @@ impl Lower {
         let Some(last) = path.path.segments.last().cloned() else { return self.nothing() };
         let name = last.ident;
         match function {
-            Function::Id => quote! { #emitter.#name() },
-            Function::IdOf => {
+            Function::LaunchValue => quote! { #emitter.#name() },
+            Function::LaunchValueOfAxis => {
                 let axes: Vec<TokenStream> = call.args.iter().map(|axis| self.constant(axis, "an axis")).collect();
                 quote! { #emitter.#name(#(#axes),*) }
             }

@@ -18,13 +18,13 @@ const MAX_LINKS: usize = 40;
 const MAX_NAME_BYTES: usize = 100;
 
 /// Writes a file whole: on error it is as it was.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = WholeFile::create(path)?;
     file.write(bytes)?;
     file.commit()
 }
 
-/// Whether a file name is that of a temporary file of [`write_whole`], which a process that was killed leaves behind.
+/// Whether a file name is that of a temporary file of [`write_atomic`], which a process that was killed leaves behind.
 pub fn is_temporary(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let Some((_, end)) = name.rsplit_once(".part") else { return false };
@@ -254,7 +254,7 @@ mod tests {
         std::thread::scope(|scope| {
             for (name, byte) in [("x.npy", 1u8), ("x.safetensors", 2), ("x.npy", 3), ("x", 4)] {
                 let path = folder.join(name);
-                scope.spawn(move || (0..60).for_each(|_| write_whole(&path, &vec![byte; 100_000]).unwrap()));
+                scope.spawn(move || (0..60).for_each(|_| write_atomic(&path, &vec![byte; 100_000]).unwrap()));
             }
         });
         assert_eq!(names(&folder), ["x", "x.npy", "x.safetensors"]);
@@ -293,13 +293,13 @@ mod tests {
     fn an_uncommitted_file_changes_nothing() {
         let folder = folder("dropped");
         let path = folder.join("a");
-        write_whole(&path, b"old").unwrap();
+        write_atomic(&path, b"old").unwrap();
         let mut file = WholeFile::create(&path).unwrap();
         file.write(b"new").unwrap();
         assert_eq!(names(&folder).len(), 2);
         drop(file);
         assert_eq!((names(&folder), std::fs::read(&path).unwrap()), (vec!["a".to_string()], b"old".to_vec()));
-        assert!(write_whole(&folder, b"x").unwrap_err().to_string().contains("folder"));
+        assert!(write_atomic(&folder, b"x").unwrap_err().to_string().contains("folder"));
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -327,10 +327,10 @@ mod tests {
         fn modes_are_kept() {
             let folder = folder("mode");
             let path = folder.join("a");
-            write_whole(&path, b"1").unwrap();
+            write_atomic(&path, b"1").unwrap();
             for wanted in [0o600, 0o640, 0o755, 0o400] {
                 std::fs::set_permissions(&path, PermissionsExt::from_mode(wanted)).unwrap();
-                write_whole(&path, b"2").unwrap();
+                write_atomic(&path, b"2").unwrap();
                 assert_eq!((mode(&path), std::fs::metadata(&path).unwrap().nlink()), (wanted, 1));
             }
             std::fs::remove_dir_all(folder).unwrap();
@@ -346,11 +346,11 @@ mod tests {
             symlink("disk/new", folder.join("dangling")).unwrap();
             symlink("loop", folder.join("loop")).unwrap();
             for (link, target) in [("second", "disk/big"), ("dangling", "disk/new")] {
-                write_whole(&folder.join(link), b"new").unwrap();
+                write_atomic(&folder.join(link), b"new").unwrap();
                 assert!(folder.join(link).is_symlink(), "{link}");
                 assert_eq!(std::fs::read(folder.join(target)).unwrap(), b"new");
             }
-            assert!(write_whole(&folder.join("loop"), b"new").is_err());
+            assert!(write_atomic(&folder.join("loop"), b"new").is_err());
             assert_eq!(names(&folder.join("disk")), ["big", "new"]);
             std::fs::remove_dir_all(folder).unwrap();
         }
@@ -367,14 +367,14 @@ mod tests {
                 let pipe = pipe.clone();
                 move || std::fs::read(pipe).unwrap()
             });
-            write_whole(&pipe, b"through").unwrap();
+            write_atomic(&pipe, b"through").unwrap();
             assert_eq!(reader.join().unwrap(), b"through");
             assert!(std::fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
             symlink("/dev/null", folder.join("null")).unwrap();
-            write_whole(&folder.join("null"), b"gone").unwrap();
+            write_atomic(&folder.join("null"), b"gone").unwrap();
             assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
             let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
-            let error = write_whole(&folder.join("socket"), b"x").unwrap_err();
+            let error = write_atomic(&folder.join("socket"), b"x").unwrap_err();
             assert!(error.to_string().contains("a socket, not a file"), "{error}");
             assert_eq!(names(&folder), ["null", "pipe", "socket"]);
             std::fs::remove_dir_all(folder).unwrap();
@@ -385,7 +385,7 @@ mod tests {
         fn long_names_are_written() {
             let folder = folder("long");
             for name in ["n".repeat(255), "ü".repeat(127), format!("{}.onnx", "n".repeat(250))] {
-                write_whole(&folder.join(&name), b"1").unwrap();
+                write_atomic(&folder.join(&name), b"1").unwrap();
                 assert_eq!(std::fs::read(folder.join(&name)).unwrap(), b"1");
             }
             assert_eq!(names(&folder).len(), 3);

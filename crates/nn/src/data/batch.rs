@@ -6,36 +6,33 @@ use panoply_tensor::{Dim, Error, Result, Tensor};
 
 use super::Dataset;
 
-/// Inputs `[batch, lengths]`, and classes `[batch]` or `[batch, places]` or numbers `[batch, width]`.
-pub type Batch = (Tensor, Tensor);
-
 /// A [`Batch`] of examples that may end before the last time.
 #[derive(Clone, Debug)]
-pub struct Examples {
+pub struct Batch {
     /// `[batch, lengths]`.
     pub inputs: Tensor,
     /// What is to be learned of each.
     pub targets: Tensor,
-    /// How many times of each sequence count, `[batch]`, if not all do: for [`crate::Pass::over`].
-    pub times: Option<Tensor>,
+    /// How many times of each sequence count, `[batch]`, if not all do: for [`crate::ForwardContext::with_seq_lengths`].
+    pub seq_lengths: Option<Tensor>,
 }
 
-impl Examples {
+impl Batch {
     /// How many examples.
-    pub fn examples(&self) -> Result<usize> {
+    pub fn len(&self) -> Result<usize> {
         Ok(self.targets.shape()?.dims()[0])
     }
 
     /// The same as a batch of this length, which a plan does not know: a short last one runs the plan of the others, for what they cost.
     #[must_use]
     #[track_caller]
-    pub fn with_dim(&self, dim: &Dim) -> Examples {
-        self.map(|part| part.with_dim(0, dim))
+    pub fn with_dim(&self, dim: &Dim) -> Batch {
+        self.map(|part| part.mark_dynamic(0, dim))
     }
 
     /// All that it consists of.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        [&self.inputs, &self.targets].into_iter().chain(&self.times)
+        [&self.inputs, &self.targets].into_iter().chain(&self.seq_lengths)
     }
 
     /// Whether all of it was made.
@@ -44,13 +41,13 @@ impl Examples {
     }
 
     /// What becomes of it if this becomes of each part.
-    pub(crate) fn map(&self, part: impl Fn(&Tensor) -> Tensor) -> Examples {
+    pub(crate) fn map(&self, part: impl Fn(&Tensor) -> Tensor) -> Batch {
         let [inputs, targets] = [&self.inputs, &self.targets].map(&part);
-        Examples { inputs, targets, times: self.times.as_ref().map(part) }
+        Batch { inputs, targets, seq_lengths: self.seq_lengths.as_ref().map(part) }
     }
 }
 
-/// How [`crate::Run::fit`] cuts an epoch into batches. A last batch of one example is merged into the one before it: batch norm
+/// How [`crate::Trainer::fit`] cuts an epoch into batches. A last batch of one example is merged into the one before it: batch norm
 /// needs two values per channel, and no example is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cuts {
@@ -98,23 +95,23 @@ impl<'a> Batches<'a> {
 
     /// Without the first `step` batches.
     #[must_use]
-    pub fn from(mut self, step: usize) -> Self {
+    pub fn skip_batches(mut self, step: usize) -> Self {
         self.next = step.saturating_mul(self.size).min(self.order.len());
         self
     }
 }
 
 impl Iterator for Batches<'_> {
-    type Item = Result<Batch>;
+    type Item = Result<(Tensor, Tensor)>;
 
-    fn next(&mut self) -> Option<Result<Batch>> {
+    fn next(&mut self) -> Option<Result<(Tensor, Tensor)>> {
         let end = (self.next + self.size).min(self.order.len());
         let positions = &self.order[self.next..end];
         if positions.is_empty() {
             return None;
         }
         self.next = end;
-        if self.data.times.is_some() {
+        if self.data.seq_lengths.is_some() {
             let message = "sequences that end before the last time are no batches of inputs and targets alone";
             return Some(Err(Error::mistake(message).note("take a `Loader`, whose batches say where they end")));
         }

@@ -11,7 +11,7 @@ use std::path::Path;
 use csv::{ReaderBuilder, StringRecord};
 use panoply_tensor::{Error, Result};
 
-use super::source::name;
+use super::reader::name;
 use super::{Dataset, ReadBudget, read_text};
 
 /// A table of numbers.
@@ -53,7 +53,7 @@ impl Table {
     }
 
     /// Examples of which this column, counted from 0, is the class: a whole number below `classes`.
-    pub fn classified(&self, column: usize, classes: usize) -> Result<Dataset> {
+    pub fn to_classification(&self, column: usize, classes: usize) -> Result<Dataset> {
         if column >= self.width {
             return Err(Error::mistake(format!("there is no column {column} in a table of {}", self.width)));
         }
@@ -66,7 +66,7 @@ impl Table {
             labels.push(class as i32);
             features.extend(cells[..column].iter().chain(&cells[column + 1..]));
         }
-        Dataset::new(features, self.width - 1, labels, classes)
+        Dataset::classification(features, self.width - 1, labels, classes)
     }
 }
 
@@ -372,13 +372,13 @@ fn ungrouped(text: &str) -> Option<String> {
 
 /// A table of text, of which one column may hold words.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TextTable {
+pub struct CsvTable {
     /// Names of the columns, if the first line has them; otherwise `column 1` and so on.
     pub names: Vec<String>,
     /// Whether the first line has them.
-    pub named: bool,
+    pub has_header: bool,
     /// Whether that is a guess: it has, but might be a row as well.
-    pub doubtful: bool,
+    pub header_guessed: bool,
     /// Columns that its writer calls an index of the rows.
     pub(super) index: Vec<String>,
     cells: Cells,
@@ -387,11 +387,11 @@ pub struct TextTable {
 /// Names under which a column of classes is looked for.
 const LABELS: [&str; 8] = ["label", "labels", "class", "target", "y", "species", "category", "outcome"];
 
-impl TextTable {
+impl CsvTable {
     /// Reads a table. The first line is taken as names if it has a word where most other lines have a number, if nothing in it
     /// comes again though words below it do, or if it counts the columns over numbers with fractions.
-    pub fn read(path: &Path) -> Result<TextTable> {
-        TextTable::read_named(path, |_| None, &ReadBudget::for_file(path)?)
+    pub fn read(path: &Path) -> Result<CsvTable> {
+        CsvTable::read_named(path, |_| None, &ReadBudget::for_file(path)?)
     }
 
     /// Reads a table of which somebody may know whether this first line names the columns.
@@ -399,7 +399,7 @@ impl TextTable {
         path: &Path,
         known: impl Fn(&[String]) -> Option<bool>,
         budget: &ReadBudget,
-    ) -> Result<TextTable> {
+    ) -> Result<CsvTable> {
         let (text, delimiter) = open(path, budget)?;
         let wrong = |(line, what): (usize, String)| Error::corrupt(format!("{}:{line}: {what}", path.display()));
         let mut cells = Cells::parse(&text, delimiter).map_err(wrong)?;
@@ -415,13 +415,13 @@ impl TextTable {
         if named {
             cells.remove_first();
         }
-        Ok(TextTable { names, named, doubtful, index: Vec::new(), cells })
+        Ok(CsvTable { names, has_header: named, header_guessed: doubtful, index: Vec::new(), cells })
     }
 
     /// A table of columns of these names.
     #[cfg(feature = "parquet")]
-    pub(super) fn of(names: Vec<String>, index: Vec<String>, cells: Cells) -> TextTable {
-        TextTable { names, named: true, doubtful: false, index, cells }
+    pub(super) fn of(names: Vec<String>, index: Vec<String>, cells: Cells) -> CsvTable {
+        CsvTable { names, has_header: true, header_guessed: false, index, cells }
     }
 
     /// How many rows there are.
@@ -445,20 +445,20 @@ impl TextTable {
             let number = name.strip_prefix("Unnamed: ");
             name.is_empty() || number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
         };
-        let is_index = |name: &String| self.named && (unnamed(name) || self.index.contains(name));
+        let is_index = |name: &String| self.has_header && (unnamed(name) || self.index.contains(name));
         (0..self.names.len()).filter(|column| is_index(&self.names[*column])).collect()
     }
 
     /// The positions of the columns to be learned: those that are said, or the one of a usual name, or the last that is not an index.
-    pub fn labels(&self, said: &[String]) -> Result<Vec<usize>> {
+    pub fn label_columns(&self, said: &[String]) -> Result<Vec<usize>> {
         let named = |name: &str| self.names.iter().position(|known| known.eq_ignore_ascii_case(name));
         if said.is_empty() {
-            let usual = LABELS.iter().find_map(|name| named(name)).filter(|_| self.named);
+            let usual = LABELS.iter().find_map(|name| named(name)).filter(|_| self.has_header);
             let index = self.index_columns();
             let last = (0..self.names.len()).rev().find(|column| !index.contains(column));
             return Ok(vec![usual.or(last).unwrap_or(self.names.len() - 1)]);
         }
-        let labels = self.columns(said)?;
+        let labels = self.resolve_columns(said)?;
         match (1..labels.len()).find(|at| labels[..*at].contains(&labels[*at])) {
             Some(at) => Err(Error::mistake(format!("the column {} is to be learned twice", self.names[labels[at]]))),
             None => Ok(labels),
@@ -466,12 +466,13 @@ impl TextTable {
     }
 
     /// The positions of columns, by name or counted from 1; several may stand in one word with commas between if no column is called so.
-    pub fn columns(&self, said: &[String]) -> Result<Vec<usize>> {
+    pub fn resolve_columns(&self, said: &[String]) -> Result<Vec<usize>> {
         let mut columns = Vec::new();
         for said in said {
-            match self.column(said) {
+            match self.resolve_column(said) {
                 Err(_) if said.contains(',') => {
-                    said.split(',').try_for_each(|part| self.column(part.trim()).map(|column| columns.push(column)))?;
+                    said.split(',')
+                        .try_for_each(|part| self.resolve_column(part.trim()).map(|column| columns.push(column)))?;
                 }
                 column => columns.push(column?),
             }
@@ -480,7 +481,7 @@ impl TextTable {
     }
 
     /// The position of a column, by name or counted from 1.
-    pub fn column(&self, said: &str) -> Result<usize> {
+    pub fn resolve_column(&self, said: &str) -> Result<usize> {
         if said.is_empty() {
             let message = "a name of a column is empty, as behind a last comma";
             return Err(Error::mistake(message).note("a column that has no name is said by its place, counted from 1"));

@@ -33,7 +33,7 @@ fn parse(text: &str) -> Result<Dataset> {
             _ => return Err(wrong("a line is 64 points in 0 ..= 16 and a digit")),
         }
     }
-    Dataset::new(features, 64, labels, 10)
+    Dataset::classification(features, 64, labels, 10)
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn all_digits_are_there() {
         let digits = load().unwrap();
-        assert_eq!((digits.len(), digits.width, digits.classes()), (1797, 64, 10));
+        assert_eq!((digits.len(), digits.num_features, digits.num_classes()), (1797, 64, 10));
         // Counts of the digits 0 to 9, as published with the data set.
         let counts: Vec<usize> = (0..10).map(|d| digits.labels().iter().filter(|label| **label == d).count()).collect();
         assert_eq!(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]);

@@ -50,12 +50,17 @@ fn parse(bytes: &[u8]) -> Result<(Vec<usize>, usize), String> {
 }
 
 /// Images, scaled to 0 ..= 1, with a class each, from two files such as MNIST's.
-pub fn classified(images: &Path, labels: &Path, classes: usize) -> Result<Dataset> {
+pub fn load_classification(images: &Path, labels: &Path, classes: usize) -> Result<Dataset> {
     let budget = ReadBudget::for_file(images)?;
     let path = images;
     let (images, labels) = (load_within(images, &budget)?, load(labels)?);
     budget.take_values(images.data.len(), size_of::<f32>(), path)?;
     let width = images.dims.iter().skip(1).product();
     let features = images.data.iter().map(|byte| f32::from(*byte) / 255.0);
-    Dataset::new(features.collect(), width, labels.data.iter().map(|label| i32::from(*label)).collect(), classes)
+    Dataset::classification(
+        features.collect(),
+        width,
+        labels.data.iter().map(|label| i32::from(*label)).collect(),
+        classes,
+    )
 }

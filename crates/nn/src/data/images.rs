@@ -11,7 +11,7 @@ use panoply_tensor::{Error, Result};
 
 use super::ReadBudget;
 
-/// Images as rows of numbers in 0 ..= 1: all of one colour plane, then the next.
+/// Images as rows of numbers in 0 ..= 1: all of one color plane, then the next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Images {
     /// One row for each image, one after another.
@@ -33,7 +33,7 @@ const PARTS: [&str; 7] = ["train", "training", "val", "valid", "validation", "te
 
 /// Files with a class each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Classified {
+pub struct ImageFolder {
     /// Names of the classes, sorted.
     pub classes: Vec<String>,
     /// The files of the first class, sorted, then of the next.
@@ -45,8 +45,8 @@ pub struct Classified {
 }
 
 /// The files of a folder with a sub-folder for each class. Folders within that of a class belong to it.
-pub fn classes(folder: &Path) -> Result<Classified> {
-    let mut found = Classified::default();
+pub fn scan(folder: &Path) -> Result<ImageFolder> {
+    let mut found = ImageFolder::default();
     let (folders, beside): (Vec<PathBuf>, Vec<PathBuf>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
     are_classes(folder, &folders)?;
     found.skipped.extend(beside);
@@ -105,7 +105,7 @@ pub(super) fn is_image(path: &Path) -> bool {
 }
 
 /// The images of a folder, sorted, and its other files.
-pub fn files_in(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+pub fn list_images(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let files = entries(folder)?.into_iter().filter(|path| !path.is_dir());
     Ok(files.partition(|path| is_image(path)))
 }
@@ -177,7 +177,7 @@ pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<us
 /// counted before they are decoded, and kept counted as long as it is kept.
 fn decoded(file: &Path, size: Option<(usize, usize)>, budget: &ReadBudget) -> Result<DynamicImage> {
     let failed = |error| Error::io(format!("cannot read {}", file.display()), error);
-    let wrong = |error: image::ImageError| Error::corrupt(format!("{}: {error}", file.display())).caused_by(error);
+    let wrong = |error: image::ImageError| Error::corrupt(format!("{}: {error}", file.display())).with_source(error);
     let reader = ImageReader::open(file).and_then(|reader| reader.with_guessed_format()).map_err(failed)?;
     let mut decoder = reader.into_decoder().map_err(wrong)?;
     // The decoder's own limits stand: half a gigabyte for an image.

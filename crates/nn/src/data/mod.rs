@@ -1,12 +1,11 @@
 //! Data sets: examples in host memory, batches on the device.
 
-mod ahead;
-mod arrays;
+mod array_pair;
 mod batch;
+mod batch_feed;
 mod budget;
 pub mod csv;
 pub mod digits;
-mod feed;
 pub mod idx;
 pub mod images;
 mod loader;
@@ -15,7 +14,8 @@ pub mod npz;
 mod offsets;
 #[cfg(feature = "parquet")]
 mod parquet;
-pub mod source;
+mod prefetch;
+pub mod reader;
 mod tables;
 pub mod text;
 
@@ -26,11 +26,11 @@ use flate2::read::MultiGzDecoder;
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
 pub(crate) use batch::Cuts;
-pub use batch::{Batch, Batches, Examples};
+pub use batch::{Batch, Batches};
+pub use batch_feed::TrainData;
+pub(crate) use batch_feed::{BatchFeed, resident_bytes};
 pub use budget::{BYTES_PER_BYTE, LEAST_LIMIT, ReadBudget};
-pub use feed::Supply;
-pub(crate) use feed::{Feed, resident_bytes};
-pub use loader::{Loader, Loading, Record};
+pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
 
 /// What is to be learned of each example.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,23 +40,23 @@ pub enum Targets {
         /// One example after another.
         labels: Vec<i32>,
         /// How many classes there are.
-        classes: usize,
+        num_classes: usize,
         /// Labels of an example: one, or one for each time of a sequence.
-        places: usize,
+        labels_per_example: usize,
     },
     /// Numbers.
-    Numbers {
+    Regression {
         /// One example after another.
         values: Vec<f32>,
         /// Numbers of an example.
-        width: usize,
+        num_outputs: usize,
     },
     /// Each a yes or a no of its own, which exclude nothing.
-    Answers {
+    MultiLabel {
         /// 1 for yes and 0 for no, one example after another.
         values: Vec<f32>,
         /// Answers of an example.
-        width: usize,
+        num_labels: usize,
     },
 }
 
@@ -66,24 +66,24 @@ pub struct Dataset {
     /// One row for each example, one after another.
     pub features: Vec<f32>,
     /// Numbers in a row.
-    pub width: usize,
+    pub num_features: usize,
     /// What is to be learned of each.
     pub targets: Targets,
     /// Lengths of an example's axes; their product is the width.
-    pub lengths: Vec<usize>,
+    pub example_shape: Vec<usize>,
     /// How many times of each example count, if not all do: sequences of other lengths than the longest, which what stands behind
     /// their ends makes as long. The time is the first axis.
-    pub times: Option<Vec<i32>>,
+    pub seq_lengths: Option<Vec<i32>>,
 }
 
 impl Dataset {
     /// Examples with a class each, whose parts fit together.
-    pub fn new(features: Vec<f32>, width: usize, labels: Vec<i32>, classes: usize) -> Result<Dataset> {
-        Dataset::sequences(features, width, labels, classes, 1)
+    pub fn classification(features: Vec<f32>, width: usize, labels: Vec<i32>, classes: usize) -> Result<Dataset> {
+        Dataset::sequence_labels(features, width, labels, classes, 1)
     }
 
     /// Examples with so many classes each: one for each time.
-    pub fn sequences(
+    pub fn sequence_labels(
         features: Vec<f32>,
         width: usize,
         labels: Vec<i32>,
@@ -95,61 +95,61 @@ impl Dataset {
             let message = format!("example {} has class {}, not one of 0 .. {classes}", at / places, labels[at]);
             return Err(Error::mistake(message));
         }
-        let targets = Targets::Classes { labels, classes, places };
-        Ok(Dataset { features, width, targets, lengths: vec![width], times: None })
+        let targets = Targets::Classes { labels, num_classes: classes, labels_per_example: places };
+        Ok(Dataset { features, num_features: width, targets, example_shape: vec![width], seq_lengths: None })
     }
 
     /// Examples with so many numbers each to be learned.
-    pub fn numbers(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
+    pub fn regression(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
         fits(features.len(), width, values.len(), each)?;
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
             let message = format!("example {} has the target {}, which is no finite number", at / each, values[at]);
             return Err(Error::mistake(message));
         }
-        let targets = Targets::Numbers { values, width: each };
-        Ok(Dataset { features, width, targets, lengths: vec![width], times: None })
+        let targets = Targets::Regression { values, num_outputs: each };
+        Ok(Dataset { features, num_features: width, targets, example_shape: vec![width], seq_lengths: None })
     }
 
     /// Examples with so many answers each to be learned, 1 for yes and 0 for no.
-    pub fn answers(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
+    pub fn multilabel(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
         fits(features.len(), width, values.len(), each)?;
         if let Some(at) = values.iter().position(|value| ![0.0, 1.0].contains(value)) {
             let message = format!("example {} has the answer {}, which is neither 0 nor 1", at / each, values[at]);
             return Err(Error::mistake(message));
         }
-        let targets = Targets::Answers { values, width: each };
-        Ok(Dataset { features, width, targets, lengths: vec![width], times: None })
+        let targets = Targets::MultiLabel { values, num_labels: each };
+        Ok(Dataset { features, num_features: width, targets, example_shape: vec![width], seq_lengths: None })
     }
 
     /// The same examples with other axes.
-    pub fn shaped(mut self, lengths: &[usize]) -> Result<Dataset> {
-        if lengths.iter().try_fold(1usize, |size, length| size.checked_mul(*length)) != Some(self.width) {
-            return Err(Error::mistake(format!("examples of {:?} do not fit into {lengths:?}", self.lengths)));
+    pub fn with_shape(mut self, lengths: &[usize]) -> Result<Dataset> {
+        if lengths.iter().try_fold(1usize, |size, length| size.checked_mul(*length)) != Some(self.num_features) {
+            return Err(Error::mistake(format!("examples of {:?} do not fit into {lengths:?}", self.example_shape)));
         }
-        self.lengths = lengths.to_vec();
+        self.example_shape = lengths.to_vec();
         Ok(self)
     }
 
     /// The same sequences `[time, …]`, of each of which only so many times count.
-    pub fn ending(mut self, times: Vec<i32>) -> Result<Dataset> {
-        let (count, time) = (self.len(), self.lengths[0]);
+    pub fn with_seq_lengths(mut self, times: Vec<i32>) -> Result<Dataset> {
+        let (count, time) = (self.len(), self.example_shape[0]);
         if times.len() != count {
             return Err(Error::mistake(format!("{} lengths are not one for each of {count} sequences", times.len())));
         }
         if let Some(at) = times.iter().position(|length| !(1..=time as i64).contains(&i64::from(*length))) {
             return Err(Error::mistake(format!("sequence {at} has {} times, not 1 ..= {time}", times[at])));
         }
-        if let Targets::Classes { places: 2.., .. } = self.targets {
+        if let Targets::Classes { labels_per_example: 2.., .. } = self.targets {
             let message = "sequences with a class at each time all have the same length here";
             return Err(Error::mistake(message).note("cut them into windows of equal length"));
         }
-        self.times = Some(times);
+        self.seq_lengths = Some(times);
         Ok(self)
     }
 
     /// How many examples.
     pub fn len(&self) -> usize {
-        self.features.len() / self.width
+        self.features.len() / self.num_features
     }
 
     /// Whether there are none.
@@ -161,41 +161,43 @@ impl Dataset {
     pub fn labels(&self) -> &[i32] {
         match &self.targets {
             Targets::Classes { labels, .. } => labels,
-            Targets::Numbers { .. } | Targets::Answers { .. } => &[],
+            Targets::Regression { .. } | Targets::MultiLabel { .. } => &[],
         }
     }
 
     /// How many classes there are; 0 if something else is to be learned.
-    pub fn classes(&self) -> usize {
+    pub fn num_classes(&self) -> usize {
         match &self.targets {
-            Targets::Classes { classes, .. } => *classes,
-            Targets::Numbers { .. } | Targets::Answers { .. } => 0,
+            Targets::Classes { num_classes: classes, .. } => *classes,
+            Targets::Regression { .. } | Targets::MultiLabel { .. } => 0,
         }
     }
 
     /// The examples at these positions.
     pub fn select(&self, positions: &[usize]) -> Dataset {
         Dataset {
-            features: rows(&self.features, self.width, positions),
-            width: self.width,
+            features: rows(&self.features, self.num_features, positions),
+            num_features: self.num_features,
             targets: match &self.targets {
-                Targets::Classes { labels, classes, places } => {
-                    Targets::Classes { labels: rows(labels, *places, positions), classes: *classes, places: *places }
+                Targets::Classes { labels, num_classes: classes, labels_per_example: places } => Targets::Classes {
+                    labels: rows(labels, *places, positions),
+                    num_classes: *classes,
+                    labels_per_example: *places,
+                },
+                Targets::Regression { values, num_outputs: width } => {
+                    Targets::Regression { values: rows(values, *width, positions), num_outputs: *width }
                 }
-                Targets::Numbers { values, width } => {
-                    Targets::Numbers { values: rows(values, *width, positions), width: *width }
-                }
-                Targets::Answers { values, width } => {
-                    Targets::Answers { values: rows(values, *width, positions), width: *width }
+                Targets::MultiLabel { values, num_labels: width } => {
+                    Targets::MultiLabel { values: rows(values, *width, positions), num_labels: *width }
                 }
             },
-            lengths: self.lengths.clone(),
-            times: self.times.as_ref().map(|times| rows(times, 1, positions)),
+            example_shape: self.example_shape.clone(),
+            seq_lengths: self.seq_lengths.as_ref().map(|times| rows(times, 1, positions)),
         }
     }
 
     /// The examples in order, so many at a time; the last part may be smaller.
-    pub fn parts(&self, size: usize) -> impl Iterator<Item = Dataset> + '_ {
+    pub fn chunks(&self, size: usize) -> impl Iterator<Item = Dataset> + '_ {
         let size = size.max(1);
         (0..self.len()).step_by(size).map(move |start| {
             let positions: Vec<usize> = (start..(start + size).min(self.len())).collect();
@@ -204,24 +206,24 @@ impl Dataset {
     }
 
     /// A number that differs if the examples do.
-    pub fn digest(&self) -> u128 {
+    pub fn fingerprint(&self) -> u128 {
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-        let lengths: Vec<u64> = self.lengths.iter().map(|length| *length as u64).collect();
+        let lengths: Vec<u64> = self.example_shape.iter().map(|length| *length as u64).collect();
         hasher.update(bytemuck::cast_slice(&lengths));
         hasher.update(bytemuck::cast_slice(&self.features));
         match &self.targets {
             Targets::Classes { labels, .. } => hasher.update(bytemuck::cast_slice(labels)),
-            Targets::Numbers { values, .. } | Targets::Answers { values, .. } => {
+            Targets::Regression { values, .. } | Targets::MultiLabel { values, .. } => {
                 hasher.update(bytemuck::cast_slice(values));
             }
         }
-        self.times.iter().for_each(|times| hasher.update(bytemuck::cast_slice(times)));
+        self.seq_lengths.iter().for_each(|times| hasher.update(bytemuck::cast_slice(times)));
         hasher.digest128()
     }
 
     /// Two parts, the second with this share of the examples: of every class, chosen at random; of sequences the last ones,
-    /// since neighbours tell of each other.
-    pub fn split(&self, share: f64, rng: &mut Rng) -> Result<(Dataset, Dataset)> {
+    /// since neighbors tell of each other.
+    pub fn train_test_split(&self, share: f64, rng: &mut Rng) -> Result<(Dataset, Dataset)> {
         if !(0.0..1.0).contains(&share) {
             return Err(Error::mistake(format!("a share of {share} cannot be held out; choose one in 0 .. 1")));
         }
@@ -235,11 +237,13 @@ impl Dataset {
             kept.extend(rest);
         };
         match &self.targets {
-            Targets::Classes { labels, classes, places: 1 } => (0..*classes as i32).for_each(|class| {
-                divide(&order.iter().copied().filter(|i| labels[*i] == class).collect::<Vec<usize>>());
-            }),
+            Targets::Classes { labels, num_classes: classes, labels_per_example: 1 } => {
+                (0..*classes as i32).for_each(|class| {
+                    divide(&order.iter().copied().filter(|i| labels[*i] == class).collect::<Vec<usize>>());
+                })
+            }
             Targets::Classes { .. } => divide(&(0..self.len()).rev().collect::<Vec<usize>>()),
-            Targets::Numbers { .. } | Targets::Answers { .. } => divide(&order),
+            Targets::Regression { .. } | Targets::MultiLabel { .. } => divide(&order),
         }
         kept.sort_unstable();
         held.sort_unstable();
@@ -257,27 +261,29 @@ impl Dataset {
     }
 
     /// All examples as one batch, in order.
-    pub fn whole(&self) -> Batch {
-        let shape = [&[self.len()], &self.lengths[..]].concat();
+    pub fn full_batch(&self) -> (Tensor, Tensor) {
+        let shape = [&[self.len()], &self.example_shape[..]].concat();
         let targets = match &self.targets {
-            Targets::Classes { labels, places: 1, .. } => Tensor::from_slice(labels, [self.len()]),
-            Targets::Classes { labels, places, .. } => Tensor::from_slice(labels, [self.len(), *places]),
-            Targets::Numbers { values, width } | Targets::Answers { values, width } => {
+            Targets::Classes { labels, labels_per_example: 1, .. } => Tensor::from_slice(labels, [self.len()]),
+            Targets::Classes { labels, labels_per_example: places, .. } => {
+                Tensor::from_slice(labels, [self.len(), *places])
+            }
+            Targets::Regression { values, num_outputs: width } | Targets::MultiLabel { values, num_labels: width } => {
                 Tensor::from_slice(values, [self.len(), *width])
             }
         };
         (Tensor::from_slice(&self.features, shape), targets)
     }
 
-    /// How many times of each example count, `[batch]`, if not all do: for [`crate::Pass::over`].
-    pub fn ends(&self) -> Option<Tensor> {
-        self.times.as_ref().map(|times| Tensor::from_slice(times, [times.len()]))
+    /// How many times of each example count, `[batch]`, if not all do: for [`crate::ForwardContext::with_seq_lengths`].
+    pub fn seq_lengths(&self) -> Option<Tensor> {
+        self.seq_lengths.as_ref().map(|times| Tensor::from_slice(times, [times.len()]))
     }
 
-    /// [`Dataset::whole`] and [`Dataset::ends`].
-    pub(crate) fn examples(&self) -> Examples {
-        let (inputs, targets) = self.whole();
-        Examples { inputs, targets, times: self.ends() }
+    /// [`Dataset::full_batch`] and [`Dataset::seq_lengths`].
+    pub(crate) fn examples(&self) -> Batch {
+        let (inputs, targets) = self.full_batch();
+        Batch { inputs, targets, seq_lengths: self.seq_lengths() }
     }
 }
 
@@ -309,7 +315,7 @@ fn read_text(path: &Path, budget: &ReadBudget) -> Result<String> {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
         let message = format!("{}:{line}: byte {:#04x} is no UTF-8", path.display(), error.as_bytes()[good]);
-        Error::corrupt(message).note("save it as UTF-8, if it is text").caused_by(error)
+        Error::corrupt(message).note("save it as UTF-8, if it is text").with_source(error)
     })
 }
 
@@ -322,7 +328,7 @@ fn read(path: &Path, budget: &ReadBudget) -> Result<Vec<u8>> {
     }
     let bytes = budget.read_to_end(MultiGzDecoder::new(&packed[..]), path, |error| {
         let message = format!("{}: what gzip packed ends early or was changed ({error})", path.display());
-        Error::corrupt(message).note("take another copy of it").caused_by(error)
+        Error::corrupt(message).note("take another copy of it").with_source(error)
     })?;
     budget.give_back(packed.len() as u64);
     Ok(bytes)

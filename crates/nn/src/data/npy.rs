@@ -41,7 +41,7 @@ impl Array {
     }
 
     /// The array on the current device.
-    pub fn tensor(&self) -> Result<Tensor> {
+    pub fn to_tensor(&self) -> Result<Tensor> {
         let tensor = Tensor::from_bytes(&self.bytes, self.dims.clone(), self.dtype);
         tensor.check().map(|()| tensor)
     }
@@ -63,7 +63,7 @@ impl Array {
     }
 
     /// The elements rounded to f32.
-    pub fn floats(&self) -> Vec<f32> {
+    pub fn to_f32_vec(&self) -> Vec<f32> {
         let wide = self.dtype.is_float();
         self.scalars().map(|x| if wide { x.to_f64() as f32 } else { x.to_i128() as f32 }).collect()
     }
@@ -71,12 +71,12 @@ impl Array {
 
 /// Reads an array, little-endian and in C order, onto the current device.
 pub fn load(path: &Path) -> Result<Tensor> {
-    Array::read(path)?.tensor()
+    Array::read(path)?.to_tensor()
 }
 
 /// Writes a tensor; the file appears whole or not at all.
 pub fn save(tensor: &Tensor, path: &Path) -> Result<()> {
-    crate::checkpoint::write_whole(path, &to_bytes(tensor)?)
+    crate::checkpoint::write_atomic(path, &to_bytes(tensor)?)
 }
 
 /// The bytes of such a file.
@@ -91,7 +91,7 @@ pub(super) fn to_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     // The data begin at a multiple of 64, after a line feed.
     let padding = (64 - (MAGIC.len() + 4 + header.len() + 1) % 64) % 64;
     let length = u16::try_from(header.len() + padding + 1)
-        .map_err(|error| Error::mistake(format!("{tensor:?} has too many axes for a file")).caused_by(error))?;
+        .map_err(|error| Error::mistake(format!("{tensor:?} has too many axes for a file")).with_source(error))?;
     let start = [MAGIC, &[1, 0], &length.to_le_bytes(), header.as_bytes()].concat();
     Ok([&start[..], &vec![b' '; padding], b"\n", &tensor.to_bytes()?].concat())
 }

@@ -26,7 +26,7 @@ pub(super) struct Archive<'a> {
 impl<'a> Archive<'a> {
     /// Opens a file; its arrays are read one by one.
     pub(super) fn open(path: &'a Path, budget: &'a ReadBudget) -> Result<Archive<'a>> {
-        let failed = |error: ZipError| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error);
+        let failed = |error: ZipError| Error::corrupt(format!("{}: {error}", path.display())).with_source(error);
         let mut zip = ZipArchive::new(Cursor::new(read(path, budget)?)).map_err(failed)?;
         // Entries that share their bytes unpack to many times what the file holds, and no writer makes them.
         if zip.has_overlapping_files().map_err(failed)? {
@@ -69,11 +69,11 @@ impl<'a> Archive<'a> {
         let wrong = |what: String| Error::corrupt(format!("{}: {name}: {what}", path.display()));
         // By position: a name that is not UTF-8 is found by its bytes alone.
         let entry = self.zip.by_index(*at);
-        let entry = entry.map_err(|error| wrong(error.to_string()).caused_by(error))?;
+        let entry = entry.map_err(|error| wrong(error.to_string()).with_source(error))?;
         // What the directory says is counted before anything is unpacked, what is unpacked as it grows.
         self.budget.take(entry.size(), path)?;
         self.budget.give_back(entry.size());
-        let failed = |error: std::io::Error| wrong(error.to_string()).caused_by(error);
+        let failed = |error: std::io::Error| wrong(error.to_string()).with_source(error);
         let bytes = self.budget.read_to_end(entry, path, failed)?;
         // The elements are copied out of it.
         self.budget.take(bytes.len() as u64, path)?;
@@ -87,7 +87,7 @@ impl<'a> Archive<'a> {
 pub fn load(path: &Path) -> Result<BTreeMap<String, Tensor>> {
     let budget = ReadBudget::for_file(path)?;
     let mut archive = Archive::open(path, &budget)?;
-    archive.names().into_iter().map(|name| Ok((name.clone(), archive.array(&name)?.tensor()?))).collect()
+    archive.names().into_iter().map(|name| Ok((name.clone(), archive.array(&name)?.to_tensor()?))).collect()
 }
 
 /// Writes arrays under their names as `numpy.savez` does; the file appears whole or not at all.
@@ -101,5 +101,5 @@ pub fn save(arrays: &[(String, Tensor)], path: &Path) -> Result<()> {
         zip.start_file(format!("{name}.npy"), stored).map_err(failed)?;
         zip.write_all(&npy::to_bytes(tensor)?).map_err(|error| failed(error.into()))?;
     }
-    crate::checkpoint::write_whole(path, zip.finish().map_err(failed)?.get_ref())
+    crate::checkpoint::write_atomic(path, zip.finish().map_err(failed)?.get_ref())
 }

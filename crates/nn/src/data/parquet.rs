@@ -15,21 +15,21 @@ use parquet::record::reader::RowIter;
 use parquet::schema::types::Type;
 
 use super::ReadBudget;
-use super::csv::{Cells, TextTable, row_bytes};
+use super::csv::{Cells, CsvTable, row_bytes};
 
 /// Reads a table. Rows are counted from 1; what is null is an empty cell, bools are 0 and 1, and timestamps
 /// of any unit and dates are seconds since 1970.
-pub(super) fn read(path: &Path, budget: &ReadBudget) -> Result<TextTable> {
+pub(super) fn read(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
     // The format's crate panics where pages of a damaged file do not fit together.
     catch_unwind(AssertUnwindSafe(|| table(path, budget)))
         .unwrap_or_else(|_| Err(Error::corrupt(format!("{}: its pages do not fit together", path.display()))))
 }
 
-fn table(path: &Path, budget: &ReadBudget) -> Result<TextTable> {
+fn table(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
     let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
     let file = File::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
-    let wrong = |error: ParquetError| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error);
+    let wrong = |error: ParquetError| Error::corrupt(format!("{}: {error}", path.display())).with_source(error);
     let pages = file.try_clone().map_err(failed)?;
     let reader = SerializedFileReader::new(file).map_err(wrong)?;
     let columns = reader.metadata().file_metadata().schema().get_fields();
@@ -59,7 +59,7 @@ fn table(path: &Path, budget: &ReadBudget) -> Result<TextTable> {
     if rows.rows() == 0 {
         return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
     }
-    Ok(TextTable::of(names, index, rows))
+    Ok(CsvTable::of(names, index, rows))
 }
 
 /// The columns that the metadata of pandas call an index of the rows.

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-pub(super) use known::Known;
+pub(super) use known::TableSchema;
 
-use super::csv::{TextTable, number};
+use super::csv::{CsvTable, number};
 use super::offsets;
-use super::source::{
-    Keys, Labelled, MOST_CLASSES, Reading, Sequences, Source, Task, classes_among, label_key, name, sorted,
+use super::reader::{
+    DataFormat, Keys, LabeledData, MOST_CLASSES, ReadOptions, SequenceColumn, Task, classes_among, label_key, name,
+    sorted,
 };
 use super::{Dataset, ReadBudget, Targets};
 
@@ -23,9 +24,9 @@ const FEW_VALUES: usize = 20;
 const MOST_WORDS: usize = 64;
 
 /// The rows of a table, of text, of which somebody may know whether its first line has names, or of Parquet.
-fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>, budget: &ReadBudget) -> Result<TextTable> {
+fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>, budget: &ReadBudget) -> Result<CsvTable> {
     if !name(path).ends_with(".parquet") {
-        return TextTable::read_named(path, known, budget);
+        return CsvTable::read_named(path, known, budget);
     }
     #[cfg(feature = "parquet")]
     return super::parquet::read(path, budget);
@@ -34,14 +35,14 @@ fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>, budget: &Re
 }
 
 /// An error if one of these columns has the name of another, read or not: by name the wrong one would be found.
-fn check_names(table: &TextTable, mut columns: impl Iterator<Item = usize>, path: &Path) -> Result<()> {
+fn check_names(table: &CsvTable, mut columns: impl Iterator<Item = usize>, path: &Path) -> Result<()> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     table.names.iter().enumerate().for_each(|(at, name)| places.entry(name).or_default().push(at + 1));
     match columns.find_map(|column| places.get(table.names[column].as_str()).filter(|places| places.len() > 1)) {
         Some(places) => {
             let (first, second, name) = (places[0], places[1], &table.names[places[0] - 1]);
             let message = format!("{}: columns {first} and {second} are both named `{name}`", path.display());
-            let without = format!("or leave both out: `--without {first} --without {second}`");
+            let without = format!("or leave both out: `--drop-columns {first} --drop-columns {second}`");
             Err(Error::corrupt(message).note(format!("give one another name, {without}")))
         }
         None => Ok(()),
@@ -71,8 +72,8 @@ fn is_missing(cell: &str) -> bool {
 }
 
 /// The words of those columns that hold more of them than numbers, or that are said to be categorical. Numbers among them are words, too.
-fn words_of(
-    table: &TextTable,
+fn categories_of(
+    table: &CsvTable,
     columns: &[usize],
     categorical: &[usize],
     path: &Path,
@@ -92,13 +93,13 @@ fn words_of(
                 cell => format!("`{cell}` is no word"),
             };
             let message = format!("{}:{}: {name}: {cell}, in a column of words", path.display(), table.line(row));
-            return Err(Error::corrupt(message).note(format!("`--without {name:?}` leaves the column out")));
+            return Err(Error::corrupt(message).note(format!("`--drop-columns {name:?}` leaves the column out")));
         }
         let words = classes_among(&cells().collect::<Vec<&str>>());
         if words.len() > MOST_WORDS {
             let message =
                 format!("{}: {name}: {} different words are no kinds of anything", path.display(), words.len());
-            return Err(Error::corrupt(message).note(format!("`--without {name:?}` leaves the column out")));
+            return Err(Error::corrupt(message).note(format!("`--drop-columns {name:?}` leaves the column out")));
         }
         found.insert(name.clone(), words);
     }
@@ -107,7 +108,7 @@ fn words_of(
 
 /// Columns with their words and offsets.
 fn columns_of<'a>(
-    table: &'a TextTable,
+    table: &'a CsvTable,
     places: &[usize],
     words: &BTreeMap<String, Vec<String>>,
     offsets: &BTreeMap<String, f64>,
@@ -122,8 +123,8 @@ fn columns_of<'a>(
 }
 
 /// A table with the rows of each of its examples.
-struct Examples<'a> {
-    table: &'a TextTable,
+struct TableExamples<'a> {
+    table: &'a CsvTable,
     path: &'a Path,
     budget: &'a ReadBudget,
     rows: Vec<Vec<usize>>,
@@ -131,13 +132,13 @@ struct Examples<'a> {
     sequence: Option<usize>,
 }
 
-impl<'a> Examples<'a> {
+impl<'a> TableExamples<'a> {
     /// Examples in the order in which they begin.
     fn of(
-        table: &'a TextTable,
+        table: &'a CsvTable,
         (path, budget): (&'a Path, &'a ReadBudget),
         sequence: Option<usize>,
-    ) -> Result<Examples<'a>> {
+    ) -> Result<TableExamples<'a>> {
         budget.take_values(table.rows(), size_of::<(Vec<usize>, usize)>(), path)?;
         let mut rows: Vec<Vec<usize>> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -148,7 +149,7 @@ impl<'a> Examples<'a> {
                 None => rows.push(vec![row]),
             }
         }
-        let examples = Examples { table, path, budget, rows, sequence };
+        let examples = TableExamples { table, path, budget, rows, sequence };
         match sequence.and_then(|column| Some((column, *places.get("")?))) {
             Some((column, blank)) => Err(Error::corrupt(format!("{}: it is empty", examples.at(blank, column)))
                 .note("each row says of which sequence it is")),
@@ -226,7 +227,7 @@ impl<'a> Examples<'a> {
                 let longest = format!("the longest sequence, of {} rows, is {named} `{id}`", rows.len());
                 Error::mistake(what).note(format!("{longest}; shorter ones take as much"))
             }
-            _ => Error::mistake(what).note("`--without COLUMN` leaves a column out"),
+            _ => Error::mistake(what).note("`--drop-columns COLUMN` leaves a column out"),
         }
     }
 
@@ -261,22 +262,22 @@ impl<'a> Examples<'a> {
     /// Data made of them that knows where they end.
     fn ending(&self, data: Dataset) -> Result<Dataset> {
         match self.sequence {
-            Some(_) => data.ending(self.rows.iter().map(|rows| rows.len() as i32).collect()),
+            Some(_) => data.with_seq_lengths(self.rows.iter().map(|rows| rows.len() as i32).collect()),
             None => Ok(data),
         }
     }
 }
 
 /// The table of a file in which a name that was said names its columns.
-fn read_said(path: &Path, reading: &Reading, budget: &ReadBudget) -> Result<TextTable> {
+fn read_said(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result<CsvTable> {
     if reading.header.is_some() && name(path).ends_with(".parquet") {
         let message =
             format!("--header: {} is a table of Parquet, which names its columns; leave it out", path.display());
         return Err(Error::mistake(message));
     }
-    let lists = || reading.labels.iter().chain(&reading.without).chain(&reading.categorical);
+    let lists = || reading.label_columns.iter().chain(&reading.drop_columns).chain(&reading.categorical);
     let parts = || lists().flat_map(|said| std::iter::once(said.as_str()).chain(said.split(',')));
-    let said = || parts().chain(reading.sequence.as_deref()).map(str::trim);
+    let said = || parts().chain(reading.sequence_column.as_deref()).map(str::trim);
     // A number counts the columns if there are so many.
     let is_name = |said: &str, width: usize| said.parse::<usize>().map_or(true, |number| number == 0 || number > width);
     let named = |first: &[String]| {
@@ -301,9 +302,9 @@ struct Roles {
 
 impl Roles {
     /// As they are said, or as the names tell.
-    fn of(table: &TextTable, path: &Path, reading: &Reading) -> Result<Roles> {
-        let labels = table.labels(&reading.labels)?;
-        let sequence = reading.sequence.as_deref().map(|said| table.column(said)).transpose()?;
+    fn of(table: &CsvTable, path: &Path, reading: &ReadOptions) -> Result<Roles> {
+        let labels = table.label_columns(&reading.label_columns)?;
+        let sequence = reading.sequence_column.as_deref().map(|said| table.resolve_column(said)).transpose()?;
         let learned = |column: &usize, so: &str| {
             let message = format!("{}: {} is learned, so it cannot {so}", path.display(), table.names[*column]);
             Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"))
@@ -311,11 +312,11 @@ impl Roles {
         if let Some(column) = sequence.filter(|column| labels.contains(column)) {
             return learned(&column, "say which rows are one sequence");
         }
-        let without = table.columns(&reading.without)?;
+        let without = table.resolve_columns(&reading.drop_columns)?;
         if let Some(column) = without.iter().find(|column| labels.contains(column)) {
             return learned(column, "be left out");
         }
-        let categorical = table.columns(&reading.categorical)?;
+        let categorical = table.resolve_columns(&reading.categorical)?;
         let said =
             |column: &usize| labels.contains(column) || Some(*column) == sequence || categorical.contains(column);
         let index: Vec<usize> = match reading.keep_columns {
@@ -341,13 +342,13 @@ impl Roles {
 }
 
 /// Reads examples with what is to be learned of them.
-pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
+pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     let budget = &ReadBudget::for_file(path)?;
     let table = &read_said(path, reading, budget)?;
     let Roles { labels, sequence, columns, categorical, index } = &Roles::of(table, path, reading)?;
-    let examples = Examples::of(table, (path, budget), *sequence)?;
+    let examples = TableExamples::of(table, (path, budget), *sequence)?;
     let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[labels[0]]);
-    let explained = |error: Error| if reading.labels.is_empty() { error.note(learned()) } else { error };
+    let explained = |error: Error| if reading.label_columns.is_empty() { error.note(learned()) } else { error };
     let words =
         labels.iter().map(|label| examples.words(*label)).collect::<Result<Vec<Vec<&str>>>>().map_err(explained)?;
     for (label, words) in labels.iter().zip(&words) {
@@ -357,41 +358,47 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
     }
     let task = task(&examples, labels, &words, reading.task)?;
     let time = examples.longest();
-    let kinds = words_of(table, columns, categorical, path).map_err(explained)?;
+    let kinds = categories_of(table, columns, categorical, path).map_err(explained)?;
     let (offsets, mut notes) =
         offsets_of(table, path, columns.iter().filter(|at| !kinds.contains_key(&table.names[**at])));
     let (targets, target_notes) = match task {
-        Task::Numbers => offsets_of(table, path, labels.iter()),
-        Task::Classes | Task::Answers | Task::Text => Default::default(),
+        Task::Regression => offsets_of(table, path, labels.iter()),
+        Task::Classification | Task::MultiLabel | Task::Text => Default::default(),
     };
     let offsets: BTreeMap<String, f64> = offsets.into_iter().chain(targets).collect();
     let (targets, classes) = match task {
-        Task::Numbers => (numbers_of(&examples, labels, &offsets)?, Vec::new()),
-        Task::Answers => (answers_of(&examples, labels)?, Vec::new()),
-        Task::Classes | Task::Text => classes_of(&examples, labels[0], &words[0])?,
+        Task::Regression => (regression_targets(&examples, labels, &offsets)?, Vec::new()),
+        Task::MultiLabel => (multilabel_targets(&examples, labels)?, Vec::new()),
+        Task::Classification | Task::Text => class_targets(&examples, labels[0], &words[0])?,
     };
     let (features, lengths) = examples
         .numbers(&columns_of(table, columns, &kinds, &offsets), time)
-        .map_err(|error| explained(error.note("`--without COLUMN` leaves a column out")))?;
+        .map_err(|error| explained(error.note("`--drop-columns COLUMN` leaves a column out")))?;
     let width = lengths.iter().product();
     let data = match targets {
-        Targets::Numbers { values, width: each } => Dataset::numbers(features, width, values, each)?,
-        Targets::Answers { values, width: each } => Dataset::answers(features, width, values, each)?,
-        Targets::Classes { labels, classes, .. } => Dataset::new(features, width, labels, classes)?,
+        Targets::Regression { values, num_outputs: each } => Dataset::regression(features, width, values, each)?,
+        Targets::MultiLabel { values, num_labels: each } => Dataset::multilabel(features, width, values, each)?,
+        Targets::Classes { labels, num_classes: classes, .. } => {
+            Dataset::classification(features, width, labels, classes)?
+        }
     };
     let named = |columns: &[usize]| columns.iter().map(|column| table.names[*column].clone()).collect();
-    let source = Source::Csv {
-        columns: named(columns),
-        labels: named(labels),
-        numbers: task == Task::Numbers,
-        answers: task == Task::Answers,
-        sequences: sequence.map(|column| Sequences { column: table.names[column].clone(), time }),
-        words: kinds,
+    let source = DataFormat::Csv {
+        feature_columns: named(columns),
+        label_columns: named(labels),
+        task,
+        sequence: sequence.map(|column| SequenceColumn { column: table.names[column].clone(), max_len: time }),
+        categories: kinds,
         offsets,
     };
     notes.extend(target_notes);
     let guesses = guesses(table, path).into_iter().chain(left_out(table, index, path)).chain(notes).collect();
-    Ok(Labelled { source, data: examples.ending(data.shaped(&lengths)?)?, classes, guesses })
+    Ok(LabeledData {
+        format: source,
+        dataset: examples.ending(data.with_shape(&lengths)?)?,
+        class_names: classes,
+        assumptions: guesses,
+    })
 }
 
 /// Rows of a column that are looked at for its offset.
@@ -399,7 +406,7 @@ const SAMPLED: usize = 1000;
 
 /// The offsets of those columns of numbers that need one, by name, and sentences about those that f32 holds badly all the same.
 fn offsets_of<'c>(
-    table: &TextTable,
+    table: &CsvTable,
     path: &Path,
     columns: impl Iterator<Item = &'c usize>,
 ) -> (BTreeMap<String, f64>, Vec<String>) {
@@ -418,7 +425,7 @@ fn offsets_of<'c>(
 }
 
 /// A sentence about columns that are left out since they index the rows, if there are some.
-fn left_out(table: &TextTable, index: &[usize], path: &Path) -> Option<String> {
+fn left_out(table: &CsvTable, index: &[usize], path: &Path) -> Option<String> {
     let named = |column: &usize| match table.names[*column].as_str() {
         "" => format!("column {} without a name", column + 1),
         name => name.to_string(),
@@ -432,7 +439,7 @@ fn left_out(table: &TextTable, index: &[usize], path: &Path) -> Option<String> {
 const NAMES_SHOWN: usize = 8;
 
 /// What the names of the columns might be instead.
-fn guesses(table: &TextTable, path: &Path) -> Vec<String> {
+fn guesses(table: &CsvTable, path: &Path) -> Vec<String> {
     let names: Vec<&str> = table.names.iter().take(NAMES_SHOWN).map(String::as_str).collect();
     let more = if table.names.len() > NAMES_SHOWN { ", …" } else { "" };
     let guess = format!(
@@ -440,18 +447,18 @@ fn guesses(table: &TextTable, path: &Path) -> Vec<String> {
         path.display(),
         names.join(", ")
     );
-    if table.doubtful { vec![guess] } else { Vec::new() }
+    if table.header_guessed { vec![guess] } else { Vec::new() }
 }
 
 /// What is to be learned of these columns, of which somebody may have said it: one of words or of few whole numbers is one of classes,
 /// several of zeros and ones alone are answers.
-fn task(examples: &Examples<'_>, labels: &[usize], words: &[Vec<&str>], said: Option<Task>) -> Result<Task> {
+fn task(examples: &TableExamples<'_>, labels: &[usize], words: &[Vec<&str>], said: Option<Task>) -> Result<Task> {
     if let ([words], None) = (words, said) {
-        return Ok(if are_numbers(words) { Task::Numbers } else { Task::Classes });
+        return Ok(if are_numbers(words) { Task::Regression } else { Task::Classification });
     }
     let (path, names) = (examples.path.display(), |at: usize| &examples.table.names[labels[at]]);
     match said {
-        Some(Task::Classes) if labels.len() > 1 => {
+        Some(Task::Classification) if labels.len() > 1 => {
             let message = format!("{path}: {} and {} cannot be classes both", names(0), names(1));
             Err(Error::mistake(message).note("several columns are learned as numbers, or as answers, 0 and 1"))
         }
@@ -472,10 +479,10 @@ fn task(examples: &Examples<'_>, labels: &[usize], words: &[Vec<&str>], said: Op
                 (Some(answer), Some(number)) => {
                     let kinds =
                         format!("{} holds answers, 0 and 1, and {} other numbers", names(answer), names(number));
-                    Err(Error::mistake(format!("{path}: {kinds}")).note("`--task numbers` learns both as numbers"))
+                    Err(Error::mistake(format!("{path}: {kinds}")).note("`--task regression` learns both as numbers"))
                 }
-                (Some(_), None) => Ok(Task::Answers),
-                (None, _) => Ok(Task::Numbers),
+                (Some(_), None) => Ok(Task::MultiLabel),
+                (None, _) => Ok(Task::Regression),
             }
         }
     }
@@ -487,7 +494,11 @@ fn answer(cell: &str) -> Option<f32> {
 }
 
 /// The numbers of each example.
-fn numbers_of(examples: &Examples<'_>, labels: &[usize], offsets: &BTreeMap<String, f64>) -> Result<Targets> {
+fn regression_targets(
+    examples: &TableExamples<'_>,
+    labels: &[usize],
+    offsets: &BTreeMap<String, f64>,
+) -> Result<Targets> {
     let mut values = Vec::with_capacity(examples.rows.len() * labels.len());
     for rows in &examples.rows {
         for label in labels {
@@ -495,35 +506,35 @@ fn numbers_of(examples: &Examples<'_>, labels: &[usize], offsets: &BTreeMap<Stri
             values.push(examples.table.number(rows[0], *label, offset, examples.path)?);
         }
     }
-    Ok(Targets::Numbers { values, width: labels.len() })
+    Ok(Targets::Regression { values, num_outputs: labels.len() })
 }
 
 /// The answers of each example.
-fn answers_of(examples: &Examples<'_>, labels: &[usize]) -> Result<Targets> {
+fn multilabel_targets(examples: &TableExamples<'_>, labels: &[usize]) -> Result<Targets> {
     let mut values = Vec::with_capacity(examples.rows.len() * labels.len());
     for (example, rows) in examples.rows.iter().enumerate() {
         for label in labels {
             let cell = examples.cell(rows[0], *label);
             values.push(answer(cell).ok_or_else(|| {
                 let message = format!("{}: `{cell}` is neither 0 nor 1", examples.at(example, *label));
-                Error::corrupt(message).note("answers are 0 for no and 1 for yes; `--task numbers` learns any numbers")
+                Error::corrupt(message)
+                    .note("answers are 0 for no and 1 for yes; `--task regression` learns any numbers")
             })?);
         }
     }
-    Ok(Targets::Answers { values, width: labels.len() })
+    Ok(Targets::MultiLabel { values, num_labels: labels.len() })
 }
 
 /// The class of each example, and the names of the classes.
-fn classes_of(examples: &Examples<'_>, label: usize, words: &[&str]) -> Result<(Targets, Vec<String>)> {
+fn class_targets(examples: &TableExamples<'_>, label: usize, words: &[&str]) -> Result<(Targets, Vec<String>)> {
     let fraction = |word: &&str| word.parse::<f64>().is_ok_and(|number| number.is_finite() && number.fract() != 0.0);
     if let Some(at) = words.iter().position(fraction) {
-        let note =
-            "classes are words or whole numbers; `--label COLUMN` names their column, `--task numbers` learns numbers";
+        let note = "classes are words or whole numbers; `--label COLUMN` names their column, `--task regression` learns numbers";
         return Err(Error::corrupt(format!("{}: `{}` is no class", examples.at(at, label), words[at])).note(note));
     }
     let classes = classes_among(words);
     if words.len() < 2 && examples.sequence.is_none() {
-        let what = match examples.table.named {
+        let what = match examples.table.has_header {
             true => "there is one row beside the names",
             false => "there is one line; with names in the first there is no row to learn from",
         };
@@ -539,7 +550,7 @@ fn classes_of(examples: &Examples<'_>, label: usize, words: &[&str]) -> Result<(
     }
     let keys = Keys::of(&classes);
     let labels = words.iter().map(|word| keys.class(word).unwrap_or(0)).collect();
-    Ok((Targets::Classes { labels, classes: classes.len(), places: 1 }, classes))
+    Ok((Targets::Classes { labels, num_classes: classes.len(), labels_per_example: 1 }, classes))
 }
 
 /// Whether a column is one of numbers to be learned, not of classes: all are numbers, and one has a fraction or they are of many

@@ -10,7 +10,7 @@ use panoply_tensor::{Error, Result};
 use super::{Dataset, ReadBudget, csv, read_text};
 
 /// Characters of a window if nobody says how many.
-pub const TIME: usize = 64;
+pub const DEFAULT_CONTEXT_LENGTH: usize = 64;
 
 /// More characters than this are taken for something that is no text.
 const MOST_CHARACTERS: usize = 8192;
@@ -33,7 +33,7 @@ pub fn vocabulary(text: &str) -> Vec<char> {
 }
 
 /// The places of characters in a vocabulary, or the line and the character that is not in it.
-pub fn places(text: &str, vocabulary: &[char]) -> Result<Vec<i32>, (usize, char)> {
+pub fn encode(text: &str, vocabulary: &[char]) -> Result<Vec<i32>, (usize, char)> {
     let mut line = 1;
     let place = |letter: char| {
         let place = vocabulary.binary_search(&letter).map_err(|_| (line, letter))?;
@@ -49,16 +49,16 @@ pub fn windows(text: &str, vocabulary: &[char], time: usize, path: &Path) -> Res
     if vocabulary.len() > MOST_CHARACTERS {
         return Err(wrong(format!("{} different characters are no text", vocabulary.len())));
     }
-    let places = places(text, vocabulary).map_err(|(line, letter)| {
+    let tokens = encode(text, vocabulary).map_err(|(line, letter)| {
         Error::corrupt(format!("{}:{line}: {letter:?} is no character that this network knows", path.display()))
     })?;
-    let count = places.len().saturating_sub(1) / time.max(1);
+    let count = tokens.len().saturating_sub(1) / time.max(1);
     if time == 0 || count < 2 {
-        let what = format!("{} characters are too few for two windows of {time}", places.len());
-        return Err(wrong(what).note("`--context N` makes windows of N characters"));
+        let what = format!("{} characters are too few for two windows of {time}", tokens.len());
+        return Err(wrong(what).note("`--context-length N` makes windows of N characters"));
     }
-    let features = places[..count * time].iter().map(|place| *place as f32).collect();
-    Dataset::sequences(features, time, places[1..=count * time].to_vec(), vocabulary.len(), time)
+    let features = tokens[..count * time].iter().map(|place| *place as f32).collect();
+    Dataset::sequence_labels(features, time, tokens[1..=count * time].to_vec(), vocabulary.len(), time)
 }
 
 /// Whether lines of a text are rows of a table: the first twenty, two at least, of as many cells each.
@@ -76,7 +76,9 @@ mod tests {
         let letters = vocabulary("abcab\n");
         assert_eq!(letters, ['\n', 'a', 'b', 'c']);
         let data = windows("abcabc", &letters, 2, Path::new("t")).unwrap();
-        let Targets::Classes { labels, classes: 4, places: 2 } = &data.targets else { panic!("{data:?}") };
+        let Targets::Classes { labels, num_classes: 4, labels_per_example: 2 } = &data.targets else {
+            panic!("{data:?}")
+        };
         assert_eq!((&data.features[..], &labels[..]), (&[1.0, 2.0, 3.0, 1.0][..], &[2, 3, 1, 2][..]));
         let error = windows("abc\nad", &letters, 2, Path::new("t")).unwrap_err();
         assert_eq!(error.message(), "t:2: 'd' is no character that this network knows");

@@ -1,8 +1,8 @@
 //! Attention of several heads. [Vaswani et al. 2017]
 
-use panoply_tensor::{Attention, Error, Rng, Tensor};
+use panoply_tensor::{AttentionOptions, Error, Rng, Tensor};
 
-use crate::layer::{Layer, Pass, is_sequence};
+use crate::layer::{ForwardContext, Layer, is_sequence};
 use crate::layers::Linear;
 use crate::module::module;
 
@@ -18,9 +18,9 @@ pub struct MultiHeadAttention {
     /// From the heads, side by side, back to the width.
     pub output: Linear,
     /// Heads of the queries.
-    pub heads: usize,
+    pub num_heads: usize,
     /// Heads of keys and values; a divisor of `heads`.
-    pub key_heads: usize,
+    pub num_kv_heads: usize,
     /// Whether, without another word, each position sees only those up to itself.
     pub causal: bool,
 }
@@ -28,23 +28,29 @@ pub struct MultiHeadAttention {
 impl MultiHeadAttention {
     /// As many key heads as heads; the width is a multiple of them.
     pub fn new(width: usize, heads: usize, rng: &mut Rng) -> MultiHeadAttention {
-        MultiHeadAttention::grouped(width, heads, heads, rng)
+        MultiHeadAttention::with_kv_heads(width, heads, heads, rng)
     }
 
-    /// Neighbouring heads share keys and values. [Ainslie et al. 2023]
-    pub fn grouped(width: usize, heads: usize, key_heads: usize, rng: &mut Rng) -> MultiHeadAttention {
+    /// Neighboring heads share keys and values. [Ainslie et al. 2023]
+    pub fn with_kv_heads(width: usize, heads: usize, key_heads: usize, rng: &mut Rng) -> MultiHeadAttention {
         let shared = width / heads.max(1) * key_heads;
         let mut linear = |outputs: usize| Linear::new(width, outputs, rng);
         let (query, key, value, output) = (linear(width), linear(shared), linear(shared), linear(width));
-        MultiHeadAttention { query, key, value, output, heads, key_heads, causal: false }
+        MultiHeadAttention { query, key, value, output, num_heads: heads, num_kv_heads: key_heads, causal: false }
     }
 
     /// What `queries` take from `source`, each with one row for each position.
-    pub fn attend(&self, queries: &Tensor, source: &Tensor, attention: &Attention<'_>, pass: &mut Pass<'_>) -> Tensor {
-        let query = apart(self.query.forward(queries, pass), self.heads);
-        let key = apart(self.key.forward(source, pass), self.key_heads);
-        let value = apart(self.value.forward(source, pass), self.key_heads);
-        let joined = query.attention(&key, &value, attention).transpose(1, 2).flatten(2);
+    pub fn attend(
+        &self,
+        queries: &Tensor,
+        source: &Tensor,
+        attention: &AttentionOptions<'_>,
+        pass: &mut ForwardContext<'_>,
+    ) -> Tensor {
+        let query = apart(self.query.forward(queries, pass), self.num_heads);
+        let key = apart(self.key.forward(source, pass), self.num_kv_heads);
+        let value = apart(self.value.forward(source, pass), self.num_kv_heads);
+        let joined = query.scaled_dot_product_attention(&key, &value, attention).transpose(1, 2).flatten(2);
         self.output.forward(&joined, pass)
     }
 }
@@ -62,13 +68,13 @@ fn apart(x: Tensor, heads: usize) -> Tensor {
 }
 
 /// Which positions of a sequence may be looked at, `[batch, heads, queries, keys]` but for lengths of 1, if not all may.
-pub(super) fn seen(input: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-    pass.counted(input).map(|counted| counted.unsqueeze(1).unsqueeze(1))
+pub(super) fn seen(input: &Tensor, pass: &ForwardContext<'_>) -> Option<Tensor> {
+    pass.valid_mask(input).map(|counted| counted.unsqueeze(1).unsqueeze(1))
 }
 
 /// Which positions of `source` may be looked at from `input`, if not all may: where it ends is known if both have as many times.
-pub(super) fn seen_from(input: &Tensor, source: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-    pass.times()?;
+pub(super) fn seen_from(input: &Tensor, source: &Tensor, pass: &ForwardContext<'_>) -> Option<Tensor> {
+    pass.seq_lengths()?;
     match (input.size(1), source.size(1)) {
         (Ok(times), Ok(others)) if times != others => {
             let message = format!("it is known where sequences of {times} times end, not where those of {others} do");
@@ -80,9 +86,14 @@ pub(super) fn seen_from(input: &Tensor, source: &Tensor, pass: &Pass<'_>) -> Opt
 
 impl Layer for MultiHeadAttention {
     /// Every position looks at every position that counts, or at those up to itself.
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let mask = seen(input, pass);
-        self.attend(input, input, &Attention { causal: self.causal, mask: mask.as_ref(), ..Attention::default() }, pass)
+        self.attend(
+            input,
+            input,
+            &AttentionOptions { is_causal: self.causal, attn_mask: mask.as_ref(), ..AttentionOptions::default() },
+            pass,
+        )
     }
 }
 

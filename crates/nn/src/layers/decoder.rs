@@ -1,10 +1,10 @@
 //! Layers that look at a second sequence, which layers of their own make of the same input.
 
-use panoply_tensor::{Attention, Tensor};
+use panoply_tensor::{AttentionOptions, Tensor};
 
-use crate::layer::{Layer, Pass};
+use crate::layer::{ForwardContext, Layer};
 use crate::layers::attention::seen_from;
-use crate::layers::{DecoderBlock, MultiHeadAttention, Sequential};
+use crate::layers::{MultiHeadAttention, Sequential, TransformerDecoderLayer};
 use crate::module::module;
 
 /// Each position looks at what other layers make of all of them: `[batch, length, width]` both.
@@ -13,36 +13,41 @@ pub struct CrossAttention {
     /// How they look.
     pub attention: MultiHeadAttention,
     /// What makes the sequence that is looked at.
-    pub source: Sequential,
+    pub memory: Sequential,
 }
 
 impl Layer for CrossAttention {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        let source = self.source.forward(input, pass);
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        let source = self.memory.forward(input, pass);
         let mask = seen_from(input, &source, pass);
-        self.attention.attend(input, &source, &Attention { mask: mask.as_ref(), ..Attention::default() }, pass)
+        self.attention.attend(
+            input,
+            &source,
+            &AttentionOptions { attn_mask: mask.as_ref(), ..AttentionOptions::default() },
+            pass,
+        )
     }
 }
 
-module!(CrossAttention { attention, source });
+module!(CrossAttention { attention, memory });
 
 /// A transformer's decoder: blocks one over the other that all look at one sequence. [Vaswani et al. 2017]
 #[derive(Clone, Debug)]
-pub struct Decoder {
+pub struct TransformerDecoder {
     /// What makes of the input the sequence that is decoded.
-    pub layers: Sequential,
+    pub target: Sequential,
     /// What makes of the input the sequence that is looked at.
-    pub source: Sequential,
+    pub memory: Sequential,
     /// In order.
-    pub blocks: Vec<DecoderBlock>,
+    pub layers: Vec<TransformerDecoderLayer>,
 }
 
-impl Layer for Decoder {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        let source = self.source.forward(input, pass);
-        let start = self.layers.forward(input, pass);
-        self.blocks.iter().fold(start, |x, block| block.decode(&x, &source, pass))
+impl Layer for TransformerDecoder {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        let source = self.memory.forward(input, pass);
+        let start = self.target.forward(input, pass);
+        self.layers.iter().fold(start, |x, block| block.forward_with_memory(&x, &source, pass))
     }
 }
 
-module!(Decoder { layers, source, blocks });
+module!(TransformerDecoder { target, memory, layers });

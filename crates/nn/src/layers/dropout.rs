@@ -2,29 +2,27 @@
 
 use panoply_tensor::{Error, Tensor};
 
-use crate::layer::{Layer, Pass};
+use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
 
 /// Dropping elements in training.
-pub trait Dropout {
+pub trait DropoutExt {
     /// In training each element becomes 0 with this probability and the others grow to keep the mean; otherwise nothing.
-    fn dropout(&self, probability: f64, pass: &mut Pass<'_>) -> Tensor;
+    fn dropout(&self, probability: f64, pass: &mut ForwardContext<'_>) -> Tensor;
 }
 
-impl Dropout for Tensor {
-    fn dropout(&self, probability: f64, pass: &mut Pass<'_>) -> Tensor {
+impl DropoutExt for Tensor {
+    fn dropout(&self, probability: f64, pass: &mut ForwardContext<'_>) -> Tensor {
         if self.check().is_err() {
             return self.clone();
         }
         if !(0.0..1.0).contains(&probability) {
-            return Tensor::from_mistake(Error::mistake(format!(
-                "dropout: probability {probability} is not in 0 .. 1"
-            )));
+            return Tensor::from_mistake(Error::mistake(format!("dropout: p {probability} is not in 0 .. 1")));
         }
         match pass.rng() {
             Some(rng) if probability > 0.0 => {
                 let kept = rng.uniform_like(self).ge(&Tensor::scalar(probability as f32));
-                (self * (1.0 / (1.0 - probability))).where_(&kept, &self.zeros_like())
+                (self * (1.0 / (1.0 - probability))).where_self(&kept, &self.zeros_like())
             }
             _ => self.clone(),
         }
@@ -33,15 +31,15 @@ impl Dropout for Tensor {
 
 /// Dropping elements as a layer of a sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct DropoutLayer {
+pub struct Dropout {
     /// How likely an element becomes 0 in training.
-    pub probability: f64,
+    pub p: f64,
 }
 
-impl Layer for DropoutLayer {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        input.dropout(self.probability, pass)
+impl Layer for Dropout {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        input.dropout(self.p, pass)
     }
 }
 
-module!(DropoutLayer {});
+module!(Dropout {});

@@ -2,7 +2,7 @@
 
 use panoply_tensor::{DType, Rng, Tensor};
 
-use crate::layer::{Layer, Pass, is_sequence};
+use crate::layer::{ForwardContext, Layer, is_sequence};
 use crate::module::{Param, module};
 
 /// A vector for each of some integers: `[…]` becomes `[…, width]`. Floats are taken for the whole numbers they are.
@@ -20,7 +20,7 @@ impl Embedding {
 }
 
 impl Layer for Embedding {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let places = if input.dtype().is_float() { &input.cast(DType::I32) } else { input };
         pass.cast(&self.weight.tensor().index_select(0, places))
     }
@@ -29,13 +29,13 @@ impl Layer for Embedding {
 module!(Embedding { weight });
 
 /// Sines and cosines of positions 0 .. length in turn, `[length, width]`; the width is even. [Vaswani et al. 2017]
-pub fn sinusoidal_positions(length: usize, width: usize) -> Tensor {
-    sinusoids(&Tensor::iota(length), width)
+pub fn sinusoidal_positional_encoding(length: usize, width: usize) -> Tensor {
+    sinusoids(&Tensor::arange(length), width)
 }
 
 fn sinusoids(positions: &Tensor, width: usize) -> Tensor {
     let half = width / 2;
-    let place = Tensor::iota(half).cast(DType::F32);
+    let place = Tensor::arange(half).cast(DType::F32);
     let speeds = (place * (-(10000f64.log2()) / half.max(1) as f64)).exp2();
     let angles = positions.cast(DType::F32).unsqueeze(1) * speeds;
     Tensor::stack([angles.sin(), angles.cos()], -1).flatten(1)
@@ -43,15 +43,15 @@ fn sinusoids(positions: &Tensor, width: usize) -> Tensor {
 
 /// Adds sines and cosines of the time to `[batch, time, features]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Positions;
+pub struct PositionalEncoding;
 
-impl Layer for Positions {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+impl Layer for PositionalEncoding {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         match is_sequence(input).and_then(|()| input.size(2)) {
-            Ok(features) => input + sinusoids(&input.positions(1), features).cast(input.dtype()),
+            Ok(features) => input + sinusoids(&input.arange_like(1), features).cast(input.dtype()),
             Err(error) => Tensor::from_mistake(error),
         }
     }
 }
 
-module!(Positions {});
+module!(PositionalEncoding {});

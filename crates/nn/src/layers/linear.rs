@@ -3,7 +3,7 @@
 use panoply_tensor::{Rng, Tensor};
 
 use crate::init;
-use crate::layer::{Layer, Pass};
+use crate::layer::{ForwardContext, Layer};
 use crate::module::{Param, module};
 
 /// x · weightᵀ + bias over the last axis. The weight is `[outputs, inputs]`, as in PyTorch.
@@ -32,7 +32,7 @@ impl Linear {
 }
 
 impl Layer for Linear {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let product = pass.cast(input).matmul(&pass.cast(self.weight.tensor()).t());
         match &self.bias {
             Some(bias) => product + pass.cast(bias.tensor()),

@@ -2,8 +2,8 @@
 
 use panoply_tensor::{Rng, Tensor};
 
-use crate::layer::{Layer, Pass};
-use crate::layers::{Dropout, Linear};
+use crate::layer::{ForwardContext, Layer};
+use crate::layers::{DropoutExt, Linear};
 use crate::module::module;
 
 /// A dense network: linear layers, relu and dropout between them.
@@ -24,7 +24,7 @@ impl Mlp {
 }
 
 impl Layer for Mlp {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let mut hidden = input.clone();
         for (i, layer) in self.layers.iter().enumerate() {
             hidden = layer.forward(&hidden, pass);

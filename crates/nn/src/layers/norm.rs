@@ -1,10 +1,10 @@
-//! Normalisation with learned scale and shift.
+//! Normalization with learned scale and shift.
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
 use crate::data::Dataset;
-use crate::layer::{Layer, Pass};
-use crate::module::{Module, Param, Visitor, VisitorMut, module};
+use crate::layer::{ForwardContext, Layer};
+use crate::module::{Module, Param, ParamVisitor, ParamVisitorMut, module};
 
 fn ones(size: usize) -> Param {
     Param::new(filled(size, 1.0))
@@ -46,7 +46,7 @@ impl LayerNorm {
 }
 
 impl Layer for LayerNorm {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         let (dtype, input) = widened(input);
         (input.layer_norm(self.epsilon) * self.weight.tensor() + self.bias.tensor()).cast(dtype)
     }
@@ -71,7 +71,7 @@ impl RmsNorm {
 }
 
 impl Layer for RmsNorm {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         let (dtype, input) = widened(input);
         (input.rms_norm(self.epsilon) * self.weight.tensor()).cast(dtype)
     }
@@ -87,7 +87,7 @@ pub struct GroupNorm {
     /// `[channels]`.
     pub bias: Param,
     /// Parts of the channels.
-    pub groups: usize,
+    pub num_groups: usize,
     /// Added to the variance.
     pub epsilon: f64,
 }
@@ -95,15 +95,16 @@ pub struct GroupNorm {
 impl GroupNorm {
     /// Scale 1, shift 0, epsilon 1e-5.
     pub fn new(groups: usize, channels: usize) -> GroupNorm {
-        GroupNorm { weight: ones(channels), bias: zeros(channels), groups, epsilon: 1e-5 }
+        GroupNorm { weight: ones(channels), bias: zeros(channels), num_groups: groups, epsilon: 1e-5 }
     }
 }
 
 impl Layer for GroupNorm {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         let (dtype, input) = widened(input);
-        let scaled = input.group_norm(self.groups, self.epsilon) * self.weight.tensor().by_channel(&input);
-        (scaled + self.bias.tensor().by_channel(&input)).cast(dtype)
+        let scaled =
+            input.group_norm(self.num_groups, self.epsilon) * self.weight.tensor().unsqueeze_like_channels(&input);
+        (scaled + self.bias.tensor().unsqueeze_like_channels(&input)).cast(dtype)
     }
 }
 
@@ -156,10 +157,10 @@ impl BatchNorm {
 }
 
 impl Layer for BatchNorm {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let (dtype, input) = &widened(input);
         let (mean, variance) = if pass.is_training() {
-            let fits = self.running_mean.tensor().by_channel(input);
+            let fits = self.running_mean.tensor().unsqueeze_like_channels(input);
             if fits.check().is_err() {
                 return fits;
             }
@@ -167,7 +168,7 @@ impl Layer for BatchNorm {
                 return Tensor::from_mistake(error);
             }
             let rows = input.transpose(0, 1).flatten(1);
-            let (mean, variance, count) = (rows.mean(1), rows.var(1, 0), rows.length(1).cast(rows.dtype()));
+            let (mean, variance, count) = (rows.mean(1), rows.var(1, 0), rows.dim_size(1).cast(rows.dtype()));
             let unbiased = &variance * (&count / (&count - 1.0));
             let moved = |old: Tensor, new: &Tensor| old * (1.0 - self.momentum) + new * self.momentum;
             pass.update(&self.running_mean, moved(pass.state(&self.running_mean), &mean));
@@ -177,7 +178,9 @@ impl Layer for BatchNorm {
             (self.running_mean.tensor().clone(), self.running_var.tensor().clone())
         };
         let normal = input.batch_norm(&mean, &variance, self.epsilon);
-        (normal * self.weight.tensor().by_channel(input) + self.bias.tensor().by_channel(input)).cast(*dtype)
+        (normal * self.weight.tensor().unsqueeze_like_channels(input)
+            + self.bias.tensor().unsqueeze_like_channels(input))
+        .cast(*dtype)
     }
 }
 
@@ -185,50 +188,50 @@ module!(BatchNorm { weight, bias, running_mean, running_var });
 
 /// Inputs less a mean and over a deviation that were measured before training: of each place of an example.
 #[derive(Clone, Debug)]
-pub struct Standardise {
+pub struct Standardize {
     /// In the shape of an example, a state.
     pub mean: Param,
     /// In the shape of an example, a state; what does not vary has 1.
-    pub deviation: Param,
+    pub std: Param,
 }
 
-impl Standardise {
-    /// Mean 0 and deviation 1: nothing happens; [`Standardise::measured`] knows better.
-    pub fn new(lengths: &[usize]) -> Standardise {
+impl Standardize {
+    /// Mean 0 and deviation 1: nothing happens; [`Standardize::from_rows`] knows better.
+    pub fn new(lengths: &[usize]) -> Standardize {
         let elems = lengths.iter().product();
         let whole = |value: f32| Param::state(Tensor::from_slice(&vec![value; elems], lengths));
-        Standardise { mean: whole(0.0), deviation: whole(1.0) }
+        Standardize { mean: whole(0.0), std: whole(1.0) }
     }
 
     /// Mean and deviation of examples whose axes have these lengths: of each place; of sequences that end at times of their own, of each
     /// feature; of images `[channels, rows, columns]` in 0 ..= 1, of each channel.
-    pub fn of(data: &Dataset, lengths: &[usize]) -> Result<Standardise> {
-        let images =
-            matches!(data.lengths[..], [_, (2..), (2..)]) && data.features.iter().all(|x| (0.0..=1.0).contains(x));
-        let Some(times) = &data.times else {
+    pub fn fit(data: &Dataset, lengths: &[usize]) -> Result<Standardize> {
+        let images = matches!(data.example_shape[..], [_, (2..), (2..)])
+            && data.features.iter().all(|x| (0.0..=1.0).contains(x));
+        let Some(times) = &data.seq_lengths else {
             return match images {
-                true => Ok(Standardise::by_channel(data, lengths)),
-                false => Ok(Standardise::measured(&data.features, lengths)),
+                true => Ok(Standardize::by_channel(data, lengths)),
+                false => Ok(Standardize::from_rows(&data.features, lengths)),
             };
         };
-        let [time, features] = [data.lengths[0], data.width / data.lengths[0]];
+        let [time, features] = [data.example_shape[0], data.num_features / data.example_shape[0]];
         let counted = |(row, times): (&[f32], &i32)| row[..*times as usize * features].to_vec();
-        let rows: Vec<f32> = data.features.chunks_exact(data.width).zip(times).flat_map(counted).collect();
-        let each = Standardise::measured(&rows, &[features]);
+        let rows: Vec<f32> = data.features.chunks_exact(data.num_features).zip(times).flat_map(counted).collect();
+        let each = Standardize::from_rows(&rows, &[features]);
         let along = |state: &Param| -> Result<Param> {
             let values = state.tensor().to_vec::<f32>()?.repeat(time);
             Ok(Param::state(Tensor::from_slice(&values, lengths)))
         };
-        Ok(Standardise { mean: along(&each.mean)?, deviation: along(&each.deviation)? })
+        Ok(Standardize { mean: along(&each.mean)?, std: along(&each.std)? })
     }
 
     /// Mean and deviation of each channel, which is the first axis.
-    fn by_channel(data: &Dataset, lengths: &[usize]) -> Standardise {
-        let (channels, points) = (data.lengths[0], data.width / data.lengths[0]);
+    fn by_channel(data: &Dataset, lengths: &[usize]) -> Standardize {
+        let (channels, points) = (data.example_shape[0], data.num_features / data.example_shape[0]);
         let each: Vec<(f32, f32)> = (0..channels)
             .map(|channel| {
                 let plane = |image: &[f32]| image[channel * points..][..points].to_vec();
-                let values: Vec<f32> = data.features.chunks_exact(data.width).flat_map(plane).collect();
+                let values: Vec<f32> = data.features.chunks_exact(data.num_features).flat_map(plane).collect();
                 mean_and_deviation(&values)
             })
             .collect();
@@ -236,11 +239,11 @@ impl Standardise {
             let values: Vec<f32> = each.iter().flat_map(|each| std::iter::repeat_n(value(each), points)).collect();
             Param::state(Tensor::from_slice(&values, lengths))
         };
-        Standardise { mean: state(|each| each.0), deviation: state(|each| each.1) }
+        Standardize { mean: state(|each| each.0), std: state(|each| each.1) }
     }
 
     /// Mean and deviation of rows of as many numbers as an example has.
-    pub fn measured(rows: &[f32], lengths: &[usize]) -> Standardise {
+    pub fn from_rows(rows: &[f32], lengths: &[usize]) -> Standardize {
         let width = lengths.iter().product::<usize>().max(1);
         let count = (rows.len() / width).max(1) as f64;
         let mut mean = vec![0f64; width];
@@ -255,10 +258,7 @@ impl Standardise {
             if varies(d, *mean) { d as f32 } else { 1.0 }
         });
         let state = |values: Vec<f32>| Param::state(Tensor::from_slice(&values, lengths));
-        Standardise {
-            mean: state(mean.iter().map(|mean| *mean as f32).collect()),
-            deviation: state(deviation.collect()),
-        }
+        Standardize { mean: state(mean.iter().map(|mean| *mean as f32).collect()), std: state(deviation.collect()) }
     }
 }
 
@@ -275,32 +275,32 @@ fn varies(deviation: f64, mean: f64) -> bool {
     deviation > 1e-12 * mean.abs() && deviation >= f64::from(f32::MIN_POSITIVE)
 }
 
-impl Layer for Standardise {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        (input - self.mean.tensor()) / self.deviation.tensor()
+impl Layer for Standardize {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
+        (input - self.mean.tensor()) / self.std.tensor()
     }
 }
 
-module!(Standardise { mean, deviation });
+module!(Standardize { mean, std });
 
 /// Inputs times a deviation and plus a mean that were measured before training: what a network that learns numbers of any scale
 /// ends with. In f32.
 #[derive(Clone, Debug)]
-pub struct Restore(pub Standardise);
+pub struct InverseStandardize(pub Standardize);
 
-impl Layer for Restore {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+impl Layer for InverseStandardize {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         let (_, input) = widened(input);
-        input * self.0.deviation.tensor() + self.0.mean.tensor()
+        input * self.0.std.tensor() + self.0.mean.tensor()
     }
 }
 
-impl Module for Restore {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
+impl Module for InverseStandardize {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
         self.0.visit(visitor);
     }
 
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
         self.0.visit_mut(visitor)
     }
 }

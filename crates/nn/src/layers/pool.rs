@@ -2,7 +2,7 @@
 
 use panoply_tensor::{AvgPoolOptions, Tensor, Window};
 
-use crate::layer::{Layer, Pass};
+use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
 
 /// Largest of each window over the last N axes.
@@ -24,7 +24,7 @@ impl<const N: usize> MaxPool<N> {
 }
 
 impl<const N: usize> Layer for MaxPool<N> {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.max_pool_with(&self.window, self.padding, self.ceil_mode)
     }
 }
@@ -33,7 +33,7 @@ module!(MaxPool<const N: usize> {});
 
 /// Mean of each window over the last N axes.
 #[derive(Clone, Copy, Debug)]
-pub struct AveragePool<const N: usize> {
+pub struct AvgPool<const N: usize> {
     /// The window.
     pub window: Window<N>,
     /// Zeros on both sides of each axis.
@@ -42,43 +42,43 @@ pub struct AveragePool<const N: usize> {
     pub options: AvgPoolOptions,
 }
 
-impl<const N: usize> AveragePool<N> {
+impl<const N: usize> AvgPool<N> {
     /// Windows of this size side by side.
-    pub fn new(size: [usize; N]) -> AveragePool<N> {
+    pub fn new(size: [usize; N]) -> AvgPool<N> {
         let options = AvgPoolOptions::default();
-        AveragePool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N], options }
+        AvgPool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N], options }
     }
 }
 
-impl<const N: usize> Layer for AveragePool<N> {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+impl<const N: usize> Layer for AvgPool<N> {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         if self.options == AvgPoolOptions::default() {
-            return input.average_pool(&self.window, self.padding);
+            return input.avg_pool(&self.window, self.padding);
         }
-        input.average_pool_with(&self.window, self.padding, &self.options)
+        input.avg_pool_with(&self.window, self.padding, &self.options)
     }
 }
 
-module!(AveragePool<const N: usize> {});
+module!(AvgPool<const N: usize> {});
 
 /// Means of parts of the last N axes, this many of them; `[1, 1]` is the mean over an image.
 #[derive(Clone, Copy, Debug)]
-pub struct AdaptiveAveragePool<const N: usize>(pub [usize; N]);
+pub struct AdaptiveAvgPool<const N: usize>(pub [usize; N]);
 
-impl<const N: usize> Layer for AdaptiveAveragePool<N> {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        input.adaptive_average_pool(self.0)
+impl<const N: usize> Layer for AdaptiveAvgPool<N> {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
+        input.adaptive_avg_pool(self.0)
     }
 }
 
-module!(AdaptiveAveragePool<const N: usize> {});
+module!(AdaptiveAvgPool<const N: usize> {});
 
 /// Largest of parts of the last N axes, this many of them.
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptiveMaxPool<const N: usize>(pub [usize; N]);
 
 impl<const N: usize> Layer for AdaptiveMaxPool<N> {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.adaptive_max_pool(self.0)
     }
 }
@@ -90,7 +90,7 @@ module!(AdaptiveMaxPool<const N: usize> {});
 pub struct Flatten;
 
 impl Layer for Flatten {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.flatten(1)
     }
 }
@@ -107,7 +107,7 @@ pub struct Narrow {
 }
 
 impl Layer for Narrow {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.narrow(1, self.start, self.length)
     }
 }
@@ -119,7 +119,7 @@ module!(Narrow {});
 pub struct Unflatten(pub Vec<usize>);
 
 impl Layer for Unflatten {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.unflatten(-1, &self.0)
     }
 }
@@ -131,7 +131,7 @@ module!(Unflatten {});
 pub struct Reshape(pub Vec<usize>);
 
 impl Layer for Reshape {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.flatten(1).unflatten(1, &self.0)
     }
 }

@@ -8,15 +8,15 @@
 use panoply_tensor::{Error, Rng, Tensor};
 
 use crate::init;
-use crate::layer::{Layer, Pass, counted, is_sequence};
-use crate::layers::Dropout;
+use crate::layer::{ForwardContext, Layer, counted, is_sequence};
+use crate::layers::DropoutExt;
 use crate::module::{Param, module};
 
 /// What happens in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cell {
+pub enum RnnKind {
     /// tanh of a sum.
-    Plain,
+    Tanh,
     /// The larger of a sum and 0: PyTorch's `RNN` with `nonlinearity="relu"`.
     Relu,
     /// Long short-term memory: gates input, forget, cell, output.
@@ -25,98 +25,103 @@ pub enum Cell {
     Gru,
 }
 
-impl Cell {
+impl RnnKind {
     /// How many hidden widths the weights hold.
     fn gates(self) -> usize {
         match self {
-            Cell::Plain | Cell::Relu => 1,
-            Cell::Lstm => 4,
-            Cell::Gru => 3,
+            RnnKind::Tanh | RnnKind::Relu => 1,
+            RnnKind::Lstm => 4,
+            RnnKind::Gru => 3,
         }
     }
 }
 
 /// One layer in one direction.
 #[derive(Clone, Debug)]
-pub struct Direction {
+pub struct RnnWeights {
     /// `[gates · hidden, inputs]`.
-    pub input_weight: Param,
+    pub weight_ih: Param,
     /// `[gates · hidden, hidden]`.
-    pub hidden_weight: Param,
+    pub weight_hh: Param,
     /// `[gates · hidden]`.
-    pub input_bias: Param,
+    pub bias_ih: Param,
     /// `[gates · hidden]`.
-    pub hidden_bias: Param,
+    pub bias_hh: Param,
 }
 
-module!(Direction { input_weight, hidden_weight, input_bias, hidden_bias });
+module!(RnnWeights { weight_ih, weight_hh, bias_ih, bias_hh });
 
 /// The layers of one depth: forwards, and backwards if there are two.
 #[derive(Clone, Debug)]
-pub struct Depth {
+pub struct RnnLayer {
     /// One or two.
-    pub directions: Vec<Direction>,
+    pub directions: Vec<RnnWeights>,
 }
 
-module!(Depth { directions });
+module!(RnnLayer { directions });
 
 /// A recurrent network over `[batch, time, features]`.
 #[derive(Clone, Debug)]
-pub struct Recurrent {
+pub struct RnnBase {
     /// What happens in a step.
-    pub cell: Cell,
+    pub cell: RnnKind,
     /// Width of the hidden state.
-    pub hidden: usize,
+    pub hidden_size: usize,
     /// In order; each reads what the one before gives.
-    pub layers: Vec<Depth>,
+    pub layers: Vec<RnnLayer>,
     /// Probability of dropping what goes from one layer to the next in training.
     pub dropout: f64,
 }
 
 /// The state after the last step of each layer and direction: `[layers · directions, batch, hidden]`.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct RnnState {
     /// What a step gives.
     pub hidden: Tensor,
     /// What an LSTM keeps besides; zeros for the others.
     pub cell: Tensor,
 }
 
-impl Recurrent {
-    /// `layers` of them, in both directions if `both`. All weights start uniform in ±1/√hidden.
-    pub fn new(cell: Cell, inputs: usize, hidden: usize, layers: usize, both: bool, rng: &mut Rng) -> Recurrent {
+impl RnnBase {
+    /// `layers` of them, in both directions if `bidirectional`. All weights start uniform in ±1/√hidden.
+    pub fn new(cell: RnnKind, inputs: usize, hidden: usize, layers: usize, both: bool, rng: &mut Rng) -> RnnBase {
         let bound = 1.0 / (hidden.max(1) as f64).sqrt();
         let (rows, directions) = (cell.gates() * hidden, if both { 2 } else { 1 });
-        let mut direction = |inputs: usize| Direction {
-            input_weight: Param::new(init::uniform(&[rows, inputs], bound, rng)),
-            hidden_weight: Param::new(init::uniform(&[rows, hidden], bound, rng)),
-            input_bias: Param::new(init::uniform(&[rows], bound, rng)),
-            hidden_bias: Param::new(init::uniform(&[rows], bound, rng)),
+        let mut direction = |inputs: usize| RnnWeights {
+            weight_ih: Param::new(init::uniform(&[rows, inputs], bound, rng)),
+            weight_hh: Param::new(init::uniform(&[rows, hidden], bound, rng)),
+            bias_ih: Param::new(init::uniform(&[rows], bound, rng)),
+            bias_hh: Param::new(init::uniform(&[rows], bound, rng)),
         };
-        let depth = |layer: usize| Depth {
+        let depth = |layer: usize| RnnLayer {
             directions: (0..directions)
                 .map(|_| direction(if layer == 0 { inputs } else { directions * hidden }))
                 .collect(),
         };
-        Recurrent { cell, hidden, layers: (0..layers).map(depth).collect(), dropout: 0.0 }
+        RnnBase { cell, hidden_size: hidden, layers: (0..layers).map(depth).collect(), dropout: 0.0 }
     }
 
     /// The outputs `[batch, time, directions · hidden]` and the last states, from a state or from zeros.
-    pub fn run(&self, input: &Tensor, start: Option<&Memory>, pass: &mut Pass<'_>) -> (Tensor, Memory) {
+    pub fn forward_with_state(
+        &self,
+        input: &Tensor,
+        start: Option<&RnnState>,
+        pass: &mut ForwardContext<'_>,
+    ) -> (Tensor, RnnState) {
         self.run_while(input, None, start, pass)
     }
 
     /// The same over sequences that end before the last time: `lengths` `[batch]` are whole numbers, those above the time count as
     /// the time. Outputs beyond a length are 0, the last state is that at the length, and the way back begins there.
-    pub fn run_packed(
+    pub fn forward_packed(
         &self,
         input: &Tensor,
         lengths: &Tensor,
-        start: Option<&Memory>,
-        pass: &mut Pass<'_>,
-    ) -> (Tensor, Memory) {
+        start: Option<&RnnState>,
+        pass: &mut ForwardContext<'_>,
+    ) -> (Tensor, RnnState) {
         let fits = is_sequence(input).and_then(|()| lengths.check()).and_then(|()| {
-            match lengths.is_shaped_as(&input.positions(0)) && lengths.dtype().is_int() {
+            match lengths.is_same_size(&input.arange_like(0)) && lengths.dtype().is_int() {
                 true => Ok(()),
                 false => {
                     Err(Error::mistake("a recurrent network needs one whole number for each sequence as its length")
@@ -128,7 +133,7 @@ impl Recurrent {
             Ok(()) => self.run_while(input, Some(&counted(lengths, input)), start, pass),
             Err(error) => {
                 let mistake = Tensor::from_mistake(error);
-                (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
+                (mistake.clone(), RnnState { hidden: mistake.clone(), cell: mistake })
             }
         }
     }
@@ -138,12 +143,12 @@ impl Recurrent {
         &self,
         input: &Tensor,
         runs: Option<&Tensor>,
-        start: Option<&Memory>,
-        pass: &mut Pass<'_>,
-    ) -> (Tensor, Memory) {
+        start: Option<&RnnState>,
+        pass: &mut ForwardContext<'_>,
+    ) -> (Tensor, RnnState) {
         let wrong = |error: Error| {
             let mistake = Tensor::from_mistake(error);
-            (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
+            (mistake.clone(), RnnState { hidden: mistake.clone(), cell: mistake })
         };
         let time = match is_sequence(input).and_then(|()| input.size(1)) {
             Ok(time) => time,
@@ -173,42 +178,42 @@ impl Recurrent {
         }
         let sequence = sequence.transpose(0, 1);
         let (hidden, cell): (Vec<Tensor>, Vec<Tensor>) = last.into_iter().unzip();
-        (sequence, Memory { hidden: Tensor::stack(&hidden, 0), cell: Tensor::stack(&cell, 0) })
+        (sequence, RnnState { hidden: Tensor::stack(&hidden, 0), cell: Tensor::stack(&cell, 0) })
     }
 
     /// The outputs of one direction, in the order of time, and the state it ends with, from one or from zeros.
     fn along(
         &self,
-        weights: &Direction,
+        weights: &RnnWeights,
         sequence: &Tensor,
         runs: Option<&Tensor>,
         state: Option<(Tensor, Tensor)>,
         backwards: bool,
-        pass: &Pass<'_>,
+        pass: &ForwardContext<'_>,
     ) -> (Vec<Tensor>, (Tensor, Tensor)) {
         let cast = |weight: &Param| pass.cast(weight.tensor());
-        let (recurrent, hidden_bias) = (cast(&weights.hidden_weight).t(), cast(&weights.hidden_bias));
+        let (recurrent, hidden_bias) = (cast(&weights.weight_hh).t(), cast(&weights.bias_hh));
         // A GRU's hidden part is weighed before it is added to the inputs'.
         let (bias, hidden_bias) = match self.cell {
-            Cell::Plain | Cell::Relu | Cell::Lstm => (cast(&weights.input_bias) + hidden_bias, None),
-            Cell::Gru => (cast(&weights.input_bias), Some(hidden_bias)),
+            RnnKind::Tanh | RnnKind::Relu | RnnKind::Lstm => (cast(&weights.bias_ih) + hidden_bias, None),
+            RnnKind::Gru => (cast(&weights.bias_ih), Some(hidden_bias)),
         };
         let time = match sequence.size(0) {
             Ok(time) => time,
             Err(_) => return (vec![sequence.clone()], (sequence.clone(), sequence.clone())),
         };
         // As rows of one matrix what flows back is joined once; a batch of any length must come first.
-        let whole = if sequence.has_dim() { None } else { sequence.dims::<3>().ok() };
+        let whole = if sequence.has_dynamic_dim() { None } else { sequence.dims::<3>().ok() };
         let rows = match whole {
             Some([_, batch, features]) => sequence.reshape([time * batch, features].map(|length| length as isize)),
             None => sequence.transpose(0, 1),
         };
-        let inputs = rows.matmul(&cast(&weights.input_weight).t()) + bias;
+        let inputs = rows.matmul(&cast(&weights.weight_ih).t()) + bias;
         let input_at = |at: usize| match whole {
             Some([_, batch, _]) => inputs.narrow(0, at * batch, batch),
             None => inputs.narrow(1, at, 1).squeeze(1),
         };
-        let zeros = || input_at(0).narrow(-1, 0, self.hidden).zeros_like();
+        let zeros = || input_at(0).narrow(-1, 0, self.hidden_size).zeros_like();
         let mut state = state.unwrap_or_else(|| (zeros(), zeros()));
         let mut outputs = Vec::with_capacity(time);
         for step in 0..time {
@@ -222,8 +227,8 @@ impl Recurrent {
                 continue;
             };
             let runs = runs.narrow(1, at, 1);
-            outputs.push(next.0.where_(&runs, &next.0.zeros_like()));
-            state = (next.0.where_(&runs, &state.0), next.1.where_(&runs, &state.1));
+            outputs.push(next.0.where_self(&runs, &next.0.zeros_like()));
+            state = (next.0.where_self(&runs, &state.0), next.1.where_self(&runs, &state.1));
         }
         if backwards {
             outputs.reverse();
@@ -235,20 +240,20 @@ impl Recurrent {
         fn gate(x: &Tensor, i: usize, width: usize) -> Tensor {
             x.narrow(-1, i * width, width)
         }
-        let width = self.hidden;
+        let width = self.hidden_size;
         match self.cell {
-            Cell::Plain => ((input + back).tanh(), memory.clone()),
-            Cell::Relu => ((input + back).relu(), memory.clone()),
-            Cell::Lstm => {
+            RnnKind::Tanh => ((input + back).tanh(), memory.clone()),
+            RnnKind::Relu => ((input + back).relu(), memory.clone()),
+            RnnKind::Lstm => {
                 let body = |[input, back, memory]: [&Tensor; 3], width: &usize| {
                     let sum = input + back;
                     let [taken, kept, given] = [0, 1, 3].map(|i| gate(&sum, i, *width).sigmoid());
                     let next = kept * memory + taken * gate(&sum, 2, *width).tanh();
                     [given * next.tanh(), next]
                 };
-                Tensor::calls("lstm step", [input, back, memory], width, body).into()
+                Tensor::call_multi("lstm step", [input, back, memory], width, body).into()
             }
-            Cell::Gru => {
+            RnnKind::Gru => {
                 let body = |[input, back, hidden]: [&Tensor; 3], width: &usize| {
                     let both = |i| (gate(input, i, *width) + gate(back, i, *width)).sigmoid();
                     let (reset, update) = (both(0), both(1));
@@ -261,13 +266,13 @@ impl Recurrent {
     }
 }
 
-impl Layer for Recurrent {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        match pass.times().cloned() {
-            Some(times) => self.run_packed(input, &times, None, pass).0,
-            None => self.run(input, None, pass).0,
+impl Layer for RnnBase {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        match pass.seq_lengths().cloned() {
+            Some(times) => self.forward_packed(input, &times, None, pass).0,
+            None => self.forward_with_state(input, None, pass).0,
         }
     }
 }
 
-module!(Recurrent { layers });
+module!(RnnBase { layers });

@@ -2,7 +2,7 @@
 
 use panoply_tensor::Tensor;
 
-use crate::layer::{Layer, Pass};
+use crate::layer::{ForwardContext, Layer};
 use crate::layers::Sequential;
 use crate::module::module;
 
@@ -16,7 +16,7 @@ pub struct Residual {
 }
 
 impl Layer for Residual {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let around = self.shortcut.forward(input, pass);
         &around + self.layers.forward(input, pass).cast(around.dtype())
     }

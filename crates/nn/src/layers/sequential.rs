@@ -4,17 +4,17 @@ use std::fmt;
 
 use panoply_tensor::{Result, Tensor};
 
-use crate::layer::{Layer, Pass};
-use crate::module::{Module, Visitor, VisitorMut, module};
+use crate::layer::{ForwardContext, Layer};
+use crate::module::{Module, ParamVisitor, ParamVisitorMut, module};
 
 /// Anything that can stand in a [`Sequential`]: a layer that is a module and can be cloned.
-pub trait Stage: Layer + Module + fmt::Debug + Send + Sync {
+pub trait SequentialLayer: Layer + Module + fmt::Debug + Send + Sync {
     /// A clone behind a pointer.
-    fn boxed(&self) -> Box<dyn Stage>;
+    fn clone_box(&self) -> Box<dyn SequentialLayer>;
 }
 
-impl<S: Layer + Module + fmt::Debug + Clone + Send + Sync + 'static> Stage for S {
-    fn boxed(&self) -> Box<dyn Stage> {
+impl<S: Layer + Module + fmt::Debug + Clone + Send + Sync + 'static> SequentialLayer for S {
+    fn clone_box(&self) -> Box<dyn SequentialLayer> {
         Box::new(self.clone())
     }
 }
@@ -23,7 +23,7 @@ impl<S: Layer + Module + fmt::Debug + Clone + Send + Sync + 'static> Stage for S
 #[derive(Debug, Default)]
 pub struct Sequential {
     /// In order.
-    pub layers: Vec<Box<dyn Stage>>,
+    pub layers: Vec<Box<dyn SequentialLayer>>,
 }
 
 impl Sequential {
@@ -34,7 +34,7 @@ impl Sequential {
 
     /// With another layer at the end.
     #[must_use]
-    pub fn then(mut self, layer: impl Stage + 'static) -> Sequential {
+    pub fn add(mut self, layer: impl SequentialLayer + 'static) -> Sequential {
         self.layers.push(Box::new(layer));
         self
     }
@@ -42,35 +42,35 @@ impl Sequential {
 
 impl Clone for Sequential {
     fn clone(&self) -> Sequential {
-        Sequential { layers: self.layers.iter().map(|layer| (**layer).boxed()).collect() }
+        Sequential { layers: self.layers.iter().map(|layer| (**layer).clone_box()).collect() }
     }
 }
 
 impl Layer for Sequential {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let layers = self.layers.iter().enumerate();
-        layers.fold(input.clone(), |x, (i, layer)| pass.through(|| format!("layer {i}"), &**layer, &x))
+        layers.fold(input.clone(), |x, (i, layer)| pass.call_layer(|| format!("layer {i}"), &**layer, &x))
     }
 }
 
 impl Module for Sequential {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
         self.layers.iter().enumerate().for_each(|(i, layer)| visitor.field(&i.to_string(), &**layer));
     }
 
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
         self.layers.iter_mut().enumerate().try_for_each(|(i, layer)| visitor.field(&i.to_string(), &mut **layer))
     }
 }
 
-/// A function of tensors as a layer: `Map(Tensor::relu)`.
+/// A function of tensors as a layer: `Lambda(Tensor::relu)`.
 #[derive(Clone, Copy, Debug)]
-pub struct Map(pub fn(&Tensor) -> Tensor);
+pub struct Lambda(pub fn(&Tensor) -> Tensor);
 
-impl Layer for Map {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+impl Layer for Lambda {
+    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         (self.0)(input)
     }
 }
 
-module!(Map {});
+module!(Lambda {});

@@ -1,11 +1,11 @@
 //! Blocks of the transformer. [Vaswani et al. 2017; norm first: Xiong et al. 2020]
 
-use panoply_tensor::{Attention, Rng, Tensor};
+use panoply_tensor::{AttentionOptions, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::layer::{Layer, Pass};
+use crate::layer::{ForwardContext, Layer};
 use crate::layers::attention::{seen, seen_from};
-use crate::layers::{Dropout, LayerNorm, Linear, MultiHeadAttention};
+use crate::layers::{DropoutExt, LayerNorm, Linear, MultiHeadAttention};
 use crate::module::module;
 
 /// The activation between the dense layers of a block. PyTorch's blocks have relu unless another one is named.
@@ -39,7 +39,7 @@ impl FeedForward {
 }
 
 impl Layer for FeedForward {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let inner = self.up.forward(input, pass);
         let inner = match self.activation {
             Activation::Relu => inner.relu(),
@@ -53,24 +53,24 @@ module!(FeedForward { up, down });
 
 /// What both kinds of block share: width, heads, inner width, and where the norms stand.
 #[derive(Clone, Copy, Debug)]
-pub struct BlockShape {
+pub struct TransformerConfig {
     /// Numbers for each position.
-    pub width: usize,
+    pub d_model: usize,
     /// Heads of attention; they divide the width.
-    pub heads: usize,
+    pub num_heads: usize,
     /// Width between the dense layers.
-    pub inner: usize,
+    pub dim_feedforward: usize,
     /// Whether norms stand before attention and dense layers, not after what they add.
     pub norm_first: bool,
     /// Whether, without another word, each position sees only those up to itself.
-    pub causal: bool,
+    pub is_causal: bool,
     /// Probability of dropping what is added in training.
     pub dropout: f64,
 }
 
 /// Self-attention and dense layers, each added to its input: `[batch, length, width]`.
 #[derive(Clone, Debug)]
-pub struct EncoderBlock {
+pub struct TransformerEncoderLayer {
     /// Positions look at each other.
     pub attention: MultiHeadAttention,
     /// The dense layers.
@@ -78,54 +78,62 @@ pub struct EncoderBlock {
     /// Around attention and around the dense layers.
     pub norms: Vec<LayerNorm>,
     /// Settings.
-    pub shape: BlockShape,
+    pub shape: TransformerConfig,
 }
 
-impl EncoderBlock {
+impl TransformerEncoderLayer {
     /// A block at the start of training, with gelu and epsilon 1e-5.
-    pub fn new(shape: BlockShape, rng: &mut Rng) -> EncoderBlock {
-        EncoderBlock {
-            attention: MultiHeadAttention::new(shape.width, shape.heads, rng),
-            dense: FeedForward::new(shape.width, shape.inner, rng),
-            norms: vec![LayerNorm::new(shape.width); 2],
+    pub fn new(shape: TransformerConfig, rng: &mut Rng) -> TransformerEncoderLayer {
+        TransformerEncoderLayer {
+            attention: MultiHeadAttention::new(shape.d_model, shape.num_heads, rng),
+            dense: FeedForward::new(shape.d_model, shape.dim_feedforward, rng),
+            norms: vec![LayerNorm::new(shape.d_model); 2],
             shape,
         }
     }
 
     /// With this activation between the dense layers.
     #[must_use]
-    pub fn activation(mut self, activation: Activation) -> EncoderBlock {
+    pub fn activation(mut self, activation: Activation) -> TransformerEncoderLayer {
         self.dense.activation = activation;
         self
     }
 
     /// With this number added to the variance in all norms.
     #[must_use]
-    pub fn epsilon(mut self, epsilon: f64) -> EncoderBlock {
+    pub fn epsilon(mut self, epsilon: f64) -> TransformerEncoderLayer {
         self.norms.iter_mut().for_each(|norm| norm.epsilon = epsilon);
         self
     }
 
     /// The block with some positions hidden from others.
-    pub fn attend(&self, input: &Tensor, attention: &Attention<'_>, pass: &mut Pass<'_>) -> Tensor {
+    pub fn attend(&self, input: &Tensor, attention: &AttentionOptions<'_>, pass: &mut ForwardContext<'_>) -> Tensor {
         let seen =
             added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, attention, pass));
         added(&self.shape, &self.norms[1], &seen, pass, |x, pass| self.dense.forward(x, pass))
     }
 }
 
-impl Layer for EncoderBlock {
-    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+impl Layer for TransformerEncoderLayer {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let mask = seen(input, pass);
-        self.attend(input, &Attention { causal: self.shape.causal, mask: mask.as_ref(), ..Attention::default() }, pass)
+        self.attend(
+            input,
+            &AttentionOptions {
+                is_causal: self.shape.is_causal,
+                attn_mask: mask.as_ref(),
+                ..AttentionOptions::default()
+            },
+            pass,
+        )
     }
 }
 
-module!(EncoderBlock { attention, dense, norms });
+module!(TransformerEncoderLayer { attention, dense, norms });
 
 /// Self-attention, attention to another sequence, and dense layers, each added to its input.
 #[derive(Clone, Debug)]
-pub struct DecoderBlock {
+pub struct TransformerDecoderLayer {
     /// Positions look at each other.
     pub attention: MultiHeadAttention,
     /// Positions look at the other sequence.
@@ -135,55 +143,55 @@ pub struct DecoderBlock {
     /// Around each of the three.
     pub norms: Vec<LayerNorm>,
     /// Settings.
-    pub shape: BlockShape,
+    pub shape: TransformerConfig,
 }
 
-impl DecoderBlock {
+impl TransformerDecoderLayer {
     /// A block at the start of training, with gelu and epsilon 1e-5.
-    pub fn new(shape: BlockShape, rng: &mut Rng) -> DecoderBlock {
-        DecoderBlock {
-            attention: MultiHeadAttention::new(shape.width, shape.heads, rng),
-            cross: MultiHeadAttention::new(shape.width, shape.heads, rng),
-            dense: FeedForward::new(shape.width, shape.inner, rng),
-            norms: vec![LayerNorm::new(shape.width); 3],
+    pub fn new(shape: TransformerConfig, rng: &mut Rng) -> TransformerDecoderLayer {
+        TransformerDecoderLayer {
+            attention: MultiHeadAttention::new(shape.d_model, shape.num_heads, rng),
+            cross: MultiHeadAttention::new(shape.d_model, shape.num_heads, rng),
+            dense: FeedForward::new(shape.d_model, shape.dim_feedforward, rng),
+            norms: vec![LayerNorm::new(shape.d_model); 3],
             shape,
         }
     }
 
     /// With this activation between the dense layers.
     #[must_use]
-    pub fn activation(mut self, activation: Activation) -> DecoderBlock {
+    pub fn activation(mut self, activation: Activation) -> TransformerDecoderLayer {
         self.dense.activation = activation;
         self
     }
 
     /// With this number added to the variance in all norms.
     #[must_use]
-    pub fn epsilon(mut self, epsilon: f64) -> DecoderBlock {
+    pub fn epsilon(mut self, epsilon: f64) -> TransformerDecoderLayer {
         self.norms.iter_mut().for_each(|norm| norm.epsilon = epsilon);
         self
     }
 
     /// Each position sees the ones up to itself, and all of `source` that counts.
-    pub fn decode(&self, input: &Tensor, source: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        let causal = Attention { causal: true, ..Attention::default() };
+    pub fn forward_with_memory(&self, input: &Tensor, source: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        let causal = AttentionOptions { is_causal: true, ..AttentionOptions::default() };
         let mask = seen_from(input, source, pass);
-        let all = Attention { mask: mask.as_ref(), ..Attention::default() };
+        let all = AttentionOptions { attn_mask: mask.as_ref(), ..AttentionOptions::default() };
         let own = added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, &causal, pass));
         let seen = added(&self.shape, &self.norms[1], &own, pass, |x, pass| self.cross.attend(x, source, &all, pass));
         added(&self.shape, &self.norms[2], &seen, pass, |x, pass| self.dense.forward(x, pass))
     }
 }
 
-module!(DecoderBlock { attention, cross, dense, norms });
+module!(TransformerDecoderLayer { attention, cross, dense, norms });
 
 /// The input plus what a layer makes of it, with a norm before the layer or after the sum.
 fn added<'a>(
-    shape: &BlockShape,
+    shape: &TransformerConfig,
     norm: &LayerNorm,
     input: &Tensor,
-    pass: &mut Pass<'a>,
-    layer: impl Fn(&Tensor, &mut Pass<'a>) -> Tensor,
+    pass: &mut ForwardContext<'a>,
+    layer: impl Fn(&Tensor, &mut ForwardContext<'a>) -> Tensor,
 ) -> Tensor {
     let into = if shape.norm_first { norm.forward(input, pass) } else { input.clone() };
     let sum = input + layer(&into, pass).dropout(shape.dropout, pass).cast(input.dtype());

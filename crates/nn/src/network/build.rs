@@ -1,13 +1,14 @@
 //! From a description to layers at the start of training. Sizes have been checked.
 
-use panoply_tensor::{AvgPoolOptions, Conv, Rng, Tensor, Window};
+use panoply_tensor::{AvgPoolOptions, ConvOptions, Rng, Tensor, Window};
 
-use super::layer_spec::{Block, LayerSpec, Memory, Nonlinearity, Transposed, Windows};
+use super::layer_spec::{ConvTransposeSpec, LayerSpec, Nonlinearity, PoolSpec, RnnSpec, TransformerEncoderSpec};
 use crate::layers::{
-    AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, BatchNorm, BlockShape, Cell, Checkpoint, Convolution,
-    CrossAttention, Decoder, DecoderBlock, DropoutLayer, Embedding, EncoderBlock, Flatten, Flip, GroupNorm, Last,
-    LayerNorm, LeakyRelu, Linear, Map, MaxPool, MeanOverTime, MultiHeadAttention, Narrow, Noise, Positions, Recurrent,
-    Reshape, Residual, Restore, RmsNorm, Sequential, Shift, Stage, Standardise, TransposedConvolution,
+    ActivationCheckpoint, AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, BatchNorm, ConvNd, ConvTransposeNd,
+    CrossAttention, Dropout, Embedding, Flatten, GaussianNoise, GroupNorm, InverseStandardize, Lambda, LastTimeStep,
+    LayerNorm, LeakyRelu, Linear, MaxPool, MultiHeadAttention, Narrow, PositionalEncoding, RandomHorizontalFlip,
+    RandomShift, Reshape, Residual, RmsNorm, RnnBase, RnnKind, Sequential, SequentialLayer, Standardize, TimeMean,
+    TransformerConfig, TransformerDecoder, TransformerDecoderLayer, TransformerEncoderLayer,
 };
 
 /// Layers one after another over inputs of these lengths.
@@ -22,114 +23,129 @@ pub(super) fn all(layers: &[LayerSpec], input: &[usize], rng: &mut Rng) -> Seque
 
 impl LayerSpec {
     /// The layer over inputs of these lengths.
-    pub(super) fn build(&self, input: &[usize], rng: &mut Rng) -> Box<dyn Stage> {
+    pub(super) fn build(&self, input: &[usize], rng: &mut Rng) -> Box<dyn SequentialLayer> {
         let last = input[input.len() - 1];
         match self {
-            LayerSpec::Linear { outputs, bias, .. } => {
+            LayerSpec::Linear { out_features: outputs, bias, .. } => {
                 let layer = Linear::new(last, *outputs, rng);
                 Box::new(if *bias { layer } else { layer.without_bias() })
             }
-            LayerSpec::Conv { size, .. } => match size.len() {
+            LayerSpec::Conv { kernel_size: size, .. } => match size.len() {
                 1 => self.conv_layer::<1>(input[0], rng),
                 2 => self.conv_layer::<2>(input[0], rng),
                 _ => self.conv_layer::<3>(input[0], rng),
             },
-            LayerSpec::ConvTransposed(transposed) => match transposed.size.len() {
+            LayerSpec::ConvTranspose(transposed) => match transposed.kernel_size.len() {
                 1 => transposed.build::<1>(input[0], rng),
                 2 => transposed.build::<2>(input[0], rng),
                 _ => transposed.build::<3>(input[0], rng),
             },
-            LayerSpec::MaxPool(windows) => match windows.size.len() {
+            LayerSpec::MaxPool(windows) => match windows.kernel_size.len() {
                 1 => windows.largest::<1>(),
                 2 => windows.largest::<2>(),
                 _ => windows.largest::<3>(),
             },
-            LayerSpec::AveragePool(windows) => match windows.size.len() {
+            LayerSpec::AvgPool(windows) => match windows.kernel_size.len() {
                 1 => windows.mean::<1>(),
                 2 => windows.mean::<2>(),
                 _ => windows.mean::<3>(),
             },
-            LayerSpec::AdaptiveAveragePool { size } => adaptive_average(size),
-            LayerSpec::AdaptiveMaxPool { size } => adaptive_max(size),
-            LayerSpec::GlobalAveragePool {} => flat(adaptive_average(&vec![1; input.len() - 1])),
+            LayerSpec::AdaptiveAvgPool { output_size: size } => adaptive_average(size),
+            LayerSpec::AdaptiveMaxPool { output_size: size } => adaptive_max(size),
+            LayerSpec::GlobalAvgPool {} => flat(adaptive_average(&vec![1; input.len() - 1])),
             LayerSpec::GlobalMaxPool {} => flat(adaptive_max(&vec![1; input.len() - 1])),
-            LayerSpec::GroupNorm { groups, epsilon } => {
+            LayerSpec::GroupNorm { num_groups: groups, epsilon } => {
                 Box::new(GroupNorm { epsilon: *epsilon, ..GroupNorm::new(*groups, input[0]) })
             }
             LayerSpec::RmsNorm { epsilon } => Box::new(RmsNorm { epsilon: *epsilon, ..RmsNorm::new(last) }),
-            LayerSpec::Restore {} => Box::new(Restore(Standardise::new(input))),
-            LayerSpec::Shift { by } => Box::new(Shift { by: *by }),
-            LayerSpec::Flip { probability } => Box::new(Flip { probability: *probability }),
-            LayerSpec::Noise { deviation } => Box::new(Noise { deviation: *deviation }),
-            LayerSpec::Attention { heads, key_heads, causal, source } => {
-                let layer = MultiHeadAttention::grouped(last, *heads, key_heads.unwrap_or(*heads), rng);
+            LayerSpec::InverseStandardize {} => Box::new(InverseStandardize(Standardize::new(input))),
+            LayerSpec::RandomShift { max_shift: by } => Box::new(RandomShift { max_shift: *by }),
+            LayerSpec::RandomHorizontalFlip { p: probability } => Box::new(RandomHorizontalFlip { p: *probability }),
+            LayerSpec::GaussianNoise { stddev: deviation } => Box::new(GaussianNoise { stddev: *deviation }),
+            LayerSpec::MultiHeadAttention {
+                num_heads: heads,
+                num_kv_heads: key_heads,
+                is_causal: causal,
+                memory: source,
+            } => {
+                let layer = MultiHeadAttention::with_kv_heads(last, *heads, key_heads.unwrap_or(*heads), rng);
                 let attention = MultiHeadAttention { causal: *causal, ..layer };
                 match source.is_empty() {
                     true => Box::new(attention),
-                    false => Box::new(CrossAttention { attention, source: all(source, input, rng) }),
+                    false => Box::new(CrossAttention { attention, memory: all(source, input, rng) }),
                 }
             }
             LayerSpec::Residual { layers, shortcut } => {
                 Box::new(Residual { layers: all(layers, input, rng), shortcut: all(shortcut, input, rng) })
             }
-            LayerSpec::Checkpoint { layers } => Box::new(Checkpoint(all(layers, input, rng))),
-            LayerSpec::LeakyRelu { slope } => Box::new(LeakyRelu { slope: *slope }),
-            LayerSpec::Elu {} => Box::new(Map(Tensor::elu)),
-            LayerSpec::Softplus {} => Box::new(Map(Tensor::softplus)),
-            LayerSpec::Mish {} => Box::new(Map(Tensor::mish)),
-            LayerSpec::GeluTanh {} => Box::new(Map(Tensor::gelu_tanh)),
-            LayerSpec::Selu {} => Box::new(Map(Tensor::selu)),
-            LayerSpec::Relu6 {} => Box::new(Map(Tensor::relu6)),
-            LayerSpec::HardSigmoid {} => Box::new(Map(Tensor::hard_sigmoid)),
-            LayerSpec::HardSwish {} => Box::new(Map(Tensor::hard_swish)),
-            LayerSpec::Softsign {} => Box::new(Map(Tensor::softsign)),
-            LayerSpec::LogSigmoid {} => Box::new(Map(Tensor::log_sigmoid)),
-            LayerSpec::LogSoftmax {} => Box::new(Map(|x| x.log_softmax(-1))),
-            LayerSpec::Embedding { count, width } => Box::new(Embedding::new(*count, *width, rng)),
+            LayerSpec::ActivationCheckpoint { layers } => Box::new(ActivationCheckpoint(all(layers, input, rng))),
+            LayerSpec::LeakyRelu { negative_slope: slope } => Box::new(LeakyRelu { negative_slope: *slope }),
+            LayerSpec::Elu {} => Box::new(Lambda(Tensor::elu)),
+            LayerSpec::Softplus {} => Box::new(Lambda(Tensor::softplus)),
+            LayerSpec::Mish {} => Box::new(Lambda(Tensor::mish)),
+            LayerSpec::GeluTanh {} => Box::new(Lambda(Tensor::gelu_tanh)),
+            LayerSpec::Selu {} => Box::new(Lambda(Tensor::selu)),
+            LayerSpec::Relu6 {} => Box::new(Lambda(Tensor::relu6)),
+            LayerSpec::Hardsigmoid {} => Box::new(Lambda(Tensor::hardsigmoid)),
+            LayerSpec::Hardswish {} => Box::new(Lambda(Tensor::hardswish)),
+            LayerSpec::Softsign {} => Box::new(Lambda(Tensor::softsign)),
+            LayerSpec::Logsigmoid {} => Box::new(Lambda(Tensor::logsigmoid)),
+            LayerSpec::LogSoftmax {} => Box::new(Lambda(|x| x.log_softmax(-1))),
+            LayerSpec::Embedding { num_embeddings: count, embedding_dim: width } => {
+                Box::new(Embedding::new(*count, *width, rng))
+            }
             LayerSpec::BatchNorm { epsilon } => Box::new(BatchNorm { epsilon: *epsilon, ..BatchNorm::new(input[0]) }),
             LayerSpec::LayerNorm { epsilon } => Box::new(LayerNorm { epsilon: *epsilon, ..LayerNorm::new(last) }),
-            LayerSpec::Standardise {} => Box::new(Standardise::new(input)),
-            LayerSpec::Dropout { probability } => Box::new(DropoutLayer { probability: *probability }),
-            LayerSpec::Relu {} => Box::new(Map(Tensor::relu)),
-            LayerSpec::Gelu {} => Box::new(Map(Tensor::gelu)),
-            LayerSpec::Silu {} => Box::new(Map(Tensor::silu)),
-            LayerSpec::Sigmoid {} => Box::new(Map(Tensor::sigmoid)),
-            LayerSpec::Tanh {} => Box::new(Map(Tensor::tanh)),
-            LayerSpec::Softmax {} => Box::new(Map(|x| x.softmax(-1))),
+            LayerSpec::Standardize {} => Box::new(Standardize::new(input)),
+            LayerSpec::Dropout { p: probability } => Box::new(Dropout { p: *probability }),
+            LayerSpec::Relu {} => Box::new(Lambda(Tensor::relu)),
+            LayerSpec::Gelu {} => Box::new(Lambda(Tensor::gelu)),
+            LayerSpec::Silu {} => Box::new(Lambda(Tensor::silu)),
+            LayerSpec::Sigmoid {} => Box::new(Lambda(Tensor::sigmoid)),
+            LayerSpec::Tanh {} => Box::new(Lambda(Tensor::tanh)),
+            LayerSpec::Softmax {} => Box::new(Lambda(|x| x.softmax(-1))),
             LayerSpec::Flatten {} => Box::new(Flatten),
-            LayerSpec::Reshape { lengths } => Box::new(Reshape(lengths.clone())),
+            LayerSpec::Reshape { shape: lengths } => Box::new(Reshape(lengths.clone())),
             LayerSpec::Rnn(memory) => memory.build(memory.nonlinearity.cell(), last, rng),
-            LayerSpec::Lstm(memory) => memory.build(Cell::Lstm, last, rng),
-            LayerSpec::Gru(memory) => memory.build(Cell::Gru, last, rng),
-            LayerSpec::Last {} => Box::new(Last),
-            LayerSpec::MeanOverTime {} => Box::new(MeanOverTime),
-            LayerSpec::Positions {} => Box::new(Positions),
+            LayerSpec::Lstm(memory) => memory.build(RnnKind::Lstm, last, rng),
+            LayerSpec::Gru(memory) => memory.build(RnnKind::Gru, last, rng),
+            LayerSpec::LastTimeStep {} => Box::new(LastTimeStep),
+            LayerSpec::TimeMean {} => Box::new(TimeMean),
+            LayerSpec::PositionalEncoding {} => Box::new(PositionalEncoding),
             LayerSpec::Narrow { start, length } => Box::new(Narrow { start: *start, length: *length }),
-            LayerSpec::Encoder(block) => {
-                let encoder = EncoderBlock::new(block.shape(last), rng);
+            LayerSpec::TransformerEncoderLayer(block) => {
+                let encoder = TransformerEncoderLayer::new(block.shape(last), rng);
                 Box::new(encoder.activation(block.activation).epsilon(block.epsilon))
             }
-            LayerSpec::Decoder(decoder) => {
-                let (layers, source) = (all(&decoder.layers, input, rng), all(&decoder.source, input, rng));
+            LayerSpec::TransformerDecoder(decoder) => {
+                let (layers, source) = (all(&decoder.target, input, rng), all(&decoder.memory, input, rng));
                 let block = decoder.block();
                 let shape = block.shape(self.output(input).expect("sizes have been checked")[1]);
-                let built = || DecoderBlock::new(shape, rng).activation(block.activation).epsilon(block.epsilon);
-                Box::new(Decoder {
-                    layers,
-                    source,
-                    blocks: std::iter::repeat_with(built).take(decoder.blocks).collect(),
+                let built =
+                    || TransformerDecoderLayer::new(shape, rng).activation(block.activation).epsilon(block.epsilon);
+                Box::new(TransformerDecoder {
+                    target: layers,
+                    memory: source,
+                    layers: std::iter::repeat_with(built).take(decoder.num_layers).collect(),
                 })
             }
         }
     }
 
-    fn conv_layer<const N: usize>(&self, channels: usize, rng: &mut Rng) -> Box<dyn Stage> {
-        let LayerSpec::Conv { outputs, size, stride, padding, dilation, groups, bias, .. } = self else {
+    fn conv_layer<const N: usize>(&self, channels: usize, rng: &mut Rng) -> Box<dyn SequentialLayer> {
+        let LayerSpec::Conv {
+            out_channels: outputs, kernel_size: size, stride, padding, dilation, groups, bias, ..
+        } = self
+        else {
             unreachable!("{} is no convolution", self.kind())
         };
-        let conv =
-            Conv { stride: axes(stride, 1), padding: axes(padding, 0), dilation: axes(dilation, 1), groups: *groups };
-        let layer = Convolution::<N>::with(channels, *outputs, axes(size, 1), conv, rng);
+        let conv = ConvOptions {
+            stride: axes(stride, 1),
+            padding: axes(padding, 0),
+            dilation: axes(dilation, 1),
+            groups: *groups,
+        };
+        let layer = ConvNd::<N>::with_options(channels, *outputs, axes(size, 1), conv, rng);
         Box::new(if *bias { layer } else { layer.without_bias() })
     }
 }
@@ -139,15 +155,15 @@ fn axes<const N: usize>(said: &[usize], otherwise: usize) -> [usize; N] {
     std::array::from_fn(|i| *said.get(i).unwrap_or(&otherwise))
 }
 
-fn adaptive_average(size: &[usize]) -> Box<dyn Stage> {
+fn adaptive_average(size: &[usize]) -> Box<dyn SequentialLayer> {
     match *size {
-        [a] => Box::new(AdaptiveAveragePool([a])),
-        [a, b] => Box::new(AdaptiveAveragePool([a, b])),
-        _ => Box::new(AdaptiveAveragePool(axes::<3>(size, 1))),
+        [a] => Box::new(AdaptiveAvgPool([a])),
+        [a, b] => Box::new(AdaptiveAvgPool([a, b])),
+        _ => Box::new(AdaptiveAvgPool(axes::<3>(size, 1))),
     }
 }
 
-fn adaptive_max(size: &[usize]) -> Box<dyn Stage> {
+fn adaptive_max(size: &[usize]) -> Box<dyn SequentialLayer> {
     match *size {
         [a] => Box::new(AdaptiveMaxPool([a])),
         [a, b] => Box::new(AdaptiveMaxPool([a, b])),
@@ -155,20 +171,21 @@ fn adaptive_max(size: &[usize]) -> Box<dyn Stage> {
     }
 }
 
-fn flat(pooled: Box<dyn Stage>) -> Box<dyn Stage> {
+fn flat(pooled: Box<dyn SequentialLayer>) -> Box<dyn SequentialLayer> {
     Box::new(Sequential { layers: vec![pooled, Box::new(Flatten)] })
 }
 
-impl Transposed {
-    fn build<const N: usize>(&self, channels: usize, rng: &mut Rng) -> Box<dyn Stage> {
-        let conv = Conv {
+impl ConvTransposeSpec {
+    fn build<const N: usize>(&self, channels: usize, rng: &mut Rng) -> Box<dyn SequentialLayer> {
+        let conv = ConvOptions {
             stride: axes(&self.stride, 1),
             padding: axes(&self.padding, 0),
             groups: self.groups,
-            ..Conv::default()
+            ..ConvOptions::default()
         };
-        let mut layer = TransposedConvolution::<N>::with(channels, self.outputs, axes(&self.size, 1), conv, rng);
-        layer.extra = axes(&self.extra, 0);
+        let mut layer =
+            ConvTransposeNd::<N>::with_options(channels, self.out_channels, axes(&self.kernel_size, 1), conv, rng);
+        layer.output_padding = axes(&self.output_padding, 0);
         if !self.bias {
             layer.bias = None;
         }
@@ -176,18 +193,18 @@ impl Transposed {
     }
 }
 
-impl Windows {
+impl PoolSpec {
     fn window<const N: usize>(&self) -> Window<N> {
-        let size = axes(&self.size, 1);
+        let size = axes(&self.kernel_size, 1);
         Window { stride: std::array::from_fn(|i| *self.stride.get(i).unwrap_or(&size[i])), ..Window::new(size) }
     }
 
-    fn largest<const N: usize>(&self) -> Box<dyn Stage> {
+    fn largest<const N: usize>(&self) -> Box<dyn SequentialLayer> {
         Box::new(MaxPool::<N> { window: self.window(), padding: axes(&self.padding, 0), ceil_mode: false })
     }
 
-    fn mean<const N: usize>(&self) -> Box<dyn Stage> {
-        Box::new(AveragePool::<N> {
+    fn mean<const N: usize>(&self) -> Box<dyn SequentialLayer> {
+        Box::new(AvgPool::<N> {
             window: self.window(),
             padding: axes(&self.padding, 0),
             options: AvgPoolOptions::default(),
@@ -195,25 +212,39 @@ impl Windows {
     }
 }
 
-impl Block {
-    fn shape(&self, width: usize) -> BlockShape {
-        let Block { heads, inner, dropout, causal, norm_first, .. } = *self;
-        BlockShape { width, heads, inner, norm_first, causal, dropout }
+impl TransformerEncoderSpec {
+    fn shape(&self, width: usize) -> TransformerConfig {
+        let TransformerEncoderSpec {
+            num_heads: heads,
+            dim_feedforward: inner,
+            dropout,
+            is_causal: causal,
+            norm_first,
+            ..
+        } = *self;
+        TransformerConfig {
+            d_model: width,
+            num_heads: heads,
+            dim_feedforward: inner,
+            norm_first,
+            is_causal: causal,
+            dropout,
+        }
     }
 }
 
 impl Nonlinearity {
     /// The step of a plain recurrent layer with this activation.
-    pub(crate) fn cell(self) -> Cell {
+    pub(crate) fn cell(self) -> RnnKind {
         match self {
-            Nonlinearity::Tanh => Cell::Plain,
-            Nonlinearity::Relu => Cell::Relu,
+            Nonlinearity::Tanh => RnnKind::Tanh,
+            Nonlinearity::Relu => RnnKind::Relu,
         }
     }
 }
 
-impl Memory {
-    fn build(&self, cell: Cell, inputs: usize, rng: &mut Rng) -> Box<dyn Stage> {
-        Box::new(Recurrent::new(cell, inputs, self.hidden, self.layers, self.both, rng))
+impl RnnSpec {
+    fn build(&self, cell: RnnKind, inputs: usize, rng: &mut Rng) -> Box<dyn SequentialLayer> {
+        Box::new(RnnBase::new(cell, inputs, self.hidden_size, self.num_layers, self.bidirectional, rng))
     }
 }

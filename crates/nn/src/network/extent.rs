@@ -3,7 +3,7 @@
 
 use std::ops::{Add, Mul};
 
-use super::layer_spec::{Block, LayerSpec, Memory};
+use super::layer_spec::{LayerSpec, RnnSpec, TransformerEncoderSpec};
 use super::{Network, shape};
 
 /// Arrays of a network that is built, at most.
@@ -79,7 +79,7 @@ impl Mul<usize> for Extent {
 impl Network {
     /// What its parameters and states take, or the first layer that does not fit.
     pub fn extent(&self) -> panoply_tensor::Result<Extent> {
-        self.shapes()?;
+        self.layer_shapes()?;
         Ok(of(&self.layers, &self.input))
     }
 }
@@ -94,43 +94,45 @@ impl LayerSpec {
     /// What the layer over inputs of these lengths takes.
     fn extent(&self, input: &[usize]) -> Extent {
         let (first, last) = (input.first().copied().unwrap_or(0), input.last().copied().unwrap_or(0));
-        let parts = || self.parts().iter().map(|part| of(part.layers, input)).fold(Extent::default(), Extent::add);
+        let parts = || self.sublayers().iter().map(|part| of(part.layers, input)).fold(Extent::default(), Extent::add);
         match self {
-            LayerSpec::Linear { outputs, bias, .. } => Extent::linear(last, *outputs, *bias),
-            LayerSpec::Conv { outputs, size, groups, bias, .. } => {
+            LayerSpec::Linear { out_features: outputs, bias, .. } => Extent::linear(last, *outputs, *bias),
+            LayerSpec::Conv { out_channels: outputs, kernel_size: size, groups, bias, .. } => {
                 Extent::weight(&[&[*outputs, first / groups], &size[..]].concat()) + Extent::bias(*bias, *outputs)
             }
-            LayerSpec::ConvTransposed(conv) => {
-                Extent::weight(&[&[first, conv.outputs / conv.groups], &conv.size[..]].concat())
-                    + Extent::bias(conv.bias, conv.outputs)
+            LayerSpec::ConvTranspose(conv) => {
+                Extent::weight(&[&[first, conv.out_channels / conv.groups], &conv.kernel_size[..]].concat())
+                    + Extent::bias(conv.bias, conv.out_channels)
             }
             LayerSpec::BatchNorm { .. } => Extent::constants(4, first),
             LayerSpec::GroupNorm { .. } => Extent::constants(2, first),
             LayerSpec::LayerNorm { .. } => Extent::constants(2, last),
             LayerSpec::RmsNorm { .. } => Extent::constants(1, last),
-            LayerSpec::Standardise {} | LayerSpec::Restore {} => Extent::constants(2, input.iter().product()),
-            LayerSpec::Embedding { count, width } => Extent::weight(&[*count, *width]),
+            LayerSpec::Standardize {} | LayerSpec::InverseStandardize {} => {
+                Extent::constants(2, input.iter().product())
+            }
+            LayerSpec::Embedding { num_embeddings: count, embedding_dim: width } => Extent::weight(&[*count, *width]),
             LayerSpec::Rnn(memory) => memory.extent(1, last),
             LayerSpec::Lstm(memory) => memory.extent(4, last),
             LayerSpec::Gru(memory) => memory.extent(3, last),
-            LayerSpec::Attention { heads, key_heads, .. } => {
+            LayerSpec::MultiHeadAttention { num_heads: heads, num_kv_heads: key_heads, .. } => {
                 Extent::attention(last, last / heads * key_heads.unwrap_or(*heads)) + parts()
             }
-            LayerSpec::Encoder(block) => block.extent(last, 1),
-            LayerSpec::Decoder(decoder) => {
+            LayerSpec::TransformerEncoderLayer(block) => block.extent(last, 1),
+            LayerSpec::TransformerDecoder(decoder) => {
                 let width = self.output(input).ok().and_then(|output| output.last().copied()).unwrap_or(0);
-                decoder.block().extent(width, 2) * decoder.blocks + parts()
+                decoder.block().extent(width, 2) * decoder.num_layers + parts()
             }
-            LayerSpec::Residual { .. } | LayerSpec::Checkpoint { .. } => parts(),
+            LayerSpec::Residual { .. } | LayerSpec::ActivationCheckpoint { .. } => parts(),
             LayerSpec::MaxPool(_)
-            | LayerSpec::AveragePool(_)
-            | LayerSpec::AdaptiveAveragePool { .. }
+            | LayerSpec::AvgPool(_)
+            | LayerSpec::AdaptiveAvgPool { .. }
             | LayerSpec::AdaptiveMaxPool { .. }
-            | LayerSpec::GlobalAveragePool {}
+            | LayerSpec::GlobalAvgPool {}
             | LayerSpec::GlobalMaxPool {}
-            | LayerSpec::Shift { .. }
-            | LayerSpec::Flip { .. }
-            | LayerSpec::Noise { .. }
+            | LayerSpec::RandomShift { .. }
+            | LayerSpec::RandomHorizontalFlip { .. }
+            | LayerSpec::GaussianNoise { .. }
             | LayerSpec::Dropout { .. }
             | LayerSpec::Relu {}
             | LayerSpec::LeakyRelu { .. }
@@ -144,39 +146,39 @@ impl LayerSpec {
             | LayerSpec::Tanh {}
             | LayerSpec::Selu {}
             | LayerSpec::Relu6 {}
-            | LayerSpec::HardSigmoid {}
-            | LayerSpec::HardSwish {}
+            | LayerSpec::Hardsigmoid {}
+            | LayerSpec::Hardswish {}
             | LayerSpec::Softsign {}
-            | LayerSpec::LogSigmoid {}
+            | LayerSpec::Logsigmoid {}
             | LayerSpec::Softmax {}
             | LayerSpec::LogSoftmax {}
             | LayerSpec::Flatten {}
             | LayerSpec::Reshape { .. }
-            | LayerSpec::Last {}
-            | LayerSpec::MeanOverTime {}
-            | LayerSpec::Positions {}
+            | LayerSpec::LastTimeStep {}
+            | LayerSpec::TimeMean {}
+            | LayerSpec::PositionalEncoding {}
             | LayerSpec::Narrow { .. } => Extent::default(),
         }
     }
 }
 
-impl Block {
+impl TransformerEncoderSpec {
     /// With this many attentions, and as many norms and one more.
     fn extent(&self, width: usize, attentions: usize) -> Extent {
         Extent::attention(width, width) * attentions
-            + Extent::dense(width, self.inner)
+            + Extent::dense(width, self.dim_feedforward)
             + Extent::constants(2, width) * (attentions + 1)
     }
 }
 
-impl Memory {
+impl RnnSpec {
     /// With this many gates, over this many features.
     fn extent(&self, gates: usize, inputs: usize) -> Extent {
-        let (rows, directions) = (gates.saturating_mul(self.hidden), if self.both { 2 } else { 1 });
+        let (rows, directions) = (gates.saturating_mul(self.hidden_size), if self.bidirectional { 2 } else { 1 });
         let direction = |inputs: usize| {
-            Extent::weight(&[rows, inputs]) + Extent::weight(&[rows, self.hidden]) + Extent::weight(&[rows]) * 2
+            Extent::weight(&[rows, inputs]) + Extent::weight(&[rows, self.hidden_size]) + Extent::weight(&[rows]) * 2
         };
-        let above = directions * self.hidden;
-        (direction(inputs) + direction(above) * self.layers.saturating_sub(1)) * directions
+        let above = directions * self.hidden_size;
+        (direction(inputs) + direction(above) * self.num_layers.saturating_sub(1)) * directions
     }
 }

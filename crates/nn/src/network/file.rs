@@ -45,7 +45,7 @@ struct Raw {
 
 /// What a file says beside its network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct FileSections {
     /// How to train.
     pub training: Vec<Setting>,
     /// How what is learned from is read.
@@ -66,11 +66,11 @@ pub struct Setting {
 impl Network {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Network> {
-        Network::read_with_settings(path).map(|(network, _)| network)
+        Network::read_with_sections(path).map(|(network, _)| network)
     }
 
     /// Reads a file with what its sections `[training]` and `[data]` say.
-    pub fn read_with_settings(path: &Path) -> Result<(Network, Settings)> {
+    pub fn read_with_sections(path: &Path) -> Result<(Network, FileSections)> {
         let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path).map_err(failed)?;
@@ -79,7 +79,7 @@ impl Network {
         if bytes.len() > MOST_BYTES {
             return Err(wrong(format!("more than {MOST_BYTES} bytes are too many for a description")));
         }
-        let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()).caused_by(error))?;
+        let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()).with_source(error))?;
         parse(&text).map_err(|(line, what)| Error::corrupt(format!("{}:{line}: {what}", path.display())))
     }
 
@@ -89,7 +89,7 @@ impl Network {
     }
 }
 
-fn parse(text: &str) -> Result<(Network, Settings), (usize, String)> {
+fn parse(text: &str) -> Result<(Network, FileSections), (usize, String)> {
     let raw: Raw = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         (line_of(text, at), one_line(error.message()))
@@ -97,7 +97,8 @@ fn parse(text: &str) -> Result<(Network, Settings), (usize, String)> {
     let mut network = Network { input: raw.input, layers: Vec::new(), loss: raw.loss };
     for (at, table) in raw.layer.iter().enumerate() {
         let layer = layer(table.get_ref()).map_err(|wrong| {
-            let place = wrong.within.iter().fold(Place::of(text, table), |place, (name, at)| place.part(name, *at));
+            let place =
+                wrong.within.iter().fold(LayerLocation::of(text, table), |place, (name, at)| place.part(name, *at));
             (place.line(wrong.field.as_deref()), format!("layer {}{}", at + 1, wrong.what))
         })?;
         network.layers.push(layer);
@@ -105,12 +106,12 @@ fn parse(text: &str) -> Result<(Network, Settings), (usize, String)> {
     network.checked().map_err(|(at, what)| {
         let line = at.and_then(|at| {
             let input = shape::through(&network.layers[..at], &network.input).ok()?.pop()?;
-            Some(Place::of(text, raw.layer.get(at)?).culprit(&network.layers[at], &input, &what))
+            Some(LayerLocation::of(text, raw.layer.get(at)?).culprit(&network.layers[at], &input, &what))
         });
         (line.unwrap_or(1), network.complaint(at, &what))
     })?;
     let (training, data) = (settings(text, "training", &raw.training)?, settings(text, "data", &raw.data)?);
-    Ok((network, Settings { training, data }))
+    Ok((network, FileSections { training, data }))
 }
 
 /// What a section says, or the line and what is wrong there; a list of nothing says nothing.
@@ -149,27 +150,27 @@ fn settings(
 }
 
 /// What is wrong with a layer, in which field, and in which layer of which of its lists, from the outside inwards.
-struct Wrong {
+struct FileError {
     field: Option<String>,
     what: String,
     within: Vec<(String, usize)>,
 }
 
-impl Wrong {
-    fn new(field: Option<&str>, what: String) -> Wrong {
-        Wrong { field: field.map(str::to_string), what, within: Vec::new() }
+impl FileError {
+    fn new(field: Option<&str>, what: String) -> FileError {
+        FileError { field: field.map(str::to_string), what, within: Vec::new() }
     }
 }
 
 /// One layer: its `kind` decides which fields it may have.
-fn layer(table: &Table) -> Result<LayerSpec, Wrong> {
+fn layer(table: &Table) -> Result<LayerSpec, FileError> {
     let kind = match table.get("kind") {
         Some(Value::String(kind)) => kind.clone(),
         Some(other) => {
             let what = format!(": kind is {}, not text such as \"linear\"", other.type_str());
-            return Err(Wrong::new(Some("kind"), what));
+            return Err(FileError::new(Some("kind"), what));
         }
-        None => return Err(Wrong::new(None, ": `kind` is missing, such as kind = \"linear\"".to_string())),
+        None => return Err(FileError::new(None, ": `kind` is missing, such as kind = \"linear\"".to_string())),
     };
     let mut fields = table.clone();
     fields.remove("kind");
@@ -194,15 +195,15 @@ fn layer(table: &Table) -> Result<LayerSpec, Wrong> {
         };
         let what =
             if field.as_deref() == Some("kind") { format!(": {message}") } else { format!(" ({kind}): {message}") };
-        Wrong { field, what, within: Vec::new() }
+        FileError { field, what, within: Vec::new() }
     })
 }
 
-/// Fields that hold layers, in [`LayerSpec::parts`].
-const PARTS: [&str; 3] = ["layers", "shortcut", "source"];
+/// Fields that hold layers, in [`LayerSpec::sublayers`].
+const PARTS: [&str; 4] = ["layers", "shortcut", "target", "memory"];
 
 /// Reads a list of layers in its place.
-fn part(kind: &str, name: &str, value: &mut Value) -> Result<(), Wrong> {
+fn part(kind: &str, name: &str, value: &mut Value) -> Result<(), FileError> {
     let Value::Array(layers) = value else { return Ok(()) };
     for (at, value) in layers.iter_mut().enumerate() {
         let Value::Table(table) = value else { continue };
@@ -211,7 +212,7 @@ fn part(kind: &str, name: &str, value: &mut Value) -> Result<(), Wrong> {
             wrong.within.insert(0, (name.to_string(), at));
             wrong
         })?;
-        *value = Value::try_from(&inner).map_err(|error| Wrong::new(Some(name), format!(" ({kind}): {error}")))?;
+        *value = Value::try_from(&inner).map_err(|error| FileError::new(Some(name), format!(" ({kind}): {error}")))?;
     }
     Ok(())
 }
@@ -228,7 +229,7 @@ fn culprit(kind: &str, fields: &Table, message: &str) -> Option<String> {
 }
 
 /// Where a layer stands.
-struct Place<'a> {
+struct LayerLocation<'a> {
     text: &'a str,
     start: usize,
     /// What the header above it says: `layer`, or `layer.layers` of a layer of a layer.
@@ -237,13 +238,13 @@ struct Place<'a> {
     field: Option<String>,
 }
 
-impl<'a> Place<'a> {
-    fn of(text: &'a str, table: &Spanned<Table>) -> Place<'a> {
-        Place { text, start: table.span().start, header: "layer".to_string(), field: None }
+impl<'a> LayerLocation<'a> {
+    fn of(text: &'a str, table: &Spanned<Table>) -> LayerLocation<'a> {
+        LayerLocation { text, start: table.span().start, header: "layer".to_string(), field: None }
     }
 
     /// Where a layer of one of its lists stands.
-    fn part(&self, name: &str, at: usize) -> Place<'a> {
+    fn part(&self, name: &str, at: usize) -> LayerLocation<'a> {
         let header = format!("{}.{name}", self.header);
         let mut start = self.start;
         let lines = self.text[self.start..].split_inclusive('\n').map(|line| {
@@ -255,17 +256,18 @@ impl<'a> Place<'a> {
         let own = lines.skip(1).take_while(|(_, line)| !ends(line));
         let mut inner = own.filter(|(_, line)| *line == format!("[[{header}]]"));
         match (inner.nth(at), &self.field) {
-            (Some((start, _)), None) => Place { text: self.text, start, header, field: None },
+            (Some((start, _)), None) => LayerLocation { text: self.text, start, header, field: None },
             _ => {
                 let field = self.field.clone().or(Some(name.to_string()));
-                Place { text: self.text, start: self.start, header: self.header.clone(), field }
+                LayerLocation { text: self.text, start: self.start, header: self.header.clone(), field }
             }
         }
     }
 
     /// The line of what is wrong with the sizes of a layer that stands here, over inputs of these lengths.
     fn culprit(&self, layer: &LayerSpec, input: &[usize], what: &str) -> usize {
-        let wrong = layer.parts().into_iter().find_map(|part| Some((part, shape::through(part.layers, input).err()?)));
+        let wrong =
+            layer.sublayers().into_iter().find_map(|part| Some((part, shape::through(part.layers, input).err()?)));
         let Some((part, (at, what))) = wrong else { return self.line(what.split([' ', ':']).next()) };
         let input = shape::through(&part.layers[..at], input).ok().and_then(|mut shapes| shapes.pop());
         self.part(part.name, at).culprit(&part.layers[at], &input.unwrap_or_default(), &what)

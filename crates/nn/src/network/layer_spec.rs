@@ -12,10 +12,10 @@ pub enum LayerSpec {
     /// A dense layer over the last axis.
     Linear {
         /// Numbers that come out.
-        outputs: usize,
+        out_features: usize,
         /// Numbers that go in, if they are to be checked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        inputs: Option<usize>,
+        in_features: Option<usize>,
         /// Whether something is added.
         #[serde(default = "yes")]
         bias: bool,
@@ -23,12 +23,12 @@ pub enum LayerSpec {
     /// Filters over `[channels, lengths]` with one, two or three lengths, as many as `size` has.
     Conv {
         /// Filters.
-        outputs: usize,
+        out_channels: usize,
         /// Channels that go in, if they are to be checked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        inputs: Option<usize>,
+        in_channels: Option<usize>,
         /// Lengths of a filter.
-        size: Vec<usize>,
+        kernel_size: Vec<usize>,
         /// Distance between positions along each axis; 1 if none is said.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         stride: Vec<usize>,
@@ -46,41 +46,41 @@ pub enum LayerSpec {
         bias: bool,
     },
     /// The transpose of filters, which makes `[channels, lengths]` longer.
-    ConvTransposed(Transposed),
+    ConvTranspose(ConvTransposeSpec),
     /// Largest of windows.
-    MaxPool(Windows),
+    MaxPool(PoolSpec),
     /// Mean of windows; zeros around count.
-    AveragePool(Windows),
+    AvgPool(PoolSpec),
     /// Means of parts of the lengths, so many of them whatever the lengths are.
-    AdaptiveAveragePool {
+    AdaptiveAvgPool {
         /// Parts of each axis.
-        size: Vec<usize>,
+        output_size: Vec<usize>,
     },
     /// Largest of parts of the lengths.
     AdaptiveMaxPool {
         /// Parts of each axis.
-        size: Vec<usize>,
+        output_size: Vec<usize>,
     },
     /// Mean over all of `[channels, lengths]` but the channels.
-    GlobalAveragePool {},
+    GlobalAvgPool {},
     /// Largest over all of `[channels, lengths]` but the channels.
     GlobalMaxPool {},
-    /// Each channel normalised over the batch.
+    /// Each channel normalized over the batch.
     BatchNorm {
         /// Added to the variance.
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
-    /// The last axis normalised.
+    /// The last axis normalized.
     LayerNorm {
         /// Added to the variance.
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
-    /// The channels of `[channels, lengths]` normalised in parts.
+    /// The channels of `[channels, lengths]` normalized in parts.
     GroupNorm {
         /// Parts; they divide the channels.
-        groups: usize,
+        num_groups: usize,
         /// Added to the variance.
         #[serde(default = "epsilon")]
         epsilon: f64,
@@ -91,30 +91,30 @@ pub enum LayerSpec {
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
-    /// Numbers less a mean and over a deviation, both states `[lengths]` set from data; see [`crate::Standardise`].
-    Standardise {},
-    /// Numbers times a deviation and plus a mean, both states `[lengths]` set from data: back from what [`LayerSpec::Standardise`]
+    /// Numbers less a mean and over a deviation, both states `[lengths]` set from data; see [`crate::Standardize`].
+    Standardize {},
+    /// Numbers times a deviation and plus a mean, both states `[lengths]` set from data: back from what [`LayerSpec::Standardize`]
     /// does to the scale of the targets.
-    Restore {},
+    InverseStandardize {},
     /// In training, images moved by some points at random along each axis of `[channels, lengths]`, zeros where nothing was.
-    Shift {
+    RandomShift {
         /// The most points.
-        by: usize,
+        max_shift: usize,
     },
     /// In training, images turned round along their last axis at random.
-    Flip {
+    RandomHorizontalFlip {
         /// How likely.
-        probability: f64,
+        p: f64,
     },
     /// In training, normal random numbers added.
-    Noise {
+    GaussianNoise {
         /// Their deviation.
-        deviation: f64,
+        stddev: f64,
     },
     /// Elements dropped in training.
     Dropout {
         /// How likely.
-        probability: f64,
+        p: f64,
     },
     /// max(x, 0).
     Relu {},
@@ -130,7 +130,7 @@ pub enum LayerSpec {
     LeakyRelu {
         /// The share.
         #[serde(default = "slope")]
-        slope: f64,
+        negative_slope: f64,
     },
     /// x where it is positive, exp(x) - 1 elsewhere.
     Elu {},
@@ -145,13 +145,13 @@ pub enum LayerSpec {
     /// x limited to 0 ..= 6.
     Relu6 {},
     /// (x + 3) / 6 limited to 0 ..= 1.
-    HardSigmoid {},
+    Hardsigmoid {},
     /// x times its hard sigmoid.
-    HardSwish {},
+    Hardswish {},
     /// x / (1 + |x|).
     Softsign {},
     /// ln(sigmoid(x)).
-    LogSigmoid {},
+    Logsigmoid {},
     /// Shares along the last axis.
     Softmax {},
     /// Logarithms of shares along the last axis.
@@ -161,27 +161,27 @@ pub enum LayerSpec {
     /// The same numbers with other axes.
     Reshape {
         /// Their lengths.
-        lengths: Vec<usize>,
+        shape: Vec<usize>,
     },
     /// A vector for each of some whole numbers: `[…]` becomes `[…, width]`.
     Embedding {
         /// The numbers are 0 .. count.
-        count: usize,
+        num_embeddings: usize,
         /// Length of a vector.
-        width: usize,
+        embedding_dim: usize,
     },
     /// Plain recurrent layers over `[time, features]`.
-    Rnn(Memory),
+    Rnn(RnnSpec),
     /// Long short-term memories over `[time, features]`.
-    Lstm(Memory),
+    Lstm(RnnSpec),
     /// Gated recurrent units over `[time, features]`.
-    Gru(Memory),
+    Gru(RnnSpec),
     /// Of `[time, features]` the last time.
-    Last {},
+    LastTimeStep {},
     /// Of `[time, features]` the mean over time.
-    MeanOverTime {},
+    TimeMean {},
     /// Sines and cosines of the time added to `[time, features]`.
-    Positions {},
+    PositionalEncoding {},
     /// Of the first axis a part.
     Narrow {
         /// The first place that is kept, counted from 0.
@@ -191,18 +191,18 @@ pub enum LayerSpec {
         length: usize,
     },
     /// Each time of `[time, features]` looks at the others, or at those of another sequence, in several heads.
-    Attention {
+    MultiHeadAttention {
         /// Heads; they divide the features.
-        heads: usize,
-        /// Heads of keys and values, where neighbouring heads share them; they divide the heads.
+        num_heads: usize,
+        /// Heads of keys and values, where neighboring heads share them; they divide the heads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        key_heads: Option<usize>,
+        num_kv_heads: Option<usize>,
         /// Whether each time sees only those up to itself.
         #[serde(default, skip_serializing_if = "is_false")]
-        causal: bool,
+        is_causal: bool,
         /// What makes of the input the sequence that is looked at; the input is, if there are none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        source: Vec<LayerSpec>,
+        memory: Vec<LayerSpec>,
     },
     /// What layers make of an input, added to the input or to what other layers make of it.
     Residual {
@@ -213,30 +213,30 @@ pub enum LayerSpec {
         shortcut: Vec<LayerSpec>,
     },
     /// Layers whose inner values are computed anew for the gradient: less memory, more work, the same results.
-    Checkpoint {
+    ActivationCheckpoint {
         /// In order.
         layers: Vec<LayerSpec>,
     },
     /// A transformer block over `[time, features]`: self-attention and dense layers.
-    Encoder(Block),
+    TransformerEncoderLayer(TransformerEncoderSpec),
     /// Blocks of a transformer's decoder, all of which look at one other sequence.
-    Decoder(Decoder),
+    TransformerDecoder(TransformerDecoderSpec),
 }
 
 /// A block of a transformer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Block {
+pub struct TransformerEncoderSpec {
     /// Heads of attention; they divide the features.
-    pub heads: usize,
+    pub num_heads: usize,
     /// Width between the dense layers.
-    pub inner: usize,
+    pub dim_feedforward: usize,
     /// Probability of dropping what is added in training.
     #[serde(default)]
     pub dropout: f64,
     /// Whether each time sees only those up to itself.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub causal: bool,
+    pub is_causal: bool,
     /// Whether norms stand before attention and dense layers, not behind the sums.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub norm_first: bool,
@@ -251,14 +251,14 @@ pub struct Block {
 /// A transformer's decoder: self-attention up to each time, attention to another sequence, dense layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Decoder {
+pub struct TransformerDecoderSpec {
     /// Heads of attention; they divide the features.
-    pub heads: usize,
+    pub num_heads: usize,
     /// Width between the dense layers.
-    pub inner: usize,
+    pub dim_feedforward: usize,
     /// Blocks one over the other.
     #[serde(default = "one")]
-    pub blocks: usize,
+    pub num_layers: usize,
     /// Probability of dropping what is added in training.
     #[serde(default)]
     pub dropout: f64,
@@ -273,14 +273,14 @@ pub struct Decoder {
     pub epsilon: f64,
     /// What makes of the input the sequence that is decoded; the input is, if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub layers: Vec<LayerSpec>,
+    pub target: Vec<LayerSpec>,
     /// What makes of the input the sequence that is looked at.
-    pub source: Vec<LayerSpec>,
+    pub memory: Vec<LayerSpec>,
 }
 
 /// Layers that a layer consists of.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct Sublayers<'a> {
     /// As it is spelled in files.
     pub name: &'static str,
     /// What stands before the names of its parameters.
@@ -292,9 +292,9 @@ pub struct Part<'a> {
 /// Windows that move over the lengths of `[channels, lengths]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Windows {
+pub struct PoolSpec {
     /// Lengths of a window.
-    pub size: Vec<usize>,
+    pub kernel_size: Vec<usize>,
     /// Distance between windows along each axis; side by side if none is said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stride: Vec<usize>,
@@ -306,14 +306,14 @@ pub struct Windows {
 /// The transpose of filters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Transposed {
+pub struct ConvTransposeSpec {
     /// Channels that come out.
-    pub outputs: usize,
+    pub out_channels: usize,
     /// Channels that go in, if they are to be checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inputs: Option<usize>,
+    pub in_channels: Option<usize>,
     /// Lengths of a filter.
-    pub size: Vec<usize>,
+    pub kernel_size: Vec<usize>,
     /// By how much each axis grows, about; 1 if none is said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stride: Vec<usize>,
@@ -322,7 +322,7 @@ pub struct Transposed {
     pub padding: Vec<usize>,
     /// Elements added at the end of each axis; none if none is said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub extra: Vec<usize>,
+    pub output_padding: Vec<usize>,
     /// Parts of the channels that do not see each other.
     #[serde(default = "one")]
     pub groups: usize,
@@ -334,18 +334,18 @@ pub struct Transposed {
 /// Size of a recurrent layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Memory {
+pub struct RnnSpec {
     /// Width of the state.
-    pub hidden: usize,
+    pub hidden_size: usize,
     /// Numbers that go in at a time, if they are to be checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inputs: Option<usize>,
+    pub input_size: Option<usize>,
     /// Layers one over the other.
     #[serde(default = "one")]
-    pub layers: usize,
+    pub num_layers: usize,
     /// Whether it also reads backwards.
     #[serde(default)]
-    pub both: bool,
+    pub bidirectional: bool,
     /// Of the sum in each step of a plain recurrent layer; LSTMs and GRUs have activations of their own.
     #[serde(default, skip_serializing_if = "is_tanh")]
     pub nonlinearity: Nonlinearity,
@@ -398,58 +398,91 @@ fn epsilon() -> f64 {
     1e-5
 }
 
-impl Memory {
+impl RnnSpec {
     /// One layer, forwards.
-    pub fn new(hidden: usize) -> Memory {
-        Memory { hidden, inputs: None, layers: 1, both: false, nonlinearity: Nonlinearity::Tanh }
+    pub fn new(hidden: usize) -> RnnSpec {
+        RnnSpec {
+            hidden_size: hidden,
+            input_size: None,
+            num_layers: 1,
+            bidirectional: false,
+            nonlinearity: Nonlinearity::Tanh,
+        }
     }
 }
 
-impl Block {
+impl TransformerEncoderSpec {
     /// That sees all times, without dropout, norms first, with gelu and epsilon 1e-5.
-    pub fn new(heads: usize, inner: usize) -> Block {
+    pub fn new(heads: usize, inner: usize) -> TransformerEncoderSpec {
         let (activation, epsilon) = (Activation::Gelu, epsilon());
-        Block { heads, inner, dropout: 0.0, causal: false, norm_first: true, activation, epsilon }
+        TransformerEncoderSpec {
+            num_heads: heads,
+            dim_feedforward: inner,
+            dropout: 0.0,
+            is_causal: false,
+            norm_first: true,
+            activation,
+            epsilon,
+        }
     }
 }
 
-impl Decoder {
+impl TransformerDecoderSpec {
     /// One block that looks at what these layers make of the input, without dropout, norms first, with gelu and epsilon 1e-5.
-    pub fn new(heads: usize, inner: usize, source: Vec<LayerSpec>) -> Decoder {
+    pub fn new(heads: usize, inner: usize, source: Vec<LayerSpec>) -> TransformerDecoderSpec {
         let (activation, epsilon) = (Activation::Gelu, epsilon());
         let layers = Vec::new();
-        Decoder { heads, inner, blocks: 1, dropout: 0.0, norm_first: true, activation, epsilon, layers, source }
+        TransformerDecoderSpec {
+            num_heads: heads,
+            dim_feedforward: inner,
+            num_layers: 1,
+            dropout: 0.0,
+            norm_first: true,
+            activation,
+            epsilon,
+            target: layers,
+            memory: source,
+        }
     }
 }
 
-impl Windows {
+impl PoolSpec {
     /// Side by side.
-    pub fn new(size: &[usize]) -> Windows {
-        Windows { size: size.to_vec(), stride: Vec::new(), padding: Vec::new() }
+    pub fn new(size: &[usize]) -> PoolSpec {
+        PoolSpec { kernel_size: size.to_vec(), stride: Vec::new(), padding: Vec::new() }
     }
 }
 
-impl Transposed {
+impl ConvTransposeSpec {
     /// Filters of this size and stride with a bias, nothing taken away and nothing added.
-    pub fn new(outputs: usize, size: &[usize], stride: &[usize]) -> Transposed {
+    pub fn new(outputs: usize, size: &[usize], stride: &[usize]) -> ConvTransposeSpec {
         let (size, stride) = (size.to_vec(), stride.to_vec());
-        Transposed { outputs, inputs: None, size, stride, padding: vec![], extra: vec![], groups: 1, bias: true }
+        ConvTransposeSpec {
+            out_channels: outputs,
+            in_channels: None,
+            kernel_size: size,
+            stride,
+            padding: vec![],
+            output_padding: vec![],
+            groups: 1,
+            bias: true,
+        }
     }
 }
 
 impl LayerSpec {
     /// A dense layer with a bias.
     pub fn linear(outputs: usize) -> LayerSpec {
-        LayerSpec::Linear { outputs, inputs: None, bias: true }
+        LayerSpec::Linear { out_features: outputs, in_features: None, bias: true }
     }
 
     /// Filters of this size at every position, zeros around so that lengths stay if the size is odd, with a bias.
     pub fn conv(outputs: usize, size: &[usize]) -> LayerSpec {
         let padding = size.iter().map(|length| length / 2).collect();
         LayerSpec::Conv {
-            outputs,
-            inputs: None,
-            size: size.to_vec(),
+            out_channels: outputs,
+            in_channels: None,
+            kernel_size: size.to_vec(),
             stride: Vec::new(),
             padding,
             dilation: Vec::new(),
@@ -460,61 +493,63 @@ impl LayerSpec {
 
     /// Largest of windows of this size side by side.
     pub fn max_pool(size: &[usize]) -> LayerSpec {
-        LayerSpec::MaxPool(Windows::new(size))
+        LayerSpec::MaxPool(PoolSpec::new(size))
     }
 
     /// Mean of windows of this size side by side.
-    pub fn average_pool(size: &[usize]) -> LayerSpec {
-        LayerSpec::AveragePool(Windows::new(size))
+    pub fn avg_pool(size: &[usize]) -> LayerSpec {
+        LayerSpec::AvgPool(PoolSpec::new(size))
     }
 
     /// A transformer block that sees all times, without dropout.
-    pub fn encoder(heads: usize, inner: usize) -> LayerSpec {
-        LayerSpec::Encoder(Block::new(heads, inner))
+    pub fn transformer_encoder_layer(heads: usize, inner: usize) -> LayerSpec {
+        LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec::new(heads, inner))
     }
 
     /// Attention in so many heads that sees all times.
-    pub fn attention(heads: usize) -> LayerSpec {
-        LayerSpec::Attention { heads, key_heads: None, causal: false, source: Vec::new() }
+    pub fn multi_head_attention(heads: usize) -> LayerSpec {
+        LayerSpec::MultiHeadAttention { num_heads: heads, num_kv_heads: None, is_causal: false, memory: Vec::new() }
     }
 
-    /// Each channel normalised over the batch, 1e-5 added to the variance.
+    /// Each channel normalized over the batch, 1e-5 added to the variance.
     pub fn batch_norm() -> LayerSpec {
         LayerSpec::BatchNorm { epsilon: epsilon() }
     }
 
-    /// The last axis normalised, 1e-5 added to the variance.
+    /// The last axis normalized, 1e-5 added to the variance.
     pub fn layer_norm() -> LayerSpec {
         LayerSpec::LayerNorm { epsilon: epsilon() }
     }
 
     /// The same layer, whose inputs are checked: numbers of a dense layer, channels of filters, features of a memory.
     #[must_use]
-    pub fn taking(mut self, count: usize) -> LayerSpec {
+    pub fn with_inputs(mut self, count: usize) -> LayerSpec {
         match &mut self {
-            LayerSpec::Linear { inputs, .. }
-            | LayerSpec::Conv { inputs, .. }
-            | LayerSpec::ConvTransposed(Transposed { inputs, .. }) => *inputs = Some(count),
-            LayerSpec::Rnn(memory) | LayerSpec::Lstm(memory) | LayerSpec::Gru(memory) => memory.inputs = Some(count),
+            LayerSpec::Linear { in_features: inputs, .. }
+            | LayerSpec::Conv { in_channels: inputs, .. }
+            | LayerSpec::ConvTranspose(ConvTransposeSpec { in_channels: inputs, .. }) => *inputs = Some(count),
+            LayerSpec::Rnn(memory) | LayerSpec::Lstm(memory) | LayerSpec::Gru(memory) => {
+                memory.input_size = Some(count)
+            }
             _ => {}
         }
         self
     }
 
     /// The lists of layers that it consists of.
-    pub fn parts(&self) -> Vec<Part<'_>> {
+    pub fn sublayers(&self) -> Vec<Sublayers<'_>> {
         match self {
             LayerSpec::Residual { layers, shortcut } => vec![
-                Part { name: "layers", params: "layers.", layers },
-                Part { name: "shortcut", params: "shortcut.", layers: shortcut },
+                Sublayers { name: "layers", params: "layers.", layers },
+                Sublayers { name: "shortcut", params: "shortcut.", layers: shortcut },
             ],
-            LayerSpec::Checkpoint { layers } => vec![Part { name: "layers", params: "", layers }],
-            LayerSpec::Attention { source, .. } if !source.is_empty() => {
-                vec![Part { name: "source", params: "source.", layers: source }]
+            LayerSpec::ActivationCheckpoint { layers } => vec![Sublayers { name: "layers", params: "", layers }],
+            LayerSpec::MultiHeadAttention { memory: source, .. } if !source.is_empty() => {
+                vec![Sublayers { name: "memory", params: "memory.", layers: source }]
             }
-            LayerSpec::Decoder(Decoder { layers, source, .. }) => vec![
-                Part { name: "layers", params: "layers.", layers },
-                Part { name: "source", params: "source.", layers: source },
+            LayerSpec::TransformerDecoder(TransformerDecoderSpec { target: layers, memory: source, .. }) => vec![
+                Sublayers { name: "target", params: "target.", layers },
+                Sublayers { name: "memory", params: "memory.", layers: source },
             ],
             _ => Vec::new(),
         }
@@ -524,17 +559,19 @@ impl LayerSpec {
     pub(crate) fn lists(&mut self) -> Vec<&mut Vec<LayerSpec>> {
         match self {
             LayerSpec::Residual { layers, shortcut } => vec![layers, shortcut],
-            LayerSpec::Checkpoint { layers } => vec![layers],
-            LayerSpec::Attention { source, .. } if !source.is_empty() => vec![source],
-            LayerSpec::Decoder(Decoder { layers, source, .. }) => vec![layers, source],
+            LayerSpec::ActivationCheckpoint { layers } => vec![layers],
+            LayerSpec::MultiHeadAttention { memory: source, .. } if !source.is_empty() => vec![source],
+            LayerSpec::TransformerDecoder(TransformerDecoderSpec { target: layers, memory: source, .. }) => {
+                vec![layers, source]
+            }
             _ => Vec::new(),
         }
     }
 
     /// Whether it does anything outside of training.
-    pub fn is_used(&self) -> bool {
+    pub fn is_active_in_eval(&self) -> bool {
         use LayerSpec::*;
-        !matches!(self, Dropout { .. } | Shift { .. } | Flip { .. } | Noise { .. })
+        !matches!(self, Dropout { .. } | RandomShift { .. } | RandomHorizontalFlip { .. } | GaussianNoise { .. })
     }
 
     /// As it is spelled in files.
@@ -542,27 +579,27 @@ impl LayerSpec {
         match self {
             LayerSpec::Linear { .. } => "linear",
             LayerSpec::Conv { .. } => "conv",
-            LayerSpec::ConvTransposed(_) => "conv_transposed",
+            LayerSpec::ConvTranspose(_) => "conv_transpose",
             LayerSpec::MaxPool(_) => "max_pool",
-            LayerSpec::AveragePool(_) => "average_pool",
-            LayerSpec::AdaptiveAveragePool { .. } => "adaptive_average_pool",
+            LayerSpec::AvgPool(_) => "avg_pool",
+            LayerSpec::AdaptiveAvgPool { .. } => "adaptive_avg_pool",
             LayerSpec::AdaptiveMaxPool { .. } => "adaptive_max_pool",
             LayerSpec::GlobalMaxPool {} => "global_max_pool",
             LayerSpec::GroupNorm { .. } => "group_norm",
             LayerSpec::RmsNorm { .. } => "rms_norm",
-            LayerSpec::Restore {} => "restore",
-            LayerSpec::Shift { .. } => "shift",
-            LayerSpec::Flip { .. } => "flip",
-            LayerSpec::Noise { .. } => "noise",
+            LayerSpec::InverseStandardize {} => "inverse_standardize",
+            LayerSpec::RandomShift { .. } => "random_shift",
+            LayerSpec::RandomHorizontalFlip { .. } => "random_horizontal_flip",
+            LayerSpec::GaussianNoise { .. } => "gaussian_noise",
             LayerSpec::LeakyRelu { .. } => "leaky_relu",
             LayerSpec::Elu {} => "elu",
             LayerSpec::Softplus {} => "softplus",
             LayerSpec::Mish {} => "mish",
             LayerSpec::Embedding { .. } => "embedding",
-            LayerSpec::GlobalAveragePool {} => "global_average_pool",
+            LayerSpec::GlobalAvgPool {} => "global_avg_pool",
             LayerSpec::BatchNorm { .. } => "batch_norm",
             LayerSpec::LayerNorm { .. } => "layer_norm",
-            LayerSpec::Standardise {} => "standardise",
+            LayerSpec::Standardize {} => "standardize",
             LayerSpec::Dropout { .. } => "dropout",
             LayerSpec::Relu {} => "relu",
             LayerSpec::Gelu {} => "gelu",
@@ -575,22 +612,22 @@ impl LayerSpec {
             LayerSpec::Rnn(_) => "rnn",
             LayerSpec::Lstm(_) => "lstm",
             LayerSpec::Gru(_) => "gru",
-            LayerSpec::Last {} => "last",
-            LayerSpec::MeanOverTime {} => "mean_over_time",
-            LayerSpec::Positions {} => "positions",
-            LayerSpec::Encoder(_) => "encoder",
-            LayerSpec::Decoder(_) => "decoder",
+            LayerSpec::LastTimeStep {} => "last_time_step",
+            LayerSpec::TimeMean {} => "time_mean",
+            LayerSpec::PositionalEncoding {} => "positional_encoding",
+            LayerSpec::TransformerEncoderLayer(_) => "transformer_encoder_layer",
+            LayerSpec::TransformerDecoder(_) => "transformer_decoder",
             LayerSpec::Narrow { .. } => "narrow",
-            LayerSpec::Attention { .. } => "attention",
+            LayerSpec::MultiHeadAttention { .. } => "multi_head_attention",
             LayerSpec::Residual { .. } => "residual",
-            LayerSpec::Checkpoint { .. } => "checkpoint",
+            LayerSpec::ActivationCheckpoint { .. } => "activation_checkpoint",
             LayerSpec::GeluTanh {} => "gelu_tanh",
             LayerSpec::Selu {} => "selu",
             LayerSpec::Relu6 {} => "relu6",
-            LayerSpec::HardSigmoid {} => "hard_sigmoid",
-            LayerSpec::HardSwish {} => "hard_swish",
+            LayerSpec::Hardsigmoid {} => "hardsigmoid",
+            LayerSpec::Hardswish {} => "hardswish",
             LayerSpec::Softsign {} => "softsign",
-            LayerSpec::LogSigmoid {} => "log_sigmoid",
+            LayerSpec::Logsigmoid {} => "logsigmoid",
             LayerSpec::LogSoftmax {} => "log_softmax",
         }
     }

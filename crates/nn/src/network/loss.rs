@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use panoply_tensor::{CrossEntropy, DType, Error, Result, Tensor};
+use panoply_tensor::{CrossEntropyOptions, DType, Error, Result, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::data::Targets;
@@ -16,9 +16,9 @@ pub struct Loss {
     /// Share of the target that is spread evenly over all classes, in 0 .. 1. [Szegedy et al. 2016]
     pub label_smoothing: f64,
     /// What differences of numbers are divided by: with the deviation of the targets a loss and its gradients are of the same size
-    /// whatever the targets' unit is. If nothing is said, `panoply train` puts that deviation here; [`Loss::of`] divides by nothing.
+    /// whatever the targets' unit is. If nothing is said, `panoply train` puts that deviation here; [`Loss::compute`] divides by nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scale: Option<Scale>,
+    pub target_scale: Option<TargetScale>,
     /// How much each class counts; all the same if nothing is said. The loss is the mean so weighted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_weights: Option<ClassWeights>,
@@ -32,72 +32,72 @@ pub enum LossKind {
     #[default]
     CrossEntropy,
     /// Logits, each of which is a yes or a no of its own: one of two classes, one for each of more, or numbers in 0 ..= 1.
-    Bce,
+    BceWithLogits,
     /// Logits with shares that sum to 1, by Kullback's and Leibler's divergence.
-    Kl,
+    KlDiv,
     /// Numbers by the square of their difference.
     Mse,
     /// Numbers by the magnitude of their difference.
     L1,
-    /// Numbers: the square up to a difference of 1 (of [`Loss::scale`] if there is one), then linear. [Huber 1964]
+    /// Numbers: the square up to a difference of 1 (of [`Loss::target_scale`] if there is one), then linear. [Huber 1964]
     Huber,
 }
 
 /// What differences of numbers are divided by, above 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "scale is a number or a list of numbers, one for each that is learned")]
-pub enum Scale {
+#[serde(untagged, expecting = "target_scale is a number or a list of numbers, one for each that is learned")]
+pub enum TargetScale {
     /// All by this.
-    All(f64),
+    Uniform(f64),
     /// Each number of an example by its own.
-    Each(Vec<f64>),
+    PerTarget(Vec<f64>),
 }
 
-impl Scale {
+impl TargetScale {
     /// The numbers that are said.
     fn numbers(&self) -> &[f64] {
         match self {
-            Scale::All(scale) => std::slice::from_ref(scale),
-            Scale::Each(scales) => scales,
+            TargetScale::Uniform(scale) => std::slice::from_ref(scale),
+            TargetScale::PerTarget(scales) => scales,
         }
     }
 }
 
 /// How much each class counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Said", into = "Said")]
+#[serde(try_from = "ClassWeightsRepr", into = "ClassWeightsRepr")]
 pub enum ClassWeights {
-    /// As much as any other class, however few its examples are: [`Loss::fitted`] makes numbers of it.
+    /// As much as any other class, however few its examples are: [`Loss::for_targets`] makes numbers of it.
     Balanced,
     /// So much, in the order of the classes.
-    Each(Vec<f64>),
+    PerClass(Vec<f64>),
 }
 
 /// [`ClassWeights`] as they stand in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, expecting = "class_weights is \"balanced\" or a list of numbers, one for each class")]
-enum Said {
+enum ClassWeightsRepr {
     Word(String),
     Each(Vec<f64>),
 }
 
-impl TryFrom<Said> for ClassWeights {
+impl TryFrom<ClassWeightsRepr> for ClassWeights {
     type Error = String;
 
-    fn try_from(said: Said) -> Result<ClassWeights, String> {
+    fn try_from(said: ClassWeightsRepr) -> Result<ClassWeights, String> {
         match said {
-            Said::Word(word) if word == "balanced" => Ok(ClassWeights::Balanced),
-            Said::Word(word) => Err(format!("`{word}` is neither balanced nor a number for each class")),
-            Said::Each(weights) => Ok(ClassWeights::Each(weights)),
+            ClassWeightsRepr::Word(word) if word == "balanced" => Ok(ClassWeights::Balanced),
+            ClassWeightsRepr::Word(word) => Err(format!("`{word}` is neither balanced nor a number for each class")),
+            ClassWeightsRepr::Each(weights) => Ok(ClassWeights::PerClass(weights)),
         }
     }
 }
 
-impl From<ClassWeights> for Said {
-    fn from(weights: ClassWeights) -> Said {
+impl From<ClassWeights> for ClassWeightsRepr {
+    fn from(weights: ClassWeights) -> ClassWeightsRepr {
         match weights {
-            ClassWeights::Balanced => Said::Word("balanced".to_string()),
-            ClassWeights::Each(weights) => Said::Each(weights),
+            ClassWeights::Balanced => ClassWeightsRepr::Word("balanced".to_string()),
+            ClassWeights::PerClass(weights) => ClassWeightsRepr::Each(weights),
         }
     }
 }
@@ -107,21 +107,21 @@ const SUM: f64 = 1e-3;
 
 impl LossKind {
     /// Whether targets are compared by their difference, so that their unit matters.
-    pub fn is_of_differences(self) -> bool {
+    pub fn is_regression(self) -> bool {
         matches!(self, LossKind::Mse | LossKind::L1 | LossKind::Huber)
     }
 
     /// Whether the targets may be classes.
     fn takes_classes(self) -> bool {
-        matches!(self, LossKind::CrossEntropy | LossKind::Bce)
+        matches!(self, LossKind::CrossEntropy | LossKind::BceWithLogits)
     }
 
     /// Its name in files.
     pub fn name(self) -> &'static str {
         match self {
             LossKind::CrossEntropy => "cross_entropy",
-            LossKind::Bce => "bce",
-            LossKind::Kl => "kl",
+            LossKind::BceWithLogits => "bce_with_logits",
+            LossKind::KlDiv => "kl_div",
             LossKind::Mse => "mse",
             LossKind::L1 => "l1",
             LossKind::Huber => "huber",
@@ -143,14 +143,14 @@ impl fmt::Display for Loss {
         if self.label_smoothing > 0.0 {
             write!(f, ", label smoothing {}", self.label_smoothing)?;
         }
-        if let Some(scale) = &self.scale {
+        if let Some(scale) = &self.target_scale {
             let scales: Vec<String> = scale.numbers().iter().map(f64::to_string).collect();
-            write!(f, ", scale {}", scales.join(", "))?;
+            write!(f, ", target_scale {}", scales.join(", "))?;
         }
         match &self.class_weights {
             None => Ok(()),
             Some(ClassWeights::Balanced) => write!(f, ", class weights balanced"),
-            Some(ClassWeights::Each(weights)) => {
+            Some(ClassWeights::PerClass(weights)) => {
                 let weights: Vec<String> = weights.iter().map(|weight| format!("{weight:.4}")).collect();
                 write!(f, ", class weights {}", weights.join(", "))
             }
@@ -161,7 +161,7 @@ impl fmt::Display for Loss {
 impl Loss {
     /// Without settings.
     pub fn new(kind: LossKind) -> Loss {
-        Loss { kind, label_smoothing: 0.0, scale: None, class_weights: None }
+        Loss { kind, label_smoothing: 0.0, target_scale: None, class_weights: None }
     }
 
     /// With classes that count so much.
@@ -172,36 +172,36 @@ impl Loss {
     }
 
     /// The mean over the batch, in f32: of logits `[batch, classes]` and classes `[batch]`, or the same at each time
-    /// (`[batch, time, classes]` and `[batch, time]`), or of numbers of equal shapes. By [`LossKind::Bce`] two classes may have one
+    /// (`[batch, time, classes]` and `[batch, time]`), or of numbers of equal shapes. By [`LossKind::BceWithLogits`] two classes may have one
     /// logit, that of the second.
-    pub fn of(&self, outputs: &Tensor, targets: &Tensor) -> Tensor {
+    pub fn compute(&self, outputs: &Tensor, targets: &Tensor) -> Tensor {
         let outputs = outputs.cast(DType::F32);
         match self.kind {
             LossKind::CrossEntropy => self.cross_entropy(&outputs, targets),
-            LossKind::Bce if targets.dtype().is_int() => self.each_class(&outputs, targets),
-            _ if !outputs.is_shaped_as(targets) && outputs.check().and(targets.check()).is_ok() => {
+            LossKind::BceWithLogits if targets.dtype().is_int() => self.each_class(&outputs, targets),
+            _ if !outputs.is_same_size(targets) && outputs.check().and(targets.check()).is_ok() => {
                 let message = "the outputs of a network and the numbers it is to learn have other shapes";
                 Tensor::from_mistake(Error::mistake(message).note(format!("left {outputs:?}, right {targets:?}")))
             }
-            LossKind::Bce => outputs.bce_with_logits(targets),
-            LossKind::Kl => outputs.log_softmax(-1).kl_divergence(targets),
-            LossKind::Mse => self.scaled(&outputs).mse(&self.scaled(targets)),
-            LossKind::L1 => self.scaled(&outputs).l1(&self.scaled(targets)),
-            LossKind::Huber => self.scaled(&outputs).huber(&self.scaled(targets), 1.0),
+            LossKind::BceWithLogits => outputs.binary_cross_entropy_with_logits(targets),
+            LossKind::KlDiv => outputs.log_softmax(-1).kl_div(targets),
+            LossKind::Mse => self.scaled(&outputs).mse_loss(&self.scaled(targets)),
+            LossKind::L1 => self.scaled(&outputs).l1_loss(&self.scaled(targets)),
+            LossKind::Huber => self.scaled(&outputs).huber_loss(&self.scaled(targets), 1.0),
         }
     }
 
     /// What outputs say in use: shares of classes, `[…, classes]`, or numbers.
-    pub fn values(&self, outputs: &Tensor, targets: &Targets) -> Tensor {
+    pub fn predictions(&self, outputs: &Tensor, targets: &Targets) -> Tensor {
         let outputs = outputs.cast(DType::F32);
         match self.kind {
-            LossKind::CrossEntropy | LossKind::Kl => outputs.softmax(-1),
-            LossKind::Bce => {
+            LossKind::CrossEntropy | LossKind::KlDiv => outputs.softmax(-1),
+            LossKind::BceWithLogits => {
                 let yes = outputs.sigmoid();
                 match (targets, outputs.size(-1)) {
                     (_, Err(error)) => Tensor::from_mistake(error),
                     (Targets::Classes { .. }, Ok(1)) => Tensor::concat([-&yes + 1.0, yes], -1),
-                    (Targets::Classes { .. } | Targets::Numbers { .. } | Targets::Answers { .. }, Ok(_)) => yes,
+                    (Targets::Classes { .. } | Targets::Regression { .. } | Targets::MultiLabel { .. }, Ok(_)) => yes,
                 }
             }
             LossKind::Mse | LossKind::L1 | LossKind::Huber => outputs,
@@ -209,56 +209,65 @@ impl Loss {
     }
 
     /// How many numbers a network gives for such targets, at each time.
-    pub fn outputs(&self, targets: &Targets) -> usize {
+    pub fn num_outputs(&self, targets: &Targets) -> usize {
         match (self.kind, targets) {
-            (LossKind::Bce, Targets::Classes { classes: 2, .. }) => 1,
-            (_, Targets::Classes { classes, .. }) => *classes,
-            (_, Targets::Numbers { width, .. } | Targets::Answers { width, .. }) => *width,
+            (LossKind::BceWithLogits, Targets::Classes { num_classes: 2, .. }) => 1,
+            (_, Targets::Classes { num_classes: classes, .. }) => *classes,
+            (_, Targets::Regression { num_outputs: width, .. } | Targets::MultiLabel { num_labels: width, .. }) => {
+                *width
+            }
         }
     }
 
     /// This loss for these targets, balanced weights of classes computed from them; or why it is not for such targets.
-    pub fn fitted(&self, targets: &Targets) -> Result<Loss> {
+    pub fn for_targets(&self, targets: &Targets) -> Result<Loss> {
         self.check().map_err(Error::mistake)?;
         match targets {
             Targets::Classes { .. } if !self.kind.takes_classes() => {
                 let message = format!("the loss {} does not fit: classes are to be learned", self.kind.name());
-                Err(Error::mistake(message).note("classes take cross_entropy or bce"))
+                Err(Error::mistake(message).note("classes take cross_entropy or bce_with_logits"))
             }
-            Targets::Classes { labels, classes, .. } => self.weighing(labels, *classes),
-            Targets::Numbers { .. } | Targets::Answers { .. } if self.class_weights.is_some() => {
+            Targets::Classes { labels, num_classes: classes, .. } => self.weighing(labels, *classes),
+            Targets::Regression { .. } | Targets::MultiLabel { .. } if self.class_weights.is_some() => {
                 let message = format!("class weights do not fit: by {} no classes are to be learned", self.kind.name());
                 Err(Error::mistake(message).note("leave them out"))
             }
-            Targets::Answers { .. } if self.kind != LossKind::Bce => {
+            Targets::MultiLabel { .. } if self.kind != LossKind::BceWithLogits => {
                 let message =
                     format!("the loss {} does not fit: answers of yes or no are to be learned", self.kind.name());
-                Err(Error::mistake(message).note("answers take bce; `--task numbers` learns them as numbers"))
+                Err(Error::mistake(message)
+                    .note("labels take bce_with_logits; `--task regression` learns them as numbers"))
             }
-            Targets::Answers { .. } => Ok(self.clone()),
-            Targets::Numbers { values, width } => self.of_numbers(values, *width).map(|()| self.clone()),
+            Targets::MultiLabel { .. } => Ok(self.clone()),
+            Targets::Regression { values, num_outputs: width } => {
+                self.of_numbers(values, *width).map(|()| self.clone())
+            }
         }
     }
 
     fn of_numbers(&self, values: &[f32], width: usize) -> Result<()> {
-        if let Some(Scale::Each(scales)) = self.scale.as_ref().filter(|scale| scale.numbers().len() != width) {
+        if let Some(TargetScale::PerTarget(scales)) =
+            self.target_scale.as_ref().filter(|scale| scale.numbers().len() != width)
+        {
             let message = format!("{} scales of the loss are not one for each of {width} numbers", scales.len());
             return Err(Error::mistake(message));
         }
         let wrong = |example: usize, what: String| {
             let message = format!("the loss {} does not fit: example {example} {what}", self.kind.name());
-            Err(Error::mistake(message).note("bce takes numbers in 0 ..= 1, kl shares that sum to 1, mse any"))
+            Err(Error::mistake(message)
+                .note("bce_with_logits takes numbers in 0 ..= 1, kl_div probabilities that sum to 1, mse any"))
         };
         match self.kind {
             LossKind::CrossEntropy => {
                 let message = "the loss cross_entropy does not fit: numbers are to be learned";
-                Err(Error::mistake(message).note("numbers take mse, l1, huber, bce in 0 ..= 1, or kl of shares"))
+                Err(Error::mistake(message)
+                    .note("numbers take mse, l1, huber, bce_with_logits in 0 ..= 1, or kl_div of probabilities"))
             }
-            LossKind::Bce => match values.iter().position(|value| !(0.0..=1.0).contains(value)) {
+            LossKind::BceWithLogits => match values.iter().position(|value| !(0.0..=1.0).contains(value)) {
                 Some(at) => wrong(at / width, format!("has {}, which is not in 0 ..= 1", values[at])),
                 None => Ok(()),
             },
-            LossKind::Kl => {
+            LossKind::KlDiv => {
                 let sum = |row: &[f32]| row.iter().map(|share| f64::from(*share)).sum::<f64>();
                 let bad = |row: &[f32]| (sum(row) - 1.0).abs() > SUM || row.iter().any(|share| *share < 0.0);
                 match values.chunks_exact(width).position(bad) {
@@ -285,18 +294,18 @@ impl Loss {
         }
         match &mut loss.class_weights {
             None => {}
-            Some(ClassWeights::Each(weights)) if weights.len() != classes => {
+            Some(ClassWeights::PerClass(weights)) if weights.len() != classes => {
                 let message = format!("{} class weights are not one for each of {classes} classes", weights.len());
                 return Err(Error::mistake(message));
             }
-            Some(ClassWeights::Each(_)) => {}
+            Some(ClassWeights::PerClass(_)) => {}
             Some(weights @ ClassWeights::Balanced) => {
                 let mut counts = vec![0u64; classes];
                 labels.iter().for_each(|label| counts[*label as usize] += 1);
                 let present = counts.iter().filter(|count| **count > 0).count();
                 let of = |count: u64| labels.len() as f64 / (present as f64 * count as f64);
                 let each = counts.into_iter().map(|count| if count > 0 { of(count) } else { 1.0 });
-                *weights = ClassWeights::Each(each.collect());
+                *weights = ClassWeights::PerClass(each.collect());
             }
         }
         Ok(loss)
@@ -310,19 +319,19 @@ impl Loss {
         if self.label_smoothing > 0.0 && self.kind != LossKind::CrossEntropy {
             return Err(format!("label_smoothing is for cross_entropy, not for {}", self.kind.name()));
         }
-        let scales = self.scale.iter().flat_map(Scale::numbers);
+        let scales = self.target_scale.iter().flat_map(TargetScale::numbers);
         if let Some(scale) = scales.into_iter().find(|scale| !scale.is_finite() || **scale <= 0.0) {
-            return Err(format!("scale {scale} is not a positive number"));
+            return Err(format!("target_scale {scale} is not a positive number"));
         }
-        if self.scale.is_some() && !self.kind.is_of_differences() {
+        if self.target_scale.is_some() && !self.kind.is_regression() {
             let name = self.kind.name();
-            return Err(format!("scale is for mse, l1 and huber; {name} compares no differences of numbers"));
+            return Err(format!("target_scale is for mse, l1 and huber; {name} compares no differences of numbers"));
         }
         if self.class_weights.is_some() && !self.kind.takes_classes() {
             let name = self.kind.name();
-            return Err(format!("class_weights are for cross_entropy and bce; {name} compares numbers"));
+            return Err(format!("class_weights are for cross_entropy and bce_with_logits; {name} compares numbers"));
         }
-        if let Some(ClassWeights::Each(weights)) = &self.class_weights
+        if let Some(ClassWeights::PerClass(weights)) = &self.class_weights
             && let Some(wrong) = weights.iter().find(|weight| !((**weight as f32).is_finite() && **weight as f32 > 0.0))
         {
             return Err(format!("class_weights holds {wrong}, which is not a number above 0 in f32"));
@@ -333,7 +342,7 @@ impl Loss {
     /// How much these examples count in a mean over several parts.
     pub(crate) fn mass(&self, targets: &Targets, examples: impl Iterator<Item = usize>) -> f64 {
         match (&self.class_weights, targets) {
-            (Some(ClassWeights::Each(weights)), Targets::Classes { labels, places, .. }) => {
+            (Some(ClassWeights::PerClass(weights)), Targets::Classes { labels, labels_per_example: places, .. }) => {
                 let labels = examples.flat_map(|example| &labels[example * places..][..*places]);
                 labels.map(|label| weights.get(*label as usize).unwrap_or(&0.0)).sum::<f64>()
             }
@@ -342,10 +351,10 @@ impl Loss {
     }
 
     fn scaled(&self, numbers: &Tensor) -> Tensor {
-        match &self.scale {
+        match &self.target_scale {
             None => numbers.clone(),
-            Some(Scale::All(scale)) => numbers * (1.0 / scale),
-            Some(Scale::Each(scales)) => {
+            Some(TargetScale::Uniform(scale)) => numbers * (1.0 / scale),
+            Some(TargetScale::PerTarget(scales)) => {
                 let factors: Vec<f32> = scales.iter().map(|scale| (1.0 / scale) as f32).collect();
                 numbers * Tensor::from_slice(&factors, [factors.len()])
             }
@@ -355,7 +364,7 @@ impl Loss {
     /// The weights of the classes on the device, if some count more than others.
     fn weights(&self) -> Option<Tensor> {
         match self.class_weights.as_ref()? {
-            ClassWeights::Each(weights) => {
+            ClassWeights::PerClass(weights) => {
                 let weights: Vec<f32> = weights.iter().map(|weight| *weight as f32).collect();
                 Some(Tensor::from_slice(&weights, [weights.len()]))
             }
@@ -367,7 +376,7 @@ impl Loss {
     }
 
     fn cross_entropy(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
-        let (logits, classes) = match (logits.rank(), logits.size(-1)) {
+        let (logits, classes) = match (logits.ndim(), logits.size(-1)) {
             (Ok(3), Ok(many)) => (logits.reshape([-1, many as isize]), classes.flatten(0)),
             (Ok(3), Err(error)) => return Tensor::from_mistake(error),
             _ => (logits.clone(), classes.clone()),
@@ -376,7 +385,8 @@ impl Loss {
         if self.label_smoothing == 0.0 && weights.is_none() {
             return logits.cross_entropy(&classes);
         }
-        let options = CrossEntropy { smoothing: self.label_smoothing, ignore: None, weights: weights.as_ref() };
+        let options =
+            CrossEntropyOptions { label_smoothing: self.label_smoothing, ignore_index: None, weight: weights.as_ref() };
         logits.cross_entropy_with(&classes, &options)
     }
 
@@ -387,12 +397,11 @@ impl Loss {
             Ok(many) => classes.one_hot(many, DType::F32),
             Err(error) => return Tensor::from_mistake(error),
         };
-        if logits.check().and(classes.check()).is_ok() && !logits.is_shaped_as(&wanted) {
-            let message =
-                "bce: needs logits [batch, classes], or [batch, 1] of two classes, and integer classes [batch]";
+        if logits.check().and(classes.check()).is_ok() && !logits.is_same_size(&wanted) {
+            let message = "bce_with_logits: needs logits [batch, classes], or [batch, 1] of two classes, and integer classes [batch]";
             return Tensor::from_mistake(Error::mistake(message).note(format!("left {logits:?}, right {classes:?}")));
         }
-        let Some(weights) = self.weights() else { return logits.bce_with_logits(&wanted) };
+        let Some(weights) = self.weights() else { return logits.binary_cross_entropy_with_logits(&wanted) };
         let each = (logits.softplus() - logits * &wanted).mean(-1);
         let counts = weights.index_select(0, classes);
         (each * &counts).sum(..) / counts.sum(..)

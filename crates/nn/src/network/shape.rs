@@ -1,6 +1,8 @@
 //! What comes out of a layer, and what is wrong with it. `{before}` in a message stands for the layer before.
 
-use super::layer_spec::{Block, Decoder, LayerSpec, Memory, Nonlinearity, Part, Transposed};
+use super::layer_spec::{
+    ConvTransposeSpec, LayerSpec, Nonlinearity, RnnSpec, Sublayers, TransformerDecoderSpec, TransformerEncoderSpec,
+};
 use super::size;
 
 /// More of anything is taken for a slip of the pen.
@@ -29,7 +31,7 @@ pub(super) fn complaint(layers: &[LayerSpec], at: usize, what: &str) -> String {
 }
 
 /// What comes out of a part of a layer.
-fn of_part(part: &Part<'_>, input: &[usize]) -> Result<Vec<usize>, String> {
+fn of_part(part: &Sublayers<'_>, input: &[usize]) -> Result<Vec<usize>, String> {
     let shapes = through(part.layers, input);
     let wrong = |(at, what): (usize, String)| format!("{}: {}", part.name, complaint(part.layers, at, &what));
     Ok(shapes.map_err(wrong)?.pop().unwrap_or_default())
@@ -39,12 +41,21 @@ impl LayerSpec {
     /// Lengths of what comes out, the batch aside, when this goes in.
     pub(super) fn output(&self, input: &[usize]) -> Result<Vec<usize>, String> {
         let output = match self {
-            LayerSpec::Linear { outputs, inputs, .. } => {
+            LayerSpec::Linear { out_features: outputs, in_features: inputs, .. } => {
                 let (last, rest) = input.split_last().ok_or("needs at least one axis")?;
                 taken("numbers", *inputs, *last)?;
                 [rest, &[within("outputs", *outputs)?]].concat()
             }
-            LayerSpec::Conv { outputs, inputs, size, stride, padding, dilation, groups, .. } => {
+            LayerSpec::Conv {
+                out_channels: outputs,
+                in_channels: inputs,
+                kernel_size: size,
+                stride,
+                padding,
+                dilation,
+                groups,
+                ..
+            } => {
                 let lengths = images(input, size)?;
                 taken("channels", *inputs, input[0])?;
                 let moved = Moved::new(size, stride, padding, 1)?;
@@ -53,23 +64,25 @@ impl LayerSpec {
                 let spread: Vec<usize> = (0..size.len()).map(|axis| (size[axis] - 1) * dilation[axis] + 1).collect();
                 [&[grouped(*groups, input[0], *outputs)?][..], &moved.positions(lengths, &spread)?].concat()
             }
-            LayerSpec::ConvTransposed(transposed) => transposed.output(input)?,
-            LayerSpec::MaxPool(windows) | LayerSpec::AveragePool(windows) => {
-                let lengths = images(input, &windows.size)?;
-                let moved = Moved::new(&windows.size, &windows.stride, &windows.padding, 0)?;
-                if let Some(axis) = (0..lengths.len()).find(|axis| 2 * moved.padding[*axis] > windows.size[*axis]) {
+            LayerSpec::ConvTranspose(transposed) => transposed.output(input)?,
+            LayerSpec::MaxPool(windows) | LayerSpec::AvgPool(windows) => {
+                let lengths = images(input, &windows.kernel_size)?;
+                let moved = Moved::new(&windows.kernel_size, &windows.stride, &windows.padding, 0)?;
+                if let Some(axis) =
+                    (0..lengths.len()).find(|axis| 2 * moved.padding[*axis] > windows.kernel_size[*axis])
+                {
                     return Err(format!(
-                        "padding {} is more than half of the size {}",
-                        moved.padding[axis], windows.size[axis]
+                        "padding {} is more than half of the kernel size {}",
+                        moved.padding[axis], windows.kernel_size[axis]
                     ));
                 }
-                [&input[..1], &moved.positions(lengths, &windows.size)?].concat()
+                [&input[..1], &moved.positions(lengths, &windows.kernel_size)?].concat()
             }
-            LayerSpec::AdaptiveAveragePool { size } | LayerSpec::AdaptiveMaxPool { size } => {
+            LayerSpec::AdaptiveAvgPool { output_size: size } | LayerSpec::AdaptiveMaxPool { output_size: size } => {
                 images(input, size)?;
                 [&input[..1], size].concat()
             }
-            LayerSpec::GlobalAveragePool {} | LayerSpec::GlobalMaxPool {} => match input {
+            LayerSpec::GlobalAvgPool {} | LayerSpec::GlobalMaxPool {} => match input {
                 [channels, _, ..] => vec![*channels],
                 _ => return Err(format!("needs [channels, lengths], not the {input:?} of {{before}}")),
             },
@@ -78,44 +91,44 @@ impl LayerSpec {
             | LayerSpec::RmsNorm { epsilon }
             | LayerSpec::GroupNorm { epsilon, .. } => {
                 positive("epsilon", *epsilon)?;
-                if let LayerSpec::GroupNorm { groups, .. } = self {
+                if let LayerSpec::GroupNorm { num_groups: groups, .. } = self {
                     grouped(*groups, input[0], input[0])?;
                 }
                 input.to_vec()
             }
-            LayerSpec::Shift { by } => {
+            LayerSpec::RandomShift { max_shift: by } => {
                 if let Some(length) = lengths(input)?.iter().find(|length| *by >= **length) {
-                    return Err(format!("by {by} moves all of a length of {length} away"));
+                    return Err(format!("max_shift {by} moves all of a length of {length} away"));
                 }
                 input.to_vec()
             }
-            LayerSpec::Noise { deviation } => {
+            LayerSpec::GaussianNoise { stddev: deviation } => {
                 if !deviation.is_finite() || *deviation < 0.0 {
-                    return Err(format!("deviation {deviation} is not a number of at least 0"));
+                    return Err(format!("stddev {deviation} is not a number of at least 0"));
                 }
                 input.to_vec()
             }
-            LayerSpec::LeakyRelu { slope } => {
+            LayerSpec::LeakyRelu { negative_slope: slope } => {
                 if !slope.is_finite() {
-                    return Err(format!("slope {slope} is not a finite number"));
+                    return Err(format!("negative_slope {slope} is not a finite number"));
                 }
                 input.to_vec()
             }
-            LayerSpec::Embedding { count, width } => {
-                within("count", *count)?;
-                [input, &[within("width", *width)?]].concat()
+            LayerSpec::Embedding { num_embeddings: count, embedding_dim: width } => {
+                within("num_embeddings", *count)?;
+                [input, &[within("embedding_dim", *width)?]].concat()
             }
-            LayerSpec::Dropout { probability } => {
-                share("probability", *probability)?;
+            LayerSpec::Dropout { p: probability } => {
+                share("p", *probability)?;
                 input.to_vec()
             }
-            LayerSpec::Flip { probability } => {
-                share("probability", *probability)?;
+            LayerSpec::RandomHorizontalFlip { p: probability } => {
+                share("p", *probability)?;
                 lengths(input)?;
                 input.to_vec()
             }
-            LayerSpec::Standardise {}
-            | LayerSpec::Restore {}
+            LayerSpec::Standardize {}
+            | LayerSpec::InverseStandardize {}
             | LayerSpec::Elu {}
             | LayerSpec::Softplus {}
             | LayerSpec::Mish {}
@@ -127,16 +140,16 @@ impl LayerSpec {
             | LayerSpec::GeluTanh {}
             | LayerSpec::Selu {}
             | LayerSpec::Relu6 {}
-            | LayerSpec::HardSigmoid {}
-            | LayerSpec::HardSwish {}
+            | LayerSpec::Hardsigmoid {}
+            | LayerSpec::Hardswish {}
             | LayerSpec::Softsign {}
-            | LayerSpec::LogSigmoid {}
+            | LayerSpec::Logsigmoid {}
             | LayerSpec::LogSoftmax {}
             | LayerSpec::Softmax {} => input.to_vec(),
             LayerSpec::Flatten {} => vec![input.iter().product()],
-            LayerSpec::Reshape { lengths } => {
+            LayerSpec::Reshape { shape: lengths } => {
                 if lengths.is_empty() || size(lengths) != size(input) {
-                    return Err(format!("lengths {lengths:?} do not hold the {input:?} of {{before}}"));
+                    return Err(format!("shape {lengths:?} does not hold the {input:?} of {{before}}"));
                 }
                 lengths.clone()
             }
@@ -144,8 +157,8 @@ impl LayerSpec {
                 return Err("nonlinearity: only a plain recurrent layer (rnn) has a choice; leave it out".to_string());
             }
             LayerSpec::Rnn(memory) | LayerSpec::Lstm(memory) | LayerSpec::Gru(memory) => memory.output(input)?,
-            LayerSpec::Last {} | LayerSpec::MeanOverTime {} => vec![sequence(input)?.1],
-            LayerSpec::Positions {} => {
+            LayerSpec::LastTimeStep {} | LayerSpec::TimeMean {} => vec![sequence(input)?.1],
+            LayerSpec::PositionalEncoding {} => {
                 let (time, features) = sequence(input)?;
                 if !features.is_multiple_of(2) {
                     return Err(format!("needs an even number of features, not {features}"));
@@ -157,38 +170,45 @@ impl LayerSpec {
                 end.ok_or_else(|| format!("length {length} from {start} on is more than the {input:?} of {{before}}"))?;
                 [&[*length], &input[1..]].concat()
             }
-            LayerSpec::Attention { heads, key_heads, causal, source } => {
+            LayerSpec::MultiHeadAttention {
+                num_heads: heads,
+                num_kv_heads: key_heads,
+                is_causal: causal,
+                memory: source,
+            } => {
                 let (time, features) = self::heads(*heads, input)?;
                 if *causal && !source.is_empty() {
-                    return Err("causal is for a sequence that looks at itself; this one has a source".to_string());
+                    return Err("is_causal is for self-attention; this layer has a memory".to_string());
                 }
-                self.parts().iter().try_for_each(|source| looked_at(source, input, features))?;
+                self.sublayers().iter().try_for_each(|source| looked_at(source, input, features))?;
                 if let Some(shared) = key_heads.filter(|shared| *shared == 0 || !heads.is_multiple_of(*shared)) {
-                    return Err(format!("key_heads {shared} do not divide {heads} heads"));
+                    return Err(format!("num_kv_heads {shared} does not divide num_heads {heads}"));
                 }
                 vec![time, features]
             }
-            LayerSpec::Residual { layers, .. } | LayerSpec::Checkpoint { layers } => {
+            LayerSpec::Residual { layers, .. } | LayerSpec::ActivationCheckpoint { layers } => {
                 if layers.is_empty() {
                     return Err("layers: there is none".to_string());
                 }
-                let outputs = self.parts().iter().map(|part| of_part(part, input)).collect::<Result<Vec<_>, _>>()?;
+                let outputs =
+                    self.sublayers().iter().map(|part| of_part(part, input)).collect::<Result<Vec<_>, _>>()?;
                 match &outputs[..] {
                     [added, around] if added != around => {
-                        let given = if self.parts()[1].layers.is_empty() { "the input is" } else { "shortcut gives" };
+                        let given =
+                            if self.sublayers()[1].layers.is_empty() { "the input is" } else { "shortcut gives" };
                         return Err(format!("layers give {added:?}, but {given} {around:?}; only equals can be added"));
                     }
                     _ => outputs[0].clone(),
                 }
             }
-            LayerSpec::Encoder(block) => block.output(input)?,
-            LayerSpec::Decoder(decoder) => {
-                let [layers, source] = &self.parts()[..] else { unreachable!("a decoder has two parts") };
+            LayerSpec::TransformerEncoderLayer(block) => block.output(input)?,
+            LayerSpec::TransformerDecoder(decoder) => {
+                let [layers, source] = &self.sublayers()[..] else { unreachable!("a decoder has two parts") };
                 if source.layers.is_empty() {
-                    return Err("source: there is none".to_string());
+                    return Err("memory: there are no layers".to_string());
                 }
-                if !(1..=MOST_BLOCKS).contains(&decoder.blocks) {
-                    return Err(format!("blocks {} is not in 1 ..= {MOST_BLOCKS}", decoder.blocks));
+                if !(1..=MOST_BLOCKS).contains(&decoder.num_layers) {
+                    return Err(format!("num_layers {} is not in 1 ..= {MOST_BLOCKS}", decoder.num_layers));
                 }
                 let decoded = of_part(layers, input)?;
                 let output = decoder.block().output(&decoded)?;
@@ -202,57 +222,77 @@ impl LayerSpec {
 }
 
 /// Whether a part gives a sequence of these features, for attention to look at.
-fn looked_at(source: &Part<'_>, input: &[usize], features: usize) -> Result<(), String> {
+fn looked_at(source: &Sublayers<'_>, input: &[usize], features: usize) -> Result<(), String> {
     match of_part(source, input)?[..] {
         [_, given] if given == features => Ok(()),
-        ref given => Err(format!("source gives {given:?}, not [time, {features}] as what looks at it has features")),
+        ref given => Err(format!("memory gives {given:?}, not [time, {features}] as what looks at it has features")),
     }
 }
 
-impl Block {
+impl TransformerEncoderSpec {
     fn output(&self, input: &[usize]) -> Result<Vec<usize>, String> {
-        let (time, features) = heads(self.heads, input)?;
-        within("inner", self.inner)?;
+        let (time, features) = heads(self.num_heads, input)?;
+        within("dim_feedforward", self.dim_feedforward)?;
         share("dropout", self.dropout)?;
         positive("epsilon", self.epsilon)?;
         Ok(vec![time, features])
     }
 }
 
-impl Decoder {
+impl TransformerDecoderSpec {
     /// What each of its blocks is like.
-    pub(crate) fn block(&self) -> Block {
-        let Decoder { heads, inner, dropout, norm_first, activation, epsilon, .. } = *self;
-        Block { heads, inner, dropout, norm_first, causal: true, activation, epsilon }
+    pub(crate) fn block(&self) -> TransformerEncoderSpec {
+        let TransformerDecoderSpec {
+            num_heads: heads,
+            dim_feedforward: inner,
+            dropout,
+            norm_first,
+            activation,
+            epsilon,
+            ..
+        } = *self;
+        TransformerEncoderSpec {
+            num_heads: heads,
+            dim_feedforward: inner,
+            dropout,
+            norm_first,
+            is_causal: true,
+            activation,
+            epsilon,
+        }
     }
 }
 
-impl Memory {
+impl RnnSpec {
     fn output(&self, input: &[usize]) -> Result<Vec<usize>, String> {
         let (time, features) = sequence(input)?;
-        taken("features", self.inputs, features)?;
-        let hidden = within("hidden", self.hidden)?;
-        if !(1..=64).contains(&self.layers) {
-            return Err(format!("layers {} is not in 1 ..= 64", self.layers));
+        taken("features", self.input_size, features)?;
+        let hidden = within("hidden_size", self.hidden_size)?;
+        if !(1..=64).contains(&self.num_layers) {
+            return Err(format!("num_layers {} is not in 1 ..= 64", self.num_layers));
         }
-        Ok(vec![time, if self.both { 2 * hidden } else { hidden }])
+        Ok(vec![time, if self.bidirectional { 2 * hidden } else { hidden }])
     }
 }
 
-impl Transposed {
+impl ConvTransposeSpec {
     fn output(&self, input: &[usize]) -> Result<Vec<usize>, String> {
-        let lengths = images(input, &self.size)?;
-        taken("channels", self.inputs, input[0])?;
-        let moved = Moved::new(&self.size, &self.stride, &self.padding, 1)?;
-        let extra = along("extra", &self.extra, &self.size, 0)?;
+        let lengths = images(input, &self.kernel_size)?;
+        taken("channels", self.in_channels, input[0])?;
+        let moved = Moved::new(&self.kernel_size, &self.stride, &self.padding, 1)?;
+        let extra = along("output_padding", &self.output_padding, &self.kernel_size, 0)?;
         if let Some(axis) = (0..extra.len()).find(|axis| extra[*axis] >= moved.stride[*axis]) {
             // As in PyTorch and ONNX: another length would come of a whole stride more.
-            return Err(format!("extra {} is not smaller than the stride {}", extra[axis], moved.stride[axis]));
+            return Err(format!(
+                "output_padding {} is not smaller than the stride {}",
+                extra[axis], moved.stride[axis]
+            ));
         }
-        let mut result = vec![grouped(self.groups, input[0], self.outputs)?];
+        let mut result = vec![grouped(self.groups, input[0], self.out_channels)?];
         for axis in 0..lengths.len() {
-            let whole =
-                (lengths[axis] - 1) * moved.stride[axis] + self.size[axis] + within_or_zero("extra", extra[axis])?;
+            let whole = (lengths[axis] - 1) * moved.stride[axis]
+                + self.kernel_size[axis]
+                + within_or_zero("output_padding", extra[axis])?;
             result.push(whole.checked_sub(2 * moved.padding[axis]).filter(|length| *length > 0).ok_or_else(|| {
                 format!("padding {:?} leaves nothing of {lengths:?} made {whole} long", moved.padding)
             })?);
@@ -299,7 +339,7 @@ impl Moved<'_> {
 fn grouped(groups: usize, inputs: usize, outputs: usize) -> Result<usize, String> {
     let outputs = within("outputs", outputs)?;
     if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
-        return Err(format!("groups {groups} do not divide {inputs} channels in and {outputs} out"));
+        return Err(format!("groups {groups} does not divide {inputs} input channels and {outputs} output channels"));
     }
     Ok(outputs)
 }
@@ -331,7 +371,7 @@ fn taken(what: &str, said: Option<usize>, given: usize) -> Result<(), String> {
 fn heads(heads: usize, input: &[usize]) -> Result<(usize, usize), String> {
     let (time, features) = sequence(input)?;
     if heads == 0 || !features.is_multiple_of(heads) {
-        return Err(format!("heads {heads} do not divide {features} features"));
+        return Err(format!("num_heads {heads} does not divide {features} features"));
     }
     Ok((time, features))
 }

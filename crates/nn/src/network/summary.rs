@@ -16,11 +16,11 @@ pub struct Summary {
     /// In order.
     pub layers: Vec<LayerSummary>,
     /// Numbers that gradients move where they are not frozen.
-    pub parameters: usize,
+    pub trainable_parameters: usize,
     /// How many of these are frozen.
-    pub frozen: usize,
+    pub frozen_parameters: usize,
     /// Numbers kept beside them.
-    pub states: usize,
+    pub non_trainable: usize,
     /// Bytes of both.
     pub bytes: usize,
     /// Bytes of what the layers give for one example, all of them together, in f32.
@@ -33,11 +33,11 @@ pub struct LayerSummary {
     /// As it is spelled in files.
     pub kind: &'static str,
     /// Lengths of what comes out, the batch aside.
-    pub output: Vec<usize>,
+    pub output_shape: Vec<usize>,
     /// Numbers that gradients move where they are not frozen.
-    pub parameters: usize,
+    pub num_parameters: usize,
     /// Numbers kept beside them.
-    pub states: usize,
+    pub non_trainable: usize,
     /// Bytes of both.
     pub bytes: usize,
 }
@@ -45,25 +45,31 @@ pub struct LayerSummary {
 impl Model {
     /// Layers, what they give, parameters and memory.
     pub fn summary(&self) -> Result<Summary> {
-        let shapes = self.network.shapes()?;
+        let shapes = self.network.layer_shapes()?;
         let mut layers: Vec<LayerSummary> = Vec::new();
         let mut frozen = 0;
         for (at, layer) in self.network.layers.iter().enumerate() {
             let (mut parameters, mut states, mut bytes) = (0, 0, 0);
-            for (_, param) in self.layers.layers[at].named_params() {
-                let elems = param.tensor().shape()?.elems();
+            for (_, param) in self.layers.layers[at].named_parameters() {
+                let elems = param.tensor().shape()?.numel();
                 *(if param.state { &mut states } else { &mut parameters }) += elems;
                 frozen += if param.frozen && !param.state { elems } else { 0 };
                 bytes += elems * param.tensor().dtype().bytes();
             }
-            layers.push(LayerSummary { kind: layer.kind(), output: shapes[at + 1].clone(), parameters, states, bytes });
+            layers.push(LayerSummary {
+                kind: layer.kind(),
+                output_shape: shapes[at + 1].clone(),
+                num_parameters: parameters,
+                non_trainable: states,
+                bytes,
+            });
         }
-        let given: usize = layers.iter().map(|layer| layer.output.iter().product::<usize>()).sum();
+        let given: usize = layers.iter().map(|layer| layer.output_shape.iter().product::<usize>()).sum();
         Ok(Summary {
             input: self.network.input.clone(),
-            parameters: layers.iter().map(|layer| layer.parameters).sum(),
-            frozen,
-            states: layers.iter().map(|layer| layer.states).sum(),
+            trainable_parameters: layers.iter().map(|layer| layer.num_parameters).sum(),
+            frozen_parameters: frozen,
+            non_trainable: layers.iter().map(|layer| layer.non_trainable).sum(),
             bytes: layers.iter().map(|layer| layer.bytes).sum(),
             activation_bytes: given * DType::F32.bytes(),
             layers,
@@ -77,10 +83,17 @@ impl fmt::Display for Summary {
         writeln!(f, "     {:width$}  {:<16}  {:>10}  {:>10}", "layer", "gives", "parameters", "bytes")?;
         writeln!(f, "     {:width$}  {:<16}", "input", axes(&self.input))?;
         for (at, layer) in self.layers.iter().enumerate() {
-            let LayerSummary { kind, output, parameters, bytes, .. } = layer;
+            let LayerSummary { kind, output_shape: output, num_parameters: parameters, bytes, .. } = layer;
             writeln!(f, "{:>3}  {kind:width$}  {:<16}  {parameters:>10}  {bytes:>10}", at + 1, axes(output))?;
         }
-        let Summary { parameters, frozen, states, bytes, activation_bytes, .. } = self;
+        let Summary {
+            trainable_parameters: parameters,
+            frozen_parameters: frozen,
+            non_trainable: states,
+            bytes,
+            activation_bytes,
+            ..
+        } = self;
         let trained = parameters - frozen;
         let frozen = if *frozen > 0 { format!(", {frozen} frozen") } else { String::new() };
         let kept = if *states > 0 { format!(" and {states} kept beside them") } else { String::new() };

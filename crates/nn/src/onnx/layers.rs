@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use panoply_tensor::{Error, Result, Tensor};
 
 use super::proto::{Graph, INT64, Value};
-use crate::layers::{Activation, Cell, sinusoidal_positions};
-use crate::network::layer_spec::{Block, Decoder, Memory, Part, Transposed, Windows};
+use crate::layers::{Activation, RnnKind, sinusoidal_positional_encoding};
+use crate::network::layer_spec::{
+    ConvTransposeSpec, PoolSpec, RnnSpec, Sublayers, TransformerDecoderSpec, TransformerEncoderSpec,
+};
 use crate::network::{LayerSpec, Network};
 
 /// Writes one layer.
@@ -52,33 +54,41 @@ impl Writer<'_> {
     pub fn write(&mut self, layer: &LayerSpec, lengths: &[usize], input: &str) -> Result<String> {
         match layer {
             LayerSpec::Linear { bias, .. } => self.linear("", *bias, input),
-            LayerSpec::Conv { size, stride, padding, dilation, groups, bias, .. } => {
+            LayerSpec::Conv { kernel_size: size, stride, padding, dilation, groups, bias, .. } => {
                 let mut attributes = moved(size, stride, padding, &vec![1; size.len()]);
                 attributes.push(("dilations", ints(&or(dilation, &vec![1; size.len()]))));
                 attributes.push(("group", Value::Int(*groups as i64)));
                 self.filters("Conv", *bias, input, &attributes)
             }
-            LayerSpec::ConvTransposed(Transposed { size, stride, padding, extra, groups, bias, .. }) => {
+            LayerSpec::ConvTranspose(ConvTransposeSpec {
+                kernel_size: size,
+                stride,
+                padding,
+                output_padding: extra,
+                groups,
+                bias,
+                ..
+            }) => {
                 let mut attributes = moved(size, stride, padding, &vec![1; size.len()]);
                 attributes.push(("output_padding", ints(&or(extra, &vec![0; size.len()]))));
                 attributes.push(("group", Value::Int(*groups as i64)));
                 self.filters("ConvTranspose", *bias, input, &attributes)
             }
-            LayerSpec::MaxPool(Windows { size, stride, padding }) => {
+            LayerSpec::MaxPool(PoolSpec { kernel_size: size, stride, padding }) => {
                 Ok(self.op("MaxPool", &[input], &moved(size, stride, padding, size)))
             }
-            LayerSpec::AveragePool(Windows { size, stride, padding }) => {
+            LayerSpec::AvgPool(PoolSpec { kernel_size: size, stride, padding }) => {
                 let mut attributes = moved(size, stride, padding, size);
                 attributes.push(("count_include_pad", Value::Int(1)));
                 Ok(self.op("AveragePool", &[input], &attributes))
             }
-            LayerSpec::AdaptiveAveragePool { size } => self.adaptive("AveragePool", lengths, size, input),
-            LayerSpec::AdaptiveMaxPool { size } => self.adaptive("MaxPool", lengths, size, input),
+            LayerSpec::AdaptiveAvgPool { output_size: size } => self.adaptive("AveragePool", lengths, size, input),
+            LayerSpec::AdaptiveMaxPool { output_size: size } => self.adaptive("MaxPool", lengths, size, input),
             LayerSpec::GlobalMaxPool {} => {
                 let largest = self.op("GlobalMaxPool", &[input], &[]);
                 Ok(self.op("Flatten", &[&largest], &[("axis", Value::Int(1))]))
             }
-            LayerSpec::GlobalAveragePool {} => {
+            LayerSpec::GlobalAvgPool {} => {
                 let mean = self.op("GlobalAveragePool", &[input], &[]);
                 Ok(self.op("Flatten", &[&mean], &[("axis", Value::Int(1))]))
             }
@@ -89,17 +99,17 @@ impl Writer<'_> {
                 Ok(self.op("BatchNormalization", &inputs, &[("epsilon", Value::Float(*epsilon))]))
             }
             LayerSpec::LayerNorm { epsilon } => self.layer_norm("", *epsilon, input),
-            LayerSpec::Standardise {} => {
-                let (mean, deviation) = (self.param("mean")?, self.param("deviation")?);
-                let centred = self.op("Sub", &[input, &mean], &[]);
-                Ok(self.op("Div", &[&centred, &deviation], &[]))
+            LayerSpec::Standardize {} => {
+                let (mean, deviation) = (self.param("mean")?, self.param("std")?);
+                let centered = self.op("Sub", &[input, &mean], &[]);
+                Ok(self.op("Div", &[&centered, &deviation], &[]))
             }
-            LayerSpec::Restore {} => {
-                let (mean, deviation) = (self.param("mean")?, self.param("deviation")?);
+            LayerSpec::InverseStandardize {} => {
+                let (mean, deviation) = (self.param("mean")?, self.param("std")?);
                 let scaled = self.op("Mul", &[input, &deviation], &[]);
                 Ok(self.op("Add", &[&scaled, &mean], &[]))
             }
-            LayerSpec::GroupNorm { groups, epsilon } => self.group_norm(*groups, *epsilon, lengths, input),
+            LayerSpec::GroupNorm { num_groups: groups, epsilon } => self.group_norm(*groups, *epsilon, lengths, input),
             LayerSpec::RmsNorm { epsilon } => {
                 let square = self.op("Mul", &[input, input], &[]);
                 let mean = self.op("ReduceMean", &[&square], &[("axes", Value::Ints(vec![-1]))]);
@@ -110,10 +120,13 @@ impl Writer<'_> {
                 let weight = self.param("weight")?;
                 Ok(self.op("Mul", &[&normal, &weight], &[]))
             }
-            LayerSpec::Dropout { .. } | LayerSpec::Shift { .. } | LayerSpec::Flip { .. } | LayerSpec::Noise { .. } => {
-                Ok(input.to_string())
+            LayerSpec::Dropout { .. }
+            | LayerSpec::RandomShift { .. }
+            | LayerSpec::RandomHorizontalFlip { .. }
+            | LayerSpec::GaussianNoise { .. } => Ok(input.to_string()),
+            LayerSpec::LeakyRelu { negative_slope: slope } => {
+                Ok(self.op("LeakyRelu", &[input], &[("alpha", Value::Float(*slope))]))
             }
-            LayerSpec::LeakyRelu { slope } => Ok(self.op("LeakyRelu", &[input], &[("alpha", Value::Float(*slope))])),
             LayerSpec::Elu {} => Ok(self.op("Elu", &[input], &[])),
             LayerSpec::Softplus {} => Ok(self.op("Softplus", &[input], &[])),
             LayerSpec::Mish {} => {
@@ -124,19 +137,19 @@ impl Writer<'_> {
             LayerSpec::GeluTanh {} => Ok(self.gelu_tanh(input)),
             LayerSpec::Selu {} => Ok(self.op("Selu", &[input], &[])),
             LayerSpec::Relu6 {} => Ok(self.clipped(0.0, 6.0, input)),
-            LayerSpec::HardSigmoid {} => Ok(self.hard_sigmoid(input)),
-            LayerSpec::HardSwish {} => {
+            LayerSpec::Hardsigmoid {} => Ok(self.hard_sigmoid(input)),
+            LayerSpec::Hardswish {} => {
                 let share = self.hard_sigmoid(input);
                 Ok(self.op("Mul", &[input, &share], &[]))
             }
             LayerSpec::Softsign {} => Ok(self.op("Softsign", &[input], &[])),
-            LayerSpec::LogSigmoid {} => {
+            LayerSpec::Logsigmoid {} => {
                 let turned = self.op("Neg", &[input], &[]);
                 let soft = self.op("Softplus", &[&turned], &[]);
                 Ok(self.op("Neg", &[&soft], &[]))
             }
             LayerSpec::LogSoftmax {} => Ok(self.op("LogSoftmax", &[input], &[("axis", Value::Int(-1))])),
-            LayerSpec::Embedding { count, .. } => self.embedding(*count, input),
+            LayerSpec::Embedding { num_embeddings: count, .. } => self.embedding(*count, input),
             LayerSpec::Relu {} => Ok(self.op("Relu", &[input], &[])),
             LayerSpec::Gelu {} => Ok(self.gelu(input)),
             LayerSpec::Silu {} => {
@@ -147,19 +160,19 @@ impl Writer<'_> {
             LayerSpec::Tanh {} => Ok(self.op("Tanh", &[input], &[])),
             LayerSpec::Softmax {} => Ok(self.op("Softmax", &[input], &[("axis", Value::Int(-1))])),
             LayerSpec::Flatten {} => Ok(self.op("Flatten", &[input], &[("axis", Value::Int(1))])),
-            LayerSpec::Reshape { lengths } => Ok(self.reshape(input, &[&[-1], &signed(lengths)[..]].concat())),
+            LayerSpec::Reshape { shape: lengths } => Ok(self.reshape(input, &[&[-1], &signed(lengths)[..]].concat())),
             LayerSpec::Rnn(memory) => self.recurrent(memory.nonlinearity.cell(), memory, input),
-            LayerSpec::Lstm(memory) => self.recurrent(Cell::Lstm, memory, input),
-            LayerSpec::Gru(memory) => self.recurrent(Cell::Gru, memory, input),
-            LayerSpec::Last {} => {
+            LayerSpec::Lstm(memory) => self.recurrent(RnnKind::Lstm, memory, input),
+            LayerSpec::Gru(memory) => self.recurrent(RnnKind::Gru, memory, input),
+            LayerSpec::LastTimeStep {} => {
                 let last = self.integers(&[-1], true);
                 Ok(self.op("Gather", &[input, &last], &[("axis", Value::Int(1))]))
             }
-            LayerSpec::MeanOverTime {} => {
+            LayerSpec::TimeMean {} => {
                 Ok(self.op("ReduceMean", &[input], &[("axes", Value::Ints(vec![1])), ("keepdims", Value::Int(0))]))
             }
-            LayerSpec::Positions {} => {
-                let positions = self.tensor(&sinusoidal_positions(lengths[0], lengths[1]))?;
+            LayerSpec::PositionalEncoding {} => {
+                let positions = self.tensor(&sinusoidal_positional_encoding(lengths[0], lengths[1]))?;
                 Ok(self.op("Add", &[input, &positions], &[]))
             }
             LayerSpec::Narrow { start, length } => {
@@ -167,12 +180,12 @@ impl Writer<'_> {
                 let [start, end, axis] = bounds;
                 Ok(self.op("Slice", &[input, &start, &end, &axis], &[]))
             }
-            LayerSpec::Encoder(block) => self.encoder(block, lengths, input),
-            LayerSpec::Decoder(decoder) => self.decoder(decoder, &layer.parts(), lengths, input),
-            LayerSpec::Attention { heads, key_heads, causal, .. } => {
+            LayerSpec::TransformerEncoderLayer(block) => self.encoder(block, lengths, input),
+            LayerSpec::TransformerDecoder(decoder) => self.decoder(decoder, &layer.sublayers(), lengths, input),
+            LayerSpec::MultiHeadAttention { num_heads: heads, num_kv_heads: key_heads, is_causal: causal, .. } => {
                 let heads = [*heads, key_heads.unwrap_or(*heads)];
                 let own = Sequence { value: input, lengths };
-                match &layer.parts()[..] {
+                match &layer.sublayers()[..] {
                     [source] => {
                         let (value, lengths) = self.part(source, lengths, input)?;
                         self.attention("attention.", own, Sequence { value: &value, lengths: &lengths }, heads, false)
@@ -180,8 +193,8 @@ impl Writer<'_> {
                     _ => self.attention("", own, own, heads, *causal),
                 }
             }
-            LayerSpec::Residual { .. } | LayerSpec::Checkpoint { .. } => {
-                let values = layer.parts().into_iter().map(|part| Ok(self.part(&part, lengths, input)?.0));
+            LayerSpec::Residual { .. } | LayerSpec::ActivationCheckpoint { .. } => {
+                let values = layer.sublayers().into_iter().map(|part| Ok(self.part(&part, lengths, input)?.0));
                 match &values.collect::<Result<Vec<String>>>()?[..] {
                     [added, around] => Ok(self.op("Add", &[around, added], &[])),
                     values => Ok(values.concat()),
@@ -258,8 +271,8 @@ impl Writer<'_> {
     }
 
     /// The layers that a layer consists of, over `input`: what comes out and the lengths of an example of it.
-    fn part(&mut self, part: &Part<'_>, lengths: &[usize], input: &str) -> Result<(String, Vec<usize>)> {
-        let mut shapes = Network { layers: part.layers.to_vec(), ..Network::with_input(lengths) }.shapes()?;
+    fn part(&mut self, part: &Sublayers<'_>, lengths: &[usize], input: &str) -> Result<(String, Vec<usize>)> {
+        let mut shapes = Network { layers: part.layers.to_vec(), ..Network::with_input(lengths) }.layer_shapes()?;
         let mut value = input.to_string();
         for (at, layer) in part.layers.iter().enumerate() {
             let place = format!("{}.{}{at}", self.place, part.params);
@@ -375,44 +388,46 @@ impl Writer<'_> {
     }
 
     /// ONNX wants the time first and its gates in another order: input, output, forget, cell; update, reset, new.
-    fn recurrent(&mut self, cell: Cell, memory: &Memory, input: &str) -> Result<String> {
+    fn recurrent(&mut self, cell: RnnKind, memory: &RnnSpec, input: &str) -> Result<String> {
         let (operator, gates): (&str, &[usize]) = match cell {
-            Cell::Plain | Cell::Relu => ("RNN", &[0]),
-            Cell::Lstm => ("LSTM", &[0, 3, 1, 2]),
-            Cell::Gru => ("GRU", &[1, 0, 2]),
+            RnnKind::Tanh | RnnKind::Relu => ("RNN", &[0]),
+            RnnKind::Lstm => ("LSTM", &[0, 3, 1, 2]),
+            RnnKind::Gru => ("GRU", &[1, 0, 2]),
         };
-        let directions = if memory.both { 2 } else { 1 };
+        let directions = if memory.bidirectional { 2 } else { 1 };
         let turned = self.op("Transpose", &[input], &[("perm", Value::Ints(vec![1, 0, 2]))]);
         let (mut value, batch) = self.at_least_one(&turned);
-        for depth in 0..memory.layers {
+        for depth in 0..memory.num_layers {
             let gathered = |writer: &Self, names: &[&str]| -> Result<Tensor> {
                 let mut sides = Vec::new();
                 for side in 0..directions {
                     let mut parts = Vec::new();
                     for name in names {
                         let all = writer.param_tensor(&format!("layers.{depth}.directions.{side}.{name}"))?;
-                        parts.extend(gates.iter().map(|gate| all.narrow(0, gate * memory.hidden, memory.hidden)));
+                        parts.extend(
+                            gates.iter().map(|gate| all.narrow(0, gate * memory.hidden_size, memory.hidden_size)),
+                        );
                     }
                     sides.push(Tensor::concat(&parts, 0));
                 }
                 Ok(Tensor::stack(&sides, 0))
             };
-            let [weight, back, bias] = [&["input_weight"][..], &["hidden_weight"], &["input_bias", "hidden_bias"]]
-                .map(|names| gathered(self, names));
+            let [weight, back, bias] =
+                [&["weight_ih"][..], &["weight_hh"], &["bias_ih", "bias_hh"]].map(|names| gathered(self, names));
             let [weight, back, bias] = [self.tensor(&weight?)?, self.tensor(&back?)?, self.tensor(&bias?)?];
             let mut attributes = vec![
-                ("hidden_size", Value::Int(memory.hidden as i64)),
-                ("direction", Value::Text(if memory.both { "bidirectional" } else { "forward" })),
+                ("hidden_size", Value::Int(memory.hidden_size as i64)),
+                ("direction", Value::Text(if memory.bidirectional { "bidirectional" } else { "forward" })),
             ];
             match cell {
-                Cell::Gru => attributes.push(("linear_before_reset", Value::Int(1))),
-                Cell::Relu => attributes.push(("activations", Value::Texts(vec!["Relu"; directions]))),
-                Cell::Plain | Cell::Lstm => {}
+                RnnKind::Gru => attributes.push(("linear_before_reset", Value::Int(1))),
+                RnnKind::Relu => attributes.push(("activations", Value::Texts(vec!["Relu"; directions]))),
+                RnnKind::Tanh | RnnKind::Lstm => {}
             }
             let outputs = self.op(operator, &[&value, &weight, &back, &bias], &attributes);
             // [time, directions, batch, hidden] to [time, batch, directions · hidden].
             let beside = self.op("Transpose", &[&outputs], &[("perm", Value::Ints(vec![0, 2, 1, 3]))]);
-            value = self.reshape(&beside, &signed(&[0, 0, directions * memory.hidden]));
+            value = self.reshape(&beside, &signed(&[0, 0, directions * memory.hidden_size]));
         }
         let (first, axis) = (self.integers(&[0], false), self.integers(&[1], false));
         let value = self.op("Slice", &[&value, &first, &batch, &axis], &[]);
@@ -432,7 +447,7 @@ impl Writer<'_> {
         (self.op("Pad", &[sequences, &pads], &[]), batch)
     }
 
-    /// Heads of queries, and perhaps fewer of keys and values, each of which neighbouring queries share.
+    /// Heads of queries, and perhaps fewer of keys and values, each of which neighboring queries share.
     fn attention(
         &mut self,
         prefix: &str,
@@ -468,21 +483,27 @@ impl Writer<'_> {
         self.linear(&format!("{prefix}output."), true, &joined)
     }
 
-    fn encoder(&mut self, block: &Block, lengths: &[usize], input: &str) -> Result<String> {
+    fn encoder(&mut self, block: &TransformerEncoderSpec, lengths: &[usize], input: &str) -> Result<String> {
         let seen = self.added("norms.0.", block, input, |writer, value| {
             let own = Sequence { value, lengths };
-            writer.attention("attention.", own, own, [block.heads; 2], block.causal)
+            writer.attention("attention.", own, own, [block.num_heads; 2], block.is_causal)
         })?;
         self.added("norms.1.", block, &seen, |writer, value| writer.dense("", block.activation, value))
     }
 
-    fn decoder(&mut self, decoder: &Decoder, parts: &[Part<'_>], lengths: &[usize], input: &str) -> Result<String> {
+    fn decoder(
+        &mut self,
+        decoder: &TransformerDecoderSpec,
+        parts: &[Sublayers<'_>],
+        lengths: &[usize],
+        input: &str,
+    ) -> Result<String> {
         let (mut value, own_lengths) = self.part(&parts[0], lengths, input)?;
         let (source, source_lengths) = self.part(&parts[1], lengths, input)?;
         let source = Sequence { value: &source, lengths: &source_lengths };
-        let (heads, block) = ([decoder.heads; 2], decoder.block());
-        for at in 0..decoder.blocks {
-            let of = |name: &str| format!("blocks.{at}.{name}.");
+        let (heads, block) = ([decoder.num_heads; 2], decoder.block());
+        for at in 0..decoder.num_layers {
+            let of = |name: &str| format!("layers.{at}.{name}.");
             value = self.added(&of("norms.0"), &block, &value, |writer, value| {
                 let own = Sequence { value, lengths: &own_lengths };
                 writer.attention(&of("attention"), own, own, heads, true)
@@ -491,7 +512,7 @@ impl Writer<'_> {
                 let own = Sequence { value, lengths: &own_lengths };
                 writer.attention(&of("cross"), own, source, heads, false)
             })?;
-            let prefix = format!("blocks.{at}.");
+            let prefix = format!("layers.{at}.");
             value = self.added(&of("norms.2"), &block, &value, |writer, value| {
                 writer.dense(&prefix, block.activation, value)
             })?;
@@ -503,7 +524,7 @@ impl Writer<'_> {
     fn added(
         &mut self,
         norm: &str,
-        block: &Block,
+        block: &TransformerEncoderSpec,
         input: &str,
         layer: impl FnOnce(&mut Self, &str) -> Result<String>,
     ) -> Result<String> {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use panoply_device::{AllocId, Device, DeviceInfo, MemoryInfo, Program, ProgramId, QueueId, Region, Step, Ticket};
+use panoply_device::{
+    AllocId, DeviceCommand, DeviceInfo, MemoryInfo, Program, ProgramId, QueueId, RawDevice, Region, Ticket,
+};
 use panoply_ir::routine::Routine;
 use panoply_ir::target::Target;
 use panoply_ir::{text, verify::verify_proven};
@@ -11,13 +13,13 @@ use panoply_tensor::Result;
 /// Says it is `target`, and makes other kernels of kernels.
 #[derive(Debug)]
 pub struct Altered {
-    pub cpu: Arc<dyn Device>,
+    pub cpu: Arc<dyn RawDevice>,
     pub target: Target,
     /// What becomes of a kernel's text before it is compiled.
     pub text: fn(String) -> String,
 }
 
-impl Device for Altered {
+impl RawDevice for Altered {
     fn info(&self) -> &DeviceInfo {
         self.cpu.info()
     }
@@ -27,8 +29,8 @@ impl Device for Altered {
     fn memory(&self) -> MemoryInfo {
         self.cpu.memory()
     }
-    fn offers(&self, routine: &Routine) -> bool {
-        self.cpu.offers(routine)
+    fn supports_routine(&self, routine: &Routine) -> bool {
+        self.cpu.supports_routine(routine)
     }
     fn allocate(&self, bytes: u64) -> Result<AllocId> {
         self.cpu.allocate(bytes)
@@ -52,7 +54,7 @@ impl Device for Altered {
     fn queue(&self) -> Result<QueueId> {
         self.cpu.queue()
     }
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         self.cpu.submit(queue, steps, timed)
     }
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {

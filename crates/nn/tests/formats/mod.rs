@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use panoply_nn::checkpoint;
-use panoply_nn::data::source::{self, Reading, Source};
+use panoply_nn::data::reader::{self, DataFormat, ReadOptions};
 use panoply_nn::data::{npy, npz};
 use panoply_nn::{LayerSpec, Network};
 use panoply_tensor::{DType, Device, Rng, Tensor};
@@ -141,7 +141,7 @@ fn other_formats_are_named() {
     let whole = file("whole.safetensors", b"");
     Device::get("cpu").unwrap().scope(|| {
         let array = Tensor::from_slice(&[1f32, 2.0], [2]);
-        checkpoint::write_arrays(&whole, &[("a".to_string(), array)], Default::default()).unwrap();
+        checkpoint::save_tensors(&whole, &[("a".to_string(), array)], Default::default()).unwrap();
         let bytes = std::fs::read(&whole).unwrap();
         for length in 1..bytes.len() {
             let error = checkpoint::metadata(&file("cut.safetensors", &bytes[..length])).unwrap_err();
@@ -160,20 +160,20 @@ fn archive_bytes() -> Vec<u8> {
 fn a_file_without_arrays_is_read() {
     Device::get("cpu").unwrap().scope(|| {
         let path = file("bare.safetensors", b"");
-        checkpoint::write_arrays(&path, &[], Default::default()).unwrap();
+        checkpoint::save_tensors(&path, &[], Default::default()).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(String::from_utf8_lossy(&bytes[8..]).trim_end(), "{}");
         let read = checkpoint::Arrays::read(&path).unwrap();
-        assert!(read.arrays.is_empty() && read.metadata.is_empty());
+        assert!(read.tensors.is_empty() && read.metadata.is_empty());
         let network = Network::with_input(&[4, 9]).add_layer(LayerSpec::Elu {});
-        let mut model = network.build(&mut Rng::seed(0)).unwrap();
+        let mut model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
         checkpoint::save(&model, &path, Default::default()).unwrap();
         checkpoint::load(&mut model, &path).unwrap();
         let one = [("a".to_string(), Tensor::from_slice(&[1f32], [1]))];
-        checkpoint::write_arrays(&path, &one, Default::default()).unwrap();
+        checkpoint::save_tensors(&path, &one, Default::default()).unwrap();
         assert!(!String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains("__metadata__"));
         let metadata = std::collections::HashMap::from([("k".to_string(), "v".to_string())]);
-        checkpoint::write_arrays(&path, &[], metadata.clone()).unwrap();
+        checkpoint::save_tensors(&path, &[], metadata.clone()).unwrap();
         assert_eq!(checkpoint::metadata(&path).unwrap(), metadata);
     });
 }
@@ -206,19 +206,20 @@ fn arrays_of_other_types_are_listed() {
 fn byte_order_marks_are_not_text() {
     let text = "one line\nand another\n".repeat(20);
     let marked = [b"\xef\xbb\xbf", text.as_bytes()].concat();
-    let plain = source::open(&file("plain.txt", text.as_bytes()), &Reading::default()).unwrap();
-    let Source::Text { vocabulary, .. } = &plain.source else { panic!("{:?}", plain.source) };
+    let plain = reader::open(&file("plain.txt", text.as_bytes()), &ReadOptions::default()).unwrap();
+    let DataFormat::Text { vocabulary, .. } = &plain.format else { panic!("{:?}", plain.format) };
     assert!(!vocabulary.contains('\u{feff}'));
     for path in [file("marked.txt", &marked), file("marked.md", &marked), packed("marked.txt.gz", &marked)] {
-        let read = source::open(&path, &Reading::default()).unwrap();
-        assert_eq!((&read.source, &read.data), (&plain.source, &plain.data), "{}", path.display());
+        let read = reader::open(&path, &ReadOptions::default()).unwrap();
+        assert_eq!((&read.format, &read.dataset), (&plain.format, &plain.dataset), "{}", path.display());
     }
     let table =
-        source::open(&file("marked-table.txt", b"\xef\xbb\xbfx,y\n1,a\n2,b\n3,a\n4,b\n"), &Reading::default()).unwrap();
-    let Source::Csv { columns, .. } = &table.source else { panic!("{:?}", table.source) };
+        reader::open(&file("marked-table.txt", b"\xef\xbb\xbfx,y\n1,a\n2,b\n3,a\n4,b\n"), &ReadOptions::default())
+            .unwrap();
+    let DataFormat::Csv { feature_columns: columns, .. } = &table.format else { panic!("{:?}", table.format) };
     assert_eq!(columns, &["x"]);
     for order in [&[0xff, 0xfe, b'a', 0][..], &[0xfe, 0xff, 0, b'a']] {
-        let error = source::open(&file("wide.txt", order), &Reading::default()).unwrap_err();
+        let error = reader::open(&file("wide.txt", order), &ReadOptions::default()).unwrap_err();
         assert!(error.message().ends_with("wide.txt is UTF-16"), "{error}");
     }
     let network = b"\xef\xbb\xbfinput = [4]\n[[layer]]\nkind = \"relu\"\n";

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use panoply_nn::data::source::{self, Reading, Task};
+use panoply_nn::data::reader::{self, ReadOptions, Task};
 use panoply_nn::data::{csv, idx, npy, npz};
 use panoply_nn::{Network, checkpoint};
 use panoply_tensor::{Device, Result, Rng, Tensor};
@@ -54,12 +54,13 @@ struct Reader {
 }
 
 fn open(path: &Path) -> Result<()> {
-    let read = source::open(path, &Reading::default())?;
-    read.source.read(path, &read.classes).map(|_| ())
+    let read = reader::open(path, &ReadOptions::default())?;
+    read.format.read(path, &read.class_names).map(|_| ())
 }
 
 fn text(path: &Path) -> Result<()> {
-    source::open(path, &Reading { task: Some(Task::Text), context: Some(4), ..Reading::default() }).map(|_| ())
+    reader::open(path, &ReadOptions { task: Some(Task::Text), context_length: Some(4), ..ReadOptions::default() })
+        .map(|_| ())
 }
 
 fn arrays(path: &Path) -> Result<()> {
@@ -75,23 +76,23 @@ fn parameters(path: &Path) -> Result<()> {
 fn description(path: &Path) -> Result<()> {
     let network = Network::read(path)?;
     network.extent()?;
-    network.build(&mut Rng::seed(0)).map(|_| ())
+    network.build(&mut Rng::seed_from_u64(0)).map(|_| ())
 }
 
 /// An image among others of its class.
 fn image(path: &Path) -> Result<()> {
-    source::open(path.parent().unwrap().parent().unwrap(), &Reading::default()).map(|_| ())
+    reader::open(path.parent().unwrap().parent().unwrap(), &ReadOptions::default()).map(|_| ())
 }
 
 fn network() -> Network {
-    Network::parse("input = [4]\n[[layer]]\nkind = \"linear\"\noutputs = 3\n").unwrap()
+    Network::parse("input = [4]\n[[layer]]\nkind = \"linear\"\nout_features = 3\n").unwrap()
 }
 
 const TABLE: &str = "size,\"kind, of\",y\n1.5,a,0\n-2e3,\"b \"\"c\"\"\",1\n3,a,0\n0.25,a,1\n";
 
-const LAYERS: &str = "input = [4, 8]\n[loss]\nkind = \"mse\"\n[[layer]]\nkind = \"lstm\"\nhidden = 6\nlayers = 2\nboth = true\n\
-    [[layer]]\nkind = \"residual\"\nlayers = [{ kind = \"linear\", outputs = 12 }]\n[[layer]]\nkind = \"decoder\"\nheads = 2\n\
-    inner = 8\nblocks = 2\nsource = [{ kind = \"layer_norm\" }]\n[[layer]]\nkind = \"last\"\n[training]\nepochs = 3\n";
+const LAYERS: &str = "input = [4, 8]\n[loss]\nkind = \"mse\"\n[[layer]]\nkind = \"lstm\"\nhidden_size = 6\nnum_layers = 2\nbidirectional = true\n\
+    [[layer]]\nkind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 12 }]\n[[layer]]\nkind = \"transformer_decoder\"\nnum_heads = 2\n\
+    dim_feedforward = 8\nnum_layers = 2\nmemory = [{ kind = \"layer_norm\" }]\n[[layer]]\nkind = \"last_time_step\"\n[training]\nepochs = 3\n";
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -119,7 +120,7 @@ fn readers(folder: &Path) -> Vec<Reader> {
     let x = Tensor::from_slice(&[1f32, -2.0, 3.0, 4.0, 0.5, 6.0], [3, 2]);
     let npy = saved("x.npy", &|path| npy::save(&x, path));
     saved("y.npy", &|path| npy::save(&Tensor::from_slice(&[0i32, 1, 0], [3]), path));
-    let model = network().build(&mut Rng::seed(0)).unwrap();
+    let model = network().build(&mut Rng::seed_from_u64(0)).unwrap();
     let parameters_of = saved("seed.safetensors", &|path| checkpoint::save(&model, path, Default::default()));
     for (class, name) in [("a", "0.png"), ("b", "1.png")] {
         for folder in ["png", "jpeg"].map(|kind| folder.join(kind).join(class)) {

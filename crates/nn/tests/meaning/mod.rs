@@ -1,6 +1,6 @@
 //! Tables, arrays and images are read as their users mean them: each with what pandas, NumPy or Pillow make of the same file.
 
-use panoply_nn::data::source::{self, Reading, Right, Task};
+use panoply_nn::data::reader::{self, Label, ReadOptions, Task};
 use panoply_nn::data::{Targets, npz};
 use panoply_tensor::{Device, Tensor};
 
@@ -9,8 +9,10 @@ use super::file;
 /// What a reading finds: rows, names of the classes.
 fn shape(name: &str, text: &str, label: &[&str]) -> (usize, Vec<String>) {
     let labels = label.iter().map(|label| label.to_string()).collect();
-    let read = source::open(&file(name, text.as_bytes()), &Reading { labels, ..Reading::default() }).unwrap();
-    (read.data.len(), read.classes)
+    let read =
+        reader::open(&file(name, text.as_bytes()), &ReadOptions { label_columns: labels, ..ReadOptions::default() })
+            .unwrap();
+    (read.dataset.len(), read.class_names)
 }
 
 /// As `pandas.read_csv` reads them with the delimiter that `csv.Sniffer` finds.
@@ -36,7 +38,7 @@ fn the_delimiter_gives_all_lines_the_same_number_of_cells() {
     let mac = rows(|i| format!("{i},{}\r", ["a", "b"][i % 2]));
     assert_eq!(shape("mac.csv", &format!("x,label\r{mac}"), &[]), (30, classes));
     let message = |text: &str| {
-        source::open(&file("wrong.csv", text.as_bytes()), &Reading::default()).unwrap_err().message().to_string()
+        reader::open(&file("wrong.csv", text.as_bytes()), &ReadOptions::default()).unwrap_err().message().to_string()
     };
     assert!(message("x,label\n1,a\n\n2,\"b\n3,a\n").ends_with("wrong.csv:4: a quote is not closed"));
     assert!(message("x,label\r\n1,a\r\n\r\n2,b,c\r\n").ends_with("wrong.csv:4: 3 cells, not 2 as above"));
@@ -61,11 +63,16 @@ fn index_columns_are_left_out() {
     let rows: String = (0..30).map(|i| format!("{i},{}.5,{}\n", i % 7, ["a", "b"][i % 2])).collect();
     for (head, columns) in [(",x,label", 1), ("Unnamed: 0,x,label", 1), ("id,x,label", 2)] {
         let path = file("index.csv", format!("{head}\n{rows}").as_bytes());
-        let read = source::open(&path, &Reading::default()).unwrap();
-        assert_eq!((read.data.width, read.guesses.len()), (columns, 2 - columns), "{head}: {:?}", read.guesses);
-        let all = source::open(&path, &Reading { keep_columns: true, ..Reading::default() }).unwrap();
-        assert_eq!(all.data.width, 2, "{head}");
-        assert_eq!(read.source.read(&path, &read.classes).unwrap().data.features, read.data.features);
+        let read = reader::open(&path, &ReadOptions::default()).unwrap();
+        assert_eq!(
+            (read.dataset.num_features, read.assumptions.len()),
+            (columns, 2 - columns),
+            "{head}: {:?}",
+            read.assumptions
+        );
+        let all = reader::open(&path, &ReadOptions { keep_columns: true, ..ReadOptions::default() }).unwrap();
+        assert_eq!(all.dataset.num_features, 2, "{head}");
+        assert_eq!(read.format.read(&path, &read.class_names).unwrap().dataset.features, read.dataset.features);
     }
 }
 
@@ -74,22 +81,22 @@ fn index_columns_are_left_out() {
 fn labels_and_words_match_by_value() {
     let rows: String = (0..30).map(|i| format!("{},{i},{}\n", ["red", "blue", "500"][i % 3], i % 2)).collect();
     let read =
-        source::open(&file("train.csv", format!("color,x,label\n{rows}").as_bytes()), &Reading::default()).unwrap();
-    assert_eq!(read.data.width, 3 + 1, "a number among words is a word");
+        reader::open(&file("train.csv", format!("color,x,label\n{rows}").as_bytes()), &ReadOptions::default()).unwrap();
+    assert_eq!(read.dataset.num_features, 3 + 1, "a number among words is a word");
     let more = "color,x,label\nred,0.5,1.0\ngreen,1,0.0\n500,2,True\nblue,3,seven\nblue,4,\n";
-    let again = read.source.read(&file("more.csv", more.as_bytes()), &read.classes).unwrap();
-    let right = [Right::Class(1), Right::Class(0), Right::Class(1), Right::Unknown("seven".into())];
-    assert_eq!(again.right, right.map(Some).into_iter().chain([None]).collect::<Vec<_>>());
-    assert_eq!(again.data.features[4..8], [0.0, 0.0, 0.0, 1.0], "green is none of the words");
+    let again = read.format.read(&file("more.csv", more.as_bytes()), &read.class_names).unwrap();
+    let right = [Label::Class(1), Label::Class(0), Label::Class(1), Label::Unknown("seven".into())];
+    assert_eq!(again.labels, right.map(Some).into_iter().chain([None]).collect::<Vec<_>>());
+    assert_eq!(again.dataset.features[4..8], [0.0, 0.0, 0.0, 1.0], "green is none of the words");
     assert!(
         again.notes.len() == 1 && again.notes[0].contains("color: 1 of 5 cells") && again.notes[0].contains("green")
     );
     let mixed: String = (0..30).map(|i| format!("{i},{}\n", ["0", "1", "0.0", "1.0"][i % 4])).collect();
     assert_eq!(shape("mixed.csv", &format!("x,label\n{mixed}"), &[]), (30, vec!["0".to_string(), "1".to_string()]));
     let months: String = (0..30).map(|i| format!("{},{i},{}\n", i % 12 + 1, ["a", "b"][i % 2])).collect();
-    let reading = Reading { categorical: vec!["month".into()], ..Reading::default() };
-    let read = source::open(&file("months.csv", format!("month,x,label\n{months}").as_bytes()), &reading).unwrap();
-    assert_eq!(read.data.width, 12 + 1);
+    let reading = ReadOptions { categorical: vec!["month".into()], ..ReadOptions::default() };
+    let read = reader::open(&file("months.csv", format!("month,x,label\n{months}").as_bytes()), &reading).unwrap();
+    assert_eq!(read.dataset.num_features, 12 + 1);
 }
 
 /// `pandas.read_csv(thousands=",")` and `str.rstrip("%")`.
@@ -99,10 +106,11 @@ fn numbers_as_people_write_them() {
         [("45%", 45.0), ("\"1,234\"", 1234.0), ("$12.50", 12.5), ("-€3", -3.0), ("\"$1,234,567.5\"", 1234567.5)];
     let rows: String = cells.iter().map(|(cell, value)| format!("{cell},{value}.5\n").replace(".5.5", ".75")).collect();
     let read =
-        source::open(&file("people.csv", format!("share,price\n{rows}").as_bytes()), &Reading::default()).unwrap();
-    assert_eq!(read.data.features, cells.map(|(_, value)| value as f32));
+        reader::open(&file("people.csv", format!("share,price\n{rows}").as_bytes()), &ReadOptions::default()).unwrap();
+    assert_eq!(read.dataset.features, cells.map(|(_, value)| value as f32));
     // Words that begin or end so are words.
-    let error = source::open(&file("words.csv", b"share,price\n1,1.5\n\"12,34\",2.5\n3,3.5\n"), &Reading::default());
+    let error =
+        reader::open(&file("words.csv", b"share,price\n1,1.5\n\"12,34\",2.5\n3,3.5\n"), &ReadOptions::default());
     assert!(error.unwrap_err().message().ends_with("words.csv:3: share: `12,34` is no finite number"));
 }
 
@@ -112,25 +120,25 @@ fn numbers_far_from_zero_keep_their_digits() {
     let x: Vec<f64> = (0..200).map(|i| f64::from(i * 37 % 200) * 0.001).collect();
     let rows: String = x.iter().map(|x| format!("{:.3},{:.3}\n", 1.7e9 + x, 1e9 + x)).collect();
     let path = file("far.csv", format!("when,y\n{rows}").as_bytes());
-    let read = source::open(&path, &Reading::default()).unwrap();
-    assert!(read.guesses.is_empty(), "{:?}", read.guesses);
-    let Targets::Numbers { values, .. } = &read.data.targets else { panic!("numbers") };
-    let again = read.source.read(&path, &[]).unwrap();
-    assert_eq!(again.data.features, read.data.features);
+    let read = reader::open(&path, &ReadOptions::default()).unwrap();
+    assert!(read.assumptions.is_empty(), "{:?}", read.assumptions);
+    let Targets::Regression { values, .. } = &read.dataset.targets else { panic!("numbers") };
+    let again = read.format.read(&path, &[]).unwrap();
+    assert_eq!(again.dataset.features, read.dataset.features);
     for (at, x) in x.iter().enumerate() {
-        assert!((f64::from(read.data.features[at] - read.data.features[0]) - (x - 0.0)).abs() < 1e-6, "{at}");
+        assert!((f64::from(read.dataset.features[at] - read.dataset.features[0]) - (x - 0.0)).abs() < 1e-6, "{at}");
         assert!((f64::from(values[at]) + again.offsets[0] - (1e9 + x)).abs() < 1e-6, "{at}");
-        let Some(Right::Numbers(right)) = &again.right[at] else { panic!("known") };
+        let Some(Label::Values(right)) = &again.labels[at] else { panic!("known") };
         assert!((right[0] - (1e9 + x)).abs() < 1e-6, "in f64");
     }
     // A mixture of scales that no offset mends is named.
     let rows: String =
         (0..200).map(|i| format!("{},{}.5\n", if i % 2 == 0 { 0.0 } else { 1e12 + f64::from(i) }, i)).collect();
-    let read = source::open(&file("mix.csv", format!("x,y\n{rows}").as_bytes()), &Reading::default()).unwrap();
+    let read = reader::open(&file("mix.csv", format!("x,y\n{rows}").as_bytes()), &ReadOptions::default()).unwrap();
     assert!(
-        read.guesses.len() == 1 && read.guesses[0].contains("mix.csv: x: 101 different values"),
+        read.assumptions.len() == 1 && read.assumptions[0].contains("mix.csv: x: 101 different values"),
         "{:?}",
-        read.guesses
+        read.assumptions
     );
 }
 
@@ -143,7 +151,7 @@ fn labels_of_arrays_are_their_values() {
             let path = file("labels.npz", b"");
             let x = Tensor::from_slice(&x, [6, 1]);
             npz::save(&[("x".to_string(), x), ("y".to_string(), y)], &path).unwrap();
-            (source::open(&path, &Reading { task, ..Reading::default() }).unwrap(), path)
+            (reader::open(&path, &ReadOptions { task, ..ReadOptions::default() }).unwrap(), path)
         };
         let bools = Tensor::from_slice(&[1i32, 0, 1, 0, 1, 0], [6]).gt(&Tensor::scalar(0i32));
         let signed = Tensor::from_slice(&[1i32, -1, 1, -1, 1, -1], [6]);
@@ -153,14 +161,19 @@ fn labels_of_arrays_are_their_values() {
             (bools, None, &["0", "1"][..]),
             (signed, None, &["-1", "1"]),
             (gaps, None, &["7", "100", "999"]),
-            (floats, Some(Task::Classes), &["0", "1", "2"]),
+            (floats, Some(Task::Classification), &["0", "1", "2"]),
         ] {
             let (read, path) = open(y, task);
-            assert_eq!(read.classes, names);
-            let again = read.source.read(&path, &read.classes).unwrap();
-            let want: Vec<Option<Right>> = read.data.labels().iter().map(|label| Some(Right::Class(*label))).collect();
-            assert_eq!((again.right, &again.data.features), (want, &read.data.features));
-            assert!((read.data.features[5] - read.data.features[0] - 0.05).abs() < 1e-6, "{:?}", read.data.features);
+            assert_eq!(read.class_names, names);
+            let again = read.format.read(&path, &read.class_names).unwrap();
+            let want: Vec<Option<Label>> =
+                read.dataset.labels().iter().map(|label| Some(Label::Class(*label))).collect();
+            assert_eq!((again.labels, &again.dataset.features), (want, &read.dataset.features));
+            assert!(
+                (read.dataset.features[5] - read.dataset.features[0] - 0.05).abs() < 1e-6,
+                "{:?}",
+                read.dataset.features
+            );
         }
     });
 }
@@ -176,7 +189,7 @@ fn images_as_they_are_seen() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         path
     };
-    let open = |name: &str| source::open(&folder.join(name), &Reading::default()).unwrap();
+    let open = |name: &str| reader::open(&folder.join(name), &ReadOptions::default()).unwrap();
     // Black icons whose shape is in the alpha alone, in color and gray.
     for (at, kind) in ["a", "b"].iter().enumerate() {
         let alpha = |x: u32| if x as usize == at { 255u8 } else { 0 };
@@ -193,26 +206,26 @@ fn images_as_they_are_seen() {
         }
     }
     let icons = open("icons");
-    assert_eq!(icons.data.lengths, [4, 2, 3]);
-    assert_eq!(icons.data.features[18..24], [1.0, 0.0, 0.0, 1.0, 0.0, 0.0], "the alpha of the first");
+    assert_eq!(icons.dataset.example_shape, [4, 2, 3]);
+    assert_eq!(icons.dataset.features[18..24], [1.0, 0.0, 0.0, 1.0, 0.0, 0.0], "the alpha of the first");
     let gray = open("gray");
-    assert_eq!((&gray.data.lengths[..], &gray.data.features[6..9]), (&[2, 2, 3][..], &[1.0, 0.0, 0.0][..]));
+    assert_eq!((&gray.dataset.example_shape[..], &gray.dataset.features[6..9]), (&[2, 2, 3][..], &[1.0, 0.0, 0.0][..]));
     let deep = open("deep");
-    assert_eq!(deep.data.features[..3], [2000.0, 2007.0, 2014.0].map(|level: f32| level / 65535.0));
+    assert_eq!(deep.dataset.features[..3], [2000.0, 2007.0, 2014.0].map(|level: f32| level / 65535.0));
     std::fs::write(place("kinds/a/inner/notes.pdf"), "no image").unwrap();
     let kinds = open("kinds");
-    assert_eq!((kinds.data.len(), kinds.data.labels().iter().sum::<i32>()), (10, 5));
+    assert_eq!((kinds.dataset.len(), kinds.dataset.labels().iter().sum::<i32>()), (10, 5));
     assert!(
-        kinds.guesses.len() == 1 && kinds.guesses[0].contains("kinds: 1 file (1 .pdf) left out"),
+        kinds.assumptions.len() == 1 && kinds.assumptions[0].contains("kinds: 1 file (1 .pdf) left out"),
         "{:?}",
-        kinds.guesses
+        kinds.assumptions
     );
     // A network without alpha sees images over white.
     GrayImage::from_pixel(3, 2, Luma([40])).save(place("opaque/a/1.png")).unwrap();
     GrayImage::from_pixel(3, 2, Luma([80])).save(place("opaque/b/1.png")).unwrap();
     let opaque = open("opaque");
-    let seen = opaque.source.read(&folder.join("gray/a"), &opaque.classes).unwrap();
-    assert_eq!(seen.data.features[..3], [0.0, 1.0, 1.0]);
+    let seen = opaque.format.read(&folder.join("gray/a"), &opaque.class_names).unwrap();
+    assert_eq!(seen.dataset.features[..3], [0.0, 1.0, 1.0]);
     // Orientation 3 turns by half, 6 by a quarter clockwise.
     let photo = GrayImage::from_fn(16, 8, |x, y| Luma([if x < 8 && y < 4 { 250 } else { 5 }]));
     let mut jpeg = Vec::new();
@@ -226,14 +239,14 @@ fn images_as_they_are_seen() {
             std::fs::write(place(&format!("turned{orientation}/{kind}/1.jpg")), &tagged).unwrap();
         }
         let turned = open(&format!("turned{orientation}"));
-        assert_eq!(turned.data.lengths, [1, size[0], size[1]], "orientation {orientation}");
-        let level = turned.data.features[bright[0] * size[1] + bright[1]];
+        assert_eq!(turned.dataset.example_shape, [1, size[0], size[1]], "orientation {orientation}");
+        let level = turned.dataset.features[bright[0] * size[1] + bright[1]];
         assert!(level > 0.9, "orientation {orientation}: {level}");
     }
     for part in ["split/train/a/1.png", "split/train/b/1.png", "split/test/a/1.png", "split/test/b/1.png"] {
         GrayImage::new(2, 2).save(place(part)).unwrap();
     }
-    let error = source::open(&folder.join("split"), &Reading::default()).unwrap_err();
+    let error = reader::open(&folder.join("split"), &ReadOptions::default()).unwrap_err();
     assert!(
         error.message().contains("are parts of a data set, not classes") && error.to_string().contains("split/train"),
         "{error}"

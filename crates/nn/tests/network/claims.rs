@@ -1,19 +1,21 @@
 //! What a description leaves out of its file, the settings beside it, and sizes that it claims and its file does not hold.
 
-use panoply_nn::network::file::Settings;
-use panoply_nn::network::layer_spec::{Block, Memory};
+use panoply_nn::network::file::FileSections;
+use panoply_nn::network::layer_spec::{RnnSpec, TransformerEncoderSpec};
 use panoply_nn::{Activation, LayerSpec, Network};
 use panoply_tensor::{Device, Rng, Tensor};
 
 /// The settings of blocks are not written where they are what nothing said means: models of earlier versions read and write alike.
 #[test]
 fn usual_settings_are_not_written() {
-    let network =
-        Network::with_input(&[4, 6]).add_layer(LayerSpec::encoder(2, 8)).add_layer(LayerSpec::Rnn(Memory::new(3)));
+    let network = Network::with_input(&[4, 6])
+        .add_layer(LayerSpec::transformer_encoder_layer(2, 8))
+        .add_layer(LayerSpec::Rnn(RnnSpec::new(3)));
     let text = serde_json::to_string(&network).unwrap();
     assert!(!text.contains("activation") && !text.contains("nonlinearity"), "{text}");
-    let block = Block { activation: Activation::Relu, epsilon: 1e-6, ..Block::new(2, 8) };
-    let network = Network::with_input(&[4, 6]).add_layer(LayerSpec::Encoder(block));
+    let block =
+        TransformerEncoderSpec { activation: Activation::Relu, epsilon: 1e-6, ..TransformerEncoderSpec::new(2, 8) };
+    let network = Network::with_input(&[4, 6]).add_layer(LayerSpec::TransformerEncoderLayer(block));
     let text = serde_json::to_string(&network).unwrap();
     assert!(text.contains("\"activation\":\"relu\"") && text.contains("\"epsilon\":1e-6"), "{text}");
     assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
@@ -25,12 +27,12 @@ fn a_file_without_the_arrays_of_its_network_is_refused_before_it_is_built() {
     Device::get("cpu").unwrap().scope(|| {
         let path = std::env::temp_dir().join(format!("panoply-claims-{}.safetensors", std::process::id()));
         let one = [("0.mean".to_string(), Tensor::from_slice(&[0f32; 4], [4]))];
-        panoply_nn::checkpoint::write_arrays(&path, &one, Default::default()).unwrap();
+        panoply_nn::checkpoint::save_tensors(&path, &one, Default::default()).unwrap();
         let decoder =
-            "[[layer]]\nkind = \"decoder\"\nheads = 1\ninner = 4\nblocks = 4096\nsource = [{ kind = \"relu\" }]\n";
+            "[[layer]]\nkind = \"transformer_decoder\"\nnum_heads = 1\ndim_feedforward = 4\nnum_layers = 4096\nmemory = [{ kind = \"relu\" }]\n";
         let huge = [
             (
-                "input = [1048576, 1048576]\n[[layer]]\nkind = \"standardise\"\n".to_string(),
+                "input = [1048576, 1048576]\n[[layer]]\nkind = \"standardize\"\n".to_string(),
                 "2 arrays with 2199023255552 numbers",
             ),
             (format!("input = [8, 8]\n{}", decoder.repeat(8)), "arrays with"),
@@ -43,8 +45,8 @@ fn a_file_without_the_arrays_of_its_network_is_refused_before_it_is_built() {
             assert!(error.message().contains("the file holds 1 with 4"), "{error}");
         }
         // Without a file the arrays that are stored at once have a limit of their own.
-        let network = Network::parse("input = [1048576, 1048576]\n[[layer]]\nkind = \"standardise\"\n").unwrap();
-        let error = network.build(&mut Rng::seed(0)).unwrap_err();
+        let network = Network::parse("input = [1048576, 1048576]\n[[layer]]\nkind = \"standardize\"\n").unwrap();
+        let error = network.build(&mut Rng::seed_from_u64(0)).unwrap_err();
         assert!(error.is_mistake() && error.message().contains("hold 2199023255552 numbers"), "{error}");
         std::fs::remove_file(&path).unwrap();
     });
@@ -55,11 +57,11 @@ fn a_file_without_the_arrays_of_its_network_is_refused_before_it_is_built() {
 fn settings_are_plain_numbers() {
     let file = std::env::temp_dir().join(format!("panoply-settings-{}.toml", std::process::id()));
     let said =
-        "epochs = 1_000\nseed = 0x10\nlearning_rate = 1_0.0\nmomentum = 5e-1\nclip_norm = +2\noptimiser = \"sgd\"\n";
-    let data = "[data]\nlabel = [\"a\", \"b, c\"]\nheader = true\nwithout = []\n";
-    let text = format!("input = [4]\n[training]\n{said}{data}[[layer]]\nkind = \"linear\"\noutputs = 2\n");
+        "epochs = 1_000\nseed = 0x10\nlearning_rate = 1_0.0\nmomentum = 5e-1\nclip_norm = +2\noptimizer = \"sgd\"\n";
+    let data = "[data]\nlabel = [\"a\", \"b, c\"]\nheader = true\ndrop_columns = []\n";
+    let text = format!("input = [4]\n[training]\n{said}{data}[[layer]]\nkind = \"linear\"\nout_features = 2\n");
     std::fs::write(&file, text).unwrap();
-    let (_, Settings { training: settings, data }) = Network::read_with_settings(&file).unwrap();
+    let (_, FileSections { training: settings, data }) = Network::read_with_sections(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     let mut lines: Vec<(usize, &str)> = settings.iter().map(|said| (said.line, said.value.as_str())).collect();
     lines.sort_unstable();

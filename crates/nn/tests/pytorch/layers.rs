@@ -1,10 +1,10 @@
 //! Layers with PyTorch's weights: outputs, gradients of inputs and weights, running statistics.
 
 use panoply_nn::{
-    BatchNorm, BlockShape, Cell, DecoderBlock, Embedding, EncoderBlock, Layer, LayerNorm, Memory, Module,
-    MultiHeadAttention, Pass, Recurrent, Sgd,
+    BatchNorm, Embedding, ForwardContext, Layer, LayerNorm, Module, MultiHeadAttention, RnnBase, RnnKind, RnnState,
+    Sgd, TransformerConfig, TransformerDecoderLayer, TransformerEncoderLayer,
 };
-use panoply_tensor::{Attention, DType, Rng, Tensor};
+use panoply_tensor::{AttentionOptions, DType, Rng, Tensor};
 
 use super::{Fixture, LAYERS, PACKED, close, on_cpu, set, set_linear, weighted};
 
@@ -23,35 +23,35 @@ fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], sl
     }
 }
 
-const CELLS: [(&str, Cell); 3] = [("rnn", Cell::Plain), ("lstm", Cell::Lstm), ("gru", Cell::Gru)];
+const CELLS: [(&str, RnnKind); 3] = [("rnn", RnnKind::Tanh), ("lstm", RnnKind::Lstm), ("gru", RnnKind::Gru)];
 
 /// Two layers in both directions with the weights of a fixture.
-fn recurrent(cell: Cell, file: &Fixture) -> Recurrent {
-    let mut network = Recurrent::new(cell, 5, 4, 2, true, &mut Rng::seed(0));
+fn recurrent(cell: RnnKind, file: &Fixture) -> RnnBase {
+    let mut network = RnnBase::new(cell, 5, 4, 2, true, &mut Rng::seed_from_u64(0));
     for (depth, layer) in network.layers.iter_mut().enumerate() {
         for (direction, end) in layer.directions.iter_mut().zip(["", "_reverse"]) {
             let of = |what: &str| file.get(&format!("state/{what}_l{depth}{end}"));
-            set(&mut direction.input_weight, &of("weight_ih"));
-            set(&mut direction.hidden_weight, &of("weight_hh"));
-            set(&mut direction.input_bias, &of("bias_ih"));
-            set(&mut direction.hidden_bias, &of("bias_hh"));
+            set(&mut direction.weight_ih, &of("weight_ih"));
+            set(&mut direction.weight_hh, &of("weight_hh"));
+            set(&mut direction.bias_ih, &of("bias_ih"));
+            set(&mut direction.bias_hh, &of("bias_hh"));
         }
     }
     network
 }
 
 /// Compares what a network gave for inputs: outputs, last states and gradients.
-fn compare_recurrent(name: &str, file: &Fixture, network: &Recurrent, inputs: &[Tensor], given: (Tensor, Memory)) {
+fn compare_recurrent(name: &str, file: &Fixture, network: &RnnBase, inputs: &[Tensor], given: (Tensor, RnnState)) {
     let (output, memory) = given;
     let mut outputs = vec![output, memory.hidden];
-    if network.cell == Cell::Lstm {
+    if network.cell == RnnKind::Lstm {
         outputs.push(memory.cell);
     }
     let [first, second] = [&network.layers[0].directions[0], &network.layers[1].directions[1]];
     let slopes = [
-        ("weight_ih_l0", first.input_weight.tensor()),
-        ("weight_hh_l0", first.hidden_weight.tensor()),
-        ("bias_hh_l1_reverse", second.hidden_bias.tensor()),
+        ("weight_ih_l0", first.weight_ih.tensor()),
+        ("weight_hh_l0", first.weight_hh.tensor()),
+        ("bias_hh_l1_reverse", second.bias_hh.tensor()),
     ];
     compare(name, file, inputs, &outputs, &slopes);
 }
@@ -63,7 +63,7 @@ fn recurrent_layers() {
             let file = Fixture::new(LAYERS, name);
             let network = recurrent(cell, &file);
             let input = file.get("in/0");
-            let given = network.run(&input, None, &mut Pass::eval());
+            let given = network.forward_with_state(&input, None, &mut ForwardContext::eval());
             compare_recurrent(name, &file, &network, &[input], given);
         }
     });
@@ -77,31 +77,31 @@ fn recurrent_layers_over_sequences_of_their_own_lengths() {
             let file = Fixture::new(PACKED, name);
             let network = recurrent(cell, &file);
             let input = file.get("in/0");
-            let given = network.run_packed(&input, &lengths, None, &mut Pass::eval());
+            let given = network.forward_packed(&input, &lengths, None, &mut ForwardContext::eval());
             compare_recurrent(name, &file, &network, &[input], given);
 
             let name = format!("{name} with a state");
             let file = Fixture::new(PACKED, &name);
             let network = recurrent(cell, &file);
-            let count = if cell == Cell::Lstm { 3 } else { 2 };
+            let count = if cell == RnnKind::Lstm { 3 } else { 2 };
             let inputs: Vec<Tensor> = (0..count).map(|i| file.get(&format!("in/{i}"))).collect();
-            let start = Memory { hidden: inputs[1].clone(), cell: inputs[count - 1].clone() };
-            let given = network.run_packed(&inputs[0], &lengths, Some(&start), &mut Pass::eval());
+            let start = RnnState { hidden: inputs[1].clone(), cell: inputs[count - 1].clone() };
+            let given = network.forward_packed(&inputs[0], &lengths, Some(&start), &mut ForwardContext::eval());
             compare_recurrent(&name, &file, &network, &inputs, given);
         }
         // A sequence of no times keeps the state it began with; a length above the time is the time.
-        let network = Recurrent::new(Cell::Gru, 5, 4, 1, false, &mut Rng::seed(0));
-        let x = Rng::seed(1).normal([2, 3, 5]);
+        let network = RnnBase::new(RnnKind::Gru, 5, 4, 1, false, &mut Rng::seed_from_u64(0));
+        let x = Rng::seed_from_u64(1).normal([2, 3, 5]);
         let lengths = Tensor::from_slice(&[0u8, 9], [2]);
-        let (output, memory) = network.run_packed(&x, &lengths, None, &mut Pass::eval());
-        let (whole, last) = network.run(&x, None, &mut Pass::eval());
+        let (output, memory) = network.forward_packed(&x, &lengths, None, &mut ForwardContext::eval());
+        let (whole, last) = network.forward_with_state(&x, None, &mut ForwardContext::eval());
         assert_eq!(output.slice((0,)).to_vec::<f32>().unwrap(), [0.0; 12]);
         assert_eq!(memory.hidden.slice((0, 0)).to_vec::<f32>().unwrap(), [0.0; 4]);
         close("a length above the time", &output.slice((1,)), &whole.slice((1,)), 1e-6);
         close("its last state", &memory.hidden.slice((0, 1)), &last.hidden.slice((0, 1)), 1e-6);
         let wrong = [Tensor::from_slice(&[1i32, 2, 3], [3]), Tensor::from_slice(&[1f32, 2.0], [2])];
         for lengths in wrong {
-            let error = network.run_packed(&x, &lengths, None, &mut Pass::eval()).0.check().unwrap_err();
+            let error = network.forward_packed(&x, &lengths, None, &mut ForwardContext::eval()).0.check().unwrap_err();
             assert!(error.message().contains("one whole number for each sequence"), "{error}");
         }
     });
@@ -126,10 +126,11 @@ fn set_norm(norm: &mut LayerNorm, file: &Fixture, name: &str) {
 fn attention_of_several_heads() {
     on_cpu(|| {
         let file = Fixture::new(LAYERS, "attention");
-        let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed(0));
+        let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed_from_u64(0));
         set_attention(&mut attention, &file, "");
         let inputs = [file.get("in/0"), file.get("in/1")];
-        let output = attention.attend(&inputs[0], &inputs[1], &Attention::default(), &mut Pass::eval());
+        let output =
+            attention.attend(&inputs[0], &inputs[1], &AttentionOptions::default(), &mut ForwardContext::eval());
         let slopes = [("out_proj.weight", attention.output.weight.tensor())];
         compare("attention", &file, &inputs, &[output], &slopes);
     });
@@ -140,21 +141,28 @@ fn transformer_blocks() {
     on_cpu(|| {
         for norm_first in [false, true] {
             let place = if norm_first { "first" } else { "last" };
-            let shape = BlockShape { width: 8, heads: 2, inner: 16, norm_first, dropout: 0.0, causal: false };
+            let shape = TransformerConfig {
+                d_model: 8,
+                num_heads: 2,
+                dim_feedforward: 16,
+                norm_first,
+                dropout: 0.0,
+                is_causal: false,
+            };
             let dense = |file: &Fixture, name: &str| {
                 (file.get(&format!("state/{name}.weight")), file.get(&format!("state/{name}.bias")))
             };
 
             let name = format!("encoder, norm {place}");
             let file = Fixture::new(LAYERS, &name);
-            let mut encoder = EncoderBlock::new(shape, &mut Rng::seed(0));
+            let mut encoder = TransformerEncoderLayer::new(shape, &mut Rng::seed_from_u64(0));
             set_attention(&mut encoder.attention, &file, "self_attn.");
             let ((up, up_bias), (down, down_bias)) = (dense(&file, "linear1"), dense(&file, "linear2"));
             set_linear(&mut encoder.dense.up, &up, &up_bias);
             set_linear(&mut encoder.dense.down, &down, &down_bias);
             (0..2).for_each(|i| set_norm(&mut encoder.norms[i], &file, &format!("norm{}", i + 1)));
             let input = file.get("in/0");
-            let output = encoder.forward(&input, &mut Pass::eval());
+            let output = encoder.forward(&input, &mut ForwardContext::eval());
             let slopes = [
                 ("linear1.weight", encoder.dense.up.weight.tensor()),
                 ("norm1.weight", encoder.norms[0].weight.tensor()),
@@ -163,7 +171,7 @@ fn transformer_blocks() {
 
             let name = format!("decoder, norm {place}");
             let file = Fixture::new(LAYERS, &name);
-            let mut decoder = DecoderBlock::new(shape, &mut Rng::seed(0));
+            let mut decoder = TransformerDecoderLayer::new(shape, &mut Rng::seed_from_u64(0));
             set_attention(&mut decoder.attention, &file, "self_attn.");
             set_attention(&mut decoder.cross, &file, "multihead_attn.");
             let ((up, up_bias), (down, down_bias)) = (dense(&file, "linear1"), dense(&file, "linear2"));
@@ -171,7 +179,7 @@ fn transformer_blocks() {
             set_linear(&mut decoder.dense.down, &down, &down_bias);
             (0..3).for_each(|i| set_norm(&mut decoder.norms[i], &file, &format!("norm{}", i + 1)));
             let inputs = [file.get("in/0"), file.get("in/1")];
-            let output = decoder.decode(&inputs[0], &inputs[1], &mut Pass::eval());
+            let output = decoder.forward_with_memory(&inputs[0], &inputs[1], &mut ForwardContext::eval());
             compare(&name, &file, &inputs, &[output], &[("norm3.bias", decoder.norms[2].bias.tensor())]);
         }
     });
@@ -181,9 +189,10 @@ fn transformer_blocks() {
 fn embedding() {
     on_cpu(|| {
         let file = Fixture::new(LAYERS, "embedding");
-        let mut embedding = Embedding::new(7, 3, &mut Rng::seed(0));
+        let mut embedding = Embedding::new(7, 3, &mut Rng::seed_from_u64(0));
         set(&mut embedding.weight, &file.get("state/weight"));
-        let output = embedding.forward(&Tensor::from_slice(&[1i32, 2, 1, 0, 6, 2], [2, 3]), &mut Pass::eval());
+        let output =
+            embedding.forward(&Tensor::from_slice(&[1i32, 2, 1, 0, 6, 2], [2, 3]), &mut ForwardContext::eval());
         compare("embedding", &file, &[], &[output], &[("weight", embedding.weight.tensor())]);
     });
 }
@@ -195,21 +204,21 @@ fn batch_norm_and_its_running_statistics() {
         let mut layer = BatchNorm::new(3);
         set(&mut layer.weight, &file.get("weight"));
         set(&mut layer.bias, &file.get("bias"));
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         // A step that moves nothing commits the statistics.
         let mut still = Sgd::new(0.0);
         for step in 0..3 {
-            let mut pass = Pass::train(&mut rng);
+            let mut pass = ForwardContext::train(&mut rng);
             let output = layer.forward(&file.get(&format!("in/{step}")), &mut pass);
             close("output in training", &output, &file.get(&format!("out/{step}")), 4e-6);
             still.step(&mut layer, output.square().mean(..), pass).unwrap();
             close("running mean", layer.running_mean.tensor(), &file.get(&format!("mean/{step}")), 4e-6);
             close("running variance", layer.running_var.tensor(), &file.get(&format!("var/{step}")), 4e-6);
         }
-        let output = layer.forward(&file.get("in/2"), &mut Pass::eval());
+        let output = layer.forward(&file.get("in/2"), &mut ForwardContext::eval());
         close("output in use", &output, &file.get("eval"), 4e-6);
-        assert_eq!(layer.param_count(), 6, "statistics are not trained");
-        assert_eq!(layer.named_params().len(), 4, "but they are saved");
+        assert_eq!(layer.num_parameters(), 6, "statistics are not trained");
+        assert_eq!(layer.named_parameters().len(), 4, "but they are saved");
     });
 }
 
@@ -217,18 +226,18 @@ fn batch_norm_and_its_running_statistics() {
 #[test]
 fn recurrent_layers_with_relu() {
     on_cpu(|| {
-        let network = Recurrent::new(Cell::Relu, 3, 4, 1, false, &mut Rng::seed(2));
-        let x = Rng::seed(1).normal([2, 5, 3]);
-        let (output, memory) = network.run(&x, None, &mut Pass::eval());
+        let network = RnnBase::new(RnnKind::Relu, 3, 4, 1, false, &mut Rng::seed_from_u64(2));
+        let x = Rng::seed_from_u64(1).normal([2, 5, 3]);
+        let (output, memory) = network.forward_with_state(&x, None, &mut ForwardContext::eval());
         let weights = &network.layers[0].directions[0];
         let wide = |tensor: &Tensor| tensor.cast(DType::F64);
-        let [w, u, b, c] = [&weights.input_weight, &weights.hidden_weight, &weights.input_bias, &weights.hidden_bias]
+        let [w, u, b, c] = [&weights.weight_ih, &weights.weight_hh, &weights.bias_ih, &weights.bias_hh]
             .map(|weight| wide(weight.tensor()));
         let mut hidden = Tensor::zeros([2, 4], DType::F64);
         for time in 0..5 {
             let at = wide(&x).narrow(1, time, 1).squeeze(1);
             let sum = at.matmul(&w.t()) + &b + hidden.matmul(&u.t()) + &c;
-            hidden = sum.where_(&sum.gt(&sum.zeros_like()), &sum.zeros_like());
+            hidden = sum.where_self(&sum.gt(&sum.zeros_like()), &sum.zeros_like());
             close(&format!("time {time}"), &output.narrow(1, time, 1).squeeze(1), &hidden.cast(DType::F32), 1e-6);
         }
         close("the last state", &memory.hidden.squeeze(0), &hidden.cast(DType::F32), 1e-6);

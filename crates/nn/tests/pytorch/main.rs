@@ -1,8 +1,8 @@
-//! What PyTorch computes for layers, optimisers and schedules, from the files that `panoply-tensor`'s
+//! What PyTorch computes for layers, optimizers and schedules, from the files that `panoply-tensor`'s
 //! `tests/fixtures/make.py` makes.
 
 mod layers;
-mod optimisers;
+mod optimizers;
 mod state_dict;
 mod training;
 
@@ -12,7 +12,7 @@ use safetensors::SafeTensors;
 
 const LAYERS: &[u8] = include_bytes!("../../../tensor/tests/fixtures/layers.safetensors");
 const PACKED: &[u8] = include_bytes!("../../../tensor/tests/fixtures/packed.safetensors");
-const OPTIMISERS: &[u8] = include_bytes!("../../../tensor/tests/fixtures/optimisers.safetensors");
+const OPTIMIZERS: &[u8] = include_bytes!("../../../tensor/tests/fixtures/optimizers.safetensors");
 
 /// Named arrays, of which one part is looked at.
 struct Fixture {
@@ -59,7 +59,7 @@ fn close(what: &str, have: &Tensor, want: &Tensor, tolerance: f64) {
 
 /// A single number in which every element counts differently, as in `make.py`.
 fn weighted(tensor: &Tensor) -> Tensor {
-    let elems = tensor.shape().unwrap().elems();
+    let elems = tensor.shape().unwrap().numel();
     let weights: Vec<f32> = (0..elems).map(|i| (i as f64 * 0.37 + 0.5).sin() as f32).collect();
     (tensor.reshape([-1]) * Tensor::from_slice(&weights, [elems])).sum(..)
 }

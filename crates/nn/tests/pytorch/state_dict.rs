@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use panoply_nn::layers::BlockShape;
+use panoply_nn::layers::TransformerConfig;
 use panoply_nn::{
-    Activation, Cell, EncoderBlock, Layer, LayerNorm, Linear, Module, MultiHeadAttention, Pass, Recurrent, Visitor,
-    VisitorMut, checkpoint, state_dict,
+    Activation, ForwardContext, Layer, LayerNorm, Linear, Module, MultiHeadAttention, ParamVisitor, ParamVisitorMut,
+    RnnBase, RnnKind, TransformerEncoderLayer, checkpoint, state_dict,
 };
 use panoply_tensor::{DType, Result, Rng, Tensor};
 
@@ -24,7 +24,7 @@ fn saved(part: &str) -> (Fixture, PathBuf) {
         part.replace([' ', ','], "-"),
         std::process::id()
     ));
-    checkpoint::write_arrays(&path, &arrays, Default::default()).unwrap();
+    checkpoint::save_tensors(&path, &arrays, Default::default()).unwrap();
     (file, path)
 }
 
@@ -36,10 +36,17 @@ fn without_net(name: &str) -> Option<String> {
 fn a_state_dict_is_loaded_by_name() {
     on_cpu(|| {
         let (file, path) = saved("encoder, norm first");
-        let shape = BlockShape { width: 8, heads: 2, inner: 16, norm_first: true, dropout: 0.0, causal: false };
-        let mut encoder = EncoderBlock::new(shape, &mut Rng::seed(0));
+        let shape = TransformerConfig {
+            d_model: 8,
+            num_heads: 2,
+            dim_feedforward: 16,
+            norm_first: true,
+            dropout: 0.0,
+            is_causal: false,
+        };
+        let mut encoder = TransformerEncoderLayer::new(shape, &mut Rng::seed_from_u64(0));
         state_dict::load(&mut encoder, &path, without_net).unwrap();
-        let output = encoder.forward(&file.get("in/0"), &mut Pass::eval());
+        let output = encoder.forward(&file.get("in/0"), &mut ForwardContext::eval());
         close("encoder", &output, &file.get("out/0"), 1e-5);
         // With other names nothing fits, and nothing is loaded.
         let before = encoder.norms[0].weight.tensor().to_vec::<f32>().unwrap();
@@ -53,10 +60,10 @@ fn a_state_dict_is_loaded_by_name() {
         std::fs::remove_file(path).unwrap();
 
         let (file, path) = saved("lstm");
-        let mut lstm = Recurrent::new(Cell::Lstm, 5, 4, 2, true, &mut Rng::seed(0));
+        let mut lstm = RnnBase::new(RnnKind::Lstm, 5, 4, 2, true, &mut Rng::seed_from_u64(0));
         state_dict::load(&mut lstm, &path, without_net).unwrap();
-        close("lstm", &lstm.forward(&file.get("in/0"), &mut Pass::eval()), &file.get("out/0"), 1e-5);
-        assert_eq!(lstm.named_params().len(), 16);
+        close("lstm", &lstm.forward(&file.get("in/0"), &mut ForwardContext::eval()), &file.get("out/0"), 1e-5);
+        assert_eq!(lstm.named_parameters().len(), 16);
         std::fs::remove_file(path).unwrap();
     });
 }
@@ -71,7 +78,7 @@ fn file_of(name: &str, arrays: &[(&str, Tensor)]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("panoply-state-{name}-{}.safetensors", std::process::id()));
     let arrays: Vec<(String, Tensor)> =
         arrays.iter().map(|(name, tensor)| (name.to_string(), tensor.clone())).collect();
-    checkpoint::write_arrays(&path, &arrays, Default::default()).unwrap();
+    checkpoint::save_tensors(&path, &arrays, Default::default()).unwrap();
     path
 }
 
@@ -80,18 +87,18 @@ struct Own {
     self_attn: MultiHeadAttention,
     multihead_attn: MultiHeadAttention,
     norm1: LayerNorm,
-    linear1: Recurrent,
+    linear1: RnnBase,
 }
 
 impl Module for Own {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
         visitor.field("self_attn", &self.self_attn);
         visitor.field("multihead_attn", &self.multihead_attn);
         visitor.field("norm1", &self.norm1);
         visitor.field("linear1", &self.linear1);
     }
 
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
         visitor.field("self_attn", &mut self.self_attn)?;
         visitor.field("multihead_attn", &mut self.multihead_attn)?;
         visitor.field("norm1", &mut self.norm1)?;
@@ -118,12 +125,12 @@ fn names_of_the_model_itself_are_not_translated() {
         arrays.extend(moved(&lstm, "", "linear1."));
         let arrays: Vec<(&str, Tensor)> = arrays.iter().map(|(name, x)| (name.as_str(), x.clone())).collect();
         let path = file_of("own", &arrays);
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let mut own = Own {
             self_attn: MultiHeadAttention::new(8, 2, &mut rng),
             multihead_attn: MultiHeadAttention::new(8, 2, &mut rng),
             norm1: LayerNorm::new(8),
-            linear1: Recurrent::new(Cell::Lstm, 5, 4, 2, true, &mut rng),
+            linear1: RnnBase::new(RnnKind::Lstm, 5, 4, 2, true, &mut rng),
         };
         state_dict::load(&mut own, &path, same).unwrap();
         let weight = encoder.get("state/self_attn.in_proj_weight");
@@ -134,7 +141,7 @@ fn names_of_the_model_itself_are_not_translated() {
             close("out_proj", attention.output.weight.tensor(), &encoder.get("state/self_attn.out_proj.weight"), 0.0);
         }
         close("norm1", own.norm1.weight.tensor(), &encoder.get("state/norm1.weight"), 0.0);
-        close("lstm", &own.linear1.forward(&lstm.get("in/0"), &mut Pass::eval()), &lstm.get("out/0"), 1e-5);
+        close("lstm", &own.linear1.forward(&lstm.get("in/0"), &mut ForwardContext::eval()), &lstm.get("out/0"), 1e-5);
         // What fits nowhere is called as the file calls it.
         let mut norm = LayerNorm::new(8);
         let error = state_dict::load(&mut norm, &path, same).unwrap_err();
@@ -154,7 +161,7 @@ type Clash<'a> = (&'a mut dyn Module, &'a [(&'a str, Tensor)]);
 #[test]
 fn two_arrays_that_become_one_parameter_are_named() {
     on_cpu(|| {
-        let mut linear = Linear::new(2, 1, &mut Rng::seed(0)).without_bias();
+        let mut linear = Linear::new(2, 1, &mut Rng::seed_from_u64(0)).without_bias();
         let before = linear.weight.tensor().to_vec::<f32>().unwrap();
         let number = |number: f32| Tensor::from_slice(&[number; 2], [1, 2]);
         let path = file_of("twice", &[("model.weight", number(1.0)), ("ema.weight", number(5.0))]);
@@ -168,19 +175,19 @@ fn two_arrays_that_become_one_parameter_are_named() {
         assert_eq!(linear.weight.tensor().to_vec::<f32>().unwrap(), before);
         std::fs::remove_file(path).unwrap();
 
-        let mut rnn = Recurrent::new(Cell::Plain, 2, 2, 1, false, &mut Rng::seed(0));
-        let mut attention = MultiHeadAttention::new(2, 1, &mut Rng::seed(0));
+        let mut rnn = RnnBase::new(RnnKind::Tanh, 2, 2, 1, false, &mut Rng::seed_from_u64(0));
+        let mut attention = MultiHeadAttention::new(2, 1, &mut Rng::seed_from_u64(0));
         let square = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0], [2, 2]);
         let six = Tensor::from_slice(&[0.5f32; 12], [6, 2]);
         let cases: [Clash<'_>; 4] = [
             (&mut rnn, &[("weight_ih_l0", square.clone()), ("weight_ih_l00", square.clone())]),
             (
-                &mut Recurrent::new(Cell::Gru, 2, 2, 1, false, &mut Rng::seed(0)),
+                &mut RnnBase::new(RnnKind::Gru, 2, 2, 1, false, &mut Rng::seed_from_u64(0)),
                 &[("layers.0.directions.0.input_weight", six.clone()), ("weight_ih_l0", six.clone())],
             ),
             (&mut attention, &[("in_proj_weight", six.clone()), ("query.weight", square.clone())]),
             (
-                &mut MultiHeadAttention::new(2, 1, &mut Rng::seed(0)),
+                &mut MultiHeadAttention::new(2, 1, &mut Rng::seed_from_u64(0)),
                 &[("out_proj.weight", square.clone()), ("output.weight", square.clone())],
             ),
         ];
@@ -206,7 +213,7 @@ fn stacked_weights_of_another_size_are_named() {
             (Tensor::scalar(1f32), "in_proj_weight is f32[], not [24, 8]"),
         ] {
             let path = file_of("stacked", &[("in_proj_weight", array)]);
-            let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed(0));
+            let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed_from_u64(0));
             let error = state_dict::load(&mut attention, &path, same).unwrap_err();
             let message = error.message();
             assert!(message.contains("panoply-state-stacked") && message.contains(said), "{error}");
@@ -234,7 +241,7 @@ fn floats_of_other_types_are_converted() {
         ] {
             let wide = Tensor::from_slice(&numbers, [1, 9]).cast(dtype);
             let path = file_of("types", &[("weight", wide)]);
-            let mut linear = Linear::new(9, 1, &mut Rng::seed(0)).without_bias();
+            let mut linear = Linear::new(9, 1, &mut Rng::seed_from_u64(0)).without_bias();
             state_dict::load(&mut linear, &path, same).unwrap();
             let have = linear.weight.tensor();
             assert_eq!(
@@ -244,7 +251,7 @@ fn floats_of_other_types_are_converted() {
             );
             std::fs::remove_file(path).unwrap();
         }
-        let mut linear = Linear::new(1, 1, &mut Rng::seed(0)).without_bias();
+        let mut linear = Linear::new(1, 1, &mut Rng::seed_from_u64(0)).without_bias();
         for (array, said) in [
             (Tensor::from_slice(&[1e300f64], [1, 1]), "weight holds numbers of f64 that f32 cannot hold"),
             (Tensor::from_slice(&[1i32], [1, 1]), "weight is i32[1, 1], not f32[1, 1]"),
@@ -255,7 +262,7 @@ fn floats_of_other_types_are_converted() {
             std::fs::remove_file(path).unwrap();
         }
         // Parts of a stacked weight too.
-        let whole = Rng::seed(3).normal([24, 8]).detach();
+        let whole = Rng::seed_from_u64(3).normal([24, 8]).detach();
         let path = file_of(
             "half-stacked",
             &[
@@ -265,7 +272,7 @@ fn floats_of_other_types_are_converted() {
                 ("out_proj.bias", Tensor::zeros([8], DType::F32)),
             ],
         );
-        let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed(0));
+        let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed_from_u64(0));
         state_dict::load(&mut attention, &path, same).unwrap();
         close("value", attention.value.weight.tensor(), &whole.cast(DType::F16).cast(DType::F32).narrow(0, 16, 8), 0.0);
         std::fs::remove_file(path).unwrap();
@@ -277,12 +284,19 @@ fn floats_of_other_types_are_converted() {
 fn activation_and_epsilon_of_blocks_are_settings() {
     on_cpu(|| {
         let (file, path) = saved("encoder, norm first");
-        let shape = BlockShape { width: 8, heads: 2, inner: 16, norm_first: true, dropout: 0.0, causal: false };
-        let block = || EncoderBlock::new(shape, &mut Rng::seed(0));
+        let shape = TransformerConfig {
+            d_model: 8,
+            num_heads: 2,
+            dim_feedforward: 16,
+            norm_first: true,
+            dropout: 0.0,
+            is_causal: false,
+        };
+        let block = || TransformerEncoderLayer::new(shape, &mut Rng::seed_from_u64(0));
         let mut relu = block().activation(Activation::Relu).epsilon(1e-2);
         state_dict::load(&mut relu, &path, without_net).unwrap();
         let input = file.get("in/0");
-        let pass = &mut Pass::eval();
+        let pass = &mut ForwardContext::eval();
         let norm =
             |x: &Tensor, at: usize| x.layer_norm(1e-2) * relu.norms[at].weight.tensor() + relu.norms[at].bias.tensor();
         let seen = &input + relu.attention.forward(&norm(&input, 0), pass);
@@ -301,14 +315,13 @@ fn activation_and_epsilon_of_blocks_are_settings() {
 #[test]
 fn a_plain_recurrent_layer_with_relu() {
     on_cpu(|| {
-        let rnn = Recurrent::new(Cell::Relu, 3, 4, 1, false, &mut Rng::seed(4));
-        let input = Rng::seed(5).normal([2, 6, 3]);
-        let output = rnn.forward(&input, &mut Pass::eval()).to_vec::<f32>().unwrap();
+        let rnn = RnnBase::new(RnnKind::Relu, 3, 4, 1, false, &mut Rng::seed_from_u64(4));
+        let input = Rng::seed_from_u64(5).normal([2, 6, 3]);
+        let output = rnn.forward(&input, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
         let numbers =
             |tensor: &Tensor| -> Vec<f64> { tensor.to_vec::<f32>().unwrap().into_iter().map(f64::from).collect() };
         let one = &rnn.layers[0].directions[0];
-        let [w, u, b, c] =
-            [&one.input_weight, &one.hidden_weight, &one.input_bias, &one.hidden_bias].map(|p| numbers(p.tensor()));
+        let [w, u, b, c] = [&one.weight_ih, &one.weight_hh, &one.bias_ih, &one.bias_hh].map(|p| numbers(p.tensor()));
         let x = numbers(&input);
         for batch in 0..2 {
             let mut hidden = vec![0.0; 4];

@@ -1,6 +1,6 @@
 //! CTC, and a forward pass in bf16 beside PyTorch's autocast.
 
-use panoply_nn::{Layer, LayerNorm, Linear, Param, Pass};
+use panoply_nn::{ForwardContext, Layer, LayerNorm, Linear, Param};
 use panoply_tensor::{DType, Rng, Tensor};
 
 use super::{Fixture, close, on_cpu, set_linear, weighted};
@@ -19,7 +19,7 @@ fn sequences_without_times() {
         let logits = file.get("logits");
         let of = |logits: &Tensor| {
             let [targets, times, lengths] = ["targets", "inputs", "lengths"].map(|name| whole(&file, name));
-            logits.log_softmax(-1).ctc(&targets, &times, &lengths, 0)
+            logits.log_softmax(-1).ctc_loss(&targets, &times, &lengths, 0)
         };
         let loss = of(&logits);
         close("ctc", &loss, &file.get("none"), 2e-6);
@@ -34,9 +34,9 @@ fn sequences_without_times() {
             Tensor::from_slice(&[8i32], [1]),
             Tensor::from_slice(&[5i32], [1]),
         );
-        let loss = Tensor::zeros([9, 1, 2], DType::F32).log_softmax(-1).ctc(&targets, &eight, &five, 0);
+        let loss = Tensor::zeros([9, 1, 2], DType::F32).log_softmax(-1).ctc_loss(&targets, &eight, &five, 0);
         assert_eq!(loss.item().unwrap(), f64::INFINITY);
-        let wrong = logits.ctc(&targets, &eight, &five, 0).check().unwrap_err();
+        let wrong = logits.ctc_loss(&targets, &eight, &five, 0).check().unwrap_err();
         assert!(wrong.message().starts_with("ctc: needs logarithms [time, batch, classes]"), "{wrong}");
     });
 }
@@ -46,14 +46,14 @@ fn sequences_without_times() {
 fn bf16_is_as_near_as_autocast() {
     on_cpu(|| {
         let file = Fixture::new(TRAINING, "autocast");
-        let mut rng = Rng::seed(0);
+        let mut rng = Rng::seed_from_u64(0);
         let (mut first, mut last) = (Linear::new(16, 24, &mut rng), Linear::new(24, 5, &mut rng));
         let state = |name: &str| file.get(&format!("state/{name}"));
         set_linear(&mut first, &state("0.weight"), &state("0.bias"));
         set_linear(&mut last, &state("3.weight"), &state("3.bias"));
         let norm =
             LayerNorm { weight: Param::new(state("2.weight")), bias: Param::new(state("2.bias")), epsilon: 1e-5 };
-        let mut pass = Pass::train(&mut rng).in_precision(DType::BF16);
+        let mut pass = ForwardContext::train(&mut rng).autocast(DType::BF16);
         let hidden = first.forward(&file.get("x"), &mut pass).relu();
         assert_eq!(hidden.dtype(), DType::BF16);
         let logits = last.forward(&norm.forward(&hidden, &mut pass), &mut pass);

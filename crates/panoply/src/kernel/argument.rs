@@ -6,13 +6,13 @@ use panoply_ir::kernel::Kernel;
 pub use panoply_runtime::{AsBuffer, AsBufferMut};
 use panoply_runtime::{Launch, LaunchArg};
 
-use super::number::{Constant, Value};
+use super::number::{KernelConstant, KernelValue};
 
 /// A number.
-pub fn scalar<T: Value>(value: T) -> LaunchArg<'static> {
-    match value.constant() {
-        Constant::Element(scalar) => LaunchArg::Scalar(scalar),
-        Constant::Index(index) => LaunchArg::Index(index),
+pub fn scalar<T: KernelValue>(value: T) -> LaunchArg<'static> {
+    match value.to_constant() {
+        KernelConstant::Element(scalar) => LaunchArg::Scalar(scalar),
+        KernelConstant::Index(index) => LaunchArg::Index(index),
     }
 }
 

@@ -20,7 +20,7 @@ use panoply_ir::{Alu, DType, Result};
 pub use built_in::{BuiltIn, method};
 pub use probe::{Memory, Probe, Typed};
 
-use super::number::{Constant, Value, Values};
+use super::number::{KernelConstant, KernelValue, KernelValues};
 
 /// Functions inlined into each other, at most; more is taken for recursion.
 const DEEPEST: usize = 64;
@@ -64,7 +64,7 @@ impl Emitter {
     pub fn line(&self, line: u32) {
         self.line.set(line);
         let file = self.files.borrow().last().map_or("", |(file, _)| *file);
-        self.builder.borrow_mut().at(file, line);
+        self.builder.borrow_mut().loc(file, line);
     }
 
     /// The kernel, or the first mistake.
@@ -79,7 +79,7 @@ impl Emitter {
     // Parameters.
 
     /// A scalar parameter.
-    pub fn scalar<T: Value>(&self, name: &str) -> ExprId {
+    pub fn scalar<T: KernelValue>(&self, name: &str) -> ExprId {
         self.builder.borrow_mut().scalar(name, T::TYPE)
     }
 
@@ -92,10 +92,10 @@ impl Emitter {
     // Values.
 
     /// A value that Rust computed while the kernel is built.
-    pub fn host<T: Value>(&self, value: T) -> ExprId {
-        match value.constant() {
-            Constant::Element(scalar) => self.builder.borrow_mut().constant(scalar),
-            Constant::Index(index) => self.builder.borrow_mut().index(index),
+    pub fn host<T: KernelValue>(&self, value: T) -> ExprId {
+        match value.to_constant() {
+            KernelConstant::Element(scalar) => self.builder.borrow_mut().constant(scalar),
+            KernelConstant::Index(index) => self.builder.borrow_mut().index(index),
         }
     }
 
@@ -159,7 +159,7 @@ impl Emitter {
     }
 
     /// As Rust's `as`. A constant becomes another constant, so that a type the device lacks does not appear for it.
-    pub fn cast<T: Value>(&self, value: ExprId) -> ExprId {
+    pub fn cast<T: KernelValue>(&self, value: ExprId) -> ExprId {
         self.cast_to(T::TYPE, value)
     }
 
@@ -268,7 +268,7 @@ impl Emitter {
 
     /// Ends the work-item.
     pub fn ret(&self) {
-        self.builder.borrow_mut().ret();
+        self.builder.borrow_mut().return_();
     }
 
     /// The step of a loop over `a..b`, in the counter's type.
@@ -304,7 +304,7 @@ impl Emitter {
     }
 
     /// Locals for the values of a type; each side of an `if` will give them.
-    pub fn results_of<T: Values>(&self) -> Vec<LocalId> {
+    pub fn results_of<T: KernelValues>(&self) -> Vec<LocalId> {
         let zeros = T::types().into_iter().map(|ty| self.zero(ty));
         zeros.map(|zero| self.declare("result", zero)).collect()
     }
@@ -348,7 +348,7 @@ impl Emitter {
     }
 
     /// The result of a function that could not be inlined.
-    pub fn absent<T: Values>(&self) -> Typed<T> {
+    pub fn absent<T: KernelValues>(&self) -> Typed<T> {
         Typed::new(T::types().into_iter().map(|ty| self.zero(ty)).collect())
     }
 

@@ -8,7 +8,7 @@ use panoply_ir::interpret::scalar;
 use panoply_ir::{Alu, Element, Math};
 
 pub use super::number::{Atomic, AtomicInt, Float, Int, Number};
-use super::number::{Constant, Value};
+use super::number::{KernelConstant, KernelValue};
 pub use panoply_ir::{bf16, f16};
 
 macro_rules! ids {
@@ -37,9 +37,9 @@ ids! {
     /// Work-items of a group, along an axis.
     group_size(axis) = 1;
     /// Groups, along an axis.
-    group_count(axis) = 1;
+    num_groups(axis) = 1;
     /// This work-item within its subgroup.
-    subgroup_lane() = 0;
+    subgroup_lane_id() = 0;
     /// Work-items of a subgroup; 1 on devices without subgroups.
     subgroup_size() = 1;
 }
@@ -55,7 +55,7 @@ pub fn shared<T: Number>(len: usize) -> Box<[T]> {
 }
 
 /// `a` if the condition holds, else `b`; both are computed.
-pub fn select<T: Value>(condition: bool, a: T, b: T) -> T {
+pub fn select<T: KernelValue>(condition: bool, a: T, b: T) -> T {
     if condition { a } else { b }
 }
 
@@ -75,13 +75,13 @@ pub fn erf<T: Float>(x: T) -> T {
 }
 
 /// Conversion as Rust's `as`, also to and from a type parameter and the half floats: `cast::<T>(0.5)`.
-pub fn cast<T: Value>(value: impl Value) -> T {
-    T::converted(value.constant())
+pub fn cast<T: KernelValue>(value: impl KernelValue) -> T {
+    T::from_constant(value.to_constant())
 }
 
-fn computed<T: Element + Value>(op: Alu, operands: &[T]) -> T {
+fn computed<T: Element + KernelValue>(op: Alu, operands: &[T]) -> T {
     let operands: Vec<Scalar> = operands.iter().map(|operand| (*operand).into()).collect();
-    T::converted(Constant::Element(scalar::alu(op, &operands)))
+    T::from_constant(KernelConstant::Element(scalar::alu(op, &operands)))
 }
 
 macro_rules! collectives {
@@ -109,44 +109,44 @@ macro_rules! collectives {
 collectives! {
     "group", group_sum group_inclusive_sum group_exclusive_sum = "sum", ZERO;
     "group", group_product group_inclusive_product group_exclusive_product = "product", ONE;
-    "group", group_min group_inclusive_min group_exclusive_min = "minimum", GREATEST;
-    "group", group_max group_inclusive_max group_exclusive_max = "maximum", LEAST;
+    "group", group_min group_inclusive_min group_exclusive_min = "minimum", MAX_VALUE;
+    "group", group_max group_inclusive_max group_exclusive_max = "maximum", MIN_VALUE;
     "subgroup", subgroup_sum subgroup_inclusive_sum subgroup_exclusive_sum = "sum", ZERO;
     "subgroup", subgroup_product subgroup_inclusive_product subgroup_exclusive_product = "product", ONE;
-    "subgroup", subgroup_min subgroup_inclusive_min subgroup_exclusive_min = "minimum", GREATEST;
-    "subgroup", subgroup_max subgroup_inclusive_max subgroup_exclusive_max = "maximum", LEAST;
+    "subgroup", subgroup_min subgroup_inclusive_min subgroup_exclusive_min = "minimum", MAX_VALUE;
+    "subgroup", subgroup_max subgroup_inclusive_max subgroup_exclusive_max = "maximum", MIN_VALUE;
 }
 
 /// The value of the work-item of the group with this `local_index`, which is constant. All of them must come here.
-pub fn group_broadcast<T: Value>(value: T, item: usize) -> T {
+pub fn group_broadcast<T: KernelValue>(value: T, item: usize) -> T {
     let _ = item;
     value
 }
 
 /// The value of the work-item at this place of the subgroup, which is constant. All of them must come here.
-pub fn subgroup_broadcast<T: Value>(value: T, item: usize) -> T {
+pub fn subgroup_broadcast<T: KernelValue>(value: T, item: usize) -> T {
     let _ = item;
     value
 }
 
-/// The value of the work-item of the subgroup whose `subgroup_lane` this is; one's own where there is none. All of them must
+/// The value of the work-item of the subgroup whose `subgroup_lane_id` this is; one's own where there is none. All of them must
 /// come here.
-pub fn subgroup_shuffle<T: Value>(value: T, lane: u32) -> T {
+pub fn subgroup_shuffle<T: KernelValue>(value: T, lane: u32) -> T {
     let _ = lane;
     value
 }
 
-/// A work-item's four elements of a matrix of 16 × 8 f32 that 32 work-items hold together; see [`group_mma_f16`].
+/// A work-item's four elements of a matrix of 16 × 8 f32 that 32 work-items hold together; see [`mma_m16n8k16_f16`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Fragment([f32; 4]);
+pub struct MmaFragment([f32; 4]);
 
 /// A fragment of zeros.
-pub const fn fragment_zero() -> Fragment {
-    Fragment([0.0; 4])
+pub const fn mma_fragment_zero() -> MmaFragment {
+    MmaFragment([0.0; 4])
 }
 
 /// An element of a fragment, 0 to 3, which is constant.
-pub fn fragment_element(fragment: Fragment, number: usize) -> f32 {
+pub fn mma_fragment_get(fragment: MmaFragment, number: usize) -> f32 {
     fragment.0[number % 4]
 }
 
@@ -154,7 +154,7 @@ macro_rules! products {
     ($($(#[$doc:meta])* $name:ident($float:ident);)*) => {$(
         $(#[$doc])*
         #[allow(clippy::too_many_arguments, reason = "what a work-item holds of three matrices")]
-        pub fn $name(sums: Fragment, a0: u32, a1: u32, a2: u32, a3: u32, b0: u32, b1: u32) -> Fragment {
+        pub fn $name(sums: MmaFragment, a0: u32, a1: u32, a2: u32, a3: u32, b0: u32, b1: u32) -> MmaFragment {
             let halves = |word: u32| [word as u16, (word >> 16) as u16].map(|bits| $float::from_bits(bits).to_f32());
             let product = |sum: f32, a: u32, b: u32| {
                 let ([a, next_a], [b, next_b]) = (halves(a), halves(b));
@@ -163,7 +163,7 @@ macro_rules! products {
             // All others bring zeros.
             let [first, second, third, fourth] = sums.0;
             let (first, third) = (product(first, a0, b0), product(third, a1, b0));
-            Fragment([product(first, a2, b1), second, product(third, a3, b1), fourth])
+            MmaFragment([product(first, a2, b1), second, product(third, a3, b1), fourth])
         }
     )*};
 }
@@ -183,9 +183,9 @@ products! {
     /// | the sums | four elements | row g + 8 (n / 2), column 2 t + n % 2 |
     ///
     /// The order of additions is the device's.
-    group_mma_f16(f16);
-    /// As [`group_mma_f16`], of bf16.
-    group_mma_bf16(bf16);
+    mma_m16n8k16_f16(f16);
+    /// As [`mma_m16n8k16_f16`], of bf16.
+    mma_m16n8k16_bf16(bf16);
 }
 
 /// Adds to an element that other work-items change too, and gives what it was.

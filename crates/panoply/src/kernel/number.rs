@@ -11,7 +11,7 @@ use super::emit::{BuiltIn, method};
 
 /// A value known while a kernel is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Constant {
+pub enum KernelConstant {
     /// An element.
     Element(Scalar),
     /// A position or length.
@@ -23,19 +23,19 @@ pub enum Constant {
     message = "`{Self}` is not a type of the kernel language",
     label = "kernels compute with bool, integers up to 64 bits, usize, f16, bf16, f32 and f64"
 )]
-pub trait Value: Values + Copy + 'static {
+pub trait KernelValue: KernelValues + Copy + 'static {
     /// Its type in the IR.
     const TYPE: Type;
 
     /// A value as a constant.
-    fn constant(self) -> Constant;
+    fn to_constant(self) -> KernelConstant;
 
     /// The value of a constant, converted as Rust's `as` does.
-    fn converted(constant: Constant) -> Self;
+    fn from_constant(constant: KernelConstant) -> Self;
 }
 
 /// What a function of the kernel language gives back: a value, a tuple of values, or nothing.
-pub trait Values {
+pub trait KernelValues {
     /// The types of the values in order.
     fn types() -> Vec<Type>;
 }
@@ -43,7 +43,7 @@ pub trait Values {
 /// A number that a buffer can hold.
 pub trait Number:
     Element
-    + Value
+    + KernelValue
     + Default
     + PartialOrd
     + Add<Output = Self>
@@ -62,9 +62,9 @@ pub trait Number:
     /// 1.
     const ONE: Self;
     /// No number is below it: -∞ for floats.
-    const LEAST: Self;
+    const MIN_VALUE: Self;
     /// No number is above it: ∞ for floats.
-    const GREATEST: Self;
+    const MAX_VALUE: Self;
 }
 
 /// An integer that a buffer can hold.
@@ -177,24 +177,24 @@ through_f32!(bf16);
 
 macro_rules! values {
     ($($ty:ident: $dtype:ident, $from_bits:expr;)*) => {$(
-        impl Value for $ty {
+        impl KernelValue for $ty {
             const TYPE: Type = Type::Scalar(DType::$dtype);
 
-            fn constant(self) -> Constant {
-                Constant::Element(self.into())
+            fn to_constant(self) -> KernelConstant {
+                KernelConstant::Element(self.into())
             }
 
-            fn converted(constant: Constant) -> Self {
+            fn from_constant(constant: KernelConstant) -> Self {
                 let bits = match constant {
-                    Constant::Element(value) => scalar::cast(DType::$dtype, value).bits,
-                    Constant::Index(index) => scalar::cast(DType::$dtype, index.into()).bits,
+                    KernelConstant::Element(value) => scalar::cast(DType::$dtype, value).bits,
+                    KernelConstant::Index(index) => scalar::cast(DType::$dtype, index.into()).bits,
                 };
                 let from_bits: fn(u64) -> $ty = $from_bits;
                 from_bits(bits)
             }
         }
 
-        impl Values for $ty {
+        impl KernelValues for $ty {
             fn types() -> Vec<Type> {
                 vec![<$ty>::TYPE]
             }
@@ -218,22 +218,22 @@ values! {
     f64: F64, f64::from_bits;
 }
 
-impl Value for usize {
+impl KernelValue for usize {
     const TYPE: Type = Type::Index;
 
-    fn constant(self) -> Constant {
-        Constant::Index(self as u64)
+    fn to_constant(self) -> KernelConstant {
+        KernelConstant::Index(self as u64)
     }
 
-    fn converted(constant: Constant) -> Self {
+    fn from_constant(constant: KernelConstant) -> Self {
         match constant {
-            Constant::Element(value) => scalar::cast(DType::U64, value).bits as usize,
-            Constant::Index(index) => index as usize,
+            KernelConstant::Element(value) => scalar::cast(DType::U64, value).bits as usize,
+            KernelConstant::Index(index) => index as usize,
         }
     }
 }
 
-impl Values for usize {
+impl KernelValues for usize {
     fn types() -> Vec<Type> {
         vec![Type::Index]
     }
@@ -241,7 +241,7 @@ impl Values for usize {
 
 macro_rules! tuples {
     ($(($($name:ident)*))*) => {$(
-        impl<$($name: Value),*> Values for ($($name,)*) {
+        impl<$($name: KernelValue),*> KernelValues for ($($name,)*) {
             fn types() -> Vec<Type> {
                 vec![$($name::TYPE),*]
             }
@@ -256,8 +256,8 @@ macro_rules! numbers {
         impl Number for $ty {
             const ZERO: Self = $zero;
             const ONE: Self = $one;
-            const LEAST: Self = $least;
-            const GREATEST: Self = $greatest;
+            const MIN_VALUE: Self = $least;
+            const MAX_VALUE: Self = $greatest;
         }
     )*};
 }

@@ -3,8 +3,8 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
 
@@ -23,7 +23,7 @@ pub fn compare_far(x: &mut [u32], distance: usize, run: usize) {
 }
 
 /// As many steps of the merge of runs as stay within the `2 * GROUP` elements that a group owns.
-#[kernel(group = GROUP)]
+#[kernel(group_size = GROUP)]
 pub fn merge_near(x: &mut [u32], run: usize) {
     let mut own = shared::<u32>(2 * GROUP);
     let local = local_index();
@@ -47,7 +47,7 @@ pub fn merge_near(x: &mut [u32], run: usize) {
     x[first + local + GROUP] = own[local + GROUP];
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "bitonic_sort",
     about: "sorting by a network",
     source: include_str!("bitonic_sort.rs"),
@@ -57,7 +57,7 @@ pub(super) const SHIPPED: Shipped = Shipped {
 
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(1 << 11, 1 << 16, 1 << 20);
-    let mut samples = Samples::new(seed);
+    let mut samples = SplitMix64::new(seed);
     // Some words occur twice.
     let x: Vec<u32> = (0..n).map(|_| samples.word() % (n as u32)).collect();
     let (mut steps, mut compared) = (Vec::new(), 0);
@@ -65,11 +65,11 @@ fn job(size: Size, seed: u64) -> Job {
     while run <= n {
         let mut distance = run / 2;
         while distance > GROUP {
-            let args = vec![Pass::Write(0), distance.into(), run.into()];
-            steps.push(Step::new(compare_far::build, n / 2, args));
+            let args = vec![JobArg::Write(0), distance.into(), run.into()];
+            steps.push(JobLaunch::new(compare_far::build, n / 2, args));
             distance /= 2;
         }
-        steps.push(Step::new(merge_near::build, n / 2, vec![Pass::Write(0), run.into()]));
+        steps.push(JobLaunch::new(merge_near::build, n / 2, vec![JobArg::Write(0), run.into()]));
         compared += n as u64 / 2 * run.ilog2() as u64;
         run *= 2;
     }
@@ -77,8 +77,8 @@ fn job(size: Size, seed: u64) -> Job {
     Job { data: vec![Data::of(&x)], steps, check, bytes, ops: compared }
 }
 
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let mut want = job.data[0].elements::<u32>();
     want.sort_unstable();
-    Verdict::exact(&after[0].elements(), &want)
+    CheckResult::exact(&after[0].elements(), &want)
 }

@@ -3,27 +3,27 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
 const BINS: usize = 256;
 
 /// Adds the number of occurrences of each byte to `counts`.
-#[kernel(group = GROUP)]
+#[kernel(group_size = GROUP)]
 pub fn histogram(x: &[u8], counts: &mut [u32]) {
     let mut own = shared::<u32>(BINS);
     let local = local_index();
     own[local] = 0;
     barrier();
-    for i in (global_index()..x.len()).step_by(group_count(0) * GROUP) {
+    for i in (global_index()..x.len()).step_by(num_groups(0) * GROUP) {
         atomic_add(&mut own[x[i] as usize], 1);
     }
     barrier();
     atomic_add(&mut counts[local], own[local]);
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "histogram",
     about: "counts of bytes, by atomic additions",
     source: include_str!("histogram.rs"),
@@ -33,22 +33,26 @@ pub(super) const SHIPPED: Shipped = Shipped {
 
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(3000, 1 << 20, 1 << 25);
-    let mut samples = Samples::new(seed);
+    let mut samples = SplitMix64::new(seed);
     // The square makes small bytes frequent, so that work-items meet.
     let x: Vec<u8> = (0..n).map(|_| (samples.between(0.0, 1.0).powi(2) * 256.0) as u8).collect();
     Job {
         data: vec![Data::of(&x), Data::zeros::<u32>(BINS)],
-        steps: vec![Step::new(histogram::build, size.pick(3, 64, 256) * GROUP, vec![Pass::Read(0), Pass::Write(1)])],
+        steps: vec![JobLaunch::new(
+            histogram::build,
+            size.pick(3, 64, 256) * GROUP,
+            vec![JobArg::Read(0), JobArg::Write(1)],
+        )],
         check,
         bytes: n as u64,
         ops: n as u64,
     }
 }
 
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let mut want = vec![0u32; BINS];
     for byte in &job.data[0].bytes {
         want[*byte as usize] += 1;
     }
-    Verdict::exact(&after[1].elements(), &want)
+    CheckResult::exact(&after[1].elements(), &want)
 }

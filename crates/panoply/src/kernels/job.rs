@@ -5,18 +5,18 @@ use panoply_ir::dtype::{Element, Scalar};
 use panoply_ir::interpret::{self, Arg};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, Error, Result};
-use panoply_runtime::{Buffer, Device, Launch, LaunchArg, Reading, Storage};
+use panoply_runtime::{Buffer, Device, Launch, LaunchArg, Readback, Storage};
 
-use super::{Build, Verdict};
+use super::{Build, CheckResult};
 
 /// A program with its inputs.
 pub struct Job {
     /// Every buffer, as it is at the start.
     pub data: Vec<Data>,
     /// What is launched, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<JobLaunch>,
     /// Compares the buffers at the end with what they must be.
-    pub check: fn(&Job, &[Data]) -> Verdict,
+    pub check: fn(&Job, &[Data]) -> CheckResult,
     /// Bytes the algorithm must move.
     pub bytes: u64,
     /// Operations the algorithm must do.
@@ -24,18 +24,18 @@ pub struct Job {
 }
 
 /// A launch.
-pub struct Step {
+pub struct JobLaunch {
     /// Builds the kernel.
     pub build: Build,
     /// Work-items along each axis.
     pub grid: [u64; 3],
     /// The arguments in order.
-    pub args: Vec<Pass>,
+    pub args: Vec<JobArg>,
 }
 
 /// An argument.
 #[derive(Clone, Copy, Debug)]
-pub enum Pass {
+pub enum JobArg {
     /// A number.
     Scalar(Scalar),
     /// A length or position.
@@ -75,33 +75,33 @@ impl Data {
     }
 }
 
-impl Step {
+impl JobLaunch {
     /// A launch over one axis.
-    pub fn new(build: Build, items: usize, args: Vec<Pass>) -> Step {
-        Step { build, grid: [items as u64, 1, 1], args }
+    pub fn new(build: Build, items: usize, args: Vec<JobArg>) -> JobLaunch {
+        JobLaunch { build, grid: [items as u64, 1, 1], args }
     }
 
     /// A launch over two axes.
-    pub fn over(build: Build, (x, y): (usize, usize), args: Vec<Pass>) -> Step {
-        Step { build, grid: [x as u64, y as u64, 1], args }
+    pub fn over(build: Build, (x, y): (usize, usize), args: Vec<JobArg>) -> JobLaunch {
+        JobLaunch { build, grid: [x as u64, y as u64, 1], args }
     }
 }
 
-impl From<f32> for Pass {
-    fn from(value: f32) -> Pass {
-        Pass::Scalar(value.into())
+impl From<f32> for JobArg {
+    fn from(value: f32) -> JobArg {
+        JobArg::Scalar(value.into())
     }
 }
 
-impl From<u32> for Pass {
-    fn from(value: u32) -> Pass {
-        Pass::Scalar(value.into())
+impl From<u32> for JobArg {
+    fn from(value: u32) -> JobArg {
+        JobArg::Scalar(value.into())
     }
 }
 
-impl From<usize> for Pass {
-    fn from(value: usize) -> Pass {
-        Pass::Index(value as u64)
+impl From<usize> for JobArg {
+    fn from(value: usize) -> JobArg {
+        JobArg::Index(value as u64)
     }
 }
 
@@ -115,10 +115,10 @@ impl Job {
     pub fn launch(&self, memory: &[Storage]) -> Result<()> {
         for step in &self.steps {
             let args = step.args.iter().map(|pass| match *pass {
-                Pass::Scalar(value) => LaunchArg::Scalar(value),
-                Pass::Index(value) => LaunchArg::Index(value),
-                Pass::Read(at) => LaunchArg::read(&memory[at], self.data[at].dtype),
-                Pass::Write(at) => LaunchArg::write(&memory[at], self.data[at].dtype),
+                JobArg::Scalar(value) => LaunchArg::Scalar(value),
+                JobArg::Index(value) => LaunchArg::Index(value),
+                JobArg::Read(at) => LaunchArg::read(&memory[at], self.data[at].dtype),
+                JobArg::Write(at) => LaunchArg::write(&memory[at], self.data[at].dtype),
             });
             Launch::new(step.build, args.collect()).launch(step.grid)?;
         }
@@ -126,13 +126,13 @@ impl Job {
     }
 
     /// Starts copying the buffers to the host.
-    pub fn read(&self, memory: &[Storage]) -> Result<Vec<Reading<u8>>> {
-        memory.iter().map(|storage| Buffer::from_storage(storage.clone())?.read()).collect()
+    pub fn read(&self, memory: &[Storage]) -> Result<Vec<Readback<u8>>> {
+        memory.iter().map(|storage| Buffer::from_storage(storage.clone())?.read_async()).collect()
     }
 
     /// The buffers as they are now.
     pub fn download(&self, memory: &[Storage]) -> Result<Vec<Data>> {
-        let wait = |(data, reading): (&Data, Reading<u8>)| Ok(Data { dtype: data.dtype, bytes: reading.wait()? });
+        let wait = |(data, reading): (&Data, Readback<u8>)| Ok(Data { dtype: data.dtype, bytes: reading.wait()? });
         self.data.iter().zip(self.read(memory)?).map(wait).collect()
     }
 
@@ -141,7 +141,7 @@ impl Job {
         let mut data = self.data.clone();
         for step in &self.steps {
             let kernel = verify((step.build)()?)?;
-            let group = kernel.group.unwrap_or([1; 3]);
+            let group = kernel.group_size.unwrap_or([1; 3]);
             let mut args = arguments(step, &mut data)?;
             interpret::run(&kernel, step.grid, group, &mut args, &mut ())?;
         }
@@ -150,30 +150,30 @@ impl Job {
 }
 
 /// The arguments of a step for the interpreter, which borrows each buffer once.
-fn arguments<'a>(step: &Step, data: &'a mut [Data]) -> Result<Vec<Arg<'a>>> {
+fn arguments<'a>(step: &JobLaunch, data: &'a mut [Data]) -> Result<Vec<Arg<'a>>> {
     let mut bytes: Vec<Option<&mut Vec<u8>>> = data.iter_mut().map(|data| Some(&mut data.bytes)).collect();
     let mut take = |at: usize| {
         let twice = || Error::mistake(format!("buffer {at} is passed twice in one launch"));
         bytes.get_mut(at).and_then(Option::take).ok_or_else(twice)
     };
-    let arg = |pass: &Pass| {
+    let arg = |pass: &JobArg| {
         Ok(match *pass {
-            Pass::Scalar(value) => Arg::Scalar(value),
-            Pass::Index(value) => Arg::Index(value),
-            Pass::Read(at) => Arg::Read(take(at)?),
-            Pass::Write(at) => Arg::Write(take(at)?),
+            JobArg::Scalar(value) => Arg::Scalar(value),
+            JobArg::Index(value) => Arg::Index(value),
+            JobArg::Read(at) => Arg::Read(take(at)?),
+            JobArg::Write(at) => Arg::Write(take(at)?),
         })
     };
     step.args.iter().map(arg).collect()
 }
 
 /// Numbers to start with, the same for the same seed everywhere: SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Samples(u64);
+pub struct SplitMix64(u64);
 
-impl Samples {
+impl SplitMix64 {
     /// The numbers of a seed.
-    pub fn new(seed: u64) -> Samples {
-        Samples(seed)
+    pub fn new(seed: u64) -> SplitMix64 {
+        SplitMix64(seed)
     }
 
     /// 64 random bits.

@@ -1,10 +1,10 @@
-//! How fast points of the plane escape under z² + c. Neighbours take different numbers of turns, so this is a test of
+//! How fast points of the plane escape under z² + c. Neighbors take different numbers of turns, so this is a test of
 //! divergence; it uses no function but + - *, so the counts are the same on every device.
 
 use crate::{kernel, kernel_fn};
 
-use super::job::{Data, Job, Pass, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch};
+use super::{BuiltinKernel, CheckResult, Size};
 
 /// Turns until |z| passes 2, or `most`.
 #[kernel_fn]
@@ -30,7 +30,7 @@ pub fn mandelbrot(turns: &mut [u32], width: usize, height: usize, most: u32) {
     turns[row * width + column] = escape(re, im, most);
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "mandelbrot",
     about: "the picture of z² + c",
     source: include_str!("mandelbrot.rs"),
@@ -41,26 +41,26 @@ pub(super) const SHIPPED: Shipped = Shipped {
 fn job(size: Size, _seed: u64) -> Job {
     let (width, height) = (size.pick(30, 600, 3000), size.pick(20, 400, 2000));
     let most = size.pick(50, 200, 500) as u32;
-    let args = vec![Pass::Write(0), width.into(), height.into(), most.into()];
+    let args = vec![JobArg::Write(0), width.into(), height.into(), most.into()];
     // Every turn is 10 operations; how many turns there are is known only afterwards, so they are counted here.
     let turns: u64 = picture(width, height, most).map(u64::from).sum();
     Job {
         data: vec![Data::zeros::<u32>(width * height)],
-        steps: vec![Step::over(mandelbrot::build, (width, height), args)],
+        steps: vec![JobLaunch::over(mandelbrot::build, (width, height), args)],
         check,
         bytes: 4 * (width * height) as u64,
         ops: 10 * turns,
     }
 }
 
-fn check(job: &Job, after: &[Data]) -> Verdict {
-    let (Pass::Index(width), Pass::Index(height), Pass::Scalar(most)) =
+fn check(job: &Job, after: &[Data]) -> CheckResult {
+    let (JobArg::Index(width), JobArg::Index(height), JobArg::Scalar(most)) =
         (job.steps[0].args[1], job.steps[0].args[2], job.steps[0].args[3])
     else {
-        return Verdict::exact(&[0], &[1]);
+        return CheckResult::exact(&[0], &[1]);
     };
     let want: Vec<u32> = picture(width as usize, height as usize, most.bits as u32).collect();
-    Verdict::exact(&after[0].elements(), &want)
+    CheckResult::exact(&after[0].elements(), &want)
 }
 
 /// By complex numbers as pairs, one point after the other.

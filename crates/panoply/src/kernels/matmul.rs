@@ -4,11 +4,11 @@
 use crate::kernel;
 use crate::kernel::Float;
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 /// `c[m, n] = a[m, k] b[k, n]`, all row by row, in tiles of `N` by `N`.
-#[kernel(group = (N, N))]
+#[kernel(group_size = (N, N))]
 pub fn matmul<T: Float, const N: usize>(a: &[T], b: &[T], c: &mut [T], m: usize, k: usize, n: usize) {
     let mut left = shared::<T>(N * N);
     let mut right = shared::<T>(N * N);
@@ -30,7 +30,7 @@ pub fn matmul<T: Float, const N: usize>(a: &[T], b: &[T], c: &mut [T], m: usize,
     }
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "matmul",
     about: "a matrix product, in shared tiles",
     source: include_str!("matmul.rs"),
@@ -50,11 +50,11 @@ fn shape(size: Size) -> [usize; 3] {
 
 fn job(size: Size, seed: u64) -> Job {
     let [m, k, n] = shape(size);
-    let mut samples = Samples::new(seed);
-    let args = vec![Pass::Read(0), Pass::Read(1), Pass::Write(2), m.into(), k.into(), n.into()];
+    let mut samples = SplitMix64::new(seed);
+    let args = vec![JobArg::Read(0), JobArg::Read(1), JobArg::Write(2), m.into(), k.into(), n.into()];
     Job {
         data: vec![Data::of(&samples.signed(m * k)), Data::of(&samples.signed(k * n)), Data::zeros::<f32>(m * n)],
-        steps: vec![Step::over(matmul::build::<f32, TILE>, (n, m), args)],
+        steps: vec![JobLaunch::over(matmul::build::<f32, TILE>, (n, m), args)],
         check,
         bytes: 4 * (m * k + k * n + m * n) as u64,
         ops: 2 * (m * k * n) as u64,
@@ -62,11 +62,11 @@ fn job(size: Size, seed: u64) -> Job {
 }
 
 /// In f64, row by row of `b`.
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let (a, b) = (job.data[0].elements::<f32>(), job.data[1].elements::<f32>());
     let dim = |at: usize| match job.steps[0].args[at] {
-        Pass::Index(dim) => dim as usize,
-        Pass::Scalar(_) | Pass::Read(_) | Pass::Write(_) => 0,
+        JobArg::Index(dim) => dim as usize,
+        JobArg::Scalar(_) | JobArg::Read(_) | JobArg::Write(_) => 0,
     };
     let (k, n) = (dim(4), dim(5));
     let mut want = Vec::new();
@@ -77,5 +77,5 @@ fn check(job: &Job, after: &[Data]) -> Verdict {
         }
         want.extend(sums);
     }
-    Verdict::close(&after[2].elements(), &want, 1e-5)
+    CheckResult::close(&after[2].elements(), &want, 1e-5)
 }

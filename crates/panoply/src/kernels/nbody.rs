@@ -3,8 +3,8 @@
 
 use crate::{kernel, kernel_fn};
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 128;
 
@@ -20,7 +20,7 @@ pub fn attraction(x: f32, y: f32, z: f32, mass: f32) -> (f32, f32, f32) {
 }
 
 /// Moves every body by a time step: `bodies` are x, y, z and mass, `speeds` x, y, z and nothing; `moved` takes the new places.
-#[kernel(group = GROUP)]
+#[kernel(group_size = GROUP)]
 pub fn nbody(bodies: &[f32], speeds: &mut [f32], moved: &mut [f32], step: f32) {
     let mut tile = shared::<f32>(GROUP * 4);
     let (i, local) = (global_index() * 4, local_index() * 4);
@@ -56,7 +56,7 @@ pub fn nbody(bodies: &[f32], speeds: &mut [f32], moved: &mut [f32], step: f32) {
     }
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "nbody",
     about: "bodies that attract each other",
     source: include_str!("nbody.rs"),
@@ -68,14 +68,14 @@ const STEP: f32 = 0.01;
 
 fn job(size: Size, seed: u64) -> Job {
     let count = size.pick(150, 2048, 16384);
-    let mut samples = Samples::new(seed);
+    let mut samples = SplitMix64::new(seed);
     let body =
         |_| [samples.between(-1.0, 1.0), samples.between(-1.0, 1.0), samples.between(-1.0, 1.0), 1.0 / count as f32];
     let bodies: Vec<f32> = (0..count).flat_map(body).collect();
-    let args = vec![Pass::Read(0), Pass::Write(1), Pass::Write(2), STEP.into()];
+    let args = vec![JobArg::Read(0), JobArg::Write(1), JobArg::Write(2), STEP.into()];
     Job {
         data: vec![Data::of(&bodies), Data::zeros::<f32>(4 * count), Data::zeros::<f32>(4 * count)],
-        steps: vec![Step::new(nbody::build, count, args)],
+        steps: vec![JobLaunch::new(nbody::build, count, args)],
         check,
         bytes: 64 * count as u64,
         // Twenty operations for each pair, as is the custom.
@@ -84,7 +84,7 @@ fn job(size: Size, seed: u64) -> Job {
 }
 
 /// In f64, pair by pair. Bodies start at rest, so the speeds are one step of acceleration.
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let bodies: Vec<[f64; 4]> =
         job.data[0].elements::<f32>().chunks(4).map(|body| std::array::from_fn(|i| body[i] as f64)).collect();
     let step = STEP as f64;
@@ -99,5 +99,5 @@ fn check(job: &Job, after: &[Data]) -> Verdict {
         speeds.extend(speed);
         moved.extend((0..4).map(|axis| body[axis] + speed[axis] * step));
     }
-    Verdict::close(&after[1].elements(), &speeds, 1e-4).and(Verdict::close(&after[2].elements(), &moved, 1e-5))
+    CheckResult::close(&after[1].elements(), &speeds, 1e-4).and(CheckResult::close(&after[2].elements(), &moved, 1e-5))
 }

@@ -3,8 +3,8 @@
 
 use crate::{kernel, kernel_fn};
 
-use super::job::{Data, Job, Pass, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch};
+use super::{BuiltinKernel, CheckResult, Size};
 
 /// The four words of a counter under a key.
 #[kernel_fn]
@@ -59,7 +59,7 @@ pub fn cipher(blocks: &[u32], out: &mut [u32]) {
     out[i * 4 + 3] = d;
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "philox",
     about: "random numbers of a counter",
     source: include_str!("philox.rs"),
@@ -80,12 +80,12 @@ const VECTORS: [[u32; 10]; 3] = [
 fn job(size: Size, seed: u64) -> Job {
     let blocks = size.pick(300, 1 << 18, 1 << 22);
     let published: Vec<u32> = VECTORS.iter().flat_map(|vector| &vector[..6]).copied().collect();
-    let words = [Pass::from(seed as u32), Pass::from((seed >> 32) as u32), Pass::from(FIRST), Pass::Write(2)];
+    let words = [JobArg::from(seed as u32), JobArg::from((seed >> 32) as u32), JobArg::from(FIRST), JobArg::Write(2)];
     Job {
         data: vec![Data::of(&published), Data::zeros::<u32>(4 * VECTORS.len()), Data::zeros::<u32>(4 * blocks)],
         steps: vec![
-            Step::new(cipher::build, VECTORS.len(), vec![Pass::Read(0), Pass::Write(1)]),
-            Step::new(random_words::build, blocks, words.to_vec()),
+            JobLaunch::new(cipher::build, VECTORS.len(), vec![JobArg::Read(0), JobArg::Write(1)]),
+            JobLaunch::new(random_words::build, blocks, words.to_vec()),
         ],
         check,
         bytes: 16 * blocks as u64,
@@ -98,10 +98,10 @@ fn job(size: Size, seed: u64) -> Job {
 const FIRST: u32 = u32::MAX - 100;
 
 /// The published vectors; and of the many words those of some counters, round by round as the paper draws it.
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let published: Vec<u32> = VECTORS.iter().flat_map(|vector| &vector[6..]).copied().collect();
-    let (Pass::Scalar(seed0), Pass::Scalar(seed1)) = (job.steps[1].args[0], job.steps[1].args[1]) else {
-        return Verdict::exact(&[0], &[1]);
+    let (JobArg::Scalar(seed0), JobArg::Scalar(seed1)) = (job.steps[1].args[0], job.steps[1].args[1]) else {
+        return CheckResult::exact(&[0], &[1]);
     };
     let key = (seed1.bits << 32) | seed0.bits;
     let words = after[2].elements::<u32>();
@@ -110,7 +110,7 @@ fn check(job: &Job, after: &[Data]) -> Verdict {
         have.extend_from_slice(block);
         want.extend((0..10).fold([FIRST.wrapping_add(i as u32), 0, 0, 0], |block, round| one_round(block, key, round)));
     }
-    Verdict::exact(&after[1].elements(), &published).and(Verdict::exact(&have, &want))
+    CheckResult::exact(&after[1].elements(), &published).and(CheckResult::exact(&have, &want))
 }
 
 /// One round on a whole block; the key of a round is computed from the first one.

@@ -3,13 +3,13 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
 
 /// Running sums within each group, and each group's total.
-#[kernel(group = GROUP)]
+#[kernel(group_size = GROUP)]
 pub fn scan_groups(x: &[u32], y: &mut [u32], totals: &mut [u32]) {
     let i = global_index();
     let sum = group_inclusive_sum(if i < x.len() { x[i] } else { 0 });
@@ -22,7 +22,7 @@ pub fn scan_groups(x: &[u32], y: &mut [u32], totals: &mut [u32]) {
 }
 
 /// Each total becomes the sum of those before it; for one group, which carries the sum from part to part.
-#[kernel(group = GROUP)]
+#[kernel(group_size = GROUP)]
 pub fn scan_totals(totals: &mut [u32]) {
     let local = local_index();
     let mut carry = 0;
@@ -38,7 +38,7 @@ pub fn scan_totals(totals: &mut [u32]) {
 }
 
 /// Adds to each element what the groups before its own have.
-#[kernel(group = GROUP)]
+#[kernel(group_size = GROUP)]
 pub fn add_totals(y: &mut [u32], totals: &[u32]) {
     let i = global_index();
     if i < y.len() {
@@ -46,7 +46,7 @@ pub fn add_totals(y: &mut [u32], totals: &[u32]) {
     }
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "prefix_scan",
     about: "running sums of an array",
     source: include_str!("prefix_scan.rs"),
@@ -60,14 +60,14 @@ pub(super) const SHIPPED: Shipped = Shipped {
 
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(1111, 1 << 20, 1 << 24);
-    let mut samples = Samples::new(seed);
+    let mut samples = SplitMix64::new(seed);
     let x: Vec<u32> = (0..n).map(|_| samples.word()).collect();
     Job {
         data: vec![Data::of(&x), Data::zeros::<u32>(n), Data::zeros::<u32>(n.div_ceil(GROUP))],
         steps: vec![
-            Step::new(scan_groups::build, n, vec![Pass::Read(0), Pass::Write(1), Pass::Write(2)]),
-            Step::new(scan_totals::build, GROUP, vec![Pass::Write(2)]),
-            Step::new(add_totals::build, n, vec![Pass::Write(1), Pass::Read(2)]),
+            JobLaunch::new(scan_groups::build, n, vec![JobArg::Read(0), JobArg::Write(1), JobArg::Write(2)]),
+            JobLaunch::new(scan_totals::build, GROUP, vec![JobArg::Write(2)]),
+            JobLaunch::new(add_totals::build, n, vec![JobArg::Write(1), JobArg::Read(2)]),
         ],
         check,
         bytes: 8 * n as u64,
@@ -75,12 +75,12 @@ fn job(size: Size, seed: u64) -> Job {
     }
 }
 
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let mut sum = 0u32;
     let running = |x: u32| {
         sum = sum.wrapping_add(x);
         sum
     };
     let want: Vec<u32> = job.data[0].elements::<u32>().into_iter().map(running).collect();
-    Verdict::exact(&after[1].elements(), &want)
+    CheckResult::exact(&after[1].elements(), &want)
 }

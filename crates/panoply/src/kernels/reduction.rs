@@ -3,17 +3,17 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
 
 /// One sum for each group.
-#[kernel(group = GROUP)]
+#[kernel(group_size = GROUP)]
 pub fn sum(x: &[f32], sums: &mut [f32]) {
     let local = local_index();
     let mut total = 0.0;
-    for i in (global_index()..x.len()).step_by(group_count(0) * GROUP) {
+    for i in (global_index()..x.len()).step_by(num_groups(0) * GROUP) {
         total += x[i];
     }
     let mut part = shared::<f32>(GROUP);
@@ -32,7 +32,7 @@ pub fn sum(x: &[f32], sums: &mut [f32]) {
     }
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "reduction",
     about: "the sum of an array",
     source: include_str!("reduction.rs"),
@@ -44,10 +44,10 @@ fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(3000, 1 << 20, 1 << 24);
     let groups = size.pick(3, 256, 1024);
     let steps = vec![
-        Step::new(sum::build, groups * GROUP, vec![Pass::Read(0), Pass::Write(1)]),
-        Step::new(sum::build, GROUP, vec![Pass::Read(1), Pass::Write(2)]),
+        JobLaunch::new(sum::build, groups * GROUP, vec![JobArg::Read(0), JobArg::Write(1)]),
+        JobLaunch::new(sum::build, GROUP, vec![JobArg::Read(1), JobArg::Write(2)]),
     ];
-    let mut samples = Samples::new(seed);
+    let mut samples = SplitMix64::new(seed);
     let x: Vec<f32> = (0..n).map(|_| samples.between(0.0, 1.0)).collect();
     Job {
         data: vec![Data::of(&x), Data::zeros::<f32>(groups), Data::zeros::<f32>(1)],
@@ -59,7 +59,7 @@ fn job(size: Size, seed: u64) -> Job {
 }
 
 /// In f64, in one go. A work-item adds at most 64 numbers before the tree, so few roundings are in each path.
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let want: f64 = job.data[0].elements::<f32>().into_iter().map(f64::from).sum();
-    Verdict::close(&after[2].elements(), &[want], 4e-6)
+    CheckResult::close(&after[2].elements(), &[want], 4e-6)
 }

@@ -2,8 +2,8 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 /// Adds `a` times `x` to `y`.
 #[kernel]
@@ -14,7 +14,7 @@ pub fn saxpy(a: f32, x: &[f32], y: &mut [f32]) {
     }
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "saxpy",
     about: "y += a x",
     source: include_str!("saxpy.rs"),
@@ -26,10 +26,10 @@ const A: f32 = 1.7;
 
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(1000, 1 << 20, 1 << 24);
-    let mut samples = Samples::new(seed);
+    let mut samples = SplitMix64::new(seed);
     Job {
         data: vec![Data::of(&samples.signed(n)), Data::of(&samples.signed(n))],
-        steps: vec![Step::new(saxpy::build, n, vec![A.into(), Pass::Read(0), Pass::Write(1)])],
+        steps: vec![JobLaunch::new(saxpy::build, n, vec![A.into(), JobArg::Read(0), JobArg::Write(1)])],
         check,
         bytes: 12 * n as u64,
         ops: 2 * n as u64,
@@ -37,8 +37,8 @@ fn job(size: Size, seed: u64) -> Job {
 }
 
 /// Product and sum are rounded separately on every device, so the result is exact.
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let (x, y) = (job.data[0].elements::<f32>(), job.data[1].elements::<f32>());
     let want: Vec<f32> = x.iter().zip(&y).map(|(x, y)| y + A * x).collect();
-    Verdict::exact(&after[1].elements(), &want)
+    CheckResult::exact(&after[1].elements(), &want)
 }

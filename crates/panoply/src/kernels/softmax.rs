@@ -3,13 +3,13 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
 
 /// `y[row, i] = exp(x[row, i]) / Σ exp(x[row, ..])`, shifted by the largest element so that nothing overflows.
-#[kernel(group = GROUP)]
+#[kernel(group_size = GROUP)]
 pub fn softmax(x: &[f32], y: &mut [f32], width: usize) {
     let first = group_id(0) * width;
     let mut largest = f32::NEG_INFINITY;
@@ -27,7 +27,7 @@ pub fn softmax(x: &[f32], y: &mut [f32], width: usize) {
     }
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "softmax",
     about: "softmax of each row",
     source: include_str!("softmax.rs"),
@@ -37,11 +37,15 @@ pub(super) const SHIPPED: Shipped = Shipped {
 
 fn job(size: Size, seed: u64) -> Job {
     let (rows, width) = (size.pick(3, 512, 4096), size.pick(300, 1000, 2048));
-    let mut samples = Samples::new(seed);
+    let mut samples = SplitMix64::new(seed);
     let x: Vec<f32> = (0..rows * width).map(|_| samples.between(-10.0, 10.0)).collect();
     Job {
         data: vec![Data::of(&x), Data::zeros::<f32>(rows * width)],
-        steps: vec![Step::new(softmax::build, rows * GROUP, vec![Pass::Read(0), Pass::Write(1), width.into()])],
+        steps: vec![JobLaunch::new(
+            softmax::build,
+            rows * GROUP,
+            vec![JobArg::Read(0), JobArg::Write(1), width.into()],
+        )],
         check,
         bytes: 8 * (rows * width) as u64,
         ops: 5 * (rows * width) as u64,
@@ -49,14 +53,14 @@ fn job(size: Size, seed: u64) -> Job {
 }
 
 /// In f64, without the shift: the exponents here are small enough.
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let x = job.data[0].elements::<f32>();
-    let Pass::Index(width) = job.steps[0].args[2] else { return Verdict::exact(&[0], &[1]) };
+    let JobArg::Index(width) = job.steps[0].args[2] else { return CheckResult::exact(&[0], &[1]) };
     let mut want = Vec::with_capacity(x.len());
     for row in x.chunks(width as usize) {
         let exps: Vec<f64> = row.iter().map(|x| (*x as f64).exp()).collect();
         let sum: f64 = exps.iter().sum();
         want.extend(exps.iter().map(|exp| exp / sum));
     }
-    Verdict::close(&after[1].elements(), &want, 3e-6)
+    CheckResult::close(&after[1].elements(), &want, 3e-6)
 }

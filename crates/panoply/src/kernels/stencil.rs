@@ -1,10 +1,10 @@
-//! Heat that spreads over a plate: each point moves towards the mean of its four neighbours; the rim stays. Two buffers
+//! Heat that spreads over a plate: each point moves towards the mean of its four neighbors; the rim stays. Two buffers
 //! take turns.
 
 use crate::kernel;
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 /// One step of time; `rate` is how much of the difference is made up, stable up to 0.25.
 #[kernel]
@@ -19,7 +19,7 @@ pub fn heat(now: &[f32], next: &mut [f32], width: usize, height: usize, rate: f3
     }
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "stencil",
     about: "heat that spreads over a plate",
     source: include_str!("stencil.rs"),
@@ -35,11 +35,11 @@ fn job(size: Size, seed: u64) -> Job {
     let n = width * height;
     let step = |turn: usize| {
         let (from, to) = (turn % 2, (turn + 1) % 2);
-        let args = vec![Pass::Read(from), Pass::Write(to), width.into(), height.into(), RATE.into()];
-        Step::over(heat::build, (width, height), args)
+        let args = vec![JobArg::Read(from), JobArg::Write(to), width.into(), height.into(), RATE.into()];
+        JobLaunch::over(heat::build, (width, height), args)
     };
     Job {
-        data: vec![Data::of(&Samples::new(seed).signed(n)), Data::zeros::<f32>(n)],
+        data: vec![Data::of(&SplitMix64::new(seed).signed(n)), Data::zeros::<f32>(n)],
         steps: (0..STEPS).map(step).collect(),
         check,
         bytes: 8 * (n * STEPS) as u64,
@@ -48,8 +48,8 @@ fn job(size: Size, seed: u64) -> Job {
 }
 
 /// In the same order of additions, by rows; exact, because nothing is contracted.
-fn check(job: &Job, after: &[Data]) -> Verdict {
-    let Pass::Index(width) = job.steps[0].args[2] else { return Verdict::exact(&[0], &[1]) };
+fn check(job: &Job, after: &[Data]) -> CheckResult {
+    let JobArg::Index(width) = job.steps[0].args[2] else { return CheckResult::exact(&[0], &[1]) };
     let mut plate: Vec<Vec<f32>> = job.data[0].elements::<f32>().chunks(width as usize).map(<[f32]>::to_vec).collect();
     for _ in 0..STEPS {
         let mut next = plate.clone();
@@ -62,5 +62,5 @@ fn check(job: &Job, after: &[Data]) -> Verdict {
         }
         plate = next;
     }
-    Verdict::exact(&after[STEPS % 2].elements(), &plate.concat())
+    CheckResult::exact(&after[STEPS % 2].elements(), &plate.concat())
 }

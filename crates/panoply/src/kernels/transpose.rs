@@ -4,11 +4,11 @@
 use crate::kernel;
 use crate::kernel::Number;
 
-use super::job::{Data, Job, Pass, Samples, Step};
-use super::{Shipped, Size, Verdict};
+use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::{BuiltinKernel, CheckResult, Size};
 
 /// `y[width, height]` becomes `x[height, width]` with the axes exchanged, in tiles of `N` by `N`.
-#[kernel(group = (N, N))]
+#[kernel(group_size = (N, N))]
 pub fn transpose<T: Number, const N: usize>(x: &[T], y: &mut [T], width: usize, height: usize) {
     let mut tile = shared::<T>(N * (N + 1));
     let (local_x, local_y) = (local_id(0), local_id(1));
@@ -23,7 +23,7 @@ pub fn transpose<T: Number, const N: usize>(x: &[T], y: &mut [T], width: usize, 
     }
 }
 
-pub(super) const SHIPPED: Shipped = Shipped {
+pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "transpose",
     about: "a matrix turned over, in shared tiles",
     source: include_str!("transpose.rs"),
@@ -40,25 +40,25 @@ fn shape(size: Size) -> (usize, usize) {
 fn job(size: Size, seed: u64) -> Job {
     let (width, height) = shape(size);
     let n = width * height;
-    let args = vec![Pass::Read(0), Pass::Write(1), width.into(), height.into()];
+    let args = vec![JobArg::Read(0), JobArg::Write(1), width.into(), height.into()];
     Job {
-        data: vec![Data::of(&Samples::new(seed).signed(n)), Data::zeros::<f32>(n)],
-        steps: vec![Step::over(transpose::build::<f32, TILE>, (width, height), args)],
+        data: vec![Data::of(&SplitMix64::new(seed).signed(n)), Data::zeros::<f32>(n)],
+        steps: vec![JobLaunch::over(transpose::build::<f32, TILE>, (width, height), args)],
         check,
         bytes: 8 * n as u64,
         ops: n as u64,
     }
 }
 
-fn check(job: &Job, after: &[Data]) -> Verdict {
+fn check(job: &Job, after: &[Data]) -> CheckResult {
     let x = job.data[0].elements::<f32>();
-    let (Pass::Index(width), Pass::Index(height)) = (job.steps[0].args[2], job.steps[0].args[3]) else {
-        return Verdict::exact(&[0], &[1]);
+    let (JobArg::Index(width), JobArg::Index(height)) = (job.steps[0].args[2], job.steps[0].args[3]) else {
+        return CheckResult::exact(&[0], &[1]);
     };
     let (width, height) = (width as usize, height as usize);
     let mut want = Vec::with_capacity(x.len());
     for column in 0..width {
         want.extend((0..height).map(|row| x[row * width + column]));
     }
-    Verdict::exact(&after[1].elements(), &want)
+    CheckResult::exact(&after[1].elements(), &want)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Whether results are right.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct CheckResult {
     /// How many values were compared.
     pub compared: usize,
     /// How many were wrong.
@@ -17,14 +17,14 @@ pub struct Verdict {
     pub first: Option<String>,
 }
 
-impl Verdict {
+impl CheckResult {
     /// Whether everything is right.
     pub fn passed(&self) -> bool {
         self.wrong == 0 && self.compared > 0
     }
 
     /// Every value must be the same.
-    pub fn exact<T: PartialEq + fmt::Debug>(have: &[T], want: &[T]) -> Verdict {
+    pub fn exact<T: PartialEq + fmt::Debug>(have: &[T], want: &[T]) -> CheckResult {
         let wrong = |(i, (have, want)): (usize, (&T, &T))| (have != want).then(|| told(i, have, want));
         let mut wrong: Vec<String> = have.iter().zip(want).enumerate().filter_map(wrong).collect();
         if have.len() != want.len() {
@@ -32,15 +32,15 @@ impl Verdict {
         }
         let error = wrong.len() as f64 / want.len().max(1) as f64;
         let (count, first) = (wrong.len(), wrong.into_iter().next());
-        Verdict { compared: want.len(), wrong: count, error, tolerance: 0.0, first }
+        CheckResult { compared: want.len(), wrong: count, error, tolerance: 0.0, first }
     }
 
     /// Every value must be within `tolerance` of its own, times the scale (the root mean square of what is wanted) where
     /// that is larger than the value.
-    pub fn close(have: &[f32], want: &[f64], tolerance: f64) -> Verdict {
+    pub fn close(have: &[f32], want: &[f64], tolerance: f64) -> CheckResult {
         let square: f64 = want.iter().map(|want| want * want).sum();
         let scale = (square / want.len().max(1) as f64).sqrt();
-        let mut verdict = Verdict { compared: want.len(), wrong: 0, error: 0.0, tolerance, first: None };
+        let mut verdict = CheckResult { compared: want.len(), wrong: 0, error: 0.0, tolerance, first: None };
         for (i, (have, want)) in have.iter().zip(want).enumerate() {
             let error = (*have as f64 - want).abs() / want.abs().max(scale).max(f64::MIN_POSITIVE);
             // Not `>`: NaN must not pass.
@@ -59,8 +59,8 @@ impl Verdict {
     }
 
     /// Two verdicts as one.
-    pub fn and(self, other: Verdict) -> Verdict {
-        Verdict {
+    pub fn and(self, other: CheckResult) -> CheckResult {
+        CheckResult {
             compared: self.compared + other.compared,
             wrong: self.wrong + other.wrong,
             error: self.error.max(other.error),
@@ -75,7 +75,7 @@ fn told(i: usize, have: &impl fmt::Debug, want: &impl fmt::Debug) -> String {
     format!("value {i} is {have:?} instead of {want:?}")
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CheckResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.first, self.tolerance) {
             (Some(first), _) => write!(f, "{} of {} wrong: {first}", self.wrong, self.compared),
@@ -91,20 +91,20 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_told() {
-        assert!(Verdict::exact(&[1, 2], &[1, 2]).passed());
-        let verdict = Verdict::exact(&[1, 5, 6], &[1, 2, 3]);
+        assert!(CheckResult::exact(&[1, 2], &[1, 2]).passed());
+        let verdict = CheckResult::exact(&[1, 5, 6], &[1, 2, 3]);
         assert!(!verdict.passed());
         assert_eq!(verdict.to_string(), "2 of 3 wrong: value 1 is 5 instead of 2");
-        assert!(!Verdict::exact::<u32>(&[], &[]).passed(), "nothing compared is nothing shown");
-        assert!(!Verdict::exact(&[1], &[1, 2]).passed());
+        assert!(!CheckResult::exact::<u32>(&[], &[]).passed(), "nothing compared is nothing shown");
+        assert!(!CheckResult::exact(&[1], &[1, 2]).passed());
     }
 
     #[test]
     fn nan_is_never_close() {
-        assert!(Verdict::close(&[1.0, 2.0], &[1.0, 2.0000001], 1e-6).passed());
-        assert!(!Verdict::close(&[1.0, f32::NAN], &[1.0, 2.0], 1e-6).passed());
-        assert!(!Verdict::close(&[1.0, 2.1], &[1.0, 2.0], 1e-6).passed());
-        assert!(!Verdict::close(&[1.0], &[1.0, 2.0], 1e-6).passed());
-        assert!(Verdict::close(&[1e-9, 1.0], &[0.0, 1.0], 1e-6).passed(), "small beside the scale");
+        assert!(CheckResult::close(&[1.0, 2.0], &[1.0, 2.0000001], 1e-6).passed());
+        assert!(!CheckResult::close(&[1.0, f32::NAN], &[1.0, 2.0], 1e-6).passed());
+        assert!(!CheckResult::close(&[1.0, 2.1], &[1.0, 2.0], 1e-6).passed());
+        assert!(!CheckResult::close(&[1.0], &[1.0, 2.0], 1e-6).passed());
+        assert!(CheckResult::close(&[1e-9, 1.0], &[0.0, 1.0], 1e-6).passed(), "small beside the scale");
     }
 }

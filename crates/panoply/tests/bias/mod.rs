@@ -1,7 +1,7 @@
 //! What follows a product that the libraries which pretend to be cuBLASLt and hipBLASLt do: a bias goes with it, everything else is a kernel.
 
 use panoply::{DType, Device, Tensor};
-use panoply_fake::{Control, library};
+use panoply_driver_sim::{Control, library};
 
 use crate::{CUBLASLT, cuda, numbers};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use panoply::{DType, Device};
 use panoply_driver::HipDriver;
-use panoply_fake::{Control, library};
+use panoply_driver_sim::{Control, library};
 
 use crate::bias::Subject;
 use crate::{CASES, ROCBLAS, agree, amd, computed, run};
@@ -38,7 +38,7 @@ fn hipblaslt_computes_what_the_cpu_and_rocblas_do() {
 /// f64 is rocBLAS's; everything else has the bits that it has by rocBLAS.
 pub fn agrees() {
     let (device, place) = (both(), library().display().to_string());
-    assert_eq!(device.products().unwrap(), format!("hipBLASLt ({place}), rocBLAS 4.2.0 ({place})"));
+    assert_eq!(device.blas_library().unwrap(), format!("hipBLASLt ({place}), rocBLAS 4.2.0 ({place})"));
     crate::agrees(&device, HIPBLASLT, &[DType::F32, DType::F16, DType::BF16]);
     assert_eq!(calls().1, 0);
     crate::agrees(&device, ROCBLAS, &[DType::F64]);
@@ -65,7 +65,7 @@ pub fn halves_of_gfx90a() {
 /// Kernels do f64 then.
 pub fn alone() {
     let device = only();
-    assert_eq!(device.products().unwrap(), format!("hipBLASLt ({})", library().display()));
+    assert_eq!(device.blas_library().unwrap(), format!("hipBLASLt ({})", library().display()));
     crate::agrees(&device, HIPBLASLT, &[DType::F32, DType::F16, DType::BF16]);
     let before = calls();
     agree(&device, &CASES[0], DType::F64, 5);
@@ -103,13 +103,13 @@ fn without_hipblaslt_rocblas_does_it() {
 pub fn not_found() {
     let nowhere = || Some(PathBuf::from("/nowhere/libhipblaslt.so"));
     let device = amd(HipDriver { hipblaslt: nowhere(), rocblas: Some(library()), ..HipDriver::default() });
-    assert!(device.products().unwrap().starts_with("rocBLAS 4.2.0 ("), "{:?}", device.products());
+    assert!(device.blas_library().unwrap().starts_with("rocBLAS 4.2.0 ("), "{:?}", device.blas_library());
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
         agree(&device, &CASES[0], dtype, 1);
     }
     assert_eq!(calls(), (0, 4));
     let device = amd(HipDriver { hipblaslt: nowhere(), rocblas: nowhere(), ..HipDriver::default() });
-    assert!(device.products().unwrap().starts_with("own kernels: rocm: /nowhere/"), "{:?}", device.products());
+    assert!(device.blas_library().unwrap().starts_with("own kernels: rocm: /nowhere/"), "{:?}", device.blas_library());
     agree(&device, &CASES[0], DType::F32, 1);
     assert_eq!(calls(), (0, 4));
 }
@@ -123,7 +123,7 @@ pub fn does_not_start() {
     agree(&device, &CASES[0], DType::F32, 1);
     agree(&device, &CASES[1], DType::F16, 1);
     assert_eq!(calls(), (0, 2));
-    let products = device.products().unwrap();
+    let products = device.blas_library().unwrap();
     assert!(products.starts_with("rocBLAS 4.2.0 ("), "{products}");
     assert!(products.contains("); without rocm:0: hipBLASLt ("), "{products}");
     println!("{products}");
@@ -138,7 +138,7 @@ pub fn neither_starts() {
     }
     assert_eq!(calls(), (0, 0));
     assert_eq!((control.calls("hipblasLtCreate"), control.calls("rocblas_create_handle")), (1, 1));
-    let products = device.products().unwrap();
+    let products = device.blas_library().unwrap();
     assert!(products.starts_with("own kernels: rocm:0: hipBLASLt ("), "{products}");
     assert!(products.contains("HIPBLAS_STATUS_INTERNAL_ERROR (6)"), "{products}");
     assert!(products.contains("; rocm:0: rocBLAS 4.2.0 (") && products.contains("rocblas_status_internal_error (6)"));

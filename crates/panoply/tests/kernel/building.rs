@@ -8,7 +8,7 @@ fn squared(x: f32) -> f32 {
     x * x // line 8
 }
 
-#[kernel(group = (8, 4))]
+#[kernel(group_size = (8, 4))]
 fn lines(a: f32, x: &[f32], y: &mut [f32]) {
     let i = global_index(); // line 13
     if i < x.len() {
@@ -25,7 +25,7 @@ fn statements_know_their_line() {
     let lines: Vec<&str> = places.iter().filter_map(|place| place.rsplit(':').next()).collect();
     assert!(places.iter().all(|place| place.contains("building.rs:")), "{places:?}");
     assert_eq!(lines, ["13", "14", "15", "15", "16"]);
-    assert_eq!(kernel.group, Some([8, 4, 1]));
+    assert_eq!(kernel.group_size, Some([8, 4, 1]));
     assert_eq!(kernel.name, "lines");
 }
 
@@ -41,7 +41,7 @@ fn raw_names_lose_their_mark() {
     assert!(text.contains("type: &[f32], loop") && !text.contains("r#"), "{text}");
 }
 
-#[kernel(group = 4)]
+#[kernel(group_size = 4)]
 fn sized<const N: usize>(out: &mut [f32]) {
     let mut tile = shared::<f32>(N * N);
     tile[local_index()] = 1.0;

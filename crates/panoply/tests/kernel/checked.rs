@@ -4,7 +4,7 @@
 use panoply::{Buffer, Device, Result, kernel};
 
 const BEYOND: u32 = line!() + 5;
-#[kernel(group = 4)]
+#[kernel(group_size = 4)]
 fn reads_beyond(y: &mut [u32]) {
     let i = global_index();
     if i < y.len() {
@@ -13,7 +13,7 @@ fn reads_beyond(y: &mut [u32]) {
 }
 
 const IN_A_GROUP: u32 = line!() + 6;
-#[kernel(group = 4)]
+#[kernel(group_size = 4)]
 fn races_in_a_group(y: &mut [u32]) {
     let mut own = shared::<u32>(4);
     let l = local_id(0);
@@ -22,13 +22,13 @@ fn races_in_a_group(y: &mut [u32]) {
 }
 
 const BETWEEN_GROUPS: u32 = line!() + 3;
-#[kernel(group = 4)]
+#[kernel(group_size = 4)]
 fn races_between_groups(y: &mut [u32]) {
     y[local_id(0)] = 1;
 }
 
 const UNWRITTEN: u32 = line!() + 9;
-#[kernel(group = 4)]
+#[kernel(group_size = 4)]
 fn reads_what_nobody_wrote(y: &mut [u32]) {
     let mut own = shared::<u32>(4);
     let l = local_id(0);
@@ -40,7 +40,7 @@ fn reads_what_nobody_wrote(y: &mut [u32]) {
 }
 
 const DIVERGENT: u32 = line!() + 4;
-#[kernel(group = 4, unchecked)]
+#[kernel(group_size = 4, unchecked)]
 fn diverges(y: &mut [u32]) {
     if local_id(0) < 3 {
         barrier();
@@ -48,7 +48,7 @@ fn diverges(y: &mut [u32]) {
     y[global_index()] = 1;
 }
 
-#[kernel(group = 4)]
+#[kernel(group_size = 4)]
 fn is_right(y: &mut [u32]) {
     y[global_index()] = 7;
 }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use panoply::kernel::Number;
 use panoply::runtime::{DeviceOptions, Registry};
-use panoply::{Device, Kind, f16, kernel, kernel_fn};
+use panoply::{Backend, Device, f16, kernel, kernel_fn};
 use panoply_driver::CudaDriver;
 use panoply_ir::interpret::{self, Arg};
 use panoply_ir::verify::verify;
 
 use crate::oracle::{bits, bytes, interpret};
 
-#[kernel(group = (4, 2))]
+#[kernel(group_size = (4, 2))]
 fn ids(out: &mut [u32]) {
     let (x, y) = (global_id(0), global_id(1));
-    let width = group_count(0) * group_size(0);
+    let width = num_groups(0) * group_size(0);
     let item = (y * width + x) * 4;
     out[item] = local_index() as u32;
     out[item + 1] = (group_id(1) * 100 + group_id(0)) as u32;
@@ -34,7 +34,7 @@ fn work_items_know_where_they_are() {
     }
 }
 
-#[kernel(group = N)]
+#[kernel(group_size = N)]
 fn reversed<T: Number, const N: usize>(x: &[T], y: &mut [T]) {
     let mut tile = shared::<T>(N);
     let (i, local) = (global_index(), local_index());
@@ -52,7 +52,7 @@ fn shared_arrays_and_generics() {
     assert_eq!(out, bytes(&want));
 }
 
-#[kernel(group = 8)]
+#[kernel(group_size = 8)]
 fn collectives(x: &[i32], out: &mut [i32]) {
     let i = global_index();
     let v = x[i];
@@ -91,10 +91,10 @@ fn groups_combine() {
     }
 }
 
-#[kernel(group = 4)]
+#[kernel(group_size = 4)]
 fn subgroups(out: &mut [u32]) {
     let i = global_index();
-    let lane = subgroup_lane() as u32;
+    let lane = subgroup_lane_id() as u32;
     out[i] = subgroup_exclusive_sum(1u32)
         + 10 * (subgroup_inclusive_sum(1u32) - 1)
         + 100 * lane
@@ -110,9 +110,9 @@ fn subgroups_combine() {
         let mut out = vec![0; 32];
         let args = &mut [Arg::Write(&mut out)];
         interpret::run_in_subgroups(&kernel, [8, 1, 1], [4, 1, 1], size, args, &mut ()).unwrap();
-        // Three counts of the lane agree, the neighbour is there if anybody is, and the rest is zero.
-        let neighbour = if size == 1 { 0 } else { 100000 };
-        let want: Vec<u64> = (0..8).map(|i| u64::from(i % size * 111 + neighbour)).collect();
+        // Three counts of the lane agree, the neighbor is there if anybody is, and the rest is zero.
+        let neighbor = if size == 1 { 0 } else { 100000 };
+        let want: Vec<u64> = (0..8).map(|i| u64::from(i % size * 111 + neighbor)).collect();
         assert_eq!(bits(&out, 4), want, "subgroups of {size}");
     }
 }
@@ -215,30 +215,30 @@ fn in_column(x: &[f16], row: usize, column: usize, rows: usize, columns: usize) 
 }
 
 /// `c[m, n] = a[m, k] b[k, n]`: 32 work-items for every 16 × 8 elements.
-#[kernel(group = (8, 4))]
+#[kernel(group_size = (8, 4))]
 fn matmul_mma(a: &[f16], b: &[f16], c: &mut [f32], m: usize, k: usize, n: usize) {
     let (g, t) = (local_index() / 4, local_index() % 4);
     let (row, column) = (group_id(1) * 16, group_id(0) * 8);
-    let mut sums = fragment_zero();
+    let mut sums = mma_fragment_zero();
     for start in (0..k).step_by(16) {
         let at = start + 2 * t;
         let (a0, a1) = (in_row(a, row + g, at, m, k), in_row(a, row + g + 8, at, m, k));
         let (a2, a3) = (in_row(a, row + g, at + 8, m, k), in_row(a, row + g + 8, at + 8, m, k));
         let (b0, b1) = (in_column(b, at, column + g, k, n), in_column(b, at + 8, column + g, k, n));
-        sums = group_mma_f16(sums, a0, a1, a2, a3, b0, b1);
+        sums = mma_m16n8k16_f16(sums, a0, a1, a2, a3, b0, b1);
     }
     let (first, left) = (row + g, column + 2 * t);
     if first < m && left < n {
-        c[first * n + left] = fragment_element(sums, 0);
+        c[first * n + left] = mma_fragment_get(sums, 0);
     }
     if first < m && left + 1 < n {
-        c[first * n + left + 1] = fragment_element(sums, 1);
+        c[first * n + left + 1] = mma_fragment_get(sums, 1);
     }
     if first + 8 < m && left < n {
-        c[(first + 8) * n + left] = fragment_element(sums, 2);
+        c[(first + 8) * n + left] = mma_fragment_get(sums, 2);
     }
     if first + 8 < m && left + 1 < n {
-        c[(first + 8) * n + left + 1] = fragment_element(sums, 3);
+        c[(first + 8) * n + left + 1] = mma_fragment_get(sums, 3);
     }
 }
 
@@ -249,10 +249,10 @@ fn matrices_are_multiplied() {
     let number = |i: usize| f16::from_f32((i * 7919 % 613) as f32 / 200.0 - 1.5);
     let a: Vec<f16> = (0..m * k).map(number).collect();
     let b: Vec<f16> = (0..k * n).map(|i| number(i + 5000)).collect();
-    let driver = CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() };
-    let pretended = Registry::new(vec![Arc::new(driver)], DeviceOptions::default()).devices(Kind::Cuda).unwrap();
+    let driver = CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() };
+    let pretended = Registry::new(vec![Arc::new(driver)], DeviceOptions::default()).devices(Backend::Cuda).unwrap();
     assert!(pretended[0].target().mma);
-    for device in Device::all().unwrap().iter().chain(&pretended) {
+    for device in Device::list().unwrap().iter().chain(&pretended) {
         let (left, right, mut c) =
             (device.buffer(&a).unwrap(), device.buffer(&b).unwrap(), device.zeros::<f32>(m * n).unwrap());
         let launch = matmul_mma(&left, &right, &mut c, m, k, n).launch((n.div_ceil(8) * 8, m.div_ceil(16) * 4));
@@ -269,8 +269,8 @@ fn matrices_are_multiplied() {
 #[test]
 fn a_work_item_alone_multiplies_its_own() {
     let [one, two] = [1.0, 2.0].map(|value| u32::from(f16::from_f32(value).to_bits()));
-    let sums = panoply::kernel::group_mma_f16(
-        panoply::kernel::fragment_zero(),
+    let sums = panoply::kernel::mma_m16n8k16_f16(
+        panoply::kernel::mma_fragment_zero(),
         one | two << 16,
         two,
         0,
@@ -278,13 +278,13 @@ fn a_work_item_alone_multiplies_its_own() {
         one | two << 16,
         two << 16,
     );
-    let elements = [0, 1, 2, 3].map(|number| panoply::kernel::fragment_element(sums, number));
+    let elements = [0, 1, 2, 3].map(|number| panoply::kernel::mma_fragment_get(sums, number));
     assert_eq!(elements, [5.0, 0.0, 2.0, 0.0]);
 }
 
-#[kernel(group = 32)]
+#[kernel(group_size = 32)]
 fn which(c: &mut [f32], number: usize) {
-    c[0] = fragment_element(fragment_zero(), number);
+    c[0] = mma_fragment_get(mma_fragment_zero(), number);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use panoply::kernel::Number;
 use std::sync::Arc;
 
-use panoply::{Device, Kind, Result, f16, kernel, kernel_fn};
+use panoply::{Backend, Device, Result, f16, kernel, kernel_fn};
 
 fn devices() -> Vec<Device> {
     ["cpu", "cpu:checked"].map(|name| Device::get(name).expect("the CPU is always here")).to_vec()
@@ -28,7 +28,7 @@ fn arguments_of_every_kind() -> Result<()> {
     Ok(())
 }
 
-#[kernel(group = (N, 2, 1))]
+#[kernel(group_size = (N, 2, 1))]
 fn places<T: Number, const N: usize>(out: &mut [T], width: usize, height: usize) {
     let (x, y, z) = (global_id(0), global_id(1), global_id(2));
     if x < width && y < height {
@@ -72,7 +72,7 @@ fn unchecked_kernels_are_launched_by_a_promise() -> Result<()> {
     Ok(())
 }
 
-#[kernel(group = 4)]
+#[kernel(group_size = 4)]
 fn divergent(y: &mut [u32]) {
     let i = global_index();
     if i < 3 {
@@ -136,7 +136,7 @@ fn toggled(mask: &[bool], either: bool, out: &mut [bool], count: &mut [u32]) {
 
 #[test]
 fn slices_of_bools_are_arguments() -> Result<()> {
-    for device in Device::all()? {
+    for device in Device::list()? {
         let mask = device.buffer(&[false, true, true, true, false, true])?;
         let mut out = device.buffer(&[true, true, true, false, false, true])?;
         let mut count = device.zeros::<u32>(2)?;
@@ -155,7 +155,7 @@ fn private<const N: usize>(x: &[f32], y: &mut [f32]) {
     y[i] = a[(i * 97) % N] + a[(i * 97 + 1) % N];
 }
 
-#[kernel(group = 256)]
+#[kernel(group_size = 256)]
 fn private_in_a_group<const N: usize>(x: &[f32], y: &mut [f32]) {
     let mut a = [0.5f32; N];
     let i = global_index();
@@ -167,8 +167,8 @@ fn private_in_a_group<const N: usize>(x: &[f32], y: &mut [f32]) {
 #[test]
 fn private_arrays_beyond_a_stack_are_refused() -> Result<()> {
     // Vulkan's drivers for CPUs compile long arrays in quadratic time.
-    let compiles = |device: &Device| matches!(device.info().kind, Kind::Cpu | Kind::OpenCl);
-    for device in Device::all()?.into_iter().filter(compiles) {
+    let compiles = |device: &Device| matches!(device.info().kind, Backend::Cpu | Backend::OpenCl);
+    for device in Device::list()?.into_iter().filter(compiles) {
         let data: Vec<f32> = (0..256).map(|i| i as f32).collect();
         let (x, mut y) = (device.buffer(&data)?, device.zeros::<f32>(256)?);
         let want: Vec<f32> = data.iter().map(|x| x + 0.5).collect();
@@ -248,7 +248,7 @@ fn long_programs_run_on_every_device() -> Result<()> {
     let k: Vec<u32> = (0..220).chain([1000, 5000, u32::MAX - 5000]).collect();
     let want: Vec<u32> =
         k.iter().flat_map(|k| [long_chain(*k), long_value(*k), many_guards(*k), long_sum(*k)]).collect();
-    for device in Device::all()?.into_iter().filter(|device| !device.info().name.contains("SwiftShader")) {
+    for device in Device::list()?.into_iter().filter(|device| !device.info().name.contains("SwiftShader")) {
         let (k, mut out) = (device.buffer(&k)?, device.zeros::<u32>(4 * k.len())?);
         run_long_programs(&k, &mut out).launch(k.len())?;
         let mut have = out.to_vec()?;

@@ -29,11 +29,11 @@ macro_rules! two_hundred {
 }
 
 mod building;
+mod builtin;
 mod checked;
 mod expressions;
 mod groups;
 mod launching;
 mod methods;
 mod random;
-mod shipped;
 mod statements;

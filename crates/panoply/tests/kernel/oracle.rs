@@ -29,7 +29,7 @@ pub fn bits(bytes: &[u8], size: usize) -> Vec<u64> {
 pub fn interpret(kernel: Kernel, grid: [u64; 3], args: &mut [Arg<'_>]) {
     let text = kernel.to_string();
     let kernel = verify(kernel).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let group = kernel.group.unwrap_or([4, 1, 1]);
+    let group = kernel.group_size.unwrap_or([4, 1, 1]);
     interpret::run(&kernel, grid, group, args, &mut ()).unwrap_or_else(|error| panic!("{error}\n{text}"));
 }
 

@@ -1,7 +1,7 @@
 //! The first steps of a training, which every device makes as the CPU does: of a network with norms, and of the digits'.
 
 use panoply::nn::conformance::first_steps;
-use panoply::nn::{AdamW, BatchNorm, Layer, LayerNorm, Linear, Map, Module, Pass, Sequential};
+use panoply::nn::{AdamW, BatchNorm, ForwardContext, Lambda, Layer, LayerNorm, Linear, Module, Sequential};
 use panoply::{Device, Rng, Tensor};
 
 /// Steps that are compared: in them rounding has little time to grow.
@@ -10,25 +10,25 @@ const STEPS: usize = 20;
 /// The losses and what was learned.
 fn train(device: &Device) -> (Vec<f64>, Vec<f64>) {
     device.scope(|| {
-        let mut rng = Rng::seed(3);
+        let mut rng = Rng::seed_from_u64(3);
         let mut model = Sequential::new()
             // A bias before this norm has no gradient but its rounding, of which Adam would make whole steps.
-            .then(Linear::new(12, 9, &mut rng).without_bias())
-            .then(BatchNorm::new(9))
-            .then(Map(Tensor::gelu))
-            .then(LayerNorm::new(9))
-            .then(Linear::new(9, 4, &mut rng));
+            .add(Linear::new(12, 9, &mut rng).without_bias())
+            .add(BatchNorm::new(9))
+            .add(Lambda(Tensor::gelu))
+            .add(LayerNorm::new(9))
+            .add(Linear::new(9, 4, &mut rng));
         let x = rng.normal([10, 12]);
         let labels: Vec<i32> = (0..10).map(|i| i % 4).collect();
         let y = Tensor::from_slice(&labels, [10]);
-        let mut optimiser = AdamW::new(1e-2).clip_norm(1.0);
+        let mut optimizer = AdamW::new(1e-2).clip_grad_norm(1.0);
         let step = |_| {
-            let mut pass = Pass::train(&mut rng);
+            let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).cross_entropy(&y);
-            optimiser.step(&mut model, loss, pass).unwrap()
+            optimizer.step(&mut model, loss, pass).unwrap()
         };
         let losses = (0..STEPS).map(step).collect();
-        let params = model.named_params();
+        let params = model.named_parameters();
         let numbers = params.iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap());
         (losses, numbers.map(f64::from).collect())
     })

@@ -1,7 +1,7 @@
 //! Products of f32 in TF32 by the library that pretends to be cuBLASLt: who gets them, and how far they are off.
 
-use panoply::{Accuracy, DType, Device, Tensor, capture};
-use panoply_fake::{Control, library};
+use panoply::{DType, Device, MathMode, Tensor, jit};
+use panoply_driver_sim::{Control, library};
 
 use crate::{CASES, CUBLASLT, agree, cpu, cuda, numbers};
 
@@ -25,11 +25,11 @@ pub fn asked() {
     let far = |found: &[f32], from: &[f64]| {
         found.iter().zip(from).map(|(x, y)| (f64::from(*x) - y).abs()).fold(0.0, f64::max)
     };
-    for accuracy in [Accuracy::Standard, Accuracy::Fast] {
-        device.set_accuracy(accuracy);
-        device.allow_tf32(false);
+    for accuracy in [MathMode::Standard, MathMode::Fast] {
+        device.set_math_mode(accuracy);
+        device.set_allow_tf32(false);
         assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "{accuracy} does not ask for it");
-        device.allow_tf32(true);
+        device.set_allow_tf32(true);
         // Also when it is replayed.
         for _ in 0..4 {
             let found = product_of(&device, &factors);
@@ -39,20 +39,20 @@ pub fn asked() {
         }
     }
     let calls = control.calls(CUBLASLT);
-    device.set_accuracy(Accuracy::Exact);
+    device.set_math_mode(MathMode::Exact);
     assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "no library sums where bits are promised");
     assert_eq!(control.calls(CUBLASLT), calls);
-    device.set_accuracy(Accuracy::Standard);
+    device.set_math_mode(MathMode::Standard);
     for dtype in [DType::F16, DType::BF16, DType::F64] {
         agree(&device, &CASES[0], dtype, 3);
     }
     // A captured function is traced again, and one that fails in TF32 is done in f32.
     let [x, w] =
         [Tensor::from_slice(&factors[0], [9, 40]), Tensor::from_slice(&factors[1], [40, 6])].map(|x| x.to(&device));
-    let captured = capture(|[x]| [x.matmul(&w)]);
+    let captured = jit(|[x]| [x.matmul(&w)]);
     for allow in [true, false, true] {
-        device.allow_tf32(allow);
-        let [found] = captured.run([&x]).unwrap();
+        device.set_allow_tf32(allow);
+        let [found] = captured.call([&x]).unwrap();
         let found: Vec<f32> = found.to_vec().unwrap();
         assert!(far(&found, if allow { &rounded } else { &exact }) < 1e-5, "{allow}: {found:?}");
     }
@@ -65,8 +65,8 @@ pub fn absent() {
     let factors = [numbers(9 * 40, 5), numbers(40 * 6, 6)];
     for device in [cuda(library()), cpu()] {
         let plain = product_of(&device, &factors);
-        device.allow_tf32(true);
+        device.set_allow_tf32(true);
         assert_eq!(product_of(&device, &factors), plain, "{device}");
-        assert!(device.allows_tf32());
+        assert!(device.is_tf32_allowed());
     }
 }

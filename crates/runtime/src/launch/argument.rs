@@ -5,7 +5,7 @@ use panoply_ir::{DType, Element, Scalar};
 
 use crate::memory::buffer::Buffer;
 use crate::memory::storage::{Storage, Touch};
-use crate::program::prepared::{ParameterKind, Prepared};
+use crate::program::compiled_kernel::{CompiledKernel, ParameterKind};
 
 /// One argument of a launch.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ from_scalar!(bool, i8, i16, i32, i64, u8, u16, u32, u64, panoply_ir::f16, panopl
 
 /// What a launch does to each buffer it is given; the kernel says which it writes.
 pub(super) fn touches<'a>(
-    prepared: &'a Prepared,
+    prepared: &'a CompiledKernel,
     args: &'a [LaunchArg<'a>],
 ) -> impl Iterator<Item = Touch<'a>> + Clone + 'a {
     prepared.params().iter().zip(args).filter_map(|(param, arg)| match (param.kind, arg.view()) {

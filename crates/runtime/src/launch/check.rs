@@ -8,12 +8,17 @@ use panoply_ir::{Error, Result, Scalar};
 
 use super::argument::{LaunchArg, StorageView};
 use super::grid::Grid;
-use super::parts;
+use super::split_grid;
 use crate::device::Device;
-use crate::program::prepared::{Parameter, ParameterKind, Prepared};
+use crate::program::compiled_kernel::{CompiledKernel, Parameter, ParameterKind};
 
 /// The device's form of a launch, or the first mistake in it.
-pub(super) fn dispatch(device: &Device, prepared: &Prepared, grid: Grid, args: &[LaunchArg<'_>]) -> Result<Dispatch> {
+pub(super) fn dispatch(
+    device: &Device,
+    prepared: &CompiledKernel,
+    grid: Grid,
+    args: &[LaunchArg<'_>],
+) -> Result<Dispatch> {
     if !prepared.is_for(device.raw()) {
         let message = format!("{prepared:?} cannot be launched on {device}; prepare it there");
         return Err(Error::mistake(message));
@@ -27,11 +32,11 @@ pub(super) fn dispatch(device: &Device, prepared: &Prepared, grid: Grid, args: &
         checked.push(argument(device, prepared, position, param, arg)?);
     }
     check_aliases(prepared, args)?;
-    let (group, parts) = parts::arrange(device, prepared, grid.0, &checked)?;
-    Ok(Dispatch { program: prepared.program(grid.0, &checked)?, grid: grid.0, group, args: checked, parts })
+    let (group, parts) = split_grid::split_grid(device, prepared, grid.0, &checked)?;
+    Ok(Dispatch { program: prepared.program(grid.0, &checked)?, grid: grid.0, group_size: group, args: checked, parts })
 }
 
-fn check_grid(device: &Device, prepared: &Prepared, grid: Grid) -> Result<()> {
+fn check_grid(device: &Device, prepared: &CompiledKernel, grid: Grid) -> Result<()> {
     let name = prepared.name();
     if grid.0.contains(&0) {
         return Err(Error::mistake(format!(
@@ -54,7 +59,7 @@ fn check_grid(device: &Device, prepared: &Prepared, grid: Grid) -> Result<()> {
 
 fn argument(
     device: &Device,
-    prepared: &Prepared,
+    prepared: &CompiledKernel,
     position: usize,
     param: &Parameter,
     arg: &LaunchArg<'_>,
@@ -78,7 +83,7 @@ fn argument(
 
 fn buffer(
     device: &Device,
-    prepared: &Prepared,
+    prepared: &CompiledKernel,
     position: usize,
     param: &Parameter,
     view: &StorageView<'_>,
@@ -109,7 +114,7 @@ fn buffer(
 }
 
 /// Memory a kernel writes is given to it once.
-fn check_aliases(prepared: &Prepared, args: &[LaunchArg<'_>]) -> Result<()> {
+fn check_aliases(prepared: &CompiledKernel, args: &[LaunchArg<'_>]) -> Result<()> {
     for (position, arg) in args.iter().enumerate() {
         let LaunchArg::InOut(written) = arg else { continue };
         for (other, view) in args.iter().enumerate().filter_map(|(other, arg)| Some((other, arg.view()?))) {
@@ -128,7 +133,7 @@ fn check_aliases(prepared: &Prepared, args: &[LaunchArg<'_>]) -> Result<()> {
 }
 
 /// `kernel saxpy: argument 3 (y)`.
-fn which(prepared: &Prepared, position: usize, param: &Parameter) -> String {
+fn which(prepared: &CompiledKernel, position: usize, param: &Parameter) -> String {
     format!("kernel {}: argument {} ({})", prepared.name(), position + 1, param.name)
 }
 
@@ -140,7 +145,7 @@ fn param_dtype(param: &Parameter) -> Option<panoply_ir::DType> {
 }
 
 #[cold]
-fn wrong_count(prepared: &Prepared, given: usize) -> Error {
+fn wrong_count(prepared: &CompiledKernel, given: usize) -> Error {
     let params: Vec<String> = prepared.params().iter().map(ToString::to_string).collect();
     let (name, wanted) = (prepared.name(), params.len());
     let plural = if wanted == 1 { "" } else { "s" };
@@ -148,7 +153,7 @@ fn wrong_count(prepared: &Prepared, given: usize) -> Error {
 }
 
 #[cold]
-fn wrong_type(prepared: &Prepared, position: usize, param: &Parameter, arg: &LaunchArg<'_>) -> Error {
+fn wrong_type(prepared: &CompiledKernel, position: usize, param: &Parameter, arg: &LaunchArg<'_>) -> Error {
     let wanted = match param.kind {
         ParameterKind::Scalar(dtype) => format!("a {dtype}"),
         ParameterKind::Index => "an index".to_string(),
@@ -163,7 +168,7 @@ fn wrong_type(prepared: &Prepared, position: usize, param: &Parameter, arg: &Lau
 }
 
 #[cold]
-fn too_long(device: &Device, prepared: &Prepared, param: &Parameter, value: u64) -> Error {
+fn too_long(device: &Device, prepared: &CompiledKernel, param: &Parameter, value: u64) -> Error {
     Error::unsupported(format!(
         "kernel {}: {} reaches {value}, {device} can count to {} here; launch it in parts",
         prepared.name(),

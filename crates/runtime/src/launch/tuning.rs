@@ -8,11 +8,11 @@ use panoply_ir::kernel::Kernel;
 use panoply_ir::{Result, Verified};
 use web_time::Instant;
 
-use super::work::Work;
+use super::command::Command;
 use super::{Grid, LaunchArg};
 use crate::device::Device;
 use crate::log;
-use crate::program::prepared::Prepared;
+use crate::program::compiled_kernel::CompiledKernel;
 
 /// Runs of each that are timed, of which the shortest counts.
 const RUNS: usize = 5;
@@ -25,7 +25,7 @@ impl Device {
         &self,
         candidates: &[(&Arc<Verified<Kernel>>, Grid)],
         args: &[LaunchArg<'_>],
-    ) -> Result<(Arc<Prepared>, Grid)> {
+    ) -> Result<(Arc<CompiledKernel>, Grid)> {
         let hashes: Vec<u128> = candidates.iter().map(|(kernel, _)| panoply_ir::hash(kernel)).collect();
         let mut described = format!("fastest\0{}", self.target().name);
         for (hash, (_, Grid(grid))) in hashes.iter().zip(candidates) {
@@ -34,15 +34,15 @@ impl Device {
         let fastest = self.programs().fastest(&described);
         if let Some(at) = fastest.and_then(|fastest| hashes.iter().position(|hash| *hash == fastest)) {
             let (kernel, grid) = candidates[at];
-            let prepared = self.prepare(kernel)?;
-            self.submit(&[Work::Kernel { prepared: &prepared, grid, args: args.to_vec() }])?;
+            let prepared = self.compile(kernel)?;
+            self.submit(&[Command::Kernel { prepared: &prepared, grid, args: args.to_vec() }])?;
             return Ok((prepared, grid));
         }
-        let mut best: Option<(Duration, usize, Arc<Prepared>)> = None;
+        let mut best: Option<(Duration, usize, Arc<CompiledKernel>)> = None;
         for (at, (kernel, grid)) in candidates.iter().enumerate() {
             // What the device does not take, or cannot run, is none that could be chosen; but the first must run.
             let timed =
-                self.prepare(kernel).and_then(|prepared| Ok((self.shortest(&prepared, *grid, args)?, prepared)));
+                self.compile(kernel).and_then(|prepared| Ok((self.shortest(&prepared, *grid, args)?, prepared)));
             match (timed, &best) {
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(_)) if error.is_device_lost() => return Err(error),
@@ -58,8 +58,8 @@ impl Device {
     }
 
     /// The shortest of some runs, by the device's clock if it has one.
-    fn shortest(&self, prepared: &Arc<Prepared>, grid: Grid, args: &[LaunchArg<'_>]) -> Result<Duration> {
-        let work = [Work::Kernel { prepared, grid, args: args.to_vec() }];
+    fn shortest(&self, prepared: &Arc<CompiledKernel>, grid: Grid, args: &[LaunchArg<'_>]) -> Result<Duration> {
+        let work = [Command::Kernel { prepared, grid, args: args.to_vec() }];
         let queue = self.default_queue();
         let mut shortest = Duration::MAX;
         // The first run also pays for what is done only once.
@@ -67,7 +67,7 @@ impl Device {
             let start = Instant::now();
             let event = self.submit_to(&queue, &work, true)?;
             event.wait()?;
-            let time = event.device_time()?.unwrap_or_else(|| start.elapsed());
+            let time = event.elapsed_time()?.unwrap_or_else(|| start.elapsed());
             shortest = if run == 0 { shortest } else { shortest.min(time) };
         }
         Ok(shortest)

@@ -9,13 +9,13 @@ use panoply_ir::{Element, Error, Result};
 use super::storage::Storage;
 use crate::device::Device;
 use crate::queue::Queue;
-use crate::queue::reading::Reading;
+use crate::queue::readback::Readback;
 
 /// Elements on a device, with one owner as a `Vec` has: what `&` and `&mut` mean for host memory, they mean here.
 ///
 /// Kernels take `&Buffer<T>` to read and `&mut Buffer<T>` to write: what other interfaces have flags for (read-only, write-only) is the
 /// borrow here, checked by the compiler and once more, against what the kernel does, at every launch. Memory is the device's own; the
-/// host reaches it by copies alone. [`Device::zeros`] fills it, [`Device::buffer`] copies into it, [`Device::undefined`] leaves it as it is.
+/// host reaches it by copies alone. [`Device::zeros`] fills it, [`Device::buffer`] copies into it, [`Device::empty`] leaves it as it is.
 ///
 /// ```
 /// use panoply_runtime::Device;
@@ -107,12 +107,12 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Starts copying the elements to the host; wait for them or `.await` them.
-    pub fn read(&self) -> Result<Reading<T>> {
-        self.read_on(&self.device().default_queue())
+    pub fn read_async(&self) -> Result<Readback<T>> {
+        self.read_async_on(&self.device().default_queue())
     }
 
-    /// [`Buffer::read`], in the order of a queue.
-    pub fn read_on(&self, queue: &Queue) -> Result<Reading<T>> {
+    /// [`Buffer::read_async`], in the order of a queue.
+    pub fn read_async_on(&self, queue: &Queue) -> Result<Readback<T>> {
         queue.read(&self.storage)
     }
 
@@ -136,21 +136,24 @@ impl<T: Element> Buffer<T> {
 
     /// Some of the elements, to read.
     #[track_caller]
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        Ok(View { buffer: self.part(range)?, source: PhantomData })
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<BufferSlice<'_, T>> {
+        Ok(BufferSlice { buffer: self.part(range)?, source: PhantomData })
     }
 
     /// Some of the elements, to write.
     #[track_caller]
-    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
-        Ok(ViewMut { buffer: self.part(range)?, source: PhantomData })
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<BufferSliceMut<'_, T>> {
+        Ok(BufferSliceMut { buffer: self.part(range)?, source: PhantomData })
     }
 
     /// The elements before and from a position on, to write both.
     #[track_caller]
-    pub fn split_at_mut(&mut self, middle: usize) -> Result<(ViewMut<'_, T>, ViewMut<'_, T>)> {
+    pub fn split_at_mut(&mut self, middle: usize) -> Result<(BufferSliceMut<'_, T>, BufferSliceMut<'_, T>)> {
         let (left, right) = (self.part(..middle)?, self.part(middle..)?);
-        Ok((ViewMut { buffer: left, source: PhantomData }, ViewMut { buffer: right, source: PhantomData }))
+        Ok((
+            BufferSliceMut { buffer: left, source: PhantomData },
+            BufferSliceMut { buffer: right, source: PhantomData },
+        ))
     }
 
     #[track_caller]
@@ -167,7 +170,7 @@ impl<T: Element> Buffer<T> {
         };
         if start > end || end > self.len {
             let message = format!("elements {start}..{end} are not within a buffer of {}", self.len);
-            return Err(Error::mistake(message).at(std::panic::Location::caller()));
+            return Err(Error::mistake(message).with_location(std::panic::Location::caller()));
         }
         let size = size_of::<T>() as u64;
         Buffer::from_storage(self.storage.slice(start as u64 * size..end as u64 * size)?)
@@ -180,7 +183,7 @@ impl<T: Element> Buffer<T> {
         }
         let message =
             format!("{what}: a buffer of {} elements and {other} elements; take a slice of the longer", self.len);
-        Err(Error::mistake(message).at(std::panic::Location::caller()))
+        Err(Error::mistake(message).with_location(std::panic::Location::caller()))
     }
 }
 
@@ -237,18 +240,18 @@ impl<T: Element> fmt::Debug for Buffer<T> {
 }
 
 /// Some elements of a buffer, to read.
-pub struct View<'a, T> {
+pub struct BufferSlice<'a, T> {
     buffer: Buffer<T>,
     source: PhantomData<&'a Buffer<T>>,
 }
 
 /// Some elements of a buffer, to write.
-pub struct ViewMut<'a, T> {
+pub struct BufferSliceMut<'a, T> {
     buffer: Buffer<T>,
     source: PhantomData<&'a mut Buffer<T>>,
 }
 
-impl<T> Deref for View<'_, T> {
+impl<T> Deref for BufferSlice<'_, T> {
     type Target = Buffer<T>;
 
     fn deref(&self) -> &Buffer<T> {
@@ -256,7 +259,7 @@ impl<T> Deref for View<'_, T> {
     }
 }
 
-impl<T> Deref for ViewMut<'_, T> {
+impl<T> Deref for BufferSliceMut<'_, T> {
     type Target = Buffer<T>;
 
     fn deref(&self) -> &Buffer<T> {
@@ -264,7 +267,7 @@ impl<T> Deref for ViewMut<'_, T> {
     }
 }
 
-impl<T> DerefMut for ViewMut<'_, T> {
+impl<T> DerefMut for BufferSliceMut<'_, T> {
     fn deref_mut(&mut self) -> &mut Buffer<T> {
         &mut self.buffer
     }

@@ -9,16 +9,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use panoply_device::{AllocId, Device as RawDevice};
+use panoply_device::{AllocId, RawDevice};
 use panoply_ir::kernel::MAX_LAUNCH_SIZE;
 use panoply_ir::{Error, ErrorKind, Result};
 
-use super::live::{Live, LiveId};
-use super::shelf::{Kept, Shelf};
+use super::free_list::{FreeBlock, FreeList};
 use super::size_class;
-use super::stats::{Estimate, Holder, Stats};
+use super::stats::{MemoryEstimate, MemoryStats, TaggedMemory};
 use super::tag;
-use crate::bytes::human;
+use super::tags::{Live, LiveId};
+use crate::byte_size::human;
 use crate::env::PoolSetting;
 use crate::log;
 use crate::queue::hazard::Uses;
@@ -34,7 +34,7 @@ pub(crate) struct Pool {
 }
 
 /// Memory that a buffer holds.
-pub(crate) struct Grant {
+pub(crate) struct PoolAllocation {
     pub alloc: AllocId,
     pub uses: Uses,
     capacity: u64,
@@ -44,9 +44,9 @@ pub(crate) struct Grant {
 
 struct State {
     keeps: bool,
-    shelf: Shelf,
+    shelf: FreeList,
     live: Live,
-    stats: Stats,
+    stats: MemoryStats,
     extent: Extent,
     /// Counts what is freed.
     freed: u64,
@@ -81,9 +81,9 @@ impl Pool {
         let cap = if let PoolSetting::Cap(bytes) = setting { Some(bytes) } else { None };
         let state = State {
             keeps: setting != PoolSetting::Off,
-            shelf: Shelf::default(),
+            shelf: FreeList::default(),
             live: Live::default(),
-            stats: Stats { cap, ..Stats::default() },
+            stats: MemoryStats { limit: cap, ..MemoryStats::default() },
             extent: Extent::default(),
             freed: 0,
             warned: false,
@@ -96,7 +96,7 @@ impl Pool {
     }
 
     /// Memory of at least so many bytes.
-    pub fn allocate(&self, requested: u64) -> Result<Grant> {
+    pub fn allocate(&self, requested: u64) -> Result<PoolAllocation> {
         let capacity = self.capacity(requested)?;
         let mut state = self.lock();
         if let Some(kept) = state.shelf.take(requested) {
@@ -121,7 +121,7 @@ impl Pool {
         match answer {
             Ok(alloc) => {
                 state.warn_when_nearly_full(&self.raw);
-                Ok(state.grant(Kept { alloc, capacity, uses: Uses::default(), since: 0 }, requested))
+                Ok(state.grant(FreeBlock { alloc, capacity, uses: Uses::default(), since: 0 }, requested))
             }
             Err(error) => {
                 state.stats.reserved -= capacity;
@@ -131,15 +131,16 @@ impl Pool {
     }
 
     /// What these requests, made one after the other, would take beside all that is held now.
-    pub fn estimate(&self, requests: impl IntoIterator<Item = u64>) -> Result<Estimate> {
+    pub fn estimate(&self, requests: impl IntoIterator<Item = u64>) -> Result<MemoryEstimate> {
         // Asked before the lock is taken, which is never held while the driver works.
         let memory = self.raw.memory();
-        let (mut shelf, Stats { mut reserved, cap, .. }, mut extent) = {
+        let (mut shelf, MemoryStats { mut reserved, limit: cap, .. }, mut extent) = {
             let state = self.lock();
             (state.shelf.outline(), state.stats.clone(), state.extent)
         };
         let all = memory.free.map_or(memory.total.max(reserved), |free| reserved.saturating_add(free));
-        let mut estimate = Estimate { most: cap.map_or(all, |cap| cap.min(all)), fits: true, ..Estimate::default() };
+        let mut estimate =
+            MemoryEstimate { limit: cap.map_or(all, |cap| cap.min(all)), fits: true, ..MemoryEstimate::default() };
         for requested in requests {
             let capacity = self.capacity(requested)?;
             estimate.buffers += 1;
@@ -148,7 +149,7 @@ impl Pool {
                 extent.grow(kept.capacity);
                 continue;
             }
-            if reserved.saturating_add(capacity) > estimate.most {
+            if reserved.saturating_add(capacity) > estimate.limit {
                 reserved -= shelf.take_all().map(|kept| kept.capacity).sum::<u64>();
             }
             if let Some(excess) = extent.excess(capacity, reserved) {
@@ -156,9 +157,9 @@ impl Pool {
             }
             reserved = reserved.saturating_add(capacity);
             extent.grow(capacity);
-            estimate.fits &= reserved <= estimate.most;
+            estimate.fits &= reserved <= estimate.limit;
         }
-        Ok(Estimate { reserved, ..estimate })
+        Ok(MemoryEstimate { reserved, ..estimate })
     }
 
     /// Bytes taken from the driver for a request that nothing kept can serve.
@@ -169,7 +170,7 @@ impl Pool {
             Error::mistake(format!(
                 "a buffer of {} exceeds the largest on {}, {}; split it",
                 human(requested),
-                self.raw.info().spelling(),
+                self.raw.info().device_string(),
                 human(most)
             ))
         })
@@ -185,10 +186,10 @@ impl Pool {
     }
 
     /// Takes memory back from a buffer.
-    pub fn release(&self, mut grant: Grant) {
-        grant.uses.disown();
+    pub fn release(&self, mut grant: PoolAllocation) {
+        grant.uses.detach_owner();
         let mut state = self.lock();
-        let Grant { alloc, uses, capacity, requested, live } = grant;
+        let PoolAllocation { alloc, uses, capacity, requested, live } = grant;
         state.live.remove(live);
         state.stats.buffers -= 1;
         state.stats.allocated -= requested;
@@ -196,7 +197,7 @@ impl Pool {
         if state.keeps {
             state.freed += 1;
             let since = state.freed;
-            state.shelf.keep(Kept { alloc, capacity, uses, since });
+            state.shelf.keep(FreeBlock { alloc, capacity, uses, since });
         } else {
             state.stats.reserved -= capacity;
             drop(state);
@@ -207,28 +208,28 @@ impl Pool {
     /// Gives everything kept back to the driver; returns how many bytes that were.
     pub fn trim(&self) -> u64 {
         let mut state = self.lock();
-        let kept: Vec<Kept> = state.shelf.take_all().collect();
+        let kept: Vec<FreeBlock> = state.shelf.take_all().collect();
         state.stats.reserved -= bytes_of(&kept);
         drop(state);
         self.give_back(kept)
     }
 
     /// Gives memory that is kept no more back to the driver; returns how many bytes that were.
-    fn give_back(&self, kept: Vec<Kept>) -> u64 {
+    fn give_back(&self, kept: Vec<FreeBlock>) -> u64 {
         let bytes = bytes_of(&kept);
         kept.into_iter().for_each(|kept| self.raw.free(kept.alloc));
         if bytes > 0 {
-            log::debug(|| format!("{}: gave {} back to the driver", self.raw.info().spelling(), human(bytes)));
+            log::debug(|| format!("{}: gave {} back to the driver", self.raw.info().device_string(), human(bytes)));
         }
         bytes
     }
 
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> MemoryStats {
         self.lock().stats.clone()
     }
 
     pub fn set_cap(&self, cap: Option<u64>) {
-        self.lock().stats.cap = cap;
+        self.lock().stats.limit = cap;
     }
 
     /// Starts the peaks from what is held now.
@@ -239,16 +240,16 @@ impl Pool {
     }
 
     /// Who holds memory, the largest first.
-    pub fn holders(&self) -> Vec<Holder> {
+    pub fn holders(&self) -> Vec<TaggedMemory> {
         self.lock().live.holders()
     }
 
     fn cap_error(&self, state: &State, requested: u64) -> Error {
-        let cap = state.stats.cap.unwrap_or(u64::MAX);
+        let cap = state.stats.limit.unwrap_or(u64::MAX);
         let free = cap.saturating_sub(state.stats.reserved);
         let sentence = format!(
             "out of memory on {}: needs {}, {} free under the pool's cap of {}",
-            self.raw.info().spelling(),
+            self.raw.info().device_string(),
             human(requested),
             human(free),
             human(cap)
@@ -260,13 +261,14 @@ impl Pool {
         let memory = self.raw.memory();
         let free =
             memory.free.map_or(String::new(), |free| format!(", {} free of {}", human(free), human(memory.total)));
-        let sentence = format!("out of memory on {}: needs {}{free}", self.raw.info().spelling(), human(requested))
-            + &largest(state);
-        Error::new(ErrorKind::OutOfMemory, sentence + "; drop buffers or use smaller ones").caused_by(cause)
+        let sentence =
+            format!("out of memory on {}: needs {}{free}", self.raw.info().device_string(), human(requested))
+                + &largest(state);
+        Error::new(ErrorKind::OutOfMemory, sentence + "; drop buffers or use smaller ones").with_source(cause)
     }
 }
 
-fn bytes_of(kept: &[Kept]) -> u64 {
+fn bytes_of(kept: &[FreeBlock]) -> u64 {
     kept.iter().map(|kept| kept.capacity).sum()
 }
 
@@ -284,7 +286,7 @@ impl Drop for Pool {
 
 impl State {
     fn fits(&self, capacity: u64) -> bool {
-        let room = self.stats.cap.map_or(u64::MAX, |cap| cap.saturating_sub(self.stats.reserved));
+        let room = self.stats.limit.map_or(u64::MAX, |cap| cap.saturating_sub(self.stats.reserved));
         capacity <= room
     }
 
@@ -294,31 +296,31 @@ impl State {
     }
 
     /// What is kept beyond the bound if a buffer of this capacity is made; it is kept no more.
-    fn take_excess(&mut self, capacity: u64) -> Vec<Kept> {
+    fn take_excess(&mut self, capacity: u64) -> Vec<FreeBlock> {
         let Some(excess) = self.extent.excess(capacity, self.stats.reserved) else { return Vec::new() };
         let kept = self.shelf.take_oldest(excess);
         self.stats.reserved -= bytes_of(&kept);
         kept
     }
 
-    fn grant(&mut self, kept: Kept, requested: u64) -> Grant {
+    fn grant(&mut self, kept: FreeBlock, requested: u64) -> PoolAllocation {
         self.extent.grow(kept.capacity);
         self.stats.buffers += 1;
         self.stats.allocations += 1;
         self.stats.allocated += requested;
         self.stats.peak_allocated = self.stats.peak_allocated.max(self.stats.allocated);
         let live = self.live.insert(requested, tag::current());
-        Grant { alloc: kept.alloc, uses: kept.uses, capacity: kept.capacity, requested, live }
+        PoolAllocation { alloc: kept.alloc, uses: kept.uses, capacity: kept.capacity, requested, live }
     }
 
     /// Says once that more than 90 % of the cap, or of the device's memory, is taken.
     fn warn_when_nearly_full(&mut self, raw: &Arc<dyn RawDevice>) {
-        let total = self.stats.cap.unwrap_or_else(|| raw.memory().total);
+        let total = self.stats.limit.unwrap_or_else(|| raw.memory().total);
         if !self.warned && total > 0 && self.stats.reserved > total / 10 * 9 {
             self.warned = true;
             log::warn(|| {
                 let (taken, holders) = (human(self.stats.reserved), largest(self));
-                format!("{}: {taken} of {} are taken{holders}", raw.info().spelling(), human(total))
+                format!("{}: {taken} of {} are taken{holders}", raw.info().device_string(), human(total))
             });
         }
     }

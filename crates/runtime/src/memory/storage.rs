@@ -8,7 +8,7 @@ use panoply_device::Region;
 use panoply_ir::kernel::Access;
 use panoply_ir::{Error, Result};
 
-use super::pool::Grant;
+use super::pool::PoolAllocation;
 use crate::device::Device;
 use crate::queue::hazard::Uses;
 
@@ -27,7 +27,7 @@ pub struct Storage {
 struct Block {
     device: Device,
     /// Present until drop.
-    grant: Option<Grant>,
+    grant: Option<PoolAllocation>,
     uses: Mutex<Uses>,
     /// Held while what touches the bytes is submitted; see [`super::access`].
     access: RwLock<()>,
@@ -77,12 +77,12 @@ impl Storage {
     }
 
     /// How many handles there are to the allocation, this one among them: whoever holds them all may let it be written over.
-    pub fn holders(&self) -> usize {
+    pub fn handle_count(&self) -> usize {
         Arc::strong_count(&self.block)
     }
 
     /// Whether both are the same bytes of one allocation.
-    pub fn is_same(&self, other: &Storage) -> bool {
+    pub fn ptr_eq(&self, other: &Storage) -> bool {
         let place = |storage: &Storage| (Arc::as_ptr(&storage.block), storage.offset, storage.bytes);
         place(self) == place(other)
     }

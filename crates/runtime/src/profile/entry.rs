@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum What {
+pub enum ActivityKind {
     /// A launch.
     Kernel,
     /// A routine of the device.
@@ -20,15 +20,15 @@ pub enum What {
     Download,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for ActivityKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            What::Kernel => "kernel",
-            What::Routine => "routine",
-            What::Copy => "copy",
-            What::Fill => "fill",
-            What::Upload => "upload",
-            What::Download => "download",
+            ActivityKind::Kernel => "kernel",
+            ActivityKind::Routine => "routine",
+            ActivityKind::Copy => "copy",
+            ActivityKind::Fill => "fill",
+            ActivityKind::Upload => "upload",
+            ActivityKind::Download => "download",
         })
     }
 }
@@ -36,7 +36,7 @@ impl fmt::Display for What {
 /// One step, before it has run.
 #[derive(Clone)]
 pub(crate) struct Entry {
-    pub what: What,
+    pub what: ActivityKind,
     pub name: Arc<str>,
     /// Bytes it reads and writes, each buffer counted once for either.
     pub bytes: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Work without arithmetic.
-    pub fn new(what: What, name: impl Into<Arc<str>>, bytes: u64) -> Entry {
+    pub fn new(what: ActivityKind, name: impl Into<Arc<str>>, bytes: u64) -> Entry {
         Entry { what, name: name.into(), bytes, flops: Some(0) }
     }
 }

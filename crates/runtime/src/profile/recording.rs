@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use panoply_device::{QueueId, Step, Ticket};
+use panoply_device::{DeviceCommand, QueueId, Ticket};
 use panoply_ir::Result;
 use web_time::Instant;
 
-use super::entry::{Entry, What};
+use super::entry::{ActivityKind, Entry};
 use crate::device::Device;
 
 /// The profile of a device, if one runs. Asking costs one load when none does.
@@ -52,7 +52,13 @@ impl Profiler {
     }
 
     /// Runs a transfer, timed by the host until the call returns.
-    pub fn transfer<R>(&self, what: What, queue: QueueId, bytes: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub fn transfer<R>(
+        &self,
+        what: ActivityKind,
+        queue: QueueId,
+        bytes: u64,
+        work: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
         let Some(recording) = self.recording() else { return work() };
         let begin = recording.now();
         let done = work()?;
@@ -127,7 +133,7 @@ impl Recording {
         &self,
         device: &Device,
         queue: QueueId,
-        steps: &[Step],
+        steps: &[DeviceCommand],
         name: impl Fn(usize) -> Entry,
     ) -> Result<Ticket> {
         let mut last = Ticket::Done;

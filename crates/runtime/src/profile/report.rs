@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use panoply_ir::Result;
 
-pub use super::entry::What;
+pub use super::entry::ActivityKind;
 use super::recording::{Recording, Row, Span};
 use super::trace;
-use crate::bytes::human;
+use crate::byte_size::human;
 use crate::device::Device;
 
 /// What a device did while it was profiled.
@@ -20,7 +20,7 @@ pub struct ProfileReport {
     /// From start to finish on the host.
     pub wall: Duration,
     /// Work by name, the most time first.
-    pub work: Vec<WorkSummary>,
+    pub work: Vec<ActivitySummary>,
     /// Spans by name in the order they first began; a span inside another is `outer/inner`.
     pub spans: Vec<SpanSummary>,
     /// The most memory buffers held at once, in bytes.
@@ -31,13 +31,13 @@ pub struct ProfileReport {
 
 /// All runs of one kernel, or of one kind of copy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WorkSummary {
+pub struct ActivitySummary {
     /// What it is.
-    pub what: What,
+    pub kind: ActivityKind,
     /// The kernel's name.
     pub name: String,
     /// How often it ran.
-    pub runs: u64,
+    pub calls: u64,
     /// Time on the device in all.
     pub time: Duration,
     /// Bytes of the buffers it was given, those it reads and those it writes.
@@ -46,7 +46,7 @@ pub struct WorkSummary {
     pub flops: Option<u64>,
 }
 
-impl WorkSummary {
+impl ActivitySummary {
     /// Floating-point operations a second; none for work without them or without time.
     pub fn flops_per_second(&self) -> Option<f64> {
         let (flops, seconds) = (self.flops.filter(|flops| *flops > 0)?, self.time.as_secs_f64());
@@ -66,11 +66,11 @@ pub struct SpanSummary {
     /// `outer/inner`.
     pub name: String,
     /// How often it was entered.
-    pub entered: u64,
+    pub count: u64,
     /// Time on the host in all.
-    pub host: Duration,
+    pub host_time: Duration,
     /// Time on the device of what was submitted in it, spans inside included.
-    pub device: Duration,
+    pub device_time: Duration,
     /// Kernels launched in it, spans inside included.
     pub launches: u64,
 }
@@ -78,7 +78,7 @@ pub struct SpanSummary {
 /// A step with its place on the common axis of the trace.
 #[derive(Clone, Debug)]
 pub(super) struct StepRecord {
-    pub what: What,
+    pub what: ActivityKind,
     pub name: String,
     pub queue: u32,
     pub begin: Duration,
@@ -109,7 +109,7 @@ impl ProfileReport {
             wall,
             work: sum_work(&steps),
             spans: sum_spans(&spans, &rows, &steps, wall),
-            peak_bytes: device.stats().peak_allocated,
+            peak_bytes: device.memory_stats().peak_allocated,
             steps,
             stretches,
         })
@@ -117,11 +117,11 @@ impl ProfileReport {
 
     /// Kernels launched.
     pub fn launches(&self) -> u64 {
-        self.work.iter().filter(|work| work.what == What::Kernel).map(|work| work.runs).sum()
+        self.work.iter().filter(|work| work.kind == ActivityKind::Kernel).map(|work| work.calls).sum()
     }
 
     /// The trace as JSON in Chrome's trace event format, which Perfetto opens.
-    pub fn trace(&self) -> String {
+    pub fn chrome_trace(&self) -> String {
         trace::json(self)
     }
 }
@@ -151,18 +151,18 @@ fn place(rows: &[Row]) -> Result<Vec<StepRecord>> {
     Ok(rows.iter().zip(&times).map(record).collect())
 }
 
-fn sum_work(steps: &[StepRecord]) -> Vec<WorkSummary> {
-    let mut positions: HashMap<(What, &str), usize> = HashMap::new();
-    let mut sums: Vec<WorkSummary> = Vec::new();
+fn sum_work(steps: &[StepRecord]) -> Vec<ActivitySummary> {
+    let mut positions: HashMap<(ActivityKind, &str), usize> = HashMap::new();
+    let mut sums: Vec<ActivitySummary> = Vec::new();
     for step in steps {
         let position = *positions.entry((step.what, &step.name)).or_insert_with(|| {
             let (what, name) = (step.what, step.name.clone());
-            sums.push(WorkSummary { what, name, runs: 0, time: Duration::ZERO, bytes: 0, flops: Some(0) });
+            sums.push(ActivitySummary { kind: what, name, calls: 0, time: Duration::ZERO, bytes: 0, flops: Some(0) });
             sums.len() - 1
         });
         let sum = &mut sums[position];
         sum.flops = sum.flops.zip(step.flops).map(|(sum, flops)| sum + flops);
-        sum.runs += 1;
+        sum.calls += 1;
         sum.time += step.time;
         sum.bytes += step.bytes;
     }
@@ -179,11 +179,11 @@ fn sum_spans(spans: &[Span], rows: &[Row], steps: &[StepRecord], wall: Duration)
         let path = span.parent.map_or(span.name.to_string(), |parent| format!("{}/{}", paths[parent], span.name));
         let position = *positions.entry(path.clone()).or_insert_with(|| {
             let (host, device) = (Duration::ZERO, Duration::ZERO);
-            sums.push(SpanSummary { name: path.clone(), entered: 0, host, device, launches: 0 });
+            sums.push(SpanSummary { name: path.clone(), count: 0, host_time: host, device_time: device, launches: 0 });
             sums.len() - 1
         });
-        sums[position].entered += 1;
-        sums[position].host += span.end.unwrap_or(wall).saturating_sub(span.begin);
+        sums[position].count += 1;
+        sums[position].host_time += span.end.unwrap_or(wall).saturating_sub(span.begin);
         summary.push(position);
         paths.push(path);
     }
@@ -191,8 +191,8 @@ fn sum_spans(spans: &[Span], rows: &[Row], steps: &[StepRecord], wall: Duration)
         let mut inside = row.span;
         while let Some(span) = inside {
             let sum = &mut sums[summary[span]];
-            sum.device += step.time;
-            sum.launches += u64::from(step.what == What::Kernel);
+            sum.device_time += step.time;
+            sum.launches += u64::from(step.what == ActivityKind::Kernel);
             inside = spans[span].parent;
         }
     }
@@ -214,11 +214,11 @@ impl fmt::Display for ProfileReport {
             )?;
         }
         for work in &self.work {
-            let each = work.time.as_secs_f64() * 1e6 / work.runs as f64;
+            let each = work.time.as_secs_f64() * 1e6 / work.calls as f64;
             let share = 100.0 * work.time.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
             let giga = |rate: Option<f64>| rate.map_or("-".to_string(), |rate| format!("{:.1}", rate / 1e9));
             let (rate, flops) = (giga(work.bytes_per_second()), giga(work.flops_per_second()));
-            let (what, name, runs, time) = (work.what, &work.name, work.runs, millis(work.time));
+            let (what, name, runs, time) = (work.kind, &work.name, work.calls, millis(work.time));
             writeln!(
                 f,
                 "{what:8}  {name:width$}  {runs:>7}  {time:>10}  {each:>10.1}  {share:>5.1}  {rate:>7}  {flops:>8}"
@@ -233,8 +233,8 @@ impl fmt::Display for ProfileReport {
             )?;
         }
         for span in &self.spans {
-            let SpanSummary { name, entered, launches, .. } = span;
-            let (host, device) = (millis(span.host), millis(span.device));
+            let SpanSummary { name, count: entered, launches, .. } = span;
+            let (host, device) = (millis(span.host_time), millis(span.device_time));
             writeln!(f, "{name:width$}  {entered:>7}  {host:>10}  {device:>10}  {launches:>8}")?;
         }
         Ok(())

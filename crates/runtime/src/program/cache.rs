@@ -12,20 +12,20 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use panoply_device::Device as RawDevice;
+use panoply_device::RawDevice;
 use panoply_ir::kernel::Kernel;
 use panoply_ir::verify::verify;
 use panoply_ir::{Result, Verified};
 
-use super::compiler::{Compiler, ProgramCounts};
-use super::disk::Found;
+use super::compiled_kernel::CompiledKernel;
+use super::compiler::{Compiler, ProgramCacheStats};
+use super::disk::CacheLookup;
+use super::external_kernel::ExternalKernel;
 use super::limits;
-use super::package::Package;
-use super::prepared::Prepared;
 
 pub(crate) struct Programs {
     compiler: Arc<Compiler>,
-    built: RwLock<HashMap<usize, Arc<Prepared>, BuildHasherDefault<AddressHasher>>>,
+    built: RwLock<HashMap<usize, Arc<CompiledKernel>, BuildHasherDefault<AddressHasher>>>,
     kernels: Mutex<Kernels>,
     /// By what was measured, the hash of the kernel that was the fastest; at [`MEASURED`] all are forgotten, and read from the disk or
     /// measured again.
@@ -77,12 +77,13 @@ impl Kernels {
 
 /// Whether only the cache holds a program, or what is left of one that could not be made.
 fn is_unused(slot: &Arc<Slot>) -> bool {
-    let alone = |slot: &Option<Arc<Prepared>>| slot.as_ref().is_none_or(|prepared| Arc::strong_count(prepared) == 1);
+    let alone =
+        |slot: &Option<Arc<CompiledKernel>>| slot.as_ref().is_none_or(|prepared| Arc::strong_count(prepared) == 1);
     Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|slot| alone(&slot))
 }
 
 /// Held while its program is compiled, so that who asks for the same waits and who asks for another does not.
-type Slot = Mutex<Option<Arc<Prepared>>>;
+type Slot = Mutex<Option<Arc<CompiledKernel>>>;
 
 impl Programs {
     pub fn new(raw: Arc<dyn RawDevice>, cache_dir: Option<PathBuf>) -> Programs {
@@ -90,7 +91,7 @@ impl Programs {
         Programs { compiler, built: RwLock::default(), kernels: Mutex::default(), fastest: Mutex::default() }
     }
 
-    pub fn prepare_built(&self, build: fn() -> Result<Kernel>) -> Result<Arc<Prepared>> {
+    pub fn prepare_built(&self, build: fn() -> Result<Kernel>) -> Result<Arc<CompiledKernel>> {
         let address = build as usize;
         if let Some(prepared) = self.built.read().unwrap_or_else(PoisonError::into_inner).get(&address) {
             self.compiler.count_reuse();
@@ -101,21 +102,25 @@ impl Programs {
         Ok(prepared)
     }
 
-    pub fn prepare(&self, kernel: &Arc<Verified<Kernel>>) -> Result<Arc<Prepared>> {
+    pub fn prepare(&self, kernel: &Arc<Verified<Kernel>>) -> Result<Arc<CompiledKernel>> {
         self.once(panoply_ir::hash(kernel), |compiler| {
             limits::check(kernel, compiler.raw.target(), compiler.raw.info())?;
-            Prepared::new(compiler.clone(), kernel)
+            CompiledKernel::new(compiler.clone(), kernel)
         })
     }
 
-    pub fn prepare_package(&self, package: &Package) -> Result<Arc<Prepared>> {
+    pub fn prepare_package(&self, package: &ExternalKernel) -> Result<Arc<CompiledKernel>> {
         self.once(package.key(), |compiler| {
             limits::check_package(package, compiler.raw.target(), compiler.raw.info())?;
-            Prepared::packaged(compiler.clone(), package)
+            CompiledKernel::packaged(compiler.clone(), package)
         })
     }
 
-    fn once(&self, key: u128, make: impl FnOnce(&Arc<Compiler>) -> Result<Prepared>) -> Result<Arc<Prepared>> {
+    fn once(
+        &self,
+        key: u128,
+        make: impl FnOnce(&Arc<Compiler>) -> Result<CompiledKernel>,
+    ) -> Result<Arc<CompiledKernel>> {
         let (slot, gone) = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).slot(key);
         // The device forgets them without the lock.
         drop(gone);
@@ -133,8 +138,8 @@ impl Programs {
     pub fn fastest(&self, described: &str) -> Option<u128> {
         let known = self.fastest.lock().unwrap_or_else(PoisonError::into_inner).get(described).copied();
         known.or_else(|| match self.compiler.disk.entry_for(described)?.load() {
-            Found::Binary(bytes) => bytes.try_into().ok().map(u128::from_le_bytes),
-            Found::Damaged | Found::Nothing => None,
+            CacheLookup::Binary(bytes) => bytes.try_into().ok().map(u128::from_le_bytes),
+            CacheLookup::Damaged | CacheLookup::Nothing => None,
         })
     }
 
@@ -151,7 +156,7 @@ impl Programs {
         fastest.insert(described, hash);
     }
 
-    pub fn counts(&self) -> ProgramCounts {
+    pub fn counts(&self) -> ProgramCacheStats {
         self.compiler.counts()
     }
 

@@ -4,26 +4,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use panoply_device::{Device as RawDevice, Program, ProgramId, SourceText};
+use panoply_device::{Program, ProgramId, RawDevice, SourceText};
 use panoply_ir::Result;
 use web_time::Instant;
 
-use super::disk::{Disk, Found};
+use super::disk::{CacheLookup, Disk};
 use crate::log;
 
 /// How the programs of a device were come by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProgramCounts {
+pub struct ProgramCacheStats {
     /// Compiled by the device.
     pub compiled: u64,
     /// Found on disk in the device's own format.
-    pub loaded: u64,
+    pub disk_hits: u64,
     /// Asked for again in this process.
-    pub reused: u64,
+    pub memory_hits: u64,
     /// Choices among kernels that do the same which were made by measuring them.
-    pub measured: u64,
+    pub autotuned: u64,
     /// Files of the disk cache that were damaged or not ours, and were replaced.
-    pub refused_files: u64,
+    pub rejected_files: u64,
 }
 
 pub(super) struct Compiler {
@@ -57,22 +57,22 @@ impl Compiler {
                 self.raw.compile(&program)
             }
         };
-        log::debug(|| format!("{}: {name} took {:.1?}", self.raw.info().spelling(), started.elapsed()));
+        log::debug(|| format!("{}: {name} took {:.1?}", self.raw.info().device_string(), started.elapsed()));
         done
     }
 
     /// Compiles text, unless its binary lies on disk.
     fn compile_text(&self, text: SourceText) -> Result<ProgramId> {
         let entry = self.disk.entry(&text, &self.raw.target().name);
-        match entry.as_ref().map_or(Found::Nothing, |entry| entry.load()) {
-            Found::Binary(bytes) => {
+        match entry.as_ref().map_or(CacheLookup::Nothing, |entry| entry.load()) {
+            CacheLookup::Binary(bytes) => {
                 self.loaded.fetch_add(1, Ordering::Relaxed);
                 return self.raw.compile(&Program::Binary { bytes, text });
             }
-            Found::Damaged => {
+            CacheLookup::Damaged => {
                 self.refused_files.fetch_add(1, Ordering::Relaxed);
             }
-            Found::Nothing => {}
+            CacheLookup::Nothing => {}
         }
         self.compiled.fetch_add(1, Ordering::Relaxed);
         let program = self.raw.compile(&Program::Text(text))?;
@@ -92,14 +92,14 @@ impl Compiler {
         self.measured.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn counts(&self) -> ProgramCounts {
+    pub fn counts(&self) -> ProgramCacheStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        ProgramCounts {
+        ProgramCacheStats {
             compiled: read(&self.compiled),
-            loaded: read(&self.loaded),
-            reused: read(&self.reused),
-            measured: read(&self.measured),
-            refused_files: read(&self.refused_files),
+            disk_hits: read(&self.loaded),
+            memory_hits: read(&self.reused),
+            autotuned: read(&self.measured),
+            rejected_files: read(&self.refused_files),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use panoply_device::SourceText;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::bytes::human;
+use crate::byte_size::human;
 use crate::log;
 
 /// First bytes of a file; the number is the format's.
@@ -48,7 +48,7 @@ pub(crate) struct DiskEntry<'d> {
 }
 
 /// What is there.
-pub(crate) enum Found {
+pub(crate) enum CacheLookup {
     /// The binary.
     Binary(Vec<u8>),
     /// A file that is not what it should be.
@@ -180,21 +180,21 @@ fn evict(folder: &Path) {
 }
 
 impl DiskEntry<'_> {
-    pub fn load(&self) -> Found {
+    pub fn load(&self) -> CacheLookup {
         let file = match File::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
-            Err(_) => return Found::Damaged,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return CacheLookup::Nothing,
+            Err(_) => return CacheLookup::Damaged,
         };
         let mut bytes = Vec::new();
         let whole = file.take(LARGEST_FILE).read_to_end(&mut bytes).is_ok();
         match whole.then(|| self.binary_of(bytes)).flatten() {
-            Some(binary) => Found::Binary(binary),
+            Some(binary) => CacheLookup::Binary(binary),
             None => {
                 log::debug(|| format!("{}: damaged, compiling anew", self.path.display()));
                 // It may be a folder or not ours to remove; storing says so then.
                 let _ = fs::remove_file(&self.path);
-                Found::Damaged
+                CacheLookup::Damaged
             }
         }
     }

@@ -6,13 +6,13 @@ use panoply_device::DeviceInfo;
 use panoply_ir::kernel::{ExprId, Kernel, Param, Space};
 use panoply_ir::{DType, Error, Result, Target, Type};
 
-use super::package::Package;
-use crate::bytes::human;
+use super::external_kernel::ExternalKernel;
+use crate::byte_size::human;
 
 /// Whether the device can run the kernel; if not, the first thing it lacks and what would help.
 pub(crate) fn check(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Result<()> {
-    let (name, device) = (&kernel.name, info.spelling());
-    if let Some(group) = kernel.group {
+    let (name, device) = (&kernel.name, info.device_string());
+    if let Some(group) = kernel.group_size {
         check_group(name, group, target, &device)?;
     }
     let shared = kernel.shared_bytes();
@@ -30,8 +30,8 @@ pub(crate) fn check(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Resu
 }
 
 /// The same for a kernel of which only its group and parameters are known.
-pub(crate) fn check_package(package: &Package, target: &Target, info: &DeviceInfo) -> Result<()> {
-    let (name, device) = (&package.name, info.spelling());
+pub(crate) fn check_package(package: &ExternalKernel, target: &Target, info: &DeviceInfo) -> Result<()> {
+    let (name, device) = (&package.name, info.device_string());
     if package.group.contains(&0) {
         let [x, y, z] = package.group;
         return Err(Error::mistake(format!(
@@ -50,7 +50,7 @@ pub(crate) fn check_package(package: &Package, target: &Target, info: &DeviceInf
 /// A kernel that fixes no group can run in groups of one work-item.
 fn check_private(kernel: &Kernel, target: &Target, device: &str) -> Result<()> {
     let private = kernel.private_bytes();
-    let items: u64 = kernel.group.map_or(1, |group| group.iter().map(|&items| u64::from(items)).product());
+    let items: u64 = kernel.group_size.map_or(1, |group| group.iter().map(|&items| u64::from(items)).product());
     let wanted = private.saturating_mul(items);
     if wanted <= target.private_bytes {
         return Ok(());
@@ -102,7 +102,7 @@ fn check_types(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Result<()
         return Err(Error::unsupported(format!(
             "kernel {}: {user} is {dtype}, which {} ({}) does not have; use {instead} or another device",
             kernel.name,
-            info.spelling(),
+            info.device_string(),
             info.name
         )));
     }

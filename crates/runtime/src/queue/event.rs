@@ -36,8 +36,8 @@ impl Event {
     }
 
     /// Waits, and gives how long the device was at it by its own clock; none for what was submitted without asking
-    /// ([`crate::Launch::start`] asks), and for devices without a clock.
-    pub fn device_time(&self) -> Result<Option<Duration>> {
+    /// ([`crate::Launch::launch_timed`] asks), and for devices without a clock.
+    pub fn elapsed_time(&self) -> Result<Option<Duration>> {
         let times = self.ticket.times()?;
         let start = times.iter().map(|time| time.start_ns).min();
         let end = times.iter().map(|time| time.end_ns).max();

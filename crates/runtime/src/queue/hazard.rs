@@ -48,7 +48,7 @@ struct Use {
 
 /// Who is about to touch bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum Accessor {
     /// A step of a queue.
     Step,
     /// The host, which notices failures.
@@ -78,7 +78,7 @@ impl Uses {
     /// written them, if it failed and they are to be read.
     pub fn before(
         &mut self,
-        by: By,
+        by: Accessor,
         queue: QueueId,
         bytes: Range<u64>,
         access: Access,
@@ -92,7 +92,7 @@ impl Uses {
             earlier.poisons &= reads || !earlier.is_within(&bytes);
             let conflicts = earlier.overlaps(&bytes) && (earlier.writes || access != Access::In);
             let same = earlier.queue == queue;
-            let asks = !same || (earlier.writes && reads && (by == By::Host || earlier.failure.is_some()));
+            let asks = !same || (earlier.writes && reads && (by == Accessor::Host || earlier.failure.is_some()));
             if !conflicts || !asks {
                 next += 1;
                 continue;
@@ -177,7 +177,7 @@ impl Uses {
     }
 
     /// The memory has no holder any more: what is pending must still be waited for, but its failure concerns nobody.
-    pub fn disown(&mut self) {
+    pub fn detach_owner(&mut self) {
         self.0.iter_mut().for_each(|earlier| earlier.poisons = false);
     }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use panoply_device::null::Null;
+use panoply_device::null::NullDevice;
 use panoply_device::{
-    AllocId, Device as RawDevice, DeviceInfo, MemoryInfo, Program, ProgramId, QueueId, Region, Routine, Step, Ticket,
+    AllocId, DeviceCommand, DeviceInfo, MemoryInfo, Program, ProgramId, QueueId, RawDevice, Region, Routine, Ticket,
 };
 use panoply_ir::kernel::Access;
 use panoply_ir::{Result, Target};
@@ -18,7 +18,7 @@ use super::lab::build_mix;
 /// A device whose calls last until another thread had time to come in, and that counts calls that should not have.
 #[derive(Debug)]
 struct Watched {
-    null: Null,
+    null: NullDevice,
     /// Who is inside each allocation: readers and writers.
     inside: Mutex<HashMap<AllocId, (usize, usize)>>,
     calls: AtomicUsize,
@@ -50,17 +50,17 @@ impl Watched {
 }
 
 /// The kernels of this test read their first buffer and write their second.
-fn touched(steps: &[Step]) -> Vec<(Region, Access)> {
+fn touched(steps: &[DeviceCommand]) -> Vec<(Region, Access)> {
     let mut touched = Vec::new();
     for step in steps {
         match step {
-            Step::Dispatch(dispatch) => {
+            DeviceCommand::Dispatch(dispatch) => {
                 let regions = dispatch.args.iter().filter_map(panoply_device::Arg::region);
                 touched.extend(regions.zip([Access::In, Access::InOut]));
             }
-            Step::Copy { from, to } => touched.extend([(*from, Access::In), (*to, Access::Out)]),
-            Step::Fill { to, .. } => touched.push((*to, Access::Out)),
-            Step::Routine(..) | Step::Wait(_) => {}
+            DeviceCommand::Copy { from, to } => touched.extend([(*from, Access::In), (*to, Access::Out)]),
+            DeviceCommand::Fill { to, .. } => touched.push((*to, Access::Out)),
+            DeviceCommand::Routine(..) | DeviceCommand::Wait(_) => {}
         }
     }
     touched
@@ -79,8 +79,8 @@ impl RawDevice for Watched {
         self.null.memory()
     }
 
-    fn offers(&self, routine: &Routine) -> bool {
-        self.null.offers(routine)
+    fn supports_routine(&self, routine: &Routine) -> bool {
+        self.null.supports_routine(routine)
     }
 
     fn allocate(&self, bytes: u64) -> Result<AllocId> {
@@ -107,7 +107,7 @@ impl RawDevice for Watched {
         self.null.queue()
     }
 
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         self.call(&touched(steps), || self.null.submit(queue, steps, timed))
     }
 
@@ -128,7 +128,7 @@ impl RawDevice for Watched {
 fn what_touches_one_allocation_excludes_one_another() {
     const ROUNDS: usize = 100;
     let watched = Arc::new(Watched {
-        null: Null::new(Target::cpu()),
+        null: NullDevice::new(Target::cpu()),
         inside: Mutex::default(),
         calls: AtomicUsize::new(0),
         collisions: AtomicUsize::new(0),

@@ -10,8 +10,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use panoply_device::{
-    AllocId, Arg, Device as RawDevice, DeviceInfo, Dispatch, Kind, Language, MemoryInfo, Pending, Program, ProgramId,
-    QueueId, Region, Routine, Step, StepTime, Target, Ticket,
+    AllocId, Arg, Backend, DeviceCommand, DeviceInfo, Dispatch, Language, MemoryInfo, Pending, Program, ProgramId,
+    QueueId, RawDevice, Region, Routine, StepTime, Target, Ticket,
 };
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::random::Random;
@@ -24,7 +24,7 @@ pub use kernels::*;
 /// What the device is like.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub kind: Kind,
+    pub kind: Backend,
     pub index: usize,
     pub software: bool,
     pub target: Target,
@@ -39,7 +39,7 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Plan {
         Plan {
-            kind: Kind::Cpu,
+            kind: Backend::Cpu,
             index: 0,
             software: false,
             target: Target::cpu(),
@@ -100,7 +100,7 @@ struct Task {
 }
 
 enum Job {
-    Step(Step),
+    Step(DeviceCommand),
     Write(Region, Vec<u8>),
     Read(Region),
 }
@@ -121,10 +121,10 @@ impl Lab {
             name: "Lab".into(),
             vendor: "tests".into(),
             driver: "lab 1".into(),
-            software: plan.software,
+            is_software: plan.software,
             unified_memory: true,
             compute_units: 1,
-            identity: None,
+            physical_id: None,
             details: Vec::new(),
         };
         let random = plan.defer.map(Random::new);
@@ -169,7 +169,7 @@ impl RawDevice for Lab {
         MemoryInfo { total: self.plan.memory, free: Some(self.plan.memory - self.counts().used) }
     }
 
-    fn offers(&self, _: &Routine) -> bool {
+    fn supports_routine(&self, _: &Routine) -> bool {
         false
     }
 
@@ -205,7 +205,7 @@ impl RawDevice for Lab {
         }
         let takes_kernels = self.plan.target.language == Language::Ir;
         if takes_kernels != matches!(program, Program::Ir(_)) {
-            return Err(Error::new(ErrorKind::Build, "lab: a program in another form"));
+            return Err(Error::new(ErrorKind::CompileFailed, "lab: a program in another form"));
         }
         let kernel = match program {
             Program::Ir(kernel) => Some(kernel.clone()),
@@ -247,7 +247,7 @@ impl RawDevice for Lab {
         Ok(QueueId(state.queues.len() as u32 - 1))
     }
 
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+    fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         if let Some(error) = self.state().refuse_submission.take() {
             return Err(error);
         }
@@ -375,7 +375,9 @@ impl State {
 
     fn is_ready(&self, queue: usize) -> bool {
         match self.queues[queue].front().map(|task| task.work.front()) {
-            Some(Some(Job::Step(Step::Wait(Ticket::Pending(other))))) => self.finished.contains_key(&other.token()),
+            Some(Some(Job::Step(DeviceCommand::Wait(Ticket::Pending(other))))) => {
+                self.finished.contains_key(&other.token())
+            }
             Some(_) => true,
             None => false,
         }
@@ -384,7 +386,7 @@ impl State {
     fn run(&mut self, job: Job, task: &mut Task) {
         let start_ns = self.clock;
         self.clock += 1000;
-        if !matches!(job, Job::Step(Step::Wait(_)))
+        if !matches!(job, Job::Step(DeviceCommand::Wait(_)))
             && let Some(failure) = self.fail_step.take()
         {
             task.result.failure = Some(failure);
@@ -393,16 +395,16 @@ impl State {
         match job {
             Job::Write(to, bytes) => self.bytes(to).copy_from_slice(&bytes),
             Job::Read(from) => task.result.bytes = Some(self.bytes(from).to_vec()),
-            Job::Step(Step::Copy { from, to }) => {
+            Job::Step(DeviceCommand::Copy { from, to }) => {
                 let bytes = self.bytes(from).to_vec();
                 self.bytes(to).copy_from_slice(&bytes);
             }
-            Job::Step(Step::Fill { to, pattern }) => {
+            Job::Step(DeviceCommand::Fill { to, pattern }) => {
                 self.bytes(to).chunks_exact_mut(pattern.len()).for_each(|chunk| chunk.copy_from_slice(&pattern));
             }
-            Job::Step(Step::Dispatch(dispatch)) => self.dispatch(&dispatch),
-            Job::Step(Step::Routine(..)) => unreachable!("the lab offers no routine"),
-            Job::Step(Step::Wait(_)) => {}
+            Job::Step(DeviceCommand::Dispatch(dispatch)) => self.dispatch(&dispatch),
+            Job::Step(DeviceCommand::Routine(..)) => unreachable!("the lab offers no routine"),
+            Job::Step(DeviceCommand::Wait(_)) => {}
         }
         if task.timed {
             task.result.times.push(StepTime { start_ns, end_ns: self.clock });
@@ -415,7 +417,7 @@ impl State {
     }
 
     fn dispatch(&mut self, dispatch: &Dispatch) {
-        self.dispatches.push((dispatch.grid, dispatch.group));
+        self.dispatches.push((dispatch.grid, dispatch.group_size));
         let Some(kernel) = self.programs[&dispatch.program.0].clone() else { return };
         let mut copies: Vec<Option<Vec<u8>>> = dispatch
             .args
@@ -433,7 +435,7 @@ impl State {
                 (Arg::Buffer(_), None) => unreachable!("every buffer was copied"),
             })
             .collect();
-        interpret::run(&kernel, dispatch.grid, dispatch.group, &mut args, &mut ())
+        interpret::run(&kernel, dispatch.grid, dispatch.group_size, &mut args, &mut ())
             .expect("runtime has validated the launch");
         for (param, (arg, copy)) in kernel.params.iter().zip(dispatch.args.iter().zip(copies)) {
             if let (Param::Buffer(mem), Arg::Buffer(region), Some(copy)) = (param, arg, copy)

@@ -4,9 +4,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use panoply_device::{Device as RawDevice, Driver};
+use panoply_device::{Driver, RawDevice};
 use panoply_driver::{CudaDriver, HipDriver, LevelZeroDriver, OneApiDriver, WgpuDriver};
-use panoply_runtime::{Device, DeviceOptions, Kind};
+use panoply_runtime::{Backend, Device, DeviceOptions};
 
 /// Every device but those that `PANOPLY_TEST_NO_OPENCL` and `PANOPLY_TEST_NO_VULKAN` hide, each with a pool and a program cache of its own, so that tests
 /// that run at the same time can count. What is skipped is said once.
@@ -24,7 +24,7 @@ pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
 
 /// What NVIDIA's driver finds, and the one that only pretends to be it and runs PTX on the CPU.
 fn cuda() -> Vec<Arc<dyn RawDevice>> {
-    let pretended = CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() };
+    let pretended = CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() };
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
     let mut devices = unsafe { pretended.probe() }.expect("the pretended driver is always here");
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
@@ -38,8 +38,8 @@ fn cuda() -> Vec<Arc<dyn RawDevice>> {
 /// What AMD's driver finds, and the one that only pretends to be it and has clang make programs for the host of HIP's.
 fn rocm() -> Vec<Arc<dyn RawDevice>> {
     let mut devices = Vec::new();
-    if panoply_fake::Control::open().execute() {
-        let pretended = HipDriver { library: Some(panoply_fake::library()), ..HipDriver::default() };
+    if panoply_driver_sim::Control::open().execute() {
+        let pretended = HipDriver { library: Some(panoply_driver_sim::library()), ..HipDriver::default() };
         // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
         devices.extend(unsafe { pretended.probe() }.expect("the pretended driver is always here"));
     } else {
@@ -65,8 +65,8 @@ fn oneapi() -> Vec<Arc<dyn RawDevice>> {
             eprintln!("SKIPPED: nothing ran as SPIR-V: {error}");
             Vec::new()
         });
-    if panoply_fake::Control::open().executes_spirv() {
-        let pretended = LevelZeroDriver { library: Some(panoply_fake::library()) };
+    if panoply_driver_sim::Control::open().executes_spirv() {
+        let pretended = LevelZeroDriver { library: Some(panoply_driver_sim::library()) };
         // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
         devices.extend(unsafe { pretended.probe() }.expect("the pretended driver is always here"));
     } else {
@@ -81,7 +81,7 @@ fn vulkan() -> Vec<Arc<dyn RawDevice>> {
         return Vec::new();
     }
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-    unsafe { WgpuDriver::new(Kind::Vulkan).probe() }.unwrap_or_else(|error| {
+    unsafe { WgpuDriver::new(Backend::Vulkan).probe() }.unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on Vulkan: {error}");
         Vec::new()
     })

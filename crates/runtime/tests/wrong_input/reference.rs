@@ -21,8 +21,8 @@ pub fn compare(routine: &Routine, given: &[Vec<f64>], after: &[Vec<f64>]) {
         // Sums of small integers are exact in f32, and rounded once.
         Routine::Gemm(of) => check(last, &gemm(of, given), 0.0),
         Routine::Conv(of) => check(last, &conv(of, given)[0], 0.0),
-        Routine::ConvInput(of) => check(last, &conv(of, given)[1], 0.0),
-        Routine::ConvFilters(of) => check(last, &conv(of, given)[2], 0.0),
+        Routine::ConvBackwardData(of) => check(last, &conv(of, given)[1], 0.0),
+        Routine::ConvBackwardFilter(of) => check(last, &conv(of, given)[2], 0.0),
         Routine::Attention(of) => check(last - 1, &attention(of, given), 8.0 * float),
         Routine::Sort(of) => {
             let [values, places] = sort(of, &given[0]);
@@ -31,9 +31,9 @@ pub fn compare(routine: &Routine, given: &[Vec<f64>], after: &[Vec<f64>]) {
         }
         Routine::Scatter(of) => check(last, &scatter(of, given), 0.0),
         Routine::Fourier(of) => check(last, &fourier(of, &given[0]), 4.0 * float),
-        Routine::MaxPoolGradient(of) => pool_sum(of, given, &after[last], float),
+        Routine::MaxPoolBackward(of) => pool_sum(of, given, &after[last], float),
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) | Routine::Eigh(_) => {}
-        Routine::AttentionGradient(_) => {}
+        Routine::AttentionBackward(_) => {}
     }
 }
 
@@ -144,7 +144,7 @@ fn scatter(of: &Scatter, given: &[Vec<f64>]) -> Vec<f64> {
         for column in 0..of.columns {
             let to = &mut result[(b * of.length + position as usize) * of.columns + column];
             let value = given[2][(b * of.count + i) * of.columns + column];
-            *to = if of.adds { *to + value } else { value };
+            *to = if of.accumulate { *to + value } else { value };
         }
     }
     result
@@ -156,19 +156,20 @@ fn fourier(of: &Fourier, given: &[f64]) -> Vec<f64> {
     let [read, written] = of.kind.elems(n);
     let mut result = vec![0.0; of.outer * written * of.inner];
     let complex_inner = |of_real: bool| if of_real { 1 } else { 2 };
-    let (from, to) = (complex_inner(of.kind == FourierKind::FromReal), complex_inner(of.kind == FourierKind::ToReal));
+    let (from, to) =
+        (complex_inner(of.kind == FourierKind::RealToComplex), complex_inner(of.kind == FourierKind::ComplexToReal));
     for (outer, inner) in (0..of.outer).flat_map(|outer| (0..of.inner).map(move |inner| (outer, inner))) {
         let source = |at: usize, part: usize| given[((outer * read / from + at) * of.inner + inner) * from + part];
         let number = |at: usize| -> (f64, f64) {
             match of.kind {
                 FourierKind::Forward | FourierKind::Backward => (source(at, 0), source(at, 1)),
-                FourierKind::FromReal => (source(at, 0), 0.0),
-                FourierKind::ToReal if at == 0 || 2 * at == n => (source(at, 0), 0.0),
-                FourierKind::ToReal if 2 * at < n => (source(at, 0), source(at, 1)),
-                FourierKind::ToReal => (source(n - at, 0), -source(n - at, 1)),
+                FourierKind::RealToComplex => (source(at, 0), 0.0),
+                FourierKind::ComplexToReal if at == 0 || 2 * at == n => (source(at, 0), 0.0),
+                FourierKind::ComplexToReal if 2 * at < n => (source(at, 0), source(at, 1)),
+                FourierKind::ComplexToReal => (source(n - at, 0), -source(n - at, 1)),
             }
         };
-        let sign = if matches!(of.kind, FourierKind::Forward | FourierKind::FromReal) { -1.0 } else { 1.0 };
+        let sign = if matches!(of.kind, FourierKind::Forward | FourierKind::RealToComplex) { -1.0 } else { 1.0 };
         for at in 0..written / to {
             let (mut real, mut imaginary) = (0.0, 0.0);
             for j in 0..n {

@@ -16,7 +16,7 @@ use panoply_ir::kernel::Access;
 use panoply_ir::routine::*;
 use panoply_ir::{DType, Scalar};
 use panoply_runtime::env::PoolSetting;
-use panoply_runtime::{Device, DeviceOptions, Driver, Storage, Work};
+use panoply_runtime::{Device, DeviceOptions, Driver, Storage};
 
 #[cfg(target_os = "linux")]
 use super::guard;
@@ -50,10 +50,10 @@ fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
     match variant {
         0 => Routine::Gemm(valid_gemm(numbers)),
         1 => Routine::Conv(valid_conv(numbers)),
-        2 => Routine::ConvInput(valid_conv(numbers)),
-        3 => Routine::ConvFilters(valid_conv(numbers)),
+        2 => Routine::ConvBackwardData(valid_conv(numbers)),
+        3 => Routine::ConvBackwardFilter(valid_conv(numbers)),
         4 => Routine::Attention(valid_attention(float, numbers)),
-        5 => Routine::AttentionGradient(valid_attention(float, numbers)),
+        5 => Routine::AttentionBackward(valid_attention(float, numbers)),
         6 => {
             let axes = [0; 3].map(|_| {
                 let (size, stride, dilation) = (1 + numbers.below(3), 1 + numbers.below(3), 1 + numbers.below(2));
@@ -61,7 +61,7 @@ fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
                 let length = span + numbers.below(9);
                 PoolAxis { length, size, positions: (length - span) / stride + 1, stride, dilation }
             });
-            Routine::MaxPoolGradient(Pool { dtype: float, planes: s, axes })
+            Routine::MaxPoolBackward(Pool { dtype: float, planes: s, axes })
         }
         7 => Routine::Sort(Sort {
             dtype: any,
@@ -85,10 +85,11 @@ fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
             let adds = numbers.below(2) == 0;
             let dtype = if adds { numbers.of(&all[..4]) } else { any };
             let positions = numbers.of(&[DType::I32, DType::I64]);
-            Routine::Scatter(Scatter { dtype, positions, adds, batch: s, length: t, count: u, columns: v })
+            Routine::Scatter(Scatter { dtype, positions, accumulate: adds, batch: s, length: t, count: u, columns: v })
         }
         _ => {
-            let kinds = [FourierKind::Forward, FourierKind::Backward, FourierKind::FromReal, FourierKind::ToReal];
+            let kinds =
+                [FourierKind::Forward, FourierKind::Backward, FourierKind::RealToComplex, FourierKind::ComplexToReal];
             let scale = Scalar::from_f64(float, 0.5);
             Routine::Fourier(Fourier { dtype: float, kind: numbers.of(&kinds), outer: s, length: t, inner: u, scale })
         }
@@ -149,19 +150,19 @@ fn fields(routine: &mut Routine) -> Vec<&mut usize> {
             let strides = layouts.flat_map(|of| [&mut of.offset, &mut of.batch, &mut of.row, &mut of.column]);
             strides.chain([batch, m, n, k]).collect()
         }
-        Routine::Conv(of) | Routine::ConvInput(of) | Routine::ConvFilters(of) => {
+        Routine::Conv(of) | Routine::ConvBackwardData(of) | Routine::ConvBackwardFilter(of) => {
             let axes =
                 of.axes.iter_mut().flat_map(|ConvAxis { length, size, positions, stride, dilation, padding }| {
                     [length, size, positions, stride, dilation, padding]
                 });
             axes.chain([&mut of.batch, &mut of.groups, &mut of.inputs, &mut of.outputs]).collect()
         }
-        Routine::Attention(of) | Routine::AttentionGradient(of) => {
+        Routine::Attention(of) | Routine::AttentionBackward(of) => {
             let Attention { batch, heads, key_heads, queries, keys, width, depth, past, mask, .. } = of;
             let mask = mask.iter_mut().flat_map(|Mask { batch, head, query, key, .. }| [batch, head, query, key]);
             [batch, heads, key_heads, queries, keys, width, depth].into_iter().chain(past).chain(mask).collect()
         }
-        Routine::MaxPoolGradient(of) => {
+        Routine::MaxPoolBackward(of) => {
             let axes = of.axes.iter_mut().flat_map(|PoolAxis { length, size, positions, stride, dilation }| {
                 [length, size, positions, stride, dilation]
             });
@@ -234,7 +235,7 @@ fn buffer(device: &Device, bytes: &[u8], at_end: bool) -> Storage {
 }
 
 fn submit(device: &Device, routine: Routine, buffers: &[Storage]) -> panoply_runtime::Result<()> {
-    device.submit(&[Work::Routine { routine, buffers: buffers.iter().collect(), epilogue: None }])
+    device.submit(&[panoply_runtime::Command::Routine { routine, buffers: buffers.iter().collect(), epilogue: None }])
 }
 
 /// Elements of a buffer up to which descriptions run.
@@ -242,7 +243,7 @@ const MOST: u64 = 1 << 16;
 
 /// Submits a description on buffers that fit, if there are such, and compares what was written. Whether it was accepted.
 fn run(device: &Device, routine: Routine, numbers: &mut Numbers) -> bool {
-    let _ = (flops::of(&routine), routine.to_string(), device.offers(&routine), routine.is_empty());
+    let _ = (flops::of(&routine), routine.to_string(), device.supports_routine(&routine), routine.is_empty());
     let fits = routine.operands().all(|operand| operand.elems.is_some_and(|elems| elems <= MOST));
     let operands: Vec<Operand> = routine.operands().collect();
     if !fits {
@@ -343,7 +344,7 @@ fn refused(routine: Routine, message: &str) {
     let error = submit(&device, routine, &buffers).expect_err("it is wrong");
     assert!(error.is_mistake(), "{error}");
     assert_eq!(error.message(), message);
-    assert!(!device.offers(&routine), "{routine:?}");
+    assert!(!device.supports_routine(&routine), "{routine:?}");
 }
 
 #[test]
@@ -389,8 +390,8 @@ fn wrong_windows_name_the_axis() {
     };
     for (name, routine) in [
         ("conv", Routine::Conv as fn(Conv) -> Routine),
-        ("conv_input", Routine::ConvInput),
-        ("conv_filters", Routine::ConvFilters),
+        ("conv_backward_data", Routine::ConvBackwardData),
+        ("conv_backward_filter", Routine::ConvBackwardFilter),
     ] {
         let wrong = |conv: Conv, message: &str| refused(routine(conv), &format!("{name}: {message}"));
         wrong(of(ConvAxis { stride: 0, ..axis }), "stride of axis 2 is 0; it is at least 1");
@@ -409,7 +410,7 @@ fn wrong_windows_name_the_axis() {
     }
     let pool = PoolAxis { length: 5, size: 2, positions: 5, stride: 1, dilation: 1 };
     refused(
-        Routine::MaxPoolGradient(Pool { dtype: DType::F32, planes: 1, axes: [PoolAxis::NONE, pool, PoolAxis::NONE] }),
+        Routine::MaxPoolBackward(Pool { dtype: DType::F32, planes: 1, axes: [PoolAxis::NONE, pool, PoolAxis::NONE] }),
         "max_pool_gradient: positions of axis 1 is 5; at most 4 windows of 2 elements, stride 1 and dilation 1 fit 5 elements",
     );
 }
@@ -432,7 +433,7 @@ fn wrong_attention_names_the_field() {
     };
     for (name, routine) in [
         ("attention", Routine::Attention as fn(Attention) -> Routine),
-        ("attention_gradient", Routine::AttentionGradient),
+        ("attention_gradient", Routine::AttentionBackward),
     ] {
         let wrong = |of: Attention, message: &str| refused(routine(of), &format!("{name}: {message}"));
         wrong(of, "heads is 5; it is a multiple of key_heads, 3, which is at least 1");
@@ -476,7 +477,7 @@ fn wrong_sorts_factors_and_transforms_name_the_field() {
     ] {
         refused(routine, &format!("{name}: dtype is i32; it is a float"));
     }
-    let scatter = Scatter { dtype, positions: dtype, adds: true, batch: 1, length: 1, count: 1, columns: 1 };
+    let scatter = Scatter { dtype, positions: dtype, accumulate: true, batch: 1, length: 1, count: 1, columns: 1 };
     refused(Routine::Scatter(scatter), "scatter: positions is f32; it is i32 or i64");
     let scale = Scalar::from_f64(DType::F64, 1.0);
     let transform = Fourier { dtype, kind: FourierKind::Forward, outer: 1, length: 4, inner: 1, scale };
@@ -498,5 +499,5 @@ fn scratch_memory_is_bounded_by_the_buffers() {
     let axes = [axis, axis, axis];
     let conv = Conv { dtype: DType::F32, batch: 1, groups: 1, inputs: 1, outputs: 1, axes };
     assert!(Routine::Conv(conv).check().is_ok(), "{:?}", Routine::Conv(conv).check());
-    assert!(!device().offers(&Routine::Conv(conv)));
+    assert!(!device().supports_routine(&Routine::Conv(conv)));
 }

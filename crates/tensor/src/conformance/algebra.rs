@@ -1,14 +1,14 @@
-//! The op table, continued: Fourier transforms, factorisations.
+//! The op table, continued: Fourier transforms, factorizations.
 
 use super::row::{Row, any, flat, smooth};
-use crate::{Fft, Norm, Tensor, Triangle};
+use crate::{FftNorm, FftOptions, Tensor, Triangle};
 
 /// Every row.
 pub const ROWS: &[Row] = &[
     // Fourier transforms.
     smooth("complex", &[any(&[3, 4]), any(&[3, 4])], |x| Tensor::complex(&x[0], &x[1]).exp()),
     smooth("complex_mul", &[any(&[3, 4, 2]), any(&[4, 2])], |x| x[0].complex_mul(&x[1])),
-    smooth("complex_abs", &[any(&[5, 2])], |x| x[0].complex_abs() + x[0].real() * x[0].imaginary()),
+    smooth("complex_abs", &[any(&[5, 2])], |x| x[0].complex_abs() + x[0].real() * x[0].imag()),
     smooth("fft", &[any(&[3, 15, 2])], |x| x[0].fft(-1)),
     smooth("fft of one", &[any(&[3, 1, 2])], |x| x[0].fft(-1).exp()),
     smooth("fft of columns", &[any(&[6, 4, 2])], |x| x[0].fft(0)),
@@ -24,14 +24,14 @@ pub const ROWS: &[Row] = &[
     smooth("rfft2 and back", &[any(&[4, 7])], |x| x[0].rfft2().exp().irfft2(7)),
     smooth("fft_with", &[any(&[2, 6, 2])], |x| {
         let (shorter, longer) =
-            (Fft { length: Some(4), norm: Norm::Both }, Fft { length: Some(9), norm: Norm::Forward });
+            (FftOptions { n: Some(4), norm: FftNorm::Ortho }, FftOptions { n: Some(9), norm: FftNorm::Forward });
         x[0].fft_with(-1, &shorter).fft_with(-1, &longer).ifft_with(-1, &longer)
     }),
     smooth("rfft_with and back", &[any(&[6, 3])], |x| {
-        let fft = Fft { length: Some(8), norm: Norm::Both };
+        let fft = FftOptions { n: Some(8), norm: FftNorm::Ortho };
         x[0].rfft_with(0, &fft).exp().irfft_with(0, &fft)
     }),
-    // Factorisations, of matrices that are far from singular.
+    // Factorizations, of matrices that are far from singular.
     smooth("cholesky", &[any(&[2, 5, 5])], |x| positive(&x[0]).cholesky()),
     smooth("cholesky of blocks", &[any(&[40, 40])], |x| positive(&x[0]).cholesky()),
     smooth("solve_triangular", &[any(&[2, 5, 5]), any(&[5, 3])], |x| {
@@ -65,9 +65,9 @@ pub const ROWS: &[Row] = &[
     }),
     smooth("eigh, values", &[any(&[7, 7])], |x| apart(&x[0]).eigh().0),
     smooth("solve", &[any(&[2, 5, 5]), any(&[2, 5, 3])], |x| steady(&x[0]).solve(&x[1])),
-    smooth("least_squares", &[any(&[7, 4]), any(&[7])], |x| steady(&x[0]).least_squares(&x[1].unsqueeze(1))),
-    smooth("inverse", &[any(&[2, 4, 4])], |x| steady(&x[0]).inverse()),
-    smooth("determinant", &[any(&[3, 4, 4])], |x| (steady(&x[0]) / 4.0).determinant()),
+    smooth("lstsq", &[any(&[7, 4]), any(&[7])], |x| steady(&x[0]).lstsq(&x[1].unsqueeze(1))),
+    smooth("inverse", &[any(&[2, 4, 4])], |x| steady(&x[0]).inv()),
+    smooth("determinant", &[any(&[3, 4, 4])], |x| (steady(&x[0]) / 4.0).det()),
     smooth("slogdet", &[any(&[3, 4, 4])], |x| {
         let (sign, logarithm) = steady(&x[0]).slogdet();
         sign * logarithm
@@ -82,13 +82,13 @@ fn positive(x: &Tensor) -> Tensor {
 /// Matrices whose eigenvalues are far from each other; a mistake stays one.
 fn apart(x: &Tensor) -> Tensor {
     let &[.., size, _] = x.0.shape.dims() else { return x.clone() };
-    x / 16.0 + Tensor::iota(size).cast(x.dtype()).diagonal_matrix()
+    x / 16.0 + Tensor::arange(size).cast(x.dtype()).diag_embed()
 }
 
 /// Matrices with a heavy diagonal; a mistake stays one.
 fn steady(x: &Tensor) -> Tensor {
     let &[.., rows, columns] = x.0.shape.dims() else { return x.clone() };
-    let places = [rows, columns].map(Tensor::iota);
+    let places = [rows, columns].map(Tensor::arange);
     let scale = rows.max(columns) as f64;
     x / scale.sqrt() + places[0].unsqueeze(1).eq(&places[1]).cast(x.dtype()) * (scale.sqrt() + 1.0)
 }

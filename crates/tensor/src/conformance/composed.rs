@@ -1,7 +1,10 @@
-//! The op table, continued: windows, attention, normalisation, order, losses.
+//! The op table, continued: windows, attention, normalization, order, losses.
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
-use crate::{Attention, AvgPoolOptions, Conv, CrossEntropy, DType, Ends, Order, Put, Rotary, Tensor, Window};
+use crate::{
+    AlignCorners, AttentionOptions, AvgPoolOptions, ConvOptions, CrossEntropyOptions, DType, InterpolateMode,
+    RopeStyle, ScatterReduce, SortOrder, Tensor, Window,
+};
 
 const A: Input = any(&[5, 7]);
 const B: Input = any(&[5, 7]);
@@ -11,109 +14,115 @@ const IMAGE: Input = any(&[2, 3, 7, 6]);
 /// Every row.
 pub const ROWS: &[Row] = &[
     // Windows, convolution, pooling.
-    smooth("windows", &[any(&[2, 9])], |x| x[0].windows(&Window::new([3])).exp()),
+    smooth("windows", &[any(&[2, 9])], |x| x[0].unfold(&Window::new([3])).exp()),
     smooth("windows apart", &[any(&[2, 11])], |x| {
-        x[0].windows(&Window { size: [2], stride: [4], dilation: [2] }).exp()
+        x[0].unfold(&Window { kernel_size: [2], stride: [4], dilation: [2] }).exp()
     }),
     smooth("windows with stride and dilation", &[any(&[9, 13])], |x| {
-        x[0].windows(&Window { size: [3, 4], stride: [2, 3], dilation: [2, 3] }).exp()
+        x[0].unfold(&Window { kernel_size: [3, 4], stride: [2, 3], dilation: [2, 3] }).exp()
     }),
-    smooth("conv1d", &[any(&[2, 3, 10]), any(&[4, 3, 3])], |x| x[0].conv(&x[1], &Conv::<1>::default())),
+    smooth("conv1d", &[any(&[2, 3, 10]), any(&[4, 3, 3])], |x| x[0].conv(&x[1], &ConvOptions::<1>::default())),
     smooth("conv2d", &[IMAGE, any(&[4, 3, 3, 2])], |x| {
-        x[0].conv(&x[1], &Conv { stride: [2, 1], padding: [1, 2], dilation: [1, 2], groups: 1 })
+        x[0].conv(&x[1], &ConvOptions { stride: [2, 1], padding: [1, 2], dilation: [1, 2], groups: 1 })
     }),
     // Large enough for tiles on a GPU, which none of the lengths divides.
     smooth("conv2d of many channels", &[any(&[2, 16, 4, 5]), any(&[17, 16, 3, 3])], |x| {
-        x[0].conv(&x[1], &Conv { padding: [1, 1], ..Conv::default() })
+        x[0].conv(&x[1], &ConvOptions { padding: [1, 1], ..ConvOptions::default() })
     }),
     smooth("matmul of many rows", &[any(&[2, 9, 20]), any(&[20, 18])], |x| x[0].matmul(&x[1])),
     smooth("conv2d in groups", &[any(&[2, 4, 5, 5]), any(&[6, 2, 3, 3])], |x| {
-        x[0].conv(&x[1], &Conv { groups: 2, padding: [1, 1], ..Conv::default() })
+        x[0].conv(&x[1], &ConvOptions { groups: 2, padding: [1, 1], ..ConvOptions::default() })
     }),
     smooth("conv2d by channel", &[any(&[2, 4, 5, 5]), any(&[4, 1, 3, 3])], |x| {
-        x[0].conv(&x[1], &Conv::<2> { groups: 4, ..Conv::default() })
+        x[0].conv(&x[1], &ConvOptions::<2> { groups: 4, ..ConvOptions::default() })
     }),
     smooth("conv3d", &[any(&[1, 2, 4, 5, 3]), any(&[3, 2, 2, 3, 2])], |x| {
-        x[0].conv(&x[1], &Conv { padding: [1, 0, 1], ..Conv::default() })
+        x[0].conv(&x[1], &ConvOptions { padding: [1, 0, 1], ..ConvOptions::default() })
     }),
-    smooth("conv of 1 × 1", &[IMAGE, any(&[5, 3, 1, 1])], |x| x[0].conv(&x[1], &Conv::<2>::default()).relu()),
+    smooth("conv of 1 × 1", &[IMAGE, any(&[5, 3, 1, 1])], |x| x[0].conv(&x[1], &ConvOptions::<2>::default()).relu()),
     smooth("conv1d transposed", &[any(&[2, 3, 5]), any(&[3, 4, 3])], |x| {
-        x[0].conv_transposed(&x[1], &Conv { stride: [2], padding: [1], ..Conv::default() }, [1])
+        x[0].conv_transpose(&x[1], &ConvOptions { stride: [2], padding: [1], ..ConvOptions::default() }, [1])
     }),
     smooth("conv2d transposed", &[any(&[1, 4, 4, 3]), any(&[4, 2, 2, 3])], |x| {
-        x[0].conv_transposed(&x[1], &Conv { stride: [2, 3], dilation: [2, 1], groups: 2, ..Conv::default() }, [0, 0])
+        x[0].conv_transpose(
+            &x[1],
+            &ConvOptions { stride: [2, 3], dilation: [2, 1], groups: 2, ..ConvOptions::default() },
+            [0, 0],
+        )
     }),
     smooth("conv3d transposed", &[any(&[1, 2, 3, 2, 3]), any(&[2, 3, 2, 3, 2])], |x| {
-        let conv = Conv { stride: [2, 1, 2], padding: [1, 0, 0], dilation: [1, 2, 1], groups: 1 };
-        x[0].conv_transposed(&x[1], &conv, [1, 0, 0])
+        let conv = ConvOptions { stride: [2, 1, 2], padding: [1, 0, 0], dilation: [1, 2, 1], groups: 1 };
+        x[0].conv_transpose(&x[1], &conv, [1, 0, 0])
     }),
     smooth("max_pool", &[IMAGE], |x| x[0].max_pool(&Window { stride: [2, 1], ..Window::new([3, 2]) }, [1, 0])),
     smooth("max_pool side by side", &[IMAGE], |x| {
         x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])
     }),
     smooth("max_pool of large windows", &[IMAGE], |x| x[0].max_pool(&Window::new([6, 6]), [0, 0])),
-    smooth("average_pool of large windows", &[IMAGE], |x| x[0].average_pool(&Window::new([6, 6]), [0, 0])),
-    smooth("average_pool overlapping", &[IMAGE], |x| {
-        x[0].average_pool(&Window { stride: [2, 1], dilation: [1, 2], ..Window::new([3, 2]) }, [0, 0])
+    smooth("avg_pool of large windows", &[IMAGE], |x| x[0].avg_pool(&Window::new([6, 6]), [0, 0])),
+    smooth("avg_pool overlapping", &[IMAGE], |x| {
+        x[0].avg_pool(&Window { stride: [2, 1], dilation: [1, 2], ..Window::new([3, 2]) }, [0, 0])
     }),
-    smooth("average_pool", &[IMAGE], |x| x[0].average_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
+    smooth("avg_pool", &[IMAGE], |x| x[0].avg_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
     smooth("max_pool_with", &[IMAGE], |x| {
         x[0].max_pool_with(&Window { stride: [2, 4], ..Window::new([3, 2]) }, [1, 0], true)
     }),
-    smooth("average_pool_with", &[IMAGE], |x| {
+    smooth("avg_pool_with", &[IMAGE], |x| {
         let options = AvgPoolOptions { ceil_mode: true, count_include_pad: false, ..AvgPoolOptions::default() };
-        x[0].average_pool_with(&Window { stride: [2, 4], ..Window::new([3, 3]) }, [1, 1], &options)
+        x[0].avg_pool_with(&Window { stride: [2, 4], ..Window::new([3, 3]) }, [1, 1], &options)
     }),
-    smooth("adaptive_average_pool", &[IMAGE], |x| x[0].adaptive_average_pool([3, 4])),
+    smooth("adaptive_avg_pool", &[IMAGE], |x| x[0].adaptive_avg_pool([3, 4])),
     smooth("adaptive_max_pool", &[IMAGE], |x| x[0].adaptive_max_pool([2, 3])),
-    smooth("global average pool", &[IMAGE], |x| x[0].adaptive_average_pool([1, 1])),
-    smooth("resize_nearest", &[any(&[2, 4, 5])], |x| x[0].resize_nearest([7, 3])),
-    smooth("resize_linear", &[any(&[2, 4, 5])], |x| x[0].resize_linear([7, 3], Ends::Edges)),
-    smooth("resize_linear by middles", &[any(&[2, 4, 5])], |x| x[0].resize_linear([6, 9], Ends::Middles)),
+    smooth("global average pool", &[IMAGE], |x| x[0].adaptive_avg_pool([1, 1])),
+    smooth("interpolate nearest", &[any(&[2, 4, 5])], |x| x[0].interpolate([7, 3], InterpolateMode::Nearest)),
+    smooth("interpolate linear", &[any(&[2, 4, 5])], |x| {
+        x[0].interpolate([7, 3], InterpolateMode::Linear(AlignCorners::No))
+    }),
+    smooth("interpolate linear align_corners", &[any(&[2, 4, 5])], |x| {
+        x[0].interpolate([6, 9], InterpolateMode::Linear(AlignCorners::Yes))
+    }),
     // Arranging.
     smooth("tril", &[any(&[2, 4, 5])], |x| x[0].tril(1).exp()),
     smooth("triu", &[any(&[2, 4, 5])], |x| x[0].triu(-1).exp()),
-    smooth("diagonal_at", &[any(&[2, 3, 5])], |x| {
-        x[0].diagonal_at(2) + x[0].diagonal_at(0) * x[0].diagonal_at(1).exp()
-    }),
-    smooth("diagonal_at below", &[any(&[5, 3])], |x| x[0].diagonal_at(-3).exp()),
-    smooth("diagonal", &[any(&[2, 4, 4])], |x| x[0].diagonal().exp()),
+    smooth("diagonal", &[any(&[2, 3, 5])], |x| x[0].diagonal(2) + x[0].diagonal(0) * x[0].diagonal(1).exp()),
+    smooth("diagonal below", &[any(&[5, 3])], |x| x[0].diagonal(-3).exp()),
+    smooth("diagonal", &[any(&[2, 4, 4])], |x| x[0].diagonal(0).exp()),
     flat("eye", &[A], |x| Tensor::eye(4, x[0].dtype())),
     smooth("roll", &[A], |x| x[0].roll(-2, 1) * x[0].roll(8, 0)),
     smooth("tile", &[any(&[2, 3])], |x| x[0].tile(3, 1).exp()),
     smooth("split", &[any(&[6, 4])], |x| x[0].split(&[1, 3, 2], 0).swap_remove(1).exp()),
-    smooth("take_along", &[any(&[4, 5]), whole(&[4, 3], 5.0)], |x| x[0].take_along(&x[1], 1).exp()),
-    smooth("take_along rows", &[any(&[4, 5]), whole(&[2, 5], 4.0)], |x| x[0].take_along(&x[1], 0).exp()),
-    smooth("repeat_each", &[any(&[2, 3])], |x| x[0].repeat_each(3, 0).exp()),
-    smooth("move_axis", &[any(&[2, 3, 4])], |x| x[0].move_axis(-1, 0).exp()),
+    smooth("take_along_dim", &[any(&[4, 5]), whole(&[4, 3], 5.0)], |x| x[0].take_along_dim(&x[1], 1).exp()),
+    smooth("take_along_dim rows", &[any(&[4, 5]), whole(&[2, 5], 4.0)], |x| x[0].take_along_dim(&x[1], 0).exp()),
+    smooth("repeat_interleave", &[any(&[2, 3])], |x| x[0].repeat_interleave(3, 0).exp()),
+    smooth("movedim", &[any(&[2, 3, 4])], |x| x[0].movedim(-1, 0).exp()),
     smooth("meshgrid", &[any(&[3]), any(&[4]), any(&[2])], |x| {
         let grid = Tensor::meshgrid(&[&x[0], &x[1], &x[2]]);
         &grid[0] * &grid[1] + &grid[2]
     }),
-    smooth("diagonal_matrix", &[any(&[2, 4])], |x| x[0].diagonal_matrix().exp()),
+    smooth("diag_embed", &[any(&[2, 4])], |x| x[0].diag_embed().exp()),
     smooth("trace", &[any(&[2, 4, 4])], |x| x[0].trace()),
     smooth("diff", &[any(&[3, 6])], |x| x[0].diff(1)),
     smooth("masked_fill", &[A], |x| x[0].masked_fill(&x[0].gt(&Tensor::scalar(0.5f32).cast(x[0].dtype())), -1.5).exp()),
-    flat("search_sorted", &[any(&[9]), any(&[4, 3])], |x| x[0].sort(0, Order::Ascending).search_sorted(&x[1], true)),
-    flat("bin_count", &[whole(&[3, 9], 7.0)], |x| x[0].bin_count(5)),
+    flat("searchsorted", &[any(&[9]), any(&[4, 3])], |x| x[0].sort(0, SortOrder::Ascending).searchsorted(&x[1], true)),
+    flat("bincount", &[whole(&[3, 9], 7.0)], |x| x[0].bincount(5)),
     smooth("index", &[any(&[4, 5, 3]), whole(&[2, 1], 4.0), whole(&[6], 5.0)], |x| x[0].index(&[&x[1], &x[2]]).exp()),
     smooth("index out of range on two axes", &[any(&[4, 5]), whole(&[8], 6.0), whole(&[8], 6.0)], |x| {
         x[0].index(&[&(&x[1] - Tensor::scalar(1i32)), &x[2]]).exp()
     }),
     smooth("index_put adds", &[any(&[4, 5, 3]), whole(&[7], 4.0), whole(&[7], 6.0), any(&[7, 3])], |x| {
-        x[0].index_put(&[&x[1], &x[2]], &x[3], Put::Add).exp()
+        x[0].index_put(&[&x[1], &x[2]], &x[3], ScatterReduce::Add).exp()
     }),
     smooth("index_put replaces", &[any(&[4, 5, 3]), whole(&[9], 4.0), whole(&[9], 6.0), any(&[9, 1])], |x| {
-        x[0].index_put(&[&x[1], &x[2]], &x[3], Put::Replace).exp()
+        x[0].index_put(&[&x[1], &x[2]], &x[3], ScatterReduce::Assign).exp()
     }),
     smooth("index_put along one axis", &[any(&[6, 4]), whole(&[2, 4], 6.0), any(&[4])], |x| {
-        x[0].index_put(&[&x[1]], &x[2], Put::Replace).exp()
+        x[0].index_put(&[&x[1]], &x[2], ScatterReduce::Assign).exp()
     }),
-    smooth("put_along adds", &[any(&[4, 5]), whole(&[4, 3], 6.0), any(&[4, 1])], |x| {
-        x[0].put_along(&x[1], &x[2], 1, Put::Add).exp()
+    smooth("scatter adds", &[any(&[4, 5]), whole(&[4, 3], 6.0), any(&[4, 1])], |x| {
+        x[0].scatter(&x[1], &x[2], 1, ScatterReduce::Add).exp()
     }),
-    smooth("put_along replaces", &[any(&[4, 5]), whole(&[9, 5], 4.0), any(&[9, 5])], |x| {
-        x[0].put_along(&x[1], &x[2], 0, Put::Replace).exp()
+    smooth("scatter replaces", &[any(&[4, 5]), whole(&[9, 5], 4.0), any(&[9, 5])], |x| {
+        x[0].scatter(&x[1], &x[2], 0, ScatterReduce::Assign).exp()
     }),
     // Over axes.
     smooth("var", &[any(&[3, 4, 5])], |x| x[0].var([0, 2], 1)),
@@ -124,14 +133,14 @@ pub const ROWS: &[Row] = &[
     smooth("logcumsumexp", &[any(&[3, 9])], |x| x[0].logcumsumexp(1)),
     smooth("logcumsumexp of columns", &[any(&[17, 2])], |x| (&x[0] * 40.0).logcumsumexp(0)),
     flat("count_nonzero", &[whole(&[5, 7], 3.0)], |x| x[0].count_nonzero()),
-    smooth("sort", &[any(&[4, 9])], |x| x[0].sort(1, Order::Ascending)),
-    smooth("sort rows down", &[any(&[7, 2, 3])], |x| x[0].sort(0, Order::Descending)),
-    flat("argsort", &[whole(&[3, 40], 10.0)], |x| x[0].argsort(-1, Order::Ascending)),
-    flat("argsort down", &[whole(&[20, 2], 6.0)], |x| x[0].argsort(0, Order::Descending)),
-    smooth("sort of long rows", &[any(&[1, 300])], |x| x[0].sort(1, Order::Ascending)),
-    smooth("top_k of long rows", &[any(&[70, 1])], |x| x[0].top_k(3, 0).0),
-    smooth("top_k", &[any(&[5, 11])], |x| x[0].top_k(3, 1).0),
-    flat("top_k places", &[any(&[5, 11])], |x| x[0].top_k(3, 1).1),
+    smooth("sort", &[any(&[4, 9])], |x| x[0].sort(1, SortOrder::Ascending)),
+    smooth("sort rows down", &[any(&[7, 2, 3])], |x| x[0].sort(0, SortOrder::Descending)),
+    flat("argsort", &[whole(&[3, 40], 10.0)], |x| x[0].argsort(-1, SortOrder::Ascending)),
+    flat("argsort down", &[whole(&[20, 2], 6.0)], |x| x[0].argsort(0, SortOrder::Descending)),
+    smooth("sort of long rows", &[any(&[1, 300])], |x| x[0].sort(1, SortOrder::Ascending)),
+    smooth("topk of long rows", &[any(&[70, 1])], |x| x[0].topk(3, 0).0),
+    smooth("topk", &[any(&[5, 11])], |x| x[0].topk(3, 1).0),
+    flat("topk places", &[any(&[5, 11])], |x| x[0].topk(3, 1).1),
     smooth("median", &[any(&[5, 8])], |x| x[0].median(1)),
     smooth("quantile", &[any(&[5, 8])], |x| x[0].quantile(0.3, 1) + x[0].quantile(1.0, -1)),
     smooth("nansum", &[A], |x| x[0].nansum(1)),
@@ -155,8 +164,8 @@ pub const ROWS: &[Row] = &[
     flat("linspace", &[A], |x| Tensor::linspace(-1.0, 2.0, 7, x[0].dtype())),
     smooth("logaddexp", &[A, B], |x| x[0].logaddexp(&x[1])),
     smooth("lerp", &[A, B], |x| x[0].lerp(&x[1], 0.3)),
-    flat("is_nan", &[A], |x| x[0].ln().is_nan()),
-    flat("is_finite", &[whole(&[5, 7], 2.0)], |x| x[0].cast(DType::F32).ln().is_finite()),
+    flat("is_nan", &[A], |x| x[0].log().is_nan()),
+    flat("is_finite", &[whole(&[5, 7], 2.0)], |x| x[0].cast(DType::F32).log().is_finite()),
     // Matrices.
     smooth("outer product", &[any(&[5]), any(&[7])], |x| x[0].outer(&x[1])),
     smooth("cross", &[any(&[2, 3, 4]), any(&[1, 3, 1])], |x| x[0].cross(&x[1], 1)),
@@ -187,61 +196,81 @@ pub const ROWS: &[Row] = &[
     }),
     // Activations.
     smooth("softmin", &[A], |x| x[0].softmin(1)),
-    smooth("log_sigmoid", &[A], |x| x[0].log_sigmoid()),
+    smooth("logsigmoid", &[A], |x| x[0].logsigmoid()),
     smooth("gelu_tanh", &[A], |x| x[0].gelu_tanh()),
     smooth("mish", &[A], |x| x[0].mish()),
     smooth("selu", &[A], |x| x[0].selu()),
     smooth("relu6", &[within(&[5, 7], -3.0, 9.0)], |x| x[0].relu6()),
-    smooth("hard_sigmoid", &[within(&[5, 7], -5.0, 5.0)], |x| x[0].hard_sigmoid()),
-    smooth("hard_swish", &[within(&[5, 7], -5.0, 5.0)], |x| x[0].hard_swish()),
+    smooth("hardsigmoid", &[within(&[5, 7], -5.0, 5.0)], |x| x[0].hardsigmoid()),
+    smooth("hardswish", &[within(&[5, 7], -5.0, 5.0)], |x| x[0].hardswish()),
     smooth("softsign", &[A], |x| x[0].softsign()),
     smooth("glu", &[any(&[5, 8])], |x| x[0].glu(-1)),
-    // Normalisation and attention.
+    // Normalization and attention.
     smooth("group_norm", &[any(&[2, 6, 5])], |x| x[0].group_norm(3, 1e-5)),
     smooth("batch_norm", &[any(&[4, 3, 5]), any(&[3]), within(&[3], 0.5, 2.0)], |x| {
         x[0].batch_norm(&x[1], &x[2], 1e-5)
     }),
     smooth("attention", &[any(&[2, 4, 5, 6]), any(&[2, 4, 7, 6]), any(&[2, 4, 7, 3])], |x| {
-        x[0].attention(&x[1], &x[2], &Attention::default())
+        x[0].scaled_dot_product_attention(&x[1], &x[2], &AttentionOptions::default())
     }),
     smooth("attention, causal, heads in groups", &[any(&[2, 4, 5, 6]), any(&[2, 2, 7, 6]), any(&[2, 2, 7, 6])], |x| {
-        x[0].attention(&x[1], &x[2], &Attention { causal: true, past: 2, ..Attention::default() })
+        x[0].scaled_dot_product_attention(
+            &x[1],
+            &x[2],
+            &AttentionOptions { is_causal: true, past_len: 2, ..AttentionOptions::default() },
+        )
     }),
     smooth("attention with a mask", &[any(&[2, 3, 4]), any(&[2, 5, 4]), any(&[2, 5, 4]), whole(&[3, 5], 2.0)], |x| {
         let mask = x[3].cast(DType::Bool);
-        x[0].attention(&x[1], &x[2], &Attention { mask: Some(&mask), scale: Some(0.7), ..Attention::default() })
+        x[0].scaled_dot_product_attention(
+            &x[1],
+            &x[2],
+            &AttentionOptions { attn_mask: Some(&mask), scale: Some(0.7), ..AttentionOptions::default() },
+        )
     }),
     smooth("attention with a bias", &[any(&[2, 3, 4]), any(&[2, 5, 4]), any(&[2, 5, 4]), any(&[1, 5])], |x| {
-        x[0].attention(&x[1], &x[2], &Attention { mask: Some(&x[3]), ..Attention::default() })
+        x[0].scaled_dot_product_attention(
+            &x[1],
+            &x[2],
+            &AttentionOptions { attn_mask: Some(&x[3]), ..AttentionOptions::default() },
+        )
     }),
     smooth("attention, some tiles", &[any(&[1, 2, 37, 12]), any(&[1, 2, 45, 12]), any(&[1, 2, 45, 7])], |x| {
-        x[0].attention(&x[1], &x[2], &Attention::default())
+        x[0].scaled_dot_product_attention(&x[1], &x[2], &AttentionOptions::default())
     }),
     smooth(
         "attention, some tiles of groups",
         &[any(&[4, 18, 6]), any(&[2, 40, 6]), any(&[2, 40, 6]), any(&[4, 18, 1])],
-        |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, past: 20, mask: Some(&x[3]), scale: None }),
+        |x| {
+            x[0].scaled_dot_product_attention(
+                &x[1],
+                &x[2],
+                &AttentionOptions { is_causal: true, past_len: 20, attn_mask: Some(&x[3]), scale: None },
+            )
+        },
     ),
-    smooth("rope by halves", &[any(&[2, 3, 5, 8]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], 10000.0, Rotary::Halves)),
-    smooth("rope by pairs", &[any(&[2, 5, 6]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], 100.0, Rotary::Pairs)),
+    smooth("rope by halves", &[any(&[2, 3, 5, 8]), whole(&[5], 40.0)], |x| {
+        x[0].rope(&x[1], 10000.0, RopeStyle::RotateHalf)
+    }),
+    smooth("rope by pairs", &[any(&[2, 5, 6]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], 100.0, RopeStyle::Interleaved)),
     // Losses.
     smooth("cross_entropy, smoothed", &[any(&[6, 10]), whole(&[6], 10.0)], |x| {
-        x[0].cross_entropy_with(&x[1], &CrossEntropy { smoothing: 0.1, ..CrossEntropy::default() })
+        x[0].cross_entropy_with(&x[1], &CrossEntropyOptions { label_smoothing: 0.1, ..CrossEntropyOptions::default() })
     }),
     smooth("cross_entropy, weighted and ignoring", &[any(&[9, 4]), whole(&[9], 4.0), within(&[4], 0.5, 2.0)], |x| {
-        let options = CrossEntropy { smoothing: 0.2, ignore: Some(1), weights: Some(&x[2]) };
+        let options = CrossEntropyOptions { label_smoothing: 0.2, ignore_index: Some(1), weight: Some(&x[2]) };
         x[0].cross_entropy_with(&x[1], &options)
     }),
     smooth("cross_entropy of shares", &[any(&[6, 10]), any(&[6, 10])], |x| {
-        x[0].cross_entropy_with(&x[1].softmax(-1), &CrossEntropy::default())
+        x[0].cross_entropy_with(&x[1].softmax(-1), &CrossEntropyOptions::default())
     }),
-    smooth("nll", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].nll(&x[1])),
-    smooth("bce", &[SHARE, within(&[5, 7], 0.0, 1.0)], |x| x[0].bce(&x[1])),
-    smooth("kl_divergence", &[A, SHARE], |x| x[0].log_softmax(-1).kl_divergence(&x[1])),
+    smooth("nll", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].nll_loss(&x[1])),
+    smooth("binary_cross_entropy", &[SHARE, within(&[5, 7], 0.0, 1.0)], |x| x[0].binary_cross_entropy(&x[1])),
+    smooth("kl_div", &[A, SHARE], |x| x[0].log_softmax(-1).kl_div(&x[1])),
     smooth("cosine_similarity", &[A, B], |x| x[0].cosine_similarity(&x[1], 1e-8)),
-    smooth("cosine_embedding", &[any(&[8, 3]), any(&[8, 3]), whole(&[8], 2.0)], |x| {
+    smooth("cosine_embedding_loss", &[any(&[8, 3]), any(&[8, 3]), whole(&[8], 2.0)], |x| {
         let alike = x[2].cast(x[0].dtype()) * 2.0 - 1.0;
-        x[0].cosine_embedding(&x[1], &alike, 0.1)
+        x[0].cosine_embedding_loss(&x[1], &alike, 0.1)
     }),
-    smooth("hinge", &[A, B], |x| x[0].hinge(&x[1].sign())),
+    smooth("hinge", &[A, B], |x| x[0].hinge_loss(&x[1].sign())),
 ];

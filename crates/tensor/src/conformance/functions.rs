@@ -18,7 +18,7 @@ type Function = (Math, fn(&Tensor) -> Tensor, f64);
 const FUNCTIONS: [Function; 12] = [
     (Math::Exp, Tensor::exp, 3.0),
     (Math::Exp2, Tensor::exp2, 3.0),
-    (Math::Ln, Tensor::ln, 3.0),
+    (Math::Log, Tensor::log, 3.0),
     (Math::Log2, Tensor::log2, 3.0),
     (Math::Log1p, Tensor::log1p, 2.0),
     (Math::Expm1, Tensor::expm1, 3.0),

@@ -4,7 +4,7 @@ use panoply_ir::graph::Op;
 use panoply_ir::graph_interpret::{self, Array, Data};
 use panoply_ir::{DType, Error, Result, Scalar};
 
-use crate::realize::Traced;
+use crate::eval::TracedGraph;
 use crate::{Device, Tensor};
 
 /// The elements of several tensors.
@@ -16,10 +16,10 @@ pub fn values(roots: &[&Tensor]) -> Result<Elements> {
 }
 
 fn value(root: &Tensor) -> Result<Vec<f64>> {
-    let traced = Traced::new(&Device::current()?, &[root])?;
+    let traced = TracedGraph::new(&Device::current()?, &[root])?;
     let mut leaves: Vec<Option<Array>> = vec![None; traced.leaves.len()];
     for node in &traced.graph.nodes {
-        if let Op::Leaf(n) = node.op {
+        if let Op::Input(n) = node.op {
             let storage = &traced.leaves[n as usize];
             let mut bytes = vec![0; storage.bytes() as usize];
             storage.read_bytes(&mut bytes)?;

@@ -124,8 +124,8 @@ impl Row {
 
 /// A single number in which every element counts differently.
 pub fn weighted(tensor: &Tensor) -> Result<Tensor> {
-    let elems = tensor.shape()?.elems();
+    let elems = tensor.shape()?.numel();
     // Small numbers: in f32 the sine of a large one is another.
-    let weights = ((Tensor::iota(elems) % Tensor::scalar(97i32)).cast(tensor.dtype()) * 0.37 + 0.5).sin();
+    let weights = ((Tensor::arange(elems) % Tensor::scalar(97i32)).cast(tensor.dtype()) * 0.37 + 0.5).sin();
     Ok((tensor.reshape([-1]) * weights).sum(..))
 }

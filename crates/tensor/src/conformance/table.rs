@@ -14,7 +14,7 @@ pub const ROWS: &[Row] = &[
     smooth("abs", &[A], |x| x[0].abs()),
     smooth("exp", &[A], |x| x[0].exp()),
     smooth("exp2", &[A], |x| x[0].exp2()),
-    smooth("ln", &[POSITIVE], |x| x[0].ln()),
+    smooth("ln", &[POSITIVE], |x| x[0].log()),
     smooth("log2", &[POSITIVE], |x| x[0].log2()),
     smooth("log1p", &[POSITIVE], |x| x[0].log1p()),
     smooth("expm1", &[A], |x| x[0].expm1()),
@@ -26,7 +26,7 @@ pub const ROWS: &[Row] = &[
     smooth("erf", &[A], |x| x[0].erf()),
     smooth("sqrt", &[POSITIVE], |x| x[0].sqrt()),
     smooth("rsqrt", &[POSITIVE], |x| x[0].rsqrt()),
-    smooth("recip", &[POSITIVE], |x| x[0].recip()),
+    smooth("recip", &[POSITIVE], |x| x[0].reciprocal()),
     smooth("square", &[A], |x| x[0].square()),
     smooth("floor", &[A], |x| x[0].floor() * 2.0),
     flat("ceil", &[A], |x| x[0].ceil()),
@@ -44,11 +44,14 @@ pub const ROWS: &[Row] = &[
     smooth("minimum", &[A, B], |x| x[0].minimum(&x[1])),
     smooth("pow", &[POSITIVE, B], |x| x[0].pow(&x[1])),
     smooth("clamp", &[A], |x| x[0].clamp(-1.0, 1.0)),
-    smooth("where", &[A, B], |x| x[0].where_(&x[0].lt(&x[1]), &x[1])),
-    flat("compare", &[A, B], |x| x[0].le(&x[1]).bitor(&x[0].gt(&x[1])).bitand(&x[0].ne(&x[1]))),
+    smooth("where", &[A, B], |x| x[0].where_self(&x[0].lt(&x[1]), &x[1])),
+    flat("compare", &[A, B], |x| x[0].le(&x[1]).bitwise_or(&x[0].gt(&x[1])).bitwise_and(&x[0].ne(&x[1]))),
     flat("integers", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| (&x[0] / &x[1]) * &x[1] + &x[0] % &x[1]),
     flat("bits", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| {
-        x[0].bitxor(&x[1]).shl(&x[1]).bitor(&x[0].logical_not().shr(&x[1])).bitand(&x[0])
+        x[0].bitwise_xor(&x[1])
+            .bitwise_left_shift(&x[1])
+            .bitwise_or(&x[0].bitwise_not().bitwise_right_shift(&x[1]))
+            .bitwise_and(&x[0])
     }),
     flat("bitcast", &[A], |x| x[0].bitcast(if x[0].dtype() == DType::F64 { DType::I64 } else { DType::I32 })),
     flat("cast", &[within(&[40], -50.0, 50.0)], |x| x[0].cast(DType::I32)),
@@ -58,7 +61,7 @@ pub const ROWS: &[Row] = &[
     }),
     flat("compare bools", &[A, B], |x| {
         let [a, b] = [0, 1].map(|at| x[at].gt(&x[at].literal(0.0)));
-        a.lt(&b).bitor(&a.maximum(&b).bitand(&a.minimum(&b))).max(1)
+        a.lt(&b).bitwise_or(&a.maximum(&b).bitwise_and(&a.minimum(&b))).max(1)
     }),
     smooth("cast and back", &[any(&[33])], |x| x[0].cast(DType::F64).exp().cast(x[0].dtype())),
     // Movement.
@@ -69,8 +72,8 @@ pub const ROWS: &[Row] = &[
     smooth("slice", &[any(&[6, 7])], |x| x[0].slice((1..5, -3..))),
     smooth("slice at", &[any(&[6, 7])], |x| x[0].slice((.., 2))),
     smooth("slice with step", &[any(&[6, 7])], |x| {
-        use crate::Range::Span;
-        x[0].slice(vec![Span { start: Some(1), end: None, step: 2 }, Span { start: None, end: None, step: 3 }])
+        use crate::TensorIndex::Slice;
+        x[0].slice(vec![Slice { start: Some(1), end: None, step: 2 }, Slice { start: None, end: None, step: 3 }])
     }),
     smooth("flip", &[any(&[3, 5])], |x| x[0].flip(1) * &x[0]),
     smooth("concat", &[any(&[2, 3]), any(&[4, 3])], |x| Tensor::concat(x, 0)),
@@ -90,10 +93,14 @@ pub const ROWS: &[Row] = &[
     }),
     smooth("write", &[any(&[4, 5]), any(&[2, 5]), any(&[4, 2])], |x| {
         let (two, beyond) = (Tensor::scalar(2i32), Tensor::scalar(4i64));
-        x[0].write(0, &two, &x[1]).write(1, &beyond, &x[2]).write(1, &Tensor::scalar(-1i32), &x[2])
+        x[0].slice_scatter(0, &two, &x[1]).slice_scatter(1, &beyond, &x[2]).slice_scatter(
+            1,
+            &Tensor::scalar(-1i32),
+            &x[2],
+        )
     }),
     smooth("stack", &[any(&[2, 3]), any(&[2, 3])], |x| Tensor::stack(x, 1)),
-    smooth("expand", &[any(&[3, 1])], |x| x[0].expand_to(&[4, 3, 5].into()).exp()),
+    smooth("expand", &[any(&[3, 1])], |x| x[0].broadcast_to(&[4, 3, 5].into()).exp()),
     // Over axes.
     smooth("sum of all", &[any(&[37, 11])], |x| x[0].sum(..)),
     smooth("sum over rows", &[any(&[9, 700])], |x| x[0].sum(1)),
@@ -116,7 +123,7 @@ pub const ROWS: &[Row] = &[
     flat("cummax of many", &[any(&[1033, 3])], |x| x[0].cummax(0)),
     smooth("cumprod", &[any(&[3, 9])], |x| x[0].cumprod(1)),
     smooth("cummax", &[any(&[3, 9])], |x| x[0].cummax(1)),
-    smooth("logsumexp", &[any(&[4, 9])], |x| x[0].logsumexp_keep(-1)),
+    smooth("logsumexp", &[any(&[4, 9])], |x| x[0].logsumexp_keepdim(-1)),
     // Matrices and positions.
     smooth("matmul", &[any(&[9, 13]), any(&[13, 6])], |x| x[0].matmul(&x[1])),
     smooth("matmul transposed", &[any(&[9, 13]), any(&[6, 13])], |x| x[0].matmul(&x[1].t())),
@@ -126,7 +133,7 @@ pub const ROWS: &[Row] = &[
     smooth("matmul with epilogue", &[any(&[9, 13]), any(&[13, 6]), any(&[6])], |x| (x[0].matmul(&x[1]) + &x[2]).relu()),
     smooth("index_select", &[any(&[6, 4]), whole(&[3, 2], 6.0)], |x| x[0].index_select(0, &x[1])),
     flat("index out of range", &[any(&[6, 4]), whole(&[5], 12.0)], |x| x[0].index_select(0, &x[1])),
-    smooth("scatter_add", &[any(&[4, 3]), whole(&[7], 4.0), any(&[7, 3])], |x| x[0].scatter_add(0, &x[1], &x[2])),
+    smooth("index_add", &[any(&[4, 3]), whole(&[7], 4.0), any(&[7, 3])], |x| x[0].index_add(0, &x[1], &x[2])),
     flat("one_hot", &[whole(&[5], 4.0)], |x| x[0].one_hot(4, DType::F32)),
     // Composed.
     smooth("relu", &[A], |x| x[0].relu()),
@@ -142,10 +149,12 @@ pub const ROWS: &[Row] = &[
     smooth("layer_norm", &[any(&[4, 30])], |x| x[0].layer_norm(1e-5)),
     smooth("rms_norm", &[any(&[4, 30])], |x| x[0].rms_norm(1e-5)),
     smooth("cross_entropy", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].cross_entropy(&x[1])),
-    smooth("mse", &[A, B], |x| x[0].mse(&x[1])),
-    smooth("l1", &[A, B], |x| x[0].l1(&x[1])),
-    smooth("huber", &[A, B], |x| x[0].huber(&x[1], 0.7)),
-    smooth("bce_with_logits", &[A, within(&[5, 7], 0.0, 1.0)], |x| x[0].bce_with_logits(&x[1])),
+    smooth("mse", &[A, B], |x| x[0].mse_loss(&x[1])),
+    smooth("l1", &[A, B], |x| x[0].l1_loss(&x[1])),
+    smooth("huber", &[A, B], |x| x[0].huber_loss(&x[1], 0.7)),
+    smooth("binary_cross_entropy_with_logits", &[A, within(&[5, 7], 0.0, 1.0)], |x| {
+        x[0].binary_cross_entropy_with_logits(&x[1])
+    }),
     smooth("a network", &[any(&[5, 8]), any(&[8, 16]), any(&[16]), any(&[16, 3])], |x| {
         (x[0].matmul(&x[1]) + &x[2]).gelu().matmul(&x[3]).softmax(-1)
     }),

@@ -10,23 +10,23 @@ impl Tensor {
     #[track_caller]
     pub fn relu(&self) -> Tensor {
         let zero = self.literal(0.0);
-        zero.where_(&Tensor::alu(Alu::Le, &[self, &zero]), self)
+        zero.where_self(&Tensor::alu(Alu::Le, &[self, &zero]), self)
     }
 
     /// x where positive, `slope`·x elsewhere.
     #[track_caller]
-    pub fn leaky_relu(&self, slope: f64) -> Tensor {
+    pub fn leaky_relu(&self, negative_slope: f64) -> Tensor {
         let below = Tensor::alu(Alu::Le, &[self, &self.literal(0.0)]);
-        (self * slope).where_(&below, self)
+        (self * negative_slope).where_self(&below, self)
     }
 
     /// x where positive, exp(x) - 1 elsewhere.
     #[track_caller]
     pub fn elu(&self) -> Tensor {
         Tensor::call("elu", [self], (), |[x], ()| {
-            x.in_single(|x| {
+            x.in_f32(|x| {
                 let (below, falling) = x.falling();
-                falling.where_(&below, x)
+                falling.where_self(&below, x)
             })
         })
     }
@@ -36,7 +36,7 @@ impl Tensor {
     fn falling(&self) -> (Tensor, Tensor) {
         let zero = self.literal(0.0);
         let below = Tensor::alu(Alu::Lt, &[self, &zero]);
-        let falling = self.where_(&below, &zero).expm1();
+        let falling = self.where_self(&below, &zero).expm1();
         (below, falling)
     }
 
@@ -44,25 +44,25 @@ impl Tensor {
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| {
-            x.in_single(|x| {
+            x.in_f32(|x| {
                 let one = x.literal(1.0);
                 &one / ((-x).exp() + &one)
             })
         };
-        Tensor::call_with_gradient("sigmoid", [self], (), body, |[_], y, g, ()| [Some(g * (y * (y.literal(1.0) - y)))])
+        Tensor::call_with_vjp("sigmoid", [self], (), body, |[_], y, g, ()| [Some(g * (y * (y.literal(1.0) - y)))])
     }
 
     /// x · sigmoid(x), also called swish.
     #[track_caller]
     pub fn silu(&self) -> Tensor {
-        Tensor::call("silu", [self], (), |[x], ()| x.in_single(|x| x * x.sigmoid()))
+        Tensor::call("silu", [self], (), |[x], ()| x.in_f32(|x| x * x.sigmoid()))
     }
 
     /// x · Φ(x) with the exact normal distribution function.
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
         Tensor::call("gelu", [self], (), |[x], ()| {
-            x.in_single(|x| {
+            x.in_f32(|x| {
                 let one = x.literal(1.0);
                 x * x.literal(0.5) * ((x * x.literal(std::f64::consts::FRAC_1_SQRT_2)).erf() + one)
             })
@@ -73,7 +73,7 @@ impl Tensor {
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| x.relu() + (-x.abs()).exp().log1p();
-        self.call_in_single("softplus", body, |[x], _, g, ()| [Some(g * x.sigmoid())])
+        self.call_in_f32("softplus", body, |[x], _, g, ()| [Some(g * x.sigmoid())])
     }
 
     /// Shares that sum to 1 along an axis: exp(x) over their sum.
@@ -83,10 +83,10 @@ impl Tensor {
             return mistake;
         }
         Tensor::call("softmax", [self], axis, |[x], axis| {
-            x.in_single(|x| {
-                let top = x.reduce_keep(ReduceOp::Max, *axis).detach();
+            x.in_f32(|x| {
+                let top = x.reduce_keepdim(ReduceOp::Max, *axis).detach();
                 let powers = (x - top).exp();
-                let sum = powers.reduce_keep(ReduceOp::Sum, *axis);
+                let sum = powers.reduce_keepdim(ReduceOp::Sum, *axis);
                 powers / sum
             })
         })
@@ -99,11 +99,11 @@ impl Tensor {
             return mistake;
         }
         Tensor::call("log softmax", [self], axis, |[x], axis| {
-            x.in_single(|x| {
-                let top = x.reduce_keep(ReduceOp::Max, *axis).detach();
-                let centred = x - top;
-                let sum = centred.exp().reduce_keep(ReduceOp::Sum, *axis);
-                centred - sum.ln()
+            x.in_f32(|x| {
+                let top = x.reduce_keepdim(ReduceOp::Max, *axis).detach();
+                let centered = x - top;
+                let sum = centered.exp().reduce_keepdim(ReduceOp::Sum, *axis);
+                centered - sum.log()
             })
         })
     }
@@ -116,7 +116,7 @@ impl Tensor {
 
     /// ln(sigmoid(x)), without overflow.
     #[track_caller]
-    pub fn log_sigmoid(&self) -> Tensor {
+    pub fn logsigmoid(&self) -> Tensor {
         Tensor::call("log sigmoid", [self], (), |[x], ()| -(-x).softplus())
     }
 
@@ -124,7 +124,7 @@ impl Tensor {
     #[track_caller]
     pub fn gelu_tanh(&self) -> Tensor {
         Tensor::call("gelu tanh", [self], (), |[x], ()| {
-            x.in_single(|x| {
+            x.in_f32(|x| {
                 // (1 + tanh(u)) / 2 is sigmoid(2u), which keeps its bits below 0. At the ends it is 0 and 1 in f64 too; beyond them its
                 // slope would be 0 times what overflows.
                 let near = x.clamp(-32.0, 32.0);
@@ -137,7 +137,7 @@ impl Tensor {
     /// x · tanh(softplus(x)). [Misra 2019]
     #[track_caller]
     pub fn mish(&self) -> Tensor {
-        Tensor::call("mish", [self], (), |[x], ()| x.in_single(|x| x * x.softplus().tanh()))
+        Tensor::call("mish", [self], (), |[x], ()| x.in_f32(|x| x * x.softplus().tanh()))
     }
 
     /// [`Tensor::elu`] scaled so that activations keep mean 0 and variance 1. [Klambauer et al. 2017]
@@ -145,9 +145,9 @@ impl Tensor {
     pub fn selu(&self) -> Tensor {
         Tensor::call("selu", [self], (), |[x], ()| {
             let (alpha, scale) = (1.673_263_242_354_377_2, 1.050_700_987_355_480_5);
-            x.in_single(|x| {
+            x.in_f32(|x| {
                 let (below, falling) = x.falling();
-                (falling * x.literal(alpha)).where_(&below, x) * x.literal(scale)
+                (falling * x.literal(alpha)).where_self(&below, x) * x.literal(scale)
             })
         })
     }
@@ -157,29 +157,27 @@ impl Tensor {
     pub fn relu6(&self) -> Tensor {
         Tensor::call("relu6", [self], (), |[x], ()| {
             let (low, top) = (x.relu(), x.literal(6.0));
-            top.where_(&top.le(&low), &low)
+            top.where_self(&top.le(&low), &low)
         })
     }
 
     /// (x + 3) / 6 limited to 0 ..= 1.
     #[track_caller]
-    pub fn hard_sigmoid(&self) -> Tensor {
-        Tensor::call("hard sigmoid", [self], (), |[x], ()| {
-            x.in_single(|x| (x + x.literal(3.0)).relu6() / x.literal(6.0))
-        })
+    pub fn hardsigmoid(&self) -> Tensor {
+        Tensor::call("hard sigmoid", [self], (), |[x], ()| x.in_f32(|x| (x + x.literal(3.0)).relu6() / x.literal(6.0)))
     }
 
-    /// x · hard_sigmoid(x). [Howard et al. 2019]
+    /// x · hardsigmoid(x). [Howard et al. 2019]
     #[track_caller]
-    pub fn hard_swish(&self) -> Tensor {
-        Tensor::call("hard swish", [self], (), |[x], ()| x.in_single(|x| x * x.hard_sigmoid()))
+    pub fn hardswish(&self) -> Tensor {
+        Tensor::call("hard swish", [self], (), |[x], ()| x.in_f32(|x| x * x.hardsigmoid()))
     }
 
     /// x / (1 + |x|).
     #[track_caller]
     pub fn softsign(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| x / (x.abs() + x.literal(1.0));
-        self.call_in_single("softsign", body, |[x], _, g, ()| {
+        self.call_in_f32("softsign", body, |[x], _, g, ()| {
             let length = x.abs() + x.literal(1.0);
             [Some(g / &length / length)]
         })
@@ -188,7 +186,7 @@ impl Tensor {
     /// The first half of an axis times the sigmoid of the second. [Dauphin et al. 2017]
     #[track_caller]
     pub fn glu(&self, axis: isize) -> Tensor {
-        let half = match self.whole_axis("glu", axis) {
+        let half = match self.static_axis("glu", axis) {
             Ok(place) => self.0.shape.dims()[place] / 2,
             Err(mistake) => return mistake,
         };

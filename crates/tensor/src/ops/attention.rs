@@ -8,39 +8,44 @@ use panoply_ir::kernel::ReduceOp;
 use panoply_ir::routine::{self, Mask, Routine};
 use panoply_ir::{DType, Error, Scalar, Shape};
 
-use crate::call::Operation;
-use crate::dim;
+use crate::call::CompositeOp;
+use crate::dynamic_dim;
 use crate::tensor::Tensor;
 
 /// Who may look at whom.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Attention<'a> {
-    /// Whether query i sees only keys 0 ..= `past` + i.
-    pub causal: bool,
+pub struct AttentionOptions<'a> {
+    /// Whether query i sees only keys 0 ..= `past_len` + i.
+    pub is_causal: bool,
     /// Keys that stand before the first query, as in a cache.
-    pub past: usize,
+    pub past_len: usize,
     /// Broadcast over `[…, heads, queries, keys]`: a bool says who is seen, a float is added to the scores.
-    pub mask: Option<&'a Tensor>,
+    pub attn_mask: Option<&'a Tensor>,
     /// Factor of the scores; 1/√width if none is given.
     pub scale: Option<f64>,
 }
 
 /// Which two elements of a head [`Tensor::rope`] turns together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rotary {
+pub enum RopeStyle {
     /// i and i + width/2, as GPT-NeoX and Hugging Face's LLaMA store them.
-    Halves,
+    RotateHalf,
     /// 2i and 2i + 1, as the RoFormer paper has it.
-    Pairs,
+    Interleaved,
 }
 
 impl Tensor {
     /// softmax(queries · keysᵀ · scale) · values: `[…, heads, queries, width]` with `[…, key_heads, keys, width]`.
     ///
-    /// `heads` is a multiple of `key_heads`, neighbouring ones share keys. A query that sees no key gives zeros.
+    /// `heads` is a multiple of `key_heads`, neighboring ones share keys. A query that sees no key gives zeros.
     #[track_caller]
-    pub fn attention(&self, keys: &Tensor, values: &Tensor, attention: &Attention<'_>) -> Tensor {
-        let operands = [Some(self), Some(keys), Some(values), attention.mask];
+    pub fn scaled_dot_product_attention(
+        &self,
+        keys: &Tensor,
+        values: &Tensor,
+        attention: &AttentionOptions<'_>,
+    ) -> Tensor {
+        let operands = [Some(self), Some(keys), Some(values), attention.attn_mask];
         if let Some(mistake) = operands.into_iter().flatten().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
@@ -49,7 +54,7 @@ impl Tensor {
         let place = Location::caller();
         let wrong = |what: &str| {
             let note = format!("queries {self:?}, keys {keys:?}, values {values:?}");
-            Tensor::mistake(Error::mistake(format!("attention: {what}")).note(note).at(place))
+            Tensor::mistake(Error::mistake(format!("attention: {what}")).note(note).with_location(place))
         };
         if rank < 3 || k.len() != rank || v.len() != rank {
             return wrong("needs [heads, length, width] and equal leading axes on all three");
@@ -68,7 +73,7 @@ impl Tensor {
         if !dtype.is_float() || keys.dtype() != dtype || values.dtype() != dtype {
             return wrong("queries, keys and values are floats of one type");
         }
-        if let Some(mask) = attention.mask {
+        if let Some(mask) = attention.attn_mask {
             let scores = Shape::new([&q[..rank - 1], &[k[rank - 2]]].concat());
             let fits = mask.0.shape.broadcast(&scores).is_ok_and(|shape| shape == scores);
             if !fits || ![DType::Bool, dtype].contains(&mask.dtype()) {
@@ -80,21 +85,21 @@ impl Tensor {
         }
         let scale = attention.scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
         // Beyond the last key there is no more to see.
-        let settings = (attention.causal, attention.past.min(k[rank - 2]), scale);
-        let [output, _] = attended([self, keys, values], attention.mask, settings);
+        let settings = (attention.is_causal, attention.past_len.min(k[rank - 2]), scale);
+        let [output, _] = attended([self, keys, values], attention.attn_mask, settings);
         output
     }
 
     /// Whether queries, keys and values that fit are as much of their axes; all is there of heads and widths.
     #[track_caller]
     fn ends_with(&self, keys: &Tensor, values: &Tensor) -> Result<(), Tensor> {
-        let rank = self.0.shape.rank();
+        let rank = self.0.shape.ndim();
         for operand in [self, keys, values] {
-            operand.is_whole("attention", [rank - 3, rank - 1])?;
+            operand.check_static("attention", [rank - 3, rank - 1])?;
         }
         let lead = (0..rank - 3).map(|axis| vec![(self, axis), (keys, axis), (values, axis)]);
         for axes in lead.chain([vec![(keys, rank - 2), (values, rank - 2)]]) {
-            dim::meet("attention", &axes).map_err(Tensor::mistake)?;
+            dynamic_dim::meet("attention", &axes).map_err(Tensor::mistake)?;
         }
         Ok(())
     }
@@ -105,11 +110,11 @@ impl Tensor {
         if self.is_mistake() {
             return self.clone();
         }
-        let (q, rank) = (self.0.shape.dims(), self.0.shape.rank());
+        let (q, rank) = (self.0.shape.dims(), self.0.shape.ndim());
         let shared = keys.0.shape.dims()[rank - 3];
         let (heads, length, width) = (q[rank - 3] / shared, q[rank - 2], q[rank - 1]);
         let joined = [&q[..rank - 3], &[shared, heads * length, width]].concat();
-        if self.live(rank - 2).is_none() {
+        if self.valid_length(rank - 2).is_none() {
             return self.reshaped(joined.into());
         }
         let apart = [&q[..rank - 3], &[shared, heads, length, width]].concat();
@@ -118,14 +123,14 @@ impl Tensor {
 
     /// The product of this, for each of `heads`, with what heads share.
     fn times_shared(&self, shared: &Tensor, heads: &Tensor) -> Tensor {
-        let (h, rank) = (heads.0.shape.dims(), heads.0.shape.rank());
+        let (h, rank) = (heads.0.shape.dims(), heads.0.shape.ndim());
         let product = self.joined(shared).matmul(shared);
         if product.is_mistake() {
             return product;
         }
         let (width, shared) = (product.0.shape.dims()[rank - 1], product.0.shape.dims()[rank - 3]);
         let whole = [&h[..rank - 1], &[width]].concat();
-        if product.live(rank - 2).is_none() {
+        if product.valid_length(rank - 2).is_none() {
             return product.reshaped(whole.into());
         }
         let apart = [&h[..rank - 3], &[shared, h[rank - 2], h[rank - 3] / shared, width]].concat();
@@ -146,37 +151,37 @@ impl Tensor {
         let mut scores = self.clone();
         let never = self.literal(f64::NEG_INFINITY);
         match mask {
-            Some(mask) if mask.dtype() == DType::Bool => scores = scores.where_(mask, &never),
+            Some(mask) if mask.dtype() == DType::Bool => scores = scores.where_self(mask, &never),
             Some(mask) => scores += mask,
             None => {}
         }
         let Some(past) = past else { return scores };
         let dims = self.0.shape.dims();
-        let last = Tensor::iota(dims[dims.len() - 2]) + Tensor::constant((past as i32).into());
-        scores.where_(&Tensor::iota(dims[dims.len() - 1]).le(&last.unsqueeze(1)), &never)
+        let last = Tensor::arange(dims[dims.len() - 2]) + Tensor::constant((past as i32).into());
+        scores.where_self(&Tensor::arange(dims[dims.len() - 1]).le(&last.unsqueeze(1)), &never)
     }
 
     /// The softmax of the last axis, and the logarithm of the sum of exponentials; zeros and minus infinity where every score
     /// is minus infinity.
     #[track_caller]
-    fn shares(&self) -> [Tensor; 2] {
-        let top = self.reduce_keep(ReduceOp::Max, -1).detach();
+    fn softmax_with_logsumexp(&self) -> [Tensor; 2] {
+        let top = self.reduce_keepdim(ReduceOp::Max, -1).detach();
         let blind = top.eq(&top.literal(f64::NEG_INFINITY));
-        let base = top.literal(0.0).where_(&blind, &top);
+        let base = top.literal(0.0).where_self(&blind, &top);
         let powers = (self - &base).exp();
-        let sum = powers.reduce_keep(ReduceOp::Sum, -1);
-        let logarithm = (base + sum.ln()).squeeze(-1);
-        [powers / sum.literal(1.0).where_(&blind, &sum), logarithm]
+        let sum = powers.reduce_keepdim(ReduceOp::Sum, -1);
+        let logarithm = (base + sum.log()).squeeze(-1);
+        [powers / sum.literal(1.0).where_self(&blind, &sum), logarithm]
     }
 
     /// Rotary positions: pairs of elements of `[…, length, width]` turned by position · base^(-2i/width).
     /// `positions` are `[length]` integers.
     #[track_caller]
-    pub fn rope(&self, positions: &Tensor, base: f64, rotary: Rotary) -> Tensor {
+    pub fn rope(&self, positions: &Tensor, base: f64, style: RopeStyle) -> Tensor {
         if let Some(mistake) = [self, positions].into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
-        let (dims, rank) = (self.0.shape.dims(), self.0.shape.rank());
+        let (dims, rank) = (self.0.shape.dims(), self.0.shape.ndim());
         let fits =
             rank >= 2 && dims[rank - 1].is_multiple_of(2) && positions.0.shape.dims() == &dims[rank - 2..rank - 1];
         if !fits || !positions.dtype().is_int() {
@@ -184,10 +189,10 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message).note(format!("positions {positions:?}")));
         }
         let half = dims[rank - 1] / 2;
-        let halves = rotary == Rotary::Halves;
+        let halves = style == RopeStyle::RotateHalf;
         // bf16 tells no positions above 256 apart.
-        self.in_single(|x| {
-            let exponents = Tensor::iota(half).cast(x.dtype());
+        self.in_f32(|x| {
+            let exponents = Tensor::arange(half).cast(x.dtype());
             let speeds = (&exponents * exponents.literal(-base.log2() / half as f64)).exp2();
             let angles = positions.cast(x.dtype()).unsqueeze(1) * speeds;
             let (cosines, sines) = (angles.cos(), angles.sin());
@@ -208,27 +213,27 @@ type Rule = (bool, usize, f64);
 #[track_caller]
 fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
     fn body([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
-        let [shares, logarithms] = q.scores(k, mask, rule).shares();
+        let [shares, logarithms] = q.scores(k, mask, rule).softmax_with_logsumexp();
         [shares.times_shared(v, q), logarithms]
     }
     match mask {
-        None => Operation {
+        None => CompositeOp {
             name: "attention",
             body: |[q, k, v], rule: &Rule| body([q, k, v], None, *rule),
             gradient: Some(|[q, k, v], y, g, rule| flows([q, k, v], None, y, g, *rule).map(Some)),
             routine: |[q, k, v], rule| routine([q, k, v], None, *rule).map(Routine::Attention),
         }
-        .on_batches([q, k, v], rule),
-        Some(mask) => Operation {
+        .apply_batched([q, k, v], rule),
+        Some(mask) => CompositeOp {
             name: "attention",
             body: |[q, k, v, mask], rule: &Rule| body([q, k, v], Some(mask), *rule),
             gradient: Some(|[q, k, v, mask], y, g, rule| {
                 let [to_q, to_k, to_v] = flows([q, k, v], Some(mask), y, g, *rule).map(Some);
-                [to_q, to_k, to_v, mask.dtype().is_float().then(|| flow_to_mask([q, k, v], mask, g, *rule))]
+                [to_q, to_k, to_v, mask.dtype().is_float().then(|| grad_mask([q, k, v], mask, g, *rule))]
             }),
             routine: |[q, k, v, mask], rule| routine([q, k, v], Some(mask), *rule).map(Routine::Attention),
         }
-        .on([q, k, v, mask], rule),
+        .apply([q, k, v, mask], rule),
     }
 }
 
@@ -237,7 +242,7 @@ fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tens
 fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor, rule: Rule) -> [Tensor; 3] {
     // The results of the forward direction serve routines; bodies compute the shares again, as the same nodes.
     fn body([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 3] {
-        let [shares, to_scores] = flow_to_scores([q, k, v, g], mask, rule);
+        let [shares, to_scores] = grad_scores([q, k, v, g], mask, rule);
         let to_products = &to_scores * to_scores.scalar_like(rule.2);
         let to_q = to_products.times_shared(k, q);
         let to_k = to_products.joined(k).t().matmul(&q.joined(k));
@@ -245,35 +250,35 @@ fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor,
     }
     let [_, logarithms] = attended([q, k, v], mask, rule);
     match mask {
-        None => Operation {
+        None => CompositeOp {
             name: "attention_gradient",
             body: |[q, k, v, _, _, g], rule: &Rule| body([q, k, v, g], None, *rule),
             gradient: None,
-            routine: |[q, k, v, ..], rule| routine([q, k, v], None, *rule).map(Routine::AttentionGradient),
+            routine: |[q, k, v, ..], rule| routine([q, k, v], None, *rule).map(Routine::AttentionBackward),
         }
-        .on_batches([q, k, v, y, &logarithms, g], rule),
-        Some(mask) => Operation {
+        .apply_batched([q, k, v, y, &logarithms, g], rule),
+        Some(mask) => CompositeOp {
             name: "attention_gradient",
             body: |[q, k, v, mask, _, _, g], rule: &Rule| body([q, k, v, g], Some(mask), *rule),
             gradient: None,
-            routine: |[q, k, v, mask, ..], rule| routine([q, k, v], Some(mask), *rule).map(Routine::AttentionGradient),
+            routine: |[q, k, v, mask, ..], rule| routine([q, k, v], Some(mask), *rule).map(Routine::AttentionBackward),
         }
-        .on([q, k, v, mask, y, &logarithms, g], rule),
+        .apply([q, k, v, mask, y, &logarithms, g], rule),
     }
 }
 
 /// The shares, and what flows to the scores after they were scaled.
-fn flow_to_scores([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
-    let [shares, _] = q.scores(k, mask, rule).shares();
+fn grad_scores([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
+    let [shares, _] = q.scores(k, mask, rule).softmax_with_logsumexp();
     let to_shares = g.times_shared(&v.t(), g);
-    let mean = (&to_shares * &shares).reduce_keep(ReduceOp::Sum, -1);
+    let mean = (&to_shares * &shares).reduce_keepdim(ReduceOp::Sum, -1);
     let to_scores = &shares * (to_shares - mean);
     [shares, to_scores]
 }
 
 /// What flows to a mask that is added to the scores.
-fn flow_to_mask([q, k, v]: [&Tensor; 3], mask: &Tensor, g: &Tensor, rule: Rule) -> Tensor {
-    let [_, to_scores] = flow_to_scores([q, k, v, g], Some(mask), rule);
+fn grad_mask([q, k, v]: [&Tensor; 3], mask: &Tensor, g: &Tensor, rule: Rule) -> Tensor {
+    let [_, to_scores] = grad_scores([q, k, v, g], Some(mask), rule);
     let (dims, all) = (mask.0.shape.dims(), to_scores.0.shape.dims().to_vec());
     let lead = all.len() - dims.len();
     let repeats = |axis: &usize| *axis < lead || dims[axis - lead] != all[*axis];
@@ -283,7 +288,7 @@ fn flow_to_mask([q, k, v]: [&Tensor; 3], mask: &Tensor, g: &Tensor, rule: Rule) 
 
 /// What a device may do whole; none if the mask repeats in a way that distances cannot say.
 fn routine([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, (causal, past, scale): Rule) -> Option<routine::Attention> {
-    let (dims, keys, rank) = (q.0.shape.dims(), k.0.shape.dims(), q.0.shape.rank());
+    let (dims, keys, rank) = (q.0.shape.dims(), k.0.shape.dims(), q.0.shape.ndim());
     let dtype = q.dtype();
     let mask = match mask {
         None => None,

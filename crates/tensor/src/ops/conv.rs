@@ -11,33 +11,33 @@ use panoply_ir::routine::{self, ConvAxis, Routine};
 use panoply_ir::{DType, Error, Scalar, Shape};
 
 use super::window::Window;
-use crate::call::Operation;
-use crate::settings::Settings;
+use crate::call::CompositeOp;
+use crate::call_attrs::CallAttrs;
 use crate::tensor::{Tensor, fits};
 
 /// How filters move over N axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conv<const N: usize> {
-    /// Distance between neighbouring positions of a filter.
+pub struct ConvOptions<const N: usize> {
+    /// Distance between neighboring positions of a filter.
     pub stride: [usize; N],
     /// Zeros on both sides of each axis.
     pub padding: [usize; N],
-    /// Distance between neighbouring elements under a filter.
+    /// Distance between neighboring elements under a filter.
     pub dilation: [usize; N],
     /// Parts of the channels that do not see each other.
     pub groups: usize,
 }
 
-impl<const N: usize> Default for Conv<N> {
-    fn default() -> Conv<N> {
-        Conv { stride: [1; N], padding: [0; N], dilation: [1; N], groups: 1 }
+impl<const N: usize> Default for ConvOptions<N> {
+    fn default() -> ConvOptions<N> {
+        ConvOptions { stride: [1; N], padding: [0; N], dilation: [1; N], groups: 1 }
     }
 }
 
-impl<const N: usize> Conv<N> {
+impl<const N: usize> ConvOptions<N> {
     /// What a filter of these sizes sees at once.
     fn window(&self, sizes: &[usize]) -> Window<N> {
-        Window { size: std::array::from_fn(|along| sizes[along]), stride: self.stride, dilation: self.dilation }
+        Window { kernel_size: std::array::from_fn(|along| sizes[along]), stride: self.stride, dilation: self.dilation }
     }
 
     /// Positions of a filter along each axis; none if it does not fit.
@@ -48,7 +48,7 @@ impl<const N: usize> Conv<N> {
     }
 }
 
-impl<const N: usize> Conv<N> {
+impl<const N: usize> ConvOptions<N> {
     /// Whether nothing on the way has more bytes than there are addresses: no axis is longer than all strides, paddings and filters
     /// along it together, and no element is there more often than filters have elements.
     fn stays_small(&self, x: &[usize], w: &[usize]) -> bool {
@@ -87,17 +87,17 @@ fn last_lengths<const N: usize>(tensor: &Tensor) -> [usize; N] {
     std::array::from_fn(|along| tensor.0.shape.dims()[along + 2])
 }
 
-impl<const N: usize> Settings for Conv<N> {
-    fn words(&self, words: &mut Vec<u64>) {
-        (self.stride, self.padding, self.dilation, self.groups).words(words);
+impl<const N: usize> CallAttrs for ConvOptions<N> {
+    fn write_key(&self, words: &mut Vec<u64>) {
+        (self.stride, self.padding, self.dilation, self.groups).write_key(words);
     }
 }
 
 impl Tensor {
     /// Convolution of `[batch, channels, lengths]` with filters `[outputs, channels / groups, sizes]`.
     #[track_caller]
-    pub fn conv<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>) -> Tensor {
-        let (x, w) = match self.conv_operands("conv", filters, conv, 1) {
+    pub fn conv<const N: usize>(&self, weight: &Tensor, conv: &ConvOptions<N>) -> Tensor {
+        let (x, w) = match self.conv_operands("conv", weight, conv, 1) {
             Ok(operands) => operands,
             Err(mistake) => return mistake,
         };
@@ -105,67 +105,82 @@ impl Tensor {
             let message = format!("conv: filters of {:?} do not fit padded lengths of {self:?}", &w[2..]);
             return Tensor::mistake(Error::mistake(message).note(format!("{conv:?}")));
         }
-        let [output] = Operation {
+        let [output] = CompositeOp {
             name: "conv",
-            body: |[x, filters], conv: &Conv<N>| [x.convolved(filters, conv)],
+            body: |[x, filters], conv: &ConvOptions<N>| [x.conv_forward(filters, conv)],
             gradient: Some(|[x, filters], _, g, conv| {
                 [
-                    Some(g.conv_input(filters, conv, last_lengths(x))),
-                    Some(g.conv_filters(x, conv, last_lengths(filters))),
+                    Some(g.conv_backward_input(filters, conv, last_lengths(x))),
+                    Some(g.conv_backward_weight(x, conv, last_lengths(filters))),
                 ]
             }),
             routine: |[x, filters], conv| {
                 conv.routine(x.dtype(), x.0.shape.dims(), filters.0.shape.dims()).map(Routine::Conv)
             },
         }
-        .on([self, filters], *conv);
+        .apply([self, weight], *conv);
         output
     }
 
     /// What flows to the input, of these lengths, of a convolution when this flows to its output.
     #[track_caller]
-    fn conv_input<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>, lengths: [usize; N]) -> Tensor {
-        let [flow] = Operation {
-            name: "conv_input",
-            body: |[g, filters], (conv, lengths): &(Conv<N>, [usize; N])| [g.unconvolved(filters, conv, lengths)],
+    fn conv_backward_input<const N: usize>(
+        &self,
+        filters: &Tensor,
+        conv: &ConvOptions<N>,
+        lengths: [usize; N],
+    ) -> Tensor {
+        let [flow] = CompositeOp {
+            name: "conv_backward_data",
+            body: |[g, filters], (conv, lengths): &(ConvOptions<N>, [usize; N])| {
+                [g.conv_backward_input_dilated(filters, conv, lengths)]
+            },
             gradient: Some(|[g, filters], _, h, (conv, _)| {
-                [Some(h.conv(filters, conv)), Some(g.conv_filters(h, conv, last_lengths(filters)))]
+                [Some(h.conv(filters, conv)), Some(g.conv_backward_weight(h, conv, last_lengths(filters)))]
             }),
             routine: |[g, filters], (conv, lengths)| {
                 let (batch, w) = (g.0.shape.dims()[0], filters.0.shape.dims());
                 let x = [&[batch, conv.groups * w[1]], &lengths[..]].concat();
-                conv.routine(g.dtype(), &x, w).map(Routine::ConvInput)
+                conv.routine(g.dtype(), &x, w).map(Routine::ConvBackwardData)
             },
         }
-        .on([self, filters], (*conv, lengths));
+        .apply([self, filters], (*conv, lengths));
         flow
     }
 
     /// What flows to the filters, of these sizes, of a convolution of `x` when this flows to its output.
     #[track_caller]
-    fn conv_filters<const N: usize>(&self, x: &Tensor, conv: &Conv<N>, sizes: [usize; N]) -> Tensor {
+    fn conv_backward_weight<const N: usize>(&self, x: &Tensor, conv: &ConvOptions<N>, sizes: [usize; N]) -> Tensor {
         // Sums over the batch: what is not there of it is zeros, and a device may do the rest whole.
-        let [g, x] = [self, x].map(|x| x.filled(&[0], Scalar::from_i128(x.dtype(), 0)));
-        let [flow] = Operation {
-            name: "conv_filters",
-            body: |[g, x], (conv, sizes): &(Conv<N>, [usize; N])| [g.correlated(x, conv, sizes)],
-            gradient: Some(|[g, x], _, h, (conv, _)| {
-                [Some(x.conv(h, conv)), Some(g.conv_input(h, conv, last_lengths(x)))]
-            }),
-            routine: |[g, x], (conv, sizes)| {
-                let x = x.0.shape.dims();
-                let w = [&[g.0.shape.dims()[1], x[1] / conv.groups], &sizes[..]].concat();
-                conv.routine(g.dtype(), x, &w).map(Routine::ConvFilters)
-            },
-        }
-        .on([&g, &x], (*conv, sizes));
+        let [g, x] = [self, x].map(|x| x.mask_padding(&[0], Scalar::from_i128(x.dtype(), 0)));
+        let [flow] =
+            CompositeOp {
+                name: "conv_backward_filter",
+                body: |[g, x], (conv, sizes): &(ConvOptions<N>, [usize; N])| {
+                    [g.conv_backward_weight_matmul(x, conv, sizes)]
+                },
+                gradient: Some(|[g, x], _, h, (conv, _)| {
+                    [Some(x.conv(h, conv)), Some(g.conv_backward_input(h, conv, last_lengths(x)))]
+                }),
+                routine: |[g, x], (conv, sizes)| {
+                    let x = x.0.shape.dims();
+                    let w = [&[g.0.shape.dims()[1], x[1] / conv.groups], &sizes[..]].concat();
+                    conv.routine(g.dtype(), x, &w).map(Routine::ConvBackwardFilter)
+                },
+            }
+            .apply([&g, &x], (*conv, sizes));
         flow
     }
 
-    /// [`Tensor::conv_input`] as a convolution of the elements set apart by its stride, with the filters turned round. The
+    /// [`Tensor::conv_backward_input`] as a convolution of the elements set apart by its stride, with the filters turned round. The
     /// gradient of the windows themselves would look for every window an element is part of.
     #[track_caller]
-    fn unconvolved<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>, lengths: &[usize; N]) -> Tensor {
+    fn conv_backward_input_dilated<const N: usize>(
+        &self,
+        filters: &Tensor,
+        conv: &ConvOptions<N>,
+        lengths: &[usize; N],
+    ) -> Tensor {
         let w = filters.0.shape.dims();
         let (groups, depth, outputs) = (conv.groups, w[0] / conv.groups, w[1]);
         let mut spread = self.clone();
@@ -183,11 +198,16 @@ impl Tensor {
         let order = [0, 2, 1].into_iter().chain(3..3 + N).collect();
         let joined = Shape::new([&[groups * outputs, depth], &w[2..]].concat());
         let turned = turned.reshaped(Shape::new(split)).permuted(order).reshaped(joined);
-        spread.conv(&turned, &Conv { stride: [1; N], padding: [0; N], ..*conv })
+        spread.conv(&turned, &ConvOptions { stride: [1; N], padding: [0; N], ..*conv })
     }
 
-    /// [`Tensor::conv_filters`] as the products of what flows to the output with the windows.
-    fn correlated<const N: usize>(&self, x: &Tensor, conv: &Conv<N>, sizes: &[usize; N]) -> Tensor {
+    /// [`Tensor::conv_backward_weight`] as the products of what flows to the output with the windows.
+    fn conv_backward_weight_matmul<const N: usize>(
+        &self,
+        x: &Tensor,
+        conv: &ConvOptions<N>,
+        sizes: &[usize; N],
+    ) -> Tensor {
         let dims = self.0.shape.dims();
         let split = [&[dims[0], conv.groups, dims[1] / conv.groups], &dims[2..]].concat();
         let order = [1, 2, 0].into_iter().chain(3..3 + N).collect();
@@ -198,14 +218,14 @@ impl Tensor {
     }
 
     /// The windows of the input as columns: `[groups, depth · sizes, batch · positions]`.
-    fn columns<const N: usize>(&self, filter: &[usize], conv: &Conv<N>) -> Tensor {
+    fn columns<const N: usize>(&self, filter: &[usize], conv: &ConvOptions<N>) -> Tensor {
         let mut widths = vec![(0, 0); 2];
         widths.extend(conv.padding.map(|width| (width, width)));
         let windows = self.pad(&widths).interleaved_windows(&conv.window(filter));
         let (batch, groups, depth) = (self.0.shape.dims()[0], conv.groups, self.0.shape.dims()[1] / conv.groups);
         let sides = &windows.0.shape.dims()[2..];
         // [batch, groups, depth, size and position for each axis] as [groups, depth · sizes, batch · positions]. Positions
-        // come last, so that neighbouring elements of a column are read from neighbouring places.
+        // come last, so that neighboring elements of a column are read from neighboring places.
         let split = [&[batch, groups, depth], sides].concat();
         let (sizes, places) = ((0..N).map(|along| 3 + 2 * along), (0..N).map(|along| 4 + 2 * along));
         let order = [1, 2].into_iter().chain(sizes).chain([0]).chain(places);
@@ -215,7 +235,7 @@ impl Tensor {
     }
 
     /// [`Tensor::conv`] of what fits.
-    fn convolved<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>) -> Tensor {
+    fn conv_forward<const N: usize>(&self, filters: &Tensor, conv: &ConvOptions<N>) -> Tensor {
         let (x, w) = (self.0.shape.dims(), filters.0.shape.dims());
         let columns = self.columns(&w[2..], conv);
         let positions = conv.positions(&x[2..], &w[2..]).expect("the filters fit");
@@ -231,8 +251,13 @@ impl Tensor {
     /// `[channels, outputs / groups, sizes]`. `extra` elements are added at the end of each axis, as PyTorch's
     /// `output_padding`.
     #[track_caller]
-    pub fn conv_transposed<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>, extra: [usize; N]) -> Tensor {
-        let (x, w) = match self.conv_operands("conv_transposed", filters, conv, 0) {
+    pub fn conv_transpose<const N: usize>(
+        &self,
+        weight: &Tensor,
+        conv: &ConvOptions<N>,
+        output_padding: [usize; N],
+    ) -> Tensor {
+        let (x, w) = match self.conv_operands("conv_transpose", weight, conv, 0) {
             Ok(operands) => operands,
             Err(mistake) => return mistake,
         };
@@ -240,22 +265,23 @@ impl Tensor {
         for along in 0..N {
             let apart = x[along + 2].checked_sub(1).map_or(0, |gaps| gaps * conv.stride[along] + 1);
             let whole = apart + (w[along + 2] - 1) * conv.dilation[along];
-            lengths[along] = whole.saturating_add(extra[along]).saturating_sub(2 * conv.padding[along]);
+            lengths[along] = whole.saturating_add(output_padding[along]).saturating_sub(2 * conv.padding[along]);
         }
         let whole = [&[x[0], w[1] * conv.groups], &w[2..], &lengths].concat();
         if !fits(&Shape::new(whole), DType::F64) {
-            let message = format!("conv_transposed: {extra:?} more elements along the axes of {self:?} are too many");
+            let message =
+                format!("conv_transpose: {output_padding:?} more elements along the axes of {self:?} are too many");
             return Tensor::mistake(Error::mistake(message));
         }
         if lengths.contains(&0) {
-            let message = format!("conv_transposed: padding {:?} leaves nothing of {self:?}", conv.padding);
+            let message = format!("conv_transpose: padding {:?} leaves nothing of {self:?}", conv.padding);
             return Tensor::mistake(Error::mistake(message));
         }
         // A convolution of these lengths has more positions than there are elements here if whole strides are added.
-        if extra.iter().zip(conv.stride).any(|(extra, stride)| *extra >= stride) {
-            return self.unconvolved(filters, conv, &lengths);
+        if output_padding.iter().zip(conv.stride).any(|(extra, stride)| *extra >= stride) {
+            return self.conv_backward_input_dilated(weight, conv, &lengths);
         }
-        self.conv_input(filters, conv, lengths)
+        self.conv_backward_input(weight, conv, lengths)
     }
 
     /// The lengths of both operands, or what is wrong with them; `axis` of the filters counts what a group sees.
@@ -264,7 +290,7 @@ impl Tensor {
         &self,
         op: &str,
         filters: &Tensor,
-        conv: &Conv<N>,
+        conv: &ConvOptions<N>,
         axis: usize,
     ) -> Result<(Vec<usize>, Vec<usize>), Tensor> {
         if let Some(mistake) = [self, filters].into_iter().find(|operand| operand.is_mistake()) {
@@ -274,10 +300,10 @@ impl Tensor {
         let place = Location::caller();
         let wrong = |what: String| {
             let note = format!("left {self:?}, right {filters:?}");
-            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).at(place)))
+            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).with_location(place)))
         };
-        self.is_whole(op, 1..x.len())?;
-        filters.is_whole(op, 0..w.len())?;
+        self.check_static(op, 1..x.len())?;
+        filters.check_static(op, 0..w.len())?;
         if self.dtype() != filters.dtype() {
             return wrong(format!("element types {} and {} differ", self.dtype(), filters.dtype()));
         }
@@ -301,7 +327,7 @@ impl Tensor {
         Ok((x.to_vec(), w.to_vec()))
     }
 
-    /// `step - 1` zeros between neighbouring elements of an axis.
+    /// `step - 1` zeros between neighboring elements of an axis.
     pub(crate) fn spread_along(&self, axis: usize, step: usize) -> Tensor {
         let dims = self.0.shape.dims();
         if step == 1 || dims[axis] == 0 {
@@ -316,7 +342,7 @@ impl Tensor {
 
     /// Zeros before and after an axis; a negative count takes elements away.
     fn padded_or_cut(&self, axis: usize, before: isize, after: isize) -> Tensor {
-        let mut widths = vec![(0, 0); self.0.shape.rank()];
+        let mut widths = vec![(0, 0); self.0.shape.ndim()];
         widths[axis] = (before.max(0) as usize, after.max(0) as usize);
         let padded = self.pad(&widths);
         let (start, less) = ((-before).max(0) as usize, (-before).max(0) as usize + (-after).max(0) as usize);

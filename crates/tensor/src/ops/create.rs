@@ -46,7 +46,7 @@ impl Tensor {
 
     /// i32 0, 1, … len - 1, of which an i32 must hold the last.
     #[track_caller]
-    pub fn iota(len: usize) -> Tensor {
+    pub fn arange(len: usize) -> Tensor {
         if len > MOST_POSITIONS {
             let message = format!("iota: {len} numbers from 0 on are more than the {MOST_POSITIONS} that an i32 holds");
             return Tensor::mistake(Error::mistake(message));
@@ -56,25 +56,25 @@ impl Tensor {
 
     /// So many numbers from `start` to `end`, equally far apart; both ends are among them, one number is `start`.
     #[track_caller]
-    pub fn linspace(start: f64, end: f64, count: usize, dtype: DType) -> Tensor {
+    pub fn linspace(start: f64, end: f64, steps: usize, dtype: DType) -> Tensor {
         if !dtype.is_float() {
             return Tensor::mistake(Error::mistake(format!(
                 "linspace: {dtype} has no fractions; take f32 and cast it"
             )));
         }
-        if count > MOST_POSITIONS {
-            let message = format!("linspace: {count} numbers are more than the {MOST_POSITIONS} that can be counted");
+        if steps > MOST_POSITIONS {
+            let message = format!("linspace: {steps} numbers are more than the {MOST_POSITIONS} that can be counted");
             return Tensor::mistake(Error::mistake(message).note("make shorter parts and use them one after another"));
         }
         // Halves do not know every place.
         let wide = if dtype == DType::F64 { dtype } else { DType::F32 };
         let number = |value: f64| Tensor::constant_or_scalar(Scalar::from_f64(wide, value));
-        let places = Tensor::iota(count);
-        let (first, step) = (places.cast(wide), number((end - start) / count.saturating_sub(1).max(1) as f64));
+        let places = Tensor::arange(steps);
+        let (first, step) = (places.cast(wide), number((end - start) / steps.saturating_sub(1).max(1) as f64));
         // From the nearer end, so that the last is what was asked for.
-        let left = (places.literal(count as f64 - 1.0) - &places).cast(wide);
+        let left = (places.literal(steps as f64 - 1.0) - &places).cast(wide);
         let (rising, falling) = (number(start) + first * &step, number(end) - left * step);
-        rising.where_(&places.lt(&places.literal(count.div_ceil(2) as f64)), &falling).cast(dtype)
+        rising.where_self(&places.lt(&places.literal(steps.div_ceil(2) as f64)), &falling).cast(dtype)
     }
 
     /// A constant of this tensor's element type and shape `[]`.
@@ -105,18 +105,18 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn places(len: usize, factor: usize) -> Tensor {
         let fits = len.saturating_add(1).checked_mul(factor).is_some_and(|most| i32::try_from(most).is_ok());
-        Tensor::iota(len).cast(if fits { DType::I32 } else { DType::I64 })
+        Tensor::arange(len).cast(if fits { DType::I32 } else { DType::I64 })
     }
 
     /// Zeros of this tensor's shape and element type.
     #[track_caller]
     pub fn zeros_like(&self) -> Tensor {
-        self.literal(0.0).expanded(&self.0.shape).ending_as(self)
+        self.literal(0.0).expanded(&self.0.shape).with_lengths_of(self)
     }
 
     /// Ones of this tensor's shape and element type.
     #[track_caller]
     pub fn ones_like(&self) -> Tensor {
-        self.literal(1.0).expanded(&self.0.shape).ending_as(self)
+        self.literal(1.0).expanded(&self.0.shape).with_lengths_of(self)
     }
 }

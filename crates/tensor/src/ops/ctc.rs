@@ -14,7 +14,7 @@ impl Tensor {
     /// `[batch, most]` the labels, of which the first `lengths` count; `times` how much of each sequence counts. Both are i32
     /// `[batch]`.
     #[track_caller]
-    pub fn ctc(&self, targets: &Tensor, times: &Tensor, lengths: &Tensor, blank: usize) -> Tensor {
+    pub fn ctc_loss(&self, targets: &Tensor, times: &Tensor, lengths: &Tensor, blank: usize) -> Tensor {
         let operands = [self, targets, times, lengths];
         if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
@@ -32,10 +32,10 @@ impl Tensor {
                 "ctc: needs logarithms [time, batch, classes], targets [batch, most], times and lengths [batch] as i32";
             return Tensor::mistake(Error::mistake(message).note(format!("of {operands:?}, blank {blank}")));
         }
-        self.in_single(|logs| logs.ctc_of(targets, times, lengths, blank))
+        self.in_f32(|logs| logs.ctc_of(targets, times, lengths, blank))
     }
 
-    /// [`Tensor::ctc`] of operands that fit, and of logarithms that are not rounded to halves at each time.
+    /// [`Tensor::ctc_loss`] of operands that fit, and of logarithms that are not rounded to halves at each time.
     #[track_caller]
     fn ctc_of(&self, targets: &Tensor, times: &Tensor, lengths: &Tensor, blank: usize) -> Tensor {
         let (time, batch, most) = (self.0.shape.dims()[0], self.0.shape.dims()[1], targets.0.shape.dims()[1]);
@@ -47,31 +47,32 @@ impl Tensor {
         if read.is_mistake() {
             return read;
         }
-        let emitted = self.permute([1, 0, 2]).take_along(&read.unsqueeze(1).expanded(&[batch, time, states].into()), 2);
+        let emitted =
+            self.permute([1, 0, 2]).take_along_dim(&read.unsqueeze(1).expanded(&[batch, time, states].into()), 2);
         let never = |like: &Tensor| like.literal(NEVER);
         // The blank between two labels may be left out unless they are the same.
         let two_before = shifted(&read, 2, targets.literal(blank as f64));
-        let skips = read.ne(&targets.literal(blank as f64)).bitand(&read.ne(&two_before));
-        let begin = Tensor::iota(states).lt(&Tensor::constant(2i32.into()));
+        let skips = read.ne(&targets.literal(blank as f64)).bitwise_and(&read.ne(&two_before));
+        let begin = Tensor::arange(states).lt(&Tensor::constant(2i32.into()));
         let first = emitted.narrow(1, 0, 1).squeeze(1);
-        let mut paths = first.where_(&begin, &never(&first));
+        let mut paths = first.where_self(&begin, &never(&first));
         for at in 1..time {
             let now = emitted.narrow(1, at, 1).squeeze(1);
             let counts = times.gt(&Tensor::scalar(at as i32)).unsqueeze(1);
             paths = Tensor::call("ctc step", [&paths, &now, &skips, &counts], (), |[paths, now, skips, counts], ()| {
                 let never = paths.literal(NEVER);
                 let one = shifted(paths, 1, never.clone());
-                let two = shifted(paths, 2, never.clone()).where_(skips, &never);
+                let two = shifted(paths, 2, never.clone()).where_self(skips, &never);
                 let next = paths.logaddexp(&one).logaddexp(&two) + now;
-                next.where_(counts, paths)
+                next.where_self(counts, paths)
             });
         }
-        let place = Tensor::iota(states);
+        let place = Tensor::arange(states);
         let last = (lengths * targets.literal(2.0)).unsqueeze(1);
-        let ends = place.eq(&last).bitor(&place.eq(&(&last - targets.literal(1.0))));
-        let loss = -paths.where_(&ends, &never(&paths)).logsumexp(-1);
+        let ends = place.eq(&last).bitwise_or(&place.eq(&(&last - targets.literal(1.0))));
+        let loss = -paths.where_self(&ends, &never(&paths)).logsumexp(-1);
         let impossible = loss.literal(f64::INFINITY);
-        loss.where_(&loss.lt(&loss.literal(-NEVER / 2.0)), &impossible)
+        loss.where_self(&loss.lt(&loss.literal(-NEVER / 2.0)), &impossible)
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Error, Shape};
 
-use crate::dim;
+use crate::dynamic_dim;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -26,14 +26,14 @@ impl Tensor {
     /// # Ok::<(), panoply_tensor::Error>(())
     /// ```
     #[track_caller]
-    pub fn einsum(formula: &str, operands: &[&Tensor]) -> Tensor {
+    pub fn einsum(equation: &str, operands: &[&Tensor]) -> Tensor {
         if let Some(mistake) = operands.iter().find(|operand| operand.is_mistake()) {
             return (*mistake).clone();
         }
-        let Formula { inputs, result, lengths } = match Formula::new(formula, operands) {
+        let Formula { inputs, result, lengths } = match Formula::new(equation, operands) {
             Ok(formula) => formula,
             Err(what) => {
-                let mut error = Error::mistake(format!("einsum: `{formula}`: {what}"));
+                let mut error = Error::mistake(format!("einsum: `{equation}`: {what}"));
                 for operand in operands {
                     error = error.note(format!("operand {operand:?}"));
                 }
@@ -43,14 +43,14 @@ impl Tensor {
         let first = operands.first().map_or(DType::F32, |operand| operand.dtype());
         if let Some(other) = operands.iter().find(|operand| operand.dtype() != first || first == DType::Bool) {
             let message =
-                format!("einsum: `{formula}`: operands are numbers of one type, not {first} and {}", other.dtype());
+                format!("einsum: `{equation}`: operands are numbers of one type, not {first} and {}", other.dtype());
             return Tensor::mistake(Error::mistake(message).note(format!("operand {other:?}")));
         }
         for label in lengths.keys() {
             let named = |labels: &Vec<char>| (0..labels.len()).find(|axis| labels[*axis] == *label);
             let axes = operands.iter().zip(&inputs).filter_map(|(operand, labels)| Some((*operand, named(labels)?)));
             let long = axes.filter(|(operand, axis)| operand.0.shape.dims()[*axis] > 1);
-            if let Err(error) = dim::meet("einsum", &long.collect::<Vec<(&Tensor, usize)>>()) {
+            if let Err(error) = dynamic_dim::meet("einsum", &long.collect::<Vec<(&Tensor, usize)>>()) {
                 return Tensor::mistake(error);
             }
         }
@@ -211,7 +211,7 @@ impl Term {
             let first = term.labels.iter().position(|l| *l == label).expect("it was found before");
             let rest: Vec<usize> = (0..term.labels.len()).filter(|i| *i != first && *i != second).collect();
             let order = rest.iter().copied().chain([first, second]).collect();
-            term.tensor = term.tensor.permuted(order).diagonal();
+            term.tensor = term.tensor.permuted(order).diagonal(0);
             term.labels = rest.iter().map(|i| term.labels[*i]).chain([label]).collect();
         }
         if term.tensor.is_mistake() {

@@ -108,7 +108,7 @@ impl Tensor {
 
     /// `self` where the condition holds, `other` elsewhere.
     #[track_caller]
-    pub fn where_(&self, condition: &Tensor, other: &Tensor) -> Tensor {
+    pub fn where_self(&self, condition: &Tensor, other: &Tensor) -> Tensor {
         Tensor::alu(Alu::Select, &[condition, self, other])
     }
 
@@ -136,14 +136,14 @@ impl Tensor {
 
     /// 1 / x.
     #[track_caller]
-    pub fn recip(&self) -> Tensor {
+    pub fn reciprocal(&self) -> Tensor {
         Tensor::alu(Alu::Div, &[&self.literal(1.0), self])
     }
 
     /// 1 / sqrt(x).
     #[track_caller]
     pub fn rsqrt(&self) -> Tensor {
-        self.sqrt().recip()
+        self.sqrt().reciprocal()
     }
 
     /// -1, 0 or 1.
@@ -151,18 +151,18 @@ impl Tensor {
     pub fn sign(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| {
             let zero = x.literal(0.0);
-            let below = x.literal(-1.0).where_(&Tensor::alu(Alu::Lt, &[x, &zero]), x);
-            x.literal(1.0).where_(&Tensor::alu(Alu::Lt, &[&zero, x]), &below)
+            let below = x.literal(-1.0).where_self(&Tensor::alu(Alu::Lt, &[x, &zero]), x);
+            x.literal(1.0).where_self(&Tensor::alu(Alu::Lt, &[&zero, x]), &below)
         };
-        Tensor::call_with_gradient("sign", [self], (), body, |[x], _, _, ()| [Some(x.zeros_like())])
+        Tensor::call_with_vjp("sign", [self], (), body, |[x], _, _, ()| [Some(x.zeros_like())])
     }
 
     /// Limited to `low ..= high`, with slope 0 at both; NaN stays.
     #[track_caller]
     pub fn clamp(&self, low: f64, high: f64) -> Tensor {
         let (low, high) = (self.scalar_like(low), self.scalar_like(high));
-        let raised = low.where_(&self.le(&low), self);
-        high.where_(&high.le(&raised), &raised)
+        let raised = low.where_self(&self.le(&low), self);
+        high.where_self(&high.le(&raised), &raised)
     }
 
     /// Whether x > y.
@@ -198,7 +198,7 @@ unary! {
     /// 2 to the x.
     exp2 Alu::Math(Math::Exp2);
     /// Natural logarithm.
-    ln Alu::Math(Math::Ln);
+    log Alu::Math(Math::Log);
     /// Logarithm to base 2.
     log2 Alu::Math(Math::Log2);
     /// ln(1 + x), accurate near 0.
@@ -228,7 +228,7 @@ unary! {
     /// Towards zero.
     trunc Alu::Trunc;
     /// Bits inverted; logical not for bools.
-    logical_not Alu::Not;
+    bitwise_not Alu::Not;
 }
 
 macro_rules! binary {
@@ -251,15 +251,15 @@ binary! {
     /// x to the y.
     pow Pow;
     /// Bitwise and; logical for bools.
-    bitand And;
+    bitwise_and And;
     /// Bitwise or; logical for bools.
-    bitor Or;
+    bitwise_or Or;
     /// Bitwise exclusive or.
-    bitxor Xor;
+    bitwise_xor Xor;
     /// Left shift.
-    shl Shl;
+    bitwise_left_shift Shl;
     /// Right shift.
-    shr Shr;
+    bitwise_right_shift Shr;
     /// Whether x < y.
     lt Lt;
     /// Whether x ≤ y.

@@ -18,7 +18,7 @@ mod table;
 use panoply_ir::routine::{Fourier, FourierKind, Routine};
 use panoply_ir::{DType, Error, Scalar};
 
-use crate::call::Operation;
+use crate::call::CompositeOp;
 use crate::tensor::Tensor;
 pub(crate) use table::Table;
 use table::{Reader, factors, factors_of_two, padded, table};
@@ -27,8 +27,8 @@ impl Tensor {
     /// Complex numbers of their parts, which have one shape: `[…]` becomes `[…, 2]`.
     #[track_caller]
     pub fn complex(real: &Tensor, imaginary: &Tensor) -> Tensor {
-        let first = Tensor::iota(2).eq(&Tensor::constant(0i32.into()));
-        real.unsqueeze(-1).where_(&first, &imaginary.unsqueeze(-1))
+        let first = Tensor::arange(2).eq(&Tensor::constant(0i32.into()));
+        real.unsqueeze(-1).where_self(&first, &imaginary.unsqueeze(-1))
     }
 
     /// The real parts of complex numbers: `[…, 2]` becomes `[…]`.
@@ -39,7 +39,7 @@ impl Tensor {
 
     /// The imaginary parts of complex numbers: `[…, 2]` becomes `[…]`.
     #[track_caller]
-    pub fn imaginary(&self) -> Tensor {
+    pub fn imag(&self) -> Tensor {
         self.component("imaginary", 1)
     }
 
@@ -51,7 +51,7 @@ impl Tensor {
             return mistake;
         }
         self.in_single_with(other, |x, other| {
-            let signs = Tensor::iota(2).cast(x.dtype()) * x.literal(2.0) - x.literal(1.0);
+            let signs = Tensor::arange(2).cast(x.dtype()) * x.literal(2.0) - x.literal(1.0);
             x.turned(&other.narrow(-1, 0, 1), &(other.narrow(-1, 1, 1) * signs))
         })
     }
@@ -60,7 +60,7 @@ impl Tensor {
     #[track_caller]
     pub fn complex_abs(&self) -> Tensor {
         match self.pairs("complex_abs") {
-            Ok(()) => self.real().hypot(&self.imaginary()),
+            Ok(()) => self.real().hypot(&self.imag()),
             Err(mistake) => mistake,
         }
     }
@@ -98,12 +98,12 @@ impl Tensor {
     /// `[…, n / 2 + 1, 2]`.
     #[track_caller]
     pub fn rfft(&self, axis: isize) -> Tensor {
-        let place = match self.whole_axis("rfft", axis) {
+        let place = match self.static_axis("rfft", axis) {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
         match Tensor::complex(self, &self.zeros_like()).complex_axis("rfft", place as isize) {
-            Ok(_) => self.fourier(FourierKind::FromReal, place, self.0.shape.dims()[place], 1.0),
+            Ok(_) => self.fourier(FourierKind::RealToComplex, place, self.0.shape.dims()[place], 1.0),
             Err(mistake) => mistake,
         }
     }
@@ -121,7 +121,7 @@ impl Tensor {
             let message = format!("irfft: {length} numbers have {} frequencies, not the {count} of", length / 2 + 1);
             return Tensor::mistake(Error::mistake(format!("{message} {self:?}")));
         }
-        self.fourier(FourierKind::ToReal, place, length, 1.0 / length as f64)
+        self.fourier(FourierKind::ComplexToReal, place, length, 1.0 / length as f64)
     }
 
     /// [`Tensor::fft`] along the last two axes: `[…, m, n, 2]`.
@@ -176,7 +176,7 @@ impl Tensor {
     #[track_caller]
     pub(super) fn complex_axis(&self, op: &str, axis: isize) -> Result<usize, Tensor> {
         self.pairs(op)?;
-        let (dims, rank) = (self.0.shape.dims(), self.0.shape.rank() as isize - 1);
+        let (dims, rank) = (self.0.shape.dims(), self.0.shape.ndim() as isize - 1);
         let place = if axis < 0 { axis + rank } else { axis };
         let wrong = if !(0..rank).contains(&place) {
             format!("axis {axis} is out of range for the {rank} of complex numbers {self:?}")
@@ -185,7 +185,7 @@ impl Tensor {
         } else if !matches!(self.dtype(), DType::F32 | DType::F64) {
             format!("needs f32 or f64, not {self:?}")
         } else {
-            return self.is_whole(op, [place as usize, rank as usize]).map(|()| place as usize);
+            return self.check_static(op, [place as usize, rank as usize]).map(|()| place as usize);
         };
         Err(Tensor::mistake(Error::mistake(format!("{op}: {wrong}"))))
     }
@@ -193,18 +193,18 @@ impl Tensor {
     /// So many numbers along an axis transformed, and the result times a factor.
     #[track_caller]
     fn fourier(&self, kind: FourierKind, place: usize, length: usize, scale: f64) -> Tensor {
-        let behind = self.0.shape.rank() - 1 - place;
-        let backward = matches!(kind, FourierKind::Backward | FourierKind::ToReal);
-        let [result] = FOURIER.on_batches([self, &table(self, length, backward)], (kind, length, behind, scale));
+        let behind = self.0.shape.ndim() - 1 - place;
+        let backward = matches!(kind, FourierKind::Backward | FourierKind::ComplexToReal);
+        let [result] = FOURIER.apply_batched([self, &table(self, length, backward)], (kind, length, behind, scale));
         result
     }
 
     /// The sums of complex numbers along an axis, from a table.
     fn transformed(&self, place: usize, table: &Tensor) -> Tensor {
-        let last = self.0.shape.rank() as isize - 2;
+        let last = self.0.shape.ndim() as isize - 2;
         let moved = self.transpose(place as isize, last);
         let (dims, n) = (moved.0.shape.clone(), self.0.shape.dims()[place]);
-        let flat = moved.reshaped([self.0.shape.elems() / (2 * n), n, 2].into());
+        let flat = moved.reshaped([self.0.shape.numel() / (2 * n), n, 2].into());
         if flat.is_mistake() {
             return flat;
         }
@@ -219,12 +219,12 @@ impl Tensor {
     /// Frequencies of so many real numbers along an axis, those that stand for their negatives too times a factor.
     fn weighted(&self, place: usize, length: usize, factor: f64) -> Tensor {
         let count = length / 2 + 1;
-        let places = Tensor::iota(count);
+        let places = Tensor::arange(count);
         let is = |frequency: usize| places.eq(&places.literal(frequency as f64));
-        let single = if length.is_multiple_of(2) { is(0).bitor(&is(length / 2)) } else { is(0) };
-        let mut column = vec![1; self.0.shape.rank()];
+        let single = if length.is_multiple_of(2) { is(0).bitwise_or(&is(length / 2)) } else { is(0) };
+        let mut column = vec![1; self.0.shape.ndim()];
         column[place] = count;
-        self * self.literal(1.0).where_(&single, &self.literal(factor)).reshaped(column.into())
+        self * self.literal(1.0).where_self(&single, &self.literal(factor)).reshaped(column.into())
     }
 
     /// Complex numbers times others: their real parts, and their imaginary parts with the sign that each part takes.
@@ -237,22 +237,22 @@ impl Tensor {
 type Rule = (FourierKind, usize, usize, f64);
 
 /// Transforms of numbers, from them and a table that only the body reads.
-const FOURIER: Operation<Rule, 2, 1> =
-    Operation { name: "fft", body: |inputs, rule| [body(inputs, rule)], gradient: Some(gradient), routine };
+const FOURIER: CompositeOp<Rule, 2, 1> =
+    CompositeOp { name: "fft", body: |inputs, rule| [body(inputs, rule)], gradient: Some(gradient), routine };
 
 fn body([x, table]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Tensor {
-    let place = x.0.shape.rank() - 1 - behind;
+    let place = x.0.shape.ndim() - 1 - behind;
     // Many examples have the same table.
     let table = &one_of(table);
     let sums = match kind {
         FourierKind::Forward | FourierKind::Backward => x.transformed(place, table),
-        FourierKind::FromReal => {
+        FourierKind::RealToComplex => {
             let complex = Tensor::complex(x, &x.zeros_like());
             complex.transformed(place, table).narrow(place as isize, 0, length / 2 + 1)
         }
-        FourierKind::ToReal => {
+        FourierKind::ComplexToReal => {
             // The others stand for themselves and for the negative frequencies.
-            let mut widths = vec![(0, 0); x.0.shape.rank()];
+            let mut widths = vec![(0, 0); x.0.shape.ndim()];
             widths[place].1 = length - (length / 2 + 1);
             x.weighted(place, length, 2.0).pad(&widths).transformed(place, table).real()
         }
@@ -262,7 +262,7 @@ fn body([x, table]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Tens
 
 /// The first of equal tables; zeros where there is none, because nothing is transformed.
 fn one_of(tables: &Tensor) -> Tensor {
-    let (axes, dims) = (tables.0.shape.rank() - 1, tables.0.shape.dims());
+    let (axes, dims) = (tables.0.shape.ndim() - 1, tables.0.shape.dims());
     if dims.contains(&0) {
         return Tensor::zeros([dims[axes]], tables.dtype());
     }
@@ -276,12 +276,16 @@ fn gradient(
     g: &Tensor,
     &(kind, length, behind, scale): &Rule,
 ) -> [Option<Tensor>; 2] {
-    let place = x.0.shape.rank() - 1 - behind;
+    let place = x.0.shape.ndim() - 1 - behind;
     let flow = match kind {
         FourierKind::Forward => g.fourier(FourierKind::Backward, place, length, scale),
         FourierKind::Backward => g.fourier(FourierKind::Forward, place, length, scale),
-        FourierKind::FromReal => g.weighted(place, length, 0.5).fourier(FourierKind::ToReal, place, length, scale),
-        FourierKind::ToReal => g.fourier(FourierKind::FromReal, place, length, scale).weighted(place, length, 2.0),
+        FourierKind::RealToComplex => {
+            g.weighted(place, length, 0.5).fourier(FourierKind::ComplexToReal, place, length, scale)
+        }
+        FourierKind::ComplexToReal => {
+            g.fourier(FourierKind::RealToComplex, place, length, scale).weighted(place, length, 2.0)
+        }
     };
     [Some(flow), None]
 }
@@ -290,7 +294,7 @@ fn routine([x, _]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Optio
     let (dims, dtype) = (x.0.shape.dims(), x.dtype());
     let (before, after) = dims.split_at(dims.len() - 1 - behind);
     // The last axis of complex numbers is that of their parts.
-    let after = if kind == FourierKind::FromReal { &after[1..] } else { &after[1..after.len() - 1] };
+    let after = if kind == FourierKind::RealToComplex { &after[1..] } else { &after[1..after.len() - 1] };
     let (outer, inner) = (before.iter().product(), after.iter().product());
     Some(Routine::Fourier(Fourier { dtype, kind, outer, length, inner, scale: Scalar::from_f64(dtype, scale) }))
 }

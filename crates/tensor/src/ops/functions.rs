@@ -4,7 +4,7 @@ use std::f64::consts::{FRAC_PI_2, LN_2, LOG10_2, PI};
 
 use panoply_ir::DType;
 
-use crate::call::Gradient;
+use crate::call::VjpFn;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -18,9 +18,9 @@ impl Tensor {
             let near = (&grown + &grown / (&grown + x.literal(1.0))) * &half;
             let root = (&magnitude * &half).exp();
             let far = &root * &half * root;
-            near.where_(&magnitude.lt(&x.literal(20.0)), &far) * x.sign()
+            near.where_self(&magnitude.lt(&x.literal(20.0)), &far) * x.sign()
         };
-        self.call_in_single("sinh", body, |[x], _, g, ()| [Some(g * x.cosh())])
+        self.call_in_f32("sinh", body, |[x], _, g, ()| [Some(g * x.cosh())])
     }
 
     /// Hyperbolic cosine.
@@ -31,14 +31,14 @@ impl Tensor {
             let root = (x.abs() * &half).exp();
             &root * &half * &root + &half / root.square()
         };
-        self.call_in_single("cosh", body, |[x], _, g, ()| [Some(g * x.sinh())])
+        self.call_in_f32("cosh", body, |[x], _, g, ()| [Some(g * x.sinh())])
     }
 
     /// Arc sine, in -π/2 ..= π/2; NaN beyond -1 ..= 1.
     #[track_caller]
     pub fn asin(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| (x / (x.literal(1.0) + x.other_leg())).atan() * x.literal(2.0);
-        self.call_in_single("asin", body, |[x], _, g, ()| [Some(g / x.other_leg())])
+        self.call_in_f32("asin", body, |[x], _, g, ()| [Some(g / x.other_leg())])
     }
 
     /// The root of 1 - x².
@@ -56,7 +56,7 @@ impl Tensor {
             let steep = ((&one - x) / (one + x)).sqrt();
             steep.atan() * x.literal(2.0)
         };
-        self.call_in_single("acos", body, |[x], _, g, ()| [Some(-(g / x.other_leg()))])
+        self.call_in_f32("acos", body, |[x], _, g, ()| [Some(-(g / x.other_leg()))])
     }
 
     /// Inverse hyperbolic sine.
@@ -69,14 +69,14 @@ impl Tensor {
             });
             inverse * x.sign()
         };
-        self.call_in_single("asinh", body, |[x], _, g, ()| [Some(g / x.hypot(&x.literal(1.0)))])
+        self.call_in_f32("asinh", body, |[x], _, g, ()| [Some(g / x.hypot(&x.literal(1.0)))])
     }
 
     /// Inverse hyperbolic cosine; NaN below 1.
     #[track_caller]
     pub fn acosh(&self) -> Tensor {
         Tensor::call("acosh", [self], (), |[x], ()| {
-            x.in_single(|x| {
+            x.in_f32(|x| {
                 x.inverse_hyperbolic(|x| {
                     let above = x - x.literal(1.0);
                     (&above + above.sqrt() * (&above + x.literal(2.0)).sqrt()).log1p()
@@ -89,20 +89,20 @@ impl Tensor {
     #[track_caller]
     fn inverse_hyperbolic(&self, near: fn(&Tensor) -> Tensor) -> Tensor {
         let bound = self.literal(1e9);
-        let far = self.maximum(&self.literal(1.0)).ln() + self.literal(LN_2);
-        far.where_(&self.gt(&bound), &near(&self.minimum(&bound)))
+        let far = self.maximum(&self.literal(1.0)).log() + self.literal(LN_2);
+        far.where_self(&self.gt(&bound), &near(&self.minimum(&bound)))
     }
 
     /// Inverse hyperbolic tangent; NaN beyond -1 ..= 1.
     #[track_caller]
     pub fn atanh(&self) -> Tensor {
-        Tensor::call("atanh", [self], (), |[x], ()| x.in_single(|x| (x.log1p() - (-x).log1p()) * x.literal(0.5)))
+        Tensor::call("atanh", [self], (), |[x], ()| x.in_f32(|x| (x.log1p() - (-x).log1p()) * x.literal(0.5)))
     }
 
     /// Logarithm to base 10.
     #[track_caller]
     pub fn log10(&self) -> Tensor {
-        Tensor::call("log10", [self], (), |[x], ()| x.in_single(|x| x.log2() * x.literal(LOG10_2)))
+        Tensor::call("log10", [self], (), |[x], ()| x.in_f32(|x| x.log2() * x.literal(LOG10_2)))
     }
 
     /// Angle of the point (x, self), in -π ..= π; 0 at the origin, where it has no slope. A zero x counts as positive, whatever its sign.
@@ -112,8 +112,8 @@ impl Tensor {
             let (zero, one) = (g.literal(0.0), g.literal(1.0));
             let length = y.hypot(x);
             let some = length.gt(&zero);
-            let length = length.where_(&some, &one);
-            let [up, along] = [y, x].map(|part| (part / &length * g / &length).where_(&some, &zero));
+            let length = length.where_self(&some, &one);
+            let [up, along] = [y, x].map(|part| (part / &length * g / &length).where_self(&some, &zero));
             [Some(along), Some(-up)]
         })
     }
@@ -125,12 +125,12 @@ impl Tensor {
         name: &'static str,
         other: &Tensor,
         body: fn([&Tensor; 2], &()) -> Tensor,
-        gradient: Gradient<(), 2>,
+        gradient: VjpFn<(), 2>,
     ) -> Tensor {
         match self.broadcast_with(other) {
             Ok(both) => {
                 let [x, y] = both.map(|tensor| tensor.widened());
-                Tensor::call_with_gradient(name, [&x, &y], (), body, gradient).cast(self.dtype())
+                Tensor::call_with_vjp(name, [&x, &y], (), body, gradient).cast(self.dtype())
             }
             Err(mistake) => mistake,
         }
@@ -141,7 +141,7 @@ impl Tensor {
     pub fn logaddexp(&self, other: &Tensor) -> Tensor {
         // Equal infinities are no distance apart.
         fn ahead(x: &Tensor, y: &Tensor) -> Tensor {
-            x.literal(0.0).where_(&x.eq(y), &(x - y))
+            x.literal(0.0).where_self(&x.eq(y), &(x - y))
         }
         let body = |[x, y]: [&Tensor; 2], (): &()| x.maximum(y) + (-ahead(x, y).abs()).exp().log1p();
         self.of_two("logaddexp", other, body, |[x, y], _, g, ()| {
@@ -151,8 +151,8 @@ impl Tensor {
 
     /// `self` moved towards `end` by that share of the way. Of halves it is computed in f32 and rounded once.
     #[track_caller]
-    pub fn lerp(&self, end: &Tensor, share: f64) -> Tensor {
-        self.in_single_with(end, |x, end| x + (end - x) * share)
+    pub fn lerp(&self, end: &Tensor, weight: f64) -> Tensor {
+        self.in_single_with(end, |x, end| x + (end - x) * weight)
     }
 
     /// Root of the sum of both squares, which do not overflow; with slopes 0 where both are 0. An infinite one wins over NaN.
@@ -162,9 +162,9 @@ impl Tensor {
             let (zero, one, infinite) = (g.literal(0.0), g.literal(1.0), g.literal(f64::INFINITY));
             let long = x.abs().maximum(&y.abs());
             let nothing = long.eq(&zero);
-            let scale = one.where_(&nothing.bitor(&long.eq(&infinite)), &long);
+            let scale = one.where_self(&nothing.bitwise_or(&long.eq(&infinite)), &long);
             let [x, y] = [x, y].map(|part| part / &scale);
-            let length = one.where_(&nothing, &(x.square() + y.square())).sqrt();
+            let length = one.where_self(&nothing, &(x.square() + y.square())).sqrt();
             [x, y].map(|part| Some(g * (part / &length)))
         })
     }
@@ -203,22 +203,22 @@ impl Tensor {
             let polynomial = |w: &Tensor, factors: [f64; 9]| {
                 factors.into_iter().map(number).reduce(|sum, factor| sum * w + factor).expect("there are factors")
             };
-            let w = -((number(1.0) - x) * (number(1.0) + x)).ln();
+            let w = -((number(1.0) - x) * (number(1.0) + x)).log();
             let far = polynomial(&(w.sqrt() - number(3.0)), FAR);
-            let mut y = x * polynomial(&(&w - number(2.5)), NEAR).where_(&w.lt(&number(5.0)), &far);
+            let mut y = x * polynomial(&(&w - number(2.5)), NEAR).where_self(&w.lt(&number(5.0)), &far);
             if x.dtype() == DType::F64 {
                 (0..2).for_each(|_| y = &y - (y.erf() - x) * steep(&y));
             }
-            (x * number(f64::INFINITY)).where_(&x.abs().eq(&number(1.0)), &y)
+            (x * number(f64::INFINITY)).where_self(&x.abs().eq(&number(1.0)), &y)
         };
-        self.call_in_single("erfinv", body, |[_], y, g, ()| [Some(g * steep(y))])
+        self.call_in_f32("erfinv", body, |[_], y, g, ()| [Some(g * steep(y))])
     }
 
     /// Logarithm of the magnitude of the gamma function; infinite at 0, -1, -2 …, where its gradient is NaN, as at infinity. [Taylor's
     /// series around 1 and 2, where it is 0; elsewhere Lanczos 1964, with g = 7 and nine terms]
     #[track_caller]
     pub fn lgamma(&self) -> Tensor {
-        Tensor::call("lgamma", [self], (), |[x], ()| x.in_single(log_gamma))
+        Tensor::call("lgamma", [self], (), |[x], ()| x.in_f32(log_gamma))
     }
 
     /// Whether an element is not a number.
@@ -249,30 +249,30 @@ fn length([x, y]: [&Tensor; 2], (): &()) -> Tensor {
     let (long, short) = (x.maximum(&y), x.minimum(&y));
     let (zero, one, infinite) = (x.literal(0.0), x.literal(1.0), x.literal(f64::INFINITY));
     let some = long.gt(&zero);
-    let ratio = short / long.where_(&some, &one);
-    let length = (&long * (ratio.square() + one).sqrt()).where_(&some, &long);
-    infinite.where_(&x.eq(&infinite).bitor(&y.eq(&infinite)), &length)
+    let ratio = short / long.where_self(&some, &one);
+    let length = (&long * (ratio.square() + one).sqrt()).where_self(&some, &long);
+    infinite.where_self(&x.eq(&infinite).bitwise_or(&y.eq(&infinite)), &length)
 }
 
 /// The angle of points (x, y).
 fn angle([y, x]: [&Tensor; 2], (): &()) -> Tensor {
     let (zero, one) = (y.literal(0.0), y.literal(1.0));
     // A zero has the sign of its inverse.
-    let up = y.gt(&zero).bitor(&y.eq(&zero).bitand(&(&one / y).gt(&zero)));
+    let up = y.gt(&zero).bitwise_or(&y.eq(&zero).bitwise_and(&(&one / y).gt(&zero)));
     let left = x.lt(&zero);
     let quarter = |sign: f64| y.literal(sign * FRAC_PI_2);
-    let turn = y.literal(PI).where_(&up, &y.literal(-PI));
+    let turn = y.literal(PI).where_self(&up, &y.literal(-PI));
     // Of two infinite parts only the signs count.
     let endless = |part: &Tensor| part.abs().eq(&y.literal(f64::INFINITY));
-    let both = endless(y).bitand(&endless(x));
-    let [y, x] = [y, x].map(|part| part.sign().where_(&both, part));
+    let both = endless(y).bitwise_and(&endless(x));
+    let [y, x] = [y, x].map(|part| part.sign().where_self(&both, part));
     let steep = x.abs().lt(&y.abs());
     // The quotient stays within -1 ..= 1.
     let (wide, tall) = ((&y / &x).atan(), (&x / &y).atan());
-    let upright = quarter(1.0).where_(&up, &quarter(-1.0)) - tall;
-    let lying = (&wide + turn).where_(&left, &wide);
-    let origin = y.eq(&zero).bitand(&x.eq(&zero));
-    zero.where_(&origin, &upright.where_(&steep, &lying))
+    let upright = quarter(1.0).where_self(&up, &quarter(-1.0)) - tall;
+    let lying = (&wide + turn).where_self(&left, &wide);
+    let origin = y.eq(&zero).bitwise_and(&x.eq(&zero));
+    zero.where_self(&origin, &upright.where_self(&steep, &lying))
 }
 
 /// The logarithm of Γ(2 + z) for |z| ≤ 1/2: z times 1 - γ plus the sum of (-1)^k (ζ(k) - 1) z^k / k from k = 2 on.
@@ -329,27 +329,27 @@ fn log_gamma(x: &Tensor) -> Tensor {
     let (half, one, infinite) = (number(0.5), number(1.0), number(f64::INFINITY));
     // Below 1/2 from the other side: Γ(x) Γ(1 - x) = π / sin(πx).
     let mirrored = x.lt(&half);
-    let z = (&one - x).where_(&mirrored, x) - &one;
+    let z = (&one - x).where_self(&mirrored, x) - &one;
     let series = (1..9).map(|n| number(TERMS[n]) / (&z + number(n as f64)));
     let series = series.fold(number(TERMS[0]), |sum, term| sum + term);
     let t = &z + number(7.5);
     // (z + 1/2) ln t - t, in which t is z + 1/2 + 7: so it overflows no sooner than the result.
-    let right = (&z + &half) * (t.ln() - &one) + series.ln() + number(0.5 * (2.0 * PI).ln() - 7.0);
+    let right = (&z + &half) * (t.log() - &one) + series.log() + number(0.5 * (2.0 * PI).ln() - 7.0);
     let endless = z.eq(&infinite);
-    let right = infinite.where_(&endless, &right);
+    let right = infinite.where_self(&endless, &right);
     // Between 1/2 and 5/2 Lanczos' terms cancel. Of a mirrored number z is -x, which is exact.
-    let z = (-x).where_(&mirrored, &(x - &one));
+    let z = (-x).where_self(&mirrored, &(x - &one));
     let (near, near_two) = (z.lt(&number(1.5)), z.ge(&half));
-    let apart = (&z - &one).where_(&near_two, &z).where_(&near, &number(0.0));
+    let apart = (&z - &one).where_self(&near_two, &z).where_self(&near, &number(0.0));
     let series = log_gamma_from_two(&apart);
-    let right = (&series - number(0.0).where_(&near_two, &apart.log1p())).where_(&near, &right);
+    let right = (&series - number(0.0).where_self(&near_two, &apart.log1p())).where_self(&near, &right);
     // The sine of what is left of whole turns; where nothing is mirrored, of a number with a slope.
-    let left = (x - x.round()).where_(&mirrored, &half);
+    let left = (x - x.round()).where_self(&mirrored, &half);
     // Poles stay infinite where the other side is too.
     let most = number(if x.dtype() == DType::F64 { f64::MAX } else { f64::from(f32::MAX) });
     // Of a tiny number the sine is π times it, which denormals have no bits for.
     let tiny = left.abs().lt(&number(1e-9));
-    let sine = left.where_(&tiny, &(&left * number(PI)).sin()).abs();
-    let left = number(0.0).where_(&tiny, &number(PI.ln())) - sine.ln() - right.minimum(&most);
-    infinite.where_(&endless, &left.where_(&mirrored, &right))
+    let sine = left.where_self(&tiny, &(&left * number(PI)).sin()).abs();
+    let left = number(0.0).where_self(&tiny, &number(PI.ln())) - sine.log() - right.minimum(&most);
+    infinite.where_self(&endless, &left.where_self(&mirrored, &right))
 }

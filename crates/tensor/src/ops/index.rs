@@ -9,17 +9,17 @@ use panoply_ir::kernel::{Access, AtomicOp, Builtin, Guard, Kernel};
 use panoply_ir::routine::{Routine, Scatter};
 use panoply_ir::{Alu, DType, Error, Scalar, Shape, Type};
 
-use crate::call::Operation;
-use crate::dim;
+use crate::call::CompositeOp;
+use crate::dynamic_dim;
 use crate::tensor::Tensor;
 
 /// What becomes of an element at whose position something is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum ScatterReduce {
     /// All that is put there is added to it.
     Add,
     /// The last that is put there, in row-major order, takes its place.
-    Replace,
+    Assign,
 }
 
 /// Columns from which a kernel has lanes enough to add rows one after another.
@@ -37,12 +37,12 @@ fn scattered(operands: [&Tensor; 3], axis: usize) -> Tensor {
 /// Rows, those at places replaced by the last that is put there.
 #[track_caller]
 fn replaced([rows, places, values]: [&Tensor; 3]) -> Tensor {
-    let (length, mut column) = (rows.0.shape.dims()[0], vec![1; rows.0.shape.rank()]);
+    let (length, mut column) = (rows.0.shape.dims()[0], vec![1; rows.0.shape.ndim()]);
     column[0] = length;
     let none = Tensor::full([length], -1i32);
-    let [last] = Tensor::kernel(last_writers, &[&none, places], [[length].into()], places.0.shape.elems());
+    let [last] = Tensor::custom_kernel(last_writers, &[&none, places], [[length].into()], places.0.shape.numel());
     let hit = last.ge(&last.literal(0.0)).reshaped(column.into());
-    values.index_select(0, &last).where_(&hit, rows)
+    values.index_select(0, &last).where_self(&hit, rows)
 }
 
 impl Tensor {
@@ -60,7 +60,7 @@ impl Tensor {
     /// positions (i32 or i64) for each axis, which broadcast; the values broadcast to what [`Tensor::index`] gives. Out of
     /// range: dropped. Deterministic.
     #[track_caller]
-    pub fn index_put(&self, positions: &[&Tensor], values: &Tensor, put: Put) -> Tensor {
+    pub fn index_put(&self, positions: &[&Tensor], values: &Tensor, put: ScatterReduce) -> Tensor {
         let (rows, places) = match self.at_leading("index_put", positions) {
             Ok(found) => found,
             Err(mistake) => return mistake,
@@ -70,27 +70,27 @@ impl Tensor {
     }
 
     /// `self` with values put along an axis at `positions` (i32), which has this tensor's shape but for that axis: what
-    /// [`Tensor::take_along`] would take. The values broadcast to the positions. Out of range: dropped. Deterministic.
+    /// [`Tensor::take_along_dim`] would take. The values broadcast to the positions. Out of range: dropped. Deterministic.
     #[track_caller]
-    pub fn put_along(&self, positions: &Tensor, values: &Tensor, axis: isize, put: Put) -> Tensor {
-        let places = match self.at_along("put_along", positions, axis) {
+    pub fn scatter(&self, positions: &Tensor, values: &Tensor, axis: isize, put: ScatterReduce) -> Tensor {
+        let places = match self.at_along("scatter", positions, axis) {
             Ok(places) => places,
             Err(mistake) => return mistake,
         };
-        let line = self.reshaped([self.0.shape.elems()].into());
+        let line = self.reshaped([self.0.shape.numel()].into());
         if line.is_mistake() {
             return line;
         }
         let wanted = positions.0.shape.clone();
-        line.put_rows("put_along", &places, values, wanted, put).reshaped(self.0.shape.clone())
+        line.put_rows("scatter", &places, values, wanted, put).reshaped(self.0.shape.clone())
     }
 
     /// Along an axis the element at each of `positions` (i32), which has this tensor's shape but for that axis. Positions
     /// count from 0. Out of range: zero.
     #[track_caller]
-    pub fn take_along(&self, positions: &Tensor, axis: isize) -> Tensor {
-        match self.at_along("take_along", positions, axis) {
-            Ok(places) => self.reshaped([self.0.shape.elems()].into()).index_select(0, &places),
+    pub fn take_along_dim(&self, positions: &Tensor, axis: isize) -> Tensor {
+        match self.at_along("take_along_dim", positions, axis) {
+            Ok(places) => self.reshaped([self.0.shape.numel()].into()).index_select(0, &places),
             Err(mistake) => mistake,
         }
     }
@@ -114,14 +114,14 @@ impl Tensor {
             let (within, along) = along.within(*length);
             let stride: usize = lead[axis + 1..].iter().product();
             places += &along * along.literal(stride as f64);
-            inside = inside.bitand(&within);
+            inside = inside.bitwise_and(&within);
         }
         let rows = self.reshaped([&[lead.iter().product()], rest].concat().into());
         if rows.is_mistake() {
             return Err(rows);
         }
         rows.counted(op)?;
-        let places = places.where_(&inside, &places.literal(-1.0));
+        let places = places.where_self(&inside, &places.literal(-1.0));
         if let Err(error) = places.check() {
             let message = format!("{op}: the positions do not broadcast");
             return Err(Tensor::mistake(Error::mistake(message).note(error.message())));
@@ -145,7 +145,7 @@ impl Tensor {
         self.counted(op)?;
         let mut parts = positions.parts();
         for i in (0..dims.len()).filter(|i| *i != place) {
-            parts[i] = dim::meet(op, &[(self, i), (positions, i)]).map_err(Tensor::mistake)?;
+            parts[i] = dynamic_dim::meet(op, &[(self, i), (positions, i)]).map_err(Tensor::mistake)?;
         }
         let strides = self.0.shape.strides();
         let (inside, along) = positions.within(dims[place]);
@@ -153,10 +153,10 @@ impl Tensor {
         for (i, stride) in strides.into_iter().enumerate().filter(|(i, _)| *i != place) {
             let mut around = vec![1; dims.len()];
             around[i] = dims[i];
-            let along = Tensor::iota(dims[i]);
+            let along = Tensor::arange(dims[i]);
             places += (&along * along.literal(stride as f64)).reshaped(Shape::new(around));
         }
-        Ok(places.where_(&inside, &places.literal(-1.0)).ending_with(&parts))
+        Ok(places.where_self(&inside, &places.literal(-1.0)).with_lengths(&parts))
     }
 
     /// Whether positions are below a length, and the positions as i32, or as i64 if an i32 does not hold the length.
@@ -164,14 +164,14 @@ impl Tensor {
         let wide = if i32::try_from(length).is_ok() { DType::I32 } else { DType::I64 };
         let places = if wide == DType::I64 { self.cast(wide) } else { self.clone() };
         let end = Tensor::constant(Scalar::from_i128(places.dtype(), length as i128));
-        let inside = places.ge(&places.literal(0.0)).bitand(&places.lt(&end));
+        let inside = places.ge(&places.literal(0.0)).bitwise_and(&places.lt(&end));
         (inside, places.cast(wide))
     }
 
     /// The mistake of having more elements than i32 counts.
     #[track_caller]
     pub(crate) fn counted(&self, op: &str) -> Result<(), Tensor> {
-        if self.0.shape.elems() <= i32::MAX as usize {
+        if self.0.shape.numel() <= i32::MAX as usize {
             return Ok(());
         }
         Err(Tensor::mistake(Error::mistake(format!("{op}: {self:?} has more elements than an i32 can count"))))
@@ -179,7 +179,7 @@ impl Tensor {
 
     /// Rows with values put at places among them; `wanted` is the shape of values for all places.
     #[track_caller]
-    fn put_rows(&self, op: &str, places: &Tensor, values: &Tensor, wanted: Shape, put: Put) -> Tensor {
+    fn put_rows(&self, op: &str, places: &Tensor, values: &Tensor, wanted: Shape, put: ScatterReduce) -> Tensor {
         if values.is_mistake() {
             return values.clone();
         }
@@ -189,16 +189,16 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message));
         }
         for operand in [self, places, values] {
-            if let Err(mistake) = operand.is_whole(op, 0..operand.0.shape.rank()) {
+            if let Err(mistake) = operand.check_static(op, 0..operand.0.shape.ndim()) {
                 return mistake;
             }
         }
-        let count = places.0.shape.elems();
+        let count = places.0.shape.numel();
         let places = places.reshaped([count].into());
         let values = values.expanded(&wanted).reshaped([&[count], &self.0.shape.dims()[1..]].concat().into());
         // Where nothing is put both are the same.
-        if put == Put::Add || count == 0 || self.0.shape.elems() == 0 {
-            return self.scatter_add(0, &places, &values);
+        if put == ScatterReduce::Add || count == 0 || self.0.shape.numel() == 0 {
+            return self.index_add(0, &places, &values);
         }
         if let Err(mistake) = places.counted(op) {
             return mistake;
@@ -206,32 +206,32 @@ impl Tensor {
         if !self.is_put_whole(0, &places) {
             return replaced([self, &places, &values]);
         }
-        let operation = Operation {
+        let operation = CompositeOp {
             name: "index_put",
             body: |operands, ()| [replaced(operands)],
             gradient: None,
             routine: |[x, places, _], ()| Some(x.putting(0, places, false)),
         };
-        let [whole] = operation.on([self, &places, &values], ());
+        let [whole] = operation.apply([self, &places, &values], ());
         whole
     }
 
     /// Elements at positions along an axis, which is replaced by the axes of `positions` (i32 or i64). Out of range: zero.
     #[track_caller]
-    pub fn index_select(&self, axis: isize, positions: &Tensor) -> Tensor {
-        let axis = match self.indexed("index_select", axis, positions) {
+    pub fn index_select(&self, axis: isize, index: &Tensor) -> Tensor {
+        let axis = match self.indexed("index_select", axis, index) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
         let dims = self.0.shape.dims();
-        let shape = [&dims[..axis], positions.0.shape.dims(), &dims[axis + 1..]].concat();
-        Tensor::primitive(Op::Gather(axis), &[self, positions], shape, self.dtype())
+        let shape = [&dims[..axis], index.0.shape.dims(), &dims[axis + 1..]].concat();
+        Tensor::primitive(Op::Gather(axis), &[self, index], shape, self.dtype())
     }
 
     /// `self` plus the rows of `rows` added at positions along an axis. Out of range: dropped. Deterministic.
     #[track_caller]
-    pub fn scatter_add(&self, axis: isize, positions: &Tensor, rows: &Tensor) -> Tensor {
-        let axis = match self.indexed("scatter_add", axis, positions) {
+    pub fn index_add(&self, axis: isize, positions: &Tensor, rows: &Tensor) -> Tensor {
+        let axis = match self.indexed("index_add", axis, positions) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
@@ -241,27 +241,28 @@ impl Tensor {
         let dims = self.0.shape.dims();
         let shape = Shape::new([&dims[..axis], positions.0.shape.dims(), &dims[axis + 1..]].concat());
         if rows.0.shape != shape || rows.dtype() != self.dtype() {
-            let message = format!("scatter_add: {rows:?} are not rows of shape {shape} and type {}", self.dtype());
+            let message = format!("index_add: {rows:?} are not rows of shape {shape} and type {}", self.dtype());
             return Tensor::mistake(Error::mistake(message));
         }
-        let lengths = [self, positions, rows].iter().any(|x| (0..x.0.shape.rank()).any(|axis| x.live(axis).is_some()));
+        let lengths =
+            [self, positions, rows].iter().any(|x| (0..x.0.shape.ndim()).any(|axis| x.valid_length(axis).is_some()));
         if lengths || !self.is_put_whole(axis, positions) {
             return scattered([self, positions, rows], axis);
         }
-        let operation = Operation {
+        let operation = CompositeOp {
             name: "scatter add",
             body: |[x, positions, rows], axis| [scattered([x, positions, rows], *axis)],
             gradient: None,
             routine: |[x, positions, _], axis| Some(x.putting(*axis, positions, true)),
         };
-        let [sum] = operation.on([self, positions, rows], axis);
+        let [sum] = operation.apply([self, positions, rows], axis);
         sum
     }
 
     /// Whether there is so much to put, and of so few columns, that a routine is better at it than kernels.
     fn is_put_whole(&self, axis: usize, positions: &Tensor) -> bool {
         let columns: usize = self.0.shape.dims()[axis + 1..].iter().product();
-        let pairs = self.0.shape.elems().saturating_mul(positions.0.shape.elems());
+        let pairs = self.0.shape.numel().saturating_mul(positions.0.shape.numel());
         columns < MANY_COLUMNS && pairs >= MUCH
     }
 
@@ -269,15 +270,23 @@ impl Tensor {
     fn putting(&self, axis: usize, positions: &Tensor, adds: bool) -> Routine {
         let (dims, dtype) = (self.0.shape.dims(), self.dtype());
         let (batch, columns) = (dims[..axis].iter().product(), dims[axis + 1..].iter().product());
-        let (length, count) = (dims[axis], positions.0.shape.elems());
-        Routine::Scatter(Scatter { dtype, positions: positions.dtype(), adds, batch, length, count, columns })
+        let (length, count) = (dims[axis], positions.0.shape.numel());
+        Routine::Scatter(Scatter {
+            dtype,
+            positions: positions.dtype(),
+            accumulate: adds,
+            batch,
+            length,
+            count,
+            columns,
+        })
     }
 
     /// `self` with `part` in place of what stands from `position` on along an axis; the other lengths are equal. `position` is
     /// a single i32 or i64: a [`Tensor::scalar`] may change from run to run of one program, as in a cache that fills up. What
     /// would lie beyond the axis is dropped. Where nobody else needs `self`, its memory is changed and nothing is copied.
     #[track_caller]
-    pub fn write(&self, axis: isize, position: &Tensor, part: &Tensor) -> Tensor {
+    pub fn slice_scatter(&self, axis: isize, position: &Tensor, part: &Tensor) -> Tensor {
         let axis = match self.indexed("write", axis, position) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
@@ -291,17 +300,17 @@ impl Tensor {
             let message = format!("write: {part:?} is no part of {self:?} along axis {axis}");
             return Tensor::mistake(Error::mistake(message));
         }
-        if position.0.shape.rank() > 0 {
+        if position.0.shape.ndim() > 0 {
             let message = format!("write: the position is {position:?}, not a single number");
             return Tensor::mistake(Error::mistake(message).note("take one with `.reshape([])`"));
         }
-        Tensor::primitive(Op::Write(axis), &[self, part, position], self.0.shape.clone(), self.dtype())
+        Tensor::primitive(Op::SliceScatter(axis), &[self, part, position], self.0.shape.clone(), self.dtype())
     }
 
-    /// [`Tensor::write`] at a position of the program.
+    /// [`Tensor::slice_scatter`] at a position of the program.
     pub(crate) fn written(&self, axis: usize, position: usize, part: &Tensor) -> Tensor {
         let position = Tensor::constant((position as i64).into());
-        Tensor::primitive(Op::Write(axis), &[self, part, &position], self.0.shape.clone(), self.dtype())
+        Tensor::primitive(Op::SliceScatter(axis), &[self, part, &position], self.0.shape.clone(), self.dtype())
     }
 
     #[track_caller]
@@ -319,13 +328,13 @@ impl Tensor {
 
     /// For integer classes of shape `[…]`, ones at the class and zeros elsewhere: `[…, classes]`.
     #[track_caller]
-    pub fn one_hot(&self, classes: usize, dtype: DType) -> Tensor {
+    pub fn one_hot(&self, num_classes: usize, dtype: DType) -> Tensor {
         if !self.is_mistake() && !self.dtype().is_int() {
             return Tensor::mistake(Error::mistake(format!("one_hot: classes are {self:?}, not integers")));
         }
         // 256 is 0 in u8.
         let wide = if self.dtype().bytes() < 4 { self.cast(DType::I32) } else { self.clone() };
-        wide.unsqueeze(-1).eq(&Tensor::iota(classes).cast(wide.dtype())).cast(dtype)
+        wide.unsqueeze(-1).eq(&Tensor::arange(num_classes).cast(wide.dtype())).cast(dtype)
     }
 }
 

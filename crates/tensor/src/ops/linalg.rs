@@ -15,7 +15,7 @@ impl Tensor {
             return mistake;
         }
         let operands = || format!("left {self:?}, right {other:?}");
-        let (left, right) = (self.0.shape.rank(), other.0.shape.rank());
+        let (left, right) = (self.0.shape.ndim(), other.0.shape.ndim());
         if left == 0 || right == 0 {
             return Tensor::mistake(Error::mistake("matmul: a single number is no matrix").note(operands()));
         }
@@ -47,7 +47,7 @@ impl Tensor {
             }
             return Tensor::primitive(Op::MatMul, &[self, other], [m, n], self.dtype());
         }
-        let joined = (1..left - 1).all(|axis| self.live(axis).is_none());
+        let joined = (1..left - 1).all(|axis| self.valid_length(axis).is_none());
         if left > 2 && right == 2 && joined {
             // One product of many rows, and one in the gradient: not a sum over the leading axes of small ones.
             let rows = a[..left - 1].iter().product::<usize>();
@@ -61,7 +61,7 @@ impl Tensor {
                 return Tensor::mistake(Error::mistake(format!("matmul: {}", error.message())).note(operands()));
             }
         };
-        if let Some(error) = uncounted(batch.elems()) {
+        if let Some(error) = uncounted(batch.numel()) {
             return Tensor::mistake(error);
         }
         let over = |rows: usize, columns: usize| Shape::new([batch.dims(), &[rows, columns]].concat());
@@ -95,7 +95,7 @@ impl Tensor {
         if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
-        let ranks = operands.map(|operand| operand.0.shape.rank());
+        let ranks = operands.map(|operand| operand.0.shape.ndim());
         if ranks[0] != ranks[1] && axis >= 0 {
             let message =
                 format!("cross: axis {axis} is not the same of {self:?} and {other:?}; count it from the end");
@@ -125,8 +125,8 @@ impl Tensor {
         if let Some(mistake) = [self, other].into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
-        let rank = self.0.shape.rank().max(other.0.shape.rank());
-        let filled = |x: &Tensor| [&vec![1; rank - x.0.shape.rank()], x.0.shape.dims()].concat();
+        let rank = self.0.shape.ndim().max(other.0.shape.ndim());
+        let filled = |x: &Tensor| [&vec![1; rank - x.0.shape.ndim()], x.0.shape.dims()].concat();
         let (a, b) = (filled(self), filled(other));
         let apart = |dims: &[usize], first: bool| {
             let pair = |dim: &usize| if first { [*dim, 1] } else { [1, *dim] };
@@ -139,21 +139,21 @@ impl Tensor {
     /// Distances of every row of one matrix from every row of another: `[…, m, k]` and `[…, n, k]` give `[…, m, n]`. `power` is 2 for
     /// Euclid's, 1 for sums of magnitudes, infinite for the largest, in general p of `(Σ |x - y|^p)^(1/p)`.
     #[track_caller]
-    pub fn cdist(&self, other: &Tensor, power: f64) -> Tensor {
+    pub fn cdist(&self, other: &Tensor, p: f64) -> Tensor {
         let operands = [self, other];
         if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
-        let widths = operands.map(|x| x.0.shape.dims().last().copied().filter(|_| x.0.shape.rank() > 1));
+        let widths = operands.map(|x| x.0.shape.dims().last().copied().filter(|_| x.0.shape.ndim() > 1));
         let float = self.dtype().is_float() && self.dtype() == other.dtype();
-        if widths[0].is_none() || widths[0] != widths[1] || !float || power.is_nan() || power <= 0.0 {
-            let message = format!("cdist: no distances of power {power} between rows of {self:?} and {other:?}");
+        if widths[0].is_none() || widths[0] != widths[1] || !float || p.is_nan() || p <= 0.0 {
+            let message = format!("cdist: no distances of power {p} between rows of {self:?} and {other:?}");
             let note = "it takes matrices of floats of one type with equally long rows, and a power above 0";
             return Tensor::mistake(Error::mistake(message).note(note));
         }
-        self.in_single(|x| {
+        self.in_f32(|x| {
             let other = other.cast(x.dtype());
-            if power == 2.0 { x.euclidean(&other) } else { x.apart(&other, power) }
+            if p == 2.0 { x.euclidean(&other) } else { x.apart(&other, p) }
         })
     }
 
@@ -161,17 +161,17 @@ impl Tensor {
     /// points that lie so many times nearer to each other than to that lose as much of their slopes' precision.
     #[track_caller]
     fn euclidean(&self, other: &Tensor) -> Tensor {
-        let rank = self.0.shape.rank().max(other.0.shape.rank());
-        let dims = |x: &Tensor| [&vec![1; rank - x.0.shape.rank()], x.0.shape.dims()].concat();
+        let rank = self.0.shape.ndim().max(other.0.shape.ndim());
+        let dims = |x: &Tensor| [&vec![1; rank - x.0.shape.ndim()], x.0.shape.dims()].concat();
         let [ours, theirs] = [self, other].map(dims);
         let leading = |dims: &[usize]| Shape::from(&dims[..rank - 2]);
-        let lengths = [self, other].iter().any(|x| (0..x.0.shape.rank()).any(|axis| x.live(axis).is_some()));
+        let lengths = [self, other].iter().any(|x| (0..x.0.shape.ndim()).any(|axis| x.valid_length(axis).is_some()));
         let batch = match leading(&ours).broadcast(&leading(&theirs)) {
             Ok(batch) if !lengths => batch,
             _ => return self.apart(other, 2.0),
         };
         let whole = |x: &Tensor, dims: &[usize]| x.expanded(&Shape::new([batch.dims(), &dims[rank - 2..]].concat()));
-        Tensor::call_with_gradient(
+        Tensor::call_with_vjp(
             "cdist",
             [&whole(self, &ours), &whole(other, &theirs)],
             (),
@@ -179,8 +179,8 @@ impl Tensor {
             |[x, other], distances, g, ()| {
                 let (zero, one) = (g.literal(0.0), g.literal(1.0));
                 let none = distances.eq(&zero);
-                let pull = zero.where_(&none, &(g / one.where_(&none, distances)));
-                let middle = other.detach().mean_keep(-2);
+                let pull = zero.where_self(&none, &(g / one.where_self(&none, distances)));
+                let middle = other.detach().mean_keepdim(-2);
                 let (x, other) = (x - &middle, other - &middle);
                 let flow =
                     |x: &Tensor, pull: &Tensor, other: &Tensor| x * pull.sum(-1).unsqueeze(-1) - pull.matmul(other);
@@ -214,7 +214,7 @@ impl Tensor {
         let (zero, one) = (self.literal(0.0), self.literal(1.0));
         let pow = |x: &Tensor, power: f64| {
             let none = x.eq(&zero);
-            zero.where_(&none, &one.where_(&none, x).powf(power))
+            zero.where_self(&none, &one.where_self(&none, x).powf(power))
         };
         let sum = if power == 2.0 { (self * self).sum(axis) } else { pow(self, power).sum(axis) };
         pow(&sum, 1.0 / power)
@@ -227,7 +227,7 @@ impl Tensor {
         if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
             return Some(mistake.clone());
         }
-        let matrix = operands.into_iter().find(|operand| operand.0.shape.rank() != 1)?;
+        let matrix = operands.into_iter().find(|operand| operand.0.shape.ndim() != 1)?;
         Some(Tensor::mistake(Error::mistake(format!("{op}: {matrix:?} is no vector; flatten it first"))))
     }
 }

@@ -1,4 +1,4 @@
-//! Normalisation, composed.
+//! Normalization, composed.
 
 use panoply_ir::{Error, Shape};
 
@@ -12,10 +12,10 @@ impl Tensor {
             return mistake;
         }
         Tensor::call("layer norm", [self], epsilon, |[x], epsilon| {
-            x.in_single(|x| {
-                let centred = x - x.mean_keep(-1);
-                let variance = centred.square().mean_keep(-1);
-                &centred * (&variance + variance.literal(*epsilon)).rsqrt()
+            x.in_f32(|x| {
+                let centered = x - x.mean_keepdim(-1);
+                let variance = centered.square().mean_keepdim(-1);
+                &centered * (&variance + variance.literal(*epsilon)).rsqrt()
             })
         })
     }
@@ -27,15 +27,15 @@ impl Tensor {
             return mistake;
         }
         Tensor::call("rms norm", [self], epsilon, |[x], epsilon| {
-            x.in_single(|x| {
-                let power = x.square().mean_keep(-1);
+            x.in_f32(|x| {
+                let power = x.square().mean_keepdim(-1);
                 x * (&power + power.literal(*epsilon)).rsqrt()
             })
         })
     }
 
     /// Zero mean and unit variance over each of `groups` parts of the channels of `[batch, channels, …]`. [Wu and He 2018]
-    /// One group for each channel is instance normalisation.
+    /// One group for each channel is instance normalization.
     #[track_caller]
     pub fn group_norm(&self, groups: usize, epsilon: f64) -> Tensor {
         if self.is_mistake() {
@@ -57,13 +57,13 @@ impl Tensor {
     pub fn batch_norm(&self, mean: &Tensor, variance: &Tensor, epsilon: f64) -> Tensor {
         Tensor::call("batch norm", [self, mean, variance], epsilon, |[x, mean, variance], epsilon| {
             let scale = (variance + variance.literal(*epsilon)).rsqrt();
-            (x - mean.by_channel(x)) * scale.by_channel(x)
+            (x - mean.unsqueeze_like_channels(x)) * scale.unsqueeze_like_channels(x)
         })
     }
 
     /// Numbers `[channels]` beside `[batch, channels, …]`: with as many axes of length 1 behind as are needed to broadcast.
     #[track_caller]
-    pub fn by_channel(&self, input: &Tensor) -> Tensor {
+    pub fn unsqueeze_like_channels(&self, input: &Tensor) -> Tensor {
         if let Some(mistake) = [input, self].into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }

@@ -8,7 +8,7 @@ use panoply_ir::routine::{self, PoolAxis, Routine};
 use panoply_ir::{DType, Error, Shape};
 
 use super::window::Window;
-use crate::call::Operation;
+use crate::call::CompositeOp;
 use crate::tensor::Tensor;
 pub use options::AvgPoolOptions;
 
@@ -32,34 +32,34 @@ impl Tensor {
             Err(mistake) => return mistake,
         };
         if window.elems() > MOST_ELEMS {
-            return padded.windows(window).over_last::<N>(ReduceOp::Max);
+            return padded.unfold(window).over_last::<N>(ReduceOp::Max);
         }
-        Tensor::call_with_gradient(
+        Tensor::call_with_vjp(
             "max_pool",
             [&padded],
             *window,
             |[x], window| x.pooled(window, Tensor::maximum),
-            |[x], y, g, window| [Some(flow_to_largest(x, y, g, window))],
+            |[x], y, g, window| [Some(max_pool_backward(x, y, g, window))],
         )
     }
 
     /// Mean of each window over the last N axes, of floats, after `padding` zeros on both sides; the zeros count.
     #[track_caller]
-    pub fn average_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
-        if let Err(mistake) = self.has_fractions("average_pool") {
+    pub fn avg_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
+        if let Err(mistake) = self.has_fractions("avg_pool") {
             return mistake;
         }
-        self.padded_with(&padding, 0.0).in_single(|padded| {
+        self.padded_with(&padding, 0.0).in_f32(|padded| {
             if window.elems() > MOST_ELEMS {
-                let sums = padded.windows(window).over_last::<N>(ReduceOp::Sum);
+                let sums = padded.unfold(window).over_last::<N>(ReduceOp::Sum);
                 return &sums / sums.literal(window.elems() as f64);
             }
-            Tensor::call_with_gradient(
-                "average_pool",
+            Tensor::call_with_vjp(
+                "avg_pool",
                 [padded],
                 *window,
                 |[x], window| x.pooled(window, |a, b| a + b) / x.literal(window.elems() as f64),
-                |[x], _, g, window| [Some(average_flow(x, g, window))],
+                |[x], _, g, window| [Some(avg_pool_backward(x, g, window))],
             )
         })
     }
@@ -67,14 +67,14 @@ impl Tensor {
     /// Means of parts of equal length over the last N axes, of floats, `sizes` of them; where the lengths do not divide, the parts
     /// overlap, as in PyTorch.
     #[track_caller]
-    pub fn adaptive_average_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
-        if let Err(mistake) = self.has_fractions("adaptive_average_pool") {
+    pub fn adaptive_avg_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
+        if let Err(mistake) = self.has_fractions("adaptive_avg_pool") {
             return mistake;
         }
-        self.in_single(|x| x.adaptive_pool(sizes, ReduceOp::Sum))
+        self.in_f32(|x| x.adaptive_pool(sizes, ReduceOp::Sum))
     }
 
-    /// Largest of parts of equal length over the last N axes; see [`Tensor::adaptive_average_pool`].
+    /// Largest of parts of equal length over the last N axes; see [`Tensor::adaptive_avg_pool`].
     #[track_caller]
     pub fn adaptive_max_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
         self.adaptive_pool(sizes, ReduceOp::Max)
@@ -85,11 +85,11 @@ impl Tensor {
         if self.is_mistake() {
             return self.clone();
         }
-        let rank = self.0.shape.rank();
+        let rank = self.0.shape.ndim();
         if rank < N || sizes.contains(&0) || self.0.shape.dims()[rank - N..].contains(&0) {
             return Tensor::mistake(Error::mistake(format!("adaptive pool: {self:?} cannot be made {sizes:?}")));
         }
-        if let Err(mistake) = self.is_whole("adaptive pool", rank - N..rank) {
+        if let Err(mistake) = self.check_static("adaptive pool", rank - N..rank) {
             return mistake;
         }
         // Parts of equal length lie apart, and are combined at once.
@@ -131,13 +131,13 @@ impl Tensor {
         let number = |value: usize| part.literal(value as f64);
         let start = &part * number(length) / number(parts);
         let end = ((&part + number(1)) * number(length) + number(parts - 1)) / number(parts);
-        let place = Tensor::iota(length).cast(part.dtype()).unsqueeze(0);
-        let inside = place.ge(&start).bitand(&place.lt(&end));
+        let place = Tensor::arange(length).cast(part.dtype()).unsqueeze(0);
+        let inside = place.ge(&start).bitwise_and(&place.lt(&end));
         let mut around = vec![1; dims.len() + 1];
         (around[axis], around[axis + 1]) = (parts, length);
         let inside = inside.reshaped(Shape::new(around));
         let neutral = if op == ReduceOp::Max && self.dtype() != DType::Bool { f64::NEG_INFINITY } else { 0.0 };
-        let chosen = self.unsqueeze(axis as isize).where_(&inside, &self.literal(neutral));
+        let chosen = self.unsqueeze(axis as isize).where_self(&inside, &self.literal(neutral));
         let combined = chosen.reduced(op, vec![axis + 1]).squeeze(axis as isize + 1);
         if op == ReduceOp::Max {
             return combined;
@@ -151,9 +151,9 @@ impl Tensor {
     #[track_caller]
     fn window_sums<const N: usize>(&self, window: &Window<N>) -> Tensor {
         if window.elems() > MOST_ELEMS {
-            return self.windows(window).over_last::<N>(ReduceOp::Sum);
+            return self.unfold(window).over_last::<N>(ReduceOp::Sum);
         }
-        Tensor::call_with_gradient(
+        Tensor::call_with_vjp(
             "sum_pool",
             [self],
             *window,
@@ -170,7 +170,7 @@ impl Tensor {
             Ok(counts) => counts,
             Err(mistake) => return mistake,
         };
-        let lead = self.0.shape.rank() - N;
+        let lead = self.0.shape.ndim() - N;
         let mut pooled = self.clone();
         for (along, count) in counts.into_iter().enumerate() {
             if pooled.is_mistake() {
@@ -182,7 +182,7 @@ impl Tensor {
                 slices[lead + along] = Slice { start, step: window.stride[along] as isize, len: count };
                 pooled.sliced(slices)
             };
-            pooled = (1..window.size[along]).fold(part(0), |sum, element| combine(&sum, &part(element)));
+            pooled = (1..window.kernel_size[along]).fold(part(0), |sum, element| combine(&sum, &part(element)));
         }
         pooled
     }
@@ -192,7 +192,7 @@ impl Tensor {
         if self.is_mistake() {
             return self.clone();
         }
-        let kept = self.0.shape.rank() - N;
+        let kept = self.0.shape.ndim() - N;
         let shape = Shape::from(&self.0.shape.dims()[..kept]);
         self.reduced(op, (kept..kept + N).collect()).reshaped(shape)
     }
@@ -200,7 +200,7 @@ impl Tensor {
     /// Of each window the element at a place.
     fn part<const N: usize>(&self, window: &Window<N>, place: [usize; N]) -> Tensor {
         let Ok(counts) = self.window_counts(window) else { return self.clone() };
-        let lead = self.0.shape.rank() - N;
+        let lead = self.0.shape.ndim() - N;
         let mut slices = self.whole();
         for (along, count) in counts.into_iter().enumerate() {
             let step = window.stride[along] as isize;
@@ -211,7 +211,7 @@ impl Tensor {
 
     /// One number for each window put where the windows' elements at a place stand in `whole`, zeros elsewhere.
     fn put_at<const N: usize>(&self, window: &Window<N>, place: [usize; N], whole: &Tensor) -> Tensor {
-        let lead = self.0.shape.rank() - N;
+        let lead = self.0.shape.ndim() - N;
         let mut put = self.clone();
         let mut widths = vec![(0, 0); lead];
         for (along, before) in place.into_iter().enumerate() {
@@ -224,13 +224,13 @@ impl Tensor {
 
     /// One number for each window put at all its elements in `whole`; the windows stand side by side.
     fn put_at_all<const N: usize>(&self, window: &Window<N>, whole: &Tensor) -> Tensor {
-        let lead = self.0.shape.rank() - N;
+        let lead = self.0.shape.ndim() - N;
         let mut put = self.clone();
         let mut widths = vec![(0, 0); lead];
         for along in 0..N {
             let axis = lead + along;
             let dims = put.0.shape.dims().to_vec();
-            let size = window.size[along];
+            let size = window.kernel_size[along];
             let apart = Shape::new([&dims[..axis + 1], &[size], &dims[axis + 1..]].concat());
             let joined = Shape::new([&dims[..axis], &[dims[axis] * size], &dims[axis + 1..]].concat());
             put = put.unsqueeze(axis as isize + 1).expanded(&apart).reshaped(joined);
@@ -251,7 +251,7 @@ impl Tensor {
         if self.is_mistake() || padding.iter().all(|widths| *widths == (0, 0)) {
             return self.clone();
         }
-        let Some(lead) = self.0.shape.rank().checked_sub(padding.len()) else {
+        let Some(lead) = self.0.shape.ndim().checked_sub(padding.len()) else {
             return Tensor::mistake(Error::mistake(format!("{} paddings for {self:?}", padding.len())));
         };
         let widths: Vec<(usize, usize)> = std::iter::repeat_n((0, 0), lead).chain(padding.iter().copied()).collect();
@@ -260,19 +260,19 @@ impl Tensor {
             return padded;
         }
         let inside = Tensor::ones(self.0.shape.clone(), DType::Bool).pad(&widths);
-        padded.where_(&inside, &self.literal(value))
+        padded.where_self(&inside, &self.literal(value))
     }
 }
 
 /// [`extreme_flow`], which a device may do whole.
-fn flow_to_largest<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
-    let [flow] = Operation {
+fn max_pool_backward<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
+    let [flow] = CompositeOp {
         name: "max_pool_gradient",
         body: |[x, y, g], window: &Window<N>| [extreme_flow(x, y, g, window)],
         gradient: None,
-        routine: |[x, y, _], window| routine(x, y, window).map(Routine::MaxPoolGradient),
+        routine: |[x, y, _], window| routine(x, y, window).map(Routine::MaxPoolBackward),
     }
-    .on([x, y, g], *window);
+    .apply([x, y, g], *window);
     flow
 }
 
@@ -284,7 +284,7 @@ fn routine<const N: usize>(x: &Tensor, y: &Tensor, window: &Window<N>) -> Option
         None => PoolAxis::NONE,
         Some(along) => PoolAxis {
             length: lengths[lead + along],
-            size: window.size[along],
+            size: window.kernel_size[along],
             positions: positions[lead + along],
             stride: window.stride[along],
             dilation: window.dilation[along],
@@ -301,14 +301,14 @@ fn extreme_flow<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Win
     let zero = g.literal(0.0);
     if window.is_apart() {
         let largest = x.eq(&y.put_at_all(window, x));
-        return share.put_at_all(window, x).where_(&largest, &zero);
+        return share.put_at_all(window, x).where_self(&largest, &zero);
     }
-    let parts = window.places().map(|place| share.where_(&hit(place), &zero).put_at(window, place, x));
+    let parts = window.places().map(|place| share.where_self(&hit(place), &zero).put_at(window, place, x));
     parts.reduce(|sum, part| sum + part).unwrap_or_else(|| x.zeros_like())
 }
 
 /// The derivative by what was averaged: each window's flow goes to all its elements alike.
-fn average_flow<const N: usize>(x: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
+fn avg_pool_backward<const N: usize>(x: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
     sum_flow(x, &(g / g.literal(window.elems() as f64)), window)
 }
 

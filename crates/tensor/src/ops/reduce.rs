@@ -9,31 +9,31 @@ use panoply_ir::{DType, Error, Shape};
 use crate::tensor::Tensor;
 
 /// Which axes a reduction covers: one, several, or `..` for all. Negative ones count from the end.
-pub trait Axes {
+pub trait IntoAxes {
     /// The axes, as the caller wrote them; none is all.
-    fn axes(self) -> Option<Vec<isize>>;
+    fn into_axes(self) -> Option<Vec<isize>>;
 }
 
-impl Axes for isize {
-    fn axes(self) -> Option<Vec<isize>> {
+impl IntoAxes for isize {
+    fn into_axes(self) -> Option<Vec<isize>> {
         Some(vec![self])
     }
 }
 
-impl Axes for i32 {
-    fn axes(self) -> Option<Vec<isize>> {
+impl IntoAxes for i32 {
+    fn into_axes(self) -> Option<Vec<isize>> {
         Some(vec![self as isize])
     }
 }
 
-impl<const N: usize> Axes for [isize; N] {
-    fn axes(self) -> Option<Vec<isize>> {
+impl<const N: usize> IntoAxes for [isize; N] {
+    fn into_axes(self) -> Option<Vec<isize>> {
         Some(self.to_vec())
     }
 }
 
-impl Axes for std::ops::RangeFull {
-    fn axes(self) -> Option<Vec<isize>> {
+impl IntoAxes for std::ops::RangeFull {
+    fn into_axes(self) -> Option<Vec<isize>> {
         None
     }
 }
@@ -41,7 +41,7 @@ impl Axes for std::ops::RangeFull {
 impl Tensor {
     /// The combination over axes, which stay with length 1.
     #[track_caller]
-    pub fn reduce_keep(&self, op: ReduceOp, axes: impl Axes) -> Tensor {
+    pub fn reduce_keepdim(&self, op: ReduceOp, axes: impl IntoAxes) -> Tensor {
         match self.named_axes(op.name(), axes) {
             Ok(axes) => self.reduced(op, axes),
             Err(mistake) => mistake,
@@ -50,8 +50,8 @@ impl Tensor {
 
     /// Positions of the axes, ascending, or the mistake as a tensor.
     #[track_caller]
-    fn named_axes(&self, op: &str, axes: impl Axes) -> Result<Vec<usize>, Tensor> {
-        let named = axes.axes().unwrap_or_else(|| (0..self.0.shape.rank() as isize).collect());
+    fn named_axes(&self, op: &str, axes: impl IntoAxes) -> Result<Vec<usize>, Tensor> {
+        let named = axes.into_axes().unwrap_or_else(|| (0..self.0.shape.ndim() as isize).collect());
         let mut axes = Vec::with_capacity(named.len());
         for axis in named {
             axes.push(self.axis(op, axis)?);
@@ -80,7 +80,7 @@ impl Tensor {
 
     /// A reduction whose axes of length 1 go away.
     #[track_caller]
-    fn reduce(&self, op: ReduceOp, axes: impl Axes) -> Tensor {
+    fn reduce(&self, op: ReduceOp, axes: impl IntoAxes) -> Tensor {
         match self.named_axes(op.name(), axes) {
             Ok(axes) => self.reduced(op, axes.clone()).without(&axes),
             Err(mistake) => mistake,
@@ -89,30 +89,30 @@ impl Tensor {
 
     /// Sum over axes.
     #[track_caller]
-    pub fn sum(&self, axes: impl Axes) -> Tensor {
+    pub fn sum(&self, axes: impl IntoAxes) -> Tensor {
         self.reduce(ReduceOp::Sum, axes)
     }
 
     /// Product over axes.
     #[track_caller]
-    pub fn prod(&self, axes: impl Axes) -> Tensor {
+    pub fn prod(&self, axes: impl IntoAxes) -> Tensor {
         self.reduce(ReduceOp::Prod, axes)
     }
 
     /// Largest over axes, of at least one element; NaN wins.
     #[track_caller]
-    pub fn max(&self, axes: impl Axes) -> Tensor {
+    pub fn max(&self, axes: impl IntoAxes) -> Tensor {
         self.extreme(ReduceOp::Max, axes)
     }
 
     /// Smallest over axes, of at least one element; NaN wins.
     #[track_caller]
-    pub fn min(&self, axes: impl Axes) -> Tensor {
+    pub fn min(&self, axes: impl IntoAxes) -> Tensor {
         self.extreme(ReduceOp::Min, axes)
     }
 
     #[track_caller]
-    fn extreme(&self, op: ReduceOp, axes: impl Axes) -> Tensor {
+    fn extreme(&self, op: ReduceOp, axes: impl IntoAxes) -> Tensor {
         let axes = match self.named_axes(op.name(), axes) {
             Ok(axes) => axes,
             Err(mistake) => return mistake,
@@ -126,7 +126,7 @@ impl Tensor {
     /// Whether there is something along axes of which one element is wanted, unless there is nothing beside them either.
     #[track_caller]
     fn has_elements(&self, op: &str, axes: &[usize]) -> Result<(), Tensor> {
-        let mut beside = (0..self.0.shape.rank()).filter(|axis| !axes.contains(axis));
+        let mut beside = (0..self.0.shape.ndim()).filter(|axis| !axes.contains(axis));
         let kept = !beside.any(|axis| self.is_empty_along(axis));
         match axes.iter().find(|axis| kept && self.is_empty_along(**axis)) {
             Some(axis) => Err(self.nothing_along(op, *axis)),
@@ -142,10 +142,10 @@ impl Tensor {
 
     /// What `f` makes of this in f32 where elements are halves, rounded once: their sums overflow before they are divided.
     #[track_caller]
-    pub(crate) fn in_single(&self, f: impl Fn(&Tensor) -> Tensor) -> Tensor {
+    pub(crate) fn in_f32(&self, f: impl Fn(&Tensor) -> Tensor) -> Tensor {
         let result = f(&self.widened());
         match result.check() {
-            Err(error) if !self.is_mistake() => Tensor::mistake(error.moved_to(Location::caller())),
+            Err(error) if !self.is_mistake() => Tensor::mistake(error.relocated(Location::caller())),
             _ => result.cast(self.dtype()),
         }
     }
@@ -155,7 +155,7 @@ impl Tensor {
     pub(crate) fn in_single_with(&self, other: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
         // Types that differ are a mistake, also where both are halves.
         match self.broadcast_with(other) {
-            Ok(_) => self.in_single(|x| f(x, &other.widened())),
+            Ok(_) => self.in_f32(|x| f(x, &other.widened())),
             Err(mistake) => mistake,
         }
     }
@@ -173,7 +173,7 @@ impl Tensor {
 
     /// The axes of a mean, of floats.
     #[track_caller]
-    fn mean_axes(&self, op: &str, axes: impl Axes) -> Result<Vec<usize>, Tensor> {
+    fn mean_axes(&self, op: &str, axes: impl IntoAxes) -> Result<Vec<usize>, Tensor> {
         let axes = self.named_axes(op, axes)?;
         self.has_fractions(op).map(|()| axes)
     }
@@ -190,18 +190,18 @@ impl Tensor {
 
     /// Mean over axes, of floats.
     #[track_caller]
-    pub fn mean(&self, axes: impl Axes) -> Tensor {
+    pub fn mean(&self, axes: impl IntoAxes) -> Tensor {
         match self.mean_axes("mean", axes) {
-            Ok(axes) => self.in_single(|x| x.mean_over(&axes).without(&axes)),
+            Ok(axes) => self.in_f32(|x| x.mean_over(&axes).without(&axes)),
             Err(mistake) => mistake,
         }
     }
 
     /// Mean over one axis, which stays with length 1.
     #[track_caller]
-    pub fn mean_keep(&self, axis: isize) -> Tensor {
+    pub fn mean_keepdim(&self, axis: isize) -> Tensor {
         match self.mean_axes("mean", axis) {
-            Ok(axes) => self.in_single(|x| x.mean_over(&axes)),
+            Ok(axes) => self.in_f32(|x| x.mean_over(&axes)),
             Err(mistake) => mistake,
         }
     }
@@ -214,16 +214,16 @@ impl Tensor {
 
     /// Variance over one axis, which stays with length 1: the mean squared distance from the mean.
     #[track_caller]
-    pub fn variance_keep(&self, axis: isize) -> Tensor {
-        self.in_single(|x| (x - x.mean_keep(axis)).square().mean_keep(axis))
+    pub fn var_keepdim(&self, axis: isize) -> Tensor {
+        self.in_f32(|x| (x - x.mean_keepdim(axis)).square().mean_keepdim(axis))
     }
 
     /// Variance over axes: the sum of squared distances from the mean over the count less `correction`, 1 for the unbiased
     /// estimate and 0 for the mean. Where the correction is not below the count it is infinite, or NaN if all elements are equal.
     #[track_caller]
-    pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor {
+    pub fn var(&self, axes: impl IntoAxes, correction: usize) -> Tensor {
         match self.mean_axes("var", axes) {
-            Ok(axes) => self.in_single(|x| x.variance(&axes, correction)),
+            Ok(axes) => self.in_f32(|x| x.variance(&axes, correction)),
             Err(mistake) => mistake,
         }
     }
@@ -241,7 +241,7 @@ impl Tensor {
     fn root(&self) -> Tensor {
         let (zero, one) = (self.literal(0.0), self.literal(1.0));
         let nothing = self.eq(&zero);
-        zero.where_(&nothing, &one.where_(&nothing, self).sqrt())
+        zero.where_self(&nothing, &one.where_self(&nothing, self).sqrt())
     }
 
     /// These axes, along which it is 1 long, go away.
@@ -254,38 +254,38 @@ impl Tensor {
 
     /// Sum over axes of what is not NaN.
     #[track_caller]
-    pub fn nansum(&self, axes: impl Axes) -> Tensor {
-        self.where_(&self.eq(self), &self.literal(0.0)).sum(axes)
+    pub fn nansum(&self, axes: impl IntoAxes) -> Tensor {
+        self.where_self(&self.eq(self), &self.literal(0.0)).sum(axes)
     }
 
     /// Mean over axes of what is not NaN; NaN where there is nothing else.
     #[track_caller]
-    pub fn nanmean(&self, axes: impl Axes) -> Tensor {
+    pub fn nanmean(&self, axes: impl IntoAxes) -> Tensor {
         let axes = match self.mean_axes("nanmean", axes) {
             Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
-        self.in_single(|x| {
+        self.in_f32(|x| {
             let there = x.eq(x);
             let count = there.how_many(axes.clone()).cast(x.dtype());
-            (x.where_(&there, &x.literal(0.0)).reduced(ReduceOp::Sum, axes.clone()) / count).without(&axes)
+            (x.where_self(&there, &x.literal(0.0)).reduced(ReduceOp::Sum, axes.clone()) / count).without(&axes)
         })
     }
 
     /// Root of [`Tensor::var`], with slope 0 where all are equal.
     #[track_caller]
-    pub fn std(&self, axes: impl Axes, correction: usize) -> Tensor {
+    pub fn std(&self, axes: impl IntoAxes, correction: usize) -> Tensor {
         match self.mean_axes("std", axes) {
-            Ok(axes) => self.in_single(|x| x.variance(&axes, correction).root()),
+            Ok(axes) => self.in_f32(|x| x.variance(&axes, correction).root()),
             Err(mistake) => mistake,
         }
     }
 
     /// Length of the vectors over axes: the root of the sum of squares, with slope 0 at 0.
     #[track_caller]
-    pub fn norm(&self, axes: impl Axes) -> Tensor {
+    pub fn norm(&self, axes: impl IntoAxes) -> Tensor {
         match self.mean_axes("norm", axes) {
-            Ok(axes) => self.in_single(|x| x.square().reduced(ReduceOp::Sum, axes.clone()).without(&axes).root()),
+            Ok(axes) => self.in_f32(|x| x.square().reduced(ReduceOp::Sum, axes.clone()).without(&axes).root()),
             Err(mistake) => mistake,
         }
     }
@@ -293,18 +293,18 @@ impl Tensor {
     /// ln of the sum of e to the x over an axis, which goes away; does not overflow.
     #[track_caller]
     pub fn logsumexp(&self, axis: isize) -> Tensor {
-        self.logsumexp_keep(axis).squeeze(axis)
+        self.logsumexp_keepdim(axis).squeeze(axis)
     }
 
     /// Whether any element over axes holds.
     #[track_caller]
-    pub fn any(&self, axes: impl Axes) -> Tensor {
+    pub fn any(&self, axes: impl IntoAxes) -> Tensor {
         self.extreme_of_held("any", ReduceOp::Max, axes)
     }
 
     /// Whether all elements over axes hold.
     #[track_caller]
-    pub fn all(&self, axes: impl Axes) -> Tensor {
+    pub fn all(&self, axes: impl IntoAxes) -> Tensor {
         self.extreme_of_held("all", ReduceOp::Min, axes)
     }
 
@@ -325,7 +325,7 @@ impl Tensor {
 
     /// Whether the extreme of what holds is 1: of no elements any is false and all is true.
     #[track_caller]
-    fn extreme_of_held(&self, op: &str, of: ReduceOp, axes: impl Axes) -> Tensor {
+    fn extreme_of_held(&self, op: &str, of: ReduceOp, axes: impl IntoAxes) -> Tensor {
         let axes = match self.named_axes(op, axes) {
             Ok(axes) => axes,
             Err(mistake) => return mistake,
@@ -371,43 +371,43 @@ impl Tensor {
         if self.dtype() == DType::Bool {
             return self.cast(DType::U8).arg(name, op, axis);
         }
-        let best = self.reduce_keep(op, axis);
+        let best = self.reduce_keepdim(op, axis);
         // A NaN is the best and equals nothing: an element that differs from itself counts as equal to it.
-        let hit = self.eq(&best).bitor(&self.ne(self));
+        let hit = self.eq(&best).bitwise_or(&self.ne(self));
         let len = self.0.shape.dims()[position];
-        let mut dims = vec![1; self.0.shape.rank()];
+        let mut dims = vec![1; self.0.shape.ndim()];
         dims[position] = len;
-        let positions = Tensor::iota(len).reshaped(Shape::new(dims));
+        let positions = Tensor::arange(len).reshaped(Shape::new(dims));
         let beyond = positions.literal(len as f64);
-        positions.where_(&hit, &beyond).min(axis)
+        positions.where_self(&hit, &beyond).min(axis)
     }
 
     /// ln of the sum of e to the x along an axis, which stays with length 1; does not overflow. The gradient is the softmax; where the
     /// result is infinite, the elements that equal it share the gradient equally.
     #[track_caller]
-    pub fn logsumexp_keep(&self, axis: isize) -> Tensor {
+    pub fn logsumexp_keepdim(&self, axis: isize) -> Tensor {
         let axis = match self.axis("logsumexp", axis) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
-        self.in_single(|x| {
-            Tensor::call_with_gradient(
+        self.in_f32(|x| {
+            Tensor::call_with_vjp(
                 "logsumexp",
                 [x],
                 axis,
                 |[x], axis| {
                     let top = x.reduced(ReduceOp::Max, vec![*axis]);
                     // An infinity less itself would be NaN.
-                    let top = top.where_(&top.is_finite(), &top.literal(0.0));
-                    (x - &top).exp().reduced(ReduceOp::Sum, vec![*axis]).ln() + top
+                    let top = top.where_self(&top.is_finite(), &top.literal(0.0));
+                    (x - &top).exp().reduced(ReduceOp::Sum, vec![*axis]).log() + top
                 },
                 |[x], y, g, axis| {
                     let infinite = y.abs().eq(&y.literal(f64::INFINITY));
                     let equal = x.eq(y);
                     let share = equal.cast(x.dtype()) / equal.how_many(vec![*axis]).cast(x.dtype());
                     // Where the result is infinite the difference may be NaN, which must not reach the gradient's own gradient.
-                    let finite = x.literal(0.0).where_(&infinite, &(x - y)).exp();
-                    [Some(g * share.where_(&infinite, &finite))]
+                    let finite = x.literal(0.0).where_self(&infinite, &(x - y)).exp();
+                    [Some(g * share.where_self(&infinite, &finite))]
                 },
             )
         })

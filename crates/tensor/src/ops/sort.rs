@@ -1,14 +1,14 @@
 //! Order along an axis, which a device may do whole. Where none does, short rows are ordered by counting: an element's place is how
 //! many come before it. That is two fused sums and no data-dependent movement; the work grows with the square of the row. Longer rows
-//! go through a [`network`], but for types of 64 bits, which are counted. All of it is stable and deterministic on every device.
+//! go through a [`bitonic`], but for types of 64 bits, which are counted. All of it is stable and deterministic on every device.
 
-mod network;
+mod bitonic;
 
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::routine::{Routine, Sort};
 use panoply_ir::{DType, Error};
 
-use crate::call::Operation;
+use crate::call::CompositeOp;
 use crate::tensor::Tensor;
 
 /// Elements of a row up to which it is counted on devices that do not sort.
@@ -16,7 +16,7 @@ const COUNTED: usize = 64;
 
 /// Which end comes first. NaN counts as larger than everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum SortOrder {
     /// Smallest first.
     Ascending,
     /// Largest first.
@@ -26,31 +26,31 @@ pub enum Order {
 impl Tensor {
     /// The elements along an axis in order. Equal ones stay as they stood.
     #[track_caller]
-    pub fn sort(&self, axis: isize, order: Order) -> Tensor {
+    pub fn sort(&self, axis: isize, order: SortOrder) -> Tensor {
         self.sorted("sort", axis, order, None).0
     }
 
     /// Positions (i32) of the elements along an axis, in order.
     #[track_caller]
-    pub fn argsort(&self, axis: isize, order: Order) -> Tensor {
+    pub fn argsort(&self, axis: isize, order: SortOrder) -> Tensor {
         self.sorted("argsort", axis, order, None).1
     }
 
     /// The `count` largest along an axis, largest first, and their positions (i32).
     #[track_caller]
-    pub fn top_k(&self, count: usize, axis: isize) -> (Tensor, Tensor) {
-        self.sorted("top_k", axis, Order::Descending, Some(count))
+    pub fn topk(&self, count: usize, axis: isize) -> (Tensor, Tensor) {
+        self.sorted("topk", axis, SortOrder::Descending, Some(count))
     }
 
     /// The middle element along an axis, which goes away; the lower of two, NaN if there is one.
     #[track_caller]
     pub fn median(&self, axis: isize) -> Tensor {
-        let length = match self.whole_axis("median", axis) {
+        let length = match self.static_axis("median", axis) {
             Ok(place) if self.0.shape.dims()[place] == 0 => return self.nothing_along("median", place),
             Ok(place) => self.0.shape.dims()[place],
             Err(mistake) => return mistake,
         };
-        let sorted = self.sort(axis, Order::Ascending);
+        let sorted = self.sort(axis, SortOrder::Ascending);
         let at = |place: usize| sorted.narrow(axis, place, 1).squeeze(axis);
         let middle = at((length - 1) / 2);
         if !self.dtype().is_float() {
@@ -58,34 +58,34 @@ impl Tensor {
         }
         // NaN stands last.
         let last = at(length - 1);
-        last.where_(&last.ne(&last), &middle)
+        last.where_self(&last.ne(&last), &middle)
     }
 
     /// The number along an axis, which goes away, below which that share of the others lies, 0 to 1; between two of them by how near
     /// it is. NaN among them is the result.
     #[track_caller]
-    pub fn quantile(&self, share: f64, axis: isize) -> Tensor {
-        let place = match self.whole_axis("quantile", axis) {
+    pub fn quantile(&self, q: f64, axis: isize) -> Tensor {
+        let place = match self.static_axis("quantile", axis) {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
         let length = self.0.shape.dims()[place];
-        if !(0.0..=1.0).contains(&share) || length == 0 || !self.dtype().is_float() {
-            let message = format!("quantile: {self:?} has no quantile {share} along axis {axis}");
+        if !(0.0..=1.0).contains(&q) || length == 0 || !self.dtype().is_float() {
+            let message = format!("quantile: {self:?} has no quantile {q} along axis {axis}");
             let note = "it takes a share from 0 to 1 of at least one float";
             return Tensor::mistake(Error::mistake(message).note(note));
         }
-        let (sorted, at) = (self.sort(axis, Order::Ascending), share * (length - 1) as f64);
+        let (sorted, at) = (self.sort(axis, SortOrder::Ascending), q * (length - 1) as f64);
         let [low, high] = [at.floor(), at.ceil()].map(|at| sorted.narrow(axis, at as usize, 1).squeeze(axis));
         let between = if at == at.floor() { low } else { low.lerp(&high, at - at.floor()) };
         // NaN stands last.
         let last = sorted.narrow(axis, length - 1, 1).squeeze(axis);
-        between.where_(&last.eq(&last), &last)
+        between.where_self(&last.eq(&last), &last)
     }
 
     #[track_caller]
-    fn sorted(&self, op: &str, axis: isize, order: Order, count: Option<usize>) -> (Tensor, Tensor) {
-        let place = match self.whole_axis(op, axis) {
+    fn sorted(&self, op: &str, axis: isize, order: SortOrder, count: Option<usize>) -> (Tensor, Tensor) {
+        let place = match self.static_axis(op, axis) {
             Ok(place) => place,
             Err(mistake) => return (mistake.clone(), mistake),
         };
@@ -112,28 +112,28 @@ impl Tensor {
     }
 
     /// How many elements of the last axis come before each.
-    fn ranks(&self, order: Order) -> Tensor {
+    fn ranks(&self, order: SortOrder) -> Tensor {
         let (mine, theirs) = (self.unsqueeze(-1), self.unsqueeze(-2));
         let (mine_nan, theirs_nan) = (mine.ne(&mine), theirs.ne(&theirs));
         let less = match order {
-            Order::Ascending => theirs.lt(&mine).bitor(&mine_nan.bitand(&theirs_nan.logical_not())),
-            Order::Descending => mine.lt(&theirs).bitor(&theirs_nan.bitand(&mine_nan.logical_not())),
+            SortOrder::Ascending => theirs.lt(&mine).bitwise_or(&mine_nan.bitwise_and(&theirs_nan.bitwise_not())),
+            SortOrder::Descending => mine.lt(&theirs).bitwise_or(&theirs_nan.bitwise_and(&mine_nan.bitwise_not())),
         };
-        let places = Tensor::iota(self.0.shape.dims()[self.0.shape.rank() - 1]);
+        let places = Tensor::arange(self.0.shape.dims()[self.0.shape.ndim() - 1]);
         let earlier = places.unsqueeze(0).lt(&places.unsqueeze(1));
-        let equal = mine.eq(&theirs).bitor(&mine_nan.bitand(&theirs_nan));
-        let before = less.bitor(&equal.bitand(&earlier)).cast(DType::I32);
-        before.reduced(ReduceOp::Sum, vec![self.0.shape.rank()]).squeeze(-1)
+        let equal = mine.eq(&theirs).bitwise_or(&mine_nan.bitwise_and(&theirs_nan));
+        let before = less.bitwise_or(&equal.bitwise_and(&earlier)).cast(DType::I32);
+        before.reduced(ReduceOp::Sum, vec![self.0.shape.ndim()]).squeeze(-1)
     }
 }
 
 /// The first `count` elements of the last axis in order, and their positions.
 #[track_caller]
-fn in_order(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
-    Operation {
+fn in_order(x: &Tensor, order: SortOrder, count: usize) -> [Tensor; 2] {
+    CompositeOp {
         name: "sort",
         body: |[x], (descending, count): &(bool, usize)| {
-            let way = if rows_of(x).1 > COUNTED && network::takes(x) { network::in_order } else { by_counting };
+            let way = if rows_of(x).1 > COUNTED && bitonic::takes(x) { bitonic::in_order } else { by_counting };
             way(x, order_of(*descending), *count)
         },
         gradient: Some(|[x], _, g, (descending, count)| {
@@ -145,11 +145,11 @@ fn in_order(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
             Some(Routine::Sort(Sort { dtype: x.dtype(), rows, length, count: *count, descending: *descending }))
         },
     }
-    .on_batches([x], (order == Order::Descending, count))
+    .apply_batched([x], (order == SortOrder::Descending, count))
 }
 
-fn order_of(descending: bool) -> Order {
-    if descending { Order::Descending } else { Order::Ascending }
+fn order_of(descending: bool) -> SortOrder {
+    if descending { SortOrder::Descending } else { SortOrder::Ascending }
 }
 
 /// How many rows along the last axis there are, and how long they are.
@@ -163,17 +163,17 @@ fn flow(x: &Tensor, positions: &Tensor, g: &Tensor) -> Tensor {
     let (_, length) = rows_of(x);
     if rows_of(positions).1 == length {
         // The order of the positions says where each element went.
-        let [_, places] = in_order(positions, Order::Ascending, length);
-        return g.take_along(&places, -1);
+        let [_, places] = in_order(positions, SortOrder::Ascending, length);
+        return g.take_along_dim(&places, -1);
     }
-    let hit = positions.unsqueeze(-2).eq(&Tensor::iota(length).unsqueeze(1));
-    g.unsqueeze(-2).where_(&hit, &g.literal(0.0)).sum(-1)
+    let hit = positions.unsqueeze(-2).eq(&Tensor::arange(length).unsqueeze(1));
+    g.unsqueeze(-2).where_self(&hit, &g.literal(0.0)).sum(-1)
 }
 
 /// The same, by counting how many elements come before each.
-fn by_counting(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
+fn by_counting(x: &Tensor, order: SortOrder, count: usize) -> [Tensor; 2] {
     // A place in the result along the axis before, an element along the last one.
-    let hit = x.ranks(order).unsqueeze(-2).eq(&Tensor::iota(count).unsqueeze(1));
-    let gathered = |values: Tensor| values.where_(&hit, &values.literal(0.0)).sum(-1);
-    [gathered(x.unsqueeze(-2)), gathered(Tensor::iota(rows_of(x).1))]
+    let hit = x.ranks(order).unsqueeze(-2).eq(&Tensor::arange(count).unsqueeze(1));
+    let gathered = |values: Tensor| values.where_self(&hit, &values.literal(0.0)).sum(-1);
+    [gathered(x.unsqueeze(-2)), gathered(Tensor::arange(rows_of(x).1))]
 }

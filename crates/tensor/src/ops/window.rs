@@ -1,6 +1,6 @@
 //! Windows that slide along axes, as views: what convolution and pooling are made of.
 //!
-//! Neighbouring windows share elements, which no reshape can say. The axis is repeated instead, and the repetitions are cut
+//! Neighboring windows share elements, which no reshape can say. The axis is repeated instead, and the repetitions are cut
 //! at a period one dilation longer than the axis, so that every next one starts `dilation` later. Nothing is copied: all of
 //! it is index arithmetic, and so is the gradient.
 //!
@@ -9,41 +9,41 @@
 use panoply_ir::graph::Slice;
 use panoply_ir::{Error, Shape};
 
-use crate::settings::Settings;
+use crate::call_attrs::CallAttrs;
 use crate::tensor::Tensor;
 
 /// A window's extent along each of N axes and how it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window<const N: usize> {
     /// Elements taken along each axis.
-    pub size: [usize; N],
-    /// Distance between neighbouring windows.
+    pub kernel_size: [usize; N],
+    /// Distance between neighboring windows.
     pub stride: [usize; N],
-    /// Distance between neighbouring elements of a window.
+    /// Distance between neighboring elements of a window.
     pub dilation: [usize; N],
 }
 
 impl<const N: usize> Window<N> {
-    /// Windows of neighbouring elements, each one further than the last.
+    /// Windows of neighboring elements, each one further than the last.
     pub fn new(size: [usize; N]) -> Window<N> {
-        Window { size, stride: [1; N], dilation: [1; N] }
+        Window { kernel_size: size, stride: [1; N], dilation: [1; N] }
     }
 
     /// How many elements a window has.
     pub(crate) fn elems(&self) -> usize {
-        Shape::from(self.size).elems()
+        Shape::from(self.kernel_size).numel()
     }
 
     /// Whether windows stand side by side.
     pub(crate) fn is_apart(&self) -> bool {
-        self.stride == self.size && self.dilation == [1; N]
+        self.stride == self.kernel_size && self.dilation == [1; N]
     }
 
     /// The places of a window's elements.
     pub(crate) fn places(&self) -> impl Iterator<Item = [usize; N]> {
         (0..self.elems()).map(|element| {
             let mut rest = element;
-            let mut place = self.size.map(|size| {
+            let mut place = self.kernel_size.map(|size| {
                 let along = rest % size;
                 rest /= size;
                 along
@@ -55,31 +55,31 @@ impl<const N: usize> Window<N> {
 
     /// Elements from a window's first to its last along an axis.
     pub(super) fn span(&self, along: usize) -> usize {
-        (self.size[along] - 1).saturating_mul(self.dilation[along]).saturating_add(1)
+        (self.kernel_size[along] - 1).saturating_mul(self.dilation[along]).saturating_add(1)
     }
 
     /// How many windows fit along an axis of this length; none if not one does.
     pub(super) fn count(&self, along: usize, length: usize) -> Option<usize> {
-        let positive = self.size[along] > 0 && self.stride[along] > 0 && self.dilation[along] > 0;
+        let positive = self.kernel_size[along] > 0 && self.stride[along] > 0 && self.dilation[along] > 0;
         (positive && self.span(along) <= length).then(|| (length - self.span(along)) / self.stride[along] + 1)
     }
 }
 
-impl<const N: usize> Settings for Window<N> {
-    fn words(&self, words: &mut Vec<u64>) {
-        [self.size, self.stride, self.dilation].words(words);
+impl<const N: usize> CallAttrs for Window<N> {
+    fn write_key(&self, words: &mut Vec<u64>) {
+        [self.kernel_size, self.stride, self.dilation].write_key(words);
     }
 }
 
 impl Tensor {
     /// The windows over the last N axes: `[…, lengths]` becomes `[…, positions, sizes]`. A view.
     #[track_caller]
-    pub fn windows<const N: usize>(&self, window: &Window<N>) -> Tensor {
+    pub fn unfold<const N: usize>(&self, window: &Window<N>) -> Tensor {
         let view = self.interleaved_windows(window);
         if view.is_mistake() {
             return view;
         }
-        let lead = self.0.shape.rank() - N;
+        let lead = self.0.shape.ndim() - N;
         let positions = (0..N).map(|along| lead + 2 * along + 1);
         let elements = (0..N).map(|along| lead + 2 * along);
         view.permuted((0..lead).chain(positions).chain(elements).collect())
@@ -92,7 +92,7 @@ impl Tensor {
             Ok(counts) => counts,
             Err(mistake) => return mistake,
         };
-        let lead = self.0.shape.rank() - N;
+        let lead = self.0.shape.ndim() - N;
         let mut view = self.clone();
         for along in (0..N).rev() {
             if view.is_mistake() {
@@ -109,21 +109,21 @@ impl Tensor {
         if self.is_mistake() {
             return Err(self.clone());
         }
-        let rank = self.0.shape.rank();
+        let rank = self.0.shape.ndim();
         let counts = (0..N).map(|i| window.count(i, self.0.shape.dims().get((rank + i).checked_sub(N)?).copied()?));
         let Some(counts) = counts.collect::<Option<Vec<usize>>>() else {
-            let message = format!("windows of size {:?} do not fit the last {N} axes of {self:?}", window.size);
+            let message = format!("windows of size {:?} do not fit the last {N} axes of {self:?}", window.kernel_size);
             let note = format!("stride {:?}, dilation {:?}", window.stride, window.dilation);
             return Err(Tensor::mistake(Error::mistake(message).note(note)));
         };
-        self.is_whole("windows", rank - N..rank)?;
+        self.check_static("windows", rank - N..rank)?;
         Ok(counts)
     }
 
     /// One axis as two: the element within a window, then the window.
     #[track_caller]
     fn windows_along<const N: usize>(&self, axis: usize, count: usize, window: &Window<N>, along: usize) -> Tensor {
-        let (size, stride, step) = (window.size[along], window.stride[along], window.dilation[along]);
+        let (size, stride, step) = (window.kernel_size[along], window.stride[along], window.dilation[along]);
         let used = (count - 1) * stride + window.span(along);
         let cut = |tensor: &Tensor, axis: usize, step: usize, len: usize| {
             let mut slices = tensor.whole();
@@ -143,7 +143,7 @@ impl Tensor {
         let used_part = cut(self, axis, 1, used);
         if stride >= window.span(along) {
             // Windows do not overlap.
-            let mut widths = vec![(0, 0); self.0.shape.rank()];
+            let mut widths = vec![(0, 0); self.0.shape.ndim()];
             widths[axis].1 = count * stride - used;
             let rows = split(&used_part.pad(&widths), [count, stride]);
             return cut(&rows, axis + 1, step, size).transpose(axis as isize, axis as isize + 1);

@@ -10,7 +10,7 @@ use panoply_ir::{DType, Shape};
 use panoply_tensor::conformance::oracle::both;
 use panoply_tensor::conformance::row::weighted;
 use panoply_tensor::conformance::{Outcome, Row, Worst, rows};
-use panoply_tensor::{Conv, Device, Order, Put, Result, Tensor};
+use panoply_tensor::{ConvOptions, Device, Result, ScatterReduce, SortOrder, Tensor};
 
 use super::{numbers, set};
 
@@ -62,21 +62,21 @@ impl Form {
         match self {
             Form::Stored => memory(stored.clone()),
             Form::Lazy => -(-memory(stored.clone())),
-            _ if dims.is_empty() || shape.elems() == 0 => memory(stored.clone()),
+            _ if dims.is_empty() || shape.numel() == 0 => memory(stored.clone()),
             Form::Reversed => memory(stored.flip(along)).flip(along),
             Form::Sliced => {
                 let mut widths = vec![(0, 0); dims.len()];
                 widths[axis] = (1, 2);
                 memory(stored.pad(&widths)).narrow(along, 1, length)
             }
-            Form::Transposed => memory(stored.move_axis(along, 0)).move_axis(0, along),
+            Form::Transposed => memory(stored.movedim(along, 0)).movedim(0, along),
             Form::Constant => match stored.dtype() {
                 DType::I32 => Tensor::full(shape, stored.to_vec::<i32>().unwrap()[0]),
                 // A half-integer, which is part of the program; where only positive numbers have a value, one of them.
                 _ => Tensor::full(shape, (stored.to_vec::<f32>().unwrap()[0] * 2.0).ceil() / 2.0),
             },
-            Form::Scalar => stored.scalar_like(first(stored)).expand_to(&shape),
-            Form::Expanded => memory(stored.narrow(along, 0, 1)).expand_to(&shape),
+            Form::Scalar => stored.scalar_like(first(stored)).broadcast_to(&shape),
+            Form::Expanded => memory(stored.narrow(along, 0, 1)).broadcast_to(&shape),
         }
     }
 }
@@ -147,7 +147,7 @@ fn every_operation_takes_operands_of_every_form() {
             let forms = forms_of(row, &mut number, round % 2 == 1);
             device.scope(|| {
                 let stored = row.tensors(DType::F32);
-                let axes: Vec<usize> = stored.iter().map(|x| number(x.shape().unwrap().rank().max(1))).collect();
+                let axes: Vec<usize> = stored.iter().map(|x| number(x.shape().unwrap().ndim().max(1))).collect();
                 let inputs: Vec<Tensor> = (0..stored.len()).map(|at| forms[at].of(&stored[at], axes[at])).collect();
                 let name = format!("{} of {forms:?} along {axes:?}", row.name);
                 let outcome = outcome(name, limit_of(row, &forms), row.differentiable, &inputs, &row.op);
@@ -186,41 +186,53 @@ const SIZED: &[Sized] = &[
     ("matmul of long rows", |n| vec![f(&[2, n]), f(&[n, 3])], |x, _| x[0].matmul(&x[1])),
     ("index_select", |n| vec![f(&[5, n]), p(&[2, 3])], |x, _| x[0].index_select(0, &x[1])),
     ("index_select of many", |n| vec![f(&[6, 3]), p(&[n])], |x, _| x[0].index_select(0, &x[1])),
-    ("scatter_add", |n| vec![f(&[5, n]), p(&[2, 3]), f(&[2, 3, n])], |x, _| x[0].scatter_add(0, &x[1], &x[2])),
+    ("index_add", |n| vec![f(&[5, n]), p(&[2, 3]), f(&[2, 3, n])], |x, _| x[0].index_add(0, &x[1], &x[2])),
     (
-        "scatter_add along the last axis",
+        "index_add along the last axis",
         |n| vec![f(&[n, 5]), p(&[7]), f(&[n, 7])],
-        |x, _| x[0].scatter_add(1, &x[1], &x[2]),
+        |x, _| x[0].index_add(1, &x[1], &x[2]),
     ),
     (
-        "scatter_add of many rows",
+        "index_add of many rows",
         |n| vec![f(&[6, 33]), p(&[n]), f(&[n, 33])],
-        |x, _| x[0].scatter_add(0, &x[1], &x[2]) * (1.0 / 64.0),
+        |x, _| x[0].index_add(0, &x[1], &x[2]) * (1.0 / 64.0),
     ),
     (
-        "scatter_add of many rows of few columns",
+        "index_add of many rows of few columns",
         |n| vec![f(&[6, 2]), p(&[n]), f(&[n, 2])],
-        |x, _| x[0].scatter_add(0, &x[1], &x[2]) * (1.0 / 64.0),
+        |x, _| x[0].index_add(0, &x[1], &x[2]) * (1.0 / 64.0),
     ),
-    ("index_put", |n| vec![f(&[4, n]), p(&[9]), f(&[9, n])], |x, _| x[0].index_put(&[&x[1]], &x[2], Put::Replace)),
+    (
+        "index_put",
+        |n| vec![f(&[4, n]), p(&[9]), f(&[9, n])],
+        |x, _| x[0].index_put(&[&x[1]], &x[2], ScatterReduce::Assign),
+    ),
     (
         "index_put that adds",
         |n| vec![f(&[4, 5, n]), p(&[9]), p(&[9]), f(&[9, n])],
-        |x, _| x[0].index_put(&[&x[1], &x[2]], &x[3], Put::Add),
+        |x, _| x[0].index_put(&[&x[1], &x[2]], &x[3], ScatterReduce::Add),
     ),
-    ("take_along", |n| vec![f(&[n, 6]), p(&[n, 2])], |x, _| x[0].take_along(&x[1], 1)),
-    ("put_along", |n| vec![f(&[n, 6]), p(&[n, 3]), f(&[n, 3])], |x, _| x[0].put_along(&x[1], &x[2], 1, Put::Add)),
-    ("bin_count", |n| vec![p(&[n])], |x, _| x[0].bin_count(5)),
-    ("write", |n| vec![f(&[6, n]), f(&[2, n])], |x, _| x[0].write(0, &Tensor::scalar(3i32), &x[1])),
+    ("take_along_dim", |n| vec![f(&[n, 6]), p(&[n, 2])], |x, _| x[0].take_along_dim(&x[1], 1)),
+    ("scatter", |n| vec![f(&[n, 6]), p(&[n, 3]), f(&[n, 3])], |x, _| x[0].scatter(&x[1], &x[2], 1, ScatterReduce::Add)),
+    ("bincount", |n| vec![p(&[n])], |x, _| x[0].bincount(5)),
+    ("write", |n| vec![f(&[6, n]), f(&[2, n])], |x, _| x[0].slice_scatter(0, &Tensor::scalar(3i32), &x[1])),
     ("concat", |n| vec![f(&[2, n]), f(&[1, n])], |x, _| Tensor::concat([&x[0], &x[1], &x[0]], 0)),
     ("concat of rows", |n| vec![f(&[n, 2]), f(&[3, 2])], |x, _| Tensor::concat([&x[0], &x[1]], 0)),
-    ("sort", |n| vec![f(&[2, n])], |x, _| x[0].sort(1, Order::Ascending)),
-    ("conv of many places", |n| vec![f(&[1, 2, n]), f(&[3, 2, 1])], |x, _| x[0].conv(&x[1], &Conv::<1>::default())),
-    ("conv of many channels", |n| vec![f(&[1, n, 5]), f(&[2, n, 3])], |x, _| x[0].conv(&x[1], &Conv::<1>::default())),
+    ("sort", |n| vec![f(&[2, n])], |x, _| x[0].sort(1, SortOrder::Ascending)),
+    (
+        "conv of many places",
+        |n| vec![f(&[1, 2, n]), f(&[3, 2, 1])],
+        |x, _| x[0].conv(&x[1], &ConvOptions::<1>::default()),
+    ),
+    (
+        "conv of many channels",
+        |n| vec![f(&[1, n, 5]), f(&[2, n, 3])],
+        |x, _| x[0].conv(&x[1], &ConvOptions::<1>::default()),
+    ),
     (
         "attention of many keys",
         |n| vec![f(&[1, 3, 4]), f(&[1, n, 4]), f(&[1, n, 2])],
-        |x, _| x[0].attention(&x[1], &x[2], &Default::default()),
+        |x, _| x[0].scaled_dot_product_attention(&x[1], &x[2], &Default::default()),
     ),
     ("layer_norm", |n| vec![f(&[3, n]), f(&[3, n])], |x, _| (&x[0] * 0.5 + x[1].square()).layer_norm(0.5)),
 ];
@@ -286,8 +298,8 @@ fn uniform_rows_at_uniform_positions_are_added_once_for_each() {
             let places = [
                 Tensor::zeros([4, 5], DType::I32),
                 Tensor::zeros([4, 5], DType::I64),
-                Tensor::scalar(0i32).expand_to(&[4, 5].into()),
-                stored.expand_to(&[4, 5].into()),
+                Tensor::scalar(0i32).broadcast_to(&[4, 5].into()),
+                stored.broadcast_to(&[4, 5].into()),
             ];
             for ids in &places {
                 let gradient = table.index_select(0, ids).sum(..).gradients(&[&table]).unwrap().remove(0);
@@ -296,13 +308,13 @@ fn uniform_rows_at_uniform_positions_are_added_once_for_each() {
             }
             for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32, DType::I64, DType::U8] {
                 let (zeros, rows) = (Tensor::zeros([2, 64], dtype), Tensor::ones([7, 64], dtype));
-                let sum = zeros.scatter_add(0, &Tensor::full([7], 1i32), &rows).cast(DType::F32);
+                let sum = zeros.index_add(0, &Tensor::full([7], 1i32), &rows).cast(DType::F32);
                 assert_eq!(sum.to_vec::<f32>().unwrap(), [[0.0f32; 64], [7.0; 64]].concat(), "{dtype} on {name}");
                 let turned = Tensor::zeros([64, 2], dtype);
                 let rows = Tensor::ones([64, 7], dtype);
-                let sum = turned.scatter_add(1, &Tensor::full([7], 1i32), &rows).cast(DType::F32);
+                let sum = turned.index_add(1, &Tensor::full([7], 1i32), &rows).cast(DType::F32);
                 assert_eq!(sum.to_vec::<f32>().unwrap(), [0.0f32, 7.0].repeat(64), "{dtype} on {name}");
-                let put = zeros.index_put(&[&Tensor::full([7], 0i32)], &Tensor::ones([64], dtype), Put::Add);
+                let put = zeros.index_put(&[&Tensor::full([7], 0i32)], &Tensor::ones([64], dtype), ScatterReduce::Add);
                 let put = put.cast(DType::F32).to_vec::<f32>().unwrap();
                 assert_eq!(put, [[7.0f32; 64], [0.0; 64]].concat(), "{dtype} on {name}");
             }

@@ -32,18 +32,18 @@ const PAIRS: &[OfTwo] = &[
     ("rem", |x, y| x % y),
     ("minimum", Tensor::minimum),
     ("maximum", Tensor::maximum),
-    ("and", Tensor::bitand),
-    ("or", Tensor::bitor),
-    ("xor", Tensor::bitxor),
-    ("shl", Tensor::shl),
-    ("shr", Tensor::shr),
+    ("and", Tensor::bitwise_and),
+    ("or", Tensor::bitwise_or),
+    ("xor", Tensor::bitwise_xor),
+    ("shl", Tensor::bitwise_left_shift),
+    ("shr", Tensor::bitwise_right_shift),
     ("lt", Tensor::lt),
     ("le", Tensor::le),
     ("eq", Tensor::eq),
     ("ne", Tensor::ne),
 ];
 
-const ALONE: &[OfOne] = &[("neg", |x| -x), ("not", Tensor::logical_not), ("abs", Tensor::abs), ("sign", Tensor::sign)];
+const ALONE: &[OfOne] = &[("neg", |x| -x), ("not", Tensor::bitwise_not), ("abs", Tensor::abs), ("sign", Tensor::sign)];
 
 /// Every `step`-th element, on the CPU.
 fn every(step: usize, tensor: &Tensor) -> Tensor {
@@ -55,13 +55,13 @@ fn every(step: usize, tensor: &Tensor) -> Tensor {
 
 /// The elements that the fixture keeps.
 fn kept(tensor: &Tensor) -> Tensor {
-    every(tensor.shape().unwrap().elems().div_ceil(KEPT).max(1), tensor)
+    every(tensor.shape().unwrap().numel().div_ceil(KEPT).max(1), tensor)
 }
 
 /// Bit for bit, but that one NaN is another.
 fn equal(what: &str, have: &Tensor, want: &Tensor, wrong: &mut Vec<String>) {
     let (have, want) = (every(1, have), every(1, want));
-    let bytes = |x: &Tensor| x.where_(&x.eq(x), &x.ones_like()).to_bytes().unwrap();
+    let bytes = |x: &Tensor| x.where_self(&x.eq(x), &x.ones_like()).to_bytes().unwrap();
     let nans = |x: &Tensor| x.is_nan().to_bytes().unwrap();
     if have.dtype() != want.dtype() || bytes(&have) != bytes(&want) || nans(&have) != nans(&want) {
         wrong.push(format!("{what}: {} {have}, not {} {want}", have.dtype(), want.dtype()));
@@ -154,7 +154,7 @@ fn taken(pool: &Tensor, i: usize, like: &Tensor) -> Tensor {
     let (bytes, dtype, shape) = (pool.to_bytes().unwrap(), pool.dtype(), like.shape().unwrap());
     let size = dtype.bytes();
     let begin = 61 * i * size;
-    let bytes: Vec<u8> = bytes.iter().cycle().skip(begin).take(shape.elems() * size).copied().collect();
+    let bytes: Vec<u8> = bytes.iter().cycle().skip(begin).take(shape.numel() * size).copied().collect();
     Tensor::from_bytes(&bytes, shape.clone(), dtype)
 }
 
@@ -199,7 +199,7 @@ fn arithmetic_of_integers_wraps() {
                 let x = dtypes.get(&format!("{dtype}/ends"));
                 let [count] = x.dims().unwrap();
                 let square = [count, count].into();
-                let (left, right) = (x.unsqueeze(1).expand_to(&square), x.unsqueeze(0).expand_to(&square));
+                let (left, right) = (x.unsqueeze(1).broadcast_to(&square), x.unsqueeze(0).broadcast_to(&square));
                 let pairs = PAIRS.iter().map(|(name, op)| (name, op(&left, &right)));
                 for (name, have) in pairs.chain(ALONE.iter().map(|(name, op)| (name, op(&x)))) {
                     let want = dtypes.get(&format!("{dtype}/alu/{name}"));

@@ -1,7 +1,7 @@
 //! NaN, infinities, signed zeros, denormals, huge and tiny numbers in every float type; nothing and one element. Those of integers are
 //! in `dtypes.rs`.
 
-use panoply_tensor::{Conv, DType, Order, Put, Tensor, Window};
+use panoply_tensor::{ConvOptions, DType, ScatterReduce, SortOrder, Tensor, Window};
 
 use super::{Fixture, close, devices};
 
@@ -12,13 +12,13 @@ const UNARY: &[Unary] = &[
     ("exp", Tensor::exp),
     ("exp2", Tensor::exp2),
     ("expm1", Tensor::expm1),
-    ("log", Tensor::ln),
+    ("log", Tensor::log),
     ("log2", Tensor::log2),
     ("log10", Tensor::log10),
     ("log1p", Tensor::log1p),
     ("sqrt", Tensor::sqrt),
     ("rsqrt", Tensor::rsqrt),
-    ("reciprocal", Tensor::recip),
+    ("reciprocal", Tensor::reciprocal),
     ("square", Tensor::square),
     ("abs", Tensor::abs),
     ("neg", |x| -x),
@@ -40,7 +40,7 @@ const UNARY: &[Unary] = &[
     ("round", Tensor::round),
     ("trunc", Tensor::trunc),
     ("sigmoid", Tensor::sigmoid),
-    ("logsigmoid", Tensor::log_sigmoid),
+    ("logsigmoid", Tensor::logsigmoid),
     ("softplus", Tensor::softplus),
     ("softsign", Tensor::softsign),
     ("relu", Tensor::relu),
@@ -51,8 +51,8 @@ const UNARY: &[Unary] = &[
     ("mish", Tensor::mish),
     ("gelu", Tensor::gelu),
     ("gelu_tanh", Tensor::gelu_tanh),
-    ("hardsigmoid", Tensor::hard_sigmoid),
-    ("hardswish", Tensor::hard_swish),
+    ("hardsigmoid", Tensor::hardsigmoid),
+    ("hardswish", Tensor::hardswish),
 ];
 
 const MODERATE: &[Unary] = &[("sin", Tensor::sin), ("cos", Tensor::cos), ("tan", Tensor::tan)];
@@ -69,8 +69,8 @@ const ROWS: &[Unary] = &[
     ("cummax", |x| x.cummax(1)),
     ("cumsum", |x| x.cumsum(1)),
     ("argmax", |x| x.argmax(1)),
-    ("argsort", |x| x.argsort(1, Order::Ascending)),
-    ("sort", |x| x.sort(1, Order::Ascending)),
+    ("argsort", |x| x.argsort(1, SortOrder::Ascending)),
+    ("sort", |x| x.sort(1, SortOrder::Ascending)),
 ];
 
 const BINARY: &[Binary] = &[
@@ -171,9 +171,9 @@ impl Near {
             }
         }
         let some = get("few");
-        let count = some.shape().unwrap().elems();
+        let count = some.shape().unwrap().numel();
         let square = [count, count].into();
-        let (left, right) = (some.unsqueeze(1).expand_to(&square), some.unsqueeze(0).expand_to(&square));
+        let (left, right) = (some.unsqueeze(1).broadcast_to(&square), some.unsqueeze(0).broadcast_to(&square));
         for (name, op) in BINARY {
             self.compare(name, &[&left, &right], &op(&left, &right), &get(name), wrong);
         }
@@ -204,17 +204,17 @@ fn nothing_and_one_element() {
             assert_eq!(nothing.sum(0).to_vec::<f32>().unwrap(), [0.0; 3]);
             assert_eq!(nothing.prod(0).to_vec::<f32>().unwrap(), [1.0; 3]);
             assert!(nothing.mean(..).item().unwrap().is_nan());
-            assert_eq!(nothing.sort(0, Order::Ascending).to_vec::<f32>().unwrap(), [0f32; 0]);
+            assert_eq!(nothing.sort(0, SortOrder::Ascending).to_vec::<f32>().unwrap(), [0f32; 0]);
             assert_eq!(nothing.matmul(&Tensor::ones([3, 2], DType::F32)).to_vec::<f32>().unwrap(), [0f32; 0]);
             let one = Tensor::from_slice(&[2.5f32], [1, 1, 1]);
             for (name, value, want) in [
                 ("softmax", one.softmax(-1), 1.0),
                 ("cumsum", one.cumsum(0), 2.5),
-                ("sort", one.sort(-1, Order::Descending), 2.5),
+                ("sort", one.sort(-1, SortOrder::Descending), 2.5),
                 ("layer_norm", one.layer_norm(1e-5), 0.0),
-                ("conv", one.conv(&one, &Conv::<1>::default()), 6.25),
+                ("conv", one.conv(&one, &ConvOptions::<1>::default()), 6.25),
                 ("max_pool", one.max_pool(&Window::new([1]), [0]), 2.5),
-                ("resize", one.resize_nearest([1]), 2.5),
+                ("resize", one.interpolate([1], InterpolateMode::Nearest), 2.5),
                 ("median", one.median(0), 2.5),
             ] {
                 assert_eq!(value.item().unwrap(), want, "{name} of one element on {device}");
@@ -223,10 +223,10 @@ fn nothing_and_one_element() {
             // What is put nowhere, or into nothing, has a slope, which is zero.
             let (square, row) = (Tensor::ones([2, 3], DType::F32), Tensor::from_slice(&[1f32, 2.0, 3.0], [3]));
             let nowhere = Tensor::zeros([0], DType::I32);
-            for (x, at) in [(&square, &nowhere), (&square.narrow(0, 0, 0), &Tensor::iota(2))] {
-                for put in [Put::Add, Put::Replace] {
+            for (x, at) in [(&square, &nowhere), (&square.narrow(0, 0, 0), &Tensor::arange(2))] {
+                for put in [ScatterReduce::Add, ScatterReduce::Assign] {
                     let slopes = x.index_put(&[at], &row, put).sum(..).gradients(&[x, &row]).unwrap();
-                    assert_eq!(slopes[0].to_vec::<f32>().unwrap(), vec![1.0; x.shape().unwrap().elems()]);
+                    assert_eq!(slopes[0].to_vec::<f32>().unwrap(), vec![1.0; x.shape().unwrap().numel()]);
                     assert_eq!(slopes[1].to_vec::<f32>().unwrap(), [0.0; 3]);
                 }
             }

@@ -4,7 +4,7 @@
 mod cases;
 mod dtypes;
 mod edges;
-mod slopes;
+mod gradients;
 
 use panoply_tensor::{DType, Device, Tensor};
 use safetensors::SafeTensors;

@@ -36,13 +36,13 @@ fn steps<M: Module + 'static, const D: usize>(
     let labels: Vec<i32> = (0..shape[0] as i32).map(|i| i * 7 % 10).collect();
     let y = Tensor::<1, Int>::from_ints(labels.as_slice(), &device());
     let loss = CrossEntropyLossConfig::new().init(&device());
-    let mut optimiser = AdamWConfig::new().init();
+    let mut optimizer = AdamWConfig::new().init();
     let mut model = Some(model);
     Ok(Box::new(move || {
         let now = model.take().ok_or("a step failed before this one")?;
         let loss = loss.forward(forward(&now, x.clone()), y.clone());
         let gradients = GradientsParams::from_grads(loss.backward(), &now);
-        model = Some(optimiser.step(RATE, now, gradients));
+        model = Some(optimizer.step(RATE, now, gradients));
         Ok(loss.into_scalar::<f32>())
     }))
 }

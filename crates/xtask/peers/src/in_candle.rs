@@ -31,10 +31,10 @@ fn steps<F: Fn(&Tensor) -> Result<Tensor> + 'static>(
     let labels: Vec<u32> = (0..shape[0] as u32).map(|i| i * 7 % 10).collect();
     let y = Tensor::new(labels, &Device::Cpu)?;
     let vars: Vec<Var> = map.all_vars();
-    let mut optimiser = AdamW::new_lr(vars, RATE)?;
+    let mut optimizer = AdamW::new_lr(vars, RATE)?;
     Ok(Box::new(move || {
         let loss = loss::cross_entropy(&forward(&x)?, &y)?;
-        optimiser.backward_step(&loss)?;
+        optimizer.backward_step(&loss)?;
         Ok(loss.to_scalar::<f32>()?)
     }))
 }

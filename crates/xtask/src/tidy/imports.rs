@@ -12,7 +12,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("compile", &["ir"]),
     ("device", &["ir"]),
     ("driver", &["device"]),
-    ("fake", &[]),
+    ("driver-sim", &[]),
     ("cpu", &["ir", "device"]),
     ("runtime", &["ir", "compile", "device", "driver", "cpu"]),
     ("tensor", &["ir", "macros", "compile", "runtime"]),

@@ -12,7 +12,7 @@ const MOST_LINES: usize = 600;
 const LARGE_FILES: &[(&str, usize, &str)] = &[];
 
 /// Crates (folder names) that may hold `unsafe`.
-const UNSAFE_CRATES: &[&str] = &["driver", "cpu", "fake"];
+const UNSAFE_CRATES: &[&str] = &["driver", "cpu", "driver-sim"];
 
 /// Crates that deny it and allow it at so many places: declarations of unsafe functions in `ir` and `device`, the answer for the
 /// optimizer's proofs in `compile`, and in `runtime` the promise of a kernel's author and the one call for drivers' devices.
@@ -178,6 +178,35 @@ pub fn home_path(source: &Source) -> Vec<Finding> {
     lines.map(|(index, _)| finding(source, index, "an absolute path into a home folder")).collect()
 }
 
+/// No British spelling in identifiers, comments and documents.
+pub fn spelling(source: &Source) -> Vec<Finding> {
+    // Stems in two pieces, or this file would break its own rule.
+    const STEMS: [[&str; 2]; 14] = [
+        ["optim", "is"],
+        ["initial", "is"],
+        ["material", "is"],
+        ["standard", "is"],
+        ["normal", "is"],
+        ["quant", "is"],
+        ["serial", "is"],
+        ["vector", "is"],
+        ["col", "our"],
+        ["behav", "iour"],
+        ["neighb", "our"],
+        ["label", "led"],
+        ["cent", "red"],
+        ["analy", "se"],
+    ];
+    // Words of these stems that are American too.
+    const AMERICAN: [&str; 4] = ["optimism", "optimistic", "optimist", "analyses"];
+    let found = |line: &str| {
+        let line = AMERICAN.iter().fold(line.to_lowercase(), |line, word| line.replace(word, ""));
+        STEMS.iter().map(|stem| stem.concat()).find(|stem| line.contains(stem))
+    };
+    let lines = source.text.lines().enumerate().filter_map(|(index, line)| Some((index, found(line)?)));
+    lines.map(|(index, stem)| finding(source, index, format!("`{stem}…` is British"))).collect()
+}
+
 /// No code by indentation in documents whose code is compiled: rustdoc takes it for Rust, whatever it is.
 pub fn indented_code(source: &Source) -> Vec<Finding> {
     let compiled = source.path == "README.md" || source.path.starts_with("docs/guide/");
@@ -304,6 +333,12 @@ mod tests {
             &[("README.md", concat!("$HO", "ME/x, ~/x, https://a.org/ho", "me/b, x/ro", "ot/y\n"))],
             &[],
         );
+    }
+
+    #[test]
+    fn spelling_is_american() {
+        let planted = concat!("//! x\nlet col", "our = 1;\n// an optimist analyses\n");
+        check("spelling", &[(FILE, planted)], &["crates/x/src/y.rs:2"]);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Every word that may stand before `(`: one row each, which is its name, what it takes and what the library makes of that.
 
 use panoply::DType::F32;
-use panoply::Norm::Inverse;
+use panoply::FftNorm::Backward;
 use panoply::{
-    Attention, Conv, CrossEntropy, DType, Ends, Fft, Norm, Order, Put, Result, Rotary, Tensor, Triangle, Window,
+    AlignCorners, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, FftNorm, FftOptions, InterpolateMode,
+    Result, RopeStyle, ScatterReduce, SortOrder, Tensor, Triangle, Window,
 };
 
-use super::value::{Argument, Given, Operation, Over, Parameter, Value};
+use super::value::{Argument, AxesArg, CallArgs, Operation, Parameter, Value};
 
-const ALL: Over = Over(None);
+const ALL: AxesArg = AxesArg(None);
 
 macro_rules! operations {
     (
@@ -22,7 +23,7 @@ macro_rules! operations {
             $(operations!(@row $one(x: Tensor) => x.$one()),)*
             $(operations!(@row $two(x: Tensor, y: Tensor) => x.$two(&y)),)*
             $(operations!(@row $along(x: Tensor, axis: isize = -1) => x.$along(axis)),)*
-            $(operations!(@row $over(x: Tensor, axis: Over = ALL) => over!(x, axis, |axes| x.$over(axes))),)*
+            $(operations!(@row $over(x: Tensor, axis: AxesArg = ALL) => over!(x, axis, |axes| x.$over(axes))),)*
             $(operations!(@row $name($($parameter: $kind $(= $default)?),*) => $made),)*
         ]
     };
@@ -34,8 +35,8 @@ macro_rules! operations {
                 default: operations!(@shown $($default)?),
                 many: <$kind as Argument>::MANY,
             }),*],
-            apply: |given: &Given| {
-                $(let $parameter: $kind = given.take(stringify!($parameter), operations!(@default $($default)?))?;)*
+            apply: |args: &CallArgs| {
+                $(let $parameter: $kind = args.take(stringify!($parameter), operations!(@default $($default)?))?;)*
                 Ok(Value::from($made))
             },
         }
@@ -99,16 +100,16 @@ macro_rules! over {
 #[rustfmt::skip]
 pub const OPERATIONS: &[Operation] = operations! {
     of one tensor:
-        abs acos acosh asin asinh atan atanh ceil cholesky complex_abs cos cosh count_nonzero detach determinant diagonal diagonal_matrix
-        eigh elu erf erfinv exp exp2 expm1 fft2 floor gelu gelu_tanh hard_sigmoid hard_swish ifft2 imaginary inverse is_finite is_nan lgamma
-        ln log10 log1p log2 log_sigmoid logical_not lu mish ones_like qr real recip relu relu6 rfft2 round rsqrt selu sigmoid sign silu sin
+        abs acos acosh asin asinh atan atanh ceil cholesky complex_abs cos cosh count_nonzero detach det diag_embed
+        eigh elu erf erfinv exp exp2 expm1 fft2 floor gelu gelu_tanh hardsigmoid hardswish ifft2 imag inv is_finite is_nan lgamma
+        log log10 log1p log2 logsigmoid bitwise_not lu mish ones_like qr real reciprocal relu relu6 rfft2 round rsqrt selu sigmoid sign silu sin
         sinh slogdet softplus softsign sqrt square t tan tanh trace trunc zeros_like;
     of two tensors:
-        atan2 bce bce_with_logits bitand bitor bitxor by_channel complex_mul cross_entropy dot eq ge gt hinge hypot kl_divergence kron l1 le
-        least_squares logaddexp lt matmul maximum minimum mse ne nll outer pow shl shr solve;
+        atan2 binary_cross_entropy binary_cross_entropy_with_logits bitwise_and bitwise_or bitwise_xor unsqueeze_like_channels complex_mul cross_entropy dot eq ge gt hinge_loss hypot kl_div kron l1_loss le
+        lstsq logaddexp lt matmul maximum minimum mse_loss ne nll_loss outer pow bitwise_left_shift bitwise_right_shift solve;
     along an axis:
-        argmax argmin cummax cummin cumprod cumsum diff fft flip glu ifft log_softmax logcumsumexp logsumexp logsumexp_keep mean_keep median
-        rfft softmax softmin squeeze unsqueeze variance_keep;
+        argmax argmin cummax cummin cumprod cumsum diff fft flip glu ifft log_softmax logcumsumexp logsumexp logsumexp_keepdim mean_keepdim median
+        rfft softmax softmin squeeze unsqueeze var_keepdim;
     over axes:
         all any max mean min nanmean nansum norm prod sum;
 
@@ -117,135 +118,134 @@ pub const OPERATIONS: &[Operation] = operations! {
     bitcast(x: Tensor, dtype: DType) => x.bitcast(dtype);
     concat(tensors: Vec<Tensor>, axis: isize = 0) => Tensor::concat(&tensors, axis);
     stack(tensors: Vec<Tensor>, axis: isize = 0) => Tensor::stack(&tensors, axis);
-    diagonal_at(x: Tensor, offset: isize) => x.diagonal_at(offset);
-    expand_to(x: Tensor, shape: Vec<usize>) => x.expand_to(&shape.into());
-    flatten(x: Tensor, from: isize = 0) => x.flatten(from);
+    diagonal_at(x: Tensor, offset: isize) => x.diagonal(offset);
+    broadcast_to(x: Tensor, shape: Vec<usize>) => x.broadcast_to(&shape.into());
+    flatten(x: Tensor, start_dim: isize = 0) => x.flatten(start_dim);
     meshgrid(vectors: Vec<Tensor>) => Tensor::meshgrid(&vectors.iter().collect::<Vec<_>>());
-    move_axis(x: Tensor, from: isize, to: isize) => x.move_axis(from, to);
+    movedim(x: Tensor, source: isize, destination: isize) => x.movedim(source, destination);
     narrow(x: Tensor, axis: isize, start: usize, len: usize) => x.narrow(axis, start, len);
     pad(x: Tensor, widths: Vec<[usize; 2]>) => x.pad(&widths.iter().map(|[before, after]| (*before, *after)).collect::<Vec<_>>());
     permute(x: Tensor, axes: Vec<isize>) => counted!(axes, |axes| x.permute(axes));
-    repeat_each(x: Tensor, times: usize, axis: isize = -1) => x.repeat_each(times, axis);
+    repeat_interleave(x: Tensor, repeats: usize, axis: isize = -1) => x.repeat_interleave(repeats, axis);
     reshape(x: Tensor, dims: Vec<isize>) => counted!(dims, |dims| x.reshape(dims));
     roll(x: Tensor, shift: isize, axis: isize = -1) => x.roll(shift, axis);
     split(x: Tensor, lengths: Vec<usize>, axis: isize = 0) => x.split(&lengths, axis);
-    tile(x: Tensor, times: usize, axis: isize = -1) => x.tile(times, axis);
+    tile(x: Tensor, repeats: usize, axis: isize = -1) => x.tile(repeats, axis);
     transpose(x: Tensor, a: isize = -2, b: isize = -1) => x.transpose(a, b);
     tril(x: Tensor, diagonal: isize = 0) => x.tril(diagonal);
     triu(x: Tensor, diagonal: isize = 0) => x.triu(diagonal);
-    unflatten(x: Tensor, axis: isize, into: Vec<usize>) => x.unflatten(axis, &into);
+    unflatten(x: Tensor, axis: isize, sizes: Vec<usize>) => x.unflatten(axis, &sizes);
 
     // Tensors of numbers that are known.
     eye(size: usize, dtype: DType = F32) => Tensor::eye(size, dtype);
     full(shape: Vec<usize>, value: f64) => Tensor::full(shape, value as f32);
-    iota(len: usize) => Tensor::iota(len);
-    linspace(start: f64, end: f64, count: usize, dtype: DType = F32) => Tensor::linspace(start, end, count, dtype);
+    arange(end: usize) => Tensor::arange(end);
+    linspace(start: f64, end: f64, steps: usize, dtype: DType = F32) => Tensor::linspace(start, end, steps, dtype);
     ones(shape: Vec<usize>, dtype: DType = F32) => Tensor::ones(shape, dtype);
     zeros(shape: Vec<usize>, dtype: DType = F32) => Tensor::zeros(shape, dtype);
 
     // Element by element, with numbers or conditions.
     clamp(x: Tensor, low: f64, high: f64) => x.clamp(low, high);
     complex(real: Tensor, imaginary: Tensor) => Tensor::complex(&real, &imaginary);
-    leaky_relu(x: Tensor, slope: f64 = 0.01) => x.leaky_relu(slope);
+    leaky_relu(x: Tensor, negative_slope: f64 = 0.01) => x.leaky_relu(negative_slope);
     powf(x: Tensor, exponent: f64) => x.powf(exponent);
-    lerp(x: Tensor, end: Tensor, share: f64) => x.lerp(&end, share);
-    log(x: Tensor) => x.ln();
-    masked_fill(x: Tensor, condition: Tensor, number: f64) => x.masked_fill(&condition, number);
+    lerp(x: Tensor, end: Tensor, weight: f64) => x.lerp(&end, weight);
+    masked_fill(x: Tensor, mask: Tensor, value: f64) => x.masked_fill(&mask, value);
     rsub(x: Tensor, number: f64) => x.rsub(number);
     scalar_like(x: Tensor, number: f64) => x.scalar_like(number);
-    where(condition: Tensor, x: Tensor, y: Tensor) => x.where_(&condition, &y);
-    where_(x: Tensor, condition: Tensor, y: Tensor) => x.where_(&condition, &y);
+    where(condition: Tensor, x: Tensor, y: Tensor) => x.where_self(&condition, &y);
+    where_self(x: Tensor, condition: Tensor, y: Tensor) => x.where_self(&condition, &y);
 
     // Norms and what reduces.
     batch_norm(x: Tensor, mean: Tensor, variance: Tensor, epsilon: f64 = 1e-5) => x.batch_norm(&mean, &variance, epsilon);
     group_norm(x: Tensor, groups: usize, epsilon: f64 = 1e-5) => x.group_norm(groups, epsilon);
     layer_norm(x: Tensor, epsilon: f64 = 1e-5) => x.layer_norm(epsilon);
-    quantile(x: Tensor, share: f64, axis: isize = -1) => x.quantile(share, axis);
+    quantile(x: Tensor, q: f64, axis: isize = -1) => x.quantile(q, axis);
     rms_norm(x: Tensor, epsilon: f64 = 1e-5) => x.rms_norm(epsilon);
-    std(x: Tensor, axis: Over = ALL, correction: usize = 1) => over!(x, axis, |axes| x.std(axes, correction));
-    var(x: Tensor, axis: Over = ALL, correction: usize = 1) => over!(x, axis, |axes| x.var(axes, correction));
+    std(x: Tensor, axis: AxesArg = ALL, correction: usize = 1) => over!(x, axis, |axes| x.std(axes, correction));
+    var(x: Tensor, axis: AxesArg = ALL, correction: usize = 1) => over!(x, axis, |axes| x.var(axes, correction));
 
     // Order and places.
     argsort(x: Tensor, axis: isize = -1, descending: bool = false) => x.argsort(axis, order(descending));
-    bin_count(x: Tensor, classes: usize) => x.bin_count(classes);
+    bincount(x: Tensor, length: usize) => x.bincount(length);
     index(x: Tensor, positions: Vec<Tensor>) => x.index(&positions.iter().collect::<Vec<_>>());
     index_put(x: Tensor, positions: Vec<Tensor>, values: Tensor, add: bool = false) =>
         x.index_put(&positions.iter().collect::<Vec<_>>(), &values, put(add));
-    index_select(x: Tensor, axis: isize, positions: Tensor) => x.index_select(axis, &positions);
-    one_hot(x: Tensor, classes: usize, dtype: DType = F32) => x.one_hot(classes, dtype);
-    put_along(x: Tensor, positions: Tensor, values: Tensor, axis: isize = -1, add: bool = false) =>
-        x.put_along(&positions, &values, axis, put(add));
-    scatter_add(x: Tensor, axis: isize, positions: Tensor, rows: Tensor) => x.scatter_add(axis, &positions, &rows);
-    search_sorted(x: Tensor, values: Tensor, or_equal: bool = false) => x.search_sorted(&values, or_equal);
+    index_select(x: Tensor, axis: isize, index: Tensor) => x.index_select(axis, &index);
+    one_hot(x: Tensor, num_classes: usize, dtype: DType = F32) => x.one_hot(num_classes, dtype);
+    scatter(x: Tensor, index: Tensor, src: Tensor, axis: isize = -1, add: bool = false) =>
+        x.scatter(&index, &src, axis, put(add));
+    index_add(x: Tensor, axis: isize, index: Tensor, src: Tensor) => x.index_add(axis, &index, &src);
+    searchsorted(x: Tensor, values: Tensor, right: bool = false) => x.searchsorted(&values, right);
     sort(x: Tensor, axis: isize = -1, descending: bool = false) => x.sort(axis, order(descending));
-    take_along(x: Tensor, positions: Tensor, axis: isize = -1) => x.take_along(&positions, axis);
-    top_k(x: Tensor, count: usize, axis: isize = -1) => x.top_k(count, axis);
-    write(x: Tensor, axis: isize, position: Tensor, part: Tensor) => x.write(axis, &position, &part);
+    take_along_dim(x: Tensor, index: Tensor, axis: isize = -1) => x.take_along_dim(&index, axis);
+    topk(x: Tensor, k: usize, axis: isize = -1) => x.topk(k, axis);
+    slice_scatter(x: Tensor, axis: isize, start: Tensor, src: Tensor) => x.slice_scatter(axis, &start, &src);
 
     // Matrices, filters and attention.
-    adaptive_average_pool2d(x: Tensor, sizes: [usize; 2]) => x.adaptive_average_pool(sizes);
-    adaptive_max_pool2d(x: Tensor, sizes: [usize; 2]) => x.adaptive_max_pool(sizes);
-    attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = false, past: usize = 0, mask: Option<Tensor> = None, scale: Option<f64> = None) =>
-        q.attention(&k, &v, &Attention { causal, past, mask: mask.as_ref(), scale });
-    average_pool1d(x: Tensor, size: [usize; 1], stride: Option<[usize; 1]> = None, padding: [usize; 1] = [0], dilation: [usize; 1] = [1]) =>
-        x.average_pool(&Window { size, stride: stride.unwrap_or(size), dilation }, padding);
-    average_pool2d(x: Tensor, size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
-        x.average_pool(&Window { size, stride: stride.unwrap_or(size), dilation }, padding);
-    cdist(x: Tensor, y: Tensor, power: f64 = 2.0) => x.cdist(&y, power);
-    conv1d(x: Tensor, w: Tensor, stride: [usize; 1] = [1], padding: [usize; 1] = [0], dilation: [usize; 1] = [1], groups: usize = 1) =>
-        x.conv(&w, &Conv { stride, padding, dilation, groups });
-    conv2d(x: Tensor, w: Tensor, stride: [usize; 2] = [1, 1], padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1], groups: usize = 1) =>
-        x.conv(&w, &Conv { stride, padding, dilation, groups });
-    conv3d(x: Tensor, w: Tensor, stride: [usize; 3] = [1, 1, 1], padding: [usize; 3] = [0, 0, 0], dilation: [usize; 3] = [1, 1, 1], groups: usize = 1) =>
-        x.conv(&w, &Conv { stride, padding, dilation, groups });
-    conv_transposed1d(x: Tensor, w: Tensor, stride: [usize; 1] = [1], padding: [usize; 1] = [0], extra: [usize; 1] = [0], groups: usize = 1, dilation: [usize; 1] = [1]) =>
-        x.conv_transposed(&w, &Conv { stride, padding, dilation, groups }, extra);
-    conv_transposed2d(x: Tensor, w: Tensor, stride: [usize; 2] = [1, 1], padding: [usize; 2] = [0, 0], extra: [usize; 2] = [0, 0], groups: usize = 1, dilation: [usize; 2] = [1, 1]) =>
-        x.conv_transposed(&w, &Conv { stride, padding, dilation, groups }, extra);
+    adaptive_avg_pool2d(x: Tensor, output_size: [usize; 2]) => x.adaptive_avg_pool(output_size);
+    adaptive_max_pool2d(x: Tensor, output_size: [usize; 2]) => x.adaptive_max_pool(output_size);
+    scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = false, past_len: usize = 0, attn_mask: Option<Tensor> = None, scale: Option<f64> = None) =>
+        q.scaled_dot_product_attention(&k, &v, &AttentionOptions { is_causal, past_len, attn_mask: attn_mask.as_ref(), scale });
+    avg_pool1d(x: Tensor, kernel_size: [usize; 1], stride: Option<[usize; 1]> = None, padding: [usize; 1] = [0], dilation: [usize; 1] = [1]) =>
+        x.avg_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), dilation }, padding);
+    avg_pool2d(x: Tensor, kernel_size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
+        x.avg_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), dilation }, padding);
+    cdist(x: Tensor, y: Tensor, p: f64 = 2.0) => x.cdist(&y, p);
+    conv1d(x: Tensor, weight: Tensor, stride: [usize; 1] = [1], padding: [usize; 1] = [0], dilation: [usize; 1] = [1], groups: usize = 1) =>
+        x.conv(&weight, &ConvOptions { stride, padding, dilation, groups });
+    conv2d(x: Tensor, weight: Tensor, stride: [usize; 2] = [1, 1], padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1], groups: usize = 1) =>
+        x.conv(&weight, &ConvOptions { stride, padding, dilation, groups });
+    conv3d(x: Tensor, weight: Tensor, stride: [usize; 3] = [1, 1, 1], padding: [usize; 3] = [0, 0, 0], dilation: [usize; 3] = [1, 1, 1], groups: usize = 1) =>
+        x.conv(&weight, &ConvOptions { stride, padding, dilation, groups });
+    conv_transpose1d(x: Tensor, weight: Tensor, stride: [usize; 1] = [1], padding: [usize; 1] = [0], output_padding: [usize; 1] = [0], groups: usize = 1, dilation: [usize; 1] = [1]) =>
+        x.conv_transpose(&weight, &ConvOptions { stride, padding, dilation, groups }, output_padding);
+    conv_transpose2d(x: Tensor, weight: Tensor, stride: [usize; 2] = [1, 1], padding: [usize; 2] = [0, 0], output_padding: [usize; 2] = [0, 0], groups: usize = 1, dilation: [usize; 2] = [1, 1]) =>
+        x.conv_transpose(&weight, &ConvOptions { stride, padding, dilation, groups }, output_padding);
     cross(x: Tensor, y: Tensor, axis: isize = -1) => x.cross(&y, axis);
-    einsum(formula: String, operands: Vec<Tensor>) => Tensor::einsum(&formula, &operands.iter().collect::<Vec<_>>());
-    max_pool1d(x: Tensor, size: [usize; 1], stride: Option<[usize; 1]> = None, padding: [usize; 1] = [0], dilation: [usize; 1] = [1]) =>
-        x.max_pool(&Window { size, stride: stride.unwrap_or(size), dilation }, padding);
-    max_pool2d(x: Tensor, size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
-        x.max_pool(&Window { size, stride: stride.unwrap_or(size), dilation }, padding);
-    resize_linear2d(x: Tensor, lengths: [usize; 2], middles: bool = false) =>
-        x.resize_linear(lengths, if middles { Ends::Middles } else { Ends::Edges });
-    resize_nearest2d(x: Tensor, lengths: [usize; 2]) => x.resize_nearest(lengths);
-    rope(x: Tensor, positions: Tensor, base: f64 = 10000.0, pairs: bool = false) =>
-        x.rope(&positions, base, if pairs { Rotary::Pairs } else { Rotary::Halves });
+    einsum(equation: String, operands: Vec<Tensor>) => Tensor::einsum(&equation, &operands.iter().collect::<Vec<_>>());
+    max_pool1d(x: Tensor, kernel_size: [usize; 1], stride: Option<[usize; 1]> = None, padding: [usize; 1] = [0], dilation: [usize; 1] = [1]) =>
+        x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), dilation }, padding);
+    max_pool2d(x: Tensor, kernel_size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
+        x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), dilation }, padding);
+    interpolate_linear2d(x: Tensor, size: [usize; 2], align_corners: bool = false) =>
+        x.interpolate(size, InterpolateMode::Linear(if align_corners { AlignCorners::Yes } else { AlignCorners::No }));
+    interpolate_nearest2d(x: Tensor, size: [usize; 2]) => x.interpolate(size, InterpolateMode::Nearest);
+    rope(x: Tensor, positions: Tensor, base: f64 = 10000.0, interleaved: bool = false) =>
+        x.rope(&positions, base, if interleaved { RopeStyle::Interleaved } else { RopeStyle::RotateHalf });
     solve_triangular(x: Tensor, right: Tensor, upper: bool = false) =>
         x.solve_triangular(&right, if upper { Triangle::Upper } else { Triangle::Lower });
-    windows2d(x: Tensor, size: [usize; 2], stride: [usize; 2] = [1, 1], dilation: [usize; 2] = [1, 1]) =>
-        x.windows(&Window { size, stride, dilation });
+    unfold2d(x: Tensor, kernel_size: [usize; 2], stride: [usize; 2] = [1, 1], dilation: [usize; 2] = [1, 1]) =>
+        x.unfold(&Window { kernel_size, stride, dilation });
 
     // Fourier transforms.
-    fft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None, norm: Norm = Inverse) => x.fft_with(axis, &Fft { length, norm });
-    ifft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None, norm: Norm = Inverse) => x.ifft_with(axis, &Fft { length, norm });
-    irfft(x: Tensor, length: usize, axis: isize = -1) => x.irfft(length, axis);
-    irfft2(x: Tensor, length: usize) => x.irfft2(length);
-    irfft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None, norm: Norm = Inverse) => x.irfft_with(axis, &Fft { length, norm });
-    rfft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None, norm: Norm = Inverse) => x.rfft_with(axis, &Fft { length, norm });
+    fft_with(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.fft_with(axis, &FftOptions { n, norm });
+    ifft_with(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.ifft_with(axis, &FftOptions { n, norm });
+    irfft(x: Tensor, n: usize, axis: isize = -1) => x.irfft(n, axis);
+    irfft2(x: Tensor, n: usize) => x.irfft2(n);
+    irfft_with(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.irfft_with(axis, &FftOptions { n, norm });
+    rfft_with(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.rfft_with(axis, &FftOptions { n, norm });
 
     // Losses and gradients.
-    cosine_embedding(x: Tensor, y: Tensor, alike: Tensor, margin: f64 = 0.0) => x.cosine_embedding(&y, &alike, margin);
+    cosine_embedding_loss(x: Tensor, y: Tensor, target: Tensor, margin: f64 = 0.0) => x.cosine_embedding_loss(&y, &target, margin);
     cosine_similarity(x: Tensor, y: Tensor, epsilon: f64 = 1e-8) => x.cosine_similarity(&y, epsilon);
-    cross_entropy_with(x: Tensor, y: Tensor, smoothing: f64 = 0.0, weights: Option<Tensor> = None, ignore: Option<isize> = None) =>
-        x.cross_entropy_with(&y, &CrossEntropy { smoothing, weights: weights.as_ref(), ignore: ignore.map(|class| class as i64) });
-    ctc(x: Tensor, targets: Tensor, times: Tensor, lengths: Tensor, blank: usize = 0) => x.ctc(&targets, &times, &lengths, blank);
-    gradient(loss: Tensor, by: Tensor) => or_mistake(loss.gradients(&[&by]).map(|mut gradients| gradients.remove(0)));
-    hessian(loss: Tensor, by: Tensor) => or_mistake(loss.hessian(&by));
-    huber(x: Tensor, y: Tensor, delta: f64 = 1.0) => x.huber(&y, delta);
-    jacobian(x: Tensor, by: Tensor) => or_mistake(x.jacobian(&by));
+    cross_entropy_with(x: Tensor, y: Tensor, label_smoothing: f64 = 0.0, weight: Option<Tensor> = None, ignore_index: Option<isize> = None) =>
+        x.cross_entropy_with(&y, &CrossEntropyOptions { label_smoothing, weight: weight.as_ref(), ignore_index: ignore_index.map(|class| class as i64) });
+    ctc_loss(x: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: usize = 0) => x.ctc_loss(&targets, &input_lengths, &target_lengths, blank);
+    gradient(loss: Tensor, inputs: Tensor) => or_mistake(loss.gradients(&[&inputs]).map(|mut gradients| gradients.remove(0)));
+    hessian(loss: Tensor, inputs: Tensor) => or_mistake(loss.hessian(&inputs));
+    huber_loss(x: Tensor, y: Tensor, delta: f64 = 1.0) => x.huber_loss(&y, delta);
+    jacobian(x: Tensor, inputs: Tensor) => or_mistake(x.jacobian(&inputs));
 };
 
 fn or_mistake(made: Result<Tensor>) -> Tensor {
     made.unwrap_or_else(Tensor::from_mistake)
 }
 
-fn order(descending: bool) -> Order {
-    if descending { Order::Descending } else { Order::Ascending }
+fn order(descending: bool) -> SortOrder {
+    if descending { SortOrder::Descending } else { SortOrder::Ascending }
 }
 
-fn put(add: bool) -> Put {
-    if add { Put::Add } else { Put::Replace }
+fn put(add: bool) -> ScatterReduce {
+    if add { ScatterReduce::Add } else { ScatterReduce::Assign }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
-use panoply::{DType, Norm, Tensor};
+use panoply::{DType, FftNorm, Tensor};
 
 /// What a part of an expression is.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl From<(Tensor, Tensor, Tensor)> for Value {
 }
 
 /// Axes to reduce over; none is all.
-pub struct Over(pub Option<Vec<isize>>);
+pub struct AxesArg(pub Option<Vec<isize>>);
 
 /// What an operation may ask for.
 pub trait Argument: Sized {
@@ -156,14 +156,14 @@ impl Argument for DType {
     }
 }
 
-impl Argument for Norm {
+impl Argument for FftNorm {
     const WHAT: &'static str = "\"inverse\", \"forward\" or \"both\"";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Norm> {
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<FftNorm> {
         match String::of(value, beside)?.as_str() {
-            "inverse" => Some(Norm::Inverse),
-            "forward" => Some(Norm::Forward),
-            "both" => Some(Norm::Both),
+            "inverse" => Some(FftNorm::Backward),
+            "forward" => Some(FftNorm::Forward),
+            "both" => Some(FftNorm::Ortho),
             _ => None,
         }
     }
@@ -208,18 +208,18 @@ impl<T: Argument> Argument for Option<T> {
     }
 }
 
-impl Argument for Over {
+impl Argument for AxesArg {
     const WHAT: &'static str = "a whole axis, several or `..` for all";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Over> {
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<AxesArg> {
         match value {
-            Value::All => Some(Over(None)),
+            Value::All => Some(AxesArg(None)),
             Value::Tensor(_)
             | Value::Text(_)
             | Value::Truth(_)
             | Value::Number(_)
             | Value::List(_)
-            | Value::Nothing => Vec::of(value, beside).map(|axes| Over(Some(axes))),
+            | Value::Nothing => Vec::of(value, beside).map(|axes| AxesArg(Some(axes))),
         }
     }
 }
@@ -236,7 +236,7 @@ pub struct Parameter {
 pub struct Operation {
     pub name: &'static str,
     pub parameters: &'static [Parameter],
-    pub apply: fn(&Given) -> Result<Value, String>,
+    pub apply: fn(&CallArgs) -> Result<Value, String>,
 }
 
 impl Operation {
@@ -252,7 +252,7 @@ impl Operation {
 
     /// What it makes of values by place and by name.
     pub fn applied(&self, by_place: Vec<Value>, by_name: Vec<(String, Value)>) -> Result<Value, String> {
-        let mut given = Given { values: BTreeMap::new(), beside: beside(&by_place, &by_name) };
+        let mut given = CallArgs { values: BTreeMap::new(), beside: beside(&by_place, &by_name) };
         let count = by_place.len();
         let mut places = by_place.into_iter().peekable();
         for (index, parameter) in self.parameters.iter().enumerate() {
@@ -298,12 +298,12 @@ pub fn beside(by_place: &[Value], by_name: &[(String, Value)]) -> Option<Tensor>
 }
 
 /// What an operation was given.
-pub struct Given {
+pub struct CallArgs {
     values: BTreeMap<&'static str, Value>,
     beside: Option<Tensor>,
 }
 
-impl Given {
+impl CallArgs {
     /// The value of this name, or what stands for it.
     pub fn take<T: Argument>(&self, name: &str, default: Option<T>) -> Result<T, String> {
         match (self.values.get(name), default) {

@@ -5,8 +5,8 @@ use super::super::machine::tests::{OURS, Root};
 use super::*;
 
 #[track_caller]
-fn finding(kind: Kind, machine: &Machine) -> (String, String) {
-    let Finding { what, remedy } = diagnose(kind, machine).expect("something is to be mended");
+fn finding(kind: Backend, machine: &Machine) -> (String, String) {
+    let Diagnosis { what, remedy } = diagnose(kind, machine).expect("something is to be mended");
     (what, remedy)
 }
 
@@ -21,7 +21,7 @@ fn node(path: &str, allowed: bool) -> Node {
 #[test]
 fn without_a_card_nothing_is_amiss() {
     let machine = Root::new("no-card").machine();
-    for kind in Kind::ALL {
+    for kind in Backend::ALL {
         assert_eq!(diagnose(kind, &machine), None, "{kind}");
     }
 }
@@ -31,76 +31,76 @@ fn without_a_card_nothing_is_amiss() {
 fn cuda() {
     let root = Root::new("cuda");
     card(&root, Some("nouveau"));
-    let (what, remedy) = finding(Kind::Cuda, &root.machine());
+    let (what, remedy) = finding(Backend::Cuda, &root.machine());
     assert_eq!(what, "the NVIDIA card at 0000:01:00.0 is driven by nouveau, which CUDA cannot use");
     assert!(remedy.contains("install NVIDIA's driver"));
 
     root.file("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu\n");
-    assert!(finding(Kind::Cuda, &root.machine()).1.contains("nvidia-modprobe"));
+    assert!(finding(Backend::Cuda, &root.machine()).1.contains("nvidia-modprobe"));
     root.file(".dockerenv", "");
-    let (what, remedy) = finding(Kind::Cuda, &root.machine());
+    let (what, remedy) = finding(Backend::Cuda, &root.machine());
     assert!(what.contains("not let into this container (Docker)") && remedy.contains("--gpus all"), "{what}; {remedy}");
 
     root.file("dev/nvidia0", "").file("dev/nvidiactl", "");
-    let (what, remedy) = finding(Kind::Cuda, &root.machine());
+    let (what, remedy) = finding(Backend::Cuda, &root.machine());
     assert!(what.ends_with("libcuda.so.1 is not") && remedy.contains("NVIDIA_DRIVER_CAPABILITIES"), "{what}; {remedy}");
 
     root.library("usr/lib64/libcuda.so.1", 3);
-    assert!(finding(Kind::Cuda, &root.machine()).0.ends_with("is for another architecture"));
+    assert!(finding(Backend::Cuda, &root.machine()).0.ends_with("is for another architecture"));
     root.library("asked/stubs/libcuda.so.1", OURS);
     let stub = Machine::read(root.path(), root.path().join("asked/stubs").as_os_str());
-    assert!(finding(Kind::Cuda, &stub).0.ends_with("is a stub for linking, not a driver"));
+    assert!(finding(Backend::Cuda, &stub).0.ends_with("is a stub for linking, not a driver"));
 
     let mut machine = root.machine();
     machine.loaded = vec!["/usr/lib64/libcuda.so.535.104.05".into()];
-    assert_eq!(diagnose(Kind::Cuda, &machine), None, "a container's library may differ from the module");
+    assert_eq!(diagnose(Backend::Cuda, &machine), None, "a container's library may differ from the module");
     machine.container = None;
-    let (what, remedy) = finding(Kind::Cuda, &machine);
+    let (what, remedy) = finding(Backend::Cuda, &machine);
     assert_eq!(what, "libcuda is of version 535.104.05, the kernel module of version 550.54.14");
     assert!(remedy.contains("restart"));
 
     machine.nodes = vec![node("/dev/nvidia0", false)];
-    assert_eq!(finding(Kind::Cuda, &machine).0, "/dev/nvidia0 may not be opened by this user");
+    assert_eq!(finding(Backend::Cuda, &machine).0, "/dev/nvidia0 may not be opened by this user");
 }
 
 #[test]
 fn under_windows_a_card_is_on_no_bus_and_may_be_anybodys() {
     let root = Root::new("wsl");
     root.file("proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2").file("dev/dxg", "");
-    assert_eq!(diagnose(Kind::Cuda, &root.machine()), None);
+    assert_eq!(diagnose(Backend::Cuda, &root.machine()), None);
     root.library("usr/lib/wsl/lib/libcuda.so.1", 3);
-    assert!(finding(Kind::Cuda, &root.machine()).0.ends_with("is for another architecture"));
+    assert!(finding(Backend::Cuda, &root.machine()).0.ends_with("is for another architecture"));
 }
 
 #[test]
 fn rocm() {
     let root = Root::new("rocm");
     root.device("0000:03:00.0", "0x038000\n", "0x1002\n", None);
-    assert!(finding(Kind::Rocm, &root.machine()).1.contains("amdgpu"));
+    assert!(finding(Backend::Rocm, &root.machine()).1.contains("amdgpu"));
     root.file("run/.containerenv", "");
-    assert!(finding(Kind::Rocm, &root.machine()).1.contains("--device=/dev/kfd"));
+    assert!(finding(Backend::Rocm, &root.machine()).1.contains("--device=/dev/kfd"));
     let mut machine = root.machine();
     machine.nodes = vec![node("/dev/kfd", false)];
-    let (what, remedy) = finding(Kind::Rocm, &machine);
+    let (what, remedy) = finding(Backend::Rocm, &machine);
     assert!(what.starts_with("/dev/kfd may not") && remedy.contains("`render`"), "{what}; {remedy}");
     machine.nodes = vec![node("/dev/kfd", true)];
-    assert!(finding(Kind::Rocm, &machine).1.contains("ROCm 5"));
+    assert!(finding(Backend::Rocm, &machine).1.contains("ROCm 5"));
     root.library("usr/lib64/libamdhip64.so.6", OURS);
     machine = root.machine();
     machine.nodes = vec![node("/dev/kfd", true)];
-    assert_eq!(diagnose(Kind::Rocm, &machine), None, "the driver's own reason stands");
+    assert_eq!(diagnose(Backend::Rocm, &machine), None, "the driver's own reason stands");
 }
 
 #[test]
 fn loaders_and_render_nodes() {
     let root = Root::new("loaders");
     root.device("0000:00:02.0", "0x030000\n", "0x8086\n", None);
-    let (what, remedy) = finding(Kind::OpenCl, &root.machine());
+    let (what, remedy) = finding(Backend::OpenCl, &root.machine());
     assert_eq!(what, "a card by Intel is here, the loader libOpenCL.so.1 is not");
     assert!(remedy.contains("ocl-icd-libopencl1"));
     root.library("usr/lib64/libvulkan.so.1", OURS);
     let mut machine = root.machine();
-    assert_eq!(diagnose(Kind::Vulkan, &machine), None, "the driver's own reason stands");
+    assert_eq!(diagnose(Backend::Vulkan, &machine), None, "the driver's own reason stands");
     machine.nodes = vec![node("/dev/dri/renderD128", false)];
-    assert!(finding(Kind::Vulkan, &machine).0.starts_with("/dev/dri/renderD128 may not"));
+    assert!(finding(Backend::Vulkan, &machine).0.starts_with("/dev/dri/renderD128 may not"));
 }

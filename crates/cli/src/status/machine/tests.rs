@@ -1,6 +1,6 @@
 //! Machines planted in a folder.
 
-use panoply::internal::loader::Flaw;
+use panoply::internal::library_search::Flaw;
 
 use super::*;
 
@@ -105,7 +105,7 @@ fn cards_nodes_and_versions_are_read() {
 #[test]
 fn a_node_that_may_not_be_opened_is_marked() {
     use super::super::diagnosis::diagnose;
-    use panoply::runtime::Kind;
+    use panoply::runtime::Backend;
     const FORBIDDEN: &str = "/sys/devices/system/cpu/online";
     let denied = OpenOptions::new().read(true).write(true).open(FORBIDDEN);
     if denied.as_ref().map_err(std::io::Error::kind).err() != Some(ErrorKind::PermissionDenied) {
@@ -118,7 +118,7 @@ fn a_node_that_may_not_be_opened_is_marked() {
     let machine = root.machine();
     let nodes: Vec<(&str, bool)> = machine.nodes.iter().map(|node| (node.path.as_str(), node.allowed)).collect();
     assert_eq!(nodes, [("/dev/nvidia0", false), ("/dev/nvidiactl", true)]);
-    let finding = diagnose(Kind::Cuda, &machine).unwrap();
+    let finding = diagnose(Backend::Cuda, &machine).unwrap();
     assert_eq!(finding.what, "/dev/nvidia0 may not be opened by this user");
     assert!(finding.remedy.contains("join the group that owns it"), "{}", finding.remedy);
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use panoply_ir::kernel::{Block, Expr, ExprId, Exprs, Kernel, Local, LocalId, MemId, Memory, Op, Space};
 
-use crate::opt::walk::{live, map_operands, visit};
+use crate::opt::walk::{live_exprs, map_operands, visit};
 
 /// The same kernel with the smallest tables. Buffers stay, for they are parameters.
 pub(super) fn compact(mut kernel: Kernel) -> Kernel {
@@ -17,7 +17,7 @@ pub(super) fn compact(mut kernel: Kernel) -> Kernel {
         }
     });
     kernel.body = body;
-    let live = live(&kernel);
+    let live = live_exprs(&kernel);
     for id in &live {
         if let Expr::Load { mem, .. } | Expr::Len(mem) = kernel.exprs.get(*id) {
             mems[mem.index()] = true;

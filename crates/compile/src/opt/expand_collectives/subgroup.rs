@@ -9,7 +9,7 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{Alu, DType, Scalar, Type};
 
 use super::{Expander, Writer};
-use crate::opt::walk::Grow;
+use crate::opt::walk::KernelExt;
 
 impl Expander<'_> {
     fn whole_subgroups(&self) -> bool {

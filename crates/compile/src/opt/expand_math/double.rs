@@ -5,11 +5,11 @@
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E};
 
 use panoply_ir::DType;
-use panoply_ir::approximate::double::*;
+use panoply_ir::polynomials::double::*;
 
+use super::payne_hanek::{PIECE_BITS, WHOLE_TURNS, pieces, weight, window};
 use super::pow::{self, product_and_rest};
 use super::single::limits;
-use super::turns::{PIECE_BITS, WHOLE_TURNS, pieces, weight, window};
 use super::value::V;
 
 /// 3 * 2^51: adding it to a number below 2^51 rounds that to an integer, which then stands in the low bits of the sum.

@@ -9,10 +9,10 @@
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LOG2_E};
 
 use panoply_ir::DType;
-use panoply_ir::approximate::single as table;
+use panoply_ir::polynomials::single as table;
 use table::*;
 
-use super::turns::{quarter_turn_words, window};
+use super::payne_hanek::{quarter_turn_words, window};
 use super::value::V;
 use super::{double, pow};
 

@@ -6,7 +6,7 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Sub};
 use panoply_ir::kernel::{Args, Expr, ExprId, Kernel};
 use panoply_ir::{Alu, DType, Scalar, Type};
 
-use super::{Grow, like};
+use super::{KernelExt, like};
 
 /// The kernel that functions are written into.
 pub(super) struct Math(RefCell<Kernel>);

@@ -26,7 +26,7 @@ impl Folder<'_> {
             Alu::Lt if x == args[1] => Some(self.number(ty.with_dtype(DType::Bool), 0)),
             Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Select | Alu::Rem | Alu::Sqrt => None,
             Alu::Math(_) => None,
-            Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
+            Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
         }
     }
 
@@ -59,7 +59,7 @@ impl Folder<'_> {
             // Of one operand and all constant, or with an answer of their own.
             Alu::Neg | Alu::Abs | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Math(_) => None,
             Alu::Pow | Alu::Select => None,
-            Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
+            Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
         }?;
         Some(self.number(ty, value))
     }

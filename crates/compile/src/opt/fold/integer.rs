@@ -20,7 +20,7 @@ impl Folder<'_> {
             Alu::And | Alu::Or | Alu::Xor => self.bits(op, ty, args),
             Alu::Shl | Alu::Shr => self.shift(op, ty, args),
             Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => self.comparison(op, ty, args),
-            Alu::Abs | Alu::CountOnes | Alu::Select => None,
+            Alu::Abs | Alu::PopCount | Alu::Select => None,
             Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => None,
             Alu::Pow | Alu::Fma => None,
         }

@@ -65,7 +65,7 @@ impl Writer<'_> {
             Alu::Lt | Alu::Le | Alu::Eq => return self.test(&format!("setp.{}.{ty}", op.name()), args),
             Alu::Ne => return self.test(&plain("setp.neu"), args),
             Alu::Math(_) | Alu::Pow => unreachable!("{} was expanded before", op.name()),
-            Alu::Select | Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
+            Alu::Select | Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
                 unreachable!("{} of {dtype}", op.name())
             }
         };
@@ -85,7 +85,7 @@ impl Writer<'_> {
                 let negated = self.op(class, &format!("sub.{ty}"), &["0", args[0]]);
                 self.op(class, &format!("max.{ty}"), &[args[0], &negated])
             }
-            Alu::CountOnes => return self.count_ones(dtype, args[0]),
+            Alu::PopCount => return self.count_ones(dtype, args[0]),
             Alu::Div | Alu::Rem => self.divide(op, dtype, args),
             Alu::Min | Alu::Max => return self.op(class, &plain, args),
             Alu::And | Alu::Or | Alu::Xor => return self.op(class, &format!("{}.{bits}", op.name()), args),

@@ -3,10 +3,10 @@
 use panoply_ir::kernel::{Access, Builtin, Expr, Kernel, Memory, Param, Space};
 use panoply_ir::{DType, Scalar};
 
-use super::super::Rendered;
+use super::super::GeneratedSource;
 use super::super::names::Names;
 use super::writer::{Class, Writer};
-use crate::opt::walk::live;
+use crate::opt::walk::live_exprs;
 use crate::render::assembler::Assembler;
 
 /// The capabilities that have an instruction set of their own, with the version of PTX that brought each.
@@ -34,7 +34,7 @@ const KNOWN: [(u32, &str); 18] = [
 /// What arrays are aligned to, in bytes: the longest vectors that are read at once.
 pub(super) const ARRAY_ALIGN: usize = 16;
 
-pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> Rendered {
+pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> GeneratedSource {
     let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
     let mut names = Names::default();
     let entry = names.pick(&kernel.name);
@@ -48,14 +48,14 @@ pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> Rend
     writer.block(&kernel.body);
     writer.line("ret");
     let (level, version) = KNOWN.iter().rfind(|(level, _)| *level <= capability).unwrap_or(&KNOWN[0]);
-    let group = kernel.group.map_or(String::new(), |[x, y, z]| format!(".reqntid {x}, {y}, {z}\n"));
+    let group = kernel.group_size.map_or(String::new(), |[x, y, z]| format!(".reqntid {x}, {y}, {z}\n"));
     let source = format!(
         ".version {version}\n.target sm_{level}\n.address_size 64\n\n.visible .entry {entry}(\n    {}\n)\n{group}{{\n{}{arrays}{}\n}}\n",
         params.join(",\n    "),
         writer.declarations(),
         writer.lines.join("\n"),
     );
-    Rendered { source, entry, index_bits }
+    GeneratedSource { source, entry, index_bits }
 }
 
 /// An array's declaration; nothing for a buffer.
@@ -117,12 +117,12 @@ impl Writer<'_> {
     /// What the launch gives: the numbers the kernel asks for, and the end of work-items beyond an exact size.
     fn numbers(&mut self) {
         let mut wanted: Vec<Builtin> = Vec::new();
-        if self.kernel.group.is_none() {
+        if self.kernel.group_size.is_none() {
             for axis in 0..3 {
                 wanted.extend([Builtin::GlobalSize(axis), Builtin::GlobalId(axis)]);
             }
         }
-        for id in live(self.kernel) {
+        for id in live_exprs(self.kernel) {
             match self.kernel.exprs.get(id) {
                 Expr::Builtin(builtin) if !wanted.contains(&builtin) => wanted.push(builtin),
                 _ => {}
@@ -132,7 +132,7 @@ impl Writer<'_> {
             let value = self.number(builtin);
             self.builtins.insert(builtin, value);
         }
-        if self.kernel.group.is_none() {
+        if self.kernel.group_size.is_none() {
             // Launches are rounded up to whole groups; this kernel asked for exact sizes.
             for axis in 0..3 {
                 let (id, size) = (&self.builtins[&Builtin::GlobalId(axis)], &self.builtins[&Builtin::GlobalSize(axis)]);
@@ -146,7 +146,7 @@ impl Writer<'_> {
 
     fn number(&mut self, builtin: Builtin) -> String {
         let axis_name = |axis: u8| ["x", "y", "z"][axis as usize];
-        match (builtin, self.kernel.group) {
+        match (builtin, self.kernel.group_size) {
             (Builtin::GlobalSize(axis), _) => self.argument(self.index, &format!("size{axis}")),
             (Builtin::GroupSize(axis), Some(group)) => group[axis as usize].to_string(),
             (Builtin::GroupSize(axis), None) => self.special("ntid", axis_name(axis)),

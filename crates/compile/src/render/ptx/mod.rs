@@ -22,9 +22,9 @@ mod writer;
 
 use panoply_ir::kernel::Kernel;
 
-use super::Rendered;
+use super::GeneratedSource;
 
 /// A kernel without collectives and transcendental functions as a program.
-pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> Rendered {
+pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> GeneratedSource {
     entry::program(kernel, capability, index_bits)
 }

@@ -111,7 +111,7 @@ impl Writer<'_> {
             // A warp steps together there, and the instruction names nobody.
             return self.op(class, "shfl.idx.b32", &[value, lane, "31"]);
         }
-        let items: u32 = self.kernel.group.map_or(1, |group| group.iter().product());
+        let items: u32 = self.kernel.group_size.map_or(1, |group| group.iter().product());
         let (whole, last) = (u32::MAX.to_string(), items % 32);
         let mask = if last == 0 { whole } else { self.present(items - last, (1 << last) - 1) };
         self.op(class, "shfl.sync.idx.b32", &[value, lane, "31", &mask])
@@ -119,7 +119,7 @@ impl Writer<'_> {
 
     /// The lanes that exist: all, but of the threads from `first` on only some.
     fn present(&mut self, first: u32, some: u32) -> String {
-        let [width, height, _] = self.kernel.group.unwrap_or([1; 3]);
+        let [width, height, _] = self.kernel.group_size.unwrap_or([1; 3]);
         let [x, y, z] = ["x", "y", "z"].map(|axis| self.op(Class::B32, "mov.u32", &[&format!("%tid.{axis}")]));
         let row = self.op(Class::B32, "mad.lo.u32", &[&z, &height.to_string(), &y]);
         let id = self.op(Class::B32, "mad.lo.u32", &[&row, &width.to_string(), &x]);

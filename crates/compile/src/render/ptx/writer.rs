@@ -6,7 +6,7 @@ use std::fmt::Display;
 use panoply_ir::DType;
 use panoply_ir::kernel::{Builtin, Kernel, MemId};
 
-use crate::opt::multiples::Multiples;
+use crate::opt::alignment::KnownAlignment;
 
 /// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(super) struct Writer<'k> {
     /// The launch's numbers that the kernel asks for.
     pub builtins: HashMap<Builtin, String>,
     /// What indices are multiples of.
-    pub multiples: Multiples,
+    pub multiples: KnownAlignment,
     /// Where `continue` and `break` of the loops around lead.
     pub loops: Vec<(String, String)>,
 }
@@ -101,7 +101,7 @@ impl<'k> Writer<'k> {
             locals: vec![Vec::new(); kernel.locals.len()],
             read: HashMap::new(),
             builtins: HashMap::new(),
-            multiples: Multiples::of(kernel),
+            multiples: KnownAlignment::of(kernel),
             loops: Vec::new(),
         }
     }

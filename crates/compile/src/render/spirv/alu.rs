@@ -37,7 +37,7 @@ impl Writer<'_> {
             Alu::Sub => self.op(&ty, "OpFSub", args),
             Alu::Mul => self.op(&ty, "OpFMul", args),
             Alu::Div => self.op(&ty, "OpFDiv", args),
-            Alu::Math(Math::Ln) => self.call(&ty, "log", args),
+            Alu::Math(Math::Log) => self.call(&ty, "log", args),
             Alu::Math(_) | Alu::Sqrt | Alu::Pow | Alu::Fma => self.call(&ty, op.name(), args),
             // What follows is exact in every format, or no float at all.
             Alu::Neg => return self.op(&ty, "OpFNegate", args),
@@ -56,7 +56,7 @@ impl Writer<'_> {
             Alu::Le => return self.test("OpFOrdLessThanEqual", args),
             Alu::Eq => return self.test("OpFOrdEqual", args),
             Alu::Ne => return self.test("OpFUnordNotEqual", args),
-            Alu::Select | Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
+            Alu::Select | Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
                 unreachable!("{} of {dtype}", op.name())
             }
         };
@@ -72,7 +72,7 @@ impl Writer<'_> {
             Alu::Mul => self.op(&ty, "OpIMul", args),
             Alu::Neg => self.op(&ty, "OpSNegate", args),
             Alu::Not => self.op(&ty, "OpNot", args),
-            Alu::CountOnes => self.op(&ty, "OpBitCount", args),
+            Alu::PopCount => self.op(&ty, "OpBitCount", args),
             Alu::And => self.op(&ty, "OpBitwiseAnd", args),
             Alu::Or => self.op(&ty, "OpBitwiseOr", args),
             Alu::Xor => self.op(&ty, "OpBitwiseXor", args),

@@ -4,16 +4,16 @@ use panoply_ir::kernel::{Access, Builtin, Kernel, Param, Space};
 use panoply_ir::{DType, Target};
 
 use super::module::Writer;
-use crate::opt::walk::live;
-use crate::render::Rendered;
+use crate::opt::walk::live_exprs;
+use crate::render::GeneratedSource;
 use crate::render::assembler::Assembler;
 use crate::render::entry::builtins;
 use crate::render::ops::in_memory;
-use crate::render::support::uses;
+use crate::render::requirements::uses;
 
 /// A kernel without collectives but shuffles as a program.
-pub(in crate::render) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Rendered {
-    let live = live(kernel);
+pub(in crate::render) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> GeneratedSource {
+    let live = live_exprs(kernel);
     let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
     let mut writer = Writer::new(kernel, index, target.f16 && uses(kernel, &live, DType::F16));
     let entry = writer.names.pick(&kernel.name);
@@ -32,11 +32,11 @@ pub(in crate::render) fn program(kernel: &Kernel, target: &Target, index_bits: u
     lines.push("OpMemoryModel Physical64 OpenCL".into());
     lines.push(format!("OpEntryPoint Kernel %{entry} \"{entry}\"{interface}"));
     lines.push(format!("OpExecutionMode %{entry} ContractionOff"));
-    if let Some([x, y, z]) = kernel.group {
+    if let Some([x, y, z]) = kernel.group_size {
         lines.push(format!("OpExecutionMode %{entry} LocalSize {x} {y} {z}"));
     }
     if shuffles {
-        lines.push(format!("OpExecutionMode %{entry} SubgroupSize {}", target.subgroup_of(kernel.group)));
+        lines.push(format!("OpExecutionMode %{entry} SubgroupSize {}", target.subgroup_of(kernel.group_size)));
     }
     lines.append(&mut writer.decorations);
     lines.append(&mut writer.globals);
@@ -46,7 +46,7 @@ pub(in crate::render) fn program(kernel: &Kernel, target: &Target, index_bits: u
     lines.append(&mut writer.variables);
     lines.append(&mut writer.lines);
     lines.push("OpFunctionEnd\n".into());
-    Rendered { source: lines.join("\n"), entry, index_bits }
+    GeneratedSource { source: lines.join("\n"), entry, index_bits }
 }
 
 /// The label of the first block.
@@ -152,7 +152,7 @@ impl Writer<'_> {
             let value = self.cast(held, self.index, &value);
             self.builtins.insert(*builtin, value);
         }
-        if self.kernel.group.is_none() {
+        if self.kernel.group_size.is_none() {
             // Launches are rounded up to whole groups; this kernel asked for exact sizes.
             for axis in 0..3 {
                 let id = self.builtins[&Builtin::GlobalId(axis)].clone();

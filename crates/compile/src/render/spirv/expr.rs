@@ -26,8 +26,8 @@ impl<'k> Assembler<'k> for Writer<'k> {
                 self.locals[local.index()].clone().iter().map(|lane| self.op(&ty, "OpLoad", &[lane])).collect()
             }
             Expr::Local(local) => self.locals[local.index()].clone(),
-            Expr::Builtin(Builtin::GroupSize(axis)) if kernel.group.is_some() => {
-                let size = kernel.group.map_or(1, |group| group[axis as usize]);
+            Expr::Builtin(Builtin::GroupSize(axis)) if kernel.group_size.is_some() => {
+                let size = kernel.group_size.map_or(1, |group| group[axis as usize]);
                 vec![self.int(self.index, size.into())]
             }
             Expr::Builtin(builtin) => vec![self.builtins[&builtin].clone()],

@@ -8,7 +8,7 @@ use crate::render::assembler::Value;
 use crate::render::ops::in_memory;
 
 /// Where each element of a read or write lies, and whether it is inside.
-struct Place<'a> {
+struct ElementPointer<'a> {
     mem: MemId,
     index: &'a str,
     lane: u8,
@@ -96,14 +96,14 @@ impl Writer<'_> {
     }
 
     /// The elements from an index on. For vectors the room from there is compared: asking `index + lane < len` might wrap.
-    fn places<'a>(&mut self, mem: MemId, index: &'a str, lanes: u8, guard: Guard) -> Vec<Place<'a>> {
+    fn places<'a>(&mut self, mem: MemId, index: &'a str, lanes: u8, guard: Guard) -> Vec<ElementPointer<'a>> {
         let (ty, len) = (self.ty(self.index), self.lens[mem.index()].clone());
         let room = match (guard, lanes) {
             (Guard::Proven | Guard::Unchecked, _) => {
-                return (0..lanes).map(|lane| Place { mem, index, lane, inside: None }).collect();
+                return (0..lanes).map(|lane| ElementPointer { mem, index, lane, inside: None }).collect();
             }
             (Guard::Checked, 1) => {
-                return vec![Place { mem, index, lane: 0, inside: Some(self.inside(mem, index)) }];
+                return vec![ElementPointer { mem, index, lane: 0, inside: Some(self.inside(mem, index)) }];
             }
             (Guard::Checked, _) => {
                 let (inside, zero) = (self.inside(mem, index), self.int(self.index, 0));
@@ -113,7 +113,7 @@ impl Writer<'_> {
         };
         let place = |lane: u8| {
             let number = self.int(self.index, lane.into());
-            Place { mem, index, lane, inside: Some(self.test("OpULessThan", &[&number, &room])) }
+            ElementPointer { mem, index, lane, inside: Some(self.test("OpULessThan", &[&number, &room])) }
         };
         (0..lanes).map(place).collect()
     }

@@ -5,7 +5,7 @@ use panoply_ir::kernel::{Block, CollectiveOp, ExprId, LocalId, Op};
 
 use super::module::Writer;
 use crate::render::assembler::{Assembler, Value};
-use crate::render::counting::never_wraps;
+use crate::render::loop_overflow::never_wraps;
 
 impl Writer<'_> {
     /// The statements of a block, in order.

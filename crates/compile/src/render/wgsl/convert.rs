@@ -5,7 +5,7 @@ use panoply_ir::{DType, Scalar};
 use super::super::ops::bare;
 use super::expr::Writer;
 use super::ops::call;
-use super::soft::Function;
+use super::soft_float::Function;
 
 impl Writer<'_> {
     /// An integer of 8 or 16 bits as it lives in its register: sign- or zero-extended.

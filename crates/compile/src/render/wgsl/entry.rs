@@ -7,16 +7,16 @@
 use panoply_ir::kernel::{Builtin, Kernel, Param, Space};
 use panoply_ir::{DType, Target, Type};
 
-use super::super::Rendered;
+use super::super::GeneratedSource;
 use super::super::entry::builtins;
 use super::super::expr::{Value, builtin_name};
 use super::super::names::Names;
 use super::expr::{Writer, is_literal};
+use super::int64::PAIR;
 use super::memory::{Held, Mem};
-use super::wide::PAIR;
-use crate::opt::walk::live;
+use crate::opt::walk::live_exprs;
 
-pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Rendered {
+pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> GeneratedSource {
     let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
     let mut names = Names::default();
     let entry = names.pick(&kernel.name);
@@ -25,14 +25,14 @@ pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Rend
         mems.map(|(i, mem)| Mem { name: names.pick(&mem.name), held: Held::of(kernel, target, i, mem) }).collect();
     let mut writer = Writer::new(kernel, target, index, names, mems);
     let words = writer.arguments();
-    writer.numbers(&builtins(kernel, &live(kernel)));
+    writer.numbers(&builtins(kernel, &live_exprs(kernel)));
     let private = |mem: &&panoply_ir::kernel::Memory| matches!(mem.space, Space::Private(_));
     for (position, _) in kernel.mems.iter().enumerate().filter(|(_, mem)| private(mem)) {
         let declaration = writer.array(position);
         writer.line(format!("var {declaration};"));
     }
     writer.block(&kernel.body);
-    let [x, y, z] = match kernel.group {
+    let [x, y, z] = match kernel.group_size {
         Some(group) => group.map(|width| width.to_string()),
         None => [0, 1, 2].map(|axis| format!("items{axis}")),
     };
@@ -44,7 +44,7 @@ pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Rend
         writer.soft.source(),
         writer.lines.join("\n"),
     );
-    Rendered { source, entry, index_bits }
+    GeneratedSource { source, entry, index_bits }
 }
 
 const AXES: [&str; 3] = ["x", "y", "z"];
@@ -54,7 +54,7 @@ impl Writer<'_> {
     fn declarations(&self, words: u32) -> String {
         let halves = self.mems.iter().any(|mem| mem.held == Held::Halves);
         let mut text = if halves { "enable f16;\n".to_string() } else { String::new() };
-        if self.kernel.group.is_none() {
+        if self.kernel.group_size.is_none() {
             for axis in 0..3 {
                 text += &format!("override items{axis}: u32 = 1u;\n");
             }
@@ -148,7 +148,7 @@ impl Writer<'_> {
             let keyword = if is_literal(&text) { "var" } else { "let" };
             self.line(format!("{keyword} {}: {index} = {text};", builtin_name(*builtin)));
         }
-        if self.kernel.group.is_none() {
+        if self.kernel.group_size.is_none() {
             // Launches are rounded up to whole groups; this kernel asked for exact sizes.
             self.line("if (gid0 >= size0) || (gid1 >= size1) || (gid2 >= size2) { return; }");
         }
@@ -156,7 +156,7 @@ impl Writer<'_> {
 
     fn number(&self, builtin: Builtin) -> String {
         let wide = |text: String| if self.index == DType::U32 { text } else { format!("u64({text})") };
-        let width = |axis: u8| match self.kernel.group {
+        let width = |axis: u8| match self.kernel.group_size {
             Some(group) => format!("{}u", group[axis as usize]),
             None => format!("items{axis}"),
         };

@@ -8,9 +8,9 @@ use panoply_ir::{DType, Scalar, Target, Type};
 use super::super::expr::{LONG, Value, builtin_name, uses};
 use super::super::names::Names;
 use super::super::ops::bare;
+use super::int64::PAIR;
 use super::memory::Mem;
-use super::soft::Soft;
-use super::wide::PAIR;
+use super::soft_float::Soft;
 
 /// The program being written, and what its names stand for.
 pub(super) struct Writer<'k> {
@@ -40,7 +40,7 @@ impl<'k> Writer<'k> {
         let locals = vec![Vec::new(); kernel.locals.len()];
         let (params, soft, lines) = (Vec::new(), Soft::default(), Vec::new());
         let Target { f64, int64, .. } = *target;
-        let subgroup = target.subgroup_of(kernel.group);
+        let subgroup = target.subgroup_of(kernel.group_size);
         Writer {
             kernel,
             index,
@@ -318,7 +318,7 @@ impl<'k> Writer<'k> {
     }
 
     fn builtin(&self, builtin: Builtin) -> String {
-        match (builtin, self.kernel.group) {
+        match (builtin, self.kernel.group_size) {
             (Builtin::GroupSize(axis), Some(group)) => self.index_literal(u64::from(group[axis as usize])),
             _ => builtin_name(builtin),
         }

@@ -6,7 +6,7 @@ use panoply_ir::{DType, Scalar, Target};
 use super::super::expr::{Value, plus};
 use super::super::ops::bare;
 use super::expr::{Writer, is_literal};
-use super::wide::PAIR;
+use super::int64::PAIR;
 
 /// A memory of the program.
 pub(super) struct Mem {
@@ -78,7 +78,7 @@ fn word(dtype: DType) -> &'static str {
 pub(super) fn shared_bytes(kernel: &Kernel, target: &Target) -> u64 {
     let mut shuffles = false;
     kernel.walk(&mut |stmt| shuffles |= matches!(stmt.op, Op::Collective { .. }));
-    let items: u64 = kernel.group.iter().flatten().map(|width| u64::from(*width)).product();
+    let items: u64 = kernel.group_size.iter().flatten().map(|width| u64::from(*width)).product();
     let bytes = |mem: &Memory| match mem.space {
         Space::Shared(len) => u64::from(len) * target.shared_elem_bytes(mem.dtype),
         Space::Buffer(_) | Space::Private(_) => 0,

@@ -7,7 +7,7 @@ use panoply_ir::{Alu, DType};
 
 use super::super::ops::bare;
 use super::expr::Writer;
-use super::soft::{Function, Fused};
+use super::soft_float::{Function, Fused};
 
 impl Writer<'_> {
     /// An operation on one lane. `dtype` is the operands' type (of the choices, for `Select`), none for indices.
@@ -24,7 +24,7 @@ impl Writer<'_> {
             Alu::Ne => infix("!=", args),
             _ if element.is_float() => self.float(op, element, args),
             _ if element == DType::Bool => self.logic(op, args),
-            Alu::CountOnes => self.count_ones(element, &args[0]),
+            Alu::PopCount => self.count_ones(element, &args[0]),
             _ => {
                 let text = self.integer(op, element, args);
                 self.narrow(element, text)

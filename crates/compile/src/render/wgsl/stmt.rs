@@ -3,11 +3,11 @@
 use panoply_ir::kernel::{Block, CollectiveOp, ExprId, LocalId, Op};
 use panoply_ir::{Alu, DType};
 
-use super::super::counting::never_wraps;
 use super::super::expr::Value;
+use super::super::loop_overflow::never_wraps;
 use super::super::ops::bare;
 use super::expr::{Writer, is_literal};
-use super::soft::Function;
+use super::soft_float::Function;
 
 impl Writer<'_> {
     /// The statements of a block, in order. None after one that leaves: they are not reached, and the language refuses them.
@@ -51,7 +51,7 @@ impl Writer<'_> {
                 let [word, lane] = self.evaluate([*value, *lane]);
                 let ty = self.register(self.kernel.exprs.ty(*value).dtype());
                 let word = self.bitcast(Some(ty), Some(DType::U32), &word.lanes[0]);
-                let items = self.kernel.group.map_or(1, |group| group.iter().product());
+                let items = self.kernel.group_size.map_or(1, |group| group.iter().product());
                 let function = Function::Shuffle { subgroup: self.subgroup, items };
                 let args = [word, lane.lanes[0].clone(), "local.x".into(), "own".into()];
                 let theirs = self.soft(function, &args);

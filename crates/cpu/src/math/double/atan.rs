@@ -1,6 +1,6 @@
 //! Arc tangent: three intervals, one division, one polynomial.
 
-use panoply_ir::approximate::double::ATAN;
+use panoply_ir::polynomials::double::ATAN;
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4};
 

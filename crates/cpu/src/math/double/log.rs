@@ -1,6 +1,6 @@
 //! Logarithms: `x = 2^e m` with m within sqrt(1/2)..sqrt(2), `s = (m - 1) / (m + 1)`, and a polynomial in `s^2`.
 
-use panoply_ir::approximate::double::LOG;
+use panoply_ir::polynomials::double::LOG;
 
 use super::{LN_2_HI, LN_2_LO, mad, poly, split};
 use crate::math::Isa;

@@ -1,10 +1,10 @@
 //! Sine, cosine and tangent: the angle in quarter turns, reduced exactly, then polynomials.
 
-use panoply_ir::approximate::double::{COS, FRAC_PI_2_PARTS, SIN};
+use panoply_ir::polynomials::double::{COS, FRAC_PI_2_PARTS, SIN};
 
 use super::{SHIFT, SIGN, mad, poly, product_and_rest, round, sum_and_rest};
 use crate::math::Isa;
-use crate::math::turns::{PIECE_BITS, PIECES, WHOLE_TURNS, weight};
+use crate::math::payne_hanek::{PIECE_BITS, PIECES, WHOLE_TURNS, weight};
 
 /// Below this magnitude `sin_near`, `cos_near` and `tan_near` give, bit for bit, what `sin`, `cos` and `tan` give.
 pub const NEAR: f64 = 32_768.0;

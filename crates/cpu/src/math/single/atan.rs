@@ -1,6 +1,6 @@
 //! Arc tangent: three intervals, one division, one polynomial.
 
-use panoply_ir::approximate::single::ATAN;
+use panoply_ir::polynomials::single::ATAN;
 
 use std::f32::consts::{FRAC_PI_2, FRAC_PI_4};
 

@@ -1,6 +1,6 @@
 //! The error function: a polynomial near 0, `1 - exp(-x^2 - P(|x|))` elsewhere.
 
-use panoply_ir::approximate::single::{ERF_FAR, ERF_NEAR};
+use panoply_ir::polynomials::single::{ERF_FAR, ERF_NEAR};
 
 use super::exp::exp_normal;
 use super::{mad, poly};

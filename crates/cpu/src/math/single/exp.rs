@@ -1,6 +1,6 @@
 //! Exponentials: `x = n ln 2 + r` with `|r| <= ln 2 / 2`, a polynomial in `r`, and a scaling by 2^n.
 
-use panoply_ir::approximate::single::{EXP, EXP2, EXPM1};
+use panoply_ir::polynomials::single::{EXP, EXP2, EXPM1};
 
 use super::{LN_2_HI, LN_2_LO, SHIFT, clamp, mad, poly};
 use crate::math::Isa;

@@ -1,6 +1,6 @@
 //! Logarithms: `x = 2^e (1 + f)` with `1 + f` within sqrt(1/2)..sqrt(2), and a polynomial in `f`.
 
-use panoply_ir::approximate::single::LOG;
+use panoply_ir::polynomials::single::LOG;
 
 use super::{LN_2_HI, LN_2_LO, mad, poly};
 use crate::math::Isa;

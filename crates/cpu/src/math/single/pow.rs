@@ -1,6 +1,6 @@
 //! Powers, the logarithm to about 2^-37.
 
-use panoply_ir::approximate::single::{POW_LOG2, POW_LOG2_0, POW_LOG2_1};
+use panoply_ir::polynomials::single::{POW_LOG2, POW_LOG2_0, POW_LOG2_1};
 
 use super::exp::exp2_sum;
 use super::round::trunc;

@@ -1,6 +1,6 @@
 //! Hyperbolic tangent: `(1 - exp(-2 x)) / (1 + exp(-2 x))`, both from one polynomial.
 
-use panoply_ir::approximate::single::EXPM1;
+use panoply_ir::polynomials::single::EXPM1;
 
 use super::exp::{exponent, reduce};
 use super::{mad, poly};

@@ -1,9 +1,9 @@
 //! Sine, cosine and tangent: the angle reduced to a quarter turn in `f64`, then polynomials in `f32`.
 
-use panoply_ir::approximate::single::{COS, SIN, TAN};
+use panoply_ir::polynomials::single::{COS, SIN, TAN};
 
 use super::{mad, poly};
-use crate::math::turns::{WHOLE_TURNS, bits};
+use crate::math::payne_hanek::{WHOLE_TURNS, bits};
 use crate::math::{Isa, double};
 
 /// Below this magnitude `sin_near`, `cos_near` and `tan_near` give, bit for bit, what `sin`, `cos` and `tan` give.

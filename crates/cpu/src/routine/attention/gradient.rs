@@ -48,7 +48,7 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
         let (shared, split) = (number / splits, number % splits);
         let mut own = pool.scratch().take::<T>(if splits > 1 { 0 } else { sums });
         let sums = if splits > 1 { partial.at(0).cast::<T>().wrapping_add(number * sums) } else { own.start() };
-        let part = Part::<T> {
+        let part = QueryBlock::<T> {
             inputs: &inputs,
             pool,
             heads: shared * sharing..(shared + 1) * sharing,
@@ -75,7 +75,7 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
 }
 
 /// Some queries of the heads that share keys.
-struct Part<'a, T> {
+struct QueryBlock<'a, T> {
     inputs: &'a Inputs<'a>,
     pool: &'a Pool,
     heads: std::ops::Range<usize>,
@@ -92,7 +92,7 @@ struct Part<'a, T> {
     rows: [usize; 2],
 }
 
-impl<T: Real> Task for Part<'_, T> {
+impl<T: Real> Task for QueryBlock<'_, T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
         let Attention { queries, keys, .. } = *self.inputs.attention;
@@ -111,7 +111,7 @@ impl<T: Real> Task for Part<'_, T> {
     }
 }
 
-impl<T: Real> Part<'_, T> {
+impl<T: Real> QueryBlock<'_, T> {
     /// A block of queries of one head.
     #[inline(always)]
     unsafe fn block<M: Machine>(&self, head: usize, first: usize) {

@@ -6,7 +6,7 @@
 //! positions that stand for no result are computed and dropped. Nothing is copied once per tap.
 //!
 //! What flows to the input is a convolution too, of what flows to the output. Of it each remainder by the stride has taps
-//! of its own; it is a [`Pass`] whose results are not neighbours.
+//! of its own; it is a [`ConvSweep`] whose results are not neighbors.
 
 use panoply_ir::routine::{Conv, ConvAxis};
 
@@ -21,7 +21,7 @@ struct Along {
     count: usize,
     /// Elements of the source.
     length: usize,
-    /// Distance between neighbours of a plane in the source.
+    /// Distance between neighbors of a plane in the source.
     source_step: usize,
     /// For each plane where its first element is in the source, which may be before it.
     origins: Vec<isize>,
@@ -70,7 +70,7 @@ fn input_axis(axis: &ConvAxis) -> Vec<Along> {
 
 /// Results that are computed together, in bands along one axis.
 #[derive(Clone, Debug)]
-pub struct Pass {
+pub struct ConvSweep {
     axes: [Along; 3],
     /// Lengths of the result.
     lengths: [usize; 3],
@@ -91,35 +91,35 @@ pub struct Pass {
 /// Elements behind a channel that a vector may touch, at most.
 const SLACK: usize = 64;
 
-impl Pass {
+impl ConvSweep {
     /// The passes of the output.
-    pub fn output(conv: &Conv) -> Vec<Pass> {
-        Pass::all(conv, conv.positions(), output_axis)
+    pub fn output(conv: &Conv) -> Vec<ConvSweep> {
+        ConvSweep::all(conv, conv.positions(), output_axis)
     }
 
     /// The passes of the input.
-    pub fn input(conv: &Conv) -> Vec<Pass> {
-        Pass::all(conv, conv.lengths(), input_axis)
+    pub fn input(conv: &Conv) -> Vec<ConvSweep> {
+        ConvSweep::all(conv, conv.lengths(), input_axis)
     }
 
-    fn all(conv: &Conv, lengths: [usize; 3], axis: fn(&ConvAxis) -> Vec<Along>) -> Vec<Pass> {
+    fn all(conv: &Conv, lengths: [usize; 3], axis: fn(&ConvAxis) -> Vec<Along>) -> Vec<ConvSweep> {
         let [first, second, third] = [0, 1, 2].map(|at| axis(&conv.axes[at]));
         let mut passes = Vec::with_capacity(first.len() * second.len() * third.len());
         for a in &first {
             for b in &second {
                 for c in &third {
-                    passes.push(Pass::new(conv.sizes(), lengths, [a.clone(), b.clone(), c.clone()]));
+                    passes.push(ConvSweep::new(conv.sizes(), lengths, [a.clone(), b.clone(), c.clone()]));
                 }
             }
         }
         passes
     }
 
-    fn new(sizes: [usize; 3], lengths: [usize; 3], axes: [Along; 3]) -> Pass {
+    fn new(sizes: [usize; 3], lengths: [usize; 3], axes: [Along; 3]) -> ConvSweep {
         let axis = (0..3).find(|axis| axes[*axis].count > 1).unwrap_or(2);
         let band = axes[axis].count;
-        let taps = Pass::combined(&axes, |[a, b, c]| (a[0] * sizes[1] + b[0]) * sizes[2] + c[0]);
-        let mut pass = Pass { axes, lengths, axis, band, extents: [0; 3], plane: 0, taps, offsets: Vec::new() };
+        let taps = ConvSweep::combined(&axes, |[a, b, c]| (a[0] * sizes[1] + b[0]) * sizes[2] + c[0]);
+        let mut pass = ConvSweep { axes, lengths, axis, band, extents: [0; 3], plane: 0, taps, offsets: Vec::new() };
         pass.set_band(band);
         pass
     }
@@ -148,7 +148,7 @@ impl Pass {
         let [_, height, width] = self.extents;
         self.plane = self.extents.iter().product();
         let (plane, planes) = (self.plane, [1, 2].map(|axis: usize| self.axes[axis].origins.len()));
-        self.offsets = Pass::combined(&self.axes, |[a, b, c]| {
+        self.offsets = ConvSweep::combined(&self.axes, |[a, b, c]| {
             let number = (a[1] * planes[0] + b[1]) * planes[1] + c[1];
             number * plane + (a[2] * height + b[2]) * width + c[2]
         });
@@ -209,7 +209,7 @@ impl Pass {
     }
 
     /// The rows of results of a band: for each where it starts among the positions and in the result, and its length. The
-    /// results of a row are [`Pass::step`] apart.
+    /// results of a row are [`ConvSweep::step`] apart.
     pub fn runs(&self, band: usize) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let ([depth, rows, columns], first) = (self.counts(band), self.rows(band).0);
         let result = move |axis: usize, at: usize| {
@@ -224,7 +224,7 @@ impl Pass {
         })
     }
 
-    /// Distance between neighbouring results of a row.
+    /// Distance between neighboring results of a row.
     pub fn step(&self) -> usize {
         self.axes[2].step
     }
@@ -232,7 +232,7 @@ impl Pass {
     /// Makes planes of a band of some channels, of which `lane` makes one element.
     ///
     /// # Safety
-    /// Each source holds a channel, `to` has room for [`Pass::channel`] elements.
+    /// Each source holds a channel, `to` has room for [`ConvSweep::channel`] elements.
     #[inline(always)]
     pub unsafe fn pack<T: Copy, L: Copy + Default, const D: usize>(
         &self,

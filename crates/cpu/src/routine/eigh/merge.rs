@@ -112,7 +112,7 @@ impl Numbers {
     }
 }
 
-/// Two neighbouring parts of which the vectors are known.
+/// Two neighboring parts of which the vectors are known.
 struct Merge<'a, T> {
     pool: &'a Pool,
     isa: Isa,

@@ -1,4 +1,4 @@
-//! Eigenvalues and vectors of a diagonal matrix plus z·zᵀ: the roots of 1 + Σ zᵢ² / (dᵢ - λ), one between each two neighbours of d and one behind
+//! Eigenvalues and vectors of a diagonal matrix plus z·zᵀ: the roots of 1 + Σ zᵢ² / (dᵢ - λ), one between each two neighbors of d and one behind
 //! the last. Every root is kept as its distance from the nearest of d, so that no difference of the two loses digits; the vectors are those
 //! of the z for which the roots are exact, and so are orthonormal however near to each other the roots lie.
 //!

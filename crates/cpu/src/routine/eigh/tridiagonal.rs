@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::super::panel::{PANEL, Panels};
-use super::super::reflections::Together;
+use super::super::reflections::BlockReflector;
 use super::super::tile::{Product, Tile, most_rows, row_blocks, with_extents};
 use super::{LANES, Rows};
 use crate::pool::Pool;
@@ -32,7 +32,7 @@ pub unsafe fn reduce<T: Real>(
     together: &Panels<T>,
     [diagonal, beside]: [&mut [f64]; 2],
 ) {
-    let step = |r: usize, waiting: usize| Step { matrix, left, right, r, waiting };
+    let step = |r: usize, waiting: usize| ReflectionStep { matrix, left, right, r, waiting };
     // SAFETY: the caller's promise; threads have rows of their own.
     unsafe {
         for panel in (0..reflections.count()).rev() {
@@ -49,7 +49,7 @@ pub unsafe fn reduce<T: Real>(
             });
             simd::run(isa, Store { right, columns: columns.clone(), to: reflections.at(panel, 0) });
             let vectors = reflections.at(panel, 0).cast_const();
-            simd::run(isa, Together { vectors, rows: columns.end, together: together.at(panel, 0) });
+            simd::run(isa, BlockReflector { vectors, rows: columns.end, together: together.at(panel, 0) });
         }
         diagonal[0] = (*matrix.at(0, 0)).wide();
     }
@@ -66,7 +66,7 @@ fn divided(pool: &Pool, rows: usize, elems: usize, f: impl Fn(Range<usize>) + Sy
 
 /// Which reflection it is, and how many wait.
 #[derive(Clone, Copy)]
-struct Step<T> {
+struct ReflectionStep<T> {
     matrix: Rows<T>,
     left: Rows<T>,
     right: Rows<T>,
@@ -74,7 +74,7 @@ struct Step<T> {
     waiting: usize,
 }
 
-impl<T: Real> Step<T> {
+impl<T: Real> ReflectionStep<T> {
     /// Its v in `right`.
     fn vector(&self) -> *mut T {
         self.right.at(2 * self.waiting + 1, 0)
@@ -111,7 +111,7 @@ impl<T: Real> Step<T> {
 
 /// Makes the reflection of row r + 1, which is brought up to date before.
 struct Reflect<'a, T> {
-    step: Step<T>,
+    step: ReflectionStep<T>,
     diagonal: &'a mut f64,
     beside: &'a mut f64,
 }
@@ -157,7 +157,7 @@ fn square<T: Real>(of: &[T]) -> f64 {
 
 /// Some elements of p = A·v, as far as A is up to date.
 struct Times<T> {
-    step: Step<T>,
+    step: ReflectionStep<T>,
     rows: Range<usize>,
 }
 
@@ -174,7 +174,7 @@ impl<T: Real> Task for Times<T> {
 
 /// What waits times v is added to p, which becomes w.
 struct Follow<T> {
-    step: Step<T>,
+    step: ReflectionStep<T>,
 }
 
 impl<T: Real> Task for Follow<T> {
@@ -211,7 +211,7 @@ impl<T: Real> Task for Follow<T> {
 
 /// Rows of what is left of the matrix brought up to date.
 struct Update<T> {
-    step: Step<T>,
+    step: ReflectionStep<T>,
     rows: Range<usize>,
 }
 

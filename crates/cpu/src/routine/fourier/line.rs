@@ -20,27 +20,27 @@ const KEPT: usize = 1 << 22;
 
 /// How transforms of lengths that were asked for are done.
 #[derive(Default)]
-pub struct Transforms {
+pub struct FftPlans {
     single: Mutex<Kept<f32>>,
     double: Mutex<Kept<f64>>,
 }
 
-type Kept<T> = HashMap<(Isa, FourierKind, usize), Arc<Line<T>>>;
+type Kept<T> = HashMap<(Isa, FourierKind, usize), Arc<FftPlan<T>>>;
 
 /// A type of the parts of complex numbers.
 pub trait Element: Real + FftNum {
     /// Where what was made for this type is kept.
-    fn kept(of: &Transforms) -> &Mutex<Kept<Self>>;
+    fn kept(of: &FftPlans) -> &Mutex<Kept<Self>>;
 
     /// How so many numbers are transformed.
-    fn line(of: &Transforms, isa: Isa, kind: FourierKind, length: usize) -> Arc<Line<Self>> {
+    fn line(of: &FftPlans, isa: Isa, kind: FourierKind, length: usize) -> Arc<FftPlan<Self>> {
         let kept = || Self::kept(of).lock().unwrap_or_else(PoisonError::into_inner);
         let key = (isa, kind, length);
         if let Some(known) = kept().get(&key) {
             return known.clone();
         }
         // Made without the lock: a long one takes a while.
-        let made = Arc::new(Line::new(isa, kind, length));
+        let made = Arc::new(FftPlan::new(isa, kind, length));
         let mut kept = kept();
         if kept.keys().map(|(.., length)| length).sum::<usize>() + length > KEPT {
             kept.clear();
@@ -50,19 +50,19 @@ pub trait Element: Real + FftNum {
 }
 
 impl Element for f32 {
-    fn kept(of: &Transforms) -> &Mutex<Kept<f32>> {
+    fn kept(of: &FftPlans) -> &Mutex<Kept<f32>> {
         &of.single
     }
 }
 
 impl Element for f64 {
-    fn kept(of: &Transforms) -> &Mutex<Kept<f64>> {
+    fn kept(of: &FftPlans) -> &Mutex<Kept<f64>> {
         &of.double
     }
 }
 
 /// How so many numbers are transformed.
-pub struct Line<T: Element> {
+pub struct FftPlan<T: Element> {
     kind: FourierKind,
     /// How many: of the complex ones, or of the real ones.
     length: usize,
@@ -72,30 +72,30 @@ pub struct Line<T: Element> {
     turns: Vec<Complex<T>>,
 }
 
-impl<T: Element> Line<T> {
-    fn new(isa: Isa, kind: FourierKind, length: usize) -> Line<T> {
+impl<T: Element> FftPlan<T> {
+    fn new(isa: Isa, kind: FourierKind, length: usize) -> FftPlan<T> {
         let direction = match kind {
-            FourierKind::Forward | FourierKind::FromReal => FftDirection::Forward,
-            FourierKind::Backward | FourierKind::ToReal => FftDirection::Inverse,
+            FourierKind::Forward | FourierKind::RealToComplex => FftDirection::Forward,
+            FourierKind::Backward | FourierKind::ComplexToReal => FftDirection::Inverse,
         };
         let halves = match kind {
             FourierKind::Forward | FourierKind::Backward => false,
-            FourierKind::FromReal | FourierKind::ToReal => length.is_multiple_of(2),
+            FourierKind::RealToComplex | FourierKind::ComplexToReal => length.is_multiple_of(2),
         };
         let turn = |k: usize| {
             let (sine, cosine) = (-TAU * k as f64 / length as f64).sin_cos();
             Complex::new(T::of(cosine), T::of(sine))
         };
         let turns = if halves { (0..=length / 4).map(turn).collect() } else { Vec::new() };
-        Line { kind, length, fft: planned(isa, if halves { length / 2 } else { length }, direction), turns }
+        FftPlan { kind, length, fft: planned(isa, if halves { length / 2 } else { length }, direction), turns }
     }
 
     /// Parts of a number that is given, and of one of the result.
     pub fn parts(&self) -> [usize; 2] {
         match self.kind {
             FourierKind::Forward | FourierKind::Backward => [2, 2],
-            FourierKind::FromReal => [1, 2],
-            FourierKind::ToReal => [2, 1],
+            FourierKind::RealToComplex => [1, 2],
+            FourierKind::ComplexToReal => [2, 1],
         }
     }
 
@@ -103,9 +103,9 @@ impl<T: Element> Line<T> {
     pub fn scratch(&self) -> usize {
         let (apart, within) = (self.fft.get_immutable_scratch_len(), self.fft.get_inplace_scratch_len());
         2 * match (self.kind, self.is_halved()) {
-            (FourierKind::Forward | FourierKind::Backward, _) | (FourierKind::FromReal, true) => apart,
-            (FourierKind::ToReal, true) => within,
-            (FourierKind::FromReal | FourierKind::ToReal, false) => self.length + within,
+            (FourierKind::Forward | FourierKind::Backward, _) | (FourierKind::RealToComplex, true) => apart,
+            (FourierKind::ComplexToReal, true) => within,
+            (FourierKind::RealToComplex | FourierKind::ComplexToReal, false) => self.length + within,
         }
     }
 
@@ -113,31 +113,31 @@ impl<T: Element> Line<T> {
         self.fft.len() < self.length
     }
 
-    /// Transforms a line, in `scratch` of [`Line::scratch`] elements; the result is multiplied by `scale`.
+    /// Transforms a line, in `scratch` of [`FftPlan::scratch`] elements; the result is multiplied by `scale`.
     pub fn transform(&self, from: &[T], to: &mut [T], scale: T, scratch: &mut [T]) {
         let scratch = pairs_mut(scratch);
         match (self.kind, self.is_halved()) {
             (FourierKind::Forward | FourierKind::Backward, _) => {
                 self.fft.process_immutable_with_scratch(pairs(from), pairs_mut(to), scratch);
             }
-            (FourierKind::FromReal, true) => {
+            (FourierKind::RealToComplex, true) => {
                 let to = pairs_mut(to);
                 let half = to.len() - 1;
                 self.fft.process_immutable_with_scratch(pairs(from), &mut to[..half], scratch);
                 self.take_apart(to);
             }
-            (FourierKind::ToReal, true) => {
+            (FourierKind::ComplexToReal, true) => {
                 let to = pairs_mut(to);
                 self.put_together(pairs(from), to);
                 self.fft.process_with_scratch(to, scratch);
             }
-            (FourierKind::FromReal, false) => {
+            (FourierKind::RealToComplex, false) => {
                 let (line, scratch) = scratch.split_at_mut(self.length);
                 line.iter_mut().zip(from).for_each(|(z, x)| *z = Complex::new(*x, T::default()));
                 self.fft.process_with_scratch(line, scratch);
                 pairs_mut(to).copy_from_slice(&line[..=self.length / 2]);
             }
-            (FourierKind::ToReal, false) => {
+            (FourierKind::ComplexToReal, false) => {
                 let (line, scratch) = scratch.split_at_mut(self.length);
                 let (from, half) = (pairs(from), self.length / 2);
                 line[0] = Complex::new(from[0].re, T::default());
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn lengths_are_kept_up_to_their_sum() {
-        let transforms = Transforms::default();
+        let transforms = FftPlans::default();
         let line = |n| f32::line(&transforms, Isa::best(), FourierKind::Forward, n);
         let first = line(KEPT / 4);
         assert!(Arc::ptr_eq(&first, &line(KEPT / 4)));

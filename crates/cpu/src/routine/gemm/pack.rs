@@ -1,6 +1,6 @@
 //! Matrices in memory, and their elements as lanes side by side.
 
-use crate::routine::format::Format;
+use crate::routine::element_format::Format;
 use crate::simd::Vector;
 use crate::vm::isa::Machine;
 
@@ -31,7 +31,7 @@ impl<T> Matrix<T> {
 
     /// The transposed matrix.
     #[inline(always)]
-    pub fn turned(self) -> Matrix<T> {
+    pub fn transposed(self) -> Matrix<T> {
         Matrix { start: self.start, row: self.column, column: self.row }
     }
 }
@@ -93,7 +93,7 @@ pub unsafe fn columns<M: Machine, F: Format>(
 }
 
 /// Elements and lanes along `k` that come in whole squares, which are turned in registers where the elements of different
-/// sums are neighbours in memory.
+/// sums are neighbors in memory.
 #[inline(always)]
 fn squares<M: Machine, F: Format>(distance: usize, count: usize, depth: usize) -> [usize; 2] {
     let lanes = F::Vector::<M>::LANES;
@@ -111,7 +111,7 @@ pub unsafe fn square<M: Machine, F: Format>(line: impl Fn(usize) -> F::Vector<M>
     unsafe {
         let mut all = [F::Vector::<M>::splat(F::Sum::default()); MOST_LANES];
         (0..lanes).for_each(|i| all[i] = line(i));
-        // Each round doubles the distance between lanes that were neighbours.
+        // Each round doubles the distance between lanes that were neighbors.
         for _ in 0..lanes.ilog2() {
             let before = all;
             for i in 0..lanes / 2 {
@@ -122,7 +122,7 @@ pub unsafe fn square<M: Machine, F: Format>(line: impl Fn(usize) -> F::Vector<M>
     }
 }
 
-/// A vector of elements that are neighbours along `k`, with zeros behind so many.
+/// A vector of elements that are neighbors along `k`, with zeros behind so many.
 ///
 /// # Safety
 /// They are valid for reads; the machine has the instructions.

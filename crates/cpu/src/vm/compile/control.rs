@@ -7,29 +7,29 @@
 use panoply_ir::kernel::{Block, Builtin, Expr, ExprId, LocalId, Op, Space};
 use panoply_ir::{Alu, DType, Type};
 
-use super::lanes::{Sink, slot_of};
-use super::shapes::{LoopFacts, Place, Shape, is_linear_type};
-use super::state::{Held, OpenLoop, Region, State, Value};
+use super::lanes::{Destination, slot_of};
+use super::state::{LocalValue, OpenLoop, Region, State, Value};
+use super::uniformity::{LaneSet, LaneUniformity, LoopFacts, is_linear_type};
 use crate::vm::lane::{Lane, Round};
 use crate::vm::program::{Affine, Compare, Condition, IndexOp, Instr, Mask, Range, Slot, Target, known};
 
 impl State<'_> {
     /// `if`.
-    pub fn branch(&mut self, number: usize, condition: ExprId, then: &Block, otherwise: &Block, place: Place) {
-        if self.shape(condition) == Shape::Uniform {
+    pub fn branch(&mut self, number: usize, condition: ExprId, then: &Block, otherwise: &Block, place: LaneSet) {
+        if self.shape(condition) == LaneUniformity::Uniform {
             return self.jump_over(condition, then, otherwise, place);
         }
         if otherwise.is_empty() && self.is_first_of_group(condition) && self.stores_alike(then) {
-            return self.block(then, Place::Then(number));
+            return self.block(then, LaneSet::Then(number));
         }
         let outer = self.region();
         let taken = self.mask();
         let rest = self.split(condition, outer.mask, taken, !otherwise.is_empty());
         self.begin();
-        self.run_on(taken, then, Place::Then(number));
+        self.run_on(taken, then, LaneSet::Then(number));
         if let Some(rest) = rest {
             self.forget_all();
-            self.run_on(rest, otherwise, Place::Otherwise(number));
+            self.run_on(rest, otherwise, LaneSet::Otherwise(number));
         }
         self.emit(Instr::Enter { mask: outer.mask, if_empty: outer.end });
         self.end();
@@ -53,14 +53,14 @@ impl State<'_> {
         block.iter().all(|stmt| match &stmt.op {
             Op::Store { mem, index, value, .. } => {
                 let shared = matches!(self.kernel.mem(*mem).space, Space::Buffer(_));
-                shared && [index, value].into_iter().all(|id| self.shape(*id) == Shape::Uniform)
+                shared && [index, value].into_iter().all(|id| self.shape(*id) == LaneUniformity::Uniform)
             }
             _ => false,
         })
     }
 
     /// A branch that all lanes take together.
-    fn jump_over(&mut self, condition: ExprId, then: &Block, otherwise: &Block, place: Place) {
+    fn jump_over(&mut self, condition: ExprId, then: &Block, otherwise: &Block, place: LaneSet) {
         let condition = self.uniform_slot(condition);
         let (beyond_then, end) = (self.label(), self.label());
         self.begin();
@@ -84,7 +84,7 @@ impl State<'_> {
     }
 
     /// A block on the lanes of a mask.
-    fn run_on(&mut self, mask: Mask, block: &Block, place: Place) {
+    fn run_on(&mut self, mask: Mask, block: &Block, place: LaneSet) {
         let end = self.label();
         self.emit(Instr::Enter { mask, if_empty: end });
         self.begin();
@@ -102,13 +102,13 @@ impl State<'_> {
         if holding.len() == 1 && failing.len() > 1 {
             let rest = self.mask();
             self.narrow(from, rest, &failing);
-            self.emit(Instr::Minus { from, take: rest, to: taken });
+            self.emit(Instr::MaskAndNot { from, take: rest, to: taken });
             return Some(rest);
         }
         self.narrow(from, taken, &holding);
         others.then(|| {
             let rest = self.mask();
-            self.emit(Instr::Minus { from, take: taken, to: rest });
+            self.emit(Instr::MaskAndNot { from, take: taken, to: rest });
             rest
         })
     }
@@ -148,7 +148,7 @@ impl State<'_> {
                 {
                     let alu = if holds { Alu::And } else { Alu::Or };
                     let both = vec![Value::of(*a), Value::of(b)];
-                    *a = self.alu(alu, Lane::Bool, Round::None, both, Sink::Fresh).src;
+                    *a = self.alu(alu, Lane::Bool, Round::None, both, Destination::Fresh).src;
                 }
                 _ => conditions.push(condition),
             }
@@ -165,8 +165,8 @@ impl State<'_> {
             return Condition::Range(range);
         }
         match self.shape(term) {
-            Shape::Uniform => Condition::Together { value: self.uniform_slot(term), holds },
-            Shape::Affine(_) | Shape::Varying | Shape::Unknown => {
+            LaneUniformity::Uniform => Condition::Uniform { value: self.uniform_slot(term), holds },
+            LaneUniformity::Affine(_) | LaneUniformity::Varying | LaneUniformity::Unknown => {
                 Condition::Lanes { value: self.lanes(term, 0).src, holds }
             }
         }
@@ -181,17 +181,17 @@ impl State<'_> {
             return None;
         }
         let (linear, bound, swapped) = match (self.shape(a), self.shape(b)) {
-            (Shape::Affine(_), Shape::Uniform) => (a, b, false),
-            (Shape::Uniform, Shape::Affine(_)) => (b, a, true),
+            (LaneUniformity::Affine(_), LaneUniformity::Uniform) => (a, b, false),
+            (LaneUniformity::Uniform, LaneUniformity::Affine(_)) => (b, a, true),
             _ => return None,
         };
         let compare = match (alu, swapped) {
-            (Alu::Lt, false) => Compare::Below,
-            (Alu::Lt, true) => Compare::Above,
-            (Alu::Le, false) => Compare::AtMost,
-            (Alu::Le, true) => Compare::AtLeast,
-            (Alu::Eq, _) => Compare::Is,
-            (Alu::Ne, _) => Compare::IsNot,
+            (Alu::Lt, false) => Compare::Lt,
+            (Alu::Lt, true) => Compare::Gt,
+            (Alu::Le, false) => Compare::Le,
+            (Alu::Le, true) => Compare::Ge,
+            (Alu::Eq, _) => Compare::Eq,
+            (Alu::Ne, _) => Compare::Ne,
             _ => return None,
         };
         let compare = if holds { compare } else { compare.inverse() };
@@ -206,7 +206,7 @@ impl State<'_> {
     }
 
     /// `while`.
-    pub fn repeat(&mut self, number: usize, condition: ExprId, body: &Block, place: Place) {
+    pub fn repeat(&mut self, number: usize, condition: ExprId, body: &Block, place: LaneSet) {
         let facts = self.loop_facts(number);
         let live = self.begin_loop(facts);
         let (head, open) = (self.label(), self.open_loop(facts));
@@ -215,7 +215,7 @@ impl State<'_> {
         self.emit(Instr::LoopBegin);
         self.emit(Instr::Label(head));
         self.begin();
-        if self.shape(condition) == Shape::Uniform {
+        if self.shape(condition) == LaneUniformity::Uniform {
             let condition = self.uniform_slot(condition);
             self.emit(Instr::Branch { condition, otherwise: open.exit });
         } else {
@@ -230,32 +230,32 @@ impl State<'_> {
     }
 
     /// `for`.
-    pub fn count(&mut self, number: usize, counter: LocalId, range: [ExprId; 3], body: &Block, place: Place) {
+    pub fn count(&mut self, number: usize, counter: LocalId, range: [ExprId; 3], body: &Block, place: LaneSet) {
         let [start, end, step] = range;
         let ty = self.kernel.local(counter).ty;
         let lane = Lane::of(ty).0;
         let bounds = Bounds { lane, end: self.bound(end), step: self.step(step, lane) };
         match self.facts.locals[counter.index()] {
-            Shape::Uniform if !bounds.end.src.is_lanes() => {
+            LaneUniformity::Uniform if !bounds.end.src.is_lanes() => {
                 let start = self.uniform_slot(start);
                 let slot = self.counter_slot(start);
                 self.count_together(number, counter, slot, bounds, body, place);
             }
-            Shape::Uniform => {
+            LaneUniformity::Uniform => {
                 let start = self.uniform_slot(start);
                 let slot = self.counter_slot(start);
-                self.count_apart(number, counter, Held::Slot(slot), bounds, body, place);
+                self.count_apart(number, counter, LocalValue::Slot(slot), bounds, body, place);
             }
-            Shape::Affine(_) => {
+            LaneUniformity::Affine(_) => {
                 let affine = self.affine(start);
                 let base = self.counter_slot(affine.base);
-                let held = Held::Affine(Affine { base, ..affine });
+                let held = LocalValue::Affine(Affine { base, ..affine });
                 self.count_apart(number, counter, held, bounds, body, place);
             }
-            Shape::Varying | Shape::Unknown => {
+            LaneUniformity::Varying | LaneUniformity::Unknown => {
                 let start = self.operand(start, 0);
                 let lanes = self.copied(start, lane.bytes());
-                self.count_apart(number, counter, Held::Lanes(lanes), bounds, body, place);
+                self.count_apart(number, counter, LocalValue::Lanes(lanes), bounds, body, place);
             }
         }
     }
@@ -272,7 +272,7 @@ impl State<'_> {
         let step = self.bound(id);
         let one = self.constant(1);
         match step.src.is_lanes() {
-            true => self.alu(Alu::Max, lane, Round::None, vec![step, Value::slot(one)], Sink::Fresh),
+            true => self.alu(Alu::Max, lane, Round::None, vec![step, Value::slot(one)], Destination::Fresh),
             false if self.known(slot_of(step)).is_some() => step,
             false => Value::slot(self.compute(self.level(), Alu::Max, lane, Round::None, &[slot_of(step), one])),
         }
@@ -292,7 +292,7 @@ impl State<'_> {
         counter: Slot,
         bounds: Bounds,
         body: &Block,
-        place: Place,
+        place: LaneSet,
     ) {
         let facts = self.loop_facts(number);
         let Bounds { lane, end, step } = bounds;
@@ -300,12 +300,12 @@ impl State<'_> {
         let live = self.begin_loop(facts);
         let (head, open) = (self.label(), self.open_loop(facts));
         self.begin();
-        self.emit(Instr::Test { counter, end, lane, exit: open.exit });
+        self.emit(Instr::LoopTest { counter, end, lane, exit: open.exit });
         self.emit(Instr::LoopBegin);
         self.emit(Instr::Label(head));
         self.begin();
         let place = self.live_region(live, number, &open, place);
-        self.bind(local, vec![Held::Slot(counter)]);
+        self.bind(local, vec![LocalValue::Slot(counter)]);
         self.turn(number, open, body, place);
         self.return_to_live(live, &open);
         self.emit(Instr::Next { counter, end, step, lane, back: head });
@@ -317,10 +317,10 @@ impl State<'_> {
         &mut self,
         number: usize,
         local: LocalId,
-        counter: Held,
+        counter: LocalValue,
         bounds: Bounds,
         body: &Block,
-        place: Place,
+        place: LaneSet,
     ) {
         let facts = LoopFacts { live: true, ..self.loop_facts(number) };
         let live = self.begin_loop(facts);
@@ -341,33 +341,33 @@ impl State<'_> {
     }
 
     /// Keeps the lanes whose counter is below its end.
-    fn keep_below(&mut self, mask: Mask, counter: Held, bounds: Bounds) {
+    fn keep_below(&mut self, mask: Mask, counter: LocalValue, bounds: Bounds) {
         let signed = bounds.lane == Lane::I64;
-        if let (Held::Affine(at), false) = (counter, bounds.end.src.is_lanes()) {
-            let when = Condition::Range(Range { at, compare: Compare::Below, bound: slot_of(bounds.end), signed });
+        if let (LocalValue::Affine(at), false) = (counter, bounds.end.src.is_lanes()) {
+            let when = Condition::Range(Range { at, compare: Compare::Lt, bound: slot_of(bounds.end), signed });
             self.emit(Instr::Narrow { from: mask, to: mask, when });
         } else {
             let counter = self.counter_value(counter);
-            let below = self.alu(Alu::Lt, bounds.lane, Round::None, vec![counter, bounds.end], Sink::Fresh);
+            let below = self.alu(Alu::Lt, bounds.lane, Round::None, vec![counter, bounds.end], Destination::Fresh);
             self.emit(Instr::Narrow { from: mask, to: mask, when: Condition::Lanes { value: below.src, holds: true } });
         }
     }
 
     /// Keeps the lanes whose next counter is below its end, and advances their counters. Nothing overflows because it is
     /// the distance to the end that is compared with the step.
-    fn advance(&mut self, mask: Mask, counter: Held, bounds: Bounds) {
+    fn advance(&mut self, mask: Mask, counter: LocalValue, bounds: Bounds) {
         let Bounds { lane, end, step } = bounds;
         let unsigned = lane.unsigned();
         match (counter, end.src.is_lanes()) {
-            (Held::Affine(at), false) if lane == Lane::U64 => {
+            (LocalValue::Affine(at), false) if lane == Lane::U64 => {
                 let level = self.level();
                 let bound = self.index(level, IndexOp::SaturatingSub, slot_of(end), slot_of(step));
-                let when = Condition::Range(Range { at, compare: Compare::Below, bound, signed: false });
+                let when = Condition::Range(Range { at, compare: Compare::Lt, bound, signed: false });
                 self.emit(Instr::Narrow { from: mask, to: mask, when });
             }
             _ => {
                 let now = self.counter_value(counter);
-                let fresh = Sink::Fresh;
+                let fresh = Destination::Fresh;
                 let left = self.alu(Alu::Sub, unsigned, Round::None, vec![end, now], fresh);
                 let more = self.alu(Alu::Lt, unsigned, Round::None, vec![step, left], fresh);
                 let when = Condition::Lanes { value: more.src, holds: true };
@@ -375,25 +375,25 @@ impl State<'_> {
             }
         }
         match counter {
-            Held::Slot(slot) => {
+            LocalValue::Slot(slot) => {
                 let next = self.compute(self.level(), Alu::Add, unsigned, Round::None, &[slot, slot_of(step)]);
                 self.emit(Instr::Index { op: IndexOp::Move, dst: slot, a: next, b: known::ZERO });
             }
-            Held::Affine(at) => {
+            LocalValue::Affine(at) => {
                 self.emit(Instr::Index { op: IndexOp::Add, dst: at.base, a: at.base, b: slot_of(step) });
             }
-            Held::Lanes(lanes) => {
-                let sink = Sink::Local { dst: lanes.src, merge: false };
+            LocalValue::Lanes(lanes) => {
+                let sink = Destination::Local { dst: lanes.src, merge: false };
                 self.alu(Alu::Add, unsigned, Round::None, vec![lanes, step], sink);
             }
         }
     }
 
-    fn counter_value(&mut self, counter: Held) -> Value {
+    fn counter_value(&mut self, counter: LocalValue) -> Value {
         match counter {
-            Held::Slot(slot) => Value::slot(slot),
-            Held::Lanes(value) => value,
-            Held::Affine(at) => {
+            LocalValue::Slot(slot) => Value::slot(slot),
+            LocalValue::Lanes(value) => value,
+            LocalValue::Affine(at) => {
                 let dst = self.register(8);
                 self.emit(Instr::Iota { dst, at });
                 Value::of(dst)
@@ -420,22 +420,22 @@ impl State<'_> {
         OpenLoop { exit: self.label(), next: self.label(), outside, around_turn, inside, turn: facts.turn }
     }
 
-    fn live_region(&mut self, live: Option<Mask>, number: usize, open: &OpenLoop, place: Place) -> Place {
+    fn live_region(&mut self, live: Option<Mask>, number: usize, open: &OpenLoop, place: LaneSet) -> LaneSet {
         let Some(mask) = live else { return place };
         self.emit(Instr::Enter { mask, if_empty: open.exit });
         self.regions.push(Region { mask, end: open.next });
-        Place::Live(number)
+        LaneSet::Live(number)
     }
 
     /// The body once.
-    fn turn(&mut self, number: usize, open: OpenLoop, body: &Block, place: Place) {
+    fn turn(&mut self, number: usize, open: OpenLoop, body: &Block, place: LaneSet) {
         let mut place = place;
         if open.turn {
             let (from, to) = (self.region().mask, self.mask());
             self.emit(Instr::CopyMask { from, to });
             self.emit(Instr::Enter { mask: to, if_empty: open.next });
             self.regions.push(Region { mask: to, end: open.next });
-            place = Place::Turn(number);
+            place = LaneSet::Turn(number);
         }
         self.loops.push(open);
         self.block(body, place);
@@ -529,12 +529,12 @@ impl Compare {
     /// The comparison that holds when this one does not.
     fn inverse(self) -> Compare {
         match self {
-            Compare::Below => Compare::AtLeast,
-            Compare::AtMost => Compare::Above,
-            Compare::Above => Compare::AtMost,
-            Compare::AtLeast => Compare::Below,
-            Compare::Is => Compare::IsNot,
-            Compare::IsNot => Compare::Is,
+            Compare::Lt => Compare::Ge,
+            Compare::Le => Compare::Gt,
+            Compare::Gt => Compare::Le,
+            Compare::Ge => Compare::Lt,
+            Compare::Eq => Compare::Ne,
+            Compare::Ne => Compare::Eq,
         }
     }
 }

@@ -1,24 +1,24 @@
 //! Values that differ between lanes: loops over registers and memory.
 //!
-//! A value is made *for* a [`Sink`]: a fresh register, the register of a mutable local, or memory. The last loop of an
+//! A value is made *for* a [`Destination`]: a fresh register, the register of a mutable local, or memory. The last loop of an
 //! expression writes there directly whenever nothing reads what it would overwrite.
 
 use panoply_ir::kernel::{Expr, ExprId, Guard, MemId, Space};
 use panoply_ir::{Alu, DType, Type};
 
-use super::shapes::{Shape, constant};
-use super::state::{Held, Source, State, Value};
+use super::state::{LocalValue, MemoryOperand, State, Value};
 use super::uniform::{CastStep, cast_steps, round_after};
+use super::uniformity::{LaneUniformity, constant};
 use crate::vm::isa::VecFn;
 use crate::vm::lane::{Lane, Round};
 use crate::vm::ops::alu::Mode;
 use crate::vm::ops::memory::Move;
 use crate::vm::ops::pair::Pair;
-use crate::vm::program::{Access, Affine, At, Instr, Kind, Mem, Slot, Src, What, Work, known};
+use crate::vm::program::{Access, Affine, At, Instr, Kind, LoopOp, Mem, Slot, Src, VectorLoop, known};
 
 /// Where a value is wanted.
 #[derive(Clone, Copy, Debug)]
-pub enum Sink {
+pub enum Destination {
     /// Anywhere.
     Fresh,
     /// In a mutable local's register.
@@ -35,14 +35,14 @@ pub enum Sink {
         /// Which elements.
         at: Affine,
         /// The same for comparison with operands.
-        source: Source,
+        source: MemoryOperand,
     },
 }
 
 /// A loop that is about to be called.
 struct Call {
     f: VecFn,
-    what: What,
+    what: LoopOp,
     args: Vec<Value>,
     /// Bytes of a lane of the result.
     bytes: usize,
@@ -54,8 +54,8 @@ impl State<'_> {
     /// A value as an operand: a slot if it is uniform, lanes otherwise.
     pub fn operand(&mut self, id: ExprId, element: u8) -> Value {
         match self.shape(id) {
-            Shape::Uniform => self.uniform(id, element),
-            Shape::Affine(_) | Shape::Varying | Shape::Unknown => self.lanes(id, element),
+            LaneUniformity::Uniform => self.uniform(id, element),
+            LaneUniformity::Affine(_) | LaneUniformity::Varying | LaneUniformity::Unknown => self.lanes(id, element),
         }
     }
 
@@ -64,19 +64,19 @@ impl State<'_> {
         if let Some(value) = self.remembered(id, element) {
             return if value.src.is_lanes() { value } else { self.splat(value, self.bytes_of(id)) };
         }
-        let value = self.make_lanes(id, element, Sink::Fresh);
+        let value = self.make_lanes(id, element, Destination::Fresh);
         // Lanes cost a register: they are kept no longer than the scope that needed them first.
         self.remember(id, element, self.level(), value);
         value
     }
 
     /// Makes a value where it is wanted.
-    pub fn produce(&mut self, id: ExprId, element: u8, sink: Sink) {
+    pub fn produce(&mut self, id: ExprId, element: u8, sink: Destination) {
         let known = self.remembered(id, element);
         let value = match (self.shape(id), known) {
             (_, Some(value)) => value,
-            (Shape::Uniform, None) => self.uniform(id, element),
-            (Shape::Affine(_) | Shape::Varying | Shape::Unknown, None) => {
+            (LaneUniformity::Uniform, None) => self.uniform(id, element),
+            (LaneUniformity::Affine(_) | LaneUniformity::Varying | LaneUniformity::Unknown, None) => {
                 self.make_lanes(id, element, sink);
                 return;
             }
@@ -89,12 +89,12 @@ impl State<'_> {
         Lane::of(self.kernel.exprs.ty(id)).0.bytes()
     }
 
-    /// Computes a value, the last step into the sink. For [`Sink::Memory`] the element is as wide as the lane.
-    fn make_lanes(&mut self, id: ExprId, element: u8, sink: Sink) -> Value {
+    /// Computes a value, the last step into the sink. For [`Destination::Memory`] the element is as wide as the lane.
+    fn make_lanes(&mut self, id: ExprId, element: u8, sink: Destination) -> Value {
         let ty = self.kernel.exprs.ty(id);
         let (lane, round) = Lane::of(ty);
         match self.kernel.exprs.get(id) {
-            _ if matches!(self.shape(id), Shape::Affine(_)) => {
+            _ if matches!(self.shape(id), LaneUniformity::Affine(_)) => {
                 let at = self.affine(id);
                 let dst = self.register(8);
                 self.emit(Instr::Iota { dst, at });
@@ -103,9 +103,9 @@ impl State<'_> {
             Expr::Local(local) => {
                 let state = self.locals[local.index()].as_ref().expect("verified: declared before use");
                 let value = match state.held[element as usize] {
-                    Held::Lanes(value) => value,
-                    Held::Slot(slot) => Value::slot(slot),
-                    Held::Affine(_) => unreachable!("an affine local has an affine shape"),
+                    LocalValue::Lanes(value) => value,
+                    LocalValue::Slot(slot) => Value::slot(slot),
+                    LocalValue::Affine(_) => unreachable!("an affine local has an affine shape"),
                 };
                 self.place(value, lane.bytes(), sink)
             }
@@ -173,7 +173,7 @@ impl State<'_> {
         let found = [(right, left, true), (left, right, false)].into_iter().filter_map(|(operand, other, is_right)| {
             let Expr::Alu(inner, args) = self.kernel.exprs.get(operand) else { return None };
             let pair = Pair::of(inner, outer, is_right)?;
-            let alone = self.facts.uses[operand.index()] == 1 && self.shape(operand) != Shape::Uniform;
+            let alone = self.facts.uses[operand.index()] == 1 && self.shape(operand) != LaneUniformity::Uniform;
             let args = match pair {
                 Pair::AndLt | Pair::AndLe => [other, args[0], args[1]],
                 _ => [args[0], args[1], other],
@@ -189,14 +189,14 @@ impl State<'_> {
         let Expr::Alu(alu, args) = self.kernel.exprs.get(comparison) else { return None };
         let pair = Pair::of(alu, Alu::And, false)?;
         let lane = Lane::of(self.kernel.exprs.ty(args[0])).0;
-        let alone = self.facts.uses[comparison.index()] == 1 && self.shape(comparison) == Shape::Varying;
+        let alone = self.facts.uses[comparison.index()] == 1 && self.shape(comparison) == LaneUniformity::Varying;
         if !alone || (self.ops.pair)(pair, lane, Mode::Vvv).is_none() || self.range(comparison, true).is_some() {
             return None;
         }
         let operands = [args[0], args[1]].map(|arg| self.operand(arg, 0));
         let operands = [bools, operands[0], operands[1]].to_vec();
-        let call = self.select_loop(What::Pair(pair, lane), lane, operands, Sink::Fresh, 1);
-        Some(self.call(call, Sink::Fresh))
+        let call = self.select_loop(LoopOp::Pair(pair, lane), lane, operands, Destination::Fresh, 1);
+        Some(self.call(call, Destination::Fresh))
     }
 
     /// The u32 behind a u64 that holds nothing more; for a constant it is the constant itself.
@@ -217,7 +217,7 @@ impl State<'_> {
     }
 
     /// `lane` is that of the result.
-    fn call_pair(&mut self, pair: Pair, args: &[ExprId], element: u8, lane: Lane, sink: Sink) -> Value {
+    fn call_pair(&mut self, pair: Pair, args: &[ExprId], element: u8, lane: Lane, sink: Destination) -> Value {
         let operands: Vec<Value> = args.iter().map(|arg| self.operand(*arg, element)).collect();
         let operand_lane = match pair {
             Pair::WideMul => Lane::U32,
@@ -227,49 +227,49 @@ impl State<'_> {
             Pair::MulAdd | Pair::MulSub | Pair::SubMul | Pair::AddAdd | Pair::SubAdd | Pair::XorXor => lane,
             Pair::Square => lane,
         };
-        let call = self.select_loop(What::Pair(pair, operand_lane), operand_lane, operands, sink, lane.bytes());
+        let call = self.select_loop(LoopOp::Pair(pair, operand_lane), operand_lane, operands, sink, lane.bytes());
         self.call(call, sink)
     }
 
     /// An operation and the rounding of its result. `lane` is that of the operands (for `Select`, of the values).
-    pub fn alu(&mut self, alu: Alu, lane: Lane, round: Round, operands: Vec<Value>, sink: Sink) -> Value {
-        let first = if round == Round::None { sink } else { Sink::Fresh };
+    pub fn alu(&mut self, alu: Alu, lane: Lane, round: Round, operands: Vec<Value>, sink: Destination) -> Value {
+        let first = if round == Round::None { sink } else { Destination::Fresh };
         let bytes = if alu.is_comparison() { 1 } else { lane.bytes() };
-        let call = self.select_loop(What::Alu(alu, lane), lane, operands, first, bytes);
+        let call = self.select_loop(LoopOp::Alu(alu, lane), lane, operands, first, bytes);
         let value = self.call(call, first);
         match (self.ops.round)(round) {
             None => value,
             Some(f) => {
-                let call = Call { f, what: What::Round(round), args: vec![value], bytes, update: None };
+                let call = Call { f, what: LoopOp::Round(round), args: vec![value], bytes, update: None };
                 self.call(call, sink)
             }
         }
     }
 
     /// Chooses the loop for the way the operands come; where there is none, values are spread over lanes.
-    fn select_loop(&mut self, what: What, lane: Lane, mut args: Vec<Value>, sink: Sink, bytes: usize) -> Call {
+    fn select_loop(&mut self, what: LoopOp, lane: Lane, mut args: Vec<Value>, sink: Destination, bytes: usize) -> Call {
         let ops = self.ops;
         let find = |mode: Mode| match what {
-            What::Alu(alu, _) => (ops.alu)(alu, lane, mode),
-            What::Pair(pair, _) => (ops.pair)(pair, lane, mode),
-            What::Cast(..)
-            | What::Odd(_)
-            | What::Round(_)
-            | What::Widen(_)
-            | What::Narrow(_)
-            | What::Copy
-            | What::Splat => None,
+            LoopOp::Alu(alu, _) => (ops.alu)(alu, lane, mode),
+            LoopOp::Pair(pair, _) => (ops.pair)(pair, lane, mode),
+            LoopOp::Cast(..)
+            | LoopOp::Odd(_)
+            | LoopOp::Round(_)
+            | LoopOp::Widen(_)
+            | LoopOp::Narrow(_)
+            | LoopOp::Copy
+            | LoopOp::Splat => None,
         };
         let commutative = match what {
-            What::Alu(alu, _) => alu.is_commutative() || alu == Alu::Fma,
-            What::Pair(pair, _) => pair.is_commutative(),
-            What::Cast(..)
-            | What::Odd(_)
-            | What::Round(_)
-            | What::Widen(_)
-            | What::Narrow(_)
-            | What::Copy
-            | What::Splat => false,
+            LoopOp::Alu(alu, _) => alu.is_commutative() || alu == Alu::Fma,
+            LoopOp::Pair(pair, _) => pair.is_commutative(),
+            LoopOp::Cast(..)
+            | LoopOp::Odd(_)
+            | LoopOp::Round(_)
+            | LoopOp::Widen(_)
+            | LoopOp::Narrow(_)
+            | LoopOp::Copy
+            | LoopOp::Splat => false,
         };
         let swap = match args[..] {
             [a, b] => commutative && (!a.src.is_lanes() || (!wants(sink, &a) && wants(sink, &b))),
@@ -288,7 +288,7 @@ impl State<'_> {
             }
             let position =
                 args.iter().position(|arg| !arg.src.is_lanes()).expect("every operation has a loop over vectors");
-            let condition = matches!(what, What::Alu(Alu::Select, _) | What::Pair(Pair::AndLt | Pair::AndLe, _));
+            let condition = matches!(what, LoopOp::Alu(Alu::Select, _) | LoopOp::Pair(Pair::AndLt | Pair::AndLe, _));
             let is_condition = condition && position == 0;
             args[position] = self.splat(args[position], if is_condition { 1 } else { lane.bytes() });
         };
@@ -306,49 +306,49 @@ impl State<'_> {
         Call { f, what, args, bytes, update }
     }
 
-    fn cast(&mut self, steps: Vec<CastStep>, value: Value, bytes: usize, sink: Sink) -> Value {
+    fn cast(&mut self, steps: Vec<CastStep>, value: Value, bytes: usize, sink: Destination) -> Value {
         let Some((last, before)) = steps.split_last() else {
             return self.place(value, bytes, sink);
         };
-        let value = before.iter().fold(value, |value, step| self.cast_step(*step, value, Sink::Fresh));
+        let value = before.iter().fold(value, |value, step| self.cast_step(*step, value, Destination::Fresh));
         self.cast_step(*last, value, sink)
     }
 
-    fn cast_step(&mut self, step: CastStep, value: Value, sink: Sink) -> Value {
+    fn cast_step(&mut self, step: CastStep, value: Value, sink: Destination) -> Value {
         let (f, what, bytes) = match step {
             CastStep::NonZero(lane) => {
                 let zero = Value::slot(known::ZERO);
                 return self.alu(Alu::Ne, lane, Round::None, vec![value, zero], sink);
             }
             CastStep::Lane(from, to) => match (self.ops.cast)(from, to) {
-                Some(f) => (f, What::Cast(from, to), to.bytes()),
+                Some(f) => (f, LoopOp::Cast(from, to), to.bytes()),
                 None => return self.place(value, to.bytes(), sink),
             },
             CastStep::Odd(lane) => {
                 let f = (self.ops.odd)(lane).expect("only what f32 does not hold is rounded to odd");
-                (f, What::Odd(lane), 4)
+                (f, LoopOp::Odd(lane), 4)
             }
             CastStep::Round(round) => {
                 let f = (self.ops.round)(round).expect("only roundings that change something are steps");
-                (f, What::Round(round), 4)
+                (f, LoopOp::Round(round), 4)
             }
         };
         self.call(Call { f, what, args: vec![value], bytes, update: None }, sink)
     }
 
-    fn bitcast(&mut self, from: Round, to: Round, value: Value, bytes: usize, sink: Sink) -> Value {
+    fn bitcast(&mut self, from: Round, to: Round, value: Value, bytes: usize, sink: Destination) -> Value {
         let narrow = (self.ops.narrow)(from).filter(|_| from != to);
         let widen = (self.ops.widen)(to).filter(|_| from != to);
         let value = match narrow {
             None => value,
             Some(f) => {
-                let call = Call { f, what: What::Narrow(from), args: vec![value], bytes: 2, update: None };
-                let sink = if widen.is_none() { sink } else { Sink::Fresh };
+                let call = Call { f, what: LoopOp::Narrow(from), args: vec![value], bytes: 2, update: None };
+                let sink = if widen.is_none() { sink } else { Destination::Fresh };
                 self.call(call, sink)
             }
         };
         match widen {
-            Some(f) => self.call(Call { f, what: What::Widen(to), args: vec![value], bytes: 4, update: None }, sink),
+            Some(f) => self.call(Call { f, what: LoopOp::Widen(to), args: vec![value], bytes: 4, update: None }, sink),
             None if narrow.is_some() => value,
             None => self.place(value, bytes, sink),
         }
@@ -357,9 +357,9 @@ impl State<'_> {
     // Memory.
 
     /// A value as 16-bit floats of memory.
-    pub fn narrow_into(&mut self, round: Round, value: Value, sink: Sink) -> Value {
+    pub fn narrow_into(&mut self, round: Round, value: Value, sink: Destination) -> Value {
         let f = (self.ops.narrow)(round).expect("only 16-bit floats are narrowed");
-        let what = What::Narrow(round);
+        let what = LoopOp::Narrow(round);
         if value.src.is_lanes() {
             return self.call(Call { f, what, args: vec![value], bytes: 2, update: None }, sink);
         }
@@ -372,7 +372,7 @@ impl State<'_> {
         Access { mem: Mem(mem.0), bytes: self.kernel.mem(mem).dtype.bytes() as u8, offset, guard }
     }
 
-    fn load(&mut self, mem: MemId, index: ExprId, element: u8, guard: Guard, sink: Sink) -> Value {
+    fn load(&mut self, mem: MemId, index: ExprId, element: u8, guard: Guard, sink: Destination) -> Value {
         let dtype = self.kernel.mem(mem).dtype;
         let access = self.access(mem, element, guard);
         let bytes = dtype.bytes();
@@ -381,7 +381,7 @@ impl State<'_> {
                 let (cell, temp) = (self.slot(), self.spare_register(bytes));
                 self.emit(Instr::Stream { cell, access, at, temp });
                 let src = Src { kind: Kind::Cell, step: bytes as u8, at: cell.0 };
-                Value { src, from: Some(Source { mem, index, offset: element }), borrowed: false }
+                Value { src, from: Some(MemoryOperand { mem, index, offset: element }), borrowed: false }
             }
             At::Lanes(index) => {
                 let dst = self.register(bytes);
@@ -391,7 +391,7 @@ impl State<'_> {
         };
         let (_, round) = Lane::of_dtype(dtype);
         match (self.ops.widen)(round) {
-            Some(f) => self.call(Call { f, what: What::Widen(round), args: vec![raw], bytes: 4, update: None }, sink),
+            Some(f) => self.call(Call { f, what: LoopOp::Widen(round), args: vec![raw], bytes: 4, update: None }, sink),
             // The host may have written any byte.
             None if dtype == DType::Bool => self.cast_step(CastStep::NonZero(Lane::U8), raw, sink),
             None => self.place(raw, bytes, sink),
@@ -402,17 +402,19 @@ impl State<'_> {
     pub fn element_of(&mut self, mem: MemId, index: ExprId) -> At {
         let private = matches!(self.kernel.mem(mem).space, Space::Private(_));
         match self.shape(index) {
-            Shape::Uniform => At::Affine(self.affine(index)),
-            Shape::Affine(_) if !private => At::Affine(self.affine(index)),
-            Shape::Affine(_) | Shape::Varying | Shape::Unknown => At::Lanes(self.lanes(index, 0).src),
+            LaneUniformity::Uniform => At::Affine(self.affine(index)),
+            LaneUniformity::Affine(_) if !private => At::Affine(self.affine(index)),
+            LaneUniformity::Affine(_) | LaneUniformity::Varying | LaneUniformity::Unknown => {
+                At::Lanes(self.lanes(index, 0).src)
+            }
         }
     }
 
     // Sinks.
 
     /// Moves a value to where it is wanted.
-    pub fn place(&mut self, value: Value, bytes: usize, sink: Sink) -> Value {
-        if matches!(sink, Sink::Fresh) {
+    pub fn place(&mut self, value: Value, bytes: usize, sink: Destination) -> Value {
+        if matches!(sink, Destination::Fresh) {
             return value;
         }
         let call = self.moved(value, bytes);
@@ -422,7 +424,7 @@ impl State<'_> {
     /// Copies a value to lanes of its own.
     pub fn copied(&mut self, value: Value, bytes: usize) -> Value {
         let call = self.moved(value, bytes);
-        self.call(call, Sink::Fresh)
+        self.call(call, Destination::Fresh)
     }
 
     /// One value in every lane of a register.
@@ -432,23 +434,23 @@ impl State<'_> {
     }
 
     fn moved(&self, value: Value, bytes: usize) -> Call {
-        let (how, what) = if value.src.is_lanes() { (Move::Copy, What::Copy) } else { (Move::Splat, What::Splat) };
+        let (how, what) = if value.src.is_lanes() { (Move::Copy, LoopOp::Copy) } else { (Move::Splat, LoopOp::Splat) };
         Call { f: (self.ops.memory)(how, bytes), what, args: vec![value], bytes, update: None }
     }
 
     /// Calls a loop for a sink.
-    fn call(&mut self, call: Call, sink: Sink) -> Value {
+    fn call(&mut self, call: Call, sink: Destination) -> Value {
         match sink {
-            Sink::Fresh => {
+            Destination::Fresh => {
                 let dst = self.register(call.bytes);
                 self.emit(Instr::Vector(call.work(dst)));
                 Value::of(dst)
             }
-            Sink::Local { dst, merge } => {
+            Destination::Local { dst, merge } => {
                 self.call_for_local(call, dst, merge);
                 Value { borrowed: true, ..Value::of(dst) }
             }
-            Sink::Memory { access, at, source } => {
+            Destination::Memory { access, at, source } => {
                 self.call_for_memory(call, access, at, source);
                 Value::of(Src::NONE)
             }
@@ -464,7 +466,7 @@ impl State<'_> {
         };
         let work = call.work(dst);
         match direct {
-            Some(f) if !merge => self.emit(Instr::Vector(Work { f, ..work })),
+            Some(f) if !merge => self.emit(Instr::Vector(VectorLoop { f, ..work })),
             _ if merge => {
                 let temp = self.spare_register(call.bytes);
                 self.emit(Instr::Merge { work, direct, temp });
@@ -478,8 +480,8 @@ impl State<'_> {
         }
     }
 
-    fn call_for_memory(&mut self, call: Call, access: Access, at: Affine, source: Source) {
-        let reads: Vec<Source> =
+    fn call_for_memory(&mut self, call: Call, access: Access, at: Affine, source: MemoryOperand) {
+        let reads: Vec<MemoryOperand> =
             call.args.iter().filter_map(|arg| arg.from).filter(|from| from.mem == source.mem).collect();
         let update = match (&reads[..], call.update) {
             ([], _) => None,
@@ -493,30 +495,30 @@ impl State<'_> {
             }
         };
         let (cell, temp) = (self.slot(), self.spare_register(call.bytes));
-        self.emit(Instr::Out { cell, access, at, temp });
+        self.emit(Instr::PrepareStore { cell, access, at, temp });
         let work = call.work(Src { kind: Kind::Cell, step: call.bytes as u8, at: cell.0 });
         self.emit(match update {
             None => Instr::Vector(work),
             Some((operand, direct)) => Instr::Update { work, direct, operand },
         });
-        self.emit(Instr::Commit { cell, access, at, temp });
+        self.emit(Instr::CommitStore { cell, access, at, temp });
     }
 }
 
 impl Call {
-    fn work(&self, dst: Src) -> Work {
+    fn work(&self, dst: Src) -> VectorLoop {
         let mut args = [Src::NONE; 3];
         args.iter_mut().zip(&self.args).for_each(|(arg, value)| *arg = value.src);
-        Work { f: self.f, dst, args, what: self.what, loose: false }
+        VectorLoop { f: self.f, dst, args, what: self.what, may_overcompute: false }
     }
 }
 
 /// Whether a sink would like to be updated in place through this operand.
-fn wants(sink: Sink, value: &Value) -> bool {
+fn wants(sink: Destination, value: &Value) -> bool {
     match sink {
-        Sink::Fresh => false,
-        Sink::Local { dst, .. } => value.src == dst,
-        Sink::Memory { source, .. } => value.from == Some(source),
+        Destination::Fresh => false,
+        Destination::Local { dst, .. } => value.src == dst,
+        Destination::Memory { source, .. } => value.from == Some(source),
     }
 }
 

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use panoply_ir::kernel::Space;
 use panoply_ir::{Error, Result};
 
-use super::forward::forward;
-use super::state::{Register, State};
-use crate::vm::program::{Array, Cover, Instr, Kind, Program, ROUND_LANES, Src, Target, Tools};
+use super::copy_coalescing::forward;
+use super::state::{State, VirtualRegister};
+use crate::vm::program::{Array, HelperLoops, Instr, Kind, Program, ROUND_LANES, Src, Target, TileShape};
 
 /// Bytes of the level 1 cache that registers may fill; the rest is for the memory that streams through.
 const HOT_BYTES: usize = 24 << 10;
@@ -32,7 +32,7 @@ const ALIGN: usize = 64;
 
 /// Where a register starts and ends to live, as positions.
 #[derive(Clone, Copy)]
-struct Life {
+struct LiveRange {
     first: u32,
     last: u32,
 }
@@ -65,7 +65,7 @@ pub fn finish(mut state: State<'_>) -> Result<Program> {
     for instr in &mut body {
         // A vector instruction writes what inactive lanes need nowhere but in memory; `Merge` is for the rest.
         if let Instr::Vector(work) = instr {
-            work.loose = work.dst.kind == Kind::Reg && work.args.iter().all(|arg| arg.kind != Kind::Cell);
+            work.may_overcompute = work.dst.kind == Kind::Reg && work.args.iter().all(|arg| arg.kind != Kind::Cell);
         }
         instr.operands_mut(&mut |src| {
             if src.kind == Kind::Reg {
@@ -96,21 +96,21 @@ pub fn finish(mut state: State<'_>) -> Result<Program> {
         mask_stride: frame.mask_stride as u32,
         frame_bytes: frame.bytes,
         hot_bytes: frame.hot_bytes,
-        tools: Tools::new(ops),
+        tools: HelperLoops::new(ops),
     })
 }
 
 /// The register behind each cell.
 fn cells(body: &[Instr]) -> HashMap<u32, u32> {
     let register = |instr: &Instr| match instr {
-        Instr::Stream { cell, temp, .. } | Instr::Out { cell, temp, .. } => Some((cell.0, temp.at)),
+        Instr::Stream { cell, temp, .. } | Instr::PrepareStore { cell, temp, .. } => Some((cell.0, temp.at)),
         _ => None,
     };
     body.iter().filter_map(register).collect()
 }
 
-fn lives(body: &[Instr], cells: &HashMap<u32, u32>, registers: usize) -> Vec<Option<Life>> {
-    let mut lives: Vec<Option<Life>> = vec![None; registers];
+fn lives(body: &[Instr], cells: &HashMap<u32, u32>, registers: usize) -> Vec<Option<LiveRange>> {
+    let mut lives: Vec<Option<LiveRange>> = vec![None; registers];
     let mut mentions: Vec<(u32, u32)> = Vec::new();
     let mut loops = Vec::new();
     let mut open = Vec::new();
@@ -132,7 +132,7 @@ fn lives(body: &[Instr], cells: &HashMap<u32, u32>, registers: usize) -> Vec<Opt
                 Kind::Cell => cells[&src.at],
             };
             mentions.push((register, position));
-            let life = lives[register as usize].get_or_insert(Life { first: position, last: position });
+            let life = lives[register as usize].get_or_insert(LiveRange { first: position, last: position });
             life.last = position;
         });
     }
@@ -149,7 +149,7 @@ fn lives(body: &[Instr], cells: &HashMap<u32, u32>, registers: usize) -> Vec<Opt
 }
 
 /// Gives registers places: position within their class, and how many each class needs.
-fn assign(registers: &[Register], lives: &[Option<Life>]) -> (Vec<u32>, HashMap<Class, u32>) {
+fn assign(registers: &[VirtualRegister], lives: &[Option<LiveRange>]) -> (Vec<u32>, HashMap<Class, u32>) {
     let mut places = vec![0; registers.len()];
     let mut counts: HashMap<Class, u32> = HashMap::new();
     let mut free: HashMap<Class, Vec<u32>> = HashMap::new();
@@ -177,13 +177,13 @@ fn assign(registers: &[Register], lives: &[Option<Life>]) -> (Vec<u32>, HashMap<
     (places, counts)
 }
 
-fn class(register: Register) -> Class {
+fn class(register: VirtualRegister) -> Class {
     (register.bytes, register.hot)
 }
 
 /// How many lanes a block has.
 fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>) -> usize {
-    if let Cover::Group(group) = state.cover {
+    if let TileShape::Group(group) = state.cover {
         return group.iter().map(|size| *size as usize).product();
     }
     let hot: usize =
@@ -254,7 +254,7 @@ impl Frame {
         (self.lanes.next_multiple_of(ROUND_LANES) * bytes as usize).next_multiple_of(ALIGN) + ALIGN
     }
 
-    fn place(&self, register: Register, position: u32) -> u32 {
+    fn place(&self, register: VirtualRegister, position: u32) -> u32 {
         (self.classes[&class(register)] + position as usize * self.stride(register.bytes)) as u32
     }
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use panoply_ir::kernel::{ExprId, Kernel, MemId};
 
-use super::shapes::{Facts, Reads};
+use super::uniformity::{Reads, UniformityInfo};
 use crate::vm::lane::Round;
 use crate::vm::ops::Ops;
-use crate::vm::program::{Affine, Cover, Instr, Kind, Mask, Slot, Src, Target, known};
+use crate::vm::program::{Affine, Instr, Kind, Mask, Slot, Src, Target, TileShape, known};
 
 /// A value with lanes, or one for all of them.
 #[derive(Clone, Copy, Debug)]
@@ -15,14 +15,14 @@ pub struct Value {
     /// Where it is.
     pub src: Src,
     /// The memory it is read from whenever it is used, if it was not copied.
-    pub from: Option<Source>,
+    pub from: Option<MemoryOperand>,
     /// Whether it is the register or slot of a mutable local, which may change later.
     pub borrowed: bool,
 }
 
 /// The elements behind a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct MemoryOperand {
     /// Whose.
     pub mem: MemId,
     /// The index.
@@ -45,7 +45,7 @@ impl Value {
 
 /// Where a local's value is kept.
 #[derive(Clone, Copy, Debug)]
-pub enum Held {
+pub enum LocalValue {
     /// One for all lanes.
     Slot(Slot),
     /// A linear function of the coordinates.
@@ -60,12 +60,12 @@ pub struct LocalState {
     /// The scope it was declared in.
     pub level: usize,
     /// Its value, by element of a vector.
-    pub held: Vec<Held>,
+    pub held: Vec<LocalValue>,
 }
 
 /// Instructions under way, and the stable values made in them.
 #[derive(Default)]
-pub struct Open {
+pub struct OpenScope {
     /// The instructions so far.
     pub code: Vec<Instr>,
     /// Values of stable expressions, by element of a vector.
@@ -102,7 +102,7 @@ pub struct OpenLoop {
 
 /// A register before it has a place in the frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Register {
+pub struct VirtualRegister {
     /// Bytes of a lane.
     pub bytes: u8,
     /// Whether it is written in the ordinary case.
@@ -114,17 +114,17 @@ pub struct State<'k> {
     /// What is compiled.
     pub kernel: &'k Kernel,
     /// Which work-items a block covers.
-    pub cover: Cover,
+    pub cover: TileShape,
     /// The loops to call.
     pub ops: &'static Ops,
     /// What `shapes` found out.
-    pub facts: Facts,
+    pub facts: UniformityInfo,
     /// Open scopes: the launch, the block, and what is nested in it.
-    pub open: Vec<Open>,
+    pub open: Vec<OpenScope>,
     /// Values that statements may change, good until one does or lanes meet again.
-    pub fleeting: HashMap<(ExprId, u8), Value>,
+    pub unstable_values: HashMap<(ExprId, u8), Value>,
     /// Affine indices that statements may change.
-    pub fleeting_affines: HashMap<ExprId, Affine>,
+    pub unstable_affines: HashMap<ExprId, Affine>,
     /// Locals, once declared.
     pub locals: Vec<Option<LocalState>>,
     /// The scope of each stable expression, once known.
@@ -138,7 +138,7 @@ pub struct State<'k> {
     /// Slots of buffer lengths.
     pub lengths: Vec<Option<Slot>>,
     /// Registers.
-    pub registers: Vec<Register>,
+    pub registers: Vec<VirtualRegister>,
     /// How many masks there are.
     pub masks: u32,
     /// How many labels there are.
@@ -153,15 +153,15 @@ pub struct State<'k> {
 
 impl<'k> State<'k> {
     /// Nothing written yet.
-    pub fn new(kernel: &'k Kernel, cover: Cover, ops: &'static Ops, facts: Facts) -> State<'k> {
+    pub fn new(kernel: &'k Kernel, cover: TileShape, ops: &'static Ops, facts: UniformityInfo) -> State<'k> {
         let mut state = State {
             kernel,
             cover,
             ops,
             facts,
-            open: vec![Open::default(), Open::default()],
-            fleeting: HashMap::new(),
-            fleeting_affines: HashMap::new(),
+            open: vec![OpenScope::default(), OpenScope::default()],
+            unstable_values: HashMap::new(),
+            unstable_affines: HashMap::new(),
             locals: vec![None; kernel.locals.len()],
             levels: vec![None; kernel.exprs.len()],
             slots: vec![0; known::COUNT as usize],
@@ -197,7 +197,7 @@ impl<'k> State<'k> {
 
     /// Opens a scope.
     pub fn begin(&mut self) {
-        self.open.push(Open::default());
+        self.open.push(OpenScope::default());
     }
 
     /// Closes the innermost scope and adds its instructions to the one around it.
@@ -209,14 +209,14 @@ impl<'k> State<'k> {
     /// Forgets values that a statement has changed.
     pub fn forget(&mut self, changed: Reads) {
         let reads = &self.facts.reads;
-        self.fleeting.retain(|(id, _), _| !reads[id.index()].meets(changed));
-        self.fleeting_affines.retain(|id, _| !reads[id.index()].meets(changed));
+        self.unstable_values.retain(|(id, _), _| !reads[id.index()].meets(changed));
+        self.unstable_affines.retain(|id, _| !reads[id.index()].meets(changed));
     }
 
     /// Forgets every value that a statement may have changed: other lanes come here, or come from elsewhere.
     pub fn forget_all(&mut self) {
-        self.fleeting.clear();
-        self.fleeting_affines.clear();
+        self.unstable_values.clear();
+        self.unstable_affines.clear();
     }
 
     /// A new slot.
@@ -251,7 +251,7 @@ impl<'k> State<'k> {
     }
 
     fn new_register(&mut self, bytes: usize, hot: bool) -> Src {
-        self.registers.push(Register { bytes: bytes as u8, hot });
+        self.registers.push(VirtualRegister { bytes: bytes as u8, hot });
         Src { kind: Kind::Reg, step: bytes as u8, at: self.registers.len() as u32 - 1 }
     }
 

@@ -3,15 +3,15 @@
 use panoply_ir::DType;
 use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, ExprId, Guard, LocalId, MemId, Op, ReduceOp, Scope, Space};
 
-use super::lanes::{Sink, slot_of};
-use super::shapes::{Place, Reads, Shape};
-use super::state::{Held, LocalState, Source, State, Value};
+use super::lanes::{Destination, slot_of};
+use super::state::{LocalState, LocalValue, MemoryOperand, State, Value};
+use super::uniformity::{LaneSet, LaneUniformity, Reads};
 use crate::vm::lane::{Lane, Round};
 use crate::vm::program::{At, Atomic, Collective, IndexOp, Instr, Slot, Src, known};
 
 impl State<'_> {
     /// Writes the statements of a block.
-    pub fn block(&mut self, block: &Block, place: Place) {
+    pub fn block(&mut self, block: &Block, place: LaneSet) {
         for stmt in block {
             let number = self.number;
             self.number += 1;
@@ -54,34 +54,34 @@ impl State<'_> {
     }
 
     /// Introduces a local at this scope.
-    pub fn bind(&mut self, local: LocalId, held: Vec<Held>) {
+    pub fn bind(&mut self, local: LocalId, held: Vec<LocalValue>) {
         self.forget(Reads::local(local));
         self.locals[local.index()] = Some(LocalState { level: self.level(), held });
     }
 
-    fn first_value(&mut self, local: LocalId, value: ExprId, element: u8) -> Held {
+    fn first_value(&mut self, local: LocalId, value: ExprId, element: u8) -> LocalValue {
         let mutable = self.kernel.local(local).mutable;
         let bytes = Lane::of(self.kernel.local(local).ty).0.bytes();
         match self.facts.locals[local.index()] {
-            Shape::Uniform => {
+            LaneUniformity::Uniform => {
                 let value = self.uniform(value, element);
-                Held::Slot(if mutable || value.borrowed { self.copied_slot(value) } else { slot_of(value) })
+                LocalValue::Slot(if mutable || value.borrowed { self.copied_slot(value) } else { slot_of(value) })
             }
-            Shape::Affine(_) => {
+            LaneUniformity::Affine(_) => {
                 let mut affine = self.affine(value);
                 if mutable || !self.facts.is_stable(value) {
                     affine.base = self.copied_slot(Value::slot(affine.base));
                 }
-                Held::Affine(affine)
+                LocalValue::Affine(affine)
             }
-            Shape::Varying | Shape::Unknown if mutable => {
+            LaneUniformity::Varying | LaneUniformity::Unknown if mutable => {
                 let dst = self.register(bytes);
-                self.produce(value, element, Sink::Local { dst, merge: false });
-                Held::Lanes(Value { borrowed: true, ..Value::of(dst) })
+                self.produce(value, element, Destination::Local { dst, merge: false });
+                LocalValue::Lanes(Value { borrowed: true, ..Value::of(dst) })
             }
-            Shape::Varying | Shape::Unknown => {
+            LaneUniformity::Varying | LaneUniformity::Unknown => {
                 let value = self.operand(value, element);
-                Held::Lanes(self.settled(value, bytes))
+                LocalValue::Lanes(self.settled(value, bytes))
             }
         }
     }
@@ -102,7 +102,7 @@ impl State<'_> {
         dst
     }
 
-    fn assign(&mut self, local: LocalId, value: ExprId, place: Place) {
+    fn assign(&mut self, local: LocalId, value: ExprId, place: LaneSet) {
         let held = self.locals[local.index()].as_ref().expect("verified: declared before use").held.clone();
         let merge = self.facts.homes[local.index()] != place;
         if let [held] = held[..] {
@@ -118,26 +118,26 @@ impl State<'_> {
             .collect();
         for (held, value) in held.into_iter().zip(values) {
             match held {
-                Held::Slot(dst) => self.move_slot(dst, value),
-                Held::Lanes(dst) => {
-                    self.place(value, bytes, Sink::Local { dst: dst.src, merge });
+                LocalValue::Slot(dst) => self.move_slot(dst, value),
+                LocalValue::Lanes(dst) => {
+                    self.place(value, bytes, Destination::Local { dst: dst.src, merge });
                 }
-                Held::Affine(_) => unreachable!("vectors are not affine"),
+                LocalValue::Affine(_) => unreachable!("vectors are not affine"),
             }
         }
     }
 
-    fn assign_element(&mut self, held: Held, value: ExprId, merge: bool) {
+    fn assign_element(&mut self, held: LocalValue, value: ExprId, merge: bool) {
         match held {
-            Held::Slot(dst) => {
+            LocalValue::Slot(dst) => {
                 let value = self.uniform(value, 0);
                 self.move_slot(dst, value);
             }
-            Held::Affine(dst) => {
+            LocalValue::Affine(dst) => {
                 let base = self.affine(value).base;
                 self.move_slot(dst.base, Value::slot(base));
             }
-            Held::Lanes(dst) => self.produce(value, 0, Sink::Local { dst: dst.src, merge }),
+            LocalValue::Lanes(dst) => self.produce(value, 0, Destination::Local { dst: dst.src, merge }),
         }
     }
 
@@ -173,13 +173,13 @@ impl State<'_> {
         let at = self.element_of(mem, index);
         match at {
             // One element for all lanes: the last one wins.
-            At::Affine(_) if self.shape(index) == Shape::Uniform && !private => {
+            At::Affine(_) if self.shape(index) == LaneUniformity::Uniform && !private => {
                 let value = self.operand(value, 0);
                 let value = self.narrowed(mem, value);
                 self.emit(Instr::Store { access, at, value: value.src });
             }
             At::Affine(affine) => {
-                let sink = Sink::Memory { access, at: affine, source: Source { mem, index, offset: 0 } };
+                let sink = Destination::Memory { access, at: affine, source: MemoryOperand { mem, index, offset: 0 } };
                 match Lane::of_dtype(dtype).1 {
                     Round::None => self.produce(value, 0, sink),
                     round => {
@@ -200,7 +200,7 @@ impl State<'_> {
     fn narrowed(&mut self, mem: MemId, value: Value) -> Value {
         match Lane::of_dtype(self.kernel.mem(mem).dtype).1 {
             Round::None => value,
-            round => self.narrow_into(round, value, Sink::Fresh),
+            round => self.narrow_into(round, value, Destination::Fresh),
         }
     }
 
@@ -211,7 +211,7 @@ impl State<'_> {
         let access = self.access(mem, 0, guard);
         self.emit(Instr::Atomic(Box::new(Atomic { op, access, lane, index, value, expected, old: result })));
         if let (Some(local), Some(result)) = (old, result) {
-            self.bind(local, vec![Held::Lanes(Value::of(result))]);
+            self.bind(local, vec![LocalValue::Lanes(Value::of(result))]);
         }
     }
 
@@ -230,14 +230,14 @@ impl State<'_> {
         let (dst, held) = match op {
             CollectiveOp::Reduce(_) | CollectiveOp::Broadcast(_) => {
                 let slot = self.slot();
-                (Src::slot(slot), Held::Slot(slot))
+                (Src::slot(slot), LocalValue::Slot(slot))
             }
             CollectiveOp::InclusiveScan(_)
             | CollectiveOp::ExclusiveScan(_)
             | CollectiveOp::Shuffle(_)
             | CollectiveOp::Mma(_) => {
                 let dst = self.register(lane.bytes());
-                (dst, Held::Lanes(Value::of(dst)))
+                (dst, LocalValue::Lanes(Value::of(dst)))
             }
         };
         let reduce = if let CollectiveOp::Reduce(by) = op { Some((self.ops.reduce)(by, lane, round)) } else { None };
@@ -258,7 +258,7 @@ impl State<'_> {
             CollectiveOp::ExclusiveScan(reduce) => {
                 let bits = self.identity(reduce, value);
                 let slot = self.constant(bits);
-                self.bind(result, vec![Held::Slot(slot)]);
+                self.bind(result, vec![LocalValue::Slot(slot)]);
             }
             CollectiveOp::Mma(_) => unreachable!("kernels with products of matrices are refused"),
         }

@@ -7,16 +7,16 @@
 use panoply_ir::kernel::{Access as Use, Builtin, Expr, ExprId, Guard, LocalId, Space};
 use panoply_ir::{Alu, DType, Type};
 
-use super::shapes::Shape;
-use super::state::{Held, State, Value};
+use super::state::{LocalValue, State, Value};
+use super::uniformity::LaneUniformity;
 use crate::vm::isa::VecFn;
 use crate::vm::lane::{Lane, Round};
 use crate::vm::ops::alu::Mode;
-use crate::vm::program::{Access, Affine, Cover, IndexOp, Instr, Mem, Slot, Src, What, Work, known};
+use crate::vm::program::{Access, Affine, IndexOp, Instr, LoopOp, Mem, Slot, Src, TileShape, VectorLoop, known};
 
 impl State<'_> {
     /// The shape of an expression.
-    pub fn shape(&self, id: ExprId) -> Shape {
+    pub fn shape(&self, id: ExprId) -> LaneUniformity {
         self.facts.exprs[id.index()]
     }
 
@@ -42,7 +42,7 @@ impl State<'_> {
         if self.facts.is_stable(id) {
             self.open.iter().rev().find_map(|scope| scope.values.get(&key)).copied()
         } else {
-            self.fleeting.get(&key).copied()
+            self.unstable_values.get(&key).copied()
         }
     }
 
@@ -52,7 +52,7 @@ impl State<'_> {
         if self.facts.is_stable(id) {
             self.open[level].values.insert(key, value);
         } else {
-            self.fleeting.insert(key, value);
+            self.unstable_values.insert(key, value);
         }
     }
 
@@ -117,16 +117,18 @@ impl State<'_> {
     /// The slot of a scalar, or the base of an affine index.
     fn base(&mut self, id: ExprId, element: u8) -> Slot {
         match self.shape(id) {
-            Shape::Affine(_) => self.affine(id).base,
-            Shape::Unknown | Shape::Uniform | Shape::Varying => Slot(self.uniform(id, element).src.at),
+            LaneUniformity::Affine(_) => self.affine(id).base,
+            LaneUniformity::Unknown | LaneUniformity::Uniform | LaneUniformity::Varying => {
+                Slot(self.uniform(id, element).src.at)
+            }
         }
     }
 
     fn uniform_local(&mut self, local: LocalId, element: u8) -> Value {
         let state = self.locals[local.index()].as_ref().expect("verified: declared before use");
         match state.held[element as usize] {
-            Held::Slot(slot) => Value { borrowed: self.kernel.local(local).mutable, ..Value::slot(slot) },
-            Held::Affine(_) | Held::Lanes(_) => unreachable!("a uniform local is held in a slot"),
+            LocalValue::Slot(slot) => Value { borrowed: self.kernel.local(local).mutable, ..Value::slot(slot) },
+            LocalValue::Affine(_) | LocalValue::Lanes(_) => unreachable!("a uniform local is held in a slot"),
         }
     }
 
@@ -166,8 +168,8 @@ impl State<'_> {
             // Where it varies it is affine; along the other axes of a group there is one work-item.
             Builtin::LocalId(_) | Builtin::SubgroupLane => known::ZERO,
             Builtin::GroupSize(axis) => match self.cover {
-                Cover::Group(group) => self.constant(u64::from(group[axis as usize])),
-                Cover::Row | Cover::Plane | Cover::Planes => self.constant(1),
+                TileShape::Group(group) => self.constant(u64::from(group[axis as usize])),
+                TileShape::Row | TileShape::Tile2d | TileShape::Tile3d => self.constant(1),
             },
             Builtin::SubgroupSize => self.constant(1),
         }
@@ -185,7 +187,7 @@ impl State<'_> {
         }
         match (self.ops.widen)(round) {
             None => dst,
-            Some(f) => self.scalar(self.level(), f, What::Widen(round), &[dst]),
+            Some(f) => self.scalar(self.level(), f, LoopOp::Widen(round), &[dst]),
         }
     }
 
@@ -204,11 +206,14 @@ impl State<'_> {
     }
 
     /// A loop on one lane in slots.
-    pub fn scalar(&mut self, level: usize, f: VecFn, what: What, args: &[Slot]) -> Slot {
+    pub fn scalar(&mut self, level: usize, f: VecFn, what: LoopOp, args: &[Slot]) -> Slot {
         let dst = self.slot();
         let mut sources = [Src::NONE; 3];
         sources.iter_mut().zip(args).for_each(|(source, slot)| *source = Src::slot(*slot));
-        self.emit_at(level, Instr::Scalar(Work { f, dst: Src::slot(dst), args: sources, what, loose: false }));
+        self.emit_at(
+            level,
+            Instr::Scalar(VectorLoop { f, dst: Src::slot(dst), args: sources, what, may_overcompute: false }),
+        );
         dst
     }
 
@@ -221,14 +226,14 @@ impl State<'_> {
         }
         let mode = [Mode::V, Mode::Vv, Mode::Vvv][args.len() - 1];
         let f = (self.ops.alu)(alu, lane, mode).expect("every operation has a loop over vectors");
-        let result = self.scalar(level, f, What::Alu(alu, lane), args);
+        let result = self.scalar(level, f, LoopOp::Alu(alu, lane), args);
         self.round_slot(level, if alu.is_comparison() { Round::None } else { round_after(alu, round) }, result)
     }
 
     fn round_slot(&mut self, level: usize, round: Round, slot: Slot) -> Slot {
         match (self.ops.round)(round) {
             None => slot,
-            Some(f) => self.scalar(level, f, What::Round(round), &[slot]),
+            Some(f) => self.scalar(level, f, LoopOp::Round(round), &[slot]),
         }
     }
 
@@ -242,12 +247,12 @@ impl State<'_> {
                     self.compute(level, Alu::Ne, lane, Round::None, &[slot, zero])
                 }
                 CastStep::Lane(from, to) => match (self.ops.cast)(from, to) {
-                    Some(f) => self.scalar(level, f, What::Cast(from, to), &[slot]),
+                    Some(f) => self.scalar(level, f, LoopOp::Cast(from, to), &[slot]),
                     None => slot,
                 },
                 CastStep::Odd(lane) => {
                     let f = (self.ops.odd)(lane).expect("only what f32 does not hold is rounded to odd");
-                    self.scalar(level, f, What::Odd(lane), &[slot])
+                    self.scalar(level, f, LoopOp::Odd(lane), &[slot])
                 }
                 CastStep::Round(round) => self.round_slot(level, round, slot),
             };
@@ -258,11 +263,11 @@ impl State<'_> {
     fn bitcast_slot(&mut self, level: usize, from: Type, to: Type, slot: Slot) -> Slot {
         let (from, to) = (Lane::of(from).1, Lane::of(to).1);
         let bits = match (self.ops.narrow)(from) {
-            Some(f) if from != to => self.scalar(level, f, What::Narrow(from), &[slot]),
+            Some(f) if from != to => self.scalar(level, f, LoopOp::Narrow(from), &[slot]),
             _ => slot,
         };
         match (self.ops.widen)(to) {
-            Some(f) if from != to => self.scalar(level, f, What::Widen(to), &[bits]),
+            Some(f) if from != to => self.scalar(level, f, LoopOp::Widen(to), &[bits]),
             _ => bits,
         }
     }
@@ -273,7 +278,7 @@ impl State<'_> {
         let found = if stable {
             self.open.iter().rev().find_map(|scope| scope.affines.get(&id)).copied()
         } else {
-            self.fleeting_affines.get(&id).copied()
+            self.unstable_affines.get(&id).copied()
         };
         if let Some(affine) = found {
             return affine;
@@ -283,13 +288,13 @@ impl State<'_> {
         if stable {
             self.open[level].affines.insert(id, affine);
         } else {
-            self.fleeting_affines.insert(id, affine);
+            self.unstable_affines.insert(id, affine);
         }
         affine
     }
 
     fn make_affine(&mut self, id: ExprId, level: usize) -> Affine {
-        if self.shape(id) == Shape::Uniform {
+        if self.shape(id) == LaneUniformity::Uniform {
             return Affine { base: self.uniform_slot(id), strides: [known::ZERO; 3] };
         }
         match self.kernel.exprs.get(id) {
@@ -298,8 +303,10 @@ impl State<'_> {
             Expr::Local(local) => {
                 let state = self.locals[local.index()].as_ref().expect("verified: declared before use");
                 match state.held[0] {
-                    Held::Affine(affine) => affine,
-                    Held::Slot(_) | Held::Lanes(_) => unreachable!("an affine local is held as base and strides"),
+                    LocalValue::Affine(affine) => affine,
+                    LocalValue::Slot(_) | LocalValue::Lanes(_) => {
+                        unreachable!("an affine local is held as base and strides")
+                    }
                 }
             }
             Expr::Cast(_, value) | Expr::Bitcast(_, value) => self.affine(value),
@@ -315,8 +322,11 @@ impl State<'_> {
                         Affine { base, strides }
                     }
                     Alu::Mul => {
-                        let (linear, factor) =
-                            if self.shape(args[1]) == Shape::Uniform { (args[0], args[1]) } else { (args[1], args[0]) };
+                        let (linear, factor) = if self.shape(args[1]) == LaneUniformity::Uniform {
+                            (args[0], args[1])
+                        } else {
+                            (args[1], args[0])
+                        };
                         let (linear, factor) = (self.affine(linear), self.uniform_slot(factor));
                         self.map_affine(|state, x| state.index(level, IndexOp::Mul, x, factor), linear)
                     }
@@ -346,7 +356,7 @@ impl State<'_> {
 pub fn round_after(alu: Alu, round: Round) -> Round {
     use Alu::*;
     match alu {
-        Neg | Not | Abs | CountOnes | Floor | Ceil | Round | Trunc | Min | Max | And | Or | Xor | Shl | Shr | Lt
+        Neg | Not | Abs | PopCount | Floor | Ceil | Round | Trunc | Min | Max | And | Or | Xor | Shl | Shr | Lt
         | Le | Eq | Ne | Select => self::Round::None,
         Math(_) | Sqrt | Add | Sub | Mul | Div | Rem | Pow | Fma => round,
     }

@@ -16,7 +16,7 @@ pub struct Lanes {
     pub lo: usize,
     /// One past the last active lane.
     pub hi: usize,
-    /// Whether the mask has no holes; otherwise [`Lanes::bytes`] says which lanes are active.
+    /// Whether the mask has no holes; otherwise `mask_bytes` says which lanes are active.
     pub dense: bool,
     /// Which mask's bytes those are.
     pub mask: u32,
@@ -54,7 +54,7 @@ impl Lanes {
 }
 
 /// What a comparison leaves of a range.
-enum Kept {
+enum RangeCompare {
     Range(usize, usize),
     AllBut(usize),
     /// The values wrap, or the block has rows that differ.
@@ -129,19 +129,19 @@ impl Runner<'_> {
         }
         match when {
             Condition::Lanes { value, holds } => self.narrow_by_lanes(from, to, lanes, *value, *holds),
-            Condition::Together { value, holds } => match (self.get(*value) & 0xff != 0) == *holds {
+            Condition::Uniform { value, holds } => match (self.get(*value) & 0xff != 0) == *holds {
                 true => self.copy_mask(from, to),
                 false => self.keep(to, Lanes::default()),
             },
             Condition::Range(range) => match self.kept(lanes, range) {
-                Kept::Range(lo, hi) => self.narrow_to_range(from, to, lanes, lo, hi),
-                Kept::AllBut(lane) => {
-                    self.materialise(from, to, lanes);
+                RangeCompare::Range(lo, hi) => self.narrow_to_range(from, to, lanes, lo, hi),
+                RangeCompare::AllBut(lane) => {
+                    self.materialize(from, to, lanes);
                     self.fill_bytes(to, lane, lane + 1, 0);
                     self.scan(to, lanes.lo, lanes.hi);
                 }
-                Kept::Unknown => {
-                    self.materialise(from, to, lanes);
+                RangeCompare::Unknown => {
+                    self.materialize(from, to, lanes);
                     self.by_runs(lanes, range, |lo, hi, holds| {
                         if !holds {
                             self.fill_bytes(to, lo, hi, 0);
@@ -161,8 +161,8 @@ impl Runner<'_> {
             unsafe { ptr::write_bytes(self.address(dst, lo), u8::from(holds), hi - lo) }
         };
         match self.kept(lanes, range) {
-            Kept::Unknown if self.compare_plane(dst, range, fill) => {}
-            Kept::Unknown => self.by_runs(lanes, range, fill),
+            RangeCompare::Unknown if self.compare_plane(dst, range, fill) => {}
+            RangeCompare::Unknown => self.by_runs(lanes, range, fill),
             kept => kept.tell(lanes.lo, lanes.hi, fill),
         }
     }
@@ -181,7 +181,7 @@ impl Runner<'_> {
             _ => return false,
         };
         let kept = range.kept_of_run(0, count, [base, stride], bound);
-        if matches!(kept, Kept::Unknown) {
+        if matches!(kept, RangeCompare::Unknown) {
             return false;
         }
         if along == 0 {
@@ -238,7 +238,7 @@ impl Runner<'_> {
     }
 
     /// Writes a mask's bytes to another, or to itself if it has none yet.
-    fn materialise(&self, from: Mask, to: Mask, lanes: Lanes) {
+    fn materialize(&self, from: Mask, to: Mask, lanes: Lanes) {
         if lanes.dense {
             self.fill_bytes(to, lanes.lo, lanes.hi, 1);
         } else if from != to {
@@ -251,7 +251,7 @@ impl Runner<'_> {
         let bound = self.get(range.bound);
         self.runs(&range.at, lanes, |lane, n, first, stride| {
             match range.kept_of_run(lane, n, [first, stride], bound) {
-                Kept::Unknown => (0..n).for_each(|i| {
+                RangeCompare::Unknown => (0..n).for_each(|i| {
                     let index = first.wrapping_add(stride.wrapping_mul(i as u64));
                     tell(lane + i, lane + i + 1, holds(range.compare, index, bound, range.signed));
                 }),
@@ -261,21 +261,28 @@ impl Runner<'_> {
     }
 
     /// What a comparison leaves, if that can be told from the ends of the range.
-    fn kept(&self, lanes: Lanes, range: &Range) -> Kept {
+    fn kept(&self, lanes: Lanes, range: &Range) -> RangeCompare {
         let Lanes { lo, hi, .. } = lanes;
         let (at, bound) = (range.at, self.get(range.bound));
         let (base, strides) = (self.get(at.base), at.strides.map(|stride| self.get(stride)));
         if self.flat {
             let first = base.wrapping_add(strides[0].wrapping_mul(lo as u64));
             let wraps = strides[0] as i64 as i128 * lo as i128 + range.value(base) != range.value(first);
-            return if wraps { Kept::Unknown } else { range.kept_of_run(lo, hi - lo, [first, strides[0]], bound) };
+            return if wraps {
+                RangeCompare::Unknown
+            } else {
+                range.kept_of_run(lo, hi - lo, [first, strides[0]], bound)
+            };
         }
         let reach: [i128; 3] = std::array::from_fn(|d| i128::from(strides[d] as i64) * (self.shape[d] - 1) as i128);
         let end =
             |far: fn(i128, i128) -> i128| range.value(base) + reach.iter().map(|reach| far(*reach, 0)).sum::<i128>();
         let ends = [end(i128::min), end(i128::max)];
         let all = if range.fits(&ends) { range.of_all(ends, range.value(bound)) } else { None };
-        all.map_or(Kept::Unknown, |holds| if holds { Kept::Range(lo, hi) } else { Kept::Range(lo, lo) })
+        all.map_or(
+            RangeCompare::Unknown,
+            |holds| if holds { RangeCompare::Range(lo, hi) } else { RangeCompare::Range(lo, lo) },
+        )
     }
 
     pub(super) fn minus(&mut self, from: Mask, take: Mask, to: Mask) {
@@ -292,7 +299,7 @@ impl Runner<'_> {
         if all.dense && gone.dense && gone.hi == all.hi {
             return self.keep(to, Lanes::range(all.lo, gone.lo));
         }
-        self.materialise(from, to, all);
+        self.materialize(from, to, all);
         if gone.dense {
             self.fill_bytes(to, gone.lo, gone.hi, 0);
         } else {
@@ -315,15 +322,15 @@ impl Runner<'_> {
     }
 }
 
-impl Kept {
+impl RangeCompare {
     /// From which lane on and before which one a comparison of all from `lo` on and before `hi` has which outcome.
     #[inline(always)]
     fn tell(self, lo: usize, hi: usize, tell: impl Fn(usize, usize, bool)) {
         let (from, to, within) = match self {
-            Kept::Range(from, to) if from < to => (from, to, true),
-            Kept::Range(..) => (lo, lo, true),
-            Kept::AllBut(lane) => (lane, lane + 1, false),
-            Kept::Unknown => unreachable!("it was asked before"),
+            RangeCompare::Range(from, to) if from < to => (from, to, true),
+            RangeCompare::Range(..) => (lo, lo, true),
+            RangeCompare::AllBut(lane) => (lane, lane + 1, false),
+            RangeCompare::Unknown => unreachable!("it was asked before"),
         };
         for (from, to, holds) in [(lo, from, !within), (from, to, within), (to, hi, !within)] {
             if from < to {
@@ -348,54 +355,54 @@ impl Range {
     fn of_all(&self, [least, most]: [i128; 2], bound: i128) -> Option<bool> {
         let same = |at_least: bool, at_most: bool| (at_least == at_most).then_some(at_least);
         match self.compare {
-            Compare::Below => same(least < bound, most < bound),
-            Compare::AtMost => same(least <= bound, most <= bound),
-            Compare::AtLeast => same(least >= bound, most >= bound),
-            Compare::Above => same(least > bound, most > bound),
-            Compare::Is | Compare::IsNot if bound < least || bound > most => Some(self.compare == Compare::IsNot),
-            Compare::Is | Compare::IsNot => (least == most).then_some(self.compare == Compare::Is),
+            Compare::Lt => same(least < bound, most < bound),
+            Compare::Le => same(least <= bound, most <= bound),
+            Compare::Ge => same(least >= bound, most >= bound),
+            Compare::Gt => same(least > bound, most > bound),
+            Compare::Eq | Compare::Ne if bound < least || bound > most => Some(self.compare == Compare::Ne),
+            Compare::Eq | Compare::Ne => (least == most).then_some(self.compare == Compare::Eq),
         }
     }
 
     /// What a comparison leaves of `n` lanes from one on, whose values begin with one and are a distance apart.
     #[inline(always)]
-    fn kept_of_run(&self, lo: usize, n: usize, [first, stride]: [u64; 2], bound: u64) -> Kept {
+    fn kept_of_run(&self, lo: usize, n: usize, [first, stride]: [u64; 2], bound: u64) -> RangeCompare {
         let (hi, first, stride, bound) = (lo + n, self.value(first), i128::from(stride as i64), self.value(bound));
         let last = first + stride * (n - 1) as i128;
         let ends = [first.min(last), first.max(last)];
-        let none = Kept::Range(lo, lo);
+        let none = RangeCompare::Range(lo, lo);
         if !self.fits(&ends) {
-            return Kept::Unknown;
+            return RangeCompare::Unknown;
         }
         if let Some(holds) = self.of_all(ends, bound) {
-            return if holds { Kept::Range(lo, hi) } else { none };
+            return if holds { RangeCompare::Range(lo, hi) } else { none };
         }
         // The stride is not 0, or the same would hold for all.
         let steps = |distance: i128| if stride == 1 { distance } else { distance.div_euclid(stride.abs()) };
         let lane = |steps: i128| lo + steps.clamp(0, n as i128) as usize;
         let (limit, below) = match self.compare {
-            Compare::Below => (bound, true),
-            Compare::AtMost => (bound + 1, true),
-            Compare::AtLeast => (bound, false),
-            Compare::Above => (bound + 1, false),
-            Compare::Is | Compare::IsNot => {
-                let is = self.compare == Compare::Is;
+            Compare::Lt => (bound, true),
+            Compare::Le => (bound + 1, true),
+            Compare::Ge => (bound, false),
+            Compare::Gt => (bound + 1, false),
+            Compare::Eq | Compare::Ne => {
+                let is = self.compare == Compare::Eq;
                 let at = lane((bound - first) / stride);
                 return match ((bound - first) % stride == 0, is) {
                     (false, true) => none,
-                    (false, false) => Kept::Range(lo, hi),
-                    (true, true) => Kept::Range(at, at + 1),
-                    (true, false) => Kept::AllBut(at),
+                    (false, false) => RangeCompare::Range(lo, hi),
+                    (true, true) => RangeCompare::Range(at, at + 1),
+                    (true, false) => RangeCompare::AllBut(at),
                 };
             }
         };
         // Everything else is a question of being below a limit.
         if stride > 0 {
             let first_above = lane(steps(limit - first + stride - 1));
-            if below { Kept::Range(lo, first_above) } else { Kept::Range(first_above, hi) }
+            if below { RangeCompare::Range(lo, first_above) } else { RangeCompare::Range(first_above, hi) }
         } else {
             let first_below = lane(steps(first - limit) + 1);
-            if below { Kept::Range(first_below, hi) } else { Kept::Range(lo, first_below) }
+            if below { RangeCompare::Range(first_below, hi) } else { RangeCompare::Range(lo, first_below) }
         }
     }
 }
@@ -403,11 +410,11 @@ impl Range {
 fn holds(compare: Compare, index: u64, bound: u64, signed: bool) -> bool {
     let order = if signed { (index as i64).cmp(&(bound as i64)) } else { index.cmp(&bound) };
     match compare {
-        Compare::Below => order.is_lt(),
-        Compare::AtMost => order.is_le(),
-        Compare::Above => order.is_gt(),
-        Compare::AtLeast => order.is_ge(),
-        Compare::Is => order.is_eq(),
-        Compare::IsNot => order.is_ne(),
+        Compare::Lt => order.is_lt(),
+        Compare::Le => order.is_le(),
+        Compare::Gt => order.is_gt(),
+        Compare::Ge => order.is_ge(),
+        Compare::Eq => order.is_eq(),
+        Compare::Ne => order.is_ne(),
     }
 }

@@ -16,7 +16,7 @@ use std::ptr;
 
 use super::lane::{Lane, Round};
 use super::ops::half;
-use super::program::{IndexOp, Instr, Kind, Program, Slot, Src, Target, Work, known};
+use super::program::{IndexOp, Instr, Kind, Program, Slot, Src, Target, VectorLoop, known};
 
 pub use self::frame::Scratch;
 use self::mask::Lanes;
@@ -174,8 +174,8 @@ impl<'a> Runner<'a> {
                 Instr::Stream { cell, access, at, temp } => self.stream(*cell, access, at, *temp),
                 Instr::Gather { dst, access, index } => self.gather(*dst, access, *index),
                 Instr::Load { dst, access, index } => self.load(*dst, access, *index),
-                Instr::Out { cell, access, at, temp } => self.out(*cell, access, at, *temp),
-                Instr::Commit { cell, access, at, temp } => self.commit(*cell, access, at, *temp),
+                Instr::PrepareStore { cell, access, at, temp } => self.out(*cell, access, at, *temp),
+                Instr::CommitStore { cell, access, at, temp } => self.commit(*cell, access, at, *temp),
                 Instr::Store { access, at, value } => self.store(access, at, *value),
                 Instr::Atomic(atomic) => self.atomic(atomic),
                 Instr::Collective(collective) => self.collective(collective),
@@ -185,7 +185,7 @@ impl<'a> Runner<'a> {
                         at = go(*otherwise);
                     }
                 }
-                Instr::Test { counter, end, lane, exit } => {
+                Instr::LoopTest { counter, end, lane, exit } => {
                     if self.wide(*counter, *lane) >= self.wide(*end, *lane) {
                         at = go(*exit);
                     }
@@ -196,7 +196,7 @@ impl<'a> Runner<'a> {
                     }
                 }
                 Instr::Narrow { from, to, when } => self.narrow(*from, *to, when),
-                Instr::Minus { from, take, to } => self.minus(*from, *take, *to),
+                Instr::MaskAndNot { from, take, to } => self.minus(*from, *take, *to),
                 Instr::CopyMask { from, to } => self.copy_mask(*from, *to),
                 Instr::Enter { mask, if_empty } => {
                     self.now = self.masks[mask.0 as usize].by_parts();
@@ -245,19 +245,19 @@ impl<'a> Runner<'a> {
     // Loops.
 
     #[inline(always)]
-    fn vector(&self, work: &Work) {
-        let (lo, hi) = if work.loose { self.now.rounded() } else { (self.now.lo, self.now.hi) };
+    fn vector(&self, work: &VectorLoop) {
+        let (lo, hi) = if work.may_overcompute { self.now.rounded() } else { (self.now.lo, self.now.hi) };
         let [a, b, c] = &work.args;
         let (a, b, c) = (self.address(*a, lo), self.address(*b, lo), self.address(*c, lo));
         // SAFETY: the program gives each loop the operands it was chosen for.
         unsafe { (work.f)(hi - lo, self.address(work.dst, lo), a, b, c) }
     }
 
-    fn merge(&self, work: &Work, direct: Option<super::isa::VecFn>, temp: Src) {
+    fn merge(&self, work: &VectorLoop, direct: Option<super::isa::VecFn>, temp: Src) {
         if let (Some(f), true) = (direct, self.now.dense) {
-            return self.vector(&Work { f, ..*work });
+            return self.vector(&VectorLoop { f, ..*work });
         }
-        self.vector(&Work { dst: temp, ..*work });
+        self.vector(&VectorLoop { dst: temp, ..*work });
         let Lanes { lo, hi, dense, .. } = self.now;
         let (dst, result) = (self.address(work.dst, lo), self.address(temp, lo));
         let width = work.dst.step.trailing_zeros() as usize;
@@ -272,16 +272,16 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn update(&self, work: &Work, direct: super::isa::VecFn, operand: u8) {
+    fn update(&self, work: &VectorLoop, direct: super::isa::VecFn, operand: u8) {
         let lo = self.now.lo;
         if self.address(work.args[operand as usize], lo) == self.address(work.dst, lo) {
-            self.vector(&Work { f: direct, ..*work });
+            self.vector(&VectorLoop { f: direct, ..*work });
         } else {
             self.vector(work);
         }
     }
 
-    fn scalar(&self, work: &Work) {
+    fn scalar(&self, work: &VectorLoop) {
         let [a, b, c] = work.args.map(|arg| self.address(arg, 0).cast_const());
         // SAFETY: a slot is one lane, and no slot is both operand and result.
         unsafe { (work.f)(1, self.address(work.dst, 0), a, b, c) }

@@ -201,7 +201,7 @@ pub fn find<M: Machine>(alu: Alu, lane: Lane, mode: Mode) -> Option<VecFn> {
 
 fn is_sign_agnostic(alu: Alu) -> bool {
     use Alu::*;
-    matches!(alu, Neg | Not | CountOnes | Add | Sub | Mul | And | Or | Xor | Shl | Eq | Ne)
+    matches!(alu, Neg | Not | PopCount | Add | Sub | Mul | And | Or | Xor | Shl | Eq | Ne)
 }
 
 fn float<M: Machine, T: Float>(alu: Alu, mode: Mode) -> Option<VecFn> {
@@ -210,7 +210,7 @@ fn float<M: Machine, T: Float>(alu: Alu, mode: Mode) -> Option<VecFn> {
         Alu::Abs => unary::<M, Abs<T>>(mode),
         Alu::Math(Math::Exp) => unary::<M, Exp<T>>(mode),
         Alu::Math(Math::Exp2) => unary::<M, Exp2<T>>(mode),
-        Alu::Math(Math::Ln) => unary::<M, Ln<T>>(mode),
+        Alu::Math(Math::Log) => unary::<M, Ln<T>>(mode),
         Alu::Math(Math::Log2) => unary::<M, Log2<T>>(mode),
         Alu::Math(Math::Log1p) => unary::<M, Log1p<T>>(mode),
         Alu::Math(Math::Expm1) => unary::<M, Expm1<T>>(mode),
@@ -238,7 +238,7 @@ fn float<M: Machine, T: Float>(alu: Alu, mode: Mode) -> Option<VecFn> {
         Alu::Eq => comparison::<M, Eq<T>>(mode),
         Alu::Ne => comparison::<M, Ne<T>>(mode),
         Alu::Fma => fma::<M, T>(mode),
-        Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Select => None,
+        Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Select => None,
     }
 }
 
@@ -260,7 +260,7 @@ fn wrapping<M: Machine, T: Number + Bits>(alu: Alu, mode: Mode) -> Option<VecFn>
     match alu {
         Alu::Neg => unary::<M, Neg<T>>(mode),
         Alu::Not => unary::<M, Not<T>>(mode),
-        Alu::CountOnes => unary::<M, CountOnes<T>>(mode),
+        Alu::PopCount => unary::<M, CountOnes<T>>(mode),
         Alu::Add => commutative::<M, Add<T>>(mode),
         Alu::Sub => binary::<M, Sub<T>>(mode),
         Alu::Mul => commutative::<M, Mul<T>>(mode),

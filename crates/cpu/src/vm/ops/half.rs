@@ -1,4 +1,4 @@
-//! f16 and bf16 in terms of f32 bits, free of branches so that loops over them are vectorised, and f16 by the instructions that
+//! f16 and bf16 in terms of f32 bits, free of branches so that loops over them are vectorized, and f16 by the instructions that
 //! machines have for it. Those change some bits of NaNs, which are therefore left to the others: every machine has the same answers.
 
 use crate::vm::isa::Machine;
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn narrowing_rounds_as_in_half() {
-        // Every f16 and bf16, the midpoints between neighbours, and one f32 to either side of both.
+        // Every f16 and bf16, the midpoints between neighbors, and one f32 to either side of both.
         for narrow in 0..=u16::MAX {
             for wide in [(f16::from_bits(narrow).to_f32()).to_bits(), (narrow as u32) << 16] {
                 for bits in [0, 1 << 12, 1 << 15].map(|half| wide.wrapping_add(half)) {

@@ -1,7 +1,7 @@
 //! The loops that apply one operation to all lanes, for each way its operands come.
 //!
 //! `V` is a vector of lanes, `S` one value for all lanes, `I` the destination itself. The inner functions take references,
-//! because only that tells the optimiser that the destination overlaps nothing.
+//! because only that tells the optimizer that the destination overlaps nothing.
 
 use std::marker::PhantomData;
 use std::slice;

@@ -1,5 +1,5 @@
 //! What the operations of [`Alu`](panoply_ir::Alu) mean for each Rust type, free of branches where the loops should be
-//! vectorised.
+//! vectorized.
 
 use crate::math;
 use crate::vm::isa::Machine;

@@ -6,20 +6,20 @@ use super::{Affine, Slot, Src};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// index < bound.
-    Below,
+    Lt,
     /// index ≤ bound.
-    AtMost,
+    Le,
     /// index > bound.
-    Above,
+    Gt,
     /// index ≥ bound.
-    AtLeast,
+    Ge,
     /// index = bound.
-    Is,
+    Eq,
     /// index ≠ bound.
-    IsNot,
+    Ne,
 }
 
-/// What lanes must fulfil to stay.
+/// What lanes must fulfill to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The bool of the lane is `holds`.
@@ -32,7 +32,7 @@ pub enum Condition {
     /// A comparison.
     Range(Range),
     /// The bool that all lanes share is `holds`.
-    Together {
+    Uniform {
         /// The bool.
         value: Slot,
         /// What it must be.

@@ -12,7 +12,7 @@ impl Instr {
                 f(temp);
             }
             Instr::Iota { dst, .. } | Instr::Compare { dst, .. } => f(dst),
-            Instr::Stream { temp, .. } | Instr::Out { temp, .. } | Instr::Commit { temp, .. } => f(temp),
+            Instr::Stream { temp, .. } | Instr::PrepareStore { temp, .. } | Instr::CommitStore { temp, .. } => f(temp),
             Instr::Gather { dst, index, .. } => {
                 f(dst);
                 f(index);
@@ -36,14 +36,14 @@ impl Instr {
                 f(&mut collective.value);
             }
             Instr::Narrow { when: Condition::Lanes { value, .. }, .. } => f(value),
-            Instr::Narrow { when: Condition::Range(_) | Condition::Together { .. }, .. }
+            Instr::Narrow { when: Condition::Range(_) | Condition::Uniform { .. }, .. }
             | Instr::Index { .. }
             | Instr::Load { .. }
             | Instr::Jump(_)
             | Instr::Branch { .. }
-            | Instr::Test { .. }
+            | Instr::LoopTest { .. }
             | Instr::Next { .. }
-            | Instr::Minus { .. }
+            | Instr::MaskAndNot { .. }
             | Instr::CopyMask { .. }
             | Instr::Enter { .. }
             | Instr::Leave(_)
@@ -59,7 +59,7 @@ impl Instr {
         match self {
             Instr::Jump(target)
             | Instr::Branch { otherwise: target, .. }
-            | Instr::Test { exit: target, .. }
+            | Instr::LoopTest { exit: target, .. }
             | Instr::Next { back: target, .. }
             | Instr::Enter { if_empty: target, .. } => Some(target),
             Instr::Vector(_)
@@ -72,13 +72,13 @@ impl Instr {
             | Instr::Stream { .. }
             | Instr::Gather { .. }
             | Instr::Load { .. }
-            | Instr::Out { .. }
-            | Instr::Commit { .. }
+            | Instr::PrepareStore { .. }
+            | Instr::CommitStore { .. }
             | Instr::Store { .. }
             | Instr::Atomic(_)
             | Instr::Collective(_)
             | Instr::Narrow { .. }
-            | Instr::Minus { .. }
+            | Instr::MaskAndNot { .. }
             | Instr::CopyMask { .. }
             | Instr::Leave(_)
             | Instr::Done
@@ -89,7 +89,7 @@ impl Instr {
     }
 }
 
-impl Work {
+impl VectorLoop {
     fn operands_mut(&mut self, f: &mut impl FnMut(&mut Src)) {
         f(&mut self.dst);
         self.args.iter_mut().for_each(f);

@@ -83,7 +83,7 @@ impl Parser<'_> {
 
     fn call(&mut self, word: &str) -> Parsed<ExprId> {
         let plain = match word {
-            "subgroup_lane" => Some(Builtin::SubgroupLane),
+            "subgroup_lane_id" => Some(Builtin::SubgroupLane),
             "subgroup_size" => Some(Builtin::SubgroupSize),
             _ => None,
         };

@@ -6,25 +6,24 @@ use std::path::Path;
 use panoply_tensor::{Error, Result};
 
 use super::super::ReadBudget;
-use super::super::csv::{TextTable, number};
-use super::super::source::{Keys, Right, Sequences, Unlabelled};
-use super::{Examples, answer, check_names, columns_of, read_rows};
+use super::super::csv::{CsvTable, number};
+use super::super::reader::{InferenceData, Keys, Label, SequenceColumn, Task};
+use super::{TableExamples, answer, check_names, columns_of, read_rows};
 
 /// What a trained network knows of tables.
-pub(in crate::data) struct Known<'a> {
+pub(in crate::data) struct TableSchema<'a> {
     pub columns: &'a [String],
     pub labels: &'a [String],
-    pub numbers: bool,
-    pub answers: bool,
-    pub sequences: Option<&'a Sequences>,
+    pub task: Task,
+    pub sequences: Option<&'a SequenceColumn>,
     pub words: &'a BTreeMap<String, Vec<String>>,
     pub offsets: &'a BTreeMap<String, f64>,
     pub classes: &'a [String],
 }
 
-impl Known<'_> {
+impl TableSchema<'_> {
     /// Reads examples to be judged, and what is right where it is known.
-    pub fn read(&self, path: &Path) -> Result<Unlabelled> {
+    pub fn read(&self, path: &Path) -> Result<InferenceData> {
         let needed = || self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
         let unnamed = needed().all(|name| name.strip_prefix("column ").is_some_and(|at| at.parse::<usize>().is_ok()));
         let budget = ReadBudget::for_file(path)?;
@@ -49,8 +48,8 @@ impl Known<'_> {
         let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
         let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
         check_names(&table, places.iter().chain(known.iter().flatten()).copied().chain(sequence), path)?;
-        let examples = Examples::of(&table, (path, &budget), sequence)?;
-        let time = self.sequences.map_or(1, |sequences| sequences.time);
+        let examples = TableExamples::of(&table, (path, &budget), sequence)?;
+        let time = self.sequences.map_or(1, |sequences| sequences.max_len);
         if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
             let (place, id) = (examples.at(long, column), examples.cell(examples.rows[long][0], column));
             let rows = examples.rows[long].len();
@@ -63,26 +62,28 @@ impl Known<'_> {
             None => format!("line {}", table.line(rows[0])),
         };
         let (names, right) = (examples.rows.iter().map(name).collect(), self.right(&examples, known.as_deref()));
-        let mut read = Unlabelled::new(features, &lengths, names, right)?;
-        read.data = examples.ending(read.data)?;
+        let mut read = InferenceData::new(features, &lengths, names, right)?;
+        read.dataset = examples.ending(read.dataset)?;
         read.notes = examples.unknown_words(&columns);
         let offsets = self.labels.iter().map(|label| self.offsets.get(label).copied().unwrap_or(0.0));
-        read.offsets = if self.numbers { offsets.collect() } else { Vec::new() };
-        let several = self.numbers || self.answers;
-        Ok(if several { read.of_numbers(self.labels.len(), self.answers) } else { read })
+        read.offsets = if self.task == Task::Regression { offsets.collect() } else { Vec::new() };
+        Ok(match self.task {
+            Task::Regression | Task::MultiLabel => read.of_numbers(self.labels.len(), self.task == Task::MultiLabel),
+            Task::Classification | Task::Text => read,
+        })
     }
 
     /// What is right of each example, of the labels in these columns.
-    fn right(&self, examples: &Examples<'_>, labels: Option<&[usize]>) -> Vec<Option<Right>> {
+    fn right(&self, examples: &TableExamples<'_>, labels: Option<&[usize]>) -> Vec<Option<Label>> {
         let keys = Keys::of(self.classes);
         let right = |rows: &Vec<usize>| {
             let mut cells = labels?.iter().map(|column| examples.cell(rows[0], *column));
-            match (self.numbers, self.answers) {
-                (true, _) => cells.map(number).collect::<Option<Vec<f64>>>().map(Right::Numbers),
-                (_, true) => {
-                    cells.map(|cell| answer(cell).map(f64::from)).collect::<Option<Vec<f64>>>().map(Right::Numbers)
+            match self.task {
+                Task::Regression => cells.map(number).collect::<Option<Vec<f64>>>().map(Label::Values),
+                Task::MultiLabel => {
+                    cells.map(|cell| answer(cell).map(f64::from)).collect::<Option<Vec<f64>>>().map(Label::Values)
                 }
-                (false, false) => keys.right(cells.next()?),
+                Task::Classification | Task::Text => keys.right(cells.next()?),
             }
         };
         examples.rows.iter().map(right).collect()
@@ -90,7 +91,7 @@ impl Known<'_> {
 
     /// Whether the first row of a table without known names holds names instead of an example: none of its words is known, and those of
     /// another row are.
-    fn begins_with_other_names(&self, table: &TextTable) -> bool {
+    fn begins_with_other_names(&self, table: &CsvTable) -> bool {
         let place = |name: &String| table.names.iter().position(|known| known == name);
         let columns: Vec<(usize, &Vec<String>)> =
             self.words.iter().filter_map(|(name, words)| Some((place(name)?, words))).collect();
@@ -98,16 +99,16 @@ impl Known<'_> {
             move |(at, words): &(usize, &Vec<String>)| words.iter().any(|word| word == table.cell(row, *at))
         };
         let others = 1..table.rows();
-        !table.named
+        !table.has_header
             && !columns.is_empty()
             && !columns.iter().any(is_known(0))
             && others.into_iter().any(|row| columns.iter().all(is_known(row)))
     }
 
     /// A table without names that has as many columns as are learned from has those in their order: the learned ones are left out.
-    fn without_labels(&self, mut table: TextTable) -> TextTable {
+    fn without_labels(&self, mut table: CsvTable) -> CsvTable {
         let all = self.columns.len() + usize::from(self.sequences.is_some());
-        if !table.named && table.names.len() == all {
+        if !table.has_header && table.names.len() == all {
             let place = |name: &&String| name.strip_prefix("column ").and_then(|at| at.parse::<usize>().ok());
             let mut names: Vec<&String> =
                 self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column)).collect();

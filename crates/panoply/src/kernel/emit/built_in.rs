@@ -6,7 +6,7 @@
 
 use panoply_ir::{bf16, f16};
 
-use super::super::number::Value;
+use super::super::number::KernelValue;
 use super::{Emitter, Probe};
 
 mod sealed {
@@ -86,7 +86,7 @@ impl<T> Probe<T> {
     }
 
     /// `U::from(value)`.
-    pub fn converted<U: Value + From<T>>(&self, emitter: &Emitter, value: super::ExprId) -> super::ExprId {
+    pub fn converted<U: KernelValue + From<T>>(&self, emitter: &Emitter, value: super::ExprId) -> super::ExprId {
         emitter.cast::<U>(value)
     }
 }

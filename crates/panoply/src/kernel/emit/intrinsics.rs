@@ -30,7 +30,7 @@ impl Emitter {
         group_id => GroupId;
         global_size => GlobalSize;
         group_size => GroupSize;
-        group_count => GroupCount;
+        num_groups => GroupCount;
     }
 
     collectives! {
@@ -75,15 +75,15 @@ impl Emitter {
         self.collective(CollectiveOp::Shuffle(lane), Scope::Subgroup, value)
     }
 
-    /// `fragment_zero()`.
-    pub fn fragment_zero(&self) -> ExprId {
+    /// `mma_fragment_zero()`.
+    pub fn mma_fragment_zero(&self) -> ExprId {
         let mut builder = self.builder.borrow_mut();
         let zero = builder.constant(0f32);
         builder.splat(zero, Mma::ELEMENTS)
     }
 
-    /// `fragment_element(fragment, number)`.
-    pub fn fragment_element(&self, fragment: ExprId, number: ExprId) -> ExprId {
+    /// `mma_fragment_get(fragment, number)`.
+    pub fn mma_fragment_get(&self, fragment: ExprId, number: ExprId) -> ExprId {
         match self.expr(number) {
             Expr::Index(number) if number < Mma::ELEMENTS.into() => {
                 self.builder.borrow_mut().extract(fragment, number as u8)
@@ -95,9 +95,9 @@ impl Emitter {
         }
     }
 
-    /// `group_mma_f16(sums, …)`.
+    /// `mma_m16n8k16_f16(sums, …)`.
     #[allow(clippy::too_many_arguments, reason = "as many as the kernel language's")]
-    pub fn group_mma_f16(
+    pub fn mma_m16n8k16_f16(
         &self,
         sums: ExprId,
         a0: ExprId,
@@ -110,9 +110,9 @@ impl Emitter {
         self.product(DType::F16, sums, [a0, a1, a2, a3], [b0, b1])
     }
 
-    /// `group_mma_bf16(sums, …)`.
+    /// `mma_m16n8k16_bf16(sums, …)`.
     #[allow(clippy::too_many_arguments, reason = "as many as the kernel language's")]
-    pub fn group_mma_bf16(
+    pub fn mma_m16n8k16_bf16(
         &self,
         sums: ExprId,
         a0: ExprId,
@@ -141,8 +141,8 @@ impl Emitter {
         self.add(self.local_id(0), rows)
     }
 
-    /// `subgroup_lane()`.
-    pub fn subgroup_lane(&self) -> ExprId {
+    /// `subgroup_lane_id()`.
+    pub fn subgroup_lane_id(&self) -> ExprId {
         self.builtin(Builtin::SubgroupLane)
     }
 

@@ -8,7 +8,7 @@ use panoply_ir::kernel::{Expr, ExprId};
 use panoply_ir::{Alu, Math, kernel::ReduceOp};
 
 use super::Emitter;
-use crate::kernel::number::Value;
+use crate::kernel::number::KernelValue;
 
 macro_rules! unary {
     ($($name:ident => $alu:expr;)*) => {$(
@@ -77,7 +77,7 @@ impl Emitter {
         exp => Alu::Math(Math::Exp);
         exp2 => Alu::Math(Math::Exp2);
         exp_m1 => Alu::Math(Math::Expm1);
-        ln => Alu::Math(Math::Ln);
+        ln => Alu::Math(Math::Log);
         ln_1p => Alu::Math(Math::Log1p);
         log2 => Alu::Math(Math::Log2);
         sin => Alu::Math(Math::Sin);
@@ -208,7 +208,7 @@ impl Emitter {
     }
 
     /// `T::from_bits(x)`.
-    pub fn from_bits<T: Value>(&self, x: ExprId) -> ExprId {
+    pub fn from_bits<T: KernelValue>(&self, x: ExprId) -> ExprId {
         self.bitcast(T::TYPE, x)
     }
 
@@ -381,7 +381,7 @@ impl Emitter {
     /// `x.count_ones()`.
     pub fn count_ones(&self, x: ExprId) -> ExprId {
         let Some(_) = self.integer("count_ones", x) else { return x };
-        self.cast::<u32>(self.alu(Alu::CountOnes, &[x]))
+        self.cast::<u32>(self.alu(Alu::PopCount, &[x]))
     }
 
     /// `x.count_zeros()`.

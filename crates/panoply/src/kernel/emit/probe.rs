@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use panoply_ir::dtype::{DType, Element, Scalar, Type};
 use panoply_ir::kernel::{ExprId, LocalId, MemId};
 
-use super::super::number::{Value, Values};
+use super::super::number::{KernelValue, KernelValues};
 use super::Emitter;
 
 /// A type that rustc finds out.
@@ -63,7 +63,7 @@ impl<T> Probe<T> {
     }
 }
 
-impl<T: Value> Probe<T> {
+impl<T: KernelValue> Probe<T> {
     /// A whole number in the building code. If it does not fit, rustc refuses the author's program.
     pub fn whole(&self, emitter: &Emitter, value: i128) -> ExprId {
         match T::TYPE {
@@ -86,7 +86,7 @@ impl<T: Value> Probe<T> {
     }
 }
 
-impl<T: Values> Probe<T> {
+impl<T: KernelValues> Probe<T> {
     /// Locals for values of the type.
     pub fn results(&self, emitter: &Emitter) -> Vec<LocalId> {
         emitter.results_of::<T>()

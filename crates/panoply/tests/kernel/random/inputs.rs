@@ -1,6 +1,6 @@
 //! Arguments of the random kernel functions, and the comparison of what a device and rustc make of them.
 
-use panoply::{Device, Element, Kind, Result, bf16, f16};
+use panoply::{Backend, Device, Element, Result, bf16, f16};
 
 /// What a kernel stored and what rustc's functions give, or nothing if the device lacks a type.
 pub type Ran = Result<Option<(Vec<u64>, Vec<u64>)>>;
@@ -79,7 +79,7 @@ pub fn differences(device: &Device, all: &[Run]) -> Vec<String> {
             Ok(None) => {}
             Ok(Some((have, want))) => {
                 // WGSL lets an implementation ignore the sign of a zero; Mesa takes x + 0.0 for x.
-                let zeros = |at: usize| have[at] | want[at] == 1 << 63 && device.info().kind == Kind::Vulkan;
+                let zeros = |at: usize| have[at] | want[at] == 1 << 63 && device.info().kind == Backend::Vulkan;
                 let differs = |at: &usize| have[*at] != want[*at] && !zeros(*at);
                 let Some(at) = (0..want.len()).find(differs) else { continue };
                 let functions = want.len() / ROWS;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use panoply::runtime::DeviceOptions;
-use panoply::{Device, Kind};
+use panoply::{Backend, Device};
 use panoply_cpu::CpuDriver;
 use panoply_device::Driver;
 use panoply_driver::{CudaDriver, OpenClDriver, WgpuDriver};
@@ -43,12 +43,12 @@ fn the_committed_functions_are_what_the_generator_writes() {
 
 /// Every kind of device that is here, the checking CPU and a CUDA device that runs PTX on an interpreter among them.
 fn devices() -> Vec<Device> {
-    let pretended = CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() };
+    let pretended = CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() };
     let drivers: [(&str, Box<dyn Driver>); 4] = [
         ("the CPU", Box::new(CpuDriver::default())),
         ("PTX", Box::new(pretended)),
         ("OpenCL", Box::new(OpenClDriver::default())),
-        ("Vulkan", Box::new(WgpuDriver::new(Kind::Vulkan))),
+        ("Vulkan", Box::new(WgpuDriver::new(Backend::Vulkan))),
     ];
     let mut devices = Vec::new();
     for (name, driver) in drivers {

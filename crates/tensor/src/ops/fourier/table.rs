@@ -7,8 +7,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use panoply_ir::{DType, Result, Shape};
 use panoply_runtime::Device;
 
-use crate::realize::on_host;
-use crate::tensor::{Source, Tensor};
+use crate::eval::on_host;
+use crate::tensor::{NodeKind, Tensor};
 
 /// The longest transform that is one product with its matrix.
 const LIMIT: usize = 128;
@@ -80,8 +80,8 @@ impl<'a> Reader<'a> {
     /// The next numbers, as an array of these lengths.
     pub fn next(&mut self, dims: &[usize]) -> Tensor {
         let shape = Shape::from(dims);
-        let part = self.table.narrow(0, self.at, shape.elems());
-        self.at += shape.elems();
+        let part = self.table.narrow(0, self.at, shape.numel());
+        self.at += shape.numel();
         part.reshaped(shape)
     }
 }
@@ -128,7 +128,7 @@ pub(super) fn table(like: &Tensor, length: usize, backward: bool) -> Tensor {
         return known;
     }
     let shape = Shape::from([which.elems()]);
-    let table = Tensor::new(Source::Table(which), Vec::new(), shape, like.dtype(), Some(device));
+    let table = Tensor::new(NodeKind::Table(which), Vec::new(), shape, like.dtype(), Some(device));
     lock().keep(key, table.clone());
     table
 }
@@ -143,7 +143,7 @@ impl Tables {
 
     /// Keeps a table if it fits, and of the others what fits beside it.
     fn keep(&mut self, key: Key, table: Tensor) {
-        let bytes = |table: &Tensor| table.0.shape.elems() * table.dtype().bytes();
+        let bytes = |table: &Tensor| table.0.shape.numel() * table.dtype().bytes();
         let mut room = CAPACITY.saturating_sub(self.kept.values().map(|(table, _)| bytes(table)).sum());
         if bytes(&table) > CAPACITY {
             return;
@@ -164,7 +164,7 @@ fn lock() -> std::sync::MutexGuard<'static, Tables> {
 /// A complex number.
 type Complex = [f64; 2];
 
-/// exp(2πi · p / q), of the other sign unless `inverse`; exact at quarters.
+/// exp(2πi · p / q), of the other sign unless `inv`; exact at quarters.
 fn root(p: usize, q: usize, inverse: bool) -> Complex {
     let (quarter, rest) = (4 * (p % q) / q, 4 * (p % q) % q);
     let angle = |part: usize| FRAC_PI_2 * part as f64 / q as f64;

@@ -5,7 +5,7 @@ use panoply_ir::{Error, Shape};
 use crate::ops::window::Window;
 use crate::tensor::Tensor;
 
-/// What [`Tensor::average_pool_with`] may do besides.
+/// What [`Tensor::avg_pool_with`] may do besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AvgPoolOptions {
     /// Whether a last window may begin within the input or the padding before it and end beyond the padding behind it.
@@ -23,26 +23,26 @@ impl Default for AvgPoolOptions {
 }
 
 impl Tensor {
-    /// [`Tensor::average_pool`] with the options of PyTorch's `avg_pool1d` to `avg_pool3d`. Of a window without an element that counts the
+    /// [`Tensor::avg_pool`] with the options of PyTorch's `avg_pool1d` to `avg_pool3d`. Of a window without an element that counts the
     /// mean is 0.
     #[track_caller]
-    pub fn average_pool_with<const N: usize>(
+    pub fn avg_pool_with<const N: usize>(
         &self,
         window: &Window<N>,
         padding: [usize; N],
         options: &AvgPoolOptions,
     ) -> Tensor {
-        if let Err(mistake) = self.has_fractions("average_pool") {
+        if let Err(mistake) = self.has_fractions("avg_pool") {
             return mistake;
         }
         if options.divisor_override == Some(0) && !self.is_mistake() {
-            return Tensor::mistake(Error::mistake("average_pool: the divisor is 0; take one above it"));
+            return Tensor::mistake(Error::mistake("avg_pool: the divisor is 0; take one above it"));
         }
-        let widths = match self.pool_widths("average_pool", window, padding, options.ceil_mode) {
+        let widths = match self.pool_widths("avg_pool", window, padding, options.ceil_mode) {
             Ok(widths) => widths,
             Err(mistake) => return mistake,
         };
-        self.in_single(|x| {
+        self.in_f32(|x| {
             let sums = x.padded_around(&widths, 0.0).window_sums(window);
             if sums.is_mistake() {
                 return sums;
@@ -88,8 +88,8 @@ impl Tensor {
         if self.is_mistake() {
             return Err(self.clone());
         }
-        if (0..N).any(|along| padding[along] > window.size[along] / 2) {
-            let message = format!("{op}: padding {padding:?} is more than half a window of {:?}", window.size);
+        if (0..N).any(|along| padding[along] > window.kernel_size[along] / 2) {
+            let message = format!("{op}: padding {padding:?} is more than half a window of {:?}", window.kernel_size);
             return Err(Tensor::mistake(Error::mistake(message)));
         }
         let dims = self.0.shape.dims();

@@ -1,0 +1,116 @@
+//! Devices that are not here: what `--target` names, by the least that devices of their kind have.
+//!
+//! A device that only records stands for them, so that what is explained goes the way of every other device.
+
+use std::sync::Arc;
+
+use panoply::internal::ir::Target;
+use panoply::internal::{NullDevice, routine};
+use panoply::runtime::DeviceOptions;
+use panoply::{Backend, Device, DeviceInfo, Error, Result};
+
+/// The model of an NVIDIA GPU where none is said: the first one with units for small products in bf16.
+const CAPABILITY: &str = "sm_80";
+
+/// The model of an AMD GPU where none is said: the first one with waves of 32.
+const ARCHITECTURE: &str = "gfx1010";
+
+/// What stands for a device of this kind, as `metal`, or of this model, as `cuda:sm_90`.
+pub struct VirtualTarget {
+    pub device: Device,
+    /// One line on what this is and is not.
+    pub note: String,
+}
+
+impl VirtualTarget {
+    /// The one of this spelling.
+    pub fn new(spelling: &str) -> Result<VirtualTarget> {
+        let (kind, model) = spelling.split_once(':').map_or((spelling, None), |(kind, model)| (kind, Some(model)));
+        let kind: Backend =
+            kind.parse().map_err(|wrong: Error| Error::mistake(format!("explain: --target {wrong}")))?;
+        let (target, model, what) =
+            of(kind, model).ok_or_else(|| Error::mistake(format!("explain: --target {spelling}: {}", models(kind))))?;
+        let target = Target { name: format!("{kind}:{model}"), ..target };
+        let info = DeviceInfo {
+            kind,
+            index: 0,
+            variant: Some(model.to_string()),
+            name: what.clone(),
+            vendor: "panoply".to_string(),
+            driver: "none".to_string(),
+            is_software: false,
+            unified_memory: false,
+            compute_units: 1,
+            physical_id: None,
+            details: Vec::new(),
+        };
+        // Numbers are neither kept nor computed, so that there is room for all.
+        let null = NullDevice::new(target).with_info(info).in_memory(u64::MAX >> 1).without_memory();
+        let null = if kind == Backend::Cpu { null.with_routines(routine::offers) } else { null };
+        let products = match kind {
+            Backend::Cuda | Backend::Rocm => ", its vendor's matrix products among it",
+            Backend::Metal
+            | Backend::OneApi
+            | Backend::OpenCl
+            | Backend::Vulkan
+            | Backend::Dx12
+            | Backend::WebGpu
+            | Backend::Cpu => "",
+        };
+        let note = format!(
+            "no device was asked: this is made for the least that {what} have; one that is here (--device) may have \
+             more{products}"
+        );
+        Ok(VirtualTarget { device: Device::new(Arc::new(null), DeviceOptions::from_env()?), note })
+    }
+}
+
+/// The least that devices of this kind and model have, the model, and what they are; none if there is no such model.
+fn of(kind: Backend, model: Option<&str>) -> Option<(Target, &str, String)> {
+    let least = model.unwrap_or("minimum");
+    let plain = |target: Target, what: &str| model.is_none().then(|| (target, least, what.to_string()));
+    match kind {
+        Backend::Cuda => {
+            let model = model.unwrap_or(CAPABILITY);
+            let digits = model.strip_prefix("sm_")?;
+            let is_number = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
+            let capability = digits.parse().ok().filter(|capability| is_number && (50..1000).contains(capability))?;
+            let (major, minor) = (capability / 10, capability % 10);
+            let what = format!("NVIDIA GPUs of compute capability {major}.{minor} ({model})");
+            Some((Target::cuda_minimum(capability), model, what))
+        }
+        Backend::Rocm => {
+            let model = model.unwrap_or(ARCHITECTURE);
+            // From the sixth generation on; the last place, the stepping, is hexadecimal.
+            let number = model.strip_prefix("gfx")?;
+            let (generation, stepping) = number.split_at_checked(number.len().checked_sub(1)?)?;
+            let is_stepping = stepping.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit));
+            let is_number = generation.bytes().all(|digit| digit.is_ascii_digit()) && !generation.starts_with('0');
+            let generation: u32 = generation.parse().ok().filter(|number| is_number && (60..1000).contains(number))?;
+            let wave = if generation >= 100 { 32 } else { 64 };
+            let what = format!("AMD GPUs of architecture {model}, in waves of {wave},");
+            is_stepping.then(|| (Target::hip_minimum(wave), model, what))
+        }
+        Backend::OpenCl => plain(Target::opencl_minimum(), "GPUs with OpenCL 1.2"),
+        Backend::OneApi => plain(Target::spirv_minimum(), "GPUs of oneAPI's Level Zero"),
+        Backend::Metal | Backend::Vulkan | Backend::Dx12 | Backend::WebGpu => {
+            plain(Target::webgpu_minimum(), &format!("GPUs with {} (WebGPU's default limits)", kind.title()))
+        }
+        Backend::Cpu => plain(Target::cpu(), "CPUs"),
+    }
+}
+
+/// Which models there are of a kind.
+fn models(kind: Backend) -> &'static str {
+    match kind {
+        Backend::Cuda => "a model of cuda is its compute capability from 5.0 on, as cuda:sm_90",
+        Backend::Rocm => "a model of rocm is its architecture, as rocm:gfx90a",
+        Backend::Metal
+        | Backend::OneApi
+        | Backend::OpenCl
+        | Backend::Vulkan
+        | Backend::Dx12
+        | Backend::WebGpu
+        | Backend::Cpu => "models are told apart for cuda and rocm only, as cuda:sm_90",
+    }
+}

@@ -1,0 +1,111 @@
+//! How what is learned from is read, said on the command line or in the section `[data]` of a FILE.toml.
+
+use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
+use panoply::nn::data::reader::{ReadOptions, Task};
+
+/// What the data leave open; a run that goes on keeps to it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DataArgs {
+    /// Task [default: detected from the data]
+    #[arg(long, value_enum)]
+    pub task: Option<TaskArg>,
+    /// Target column of a table, by name or number (from 1). Several columns, separated by commas or by repeating the option, are a
+    /// multilabel task if they hold only 0 and 1, otherwise a regression of several outputs [default: the last column]
+    #[arg(long, visible_alias = "target", value_name = "COLUMN")]
+    pub label: Vec<String>,
+    /// Columns of a table to leave out, by name or number
+    #[arg(long, visible_alias = "without", value_name = "COLUMN")]
+    pub drop_columns: Vec<String>,
+    /// Numeric columns of a table to treat as categories, such as zip codes or months
+    #[arg(long, value_name = "COLUMN")]
+    pub categorical: Vec<String>,
+    /// Also read index columns: columns without a name and indexes that pandas wrote
+    #[arg(long)]
+    pub keep_columns: bool,
+    /// Column whose value groups rows into sequences: rows with the same value are one example
+    #[arg(long, visible_alias = "sequence", value_name = "COLUMN")]
+    pub sequence_column: Option<String>,
+    /// Whether the first line of a table holds column names [default: detected]
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    pub header: Option<bool>,
+    /// Resize images to this height and width, such as 32x32
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = image_size)]
+    pub image_size: Option<(usize, usize)>,
+    /// Characters of context of a text model [default: 64]
+    #[arg(long, visible_alias = "context", value_name = "N")]
+    pub context_length: Option<usize>,
+}
+
+/// What is learned, as it is spelled on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TaskArg {
+    /// One class per example
+    Classification,
+    /// One or several numbers per example
+    Regression,
+    /// Several yes/no labels per example
+    #[value(name = "multilabel")]
+    MultiLabel,
+    /// The next character of a text
+    Text,
+}
+
+impl DataArgs {
+    /// What is said here, and what another says where nothing is.
+    #[must_use]
+    pub fn merged_over(self, other: DataArgs) -> DataArgs {
+        let several = |here: Vec<String>, there: Vec<String>| if here.is_empty() { there } else { here };
+        DataArgs {
+            task: self.task.or(other.task),
+            label: several(self.label, other.label),
+            drop_columns: several(self.drop_columns, other.drop_columns),
+            categorical: several(self.categorical, other.categorical),
+            keep_columns: self.keep_columns || other.keep_columns,
+            sequence_column: self.sequence_column.or(other.sequence_column),
+            header: self.header.or(other.header),
+            image_size: self.image_size.or(other.image_size),
+            context_length: self.context_length.or(other.context_length),
+        }
+    }
+
+    /// The same for whoever reads.
+    pub fn read_options(self) -> ReadOptions {
+        let task = self.task.map(|task| match task {
+            TaskArg::Classification => Task::Classification,
+            TaskArg::Regression => Task::Regression,
+            TaskArg::MultiLabel => Task::MultiLabel,
+            TaskArg::Text => Task::Text,
+        });
+        let DataArgs {
+            label: labels,
+            drop_columns: without,
+            categorical,
+            keep_columns,
+            sequence_column: sequence,
+            header,
+            image_size,
+            context_length: context,
+            ..
+        } = self;
+        ReadOptions {
+            label_columns: labels,
+            sequence_column: sequence,
+            drop_columns: without,
+            categorical,
+            keep_columns,
+            header,
+            image_size,
+            task,
+            context_length: context,
+        }
+    }
+}
+
+fn image_size(text: &str) -> Result<(usize, usize), String> {
+    let (rows, columns) = text.split_once(['x', '×']).unwrap_or((text, text));
+    match (rows.parse(), columns.parse()) {
+        (Ok(rows @ 1..=65536), Ok(columns @ 1..=65536)) => Ok((rows, columns)),
+        _ => Err("take two numbers such as 32x32".to_string()),
+    }
+}

@@ -1,0 +1,142 @@
+//! What a person sees while a network trains, and how they stop it.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use panoply::nn::EpochReport;
+use panoply::nn::trainer::{Callback, StepReport};
+use panoply::{Error, Result};
+
+use super::dashboard::{self, Dashboard, RunInfo};
+use super::metrics::in_words;
+use super::run_dir::RunDir;
+use crate::output::INTERRUPTED;
+
+/// True once the user pressed Ctrl-C; the second time the program ends at once.
+pub fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = stop.clone();
+    let set = ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::SeqCst) {
+            dashboard::leave();
+            std::process::exit(INTERRUPTED);
+        }
+        if !dashboard::is_open() {
+            eprintln!("finishing this step; press Ctrl-C again to end at once");
+        }
+    });
+    set.map_err(|error| Error::mistake(format!("cannot listen for Ctrl-C: {error}")))?;
+    Ok(stop)
+}
+
+/// Progress, a line for each epoch, and the history in the run's folder.
+pub struct Screen {
+    /// The first failure to write the history.
+    pub failed: Option<Error>,
+    show: Show,
+    history: Vec<EpochReport>,
+    folder: RunDir,
+    epochs: usize,
+    text: bool,
+    stop: Arc<AtomicBool>,
+}
+
+/// Where progress is seen.
+enum Show {
+    Bar(ProgressBar),
+    Dashboard(Box<Dashboard>),
+}
+
+impl Screen {
+    /// `history` is what earlier runs reached, `text` whether a text is learned.
+    pub fn new(epochs: usize, folder: RunDir, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Screen {
+        Screen { failed: None, show: Show::Bar(ProgressBar::hidden()), history, folder, epochs, text, stop }
+    }
+
+    /// A bar on a terminal, if it is not to be quiet.
+    pub fn show_bar(&mut self, quiet: bool) {
+        if quiet || !std::io::stderr().is_terminal() {
+            return;
+        }
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("{prefix} {bar:30.cyan/dim} {pos}/{len} steps · {per_sec} · {msg}");
+        bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
+        self.show = Show::Bar(bar);
+    }
+
+    /// The whole terminal, until [`Screen::close`].
+    pub fn show_dashboard(&mut self, facts: RunInfo) -> Result<()> {
+        let dashboard = Dashboard::open(facts, self.history.clone(), self.text, self.stop.clone())?;
+        self.show = Show::Dashboard(Box::new(dashboard));
+        Ok(())
+    }
+
+    /// Leaves the terminal as it was.
+    pub fn close(&mut self) {
+        if let Show::Bar(bar) = &self.show {
+            bar.finish_and_clear();
+        }
+        self.show = Show::Bar(ProgressBar::hidden());
+    }
+
+    /// A terminal that is lost, or on which nothing can be drawn any more, ends the dashboard and not the training.
+    fn go_on_without_dashboard(&mut self, error: &Error) {
+        self.show = Show::Bar(ProgressBar::hidden());
+        eprintln!("{error}; training goes on without the dashboard");
+    }
+
+    /// Whether the user wants it to end.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
+impl Callback for Screen {
+    fn on_train_batch_end(&mut self, report: &StepReport) -> bool {
+        match &mut self.show {
+            Show::Bar(bar) => {
+                let made = ((report.epoch - 1) * report.steps + report.step) as u64;
+                bar.set_length((report.steps * self.epochs) as u64);
+                bar.set_prefix(format!("epoch {:>3}/{}", report.epoch, self.epochs));
+                bar.set_message(format!("loss {:.4}", report.loss));
+                bar.set_position(made);
+            }
+            Show::Dashboard(dashboard) => {
+                if let Err(error) = dashboard.step(report) {
+                    self.go_on_without_dashboard(&error);
+                }
+            }
+        }
+        self.failed.is_none() && !self.stopped()
+    }
+
+    fn on_epoch_end(&mut self, report: &EpochReport) -> bool {
+        let EpochReport { epoch, train_loss: loss, val_loss: validation_loss, seconds, .. } = report;
+        let reached = in_words(report, self.text);
+        let line = format!(
+            "epoch {epoch:>3}  loss {loss:.4}  held out: loss {validation_loss:.4}, {reached}  {:.0} ms",
+            seconds * 1e3
+        );
+        self.history.push(report.clone());
+        let drawn = match &mut self.show {
+            Show::Bar(bar) if bar.is_hidden() => {
+                eprintln!("{line}");
+                Ok(())
+            }
+            Show::Bar(bar) => {
+                bar.println(line);
+                Ok(())
+            }
+            Show::Dashboard(dashboard) => dashboard.epoch(report),
+        };
+        if let Err(error) = drawn {
+            self.go_on_without_dashboard(&error);
+        }
+        if let Err(error) = self.folder.write_history(&self.history) {
+            self.failed.get_or_insert(error);
+        }
+        self.failed.is_none() && !self.stopped()
+    }
+}

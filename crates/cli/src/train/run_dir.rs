@@ -1,0 +1,171 @@
+//! The folder of a run: where everything that comes of it lies.
+
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use panoply::nn::metrics::ConfusionMatrix;
+use panoply::nn::{EpochReport, Metric, checkpoint};
+use panoply::{Error, Result};
+use serde_json::json;
+
+use super::lock::{self, RunLock};
+use super::metrics::LabelMetrics;
+use super::{confusion, curves, scatter};
+use crate::shell;
+
+/// The folder of a run.
+#[derive(Clone, Debug)]
+pub struct RunDir(pub PathBuf);
+
+impl RunDir {
+    /// A new folder, locked: the one asked for, in which nothing lies yet, or `runs/NAME-N` with the next free number.
+    pub fn new(asked: Option<&Path>, name: &str) -> Result<(RunDir, RunLock)> {
+        let note = "`--output-dir` takes a folder that is not there yet, or is empty, where you may write";
+        let failed =
+            |path: &Path, error| Error::io(format!("cannot make the folder {}", path.display()), error).note(note);
+        if let Some(path) = asked {
+            RunLock::check(path)?;
+            let taken = || {
+                let message = format!("{} holds a run already", path.display());
+                let note = format!(
+                    "`--resume {}` goes on with it; another run takes another `--output-dir`",
+                    shell::quoted(path)
+                );
+                Err(Error::mistake(message).note(note))
+            };
+            if path.join("manifest.json").exists() {
+                return taken();
+            }
+            let made = std::fs::create_dir_all(path).and_then(|()| std::fs::read_dir(path)?.collect());
+            let there: Vec<DirEntry> = made.map_err(|error| failed(path, error))?;
+            let own = |name: &std::ffi::OsString| name != lock::NAME;
+            if let Some(first) = there.iter().map(DirEntry::file_name).filter(own).min() {
+                let message = format!("{} is not empty: {} lies in it", path.display(), first.display());
+                return Err(Error::mistake(message).note(note));
+            }
+            let lock = RunLock::acquire(path)?;
+            // A run that began in it since it was looked at.
+            return if path.join("manifest.json").exists() { taken() } else { Ok((RunDir(path.to_path_buf()), lock)) };
+        }
+        let runs = Path::new("runs");
+        std::fs::create_dir_all(runs).map_err(|error| failed(runs, error))?;
+        for number in 1u32.. {
+            let path = runs.join(format!("{name}-{number}"));
+            match std::fs::create_dir(&path) {
+                Ok(()) => {
+                    let lock = RunLock::acquire(&path)?;
+                    return Ok((RunDir(path), lock));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(&path, error)),
+            }
+        }
+        unreachable!("some number is free")
+    }
+
+    /// A folder with a run in it, which this process has locked. What an end without warning left half written goes away.
+    pub fn existing(path: &Path, _: &RunLock) -> RunDir {
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            if checkpoint::is_temporary(&entry.file_name()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        RunDir(path.to_path_buf())
+    }
+
+    /// What is wrong with the file that decides how the run goes on, of which there is no other copy.
+    pub fn without_its_state(&self, error: Error) -> Error {
+        if !error.is_corrupt() {
+            return error;
+        }
+        let stands = match self.model_path() {
+            model if model.exists() => format!("; {} stands", model.display()),
+            _ => String::new(),
+        };
+        let note = format!("the run cannot go on from it{stands}; start another run");
+        Error::corrupt(error.message()).note(note).with_source(error)
+    }
+
+    /// What an epoch that ended has left, if there is anything.
+    pub fn leftover(&self) -> Option<PathBuf> {
+        let is_there = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        [self.model_path(), self.0.join("history.jsonl")].into_iter().find(is_there)
+    }
+
+    /// All that decides how the run goes on.
+    pub fn checkpoint_path(&self) -> PathBuf {
+        self.0.join("checkpoint.safetensors")
+    }
+
+    /// The best model.
+    pub fn model_path(&self) -> PathBuf {
+        self.0.join("model.safetensors")
+    }
+
+    /// Writes what the epochs reached: as lines of JSON, as a table and as a picture.
+    pub fn write_history(&self, history: &[EpochReport]) -> Result<()> {
+        let lines: Vec<String> = history.iter().map(|epoch| json!(epoch).to_string() + "\n").collect();
+        self.write("history.jsonl", &lines.concat())?;
+        let mut table = "epoch,train_loss,val_loss,metric,train_score,val_score,seconds\n".to_string();
+        for report in history {
+            let EpochReport { epoch, train_loss, val_loss, metric, train_score, val_score, seconds } = report;
+            let metric = match metric {
+                Metric::Accuracy => "accuracy",
+                Metric::R2 => "r2",
+            };
+            table += &format!("{epoch},{train_loss},{val_loss},{metric},{train_score},{val_score},{seconds}\n");
+        }
+        self.write("history.csv", &table)?;
+        self.write("curves.svg", &curves::draw(history))
+    }
+
+    /// Writes what was taken for what.
+    pub fn write_confusion(&self, counts: &ConfusionMatrix, classes: &[String]) -> Result<()> {
+        self.write("confusion_matrix.txt", &confusion::text(counts, classes))?;
+        self.write("confusion_matrix.svg", &confusion::draw(counts, classes))
+    }
+
+    /// Writes right numbers and what was read instead, of each example so many as they have names, each with the offset of its name.
+    pub fn write_predictions(&self, right: &[f32], read: &[f32], offsets: &[f64], names: &[String]) -> Result<()> {
+        let line = |cells: Vec<String>| cells.join(",") + "\n";
+        let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+        let heads = match names {
+            [_] => vec!["right".to_string(), "predicted".to_string()],
+            several => several.iter().flat_map(|name| [quoted(name), quoted(&format!("{name} predicted"))]).collect(),
+        };
+        let offset = |at: usize| offsets.get(at % names.len().max(1)).copied().unwrap_or(0.0);
+        let moved = |values: &[f32]| -> Vec<f64> {
+            values.iter().enumerate().map(|(at, value)| f64::from(*value) + offset(at)).collect()
+        };
+        // An f32 has fewer digits than the f64 that is equal to it.
+        let shown = |at: usize, value: f32| match offset(at) {
+            0.0 => value.to_string(),
+            offset => (f64::from(value) + offset).to_string(),
+        };
+        let pairs: Vec<[String; 2]> = right
+            .iter()
+            .zip(read)
+            .enumerate()
+            .map(|(at, (right, read))| [shown(at, *right), shown(at, *read)])
+            .collect();
+        let rows: Vec<String> = pairs.chunks(names.len().max(1)).map(|row| line(row.concat())).collect();
+        self.write("predictions.csv", &(line(heads) + &rows.concat()))?;
+        self.write("predictions.svg", &scatter::draw(&moved(right), &moved(read), names))
+    }
+
+    /// Writes how each answer was read.
+    pub fn write_answers(&self, each: &[LabelMetrics], counts: &[ConfusionMatrix]) -> Result<()> {
+        self.write("classification_report.txt", &confusion::answers(each, counts))
+    }
+
+    /// Writes a file of text.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        checkpoint::write_atomic(&self.0.join(name), text.as_bytes())
+    }
+}
+
+/// Takes the path of a model file, or of a run's folder, whose model file it is.
+pub fn model_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|path| if path.is_dir() { RunDir(path).model_path() } else { path })
+}

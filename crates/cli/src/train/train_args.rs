@@ -1,0 +1,370 @@
+//! How to train, said on the command line or in the section `[training]` of a FILE.toml: the same names, the same checks. [`section`] reads
+//! any section so.
+
+use std::path::Path;
+
+use clap::{Args, Parser, ValueEnum};
+use panoply::nn::network::file::Setting;
+use panoply::nn::optim::{
+    Adagrad, Adam, AdamW, Lion, LrSchedule, Optimizer, ReduceLrOnPlateau, RmsProp, Sgd, UpdateRule,
+};
+use panoply::nn::{LayerSpec, TrainConfig};
+use panoply::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// All that may be said.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TrainOptions {
+    #[command(flatten)]
+    pub length: LengthArgs,
+    #[command(flatten)]
+    pub manner: TrainArgs,
+}
+
+/// For how long.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LengthArgs {
+    /// Number of epochs [default: 30]
+    #[arg(long, value_parser = parse_count)]
+    epochs: Option<usize>,
+    /// Train whole epochs until at least this many batches have been processed
+    #[arg(long, value_parser = parse_count, conflicts_with = "epochs")]
+    min_steps: Option<usize>,
+}
+
+/// In which way; a run that goes on keeps to it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TrainArgs {
+    /// Examples per batch, or `auto` for the largest batch that fits into memory [default: 64]
+    #[arg(long, visible_alias = "batch", value_name = "N", value_parser = batch)]
+    pub batch_size: Option<BatchSize>,
+    /// Gradient accumulation: batches per optimizer step [default: 1]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub accumulate_grad_batches: Option<usize>,
+    /// Optimizer [default: adamw]
+    #[arg(long, value_enum)]
+    pub optimizer: Option<OptimizerKind>,
+    /// Learning rate [default: 0.002 for adamw, adam and rmsprop, 0.3 for sgd, 0.02 for adagrad, 0.001 for lion]
+    #[arg(long, visible_alias = "lr", value_parser = parse_positive, allow_negative_numbers = true)]
+    pub learning_rate: Option<f64>,
+    /// Momentum of sgd or rmsprop, such as 0.9 [default: 0]
+    #[arg(long, value_parser = parse_fraction, allow_negative_numbers = true)]
+    pub momentum: Option<f64>,
+    /// L2 weight decay; biases and norms are exempt [default: 0.01 for adamw, 0 for adam, sgd and lion]
+    #[arg(long, value_parser = parse_weight_decay, allow_negative_numbers = true)]
+    pub weight_decay: Option<f64>,
+    /// Maximum gradient norm [default: 1; for regression derived from the target scale of the loss]
+    #[arg(long, value_parser = parse_positive, allow_negative_numbers = true)]
+    pub clip_norm: Option<f64>,
+    /// Maximum absolute value of each gradient element, instead of --clip-norm
+    #[arg(long, value_parser = parse_positive, allow_negative_numbers = true, conflicts_with = "clip_norm")]
+    pub clip_value: Option<f64>,
+    /// Learning rate schedule [default: constant]
+    #[arg(long, value_enum)]
+    pub lr_schedule: Option<LrScheduleKind>,
+    /// Decay of an exponential moving average of the parameters, such as 0.999; the average is evaluated and saved as the model
+    #[arg(long, value_name = "DECAY", value_parser = parse_fraction, allow_negative_numbers = true)]
+    pub ema_decay: Option<f64>,
+    /// Element type of layer computations; parameters stay f32 [default: f32]
+    #[arg(long, value_enum)]
+    pub precision: Option<Precision>,
+    /// Random augmentations in training, such as random-shift=2,horizontal-flip,gaussian-noise=0.1: shifts images by up to that many
+    /// pixels, mirrors them with a probability (horizontal-flip=P, default 0.5), adds normal noise of that standard deviation
+    #[arg(long, value_name = "AUGMENTATIONS", value_delimiter = ',', value_parser = parse_augmentation)]
+    pub augment: Vec<LayerSpec>,
+    /// Early stopping: epochs without a better validation loss before training stops
+    #[arg(long)]
+    pub patience: Option<usize>,
+    /// Fraction of the examples used for validation [default: 0.2]
+    #[arg(long)]
+    pub val_split: Option<f64>,
+    /// Seed of initial weights, example order and dropout [default: 0]
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// Settings of a file as if they stood on a command line.
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Line<A: Args> {
+    #[command(flatten)]
+    said: A,
+}
+
+/// What a section of a file says, under the names and with the checks of the command line.
+pub fn section<A: Args>(file: &Path, name: &str, settings: &[Setting]) -> Result<A> {
+    let option = |Setting { name, value, .. }: &Setting| format!("--{}={value}", name.replace('_', "-"));
+    let wrong = |line: usize, what: String| Error::corrupt(format!("{}:{line}: {name}: {what}", file.display()));
+    for setting in settings {
+        let alone = Line::<A>::try_parse_from([option(setting)]);
+        alone.map_err(|error| wrong(setting.line, format!("{}: {}", setting.name, sentence(&error))))?;
+    }
+    let first = settings.iter().map(|setting| setting.line).min().unwrap_or(1);
+    let all = Line::try_parse_from(settings.iter().map(option));
+    all.map(|line| line.said).map_err(|error| wrong(first, sentence(&error)))
+}
+
+impl TrainOptions {
+    /// What is said here, and what another says where nothing is; of another optimizer it says nothing that only that one means.
+    #[must_use]
+    pub fn merged_over(self, other: TrainOptions) -> TrainOptions {
+        let (here, mut there) = (self.manner, other.manner);
+        if let Some(mover) = here.optimizer.filter(|mover| *mover != there.optimizer()) {
+            (there.learning_rate, there.momentum) = (None, None);
+            there.weight_decay = there.weight_decay.filter(|_| mover.weight_decay().is_some());
+        }
+        if here.clip_norm.or(here.clip_value).is_some() {
+            (there.clip_norm, there.clip_value) = (None, None);
+        }
+        TrainOptions {
+            length: if self.length.epochs.or(self.length.min_steps).is_some() { self.length } else { other.length },
+            manner: TrainArgs {
+                batch_size: here.batch_size.or(there.batch_size),
+                accumulate_grad_batches: here.accumulate_grad_batches.or(there.accumulate_grad_batches),
+                optimizer: here.optimizer.or(there.optimizer),
+                learning_rate: here.learning_rate.or(there.learning_rate),
+                momentum: here.momentum.or(there.momentum),
+                weight_decay: here.weight_decay.or(there.weight_decay),
+                clip_norm: here.clip_norm.or(there.clip_norm),
+                clip_value: here.clip_value.or(there.clip_value),
+                lr_schedule: here.lr_schedule.or(there.lr_schedule),
+                ema_decay: here.ema_decay.or(there.ema_decay),
+                precision: here.precision.or(there.precision),
+                augment: if here.augment.is_empty() { there.augment } else { here.augment },
+                patience: here.patience.or(there.patience),
+                val_split: here.val_split.or(there.val_split),
+                seed: here.seed.or(there.seed),
+            },
+        }
+    }
+}
+
+/// What the parser of the command line says, in one line.
+fn sentence(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines =
+        text.lines().map(str::trim).take_while(|line| !line.starts_with("For more") && !line.starts_with("Usage"));
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    lines.join("; ").trim_start_matches("error: ").to_string()
+}
+
+impl LengthArgs {
+    /// How often so many examples are seen in batches of this size, if it was said.
+    pub fn num_epochs(&self, examples: usize, batch: usize) -> Option<usize> {
+        self.min_steps.map(|steps| TrainConfig::with_min_steps(steps, examples, batch).epochs).or(self.epochs)
+    }
+}
+
+impl TrainArgs {
+    /// What moves the parameters.
+    pub fn optimizer(&self) -> OptimizerKind {
+        self.optimizer.unwrap_or_default()
+    }
+
+    /// How much of the last step is kept, if it was said of an optimizer that can.
+    pub fn momentum(&self) -> Result<Option<f64>> {
+        match self.momentum {
+            Some(momentum) if !self.optimizer().has_momentum() => {
+                let message = format!("--momentum {momentum} is not for --optimizer {}", value_name(self.optimizer()));
+                Err(Error::mistake(message).note("sgd and rmsprop take it; the others have their own or none"))
+            }
+            momentum => Ok(momentum),
+        }
+    }
+
+    /// The pull of the weights towards zero, if the optimizer knows one.
+    pub fn weight_decay(&self) -> Result<Option<f64>> {
+        match (self.weight_decay, self.optimizer().weight_decay()) {
+            (Some(decay), None) => {
+                let message = format!("--weight-decay {decay} is not for --optimizer {}", value_name(self.optimizer()));
+                Err(Error::mistake(message).note("adamw, adam, sgd and lion take it"))
+            }
+            (said, own) => Ok(said.or(own)),
+        }
+    }
+}
+
+/// Examples of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum BatchSize {
+    /// As many as fit.
+    Auto,
+    /// So many.
+    Count(usize),
+}
+
+impl Default for BatchSize {
+    fn default() -> BatchSize {
+        BatchSize::Count(64)
+    }
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "take a number of at least 1".to_string())
+}
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "take a number above 0, such as 1e-3".to_string())
+}
+
+fn parse_weight_decay(text: &str) -> Result<f64, String> {
+    let pull = text.parse().ok().filter(|pull: &f64| pull.is_finite() && *pull >= 0.0);
+    pull.ok_or_else(|| "take a number of at least 0, such as 0.01".to_string())
+}
+
+fn parse_fraction(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "take a number in 0 .. 1, such as 0.9".to_string())
+}
+
+fn parse_augmentation(text: &str) -> Result<LayerSpec, String> {
+    let (name, number) = text.split_once('=').map_or((text, None), |(name, number)| (name, Some(number)));
+    let wrong = || {
+        "take random-shift=PIXELS, horizontal-flip, horizontal-flip=PROBABILITY or gaussian-noise=STDDEV".to_string()
+    };
+    match (name.trim(), number.map(str::trim)) {
+        ("random-shift", Some(by)) => {
+            by.parse().map(|by| LayerSpec::RandomShift { max_shift: by }).map_err(|_| wrong())
+        }
+        ("horizontal-flip", number) => match number.map_or(Ok(0.5), str::parse) {
+            Ok(probability) => Ok(LayerSpec::RandomHorizontalFlip { p: probability }),
+            Err(_) => Err(wrong()),
+        },
+        ("gaussian-noise", Some(deviation)) => {
+            deviation.parse().map(|deviation| LayerSpec::GaussianNoise { stddev: deviation }).map_err(|_| wrong())
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn batch(text: &str) -> Result<BatchSize, String> {
+    match text {
+        "auto" => Ok(BatchSize::Auto),
+        _ => match text.parse() {
+            Ok(count) if count > 0 => Ok(BatchSize::Count(count)),
+            _ => Err("take a number of at least 1, or auto".to_string()),
+        },
+    }
+}
+
+/// What layers compute in.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum Precision {
+    /// 32 bits.
+    #[default]
+    F32,
+    /// 16 bits, 8 of them for the exponent.
+    Bf16,
+    /// 16 bits, 5 of them for the exponent.
+    F16,
+}
+
+/// What moves the parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
+pub enum OptimizerKind {
+    /// Adam with weight decay apart from the gradient.
+    #[default]
+    AdamW,
+    /// Running means of gradients over the roots of those of their squares.
+    Adam,
+    /// Gradient descent.
+    Sgd,
+    /// Gradients over the root of the running mean of their squares.
+    RmsProp,
+    /// Gradients over the root of the sum of their squares.
+    Adagrad,
+    /// The sign of a running mean of gradients.
+    Lion,
+}
+
+impl OptimizerKind {
+    /// The learning rate if nothing is said.
+    pub fn default_lr(self) -> f64 {
+        match self {
+            OptimizerKind::AdamW | OptimizerKind::Adam | OptimizerKind::RmsProp => 0.002,
+            OptimizerKind::Sgd => 0.3,
+            OptimizerKind::Adagrad => 0.02,
+            OptimizerKind::Lion => 0.001,
+        }
+    }
+
+    /// Whether it can keep some of its last step.
+    pub fn has_momentum(self) -> bool {
+        matches!(self, OptimizerKind::Sgd | OptimizerKind::RmsProp)
+    }
+
+    /// Its pull of the weights towards zero if nothing is said; none if it knows none.
+    pub fn weight_decay(self) -> Option<f64> {
+        match self {
+            OptimizerKind::AdamW => Some(0.01),
+            OptimizerKind::Adam | OptimizerKind::Sgd | OptimizerKind::Lion => Some(0.0),
+            OptimizerKind::RmsProp | OptimizerKind::Adagrad => None,
+        }
+    }
+
+    /// At the start of training. Runs of versions before weight decay could be said have none here and go on as they began: the usual
+    /// pull, of biases and norms as well.
+    pub fn optimizer(self, rate: f64, momentum: f64, weight_decay: Option<f64>) -> Optimizer<Box<dyn UpdateRule>> {
+        let decay = weight_decay.or(self.weight_decay()).unwrap_or(0.0);
+        let optimizer = match self {
+            OptimizerKind::AdamW => AdamW::new(rate).weight_decay(decay).boxed(),
+            OptimizerKind::Adam => Adam::new(rate).weight_decay(decay).boxed(),
+            OptimizerKind::Sgd => Sgd::new(rate).momentum(momentum).weight_decay(decay).boxed(),
+            OptimizerKind::RmsProp => RmsProp::new(rate).momentum(momentum).boxed(),
+            OptimizerKind::Adagrad => Adagrad::new(rate).boxed(),
+            OptimizerKind::Lion => Lion::new(rate).weight_decay(decay).boxed(),
+        };
+        if weight_decay.is_some() { optimizer.exclude_1d_from_weight_decay() } else { optimizer }
+    }
+}
+
+/// What becomes of the learning rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LrScheduleKind {
+    /// Constant
+    #[default]
+    Constant,
+    /// Cosine decay to 0
+    Cosine,
+    /// Linear warmup over the first 5 % of the steps, then cosine decay to 0
+    CosineWithWarmup,
+    /// One cycle: rises, then falls
+    OneCycle,
+    /// Multiplied by 0.1 after each third of the steps
+    Step,
+    /// Exponential decay to 1 %
+    Exponential,
+    /// Divided by 3 after three epochs in a row without a better validation loss
+    ReduceOnPlateau,
+}
+
+impl LrScheduleKind {
+    /// Over so many steps.
+    pub fn schedule(self, steps: u64) -> LrSchedule {
+        match self {
+            LrScheduleKind::Constant | LrScheduleKind::ReduceOnPlateau => LrSchedule::Constant,
+            LrScheduleKind::Cosine => LrSchedule::Cosine { t_max: steps, min_factor: 0.0 },
+            LrScheduleKind::CosineWithWarmup => {
+                let rising = steps.div_ceil(20).max(1);
+                let falling = LrSchedule::Cosine { t_max: steps.saturating_sub(rising), min_factor: 0.0 };
+                falling.with_warmup(rising, 1.0 / rising as f64)
+            }
+            LrScheduleKind::OneCycle => LrSchedule::one_cycle(steps),
+            LrScheduleKind::Step => LrSchedule::Step { step_size: steps.div_ceil(3), gamma: 0.1 },
+            LrScheduleKind::Exponential => LrSchedule::Exponential(0.01f64.powf(1.0 / steps.max(1) as f64)),
+        }
+    }
+    /// What listens to the validation loss besides.
+    pub fn plateau(self) -> Option<ReduceLrOnPlateau> {
+        (self == LrScheduleKind::ReduceOnPlateau).then(|| ReduceLrOnPlateau::new(1.0 / 3.0, 2))
+    }
+}
+
+/// A value as it is spelled on the command line.
+pub fn value_name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+}

@@ -1,0 +1,381 @@
+//! Attention in one kernel: no matrix of all scores is ever in memory.
+//!
+//! A group owns some queries of one head and walks over the keys they see, some at a time. Of each query it carries along the
+//! largest score so far and the sum of exponentials of scores less that, and scales down what it has summed when a larger one
+//! comes. A query that sees no key gives zeros, as the body of the call does.
+//!
+//! Sources: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao, FlashAttention-2, 2023, algorithm 1.
+
+mod gradient;
+
+use std::sync::Arc;
+
+use panoply_ir::alu::{Alu, Math};
+use panoply_ir::builder::Builder;
+use panoply_ir::custom_kernel::CustomKernel;
+use panoply_ir::kernel::{Access, Builtin, ExprId, Guard, LocalId, MemId};
+use panoply_ir::routine::{Attention, Mask, Routine};
+use panoply_ir::target::Style;
+use panoply_ir::{DType, MathMode, Shape, Target};
+
+use super::authored;
+use super::tiles::{MatrixRef, SharedTile, Tiles};
+use super::tiling::Tiling;
+use crate::opt::contract;
+
+pub(super) use gradient::gradient;
+
+/// Elements of a query, a key or a value that registers hold sums for.
+const WIDEST: usize = 128;
+/// Fewer queries would leave most of a tile empty,
+const FEWEST: usize = 16;
+/// which matters when they walk over more keys than this: the body's kernels divide those among groups.
+const FEW_KEYS: usize = 128;
+/// Groups along an axis that every device takes.
+const MOST_GROUPS: usize = 65_535;
+
+/// The output and the logarithms of the scores' sums, these in the type of sums; none where the body is better.
+pub(super) fn output(
+    of: &Attention,
+    results: &[Shape],
+    target: &Target,
+    accuracy: MathMode,
+) -> Option<Arc<CustomKernel>> {
+    let routine = Routine::Attention(*of);
+    if !fits(&routine, of, target, accuracy, routine.operands().count()) {
+        return None;
+    }
+    let (sum, width, depth) = (wide(of.dtype), of.width as u64, of.depth as u64);
+    let bytes = |t: Tiling| {
+        let others = t.bytes(sum, t.other(), width).max(t.turned_bytes(sum, t.other(), depth));
+        t.bytes(sum, t.own(), width) + others + t.weights_bytes(sum) + t.own() * t.line() * sum.bytes() as u64
+    };
+    let (rows, matrices) = (of.queries as u64, (of.batch * of.heads) as u64);
+    let fused = contract::in_sums(target, accuracy);
+    let write = |t: Tiling| (Forward::write(of, t, fused), t.grid(rows, matrices));
+    let ways = Tiling::fitting(target, fragments(of, target), [rows, matrices], bytes);
+    authored(ways.into_iter().map(write), results)
+}
+
+/// Whether attention, or its gradient, is work for tiles on a target, by kernels that bind so many buffers.
+fn fits(routine: &Routine, of: &Attention, target: &Target, accuracy: MathMode, bindings: usize) -> bool {
+    let most = target.max_seen_bytes();
+    let seen = |elems: Option<u64>, dtype: DType| {
+        elems.and_then(|elems| elems.checked_mul(dtype.bytes() as u64)).is_some_and(|bytes| bytes <= most)
+    };
+    target.style == Style::Gpu
+        && accuracy != MathMode::Exact
+        && (wide(of.dtype) != DType::F64 || target.f64)
+        && of.width.max(of.depth) <= WIDEST
+        && (of.queries >= FEWEST || of.keys <= FEW_KEYS)
+        && of.batch * of.heads <= MOST_GROUPS
+        && of.queries.max(of.keys) <= MOST_GROUPS * FEWEST
+        && bindings <= target.max_bindings as usize
+        && routine.operands().all(|operand| seen(operand.elems, operand.dtype))
+}
+
+/// What the device multiplies fragments of, if it is halves and it does.
+fn fragments(of: &Attention, target: &Target) -> Option<DType> {
+    (target.mma && wide(of.dtype) != of.dtype).then_some(of.dtype)
+}
+
+/// What sums of a type are made in.
+fn wide(dtype: DType) -> DType {
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
+}
+
+/// A kernel of attention being written, and what it reads.
+struct Heads<'a> {
+    of: &'a Attention,
+    tiles: Tiles,
+    queries: MemId,
+    keys: MemId,
+    values: MemId,
+    mask: Option<(Mask, MemId)>,
+}
+
+/// One head's part of what is read.
+#[derive(Clone, Copy)]
+struct Head {
+    queries: MatrixRef,
+    keys: MatrixRef,
+    values: MatrixRef,
+    /// A mask and its first element.
+    mask: Option<(Mask, MemId, ExprId)>,
+}
+
+impl<'a> Heads<'a> {
+    fn new(name: &str, of: &'a Attention, t: Tiling, fused: bool) -> Heads<'a> {
+        let mut tiles = Tiles::new(name, t, wide(of.dtype), fused);
+        let [queries, keys, values] =
+            ["queries", "keys", "values"].map(|name| tiles.b.buffer(name, of.dtype, Access::In));
+        let mask = of.mask.map(|mask| (mask, tiles.b.buffer("mask", mask.dtype, Access::In)));
+        Heads { of, tiles, queries, keys, values, mask }
+    }
+
+    /// A matrix of a buffer that holds as many as there are heads of some kind.
+    fn matrix(&mut self, mem: MemId, number: ExprId, rows: usize, width: usize) -> MatrixRef {
+        let start = self.tiles.times(number, (rows * width) as u64);
+        MatrixRef { mem, start: self.tiles.b.bind("head", start), rows: rows as u64, width: width as u64 }
+    }
+
+    /// The head of the queries with a number, counted through all items of the batch, whose number is `item`.
+    fn head(&mut self, number: ExprId, item: ExprId, head: ExprId) -> Head {
+        let Attention { heads, key_heads, queries, keys, width, depth, .. } = *self.of;
+        let (own, _) = self.tiles.split(head, (heads / key_heads) as u64);
+        let before = self.tiles.times(item, key_heads as u64);
+        let shared = self.tiles.b.alu(Alu::Add, &[before, own]);
+        let mask = self.mask.map(|(mask, mem)| {
+            let (item, head) = (self.tiles.times(item, mask.batch as u64), self.tiles.times(head, mask.head as u64));
+            let start = self.tiles.b.alu(Alu::Add, &[item, head]);
+            (mask, mem, self.tiles.b.bind("mask", start))
+        });
+        Head {
+            queries: self.matrix(self.queries, number, queries, width),
+            keys: self.matrix(self.keys, shared, keys, width),
+            values: self.matrix(self.values, shared, keys, depth),
+            mask,
+        }
+    }
+
+    /// The head of the queries that a group has to itself, with its number.
+    fn own_head(&mut self) -> (ExprId, Head) {
+        let number = self.tiles.b.builtin(Builtin::GroupId(2));
+        let (item, head) = self.tiles.split(number, self.of.heads as u64);
+        (number, self.head(number, item, head))
+    }
+
+    /// The first row that a group owns.
+    fn first(&mut self) -> ExprId {
+        let group = self.tiles.b.builtin(Builtin::GroupId(0));
+        let first = self.tiles.times(group, self.tiles.t.own());
+        self.tiles.b.bind("first", first)
+    }
+
+    /// How many keys stand before the first query, if there is a key that not all queries see.
+    fn past(&self) -> Option<u64> {
+        self.of.past.filter(|past| *past < self.of.keys - 1).map(|past| past as u64)
+    }
+
+    /// How many keys own queries from `first` on see at most.
+    fn end(&mut self, first: ExprId) -> ExprId {
+        let keys = self.tiles.b.index(self.of.keys as u64);
+        let Some(past) = self.past() else { return keys };
+        let last = self.tiles.plus(first, past + self.tiles.t.own());
+        let end = self.tiles.b.alu(Alu::Min, &[last, keys]);
+        self.tiles.b.bind("end", end)
+    }
+
+    /// What the product of a query and a key, which may not be there, comes to: minus infinity where it is not seen.
+    fn score(&mut self, product: ExprId, head: &Head, query: (ExprId, bool), key: (ExprId, bool)) -> ExprId {
+        let (scale, never) = (self.tiles.number(self.of.scale.to_f64()), self.tiles.number(f64::NEG_INFINITY));
+        let mut score = self.tiles.b.alu(Alu::Mul, &[product, scale]);
+        let open = [(query, self.of.queries), (key, self.of.keys)];
+        let open = open.map(|((at, open), bound)| open.then_some((at, bound as u64)));
+        let mut seen = self.tiles.below(&open);
+        if let Some(past) = self.past() {
+            let last = self.tiles.plus(query.0, past);
+            let before = self.tiles.b.alu(Alu::Le, &[key.0, last]);
+            seen = self.tiles.both(seen, before);
+        }
+        if let Some((mask, mem, start)) = head.mask {
+            let (row, column) =
+                (self.tiles.times(query.0, mask.query as u64), self.tiles.times(key.0, mask.key as u64));
+            let at = self.tiles.b.alu(Alu::Add, &[start, row]);
+            let at = self.tiles.b.alu(Alu::Add, &[at, column]);
+            let said = self.tiles.b.load(mem, at, if seen.is_some() { Guard::Checked } else { Guard::Proven });
+            score = if mask.dtype == DType::Bool {
+                self.tiles.b.alu(Alu::Select, &[said, score, never])
+            } else {
+                let added = self.tiles.b.cast(self.tiles.sum, said);
+                self.tiles.b.alu(Alu::Add, &[score, added])
+            };
+        }
+        let score = seen.map_or(score, |seen| self.tiles.b.alu(Alu::Select, &[seen, score, never]));
+        self.tiles.b.bind("score", score)
+    }
+
+    /// What is subtracted before exponentials are taken: minus infinity is left out, as nothing is seen then.
+    fn base(&mut self, top: ExprId) -> ExprId {
+        let (never, zero) = (self.tiles.number(f64::NEG_INFINITY), self.tiles.number(0.0));
+        let blind = self.tiles.b.alu(Alu::Eq, &[top, never]);
+        let base = self.tiles.b.alu(Alu::Select, &[blind, zero, top]);
+        self.tiles.b.bind("base", base)
+    }
+
+    /// The exponential of a difference.
+    fn power(&mut self, of: ExprId, less: ExprId) -> ExprId {
+        let difference = self.tiles.b.alu(Alu::Sub, &[of, less]);
+        let power = self.tiles.b.alu(Alu::Math(Math::Exp), &[difference]);
+        self.tiles.b.bind("power", power)
+    }
+}
+
+/// The forward direction, with what is known of each of a work-item's queries.
+struct Forward<'a> {
+    heads: Heads<'a>,
+    /// The largest score so far.
+    tops: Vec<LocalId>,
+    /// A work-item's part of the sum of exponentials.
+    parts: Vec<LocalId>,
+    /// The output before it is divided.
+    sums: Vec<LocalId>,
+    /// A number of each work-item's, line by line.
+    line: MemId,
+}
+
+/// Shared memory of the forward direction.
+#[derive(Clone, Copy)]
+struct Slabs {
+    queries: SharedTile,
+    keys: SharedTile,
+    values: SharedTile,
+    weights: Option<SharedTile>,
+}
+
+impl<'a> Forward<'a> {
+    fn write(of: &'a Attention, t: Tiling, fused: bool) -> Builder {
+        let mut heads = Heads::new("attention", of, t, fused);
+        let tiles = &mut heads.tiles;
+        let output = tiles.b.buffer("output", of.dtype, Access::Out);
+        let logarithms = tiles.b.buffer("logarithms", tiles.sum, Access::Out);
+        let queries = tiles.slab("tile_of_queries", t.own(), of.width as u64);
+        let [keys, values] = tiles.either("tile_of_keys", t.other(), of.width as u64, of.depth as u64);
+        let slabs = Slabs { queries, keys, values, weights: tiles.weights("weights") };
+        let line = tiles.b.shared("line", tiles.sum, (t.own() * t.line()) as u32);
+        let ((number, head), first) = (heads.own_head(), heads.first());
+        let tiles = &mut heads.tiles;
+        tiles.load_tile(head.queries, first, queries);
+        let never = tiles.number(f64::NEG_INFINITY);
+        let tops = (0..tiles.rows()).map(|_| tiles.b.declare("top", never, true)).collect();
+        let (parts, sums) = (tiles.zeros("part", tiles.rows()), tiles.result(of.depth as u64));
+        let (start, end) = (tiles.b.index(0), heads.end(first));
+        let step = heads.tiles.b.index(t.other());
+        let tile = heads.tiles.b.begin_for("tile", start, end, step);
+        let mut forward = Forward { heads, tops, parts, sums, line };
+        forward.process_key_tile(&head, [first, tile], slabs);
+        forward.heads.tiles.b.end();
+        let output = forward.heads.matrix(output, number, of.queries, of.depth);
+        let logarithms = forward.heads.matrix(logarithms, number, of.queries, 1);
+        forward.finish(output, logarithms, first);
+        forward.heads.tiles.b
+    }
+
+    /// Adds a tile of keys and values.
+    fn process_key_tile(&mut self, head: &Head, [first, tile]: [ExprId; 2], slabs: Slabs) {
+        self.heads.tiles.load_tile(head.keys, tile, slabs.keys);
+        self.heads.tiles.b.barrier();
+        let products = self.heads.tiles.outer_products(slabs.queries, slabs.keys);
+        let scores = self.scores(head, [first, tile], products);
+        for (row, scores) in scores.chunks(scores.len() / self.tops.len()).enumerate() {
+            let b = &mut self.heads.tiles.b;
+            let largest = scores.iter().copied().reduce(|x, y| b.alu(Alu::Max, &[x, y]));
+            self.publish(row, largest.expect("a work-item has a column"));
+        }
+        self.heads.tiles.b.barrier();
+        let (mut weights, mut shrunk) = (Vec::with_capacity(scores.len()), Vec::new());
+        for (row, scores) in scores.chunks(scores.len() / self.tops.len()).enumerate() {
+            let before = self.heads.tiles.b.get(self.tops[row]);
+            let before = self.heads.tiles.b.bind("before", before);
+            let top = self.line_reduce(row, Alu::Max, before);
+            self.heads.tiles.b.assign(self.tops[row], top);
+            let base = self.heads.base(top);
+            let less = self.heads.power(before, base);
+            let part = self.heads.tiles.b.get(self.parts[row]);
+            let mut part = self.heads.tiles.b.alu(Alu::Mul, &[part, less]);
+            for score in scores {
+                let power = self.heads.power(*score, base);
+                part = self.heads.tiles.b.alu(Alu::Add, &[part, power]);
+                weights.push(power);
+            }
+            self.heads.tiles.b.assign(self.parts[row], part);
+            shrunk.push(less);
+        }
+        let tiles = &mut self.heads.tiles;
+        tiles.store_weights(slabs.weights, &weights);
+        tiles.load_tile(head.values, tile, slabs.values);
+        tiles.b.barrier();
+        tiles.add_weighted(slabs.weights, &weights, slabs.values, &shrunk, &self.sums);
+        tiles.b.barrier();
+    }
+
+    /// A work-item's scores, query by query.
+    fn scores(&mut self, head: &Head, [first, tile]: [ExprId; 2], products: Vec<ExprId>) -> Vec<ExprId> {
+        let (of, t) = (self.heads.of, self.heads.tiles.t);
+        // A query that is not there reads no mask; its scores go nowhere.
+        let open_query = !(of.queries as u64).is_multiple_of(t.own()) && head.mask.is_some();
+        let open_key = !(of.keys as u64).is_multiple_of(t.other());
+        let columns = self.heads.tiles.columns();
+        let score = |(n, product)| {
+            let tiles = &mut self.heads.tiles;
+            let (row, column) = (tiles.own_row(n / columns), tiles.other_row(n % columns));
+            let (query, key) = (tiles.b.alu(Alu::Add, &[first, row]), tiles.b.alu(Alu::Add, &[tile, column]));
+            self.heads.score(product, head, (query, open_query), (key, open_key))
+        };
+        (0..).zip(products).map(score).collect()
+    }
+
+    /// Shows a line a number of an own row.
+    fn publish(&mut self, row: usize, value: ExprId) {
+        let start = self.place(row);
+        let tiles = &mut self.heads.tiles;
+        let at = tiles.b.alu(Alu::Add, &[start, tiles.column]);
+        tiles.b.store(self.line, at, value, Guard::Proven);
+    }
+
+    /// Combines what a line's work-items have shown.
+    fn line_reduce(&mut self, row: usize, op: Alu, first: ExprId) -> ExprId {
+        let start = self.place(row);
+        let tiles = &mut self.heads.tiles;
+        let mut all = first;
+        for n in 0..tiles.t.line() {
+            let at = tiles.plus(start, n);
+            let one = tiles.b.load(self.line, at, Guard::Proven);
+            all = tiles.b.alu(op, &[all, one]);
+        }
+        tiles.b.bind("all", all)
+    }
+
+    fn place(&mut self, row: usize) -> ExprId {
+        let row = self.heads.tiles.own_row(row as u64);
+        self.heads.tiles.times(row, self.heads.tiles.t.line())
+    }
+
+    /// Divides by the sums, and stores their logarithms.
+    fn finish(&mut self, output: MatrixRef, logarithms: MatrixRef, first: ExprId) {
+        for (row, part) in self.parts.clone().into_iter().enumerate() {
+            let part = self.heads.tiles.b.get(part);
+            self.publish(row, part);
+        }
+        self.heads.tiles.b.barrier();
+        let [never, zero, one] = [f64::NEG_INFINITY, 0.0, 1.0].map(|value| self.heads.tiles.number(value));
+        let (mut values, mut divisors) = (Vec::new(), Vec::new());
+        for (row, top) in self.tops.clone().into_iter().enumerate() {
+            let total = self.line_reduce(row, Alu::Add, zero);
+            let top = self.heads.tiles.b.get(top);
+            let base = self.heads.base(top);
+            let b = &mut self.heads.tiles.b;
+            let blind = b.alu(Alu::Eq, &[top, never]);
+            let divisor = b.alu(Alu::Select, &[blind, one, total]);
+            divisors.push(b.bind("divisor", divisor));
+            let logarithm = b.alu(Alu::Math(Math::Log), &[total]);
+            values.push(b.alu(Alu::Add, &[base, logarithm]));
+        }
+        let tiles = &mut self.heads.tiles;
+        tiles.store(output, first, &self.sums, |tiles, row, sum| tiles.b.alu(Alu::Div, &[sum, divisors[row]]));
+        let line_start = tiles.b.index(0);
+        let once = tiles.b.alu(Alu::Eq, &[tiles.column, line_start]);
+        tiles.b.begin_if(once);
+        for (row, value) in (0..).zip(values) {
+            let row = tiles.own_row(row);
+            let query = tiles.b.alu(Alu::Add, &[first, row]);
+            let open = !logarithms.rows.is_multiple_of(tiles.t.own());
+            let inside = tiles.below(&[open.then_some((query, logarithms.rows))]);
+            inside.iter().for_each(|inside| tiles.b.begin_if(*inside));
+            let at = tiles.b.alu(Alu::Add, &[logarithms.start, query]);
+            tiles.b.store(logarithms.mem, at, value, Guard::Proven);
+            inside.iter().for_each(|_| tiles.b.end());
+        }
+        tiles.b.end();
+    }
+}

@@ -1,0 +1,299 @@
+//! What flows back from attention, in two kernels: a group owns queries in one, keys in the other, so that nobody adds to what
+//! another group has written. Both compute the scores again, and their shares from the logarithm of their sums.
+//!
+//! With p the shares of the scores and d what flows to them, which is what flows to the output times the values: p (d - mean)
+//! flows to the scores, where the mean of d with the weights p is the product of the output with what flows to it. Both kernels
+//! are given that mean.
+//!
+//! Source: Dao, FlashAttention-2, 2023, algorithm 2, without its atomic additions.
+
+use std::sync::Arc;
+
+use panoply_ir::alu::Alu;
+use panoply_ir::builder::Builder;
+use panoply_ir::custom_kernel::CustomKernel;
+use panoply_ir::kernel::{Access, Builtin, ExprId, LocalId, MemId};
+use panoply_ir::routine::{Attention, Routine};
+use panoply_ir::{MathMode, Shape, Target};
+
+use super::super::authored;
+use super::super::tiles::{MatrixRef, SharedTile};
+use super::super::tiling::Tiling;
+use super::{Head, Heads, fits, fragments, wide};
+use crate::opt::contract;
+
+/// What flows to the queries, and what flows to keys and values; none where the body is better.
+pub(in super::super) fn gradient(
+    of: &Attention,
+    results: &[Shape],
+    target: &Target,
+    accuracy: MathMode,
+) -> Option<[Arc<CustomKernel>; 2]> {
+    let routine = Routine::AttentionBackward(*of);
+    // Neither kernel writes all results.
+    if !fits(&routine, of, target, accuracy, routine.operands().count() - 1) {
+        return None;
+    }
+    let (sum, width, depth) = (wide(of.dtype), of.width as u64, of.depth as u64);
+    let bytes = |t: Tiling, side: OwnedRows| {
+        let both = |rows: u64| t.bytes(sum, rows, width) + t.bytes(sum, rows, depth);
+        let copies = t.copy_bytes(sum, t.other(), width);
+        let more = match side {
+            OwnedRows::Queries => t.weights_bytes(sum),
+            OwnedRows::Keys => 2 * t.weights_bytes(sum) + t.copy_bytes(sum, t.other(), depth),
+        };
+        both(t.own()) + both(t.other()) + copies + more
+    };
+    let (fused, fragments) = (contract::in_sums(target, accuracy), fragments(of, target));
+    let written = |side: OwnedRows, rows: usize, matrices: usize, results: &[Shape]| {
+        let (rows, matrices) = (rows as u64, matrices as u64);
+        let write = |t: Tiling| {
+            let kernel = match side {
+                OwnedRows::Queries => Backward::grad_queries(of, t, fused),
+                OwnedRows::Keys => Backward::grad_keys_values(of, t, fused),
+            };
+            (kernel, t.grid(rows, matrices))
+        };
+        let ways = Tiling::fitting(target, fragments, [rows, matrices], |t| bytes(t, side));
+        authored(ways.into_iter().map(write), results)
+    };
+    Some([
+        written(OwnedRows::Queries, of.queries, of.batch * of.heads, &results[..1])?,
+        written(OwnedRows::Keys, of.keys, of.batch * of.key_heads, &results[1..])?,
+    ])
+}
+
+/// Whose rows a group owns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OwnedRows {
+    Queries,
+    Keys,
+}
+
+/// A kernel being written, and what it reads besides queries, keys, values and mask.
+struct Backward<'a> {
+    heads: Heads<'a>,
+    side: OwnedRows,
+    logarithms: MemId,
+    means: MemId,
+    flow: MemId,
+    /// What is written.
+    results: Vec<MemId>,
+    /// Rows of queries or keys, and of what flows to the output or values: those of the group, and the others.
+    own: [SharedTile; 2],
+    other: [SharedTile; 2],
+    /// The others as sums take them; the second only for values.
+    summed: [SharedTile; 2],
+    /// What weights go through: what flows to scores, and for values their shares.
+    through: [Option<SharedTile>; 2],
+}
+
+/// Of a query, what is subtracted from its scores, and from what flows to their shares.
+#[derive(Clone, Copy)]
+struct RowStats {
+    base: ExprId,
+    mean: ExprId,
+}
+
+impl<'a> Backward<'a> {
+    fn new(side: OwnedRows, of: &'a Attention, t: Tiling, fused: bool) -> Backward<'a> {
+        let (name, results) = match side {
+            OwnedRows::Queries => ("attention_to_queries", &["to_queries"][..]),
+            OwnedRows::Keys => ("attention_to_keys", &["to_keys", "to_values"][..]),
+        };
+        let mut heads = Heads::new(name, of, t, fused);
+        let (sum, tiles) = (heads.tiles.sum, &mut heads.tiles);
+        let [logarithms, means] = ["logarithms", "means"].map(|name| tiles.b.buffer(name, sum, Access::In));
+        let flow = tiles.b.buffer("flow", of.dtype, Access::In);
+        let results = results.iter().map(|name| tiles.b.buffer(name, of.dtype, Access::Out)).collect();
+        let mut slabs = |names: [&str; 2], rows: u64| {
+            [(names[0], of.width), (names[1], of.depth)].map(|(name, width)| tiles.slab(name, rows, width as u64))
+        };
+        let (of_queries, of_keys) = (["tile_of_queries", "tile_of_flow"], ["tile_of_keys", "tile_of_values"]);
+        let (own, other) = match side {
+            OwnedRows::Queries => (slabs(of_queries, t.own()), slabs(of_keys, t.other())),
+            OwnedRows::Keys => (slabs(of_keys, t.own()), slabs(of_queries, t.other())),
+        };
+        let (mut summed, mut through) = (other, [tiles.weights("flows"), None]);
+        summed[0] = tiles.transposed("turned", other[0]);
+        if side == OwnedRows::Keys {
+            summed[1] = tiles.transposed("turned_flow", other[1]);
+            through[1] = tiles.weights("shares");
+        }
+        Backward { heads, side, logarithms, means, flow, results, own, other, summed, through }
+    }
+
+    fn grad_queries(of: &'a Attention, t: Tiling, fused: bool) -> Builder {
+        let mut this = Backward::new(OwnedRows::Queries, of, t, fused);
+        let ((number, head), first) = (this.heads.own_head(), this.heads.first());
+        let flow = this.heads.matrix(this.flow, number, of.queries, of.depth);
+        this.bring([head.queries, flow], first, this.own);
+        let rows = this.heads.tiles.rows();
+        let known: Vec<RowStats> = (0..rows).map(|n| this.known_own(number, first, n)).collect();
+        let sums = this.heads.tiles.result(of.width as u64);
+        let (start, end) = (this.heads.tiles.b.index(0), this.heads.end(first));
+        let step = this.heads.tiles.b.index(t.other());
+        let tile = this.heads.tiles.b.begin_for("tile", start, end, step);
+        this.bring_others([head.keys, head.values], tile);
+        this.heads.tiles.b.barrier();
+        let [flows, _] = this.weights(&head, [first, tile], |[row, _]| known[row as usize]);
+        this.heads.tiles.store_weights(this.through[0], &flows);
+        this.heads.tiles.b.barrier();
+        this.heads.tiles.add_weighted(this.through[0], &flows, this.summed[0], &[], &sums);
+        this.heads.tiles.b.barrier();
+        this.heads.tiles.b.end();
+        let to = this.heads.matrix(this.results[0], number, of.queries, of.width);
+        this.store_scaled(to, first, &sums);
+        this.heads.tiles.b
+    }
+
+    fn grad_keys_values(of: &'a Attention, t: Tiling, fused: bool) -> Builder {
+        let mut this = Backward::new(OwnedRows::Keys, of, t, fused);
+        let (shared, first) = (this.heads.tiles.b.builtin(Builtin::GroupId(2)), this.heads.first());
+        let (item, key_head) = this.heads.tiles.split(shared, of.key_heads as u64);
+        let keys = this.heads.matrix(this.heads.keys, shared, of.keys, of.width);
+        let values = this.heads.matrix(this.heads.values, shared, of.keys, of.depth);
+        this.bring([keys, values], first, this.own);
+        let sums = [of.width, of.depth].map(|width| this.heads.tiles.result(width as u64));
+        // The heads that share these keys, one after another.
+        let together = (of.heads / of.key_heads) as u64;
+        let tiles = &mut this.heads.tiles;
+        let [start, end, step] = [0, together, 1].map(|number| tiles.b.index(number));
+        let number = tiles.b.begin_for("head", start, end, step);
+        let before = tiles.times(key_head, together);
+        let head = tiles.b.alu(Alu::Add, &[before, number]);
+        let before = tiles.times(item, of.heads as u64);
+        let number = tiles.b.alu(Alu::Add, &[before, head]);
+        let number = tiles.b.bind("number", number);
+        let head = this.heads.head(number, item, head);
+        this.all_queries(number, &head, first, &sums);
+        this.heads.tiles.b.end();
+        let to_keys = this.heads.matrix(this.results[0], shared, of.keys, of.width);
+        let to_values = this.heads.matrix(this.results[1], shared, of.keys, of.depth);
+        this.store_scaled(to_keys, first, &sums[0]);
+        this.heads.tiles.store(to_values, first, &sums[1], |_, _, sum| sum);
+        this.heads.tiles.b
+    }
+
+    /// Walks over the queries of a head that see keys from `first` on.
+    fn all_queries(&mut self, number: ExprId, head: &Head, first: ExprId, sums: &[Vec<LocalId>; 2]) {
+        let (of, other) = (self.heads.of, self.heads.tiles.t.other());
+        let flow = self.heads.matrix(self.flow, number, of.queries, of.depth);
+        let start = self.first_query(first);
+        let [end, step] = [of.queries as u64, other].map(|number| self.heads.tiles.b.index(number));
+        let tile = self.heads.tiles.b.begin_for("tile", start, end, step);
+        self.bring_others([head.queries, flow], tile);
+        self.heads.tiles.b.barrier();
+        let columns = self.heads.tiles.columns();
+        let known: Vec<RowStats> = (0..columns).map(|n| self.known_other(number, tile, n)).collect();
+        let weights = self.weights(head, [first, tile], |[_, column]| known[column as usize]);
+        let tiles = &mut self.heads.tiles;
+        self.through.iter().zip(&weights).for_each(|(through, weights)| tiles.store_weights(*through, weights));
+        tiles.b.barrier();
+        for (at, weights) in weights.iter().enumerate() {
+            tiles.add_weighted(self.through[at], weights, self.summed[at], &[], &sums[at]);
+        }
+        tiles.b.barrier();
+        tiles.b.end();
+    }
+
+    /// The first of a tile of queries, some of which see keys from `first` on.
+    fn first_query(&mut self, first: ExprId) -> ExprId {
+        let past = self.heads.past();
+        let tiles = &mut self.heads.tiles;
+        let Some(past) = past else { return tiles.b.index(0) };
+        // Nothing is subtracted from what is less.
+        let past = tiles.b.index(past);
+        let most = tiles.b.alu(Alu::Max, &[first, past]);
+        let query = tiles.b.alu(Alu::Sub, &[most, past]);
+        let (tile, _) = tiles.split(query, tiles.t.other());
+        let start = tiles.times(tile, tiles.t.other());
+        tiles.b.bind("start", start)
+    }
+
+    fn bring(&mut self, from: [MatrixRef; 2], first: ExprId, to: [SharedTile; 2]) {
+        from.into_iter().zip(to).for_each(|(from, to)| self.heads.tiles.load_tile(from, first, to));
+    }
+
+    fn bring_others(&mut self, from: [MatrixRef; 2], first: ExprId) {
+        self.bring(from, first, self.other);
+        for ((from, whole), summed) in from.into_iter().zip(self.other).zip(self.summed) {
+            if summed != whole {
+                self.heads.tiles.load_tile(from, first, summed);
+            }
+        }
+    }
+
+    /// What is known of the n-th query of a work-item's own, of the head with a number.
+    fn known_own(&mut self, number: ExprId, first: ExprId, n: u64) -> RowStats {
+        let row = self.heads.tiles.own_row(n);
+        self.known(number, first, row)
+    }
+
+    /// The same of its n-th other query.
+    fn known_other(&mut self, number: ExprId, first: ExprId, n: u64) -> RowStats {
+        let row = self.heads.tiles.other_row(n);
+        self.known(number, first, row)
+    }
+
+    fn known(&mut self, number: ExprId, first: ExprId, row: ExprId) -> RowStats {
+        let (open, queries) = (self.open()[0], self.heads.of.queries as u64);
+        let tiles = &mut self.heads.tiles;
+        let query = tiles.b.alu(Alu::Add, &[first, row]);
+        let inside = tiles.below(&[open.then_some((query, queries))]);
+        let before = tiles.times(number, queries);
+        let at = tiles.b.alu(Alu::Add, &[before, query]);
+        let [logarithm, mean] = [self.logarithms, self.means].map(|mem| {
+            let value = tiles.read(mem, at, inside);
+            tiles.b.bind("known", value)
+        });
+        RowStats { base: self.heads.base(logarithm), mean }
+    }
+
+    /// Whether queries, and keys, end within a tile.
+    fn open(&self) -> [bool; 2] {
+        let (t, of) = (self.heads.tiles.t, self.heads.of);
+        let (queries, keys) = match self.side {
+            OwnedRows::Queries => (t.own(), t.other()),
+            OwnedRows::Keys => (t.other(), t.own()),
+        };
+        [!(of.queries as u64).is_multiple_of(queries), !(of.keys as u64).is_multiple_of(keys)]
+    }
+
+    /// What flows to a work-item's scores, own row by own row, and their shares.
+    fn weights(&mut self, head: &Head, at: [ExprId; 2], known: impl Fn([u64; 2]) -> RowStats) -> [Vec<ExprId>; 2] {
+        let products = self.heads.tiles.outer_products(self.own[0], self.other[0]);
+        let to_shares = self.heads.tiles.outer_products(self.own[1], self.other[1]);
+        let ([open_query, open_key], masked) = (self.open(), head.mask.is_some());
+        let columns = self.heads.tiles.columns();
+        let (mut flows, mut shares) = (Vec::new(), Vec::new());
+        for (n, (product, to_share)) in (0..).zip(products.into_iter().zip(to_shares)) {
+            let [row, column] = [n / columns, n % columns];
+            let tiles = &mut self.heads.tiles;
+            let own = tiles.own_row(row);
+            let own = tiles.b.alu(Alu::Add, &[at[0], own]);
+            let other = tiles.other_row(column);
+            let other = tiles.b.alu(Alu::Add, &[at[1], other]);
+            // What is not there of the group's own rows reads no mask; its sums go nowhere.
+            let (query, key) = match self.side {
+                OwnedRows::Queries => ((own, open_query && masked), (other, open_key)),
+                OwnedRows::Keys => ((other, open_query), (own, open_key && masked)),
+            };
+            let score = self.heads.score(product, head, query, key);
+            let RowStats { base, mean } = known([row, column]);
+            let share = self.heads.power(score, base);
+            let b = &mut self.heads.tiles.b;
+            let less = b.alu(Alu::Sub, &[to_share, mean]);
+            let flow = b.alu(Alu::Mul, &[share, less]);
+            flows.push(b.bind("flow", flow));
+            shares.push(share);
+        }
+        [flows, shares]
+    }
+
+    /// Stores what flows to factors of products that were scaled.
+    fn store_scaled(&mut self, to: MatrixRef, first: ExprId, sums: &[LocalId]) {
+        let scale = self.heads.tiles.number(self.heads.of.scale.to_f64());
+        self.heads.tiles.store(to, first, sums, |tiles, _, sum| tiles.b.alu(Alu::Mul, &[sum, scale]));
+    }
+}

@@ -1,0 +1,200 @@
+//! Fewer and better loop variables: neighbors merge where all positions agree, variables split where that removes
+//! quotients.
+//!
+//! Walking through four axes of a contiguous tensor is walking through one; a reshape that cannot be a stride becomes a
+//! split loop. What cannot be helped stays a quotient, computed by each work-item.
+
+use crate::schedule::affine::{AffineExpr, AffineTerm, LoopVar};
+use crate::schedule::index_map::BoundsCheck;
+use crate::schedule::loop_nest::{LoopNest, Value};
+
+/// The same nest over as few variables as possible.
+pub fn simplify_loops(mut nest: LoopNest) -> LoopNest {
+    let mut next = largest_id(&nest) + 1;
+    let scanned = |nest: &LoopNest, number: usize| {
+        nest.values.iter().any(|(value, _)| matches!(value, Value::Scan(_, _, along) if *along == number))
+    };
+    for list in 0..=nest.loops.len() {
+        // The turns of a scan keep their order either way; one plain loop is what its lowering takes.
+        if list > 0 && scanned(&nest, list - 1) {
+            continue;
+        }
+        while let Some((at, split)) = find_split(&nest, list, next) {
+            next += 2;
+            nest = split;
+            debug_assert!(at < vars(&nest, list).len());
+        }
+        while let Some(merged) = find_merge(&nest, list, next) {
+            next += 1;
+            nest = merged;
+        }
+    }
+    nest
+}
+
+/// List 0 is the outer variables, list n + 1 those of loop n.
+fn vars(nest: &LoopNest, list: usize) -> &Vec<LoopVar> {
+    if list == 0 { &nest.outer } else { &nest.loops[list - 1] }
+}
+
+fn with_vars(mut nest: LoopNest, list: usize, next: Vec<LoopVar>) -> LoopNest {
+    if list == 0 {
+        nest.outer = next;
+    } else {
+        nest.loops[list - 1] = next;
+    }
+    nest
+}
+
+fn largest_id(nest: &LoopNest) -> u32 {
+    nest.outer.iter().chain(nest.loops.iter().flatten()).map(|var| var.id).max().unwrap_or(0)
+}
+
+/// A variable in two parts, if fewer quotients and remainders are left then.
+fn find_split(nest: &LoopNest, list: usize, next: u32) -> Option<(usize, LoopNest)> {
+    let before = divisions(nest);
+    if before == 0 {
+        return None;
+    }
+    for (at, var) in vars(nest, list).iter().enumerate() {
+        for unit in units(nest, *var) {
+            let slow = LoopVar { id: next, extent: var.extent / unit };
+            let fast = LoopVar { id: next + 1, extent: unit };
+            let whole = AffineExpr::var(slow).mul(unit as i64).add(&AffineExpr::var(fast));
+            let split = substituted(nest, &|atom| (*atom == AffineTerm::Var(*var)).then(|| whole.clone()));
+            if divisions(&split) < before {
+                let mut list_vars = vars(nest, list).clone();
+                list_vars.splice(at..=at, [slow, fast]);
+                return Some((at, with_vars(split, list, list_vars)));
+            }
+        }
+    }
+    None
+}
+
+/// The numbers a variable is divided by that divide its extent.
+fn units(nest: &LoopNest, var: LoopVar) -> Vec<u64> {
+    let mut units = Vec::new();
+    forms(nest).for_each(|form| {
+        form.any_atom(&mut |atom| {
+            if let AffineTerm::Div(inner, n) | AffineTerm::Rem(inner, n) = atom
+                && inner.uses(var)
+            {
+                units.push(*n);
+            }
+            false
+        });
+    });
+    units.sort_unstable();
+    units.dedup();
+    units.retain(|unit| *unit > 1 && *unit < var.extent && var.extent.is_multiple_of(*unit));
+    units
+}
+
+/// Two neighbors as one variable, if no quotient or remainder appears by that.
+fn find_merge(nest: &LoopNest, list: usize, next: u32) -> Option<LoopNest> {
+    let before = divisions(nest);
+    let known = vars(nest, list);
+    (1..known.len()).rev().find_map(|at| {
+        let (slow, fast) = (known[at - 1], known[at]);
+        let both = LoopVar { id: next, extent: slow.extent * fast.extent };
+        let merged = merged(nest, slow, fast, both);
+        (divisions(&merged) <= before).then(|| {
+            let mut list_vars = known.clone();
+            list_vars.splice(at - 1..=at, [both]);
+            with_vars(merged, list, list_vars)
+        })
+    })
+}
+
+/// The same positions with one variable in place of two.
+fn merged(nest: &LoopNest, slow: LoopVar, fast: LoopVar, both: LoopVar) -> LoopNest {
+    let (quotient, rest) =
+        (AffineExpr::var(both).floor_div(fast.extent), AffineExpr::var(both).rem_euclid(fast.extent));
+    substituted(nest, &|atom| match atom {
+        AffineTerm::Var(var) if *var == slow => Some(quotient.clone()),
+        AffineTerm::Var(var) if *var == fast => Some(rest.clone()),
+        AffineTerm::Var(_) | AffineTerm::Read(..) | AffineTerm::Div(..) | AffineTerm::Rem(..) => None,
+    })
+}
+
+/// How long the innermost outer variable is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InnerExtent {
+    /// So many values.
+    pub wanted: u64,
+    /// Rows shorter than this are walked together even if memory is then no longer walked in even steps.
+    pub short: u64,
+}
+
+impl InnerExtent {
+    /// As it is.
+    pub const OWN: InnerExtent = InnerExtent { wanted: 1, short: 0 };
+}
+
+/// Axes of a grid.
+const GRID: usize = 3;
+
+/// The innermost outer variables as one until it takes this many values: for a machine whose every step along the others is a
+/// program run anew. Quotients in bounds are its price, and for short rows quotients in positions too. What has no axis of the grid is
+/// then one with the outermost, for positions that both go through evenly are even in their product.
+pub fn with_inner_extent(mut nest: LoopNest, InnerExtent { wanted, short }: InnerExtent) -> LoopNest {
+    let mut next = largest_id(&nest) + 1;
+    while let [.., slow, fast] = nest.outer[..]
+        && fast.extent < wanted
+    {
+        let both = LoopVar { id: next, extent: slow.extent * fast.extent };
+        next += 1;
+        let longer = merged(&nest, slow, fast, both);
+        if fast.extent >= short && div_rem_count(&longer) > div_rem_count(&nest) {
+            break;
+        }
+        let mut outer = nest.outer.clone();
+        outer.truncate(outer.len() - 2);
+        outer.push(both);
+        nest = with_vars(longer, 0, outer);
+    }
+    while let [slow, fast, ..] = nest.outer[..]
+        && nest.outer.len() > GRID
+    {
+        let both = LoopVar { id: next, extent: slow.extent * fast.extent };
+        next += 1;
+        let mut outer = nest.outer.clone();
+        outer.splice(..2, [both]);
+        nest = with_vars(merged(&nest, slow, fast, both), 0, outer);
+    }
+    nest
+}
+
+/// Quotients and remainders in the positions of what is read and written.
+fn div_rem_count(nest: &LoopNest) -> usize {
+    let loads = nest.values.iter().filter_map(|(value, _)| match value {
+        Value::Load(_, form) => Some(form),
+        _ => None,
+    });
+    loads.chain(nest.stores.iter().map(|store| &store.at)).map(AffineExpr::divisions).sum()
+}
+
+fn forms(nest: &LoopNest) -> impl Iterator<Item = &AffineExpr> {
+    let values = nest.values.iter().filter_map(|(value, _)| value.form());
+    values.chain(nest.stores.iter().map(|store| &store.at))
+}
+
+fn divisions(nest: &LoopNest) -> usize {
+    forms(nest).map(AffineExpr::divisions).sum()
+}
+
+fn substituted(nest: &LoopNest, f: &dyn Fn(&AffineTerm) -> Option<AffineExpr>) -> LoopNest {
+    let mut next = nest.clone();
+    for (value, _) in &mut next.values {
+        match value {
+            Value::Load(_, form) | Value::Index(form) | Value::InBounds(BoundsCheck { form, .. }) => {
+                *form = form.substitute(f)
+            }
+            Value::Const(_) | Value::Slot(_) | Value::Alu(..) | Value::Cast(_) | Value::Bitcast(_) => {}
+            Value::Reduce(..) | Value::Scan(..) => {}
+        }
+    }
+    next.stores.iter_mut().for_each(|store| store.at = store.at.substitute(f));
+    next
+}

@@ -1,0 +1,253 @@
+//! Kernels of rows: what most nests become.
+//!
+//! The kernel's body is a row. Loops follow one another in the order of their phases; what a loop's turns share is
+//! computed before it, and what it combines is a value of the row after it.
+
+use std::collections::BTreeMap;
+
+use panoply_ir::Result;
+use panoply_ir::alu::Alu;
+use panoply_ir::graph::Graph;
+use panoply_ir::kernel::{Builtin, CollectiveOp, ExprId, Kernel, LocalId, Scope};
+use panoply_ir::reduce::ReduceOp;
+
+use super::compute_at::{self, ComputeLevel, ComputeLevels};
+use super::emit_scalar::{Argument, ScalarEmitter};
+use super::thread_mapping::{AxisBinding, ThreadMapping};
+use crate::schedule::affine::LoopVar;
+use crate::schedule::loop_nest::{LoopNest, Store, Value, ValueId};
+
+/// A kernel, how many work-items it runs on, and what it is given.
+pub struct EmittedKernel {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Work-items along each axis.
+    pub grid: [u64; 3],
+    /// Its arguments, in the order of its parameters.
+    pub arguments: Vec<Argument>,
+}
+
+/// Writes the kernel of a nest.
+pub fn emit(graph: &Graph, nest: &LoopNest, levels: &ComputeLevels, mapping: &ThreadMapping) -> Result<EmittedKernel> {
+    let (mut emitter, arguments) = ScalarEmitter::new(graph, nest, levels);
+    emitter.lanes = mapping.lanes;
+    let mut rows = RowEmitter { e: emitter, nest, mapping, open: 0, kept: BTreeMap::new() };
+    let grid = rows.begin();
+    let last = levels.phase.iter().copied().max().unwrap_or(0);
+    (0..=last).for_each(|phase| rows.phase(phase));
+    rows.end();
+    Ok(EmittedKernel { kernel: rows.e.b.finish()?, grid, arguments })
+}
+
+pub(super) struct RowEmitter<'a> {
+    pub e: ScalarEmitter<'a>,
+    pub nest: &'a LoopNest,
+    pub mapping: &'a ThreadMapping,
+    /// Blocks that hold the whole body.
+    pub open: usize,
+    /// For loops whose few turns are written out, the values of each turn, for the loops of later phases.
+    kept: BTreeMap<usize, Vec<Vec<Option<ExprId>>>>,
+}
+
+/// Turns that are written out if several phases go through them: values then stay in registers between the phases.
+pub(super) const FEW_TURNS: u64 = 8;
+/// Values that are kept in that way.
+const MOST_KEPT: u64 = 512;
+
+impl<'a> RowEmitter<'a> {
+    /// Gives the outer variables their values; the grid.
+    fn begin(&mut self) -> [u64; 3] {
+        let on = |kind: AxisBinding| -> Vec<LoopVar> {
+            self.mapping.outer.iter().filter(|(_, other)| *other == kind).map(|(var, _)| *var).collect()
+        };
+        let mut grid = [1; 3];
+        if let Some(lanes) = self.mapping.lanes {
+            self.e.b.group([lanes, 1, 1]);
+            let rows = on(AxisBinding::Group);
+            grid[0] = rows.iter().map(|var| var.extent).product::<u64>() * lanes as u64;
+            let group = self.e.b.builtin(Builtin::GroupId(0));
+            self.e.delinearize(group, &rows);
+            return grid;
+        }
+        for axis in 0..3 {
+            let vars = on(AxisBinding::Grid(axis));
+            grid[axis as usize] = vars.iter().map(|var| var.extent).product();
+            let id = self.e.b.builtin(Builtin::GlobalId(axis));
+            self.e.delinearize(id, &vars);
+        }
+        if let Some(tile) = &self.mapping.tile {
+            self.stage(tile, grid);
+        }
+        grid
+    }
+
+    fn end(&mut self) {
+        (0..self.open).for_each(|_| self.e.b.end());
+    }
+
+    /// Everything that can be done once the loops of earlier phases have ended.
+    fn phase(&mut self, phase: usize) {
+        let mut sums = Vec::new();
+        for number in 0..self.nest.loops.len() {
+            let place = ComputeLevel::Iteration(number);
+            let reduced: Vec<ValueId> = (0..self.nest.values.len())
+                .filter(|id| matches!(self.nest.values[*id].0, Value::Reduce(_, _, along) if along == number))
+                .filter(|id| self.e.levels.phase[*id] == phase + 1)
+                .collect();
+            let stores: Vec<&Store> = self.stores(phase, place);
+            if !reduced.is_empty() || !stores.is_empty() {
+                sums.extend(self.inner_loop(number, &reduced, &stores));
+            }
+        }
+        // Nobody needs them before the next phase: side by side they wait for each other once.
+        for (id, op, sum) in sums {
+            let sum = self.e.b.get(sum);
+            self.e.row[id] = Some(match self.mapping.lanes {
+                Some(_) => self.e.b.collective(CollectiveOp::Reduce(op), Scope::Group, sum),
+                None => sum,
+            });
+        }
+        let stores = self.stores(phase, ComputeLevel::Row);
+        if stores.is_empty() {
+            return;
+        }
+        // Later phases may use them too: they are computed where all work-items see them.
+        for store in &stores {
+            self.e.value(store.value);
+            store.condition.iter().for_each(|condition| _ = self.e.value(*condition));
+        }
+        if self.mapping.lanes.is_some() {
+            let (lane, zero) = (self.e.b.builtin(Builtin::LocalId(0)), self.e.b.index(0));
+            let first = self.e.b.alu(Alu::Eq, &[lane, zero]);
+            self.e.b.begin_if(first);
+        }
+        stores.iter().for_each(|store| self.e.store(store));
+        if self.mapping.lanes.is_some() {
+            self.e.b.end();
+        }
+    }
+
+    fn stores(&self, phase: usize, place: ComputeLevel) -> Vec<&'a Store> {
+        let (nest, levels) = (self.nest, self.e.levels);
+        nest.stores.iter().filter(|store| levels.of_store(nest, store) == (place, phase)).collect()
+    }
+
+    /// Writes a loop; what it combines of each work-item's turns.
+    fn inner_loop(
+        &mut self,
+        number: usize,
+        reduced: &[ValueId],
+        stores: &[&Store],
+    ) -> Vec<(ValueId, ReduceOp, LocalId)> {
+        let inputs = reduced.iter().map(|id| self.nest.values[*id].0.operands()[0]);
+        let roots: Vec<ValueId> =
+            inputs.chain(stores.iter().flat_map(|store| compute_at::store_needs(self.nest, store))).collect();
+        self.e.before_loop(&roots);
+        let sums: Vec<(ReduceOp, LocalId)> = reduced.iter().map(|id| self.e.start_running(*id, "sum")).collect();
+        self.walk(number, &mut |e| {
+            for ((op, sum), id) in sums.iter().zip(reduced) {
+                let next = e.value(e.nest.values[*id].0.operands()[0]);
+                e.accumulate(*sum, *op, next);
+            }
+            stores.iter().for_each(|store| e.store(store));
+        });
+        self.e.turn.fill(None);
+        self.e.running.clear();
+        sums.into_iter().zip(reduced).map(|((op, sum), id)| (*id, op, sum)).collect()
+    }
+
+    /// Writes all turns of a loop.
+    fn walk(&mut self, number: usize, turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+        let Some(turns) = self.few_turns(number) else { return self.walk_from(number, 0, turn) };
+        let (var, kind) = self.mapping.loops[number][0];
+        let nothing = vec![None; self.nest.values.len()];
+        let mut kept = self.kept.remove(&number).unwrap_or_else(|| vec![nothing.clone(); turns as usize]);
+        for (round, kept) in kept.iter_mut().enumerate() {
+            let first = self.e.b.index(round as u64 * self.mapping.lanes.map_or(1, u64::from));
+            let at = match kind {
+                AxisBinding::Lane => {
+                    let lane = self.e.b.builtin(Builtin::LocalId(0));
+                    self.e.b.alu(Alu::Add, &[first, lane])
+                }
+                AxisBinding::Sequential | AxisBinding::Group | AxisBinding::Grid(_) => first,
+            };
+            self.e.vars.insert(var.id, at);
+            std::mem::swap(&mut self.e.turn, kept);
+            turn(&mut self.e);
+            std::mem::swap(&mut self.e.turn, kept);
+        }
+        self.kept.insert(number, kept);
+    }
+
+    /// How many turns a loop has, if they are to be written out.
+    fn few_turns(&self, number: usize) -> Option<u64> {
+        let [(var, kind)] = self.mapping.loops[number][..] else { return None };
+        let step = if kind == AxisBinding::Lane { self.mapping.lanes.map_or(1, u64::from) } else { 1 };
+        let turns = var.extent / step;
+        let combines = |value: &Value| matches!(value, Value::Reduce(_, _, along) if *along == number);
+        let values = &self.nest.values;
+        let passes = values.iter().filter(|(value, _)| combines(value)).count()
+            + self
+                .nest
+                .stores
+                .iter()
+                .filter(|store| self.e.levels.of_store(self.nest, store).0 == ComputeLevel::Iteration(number))
+                .count();
+        let scans = values.iter().any(|(value, _)| matches!(value, Value::Scan(..)));
+        let fits = turns <= FEW_TURNS && var.extent.is_multiple_of(step) && turns * values.len() as u64 <= MOST_KEPT;
+        (fits && passes > 1 && !scans).then_some(turns)
+    }
+
+    /// Writes the loops over a loop's variables from one on, and a turn inside them.
+    fn walk_from(&mut self, number: usize, from: usize, turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+        let vars = &self.mapping.loops[number][from..];
+        match vars.first() {
+            None => self.turn(turn),
+            Some((var, AxisBinding::Sequential)) => {
+                let (start, end, step) = (self.e.b.index(0), self.e.b.index(var.extent), self.e.b.index(1));
+                let counter = self.e.b.begin_for("t", start, end, step);
+                self.e.vars.insert(var.id, counter);
+                self.walk_from(number, from + 1, turn);
+                self.e.b.end();
+            }
+            Some(_) => {
+                let vars: Vec<LoopVar> = vars.iter().map(|(var, _)| *var).collect();
+                self.across_lanes(&vars, turn);
+            }
+        }
+    }
+
+    fn turn(&mut self, turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+        self.e.turn.fill(None);
+        turn(&mut self.e);
+    }
+
+    /// Writes the turns of variables that a group's work-items share out: full rounds of all, then a last round of some.
+    fn across_lanes(&mut self, vars: &[LoopVar], turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+        let lanes = self.mapping.lanes.expect("lanes belong to groups") as u64;
+        let count: u64 = vars.iter().map(|var| var.extent).product();
+        let full = count / lanes * lanes;
+        let lane = self.e.b.builtin(Builtin::LocalId(0));
+        if full == lanes {
+            self.e.delinearize(lane, vars);
+            self.turn(turn);
+        } else if full > 0 {
+            let (start, end, step) = (self.e.b.index(0), self.e.b.index(full), self.e.b.index(lanes));
+            let round = self.e.b.begin_for("t", start, end, step);
+            let at = self.e.b.alu(Alu::Add, &[round, lane]);
+            self.e.delinearize(at, vars);
+            self.turn(turn);
+            self.e.b.end();
+        }
+        if full < count {
+            let left = self.e.b.index(count - full);
+            let some = self.e.b.alu(Alu::Lt, &[lane, left]);
+            self.e.b.begin_if(some);
+            let start = self.e.b.index(full);
+            let at = self.e.b.alu(Alu::Add, &[start, lane]);
+            self.e.delinearize(at, vars);
+            self.turn(turn);
+            self.e.b.end();
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Which variable runs where on a machine.
+//!
+//! The shape of a kernel is decided here from the target's style and from which variables walk through memory in steps
+//! of one element; `emit` only obeys.
+
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::target::Style;
+use panoply_ir::{MathMode, Target};
+
+use super::compute_at::{ComputeLevel, ComputeLevels};
+use super::loop_transforms::InnerExtent;
+use crate::schedule::affine::{AffineExpr, LoopVar};
+use crate::schedule::loop_nest::{LoopNest, Value, ValueId};
+
+/// What runs through a variable's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AxisBinding {
+    /// Work-items along this axis of the grid; several variables of one axis are told apart by quotients.
+    Grid(u8),
+    /// Groups: all work-items of a group share the value.
+    Group,
+    /// The work-items of a group, each with every so-many-th value.
+    Lane,
+    /// One work-item, one value after another.
+    Sequential,
+}
+
+/// Every variable of a nest with its kind, in the nest's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadMapping {
+    /// The outer variables.
+    pub outer: Vec<(LoopVar, AxisBinding)>,
+    /// The variables of each loop.
+    pub loops: Vec<Vec<(LoopVar, AxisBinding)>>,
+    /// Work-items of a group, if groups share rows.
+    pub lanes: Option<u32>,
+    /// Work-items of a group along each of the grid's first two axes, if elements are moved from one order into another.
+    pub tile: Option<TransposeTile>,
+}
+
+/// A square of rows whose elements lie side by side along one axis where they are read and along the other where they
+/// are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransposeTile {
+    /// Work-items along each side.
+    pub side: u32,
+    /// The loads that go through shared memory.
+    pub staged: Vec<ValueId>,
+}
+
+/// Rows shorter than this are walked by one work-item each.
+pub(super) const SHORT_ROW: u64 = 48;
+/// Rows from this length on are shared by a group even across memory, where there are few.
+pub(super) const LONG_ROW: u64 = 4 * SHORT_ROW;
+/// Rows that keep a GPU busy with a work-item each.
+pub(super) const BUSY_ROWS: u64 = 2048;
+/// The longest group that is asked for on a GPU.
+pub(super) const GPU_GROUP: u32 = 256;
+
+/// Of rows shorter than this not even whole planes fill a CPU's block.
+pub(super) const SHORTEST_ROW: u64 = 4;
+
+/// Chooses a mapping.
+pub fn map(nest: &LoopNest, levels: &ComputeLevels, target: &Target, accuracy: MathMode) -> ThreadMapping {
+    let longest = nest.loops.iter().map(|vars| extent(vars)).max().unwrap_or(1);
+    let scanned = nest.values.iter().find_map(|(value, _)| match value {
+        Value::Scan(_, _, along) => Some(extent(&nest.loops[*along])),
+        _ => None,
+    });
+    let scatters = nest.stores.iter().any(|store| store.accumulate.is_some());
+    let rows = extent(&nest.outer);
+    let starved = match target.style {
+        Style::Gpu => rows < BUSY_ROWS,
+        Style::Cpu { block } => rows < block as u64 / 4,
+    };
+    let contiguous = along_rows(nest, levels);
+    let grouped = longest >= SHORT_ROW && !scatters && (contiguous || (starved && longest >= LONG_ROW));
+    let grouped = grouped && !(accuracy == MathMode::Exact && sums_floats(nest));
+    if grouped {
+        let mapping = by_group(nest, target, longest);
+        // A CPU's groups scan in order, full rounds only; a GPU's would wait for each other. Exact is what every device does.
+        let even = |length: u64| length.is_multiple_of(mapping.lanes.map_or(1, u64::from));
+        let in_order = matches!(target.style, Style::Cpu { .. }) && contiguous && accuracy != MathMode::Exact;
+        if scanned.is_none_or(|length| in_order && even(length)) {
+            return mapping;
+        }
+    }
+    by_item(nest, target)
+}
+
+/// Whether the order in which a loop's turns are combined can be seen in the result.
+fn sums_floats(nest: &LoopNest) -> bool {
+    let sums = |op: ReduceOp| match op {
+        ReduceOp::Sum | ReduceOp::Prod => true,
+        ReduceOp::Max | ReduceOp::Min => false,
+    };
+    nest.values.iter().any(|(value, dtype)| matches!(value, Value::Reduce(op, ..) if sums(*op)) && dtype.is_float())
+}
+
+impl ThreadMapping {
+    /// How long the innermost outer variable should be made, if it is so short that a CPU's blocks would be mostly empty; the best guess
+    /// first, and as it is last. Empty if it is long enough.
+    pub fn lengths(&self, nest: &LoopNest, target: &Target) -> Vec<InnerExtent> {
+        let Style::Cpu { block } = target.style else { return Vec::new() };
+        let block = block as u64;
+        let alone = self.lanes.is_none() && self.tile.is_none();
+        let short = nest.outer.len() > 1 && nest.outer.last().is_some_and(|last| last.extent < block / 4);
+        let joined = |short: u64| InnerExtent { wanted: block / 2, short };
+        if alone && short { vec![joined(SHORTEST_ROW), joined(SHORT_ROW), InnerExtent::OWN] } else { Vec::new() }
+    }
+}
+
+/// Whether walking along the loops touches neighboring elements more often than walking across rows does.
+fn along_rows(nest: &LoopNest, levels: &ComputeLevels) -> bool {
+    let steps_by_one = |form: &AffineExpr, var: Option<&LoopVar>| {
+        var.is_some_and(|var| matches!(form.coefficient(*var), Some(1 | -1)))
+    };
+    let mut score = 0;
+    let mut vote = |form: &AffineExpr, place: ComputeLevel| {
+        if let ComputeLevel::Iteration(number) = place {
+            score += i32::from(steps_by_one(form, nest.loops[number].last()));
+            score -= i32::from(steps_by_one(form, nest.outer.last()));
+        }
+    };
+    for (id, (value, _)) in nest.values.iter().enumerate() {
+        if let Value::Load(_, form) = value {
+            vote(form, levels.place[id]);
+        }
+    }
+    nest.stores.iter().for_each(|store| vote(&store.at, levels.of_store(nest, store).0));
+    score > 0
+}
+
+/// A group of work-items for each row.
+fn by_group(nest: &LoopNest, target: &Target, longest: u64) -> ThreadMapping {
+    // A CPU's blocks are as long as one likes: what lies side by side is walked in even steps, rather than by quotients.
+    let last = nest.loops.iter().filter_map(|vars| vars.last()).map(|var| var.extent).max().unwrap_or(1);
+    let along_last = matches!(target.style, Style::Cpu { .. }) && last >= SHORT_ROW;
+    let lanes = lanes(target, if along_last { last } else { longest });
+    let along = |vars: &Vec<LoopVar>| -> Vec<(LoopVar, AxisBinding)> {
+        // A last variable much shorter than the group would leave most of it idle.
+        let flat = vars.last().is_some_and(|var| var.extent * 2 < lanes as u64);
+        let last = vars.len() - 1;
+        let kind = |at: usize| if flat || at == last { AxisBinding::Lane } else { AxisBinding::Sequential };
+        vars.iter().enumerate().map(|(at, var)| (*var, kind(at))).collect()
+    };
+    ThreadMapping {
+        outer: nest.outer.iter().map(|var| (*var, AxisBinding::Group)).collect(),
+        loops: nest.loops.iter().map(along).collect(),
+        lanes: Some(lanes),
+        tile: None,
+    }
+}
+
+/// Work-items of a group that walks rows of a length: preferably a divisor of it.
+fn lanes(target: &Target, length: u64) -> u32 {
+    let limit = target.max_group_items.min(target.max_group[0]);
+    match target.style {
+        Style::Cpu { block } => {
+            let most = (block.min(limit) as u64).min(length);
+            (most.div_ceil(2)..=most).rev().find(|lanes| length.is_multiple_of(*lanes)).unwrap_or(most) as u32
+        }
+        Style::Gpu => {
+            let most = GPU_GROUP.min(limit);
+            let fits = |lanes: &u32| length.is_multiple_of(*lanes as u64);
+            let even = [most, most / 2, most / 4].into_iter().filter(|lanes| *lanes >= 32).find(fits);
+            even.unwrap_or_else(|| most.min(length.next_power_of_two() as u32))
+        }
+    }
+}
+
+/// A work-item for each row: the innermost variables on axes of their own, those beyond the grid's three told apart by
+/// quotients on the last.
+fn by_item(nest: &LoopNest, target: &Target) -> ThreadMapping {
+    let mut order: Vec<usize> = (0..nest.outer.len()).rev().collect();
+    let crossing = crossing(nest, target);
+    if let Some((across, _)) = crossing {
+        order.retain(|at| *at != across);
+        order.insert(1, across);
+    }
+    let axis = |at: usize| order.iter().position(|other| *other == at).map_or(2, |axis| axis.min(2));
+    let sequential = |vars: &Vec<LoopVar>| vars.iter().map(|var| (*var, AxisBinding::Sequential)).collect();
+    ThreadMapping {
+        outer: nest.outer.iter().enumerate().map(|(at, var)| (*var, AxisBinding::Grid(axis(at) as u8))).collect(),
+        loops: nest.loops.iter().map(sequential).collect(),
+        lanes: None,
+        tile: crossing.map(|(_, tile)| tile),
+    }
+}
+
+/// In a nest without loops that moves elements from one order into another: the outer variable along which most of what
+/// does not lie side by side along the last one does, and the tile to do it in.
+fn crossing(nest: &LoopNest, target: &Target) -> Option<(usize, TransposeTile)> {
+    let (last, others) = nest.outer.split_last().filter(|_| nest.loops.is_empty())?;
+    let loads = nest.values.iter().enumerate().filter_map(|(id, (value, dtype))| match value {
+        Value::Load(_, form) if nest.speculatable[id] && form.uses(*last) => Some((id, form, dtype.bytes() as u32)),
+        _ => None,
+    });
+    let steps_by_one = |form: &AffineExpr, var: LoopVar| form.coefficient(var) == Some(1);
+    let moved: Vec<(ValueId, &AffineExpr, u32)> = loads.filter(|(_, form, _)| !steps_by_one(form, *last)).collect();
+    let along = |at: usize| moved.iter().filter(move |(_, form, _)| steps_by_one(form, others[at]));
+    let best = (0..others.len()).max_by_key(|at| along(*at).count())?;
+    let side = if target.max_group_items >= 1024 && target.max_group[0] >= 32 { 32 } else { 16 };
+    let mut room = target.shared_bytes;
+    let mut staged = Vec::new();
+    for (id, _, bytes) in along(best) {
+        if side * (side + 1) * bytes <= room {
+            room -= side * (side + 1) * bytes;
+            staged.push(*id);
+        }
+    }
+    let fits = side * side <= target.max_group_items && side <= target.max_group[0] && side <= target.max_group[1];
+    let large = last.extent >= 16 && others[best].extent >= 16;
+    (fits && large && !staged.is_empty()).then_some((best, TransposeTile { side, staged }))
+}
+
+/// How many values variables take together.
+pub fn extent(vars: &[LoopVar]) -> u64 {
+    vars.iter().map(|var| var.extent).product()
+}

@@ -1,0 +1,145 @@
+//! Tiles of products that the device computes itself, 32 work-items together: f16 and bf16 on tensor cores.
+//!
+//! Shared memory holds words of two elements that are neighbors along the sum, as [`panoply_ir::collective`] wants them, row
+//! after row of A and column after column of B. Every set of 32 work-items has the sums of some rows and columns of fragments
+//! side by side; it reads the words of a step once for all their products.
+
+use panoply_ir::alu::Alu;
+use panoply_ir::kernel::{Builtin, CollectiveOp, ExprId, Guard, LocalId, Mma, Scope};
+use panoply_ir::{DType, Scalar};
+
+use super::{MatmulTiling, Operand, SMEM_PADDING, Shape, Tiles};
+use crate::schedule::loop_nest::{LoopNest, Value, ValueId};
+
+/// Sets of work-items of a group along columns and rows, and the fragments of each along them, the largest tiles first: from
+/// 128 × 128 to 32 × 32. Which is the fastest nobody has measured on a card; sums take 64 registers of a work-item at most.
+pub(super) const TILES: [Shape; 4] =
+    [([4, 2], [4, 4], Some(128)), ([2, 2], [4, 4], None), ([2, 2], [4, 2], Some(64)), ([2, 2], [2, 1], Some(0))];
+
+/// Steps along the inner variable that shared memory holds at a time: two products.
+const K_TILE: u64 = 32;
+
+/// Of the tile, what a work-item holds fragments of.
+#[derive(Clone, Copy)]
+pub(super) struct FragmentOwnership {
+    /// The first row and the first column of its set.
+    first: [ExprId; 2],
+    /// Its row of a fragment of A, its column of one of B.
+    g: ExprId,
+    /// Its word along the sum, and its pair of columns of a result.
+    t: ExprId,
+}
+
+impl MatmulTiling {
+    /// The same product by fragments, if both factors are halves made wider.
+    pub(super) fn of_fragments(self, nest: &LoopNest) -> MatmulTiling {
+        let half = |id: ValueId| match nest.values[id].0 {
+            Value::Cast(of) => {
+                Some((of, nest.values[of].1)).filter(|(_, dtype)| [DType::F16, DType::BF16].contains(dtype))
+            }
+            _ => None,
+        };
+        match (half(self.a), half(self.b)) {
+            (Some((a, dtype)), Some((b, other))) if dtype == other => {
+                MatmulTiling { a, b, slab: K_TILE, fragments: Some(dtype), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+impl<'a> Tiles<'a> {
+    /// Finds out which fragments are whose.
+    pub(super) fn own(&mut self) -> FragmentOwnership {
+        let t = self.t;
+        let item = self.e.b.builtin(Builtin::LocalId(0));
+        let (set, number) = self.split(item, Mma::ITEMS.into());
+        let (down, across) = self.split(set, t.items[0]);
+        let (row, column) = (
+            self.times(down, t.block[1] * u64::from(Mma::ROWS)),
+            self.times(across, t.block[0] * u64::from(Mma::COLUMNS)),
+        );
+        let (g, word) = self.split(number, 4);
+        let [row, column, g, word] = [row, column, g, word].map(|value| self.e.b.bind("own", value));
+        FragmentOwnership { first: [row, column], g, t: word }
+    }
+
+    /// A number in parts of a size: which part, and where in it.
+    fn split(&mut self, number: ExprId, size: u64) -> (ExprId, ExprId) {
+        let size = self.e.b.index(size);
+        (self.e.b.alu(Alu::Div, &[number, size]), self.e.b.alu(Alu::Rem, &[number, size]))
+    }
+
+    /// Two elements of an operand that follow one another along the sum.
+    pub(super) fn word(&mut self, operand: Operand<'a>, inner: ExprId, outer: ExprId) -> ExprId {
+        let second = self.plus(inner, 1);
+        let [low, high] = [inner, second].map(|inner| {
+            let bits = self.checked(operand, inner, outer);
+            self.e.b.cast(DType::U32, bits)
+        });
+        let by = self.e.b.constant(Scalar::from(16u32));
+        let high = self.e.b.alu(Alu::Shl, &[high, by]);
+        self.e.b.alu(Alu::Or, &[low, high])
+    }
+
+    /// Adds the products of a slab to a work-item's fragments.
+    pub(super) fn multiply_fragments(
+        &mut self,
+        dtype: DType,
+        own: FragmentOwnership,
+        a: Operand<'a>,
+        b: Operand<'a>,
+        sums: &[LocalId],
+    ) {
+        let t = self.t;
+        let words = u64::from(Mma::INNER) / 2;
+        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.slab / 2), self.e.b.index(words));
+        let step = self.e.b.begin_for("step", start, end, step);
+        let left: Vec<[ExprId; 4]> = (0..t.block[1])
+            .map(|y| [0, 1, 2, 3].map(|n| self.held(own, a, step, [16 * y + 8 * (n % 2), 4 * (n / 2)], 0)))
+            .collect();
+        let right: Vec<[ExprId; 2]> =
+            (0..t.block[0]).map(|x| [0, 1].map(|n| self.held(own, b, step, [8 * x, 4 * n], 1))).collect();
+        let pairs = left.iter().flat_map(|a| right.iter().map(move |b| (*a, *b)));
+        for ((a, b), sum) in pairs.zip(sums) {
+            let before = self.e.b.get(*sum);
+            let after = self.e.b.collective(CollectiveOp::Mma(Mma { dtype, a, b }), Scope::Group, before);
+            self.e.b.assign(*sum, after);
+        }
+        self.e.b.end();
+    }
+
+    /// A word of a slab: so many rows or columns and words behind the work-item's own.
+    fn held(
+        &mut self,
+        own: FragmentOwnership,
+        operand: Operand<'a>,
+        step: ExprId,
+        [down, along]: [u64; 2],
+        axis: usize,
+    ) -> ExprId {
+        let line = self.e.b.alu(Alu::Add, &[own.first[axis], own.g]);
+        let start = self.times(line, self.t.slab / 2 + SMEM_PADDING);
+        let word = self.e.b.alu(Alu::Add, &[own.t, step]);
+        let at = self.e.b.alu(Alu::Add, &[start, word]);
+        let at = self.plus(at, down * (self.t.slab / 2 + SMEM_PADDING) + along);
+        let value = self.e.b.load(operand.slab, at, Guard::Proven);
+        self.e.b.bind("r", value)
+    }
+
+    /// The row and the column of the tile that an element of a sum belongs to, and the element.
+    pub(super) fn element(
+        &mut self,
+        own: FragmentOwnership,
+        [x, y]: [u64; 2],
+        number: u8,
+        sum: ExprId,
+    ) -> (ExprId, ExprId, ExprId) {
+        let n = u64::from(number);
+        let row = self.e.b.alu(Alu::Add, &[own.first[0], own.g]);
+        let row = self.plus(row, 16 * y + 8 * (n / 2));
+        let pair = self.times(own.t, 2);
+        let column = self.e.b.alu(Alu::Add, &[own.first[1], pair]);
+        (row, self.plus(column, 8 * x + n % 2), self.e.b.extract(sum, number))
+    }
+}

@@ -1,0 +1,121 @@
+//! Which powers of two integers are multiples of, wherever and whenever they are evaluated.
+//!
+//! Sums, differences and products that wrap stay multiples of what they were multiples of, so no interval is asked for. What
+//! locals are is what everything assigned to them is: assumed to be the best at first, and taken back until nothing changes.
+
+use panoply_ir::kernel::{Expr, ExprId, Kernel, Op};
+use panoply_ir::{Alu, Type};
+
+/// The largest exponent that is told apart: nobody asks for more than 16 elements.
+const MOST: u32 = 4;
+
+/// Exponents by expression.
+pub(crate) struct KnownAlignment(Vec<u32>);
+
+impl KnownAlignment {
+    /// Of a kernel's expressions.
+    pub fn of(kernel: &Kernel) -> KnownAlignment {
+        let mut locals = vec![MOST; kernel.locals.len()];
+        loop {
+            let exprs = exponents(kernel, &locals);
+            let mut after = locals.clone();
+            kernel.walk(&mut |stmt| {
+                let (local, exponent) = match &stmt.op {
+                    Op::Let { local, value } | Op::Assign { local, value } => (local, exprs[value.index()]),
+                    Op::For { counter, start, step, .. } => (counter, exprs[start.index()].min(exprs[step.index()])),
+                    Op::Atomic { old: Some(local), .. } | Op::Collective { result: local, .. } => (local, 0),
+                    _ => return,
+                };
+                after[local.index()] = after[local.index()].min(exponent);
+            });
+            if after == locals {
+                return KnownAlignment(exprs);
+            }
+            locals = after;
+        }
+    }
+
+    /// Whether an expression is surely a multiple of a power of two.
+    pub fn is(&self, id: ExprId, power: u32) -> bool {
+        self.0[id.index()] >= power.ilog2()
+    }
+}
+
+/// The exponent of every expression, given those of locals.
+fn exponents(kernel: &Kernel, locals: &[u32]) -> Vec<u32> {
+    let exprs = &kernel.exprs;
+    let mut known: Vec<u32> = Vec::with_capacity(exprs.len());
+    for at in 0..exprs.len() {
+        let id = ExprId(at as u32);
+        let of = |id: ExprId| known[id.index()];
+        let number = |value: i128| value.trailing_zeros().min(MOST);
+        let exponent = match exprs.get(id) {
+            _ if !is_integer(exprs.ty(id)) => 0,
+            Expr::Index(value) => number(value.into()),
+            Expr::Const(value) => number(value.to_i128()),
+            Expr::Local(local) => locals[local.index()],
+            Expr::Cast(_, x) if is_integer(exprs.ty(x)) => of(x),
+            Expr::Alu(op, args) => match op {
+                Alu::Add | Alu::Sub | Alu::Or | Alu::Xor | Alu::Min | Alu::Max | Alu::Rem => {
+                    of(args[0]).min(of(args[1]))
+                }
+                Alu::Mul => (of(args[0]) + of(args[1])).min(MOST),
+                Alu::And => of(args[0]).max(of(args[1])),
+                Alu::Shl => of(args[0]),
+                Alu::Select => of(args[1]).min(of(args[2])),
+                _ => 0,
+            },
+            _ => 0,
+        };
+        known.push(exponent);
+    }
+    known
+}
+
+/// Whether something is a whole number of one lane.
+fn is_integer(ty: Type) -> bool {
+    ty.is_int() && ty.lanes() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use panoply_ir::kernel::Op;
+    use panoply_ir::{text, verify::verify};
+
+    use super::KnownAlignment;
+
+    /// Whether the index of a kernel's one store is a multiple of four.
+    fn stores_at_fours(body: &str) -> bool {
+        let source = format!("kernel k(x: &mut [f32], y: &[f32], n: index) {{ {body} }}");
+        let kernel = verify(text::parse(&source).expect("parses")).expect("verifies");
+        let mut found = None;
+        kernel.walk(&mut |stmt| {
+            if let Op::Store { index, .. } = stmt.op {
+                found = Some(KnownAlignment::of(&kernel).is(index, 4));
+            }
+        });
+        found.expect("it stores")
+    }
+
+    #[test]
+    fn sums_and_products_of_fours() {
+        for index in ["mul(n, 4)", "add(mul(n, 68), 64)", "mul(mul(n, 2), 6)", "shl(mul(n, 4), 1)", "and(n, 12)"] {
+            assert!(stores_at_fours(&format!("x[{index}] = y[0]")), "{index}");
+        }
+        for index in ["n", "mul(n, 2)", "add(mul(n, 4), 2)", "mul(n, 3)", "div(mul(n, 8), 2)", "shr(mul(n, 4), 1)"] {
+            assert!(!stores_at_fours(&format!("x[{index}] = y[0]")), "{index}");
+        }
+        assert!(!stores_at_fours("x[cast<index>(y[0])] = y[0]"), "nothing is known of what was a float");
+    }
+
+    #[test]
+    fn locals_are_what_all_their_values_are() {
+        let counted = |start: u64, step: u64| {
+            stores_at_fours(&format!(
+                "let mut last: index = 0\n for at: index in {start}..64 step {step} {{ last = add(last, at) }}\n x[last] = y[0]"
+            ))
+        };
+        assert!(counted(0, 4) && counted(16, 8));
+        assert!(!counted(2, 4) && !counted(0, 6));
+    }
+}

@@ -1,0 +1,204 @@
+//! Loops in two versions: without guards where one comparison shows that none is needed, and as they were.
+
+use std::collections::HashMap;
+
+use panoply_ir::Alu;
+use panoply_ir::kernel::{Block, Expr, ExprId, Guard, Kernel, MemId, Op, Stmt};
+
+use crate::opt::Fuel;
+use crate::opt::clone::Copy;
+use crate::opt::effects::{Effects, ExprDeps};
+use crate::opt::walk::{KernelExt, map_block, rebuild, transitive_operands, visit};
+
+/// Most accesses that are compared for before a loop.
+const ACCESSES: usize = 6;
+
+/// Most work of a loop that is written twice, counted in statements and in the operations they evaluate.
+const WORK: usize = 192;
+
+/// Most parts of an index that are looked at.
+const EFFORT: u32 = 32;
+
+/// Bounds and strides up to here multiply without wrapping, and fit an index of either width.
+const SMALL: u64 = (1 << 31) - 1;
+
+/// Splits the loops of a block that are worth it.
+pub(super) fn split_loops(kernel: &mut Kernel, block: &mut Block, loaded: &[bool], fuel: &mut Fuel) {
+    for stmt in block {
+        let Some(plan) = plan(kernel, &stmt.op, loaded) else { continue };
+        if fuel.spend() {
+            version_loop(kernel, stmt, plan);
+        }
+    }
+}
+
+/// `stride × counter + base`, both the same in every turn; none is 0.
+#[derive(Clone, Copy, Default)]
+struct StridedIndex {
+    stride: Option<ExprId>,
+    base: Option<ExprId>,
+}
+
+/// What a loop's fast version does without.
+struct VersionedLoop {
+    accesses: Vec<(MemId, ExprId, StridedIndex)>,
+}
+
+fn plan(kernel: &mut Kernel, op: &Op, loaded: &[bool]) -> Option<VersionedLoop> {
+    let Op::For { counter, end, step, body, .. } = op else { return None };
+    let by_one = kernel.exprs.get(*step) == Expr::Index(1);
+    let mut work = 0;
+    let mut simple = by_one;
+    let mut found: Vec<(MemId, ExprId)> = Vec::new();
+    visit(body, &mut |op| {
+        let evaluated = transitive_operands(kernel, &op.operands());
+        work += 1 + evaluated.len();
+        simple &= !matches!(op, Op::For { .. } | Op::While { .. } | Op::Barrier | Op::Collective { .. });
+        for id in evaluated {
+            if let Expr::Load { mem, index, lanes: 1, guard: Guard::Checked } = kernel.exprs.get(id) {
+                found.push((mem, index));
+            }
+        }
+        if let Op::Store { mem, index, value, guard: Guard::Checked } = op
+            && kernel.exprs.ty(*value).lanes() == 1
+        {
+            found.push((*mem, *index));
+        }
+    });
+    found.sort_unstable();
+    found.dedup();
+    if !simple || work > WORK || found.is_empty() {
+        return None;
+    }
+    let mut effects = Effects::of_block(body);
+    effects.locals.push(*counter);
+    let mentions = ExprDeps::knowing(kernel, loaded);
+    if mentions.is_loaded(*end) {
+        return None;
+    }
+    let read = kernel.expr(Expr::Local(*counter));
+    let even = |kernel: &mut Kernel, index| {
+        let mut decomposer = Decomposer { kernel, mentions: &mentions, effects: &effects, read, effort: EFFORT };
+        decomposer.decompose(index)
+    };
+    let mut accesses: Vec<_> =
+        found.into_iter().filter_map(|(mem, index)| Some((mem, index, even(kernel, index)?))).collect();
+    // What does not move is the business of invariant code motion.
+    accesses.retain(|(_, _, even)| even.stride.is_some());
+    (1..=ACCESSES).contains(&accesses.len()).then_some(VersionedLoop { accesses })
+}
+
+/// Takes indices of one loop apart.
+struct Decomposer<'d> {
+    kernel: &'d mut Kernel,
+    mentions: &'d ExprDeps,
+    effects: &'d Effects,
+    /// The loop's counter.
+    read: ExprId,
+    /// How many more parts are looked at: shared parts are met once for each path to them.
+    effort: u32,
+}
+
+impl Decomposer<'_> {
+    /// An index as stride and base, which must need no memory.
+    fn decompose(&mut self, index: ExprId) -> Option<StridedIndex> {
+        self.effort = self.effort.checked_sub(1)?;
+        if index == self.read {
+            return Some(StridedIndex { stride: Some(self.kernel.index(1)), base: None });
+        }
+        let known = index.index() < self.mentions.len();
+        if known && self.effects.preserves(self.kernel, self.mentions, index) {
+            // What comes from memory might be another value inside the loop than in the comparison before it.
+            return (!self.mentions.is_loaded(index)).then_some(StridedIndex { stride: None, base: Some(index) });
+        }
+        let Expr::Alu(op @ (Alu::Add | Alu::Mul), args) = self.kernel.exprs.get(index) else { return None };
+        let (left, right) = (self.decompose(args[0])?, self.decompose(args[1])?);
+        if op == Alu::Add {
+            let (stride, base) = (self.plus(left.stride, right.stride), self.plus(left.base, right.base));
+            return Some(StridedIndex { stride, base });
+        }
+        let (even, factor) = match (left.stride, right.stride) {
+            (_, None) => (left, right.base?),
+            (None, _) => (right, left.base?),
+            _ => return None,
+        };
+        let mut times = |part: Option<ExprId>| part.map(|part| self.kernel.alu(Alu::Mul, &[part, factor]));
+        Some(StridedIndex { stride: times(even.stride), base: times(even.base) })
+    }
+
+    fn plus(&mut self, a: Option<ExprId>, b: Option<ExprId>) -> Option<ExprId> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(self.kernel.alu(Alu::Add, &[a, b])),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// Replaces a loop by both versions.
+fn version_loop(kernel: &mut Kernel, stmt: &mut Stmt, plan: VersionedLoop) {
+    let Op::For { start, end, .. } = stmt.op else { unreachable!("only counting loops are split") };
+    let wrap = |op: Op| vec![Stmt { op, at: stmt.at }];
+    let condition = all_inside(kernel, end, &plan);
+    let mut slow = wrap(stmt.op.clone());
+    Copy::replacing(HashMap::new()).block(kernel, &mut slow, true);
+    let mut fast = stmt.op.clone();
+    if let Op::For { body, .. } = &mut fast {
+        drop_guards(kernel, body, &plan);
+    }
+    let turns = kernel.alu(Alu::Lt, &[start, end]);
+    let either = Op::If { condition, then: wrap(fast), otherwise: slow };
+    stmt.op = Op::If { condition: turns, then: wrap(either), otherwise: Block::new() };
+}
+
+/// Whether every access of the last turn lies inside, given that there is one. The accesses before lie lower: with bounds,
+/// strides and bases small enough nothing wraps.
+fn all_inside(kernel: &mut Kernel, end: ExprId, plan: &VersionedLoop) -> ExprId {
+    let (one, small) = (kernel.index(1), kernel.index(SMALL));
+    let last = kernel.alu(Alu::Sub, &[end, one]);
+    let mut all = kernel.alu(Alu::Le, &[end, small]);
+    let mut also = |kernel: &mut Kernel, op: Alu, a: ExprId, b: ExprId| {
+        let condition = kernel.alu(op, &[a, b]);
+        all = kernel.alu(Alu::And, &[all, condition]);
+    };
+    for (mem, _, even) in &plan.accesses {
+        let mut index = last;
+        if let Some(stride) = even.stride.filter(|stride| *stride != one) {
+            also(kernel, Alu::Le, stride, small);
+            index = kernel.alu(Alu::Mul, &[index, stride]);
+        }
+        if let Some(base) = even.base {
+            also(kernel, Alu::Le, base, small);
+            index = kernel.alu(Alu::Add, &[index, base]);
+        }
+        let len = kernel.expr(Expr::Len(*mem));
+        also(kernel, Alu::Lt, index, len);
+    }
+    all
+}
+
+/// Takes the guards off the accesses of a loop's body.
+fn drop_guards(kernel: &mut Kernel, body: &mut Block, plan: &VersionedLoop) {
+    let mut made = HashMap::new();
+    for (mem, index, _) in &plan.accesses {
+        let load = |guard| Expr::Load { mem: *mem, index: *index, lanes: 1, guard };
+        let mem_is_read = kernel.mem(*mem).space != panoply_ir::kernel::Space::Buffer(panoply_ir::kernel::Access::Out);
+        if mem_is_read {
+            let (guarded, proven) = (kernel.expr(load(Guard::Checked)), kernel.expr(load(Guard::Proven)));
+            made.insert(guarded, proven);
+        }
+    }
+    map_block(body, &mut |id| rebuild(kernel, id, &mut made));
+    lift_stores(kernel, body, plan);
+}
+
+fn lift_stores(kernel: &Kernel, body: &mut Block, plan: &VersionedLoop) {
+    for stmt in body {
+        if let Op::Store { mem, index, value, guard } = &mut stmt.op
+            && kernel.exprs.ty(*value).lanes() == 1
+            && plan.accesses.iter().any(|(of, at, _)| (of, at) == (mem, index))
+        {
+            *guard = Guard::Proven;
+        }
+        stmt.op.blocks_mut().into_iter().for_each(|inner| lift_stores(kernel, inner, plan));
+    }
+}

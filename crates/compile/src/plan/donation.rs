@@ -1,0 +1,179 @@
+//! Which nodes take the memory of leaves that the caller gives away.
+//!
+//! THE rule: an output takes the memory of a spent leaf of its type and length if every step that reads the leaf comes before the
+//! one that writes the output, or is that one, and in it each work-item touches the element of its own number alone and reads it
+//! before it writes it. What a write changes ([`Op::SliceScatter`]) takes the leaf's memory if nobody reads the leaf from then on, and
+//! the copy before it is left out.
+//!
+//! A kernel that replaces what it reads has one memory for both, which it reads and writes: two parameters over one memory
+//! would be free to be read late. Whether it reads first is read off the kernel itself.
+//!
+//! On a GPU a routine is a vendor's, which may refuse when its turn comes, and the plan is then made anew without it: until
+//! the last of them has run, all leaves stay as they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use panoply_ir::graph::{Graph, Node, NodeId, Op};
+use panoply_ir::kernel::{MemId, Param};
+use panoply_ir::target::Style;
+use panoply_ir::{MathMode, Result, Target, strides};
+
+use crate::lower::{Argument, lower};
+use crate::schedule::loop_nest::{LoopNest, Store};
+use crate::schedule::{Schedule, ScheduledOp};
+
+/// Leaves, each with the node that takes its memory. Nests are told what they replace.
+pub fn assign_donations(
+    schedule: &mut Schedule,
+    spent: &[u32],
+    target: &Target,
+    accuracy: MathMode,
+) -> Result<Vec<(NodeId, NodeId)>> {
+    let mut ends = DonationState::of(schedule, spent);
+    if ends.leaves.is_empty() {
+        return Ok(Vec::new());
+    }
+    let routine = |step: &ScheduledOp| matches!(step, ScheduledOp::Routine(_));
+    let first = match target.style {
+        Style::Gpu => schedule.steps.iter().rposition(routine).map_or(0, |last| last + 1),
+        Style::Cpu { .. } => 0,
+    };
+    let Schedule { graph, steps } = schedule;
+    let mut taken = Vec::new();
+    for (at, step) in steps.iter_mut().enumerate().skip(first) {
+        if let ScheduledOp::Nest(nest) = step {
+            taken.extend(ends.donate_to_update(graph, at, nest));
+            taken.extend(ends.donate_elementwise(graph, at, nest, target, accuracy)?);
+        }
+    }
+    // What a write changes may have the memory of what it becomes, and then from long before on.
+    let changes = |step: &ScheduledOp| matches!(step, ScheduledOp::Nest(LoopNest { updates_in_place: Some(_), .. }));
+    for (at, step) in steps.iter().enumerate().skip(first).filter(|(_, step)| !changes(step)) {
+        taken.extend(ends.donate_dead(graph, at, step));
+    }
+    Ok(taken)
+}
+
+/// What may still be given and taken.
+struct DonationState {
+    /// Leaves whose memory is to be had, each with the last step that reads it.
+    leaves: BTreeMap<NodeId, Option<usize>>,
+    /// Outputs that have no memory yet.
+    outputs: BTreeSet<NodeId>,
+}
+
+impl DonationState {
+    fn of(Schedule { graph, steps }: &Schedule, spent: &[u32]) -> DonationState {
+        let outputs: BTreeSet<NodeId> = graph.outputs.iter().copied().collect();
+        let ids = |wanted: u32| {
+            let same = move |(_, node): &(usize, &Node)| node.op == Op::Input(wanted);
+            graph.nodes.iter().enumerate().filter(same).map(|(at, _)| NodeId(at as u32))
+        };
+        let mut leaves = BTreeMap::new();
+        for number in spent {
+            // A leaf that is there twice has readers under two names.
+            if let (Some(leaf), 1) = (ids(*number).next(), ids(*number).count())
+                && !outputs.contains(&leaf)
+            {
+                leaves.insert(leaf, None);
+            }
+        }
+        for (at, step) in steps.iter().enumerate() {
+            let changed = match step {
+                ScheduledOp::Nest(nest) => nest.updates_in_place.map(|(before, _)| before),
+                ScheduledOp::Routine(_) | ScheduledOp::Kernel(_) => None,
+            };
+            for read in step.reads().into_iter().chain(changed) {
+                leaves.entry(read).and_modify(|last| *last = Some(at));
+            }
+        }
+        DonationState { leaves, outputs }
+    }
+
+    /// The leaf that a write changes, if nobody needs it besides.
+    fn donate_to_update(&mut self, graph: &Graph, at: usize, nest: &LoopNest) -> Option<(NodeId, NodeId)> {
+        let (before, after) = nest.updates_in_place?;
+        let reads = || ScheduledOp::Nest(nest.clone()).reads().contains(&before);
+        let fits = self.leaves.get(&before) == Some(&Some(at)) && !reads() && graph.outputs.contains(&after);
+        (fits && self.outputs.remove(&after)).then(|| {
+            self.leaves.remove(&before);
+            (before, after)
+        })
+    }
+
+    /// The leaves that a nest reads last and element by element, each with what it writes over them.
+    fn donate_elementwise(
+        &mut self,
+        graph: &Graph,
+        at: usize,
+        nest: &mut LoopNest,
+        target: &Target,
+        accuracy: MathMode,
+    ) -> Result<Vec<(NodeId, NodeId)>> {
+        let whole = nest.loops.is_empty()
+            && nest.updates_in_place.is_none()
+            && nest.stores.iter().all(|store| store.accumulate.is_none());
+        let last = |store: &Store| {
+            self.leaves.iter().any(|(leaf, last)| *last == Some(at) && same_layout(graph, *leaf, store.node))
+        };
+        // The work-items of a group read for each other.
+        if !whole || !nest.stores.iter().any(last) || lower(graph, nest, target, accuracy)?.kernel.group_size.is_some()
+        {
+            return Ok(Vec::new());
+        }
+        let written: Vec<NodeId> = nest.stores.iter().map(|store| store.node).collect();
+        for after in written {
+            if !self.outputs.contains(&after) {
+                continue;
+            }
+            let fitting =
+                self.leaves.iter().filter(|(leaf, last)| **last == Some(at) && same_layout(graph, **leaf, after));
+            for before in fitting.map(|(leaf, _)| *leaf).collect::<Vec<NodeId>>() {
+                nest.aliases.push((before, after));
+                if loads_before_stores(graph, nest, target, accuracy)? {
+                    self.leaves.remove(&before);
+                    self.outputs.remove(&after);
+                    break;
+                }
+                nest.aliases.pop();
+            }
+        }
+        Ok(nest.aliases.clone())
+    }
+
+    /// Leaves that nobody reads any more, for what a step writes.
+    fn donate_dead(&mut self, graph: &Graph, at: usize, step: &ScheduledOp) -> Vec<(NodeId, NodeId)> {
+        let mut taken = Vec::new();
+        for after in step.writes() {
+            let free = |(leaf, last): &(&NodeId, &Option<usize>)| {
+                last.is_none_or(|last| last < at) && same_layout(graph, **leaf, after)
+            };
+            let found = self.leaves.iter().find(free).map(|(leaf, _)| *leaf);
+            if let Some(before) = found
+                && self.outputs.remove(&after)
+            {
+                self.leaves.remove(&before);
+                taken.push((before, after));
+            }
+        }
+        taken
+    }
+}
+
+/// Whether two nodes have as many elements of one type.
+fn same_layout(graph: &Graph, one: NodeId, other: NodeId) -> bool {
+    let (one, other) = (graph.node(one), graph.node(other));
+    (one.dtype, one.shape.numel()) == (other.dtype, other.shape.numel())
+}
+
+/// Whether the kernel of a nest may have one memory for all that it replaces.
+fn loads_before_stores(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode) -> Result<bool> {
+    let lowered = lower(graph, nest, target, accuracy)?;
+    let of = |wanted: NodeId| lowered.arguments.iter().position(|argument| *argument == Argument::Node(wanted));
+    let own = nest.aliases.iter().map(|(_, after)| match lowered.kernel.params.get(of(*after)?)? {
+        Param::Buffer(mem) => Some(*mem),
+        Param::Scalar { .. } => None,
+    });
+    let own: Option<Vec<MemId>> = own.collect();
+    Ok(own.is_some_and(|own| own.into_iter().all(|mem| strides::replaces(&lowered.kernel, mem, lowered.grid))))
+}

@@ -1,0 +1,207 @@
+//! A kernel to be, as [fusion](super::fuse) makes it: the nodes it computes, at coordinates over the variables of its loops.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use panoply_ir::graph::{Graph, NodeId, Op};
+
+use super::affine::{AffineExpr, LoopVar};
+use super::custom_kernel::CustomKernelCall;
+use super::decompose;
+use super::index_map::{self, IndexExprs};
+use super::routine_match::RoutineMatch;
+
+/// The loop of a scatter over its positions; the one before it walks along a column.
+pub(super) const POSITIONS: usize = 1;
+
+/// A kernel to be: what it computes, where, and what it reads and writes.
+#[derive(Debug)]
+pub struct FusionGroup {
+    /// The node it was opened for.
+    pub root: NodeId,
+    /// What does it whole, if something does.
+    pub whole: Option<LibraryKernel>,
+    /// Variables that tell work-items apart.
+    pub outer: Vec<LoopVar>,
+    /// Whether reductions have decided which variables are outer. Until then all of them are.
+    pub rows_fixed: bool,
+    /// Variables of the loops inside a row; loops of equal lengths share them.
+    pub loops: Vec<Vec<LoopVar>>,
+    /// Nodes computed inside and at which coordinates.
+    pub visits: BTreeMap<NodeId, Vec<IndexExprs>>,
+    /// Stored nodes read, and at which coordinates.
+    pub loads: BTreeMap<NodeId, Vec<IndexExprs>>,
+    /// Nodes written and at which position.
+    pub stores: Vec<(NodeId, AffineExpr)>,
+    /// Positions read from memory: the node and coordinates behind each [`super::affine::AffineTerm::Read`].
+    pub reads: Vec<(NodeId, IndexExprs)>,
+    /// Groups whose results it loads.
+    pub dependencies: BTreeSet<usize>,
+    /// Nodes that are stored before it runs, whether it reads them or not.
+    pub(super) ordering_deps: BTreeSet<NodeId>,
+    /// Nodes wanted at coordinates, their turn not having come.
+    pub(super) pending: BTreeMap<NodeId, Vec<IndexExprs>>,
+    /// For a scatter, the variables of the array's axes.
+    pub(super) scatter: Vec<LoopVar>,
+    /// For a write, the variables of the axes of what is written.
+    pub(super) write_vars: Vec<LoopVar>,
+    next_var: u32,
+}
+
+/// What is done whole, with its operands in memory of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LibraryKernel {
+    /// A routine of the device.
+    Routine(RoutineMatch),
+    /// A kernel of its author's.
+    Kernel(CustomKernelCall),
+}
+
+impl FusionGroup {
+    /// A group that computes nothing yet.
+    pub(super) fn new(root: NodeId, whole: Option<LibraryKernel>) -> FusionGroup {
+        FusionGroup {
+            root,
+            whole,
+            outer: Vec::new(),
+            rows_fixed: false,
+            loops: Vec::new(),
+            visits: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            stores: Vec::new(),
+            reads: Vec::new(),
+            dependencies: BTreeSet::new(),
+            ordering_deps: BTreeSet::new(),
+            pending: BTreeMap::new(),
+            scatter: Vec::new(),
+            write_vars: Vec::new(),
+            next_var: 0,
+        }
+    }
+
+    /// A variable of its own.
+    pub(super) fn fresh(&mut self, extent: usize) -> LoopVar {
+        self.next_var += 1;
+        LoopVar { id: self.next_var - 1, extent: extent as u64 }
+    }
+
+    /// What a node at coordinates reads, and where. Called again it gives the same.
+    pub fn inputs(&mut self, graph: &Graph, id: NodeId, coords: &IndexExprs) -> Vec<(NodeId, IndexExprs)> {
+        let node = graph.node(id);
+        let shape = |input: usize| &graph.node(node.inputs[input]).shape;
+        match &node.op {
+            Op::Const(_) | Op::ScalarInput(_) | Op::Iota => Vec::new(),
+            Op::Alu(_) | Op::Cast | Op::Bitcast => node.inputs.iter().map(|input| (*input, coords.clone())).collect(),
+            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Pad(_) | Op::Slice(_) => {
+                vec![(node.inputs[0], index_map::index_map(node, shape(0), coords).0)]
+            }
+            Op::Gather(axis) => {
+                let (before, rest) = coords.split_at(*axis);
+                let (place, after) = rest.split_at(shape(1).ndim());
+                let read = (node.inputs[1], place.to_vec());
+                let number = self.reads.iter().position(|known| *known == read).unwrap_or_else(|| {
+                    self.reads.push(read.clone());
+                    self.reads.len() - 1
+                });
+                let position = AffineExpr::read(number as u32, shape(0).dims()[*axis] as u64);
+                vec![(node.inputs[0], [before, &[position], after].concat()), read]
+            }
+            Op::Reduce(_, axes) => {
+                let extents: Vec<usize> = axes.iter().map(|axis| shape(0).dims()[*axis]).collect();
+                self.fix(coords);
+                let vars = self.inner_loop(&extents);
+                let mut inside = coords.clone();
+                axes.iter().zip(vars).for_each(|(axis, var)| inside[*axis] = AffineExpr::var(var));
+                vec![(node.inputs[0], inside)]
+            }
+            Op::Scan(..) => vec![(node.inputs[0], coords.clone())],
+            Op::ScatterAdd(axis) => {
+                let place: IndexExprs = self.loops[POSITIONS].iter().map(|var| AffineExpr::var(*var)).collect();
+                let read = (node.inputs[1], place.clone());
+                if !self.reads.contains(&read) {
+                    self.reads.push(read.clone());
+                }
+                let row = [&coords[..*axis], &place, &coords[axis + 1..]].concat();
+                vec![(node.inputs[0], coords.clone()), read, (node.inputs[2], row)]
+            }
+            Op::SliceScatter(_) => {
+                let mut inputs = Vec::with_capacity(node.inputs.len());
+                for pair in node.inputs[1..].chunks(2) {
+                    let read = (pair[1], IndexExprs::new());
+                    if !self.reads.contains(&read) {
+                        self.reads.push(read.clone());
+                    }
+                    inputs.extend([(pair[0], coords.clone()), read]);
+                }
+                // What is written over everywhere is not bound.
+                inputs.extend((!decompose::overwrites_all(graph, id)).then(|| (node.inputs[0], IndexExprs::new())));
+                inputs
+            }
+            Op::Input(_) | Op::MatMul | Op::Call(..) | Op::CustomCall(..) | Op::ControlDependency => {
+                unreachable!("never computed inside a group")
+            }
+        }
+    }
+
+    /// Whether its root is a scatter.
+    pub fn is_scatter(&self) -> bool {
+        !self.scatter.is_empty()
+    }
+
+    /// The coordinates of a scatter's array along its columns.
+    pub fn scatter_coords(&self) -> IndexExprs {
+        self.scatter.iter().map(|var| AffineExpr::var(*var)).collect()
+    }
+
+    /// Whether its root is a write.
+    pub fn is_write(&self) -> bool {
+        !self.write_vars.is_empty()
+    }
+
+    /// The coordinates of what is written.
+    pub fn written_coords(&self) -> IndexExprs {
+        self.write_vars.iter().map(|var| AffineExpr::var(*var)).collect()
+    }
+
+    /// Makes the variables of these coordinates the rows, if nothing has decided that yet.
+    pub(super) fn fix(&mut self, rows: &IndexExprs) {
+        if !self.rows_fixed {
+            let rows = self.vars_of(rows);
+            let (outer, inner): (Vec<LoopVar>, Vec<LoopVar>) = self.outer.iter().partition(|var| rows.contains(var));
+            self.outer = outer;
+            self.loops.extend((!inner.is_empty()).then_some(inner));
+            self.rows_fixed = true;
+        }
+    }
+
+    /// The variables of the loop of these lengths.
+    pub(super) fn inner_loop(&mut self, extents: &[usize]) -> Vec<LoopVar> {
+        let fits = |vars: &&Vec<LoopVar>| vars.iter().map(|var| var.extent as usize).eq(extents.iter().copied());
+        if let Some(vars) = self.loops.iter().find(fits) {
+            return vars.clone();
+        }
+        let vars: Vec<LoopVar> = extents.iter().map(|extent| self.fresh(*extent)).collect();
+        self.loops.push(vars.clone());
+        vars
+    }
+
+    /// The group's variables that coordinates depend on.
+    pub(super) fn vars_of(&self, coords: &[AffineExpr]) -> Vec<LoopVar> {
+        let all = self.outer.iter().chain(self.loops.iter().flatten());
+        all.copied().filter(|var| coords.iter().any(|form| form.uses(*var))).collect()
+    }
+
+    /// How often something at these coordinates is computed: once for each value of the variables of its level.
+    pub(super) fn times(&self, coords: &[AffineExpr]) -> f64 {
+        let used = self.vars_of(coords);
+        match self.loops.iter().find(|vars| vars.iter().any(|var| used.contains(var))) {
+            Some(vars) => (extent(&self.outer) * extent(vars)) as f64,
+            None if used.is_empty() => 1.0,
+            None => extent(&self.outer) as f64,
+        }
+    }
+}
+
+/// How many values variables take together.
+pub(super) fn extent(vars: &[LoopVar]) -> u64 {
+    vars.iter().map(|var| var.extent).product()
+}

@@ -1,0 +1,108 @@
+//! Kernels side by side: groups over the same rows that read the same memory become one.
+//!
+//! The second half of the fusion rule. [`super::fuse`] joins a node with what uses it; what is left are groups that do not
+//! need one another but load the same node, such as two sums over the columns of one matrix. Joined, they load it once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use panoply_ir::Target;
+use panoply_ir::graph::{Graph, NodeId, Op};
+
+use super::affine::{AffineExpr, AffineTerm, LoopVar};
+use super::fuse::{MAX_VISITS, depends, is_product};
+use super::fusion_group::FusionGroup;
+use super::index_map::IndexExprs;
+
+/// Joins what can be joined. A group that was joined to another is left empty-handed: none in its place.
+pub fn fuse_horizontally(graph: &Graph, target: &Target, groups: Vec<FusionGroup>) -> Vec<Option<FusionGroup>> {
+    let mut groups: Vec<Option<FusionGroup>> = groups.into_iter().map(Some).collect();
+    let mut readers: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+    for (number, group) in groups.iter().enumerate() {
+        let loads = group.iter().flat_map(|group| group.loads.keys());
+        loads.for_each(|load| readers.entry(*load).or_default().push(number));
+    }
+    for readers in readers.values() {
+        for (at, first) in readers.iter().enumerate() {
+            for second in &readers[at + 1..] {
+                if fits(graph, target, &groups, *first, *second) {
+                    merge_groups(&mut groups, *first, *second);
+                }
+            }
+        }
+    }
+    groups
+}
+
+fn fits(graph: &Graph, target: &Target, groups: &[Option<FusionGroup>], first: usize, second: usize) -> bool {
+    let (Some(a), Some(b)) = (&groups[first], &groups[second]) else { return false };
+    let alone = |group: &FusionGroup| {
+        let special = |id: &NodeId| matches!(graph.node(*id).op, Op::Scan(..)) || is_product(graph, *id);
+        group.whole.is_some() || group.is_scatter() || group.is_write() || group.visits.keys().any(special)
+    };
+    let extents = |(a, b): (&LoopVar, &LoopVar)| a.extent == b.extent;
+    let after = |group: usize| &groups[group].as_ref().expect("no group waits for one that was joined").dependencies;
+    // What is cheap to ask, of two that may be of thousands, first.
+    let room = (target.max_bindings as usize).saturating_sub(a.stores.len() + b.stores.len());
+    let loads = || a.loads.keys().chain(b.loads.keys()).collect::<BTreeSet<&NodeId>>().len();
+    let visits = || a.visits.values().chain(b.visits.values()).map(Vec::len).sum::<usize>();
+    a.loads.len().max(b.loads.len()) <= room
+        && a.rows_fixed == b.rows_fixed
+        && a.outer.len() == b.outer.len()
+        && a.outer.iter().zip(&b.outer).all(extents)
+        && loads() <= room
+        && visits() <= MAX_VISITS
+        && !alone(a)
+        && !alone(b)
+        && !depends(after, first, &[second].into())
+        && !depends(after, second, &[first].into())
+}
+
+/// Adds everything of the second group to the first.
+fn merge_groups(groups: &mut [Option<FusionGroup>], first: usize, second: usize) {
+    let (Some(b), Some(a)) = (groups[second].take(), &mut groups[first]) else { return };
+    let mut vars: BTreeMap<LoopVar, LoopVar> = b.outer.iter().copied().zip(a.outer.iter().copied()).collect();
+    for inner in &b.loops {
+        let extents: Vec<usize> = inner.iter().map(|var| var.extent as usize).collect();
+        vars.extend(inner.iter().copied().zip(a.inner_loop(&extents)));
+    }
+    let mut reads: Vec<u32> = Vec::new();
+    for (id, coords) in &b.reads {
+        // A position may itself be read at a position; those come first.
+        let read = (*id, moved_all(coords, &vars, &reads));
+        let known = a.reads.iter().position(|known| *known == read);
+        reads.push(known.unwrap_or(a.reads.len()) as u32);
+        if known.is_none() {
+            a.reads.push(read);
+        }
+    }
+    for (into, from) in [(&mut a.visits, &b.visits), (&mut a.loads, &b.loads)] {
+        for (id, places) in from {
+            let known = into.entry(*id).or_default();
+            for coords in places {
+                let coords = moved_all(coords, &vars, &reads);
+                if !known.contains(&coords) {
+                    known.push(coords);
+                }
+            }
+        }
+    }
+    a.stores.extend(b.stores.iter().map(|(id, at)| (*id, moved(at, &vars, &reads))));
+    a.dependencies.extend(&b.dependencies);
+    for group in groups.iter_mut().flatten() {
+        if group.dependencies.remove(&second) {
+            group.dependencies.insert(first);
+        }
+    }
+}
+
+fn moved_all(coords: &IndexExprs, vars: &BTreeMap<LoopVar, LoopVar>, reads: &[u32]) -> IndexExprs {
+    coords.iter().map(|form| moved(form, vars, reads)).collect()
+}
+
+fn moved(form: &AffineExpr, vars: &BTreeMap<LoopVar, LoopVar>, reads: &[u32]) -> AffineExpr {
+    form.substitute(&|atom| match atom {
+        AffineTerm::Var(var) => vars.get(var).map(|var| AffineExpr::var(*var)),
+        AffineTerm::Read(number, extent) => Some(AffineExpr::read(reads[*number as usize], *extent)),
+        AffineTerm::Div(..) | AffineTerm::Rem(..) => None,
+    })
+}

@@ -1,0 +1,138 @@
+//! Movement as index arithmetic: where an element of a node comes from.
+//!
+//! Walking from a result towards its inputs, a reshape, permutation, expansion, slice or padding is a change of
+//! coordinates and nothing else. Only padding adds something: bounds outside which the element is zero.
+
+use panoply_ir::graph::{Node, Op};
+use panoply_ir::shape::Shape;
+
+use super::affine::AffineExpr;
+
+/// One form for each axis of a tensor.
+pub type IndexExprs = Vec<AffineExpr>;
+
+/// A condition on an element: `0 <= form < extent`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BoundsCheck {
+    /// What must be in range.
+    pub form: AffineExpr,
+    /// Where the range ends.
+    pub extent: u64,
+}
+
+/// Whether a node only names other positions of its input.
+pub fn is_movement(op: &Op) -> bool {
+    matches!(op, Op::Reshape | Op::Permute(_) | Op::Expand | Op::Pad(_) | Op::Slice(_))
+}
+
+/// The coordinates in the input of a movement node's element, and the bounds within which there is one.
+pub fn index_map(node: &Node, input: &Shape, coords: &[AffineExpr]) -> (IndexExprs, Vec<BoundsCheck>) {
+    let pulled = match &node.op {
+        Op::Reshape => reshape(coords, node.shape.dims(), input.dims()),
+        Op::Permute(perm) => {
+            let mut from = vec![AffineExpr::default(); perm.len()];
+            perm.iter().zip(coords).for_each(|(axis, form)| from[*axis] = form.clone());
+            from
+        }
+        Op::Expand => {
+            let along =
+                |(form, dim): (&AffineExpr, &usize)| if *dim == 1 { AffineExpr::default() } else { form.clone() };
+            coords.iter().zip(input.dims()).map(along).collect()
+        }
+        Op::Slice(slices) => {
+            let along = |(form, dim): (&AffineExpr, &panoply_ir::graph::Slice)| {
+                form.mul(dim.step as i64).add_const(dim.start as i64)
+            };
+            coords.iter().zip(slices).map(along).collect()
+        }
+        Op::Pad(widths) => {
+            let from: IndexExprs =
+                coords.iter().zip(widths).map(|(form, (before, _))| form.add_const(-(*before as i64))).collect();
+            let open = open_bounds(&from, input);
+            return (from, open);
+        }
+        Op::Input(_)
+        | Op::Const(_)
+        | Op::ScalarInput(_)
+        | Op::Iota
+        | Op::Alu(_)
+        | Op::Cast
+        | Op::Bitcast
+        | Op::Reduce(..) => {
+            unreachable!("not a movement")
+        }
+        Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::SliceScatter(_) => {
+            unreachable!("not a movement")
+        }
+        Op::Call(..) | Op::CustomCall(..) | Op::ControlDependency => unreachable!("not a movement"),
+    };
+    (pulled, Vec::new())
+}
+
+/// What must hold for coordinates to name an element of a shape, beside what certainly does.
+pub fn open_bounds(coords: &[AffineExpr], shape: &Shape) -> Vec<BoundsCheck> {
+    let bounds =
+        coords.iter().zip(shape.dims()).map(|(form, dim)| BoundsCheck { form: form.clone(), extent: *dim as u64 });
+    bounds.filter(|bound| !stays_below(&bound.form, bound.extent)).collect()
+}
+
+/// Whether a form certainly lies in `0 .. extent`.
+pub fn stays_below(form: &AffineExpr, extent: u64) -> bool {
+    form.guaranteed_range().is_some_and(|(low, high)| low >= 0 && high < extent as i64)
+}
+
+/// Whether coordinates certainly name an element of a shape.
+pub fn is_within(coords: &[AffineExpr], shape: &Shape) -> bool {
+    coords.iter().zip(shape.dims()).all(|(form, dim)| stays_below(form, *dim as u64))
+}
+
+/// The position of an element in a row-major buffer of this shape.
+pub fn linear(coords: &[AffineExpr], shape: &Shape) -> AffineExpr {
+    let strides = shape.strides();
+    coords.iter().zip(strides).fold(AffineExpr::default(), |sum, (form, stride)| sum.add_scaled(form, stride as i64))
+}
+
+/// The coordinates under lengths `dims` of the element at a row-major position.
+pub fn unflatten(position: &AffineExpr, dims: &[usize]) -> IndexExprs {
+    let mut rest = position.clone();
+    let mut coords = vec![AffineExpr::default(); dims.len()];
+    for (axis, dim) in dims.iter().enumerate().rev() {
+        if axis == 0 {
+            coords[0] = rest;
+            break;
+        }
+        coords[axis] = rest.rem_euclid(*dim as u64);
+        rest = rest.floor_div(*dim as u64);
+    }
+    coords
+}
+
+/// Coordinates under lengths `from` as coordinates under lengths `to` of as many elements. Runs of axes with equal
+/// products are changed on their own, so that an axis both have stays what it is.
+fn reshape(coords: &[AffineExpr], from: &[usize], to: &[usize]) -> IndexExprs {
+    let (mut i, mut j) = (0, 0);
+    let mut result = IndexExprs::with_capacity(to.len());
+    loop {
+        i += from[i..].iter().take_while(|dim| **dim == 1).count();
+        let ones = to[j..].iter().take_while(|dim| **dim == 1).count();
+        result.extend(std::iter::repeat_n(AffineExpr::default(), ones));
+        j += ones;
+        if i == from.len() || j == to.len() {
+            return result;
+        }
+        let (first_i, first_j) = (i, j);
+        let (mut left, mut right) = (from[i], to[j]);
+        (i, j) = (i + 1, j + 1);
+        while left != right {
+            if left < right {
+                left *= from[i];
+                i += 1;
+            } else {
+                right *= to[j];
+                j += 1;
+            }
+        }
+        let run = Shape::from(&from[first_i..i]);
+        result.extend(unflatten(&linear(&coords[first_i..i], &run), &to[first_j..j]));
+    }
+}

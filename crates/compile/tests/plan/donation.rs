@@ -1,0 +1,163 @@
+//! Leaves that nobody needs afterwards: who takes their memory, and who must not.
+
+use panoply_compile::plan::{Plan, PlanStep, Role, plan};
+use panoply_ir::DType;
+use panoply_ir::alu::Alu;
+use panoply_ir::graph::Graph;
+use panoply_ir::kernel::{Access, Space};
+use panoply_ir::target::{Style, Target};
+
+use crate::build::Build;
+use crate::execute::check;
+
+/// The plan of a graph of which these leaves are spent; all ways to spend them give the same values.
+#[track_caller]
+fn spending(name: &str, graph: &Graph, spent: &[u32], target: &Target) -> Plan {
+    check(name, graph);
+    plan(&Graph { donated: spent.to_vec(), ..graph.clone() }, target, &|_| true).unwrap()
+}
+
+/// How many leaves' memory was taken.
+fn taken(plan: &Plan) -> usize {
+    plan.buffers.iter().filter(|buffer| matches!(buffer.role, Role::Donated(_))).count()
+}
+
+fn copies(plan: &Plan) -> usize {
+    plan.steps.iter().filter(|step| matches!(step, PlanStep::Copy { .. })).count()
+}
+
+/// Momentum with a parameter that follows: the parameter and what is remembered of it change where they are.
+fn update() -> Graph {
+    let mut b = Build::default();
+    let (value, mean, gradient) = (b.f32(&[30, 40]), b.f32(&[30, 40]), b.f32(&[30, 40]));
+    let (kept, rate) = (b.like(mean, 0.9), b.like(mean, 0.01));
+    let kept = b.alu(Alu::Mul, &[mean, kept]);
+    let mean = b.alu(Alu::Add, &[kept, gradient]);
+    let motion = b.alu(Alu::Mul, &[mean, rate]);
+    let value = b.alu(Alu::Sub, &[value, motion]);
+    b.done(&[value, mean])
+}
+
+#[test]
+fn an_update_changes_what_is_spent_where_it_is() {
+    let graph = update();
+    for target in [Target::cpu(), Target::opencl_minimum(), Target::cuda_minimum(80), Target::webgpu_minimum()] {
+        let plan = spending("update", &graph, &[0, 1], &target);
+        let [PlanStep::Kernel { kernel, .. }] = &plan.steps[..] else { panic!("{plan}") };
+        let both = kernel.mems.iter().filter(|mem| mem.space == Space::Buffer(Access::InOut)).count();
+        assert_eq!((both, taken(&plan), plan.peak_bytes), (2, 2, 0), "{plan}");
+        // Each takes its own memory, so that a loop leaves everything where it was.
+        let role = |output: usize| plan.buffers[plan.outputs[output].index()].role;
+        assert_eq!([role(0), role(1)], [Role::Donated(0), Role::Donated(1)], "{plan}");
+    }
+}
+
+#[test]
+fn only_what_is_spent_is_changed() {
+    let graph = update();
+    let plan = spending("update", &graph, &[1], &Target::cpu());
+    assert_eq!((taken(&plan), plan.peak_bytes), (1, 30 * 40 * 4), "{plan}");
+    assert_eq!(taken(&spending("update", &graph, &[], &Target::cpu())), 0);
+}
+
+#[test]
+fn what_other_work_items_read_is_not_written_over() {
+    let mut b = Build::default();
+    let (x, y) = (b.f32(&[40, 40]), b.f32(&[40, 40]));
+    let turned = b.permute(x, &[1, 0]);
+    let sum = b.alu(Alu::Add, &[x, turned]);
+    // y too is read last in the same kernel, but each element by its own work-item.
+    let sum = b.alu(Alu::Mul, &[sum, y]);
+    let graph = b.done(&[sum]);
+    for target in [Target::cpu(), Target::opencl_minimum()] {
+        let plan = spending("turned", &graph, &[0], &target);
+        assert_eq!(taken(&plan), 0, "{plan}");
+    }
+    let mut b = Build::default();
+    let (x, row) = (b.f32(&[40, 40]), b.f32(&[1, 40]));
+    let sum = b.with(Alu::Add, x, row);
+    let graph = b.done(&[sum]);
+    assert_eq!(taken(&spending("broadcast", &graph, &[1], &Target::cpu())), 0);
+    assert_eq!(taken(&spending("broadcast", &graph, &[0, 1], &Target::cpu())), 1);
+}
+
+#[test]
+fn what_is_read_later_stays() {
+    let mut b = Build::default();
+    let (x, w) = (b.f32(&[20, 20]), b.f32(&[20, 20]));
+    let two = b.like(x, 2.0);
+    let twice = b.alu(Alu::Mul, &[x, two]);
+    let product = b.matmul(twice, w);
+    let again = b.matmul(product, x);
+    let graph = b.done(&[twice, again]);
+    let plan = spending("read later", &graph, &[0], &Target::cpu());
+    assert_eq!(taken(&plan), 0, "{plan}");
+    // The second product is made when nobody reads w any more.
+    let plan = spending("read before", &graph, &[1], &Target::cpu());
+    assert_eq!(taken(&plan), 1, "{plan}");
+}
+
+#[test]
+fn a_leaf_that_is_asked_for_stays() {
+    let mut b = Build::default();
+    let x = b.f32(&[50]);
+    let two = b.like(x, 2.0);
+    let twice = b.alu(Alu::Mul, &[x, two]);
+    let graph = b.done(&[twice, x]);
+    assert_eq!(taken(&spending("asked for", &graph, &[0], &Target::cpu())), 0);
+}
+
+#[test]
+fn a_write_into_what_is_spent_copies_nothing() {
+    for of_the_run in [false, true] {
+        let mut b = Build::default();
+        let (cache, row) = (b.leaf(&[90, 100], DType::F32), b.f32(&[1, 100]));
+        let at = if of_the_run { b.slot(0, DType::I64) } else { b.number(7) };
+        let written = b.write(cache, row, at, 0);
+        let graph = b.done(&[written]);
+        let plan = spending("a write", &graph, &[0], &Target::cpu());
+        assert_eq!((taken(&plan), copies(&plan), plan.peak_bytes), (1, 0, 0), "{plan}");
+        assert_eq!(copies(&spending("a write", &graph, &[], &Target::cpu())), usize::from(of_the_run));
+    }
+}
+
+#[test]
+fn nothing_changes_before_the_last_routine_of_a_gpu() {
+    let mut b = Build::default();
+    let (x, w, v) = (b.f32(&[20, 20]), b.f32(&[20, 20]), b.f32(&[20, 20]));
+    let two = b.like(x, 2.0);
+    let twice = b.alu(Alu::Mul, &[x, two]);
+    let product = b.matmul(w, v);
+    let graph = b.done(&[twice, product]);
+    let target = Target::opencl_minimum();
+    assert_eq!(target.style, Style::Gpu);
+    let plan = spending("before a routine", &graph, &[0], &target);
+    let routine = plan.steps.iter().position(|step| matches!(step, PlanStep::Routine { .. }));
+    assert_eq!((taken(&plan), routine), (0, Some(1)), "{plan}");
+    assert_eq!(taken(&spending("before a routine", &graph, &[0], &Target::cpu())), 1);
+}
+
+/// A product that a bias goes with runs where the addition stood: by then no leaf may have changed, or none that fails could be made up for.
+#[test]
+fn a_bias_goes_with_no_product_past_a_leaf_that_changes() {
+    for late in [false, true] {
+        for swapped in [false, true] {
+            let mut b = Build::default();
+            let (x, w) = (b.f32(&[8, 8]), b.f32(&[8, 8]));
+            let (bias, spent) = (b.f32(&[1, 8]), b.f32(&[1000]));
+            let before = (!late).then(|| b.alu(Alu::Mul, &[spent, spent]));
+            let product = b.matmul(x, w);
+            let square = before.unwrap_or_else(|| b.alu(Alu::Mul, &[spent, spent]));
+            let sum = b.with(Alu::Add, product, bias);
+            let graph = b.done(&if swapped { [sum, square] } else { [square, sum] });
+            let plan = spending("a bias", &graph, &[3], &Target::cuda_minimum(80));
+            let last = plan.steps.iter().rposition(|step| matches!(step, PlanStep::Routine { .. })).expect("a product");
+            let changes = |step: &PlanStep| {
+                step.touches().any(|(id, access)| {
+                    access != Access::In && matches!(plan.buffers[id.index()].role, Role::Donated(_))
+                })
+            };
+            assert!(!plan.steps[..last].iter().any(changes), "{plan}");
+        }
+    }
+}

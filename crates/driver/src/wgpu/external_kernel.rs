@@ -1,0 +1,119 @@
+//! Programs of a user's own: whether what they say of themselves fits how they are launched.
+//!
+//! WGSL is understood whole. Of SPIR-V only the header and the entry points are read, of Metal's own nothing: what else is wrong with
+//! those the interface's compiler finds, or nobody does.
+
+use std::borrow::Cow;
+
+use naga::{AddressSpace, StorageAccess};
+use panoply_device::{BinaryFormat, Error, ErrorKind, Image, ParamType, Result, Signature};
+use wgpu::{PassthroughShaderEntryPoint, ShaderModuleDescriptorPassthrough};
+
+use super::spirv::Understood;
+use crate::spirv_words::words;
+
+/// Code that is passed on as it is.
+pub enum Foreign {
+    SpirV(Vec<u32>),
+    Msl(String),
+    MetalLibrary(Vec<u8>),
+}
+
+/// Work-items of a group, if the program itself says how many.
+pub type GroupSize = Option<[u32; 3]>;
+
+impl Foreign {
+    /// Compiled code and its group.
+    pub fn image(image: &Image, label: &str) -> Result<(Foreign, GroupSize)> {
+        let bytes = &image.bytes;
+        match image.format {
+            BinaryFormat::SpirV => {
+                let wrong =
+                    |what: String| Error::new(ErrorKind::CompileFailed, format!("{label}: {} {what}", image.entry));
+                let words = words(bytes).ok_or_else(|| {
+                    wrong(format!("as SPIR-V is cut off or damaged: {} bytes; build it again", bytes.len()))
+                })?;
+                let group = entry_point(&words, &image.entry).map_err(wrong)?;
+                Ok((Foreign::SpirV(words), group))
+            }
+            BinaryFormat::MetalLibrary => Ok((Foreign::MetalLibrary(bytes.to_vec()), None)),
+            BinaryFormat::Cubin | BinaryFormat::CodeObject => {
+                Err(Error::unsupported(format!("{label}: {} is for another interface", image.entry)))
+            }
+        }
+    }
+
+    /// What the interface is given.
+    pub fn descriptor<'a>(&'a self, entry: &'a str, [x, y, z]: [u32; 3]) -> ShaderModuleDescriptorPassthrough<'a> {
+        let entry_point = PassthroughShaderEntryPoint { name: Cow::Borrowed(entry), workgroup_size: (x, y, z) };
+        let mut descriptor = ShaderModuleDescriptorPassthrough {
+            label: Some(entry),
+            entry_points: Cow::Owned(vec![entry_point]),
+            ..Default::default()
+        };
+        match self {
+            Foreign::SpirV(words) => descriptor.spirv = Some(Cow::Borrowed(words)),
+            Foreign::Msl(source) => descriptor.msl = Some(Cow::Borrowed(source)),
+            Foreign::MetalLibrary(bytes) => descriptor.metallib = Some(Cow::Borrowed(bytes)),
+        }
+        descriptor
+    }
+}
+
+const HEADER: usize = 5;
+const OP_ENTRY_POINT: u32 = 15;
+const OP_EXECUTION_MODE: u32 = 16;
+const GL_COMPUTE: u32 = 5;
+const LOCAL_SIZE: u32 = 17;
+
+/// The group of an entry point, or what is wrong.
+fn entry_point(words: &[u32], entry: &str) -> std::result::Result<GroupSize, String> {
+    let (mut found, mut others, mut at) = (None, Vec::new(), HEADER);
+    let mut group = None;
+    while at < words.len() {
+        let instruction = &words[at..][..(words[at] >> 16).max(1) as usize];
+        match (words[at] & 0xFFFF, instruction) {
+            (OP_ENTRY_POINT, [_, GL_COMPUTE, id, name @ ..]) => {
+                let bytes: Vec<u8> = name.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let name =
+                    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned();
+                if name == entry { found = Some(*id) } else { others.push(name) }
+            }
+            (OP_EXECUTION_MODE, [_, id, LOCAL_SIZE, x, y, z]) if Some(*id) == found => group = Some([*x, *y, *z]),
+            _ => {}
+        }
+        at += instruction.len();
+    }
+    match found {
+        Some(_) => Ok(group),
+        None => Err(format!("is no entry point for computing of this SPIR-V; it has: {}", others.join(", "))),
+    }
+}
+
+/// The group of a WGSL program of a user's, which must find its arguments where a launch puts them.
+pub fn check(understood: &Understood, signature: &Signature, label: &str, entry: &str) -> Result<GroupSize> {
+    let buffers = signature.params.iter().filter(|param| matches!(param, ParamType::Buffer(_))).count() as u32;
+    for (name, group, binding, space) in understood.bindings() {
+        let fits = match space {
+            AddressSpace::Uniform => (group, binding) == (0, 0) && signature.params.len() > buffers as usize,
+            AddressSpace::Storage { .. } => group == 0 && (1..=buffers).contains(&binding),
+            _ => false,
+        };
+        if !fits {
+            let message = format!(
+                "{label}: {entry} has {name} at group {group}, binding {binding}; a launch puts its {buffers} buffers at bindings 1 to \
+                 {buffers} of group 0, and numbers into a uniform at binding 0"
+            );
+            return Err(Error::new(ErrorKind::CompileFailed, message));
+        }
+    }
+    Ok(understood.group(entry))
+}
+
+/// Whether a program only reads the buffer at a binding.
+pub fn only_reads(understood: &Understood, binding: u32) -> bool {
+    understood.bindings().any(|(_, group, at, space)| {
+        let reads = matches!(space, AddressSpace::Storage { access } if !access.contains(StorageAccess::STORE));
+        (group, at) == (0, binding) && reads
+    })
+}

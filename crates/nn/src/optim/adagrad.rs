@@ -1,0 +1,38 @@
+//! Adagrad.
+//!
+//! Source: Duchi, Hazan, Singer, Adaptive Subgradient Methods, JMLR 2011.
+
+use panoply_tensor::Tensor;
+
+use super::{Optimizer, UpdateContext, UpdateRule};
+
+/// Settings of [`super::Adagrad`].
+#[derive(Clone, Debug)]
+pub struct AdagradRule {
+    /// How fast the learning rate falls: it is divided by 1 + (steps made) · this.
+    pub lr_decay: f64,
+    /// Added to the root of the summed squares.
+    pub epsilon: f64,
+}
+
+impl Optimizer<AdagradRule> {
+    /// A constant rate, epsilon 1e-10.
+    pub fn new(learning_rate: f64) -> Optimizer<AdagradRule> {
+        Optimizer::from_rule(AdagradRule { lr_decay: 0.0, epsilon: 1e-10 }, learning_rate)
+    }
+}
+
+impl UpdateRule for AdagradRule {
+    fn update(
+        &self,
+        value: &Tensor,
+        gradient: &Tensor,
+        state: &[Tensor],
+        step: &UpdateContext,
+    ) -> (Tensor, Vec<Tensor>) {
+        let before = state.first().cloned().unwrap_or_else(|| value.zeros_like());
+        let sum = before + gradient.square();
+        let rate = step.lr / (1.0 + (step.step - 1) as f64 * self.lr_decay);
+        (value - gradient / (sum.sqrt() + self.epsilon) * rate, vec![sum])
+    }
+}

@@ -1,0 +1,111 @@
+//! A step, made where parameters and what the rule remembers of them lie.
+//!
+//! While it is computed the model does not hold its trained parameters: whoever else does, a clone or a graph, keeps what it holds, and
+//! where nobody does the new values take the old ones' memory. Whether the step stands is found on the device, so that values that
+//! are written over are written over by themselves if it does not.
+
+use panoply_tensor::{Result, Tensor, eval_donated};
+
+use super::{Optimizer, StepPlan};
+use crate::layer::StateUpdate;
+use crate::module::{Module, check_same, put};
+
+/// What a parameter and the rule's state of it become.
+pub(super) struct UpdatedParam {
+    pub value: Tensor,
+    pub state: Vec<Tensor>,
+    /// Whether the state comes in place of one before, and is that one if the step does not stand.
+    pub replaces_state: bool,
+}
+
+/// A step that was computed.
+pub(super) struct AppliedStep {
+    pub report: Tensor,
+    /// As [`StepPlan`] has them.
+    pub grad_finite: Vec<Tensor>,
+    /// States that follow none, by name: wanted only if the step stands.
+    pub new_state: Vec<(String, Vec<Tensor>)>,
+}
+
+impl UpdatedParam {
+    /// What a rule made of a value and a state, or those where the step does not stand.
+    pub fn gated(
+        (value, state): (Tensor, Vec<Tensor>),
+        before: (&Tensor, &[Tensor]),
+        stands: &Tensor,
+    ) -> Result<UpdatedParam> {
+        check_same(before.0, &value)?;
+        let alike = |(old, new): (&Tensor, &Tensor)| check_same(old, new).is_ok();
+        let follows = before.1.len() == state.len() && before.1.iter().zip(&state).all(alike);
+        let (mut new, mut old) = (vec![&value], vec![before.0]);
+        if follows {
+            new.extend(&state);
+            old.extend(before.1);
+        }
+        let inputs: Vec<&Tensor> = new.into_iter().chain(old).chain([stands]).collect();
+        let gated = Tensor::call_dyn("gate", &inputs, (), |inputs, ()| {
+            let [values @ .., stands] = inputs else { unreachable!("the condition is given") };
+            let (new, old) = values.split_at(values.len() / 2);
+            new.iter().zip(old).map(|(new, old)| new.where_self(stands, old)).collect()
+        });
+        let mut gated = gated?.into_iter();
+        let value = gated.next().expect("the value is gated");
+        Ok(UpdatedParam { value, state: if follows { gated.collect() } else { state }, replaces_state: follows })
+    }
+}
+
+impl<R> Optimizer<R> {
+    /// Computes a step of the parameters of these names and values, with updates of the model's states, and puts the parameters and what
+    /// follows a state in place. On error all is as it was.
+    pub(super) fn make(
+        &mut self,
+        model: &mut dyn Module,
+        (names, values): (&[String], Vec<Tensor>),
+        planned: StepPlan,
+        updates: &mut [StateUpdate],
+    ) -> Result<AppliedStep> {
+        let StepPlan { next, grad_finite: sounds, report } = planned;
+        let (count, checks, nothing) = (names.len(), sounds.len(), Tensor::scalar(0f32));
+        let (mut kinds, mut states) = (Vec::with_capacity(count), Vec::new());
+        let mut new = vec![report];
+        new.extend(sounds);
+        for UpdatedParam { value, state, replaces_state: follows } in next {
+            kinds.push((state.len(), follows));
+            new.push(value);
+            states.extend(state);
+        }
+        new.append(&mut states);
+        new.extend(updates.iter_mut().map(|update| std::mem::replace(&mut update.next, nothing.clone())));
+        let mut old = values;
+        for (name, _) in names.iter().zip(&kinds).filter(|(_, (_, follows))| *follows) {
+            old.extend(self.state.remove(name).unwrap_or_default());
+        }
+        let emptied = put(model, names, &mut std::iter::repeat_n(nothing, count));
+        let made = match emptied.and_then(|()| eval_donated(&mut old, new)) {
+            Ok(made) => made,
+            Err(error) => {
+                let states = old.split_off(count.min(old.len()));
+                let mut states = states.into_iter();
+                for (name, (len, _)) in names.iter().zip(kinds).filter(|(_, (_, follows))| *follows) {
+                    self.state.insert(name.clone(), states.by_ref().take(len).collect());
+                }
+                put(model, names, &mut old.into_iter())?;
+                return Err(error);
+            }
+        };
+        let mut made = made.into_iter();
+        let report = made.next().expect("what was asked for is there");
+        let sounds = made.by_ref().take(checks).collect();
+        put(model, names, &mut made.by_ref().take(count))?;
+        let mut fresh = Vec::new();
+        for (name, (len, follows)) in names.iter().zip(kinds) {
+            let state: Vec<Tensor> = made.by_ref().take(len).collect();
+            match follows {
+                true => drop(self.state.insert(name.clone(), state)),
+                false => fresh.push((name.clone(), state)),
+            }
+        }
+        updates.iter_mut().zip(made).for_each(|(update, next)| update.next = next);
+        Ok(AppliedStep { report, grad_finite: sounds, new_state: fresh })
+    }
+}

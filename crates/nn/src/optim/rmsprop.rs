@@ -1,0 +1,73 @@
+//! RMSprop.
+//!
+//! Source: Tieleman and Hinton, lecture 6.5, 2012; centered: Graves, Generating Sequences With Recurrent Neural Networks,
+//! 2013. The order of operations is PyTorch's.
+
+use panoply_tensor::Tensor;
+
+use super::{Optimizer, UpdateContext, UpdateRule};
+
+/// Settings of [`super::RmsProp`].
+#[derive(Clone, Debug)]
+pub struct RmsPropRule {
+    /// Decay of the running mean of squares.
+    pub alpha: f64,
+    /// Added to the root.
+    pub epsilon: f64,
+    /// How much of the last step is kept.
+    pub momentum: f64,
+    /// Whether the squared mean is taken off, which leaves the variance.
+    pub centered: bool,
+}
+
+impl Optimizer<RmsPropRule> {
+    /// Decay 0.99, epsilon 1e-8, no momentum, not centered.
+    pub fn new(learning_rate: f64) -> Optimizer<RmsPropRule> {
+        let rule = RmsPropRule { alpha: 0.99, epsilon: 1e-8, momentum: 0.0, centered: false };
+        Optimizer::from_rule(rule, learning_rate)
+    }
+
+    /// With momentum.
+    #[must_use]
+    pub fn momentum(mut self, momentum: f64) -> Optimizer<RmsPropRule> {
+        self.rule.momentum = momentum;
+        self
+    }
+
+    /// Divides by the deviation of the gradient instead of its root mean square.
+    #[must_use]
+    pub fn centered(mut self) -> Optimizer<RmsPropRule> {
+        self.rule.centered = true;
+        self
+    }
+}
+
+impl UpdateRule for RmsPropRule {
+    fn update(
+        &self,
+        value: &Tensor,
+        gradient: &Tensor,
+        state: &[Tensor],
+        step: &UpdateContext,
+    ) -> (Tensor, Vec<Tensor>) {
+        let mut kept = state.iter().cloned();
+        let mut next = || kept.next().unwrap_or_else(|| value.zeros_like());
+        let blend = |old: Tensor, new: &Tensor| old * self.alpha + new * (1.0 - self.alpha);
+        let square = blend(next(), &gradient.square());
+        let mut state = vec![square.clone()];
+        let spread = if self.centered {
+            let mean = blend(next(), gradient);
+            state.push(mean.clone());
+            (square - mean.square()).sqrt()
+        } else {
+            square.sqrt()
+        };
+        let motion = gradient / (spread + self.epsilon);
+        if self.momentum == 0.0 {
+            return (value - motion * step.lr, state);
+        }
+        let velocity = next() * self.momentum + motion;
+        state.push(velocity.clone());
+        (value - velocity * step.lr, state)
+    }
+}

@@ -1,0 +1,63 @@
+//! Stochastic gradient descent.
+
+use panoply_tensor::Tensor;
+
+use super::{Optimizer, UpdateContext, UpdateRule};
+
+/// Settings of [`super::Sgd`].
+#[derive(Clone, Debug)]
+pub struct SgdRule {
+    /// How much of the last step is kept.
+    pub momentum: f64,
+    /// Whether the gradient is taken after the momentum's part of the step. [Nesterov 1983]
+    pub nesterov: bool,
+    /// Pull towards zero, added to the gradient.
+    pub weight_decay: f64,
+}
+
+impl Optimizer<SgdRule> {
+    /// Plain gradient descent.
+    pub fn new(learning_rate: f64) -> Optimizer<SgdRule> {
+        Optimizer::from_rule(SgdRule { momentum: 0.0, nesterov: false, weight_decay: 0.0 }, learning_rate)
+    }
+
+    /// With momentum, as PyTorch's SGD defines it. [Polyak 1964]
+    #[must_use]
+    pub fn momentum(mut self, momentum: f64) -> Optimizer<SgdRule> {
+        self.rule.momentum = momentum;
+        self
+    }
+
+    /// With momentum whose part of the step comes before the gradient's. [Nesterov 1983]
+    #[must_use]
+    pub fn nesterov(mut self, momentum: f64) -> Optimizer<SgdRule> {
+        (self.rule.momentum, self.rule.nesterov) = (momentum, true);
+        self
+    }
+
+    /// With a pull towards zero as part of the gradient.
+    #[must_use]
+    pub fn weight_decay(mut self, weight_decay: f64) -> Optimizer<SgdRule> {
+        self.rule.weight_decay = weight_decay;
+        self
+    }
+}
+
+impl UpdateRule for SgdRule {
+    fn update(
+        &self,
+        value: &Tensor,
+        gradient: &Tensor,
+        state: &[Tensor],
+        step: &UpdateContext,
+    ) -> (Tensor, Vec<Tensor>) {
+        let decay = step.weight_decay(self.weight_decay);
+        let pull = if decay > 0.0 { gradient + value * decay } else { gradient.clone() };
+        if self.momentum == 0.0 {
+            return (value - pull * step.lr, Vec::new());
+        }
+        let velocity = state.first().map_or_else(|| pull.clone(), |before| before * self.momentum + &pull);
+        let direction = if self.nesterov { pull + &velocity * self.momentum } else { velocity.clone() };
+        (value - direction * step.lr, vec![velocity])
+    }
+}

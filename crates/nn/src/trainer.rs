@@ -1,0 +1,449 @@
+//! Training for epochs, with a validation part, history, early stopping, and files from which it goes on as if it had
+//! never stopped.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
+use serde::{Deserialize, Serialize};
+use web_time::Instant;
+
+use crate::data::{Batch, BatchFeed, Cuts, Dataset, Targets, TrainData};
+use crate::evaluate::{Metric, evaluate_feed};
+use crate::layer::{ForwardContext, Layer};
+use crate::module::Module;
+use crate::network::Loss;
+use crate::optim::{AveragedModel, GradScaler, LrSchedule, Optimizer, ReduceLrOnPlateau, UpdateRule};
+use crate::trainer_memory;
+
+/// How to train.
+#[derive(Clone, Debug)]
+pub struct TrainConfig {
+    /// How often every example is seen.
+    pub epochs: usize,
+    /// Examples of a batch. A last batch of one example is merged into the one before it.
+    pub batch_size: usize,
+    /// Epochs without a better validation loss after which to stop. A later [`Trainer::fit`] of a run that stopped so counts anew.
+    pub patience: Option<usize>,
+    /// Factor of the learning rate at each step.
+    pub lr_schedule: LrSchedule,
+    /// What lowers the learning rate besides, when the validation loss stops falling.
+    pub reduce_on_plateau: Option<ReduceLrOnPlateau>,
+    /// Batches whose gradients make one step together, as one batch of so many times the examples would.
+    pub accumulate_grad_batches: usize,
+    /// Share that a running average of the parameters keeps at each step, less at the beginning; the average is what is measured and
+    /// kept as the best. [Polyak and Juditsky 1992]
+    pub ema_decay: Option<f64>,
+    /// Where the run is saved after every epoch and when it is stopped.
+    pub checkpoint_path: Option<PathBuf>,
+    /// What is made small.
+    pub loss: Loss,
+    /// What layers compute in, f32, bf16 or f16; parameters and what the optimizer remembers stay f32. With f16 the loss is
+    /// scaled.
+    pub precision: DType,
+}
+
+impl TrainConfig {
+    /// So many epochs in batches of this size, at a constant rate in f32, without early stopping or a file.
+    pub fn new(epochs: usize, batch: usize) -> TrainConfig {
+        TrainConfig {
+            epochs,
+            batch_size: batch,
+            patience: None,
+            lr_schedule: LrSchedule::Constant,
+            reduce_on_plateau: None,
+            accumulate_grad_batches: 1,
+            ema_decay: None,
+            checkpoint_path: None,
+            loss: Loss::default(),
+            precision: DType::F32,
+        }
+    }
+
+    /// The same with as many whole epochs over so many examples as make at least so many steps.
+    pub fn with_min_steps(steps: usize, examples: usize, batch: usize) -> TrainConfig {
+        TrainConfig::new(steps.div_ceil(Cuts::new(examples, batch).count().max(1)), batch)
+    }
+
+    /// Steps over so many examples: what a [`LrSchedule`] counts.
+    pub fn optimizer_steps(&self, examples: usize) -> u64 {
+        let batches = Cuts::new(examples, self.batch_size).count();
+        (self.epochs as u64).saturating_mul(batches.div_ceil(self.accumulate_grad_batches.max(1)) as u64)
+    }
+
+    /// What of a step the batch behind so many others of an epoch in this order is.
+    fn part(&self, batches: usize, order: &[usize], targets: &Targets) -> MicroBatch {
+        let (cuts, many) = (Cuts::new(order.len(), self.batch_size), self.accumulate_grad_batches.max(1));
+        let mass = |from: usize, count: usize| {
+            let examples = &order[cuts.range(from).start..cuts.range(from.saturating_add(count)).start];
+            self.loss.mass(targets, examples.iter().copied())
+        };
+        let (mass, whole) = (mass(batches, 1), mass(batches / many * many, many));
+        MicroBatch {
+            weight: mass,
+            weight_fraction: mass / whole,
+            last: (batches + 1).is_multiple_of(many) || batches + 1 >= cuts.count(),
+        }
+    }
+
+    /// A training pass over these examples in this precision.
+    pub(crate) fn pass<'a>(&self, batch: &Batch, rng: &'a mut Rng) -> ForwardContext<'a> {
+        let pass = ForwardContext::train(rng).with_seq_lengths(batch.seq_lengths.as_ref());
+        match self.precision {
+            DType::F32 => pass,
+            other => pass.autocast(other),
+        }
+    }
+}
+
+/// A batch of those that make one step.
+#[derive(Clone, Copy, Debug)]
+struct MicroBatch {
+    /// How much its examples count in a mean.
+    weight: f64,
+    /// The same of all that the step's examples count.
+    weight_fraction: f64,
+    /// Whether the step is made after it.
+    last: bool,
+}
+
+/// What one epoch reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochReport {
+    /// Counted from 1.
+    pub epoch: usize,
+    /// Mean loss over the training examples, weighted as the loss is, before each step.
+    #[serde(with = "any_float")]
+    pub train_loss: f64,
+    /// Mean loss over the validation examples, after the epoch.
+    #[serde(with = "any_float")]
+    pub val_loss: f64,
+    /// What scores measure.
+    #[serde(default)]
+    pub metric: Metric,
+    /// The score after the epoch of training examples: of a random sample as large as the validation part, the same in each epoch,
+    /// or of all of them if they are fewer.
+    #[serde(default, alias = "train_accuracy", with = "any_float")]
+    pub train_score: f64,
+    /// The score of the validation examples.
+    #[serde(alias = "accuracy", with = "any_float")]
+    pub val_score: f64,
+    /// Time for the epoch, validation included.
+    pub seconds: f64,
+}
+
+/// Numbers of which JSON has no infinite ones: those are their names (`"inf"`, `"-inf"`, `"NaN"`), and `null` is NaN.
+mod any_float {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(f64),
+        Name(String),
+        Nothing(()),
+    }
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.collect_str(value) }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        match Written::deserialize(deserializer)? {
+            Written::Number(value) => Ok(value),
+            Written::Name(name) => name.parse().map_err(serde::de::Error::custom),
+            Written::Nothing(()) => Ok(f64::NAN),
+        }
+    }
+}
+
+/// Progress within an epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepReport {
+    /// Counted from 1.
+    pub epoch: usize,
+    /// Counted from 1 within the epoch.
+    pub step: usize,
+    /// Steps of an epoch.
+    pub steps: usize,
+    /// Loss before this step.
+    pub loss: f64,
+}
+
+/// Whoever watches training. Answers whether to go on.
+pub trait Callback {
+    /// After every step.
+    fn on_train_batch_end(&mut self, report: &StepReport) -> bool;
+
+    /// After every epoch.
+    fn on_epoch_end(&mut self, report: &EpochReport) -> bool;
+}
+
+/// Watches nothing and goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct NoCallback;
+
+impl Callback for NoCallback {
+    fn on_train_batch_end(&mut self, _: &StepReport) -> bool {
+        true
+    }
+
+    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
+        true
+    }
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrainState {
+    /// What the finished epochs reached.
+    pub history: Vec<EpochReport>,
+    /// Steps made in the epoch under way.
+    pub step: usize,
+    /// Sum of the losses of those steps' examples, each as often as it counts.
+    pub loss_sum: f64,
+    /// The epoch with the smallest validation loss; 0 if there is none.
+    pub best_epoch: usize,
+}
+
+/// A training under way: all that decides how it goes on.
+#[derive(Clone, Debug)]
+pub struct Trainer<M, R> {
+    /// The model as the last step left it.
+    pub model: M,
+    /// The optimizer; its learning rate is `learning_rate` times what the schedule says.
+    pub optimizer: Optimizer<R>,
+    /// The learning rate without a schedule.
+    pub learning_rate: f64,
+    /// Random numbers of the next step.
+    pub rng: Rng,
+    /// Random numbers as the epoch under way began: they decide its order.
+    pub epoch_rng: Rng,
+    /// Where it stands.
+    pub state: TrainState,
+    /// The model of the best epoch.
+    pub best: Option<M>,
+    /// What [`TrainConfig::ema_decay`] keeps.
+    pub averaged_model: Option<AveragedModel<M>>,
+}
+
+/// Examples of a step of [`train`].
+const BATCH: usize = 64;
+
+/// The share of the examples that [`train`] holds out.
+const HELD_OUT: f64 = 0.2;
+
+/// Trains a model for some epochs in batches of 64, a fifth of the examples held out for validation: the run with its history, its
+/// last and its best model. [`Trainer::fit`] leaves every choice to you.
+pub fn train<M: Module + Layer + Clone, R: UpdateRule>(
+    model: M,
+    data: &Dataset,
+    optimizer: Optimizer<R>,
+    loss: Loss,
+    epochs: usize,
+) -> Result<Trainer<M, R>> {
+    let mut rng = Rng::seed_from_u64(0);
+    let (train, held) = data.train_test_split(HELD_OUT, &mut rng)?;
+    let mut run = Trainer::new(model, optimizer, rng);
+    run.fit(&TrainConfig { loss, ..TrainConfig::new(epochs, BATCH) }, (&train, &held), &mut NoCallback)?;
+    Ok(run)
+}
+
+/// Positions of a random sample of `count` of `all` examples, in order; a resumed run takes the same.
+fn sample(all: usize, count: usize) -> Vec<usize> {
+    let mut positions = Rng::seed_from_u64(0).permutation(all);
+    positions.truncate(count);
+    positions.sort_unstable();
+    positions
+}
+
+impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
+    /// A run that has not begun.
+    pub fn new(model: M, optimizer: Optimizer<R>, rng: Rng) -> Trainer<M, R> {
+        let (learning_rate, order) = (optimizer.learning_rate, rng.clone());
+        Trainer {
+            model,
+            optimizer: optimizer,
+            learning_rate,
+            rng,
+            epoch_rng: order,
+            state: TrainState::default(),
+            best: None,
+            averaged_model: None,
+        }
+    }
+
+    /// The model of the epoch with the smallest validation loss, or the last one if no epoch has ended.
+    pub fn best_model(&self) -> &M {
+        self.best.as_ref().unwrap_or(self.eval_model())
+    }
+
+    /// The model that is measured: the average if there is one.
+    fn eval_model(&self) -> &M {
+        self.averaged_model.as_ref().map_or(&self.model, |average| &average.model)
+    }
+
+    /// Trains from where it stands to the end, on a [`Dataset`] or on what a [`Loader`](crate::data::DataLoader) makes of one. On error the
+    /// last good step stands.
+    pub fn fit<'a>(
+        &mut self,
+        training: &TrainConfig,
+        (supply, validation): (impl Into<TrainData<'a>>, &Dataset),
+        watch: &mut dyn Callback,
+    ) -> Result<()> {
+        let supply = supply.into();
+        let train = supply.data();
+        if train.is_empty() || validation.is_empty() {
+            let message = format!("{} training and {} validation examples", train.len(), validation.len());
+            return Err(Error::mistake(message).note("both parts need at least one"));
+        }
+        let training = &TrainConfig { loss: training.loss.for_targets(&train.targets)?, ..training.clone() };
+        self.averaged_model = training
+            .ema_decay
+            .map(|decay| self.averaged_model.take().unwrap_or_else(|| AveragedModel::new(&self.model, decay)));
+        if training.precision == DType::F16 && self.optimizer.grad_scaler.is_none() {
+            self.optimizer.grad_scaler = Some(GradScaler::default());
+        }
+        let seen = train.select(&sample(train.len(), validation.len()));
+        let free = || Ok::<_, Error>(trainer_memory::free(&Device::current()?));
+        let train = &BatchFeed::of(supply, training.batch_size.max(1), free()?)?;
+        let [seen, validation] = [BatchFeed::new(&seen, free()?)?, BatchFeed::new(validation, free()?)?];
+        self.fits(training, train.data())?;
+        let counted_from = self.patience_from(training);
+        while self.state.history.len() < training.epochs {
+            let start = Instant::now();
+            if !self.finish_epoch(training, train, watch)? {
+                return self.save_if_configured(training);
+            }
+            let held = evaluate_feed(self.eval_model(), &validation, &training.loss)?;
+            let learned = evaluate_feed(self.eval_model(), &seen, &training.loss)?;
+            let validation_loss = held.loss;
+            let epoch = self.state.history.len() + 1;
+            if !validation_loss.is_finite() {
+                let message = format!("the loss of the examples held out is {validation_loss} after epoch {epoch}");
+                let what = if validation_loss.is_nan() {
+                    "what the model makes of one of them is no number"
+                } else {
+                    "no number can be that large"
+                };
+                let note = format!("{what}: look for outliers among them, or take a smaller learning rate");
+                return Err(Error::diverged(message).note(note));
+            }
+            let seconds = Duration::as_secs_f64(&start.elapsed());
+            let report = EpochReport {
+                epoch,
+                train_loss: self.state.loss_sum / training.loss.mass(&train.data().targets, 0..train.data().len()),
+                val_loss: validation_loss,
+                metric: Metric::for_targets(&train.data().targets),
+                train_score: learned.score,
+                val_score: held.score,
+                seconds,
+            };
+            let best = self.state.best_epoch.checked_sub(1).map(|at| self.state.history[at].val_loss);
+            if best.is_none_or(|best| validation_loss < best) {
+                (self.state.best_epoch, self.best) = (epoch, Some(self.eval_model().clone()));
+            }
+            (self.state.step, self.state.loss_sum) = (0, 0.0);
+            self.state.history.push(report.clone());
+            self.save_if_configured(training)?;
+            let stale = epoch - self.state.best_epoch.max(counted_from);
+            if !watch.on_epoch_end(&report) || training.patience.is_some_and(|patience| stale >= patience) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The epoch behind which epochs without a better loss are counted: the last one of a run that had ended by its patience, which a
+    /// new fit grants again, and otherwise none, so that a resumed run ends where it would have ended.
+    fn patience_from(&self, training: &TrainConfig) -> usize {
+        let done = self.state.history.len();
+        let ended = training.patience.is_some_and(|patience| done > 0 && done - self.state.best_epoch >= patience);
+        if ended { done } else { 0 }
+    }
+
+    /// The steps left of the epoch under way. Whether it was finished.
+    fn finish_epoch(
+        &mut self,
+        training: &TrainConfig,
+        train: &BatchFeed<'_>,
+        watch: &mut dyn Callback,
+    ) -> Result<bool> {
+        if self.state.step == 0 {
+            self.epoch_rng = self.rng.clone();
+            // The order forks the generator; what is drawn during the epoch must not depend on when it was resumed.
+            self.rng.fork();
+        }
+        let (epoch, batch) = (self.state.history.len() + 1, training.batch_size.max(1));
+        let finished = self.state.history.len() as u64;
+        let order = train.order(finished, &self.epoch_rng);
+        let steps = Cuts::new(order.len(), batch).count();
+        let losses = self.state.history.iter().map(|epoch| epoch.val_loss);
+        let rate = self.learning_rate
+            * training.reduce_on_plateau.as_ref().map_or(1.0, |plateau| plateau.factor_after(losses));
+        train.each((finished, self.state.step), (&order, batch), |batch| {
+            self.optimizer.learning_rate = rate * training.lr_schedule.factor(self.optimizer.steps);
+            let part = training.part(self.state.step, &order, &train.data().targets);
+            let stepped = self.step(training, &batch, part);
+            let step = self.state.step + 1;
+            let loss = stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step} of it")))?;
+            self.state.loss_sum += loss * part.weight;
+            self.state.step += 1;
+            Ok(watch.on_train_batch_end(&StepReport { epoch, step: self.state.step, steps, loss }))
+        })
+    }
+
+    /// A step, or a part of one. The loss before it.
+    fn step(
+        &mut self,
+        training: &TrainConfig,
+        batch: &Batch,
+        MicroBatch { weight_fraction: share, last, .. }: MicroBatch,
+    ) -> Result<f64> {
+        let (before, steps) = (self.rng.clone(), self.optimizer.steps);
+        let mut pass = training.pass(batch, &mut self.rng);
+        let loss = training.loss.compute(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
+        let loss = if share < 1.0 { loss * share } else { loss };
+        let stepped = match last {
+            true => self.optimizer.step(&mut self.model, loss, pass),
+            false => self.optimizer.accumulate(&mut self.model, &loss, pass),
+        };
+        let loss = stepped.map_err(|error| match self.locate_nonfinite(training, batch, before) {
+            Some(place) => error.note(format!("the first values that are no finite numbers are {place}")),
+            None => error,
+        })?;
+        let made = self.optimizer.steps > steps;
+        if let (true, Some(average), Some(decay)) = (made, &mut self.averaged_model, training.ema_decay) {
+            // What was at the beginning is forgotten soon.
+            let steps = self.optimizer.steps as f64;
+            average.decay = decay.min((1.0 + steps) / (10.0 + steps));
+            average.update_parameters(&self.model)?;
+        }
+        Ok(loss / share)
+    }
+
+    /// Where a forward pass first gives something that is no finite number, if it does.
+    fn locate_nonfinite(&self, training: &TrainConfig, batch: &Batch, mut rng: Rng) -> Option<String> {
+        let wrong = |tensor: &Tensor| tensor.is_finite().all(..).cast(DType::F32).item().is_ok_and(|all| all == 0.0);
+        if wrong(&batch.inputs) {
+            return Some("among the inputs".to_string());
+        }
+        let params = self.model.named_parameters();
+        if let Some((name, _)) = params.iter().find(|(_, param)| wrong(param.tensor())) {
+            return Some(format!("in {name}"));
+        }
+        let mut pass = training.pass(batch, &mut rng).record_outputs();
+        let outputs = self.model.forward(&batch.inputs, &mut pass);
+        let layer = pass
+            .recorded_outputs()
+            .iter()
+            .find(|(_, output)| wrong(output))
+            .map(|(name, _)| format!("what {name} gives"));
+        let loss = || wrong(&training.loss.compute(&outputs, &batch.targets));
+        layer.or_else(|| loss().then(|| "the loss's own, of outputs that are finite".to_string()))
+    }
+
+    fn save_if_configured(&self, training: &TrainConfig) -> Result<()> {
+        training.checkpoint_path.as_ref().map_or(Ok(()), |file| self.save_checkpoint(file))
+    }
+}

@@ -1,0 +1,218 @@
+//! Sequences that end before the last time: what stands behind an end changes nothing, and each gives what it gives alone.
+
+use panoply_nn::compiled::{CompileOptions, compile};
+use panoply_nn::data::Dataset;
+use panoply_nn::layers::{
+    CrossAttention, MultiHeadAttention, Sequential, TransformerConfig, TransformerDecoder, TransformerDecoderLayer,
+};
+use panoply_nn::network::layer_spec::{RnnSpec, TransformerEncoderSpec};
+use panoply_nn::trainer::NoCallback;
+use panoply_nn::{
+    AdamW, ForwardContext, Layer, LayerSpec, Loss, Network, Standardize, TrainConfig, Trainer, evaluate, predict,
+};
+use panoply_tensor::{DType, Device, Rng, Tensor};
+
+const TIME: usize = 7;
+const FEATURES: usize = 4;
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+/// Every layer that heeds ends, and some that look at each time alone, over sequences of this length.
+fn networks(time: usize) -> Vec<Network> {
+    let start = Network::with_input(&[time, FEATURES]);
+    let memory = |layers, both| RnnSpec { num_layers: layers, bidirectional: both, ..RnnSpec::new(3) };
+    let attention =
+        LayerSpec::MultiHeadAttention { num_heads: 2, num_kv_heads: Some(1), is_causal: true, memory: vec![] };
+    vec![
+        start.clone().add_layer(LayerSpec::Lstm(memory(2, true))).add_layer(LayerSpec::LastTimeStep {}),
+        start.clone().add_layer(LayerSpec::Gru(memory(1, true))).add_layer(LayerSpec::TimeMean {}),
+        start.clone().add_layer(LayerSpec::Rnn(memory(1, false))).add_layer(LayerSpec::LastTimeStep {}),
+        start
+            .clone()
+            .add_layer(LayerSpec::linear(6))
+            .add_layer(LayerSpec::PositionalEncoding {})
+            .add_layer(LayerSpec::transformer_encoder_layer(2, 5))
+            .add_layer(LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec {
+                is_causal: true,
+                norm_first: false,
+                ..TransformerEncoderSpec::new(3, 5)
+            }))
+            .add_layer(LayerSpec::layer_norm())
+            .add_layer(LayerSpec::TimeMean {})
+            .add_layer(LayerSpec::linear(2)),
+        start
+            .add_layer(LayerSpec::Residual {
+                layers: vec![LayerSpec::multi_head_attention(4), LayerSpec::Tanh {}],
+                shortcut: vec![],
+            })
+            .add_layer(LayerSpec::ActivationCheckpoint {
+                layers: vec![attention, LayerSpec::RmsNorm { epsilon: 1e-5 }],
+            })
+            .add_layer(LayerSpec::LastTimeStep {}),
+    ]
+}
+
+/// As many rows as there are lengths, each with its own numbers up to its length and this behind it.
+fn padded(lengths: &[i32], behind: f32) -> Vec<f32> {
+    let mut rows = Rng::seed_from_u64(4).normal([lengths.len(), TIME, FEATURES]).to_vec::<f32>().unwrap();
+    for (row, length) in rows.chunks_exact_mut(TIME * FEATURES).zip(lengths) {
+        row[*length as usize * FEATURES..].fill(behind);
+    }
+    rows
+}
+
+#[test]
+fn a_sequence_gives_what_it_gives_alone() {
+    on_cpu(|| {
+        let lengths = [3, 7, 1, 5];
+        let ends = Tensor::from_slice(&lengths, [4]);
+        for (network, n) in networks(TIME).iter().zip(0..) {
+            let model = network.build(&mut Rng::seed_from_u64(n)).unwrap();
+            let output = |behind: f32| {
+                let input = Tensor::from_slice(&padded(&lengths, behind), [4, TIME, FEATURES]);
+                model
+                    .forward(&input, &mut ForwardContext::eval().with_seq_lengths(Some(&ends)))
+                    .to_vec::<f32>()
+                    .unwrap()
+            };
+            let together = output(0.0);
+            assert_eq!(together, output(1e3), "{network:?}: what stands behind the ends changes it");
+            let width = together.len() / lengths.len();
+            for (at, length) in lengths.iter().enumerate() {
+                let time = *length as usize;
+                // The same parameters over sequences that are no longer than this one.
+                let shorter = networks(time).swap_remove(n as usize);
+                let mut alone = model.clone();
+                alone.network = shorter;
+                let row = &padded(&lengths, 0.0)[at * TIME * FEATURES..][..time * FEATURES];
+                let input = Tensor::from_slice(row, [1, time, FEATURES]);
+                let want = alone.forward(&input, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
+                for (have, want) in together[at * width..].iter().zip(&want) {
+                    assert!((have - want).abs() < 1e-5, "{network:?}, length {length}: {have} instead of {want}");
+                }
+            }
+        }
+    });
+}
+
+/// Learning and judging do not see it either, wherever the examples lie; a network in use heeds the ends, too.
+/// Layers that look at a second sequence do not look behind its end, and say where nobody knows it.
+#[test]
+fn what_stands_behind_the_ends_of_a_source_is_not_seen() {
+    on_cpu(|| {
+        let mut rng = Rng::seed_from_u64(6);
+        let shape = TransformerConfig {
+            d_model: FEATURES,
+            num_heads: 2,
+            dim_feedforward: 5,
+            norm_first: true,
+            is_causal: true,
+            dropout: 0.0,
+        };
+        let attention = MultiHeadAttention::new(FEATURES, 2, &mut rng);
+        let block = TransformerDecoderLayer::new(shape, &mut rng);
+        let cross = CrossAttention { attention, memory: Sequential::default() };
+        let (layers, source) = (Sequential::default(), Sequential::default());
+        let decoder = TransformerDecoder { target: layers, memory: source, layers: vec![block.clone()] };
+        let lengths = [3, 7, 1, 5];
+        let ends = Tensor::from_slice(&lengths, [4]);
+        let input = |behind: f32| Tensor::from_slice(&padded(&lengths, behind), [4, TIME, FEATURES]);
+        for layer in [&cross as &dyn Layer, &decoder] {
+            let output = |behind: f32| {
+                let output = layer.forward(&input(behind), &mut ForwardContext::eval().with_seq_lengths(Some(&ends)));
+                let rows = output.to_vec::<f32>().unwrap();
+                let counts = |(row, length): (&[f32], &i32)| row[..*length as usize * FEATURES].to_vec();
+                rows.chunks_exact(TIME * FEATURES).zip(&lengths).flat_map(counts).collect::<Vec<f32>>()
+            };
+            assert_eq!(output(0.0), output(1e3));
+        }
+        let other = input(0.0).narrow(1, 0, 2);
+        let error = block
+            .forward_with_memory(&input(0.0), &other, &mut ForwardContext::eval().with_seq_lengths(Some(&ends)))
+            .check()
+            .unwrap_err();
+        assert!(error.message().contains("sequences of 7 times end, not where those of 2 do"), "{error}");
+    });
+}
+
+#[test]
+fn what_stands_behind_ends_is_not_learned() {
+    on_cpu(|| {
+        let lengths: Vec<i32> = (0..48).map(|at| 1 + at * 5 % TIME as i32).collect();
+        let learned = |behind: f32, precision: DType| {
+            let labels = (0..48).map(|at| at % 3).collect();
+            let data = Dataset::classification(padded(&lengths, behind), TIME * FEATURES, labels, 3).unwrap();
+            let data = data.with_shape(&[TIME, FEATURES]).unwrap().with_seq_lengths(lengths.clone()).unwrap();
+            let network = Network::with_input(&[TIME, FEATURES])
+                .add_layer(LayerSpec::Standardize {})
+                .add_layer(LayerSpec::linear(6))
+                .add_layer(LayerSpec::transformer_encoder_layer(2, 5))
+                .add_layer(LayerSpec::Gru(RnnSpec::new(4)))
+                .add_layer(LayerSpec::LastTimeStep {})
+                .add_layer(LayerSpec::linear(3));
+            let mut rng = Rng::seed_from_u64(0);
+            let mut model = network.build(&mut rng).unwrap();
+            model.layers.layers[0] = Box::new(Standardize::fit(&data, &[TIME, FEATURES]).unwrap());
+            let mut run = Trainer::new(model, AdamW::new(1e-2), rng);
+            let training = TrainConfig { precision, ..TrainConfig::new(3, 16) };
+            run.fit(&training, (&data, &data.select(&[5, 0, 9, 20])), &mut NoCallback).unwrap();
+            let judged = evaluate(&run.model, &data, &Loss::default()).unwrap();
+            let shares = predict(&run.model, &data, &Loss::default()).unwrap();
+            (run, data, judged, shares)
+        };
+        for precision in [DType::F32, DType::BF16] {
+            let ((_, _, judged, shares), (_, _, other, others)) = (learned(0.0, precision), learned(7.5, precision));
+            assert_eq!((judged, shares), (other, others), "{precision}");
+        }
+        let (run, data, _, shares) = learned(0.0, DType::F32);
+        let ready = compile(&run.model, &CompileOptions::default()).unwrap();
+        for (have, want) in predict(&ready, &data, &Loss::default()).unwrap().iter().zip(&shares) {
+            assert!((have - want).abs() < 1e-5, "{have} instead of {want}");
+        }
+        let longest = Dataset { seq_lengths: None, ..data.clone() };
+        assert_ne!(
+            predict(&run.model, &longest, &Loss::default()).unwrap(),
+            shares,
+            "all times count if nothing is said"
+        );
+        assert_ne!(longest.fingerprint(), data.fingerprint());
+    });
+}
+
+#[test]
+fn ends_that_nobody_heeds_are_a_mistake() {
+    on_cpu(|| {
+        let data = Dataset::classification(vec![0.5; 2 * 8], 8, vec![0, 1], 2).unwrap().with_shape(&[4, 2]).unwrap();
+        for (ends, wrong) in [
+            (vec![4], "1 lengths are not one for each of 2 sequences"),
+            (vec![4, 0], "sequence 1 has 0 times, not 1 ..= 4"),
+            (vec![5, 1], "sequence 0 has 5 times, not 1 ..= 4"),
+        ] {
+            assert_eq!(data.clone().with_seq_lengths(ends).unwrap_err().message(), wrong);
+        }
+        let each = Dataset::sequence_labels(vec![0.5; 8], 4, vec![0; 8], 2, 4).unwrap();
+        assert!(each.with_seq_lengths(vec![4, 1]).unwrap_err().message().contains("all have the same length"));
+        let data = data.with_seq_lengths(vec![4, 1]).unwrap();
+        let error = data.batches(2, &mut Rng::seed_from_u64(0)).next().unwrap().unwrap_err();
+        assert!(error.message().contains("are no batches of inputs and targets alone"), "{error}");
+        let start = Network::with_input(&[4, 2]);
+        for (layers, wrong) in [
+            (vec![LayerSpec::Flatten {}], "layer 1 (flatten): it mixes the times of sequences"),
+            (vec![LayerSpec::Relu {}, LayerSpec::conv(4, &[3])], "layer 2 (conv): it mixes"),
+            (vec![LayerSpec::batch_norm()], "layer 1 (batch_norm): it mixes"),
+            (
+                vec![LayerSpec::ActivationCheckpoint { layers: vec![LayerSpec::Flatten {}] }],
+                "layer 1 (checkpoint): it mixes",
+            ),
+        ] {
+            let network = layers.into_iter().fold(start.clone(), Network::add_layer);
+            let network = network.add_layer(LayerSpec::Flatten {}).add_layer(LayerSpec::linear(2));
+            let mut rng = Rng::seed_from_u64(0);
+            let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(1e-3), rng);
+            let error = run.fit(&TrainConfig::new(1, 2), (&data, &data), &mut NoCallback).unwrap_err();
+            assert!(error.message().starts_with(wrong), "{error}");
+        }
+    });
+}

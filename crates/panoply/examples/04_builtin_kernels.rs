@@ -1,0 +1,21 @@
+//! The kernels that ship, on every device that is here: are they right, and how fast?
+
+use std::time::Duration;
+
+use panoply::kernels::{self, Size};
+use panoply::prelude::*;
+
+/// Runs it.
+pub fn main() -> Result<()> {
+    // Variants, such as the checked CPU, are for finding mistakes and not for speed.
+    for device in Device::list()?.iter().filter(|device| device.info().variant.is_none()) {
+        println!("{device}");
+        for shipped in kernels::ALL {
+            let outcome = shipped.run(device, Size::Small, 1, Duration::from_millis(50))?;
+            let ms = outcome.time.as_secs_f64() * 1e3;
+            println!("  {:14} {ms:8.3} ms {:8.2} GB/s  {}", shipped.name, outcome.gb_per_s(), outcome.verdict);
+            assert!(outcome.verdict.passed(), "{} on {device}: {}", shipped.name, outcome.verdict);
+        }
+    }
+    Ok(())
+}

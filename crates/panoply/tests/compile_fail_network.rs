@@ -1,0 +1,63 @@
+//! `sequential!`: what it makes, and what the compiler says about sizes that do not fit: each file in `compile_fail/network` beside
+//! its message.
+
+use panoply::nn::{LayerSpec, Module, Network};
+use panoply::{Device, Rng, sequential};
+
+#[test]
+fn mistakes_are_named_where_they_were_made() {
+    trybuild::TestCases::new().compile_fail("tests/compile_fail/network/*.rs");
+}
+
+#[test]
+fn it_makes_what_the_builder_makes() {
+    const WIDTH: usize = 32;
+    let network = sequential![Linear(784, WIDTH), relu, dropout(0.1), Linear(WIDTH, 10)];
+    let built = Network::with_input_size(784)
+        .add_layer(LayerSpec::linear(32).with_inputs(784))
+        .add_layer(LayerSpec::Relu {})
+        .add_layer(LayerSpec::Dropout { p: 0.1 })
+        .add_layer(LayerSpec::linear(10).with_inputs(32));
+    assert_eq!(network, built);
+    let images = sequential![
+        input = [1, 8, 8],
+        Conv2d(1, 8, [3, 3]),
+        BatchNorm(8),
+        relu,
+        MaxPool([2, 2]),
+        Reshape([8, 16]),
+        Gru(16, 6),
+        positional_encoding,
+        TransformerEncoderLayer(2, 12),
+        LayerNorm(6),
+        time_mean,
+        Linear(6, 10),
+        softmax,
+    ];
+    assert_eq!(images.output_shape().unwrap(), [10]);
+    let words = sequential![
+        input = [8, 6],
+        MultiHeadAttention(3),
+        elu,
+        selu,
+        relu6,
+        gelu_tanh,
+        mish,
+        softplus,
+        softsign,
+        hardsigmoid,
+        hardswish,
+        logsigmoid,
+        log_softmax,
+        Linear(6, 2),
+    ];
+    assert_eq!((words.output_shape().unwrap(), words.layers[10].kind()), (vec![8, 2], "logsigmoid"));
+    assert_eq!(words.layers[0], LayerSpec::multi_head_attention(3));
+    // What is no literal is found when the network is built.
+    let error = sequential![Linear(4, WIDTH), Linear(31, 2)].build(&mut Rng::seed_from_u64(0)).unwrap_err();
+    assert_eq!(error.message(), "layer 2 (linear): inputs 31 are not the 32 numbers that layer 1 (linear) gives");
+    Device::get("cpu").unwrap().scope(|| {
+        let model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
+        assert_eq!(model.num_parameters(), 784 * 32 + 32 + 32 * 10 + 10);
+    });
+}

@@ -1,0 +1,59 @@
+//! The kernels that ship: on the interpreter, and on every device present. Each carries its own check.
+
+use panoply::kernels::{self, Size};
+use panoply::{Backend, Device};
+use panoply_ir::verify::verify;
+
+const SEED: u64 = 0x5eed;
+
+#[test]
+fn the_interpreter_agrees() {
+    for shipped in kernels::ALL {
+        let verdict = shipped.interpret(Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
+        assert!(verdict.passed(), "{}: {verdict}", shipped.name);
+    }
+}
+
+#[test]
+fn every_device_agrees() {
+    let devices = Device::list().expect("devices can be listed");
+    for name in ["cpu", "cpu:checked"] {
+        assert!(devices.iter().any(|device| device.device_string() == name), "{name} is always here: {devices:?}");
+    }
+    let mut wrong = Vec::new();
+    for device in &devices {
+        for shipped in kernels::ALL {
+            match shipped.check(device, Size::Tiny, SEED) {
+                Ok(verdict) if verdict.passed() => {}
+                Ok(verdict) => wrong.push(format!("{} on {device}: {verdict}", shipped.name)),
+                Err(error) => wrong.push(format!("{} on {device}: {error}", shipped.name)),
+            }
+        }
+    }
+    if !devices.iter().any(|device| device.info().kind == Backend::OpenCl) {
+        eprintln!("SKIPPED: no OpenCL device is here, so the shipped kernels ran on the CPU only");
+    }
+    assert!(wrong.is_empty(), "seed {SEED:#x}\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn their_kernels_pass_the_verifier_and_their_text_reads_back() {
+    for shipped in kernels::ALL {
+        for (name, build) in shipped.kernels {
+            let kernel = build().unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(kernel.name, *name, "the table names kernels as they name themselves");
+            let text = kernel.to_string();
+            verify(kernel).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let again = panoply_ir::text::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            assert_eq!(again.to_string(), text);
+        }
+    }
+}
+
+#[test]
+fn names_are_unique_and_found() {
+    for shipped in kernels::ALL {
+        assert!(std::ptr::eq(kernels::find(shipped.name).unwrap(), shipped));
+    }
+    assert!(kernels::find("nothing").is_none());
+}

@@ -1,6 +1,0 @@
-//! What the compiler says about code that is no kernel: each file in `kernel_mistakes` beside its message.
-
-#[test]
-fn mistakes_are_named_where_they_were_made() {
-    trybuild::TestCases::new().compile_fail("tests/kernel_mistakes/*.rs");
-}

@@ -1,0 +1,265 @@
+//! Several things to do, submitted at once.
+
+use std::sync::Arc;
+
+use panoply_device::{DeviceCommand, Region};
+use panoply_ir::flops;
+use panoply_ir::kernel::Access;
+use panoply_ir::routine::Routine;
+use panoply_ir::{Error, Result};
+
+use super::argument::{LaunchArg, StorageView, touches};
+use super::{Grid, check, entry};
+use crate::device::Device;
+use crate::memory::storage::{Storage, Touch};
+use crate::profile::entry::{ActivityKind, Entry};
+use crate::program::compiled_kernel::CompiledKernel;
+use crate::queue::event::Event;
+use crate::queue::{Queue, copy_step, fill_step};
+
+/// One thing to do.
+#[derive(Debug)]
+pub enum Command<'a> {
+    /// Run a kernel.
+    Kernel {
+        /// Which.
+        prepared: &'a Arc<CompiledKernel>,
+        /// Over how many work-items.
+        grid: Grid,
+        /// On what.
+        args: Vec<LaunchArg<'a>>,
+    },
+    /// Run a routine that the device offers.
+    Routine {
+        /// Which.
+        routine: Routine,
+        /// Its buffers, in the order the routine names.
+        buffers: Vec<&'a Storage>,
+        /// What its first result goes through.
+        epilogue: Option<Box<Epilogue<'a>>>,
+    },
+    /// Copy bytes within the device.
+    Copy {
+        /// Source.
+        from: &'a Storage,
+        /// Destination, as long and elsewhere.
+        to: &'a Storage,
+    },
+    /// Repeat a pattern of 1, 2, 4 or 8 bytes.
+    Fill {
+        /// Destination.
+        to: &'a Storage,
+        /// The pattern.
+        pattern: &'a [u8],
+    },
+}
+
+/// A kernel that a routine's first result goes through while it is made, element by element.
+#[derive(Debug)]
+pub struct Epilogue<'a> {
+    /// Which: of the routine's first result each work-item reads the element of its own number.
+    pub prepared: &'a Arc<CompiledKernel>,
+    /// Over how many work-items: as many as the result has elements.
+    pub grid: Grid,
+    /// On what; the result is one of these.
+    pub args: Vec<LaunchArg<'a>>,
+    /// Whether the result is wanted besides. If not, its buffer holds nothing of use afterwards.
+    pub keep_output: bool,
+}
+
+impl Device {
+    /// Submits work to the default queue, in order. Either all of it is valid and submitted, or nothing is.
+    pub fn submit(&self, work: &[Command<'_>]) -> Result<()> {
+        self.submit_to(&self.default_queue(), work, false).map(drop)
+    }
+
+    /// [`Device::submit`] to a queue of this device; with `timed`, the event knows the time on the device.
+    pub fn submit_to(&self, queue: &Queue, work: &[Command<'_>], timed: bool) -> Result<Event> {
+        if queue.device() != self {
+            let theirs = queue.device();
+            return Err(Error::mistake(format!(
+                "work for {self} was given to a queue of {theirs}; take a queue of {self}"
+            )));
+        }
+        let mut steps = Vec::with_capacity(work.len());
+        for one in work {
+            steps.push(one.step(self)?);
+        }
+        let touches = work.iter().flat_map(Command::touches);
+        let ticket = self.enqueue(queue.id(), &steps, touches, timed, |position| work[position].entry())?;
+        Ok(Event::new(self.clone(), queue.id(), ticket))
+    }
+}
+
+impl Command<'_> {
+    pub(super) fn step(&self, device: &Device) -> Result<DeviceCommand> {
+        let at_home = |storage: &Storage| {
+            let home = storage.device() == device;
+            let message = || format!("a buffer on {} was given to work for {device}", storage.device());
+            if home { Ok(()) } else { Err(Error::mistake(message() + "; copy it with `.to(&device)`")) }
+        };
+        match self {
+            Command::Kernel { prepared, grid, args } => {
+                check_harmless(prepared)?;
+                check::dispatch(device, prepared, *grid, args).map(DeviceCommand::Dispatch)
+            }
+            Command::Routine { routine, buffers, epilogue } => {
+                buffers.iter().try_for_each(|storage| at_home(storage))?;
+                let regions = routine_regions(device, routine, buffers)?;
+                let end = epilogue.as_ref().map(|epilogue| epilogue.step(device, routine, buffers)).transpose()?;
+                Ok(DeviceCommand::Routine(*routine, regions, end.map(Box::new)))
+            }
+            Command::Copy { from, to } => {
+                at_home(from)?;
+                at_home(to)?;
+                copy_step(from, to)
+            }
+            Command::Fill { to, pattern } => {
+                at_home(to)?;
+                fill_step(to, pattern)
+            }
+        }
+    }
+
+    /// What it does to an operand, counted as [`DeviceCommand::region`] counts; none for a number.
+    pub(super) fn access(&self, operand: usize) -> Option<Access> {
+        match (self, operand) {
+            (Command::Kernel { prepared, .. }, _) => prepared.params().get(operand)?.access(),
+            (Command::Routine { routine, buffers, epilogue }, _) => match operand.checked_sub(buffers.len()) {
+                None => routine.operands().nth(operand).map(|operand| operand.access),
+                Some(arg) => epilogue.as_ref()?.prepared.params().get(arg)?.access(),
+            },
+            (Command::Copy { .. }, 0) => Some(Access::In),
+            (Command::Copy { .. }, 1) | (Command::Fill { .. }, 0) => Some(Access::Out),
+            (Command::Copy { .. } | Command::Fill { .. }, _) => None,
+        }
+    }
+
+    pub(super) fn touches(&self) -> impl Iterator<Item = Touch<'_>> + Clone {
+        let mut kernel = None;
+        let mut routine = None;
+        let mut others: [Option<Touch<'_>>; 2] = [None; 2];
+        match self {
+            Command::Kernel { prepared, args, .. } => kernel = Some(touches(prepared, args)),
+            Command::Routine { routine: done, buffers, epilogue } => {
+                routine = Some(buffers.iter().copied().zip(done.operands().map(|operand| operand.access)));
+                kernel = epilogue.as_ref().map(|epilogue| touches(epilogue.prepared, &epilogue.args));
+            }
+            Command::Copy { from, to } => others = [Some((*from, Access::In)), Some((*to, Access::Out))],
+            Command::Fill { to, .. } => others = [Some((*to, Access::Out)), None],
+        }
+        kernel.into_iter().flatten().chain(routine.into_iter().flatten()).chain(others.into_iter().flatten())
+    }
+
+    pub(super) fn entry(&self) -> Entry {
+        match self {
+            Command::Kernel { prepared, grid, args } => entry(prepared, *grid, args),
+            Command::Routine { routine, buffers, epilogue: None } => {
+                let bytes = buffers.iter().map(|storage| storage.bytes()).sum();
+                Entry { flops: flops::of(routine), ..Entry::new(ActivityKind::Routine, routine.to_string(), bytes) }
+            }
+            Command::Routine { routine, buffers, epilogue: Some(epilogue) } => {
+                let Epilogue { prepared, grid, args, .. } = &**epilogue;
+                // Of the result there is one buffer, counted with the arguments.
+                let read = routine.operands().zip(buffers).filter(|(operand, _)| operand.access == Access::In);
+                let Entry { bytes, flops: after, .. } = entry(prepared, *grid, args);
+                let flops = flops::of(routine).zip(after).map(|(routine, after)| routine + after);
+                let name = format!("{routine}, {}", prepared.name());
+                let bytes = bytes + read.map(|(_, storage)| storage.bytes()).sum::<u64>();
+                Entry { flops, ..Entry::new(ActivityKind::Routine, name, bytes) }
+            }
+            Command::Copy { to, .. } => Entry::new(ActivityKind::Copy, "copy", 2 * to.bytes()),
+            Command::Fill { to, .. } => Entry::new(ActivityKind::Fill, "fill", to.bytes()),
+        }
+    }
+}
+
+/// That nobody need answer for a launch of this.
+fn check_harmless(prepared: &CompiledKernel) -> Result<()> {
+    let name = prepared.name();
+    prepared
+        .unchecked()
+        .map_or(Ok(()), |why| Err(Error::mistake(format!("kernel {name}: {why}; it cannot be part of a list of work"))))
+}
+
+impl Epilogue<'_> {
+    /// The launch, of which the device may rely on what is said of epilogues.
+    fn step(&self, device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<panoply_device::Epilogue> {
+        let Epilogue { prepared, grid, args, keep_output: keeps } = self;
+        check_harmless(prepared)?;
+        let dispatch = check::dispatch(device, prepared, *grid, args)?;
+        let (name, kernel) = (routine.name(), prepared.name());
+        let first = routine.operands().position(|operand| operand.access != Access::In);
+        let result = first.map(|at| buffers[at]);
+        let elems = first.and_then(|at| routine.operands().nth(at)?.elems);
+        let is_result = |arg: &LaunchArg<'_>| {
+            let same = |view: &StorageView<'_>| result.is_some_and(|result| view.storage.region() == result.region());
+            matches!(arg, LaunchArg::In(view) if same(view))
+        };
+        let own = args.iter().position(is_result);
+        let walks = own.is_some_and(|own| prepared.is_elementwise_on(own, grid.0)) && prepared.group().is_none();
+        if !walks || Some(grid.0.iter().product()) != elems {
+            return Err(Error::mistake(format!(
+                "{name}: its epilogue {kernel} over {grid} work-items does not read the element of its own number of the \
+                 result in each; launch it as a kernel of its own"
+            )));
+        }
+        let others = args.iter().enumerate().filter(|(at, _)| Some(*at) != own);
+        for view in others.filter_map(|(_, arg)| Some((arg.view()?, matches!(arg, LaunchArg::InOut(_))))) {
+            let (view, written) = view;
+            let shared = routine
+                .operands()
+                .zip(buffers)
+                .find(|(operand, storage)| (written || operand.access != Access::In) && view.storage.overlaps(storage));
+            if let Some((operand, _)) = shared {
+                return Err(Error::mistake(format!(
+                    "{name}: its epilogue {kernel} shares bytes with {}, and one of them is written; use a buffer of its own",
+                    operand.name
+                )));
+            }
+        }
+        Ok(panoply_device::Epilogue { dispatch, keep_output: *keeps })
+    }
+}
+
+/// The buffers of a routine, which hold all that it will touch.
+fn routine_regions(device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<Vec<Region>> {
+    routine.check()?;
+    if !device.supports_routine(routine) {
+        return Err(Error::unsupported(format!(
+            "{device} does not offer {routine}; run the kernel that does the same"
+        )));
+    }
+    let (name, operands) = (routine.name(), routine.operands());
+    let count = operands.clone().count();
+    if buffers.len() != count {
+        let names: Vec<&str> = operands.map(|operand| operand.name).collect();
+        return Err(Error::mistake(format!(
+            "{name} takes {count} buffers ({}), not {}",
+            names.join(", "),
+            buffers.len()
+        )));
+    }
+    for (operand, storage) in operands.clone().zip(buffers) {
+        let (what, bytes) = (operand.name, operand.dtype.bytes() as u64);
+        let have = storage.bytes() / bytes;
+        if operand.elems.is_none_or(|needs| needs > have) {
+            let needs = operand.elems.map_or("more than 64 bits of".to_string(), |needs| needs.to_string());
+            return Err(Error::mistake(format!("{name}: {what} reaches {needs} elements, its buffer has {have}")));
+        }
+        if !storage.offset().is_multiple_of(bytes) {
+            return Err(Error::mistake(format!("{name}: {what} is not aligned to {} elements", operand.dtype)));
+        }
+    }
+    for (at, (operand, written)) in operands.clone().zip(buffers).enumerate() {
+        let mut others = operands.clone().zip(buffers).enumerate();
+        let shared = others.find(|(other, (_, storage))| *other != at && written.overlaps(storage));
+        if let (Access::Out | Access::InOut, Some((_, (other, _)))) = (operand.access, shared) {
+            return Err(Error::mistake(format!(
+                "{name}: {} is written and shares bytes with {}; use a buffer of its own",
+                operand.name, other.name
+            )));
+        }
+    }
+    Ok(buffers.iter().map(|storage| storage.region()).collect())
+}

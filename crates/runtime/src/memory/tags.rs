@@ -1,0 +1,52 @@
+//! The buffers alive on a device: how large and under which tag. Entering and leaving cost a few nanoseconds; who wants to
+//! know, adds up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::stats::TaggedMemory;
+
+/// A row of [`Live`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LiveId(u32);
+
+#[derive(Default)]
+pub(crate) struct Live {
+    rows: Vec<Option<(u64, Option<Arc<str>>)>>,
+    vacant: Vec<u32>,
+}
+
+impl Live {
+    pub fn insert(&mut self, bytes: u64, tag: Option<Arc<str>>) -> LiveId {
+        let row = Some((bytes, tag));
+        match self.vacant.pop() {
+            Some(id) => {
+                self.rows[id as usize] = row;
+                LiveId(id)
+            }
+            None => {
+                self.rows.push(row);
+                LiveId(self.rows.len() as u32 - 1)
+            }
+        }
+    }
+
+    pub fn remove(&mut self, id: LiveId) {
+        self.rows[id.0 as usize] = None;
+        self.vacant.push(id.0);
+    }
+
+    /// Bytes by tag, the largest first.
+    pub fn holders(&self) -> Vec<TaggedMemory> {
+        let mut sums: HashMap<Option<Arc<str>>, (u64, u64)> = HashMap::new();
+        for (bytes, tag) in self.rows.iter().flatten() {
+            let sum = sums.entry(tag.clone()).or_default();
+            sum.0 += bytes;
+            sum.1 += 1;
+        }
+        let mut holders: Vec<TaggedMemory> =
+            sums.into_iter().map(|(tag, (bytes, buffers))| TaggedMemory { tag, bytes, buffers }).collect();
+        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
+        holders
+    }
+}

@@ -1,0 +1,50 @@
+//! Whether a device computes at all.
+
+use panoply_device::Backend;
+use panoply_ir::alu::Alu;
+use panoply_ir::builder::Builder;
+use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
+use panoply_ir::{DType, Error, ErrorKind, Result};
+
+use super::registry::Registry;
+use crate::device::Device;
+use crate::launch::Launch;
+
+/// Enough work-items for several groups, the last of them not full.
+const ITEMS: u32 = 1000;
+
+/// `squares[i] = i * i + 1`
+fn build() -> Result<Kernel> {
+    let mut b = Builder::new("trial");
+    let squares = b.buffer("squares", DType::U32, Access::Out);
+    let i = b.builtin(Builtin::GlobalId(0));
+    let number = b.cast(DType::U32, i);
+    let square = b.alu(Alu::Mul, &[number, number]);
+    let one = b.constant(1u32);
+    let value = b.alu(Alu::Add, &[square, one]);
+    b.store(squares, i, value, Guard::Checked);
+    b.finish()
+}
+
+impl Device {
+    /// Has the device compute a thousand squares, and fails if it cannot or if they are wrong.
+    pub fn smoke_test(&self) -> Result<()> {
+        let mut squares = self.zeros::<u32>(ITEMS as usize)?;
+        Launch::new(build, vec![(&mut squares).into()]).launch(ITEMS as usize)?;
+        let have = squares.to_vec()?;
+        match (0..ITEMS).zip(have).find(|(i, square)| *square != i * i + 1) {
+            Some((i, square)) => Err(Error::new(
+                ErrorKind::Driver,
+                format!(
+                    "{self}: {i}² + 1 came out as {square}; run `panoply selftest --device {self}` and update its driver"
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the first device of a kind computes at all; the diagnosis if not.
+    pub fn can_compute(kind: Backend) -> Result<()> {
+        Registry::global()?.devices(kind)?[0].smoke_test()
+    }
+}

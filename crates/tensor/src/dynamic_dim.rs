@@ -1,0 +1,540 @@
+//! Lengths that a plan does not know.
+//!
+//! A short last batch or a cache that fills up has the same plan as a full one: an axis with a [`Dim`] is stored at its bound, and how
+//! many of its elements are there is a number passed at launch. What lies beyond means nothing: whoever combines elements along such an axis
+//! takes the identity in place of those ([`propagate`] says how, for each primitive), everything else carries them along. So the work
+//! is that of the bound.
+//!
+//! To the user the shape is what is there. Inside this crate `Node::shape` is what is stored.
+
+mod binding;
+mod propagate;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use panoply_ir::graph::{Op, Slice};
+use panoply_ir::{Alu, DType, Error, Result, Scalar, Shape};
+
+use crate::eval::on_host;
+use crate::tensor::{NodeKind, Tensor, fits};
+pub(crate) use binding::{LengthPattern, check_lengths, lengths, measured, pattern};
+pub(crate) use propagate::{meet, primitive};
+
+/// Elements along an axis with a dim: positions are i32.
+const MOST: usize = i32::MAX as usize;
+
+/// A length that may differ from run to run of one plan, up to a bound. Equal ones have the same name and bound, and axes that
+/// meet in an operation have equal ones and are equally long.
+///
+/// ```
+/// # use panoply_tensor::{Dim, Tensor, plan_cache_stats};
+/// let batch = Dim::new("batch", 64);
+/// for rows in [3, 64, 17] {
+///     let x = Tensor::from_slice(&vec![2.0f32; rows], [rows]).mark_dynamic(0, &batch);
+///     let plans = plan_cache_stats().misses;
+///     assert_eq!(x.square().mean(..).item()?, 4.0);
+///     assert!(rows == 3 || plan_cache_stats().misses == plans);
+/// }
+/// # Ok::<(), panoply_tensor::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dim {
+    name: Arc<str>,
+    bound: usize,
+}
+
+impl Dim {
+    /// A length of this name, at most the bound, which is at least 1.
+    pub fn new(name: &str, bound: usize) -> Dim {
+        Dim { name: name.into(), bound: bound.max(1) }
+    }
+
+    /// What it is called in mistakes.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The largest length.
+    pub fn bound(&self) -> usize {
+        self.bound
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of at most {}", self.name, self.bound)
+    }
+}
+
+/// What is there of an axis: the first `each` times as many elements as the length.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DynamicDim<L> {
+    pub dim: Dim,
+    pub multiple: usize,
+    pub length: L,
+}
+
+/// What is there of each axis; none where all is.
+pub(crate) type DynamicDims<L = Tensor> = Vec<Option<DynamicDim<L>>>;
+
+/// What is there of a node.
+pub(crate) struct ValidLengths {
+    pub parts: DynamicDims,
+    /// Axes of a stand-in along which the input is made of no data, so that it is as good for any length.
+    pub data_free_axes: Vec<usize>,
+    /// The shape of what is there.
+    known: OnceLock<Shape>,
+}
+
+impl Clone for ValidLengths {
+    fn clone(&self) -> ValidLengths {
+        ValidLengths { parts: self.parts.clone(), data_free_axes: self.data_free_axes.clone(), known: OnceLock::new() }
+    }
+}
+
+impl ValidLengths {
+    /// None if all is there.
+    pub fn of(parts: DynamicDims) -> Option<Box<ValidLengths>> {
+        parts
+            .iter()
+            .any(Option::is_some)
+            .then(|| Box::new(ValidLengths { parts, data_free_axes: Vec::new(), known: OnceLock::new() }))
+    }
+
+    /// Lengths of what is there.
+    pub fn shape(&self, of: &Tensor) -> Result<&Shape> {
+        if let Some(shape) = self.known.get() {
+            return Ok(shape);
+        }
+        let mut dims = of.0.shape.dims().to_vec();
+        for (axis, part) in self.parts.iter().enumerate() {
+            let Some(part) = part else { continue };
+            let length = match (part.known(), &part.length.0.source) {
+                (Some(length), _) => length,
+                (None, NodeKind::Input(_)) => {
+                    let message = format!("the length of axis {axis} of {of:?} is known only when the function runs");
+                    return Err(Error::mistake(message).note("`.length(axis)` is a tensor that holds it"));
+                }
+                (None, _) => part.length.item()? as i128,
+            };
+            dims[axis] = part.dim.checked(length)? * part.multiple;
+        }
+        Ok(self.known.get_or_init(|| dims.into()))
+    }
+
+    /// Whether what is there comes first in memory.
+    pub fn is_prefix(&self, of: &Tensor) -> Result<bool> {
+        let outermost = of.0.shape.dims().iter().position(|length| *length != 1);
+        self.shape(of)?;
+        Ok(self
+            .parts
+            .iter()
+            .enumerate()
+            .all(|(axis, part)| part.is_none() || outermost.is_none_or(|first| axis <= first)))
+    }
+
+    /// Copies the bytes of what is there.
+    pub fn gather(&self, of: &Tensor, whole: &[u8], bytes: &mut [u8]) -> Result<()> {
+        let (stored, there) = (of.0.shape.strides(), self.shape(of)?.dims());
+        let last = self.parts.iter().rposition(Option::is_some).expect("not all is there");
+        let mut starts = vec![0];
+        for axis in 0..last {
+            let step = stored[axis];
+            starts = starts.iter().flat_map(|start| (0..there[axis]).map(move |at| start + at * step)).collect();
+        }
+        let run = there[last] * stored[last] * of.dtype().bytes();
+        for (start, to) in starts.iter().zip(bytes.chunks_mut(run.max(1))) {
+            to.copy_from_slice(&whole[start * of.dtype().bytes()..][..run]);
+        }
+        Ok(())
+    }
+
+    /// A shape as it prints: `[batch 37/64, 8]`.
+    pub fn display_shape(&self, shape: &Shape) -> String {
+        let axis = |(length, part): (&usize, &Option<DynamicDim<Tensor>>)| match part {
+            None => length.to_string(),
+            Some(part) => {
+                let known = part.known().map_or("?".to_string(), |known| (known * part.multiple as i128).to_string());
+                let times = if part.multiple == 1 { String::new() } else { format!("{}·", part.multiple) };
+                format!("{times}{} {known}/{length}", part.dim.name)
+            }
+        };
+        format!("[{}]", shape.dims().iter().zip(&self.parts).map(axis).collect::<Vec<String>>().join(", "))
+    }
+}
+
+impl DynamicDim<Tensor> {
+    /// The length, if it needs no computing.
+    fn known(&self) -> Option<i128> {
+        self.length.number().map(Scalar::to_i128)
+    }
+
+    /// The length; of one that is computed, or known only when a function runs, the nearest that the dim has.
+    fn clamped_length(&self) -> Tensor {
+        match self.known() {
+            Some(_) => self.length.clone(),
+            None => {
+                let end = |length: usize| Tensor::constant((length as i32).into());
+                let above = Tensor::alu(Alu::Max, &[&self.length, &end(0)]);
+                Tensor::alu(Alu::Min, &[&above, &end(self.dim.bound)])
+            }
+        }
+    }
+
+    /// How many elements are there, of this integer type and shape `[]`.
+    fn count(&self, dtype: DType) -> Tensor {
+        let length = self.clamped_length().cast(dtype);
+        if self.multiple == 1 { length } else { &length * length.literal(self.multiple as f64) }
+    }
+}
+
+/// How many elements so long axes have together; the largest number where there are more.
+fn product(dims: &[usize]) -> usize {
+    Shape::from(dims).numel()
+}
+
+impl Dim {
+    fn checked(&self, length: i128) -> Result<usize> {
+        let fits = usize::try_from(length).ok().filter(|length| *length <= self.bound);
+        fits.ok_or_else(|| Error::mistake(format!("{length} is no length of {self}")))
+    }
+}
+
+impl Tensor {
+    /// An axis whose length a plan is not to know: values of other lengths, up to the dim's bound, run the same plan.
+    ///
+    /// Operations, gradients and what is read see the length that the axis has; memory and work are those of the bound. What cannot be
+    /// said without the length (part of the axis, its order turned around, two such axes as one) is a mistake, for which there
+    /// is [`Tensor::to_static_shape`]. Of data it makes data of its own; of what was made of others the plan that makes it knows the length.
+    #[track_caller]
+    pub fn mark_dynamic(&self, axis: isize, dim: &Dim) -> Tensor {
+        let axis = match self.axis("with_dim", axis) {
+            Ok(axis) => axis,
+            Err(mistake) => return mistake,
+        };
+        let length = self.0.shape.dims()[axis];
+        let wrong = match self.valid_length(axis) {
+            Some(_) => format!("axis {axis} of {self:?} has a dim already"),
+            None if length > dim.bound => format!("axis {axis} of {self:?} is no length of {dim}"),
+            None if dim.bound > MOST => format!("{dim} is more than an i32 can count"),
+            None => String::new(),
+        };
+        if !wrong.is_empty() {
+            return Tensor::mistake(Error::mistake(format!("with_dim: {wrong}")));
+        }
+        let mut parts = self.parts();
+        parts[axis] = Some(DynamicDim { dim: dim.clone(), multiple: 1, length: Tensor::scalar(length as i32) });
+        self.padded(axis, dim.bound, parts).unwrap_or_else(Tensor::mistake)
+    }
+
+    /// The first `length` elements along an axis that is as long as the dim's bound: a cache, and how much of it is filled. The
+    /// length is a single i32, from 0 to the bound; a [`Tensor::scalar`] may change from run to run of one plan. Axes that meet in
+    /// an operation are known to be equally long if their lengths are one tensor, or numbers. A number that is no such length is a
+    /// mistake. One that is computed is not looked at before somebody asks for the shape: until then a length below 0 counts as 0,
+    /// one above the bound as the bound.
+    #[track_caller]
+    pub fn set_dim_size(&self, axis: isize, dim: &Dim, length: &Tensor) -> Tensor {
+        let axis = match self.axis("first", axis) {
+            Ok(axis) => axis,
+            Err(mistake) => return mistake,
+        };
+        if length.is_mistake() {
+            return length.clone();
+        }
+        if (length.0.shape.ndim(), length.dtype()) != (0, DType::I32) {
+            let message = format!("first: the length is {length:?}, not a single i32");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        if self.valid_length(axis).is_some() || self.0.shape.dims()[axis] != dim.bound {
+            let message = format!("first: axis {axis} of {self:?} is not as long as the bound of {dim}");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        if let Some(Err(error)) = length.number().map(|number| dim.checked(number.to_i128())) {
+            return Tensor::mistake(Error::mistake(format!("first: {}", error.message())));
+        }
+        self.with_length(axis, dim, length.clone())
+    }
+
+    /// The same elements under the lengths of now, which are part of the program: what has no [`Dim`] any more, and a plan for each
+    /// length.
+    #[track_caller]
+    pub fn to_static_shape(&self) -> Tensor {
+        if self.is_mistake() || self.0.valid_lengths.is_none() {
+            return self.clone();
+        }
+        let shape = match self.shape() {
+            Ok(shape) => shape.clone(),
+            Err(error) => return Tensor::mistake(error),
+        };
+        let slices = shape.dims().iter().map(|len| Slice { start: 0, step: 1, len: *len }).collect();
+        Tensor::step(NodeKind::Op(Op::Slice(slices)), &[self], shape, self.dtype(), None)
+    }
+
+    /// How many axes it has.
+    pub fn ndim(&self) -> Result<usize> {
+        self.check().map(|()| self.0.shape.ndim())
+    }
+
+    /// The length of one axis: known in a function under trace too, unless it is that of a [`Dim`].
+    #[track_caller]
+    pub fn size(&self, axis: isize) -> Result<usize> {
+        let place = match self.axis("size", axis) {
+            Ok(place) => place,
+            Err(mistake) => return mistake.check().map(|()| 0),
+        };
+        match self.valid_length(place) {
+            Some(_) => self.shape().map(|shape| shape.dims()[place]),
+            None => Ok(self.0.shape.dims()[place]),
+        }
+    }
+
+    /// Whether both are known to be as long along each axis, in a function under trace too.
+    pub fn is_same_size(&self, other: &Tensor) -> bool {
+        self.same_shape("is_shaped_as", other).is_ok_and(|same| same)
+    }
+
+    /// The same; or the mistake of axes that are as long at their bounds.
+    pub(crate) fn same_shape(&self, op: &str, other: &Tensor) -> Result<bool> {
+        self.check()?;
+        other.check()?;
+        if self.0.shape != other.0.shape {
+            return Ok(false);
+        }
+        (0..self.0.shape.ndim()).try_for_each(|axis| meet(op, &[(self, axis), (other, axis)]).map(drop))?;
+        Ok(true)
+    }
+
+    /// The length of an axis as a single i32: where it is a [`Dim`]'s, no part of the program.
+    #[track_caller]
+    pub fn dim_size(&self, axis: isize) -> Tensor {
+        match self.axis("length", axis) {
+            Ok(axis) => match self.valid_length(axis) {
+                Some(part) => part.count(DType::I32),
+                None => match self.has_positions("length", axis) {
+                    Ok(()) => Tensor::constant((self.0.shape.dims()[axis] as i32).into()),
+                    Err(mistake) => mistake,
+                },
+            },
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// 0, 1, … along an axis: i32 `[length]`, as long as that is.
+    #[track_caller]
+    pub fn arange_like(&self, axis: isize) -> Tensor {
+        match self.axis("positions", axis) {
+            Ok(axis) => Tensor::arange(self.0.shape.dims()[axis]).with_lengths(&vec![self.valid_length(axis).cloned()]),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// Whether it has an axis whose length no plan knows.
+    pub fn has_dynamic_dim(&self) -> bool {
+        self.0.valid_lengths.as_ref().is_some_and(|live| live.parts.iter().any(Option::is_some))
+    }
+
+    /// Whether it is known that nothing is there along an axis.
+    pub(crate) fn is_empty_along(&self, axis: usize) -> bool {
+        self.0.shape.dims()[axis] == 0 || self.valid_length(axis).is_some_and(|part| part.known() == Some(0))
+    }
+
+    /// What is there of an axis; none if all is.
+    pub(crate) fn valid_length(&self, axis: usize) -> Option<&DynamicDim<Tensor>> {
+        self.0.valid_lengths.as_ref()?.parts[axis].as_ref()
+    }
+
+    pub(crate) fn parts(&self) -> DynamicDims {
+        self.0.valid_lengths.as_ref().map_or_else(|| vec![None; self.0.shape.ndim()], |live| live.parts.clone())
+    }
+
+    /// How many elements there are along these axes, of this element type and shape `[]`.
+    pub(crate) fn count(&self, axes: &[usize]) -> Tensor {
+        self.count_in(axes, self.dtype())
+    }
+
+    /// How many elements there are along these axes, of an element type that holds the number and of shape `[]`.
+    pub(crate) fn count_in(&self, axes: &[usize], dtype: DType) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let along = |axis: &usize| self.valid_length(*axis).map_or(self.0.shape.dims()[*axis], |part| part.multiple);
+        let whole = axes.iter().map(along).product::<usize>();
+        let whole = Tensor::constant(Scalar::from_i128(dtype, whole as i128));
+        let lengths =
+            axes.iter().filter_map(|axis| self.valid_length(*axis)).map(|part| part.clamped_length().cast(dtype));
+        lengths.fold(whole, |count, length| count * length)
+    }
+
+    /// `value` in place of what is not there along these axes, which are whole then.
+    pub(crate) fn mask_padding(&self, axes: &[usize], value: Scalar) -> Tensor {
+        let beyond = axes.iter().filter_map(|axis| Some((*axis, self.valid_length(*axis)?)));
+        self.mask_padding_of(&beyond.collect::<Vec<_>>(), value)
+    }
+
+    /// `value` beyond these parts of axes, which are whole then.
+    fn mask_padding_of(&self, beyond: &[(usize, &DynamicDim<Tensor>)], value: Scalar) -> Tensor {
+        let inside = beyond.iter().map(|(axis, part)| {
+            let length = self.0.shape.dims()[*axis];
+            let mut around = vec![1; self.0.shape.ndim()];
+            around[*axis] = length;
+            Tensor::arange(length).lt(&part.count(DType::I32)).reshaped(around.into())
+        });
+        let Some(inside) = inside.reduce(|all, one| all.bitwise_and(&one)) else { return self.clone() };
+        let mut parts = self.parts();
+        beyond.iter().for_each(|(axis, _)| parts[*axis] = None);
+        let shape = &self.0.shape;
+        let (inside, value) = (inside.expanded(shape), Tensor::constant(value).expanded(shape));
+        let source = NodeKind::Op(Op::Alu(Alu::Select));
+        Tensor::step(source, &[&inside, self, &value], shape.clone(), self.dtype(), ValidLengths::of(parts))
+    }
+
+    /// The same elements, of which no more than of another tensor of this shape are there.
+    pub(crate) fn with_lengths_of(self, other: &Tensor) -> Tensor {
+        if self.is_mistake() { self } else { self.with_lengths(&other.parts()) }
+    }
+
+    /// The same elements, of which no more than this are there.
+    pub(crate) fn with_lengths(self, parts: &DynamicDims) -> Tensor {
+        let own = self.parts();
+        let parts: DynamicDims = parts.iter().zip(&own).map(|(part, own)| part.clone().or(own.clone())).collect();
+        let same = own.iter().zip(&parts).all(|(own, part)| own.is_some() == part.is_some());
+        if same { self } else { self.viewed(ValidLengths::of(parts)) }
+    }
+
+    /// The same as a sum that is as much there as another tensor of this shape: with 0 in place of what only that has.
+    pub(crate) fn summand_of(self, other: &Tensor) -> Tensor {
+        let beyond: Vec<usize> = (0..self.0.shape.ndim()).filter(|axis| other.valid_length(*axis).is_none()).collect();
+        self.mask_padding(&beyond, Scalar::from_i128(self.dtype(), 0)).with_lengths_of(other)
+    }
+
+    /// What this has of another where that one is not filled up, if it is one that is.
+    pub(crate) fn masked_source(&self) -> Option<&Tensor> {
+        match (&self.0.source, &self.0.inputs[..]) {
+            (NodeKind::Op(Op::Alu(Alu::Select)), [_, of, _]) if of.has_dynamic_dim() => Some(of),
+            _ => None,
+        }
+    }
+
+    /// Lengths asked for in place of this one's, with the bound where they name the length of an axis; none if they name none.
+    pub(crate) fn to_bound_shape<const N: usize>(&self, mut dims: [isize; N]) -> Option<[isize; N]> {
+        if !self.has_dynamic_dim() {
+            return Some(dims);
+        }
+        let own = |axis: usize| match self.valid_length(axis).map(|part| (part.known(), part.multiple)) {
+            Some((Some(length), each)) => length as isize * each as isize,
+            Some((None, _)) | None => self.0.shape.dims()[axis] as isize,
+        };
+        let counted = |dims: &mut dyn Iterator<Item = isize>| {
+            dims.filter(|length| *length != -1).try_fold(1isize, |product, length| product.checked_mul(length))
+        };
+        let elems = counted(&mut (0..self.0.shape.ndim()).map(own))?;
+        let open: Vec<usize> = (0..N).filter(|at| dims[*at] == -1).collect();
+        if let ([at], Some(rest)) = (&open[..], counted(&mut dims.into_iter()))
+            && rest > 0
+            && elems % rest == 0
+        {
+            dims[*at] = elems / rest;
+        }
+        for (axis, part) in self.parts().into_iter().enumerate() {
+            let Some((length, part)) = part.and_then(|part| Some((part.known()? as isize, part))) else { continue };
+            let before = isize::try_from(product(&self.0.shape.dims()[..axis])).ok()?;
+            // In place of none as many as there is room for.
+            let room = || {
+                let elems = isize::try_from(self.0.shape.numel()).ok()?;
+                let others = dims.iter().filter(|length| **length != 0).try_fold(1isize, |a, b| a.checked_mul(*b))?;
+                let room = elems / others;
+                (others > 0 && room * others == elems && room % part.dim.bound as isize == 0).then_some(room)
+            };
+            let stored = |asked: isize| match length {
+                0 => (asked == 0).then(room)?,
+                _ => (asked > 0 && asked % length == 0).then(|| asked / length)?.checked_mul(part.dim.bound as isize),
+            };
+            let lead = |at: usize| dims[..at].iter().try_fold(1isize, |product, length| product.checked_mul(*length));
+            let found = (0..N).filter(|at| lead(*at) == Some(before));
+            let (at, length) = found.filter_map(|at| Some((at, stored(dims[at])?))).next()?;
+            dims[at] = length;
+        }
+        Some(dims)
+    }
+
+    /// A shape this is expanded to, with the bound in place of the length of an axis.
+    pub(crate) fn to_bound_shape_of(&self, shape: &Shape) -> Result<Shape> {
+        let (own, stored) = (self.shape()?, self.0.shape.dims());
+        let mut dims = shape.dims().to_vec();
+        for (axis, length) in own.dims().iter().enumerate().filter(|(axis, _)| self.valid_length(*axis).is_some()) {
+            match (axis + dims.len()).checked_sub(stored.len()) {
+                Some(at) if dims[at] == *length => dims[at] = stored[axis],
+                _ => return Err(Error::mistake(format!("{self:?} cannot be expanded to {shape}"))),
+            }
+        }
+        Ok(dims.into())
+    }
+
+    #[track_caller]
+    fn with_length(&self, axis: usize, dim: &Dim, length: Tensor) -> Tensor {
+        let mut parts = self.parts();
+        parts[axis] = Some(DynamicDim { dim: dim.clone(), multiple: 1, length });
+        self.viewed(ValidLengths::of(parts))
+    }
+
+    #[track_caller]
+    fn viewed(&self, live: Option<Box<ValidLengths>>) -> Tensor {
+        Tensor::step(NodeKind::Op(Op::Reshape), &[self], self.0.shape.clone(), self.dtype(), live)
+    }
+
+    /// As long as a bound along an axis, with zeros, of which this much is there. Data are filled up here, so that no plan knows by
+    /// how much.
+    #[track_caller]
+    fn padded(&self, axis: usize, bound: usize, parts: DynamicDims) -> Result<Tensor> {
+        let (node, mut dims) = (&self.0, self.0.shape.dims().to_vec());
+        let (length, row) = (dims[axis], product(&dims[axis + 1..]).saturating_mul(self.dtype().bytes()));
+        let outer = product(&dims[..axis]);
+        let missing = bound - std::mem::replace(&mut dims[axis], bound);
+        if !fits(&dims.clone().into(), node.dtype) {
+            return Err(Error::mistake(format!(
+                "with_dim: {self:?} has more elements at {bound} than there are addresses"
+            )));
+        }
+        let (live, have) = (ValidLengths::of(parts), length * row);
+        if let Some(bytes) = self.host_bytes() {
+            let mut filled = on_host(outer * bound * row)?;
+            for (at, from) in bytes.chunks(have.max(1)).enumerate() {
+                filled[at * bound * row..][..from.len()].copy_from_slice(from);
+            }
+            return Ok(Tensor::host(filled.into(), dims.into(), node.dtype, node.device.clone(), live));
+        }
+        if let (Some(storage), Some(device), true, 1) = (node.value.get(), &node.device, node.inputs.is_empty(), outer)
+        {
+            let filled = device.upload(&on_host::<u8>(bound * row)?)?;
+            filled.slice(0..have as u64)?.copy_from(storage)?;
+            return Ok(Tensor::from_storage_unchecked_shape(filled, dims.into(), node.dtype, live));
+        }
+        let mut widths = vec![(0, 0); dims.len()];
+        widths[axis] = (0, missing);
+        Ok(self.pad(&widths).viewed(live))
+    }
+
+    /// The position of an axis of which all is there, or the mistake as a tensor.
+    #[track_caller]
+    pub(crate) fn static_axis(&self, op: &str, axis: isize) -> Result<usize, Tensor> {
+        let place = self.axis(op, axis)?;
+        self.check_static(op, [place]).map(|()| place)
+    }
+
+    /// Whether all is there of these axes, or the mistake as a tensor: for what is another operation at another length.
+    #[track_caller]
+    pub(crate) fn check_static(&self, op: &str, axes: impl IntoIterator<Item = usize>) -> Result<(), Tensor> {
+        match axes.into_iter().any(|axis| self.valid_length(axis).is_some()) {
+            true => Err(Tensor::mistake(self.needs_length(op))),
+            false => Ok(()),
+        }
+    }
+
+    /// The mistake of an operation that cannot be said without a length.
+    #[cold]
+    pub(crate) fn needs_length(&self, op: &str) -> Error {
+        let message = format!("{op}: {self:?} has a length that its plan does not know");
+        Error::mistake(message).note("`.fixed()` before it makes the length part of the program")
+    }
+}

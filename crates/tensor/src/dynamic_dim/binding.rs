@@ -1,0 +1,132 @@
+//! Where tensors end, apart from how long they are: what functions that are traced once are kept under.
+
+use panoply_ir::{DType, Result};
+
+use super::{Dim, DynamicDim, DynamicDims, ValidLengths};
+use crate::eval::topological_order;
+use crate::tensor::{NodeKind, Tensor};
+
+/// What is there of several tensors, with numbers of [`lengths`] in place of them, and which axes are as good for any length; empty
+/// if all is there.
+pub(crate) type LengthPattern = Vec<(DynamicDims<u32>, Vec<usize>)>;
+
+/// The lengths that tensors have, each once.
+pub(crate) fn lengths<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<Tensor> {
+    let mut found: Vec<Tensor> = Vec::new();
+    let parts = tensors.into_iter().filter_map(|tensor| tensor.0.valid_lengths.as_ref()).flat_map(|live| &live.parts);
+    for DynamicDim { length, .. } in parts.flatten() {
+        if number(&found, length).is_none() {
+            found.push(length.clone());
+        }
+    }
+    found
+}
+
+/// Where tensors of these lengths end.
+pub(crate) fn pattern<'a>(tensors: impl Iterator<Item = &'a Tensor> + Clone, lengths: &[Tensor]) -> LengthPattern {
+    if lengths.is_empty() {
+        return Vec::new();
+    }
+    let bounds = |of: &Tensor| -> Vec<usize> {
+        let parts = of.parts().into_iter().zip(of.0.shape.dims());
+        parts.filter_map(|(part, length)| part.map(|_| *length)).collect()
+    };
+    let bounds: Vec<usize> = tensors.clone().flat_map(bounds).collect();
+    let one = |tensor: &Tensor| {
+        let parts: DynamicDims<u32> = tensor.parts().iter().map(|part| Some(part.as_ref()?.resolve(lengths))).collect();
+        let dims = tensor.0.shape.dims();
+        let any = |axis: &usize| parts[*axis].is_none() && bounds.contains(&dims[*axis]) && tensor.is_free(*axis);
+        let any = (0..dims.len()).filter(any).collect();
+        (parts, any)
+    };
+    tensors.map(one).collect()
+}
+
+/// Which of these inputs are lengths on the way to some results, and of what.
+pub(crate) fn measured(results: &[Tensor], inputs: &[Tensor]) -> Vec<(usize, Dim)> {
+    let single = |(_, input): &(usize, &Tensor)| input.0.shape.ndim() == 0 && input.dtype() == DType::I32;
+    let singles: Vec<(usize, &Tensor)> = inputs.iter().enumerate().filter(single).collect();
+    let mut found: Vec<(usize, Dim)> = Vec::new();
+    if singles.is_empty() {
+        return found;
+    }
+    let mut add = |length: &Tensor, dim: &Dim| {
+        let known = singles.iter().find(|(_, input)| input.ptr_eq(length)).map(|(at, _)| (*at, dim.clone()));
+        found.extend(known.filter(|known| !found.contains(known)));
+    };
+    let roots: Vec<&Tensor> = results.iter().collect();
+    for tensor in topological_order(&roots, |tensor| tensor.0.value.get().is_some()) {
+        let parts = tensor.0.valid_lengths.iter().flat_map(|live| live.parts.iter().flatten());
+        parts.for_each(|part| add(&part.length, &part.dim));
+        if let NodeKind::Call(body, _) = &tensor.0.source {
+            body.length_inputs.iter().for_each(|(at, dim)| add(&tensor.0.inputs[*at], dim));
+        }
+    }
+    found
+}
+
+/// The mistake of a number among these that is no length of what it is one of.
+pub(crate) fn check_lengths<'a>(measured: &[(usize, Dim)], inputs: impl Fn(usize) -> &'a Tensor) -> Result<()> {
+    let checked = |(at, dim): &(usize, Dim)| {
+        inputs(*at).number().map_or(Ok(()), |length| dim.checked(length.to_i128()).map(drop))
+    };
+    measured.iter().try_for_each(checked)
+}
+
+fn number(lengths: &[Tensor], length: &Tensor) -> Option<u32> {
+    lengths.iter().position(|known| known.is_same_length(length)).map(|at| at as u32)
+}
+
+impl DynamicDim<Tensor> {
+    fn resolve(&self, lengths: &[Tensor]) -> DynamicDim<u32> {
+        let length = number(lengths, &self.length).expect("every length is among them");
+        DynamicDim { dim: self.dim.clone(), multiple: self.multiple, length }
+    }
+}
+
+impl ValidLengths {
+    /// What is there of a stand-in for a tensor, with these in place of the lengths; none if all is, and is as good for one length as another.
+    pub fn bind_placeholder(
+        (parts, any): &(DynamicDims<u32>, Vec<usize>),
+        lengths: &[Tensor],
+    ) -> Option<Box<ValidLengths>> {
+        if any.is_empty() && parts.iter().all(Option::is_none) {
+            return None;
+        }
+        let part = |part: &DynamicDim<u32>| DynamicDim {
+            dim: part.dim.clone(),
+            multiple: part.multiple,
+            length: lengths[part.length as usize].clone(),
+        };
+        let parts = parts.iter().map(|own| own.as_ref().map(part)).collect();
+        Some(Box::new(ValidLengths { parts, data_free_axes: any.clone(), known: Default::default() }))
+    }
+
+    /// The same with the numbers that the lengths are.
+    pub fn resolve(&self, of: &Tensor) -> Result<Option<Box<ValidLengths>>> {
+        self.shape(of)?;
+        let part = |part: &DynamicDim<Tensor>| {
+            let length = Tensor::scalar(part.length.item()? as i32);
+            Ok(DynamicDim { dim: part.dim.clone(), multiple: part.multiple, length })
+        };
+        let parts: Result<DynamicDims> = self.parts.iter().map(|own| own.as_ref().map(part).transpose()).collect();
+        parts.map(ValidLengths::of)
+    }
+
+    /// The same with other lengths.
+    pub fn map_lengths(&self, to: impl Fn(&Tensor) -> Tensor) -> Option<Box<ValidLengths>> {
+        let part = |part: &DynamicDim<Tensor>| DynamicDim {
+            dim: part.dim.clone(),
+            multiple: part.multiple,
+            length: to(&part.length),
+        };
+        ValidLengths::of(self.parts.iter().map(|own| own.as_ref().map(part)).collect())
+    }
+}
+
+impl Tensor {
+    /// Whether two lengths are known to be equal.
+    pub(super) fn is_same_length(&self, other: &Tensor) -> bool {
+        self.ptr_eq(other) || self.number().is_some_and(|number| other.number() == Some(number))
+    }
+}

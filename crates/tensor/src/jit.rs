@@ -1,0 +1,521 @@
+//! Functions that run once as Rust, and from then on as the work they asked for.
+//!
+//! An expression that is written out in a loop is built, hashed and looked up in every turn. A captured function is built once for
+//! each shape of what it is given: on stand-ins, which leaves the plan that [`plan_cache`] keeps for equal graphs, and which of its
+//! leaves and slots are which inputs. A later call says only which memory and which numbers, and the plan's recording is replayed.
+//!
+//! What nobody but the state holds is spent by a call, so a loop changes it where it is (see [`crate::donation()`]).
+//!
+//! What changes from call to call is given: tensors, numbers ([`Tensor::scalar`]), and a [`State`] that the function may change. All
+//! else is what it was in the first call.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use panoply_ir::graph::Graph;
+use panoply_ir::{DType, Error, MathMode, Result, Scalar, Shape};
+use panoply_runtime::{Device, Storage};
+
+use crate::dynamic_dim::{self, Dim, DynamicDim, DynamicDims, LengthPattern, ValidLengths};
+use crate::eval::{Leaf, Number, TraceBindings, TracedFunction, eval, topological_order, upload_table};
+use crate::plan_cache::{self, CompiledPlan};
+use crate::random::Rng;
+use crate::tensor::{Node, NodeKind, Tensor};
+
+/// Shapes that a function is kept for; at more, the one not used for longest goes.
+const TRACES: usize = 16;
+
+/// Tensors and generators that a captured function changes.
+///
+/// All else in it is, for the function, what it was in the first call with such shapes, and is never changed.
+pub trait State: Clone {
+    /// Shows each of them, always in the same order.
+    fn visit_leaves(&mut self, visitor: &mut dyn FnMut(StateLeaf<'_>));
+}
+
+/// A part of a state.
+#[derive(Debug)]
+pub enum StateLeaf<'a> {
+    /// A tensor.
+    Tensor(&'a mut Tensor),
+    /// A generator of random numbers.
+    Rng(&'a mut Rng),
+}
+
+/// A function of N tensors that gives M, traced once for each shape of what it is given.
+pub struct JitFunction<'f, const N: usize, const M: usize, S = ()> {
+    function: Box<Run<'f, N, M, S>>,
+    /// The one used last stands last.
+    traces: Mutex<Vec<Arc<Trace>>>,
+}
+
+/// Why a state has as many pieces as before.
+const SAME: &str = "a state shows what it showed before";
+
+type Run<'f, const N: usize, const M: usize, S> = dyn Fn(&mut S, [&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f;
+
+/// Captures a function of tensors: its first call with such shapes runs it on stand-ins, later calls replay what it asked for.
+///
+/// ```
+/// # use panoply_tensor::{Tensor, jit};
+/// let area = jit(|[width, height]: [&Tensor; 2]| [(width * height).sum(..)]);
+/// for (width, expected) in [(1.0, 7.0), (2.0, 14.0)] {
+///     let [sum] = area.run([&Tensor::scalar(width as f32), &Tensor::from_slice(&[3.0f32, 4.0], [2])])?;
+///     assert_eq!(sum.item()?, expected);
+/// }
+/// # Ok::<(), panoply_tensor::Error>(())
+/// ```
+pub fn jit<'f, const N: usize, const M: usize>(
+    function: impl Fn([&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f,
+) -> JitFunction<'f, N, M> {
+    jit_with_state(move |(): &mut (), inputs: [&Tensor; N]| function(inputs))
+}
+
+/// [`jit`] of a function that changes a state besides: parameters, a cache, a generator of random numbers.
+///
+/// ```
+/// # use panoply_tensor::{Rng, Tensor, jit_with_state};
+/// let walk = jit_with_state(|(place, rng): &mut (Tensor, Rng), []| {
+///     *place = &*place + rng.normal([2]);
+///     [place.square().sum(..)]
+/// });
+/// let mut state = (Tensor::from_slice(&[0.0f32; 2], [2]), Rng::seed_from_u64(0));
+/// let far: Vec<f64> = (0..3).map(|_| walk.call_with_state(&mut state, [])?[0].item()).collect::<Result<_, _>>()?;
+/// assert!(far[0] != far[1] && far[1] != far[2]);
+/// # Ok::<(), panoply_tensor::Error>(())
+/// ```
+pub fn jit_with_state<'f, S: State, const N: usize, const M: usize>(
+    function: impl Fn(&mut S, [&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f,
+) -> JitFunction<'f, N, M, S> {
+    JitFunction { function: Box::new(function), traces: Mutex::default() }
+}
+
+/// A function as it was traced with such tensors.
+struct Trace {
+    device: Device,
+    /// What its plan may do to float arithmetic, and whether to products in TF32.
+    accuracy: (MathMode, bool),
+    /// What is given: the inputs, then the tensors of the state, then the lengths of both that no plan knows.
+    given: Vec<TensorSignature>,
+    /// Which of them has which length.
+    ends: LengthPattern,
+    /// Which of them the function takes for lengths, and of what.
+    measures: Vec<(usize, Dim)>,
+    /// How many of them are inputs, and stay as they are.
+    inputs: usize,
+    graph: Graph,
+    /// The plan of the graph by what was spent of it in the last call.
+    ready: Mutex<Option<(Vec<u32>, Arc<CompiledPlan>)>>,
+    leaves: Vec<Leaf>,
+    slots: Vec<Number>,
+    /// What it gives, then the tensors of the state after it.
+    results: Vec<TraceOutput>,
+    /// Blocks that it draws from each generator of the state.
+    drawn: Vec<u64>,
+}
+
+/// What two tensors have in common where the same work computes both.
+struct TensorSignature {
+    shape: Shape,
+    dtype: DType,
+    /// Whether it is a number passed at launch.
+    number: bool,
+}
+
+/// A result.
+struct TraceOutput {
+    place: OutputOrigin,
+    shape: Shape,
+    dtype: DType,
+    /// What is there of it.
+    parts: DynamicDims<OutputOrigin>,
+}
+
+/// Where a result is.
+#[derive(Clone, Copy)]
+enum OutputOrigin {
+    /// An output of the plan.
+    Computed(usize),
+    /// What was given.
+    Argument(usize),
+}
+
+impl<const N: usize, const M: usize, S> JitFunction<'_, N, M, S> {
+    fn traces(&self) -> MutexGuard<'_, Vec<Arc<Trace>>> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<const N: usize, const M: usize, S> fmt::Debug for JitFunction<'_, N, M, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Captured").field("traces", &self.traces().len()).finish_non_exhaustive()
+    }
+}
+
+impl<const N: usize, const M: usize> JitFunction<'_, N, M> {
+    /// What the function gives for these, computed.
+    #[track_caller]
+    pub fn call(&self, inputs: [&Tensor; N]) -> Result<[Tensor; M]> {
+        self.call_with_state(&mut (), inputs)
+    }
+}
+
+impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
+    /// What the function gives for these, computed, and the state as it leaves it. On error the state has not changed.
+    #[track_caller]
+    pub fn call_with_state(&self, state: &mut S, inputs: [&Tensor; N]) -> Result<[Tensor; M]> {
+        let (mut given, mut generators) = (inputs.map(Tensor::clone).to_vec(), Vec::new());
+        state.visit_leaves(&mut |piece| match piece {
+            StateLeaf::Tensor(tensor) => given.push(tensor.clone()),
+            StateLeaf::Rng(rng) => generators.push(rng.clone()),
+        });
+        let lengths = dynamic_dim::lengths(&given);
+        let ends = dynamic_dim::pattern(given.iter(), &lengths);
+        given.extend(lengths);
+        let found = given.iter().try_for_each(Tensor::check).and_then(|()| {
+            let device = given.iter().find_map(|tensor| tensor.device().cloned()).map_or_else(Device::current, Ok)?;
+            device.scope(|| evaluate(&given))?;
+            let known = self.known(&device, &given, &ends, &generators);
+            let trace = known.map_or_else(|| self.trace(&device, state, &given, ends), Ok)?;
+            dynamic_dim::check_lengths(&trace.measures, |at| &given[at]).map(|()| trace)
+        });
+        let place = Location::caller();
+        let placed = |error: Error| if error.is_mistake() { error.with_location(place) } else { error };
+        let trace = found.map_err(placed)?;
+        // While it runs the state is nowhere else, so that what nobody else holds may change where it is.
+        let away = Tensor::scalar(0f32);
+        let mut held = given[N..].iter_mut();
+        tensors(state, &mut |tensor| *held.next().expect(SAME) = std::mem::replace(tensor, away.clone()));
+        let replayed = trace.replay(&given, &generators);
+        let (results, mut after) = match replayed {
+            Ok(mut results) => {
+                let after = results.split_off(M);
+                (Ok(results), after.into_iter())
+            }
+            Err(error) => (Err(placed(error)), given.split_off(N).into_iter()),
+        };
+        tensors(state, &mut |tensor| *tensor = after.next().expect(SAME));
+        let results = results?;
+        let mut drawn = trace.drawn.iter();
+        state.visit_leaves(&mut |piece| match piece {
+            StateLeaf::Tensor(_) => {}
+            StateLeaf::Rng(rng) => rng.counter = rng.counter.wrapping_add(*drawn.next().expect(SAME)),
+        });
+        Ok(results.try_into().expect("it gives as many as it says"))
+    }
+
+    /// A trace with such tensors, which was used last from now on.
+    fn known(&self, device: &Device, given: &[Tensor], ends: &LengthPattern, generators: &[Rng]) -> Option<Arc<Trace>> {
+        let mut traces = self.traces();
+        let at = traces.iter().rposition(|trace| trace.ends == *ends && trace.fits(device, given, generators))?;
+        traces[at..].rotate_left(1);
+        traces.last().cloned()
+    }
+
+    /// Runs the function on stand-ins and keeps what it asked for.
+    fn trace(&self, device: &Device, state: &S, given: &[Tensor], ends: LengthPattern) -> Result<Arc<Trace>> {
+        let trace = Node::next_serial();
+        let (stand_ins, own) = placeholders(given, &ends);
+        let mut stood = state.clone();
+        let (mut waiting, mut generators) = (stand_ins[N..own].iter(), 0);
+        stood.visit_leaves(&mut |piece| match piece {
+            StateLeaf::Tensor(tensor) => tensor.clone_from(waiting.next().expect(SAME)),
+            StateLeaf::Rng(rng) => {
+                rng.stand_in((trace, generators));
+                generators += 1;
+            }
+        });
+        let mut results = Vec::from((self.function)(&mut stood, std::array::from_fn(|n| &stand_ins[n])));
+        let after = StateAfterTrace::of(&mut stood, trace)?;
+        results.extend(after.tensors);
+        if (results.len(), after.drawn.len()) != (M + own - N, generators) {
+            let (had, has) = (own - N + generators, results.len() - M + after.drawn.len());
+            return Err(Error::mistake(format!(
+                "capture: the state had {had} tensors and generators before the function and has {has} after it; it keeps each"
+            )));
+        }
+        results.iter().try_for_each(Tensor::check)?;
+        // What tells how much is there of a result is one.
+        let (all, lengths) = (results.len(), dynamic_dim::lengths(&results));
+        results.extend(lengths);
+        device.scope(|| eval_captured(&results, trace))?;
+        let roots: Vec<&Tensor> = results.iter().collect();
+        let known = TraceBindings { device, trace, tensors: given, placeholders: &stand_ins };
+        let (TracedFunction { graph, leaves, slots }, which) = TracedFunction::new(&known, &roots)?;
+        let place = |result: &Tensor| {
+            let output = || which[results.iter().position(|other| other.ptr_eq(result)).expect("it is a result")];
+            let same = stand_ins.iter().position(|input| input.ptr_eq(result));
+            same.map_or_else(|| OutputOrigin::Computed(output()), OutputOrigin::Argument)
+        };
+        let outcomes = results[..all].iter().map(|result| TraceOutput::of(result, place)).collect();
+        let traced = Arc::new(Trace {
+            device: device.clone(),
+            accuracy: (device.math_mode(), device.is_tf32_allowed()),
+            given: given.iter().map(TensorSignature::of).collect(),
+            ends,
+            measures: dynamic_dim::measured(&results[..all], &stand_ins[..own]),
+            inputs: N,
+            graph,
+            ready: Mutex::default(),
+            leaves,
+            slots,
+            results: outcomes,
+            drawn: after.drawn,
+        });
+        let mut traces = self.traces();
+        let oldest = (traces.len() >= TRACES).then(|| traces.remove(0));
+        traces.push(traced.clone());
+        drop(traces);
+        // What it holds is given back without the lock.
+        drop(oldest);
+        Ok(traced)
+    }
+}
+
+/// What stands for what is given, and how many of that are tensors of the caller's, not lengths of theirs.
+fn placeholders(given: &[Tensor], ends: &LengthPattern) -> (Vec<Tensor>, usize) {
+    let own = if ends.is_empty() { given.len() } else { ends.len() };
+    let stand_in = |n: usize, live: Option<Box<ValidLengths>>| {
+        let node = &given[n].0;
+        let source = NodeKind::Input(n as u32);
+        Tensor::with_valid_lengths(source, Vec::new(), node.shape.clone(), node.dtype, node.device.clone(), live)
+    };
+    let lengths: Vec<Tensor> = (own..given.len()).map(|n| stand_in(n, None)).collect();
+    let own_stand_in =
+        |n: usize| stand_in(n, ends.get(n).and_then(|ends| ValidLengths::bind_placeholder(ends, &lengths)));
+    let all = (0..own).map(own_stand_in).chain(lengths.iter().cloned()).collect();
+    (all, own)
+}
+
+/// Shows the tensors of a state.
+fn tensors(state: &mut impl State, see: &mut dyn FnMut(&mut Tensor)) {
+    state.visit_leaves(&mut |piece| match piece {
+        StateLeaf::Tensor(tensor) => see(tensor),
+        StateLeaf::Rng(_) => {}
+    });
+}
+
+/// A state that a function under trace has left.
+#[derive(Default)]
+struct StateAfterTrace {
+    tensors: Vec<Tensor>,
+    drawn: Vec<u64>,
+}
+
+impl StateAfterTrace {
+    fn of(state: &mut impl State, trace: u64) -> Result<StateAfterTrace> {
+        let (mut after, mut wrong) = (StateAfterTrace::default(), None);
+        state.visit_leaves(&mut |piece| match piece {
+            StateLeaf::Tensor(tensor) => after.tensors.push(tensor.detached()),
+            StateLeaf::Rng(rng) => match rng.drawn_as((trace, after.drawn.len())) {
+                Ok(drawn) => after.drawn.push(drawn),
+                Err(what) => wrong = Some(what),
+            },
+        });
+        match wrong {
+            Some(what) => Err(Error::mistake(format!("capture: the function is given a generator and {what}"))),
+            None => Ok(after),
+        }
+    }
+}
+
+impl Tensor {
+    /// The tensor itself where it stands for what is given, its values without their history otherwise.
+    fn detached(&self) -> Tensor {
+        match self.0.source {
+            NodeKind::Input(_) | NodeKind::Mistake(_) => self.clone(),
+            _ => self.detach(),
+        }
+    }
+
+    /// The number passed at launch that this is, if it is one.
+    pub(crate) fn number(&self) -> Option<Scalar> {
+        match self.0.source {
+            NodeKind::ScalarArg(value, None) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Computes what is given and has no value. Numbers need none.
+fn evaluate(given: &[Tensor]) -> Result<()> {
+    let pending = |tensor: &&Tensor| tensor.0.value.get().is_none() && tensor.number().is_none();
+    let pending: Vec<&Tensor> = given.iter().filter(pending).collect();
+    if pending.is_empty() { Ok(()) } else { eval(&pending) }
+}
+
+/// Computes what a function holds and did not make, so that no call does it again.
+fn eval_captured(results: &[Tensor], trace: u64) -> Result<()> {
+    let roots: Vec<&Tensor> = results.iter().collect();
+    let held = |tensor: &Tensor| tensor.0.serial < trace || tensor.0.value.get().is_some();
+    let reached = topological_order(&roots, held);
+    let pending = |tensor: &&Tensor| match tensor.0.source {
+        NodeKind::Op(_) | NodeKind::Call(..) | NodeKind::Detach | NodeKind::Checkpoint(_) => {
+            held(tensor) && tensor.0.value.get().is_none() && !tensor.0.inputs.is_empty()
+        }
+        NodeKind::Host(_)
+        | NodeKind::Table(_)
+        | NodeKind::ScalarArg(..)
+        | NodeKind::Materialized
+        | NodeKind::Input(_)
+        | NodeKind::Mistake(_) => false,
+    };
+    eval(&reached.into_iter().filter(pending).collect::<Vec<&Tensor>>())
+}
+
+impl TensorSignature {
+    fn of(tensor: &Tensor) -> TensorSignature {
+        TensorSignature { shape: tensor.0.shape.clone(), dtype: tensor.dtype(), number: tensor.number().is_some() }
+    }
+}
+
+impl TraceOutput {
+    fn of(tensor: &Tensor, place: impl Fn(&Tensor) -> OutputOrigin) -> TraceOutput {
+        let part = |part: DynamicDim<Tensor>| DynamicDim {
+            dim: part.dim,
+            multiple: part.multiple,
+            length: place(&part.length),
+        };
+        let parts = tensor.parts().into_iter().map(|own| own.map(part)).collect();
+        TraceOutput { place: place(tensor), shape: tensor.0.shape.clone(), dtype: tensor.dtype(), parts }
+    }
+
+    /// The result of a run.
+    fn tensor(&self, given: &[Tensor], values: &[Storage]) -> Tensor {
+        let output = match self.place {
+            OutputOrigin::Argument(n) => return given[n].clone(),
+            OutputOrigin::Computed(output) => output,
+        };
+        let length = |place: OutputOrigin| match place {
+            OutputOrigin::Argument(n) => given[n].clone(),
+            OutputOrigin::Computed(output) => {
+                Tensor::from_storage_unchecked_shape(values[output].clone(), Shape::default(), DType::I32, None)
+            }
+        };
+        let part = |own: &DynamicDim<OutputOrigin>| DynamicDim {
+            dim: own.dim.clone(),
+            multiple: own.multiple,
+            length: length(own.length),
+        };
+        let live = ValidLengths::of(self.parts.iter().map(|own| own.as_ref().map(part)).collect());
+        Tensor::from_storage_unchecked_shape(values[output].clone(), self.shape.clone(), self.dtype, live)
+    }
+}
+
+impl Trace {
+    fn fits(&self, device: &Device, given: &[Tensor], generators: &[Rng]) -> bool {
+        let same = |(kind, tensor): (&TensorSignature, &Tensor)| {
+            let elsewhere = tensor.device().is_some_and(|other| other != device);
+            !elsewhere
+                && (&kind.shape, kind.dtype) == (&tensor.0.shape, tensor.dtype())
+                && kind.number == tensor.number().is_some()
+        };
+        (&self.device, self.accuracy) == (device, (device.math_mode(), device.is_tf32_allowed()))
+            && (self.given.len(), self.drawn.len()) == (given.len(), generators.len())
+            && self.given.iter().zip(given).all(same)
+    }
+
+    fn replay(&self, given: &[Tensor], generators: &[Rng]) -> Result<Vec<Tensor>> {
+        let number = |number: &Number| match number {
+            Number::Captured(value) => *value,
+            Number::Argument(n) => given[*n].number().expect("a number stays one"),
+            Number::Word(word) => word.from(&generators[word.generator.1]),
+        };
+        let ready = self.compiled_plan(self.donated(given))?;
+        let leaf = |(at, leaf): (usize, &Leaf)| match leaf {
+            Leaf::Captured(storage) => Ok(storage.clone()),
+            Leaf::Table(table, _) if ready.reads(at) => upload_table(&self.device, table),
+            Leaf::Table(_, nothing) => Ok(nothing.clone()),
+            Leaf::Argument(n) => Ok(given[*n].0.value.get().expect("what is given has a value").clone()),
+        };
+        let leaves: Vec<Storage> = self.leaves.iter().enumerate().map(leaf).collect::<Result<_>>()?;
+        let slots: Vec<Scalar> = self.slots.iter().map(number).collect();
+        let values = ready.run(&self.device, leaves, &slots)?;
+        Ok(self.results.iter().map(|result| result.tensor(given, &values)).collect())
+    }
+}
+
+impl Trace {
+    /// The leaves that are tensors of the state, of which nobody holds more than what is given, and which do not stay as they are.
+    fn donated(&self, given: &[Tensor]) -> Vec<u32> {
+        let stays = |n: usize| {
+            let same = |result: &TraceOutput| matches!(result.place, OutputOrigin::Argument(other) if other == n);
+            n < self.inputs || self.results.iter().any(same)
+        };
+        let alone = |n: usize| {
+            let Tensor(node) = &given[n];
+            let own = Arc::strong_count(node) == 1;
+            // Whoever let go of it and took its memory before is seen to hold that.
+            fence(Ordering::Acquire);
+            own && node.value.get().is_some_and(|storage| storage.handle_count() == 1)
+        };
+        let spent = |(at, leaf): (usize, &Leaf)| match leaf {
+            Leaf::Argument(n) if alone(*n) && !stays(*n) => Some(at as u32),
+            Leaf::Argument(_) | Leaf::Captured(_) | Leaf::Table(..) => None,
+        };
+        let spent = self.leaves.iter().enumerate().filter_map(spent).collect();
+        // Who held one before has let go of it after the last use.
+        fence(Ordering::Acquire);
+        spent
+    }
+
+    /// The plan for what is spent; one is kept.
+    fn compiled_plan(&self, spent: Vec<u32>) -> Result<Arc<CompiledPlan>> {
+        let kept = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, ready)) = &*kept()
+            && *known == spent
+        {
+            return Ok(ready.clone());
+        }
+        let graph = Graph { donated: spent.clone(), ..self.graph.clone() };
+        let ready = plan_cache::lookup_or_compile(&self.device, graph)?;
+        *kept() = Some((spent, ready.clone()));
+        Ok(ready)
+    }
+}
+
+impl State for () {
+    fn visit_leaves(&mut self, _: &mut dyn FnMut(StateLeaf<'_>)) {}
+}
+
+impl State for Tensor {
+    fn visit_leaves(&mut self, visitor: &mut dyn FnMut(StateLeaf<'_>)) {
+        visitor(StateLeaf::Tensor(self));
+    }
+}
+
+impl State for Rng {
+    fn visit_leaves(&mut self, visitor: &mut dyn FnMut(StateLeaf<'_>)) {
+        visitor(StateLeaf::Rng(self));
+    }
+}
+
+impl<S: State> State for Vec<S> {
+    fn visit_leaves(&mut self, visitor: &mut dyn FnMut(StateLeaf<'_>)) {
+        self.iter_mut().for_each(|state| state.visit_leaves(visitor));
+    }
+}
+
+impl<S: State, const N: usize> State for [S; N] {
+    fn visit_leaves(&mut self, visitor: &mut dyn FnMut(StateLeaf<'_>)) {
+        self.iter_mut().for_each(|state| state.visit_leaves(visitor));
+    }
+}
+
+macro_rules! tuple {
+    ($($name:ident)+) => {
+        impl<$($name: State),+> State for ($($name,)+) {
+            #[allow(non_snake_case)]
+            fn visit_leaves(&mut self, visitor: &mut dyn FnMut(StateLeaf<'_>)) {
+                let ($($name,)+) = self;
+                $($name.visit_leaves(visitor);)+
+            }
+        }
+    };
+}
+
+tuple!(A B);
+tuple!(A B C);
+tuple!(A B C D);

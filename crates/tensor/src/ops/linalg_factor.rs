@@ -1,0 +1,430 @@
+//! Matrices as products: Cholesky, QR, LU, eigenvectors, and what they solve.
+//!
+//! Large matrices are divided until a block fits a work-group; the kernels of [`kernels`] do the blocks, one work-group for
+//! each matrix or one work-item for each column, and matrix products do all the rest, so that every device has them at the
+//! speed of its products. Gradients are their authors' formulas over the same operations.
+//!
+//! Nothing is an error that only the values could tell: what has no Cholesky factor gives NaN, a triangular matrix with a zero on its
+//! diagonal infinities or NaN, and a system or an inverse of what is singular to working precision NaN, as does its gradient.
+//!
+//! Sources: Golub and Van Loan, Matrix Computations, 4th ed. 2013, chapters 3 to 5; Murray, Differentiation of the Cholesky
+//! Decomposition, 2016; Walter, Lehmann and Lamour, On Evaluating Higher-Order Derivatives of the QR Decomposition, 2012;
+//! Joffrain, Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited, 2006.
+
+mod eigen;
+mod kernels;
+mod lu;
+
+use std::panic::Location;
+
+use panoply_ir::kernel::ReduceOp;
+use panoply_ir::routine::{self, Routine, Triangular};
+use panoply_ir::{DType, Error, Scalar, Shape};
+
+use crate::call::CompositeOp;
+use crate::tensor::Tensor;
+use kernels::BLOCK;
+
+/// Rows up to which Cholesky's routine, which is one thread's, is quicker than the products of halves, which are several threads'.
+const SERIAL: usize = 1024;
+
+/// Which half of a matrix counts; the other one is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Triangle {
+    /// On and below the diagonal.
+    Lower,
+    /// On and above the diagonal.
+    Upper,
+}
+
+impl Tensor {
+    /// The lower triangular L with L · Lᵀ = A, of symmetric positive definite matrices `[…, n, n]` of f32 or f64. Only the lower
+    /// triangle is read; the gradient is symmetric. Where a matrix is not positive definite, singular ones included, the last
+    /// element of the diagonal is NaN, and so is all from the column on where that shows.
+    #[track_caller]
+    pub fn cholesky(&self) -> Tensor {
+        if let Err(mistake) = self.matrices("cholesky", true) {
+            return mistake;
+        }
+        let [l] = CompositeOp {
+            name: "cholesky",
+            body: |[a], ()| [in_batches(a, cholesky)],
+            gradient: Some(|[_], l, g, ()| {
+                let flow = l.t().matmul(g);
+                let half = (flow.tril(0) + flow.tril(-1)) * flow.literal(0.5);
+                let left = l.t().solve_triangular(&half, Triangle::Upper);
+                let whole = l.t().solve_triangular(&left.t(), Triangle::Upper);
+                [Some((&whole + whole.t()) * flow.literal(0.5))]
+            }),
+            routine: |[a], ()| {
+                let size = a.0.shape.dims()[a.0.shape.ndim() - 1];
+                let of = routine::Cholesky { dtype: a.dtype(), batch: a.batch(), size };
+                (size <= SERIAL).then_some(Routine::Cholesky(of))
+            },
+        }
+        .apply_batched([self], ());
+        l
+    }
+
+    /// The X with A · X = `right`, of triangular matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes broadcast. f32 or f64.
+    #[track_caller]
+    pub fn solve_triangular(&self, right: &Tensor, triangle: Triangle) -> Tensor {
+        let (a, b) = match self.system("solve_triangular", right) {
+            Ok(system) => system,
+            Err(mistake) => return mistake,
+        };
+        if b.0.shape.numel() == 0 {
+            return b.squeeze_like(right);
+        }
+        let [x] = CompositeOp {
+            name: "solve_triangular",
+            body: |[a, b], lower: &bool| {
+                [in_batches_of_two(a, b, if *lower { forward_by_halves } else { backward_by_halves })]
+            },
+            gradient: Some(|[a, _], x, g, lower| {
+                let other = if *lower { Triangle::Upper } else { Triangle::Lower };
+                let flow = a.t().solve_triangular(g, other);
+                let to_a = -flow.matmul(&x.t());
+                [Some(if *lower { to_a.tril(0) } else { to_a.triu(0) }), Some(flow)]
+            }),
+            routine: |[a, b], lower| {
+                let &[.., size, columns] = b.0.shape.dims() else { unreachable!("it was checked") };
+                let of = Triangular { dtype: a.dtype(), batch: a.batch(), size, columns, lower: *lower };
+                Some(Routine::SolveTriangular(of))
+            },
+        }
+        .apply_batched([&a, &b], triangle == Triangle::Lower);
+        x.squeeze_like(right)
+    }
+
+    /// Q and R with Q · R = A, of matrices `[…, m, n]` of f32 or f64: Q `[…, m, k]` has orthonormal columns, R `[…, k, n]` is upper
+    /// triangular, k is the smaller of m and n. The signs are LAPACK's. The gradient needs the first k columns to be
+    /// independent.
+    #[track_caller]
+    pub fn qr(&self) -> (Tensor, Tensor) {
+        if let Err(mistake) = self.matrices("qr", false) {
+            return (mistake.clone(), mistake);
+        }
+        let &[.., m, n] = self.0.shape.dims() else { unreachable!("it was checked") };
+        let q = self.narrow(-1, 0, m.min(n)).orthonormal();
+        let r = q.t().matmul(self).triu(0);
+        (q, r)
+    }
+
+    /// The X with A · X = `right`, of square matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes broadcast. f32 or f64. X and the
+    /// gradient of a matrix that is singular to working precision are NaN: where a column is a combination of those before it but for
+    /// 8 · √n units in the last place of its part along them.
+    #[track_caller]
+    pub fn solve(&self, right: &Tensor) -> Tensor {
+        let (a, b) = match self.system("solve", right) {
+            Ok(system) => system,
+            Err(mistake) => return mistake,
+        };
+        if b.0.shape.numel() == 0 {
+            return b.squeeze_like(right);
+        }
+        let [x] = CompositeOp {
+            name: "solve",
+            body: |[a, b], ()| [a.lstsq(b)],
+            gradient: Some(|[a, _], x, g, ()| {
+                let (q, r) = a.qr();
+                let r = r.or_singular();
+                let flow = q.matmul(&r.t().solve_triangular(g, Triangle::Lower));
+                [Some(-flow.matmul(&x.t())), Some(flow)]
+            }),
+            routine: |_, ()| None,
+        }
+        .apply_batched([&a, &b], ());
+        x.squeeze_like(right)
+    }
+
+    /// The X for which A · X comes nearest to `right`, of matrices `[…, m, n]` with independent columns and `[…, m, l]`; NaN where the
+    /// columns are dependent, as in [`Tensor::solve`].
+    #[track_caller]
+    pub fn lstsq(&self, right: &Tensor) -> Tensor {
+        if let Err(mistake) = self.matrices("lstsq", false) {
+            return mistake;
+        }
+        let &[.., m, n] = self.0.shape.dims() else { unreachable!("it was checked") };
+        if m < n {
+            let message = format!("lstsq: {m} equations do not determine {n} unknowns of {self:?}");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        let (q, r) = self.qr();
+        r.or_singular().solve_triangular(&q.t().matmul(right), Triangle::Upper)
+    }
+
+    /// Upper triangular factors `[…, n, n]` of a QR decomposition, NaN throughout where some element of the diagonal is only rounding:
+    /// not above 8 · √n units in the last place of the largest element in its column.
+    fn or_singular(&self) -> Tensor {
+        let rank = self.0.shape.ndim();
+        let size = self.0.shape.dims()[rank - 1];
+        let unit = if self.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+        let largest = self.abs().reduced(ReduceOp::Max, vec![rank - 2]).squeeze(-2);
+        let rounding = &largest * largest.literal(8.0 * unit * (size as f64).sqrt());
+        let regular = self.diagonal(0).abs().gt(&rounding).all(-1);
+        self.where_self(&regular.unsqueeze(-1).unsqueeze(-1), &self.literal(f64::NAN))
+    }
+
+    /// The inverses of square matrices `[…, n, n]`, NaN of singular ones as in [`Tensor::solve`], which is better to solve a system.
+    #[track_caller]
+    pub fn inv(&self) -> Tensor {
+        match self.matrices("inverse", true) {
+            Ok(size) => self.solve(&Tensor::eye(size, self.dtype())),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// The determinants of square matrices: `[…, n, n]` becomes `[…]`. The gradient needs a regular matrix.
+    #[track_caller]
+    pub fn det(&self) -> Tensor {
+        match self.pivots("determinant") {
+            Ok((diagonal, sign)) => diagonal.prod(-1) * sign,
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// The signs of the determinants of square matrices and the logarithms of their magnitudes, which do not overflow.
+    #[track_caller]
+    pub fn slogdet(&self) -> (Tensor, Tensor) {
+        match self.pivots("slogdet") {
+            Ok((diagonal, sign)) => (diagonal.sign().prod(-1) * sign, diagonal.abs().log().sum(-1)),
+            Err(mistake) => (mistake.clone(), mistake),
+        }
+    }
+
+    /// The diagonal of U, and the sign of the order of the rows.
+    #[track_caller]
+    fn pivots(&self, op: &str) -> Result<(Tensor, Tensor), Tensor> {
+        let size = self.matrices(op, true)?;
+        let [packed, order] = lu::lu_packed(self);
+        let (one, minus) = (self.literal(1.0), self.literal(-1.0));
+        // Each two rows that have changed places turn the sign.
+        let places = Tensor::arange(size);
+        let turned = minus.where_self(&order.unsqueeze(-1).gt(&order.unsqueeze(-2)), &one);
+        let signs = turned.where_self(&places.gt(&places.unsqueeze(1)), &one);
+        Ok((packed.diagonal(0), signs.prod(-1).prod(-1)))
+    }
+
+    /// Whether this is matrices of a type that can be factored, square ones if they must be; the length of the last axis.
+    #[track_caller]
+    fn matrices(&self, op: &str, square: bool) -> Result<usize, Tensor> {
+        if self.is_mistake() {
+            return Err(self.clone());
+        }
+        self.check_static(op, 0..self.0.shape.ndim())?;
+        let needed = match *self.0.shape.dims() {
+            [.., rows, columns] if square && rows != columns => "square matrices",
+            [.., rows, columns] if rows == 0 || columns == 0 => "elements",
+            [.., _, columns] if matches!(self.dtype(), DType::F32 | DType::F64) => return Ok(columns),
+            [.., _, _] => "f32 or f64",
+            _ => "matrices",
+        };
+        Err(Tensor::mistake(Error::mistake(format!("{op}: needs {needed}, not {self:?}"))))
+    }
+
+    /// Square matrices and right sides with equal leading axes; a vector as a column.
+    #[track_caller]
+    fn system(&self, op: &str, right: &Tensor) -> Result<(Tensor, Tensor), Tensor> {
+        let size = self.matrices(op, true)?;
+        if right.is_mistake() {
+            return Err(right.clone());
+        }
+        let place = Location::caller();
+        let wrong = |what: String| {
+            let note = format!("left {self:?}, right {right:?}");
+            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).with_location(place)))
+        };
+        right.check_static(op, 0..right.0.shape.ndim())?;
+        let column = if right.0.shape.ndim() == 1 { right.unsqueeze(1) } else { right.clone() };
+        let (a, b) = (self.0.shape.dims(), column.0.shape.dims());
+        let &[.., rows, columns] = b else { return wrong("a single number is no right side".to_string()) };
+        if rows != size {
+            return wrong(format!("{size} equations do not fit a right side of {rows} × {columns}"));
+        }
+        if self.dtype() != right.dtype() {
+            return wrong(format!("element types {} and {} differ", self.dtype(), right.dtype()));
+        }
+        let lead = Shape::from(&a[..a.len() - 2]).broadcast(&Shape::from(&b[..b.len() - 2]));
+        let lead = match lead {
+            Ok(lead) => lead,
+            Err(error) => return wrong(error.message().to_string()),
+        };
+        let whole = |last: [usize; 2]| Shape::new([lead.dims(), &last].concat());
+        Ok((self.expanded(&whole([size, size])), column.expanded(&whole([size, columns]))))
+    }
+
+    /// A solution in the form of its right side.
+    fn squeeze_like(self, right: &Tensor) -> Tensor {
+        if right.0.shape.ndim() == 1 && !self.is_mistake() { self.squeeze(-1) } else { self }
+    }
+
+    /// The Q of matrices with no more columns than rows.
+    #[track_caller]
+    fn orthonormal(&self) -> Tensor {
+        let [q] = CompositeOp {
+            name: "qr",
+            body: |[a], ()| [in_batches(a, orthonormal)],
+            gradient: Some(|[a], q, g, ()| {
+                let r = q.t().matmul(a).triu(0);
+                let inner = -g.t().matmul(q);
+                let symmetric = inner.tril(0) + inner.tril(-1).t();
+                let flow = g + q.matmul(&symmetric);
+                [Some(r.solve_triangular(&flow.t(), Triangle::Upper).t())]
+            }),
+            routine: |[a], ()| {
+                let &[.., rows, columns] = a.0.shape.dims() else { unreachable!("it was checked") };
+                let of = routine::Qr { dtype: a.dtype(), batch: a.batch(), rows, columns };
+                Some(Routine::Qr(of))
+            },
+        }
+        .apply_batched([self], ());
+        q
+    }
+
+    /// How many matrices this is.
+    fn batch(&self) -> usize {
+        let dims = self.0.shape.dims();
+        dims[..dims.len() - 2].iter().product()
+    }
+
+    /// A part of the last two axes: from these rows and columns, so many.
+    fn block(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) -> Tensor {
+        self.narrow(-2, row, rows).narrow(-1, column, columns)
+    }
+}
+
+/// What `f` makes of matrices with one leading axis.
+fn in_batches(a: &Tensor, f: fn(&Tensor) -> Tensor) -> Tensor {
+    in_batches_of_two(a, a, |a, _| f(a))
+}
+
+fn in_batches_of_two(a: &Tensor, b: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
+    let flat = |x: &Tensor| {
+        let dims = x.0.shape.dims();
+        x.reshaped([&[x.batch()], &dims[dims.len() - 2..]].concat().into())
+    };
+    if a.batch() == 0 {
+        return b.clone();
+    }
+    f(&flat(a), &flat(b)).reshaped(b.0.shape.clone())
+}
+
+/// Where a matrix is divided: as near to the middle as whole blocks allow.
+fn split_point(size: usize) -> usize {
+    (size / 2).next_multiple_of(BLOCK)
+}
+
+/// The Cholesky factor of `[batch, n, n]`.
+fn cholesky(a: &Tensor) -> Tensor {
+    let &[batch, size, _] = a.0.shape.dims() else { unreachable!("it has three axes") };
+    if size <= BLOCK {
+        let [l] = Tensor::custom_kernel(
+            kernels::of(a.dtype(), kernels::cholesky::<f32>, kernels::cholesky::<f64>),
+            &[a, &number(size)],
+            [a.0.shape.clone()],
+            batch * BLOCK,
+        );
+        return l;
+    }
+    let (first, rest) = (split_point(size), size - split_point(size));
+    let top = a.block([0, 0], [first, first]).cholesky();
+    let side = forward(&top, &a.block([first, 0], [rest, first]).t()).t();
+    let below = (a.block([first, first], [rest, rest]) - side.matmul(&side.t())).cholesky();
+    let upper = top.pad(&[(0, 0), (0, 0), (0, rest)]);
+    Tensor::concat([upper, Tensor::concat([side, below], 2)], 1)
+}
+
+/// The X with L · X = B, of `[batch, n, n]` and `[batch, n, m]`, as part of something larger.
+fn forward(l: &Tensor, b: &Tensor) -> Tensor {
+    l.solve_triangular(b, Triangle::Lower)
+}
+
+/// The same by halves.
+fn forward_by_halves(l: &Tensor, b: &Tensor) -> Tensor {
+    let &[batch, size, columns] = b.0.shape.dims() else { unreachable!("it has three axes") };
+    if size <= BLOCK {
+        let [x] = Tensor::custom_kernel(
+            kernels::of(l.dtype(), kernels::forward::<f32>, kernels::forward::<f64>),
+            &[l, b, &number(size), &number(columns)],
+            [b.0.shape.clone()],
+            batch * columns,
+        );
+        return x;
+    }
+    let (first, rest) = (split_point(size), size - split_point(size));
+    let top = forward_by_halves(&l.block([0, 0], [first, first]), &b.narrow(1, 0, first));
+    let left = b.narrow(1, first, rest) - l.block([first, 0], [rest, first]).matmul(&top);
+    let below = forward_by_halves(&l.block([first, first], [rest, rest]), &left);
+    Tensor::concat([top, below], 1)
+}
+
+/// The X with U · X = B, of upper triangular matrices: backwards is forwards from the end.
+fn backward_by_halves(u: &Tensor, b: &Tensor) -> Tensor {
+    forward_by_halves(&u.flip(1).flip(2), &b.flip(1)).flip(1)
+}
+
+/// The same as part of something larger.
+fn backward(u: &Tensor, b: &Tensor) -> Tensor {
+    u.solve_triangular(b, Triangle::Upper)
+}
+
+/// Householder's vectors for `[batch, m, n]`, m ≥ n: for each block of columns those of its reflections I - v·vᵀ, as columns
+/// that begin at the block's diagonal.
+fn reflectors(a: &Tensor) -> Vec<Tensor> {
+    // Squares of what is at most 1 do not overflow; each column by itself, so that none vanishes beside another. Q stays the same.
+    let size = a.abs().reduced(ReduceOp::Max, vec![1]);
+    let size = size.where_self(&size.is_finite().bitwise_and(&size.gt(&size.literal(0.0))), &size.literal(1.0));
+    let mut rest = a / size;
+    let mut found = Vec::new();
+    loop {
+        let &[batch, rows, columns] = rest.0.shape.dims() else { unreachable!("it has three axes") };
+        let width = columns.min(BLOCK);
+        let panel = rest.narrow(2, 0, width);
+        let [changed] = Tensor::custom_kernel(
+            kernels::of(a.dtype(), kernels::reflect::<f32>, kernels::reflect::<f64>),
+            &[&panel, &number(rows), &number(width)],
+            [panel.0.shape.clone()],
+            batch * BLOCK,
+        );
+        let v = changed.tril(0);
+        if columns == width {
+            found.push(v);
+            return found;
+        }
+        let right = rest.narrow(2, width, columns - width);
+        let moved = &right - v.matmul(&forward(&accumulated(&v), &v.t().matmul(&right)));
+        rest = moved.narrow(1, width, rows - width);
+        found.push(v);
+    }
+}
+
+/// With reflections v₁, v₂ … in the columns of V their product is I - V·T·Vᵀ: the inverse of Tᵀ, which is lower triangular.
+fn accumulated(v: &Tensor) -> Tensor {
+    v.t().matmul(v).tril(-1) + Tensor::eye(v.0.shape.dims()[2], v.dtype())
+}
+
+/// The Q of `[batch, m, n]`, m ≥ n: the product of the reflections, applied to the first columns of the identity.
+fn orthonormal(a: &Tensor) -> Tensor {
+    let found = reflectors(a);
+    let mut q: Option<Tensor> = None;
+    for v in found.iter().rev() {
+        let &[batch, rows, width] = v.0.shape.dims() else { unreachable!("it has three axes") };
+        let one = Tensor::eye(width, v.dtype()).expanded(&[batch, width, width].into());
+        let start = match &q {
+            None => one.pad(&[(0, 0), (0, rows - width), (0, 0)]),
+            Some(q) => {
+                let columns = q.0.shape.dims()[2];
+                one.pad(&[(0, 0), (0, rows - width), (0, columns)]) + q.pad(&[(0, 0), (width, 0), (width, 0)])
+            }
+        };
+        let turned = backward(&accumulated(v).t(), &v.t().matmul(&start));
+        q = Some(&start - v.matmul(&turned));
+    }
+    q.expect("there is a column")
+}
+
+/// A number that a kernel takes.
+fn number(value: usize) -> Tensor {
+    Tensor::constant(Scalar::from(value as u32))
+}

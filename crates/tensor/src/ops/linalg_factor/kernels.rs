@@ -1,0 +1,494 @@
+//! The kernels beneath factorizations: blocks of at most [`BLOCK`] rows or columns, one work-group for each matrix or one
+//! work-item for each column.
+
+use panoply_ir::builder::Builder;
+use panoply_ir::kernel::{Access, Builtin, CollectiveOp, ExprId, Guard, Kernel, LocalId, MemId, ReduceOp, Scope};
+use panoply_ir::{Alu, DType, Element, Result, Scalar, Type};
+
+/// Rows and columns of a block. A tile of f64 takes 8.25 KiB of shared memory, of which every device has 16.
+pub const BLOCK: usize = 32;
+
+/// The kernel for a type of the two there are.
+pub fn of(dtype: DType, single: fn() -> Result<Kernel>, double: fn() -> Result<Kernel>) -> fn() -> Result<Kernel> {
+    if dtype == DType::F64 { double } else { single }
+}
+
+/// A kernel under construction, in shorter words.
+struct Writer {
+    b: Builder,
+    dtype: DType,
+}
+
+impl Writer {
+    fn new<T: Element>(name: &str) -> Writer {
+        Writer { b: Builder::new(name), dtype: T::DTYPE }
+    }
+
+    fn add(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Add, &[x, y])
+    }
+
+    fn sub(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Sub, &[x, y])
+    }
+
+    fn mul(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Mul, &[x, y])
+    }
+
+    fn div(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Div, &[x, y])
+    }
+
+    fn less(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Lt, &[x, y])
+    }
+
+    fn select(&mut self, condition: ExprId, yes: ExprId, no: ExprId) -> ExprId {
+        self.b.alu(Alu::Select, &[condition, yes, no])
+    }
+
+    /// A constant of the elements' type.
+    fn float(&mut self, value: f64) -> ExprId {
+        self.b.constant(Scalar::from_f64(self.dtype, value))
+    }
+
+    /// A number that is passed, as an index.
+    fn size(&mut self, name: &str) -> ExprId {
+        let value = self.b.scalar(name, DType::U32);
+        let value = self.b.cast(Type::Index, value);
+        self.b.bind(&format!("{name}_elems"), value)
+    }
+
+    /// The position `first + row · width + column`.
+    fn at(&mut self, first: ExprId, row: ExprId, width: ExprId, column: ExprId) -> ExprId {
+        let row = self.mul(row, width);
+        let row = self.add(first, row);
+        self.add(row, column)
+    }
+
+    fn load(&mut self, memory: MemId, at: ExprId) -> ExprId {
+        self.b.load(memory, at, Guard::Checked)
+    }
+
+    fn store(&mut self, memory: MemId, at: ExprId, value: ExprId) {
+        self.b.store(memory, at, value, Guard::Checked);
+    }
+
+    /// Makes two elements change places.
+    fn swap(&mut self, memory: MemId, one: ExprId, other: ExprId) {
+        let (x, y) = (self.load(memory, one), self.load(memory, other));
+        let (x, y) = (self.b.bind("one", x), self.b.bind("other", y));
+        self.store(memory, one, y);
+        self.store(memory, other, x);
+    }
+
+    /// Opens a loop of this work-item over its pairs of a round, of which each row is in one (a tournament in which one stays and the
+    /// others move on): which pair, and its rows. Of an odd number one has none.
+    fn begin_pair(&mut self, [lane, pairs, round, rounds, n]: [ExprId; 5]) -> (ExprId, [ExprId; 2]) {
+        let k = self.each("k", lane, pairs, BLOCK as u64);
+        let zero = self.b.index(0);
+        let (up, around) = (self.add(round, k), self.add(round, rounds));
+        let down = self.sub(around, k);
+        let (up, down) = (self.b.alu(Alu::Rem, &[up, rounds]), self.b.alu(Alu::Rem, &[down, rounds]));
+        let stays = self.b.alu(Alu::Eq, &[k, zero]);
+        let p = self.select(stays, rounds, up);
+        let (p, q) = (self.b.bind("p", p), self.b.bind("q", down));
+        let there = self.less(p, n);
+        self.b.begin_if(there);
+        (k, [p, q])
+    }
+
+    fn end_pair(&mut self) {
+        self.b.end();
+        self.b.end();
+    }
+
+    /// Turns the vector of two elements by an angle, given its sine and the tangent of half of it: what changes is small where the
+    /// angle is. [Rutishauser 1966]
+    fn turn(&mut self, memory: MemId, [one, other]: [ExprId; 2], [sine, half]: [ExprId; 2]) {
+        let (x, y) = (self.load(memory, one), self.load(memory, other));
+        let (x, y) = (self.b.bind("one", x), self.b.bind("other", y));
+        let (across, along) = (self.mul(half, x), self.mul(half, y));
+        let (across, along) = (self.add(y, across), self.sub(x, along));
+        let (across, along) = (self.mul(sine, across), self.mul(sine, along));
+        let (before, after) = (self.sub(x, across), self.add(y, along));
+        self.store(memory, one, before);
+        self.store(memory, other, after);
+    }
+
+    /// Opens a loop over `start .. end`.
+    fn each(&mut self, name: &str, start: ExprId, end: ExprId, step: u64) -> ExprId {
+        let step = self.b.index(step);
+        self.b.begin_for(name, start, end, step)
+    }
+
+    /// Keeps the largest magnitude.
+    fn most(&mut self, most: LocalId, value: ExprId) {
+        let (size, before) = (self.b.alu(Alu::Abs, &[value]), self.b.get(most));
+        let after = self.b.alu(Alu::Max, &[before, size]);
+        self.b.assign(most, after);
+    }
+
+    /// A sum under way.
+    fn sum(&mut self, name: &str) -> LocalId {
+        let zero = self.float(0.0);
+        self.b.declare(name, zero, true)
+    }
+
+    /// Adds a product to a sum.
+    fn accumulate(&mut self, sum: LocalId, x: ExprId, y: ExprId) {
+        let (product, before) = (self.mul(x, y), self.b.get(sum));
+        let after = self.add(before, product);
+        self.b.assign(sum, after);
+    }
+}
+
+/// L of symmetric matrices `a`, `n × n`: a group for each, a work-item for each row, column by column. NaN from the first pivot
+/// that is not above 0 on.
+pub fn cholesky<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("cholesky_block");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let (l, a) = (w.b.buffer("l", T::DTYPE, Access::Out), w.b.buffer("a", T::DTYPE, Access::In));
+    let n = w.size("n");
+    let tile = w.b.shared("tile", T::DTYPE, (BLOCK * (BLOCK + 1)) as u32);
+    let (zero, pitch) = (w.b.index(0), w.b.index(BLOCK as u64 + 1));
+    let (row, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let elems = w.mul(n, n);
+    let first = w.mul(matrix, elems);
+    let inside = w.less(row, n);
+
+    let column = w.each("column", zero, n, 1);
+    let (from, to, nothing) = (w.at(first, row, n, column), w.at(zero, row, pitch, column), w.float(0.0));
+    let value = w.load(a, from);
+    let value = w.select(inside, value, nothing);
+    w.store(tile, to, value);
+    w.b.end();
+
+    let j = w.each("j", zero, n, 1);
+    w.b.barrier();
+    let (sum, square) = (w.sum("sum"), w.sum("square"));
+    let k = w.each("k", zero, j, 1);
+    let (mine, theirs) = (w.at(zero, row, pitch, k), w.at(zero, j, pitch, k));
+    let (mine, theirs) = (w.load(tile, mine), w.load(tile, theirs));
+    w.accumulate(sum, mine, theirs);
+    w.accumulate(square, theirs, theirs);
+    w.b.end();
+    let (mine, corner) = (w.at(zero, row, pitch, j), w.at(zero, j, pitch, j));
+    let (value, pivot) = (w.load(tile, mine), w.load(tile, corner));
+    let (sum, square) = (w.b.get(sum), w.b.get(square));
+    let (value, pivot) = (w.sub(value, sum), w.sub(pivot, square));
+    let (none, minus) = (w.float(0.0), w.float(-1.0));
+    let positive = w.less(none, pivot);
+    let pivot = w.select(positive, pivot, minus);
+    let pivot = w.b.alu(Alu::Sqrt, &[pivot]);
+    let (value, pivot) = (w.b.bind("value", value), w.b.bind("pivot", pivot));
+    w.b.barrier();
+    let below = w.b.alu(Alu::Le, &[j, row]);
+    w.b.begin_if(below);
+    let (quotient, diagonal) = (w.div(value, pivot), w.b.alu(Alu::Eq, &[row, j]));
+    let value = w.select(diagonal, pivot, quotient);
+    w.store(tile, mine, value);
+    w.b.end();
+    w.b.end();
+
+    w.b.begin_if(inside);
+    let column = w.each("column", zero, n, 1);
+    let (from, to, nothing) = (w.at(zero, row, pitch, column), w.at(first, row, n, column), w.float(0.0));
+    let (value, below) = (w.load(tile, from), w.b.alu(Alu::Le, &[column, row]));
+    let value = w.select(below, value, nothing);
+    w.store(l, to, value);
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// X of lower triangular matrices `l`, `n × n`, and right sides `n × m`: a work-item for each column.
+pub fn forward<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("forward_block");
+    let x = w.b.buffer("x", T::DTYPE, Access::Out);
+    let (l, right) = (w.b.buffer("l", T::DTYPE, Access::In), w.b.buffer("right", T::DTYPE, Access::In));
+    let (n, m) = (w.size("n"), w.size("m"));
+    let known = w.b.private("known", T::DTYPE, BLOCK as u32);
+    let (zero, item) = (w.b.index(0), w.b.builtin(Builtin::GlobalId(0)));
+    let (matrix, column) = (w.div(item, m), w.b.alu(Alu::Rem, &[item, m]));
+    let (triangle, sides) = (w.mul(n, n), w.mul(n, m));
+    let (first, side) = (w.mul(matrix, triangle), w.mul(matrix, sides));
+    let (first, side) = (w.b.bind("first", first), w.b.bind("side", side));
+    // Items beyond the last column would read what nobody wrote.
+    let count = w.b.len(right);
+    let inside = w.less(side, count);
+    w.b.begin_if(inside);
+    let i = w.each("i", zero, n, 1);
+    let sum = w.sum("sum");
+    let k = w.each("k", zero, i, 1);
+    let factor = w.at(first, i, n, k);
+    let (factor, value) = (w.load(l, factor), w.load(known, k));
+    w.accumulate(sum, factor, value);
+    w.b.end();
+    let (here, corner) = (w.at(side, i, m, column), w.at(first, i, n, i));
+    let (value, pivot, sum) = (w.load(right, here), w.load(l, corner), w.b.get(sum));
+    let value = w.sub(value, sum);
+    let value = w.div(value, pivot);
+    let value = w.b.bind("value", value);
+    w.store(known, i, value);
+    w.store(x, here, value);
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// Householder's vectors of matrices `a`, `m × n` with m ≥ n ≤ [`BLOCK`], in place: in column j from row j on the v of the
+/// reflection I - v·vᵀ that clears it below the diagonal; zeros where it is clear. A group for each matrix.
+pub fn reflect<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("reflect_block");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let a = w.b.buffer("a", T::DTYPE, Access::InOut);
+    let (m, n) = (w.size("m"), w.size("n"));
+    let (zero, one) = (w.b.index(0), w.b.index(1));
+    let (lane, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let elems = w.mul(m, n);
+    let first = w.mul(matrix, elems);
+
+    let j = w.each("j", zero, n, 1);
+    w.b.barrier();
+    let square = w.sum("square");
+    let (below, corner) = (w.add(j, one), w.at(first, j, n, j));
+    let start = w.add(below, lane);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let here = w.at(first, i, n, j);
+    let value = w.load(a, here);
+    w.accumulate(square, value, value);
+    w.b.end();
+    let square = w.b.get(square);
+    let square = w.b.collective(CollectiveOp::Reduce(ReduceOp::Sum), Scope::Group, square);
+    let head = w.load(a, corner);
+    let head = w.b.bind("head", head);
+    w.b.barrier();
+    let (head, factor) = reflection(&mut w, head, square);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let here = w.at(first, i, n, j);
+    let value = w.load(a, here);
+    let value = w.mul(value, factor);
+    w.store(a, here, value);
+    w.b.end();
+    let single = w.b.alu(Alu::Eq, &[lane, zero]);
+    w.b.begin_if(single);
+    w.store(a, corner, head);
+    w.b.end();
+    w.b.barrier();
+
+    // The columns behind, one for each work-item.
+    let inside = w.less(start, n);
+    w.b.begin_if(inside);
+    let sum = w.sum("sum");
+    let i = w.each("i", j, m, 1);
+    let (mine, theirs) = (w.at(first, i, n, start), w.at(first, i, n, j));
+    let (mine, theirs) = (w.load(a, mine), w.load(a, theirs));
+    w.accumulate(sum, mine, theirs);
+    w.b.end();
+    let i = w.each("i", j, m, 1);
+    let (place, theirs) = (w.at(first, i, n, start), w.at(first, i, n, j));
+    let (mine, theirs, sum) = (w.load(a, place), w.load(a, theirs), w.b.get(sum));
+    let share = w.mul(sum, theirs);
+    let mine = w.sub(mine, share);
+    w.store(a, place, mine);
+    w.b.end();
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// The head of the vector that reflects a column with this head and this sum of squares below onto its first axis, and the
+/// factor of the rest; both zero where there is nothing to clear.
+fn reflection(w: &mut Writer, head: ExprId, square: ExprId) -> (ExprId, ExprId) {
+    let (zero, two) = (w.float(0.0), w.float(2.0));
+    let whole = w.mul(head, head);
+    let whole = w.add(whole, square);
+    let length = w.b.alu(Alu::Sqrt, &[whole]);
+    let (negative, less, more) = (w.less(head, zero), w.sub(head, length), w.add(head, length));
+    let moved = w.select(negative, less, more);
+    let norm = w.mul(moved, moved);
+    let norm = w.add(norm, square);
+    let factor = w.div(two, norm);
+    let factor = w.b.alu(Alu::Sqrt, &[factor]);
+    // A column's largest was 1 before all reflections: this is far below what they round, and 2 over it still a number.
+    let least = w.float(if w.dtype == DType::F64 { 2f64.powi(-900) } else { 2f64.powi(-100) });
+    let clear = w.less(square, least);
+    let factor = w.select(clear, zero, factor);
+    let factor = w.b.bind("factor", factor);
+    let head = w.mul(moved, factor);
+    (w.b.bind("head_after", head), factor)
+}
+
+/// Gauss' elimination of matrices `a`, `m × n` with n ≤ [`BLOCK`], in place: below the diagonal the factors by which rows were taken
+/// from others, on and above it what is left. In each column the largest comes first, by changing two rows: `order`, the numbers of
+/// the rows at the beginning, ends as where each row came from. A group for each matrix.
+pub fn pivot<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("pivot_block");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let (a, order) = (w.b.buffer("a", T::DTYPE, Access::InOut), w.b.buffer("order", DType::I32, Access::InOut));
+    let (m, n) = (w.size("m"), w.size("n"));
+    let (zero, one) = (w.b.index(0), w.b.index(1));
+    let (lane, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let (elems, rows) = (w.mul(m, n), w.mul(matrix, m));
+    let first = w.mul(matrix, elems);
+
+    let j = w.each("j", zero, n, 1);
+    w.b.barrier();
+    let largest = largest_below(&mut w, a, [first, m, n, j, lane]);
+    w.b.barrier();
+    let inside = w.less(lane, n);
+    w.b.begin_if(inside);
+    let (upper, lower) = (w.at(first, j, n, lane), w.at(first, largest, n, lane));
+    w.swap(a, upper, lower);
+    w.b.end();
+    let single = w.b.alu(Alu::Eq, &[lane, zero]);
+    w.b.begin_if(single);
+    let (upper, lower) = (w.add(rows, j), w.add(rows, largest));
+    w.swap(order, upper, lower);
+    w.b.end();
+    w.b.barrier();
+
+    let (below, corner) = (w.add(j, one), w.at(first, j, n, j));
+    let pivot = w.load(a, corner);
+    let pivot = w.b.bind("pivot", pivot);
+    let (start, nothing) = (w.add(below, lane), w.float(0.0));
+    let singular = w.b.alu(Alu::Eq, &[pivot, nothing]);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let here = w.at(first, i, n, j);
+    let value = w.load(a, here);
+    let quotient = w.div(value, pivot);
+    let factor = w.select(singular, nothing, quotient);
+    let factor = w.b.bind("factor", factor);
+    w.store(a, here, factor);
+    let c = w.each("c", below, n, 1);
+    let (place, theirs) = (w.at(first, i, n, c), w.at(first, j, n, c));
+    let (mine, theirs) = (w.load(a, place), w.load(a, theirs));
+    let share = w.mul(factor, theirs);
+    let mine = w.sub(mine, share);
+    w.store(a, place, mine);
+    w.b.end();
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// The row from j on in which column j is largest, j if there is none; the same in every work-item of the group.
+fn largest_below(w: &mut Writer, a: MemId, [first, m, n, j, lane]: [ExprId; 5]) -> ExprId {
+    let (least, here) = (w.float(-1.0), w.b.cast(DType::U32, j));
+    let (most, place) = (w.b.declare("most", least, true), w.b.declare("place", here, true));
+    let start = w.add(j, lane);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let at = w.at(first, i, n, j);
+    let value = w.load(a, at);
+    let value = w.b.alu(Alu::Abs, &[value]);
+    let value = w.b.bind("magnitude", value);
+    let before = w.b.get(most);
+    let more = w.less(before, value);
+    w.b.begin_if(more);
+    w.b.assign(most, value);
+    let row = w.b.cast(DType::U32, i);
+    w.b.assign(place, row);
+    w.b.end();
+    w.b.end();
+    let (mine, place) = (w.b.get(most), w.b.get(place));
+    let best = w.b.collective(CollectiveOp::Reduce(ReduceOp::Max), Scope::Group, mine);
+    let (hit, beyond) = (w.b.alu(Alu::Eq, &[mine, best]), w.b.constant(u32::MAX));
+    let candidate = w.select(hit, place, beyond);
+    let found = w.b.collective(CollectiveOp::Reduce(ReduceOp::Min), Scope::Group, candidate);
+    let found = w.b.cast(Type::Index, found);
+    w.b.bind("largest", found)
+}
+
+/// Jacobi's rotations of symmetric matrices `a`, `n × n`, in place: sweeps, each turning every pair of rows and columns once so that the
+/// element of both vanishes, until all that vanish are small beside the diagonal, and at most so many. What is left on the diagonal are the eigenvalues; the columns of `v`, the identity at the
+/// beginning, end as their vectors. `turns` holds two numbers for each pair of a round, in which no two pairs share a row. A
+/// group for each matrix.
+pub fn jacobi<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("jacobi");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let (a, v) = (w.b.buffer("a", T::DTYPE, Access::InOut), w.b.buffer("v", T::DTYPE, Access::InOut));
+    let turns = w.b.buffer("turns", T::DTYPE, Access::InOut);
+    let (n, sweeps) = (w.size("n"), w.size("sweeps"));
+    let (zero, one, two) = (w.b.index(0), w.b.index(1), w.b.index(2));
+    let (lane, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let (elems, odd) = (w.mul(n, n), w.b.alu(Alu::Rem, &[n, two]));
+    let (first, even) = (w.mul(matrix, elems), w.add(n, odd));
+    let (rounds, pairs) = (w.sub(even, one), w.div(even, two));
+    let turned = w.mul(matrix, even);
+
+    let (sweep, never) = (w.b.declare("sweep", zero, true), w.b.constant(Scalar::from(false)));
+    let done = w.b.declare("done", never, true);
+    let (swept, ended) = (w.b.get(sweep), w.b.get(done));
+    let (more, open) = (w.less(swept, sweeps), w.b.alu(Alu::Not, &[ended]));
+    let goes_on = w.b.alu(Alu::And, &[more, open]);
+    w.b.begin_while(goes_on);
+    let (largest, scale) = (w.sum("largest"), w.sum("scale"));
+    let round = w.each("round", zero, rounds, 1);
+    w.b.barrier();
+    let (k, [p, q]) = w.begin_pair([lane, pairs, round, rounds, n]);
+    let corners = [[p, p], [q, q], [p, q]].map(|[row, column]| w.at(first, row, n, column));
+    let corners = corners.map(|at| w.load(a, at));
+    let [upper, lower, beside] = corners;
+    [(largest, beside), (scale, upper), (scale, lower)].into_iter().for_each(|(most, value)| w.most(most, value));
+    let turn = rotation(&mut w, corners);
+    let at = w.at(turned, k, two, zero);
+    let places = [at, w.add(at, one)];
+    places.into_iter().zip(turn).for_each(|(at, value)| w.store(turns, at, value));
+    w.end_pair();
+    w.b.barrier();
+    for rows in [true, false] {
+        let (k, [p, q]) = w.begin_pair([lane, pairs, round, rounds, n]);
+        let at = w.at(turned, k, two, zero);
+        let next = w.add(at, one);
+        let turn = [at, next].map(|at| w.load(turns, at));
+        let turn = turn.map(|value| w.b.bind("turn", value));
+        let i = w.each("i", zero, n, 1);
+        let places = [p, q].map(|x| if rows { w.at(first, x, n, i) } else { w.at(first, i, n, x) });
+        w.turn(a, places, turn);
+        if !rows {
+            w.turn(v, places, turn);
+        }
+        w.b.end();
+        w.end_pair();
+        if rows {
+            w.b.barrier();
+        }
+    }
+    w.b.end();
+    let [largest, scale] = [largest, scale].map(|most| {
+        let mine = w.b.get(most);
+        w.b.collective(CollectiveOp::Reduce(ReduceOp::Max), Scope::Group, mine)
+    });
+    let rounding = w.float(if w.dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() });
+    let small = w.mul(rounding, scale);
+    let small = w.b.alu(Alu::Le, &[largest, small]);
+    w.b.assign(done, small);
+    let next = w.add(swept, one);
+    w.b.assign(sweep, next);
+    w.b.end();
+    w.b.finish()
+}
+
+/// The sine of the turn, and the tangent of half of it, after which the element beside the diagonal is 0, from both on the diagonal and that one. [Golub and
+/// Van Loan, 8.5]
+fn rotation(w: &mut Writer, [upper, lower, beside]: [ExprId; 3]) -> [ExprId; 2] {
+    let (zero, one, minus) = (w.float(0.0), w.float(1.0), w.float(-1.0));
+    let (apart, double) = (w.sub(lower, upper), w.add(beside, beside));
+    let slope = w.div(apart, double);
+    let (size, square) = (w.b.alu(Alu::Abs, &[slope]), w.mul(slope, slope));
+    let (negative, whole) = (w.less(slope, zero), w.add(one, square));
+    let root = w.b.alu(Alu::Sqrt, &[whole]);
+    let (sign, length) = (w.select(negative, minus, one), w.add(size, root));
+    let tangent = w.div(sign, length);
+    let done = w.b.alu(Alu::Eq, &[beside, zero]);
+    let tangent = w.select(done, zero, tangent);
+    let tangent = w.b.bind("tangent", tangent);
+    let square = w.mul(tangent, tangent);
+    let whole = w.add(one, square);
+    let root = w.b.alu(Alu::Sqrt, &[whole]);
+    let sine = w.div(tangent, root);
+    let whole = w.add(one, root);
+    [w.b.bind("sine", sine), w.div(tangent, whole)]
+}

@@ -1,0 +1,252 @@
+//! Elements at other places, composed of movement: triangles, diagonals, rolling, tiling, splitting, picking.
+
+use panoply_ir::{DType, Error, Shape};
+
+use crate::tensor::Tensor;
+
+/// Sorted numbers up to which a search looks at all of them.
+const COMPARED: usize = 64;
+
+impl Tensor {
+    /// Matrices with zeros above the diagonal that many places right of the main one.
+    #[track_caller]
+    pub fn tril(&self, diagonal: isize) -> Tensor {
+        self.triangle("tril", |row, column| column.le(row), diagonal)
+    }
+
+    /// Matrices with zeros below the diagonal that many places right of the main one.
+    #[track_caller]
+    pub fn triu(&self, diagonal: isize) -> Tensor {
+        self.triangle("triu", |row, column| column.ge(row), diagonal)
+    }
+
+    #[track_caller]
+    fn triangle(&self, op: &str, kept: fn(&Tensor, &Tensor) -> Tensor, diagonal: isize) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let &[.., rows, columns] = self.0.shape.dims() else {
+            return Tensor::mistake(Error::mistake(format!("{op}: {self:?} is no matrix")));
+        };
+        // Farther than the last row or column is as far as that.
+        let farthest = rows.max(columns).min(i32::MAX as usize) as isize;
+        let shift = Tensor::constant((diagonal.clamp(-farthest, farthest) as i32).into());
+        let kept = kept(&(Tensor::arange(rows).unsqueeze(1) + shift), &Tensor::arange(columns));
+        self.where_self(&kept, &self.literal(0.0))
+    }
+
+    /// Returns a diagonal of matrices, `[…, m, n]` to `[…, k]`: the main one for `offset` 0, above it for positive offsets, below it
+    /// for negative ones. Axes are the last two, as in `numpy.linalg.diagonal`; `torch.diagonal` defaults to the first two.
+    #[track_caller]
+    pub fn diagonal(&self, offset: isize) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let &[.., rows, columns] = self.0.shape.dims() else {
+            return Tensor::mistake(Error::mistake(format!("diagonal: {self:?} is no matrix")));
+        };
+        let (right, down) = (offset.max(0) as usize, offset.min(0).unsigned_abs());
+        if (right, down) != (0, 0) && (right >= columns || down >= rows) {
+            let message = format!("diagonal: {self:?} has no diagonal {offset} places right of the main one");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        let rank = self.0.shape.ndim();
+        if let Err(mistake) = self.check_static("diagonal", rank - 2..rank) {
+            return mistake;
+        }
+        let line = self.flatten(-2);
+        let mut slices = line.whole();
+        let slice = slices.last_mut().expect("a line has an axis");
+        slice.start = right + down * columns;
+        (slice.step, slice.len) = (columns as isize + 1, (rows - down).min(columns - right));
+        line.sliced(slices)
+    }
+
+    /// Ones on the diagonal, zeros elsewhere: `[size, size]`.
+    #[track_caller]
+    pub fn eye(size: usize, dtype: DType) -> Tensor {
+        Tensor::arange(size).one_hot(size, dtype)
+    }
+
+    /// Moved along an axis by that many places; what leaves at the end comes back at the beginning.
+    #[track_caller]
+    pub fn roll(&self, shift: isize, axis: isize) -> Tensor {
+        let place = match self.static_axis("roll", axis) {
+            Ok(place) => place,
+            Err(mistake) => return mistake,
+        };
+        let length = self.0.shape.dims()[place];
+        if length == 0 {
+            return self.clone();
+        }
+        let cut = (length - shift.rem_euclid(length as isize) as usize) % length;
+        if cut == 0 {
+            return self.clone();
+        }
+        let (front, back) = (self.narrow(axis, 0, cut), self.narrow(axis, cut, length - cut));
+        Tensor::concat([back, front], axis)
+    }
+
+    /// Repeated that many times along an axis.
+    #[track_caller]
+    pub fn tile(&self, times: usize, axis: isize) -> Tensor {
+        let place = match self.static_axis("tile", axis) {
+            Ok(place) => place,
+            Err(mistake) => return mistake,
+        };
+        let dims = self.0.shape.dims();
+        let repeated = Shape::new([&dims[..place], &[times], &dims[place..]].concat());
+        let joined = Shape::new([&dims[..place], &[times.saturating_mul(dims[place])], &dims[place + 1..]].concat());
+        self.unsqueeze(place as isize).expanded(&repeated).reshaped(joined)
+    }
+
+    /// Parts of an axis of these lengths, which add up to it.
+    #[track_caller]
+    pub fn split(&self, lengths: &[usize], axis: isize) -> Vec<Tensor> {
+        let place = match self.static_axis("split", axis) {
+            Ok(place) => place,
+            Err(mistake) => return vec![mistake; lengths.len()],
+        };
+        if lengths.iter().fold(0usize, |sum, length| sum.saturating_add(*length)) != self.0.shape.dims()[place] {
+            let message = format!("split: {lengths:?} do not add up to axis {axis} of {self:?}");
+            return vec![Tensor::mistake(Error::mistake(message)); lengths.len()];
+        }
+        let starts = lengths.iter().scan(0, |end, length| {
+            *end += length;
+            Some(*end - length)
+        });
+        starts.zip(lengths).map(|(start, length)| self.narrow(axis, start, *length)).collect()
+    }
+
+    /// Each element that many times, one after another, along an axis.
+    #[track_caller]
+    pub fn repeat_interleave(&self, times: usize, axis: isize) -> Tensor {
+        let place = match self.axis("repeat_interleave", axis) {
+            Ok(place) => place,
+            Err(mistake) => return mistake,
+        };
+        let dims = self.0.shape.dims();
+        let repeated = Shape::new([&dims[..=place], &[times], &dims[place + 1..]].concat());
+        let joined = Shape::new([&dims[..place], &[times.saturating_mul(dims[place])], &dims[place + 1..]].concat());
+        self.unsqueeze(place as isize + 1).expanded(&repeated).reshaped(joined)
+    }
+
+    /// An axis moved to another place; the others keep their order.
+    #[track_caller]
+    pub fn movedim(&self, from: isize, to: isize) -> Tensor {
+        match (self.axis("movedim", from), self.axis("movedim", to)) {
+            (Ok(from), Ok(to)) => {
+                let mut perm: Vec<usize> = (0..self.0.shape.ndim()).collect();
+                perm.remove(from);
+                perm.insert(to, from);
+                self.permuted(perm)
+            }
+            (Err(mistake), _) | (_, Err(mistake)) => mistake,
+        }
+    }
+
+    /// The coordinates of a grid: for vectors of lengths a, b, … as many tensors of shape `[a, b, …]`, each of which varies
+    /// along its own axis (NumPy's `meshgrid` with `indexing="ij"`).
+    #[track_caller]
+    pub fn meshgrid(vectors: &[&Tensor]) -> Vec<Tensor> {
+        let wrong = vectors.iter().find(|vector| vector.is_mistake() || vector.0.shape.ndim() != 1);
+        if let Some(wrong) = wrong {
+            let message = format!("meshgrid: {wrong:?} is no vector");
+            let mistake = if wrong.is_mistake() { (*wrong).clone() } else { Tensor::mistake(Error::mistake(message)) };
+            return vec![mistake; vectors.len()];
+        }
+        let shape = Shape::new(vectors.iter().map(|vector| vector.0.shape.numel()).collect::<Vec<usize>>());
+        let parts = vectors.iter().map(|vector| vector.valid_length(0).cloned()).collect();
+        let mut grid = Vec::with_capacity(vectors.len());
+        for (axis, vector) in vectors.iter().enumerate() {
+            let mut dims = vec![1; vectors.len()];
+            dims[axis] = vector.0.shape.numel();
+            grid.push(vector.reshaped(dims.into()).expanded(&shape).with_lengths(&parts));
+        }
+        grid
+    }
+
+    /// Matrices with these elements on the main diagonal and zeros elsewhere: `[…, n]` becomes `[…, n, n]`.
+    #[track_caller]
+    pub fn diag_embed(&self) -> Tensor {
+        let size = match self.static_axis("diag_embed", -1) {
+            Ok(axis) => self.0.shape.dims()[axis],
+            Err(mistake) => return mistake,
+        };
+        let places = Tensor::arange(size);
+        self.unsqueeze(-1).where_self(&places.unsqueeze(1).eq(&places), &self.literal(0.0))
+    }
+
+    /// The sum of the main diagonal of square matrices: `[…, n, n]` becomes `[…]`.
+    #[track_caller]
+    pub fn trace(&self) -> Tensor {
+        self.diagonal(0).sum(-1)
+    }
+
+    /// Each element along an axis less the one before; the axis becomes one shorter.
+    #[track_caller]
+    pub fn diff(&self, axis: isize) -> Tensor {
+        let length = match self.static_axis("diff", axis) {
+            Ok(place) => self.0.shape.dims()[place],
+            Err(mistake) => return mistake,
+        };
+        let rest = length.saturating_sub(1);
+        self.narrow(axis, length - rest, rest) - self.narrow(axis, 0, rest)
+    }
+
+    /// A number where the condition holds, `self` elsewhere.
+    #[track_caller]
+    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Tensor {
+        self.scalar_like(value).where_self(mask, self)
+    }
+
+    /// For each of `values` how many of these sorted numbers are below it, or not above it if `or_equal`: i32. NaN counts as larger than
+    /// everything, as in [`Tensor::sort`]. Of few numbers each is compared with all, of more by halves.
+    #[track_caller]
+    pub fn searchsorted(&self, values: &Tensor, or_equal: bool) -> Tensor {
+        if let Some(mistake) = [self, values].into_iter().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
+        }
+        if self.0.shape.ndim() != 1 {
+            return Tensor::mistake(Error::mistake(format!("searchsorted: {self:?} is no vector")));
+        }
+        if let Err(mistake) = self.has_positions("searchsorted", 0) {
+            return mistake;
+        }
+        let is_before = |x: &Tensor, value: &Tensor| {
+            let before = if or_equal { x.le(value) } else { x.lt(value) };
+            match (x.dtype().is_float(), or_equal) {
+                (false, _) => before,
+                (true, true) => before.bitwise_or(&value.is_nan()),
+                (true, false) => before.bitwise_or(&value.is_nan().bitwise_and(&x.eq(x))),
+            }
+        };
+        let length = self.0.shape.numel();
+        if length <= COMPARED || self.valid_length(0).is_some() {
+            return is_before(self, &values.unsqueeze(-1)).cast(DType::I32).sum(-1);
+        }
+        let number = |number: usize| Tensor::scalar(number as i32);
+        let (mut count, mut step) = (Tensor::zeros(values.0.shape.clone(), DType::I32), 1 << length.ilog2());
+        while step > 0 {
+            let more = &count + &number(step);
+            let last = self.index_select(0, &(&more - &number(1)));
+            let fits = more.le(&number(length)).bitwise_and(&is_before(&last, values));
+            count = more.where_self(&fits, &count);
+            step /= 2;
+        }
+        count
+    }
+
+    /// How often each integer from 0 to below `classes` occurs: i32 `[classes]`. Others are left out.
+    #[track_caller]
+    pub fn bincount(&self, classes: usize) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        if let Err(mistake) = self.counted("bincount") {
+            return mistake;
+        }
+        let line = self.reshaped([self.0.shape.numel()].into());
+        Tensor::zeros([classes], DType::I32).index_add(0, &line, &Tensor::ones([self.0.shape.numel()], DType::I32))
+    }
+}

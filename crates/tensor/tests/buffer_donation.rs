@@ -1,0 +1,262 @@
+//! New values in the memory of old ones are the values that there would be in memory of their own, and what somebody holds stays.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use panoply_runtime::{Device, device_report};
+use panoply_tensor::{DType, Tensor, eval, eval_donated, jit_with_state};
+
+/// Counts and caps are of the process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs on every device that is here, and on the one that finds what work-items write over one another.
+fn everywhere(work: impl Fn(&Device)) {
+    let _alone = alone();
+    let here: Vec<Device> = device_report().expect("the environment is in order").devices().cloned().collect();
+    for device in here.iter().chain(&[Device::get("cpu:checked").unwrap()]) {
+        match device.info().name.contains("SwiftShader") {
+            true => eprintln!("SKIPPED: exchanges on {device}: SwiftShader is too slow"),
+            false => device.scope(|| work(device)),
+        }
+    }
+}
+
+fn data(seed: usize, shape: [usize; 2]) -> Tensor {
+    let values: Vec<f32> = (0..shape[0] * shape[1]).map(|i| ((i * 31 + seed * 17) % 127) as f32 / 64.0 - 1.0).collect();
+    let tensor = Tensor::from_slice(&values, shape);
+    tensor.eval().unwrap();
+    tensor.detach()
+}
+
+fn bits(tensor: &Tensor) -> Vec<u8> {
+    tensor.to_bytes().unwrap()
+}
+
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 20) % n as u64) as usize
+    }
+
+    /// What some tensors become: each of its shape, of some of all of them.
+    fn next(&mut self, of: &[Tensor]) -> Vec<Tensor> {
+        let mut all = of.to_vec();
+        for _ in 0..6 {
+            let (x, y) = (all[self.below(all.len())].clone(), all[self.below(all.len())].clone());
+            all.push(match self.below(8) {
+                0 => (&x + &y) * 0.5,
+                1 => x.tanh() - &y,
+                2 => x.t() * 0.5 + &y,
+                3 => x.matmul(&y).tanh(),
+                4 => x.softmax(-1) + &y,
+                5 => &x * 0.9 + y.sum(0) * 0.01,
+                6 => x.maximum(&y),
+                _ => x.slice((1..3, ..)).mean(0) + &y * 0.25,
+            });
+        }
+        let made = all.len();
+        (0..of.len()).map(|at| if self.below(5) == 0 { of[at].clone() } else { all[made - 1 - at].tanh() }).collect()
+    }
+}
+
+/// The oracle is evaluation in memory of its own, over other tensors, which never writes over anything.
+#[test]
+fn what_is_exchanged_is_what_would_have_been_computed() {
+    everywhere(|device| {
+        // Every program is compiled once with what is spent and once without.
+        let seeds = if device.device_string() == "cpu" { 16 } else { 3 };
+        for seed in 1..=seeds {
+            let start: Vec<Tensor> = (0..3).map(|at| data(at + seed as usize, [12, 12])).collect();
+            let mut kept: Vec<Tensor> = start.iter().map(|tensor| data(0, [12, 12]) * 0.0 + tensor).collect();
+            let mut given: Vec<Tensor> = kept.iter().map(|tensor| tensor * 1.0).collect();
+            for turn in 0..5 {
+                let draw = || Draw(seed * 1000 + 7);
+                let next = draw().next(&kept);
+                eval(&next.iter().collect::<Vec<&Tensor>>()).unwrap();
+                kept = next;
+                let next = draw().next(&given);
+                // Now and then somebody holds one of them.
+                let held = (turn == 2).then(|| (given[0].clone(), bits(&given[0])));
+                given = eval_donated(&mut given, next).unwrap();
+                for (at, (have, want)) in given.iter().zip(&kept).enumerate() {
+                    assert!(bits(have) == bits(want), "{device}, seed {seed}, turn {turn}, tensor {at}");
+                }
+                if let Some((held, before)) = held {
+                    assert!(bits(&held) == before, "{device}, seed {seed}: what was held");
+                }
+            }
+        }
+    });
+}
+
+const LEN: usize = 1 << 16;
+
+fn state() -> Vec<Tensor> {
+    vec![data(1, [256, LEN / 256]), data(2, [256, LEN / 256])]
+}
+
+/// Momentum.
+fn step([value, mean]: [&Tensor; 2]) -> Vec<Tensor> {
+    let mean = mean * 0.9 + value.square();
+    vec![value - &mean * 0.01, mean]
+}
+
+#[test]
+fn a_loop_takes_no_more_memory_than_its_state() {
+    everywhere(|device| {
+        let mut old = state();
+        device.reset_peak_memory_stats();
+        let before = device.memory_stats().allocated;
+        for _ in 0..4 {
+            let next = step([&old[0], &old[1]]);
+            old = eval_donated(&mut old, next).unwrap();
+        }
+        assert_eq!(device.memory_stats().peak_allocated, before, "{device}: nothing is held twice");
+        let step = jit_with_state(|state: &mut Vec<Tensor>, []| {
+            *state = step([&state[0], &state[1]]);
+            []
+        });
+        for _ in 0..4 {
+            step.call_with_state(&mut old, []).unwrap();
+        }
+        assert_eq!(
+            device.memory_stats().peak_allocated,
+            before,
+            "{device}: nothing is held twice by a captured function"
+        );
+        let mut plain = state();
+        for _ in 0..8 {
+            plain = apart(&plain);
+        }
+        assert!(bits(&old[0]) == bits(&plain[0]) && bits(&old[1]) == bits(&plain[1]), "{device}");
+    });
+}
+
+/// A step in memory of its own.
+fn apart(old: &[Tensor]) -> Vec<Tensor> {
+    let next = step([&old[0], &old[1]]);
+    eval(&[&next[0], &next[1]]).unwrap();
+    next.iter().map(Tensor::detach).collect()
+}
+
+#[test]
+fn what_somebody_holds_stays() {
+    everywhere(|device| {
+        type Keep = fn(&Tensor) -> Box<dyn Fn() -> Vec<u8>>;
+        let ways: [(&str, Keep); 4] = [
+            ("a clone", |x| {
+                let x = x.clone();
+                Box::new(move || bits(&x))
+            }),
+            ("a view without history", |x| {
+                let x = x.detach();
+                Box::new(move || bits(&x))
+            }),
+            ("a part of the memory", |x| {
+                let x = x.storage().unwrap().slice(0..64).unwrap();
+                Box::new(move || x.read().unwrap())
+            }),
+            ("something not computed yet", |x| {
+                let y = x * 2.0 - x;
+                Box::new(move || bits(&y))
+            }),
+        ];
+        for (name, keep) in ways {
+            let mut old = state();
+            let look = keep(&old[0]);
+            let (before, want) = (look(), apart(&state()));
+            let next = step([&old[0], &old[1]]);
+            let new = eval_donated(&mut old, next).unwrap();
+            assert!(look() == before, "{device}: {name}");
+            assert!(bits(&new[0]) == bits(&want[0]) && bits(&new[1]) == bits(&want[1]), "{device}: beside {name}");
+        }
+        // A loss whose gradient is asked for twice.
+        let mut old = state();
+        let loss = old[0].square().sum(..);
+        let slope = bits(&loss.gradients(&[&old[0]]).unwrap()[0]);
+        let kept = (loss, old[0].clone());
+        let next = step([&old[0], &old[1]]);
+        eval_donated(&mut old, next).unwrap();
+        assert!(bits(&kept.0.gradients(&[&kept.1]).unwrap()[0]) == slope, "{device}");
+    });
+}
+
+#[test]
+fn data_and_doubles_among_what_is_asked_for_keep_their_values() {
+    everywhere(|device| {
+        let fresh = Tensor::from_slice(&[1.0f32, 2.0, 3.0], [3]);
+        let twice = &fresh * 2.0;
+        let new = eval_donated(&mut Vec::new(), vec![fresh.detach(), twice.clone(), twice]).unwrap();
+        drop(fresh);
+        let have: Vec<Vec<f32>> = new.iter().map(|tensor| tensor.to_vec().unwrap()).collect();
+        assert_eq!(have, [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [2.0, 4.0, 6.0]], "{device}");
+        let mut old = vec![Tensor::from_slice(&[1i32, 2], [2])];
+        let same = old[0].clone();
+        let next = old[0].cast(DType::F32);
+        let new = eval_donated(&mut old, vec![same, next]).unwrap();
+        assert!(old.is_empty());
+        assert_eq!(
+            (new[0].to_vec().unwrap(), new[1].to_vec().unwrap()),
+            (vec![1i32, 2], vec![1.0f32, 2.0]),
+            "{device}"
+        );
+    });
+}
+
+#[test]
+fn too_little_memory_changes_nothing() {
+    let _alone = alone();
+    for device in [Device::get("cpu").unwrap(), Device::get("cpu:checked").unwrap()] {
+        device.scope(|| {
+            let mut old = state();
+            let before = [bits(&old[0]), bits(&old[1])];
+            let row = data(3, [1, 16]);
+            let make = |old: &[Tensor]| {
+                let mut next = step([&old[0], &old[1]]);
+                next.push((next[0].reshape([-1, 1]) * &row).cumsum(0));
+                next
+            };
+            device.trim();
+            device.set_memory_limit(Some(device.memory_stats().reserved + 4096));
+            let next = make(&old);
+            let error = eval_donated(&mut old, next).unwrap_err();
+            device.set_memory_limit(None);
+            assert!(error.is_out_of_memory(), "{error}");
+            assert_eq!(old.len(), 2);
+            assert!([bits(&old[0]), bits(&old[1])] == before, "{device}");
+            let next = make(&old);
+            let new = eval_donated(&mut old, next).unwrap();
+            let want = apart(&state());
+            assert!(bits(&new[0]) == bits(&want[0]) && bits(&new[1]) == bits(&want[1]), "{device}");
+        });
+    }
+}
+
+/// Where a product's result goes through the update, each element of what is changed is changed once.
+#[test]
+fn what_follows_a_product_changes_what_is_spent_once() {
+    everywhere(|device| {
+        // Only the CPU has products in bands, which take many rows.
+        let large: &[[usize; 3]] =
+            if device.device_string() == "cpu" { &[[130, 420, 33], [600, 1030, 3]] } else { &[] };
+        for [m, n, k] in [[40, 50, 60], [3, 5, 7]].iter().chain(large).copied() {
+            let (x, slope) = (data(1, [k, m]), data(2, [k, n]));
+            let step = |w: &Tensor| w * 0.9 - x.t().matmul(&slope) * 0.01;
+            let (mut old, mut plain) = (vec![data(3, [m, n])], data(3, [m, n]));
+            for turn in 0..3 {
+                let next = step(&old[0]);
+                old = eval_donated(&mut old, vec![next]).unwrap();
+                plain = step(&plain);
+                plain.eval().unwrap();
+                plain = plain.detach();
+                assert!(bits(&old[0]) == bits(&plain), "{device}, {m}×{n}×{k}, turn {turn}");
+            }
+        }
+    });
+}

@@ -1,0 +1,295 @@
+//! Factorizations: their products, what has none, extreme sizes of numbers, batches; gradients of gradients by differences.
+
+use panoply_tensor::{DType, Device, Rng, Tensor, Triangle};
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+fn random(shape: &[usize]) -> Tensor {
+    let x = Rng::seed_from_u64(3).normal(shape);
+    x.eval().unwrap();
+    x.detach()
+}
+
+fn largest(x: &Tensor) -> f64 {
+    x.abs().max(..).item().unwrap()
+}
+
+fn identity(size: usize, dtype: DType) -> Tensor {
+    Tensor::eye(size, dtype)
+}
+
+#[test]
+fn products_of_factors_are_the_matrix() {
+    on_cpu(|| {
+        for (dtype, limit) in [(DType::F32, 2e-6), (DType::F64, 3e-15)] {
+            for n in [1, 2, 31, 32, 33, 64, 100, 200] {
+                let x = random(&[3, n, n]).cast(dtype);
+                let a = x.matmul(&x.t()) / n as f64 + identity(n, dtype);
+                let l = a.cholesky();
+                let size = largest(&a);
+                assert!(largest(&(l.matmul(&l.t()) - &a)) <= limit * size, "cholesky of {n} in {dtype}");
+                assert_eq!(largest(&l.triu(1)), 0.0, "cholesky of {n} in {dtype}");
+                let b = random(&[3, n, 5]).cast(dtype);
+                let solved = a.solve(&b);
+                assert!(largest(&(a.matmul(&solved) - &b)) <= 20.0 * limit * size, "solve of {n} in {dtype}");
+            }
+            for (m, n) in [(1, 1), (5, 3), (40, 33), (70, 70), (300, 65), (20, 50), (64, 1)] {
+                let a = random(&[2, m, n]).cast(dtype);
+                let (q, r) = a.qr();
+                let k = m.min(n);
+                let apart = largest(&(q.t().matmul(&q) - identity(k, dtype)));
+                assert!(apart <= limit, "q of {m} × {n} in {dtype}: {apart}");
+                let apart = largest(&(q.matmul(&r) - &a)) / largest(&a);
+                assert!(apart <= 2.0 * limit, "qr of {m} × {n} in {dtype}: {apart}");
+                assert_eq!(largest(&r.tril(-1)), 0.0);
+            }
+        }
+    });
+}
+
+#[test]
+fn rows_in_their_order_are_the_product_of_l_and_u() {
+    on_cpu(|| {
+        for (dtype, limit) in [(DType::F32, 2e-6), (DType::F64, 3e-15)] {
+            for n in [1, 2, 31, 32, 33, 64, 100, 200] {
+                let a = random(&[3, n, n]).cast(dtype);
+                let (order, l, u) = a.lu();
+                let rows = a.take_along_dim(&order.unsqueeze(-1).broadcast_to(a.shape().unwrap()), 1);
+                let apart = largest(&(l.matmul(&u) - rows));
+                assert!(apart <= limit * largest(&a) * (n as f64).sqrt(), "lu of {n} in {dtype}: {apart}");
+                assert_eq!((largest(&l.triu(1)), largest(&u.tril(-1))), (0.0, 0.0), "lu of {n} in {dtype}");
+                assert_eq!(largest(&l), 1.0, "the largest of each column is the pivot, {n} in {dtype}");
+                let mut each = order.to_vec::<i32>().unwrap();
+                each.chunks_mut(n).for_each(<[i32]>::sort_unstable);
+                assert!(each.chunks(n).all(|each| each.iter().copied().eq(0..n as i32)), "{n} in {dtype}");
+            }
+        }
+        // A column of zeros is left as it is, NaN stays where it is.
+        let (_, l, u) = Tensor::from_slice(&[0f32, 1.0, 0.0, 2.0], [2, 2]).lu();
+        assert_eq!(
+            (l.to_vec::<f32>().unwrap(), u.to_vec::<f32>().unwrap()),
+            (vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 1.0, 0.0, 2.0])
+        );
+        let (order, _, u) = Tensor::from_slice(&[f32::NAN; 4], [2, 2]).lu();
+        assert!(order.to_vec::<i32>().unwrap() == [0, 1] && u.to_vec::<f32>().unwrap()[0].is_nan());
+    });
+}
+
+#[test]
+fn matrices_are_made_of_their_eigenvectors() {
+    on_cpu(|| {
+        for (dtype, limit) in [(DType::F32, 1e-6), (DType::F64, 4e-15)] {
+            for n in [1, 2, 3, 8, 31, 33, 50] {
+                // The roundings of so many turns of a vector.
+                let limit = limit * (n as f64).sqrt();
+                let x = random(&[2, n, n]).cast(dtype);
+                let a = &x + x.t();
+                let (values, vectors) = a.eigh();
+                let apart = largest(&(vectors.t().matmul(&vectors) - identity(n, dtype)));
+                assert!(apart <= limit, "vectors of {n} in {dtype}: {apart}");
+                let apart = largest(&(a.matmul(&vectors) - &vectors * values.unsqueeze(-2))) / largest(&values);
+                assert!(apart <= limit, "values of {n} in {dtype}: {apart}");
+                let values = values.cast(DType::F64).to_vec::<f64>().unwrap();
+                assert!(values.chunks(n).all(|values| values.is_sorted()), "{n} in {dtype}: {values:?}");
+            }
+        }
+        // Many values close to each other: of a Gaussian kernel, and of products of few columns.
+        for (dtype, limit) in [(DType::F32, 3e-6), (DType::F64, 1e-14)] {
+            let places = Tensor::arange(96).cast(dtype) * (1.0 / 15.0);
+            let few = random(&[96, 30]).cast(dtype);
+            for a in [(-(places.unsqueeze(1) - places).square()).exp(), few.matmul(&few.t())] {
+                let (values, vectors) = a.eigh();
+                let apart = largest(&(a.matmul(&vectors) - &vectors * values.unsqueeze(-2))) / largest(&values);
+                assert!(apart <= limit, "in {dtype}: {apart}");
+            }
+        }
+        // Equal values, extreme ones, and none.
+        let (values, vectors) = identity(4, DType::F32).eigh();
+        assert_eq!(values.to_vec::<f32>().unwrap(), [1.0; 4]);
+        assert_eq!(largest(&(vectors.t().matmul(&vectors) - identity(4, DType::F32))), 0.0);
+        for scale in [1e-30, 1e30] {
+            let a = Tensor::from_slice(&[2f32, 1.0, 1.0, 2.0], [2, 2]) * scale;
+            let values = (a.eigh().0 / scale).to_vec::<f32>().unwrap();
+            assert!((values[0] - 1.0).abs() < 1e-6 && (values[1] - 3.0).abs() < 1e-6, "{values:?}");
+        }
+        let none = Tensor::zeros([0, 3, 3], DType::F32).eigh().0;
+        assert_eq!(none.shape().unwrap().dims(), [0, 3]);
+    });
+}
+
+#[test]
+fn what_has_no_factor_gives_nan_and_never_an_error() {
+    on_cpu(|| {
+        let mut numbers = vec![0f32; 64 * 64];
+        (0..64).for_each(|i| numbers[i * 65] = if i == 40 { -1.0 } else { 4.0 });
+        let l = Tensor::from_slice(&numbers, [64, 64]).cholesky().to_vec::<f32>().unwrap();
+        assert!((0..40).all(|i| l[i * 65] == 2.0), "the columns before are what they should be");
+        assert!(l[40 * 65].is_nan() && l[64 * 64 - 1].is_nan(), "the last element says that it failed");
+        for (numbers, n) in [(&[1f32, 1.0, 1.0, 1.0][..], 2), (&[1.0, 0.0, 0.0, 0.0], 2), (&[0.0], 1)] {
+            for dtype in [DType::F32, DType::F64] {
+                let l = Tensor::from_slice(numbers, [n, n]).cast(dtype).cholesky();
+                let l = l.cast(DType::F64).to_vec::<f64>().unwrap();
+                assert!(l[n * n - 1].is_nan(), "{numbers:?} in {dtype}: {l:?}");
+            }
+        }
+        let singular = Tensor::from_slice(&[1f32, 2.0, 2.0, 4.0], [2, 2]);
+        let solved = singular.solve(&Tensor::from_slice(&[1f32, 1.0], [2])).to_vec::<f32>().unwrap();
+        assert!(solved.iter().any(|x| !x.is_finite() || x.abs() > 1e6), "{solved:?}");
+        assert!(singular.det().item().unwrap().abs() < 1e-6);
+    });
+}
+
+#[test]
+fn reflections_neither_overflow_nor_vanish() {
+    on_cpu(|| {
+        for scale in [1e-30, 1e30] {
+            let a = random(&[6, 4]) * scale;
+            let (q, r) = a.qr();
+            assert!(largest(&(q.t().matmul(&q) - identity(4, DType::F32))) < 2e-6);
+            assert!(largest(&((q.matmul(&r) - &a) / scale)) < 2e-6);
+        }
+        // A column that is small beside another: by hand, -2 times it.
+        for (dtype, limit, sizes) in
+            [(DType::F32, 1e-6, &[1e-24, 1e-20, 1e-36][..]), (DType::F64, 1e-15, &[1e-24, 1e-160, 1e-200])]
+        {
+            for small in sizes {
+                let a = Tensor::from_slice(&[*small, 1.0, *small, -1.0], [2, 2]).cast(dtype);
+                let (q, _) = a.qr();
+                assert!(largest(&(q.t().matmul(&q) - identity(2, dtype))) < limit, "{small} in {dtype}");
+                let ratio = a.det().cast(DType::F64).item().unwrap() / -2.0 / small;
+                assert!((ratio - 1.0).abs() < limit, "{small} in {dtype}: {ratio}");
+            }
+        }
+        // Nearly dependent columns leave nothing that has a square.
+        let (q, _) = Tensor::from_slice(&[1f32, 1.0, 0.0, 1e-20, 0.0, 1e-21], [3, 2]).qr();
+        assert!(largest(&(q.t().matmul(&q) - identity(2, DType::F32))) < 1e-6);
+        // Nothing to reflect: LAPACK leaves such columns alone.
+        let (q, r) = identity(3, DType::F32).qr();
+        assert_eq!(q.to_vec::<f32>().unwrap(), identity(3, DType::F32).to_vec::<f32>().unwrap());
+        assert_eq!(r.to_vec::<f32>().unwrap(), q.to_vec::<f32>().unwrap());
+        let (q, _) = Tensor::zeros([3, 2], DType::F32).qr();
+        assert_eq!(q.to_vec::<f32>().unwrap(), [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+        let (sign, logarithm) = (identity(40, DType::F32) * -1e3).slogdet();
+        assert_eq!(sign.item().unwrap(), 1.0);
+        assert!((logarithm.item().unwrap() - 40.0 * 1e3f64.ln()).abs() < 1e-4);
+        assert_eq!(Tensor::zeros([0, 3, 3], DType::F32).det().to_vec::<f32>().unwrap(), [0f32; 0]);
+    });
+}
+
+/// By Leibniz' sum over all orders of the rows.
+#[test]
+fn determinants_have_the_sign_of_the_order_of_their_rows() {
+    fn expanded(a: &[f64], n: usize) -> f64 {
+        if n == 0 {
+            return 1.0;
+        }
+        let minor = |c: usize| (n..n * n).filter(|at| at % n != c).map(|at| a[at]).collect::<Vec<f64>>();
+        (0..n).map(|c| if c % 2 == 0 { a[c] } else { -a[c] } * expanded(&minor(c), n - 1)).sum()
+    }
+    on_cpu(|| {
+        for n in [1, 2, 3, 4, 6] {
+            let a = random(&[5, n, n]).cast(DType::F64);
+            let want: Vec<f64> = a.to_vec::<f64>().unwrap().chunks_exact(n * n).map(|a| expanded(a, n)).collect();
+            let (sign, logarithm) = a.slogdet();
+            let (sign, logarithm) = (sign.to_vec::<f64>().unwrap(), logarithm.to_vec::<f64>().unwrap());
+            for (at, have) in a.det().to_vec::<f64>().unwrap().into_iter().enumerate() {
+                let want = want[at];
+                assert!((have - want).abs() <= 1e-12 * want.abs().max(1.0), "{n}: {have} for {want}");
+                let again = sign[at] * logarithm[at].exp();
+                assert!((again - want).abs() <= 1e-12 * want.abs().max(1.0), "{n}: {again} for {want}");
+            }
+        }
+        // Every row one place down: n - 1 changes of places.
+        for n in [2, 33, 100] {
+            let rows = Tensor::eye(n, DType::F32);
+            let moved = Tensor::concat([rows.narrow(0, 1, n - 1), rows.narrow(0, 0, 1)], 0);
+            assert_eq!(moved.det().item().unwrap(), if n % 2 == 0 { -1.0 } else { 1.0 }, "{n}");
+        }
+        assert_eq!(Tensor::zeros([3, 3], DType::F32).det().item().unwrap(), 0.0);
+    });
+}
+
+type Loss = fn(&Tensor) -> Tensor;
+
+/// The second derivative along a direction by differences of the first, in f64.
+#[test]
+fn gradients_have_gradients() {
+    on_cpu(|| {
+        let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
+        let direction = Rng::seed_from_u64(8).normal([4, 4]).cast(DType::F64);
+        let losses: [(&str, Loss); 7] = [
+            ("determinant", |x| x.det().sin().sum(..) + x.slogdet().1.exp().sum(..)),
+            ("eigenvalues", |x| (x + x.t()).eigh().0.exp().sum(..)),
+            ("eigenvectors", |x| {
+                let (values, vectors) = (x + x.t()).eigh();
+                (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t()).exp().sum(..)
+            }),
+            ("cholesky", |x| (x.matmul(&x.t()).cholesky() + 1.0).square().sum(..)),
+            ("qr", |x| (x.qr().0 + 0.3).square().sum(..) + x.qr().1.exp().sum(..)),
+            ("solve", |x| x.solve(&Tensor::ones([4, 2], DType::F64)).exp().sum(..)),
+            ("triangle", |x| x.solve_triangular(&Tensor::ones([4], DType::F64), Triangle::Upper).exp().sum(..)),
+        ];
+        for (name, loss) in losses {
+            let slope = |x: &Tensor| (loss(x).gradients(&[x]).unwrap().remove(0) * &direction).sum(..);
+            let moved = |step: f64| {
+                let x = &start + &direction * step;
+                x.eval().unwrap();
+                slope(&x.detach()).item().unwrap()
+            };
+            let want = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            let bend = slope(&start).gradients(&[&start]).unwrap().remove(0);
+            let have = (bend * &direction).sum(..).item().unwrap();
+            assert!((have - want).abs() <= 1e-6 * want.abs().max(1.0), "{name}: {have}, by differences {want}");
+        }
+    });
+}
+
+#[test]
+fn singular_systems_are_nan() {
+    on_cpu(|| {
+        let rows: [&[f64]; 5] = [
+            &[1.0, 2.0, 2.0, 4.0],
+            &[0.0, 0.0, 0.0, 1.0],
+            &[0.0; 4],
+            &[1e-160, 2e-160, 2e-160, 4e-160],
+            &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+        ];
+        for (dtype, rows) in [DType::F32, DType::F64].into_iter().flat_map(|dtype| rows.map(|row| (dtype, row))) {
+            if dtype == DType::F32 && rows[0] == 1e-160 {
+                continue;
+            }
+            let n = rows.len().isqrt();
+            let a = Tensor::from_slice(rows, [n, n]).cast(dtype);
+            let b = Tensor::ones([n], dtype);
+            b.eval().unwrap();
+            let b = b.detach();
+            let solved = a.solve(&b);
+            let gradients = solved.sum(..).gradients(&[&a, &b]).unwrap();
+            let least = a.lstsq(&b.unsqueeze(1));
+            for nan in [&solved, &a.inv(), &least, &gradients[0], &gradients[1]] {
+                let nan = nan.is_nan().all(..).to_vec::<bool>().unwrap();
+                assert_eq!(nan, [true], "{rows:?} in {dtype}");
+            }
+        }
+        // One of a batch alone, and matrices that are far from singular though their determinants are not.
+        let both = Tensor::from_slice(&[1.0, 2.0, 2.0, 4.0, 2.0, 0.0, 0.0, 4.0], [2, 2, 2]);
+        let inverses = both.inv();
+        assert!(inverses.slice((0,)).is_nan().all(..).to_vec::<bool>().unwrap()[0]);
+        let regular = Tensor::from_slice(&[0.5, 0.0, 0.0, 0.25], [2, 2]);
+        assert!(largest(&(inverses.slice((1,)) - regular)) < 1e-15);
+        let tiny = Tensor::from_slice(&[1.0, 0.0, 0.0, 1e-30], [2, 2]).inv().to_vec::<f64>().unwrap();
+        assert!((tiny[3] / 1e30 - 1.0).abs() < 1e-14 && (tiny[0] - 1.0).abs() < 1e-15, "{tiny:?}");
+        let small = Tensor::from_slice(&[1e-170, 3e-170, 2e-170, 5e-170], [2, 2]).inv();
+        let product = small.matmul(&Tensor::from_slice(&[1e-170, 3e-170, 2e-170, 5e-170], [2, 2]));
+        assert!(largest(&(product - identity(2, DType::F64))) < 1e-13);
+        // Hilbert's matrix of order 8, of condition 1.5·10¹⁰, has an inverse of integers.
+        let hilbert = Tensor::arange(8).unsqueeze(1) + Tensor::arange(8) + Tensor::scalar(1i32);
+        let corner = hilbert.cast(DType::F64).reciprocal().inv().slice((0, 0)).item().unwrap();
+        assert!((corner - 64.0).abs() < 1e-3, "{corner}");
+        // A right side without columns has a solution without columns, as in NumPy.
+        let none = both.slice((1,)).solve(&Tensor::zeros([2, 0], DType::F64));
+        assert_eq!(none.shape().unwrap().dims(), [2, 0]);
+    });
+}
