@@ -1,4 +1,4 @@
-//! The command `panoply_version`.
+//! The command `panoply`.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed (also if stdout cannot be written), 2 wrong usage, 3 degraded under
 //! `--strict`, 130 ended by a second Ctrl-C, 141 nobody reads on. Every command has `--json`, which prints one document (or one line for each row) with a `schema` number.
@@ -16,6 +16,7 @@ mod driver_probe;
 mod explain;
 mod export;
 mod inspect;
+mod mesh;
 mod output;
 mod predict;
 mod protect;
@@ -60,6 +61,8 @@ enum Command {
     /// What a device reaches.
     Bench(bench::BenchArgs),
     Train(Box<train::TrainCommand>),
+    /// Run `panoply` in several processes.
+    Mesh(mesh::MeshCommand),
     /// Let a trained network judge examples.
     Predict(predict::PredictCommand),
     Run(run::RunCommand),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),
+        Command::Mesh(arguments) => mesh::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

@@ -20,16 +20,18 @@ mod train_args;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
+use panoply::mesh::RankGroup;
 use panoply::nn::data::reader::{DataFormat, LabeledData, ReadOptions};
 use panoply::nn::data::{Dataset, Targets};
 use panoply::nn::generate::attends_to_future;
 use panoply::nn::metrics::perplexity;
 use panoply::nn::optim::UpdateRule;
 use panoply::nn::{
-    InverseStandardize, LayerSpec, LossKind, Metric, Model, Module, Network, Standardize, TargetScale, TrainConfig,
-    Trainer, checkpoint,
+    InverseStandardize, LayerSpec, LossKind, Metric, Model, Module, Network, ProcessGroup, Standardize, TargetScale,
+    TrainConfig, Trainer, checkpoint,
 };
 use panoply::{Error, Result, Rng};
 use serde_json::json;
@@ -41,7 +43,7 @@ use dashboard::Dashboard;
 use lock::RunLock;
 use manifest::{Commands, DataInfo, Manifest, RunResult, TrainSettings};
 use presets::{LossArgs, SizeArgs};
-use progress::Screen;
+use progress::{Screen, Silent};
 use run_dir::RunDir;
 use train_args::{BatchSize, TrainOptions, value_name};
 
@@ -60,30 +62,57 @@ struct TrainJob {
     run: Trainer<Model, Box<dyn UpdateRule>>,
     /// Until all is written.
     lock: Option<RunLock>,
+    /// The ranks that train together, if there are several. Only the first uses the folder.
+    ranks: Option<RankGroup>,
 }
 
-/// Trains, reports, saves.
+/// Trains, reports, saves. Of several ranks the first does all but the training.
 pub fn run(arguments: &TrainCommand) -> Result<ExitCode> {
+    let ranks = RankGroup::open()?;
+    let done = train(arguments, ranks.as_ref());
+    match (ranks, done) {
+        (Some(ranks), Ok(code)) => ranks.close().map(|()| code),
+        // All ranks found the same; the first saves what there is and says so.
+        (Some(ranks), Err(error)) if error.is_diverged() && ranks.rank() != 0 => {
+            ranks.close().map(|()| ExitCode::FAILURE)
+        }
+        (Some(ranks), Err(error)) => {
+            eprintln!("panoply: rank {}: {error}", ranks.rank());
+            ranks.abort(1)
+        }
+        (None, done) => done,
+    }
+}
+
+fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode> {
     let paths = arguments.output_dir.iter().chain(&arguments.resume);
     output::check_paths(arguments.json, paths.map(PathBuf::as_path))?;
     let choice = arguments.device.select()?;
-    choice.explain();
-    if arguments.tui {
+    let reports = ranks.is_none_or(|ranks| ranks.rank() == 0);
+    if reports {
+        choice.explain();
+    }
+    if arguments.tui && reports {
         // Before anything is written.
         Dashboard::check()?;
     }
     let start = Instant::now();
     choice.device().scope(|| {
         let mut job = match &arguments.resume {
-            Some(folder) => TrainJob::resumed(folder, arguments, &choice)?,
-            None => TrainJob::new(arguments, &choice)?,
+            Some(folder) => TrainJob::resumed(folder, arguments, &choice, ranks)?,
+            None => TrainJob::new(arguments, &choice, ranks)?,
         };
         let training = job.training();
+        if !reports {
+            let mut silent = Silent { stop: progress::stop_flag(true)? };
+            job.run.fit(&training, (&job.train, &job.held), &mut silent)?;
+            return Ok(choice.exit_code());
+        }
         job.print_start(&training)?;
         job.manifest.write(&job.folder.0)?;
         let history = job.run.state.history.clone();
         job.folder.write_history(&history)?;
-        let stop = progress::stop_flag()?;
+        let stop = progress::stop_flag(false)?;
         let text = matches!(job.manifest.data.format, DataFormat::Text { .. });
         let mut screen = Screen::new(training.epochs, job.folder.clone(), history, text, stop);
         match (arguments.tui, arguments.json) {
@@ -102,14 +131,15 @@ pub fn run(arguments: &TrainCommand) -> Result<ExitCode> {
 }
 
 impl TrainJob {
-    fn new(arguments: &TrainCommand, choice: &DeviceSelection) -> Result<TrainJob> {
+    fn new(arguments: &TrainCommand, choice: &DeviceSelection, ranks: Option<&RankGroup>) -> Result<TrainJob> {
+        let reports = ranks.is_none_or(|ranks| ranks.rank() == 0);
         let said = arguments.model.as_ref().map(presets::ModelArg::file_args).transpose()?;
         let (recipe, view) = said.unwrap_or_default();
         let recipe = arguments.recipe.clone().merged_over(recipe);
         let reading = arguments.view.clone().merged_over(view).read_options();
         let labeled = manifest::open(&arguments.data, &reading)?;
         reading.check_for(&labeled.format)?;
-        labeled.assumptions.iter().for_each(|guess| eprintln!("{}", escaped(guess)));
+        labeled.assumptions.iter().filter(|_| reports).for_each(|guess| eprintln!("{}", escaped(guess)));
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout: arguments.dropout };
         let model = arguments.model.clone().unwrap_or(match labeled.format {
             DataFormat::Text { .. } | DataFormat::Csv { sequence: Some(_), .. } => presets::ModelArg::Lstm,
@@ -143,7 +173,10 @@ impl TrainJob {
         if let DataFormat::Text { .. } = labeled.format {
             check_causal(&model.name(), &run.model, &train)?;
         }
-        let (folder, lock) = RunDir::new(arguments.output_dir.as_deref(), &stem(&arguments.data))?;
+        let (folder, lock) = match reports {
+            true => RunDir::new(arguments.output_dir.as_deref(), &stem(&arguments.data)).map(|(a, b)| (a, Some(b)))?,
+            false => (RunDir(PathBuf::new()), None),
+        };
         let commands = Commands::of(&folder);
         let manifest = Manifest {
             schema: 1,
@@ -156,23 +189,33 @@ impl TrainJob {
             result: None,
             commands,
         };
-        let mut job = TrainJob { folder, manifest, train, held, run, lock: Some(lock) };
+        let mut job = TrainJob { folder, manifest, train, held, run, lock, ranks: ranks.cloned() };
         if let Some(BatchSize::Auto) = recipe.manner.batch_size {
             let suggested = job.run.suggest_batch_size(&job.training(), (&job.train, &job.held))?;
-            job.manifest.settings.batch_size = suggested.ok_or_else(|| {
+            let suggested = suggested.ok_or_else(|| {
                 Error::mistake(
                     "--batch-size auto: not even one example fits into the device's memory; use a smaller network",
                 )
             })?;
+            // Devices of other ranks may have more or less memory.
+            let mut agreed = [suggested as f64];
+            ranks.map_or(Ok(()), |ranks| ranks.broadcast(&mut agreed))?;
+            job.manifest.settings.batch_size = agreed[0] as usize;
         }
         let settings = &mut job.manifest.settings;
         settings.epochs = recipe.length.num_epochs(job.train.len(), settings.batch_size).unwrap_or(settings.epochs);
         Ok(job)
     }
 
-    fn resumed(folder: &Path, arguments: &TrainCommand, choice: &DeviceSelection) -> Result<TrainJob> {
+    fn resumed(
+        folder: &Path,
+        arguments: &TrainCommand,
+        choice: &DeviceSelection,
+        ranks: Option<&RankGroup>,
+    ) -> Result<TrainJob> {
         Manifest::read(folder)?;
-        let lock = RunLock::acquire(folder)?;
+        let reports = ranks.is_none_or(|ranks| ranks.rank() == 0);
+        let lock = reports.then(|| RunLock::acquire(folder)).transpose()?;
         // Again, since a run that held the folder until now may have written it.
         let mut manifest = Manifest::read(folder)?;
         manifest::check_path(Path::new(manifest.data.place()))?;
@@ -183,7 +226,7 @@ impl TrainJob {
         }
         let (train, held, mut rng) = split_dataset(&labeled, &manifest.settings)?;
         let mut run = new_trainer(&train, &manifest.network, &manifest.settings, &mut rng)?;
-        let folder = RunDir::existing(folder, &lock);
+        let folder = lock.as_ref().map_or(RunDir(folder.to_path_buf()), |lock| RunDir::existing(folder, lock));
         let file = folder.checkpoint_path();
         if file.exists() {
             run.load_checkpoint(&file).map_err(|error| folder.without_its_state(error))?;
@@ -191,7 +234,9 @@ impl TrainJob {
             let message = format!("{} is missing, beside {}", file.display(), left.display());
             return Err(Error::mistake(message).note("put it back, or start another run; nothing was changed"));
         } else {
-            eprintln!("nothing of {} was saved before it ended; it begins again", folder.0.display());
+            if reports {
+                eprintln!("nothing of {} was saved before it ended; it begins again", folder.0.display());
+            }
         }
         let settings = &mut manifest.settings;
         let said = arguments.recipe.length.num_epochs(train.len(), settings.batch_size);
@@ -199,7 +244,7 @@ impl TrainJob {
         manifest.device = choice.report();
         // The folder may have been moved or copied since.
         manifest.commands = Commands::of(&folder);
-        Ok(TrainJob { folder, manifest, train, held, run, lock: Some(lock) })
+        Ok(TrainJob { folder, manifest, train, held, run, lock, ranks: ranks.cloned() })
     }
 
     fn training(&self) -> TrainConfig {
@@ -209,7 +254,8 @@ impl TrainJob {
             ema_decay: settings.ema_decay,
             patience: settings.patience,
             reduce_on_plateau: settings.lr_schedule.plateau(),
-            checkpoint_path: Some(self.folder.checkpoint_path()),
+            checkpoint_path: self.lock.is_some().then(|| self.folder.checkpoint_path()),
+            group: self.ranks.clone().map(|ranks| Arc::new(ranks) as Arc<dyn ProcessGroup>),
             loss: self.manifest.network.loss.clone(),
             precision: settings.dtype(),
             ..TrainConfig::new(settings.epochs, settings.batch_size)

@@ -122,7 +122,7 @@ fn trained(place: &Place) {
     place.json(&["train", "d.csv", "--label", "y", "--epochs", "1", "--hidden-sizes", "8", "--out", "run"]);
 }
 
-/// `panoply_version` without `--device`, which some commands have not.
+/// `panoply` without `--device`, which some commands have not.
 fn plain(place: &Place, arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap()
 }

@@ -5,8 +5,8 @@
 //! everything before it calls; a device validates nothing and says so, and its errors cover only what the caller could
 //! not know: out of memory, a lost device, a compiler's refusal.
 //!
-//! In reading order: [`info`] (which device this is), [`program`] and [`host`] (what it is given to run), [`command`] and [`command buffer`] (what it is asked
-//! to do, once and many times), [`driver_api`] (the traits), [`null`] (a device that records and computes nothing), [`conformance`] (everything
+//! In reading order: [`info`] (which device this is), [`program`] and [`host`] (what it is given to run), [`command`] and [`command_buffer`] (what it is asked
+//! to do, once and many times), [`driver_api`] (the traits), [`wire`] (messages between processes), [`null`] (a device that records and computes nothing), [`conformance`] (everything
 //! an implementation must do, as tests that are given a renderer).
 
 #![deny(unsafe_code)]
@@ -19,6 +19,7 @@ pub mod host;
 pub mod info;
 pub mod null;
 pub mod program;
+pub mod wire;
 
 pub use command::{AllocId, Arg, DeviceCommand, Dispatch, Epilogue, GridPart, Peer, ProgramId, QueueId, Region};
 pub use command_buffer::RawCommandBuffer;
@@ -32,3 +33,4 @@ pub use panoply_ir::{
     target::{Language, Style},
 };
 pub use program::{BinaryFormat, Image, ParamType, Program, ProgramForm, Signature, SourceText};
+pub use wire::Wire;

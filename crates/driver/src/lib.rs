@@ -21,11 +21,16 @@ mod fill;
 pub mod hip;
 #[cfg(all(feature = "oneapi", not(target_family = "wasm")))]
 pub mod level_zero;
-#[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
+#[cfg(all(
+    any(feature = "cuda", feature = "oneapi", feature = "rocm", all(feature = "mpi", unix)),
+    not(target_family = "wasm")
+))]
 mod library;
 pub mod library_search;
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod lock;
+#[cfg(all(feature = "mpi", unix))]
+pub mod mpi;
 #[cfg(all(feature = "oneapi", not(target_family = "wasm")))]
 pub mod oneapi;
 #[cfg(all(feature = "opencl", not(target_family = "wasm")))]

@@ -11,8 +11,10 @@ use panoply_device::{Error, Result};
 use crate::library_search;
 
 /// An object of the library; an address that is never looked into.
+#[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
 pub type Handle = usize;
 /// An address in a device's memory.
+#[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
 pub type DevicePtr = u64;
 
 /// What the answers to a failed opening say.
@@ -38,11 +40,17 @@ pub struct Opened {
 
 impl Opened {
     /// Opens a library, or the first that the system finds.
+    #[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
     pub fn open(words: &Words, chosen: Option<&Path>) -> Result<Opened> {
+        Opened::open_with_flags(words, chosen, None)
+    }
+
+    /// Opens a library likewise, with flags for `dlopen`.
+    pub fn open_with_flags(words: &Words, chosen: Option<&Path>, flags: Option<i32>) -> Result<Opened> {
         let files: Vec<&Path> = chosen.map_or_else(|| words.files.iter().map(Path::new).collect(), |path| vec![path]);
         let mut why = Vec::new();
         for file in &files {
-            match Library::open(file) {
+            match Library::open_with_flags(file, flags) {
                 Ok(library) => {
                     return Ok(Opened { library: ManuallyDrop::new(library), file: file.display().to_string() });
                 }
@@ -76,11 +84,13 @@ impl Opened {
 }
 
 /// A code as a result.
+#[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
 pub fn check(code: i32) -> Result<(), i32> {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
 /// Declares a table of functions and how they are found: arguments, then names, of which the first that the library has is taken.
+#[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
 macro_rules! functions {
     (
         $(#[$doc:meta])*
@@ -119,4 +129,5 @@ macro_rules! functions {
     };
 }
 
+#[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
 pub(crate) use functions;

@@ -1,8 +1,9 @@
 //! Running a model.
 
-use panoply_tensor::{DType, Error, Result, Rng, Tensor};
+use panoply_tensor::{DType, Error, Result, Rng, Shape, Tensor};
 
 use crate::module::{Module, Param, ParamVisitor, ParamVisitorMut};
+use crate::process_group::Shard;
 
 /// Something that maps a tensor to a tensor.
 pub trait Layer {
@@ -32,6 +33,7 @@ pub struct ForwardContext<'a> {
     seen: Option<Vec<(String, Tensor)>>,
     eager: bool,
     times: Option<Tensor>,
+    shard: Option<Shard>,
 }
 
 /// A state's value before the pass, by which its cell is found again, and after it.
@@ -49,7 +51,15 @@ impl<'a> ForwardContext<'a> {
 
     /// A pass of use: the same output for the same input.
     pub fn eval() -> ForwardContext<'static> {
-        ForwardContext { rng: None, updates: Vec::new(), precision: None, seen: None, eager: false, times: None }
+        ForwardContext {
+            rng: None,
+            updates: Vec::new(),
+            precision: None,
+            seen: None,
+            eager: false,
+            times: None,
+            shard: None,
+        }
     }
 
     /// With dense layers, filters, attention and recurrent layers computing in this element type, from parameters that stay
@@ -139,6 +149,36 @@ impl<'a> ForwardContext<'a> {
     /// The random numbers of a training pass.
     pub fn rng(&mut self) -> Option<&mut Rng> {
         self.rng.as_deref_mut()
+    }
+
+    /// Runs on one process's rows of a batch.
+    pub(crate) fn sharded(mut self, shard: Option<Shard>) -> ForwardContext<'a> {
+        self.shard = shard;
+        self
+    }
+
+    /// The rows that this process computes, if several share a batch.
+    pub(crate) fn shard(&self) -> Option<&Shard> {
+        self.shard.as_ref()
+    }
+
+    /// Random numbers of the shape of a tensor whose first axis is the batch, in a pass of training. Each process of several
+    /// draws those of the whole batch and takes its rows, so that results do not depend on the number of processes.
+    pub(crate) fn draw(&mut self, like: &Tensor, draw: impl FnOnce(&mut Rng, &Tensor) -> Tensor) -> Option<Tensor> {
+        let rng = self.rng.as_deref_mut()?;
+        let shard = self.shard.as_ref().and_then(|shard| match like.shape().map(Shape::dims) {
+            Ok([rows, rest @ ..]) if *rows == shard.rows.len() => Some((shard, [&[shard.batch], rest].concat())),
+            _ => None,
+        });
+        Some(match shard {
+            Some((shard, whole)) => shard.of(&draw(rng, &Tensor::zeros(whole, like.dtype()))),
+            None => draw(rng, like),
+        })
+    }
+
+    /// The next values of the updated states of floats.
+    pub(crate) fn next_float_states(&mut self) -> impl Iterator<Item = &mut Tensor> {
+        self.updates.iter_mut().map(|update| &mut update.next).filter(|next| next.dtype().is_float())
     }
 
     /// A state's value at this point of the pass.

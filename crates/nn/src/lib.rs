@@ -5,7 +5,7 @@
 //! it leaves behind (running statistics). An [`optim::Optimizer`] turns a loss into the next parameters and commits
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
-//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optim`], [`network`], [`data`], [`evaluate`](mod@evaluate), [`trainer`], `memory`, [`metrics`],
+//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optim`], [`network`], [`data`], [`evaluate`](mod@evaluate), [`trainer`], [`process_group`], `memory`, [`metrics`],
 //! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`generate`], [`property`](mod@property), [`compiled`], [`conformance`].
 
 #![forbid(unsafe_code)]
@@ -24,6 +24,7 @@ pub mod module;
 pub mod network;
 pub mod onnx;
 pub mod optim;
+pub mod process_group;
 pub mod property;
 mod readback;
 pub mod state_dict;
@@ -38,4 +39,5 @@ pub use layers::*;
 pub use module::{Module, Param, ParamVisitor, ParamVisitorMut};
 pub use network::{ClassWeights, Extent, LayerSpec, Loss, LossKind, Model, Network, TargetScale};
 pub use optim::{Adagrad, Adam, AdamW, AveragedModel, Lion, LrSchedule, Optimizer, ReduceLrOnPlateau, RmsProp, Sgd};
+pub use process_group::ProcessGroup;
 pub use trainer::{EpochReport, TrainConfig, Trainer, train};

@@ -2,6 +2,7 @@
 //! never stopped.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
@@ -9,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
 use crate::data::{Batch, BatchFeed, Cuts, Dataset, Targets, TrainData};
-use crate::evaluate::{Metric, evaluate_feed};
+use crate::evaluate::{Evaluation, Metric, evaluate_feed};
 use crate::layer::{ForwardContext, Layer};
 use crate::module::Module;
 use crate::network::Loss;
 use crate::optim::{AveragedModel, GradScaler, LrSchedule, Optimizer, ReduceLrOnPlateau, UpdateRule};
+use crate::process_group::{ProcessGroup, Shard, all_agree};
 use crate::trainer_memory;
 
 /// How to train.
@@ -41,6 +43,9 @@ pub struct TrainConfig {
     /// What layers compute in, f32, bf16 or f16; parameters and what the optimizer remembers stay f32. With f16 the loss is
     /// scaled.
     pub precision: DType,
+    /// The processes that train this model together, each on its rows of every batch. All must have the same model, data and
+    /// random numbers; evaluation is done by rank 0. None trains in this process alone.
+    pub group: Option<Arc<dyn ProcessGroup>>,
 }
 
 impl TrainConfig {
@@ -57,6 +62,7 @@ impl TrainConfig {
             checkpoint_path: None,
             loss: Loss::default(),
             precision: DType::F32,
+            group: None,
         }
     }
 
@@ -84,6 +90,13 @@ impl TrainConfig {
             weight_fraction: mass / whole,
             last: (batches + 1).is_multiple_of(many) || batches + 1 >= cuts.count(),
         }
+    }
+
+    /// The rows that this process computes of a batch of an epoch in this order, if several share it.
+    fn shard(&self, batches: usize, order: &[usize], targets: &Targets) -> Option<Shard> {
+        let group = self.group.as_ref()?;
+        let examples = &order[Cuts::new(order.len(), self.batch_size).range(batches)];
+        Some(Shard::new(group, examples.len(), |rows| self.loss.mass(targets, examples[rows].iter().copied())))
     }
 
     /// A training pass over these examples in this precision.
@@ -315,8 +328,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             if !self.finish_epoch(training, train, watch)? {
                 return self.save_if_configured(training);
             }
-            let held = evaluate_feed(self.eval_model(), &validation, &training.loss)?;
-            let learned = evaluate_feed(self.eval_model(), &seen, &training.loss)?;
+            let [held, learned] = self.evaluated(training, [&validation, &seen])?;
             let validation_loss = held.loss;
             let epoch = self.state.history.len() + 1;
             if !validation_loss.is_finite() {
@@ -347,11 +359,27 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             self.state.history.push(report.clone());
             self.save_if_configured(training)?;
             let stale = epoch - self.state.best_epoch.max(counted_from);
-            if !watch.on_epoch_end(&report) || training.patience.is_some_and(|patience| stale >= patience) {
+            let go_on = all_agree(training.group.as_ref(), watch.on_epoch_end(&report))?;
+            if !go_on || training.patience.is_some_and(|patience| stale >= patience) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Evaluates the model on each of these. Of several processes rank 0 does it and tells the others.
+    fn evaluated(&self, training: &TrainConfig, feeds: [&BatchFeed<'_>; 2]) -> Result<[Evaluation; 2]> {
+        let group = training.group.as_ref();
+        let mut values = [0.0; 4];
+        if group.is_none_or(|group| group.rank() == 0) {
+            for (values, feed) in values.chunks_exact_mut(2).zip(feeds) {
+                let Evaluation { loss, score } = evaluate_feed(self.eval_model(), feed, &training.loss)?;
+                values.copy_from_slice(&[loss, score]);
+            }
+        }
+        group.map_or(Ok(()), |group| group.broadcast(&mut values))?;
+        let [held_loss, held, seen_loss, seen] = values;
+        Ok([Evaluation { loss: held_loss, score: held }, Evaluation { loss: seen_loss, score: seen }])
     }
 
     /// The epoch behind which epochs without a better loss are counted: the last one of a run that had ended by its patience, which a
@@ -384,12 +412,15 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         train.each((finished, self.state.step), (&order, batch), |batch| {
             self.optimizer.learning_rate = rate * training.lr_schedule.factor(self.optimizer.steps);
             let part = training.part(self.state.step, &order, &train.data().targets);
-            let stepped = self.step(training, &batch, part);
+            let shard = training.shard(self.state.step, &order, &train.data().targets);
+            let batch = shard.as_ref().map_or(batch.clone(), |shard| batch.map(|part| shard.of(part)));
+            let stepped = self.step(training, &batch, part, shard);
             let step = self.state.step + 1;
             let loss = stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step} of it")))?;
             self.state.loss_sum += loss * part.weight;
             self.state.step += 1;
-            Ok(watch.on_train_batch_end(&StepReport { epoch, step: self.state.step, steps, loss }))
+            let go_on = watch.on_train_batch_end(&StepReport { epoch, step: self.state.step, steps, loss });
+            all_agree(training.group.as_ref(), go_on)
         })
     }
 
@@ -399,11 +430,13 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         training: &TrainConfig,
         batch: &Batch,
         MicroBatch { weight_fraction: share, last, .. }: MicroBatch,
+        shard: Option<Shard>,
     ) -> Result<f64> {
         let (before, steps) = (self.rng.clone(), self.optimizer.steps);
-        let mut pass = training.pass(batch, &mut self.rng);
+        let own = share * shard.as_ref().map_or(1.0, |shard| shard.share);
+        let mut pass = training.pass(batch, &mut self.rng).sharded(shard);
         let loss = training.loss.compute(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
-        let loss = if share < 1.0 { loss * share } else { loss };
+        let loss = if own < 1.0 { loss * own } else { loss };
         let stepped = match last {
             true => self.optimizer.step(&mut self.model, loss, pass),
             false => self.optimizer.accumulate(&mut self.model, &loss, pass),

@@ -43,6 +43,8 @@ pub use panoply_ir::{DType, Element, Error, ErrorKind, MathMode, Result, Scalar,
 #[cfg(not(target_family = "wasm"))]
 pub use panoply_llm as llm;
 pub use panoply_macros::{Module, kernel, kernel_fn, sequential};
+#[cfg(not(target_family = "wasm"))]
+pub use panoply_mesh as mesh;
 pub use panoply_nn as nn;
 pub use panoply_nn::Module;
 pub use panoply_runtime as runtime;
@@ -93,6 +95,8 @@ mod guide {
     struct Precision;
     #[doc = include_str!("../../../docs/guide/8-tuning.md")]
     struct Tuning;
+    #[doc = include_str!("../../../docs/guide/9-mesh.md")]
+    struct Mesh;
     #[doc = include_str!("../../../docs/guide/coming-from-pytorch.md")]
     struct ComingFromPyTorch;
     #[doc = include_str!("../../../docs/guide/coming-from-burn-or-candle.md")]

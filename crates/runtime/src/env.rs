@@ -12,6 +12,7 @@
 //! | `PANOPLY_READ_LIMIT` | the most memory that reading a file of data may take: `64GiB`, plain bytes; otherwise 4 GiB, or 32 times the size of the file |
 //! | `PANOPLY_LOG` | `off`, `warn` (the default), `info` or `debug` |
 //! | `PANOPLY_PANIC` | `1` panics where a mistake is made, for a backtrace |
+//! | `OMPI_COMM_WORLD_SIZE`, `PMI_SIZE` | set by the launchers of Open MPI and MPICH: the number of processes |
 //!
 //! A value that means nothing is an error of whatever first asks for a device, never ignored.
 
@@ -75,6 +76,48 @@ pub enum LogLevel {
     Info,
     /// Compilations, allocations from the driver, cache files.
     Debug,
+}
+
+/// The launcher that started this process as one of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// The implementation of MPI that it belongs to.
+    pub kind: LauncherKind,
+    /// The number of processes it started.
+    pub ranks: usize,
+    /// The variable that holds the number.
+    pub variable: &'static str,
+}
+
+/// Implementations of MPI, told apart by the variables that their launchers set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LauncherKind {
+    /// `mpirun` of Open MPI.
+    OpenMpi,
+    /// `mpiexec` of MPICH and its relatives.
+    Mpich,
+}
+
+/// The launcher that started this process, if one did.
+pub fn launcher() -> Result<Option<Launcher>> {
+    Launcher::read(|name| std::env::var_os(name))
+}
+
+impl Launcher {
+    /// The launcher whose variables are set.
+    ///
+    /// # Errors
+    /// A variable holds no number of processes.
+    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Launcher>> {
+        let known = [(LauncherKind::OpenMpi, "OMPI_COMM_WORLD_SIZE"), (LauncherKind::Mpich, "PMI_SIZE")];
+        for (kind, name) in known {
+            let Some(value) = variable(name) else { continue };
+            let ranks = value.to_str().and_then(|text| text.parse::<usize>().ok()).filter(|ranks| *ranks > 0);
+            let wrong = || Error::mistake(format!("{name}={}: not a number of processes", value.to_string_lossy()));
+            return Ok(Some(Launcher { kind, ranks: ranks.ok_or_else(wrong)?, variable: name }));
+        }
+        Ok(None)
+    }
 }
 
 /// The settings of this process; the environment is read at the first call.
@@ -266,6 +309,20 @@ mod tests {
         assert_eq!(dir(&[("HOME", "/h")]), Some(PathBuf::from("/h/.cache/panoply")));
         assert_eq!(dir(&[("HOME", "/h"), ("PANOPLY_CACHE_DIR", "")]), None);
         assert_eq!(dir(&[("HOME", "relative")]), None);
+    }
+
+    #[test]
+    fn a_launcher_is_known_by_its_variable() {
+        let read = |pairs: &[(&str, &str)]| {
+            Launcher::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
+        };
+        assert_eq!(read(&[]).unwrap(), None);
+        let found = read(&[("OMPI_COMM_WORLD_SIZE", "2")]).unwrap().unwrap();
+        assert_eq!((found.kind, found.ranks), (LauncherKind::OpenMpi, 2));
+        let found = read(&[("PMI_SIZE", "3")]).unwrap().unwrap();
+        assert_eq!((found.kind, found.ranks, found.variable), (LauncherKind::Mpich, 3, "PMI_SIZE"));
+        let error = read(&[("PMI_SIZE", "0")]).unwrap_err();
+        assert_eq!(error.message(), "PMI_SIZE=0: not a number of processes");
     }
 
     #[test]

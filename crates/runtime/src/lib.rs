@@ -14,7 +14,8 @@
 //!
 //! In the order in which a launch passes through: [`selection`] (which devices are here, which is taken and why), [`device`] (the
 //! handle), [`memory`] (pool, storage, buffers), [`program`] (kernels to programs, cached), [`launch`] (arguments checked),
-//! [`queue`] (order and hazards), [`profile`] (where the time went). [`mod@env`] reads the environment.
+//! [`queue`] (order and hazards), [`profile`] (where the time went). [`mod@env`] reads the environment, [`ranks`] connects to the
+//! other processes of a launcher.
 
 #![deny(unsafe_code)]
 
@@ -27,6 +28,7 @@ pub mod memory;
 pub mod profile;
 pub mod program;
 pub mod queue;
+pub mod ranks;
 pub mod selection;
 
 pub use device::{Device, DeviceOptions};
@@ -50,6 +52,7 @@ pub use program::external_kernel::ExternalKernel;
 pub use queue::Queue;
 pub use queue::event::Event;
 pub use queue::readback::Readback;
+pub use ranks::wire;
 pub use selection::registry::Registry;
 #[cfg(all(feature = "wgpu", target_family = "wasm"))]
 pub use selection::registry::open_browser;

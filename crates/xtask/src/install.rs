@@ -86,6 +86,12 @@ const TOOLS: &[Tool] = &[
         present: |place| wasm_bindgen(place).is_some(),
         how: How::Cargo { program: "wasm-bindgen-cli", library: "wasm-bindgen" },
     },
+    Tool {
+        name: "Open MPI",
+        loses: "training in several processes",
+        present: |_| on_path("mpirun") && icd::library("libmpi.so.40").is_some(),
+        how: How::Apt(&["openmpi-bin"]),
+    },
     Tool { name: "tmux", loses: "the dashboard in a terminal", present: |_| on_path("tmux"), how: How::Apt(&["tmux"]) },
     Tool {
         name: "onnxruntime",

@@ -65,8 +65,9 @@ const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
 /// Test programs that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
 /// few changes touch.
-const SLOW: [&str; 15] = [
+const SLOW: [&str; 16] = [
     "crates/cli/tests/regression_and_text.rs",
+    "crates/cli/tests/mesh.rs",
     "crates/cli/tests/sequences.rs",
     "crates/cli/tests/train.rs",
     "crates/nn/tests/digits.rs",

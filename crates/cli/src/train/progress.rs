@@ -14,8 +14,8 @@ use super::metrics::in_words;
 use super::run_dir::RunDir;
 use crate::output::INTERRUPTED;
 
-/// True once the user pressed Ctrl-C; the second time the program ends at once.
-pub fn stop_flag() -> Result<Arc<AtomicBool>> {
+/// True once the user pressed Ctrl-C; the second time the program ends at once. Says so unless it is to be silent.
+pub fn stop_flag(silent: bool) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();
     let set = ctrlc::set_handler(move || {
@@ -23,12 +23,28 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>> {
             dashboard::leave();
             std::process::exit(INTERRUPTED);
         }
-        if !dashboard::is_open() {
+        if !dashboard::is_open() && !silent {
             eprintln!("finishing this step; press Ctrl-C again to end at once");
         }
     });
     set.map_err(|error| Error::mistake(format!("cannot listen for Ctrl-C: {error}")))?;
     Ok(stop)
+}
+
+/// Shows nothing: for the ranks but the first.
+pub struct Silent {
+    /// True once the user wants it to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Callback for Silent {
+    fn on_train_batch_end(&mut self, _: &StepReport) -> bool {
+        !self.stop.load(Ordering::SeqCst)
+    }
+
+    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
+        !self.stop.load(Ordering::SeqCst)
+    }
 }
 
 /// Progress, a line for each epoch, and the history in the run's folder.

@@ -1,4 +1,4 @@
-//! A folder of a test's own and `panoply_version` in it.
+//! A folder of a test's own and `panoply` in it.
 
 // Not every test program uses all of it.
 #![allow(dead_code)]
@@ -20,7 +20,7 @@ impl Place {
         Place(folder)
     }
 
-    /// `panoply_version` in the folder, on the CPU.
+    /// `panoply` in the folder, on the CPU.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
         command.args(arguments).args(["--device", "cpu"]).current_dir(&self.0).stdin(Stdio::null());

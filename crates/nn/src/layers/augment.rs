@@ -20,18 +20,19 @@ impl Layer for RandomShift {
             Ok(shape) => shape.clone(),
             Err(error) => return Tensor::from_mistake(error),
         };
-        let (Some(rng), [batch, _, _, ..]) = (pass.rng(), shape.dims()) else { return input.clone() };
-        (2..shape.ndim()).fold(input.clone(), |x, axis| self.along(&x, axis, *batch, shape.dims(), rng))
+        if !pass.is_training() {
+            return input.clone();
+        }
+        (2..shape.ndim()).fold(input.clone(), |x, axis| self.along(&x, axis, shape.dims(), pass))
     }
 }
 
 impl RandomShift {
     /// Element i of an axis becomes element i + shift, by a comparison of places: shift is one number for each example.
-    fn along(&self, x: &Tensor, axis: usize, batch: usize, dims: &[usize], rng: &mut Rng) -> Tensor {
+    fn along(&self, x: &Tensor, axis: usize, dims: &[usize], pass: &mut ForwardContext<'_>) -> Tensor {
         let ways = 2 * self.max_shift + 1;
-        let mut around = vec![1; dims.len()];
-        around[0] = batch;
-        let drawn = (rng.uniform(around) * ways as f64).cast(DType::I32);
+        let Some(drawn) = pass.draw(&one_for_each_example(dims), Rng::uniform_like) else { return x.clone() };
+        let drawn = (drawn * ways as f64).cast(DType::I32);
         let mut widths = vec![(0, 0); dims.len()];
         widths[axis] = (self.max_shift, self.max_shift);
         let padded = x.pad(&widths);
@@ -41,6 +42,13 @@ impl RandomShift {
 }
 
 module!(RandomShift {});
+
+/// A tensor with one element for each example of a batch of this shape, and as many axes.
+fn one_for_each_example(dims: &[usize]) -> Tensor {
+    let mut shape = vec![1; dims.len()];
+    shape[0] = dims[0];
+    Tensor::zeros(shape, DType::F32)
+}
 
 /// Examples turned round along their last axis, each with this probability.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +63,10 @@ impl Layer for RandomHorizontalFlip {
             Ok(shape) => shape,
             Err(error) => return Tensor::from_mistake(error),
         };
-        let Some(rng) = pass.rng() else { return input.clone() };
-        let mut around = vec![1; shape.ndim()];
-        around[0] = shape.dims()[0];
-        let turned = rng.uniform(around).lt(&Tensor::scalar(self.p as f32));
+        let Some(drawn) = pass.draw(&one_for_each_example(shape.dims()), Rng::uniform_like) else {
+            return input.clone();
+        };
+        let turned = drawn.lt(&Tensor::scalar(self.p as f32));
         input.flip(-1).where_self(&turned, input)
     }
 }
@@ -74,8 +82,8 @@ pub struct GaussianNoise {
 
 impl Layer for GaussianNoise {
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
-        match pass.rng() {
-            Some(rng) => input + (rng.normal_like(input) * self.stddev).cast(input.dtype()),
+        match pass.draw(input, Rng::normal_like) {
+            Some(drawn) => input + (drawn * self.stddev).cast(input.dtype()),
             None => input.clone(),
         }
     }

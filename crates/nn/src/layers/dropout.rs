@@ -1,6 +1,6 @@
 //! Dropout. [Srivastava et al. 2014]
 
-use panoply_tensor::{Error, Tensor};
+use panoply_tensor::{Error, Rng, Tensor};
 
 use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
@@ -19,12 +19,15 @@ impl DropoutExt for Tensor {
         if !(0.0..1.0).contains(&probability) {
             return Tensor::from_mistake(Error::mistake(format!("dropout: p {probability} is not in 0 .. 1")));
         }
-        match pass.rng() {
-            Some(rng) if probability > 0.0 => {
-                let kept = rng.uniform_like(self).ge(&Tensor::scalar(probability as f32));
+        if probability == 0.0 {
+            return self.clone();
+        }
+        match pass.draw(self, Rng::uniform_like) {
+            Some(drawn) => {
+                let kept = drawn.ge(&Tensor::scalar(probability as f32));
                 (self * (1.0 / (1.0 - probability))).where_self(&kept, &self.zeros_like())
             }
-            _ => self.clone(),
+            None => self.clone(),
         }
     }
 }

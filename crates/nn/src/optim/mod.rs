@@ -250,13 +250,13 @@ impl<R: UpdateRule> Optimizer<R> {
     /// Adds a part of a batch to the gradients of the next step and gives the loss's value; parameters stay, states move.
     /// Divide the loss by the number of parts if the step is to follow their mean. On error nothing has changed. With a loss scale, a
     /// part whose gradients overflow takes the step of all of them with it.
-    pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, pass: ForwardContext<'_>) -> Result<f64> {
+    pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, mut pass: ForwardContext<'_>) -> Result<f64> {
         let trained = trainable_params(model, &pass)?;
         ensure_evaluated(&trained, loss)?;
+        let (loss, gradients) = &self.of_all_ranks(&trained, loss.clone(), &mut pass)?;
         if self.overflowed {
             return self.check_loss(loss.cast(DType::F32).sum(..).item()?);
         }
-        let gradients = self.gradients(&trained, loss)?;
         let states = pass.float_states(model);
         let signs: Vec<Tensor> = gradients.iter().chain(states.iter().map(|(_, next)| next)).cloned().collect();
         let StepSignals { report, grad_finite: sounds, .. } = StepSignals::of(loss, &signs)?;
@@ -272,7 +272,7 @@ impl<R: UpdateRule> Optimizer<R> {
             return Ok(value);
         }
         StateUpdate::commit(&pass.into_updates(), model)?;
-        let kept = trained.into_iter().zip(&gradients).map(|((name, _), gradient)| (name, gradient.detach()));
+        let kept = trained.into_iter().zip(gradients).map(|((name, _), gradient)| (name, gradient.detach()));
         self.accumulated_grads.extend(kept);
         Ok(value)
     }
@@ -307,21 +307,23 @@ impl<R: UpdateRule> Optimizer<R> {
         arrival: WaitMode,
         model: &mut dyn Module,
         loss: Tensor,
-        pass: ForwardContext<'_>,
+        mut pass: ForwardContext<'_>,
     ) -> Result<f64> {
         let trained = trainable_params(model, &pass)?;
+        let made = ensure_evaluated(&trained, &loss)?;
+        let (loss, gradients) = self.of_all_ranks(&trained, loss, &mut pass)?;
         if self.overflowed {
             let value = self.check_loss(arrival.number(&loss.cast(DType::F32).sum(..)).await?)?;
             self.overflowed = false;
             return Ok(value);
         }
-        if ensure_evaluated(&trained, &loss)? && self.steps == 0 {
+        if made && self.steps == 0 {
             // What making them took is not wanted again.
             loss.device().cloned().map_or_else(Device::current, Ok)?.trim_memory();
         }
         let states = pass.float_states(model);
         let checked = Checked::of(&trained, &states);
-        let planned = self.plan(&trained, &loss, states.into_iter().map(|(_, next)| next))?;
+        let planned = self.plan(&trained, (&loss, gradients), states.into_iter().map(|(_, next)| next))?;
         // What is held here besides would have to stay as it is.
         drop(loss);
         let values: Vec<Tensor> = trained.into_iter().map(|(_, value)| value).collect();
@@ -344,7 +346,8 @@ impl<R: UpdateRule> Optimizer<R> {
         let trained = trainable_params(model, pass)?;
         ensure_evaluated(&trained, loss)?;
         let states = pass.float_states(model).into_iter().map(|(_, next)| next);
-        let StepPlan { next, grad_finite: sounds, report } = self.plan(&trained, loss, states)?;
+        let StepPlan { next, grad_finite: sounds, report } =
+            self.plan(&trained, (loss, self.gradients(&trained, loss)?), states)?;
         let mut old: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
         let followed = trained.iter().zip(&next).filter(|(_, next)| next.replaces_state);
         old.extend(followed.filter_map(|((name, _), _)| self.state.get(name)).flatten());
@@ -359,10 +362,9 @@ impl<R: UpdateRule> Optimizer<R> {
     fn plan(
         &self,
         trained: &[(String, Tensor)],
-        loss: &Tensor,
+        (loss, gradients): (&Tensor, Vec<Tensor>),
         states: impl Iterator<Item = Tensor>,
     ) -> Result<StepPlan> {
-        let gradients = self.gradients(trained, loss)?;
         let ClippedGrads { gradients, finite_checks: mut signs } = self.clipped(gradients);
         let limits = trained.len()..signs.len();
         signs.extend(states);
@@ -384,22 +386,46 @@ impl<R: UpdateRule> Optimizer<R> {
         Ok(StepPlan { next, grad_finite: sounds, report })
     }
 
+    /// The loss and its gradients with what waits added. Where several processes share the batch, they are summed over these.
+    fn of_all_ranks(
+        &self,
+        trained: &[(String, Tensor)],
+        loss: Tensor,
+        pass: &mut ForwardContext<'_>,
+    ) -> Result<(Tensor, Vec<Tensor>)> {
+        let Some(shard) = pass.shard().cloned() else {
+            let gradients = self.gradients(trained, &loss)?;
+            return Ok((loss, gradients));
+        };
+        let (loss, gradients) = shard.all_reduce(&loss, self.own_gradients(trained, &loss)?, pass)?;
+        Ok((loss, self.with_waiting(trained, gradients)))
+    }
+
     /// The loss's gradients with what waits added.
     fn gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
+        Ok(self.with_waiting(trained, self.own_gradients(trained, loss)?))
+    }
+
+    /// The loss's gradients.
+    fn own_gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
         let wanted: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
-        let gradients = match &self.grad_scaler {
-            None => loss.gradients(&wanted)?,
+        match &self.grad_scaler {
+            None => loss.gradients(&wanted),
             Some(scale) => {
                 let flows = (loss * scale.scale).gradients(&wanted)?;
-                flows.into_iter().map(|flow| flow * (1.0 / scale.scale)).collect()
+                Ok(flows.into_iter().map(|flow| flow * (1.0 / scale.scale)).collect())
             }
-        };
+        }
+    }
+
+    /// Gradients with what waits added.
+    fn with_waiting(&self, trained: &[(String, Tensor)], gradients: Vec<Tensor>) -> Vec<Tensor> {
         let summed =
             trained.iter().zip(gradients).map(|((name, _), gradient)| match self.accumulated_grads.get(name) {
                 Some(waiting) => gradient + waiting,
                 None => gradient,
             });
-        Ok(summed.collect())
+        summed.collect()
     }
 
     /// Gradients as they are followed.

@@ -1,0 +1,195 @@
+//! The contract between processes on MPI's functions.
+//!
+//! Calls that wait are made as requests that are polled: libraries of MPI wait by spinning, which takes a core from the
+//! ranks that still compute.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{sleep, yield_now};
+use std::time::Duration;
+
+use panoply_device::{Error, ErrorKind, Result, Wire};
+
+use super::functions::{Constants, Functions};
+
+/// The tag of all messages: those of two ranks stay in order.
+const TAG: c_int = 1;
+/// The largest message in bytes. Counts are `int`.
+const MAX_MESSAGE: usize = 1 << 30;
+/// The most elements of one sum, so that counts stay far below the limit of `int`.
+const MAX_SUM: usize = 1 << 28;
+/// How often a request is polled at once, before each poll waits for [`PAUSE`].
+const EAGER_POLLS: usize = 200;
+/// The time between polls of a request that takes longer.
+const PAUSE: Duration = Duration::from_micros(50);
+/// Room for `MPI_MAX_ERROR_STRING` of every implementation, which is at most 1024.
+const MAX_ERROR_TEXT: usize = 2048;
+
+/// The world of one MPI library; `H` is the type of its handles.
+pub struct MpiWire<H> {
+    /// Held during each call: the library was told that calls come one at a time.
+    functions: Mutex<Functions<H>>,
+    constants: Constants<H>,
+    rank: usize,
+    ranks: usize,
+}
+
+impl<H> fmt::Debug for MpiWire<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MpiWire(rank {} of {})", self.rank, self.ranks)
+    }
+}
+
+impl<H: Copy + Send + Sync> MpiWire<H> {
+    /// Initializes the library, once in a process.
+    pub fn connect(functions: Functions<H>, constants: Constants<H>) -> Result<MpiWire<H>> {
+        let (mut granted, mut rank, mut ranks) = (0, 0, 0);
+        // SAFETY: null stands for no arguments, and `granted` is written during the call only.
+        let code =
+            unsafe { (functions.init_thread)(null_mut(), null_mut(), constants.thread_serialized, &mut granted) };
+        if code != 0 || granted < constants.thread_serialized {
+            let message = format!("mpi: MPI_Init_thread failed with code {code} and thread level {granted}");
+            return Err(Error::new(ErrorKind::Driver, message));
+        }
+        let mut wire = MpiWire { functions: Mutex::new(functions), constants, rank: 0, ranks: 0 };
+        let table = wire.table();
+        // SAFETY: the library is initialized, and the handles are its own.
+        wire.check("MPI_Comm_set_errhandler", &table, unsafe {
+            (table.comm_set_errhandler)(constants.world, constants.errors_return)
+        })?;
+        // SAFETY: as above; the number is written during the call only.
+        wire.check("MPI_Comm_rank", &table, unsafe { (table.comm_rank)(constants.world, &mut rank) })?;
+        // SAFETY: as above.
+        wire.check("MPI_Comm_size", &table, unsafe { (table.comm_size)(constants.world, &mut ranks) })?;
+        drop(table);
+        (wire.rank, wire.ranks) = (rank as usize, ranks as usize);
+        Ok(wire)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Functions<H>> {
+        self.functions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A code of the library as a result.
+    fn check(&self, function: &str, table: &Functions<H>, code: c_int) -> Result<()> {
+        if code == 0 {
+            return Ok(());
+        }
+        let (mut text, mut len) = ([0 as c_char; MAX_ERROR_TEXT], 0);
+        // SAFETY: the text has room for the longest message of any implementation.
+        unsafe { (table.error_string)(code, text.as_mut_ptr(), &mut len) };
+        text[MAX_ERROR_TEXT - 1] = 0;
+        // SAFETY: the last byte is 0.
+        let why = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned();
+        let message = format!("mpi: {function} failed on rank {} of {}: {why}", self.rank, self.ranks);
+        Err(Error::new(ErrorKind::Driver, message))
+    }
+
+    /// Starts a request and waits until it is complete. The library is locked during calls only.
+    fn complete(&self, function: &str, start: impl FnOnce(&Functions<H>, *mut H) -> c_int) -> Result<()> {
+        // Any handle will do: the call writes it.
+        let mut request = self.constants.world;
+        {
+            let table = self.table();
+            let code = start(&table, &mut request);
+            self.check(function, &table, code)?;
+        }
+        for poll in 0.. {
+            let mut done = 0;
+            let table = self.table();
+            // SAFETY: the request is one that was started and is not complete; the constant stands for no status.
+            let code = unsafe { (table.test)(&mut request, &mut done, self.constants.status_ignore as *mut c_void) };
+            self.check(function, &table, code)?;
+            drop(table);
+            match done {
+                0 if poll < EAGER_POLLS => yield_now(),
+                0 => sleep(PAUSE),
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sums some elements: each rank adds up one block of all of them, then all get all blocks.
+    fn sum(&self, values: &mut [f32]) -> Result<()> {
+        let Constants { world, float, .. } = self.constants;
+        let block = values.len().div_ceil(self.ranks);
+        let count = block as c_int;
+        let mut all = vec![0f32; block * self.ranks];
+        all[..values.len()].copy_from_slice(values);
+        let mut own = vec![0f32; block * self.ranks];
+        self.complete("MPI_Ialltoall", |table, request| {
+            let (from, to) = (all.as_ptr().cast(), own.as_mut_ptr().cast());
+            // SAFETY: both hold a block of `count` floats for each rank, until the request is complete.
+            unsafe { (table.ialltoall)(from, count, float, to, count, float, world, request) }
+        })?;
+        let (sum, others) = own.split_at_mut(block);
+        for other in others.chunks_exact(block.max(1)) {
+            sum.iter_mut().zip(other).for_each(|(sum, value)| *sum += value);
+        }
+        self.complete("MPI_Iallgather", |table, request| {
+            let (from, to) = (sum.as_ptr().cast(), all.as_mut_ptr().cast());
+            // SAFETY: `sum` holds `count` floats, `all` as many for each rank, until the request is complete.
+            unsafe { (table.iallgather)(from, count, float, to, count, float, world, request) }
+        })?;
+        values.copy_from_slice(&all[..values.len()]);
+        Ok(())
+    }
+}
+
+impl<H: Copy + Send + Sync> Wire for MpiWire<H> {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    fn send(&self, to: usize, bytes: &[u8]) -> Result<()> {
+        let Constants { world, byte, .. } = self.constants;
+        for part in bytes.chunks(MAX_MESSAGE) {
+            self.complete("MPI_Isend", |table, request| {
+                let (data, count) = (part.as_ptr().cast(), part.len() as c_int);
+                // SAFETY: as many bytes are there until the request is complete, and their number fits an int.
+                unsafe { (table.isend)(data, count, byte, to as c_int, TAG, world, request) }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn receive(&self, from: usize, bytes: &mut [u8]) -> Result<()> {
+        let Constants { world, byte, .. } = self.constants;
+        for part in bytes.chunks_mut(MAX_MESSAGE) {
+            self.complete("MPI_Irecv", |table, request| {
+                let (data, count) = (part.as_mut_ptr().cast(), part.len() as c_int);
+                // SAFETY: as many bytes may be written until the request is complete, and their number fits an int.
+                unsafe { (table.irecv)(data, count, byte, from as c_int, TAG, world, request) }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn all_reduce(&self, values: &mut [f32]) -> Result<()> {
+        values.chunks_mut(MAX_SUM).try_for_each(|part| self.sum(part))
+    }
+
+    fn abort(&self, code: i32) -> ! {
+        // Another thread may wait in a call for ever, so this does not wait for it.
+        if let Ok(table) = self.functions.try_lock() {
+            // SAFETY: the library is initialized; what the call does to this process is what was asked for.
+            unsafe { (table.abort)(self.constants.world, code) };
+        }
+        // The launcher ends the others when a rank exits without MPI_Finalize.
+        std::process::exit(code)
+    }
+
+    fn close(&self) -> Result<()> {
+        let table = self.table();
+        // SAFETY: the library is initialized, and nobody calls it afterwards.
+        let code = unsafe { (table.finalize)() };
+        self.check("MPI_Finalize", &table, code)
+    }
+}

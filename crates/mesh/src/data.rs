@@ -1,0 +1,236 @@
+//! What tasks share: tensors of which regions are read and written.
+//!
+//! A datum is a list of *pieces*: regions with the values that a task wrote there, each on the device of its task. Values
+//! never change; a write appends a piece and removes those that it covers. So tasks that write disjoint regions on different
+//! devices share nothing, and only what a task reads is moved. Order is the graph's business: a read sees the pieces that
+//! are there when it starts.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use panoply_tensor::ops::view::{IntoTensorIndices, TensorIndex};
+use panoply_tensor::{DType, Device, Error, Result, Tensor, eval};
+
+use crate::mesh::MoveCounter;
+use crate::span::{self, Span};
+
+/// Pieces that are put together in one kernel.
+const MOST_FUSED: usize = 8;
+
+/// A handle to data that tasks share. Clones are the same data.
+#[derive(Clone, Debug)]
+pub struct Data(pub(crate) Arc<Datum>);
+
+/// A region of data: one span for each axis.
+#[derive(Clone, Debug)]
+pub struct View {
+    pub(crate) data: Data,
+    pub(crate) region: Vec<Span>,
+}
+
+/// The state of [`Data`].
+#[derive(Debug)]
+pub(crate) struct Datum {
+    shape: Vec<usize>,
+    pub dtype: DType,
+    /// In the order of writes; the first covers everything.
+    pieces: Mutex<Vec<Piece>>,
+}
+
+/// Values that were written together.
+#[derive(Clone, Debug)]
+struct Piece {
+    region: Vec<Span>,
+    /// The same values, one tensor on each device that has them.
+    copies: Vec<Tensor>,
+}
+
+impl Data {
+    /// Data that begin with the values of a tensor.
+    pub(crate) fn new(values: &Tensor) -> Result<Data> {
+        let values = values.detach();
+        eval(&[&values])?;
+        let shape = values.shape()?.dims().to_vec();
+        let first = Piece { region: whole(&shape), copies: vec![values.clone()] };
+        Ok(Data(Arc::new(Datum { shape, dtype: values.dtype(), pieces: Mutex::new(vec![first]) })))
+    }
+
+    /// Lengths of the axes.
+    pub fn shape(&self) -> &[usize] {
+        &self.0.shape
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+
+    /// A region: one range for each leading axis, as [`Tensor::slice`] takes them; others are whole. Steps are those of
+    /// [`TensorIndex::Slice`].
+    ///
+    /// # Errors
+    /// A range does not fit its axis, or names a single position, which would remove the axis.
+    pub fn view(&self, ranges: impl IntoTensorIndices) -> Result<View> {
+        let (ranges, shape) = (ranges.into_indices(), self.shape());
+        if ranges.len() > shape.len() {
+            return Err(Error::mistake(format!("view: {} ranges for data of shape {shape:?}", ranges.len())));
+        }
+        let mut region = whole(shape);
+        for (axis, (range, span)) in ranges.iter().zip(&mut region).enumerate() {
+            *span = resolve(range, shape[axis]).ok_or_else(|| {
+                let message = format!("view: {range:?} does not fit axis {axis} of data of shape {shape:?}");
+                Error::mistake(message).note("a range from a position to another is needed on each axis")
+            })?;
+        }
+        Ok(View { data: self.clone(), region })
+    }
+}
+
+/// The span of a range on an axis of this length.
+fn resolve(range: &TensorIndex, len: usize) -> Option<Span> {
+    let TensorIndex::Slice { start, end, step } = *range else { return None };
+    let place = |position: isize| {
+        let counted = if position < 0 { position + len as isize } else { position };
+        usize::try_from(counted).ok().filter(|counted| *counted <= len)
+    };
+    let (start, end) = (start.map_or(Some(0), place)?, end.map_or(Some(len), place)?);
+    (step > 0).then(|| Span { start, len: end.saturating_sub(start).div_ceil(step), step })
+}
+
+fn whole(shape: &[usize]) -> Vec<Span> {
+    shape.iter().map(|len| Span::whole(*len)).collect()
+}
+
+impl From<&Data> for View {
+    fn from(data: &Data) -> View {
+        View { data: data.clone(), region: whole(data.shape()) }
+    }
+}
+
+impl From<&View> for View {
+    fn from(view: &View) -> View {
+        view.clone()
+    }
+}
+
+impl View {
+    /// Lengths of the axes.
+    pub fn shape(&self) -> Vec<usize> {
+        self.region.iter().map(|span| span.len).collect()
+    }
+
+    /// Whether both are regions of the same data with an element in common.
+    pub fn overlaps(&self, other: &View) -> bool {
+        Arc::ptr_eq(&self.data.0, &other.data.0) && span::overlap(&self.region, &other.region)
+    }
+
+    /// The values on a device, which is the current one; what lies elsewhere is moved there.
+    pub(crate) fn read(&self, device: &Device, moves: &MoveCounter) -> Result<Tensor> {
+        if self.region.iter().any(|span| span.len == 0) {
+            return Ok(Tensor::zeros(self.shape(), self.data.dtype()));
+        }
+        let pieces = self.data.0.lock().clone();
+        let covering = pieces.iter().rposition(|piece| span::contains(&piece.region, &self.region));
+        let covering = covering.expect("the first piece covers all");
+        let mut values = pieces[covering].read(&self.region, device, moves)?;
+        let newer =
+            pieces[covering + 1..].iter().filter_map(|piece| Some((piece, common(&piece.region, &self.region)?)));
+        for (number, (piece, both)) in newer.enumerate() {
+            let part = piece.read(&both, device, moves)?;
+            values = overlaid(&values, &self.region, &part, &both);
+            if number % MOST_FUSED == MOST_FUSED - 1 {
+                eval(&[&values])?;
+            }
+        }
+        eval(&[&values])?;
+        self.keep(&pieces, &values);
+        Ok(values)
+    }
+
+    /// Keeps values that were read, for the next read, unless something else was written since.
+    fn keep(&self, read: &[Piece], values: &Tensor) {
+        let mut pieces = self.data.0.lock();
+        let known = |piece: &Piece| read.iter().any(|read| read.copies[0].ptr_eq(&piece.copies[0]));
+        if !pieces.iter().filter(|piece| span::overlap(&piece.region, &self.region)).all(known) {
+            return;
+        }
+        match pieces.iter_mut().rfind(|piece| span::overlap(&piece.region, &self.region)) {
+            Some(last) if last.region == self.region => {
+                if last.copies.iter().all(|copy| copy.device() != values.device()) {
+                    last.copies.push(values.clone());
+                }
+            }
+            Some(last) if span::contains(&last.region, &self.region) => {}
+            _ => Piece::add(&mut pieces, &self.region, values),
+        }
+    }
+
+    /// Writes values, which have the shape and type of this view.
+    pub(crate) fn write(&self, values: &Tensor) {
+        if self.region.iter().any(|span| span.len == 0) {
+            return;
+        }
+        Piece::add(&mut self.data.0.lock(), &self.region, values);
+    }
+}
+
+impl Datum {
+    fn lock(&self) -> MutexGuard<'_, Vec<Piece>> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Piece {
+    /// Adds a piece with the newest values of a region, and removes those that it covers.
+    fn add(pieces: &mut Vec<Piece>, region: &[Span], values: &Tensor) {
+        pieces.retain(|piece| !span::contains(region, &piece.region));
+        pieces.push(Piece { region: region.to_vec(), copies: vec![values.clone()] });
+    }
+
+    /// The values of a region that this one contains, on a device.
+    fn read(&self, region: &[Span], device: &Device, moves: &MoveCounter) -> Result<Tensor> {
+        let here = self.copies.iter().find(|copy| copy.device().is_none_or(|other| other == device));
+        let copy = here.unwrap_or(&self.copies[0]);
+        let ranges: Vec<TensorIndex> = self.region.iter().zip(region).map(|(own, part)| within(*own, *part)).collect();
+        let part = copy.slice(ranges);
+        if here.is_some() {
+            return Ok(part);
+        }
+        let moved = part.to(device);
+        moved.check()?;
+        moves.count((part.shape()?.numel() * part.dtype().bytes()) as u64);
+        Ok(moved)
+    }
+}
+
+/// The range of indices in a span at which another, which it contains, lies.
+fn within(own: Span, part: Span) -> TensorIndex {
+    let index = |position| own.index_of(position).expect("the span contains the part") as isize;
+    let (start, last) = (index(part.start), index(part.at(part.len - 1)));
+    let step = if part.len > 1 { part.step / own.step } else { 1 };
+    TensorIndex::Slice { start: Some(start), end: Some(last + 1), step }
+}
+
+/// The region that two have in common.
+fn common(a: &[Span], b: &[Span]) -> Option<Vec<Span>> {
+    a.iter().zip(b).map(|(a, b)| a.intersect(*b)).collect()
+}
+
+/// Values of a region with those of a part of it in place of theirs.
+///
+/// Along each axis an index vector says which element of the part comes to each position, and a mask which positions have
+/// one.
+fn overlaid(values: &Tensor, region: &[Span], part: &Tensor, both: &[Span]) -> Tensor {
+    let (mut spread, mut covered) = (part.clone(), None::<Tensor>);
+    for (axis, (own, both)) in region.iter().zip(both).enumerate() {
+        let found: Vec<Option<usize>> = (0..own.len).map(|index| both.index_of(own.at(index))).collect();
+        let indices: Vec<i32> = found.iter().map(|index| index.unwrap_or(0) as i32).collect();
+        let mask: Vec<bool> = found.iter().map(Option::is_some).collect();
+        spread = spread.index_select(axis as isize, &Tensor::from_slice(&indices, [own.len]));
+        let mut around = vec![1; region.len()];
+        around[axis] = own.len;
+        let mask = Tensor::from_slice(&mask, around);
+        covered = Some(covered.map_or(mask.clone(), |covered| covered.where_self(&mask, &Tensor::scalar(false))));
+    }
+    // Data without axes are covered wholly or not at all.
+    covered.map_or(spread.clone(), |covered| spread.where_self(&covered, values))
+}

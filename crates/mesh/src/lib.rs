@@ -1,0 +1,42 @@
+//! Several devices, and several processes.
+//!
+//! A program spawns *tasks* that read and write regions of data. Tasks whose regions overlap run in program order; the
+//! others run at the same time, each on a device of its scope. Results equal those of [`Mesh::serial`], which runs the
+//! same program on one device in order.
+//!
+//! ```
+//! use panoply_mesh::{In, InOut, Mesh, Out};
+//! use panoply_tensor::Tensor;
+//!
+//! let mesh = Mesh::open()?;
+//! let a = mesh.data(&Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [4]))?;
+//! let sum = mesh.data(&Tensor::from_slice(&[0.0f32], [1]))?;
+//! let sums = mesh.within("cpu,cpu:checked", |m| {
+//!     m.spawn("left", InOut(a.view((..2,))?), |x| *x = &*x + 1.0)?;
+//!     m.spawn("right", InOut(a.view((2..,))?), |x| *x = &*x * 2.0)?; // at the same time
+//!     m.spawn("sum", (In(&a), Out(&sum)), |(x, sum)| *sum = x.sum(..).unsqueeze(0))?; // waits for both
+//!     m.fetch(&sum)
+//! })?;
+//! assert_eq!(sums.to_vec::<f32>()?, [2.0 + 3.0 + 6.0 + 8.0]);
+//! # Ok::<(), panoply_tensor::Error>(())
+//! ```
+//!
+//! In reading order: [`span`] (a region along one axis), [`data`] (what tasks share), [`arguments`] (how a closure gets it),
+//! [`mesh`] (the handle), `graph` (which task waits for which), `engine` (threads that run them), [`group`] (the processes
+//! of a launcher).
+
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+pub mod data;
+mod engine;
+mod graph;
+pub mod group;
+pub mod mesh;
+pub mod span;
+
+pub use arguments::{Arguments, In, InOut, Out};
+pub use data::{Data, View};
+pub use group::RankGroup;
+pub use mesh::{Mesh, Moves};
+pub use span::Span;

@@ -1,0 +1,279 @@
+//! Programs of tasks on several devices, compared with the same program in order and with plain arithmetic.
+
+use std::sync::mpsc;
+
+use panoply_mesh::{Data, In, InOut, Mesh, Out, View};
+use panoply_tensor::ops::view::TensorIndex;
+use panoply_tensor::{Device, Error, Result, Rng, Tensor};
+
+const SHAPE: [usize; 2] = [13, 11];
+const DATA: usize = 3;
+const TASKS: usize = 30;
+/// Programs for each list of devices: OpenCL compiles kernels for every shape.
+const PROGRAMS: u64 = 24;
+const PROGRAMS_ON_OPENCL: u64 = 1;
+
+/// A region along one axis: start, length, step.
+type Span = (usize, usize, usize);
+
+/// A step of a random program.
+#[derive(Clone, Debug)]
+enum Step {
+    /// `to = to * 0.5 + number`
+    Scale { to: (usize, [Span; 2]), number: f32 },
+    /// `to = from - number`
+    Copy { from: (usize, [Span; 2]), to: (usize, [Span; 2]), number: f32 },
+    /// `to = to + from * number`
+    Add { from: (usize, [Span; 2]), to: (usize, [Span; 2]), number: f32 },
+}
+
+fn below(rng: &mut Rng, below: usize) -> usize {
+    rng.random_below(below as u32) as usize
+}
+
+/// A span of this length that fits the axis.
+fn span(rng: &mut Rng, axis: usize, len: usize) -> Span {
+    let step = 1 + below(rng, if len > 1 { ((SHAPE[axis] - 1) / (len - 1)).min(3) } else { 3 });
+    let start = below(rng, SHAPE[axis] - (len - 1) * step);
+    (start, len, step)
+}
+
+fn program(rng: &mut Rng) -> Vec<Step> {
+    (0..TASKS)
+        .map(|_| {
+            let lens = [1 + below(rng, 6), 1 + below(rng, 6)];
+            let mut region = |data: usize| (data, [span(rng, 0, lens[0]), span(rng, 1, lens[1])]);
+            let (from, to) = (region(0), region(0));
+            let from_data = below(rng, DATA);
+            let to_data = (from_data + 1 + below(rng, DATA - 1)) % DATA;
+            let number = (1 + below(rng, 16)) as f32 / 8.0;
+            let (from, to) = ((from_data, from.1), (to_data, to.1));
+            match below(rng, 3) {
+                0 => Step::Scale { to, number },
+                1 => Step::Copy { from, to, number },
+                _ => Step::Add { from, to, number },
+            }
+        })
+        .collect()
+}
+
+fn initial(data: usize) -> Vec<f32> {
+    (0..SHAPE[0] * SHAPE[1]).map(|at| (at * (data + 1) % 17) as f32 / 4.0).collect()
+}
+
+/// The oracle: plain arithmetic in order.
+fn plain(program: &[Step]) -> Vec<Vec<f32>> {
+    let mut data: Vec<Vec<f32>> = (0..DATA).map(initial).collect();
+    let places = |spans: &[Span; 2]| -> Vec<usize> {
+        let positions = |(start, len, step): Span| (0..len).map(move |at| start + at * step);
+        positions(spans[0]).flat_map(|row| positions(spans[1]).map(move |column| row * SHAPE[1] + column)).collect()
+    };
+    for step in program {
+        match step {
+            Step::Scale { to, number } => {
+                places(&to.1).iter().for_each(|at| data[to.0][*at] = data[to.0][*at] * 0.5 + number);
+            }
+            Step::Copy { from, to, number } => {
+                for (at, source) in places(&to.1).into_iter().zip(places(&from.1)) {
+                    data[to.0][at] = data[from.0][source] - number;
+                }
+            }
+            Step::Add { from, to, number } => {
+                for (at, source) in places(&to.1).into_iter().zip(places(&from.1)) {
+                    data[to.0][at] += data[from.0][source] * number;
+                }
+            }
+        }
+    }
+    data
+}
+
+/// The values after the program on a mesh, which has run none of it before.
+fn on(mesh: &Mesh, program: &[Step]) -> Result<Vec<Vec<f32>>> {
+    let start = |data| mesh.data(&Tensor::from_slice(&initial(data), SHAPE));
+    let data = (0..DATA).map(start).collect::<Result<Vec<Data>>>()?;
+    let view = |(at, spans): &(usize, [Span; 2])| -> Result<View> {
+        let ranges = spans.map(|(start, len, step)| TensorIndex::Slice {
+            start: Some(start as isize),
+            end: Some((start + (len - 1) * step + 1) as isize),
+            step,
+        });
+        data[*at].view(ranges.to_vec())
+    };
+    for step in program {
+        match step {
+            Step::Scale { to, number } => {
+                let number = *number;
+                mesh.spawn("scale", InOut(view(to)?), move |x| *x = &*x * 0.5 + f64::from(number))?;
+            }
+            Step::Copy { from, to, number } => {
+                let number = *number;
+                mesh.spawn("copy", (In(view(from)?), Out(view(to)?)), move |(from, to)| {
+                    *to = from - f64::from(number);
+                })?;
+            }
+            Step::Add { from, to, number } => {
+                let number = *number;
+                mesh.spawn("add", (In(view(from)?), InOut(view(to)?)), move |(from, to)| {
+                    *to = &*to + from * f64::from(number);
+                })?;
+            }
+        }
+    }
+    data.iter().map(|data| mesh.fetch(data)?.to_vec()).collect()
+}
+
+fn bits(data: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    data.iter().map(|values| values.iter().map(|value| value.to_bits()).collect()).collect()
+}
+
+#[test]
+fn random_programs_give_the_bits_of_the_program_in_order() {
+    let cpu = Device::get("cpu").unwrap();
+    let mut scopes = vec![("cpu,cpu:checked", PROGRAMS)];
+    match Device::get("opencl:0") {
+        Ok(_) => scopes.push(("cpu,opencl:0", PROGRAMS_ON_OPENCL)),
+        Err(error) => println!("SKIPPED: tasks on OpenCL: {error}"),
+    }
+    let mesh = cpu.scope(Mesh::open).unwrap();
+    let serial = mesh.serial().unwrap();
+    for seed in 0..PROGRAMS {
+        let program = program(&mut Rng::seed_from_u64(seed));
+        let expected = bits(&plain(&program));
+        cpu.scope(|| {
+            assert_eq!(bits(&on(&serial, &program).unwrap()), expected, "serial, seed {seed}: {program:#?}");
+            for (scope, _) in scopes.iter().filter(|(_, programs)| seed < *programs) {
+                let result = mesh.within(scope, |mesh| on(mesh, &program)).unwrap();
+                assert_eq!(bits(&result), expected, "{scope}, seed {seed}: {program:#?}");
+            }
+        });
+    }
+    assert!(mesh.moves().count > 0 && serial.moves().count == 0, "{:?}, {:?}", mesh.moves(), serial.moves());
+}
+
+fn on_cpu(test: impl FnOnce(&Mesh) -> Result<()>) {
+    Device::get("cpu").unwrap().scope(|| test(&Mesh::open()?)).unwrap();
+}
+
+#[test]
+fn tasks_that_share_nothing_run_at_the_same_time() {
+    on_cpu(|mesh| {
+        let data = mesh.data(&Tensor::from_slice(&[0f32; 4], [4]))?;
+        // Each waits for a message of the other: one after the other they would wait for ever.
+        let ((to_right, from_left), (to_left, from_right)) = (mpsc::channel(), mpsc::channel());
+        mesh.within("cpu,cpu:checked", |m| {
+            let even = TensorIndex::Slice { start: Some(0), end: None, step: 2 };
+            let odd = TensorIndex::Slice { start: Some(1), end: None, step: 2 };
+            m.spawn("even", InOut(data.view((even,))?), move |x| {
+                to_right.send(()).expect("the other task listens");
+                from_right.recv().expect("the other task sends");
+                *x = &*x + 1.0;
+            })?;
+            m.spawn("odd", InOut(data.view((odd,))?), move |x| {
+                to_left.send(()).expect("the other task listens");
+                from_left.recv().expect("the other task sends");
+                *x = &*x + 2.0;
+            })?;
+            assert_eq!(m.fetch(&data)?.to_vec::<f32>()?, [1.0, 2.0, 1.0, 2.0]);
+            Ok(())
+        })
+    });
+}
+
+#[test]
+fn values_are_moved_once_and_only_where_they_are_read() {
+    on_cpu(|mesh| {
+        let data = mesh.data(&Tensor::from_slice(&[1f32; 10], [10]))?;
+        let sum = mesh.data(&Tensor::from_slice(&[0f32], [1]))?;
+        let count = || (mesh.moves().count, mesh.moves().bytes);
+        mesh.within("cpu:checked", |m| {
+            for expected in [(1, 40), (1, 40)] {
+                m.spawn("sum", (In(&data), Out(&sum)), |(x, sum)| *sum = x.sum(..).unsqueeze(0))?;
+                m.wait()?;
+                assert_eq!(count(), expected, "a copy is kept");
+            }
+            Ok(())
+        })?;
+        assert_eq!(mesh.fetch(&sum)?.to_vec::<f32>()?, [10.0]);
+        assert_eq!(count(), (2, 44), "the result comes back");
+        mesh.fetch(&data)?;
+        assert_eq!(count(), (2, 44), "what nobody wrote is still here");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_failure_names_task_device_and_what_was_dropped() {
+    on_cpu(|mesh| {
+        let serial = mesh.serial()?;
+        for mesh in [mesh, &serial] {
+            let [a, b] = [0.0f32, 1.0].map(|x| mesh.data(&Tensor::from_slice(&[x; 4], [4])));
+            let (a, b) = (a?, b?);
+            mesh.spawn("fine", InOut(&b), |x| *x = &*x + 1.0)?;
+            mesh.spawn("broken", InOut(a.view((..2,))?), |x| assert!(x.check().is_err(), "out of cheese"))?;
+            mesh.spawn("next", (In(&a), Out(&b)), |(a, b)| *b = a.clone())?;
+            mesh.spawn("last", InOut(&b), |x| *x = &*x + 1.0)?;
+            mesh.spawn("beside", InOut(a.view((2..,))?), |x| *x = &*x + 1.0)?;
+            let error = mesh.fetch(&b).unwrap_err();
+            let message = "task broken on cpu: panicked: out of cheese; 3 tasks after it were dropped";
+            assert_eq!(error.message(), message);
+            assert_eq!(mesh.wait().unwrap_err().message(), message);
+            let c = mesh.data(&Tensor::from_slice(&[1f32], [1]))?;
+            mesh.spawn("other", InOut(&c), |x| *x = &*x + 1.0)?;
+            assert_eq!(mesh.fetch(&c)?.item()?, 2.0, "data that nothing broken touched");
+
+            mesh.spawn("shape", Out(&c), |x| *x = Tensor::from_slice(&[1f32, 2.0], [2]))?;
+            let error = mesh.fetch(&c).unwrap_err();
+            assert!(error.message().starts_with("task shape on cpu: argument 0, f32 of shape [1], cannot become "));
+            assert!(error.message().ends_with("; no task after it was dropped"), "{error}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn mistakes_are_told_and_nothing_hangs() {
+    on_cpu(|mesh| {
+        let data = mesh.data(&Tensor::from_slice(&[0f32; 4], [4]))?;
+        let error = mesh.spawn("twice", (In(&data), InOut(data.view((1..2,))?)), |_| ()).unwrap_err();
+        assert_eq!(error.message(), "task twice: argument 1 overlaps one before it, and one of both is written");
+        assert!(data.view((..5,)).is_err() && data.view((1,)).is_err() && data.view((.., ..)).is_err());
+        assert!(mesh.within("cpu,nonsense", |_| Ok(())).is_err());
+
+        let (inner, own) = (mesh.clone(), data.clone());
+        mesh.spawn("nested", InOut(&data), move |_| inner.fetch(&own).map(drop))?;
+        let error = mesh.fetch(&data).unwrap_err();
+        let message = "task nested on cpu: a task cannot wait for tasks of its mesh, which may wait for it";
+        assert!(error.message().starts_with(message), "{error}");
+
+        let refused = |_: &mut Tensor| -> Result<()> { Err(Error::mistake("refused")) };
+        let other = mesh.data(&Tensor::from_slice(&[0f32; 4], [4]))?;
+        mesh.spawn("refused", InOut(&other), refused)?;
+        assert!(mesh.fetch(&other).unwrap_err().message().contains("refused"));
+        // The last handle may be dropped while tasks wait, and by a task.
+        let (send, receive) = mpsc::channel();
+        let last = Mesh::open()?;
+        let held = last.clone();
+        let third = last.data(&Tensor::from_slice(&[0f32; 4], [4]))?;
+        last.spawn("holds", InOut(&third), move |_| {
+            let go: Result<(), _> = receive.recv();
+            go.expect("the test sends");
+            drop(held);
+        })?;
+        last.spawn("late", InOut(&third), |_| ())?;
+        drop(last);
+        send.send(()).expect("the task listens");
+        Ok(())
+    });
+}
+
+#[test]
+fn without_a_launcher_mpi_is_never_opened() {
+    on_cpu(|mesh| {
+        assert!(mesh.group().is_none());
+        if let Ok(maps) = std::fs::read_to_string("/proc/self/maps") {
+            assert!(!maps.is_empty() && !maps.contains("libmpi"), "{maps}");
+        }
+        Ok(())
+    });
+}
