@@ -1,7 +1,7 @@
 //! The command `panoply`.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed (also if stdout cannot be written), 2 wrong usage, 3 degraded under
-//! `--strict`, 130 ended by a second Ctrl-C, 141 nobody reads on. Every command has `--json`, which prints one document (or one line for each row) with a `schema` number.
+//! `--strict`, 4 undecided and 5 violated (`verify`), 130 ended by a second Ctrl-C, 141 nobody reads on. Every command has `--json`, which prints one document (or one line for each row) with a `schema` number.
 //! One file for each command; [`output`] holds what they share, [`console`] writes it.
 
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ mod selftest;
 mod shell;
 mod status;
 mod train;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -63,6 +64,7 @@ enum Command {
     Train(Box<train::TrainCommand>),
     /// Run `panoply` in several processes.
     Mesh(mesh::MeshCommand),
+    Verify(verify::VerifyCommand),
     /// Let a trained network judge examples.
     Predict(predict::PredictCommand),
     Run(run::RunCommand),
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
     };
     match done {
         Ok(code) => code,

@@ -59,12 +59,22 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
         let manifest = Manifest::of_model(&file)?;
         let model = manifest.load(&file)?;
         if let DataFormat::Text { vocabulary, context_length: time } = &manifest.data.format {
+            if arguments.num_examples.is_some() {
+                return Err(Error::mistake(
+                    "--num-examples: this model reads text; --max-new-tokens sets the length of a text",
+                ));
+            }
             let letters: Vec<char> = vocabulary.chars().collect();
             match &arguments.data {
                 Some(path) => judge_text(arguments, &choice, &model, (&letters, *time), path)?,
                 None => write_text(arguments, &choice, &model, &letters)?,
             }
             return Ok(choice.exit_code());
+        }
+        if arguments.max_new_tokens.is_some() {
+            return Err(Error::mistake(
+                "--max-new-tokens: this model generates no text; --num-examples sets the number of examples",
+            ));
         }
         if arguments.prompt.is_some() {
             return Err(Error::mistake("--prompt: this network knows no texts; name a file of examples"));

@@ -393,7 +393,7 @@ impl TrainJob {
         let (best, measures) = (&result.best_epoch_report, &result.measures);
         if arguments.json {
             // As the epochs have it, which name what is no finite number.
-            let score = |measure: Metric| (best.metric == measure).then(|| json!(best)["score"].take());
+            let score = |measure: Metric| (best.metric == measure).then(|| json!(best)["val_score"].take());
             let text = matches!(data.format, DataFormat::Text { .. });
             output::print_json(&json!({
                 "schema": 1, "data": data.path, "device": choice.report(), "model_name": settings.model, "num_parameters": parameters,

@@ -15,15 +15,15 @@ fn a_row_of_training_alone() {
     assert_eq!((row["name"].as_str(), row["dtype"].as_str()), (Some(name), Some("f32")));
     let number = |name: &str| row[name].as_f64().unwrap();
     let params = (784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10) as f64;
-    assert_eq!(number("parameters"), params);
+    assert_eq!(number("num_parameters"), params);
     assert!(number("seconds") > 0.0 && number("host_seconds") > 0.0, "{row}");
     // Parameters and both moments of them, before and after the step.
     assert!(number("pool_bytes") > 3.0 * 4.0 * params && number("pool_bytes") < 100.0 * params, "{row}");
     if cfg!(target_os = "linux") {
-        assert!(number("resident_bytes") > 3.0 * 4.0 * params, "{row}");
+        assert!(number("rss_bytes") > 3.0 * 4.0 * params, "{row}");
     }
     let refusal = place.refused(&["bench", "training", "--only", "MLP"]);
-    assert!(refusal.contains("--only MLP: there is no such row") && refusal.contains(name), "{refusal}");
+    assert!(refusal.contains("--case MLP: there is no such row") && refusal.contains(name), "{refusal}");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn seconds_are_a_time() {
             let output = place.run(&["bench", what, &format!("--seconds={seconds}")]);
             let error = text(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{seconds}: {error}");
-            assert!(error.contains("--seconds") && error.contains("second"), "{error}");
+            assert!(error.contains("--min-time") && error.contains("second"), "{error}");
         }
     }
 }

@@ -349,7 +349,7 @@ fn a_model_may_come_through_a_pipe() {
     }
     let line = format!("cat run/model.safetensors | {panoply} export /dev/stdin");
     let output = Command::new("sh").args(["-c", &line]).current_dir(&place.0).output().unwrap();
-    assert!(text(&output.stderr).contains("--out FILE.onnx is missing"), "{output:?}");
+    assert!(text(&output.stderr).contains("--output FILE.onnx is missing"), "{output:?}");
 }
 
 /// One array of eight bits does not hide the others; NaN is counted by the definitions of its types.
@@ -363,7 +363,7 @@ fn inspect_lists_types_that_are_not_ours() {
     let output = plain(&place, &["inspect", "m.safetensors", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let rows: Vec<_> = report["arrays"]
+    let rows: Vec<_> = report["tensors"]
         .as_array()
         .unwrap()
         .iter()

@@ -44,8 +44,8 @@ fn report(mut command: Command) -> (Value, String) {
 /// The numbers of each epoch.
 fn history(report: &Value) -> Vec<[f64; 3]> {
     let number = |epoch: &Value, name: &str| epoch[name].as_f64().unwrap();
-    let epochs = report["epochs"].as_array().unwrap().iter();
-    epochs.map(|epoch| ["loss", "validation_loss", "score"].map(|name| number(epoch, name))).collect()
+    let epochs = report["history"].as_array().unwrap().iter();
+    epochs.map(|epoch| ["train_loss", "val_loss", "val_score"].map(|name| number(epoch, name))).collect()
 }
 
 #[track_caller]
@@ -70,7 +70,7 @@ fn ranks_train_to_the_loss_of_one_process() {
     // 1438 examples: the last batch of 100 has 38, and 3 ranks have unequal parts of each. Dropout draws the same numbers.
     for (ranks, options) in [
         (2, &["--epochs", "4"][..]),
-        (3, &["--epochs", "2", "--batch", "100", "--accumulate", "2", "--class-weights", "balanced"]),
+        (3, &["--epochs", "2", "--batch-size", "100", "--accumulate-grad-batches", "2", "--class-weights", "balanced"]),
     ] {
         let train = [&["train", "digits", "--json"], options].concat();
         let alone = place.json(&[&["train", "digits"], options].concat());
@@ -94,7 +94,7 @@ fn a_lost_rank_ends_all_and_is_named() {
     let place = Place::new("mesh-lost");
     let mut command = mesh_run(&place, 2, &["train", "digits", "--epochs", "100000", "--out", "lost"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = place.0.join("lost/training.safetensors");
+    let begun = place.0.join("lost/checkpoint.safetensors");
     while !begun.exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::yield_now();

@@ -43,7 +43,7 @@ fn answers_that_exclude_nothing_are_learned_together() {
     let each = report["per_label"].as_array().unwrap();
     let names: Vec<&str> = each.iter().map(|each| each["label"].as_str().unwrap()).collect();
     assert_eq!(names, ["sweet", "sour", "cold, or iced"]);
-    for (whole, part) in [("accuracy", "accuracy"), ("macro_f1", "f1"), ("auc", "auc")] {
+    for (whole, part) in [("accuracy", "accuracy"), ("macro_f1", "f1"), ("roc_auc", "roc_auc")] {
         let mean = each.iter().map(|each| number(&each[part])).sum::<f64>() / 3.0;
         assert!((number(&report[whole]) - mean).abs() < 1e-6, "{whole}: {mean} in {report}");
     }
@@ -102,12 +102,12 @@ fn a_file_says_how_its_data_are_read() {
     assert!(refusal.contains("net.toml: input [3] does not hold these examples of [4]"), "{refusal}");
     for (from, to, what) in [
         (
-            "\"answers\"",
+            "\"multilabel\"",
             "\"guesses\"",
             "net.toml:5: data: task: invalid value 'guesses' for '--task <TASK>'; [possible",
         ),
         ("task = ", "tusk = ", "net.toml:5: data: tusk: unexpected argument '--tusk' found"),
-        ("\"bce\"", "\"mse\"", "the loss mse does not fit: answers of yes or no are to be learned"),
+        ("\"bce_with_logits\"", "\"mse\"", "the loss mse does not fit: answers of yes or no are to be learned"),
         (
             "\"sour\"",
             "\"soar\"",
@@ -187,11 +187,11 @@ fn columns_that_do_not_fit_together_are_named() {
         ),
         (
             &["drinks.csv", "--label", "sweet,sour", "--class-weights", "balanced"],
-            "class weights do not fit: by bce no classes",
+            "class weights do not fit: by bce_with_logits no classes",
         ),
         (
             &["drinks.csv", "--label", "sweet", "--task", "multilabel", "--class-weights", "1,2"],
-            "class weights do not fit: by bce no classes",
+            "class weights do not fit: by bce_with_logits no classes",
         ),
         (&["drinks.csv", "--label", "sweet,"], "a name of a column is empty, as behind a last comma"),
         (&["unnamed.csv", "--label", "y,z,"], "\n  a column that has no name is said by its place, counted from 1"),

@@ -123,12 +123,12 @@ fn numbers_of_any_scale_are_learned_alike() {
     let scale = manifest["network"]["loss"]["target_scale"].as_f64().unwrap();
     assert!((1e-9..1e-7).contains(&scale), "{scale}");
     // A scale of 1 that was said is no scale that was not.
-    place.write("net.toml", net.replace("\"LOSS\"", "\"mse\", scale = 1.0"));
+    place.write("net.toml", net.replace("\"LOSS\"", "\"mse\", target_scale = 1.0"));
     let said = place.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
     assert_eq!(read(said["run_dir"].as_str().unwrap())["network"]["loss"]["target_scale"], 1.0);
     for (loss, what) in [
-        ("{ kind = \"mse\", target_scale = 0.0 }", "scale 0 is not a positive number"),
-        ("{ scale = 2.0 }", "scale is for mse, l1 and huber; cross_entropy compares no differences"),
+        ("{ kind = \"mse\", target_scale = 0.0 }", "target_scale 0 is not a positive number"),
+        ("{ target_scale = 2.0 }", "target_scale is for mse, l1 and huber; cross_entropy compares no differences"),
     ] {
         place.write("net.toml", net.replace("{ kind = \"LOSS\" }", loss));
         let refusal = place.refused(&["train", "nano.csv", "--model", "net.toml"]);
@@ -184,8 +184,9 @@ fn a_text_is_learned_judged_and_written() {
     }
     let judged = place.json(&["predict", "runs/license-1", "license.txt"]);
     assert!(judged["loss"].as_f64().unwrap() < entropy - 0.3, "{judged}");
-    let written =
-        || place.json(&["predict", "runs/license-2", "--prompt", "the licens", "--num-examples", "40"])["text"].clone();
+    let written = || {
+        place.json(&["predict", "runs/license-2", "--prompt", "the licens", "--max-new-tokens", "40"])["text"].clone()
+    };
     let once = written();
     assert!(once.as_str().unwrap().starts_with("the licens") && once.as_str().unwrap().chars().count() == 50, "{once}");
     assert_eq!(once, written(), "the seed decides");

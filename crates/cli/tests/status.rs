@@ -22,7 +22,7 @@ fn json(arguments: &[&str], library_path: Option<&Path>) -> Value {
 }
 
 fn kind<'a>(document: &'a Value, list: &str, kind: &str) -> &'a Value {
-    document[list].as_array().unwrap().iter().find(|one| one["kind"] == kind).unwrap()
+    document[list].as_array().unwrap().iter().find(|one| one["backend"] == kind).unwrap()
 }
 
 #[test]
@@ -35,14 +35,14 @@ fn the_views_agree() {
         assert_eq!(document["schema"], 1, "{view}");
     }
     let names: Vec<&str> =
-        backends["backends"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
+        backends["backends"].as_array().unwrap().iter().map(|one| one["backend"].as_str().unwrap()).collect();
     assert_eq!(names, ["cuda", "rocm", "metal", "oneapi", "opencl", "vulkan", "dx12", "webgpu", "cpu"]);
     for one in backends["backends"].as_array().unwrap() {
-        let other = kind(&devices, "backends", one["kind"].as_str().unwrap());
+        let other = kind(&devices, "backends", one["backend"].as_str().unwrap());
         assert_eq!(one["available"], other["available"]);
         assert_eq!(one["available"] == false, one["reason"].is_string() && one["fix"].is_string());
     }
-    assert_eq!(kind(&summary, "kinds", "cpu")["hardware"], 1);
+    assert_eq!(kind(&summary, "backends", "cpu")["hardware"], 1);
     assert_eq!(default["device"], devices["recommended"]["device"]);
 }
 
@@ -84,12 +84,12 @@ fn a_setting_that_is_misspelled_is_named() {
 #[test]
 fn status_tries_every_device() {
     let status = json(&["status"], None);
-    let cpu = kind(&status, "kinds", "cpu");
+    let cpu = kind(&status, "backends", "cpu");
     let tried: Vec<&str> = cpu["tests"].as_array().unwrap().iter().map(|one| one["device"].as_str().unwrap()).collect();
     assert_eq!(tried, ["cpu", "cpu:checked"]);
     assert_eq!(status["problems"], 0);
     for one in status["backends"].as_array().unwrap().iter().flat_map(|kind| kind["tests"].as_array().unwrap()) {
-        assert_eq!(one["computes"], true, "{one}");
+        assert_eq!(one["passed"], true, "{one}");
     }
 }
 
@@ -161,7 +161,7 @@ fn a_library_for_another_architecture_is_named() {
         "{place} is for another architecture, so it is passed over; install the one for {}",
         std::env::consts::ARCH
     );
-    for (view, list) in [("backends", "backends"), ("devices", "backends"), ("status", "kinds")] {
+    for (view, list) in [("backends", "backends"), ("devices", "backends"), ("status", "backends")] {
         let document = json(&[view], Some(&folder));
         let cuda = kind(&document, list, "cuda");
         assert_eq!(cuda["reason"], "libcuda.so.1 cannot be loaded", "{view}");

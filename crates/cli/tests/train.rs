@@ -10,6 +10,7 @@ use place::{Place, text};
 use serde_json::{Value, json};
 
 const FILES: [&str; 8] = [
+    "checkpoint.safetensors",
     "confusion_matrix.svg",
     "confusion_matrix.txt",
     "curves.svg",
@@ -17,7 +18,6 @@ const FILES: [&str; 8] = [
     "history.jsonl",
     "manifest.json",
     "model.safetensors",
-    "checkpoint.safetensors",
 ];
 
 #[test]
@@ -156,13 +156,13 @@ fn optimizers_and_schedules_go_on_bit_for_bit() {
     let place = Place::new("movers");
     let kinds: [(&str, &[&str]); 9] = [
         ("constant", &["adamw", "--clip-norm", "0.1"]),
-        ("steps", &["sgd", "--momentum", "0.9"]),
+        ("step", &["sgd", "--momentum", "0.9"]),
         ("constant", &["sgd"]),
         ("exponential", &["adam"]),
         ("cosine-with-warmup", &["rmsprop", "--momentum", "0.5"]),
         ("cosine", &["adagrad"]),
         ("one-cycle", &["lion"]),
-        ("plateau", &["adamw", "--weight-decay", "0.3", "--ema-decay", "0.9", "--loss", "bce-with-logits"]),
+        ("reduce-on-plateau", &["adamw", "--weight-decay", "0.3", "--ema-decay", "0.9", "--loss", "bce-with-logits"]),
         ("cosine", &["sgd", "--weight-decay", "1e-3", "--accumulate-grad-batches", "3", "--class-weights", "balanced"]),
     ];
     let mut ends = std::collections::BTreeSet::new();
@@ -189,7 +189,10 @@ fn optimizers_and_schedules_go_on_bit_for_bit() {
     assert!(refusal.contains("--momentum 0.9 is not for --optimizer adamw"), "{refusal}");
     for (wrong, right) in [
         (["--optimizer", "adamax"], "adamw, adam, sgd, rmsprop, adagrad, lion"),
-        (["--lr-schedule", "linear"], "constant, cosine, cosine-with-warmup, one-cycle, steps, exponential, plateau"),
+        (
+            ["--lr-schedule", "linear"],
+            "constant, cosine, cosine-with-warmup, one-cycle, step, exponential, reduce-on-plateau",
+        ),
         (["--clip-norm", "-1"], "take a number above 0"),
         (["--momentum", "1"], "take a number in 0 .. 1"),
     ] {
@@ -401,12 +404,12 @@ fn folders_of_images_are_learned_and_judged() {
     image(12, true, 3).save(place.0.join("new.png")).unwrap();
     let seen = place.json(&["predict", "runs/halves-1/model.safetensors", "new.png"]);
     assert_eq!(seen["predictions"][0]["prediction"], "right");
-    place.write("net.toml", network.replace("outputs = 2", "outputs = 3"));
+    place.write("net.toml", network.replace("out_features = 2", "out_features = 3"));
     let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
     assert!(refusal.contains("net.toml: it gives [3], but there are 2 classes"), "{refusal}");
-    place.write("net.toml", network.replace("outputs = 2", "outputs = 0"));
+    place.write("net.toml", network.replace("out_features = 2", "out_features = 0"));
     let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
-    assert!(refusal.contains("net.toml:6: layer 2 (linear): outputs 0 is not in 1 ..="), "{refusal}");
+    assert!(refusal.contains("net.toml:6: layer 2 (linear): out_features 0 is not in 1 ..="), "{refusal}");
     place.write("halves/left/broken.png", "no image");
     assert!(place.refused(&train).contains("halves/left/broken.png: "));
     image(9, true, 3).save(place.0.join("halves/left/broken.png")).unwrap();
@@ -542,7 +545,7 @@ fn every_network_and_precision_trains() {
     };
     let inspected = run(&["inspect", "block"]);
     assert!(
-        inspected.contains("  1  residual    [4, 8, 8]  ") && inspected.contains("0.layers.1.running_mean"),
+        inspected.contains("  1  residual   [4, 8, 8]  ") && inspected.contains("0.layers.1.running_mean"),
         "{inspected}"
     );
     run(&["export", "block/model.safetensors", "--out", "block.onnx"]);

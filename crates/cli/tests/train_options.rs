@@ -35,7 +35,7 @@ fn a_yes_or_no_is_learned_by_one_output() {
     let layers = network["layers"].as_array().unwrap();
     assert_eq!(
         (layers[layers.len() - 1]["linear"]["out_features"].as_u64(), &network["loss"]["kind"]),
-        (Some(1), &"bce".into())
+        (Some(1), &"bce_with_logits".into())
     );
     // 170 and 286 of 456 to learn from: 456 / (2 · 286) and 456 / (2 · 170), whichever comes first.
     let mut weights: Vec<f64> =
@@ -44,7 +44,9 @@ fn a_yes_or_no_is_learned_by_one_output() {
     assert!((weights[0] - 456.0 / 572.0).abs() < 0.01 && (weights[1] - 456.0 / 340.0).abs() < 0.02, "{weights:?}");
     let shown = inspected(&place, "run");
     assert!(
-        shown.contains("\nby adamw at 0.002, weight decay 0.01, batches of 16; the loss bce, class weights "),
+        shown.contains(
+            "\nby adamw at 0.002, weight decay 0.01, batches of 16; the loss bce_with_logits, class weights "
+        ),
         "{shown}"
     );
     let seen = place.json(&["predict", "run", "--num-examples", "50"]);
@@ -226,7 +228,10 @@ fn examples_are_changed_at_random() {
         ["train", "digits", "--hidden-sizes", "16", "--epochs", "3", "--augment", "random-shift=1,gaussian-noise=0.05"];
     place.json(&[&train[..], &["--out", "whole"]].concat());
     let layers = manifest(&place, "whole")["network"]["layers"].clone();
-    assert_eq!((&layers[0]["shift"]["by"], &layers[1]["gaussian_noise"]["deviation"]), (&1.into(), &0.05.into()));
+    assert_eq!(
+        (&layers[0]["random_shift"]["max_shift"], &layers[1]["gaussian_noise"]["stddev"]),
+        (&1.into(), &0.05.into())
+    );
     place.json(&[&train[..4], &["--epochs", "2"], &train[6..], &["--out", "part"]].concat());
     place.json(&["train", "--resume", "part", "--epochs", "3"]);
     let digest = |run: &str| place.digest(&format!("{run}/checkpoint.safetensors"));
@@ -279,7 +284,10 @@ fn what_does_not_fit_is_said_before_anything_begins() {
     for (arguments, refused) in [
         (&["digits", "--loss", "mse"][..], "the loss mse does not fit: classes are to be learned"),
         (&["digits", "--loss", "mse"], "\n  classes take cross_entropy or bce"),
-        (&["digits", "--loss", "hinge"], "expected one of `cross_entropy`, `bce`, `kl`, `mse`, `l1`, `huber`"),
+        (
+            &["digits", "--loss", "hinge"],
+            "expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
+        ),
         (&["digits", "--class-weights", "1,x"], "take balanced, or numbers above 0 such as 1,2.5"),
         (&["digits", "--weight-decay", "-1"], "take a number of at least 0, such as 0.01"),
         (
@@ -289,13 +297,16 @@ fn what_does_not_fit_is_said_before_anything_begins() {
         (&["numbers.csv", "--loss", "cross-entropy"], "the loss cross_entropy does not fit: numbers are to be learned"),
         (
             &["numbers.csv", "--loss", "bce-with-logits"],
-            "the loss bce does not fit: example 0 has 2.5, which is not in 0 ..= 1",
+            "the loss bce_with_logits does not fit: example 0 has 2.5, which is not in 0 ..= 1",
         ),
         (
             &["numbers.csv", "--class-weights", "balanced"],
-            "class_weights are for cross_entropy and bce; mse compares numbers",
+            "class_weights are for cross_entropy and bce_with_logits; mse compares numbers",
         ),
-        (&["tale.txt", "--loss", "bce-with-logits"], "the loss bce does not fit: characters are to be learned"),
+        (
+            &["tale.txt", "--loss", "bce-with-logits"],
+            "the loss bce_with_logits does not fit: characters are to be learned",
+        ),
         (&["tale.txt", "--class-weights", "balanced"], "class weights are not for texts"),
         (&["walks.csv", "--sequence-column", "walk"], "walks.csv:3: y: `3`, but `2` in line 2 of the same sequence"),
         (
@@ -350,11 +361,15 @@ fn several_numbers_of_arrays_are_learned() {
     });
     let train =
         ["--epochs", "40", "--batch-size", "16", "--hidden-sizes", "16", "--dropout", "0", "--learning-rate", "1e-2"];
-    for (data, loss, sum) in [("shares", "kl", true), ("answers", "bce", false), ("shares", "huber", false)] {
+    for (data, loss, sum) in
+        [("shares", "kl-div", true), ("answers", "bce-with-logits", false), ("shares", "huber", false)]
+    {
         let out = format!("{data}-{loss}");
         let report = place.json(&[&["train", data, "--loss", loss, "--out", &out][..], &train].concat());
         assert!(report["r2"].as_f64().unwrap() > 0.8 && report["accuracy"].is_null(), "{report}");
-        assert!(loss == "bce" || inspected(&place, &out).contains(" examples, of 3 numbers together (epoch "));
+        assert!(
+            loss == "bce-with-logits" || inspected(&place, &out).contains(" examples, of 3 numbers together (epoch ")
+        );
         let seen = place.json(&["predict", &out, &format!("{data}/x.npy")]);
         assert_eq!(seen["labeled"], 300);
         let mut off = 0.0;
@@ -362,7 +377,7 @@ fn several_numbers_of_arrays_are_learned() {
             let numbers = |name: &str| -> Vec<f64> {
                 row[name].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
             };
-            let (read, right) = (numbers("read"), numbers("number"));
+            let (read, right) = (numbers("prediction"), numbers("target"));
             assert!(read.len() == 3 && (!sum || (read.iter().sum::<f64>() - 1.0).abs() < 1e-5), "{row}");
             assert!(loss == "huber" || read.iter().all(|share| (0.0..=1.0).contains(share)), "{row}");
             off += read.iter().zip(&right).map(|(read, right)| (read - right).abs()).sum::<f64>() / 900.0;

@@ -21,7 +21,7 @@ use panoply_ir::interpret::{self, Access, AccessKind, Arg, Divergence, Observer,
 use panoply_ir::kernel::{Kernel, Loc, Space};
 use panoply_ir::{Result, Verified};
 
-use report::{Reports, Uninitialized};
+use report::{Finding, Reports};
 use shadow::{Conflict, Mark, Shadow};
 
 /// Runs a kernel over a grid and reports every defect of its accesses. `group` is the kernel's own where it has one.
@@ -65,30 +65,30 @@ impl Observer for Checker<'_> {
     fn access(&mut self, access: Access) -> Result<()> {
         let Access { touch, mem, element, len, item, at } = access;
         let Some(element) = element.filter(|element| *element < len) else {
-            self.reports.add(Uninitialized::OutOfBounds(access));
+            self.reports.add(Finding::OutOfBounds(access));
             return Ok(());
         };
         let shadow = &mut self.shadows[mem.index()];
         let space = self.kernel.mem(mem).space;
         if touch != AccessKind::Store && !shadow.is_written(element, item.local) {
-            self.reports.add(Uninitialized::Uninitialized(access));
+            self.reports.add(Finding::Uninitialized(access));
         }
         let mark = Mark { group: item.group, item: item.local, epoch: self.epoch, at };
         if let Some(Conflict { touch: before, mark }) = shadow.touch(touch, element, mark) {
             let other = self.reports.item(mark);
             let between_groups = other.group != item.group && matches!(space, Space::Buffer(_));
-            self.reports.add(Uninitialized::Race { access, before, other, other_at: mark.at, between_groups });
+            self.reports.add(Finding::Race { access, before, other, other_at: mark.at, between_groups });
         }
         Ok(())
     }
 
     fn diverged(&mut self, divergence: Divergence) -> Result<()> {
-        self.reports.add(Uninitialized::Divergence(divergence));
+        self.reports.add(Finding::Divergence(divergence));
         Ok(())
     }
 
     fn overflow(&mut self, overflow: Overflow) -> Result<()> {
-        self.reports.add(Uninitialized::Overflow(overflow));
+        self.reports.add(Finding::Overflow(overflow));
         Ok(())
     }
 }

@@ -1,9 +1,10 @@
-//! Networks as ONNX files, for those who run them elsewhere: opset 17, the batch a free size, all numbers f32.
+//! Networks as ONNX files. [`export`] writes opset 17 with a free batch and f32 parameters; [`Imported`] reads the files of others.
 //!
-//! [`proto`] writes the bytes, [`layers`] says each layer in ONNX's operators. Nothing of the file format is known elsewhere.
+//! [`proto`] writes the bytes, [`layers`] says each layer in ONNX's operators, [`read`] parses files. Nothing of the file format is known elsewhere.
 
 mod layers;
 mod proto;
+mod read;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use crate::checkpoint::WholeFile;
 use crate::module::Module;
 use crate::network::Model;
 use proto::{Data, Graph};
+pub use read::{Imported, Input};
 
 /// The most bytes of an ONNX file: a message of Protocol Buffers is smaller than 2 GiB.
 pub const MAX_BYTES: u64 = i32::MAX as u64;

@@ -276,7 +276,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let (learning_rate, order) = (optimizer.learning_rate, rng.clone());
         Trainer {
             model,
-            optimizer: optimizer,
+            optimizer,
             learning_rate,
             rng,
             epoch_rng: order,

@@ -50,7 +50,7 @@ fn they_are_numpys() {
         near(&Loss::new(LossKind::BceWithLogits).compute(&x, &Tensor::from_slice(&shares, [4, 3])), 0.7720762181229405);
         let wrong =
             Loss::new(LossKind::BceWithLogits).compute(&x, &Tensor::from_slice(&[0i32, 1], [2])).check().unwrap_err();
-        assert!(wrong.message().starts_with("bce: needs logits [batch, classes]"), "{wrong}");
+        assert!(wrong.message().starts_with("bce_with_logits: needs logits [batch, classes]"), "{wrong}");
         let unfitted = Loss::default().class_weights(ClassWeights::Balanced).compute(&x, &c).check().unwrap_err();
         assert!(unfitted.message().starts_with("balanced class weights are computed from the examples"), "{unfitted}");
     });
@@ -102,10 +102,22 @@ fn balanced_weights_are_scikit_learns() {
         ("class_weights = \"even\"", "`even` is neither balanced nor a number for each class"),
         ("class_weights = 3", "class_weights is \"balanced\" or a list of numbers, one for each class"),
         ("class_weights = [1, -2]", "class_weights holds -2, which is not a number above 0"),
-        ("kind = \"mse\", class_weights = [1, 2]", "class_weights are for cross_entropy and bce; mse compares numbers"),
-        ("kind = \"bce_with_logits\", label_smoothing = 0.1", "label_smoothing is for cross_entropy, not for bce"),
-        ("kind = \"kl_div\", scale = 2", "scale is for mse, l1 and huber; kl compares no differences of numbers"),
-        ("kind = \"ctc\"", "unknown variant `ctc`, expected one of `cross_entropy`, `bce`, `kl`, `mse`, `l1`, `huber`"),
+        (
+            "kind = \"mse\", class_weights = [1, 2]",
+            "class_weights are for cross_entropy and bce_with_logits; mse compares numbers",
+        ),
+        (
+            "kind = \"bce_with_logits\", label_smoothing = 0.1",
+            "label_smoothing is for cross_entropy, not for bce_with_logits",
+        ),
+        (
+            "kind = \"kl_div\", target_scale = 2",
+            "target_scale is for mse, l1 and huber; kl_div compares no differences of numbers",
+        ),
+        (
+            "kind = \"ctc\"",
+            "unknown variant `ctc`, expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
+        ),
     ] {
         let (_, said) = read(&text.replace("class_weights = \"balanced\"", loss)).unwrap_err();
         assert!(said.contains(what), "{loss}: {said}");
@@ -123,7 +135,7 @@ fn what_a_loss_does_not_fit() {
     let stray = |label: i32| Targets::Classes { labels: vec![0, label], num_classes: 1, labels_per_example: 1 };
     for (loss, targets, what) in [
         (loss(LossKind::Mse), &classes, "the loss mse does not fit: classes are to be learned"),
-        (loss(LossKind::KlDiv), &classes, "the loss kl does not fit: classes are to be learned"),
+        (loss(LossKind::KlDiv), &classes, "the loss kl_div does not fit: classes are to be learned"),
         (weights(3), &classes, "3 class weights are not one for each of 2 classes"),
         (weights(1), &stray(1), "class weights do not fit: 1 is none of 1 classes"),
         (Loss::default().class_weights(ClassWeights::Balanced), &stray(-1), "-1 is none of 1 classes"),
@@ -200,7 +212,7 @@ fn answers_are_each_their_own() {
             (Loss::new(LossKind::Mse), "the loss mse does not fit: answers of yes or no are to be learned"),
             (
                 loss.class_weights(ClassWeights::Balanced),
-                "class weights do not fit: by bce no classes are to be learned",
+                "class weights do not fit: by bce_with_logits no classes are to be learned",
             ),
         ] {
             let error = loss.for_targets(&data.targets).unwrap_err();

@@ -2,6 +2,8 @@
 
 #[path = "network/claims.rs"]
 mod claims;
+#[path = "network/files.rs"]
+mod files;
 
 use panoply_nn::network::layer_spec::{
     ConvTransposeSpec, PoolSpec, RnnSpec, TransformerDecoderSpec, TransformerEncoderSpec,
@@ -124,9 +126,13 @@ fn layers_within_layers() {
         model.forward(&Rng::seed_from_u64(1).normal([2, 2, 6, 6]), &mut pass);
         let seen: Vec<&str> = pass.recorded_outputs().iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(seen[..2], ["layer 1 (residual): layer 0", "layer 1 (residual): layer 1"]);
-        assert_eq!(seen.last(), Some(&"layer 2 (checkpoint)"));
+        assert_eq!(seen.last(), Some(&"layer 2 (activation_checkpoint)"));
         let text = model.summary().unwrap().to_string();
-        assert!(text.contains("  1  residual    [4, 6, 6]  ") && text.contains("  2  checkpoint  [3]  "), "{text}");
+        assert!(
+            text.contains("  1  residual               [4, 6, 6]  ")
+                && text.contains("  2  activation_checkpoint  [3]  "),
+            "{text}"
+        );
     });
 }
 
@@ -304,40 +310,45 @@ fn a_summary_counts_what_there_is() {
 #[test]
 fn mistakes_name_line_and_field() {
     let table = [
-        ("outputs = 4", "outputs = 0", 7, "layer 1 (conv): outputs 0 is not in 1 ..= 16777216"),
+        ("out_channels = 4", "out_channels = 0", 7, "layer 1 (conv): out_channels 0 is not in 1 ..= 16777216"),
         (
-            "outputs = 4",
-            "outputs = \"four\"",
+            "out_channels = 4",
+            "out_channels = \"four\"",
             7,
-            "layer 1 (conv): `outputs`: invalid type: string \"four\", expected usize",
-        ),
-        ("outputs = 4", "outputs = -4", 7, "layer 1 (conv): `outputs`: invalid value: integer `-4`, expected usize"),
-        ("outputs = 4", "outptus = 4", 7, "layer 1 (conv): unknown field `outptus`"),
-        ("outputs = 4\n", "\n", 5, "layer 1 (conv): missing field `outputs`"),
-        (
-            "size = [3, 3]",
-            "size = [9, 11]",
-            8,
-            "layer 1 (conv): size [9, 11] does not fit into the lengths [8, 8] of the input",
+            "layer 1 (conv): `out_channels`: invalid type: string \"four\", expected usize",
         ),
         (
-            "size = [3, 3]",
-            "size = [3]",
+            "out_channels = 4",
+            "out_channels = -4",
+            7,
+            "layer 1 (conv): `out_channels`: invalid value: integer `-4`, expected usize",
+        ),
+        ("out_channels = 4", "outptus = 4", 7, "layer 1 (conv): unknown field `outptus`"),
+        ("out_channels = 4\n", "\n", 5, "layer 1 (conv): missing field `out_channels`"),
+        (
+            "kernel_size = [3, 3]",
+            "kernel_size = [9, 11]",
             8,
-            "layer 1 (conv): size [3] needs [channels, 1 lengths], not the [1, 8, 8] of the input",
+            "layer 1 (conv): kernel_size [9, 11] does not fit into the lengths [8, 8] of the input",
+        ),
+        (
+            "kernel_size = [3, 3]",
+            "kernel_size = [3]",
+            8,
+            "layer 1 (conv): kernel_size [3] needs [channels, 1 lengths], not the [1, 8, 8] of the input",
         ),
         ("kind = \"relu\"", "kind = \"rleu\"", 16, "layer 3: unknown variant `rleu`"),
         ("kind = \"relu\"\n", "", 15, "layer 3: `kind` is missing"),
         (
-            "inputs = 64",
-            "inputs = 65",
+            "in_features = 64",
+            "in_features = 65",
             27,
-            "layer 6 (linear): inputs 65 are not the 64 numbers that layer 5 (flatten) gives",
+            "layer 6 (linear): in_features 65 does not match the 64 that layer 5 (flatten) gives",
         ),
         ("input = [1, 8, 8]", "input = [1, 8, 0]", 1, "the input [1, 8, 0] needs axes of at least 1"),
         ("input = [1, 8, 8]", "inputs = [1, 8, 8]", 2, "unknown field `inputs`"),
         ("label_smoothing = 0.1", "label_smoothing = 1.1", 1, "label_smoothing 1.1 is not in 0 .. 1"),
-        ("size = [2, 2]", "size = [2, 2", 22, "missing comma between array elements"),
+        ("kernel_size = [2, 2]", "kernel_size = [2, 2", 22, "missing comma between array elements"),
     ];
     for (from, to, line, want) in table {
         let text = DIGITS.replacen(from, to, 1);
@@ -345,13 +356,13 @@ fn mistakes_name_line_and_field() {
         assert!(at == line && what.contains(want), "{to}: line {at}, {what}");
     }
     let file = std::env::temp_dir().join(format!("panoply-network-{}.toml", std::process::id()));
-    std::fs::write(&file, DIGITS.replace("outputs = 10", "outputs = 0")).unwrap();
+    std::fs::write(&file, DIGITS.replace("out_features = 10", "out_features = 0")).unwrap();
     let error = Network::read(&file).unwrap_err();
-    let want = format!("{}:28: layer 6 (linear): outputs 0 is not in 1 ..= 16777216", file.display());
+    let want = format!("{}:28: layer 6 (linear): out_features 0 is not in 1 ..= 16777216", file.display());
     assert!(error.is_corrupt() && error.message() == want, "{error}");
     std::fs::remove_file(&file).unwrap();
     let error = digits().add_layer(LayerSpec::LastTimeStep {}).build(&mut Rng::seed_from_u64(0)).unwrap_err();
-    assert_eq!(error.message(), "layer 7 (last): needs [time, features], not the [10] of layer 6 (linear)");
+    assert_eq!(error.message(), "layer 7 (last_time_step): needs [time, features], not the [10] of layer 6 (linear)");
 }
 
 /// Arrays of as many numbers are taken where they are in the same order, and refused where their axes are in another.
@@ -406,247 +417,4 @@ fn the_guide_knows_every_kind() {
     let read: Vec<Network> =
         files.filter(|file| file.starts_with("input")).map(|f| Network::parse(f).unwrap()).collect();
     assert!(read.len() > 2);
-}
-
-/// A layer of each new kind as a file spells it, and what a mistake in it says.
-#[test]
-fn layers_in_files_and_their_mistakes() {
-    let table: &[(&str, &str, &str)] = &[
-        (
-            "[2, 5, 5]",
-            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\nstride = [2, 2]",
-            "[4, 10, 10]",
-        ),
-        (
-            "[2, 5, 5]",
-            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\npadding = [4, 0]",
-            "6: layer 1 (conv_transpose): padding [4, 0] leaves nothing of [5, 5] made 6 long",
-        ),
-        (
-            "[2, 5, 5]",
-            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\ngroups = 3",
-            "6: layer 1 (conv_transpose): groups 3 do not divide 2 channels in and 4 out",
-        ),
-        // PyTorch and onnxruntime refuse an output padding of a stride or more.
-        (
-            "[2, 5, 5]",
-            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\noutput_padding = [1, 1]",
-            "6: layer 1 (conv_transpose): extra 1 is not smaller than the stride 1",
-        ),
-        (
-            "[2, 5]",
-            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [3]\nstride = [2]\noutput_padding = [5]",
-            "7: layer 1 (conv_transpose): extra 5 is not smaller than the stride 2",
-        ),
-        (
-            "[2, 3, 3, 3]",
-            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2, 2]\nstride = [3, 2, 1]\noutput_padding = [2, 1, 1]",
-            "7: layer 1 (conv_transpose): extra 1 is not smaller than the stride 1",
-        ),
-        (
-            "[2, 5]",
-            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [3]\nstride = [2]\noutput_padding = [1]",
-            "[4, 12]",
-        ),
-        ("[8, 4]", "kind = \"rnn\"\nhidden_size = 3\nnonlinearity = \"relu\"", "[8, 3]"),
-        (
-            "[8, 4]",
-            "kind = \"rnn\"\nhidden_size = 3\nnonlinearity = \"elu\"",
-            "5: layer 1 (rnn): `nonlinearity`: unknown variant",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"lstm\"\nhidden_size = 3\nnonlinearity = \"relu\"",
-            "5: layer 1 (lstm): nonlinearity: only a plain recurrent layer (rnn) has a choice",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 6\nactivation = \"relu\"\nepsilon = 1e-6",
-            "[8, 4]",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 6\nactivation = \"tanh\"",
-            "6: layer 1 (encoder): `activation`: unknown variant `tanh`, expected `relu` or `gelu`",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\nactivation = \"relu\"\nepsilon = 0.0\nmemory = [{ kind = \"relu\" }]",
-            "7: layer 1 (decoder): epsilon 0 is not a positive number",
-        ),
-        ("[2, 9]", "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [4]", "[4, 1]"),
-        (
-            "[2, 9]",
-            "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [5]",
-            "5: layer 1 (conv): size [3] does not fit into the lengths [9] of the input",
-        ),
-        (
-            "[2, 9]",
-            "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [0]",
-            "6: layer 1 (conv): dilation 0 is not in",
-        ),
-        ("[2, 9]", "kind = \"max_pool\"\nkernel_size = [3]\nstride = [2]\npadding = [1]", "[2, 5]"),
-        (
-            "[2, 9]",
-            "kind = \"max_pool\"\nkernel_size = [3]\npadding = [2]",
-            "5: layer 1 (max_pool): padding 2 is more than half of the size 3",
-        ),
-        ("[2, 9]", "kind = \"adaptive_avg_pool\"\noutput_size = [4]", "[2, 4]"),
-        (
-            "[2, 9]",
-            "kind = \"adaptive_max_pool\"\noutput_size = [0]",
-            "4: layer 1 (adaptive_max_pool): size 0 is not in",
-        ),
-        ("[2, 9]", "kind = \"global_max_pool\"", "[2]"),
-        (
-            "[7]",
-            "kind = \"global_max_pool\"",
-            "2: layer 1 (global_max_pool): needs [channels, lengths], not the [7] of the input",
-        ),
-        (
-            "[6, 9]",
-            "kind = \"group_norm\"\nnum_groups = 4",
-            "4: layer 1 (group_norm): groups 4 do not divide 6 channels",
-        ),
-        ("[6]", "kind = \"rms_norm\"\nepsilon = 0.0", "4: layer 1 (rms_norm): epsilon 0 is not a positive number"),
-        (
-            "[1, 8, 8]",
-            "kind = \"random_shift\"\nmax_shift = 8",
-            "4: layer 1 (shift): by 8 moves all of a length of 8 away",
-        ),
-        (
-            "[8]",
-            "kind = \"random_shift\"\nmax_shift = 1",
-            "2: layer 1 (shift): needs [channels, lengths], not the [8] of the input",
-        ),
-        ("[8]", "kind = \"random_horizontal_flip\"\np = 1.5", "4: layer 1 (flip): probability 1.5 is not in 0 .. 1"),
-        ("[8, 4]", "kind = \"narrow\"\nlength = 5", "[5, 4]"),
-        (
-            "[8, 4]",
-            "kind = \"narrow\"\nlength = 5\nstart = 4",
-            "4: layer 1 (narrow): length 5 from 4 on is more than the [8, 4] of the input",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 6\nnorm_first = false",
-            "[8, 4]",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"multi_head_attention\"\nnum_heads = 2\nmemory = [{ kind = \"linear\", out_features = 6 }]",
-            "5: layer 1 (attention): source gives [8, 6], not [time, 4] as what looks at it has features",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"multi_head_attention\"\nnum_heads = 2\nis_causal = true\nmemory = [{ kind = \"relu\" }]",
-            "5: layer 1 (attention): causal is for a sequence that looks at itself; this one has a source",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\nmemory = []",
-            "6: layer 1 (decoder): source: there is none",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\n[[layer.memory]]\nkind = \"narrow\"\nlength = 9",
-            "8: layer 1 (decoder): source: layer 1 (narrow): length 9 from 0 on is more than",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"transformer_decoder\"\nnum_heads = 3\ndim_feedforward = 6\nmemory = [{ kind = \"relu\" }]",
-            "4: layer 1 (decoder): heads 3 do not divide 4 features",
-        ),
-        (
-            "[8, 8]",
-            "kind = \"transformer_decoder\"\nnum_heads = 1\ndim_feedforward = 4\nnum_layers = 16777216\nmemory = [{ kind = \"relu\" }]",
-            "6: layer 1 (decoder): blocks 16777216 is not in 1 ..= 4096",
-        ),
-        (
-            "[8]",
-            "kind = \"gaussian_noise\"\nstddev = -1.0",
-            "4: layer 1 (noise): deviation -1 is not a number of at least 0",
-        ),
-        ("[8]", "kind = \"leaky_relu\"", "[8]"),
-        (
-            "[8]",
-            "kind = \"embedding\"\nnum_embeddings = 5\nembedding_dim = 0",
-            "5: layer 1 (embedding): width 0 is not in",
-        ),
-        ("[8]", "kind = \"embedding\"\nnum_embeddings = 5\nembedding_dim = 3", "[8, 3]"),
-        (
-            "[8, 4]",
-            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 8\nis_causal = true",
-            "[8, 4]",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 8\nis_causal = 1",
-            "6: layer 1 (encoder): `causal`",
-        ),
-        ("[8, 4]", "kind = \"multi_head_attention\"\nnum_heads = 2\nnum_kv_heads = 1", "[8, 4]"),
-        (
-            "[8, 4]",
-            "kind = \"multi_head_attention\"\nnum_heads = 3",
-            "4: layer 1 (attention): heads 3 do not divide 4 features",
-        ),
-        (
-            "[8, 4]",
-            "kind = \"multi_head_attention\"\nnum_heads = 4\nnum_kv_heads = 3",
-            "5: layer 1 (attention): key_heads 3 do not divide 4 heads",
-        ),
-        ("[8]", "kind = \"hardswish\"", "[8]"),
-        ("[8]", "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 8 }, { kind = \"relu6\" }]", "[8]"),
-        (
-            "[8]",
-            "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 5 }]",
-            "4: layer 1 (residual): layers give [5], but the input is [8]; only equals can be added",
-        ),
-        (
-            "[8]",
-            "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 5 }]\nshortcut = [{ kind = \"linear\", out_features = 4 }]",
-            "4: layer 1 (residual): layers give [5], but shortcut gives [4]",
-        ),
-        (
-            "[8]",
-            "kind = \"residual\"\nlayers = [{ kind = \"rleu\" }]",
-            "4: layer 1 (residual): layers: layer 1: unknown variant `rleu`",
-        ),
-        ("[8]", "kind = \"residual\"\nlayers = 3", "4: layer 1 (residual): `layers`: invalid type: integer `3`"),
-        ("[8]", "kind = \"residual\"", "2: layer 1 (residual): missing field `layers`"),
-        ("[8]", "kind = \"activation_checkpoint\"\nlayers = []", "4: layer 1 (checkpoint): layers: there is none"),
-        (
-            "[2, 5, 5]",
-            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nout_channels = 2\nkernel_size = [3, 3]\npadding = [1, 1]",
-            "[2, 5, 5]",
-        ),
-        (
-            "[2, 5, 5]",
-            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nout_channels = 0\nkernel_size = [3, 3]",
-            "6: layer 1 (residual): layers: layer 1 (conv): outputs 0 is not in",
-        ),
-        (
-            "[2, 5, 5]",
-            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nkernel_size = [3, 3]\noutptus = 2",
-            "7: layer 1 (residual): layers: layer 1 (conv): unknown field `outptus`",
-        ),
-        (
-            "[8]",
-            "kind = \"residual\"\n[[layer.layers]]\nkind = \"relu\"\n[[layer.layers]]\nkind = \"activation_checkpoint\"\n\
-             [[layer.layers.layers]]\nkind = \"linear\"\nout_features = 0",
-            "10: layer 1 (residual): layers: layer 2 (checkpoint): layers: layer 1 (linear): outputs 0",
-        ),
-        (
-            "[8]",
-            "kind = \"activation_checkpoint\"\nlayers = [{ kind = \"relu\" }, { kind = \"last_time_step\" }]",
-            "4: layer 1 (checkpoint): layers: layer 2 (last): needs [time, features], not the [8] of layer 1 (relu)",
-        ),
-    ];
-    for (input, layer, want) in table {
-        let text = format!("input = {input}\n[[layer]]\n{layer}\n");
-        let said = match Network::parse(&text) {
-            Ok(network) => format!("{:?}", network.output_shape().unwrap()),
-            Err((line, what)) => format!("{line}: {what}"),
-        };
-        assert!(said.starts_with(want), "{layer}\n{said}\n{want}");
-    }
 }

@@ -119,7 +119,7 @@ fn a_dropout_that_cannot_be_is_a_mistake() {
         let mut rng = Rng::seed_from_u64(0);
         let wrong = Tensor::ones([2], panoply_tensor::DType::F32)
             .dropout(1.5, &mut panoply_nn::ForwardContext::train(&mut rng));
-        assert!(wrong.check().unwrap_err().message().contains("probability 1.5"));
+        assert!(wrong.check().unwrap_err().message().contains("p 1.5"));
     });
 }
 

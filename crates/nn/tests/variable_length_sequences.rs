@@ -204,7 +204,7 @@ fn ends_that_nobody_heeds_are_a_mistake() {
             (vec![LayerSpec::batch_norm()], "layer 1 (batch_norm): it mixes"),
             (
                 vec![LayerSpec::ActivationCheckpoint { layers: vec![LayerSpec::Flatten {}] }],
-                "layer 1 (checkpoint): it mixes",
+                "layer 1 (activation_checkpoint): it mixes",
             ),
         ] {
             let network = layers.into_iter().fold(start.clone(), Network::add_layer);

@@ -55,9 +55,12 @@ pub use panoply_runtime::{
 };
 pub use panoply_tensor::{
     AlignCorners, AttentionOptions, AvgPoolOptions, ConvOptions, CrossEntropyOptions, Dim, FftNorm, FftOptions,
-    InterpolateMode, JitFunction, Rng, RopeStyle, ScatterReduce, Shape, SortOrder, State, StateLeaf, Tensor,
-    TensorIndex, Triangle, Window, eval, eval_donated, jit, jit_with_state, no_grad, plan_cache_stats,
+    InterpolateMode, JitFunction, Program, ProgramLeaf, Rng, RopeStyle, ScatterReduce, Shape, SortOrder, State,
+    StateLeaf, Tensor, TensorIndex, Triangle, Window, eval, eval_donated, jit, jit_with_state, no_grad,
+    plan_cache_stats, program,
 };
+#[cfg(not(target_family = "wasm"))]
+pub use panoply_verify as verify;
 
 /// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.
 #[doc(hidden)]
@@ -95,6 +98,8 @@ mod guide {
     struct Precision;
     #[doc = include_str!("../../../docs/guide/8-tuning.md")]
     struct Tuning;
+    #[doc = include_str!("../../../docs/guide/10-verification.md")]
+    struct Verification;
     #[doc = include_str!("../../../docs/guide/9-mesh.md")]
     struct Mesh;
     #[doc = include_str!("../../../docs/guide/coming-from-pytorch.md")]

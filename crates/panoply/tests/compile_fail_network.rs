@@ -55,7 +55,7 @@ fn it_makes_what_the_builder_makes() {
     assert_eq!(words.layers[0], LayerSpec::multi_head_attention(3));
     // What is no literal is found when the network is built.
     let error = sequential![Linear(4, WIDTH), Linear(31, 2)].build(&mut Rng::seed_from_u64(0)).unwrap_err();
-    assert_eq!(error.message(), "layer 2 (linear): inputs 31 are not the 32 numbers that layer 1 (linear) gives");
+    assert_eq!(error.message(), "layer 2 (linear): in_features 31 does not match the 32 that layer 1 (linear) gives");
     Device::get("cpu").unwrap().scope(|| {
         let model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
         assert_eq!(model.num_parameters(), 784 * 32 + 32 + 32 * 10 + 10);

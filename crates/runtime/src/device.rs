@@ -209,7 +209,7 @@ impl Device {
     ///
     /// let device = Device::get("cpu")?;
     /// let weights = [4 * 784 * 512, 4 * 512, 4 * 512 * 10, 4 * 10];
-    /// let estimate = device.estimate(weights)?;
+    /// let estimate = device.estimate_memory(weights)?;
     /// assert!(estimate.fits && estimate.reserved >= estimate.requested, "{estimate}");
     /// # Ok::<(), panoply_runtime::Error>(())
     /// ```

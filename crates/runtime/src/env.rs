@@ -268,9 +268,18 @@ mod tests {
 
     #[test]
     fn settings_are_known_by_name() {
-        for name in
-            ["DEVICE", "POOL", "CACHE_DIR", "THREADS", "ACCURACY", "ALLOW_TF32", "TUNE", "READ_LIMIT", "LOG", "PANIC"]
-        {
+        for name in [
+            "DEVICE",
+            "POOL",
+            "CACHE_DIR",
+            "THREADS",
+            "MATH_MODE",
+            "ALLOW_TF32",
+            "AUTOTUNE",
+            "READ_LIMIT",
+            "LOG",
+            "PANIC",
+        ] {
             assert!(is_known(&format!("PANOPLY_{name}")), "{name}");
         }
         assert!(!is_known("PANOPLY_DEVCIE") && !is_known(""));

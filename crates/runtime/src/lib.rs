@@ -55,6 +55,6 @@ pub use queue::readback::Readback;
 pub use ranks::wire;
 pub use selection::registry::Registry;
 #[cfg(all(feature = "wgpu", target_family = "wasm"))]
-pub use selection::registry::open_browser;
+pub use selection::registry::request_webgpu_device;
 pub use selection::report::{BackendReport, DeviceReport, Rejection, device_report};
 pub use selection::select::{SelectedBy, Selection, select_device};

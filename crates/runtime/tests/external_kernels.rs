@@ -181,7 +181,7 @@ fn wrong_launches_are_found_before_the_device_hears_of_them() {
         let fails = |launch: Launch<'_>, grid: usize, said: &str| {
             let error = run(launch, grid).unwrap_err();
             assert!(error.is_mistake() && error.message().contains(said), "{device}: {error}");
-            assert!(error.to_string().contains("packages.rs:"), "the caller's line: {error}");
+            assert!(error.to_string().contains("external_kernels.rs:"), "the caller's line: {error}");
         };
         let error = launch(&package, 8, &x, &mut y).launch(8).unwrap_err();
         assert!(

@@ -66,7 +66,7 @@ fn lengths_that_differ() {
 fn mistakes_name_the_callers_line() {
     let device = device();
     let (x, mut y) = (device.zeros::<f32>(2).unwrap(), device.zeros::<f32>(2).unwrap());
-    let here = |error: Error| assert!(error.to_string().contains("tests/wrong_input.rs:"), "{error}");
+    let here = |error: Error| assert!(error.to_string().contains("tests/invalid_arguments.rs:"), "{error}");
     here(y.write(&[1.0]).unwrap_err());
     here(x.slice(3..).err().unwrap());
     here(Launch::new(build_saxpy, vec![(&x).into()]).launch(1).unwrap_err());

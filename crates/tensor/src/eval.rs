@@ -79,8 +79,8 @@ impl Tensor {
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
-    /// let reading = (Tensor::from_slice(&[1.0f32, 2.0], [2]) * 3.0).read::<f32>()?;
-    /// assert_eq!(reading.add_dependency()?, [3.0, 6.0]);
+    /// let reading = (Tensor::from_slice(&[1.0f32, 2.0], [2]) * 3.0).read_async::<f32>()?;
+    /// assert_eq!(reading.wait()?, [3.0, 6.0]);
     /// # Ok::<(), panoply_tensor::Error>(())
     /// ```
     #[track_caller]

@@ -62,7 +62,7 @@ type Run<'f, const N: usize, const M: usize, S> = dyn Fn(&mut S, [&Tensor; N]) -
 /// # use panoply_tensor::{Tensor, jit};
 /// let area = jit(|[width, height]: [&Tensor; 2]| [(width * height).sum(..)]);
 /// for (width, expected) in [(1.0, 7.0), (2.0, 14.0)] {
-///     let [sum] = area.run([&Tensor::scalar(width as f32), &Tensor::from_slice(&[3.0f32, 4.0], [2])])?;
+///     let [sum] = area.call([&Tensor::scalar(width as f32), &Tensor::from_slice(&[3.0f32, 4.0], [2])])?;
 ///     assert_eq!(sum.item()?, expected);
 /// }
 /// # Ok::<(), panoply_tensor::Error>(())

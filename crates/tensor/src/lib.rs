@@ -29,6 +29,7 @@ mod memory_plan;
 mod mistake;
 pub mod ops;
 mod plan_cache;
+mod program;
 pub mod random;
 pub mod tensor;
 mod vmap;
@@ -54,5 +55,6 @@ pub use panoply_ir::{DType, Element, Error, ErrorKind, MathMode, Result, Scalar,
 pub use panoply_runtime::Device;
 pub use panoply_runtime::env::read_limit;
 pub use plan_cache::{PlanCacheStats, stats as plan_cache_stats};
+pub use program::{Program, ProgramLeaf, program};
 pub use random::Rng;
 pub use tensor::Tensor;

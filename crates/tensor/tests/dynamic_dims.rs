@@ -576,7 +576,7 @@ fn what_cannot_be_meant_is_a_mistake() {
     for (at, (tensor, part)) in wrong.iter().enumerate() {
         let error = tensor.to_vec::<f32>().unwrap_err();
         assert!(error.is_mistake() && error.message().contains(part), "{at}: {error}");
-        assert!(error.to_string().contains("dims.rs"), "{at} names no line: {error}");
+        assert!(error.to_string().contains("dynamic_dims.rs"), "{at} names no line: {error}");
     }
     let [mapped] = Tensor::vmap([&open], |[row]| [row.sum(..)]);
     assert!(mapped.check().unwrap_err().message().contains(unknown));

@@ -233,7 +233,7 @@ fn mistakes_are_sentences_and_change_nothing() {
     for _ in 0..2 {
         let text = message(product.call([&x, &y]));
         assert!(text.contains("matmul: inner dimensions 3 and 4 differ"), "{text}");
-        assert!(text.contains("f32[2, 3]") && text.contains("f32[4, 2]") && text.contains("capture.rs"), "{text}");
+        assert!(text.contains("f32[2, 3]") && text.contains("f32[4, 2]") && text.contains("jit.rs"), "{text}");
     }
     let text = message(product.call([&x, &x.matmul(&y)]));
     assert!(text.contains("inner dimensions 3 and 4 differ"), "{text}");

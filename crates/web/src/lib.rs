@@ -17,9 +17,9 @@ const SEED: u64 = 0x5eed;
 /// Asks the browser for its GPU. Gives the devices that there are then, as a user spells them, and throws why the GPU is not among them.
 #[wasm_bindgen]
 pub async fn open() -> std::result::Result<Vec<String>, JsError> {
-    panoply::runtime::open_browser().await?;
-    let devices = Device::all()?.into_iter().filter(|device| device.info().variant.is_none());
-    Ok(devices.map(|device| device.spelling().to_string()).collect())
+    panoply::runtime::request_webgpu_device().await?;
+    let devices = Device::list()?.into_iter().filter(|device| device.info().variant.is_none());
+    Ok(devices.map(|device| device.device_string().to_string()).collect())
 }
 
 /// What a device says about itself.
@@ -55,8 +55,8 @@ pub async fn check(name: &str, device: &str) -> std::result::Result<String, JsEr
 pub async fn train(device: &str) -> std::result::Result<String, JsError> {
     let device = Device::get(device)?;
     let oracle = oracle(&device)?;
-    let steps = FirstSteps::soon_on(&device).await?;
-    let outcomes = steps.against(&FirstSteps::soon_on(&oracle).await?);
+    let steps = FirstSteps::run_async(&device).await?;
+    let outcomes = steps.compare(&FirstSteps::run_async(&oracle).await?);
     if let Some(wrong) = outcomes.iter().find(|outcome| !outcome.passed()) {
         return Err(JsError::new(&format!("{} compared with {oracle}: {wrong}", wrong.name)));
     }
@@ -76,7 +76,7 @@ pub fn refusal(device: &str) -> std::result::Result<String, JsError> {
     }
 }
 
-async fn verdict(name: &str, device: &str, size: Size) -> Result<kernels::Verdict> {
+async fn verdict(name: &str, device: &str, size: Size) -> Result<kernels::CheckResult> {
     let shipped = kernels::find(name).ok_or_else(|| panoply::Error::mistake(format!("{name}: no such kernel")))?;
-    shipped.check_soon(&Device::get(device)?, size, SEED).await
+    shipped.check_async(&Device::get(device)?, size, SEED).await
 }

@@ -16,6 +16,7 @@ mod tally;
 mod targets;
 mod test;
 mod tidy;
+mod vnn;
 mod web;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ usage: cargo xtask <chore>
   web                  the page that runs the shipped kernels in a browser, built and served here
        --check         opened in Chromium instead, and what it says
   tidy                 the rules of this repository that no compiler checks
+  vnn --data DIR       `panoply verify` on the instances of a folder of VNN-LIB properties; --seconds N limits each
   size                 lines of code per crate, and the size of the release binary
 ";
 
@@ -52,6 +54,8 @@ fn main() -> ExitCode {
         ["web"] => web::run(&place),
         ["web", "--check"] => web::run_check(&place),
         ["tidy"] => tidy::run(&place),
+        ["vnn", "--data", data] => vnn::run(&place, data, None),
+        ["vnn", "--data", data, "--seconds", seconds] => vnn::run(&place, data, Some(seconds)),
         ["size"] => size::run(&place),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");

@@ -302,8 +302,8 @@ impl DataInfo {
             DataFormat::Csv { label_columns: labels, task: Task::Regression, .. } => {
                 format!("{} as numbers", listed(labels))
             }
-            DataFormat::Npy { num_outputs: 1, task: Task::Regression, .. } => format!("{} of each", yes_or_no(1)),
-            DataFormat::Npy { num_outputs: numbers, task: Task::Regression, .. } => {
+            DataFormat::Npy { num_outputs: 1, task: Task::MultiLabel, .. } => format!("{} of each", yes_or_no(1)),
+            DataFormat::Npy { num_outputs: numbers, task: Task::MultiLabel, .. } => {
                 format!("{numbers} {} of each", yes_or_no(*numbers))
             }
             DataFormat::Npy { num_outputs: 1, .. } => "a number of each".to_string(),

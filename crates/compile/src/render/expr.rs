@@ -217,7 +217,7 @@ impl Writer<'_> {
         let name = self.mems[mem.index()].clone();
         match guard {
             Guard::Proven | Guard::Unchecked if lanes == 1 => {
-                let text = self.ops.from_memory_type(dtype, format!("{name}[{}]", values[&index].bare()));
+                let text = self.ops.convert_loaded(dtype, format!("{name}[{}]", values[&index].bare()));
                 Value::composite(vec![text])
             }
             Guard::Proven | Guard::Unchecked => {
@@ -230,7 +230,7 @@ impl Writer<'_> {
                 let zero = literal(self.ops.dialect, panoply_ir::Scalar::from_i128(dtype, 0));
                 let text = |lane: u8, writer: &mut Self| {
                     let inside = if lanes > 1 { format!("{lane} < {room}") } else { writer.inside(mem, &index) };
-                    let value = writer.ops.from_memory_type(dtype, format!("{name}[{}]", plus(&index, lane)));
+                    let value = writer.ops.convert_loaded(dtype, format!("{name}[{}]", plus(&index, lane)));
                     format!("({inside} ? {value} : {zero})")
                 };
                 Value::composite((0..lanes).map(|lane| text(lane, self)).collect())
@@ -258,7 +258,7 @@ impl Writer<'_> {
         let name = self.mems[mem.index()].clone();
         if in_memory(dtype) != dtype {
             // Bits that must be converted one by one anyway.
-            let text = |lane| self.ops.from_memory_type(dtype, format!("{name}[{}]", plus(index, lane)));
+            let text = |lane| self.ops.convert_loaded(dtype, format!("{name}[{}]", plus(index, lane)));
             return Value::composite((0..lanes).map(text).collect());
         }
         let width = lanes.min(self.ops.dialect.max_lanes);

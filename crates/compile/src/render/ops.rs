@@ -191,7 +191,7 @@ impl Ops {
     }
 
     /// The value of an element as it lies in memory.
-    pub fn from_memory_type(&mut self, dtype: DType, text: String) -> String {
+    pub fn convert_loaded(&mut self, dtype: DType, text: String) -> String {
         match dtype {
             DType::Bool => format!("({text} != 0)"),
             DType::F16 | DType::BF16 => call(&self.prelude.bits(dtype, false), &[text]),
@@ -200,7 +200,7 @@ impl Ops {
     }
 
     /// A value as it lies in memory.
-    pub fn to_memory_type(&mut self, dtype: DType, text: &str) -> String {
+    pub fn convert_stored(&mut self, dtype: DType, text: &str) -> String {
         match dtype {
             DType::F16 | DType::BF16 => {
                 // What was just rounded is rounded again on the way.

@@ -120,7 +120,7 @@ impl Writer<'_> {
         let dtype = self.kernel.mem(mem).dtype;
         let name = self.mems[mem.index()].clone();
         if let [text] = &value.lanes[..] {
-            let text = self.ops.to_memory_type(dtype, text);
+            let text = self.ops.convert_stored(dtype, text);
             let place = if guard == Guard::Checked { self.named_index(index) } else { index };
             let write = format!("{name}[{}] = {text};", place.bare());
             return self.guarded(guard, &self.inside(mem, &place.lanes[0]), &write);
@@ -131,7 +131,7 @@ impl Writer<'_> {
         if guard == Guard::Checked || in_memory(dtype) != dtype {
             let room = if guard == Guard::Checked { self.room(mem, &index) } else { String::new() };
             for (lane, text) in value.lanes.iter().enumerate() {
-                let text = self.ops.to_memory_type(dtype, text);
+                let text = self.ops.convert_stored(dtype, text);
                 let write = format!("{name}[{}] = {text};", plus(&index, lane as u8));
                 self.guarded(guard, &format!("{lane} < {room}"), &write);
             }
@@ -251,7 +251,7 @@ impl Writer<'_> {
             let (Param::Scalar { ty, .. }, Some(value)) = (param, value) else { continue };
             let Some(dtype) = ty.dtype().filter(|dtype| in_memory(*dtype) != *dtype) else { continue };
             let name = &value.lanes[0];
-            let text = self.ops.from_memory_type(dtype, format!("{name}bits"));
+            let text = self.ops.convert_loaded(dtype, format!("{name}bits"));
             self.line(format!("const {} {name} = {};", self.ops.name(self.ops.register(Some(dtype))), bare(&text)));
         }
     }

@@ -13,7 +13,7 @@ use super::shadow::Mark;
 const TOLD: usize = 8;
 
 /// One defect.
-pub(super) enum Uninitialized {
+pub(super) enum Finding {
     /// An access beyond the length.
     OutOfBounds(Access),
     /// A read of what was never written.
@@ -70,7 +70,7 @@ impl<'k> Reports<'k> {
         item_of(self.grid, self.group, mark.group, mark.item)
     }
 
-    pub(super) fn add(&mut self, finding: Uninitialized) {
+    pub(super) fn add(&mut self, finding: Finding) {
         let key = finding.key();
         if let Some(seen) = self.seen.get_mut(&key) {
             seen.times += 1;
@@ -115,15 +115,15 @@ impl<'k> Reports<'k> {
     }
 
     /// A sentence, its place, and who did it.
-    fn describe(&self, finding: &Uninitialized) -> (String, Loc, String) {
+    fn describe(&self, finding: &Finding) -> (String, Loc, String) {
         match finding {
-            Uninitialized::OutOfBounds(access) => {
+            Finding::OutOfBounds(access) => {
                 let (name, has) = (self.name(access.mem), access.len);
                 let verb = verb(access.touch);
                 let sentence = format!("{verb} {}, beyond its {has} elements", self.element(access, name));
                 (sentence, access.at, format!("by {}", self.who(access.item)))
             }
-            Uninitialized::Uninitialized(access) => {
+            Finding::Uninitialized(access) => {
                 let element = self.element(access, self.name(access.mem));
                 let kind = match self.kernel.mem(access.mem).space {
                     Space::Shared(_) => "shared",
@@ -132,7 +132,7 @@ impl<'k> Reports<'k> {
                 let sentence = format!("reads {kind} {element}, which nothing has written; fill the array first");
                 (sentence, access.at, format!("by {}", self.who(access.item)))
             }
-            Uninitialized::Race { access, before, other, other_at, between_groups } => {
+            Finding::Race { access, before, other, other_at, between_groups } => {
                 let element = self.element(access, self.name(access.mem));
                 let remedy = match between_groups {
                     true => "nothing orders groups; use an atomic, or two launches",
@@ -144,13 +144,13 @@ impl<'k> Reports<'k> {
                     format!("{now} {} it, {then} {} it at {earlier}; {remedy}", verb(access.touch), verb(*before));
                 (format!("data race on {element}"), access.at, detail)
             }
-            Uninitialized::Divergence(divergence) => {
+            Finding::Divergence(divergence) => {
                 let Divergence { arrived, items, witnesses: [came, missing], at } = divergence;
                 let sentence =
                     format!("a barrier or collective is reached by {arrived} of {items} work-items of a group");
                 (sentence, *at, format!("by {}, not by {}", self.who(*came), self.who(*missing)))
             }
-            Uninitialized::Overflow(overflow) => {
+            Finding::Overflow(overflow) => {
                 let [a, b] = overflow.operands;
                 let sentence = match overflow.op {
                     Alu::Neg => format!("the index -{a} is below zero"),
@@ -199,20 +199,18 @@ fn verb(touch: AccessKind) -> &'static str {
     }
 }
 
-impl Uninitialized {
+impl Finding {
     fn key(&self) -> Key {
         match self {
-            Uninitialized::OutOfBounds(access) => {
-                Key::OutOfBounds(access.mem, access.touch == AccessKind::Load, access.at)
-            }
-            Uninitialized::Uninitialized(access) => Key::Uninitialized(access.mem, access.at),
-            Uninitialized::Race { access, other_at, .. } => {
+            Finding::OutOfBounds(access) => Key::OutOfBounds(access.mem, access.touch == AccessKind::Load, access.at),
+            Finding::Uninitialized(access) => Key::Uninitialized(access.mem, access.at),
+            Finding::Race { access, other_at, .. } => {
                 let (a, b) = (access.at, *other_at);
                 let (first, second) = if (a.file, a.line) <= (b.file, b.line) { (a, b) } else { (b, a) };
                 Key::Race(access.mem, first, second)
             }
-            Uninitialized::Divergence(divergence) => Key::Divergence(divergence.at),
-            Uninitialized::Overflow(overflow) => Key::Overflow(overflow.op, overflow.at),
+            Finding::Divergence(divergence) => Key::Divergence(divergence.at),
+            Finding::Overflow(overflow) => Key::Overflow(overflow.op, overflow.at),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use panoply_device::{Device, Driver, Kind, Result};
+use panoply_device::{Backend, Driver, RawDevice, Result};
 
 use super::{Trust, WgpuDevice, discovery};
 
@@ -12,7 +12,7 @@ pub struct BrowserDriver(Arc<WgpuDevice>);
 impl BrowserDriver {
     /// Asks the browser.
     pub async fn ask() -> Result<BrowserDriver> {
-        let place = discovery::enumerate(Kind::WebGpu).await?.swap_remove(0);
+        let place = discovery::enumerate(Backend::WebGpu).await?.swap_remove(0);
         let device = WgpuDevice::new(place, Trust::Measured);
         device.open().await?;
         Ok(BrowserDriver(Arc::new(device)))
@@ -20,11 +20,11 @@ impl BrowserDriver {
 }
 
 impl Driver for BrowserDriver {
-    fn kind(&self) -> Kind {
-        Kind::WebGpu
+    fn kind(&self) -> Backend {
+        Backend::WebGpu
     }
 
-    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         Ok(vec![self.0.clone()])
     }
 }

@@ -23,6 +23,14 @@ impl Batch {
         Ok(self.targets.shape()?.dims()[0])
     }
 
+    /// Whether it has no examples.
+    ///
+    /// # Errors
+    /// If the targets are a mistake.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
     /// The same as a batch of this length, which a plan does not know: a short last one runs the plan of the others, for what they cost.
     #[must_use]
     #[track_caller]

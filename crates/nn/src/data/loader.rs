@@ -33,14 +33,14 @@ type Transform = dyn Fn(&mut ExampleMut<'_>, &mut Rng) -> Result<()> + Send + Sy
 /// Batches of a data set, epoch after epoch.
 ///
 /// ```
-/// # use panoply_nn::data::{Loader, digits};
+/// # use panoply_nn::data::{DataLoader, digits};
 /// # panoply_tensor::Device::get("cpu")?.scope(|| {
 /// let loader = DataLoader::new(digits::load()?, 64).shuffle(7).num_workers(2).map(|digit, rng| {
 ///     let by = rng.random_below(3) as f32 / 100.0;
 ///     digit.features.iter_mut().for_each(|point| *point += by);
 ///     Ok(())
 /// });
-/// for batch in loader.epoch(0).from(3) {
+/// for batch in loader.epoch(0).skip_batches(3) {
 ///     let batch = batch?;
 ///     assert_eq!(batch.inputs.shape()?.dims()[1], 64);
 /// }

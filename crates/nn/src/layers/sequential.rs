@@ -34,6 +34,7 @@ impl Sequential {
 
     /// With another layer at the end.
     #[must_use]
+    #[allow(clippy::should_implement_trait, reason = "it adds a layer, as Keras names it")]
     pub fn add(mut self, layer: impl SequentialLayer + 'static) -> Sequential {
         self.layers.push(Box::new(layer));
         self

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::layers::Activation;
 
+mod kind;
+
 /// A layer of a [`super::Network`]. Sizes of what goes in follow from the layer before; where they may be said all the
 /// same, they are checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -572,63 +574,5 @@ impl LayerSpec {
     pub fn is_active_in_eval(&self) -> bool {
         use LayerSpec::*;
         !matches!(self, Dropout { .. } | RandomShift { .. } | RandomHorizontalFlip { .. } | GaussianNoise { .. })
-    }
-
-    /// As it is spelled in files.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            LayerSpec::Linear { .. } => "linear",
-            LayerSpec::Conv { .. } => "conv",
-            LayerSpec::ConvTranspose(_) => "conv_transpose",
-            LayerSpec::MaxPool(_) => "max_pool",
-            LayerSpec::AvgPool(_) => "avg_pool",
-            LayerSpec::AdaptiveAvgPool { .. } => "adaptive_avg_pool",
-            LayerSpec::AdaptiveMaxPool { .. } => "adaptive_max_pool",
-            LayerSpec::GlobalMaxPool {} => "global_max_pool",
-            LayerSpec::GroupNorm { .. } => "group_norm",
-            LayerSpec::RmsNorm { .. } => "rms_norm",
-            LayerSpec::InverseStandardize {} => "inverse_standardize",
-            LayerSpec::RandomShift { .. } => "random_shift",
-            LayerSpec::RandomHorizontalFlip { .. } => "random_horizontal_flip",
-            LayerSpec::GaussianNoise { .. } => "gaussian_noise",
-            LayerSpec::LeakyRelu { .. } => "leaky_relu",
-            LayerSpec::Elu {} => "elu",
-            LayerSpec::Softplus {} => "softplus",
-            LayerSpec::Mish {} => "mish",
-            LayerSpec::Embedding { .. } => "embedding",
-            LayerSpec::GlobalAvgPool {} => "global_avg_pool",
-            LayerSpec::BatchNorm { .. } => "batch_norm",
-            LayerSpec::LayerNorm { .. } => "layer_norm",
-            LayerSpec::Standardize {} => "standardize",
-            LayerSpec::Dropout { .. } => "dropout",
-            LayerSpec::Relu {} => "relu",
-            LayerSpec::Gelu {} => "gelu",
-            LayerSpec::Silu {} => "silu",
-            LayerSpec::Sigmoid {} => "sigmoid",
-            LayerSpec::Tanh {} => "tanh",
-            LayerSpec::Softmax {} => "softmax",
-            LayerSpec::Flatten {} => "flatten",
-            LayerSpec::Reshape { .. } => "reshape",
-            LayerSpec::Rnn(_) => "rnn",
-            LayerSpec::Lstm(_) => "lstm",
-            LayerSpec::Gru(_) => "gru",
-            LayerSpec::LastTimeStep {} => "last_time_step",
-            LayerSpec::TimeMean {} => "time_mean",
-            LayerSpec::PositionalEncoding {} => "positional_encoding",
-            LayerSpec::TransformerEncoderLayer(_) => "transformer_encoder_layer",
-            LayerSpec::TransformerDecoder(_) => "transformer_decoder",
-            LayerSpec::Narrow { .. } => "narrow",
-            LayerSpec::MultiHeadAttention { .. } => "multi_head_attention",
-            LayerSpec::Residual { .. } => "residual",
-            LayerSpec::ActivationCheckpoint { .. } => "activation_checkpoint",
-            LayerSpec::GeluTanh {} => "gelu_tanh",
-            LayerSpec::Selu {} => "selu",
-            LayerSpec::Relu6 {} => "relu6",
-            LayerSpec::Hardsigmoid {} => "hardsigmoid",
-            LayerSpec::Hardswish {} => "hardswish",
-            LayerSpec::Softsign {} => "softsign",
-            LayerSpec::Logsigmoid {} => "logsigmoid",
-            LayerSpec::LogSoftmax {} => "log_softmax",
-        }
     }
 }

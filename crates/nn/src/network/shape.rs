@@ -43,8 +43,8 @@ impl LayerSpec {
         let output = match self {
             LayerSpec::Linear { out_features: outputs, in_features: inputs, .. } => {
                 let (last, rest) = input.split_last().ok_or("needs at least one axis")?;
-                taken("numbers", *inputs, *last)?;
-                [rest, &[within("outputs", *outputs)?]].concat()
+                taken("in_features", *inputs, *last)?;
+                [rest, &[within("out_features", *outputs)?]].concat()
             }
             LayerSpec::Conv {
                 out_channels: outputs,
@@ -56,8 +56,8 @@ impl LayerSpec {
                 groups,
                 ..
             } => {
-                let lengths = images(input, size)?;
-                taken("channels", *inputs, input[0])?;
+                let lengths = images("kernel_size", input, size)?;
+                taken("in_channels", *inputs, input[0])?;
                 let moved = Moved::new(size, stride, padding, 1)?;
                 let dilation = along("dilation", dilation, size, 1)?;
                 dilation.iter().try_for_each(|apart| within("dilation", *apart).map(|_| ()))?;
@@ -66,7 +66,7 @@ impl LayerSpec {
             }
             LayerSpec::ConvTranspose(transposed) => transposed.output(input)?,
             LayerSpec::MaxPool(windows) | LayerSpec::AvgPool(windows) => {
-                let lengths = images(input, &windows.kernel_size)?;
+                let lengths = images("kernel_size", input, &windows.kernel_size)?;
                 let moved = Moved::new(&windows.kernel_size, &windows.stride, &windows.padding, 0)?;
                 if let Some(axis) =
                     (0..lengths.len()).find(|axis| 2 * moved.padding[*axis] > windows.kernel_size[*axis])
@@ -79,7 +79,7 @@ impl LayerSpec {
                 [&input[..1], &moved.positions(lengths, &windows.kernel_size)?].concat()
             }
             LayerSpec::AdaptiveAvgPool { output_size: size } | LayerSpec::AdaptiveMaxPool { output_size: size } => {
-                images(input, size)?;
+                images("output_size", input, size)?;
                 [&input[..1], size].concat()
             }
             LayerSpec::GlobalAvgPool {} | LayerSpec::GlobalMaxPool {} => match input {
@@ -91,8 +91,10 @@ impl LayerSpec {
             | LayerSpec::RmsNorm { epsilon }
             | LayerSpec::GroupNorm { epsilon, .. } => {
                 positive("epsilon", *epsilon)?;
-                if let LayerSpec::GroupNorm { num_groups: groups, .. } = self {
-                    grouped(*groups, input[0], input[0])?;
+                if let LayerSpec::GroupNorm { num_groups: groups, .. } = self
+                    && (*groups == 0 || !input[0].is_multiple_of(*groups))
+                {
+                    return Err(format!("num_groups {groups} does not divide {} channels", input[0]));
                 }
                 input.to_vec()
             }
@@ -266,7 +268,7 @@ impl TransformerDecoderSpec {
 impl RnnSpec {
     fn output(&self, input: &[usize]) -> Result<Vec<usize>, String> {
         let (time, features) = sequence(input)?;
-        taken("features", self.input_size, features)?;
+        taken("input_size", self.input_size, features)?;
         let hidden = within("hidden_size", self.hidden_size)?;
         if !(1..=64).contains(&self.num_layers) {
             return Err(format!("num_layers {} is not in 1 ..= 64", self.num_layers));
@@ -277,8 +279,8 @@ impl RnnSpec {
 
 impl ConvTransposeSpec {
     fn output(&self, input: &[usize]) -> Result<Vec<usize>, String> {
-        let lengths = images(input, &self.kernel_size)?;
-        taken("channels", self.in_channels, input[0])?;
+        let lengths = images("kernel_size", input, &self.kernel_size)?;
+        taken("in_channels", self.in_channels, input[0])?;
         let moved = Moved::new(&self.kernel_size, &self.stride, &self.padding, 1)?;
         let extra = along("output_padding", &self.output_padding, &self.kernel_size, 0)?;
         if let Some(axis) = (0..extra.len()).find(|axis| extra[*axis] >= moved.stride[*axis]) {
@@ -328,7 +330,8 @@ impl Moved<'_> {
     fn positions(&self, lengths: &[usize], spread: &[usize]) -> Result<Vec<usize>, String> {
         let along = |axis: usize| {
             let room = (lengths[axis] + 2 * self.padding[axis]).checked_sub(spread[axis]);
-            let wrong = || format!("size {:?} does not fit into the lengths {lengths:?} of {{before}}", self.size);
+            let wrong =
+                || format!("kernel_size {:?} does not fit into the lengths {lengths:?} of {{before}}", self.size);
             Ok(room.ok_or_else(wrong)? / self.stride[axis] + 1)
         };
         (0..lengths.len()).map(along).collect()
@@ -337,7 +340,7 @@ impl Moved<'_> {
 
 /// The channels that come out, if groups divide both.
 fn grouped(groups: usize, inputs: usize, outputs: usize) -> Result<usize, String> {
-    let outputs = within("outputs", outputs)?;
+    let outputs = within("out_channels", outputs)?;
     if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
         return Err(format!("groups {groups} does not divide {inputs} input channels and {outputs} output channels"));
     }
@@ -360,9 +363,9 @@ fn share(field: &str, share: f64) -> Result<(), String> {
     if (0.0..1.0).contains(&share) { Ok(()) } else { Err(format!("{field} {share} is not in 0 .. 1")) }
 }
 
-fn taken(what: &str, said: Option<usize>, given: usize) -> Result<(), String> {
+fn taken(field: &str, said: Option<usize>, given: usize) -> Result<(), String> {
     match said {
-        Some(said) if said != given => Err(format!("inputs {said} are not the {given} {what} that {{before}} gives")),
+        Some(said) if said != given => Err(format!("{field} {said} does not match the {given} that {{before}} gives")),
         _ => Ok(()),
     }
 }
@@ -384,14 +387,17 @@ fn sequence(input: &[usize]) -> Result<(usize, usize), String> {
 }
 
 /// The lengths behind the channels, as many as a size has.
-fn images<'a>(input: &'a [usize], size: &[usize]) -> Result<&'a [usize], String> {
+fn images<'a>(field: &str, input: &'a [usize], size: &[usize]) -> Result<&'a [usize], String> {
     if !(1..=3).contains(&size.len()) {
-        return Err(format!("size {size:?} has {} axes, not 1, 2 or 3", size.len()));
+        return Err(format!("{field} {size:?} has {} axes, not 1, 2 or 3", size.len()));
     }
-    size.iter().try_for_each(|length| within("size", *length).map(|_| ()))?;
+    size.iter().try_for_each(|length| within(field, *length).map(|_| ()))?;
     match input {
         [_, lengths @ ..] if lengths.len() == size.len() => Ok(lengths),
-        _ => Err(format!("size {size:?} needs [channels, {} lengths], not the {input:?} of {{before}}", size.len())),
+        _ => Err(format!(
+            "kernel_size {size:?} needs [channels, {} lengths], not the {input:?} of {{before}}",
+            size.len()
+        )),
     }
 }
 
@@ -407,6 +413,6 @@ fn along(field: &str, said: &[usize], size: &[usize], otherwise: usize) -> Resul
     match said {
         [] => Ok(vec![otherwise; size.len()]),
         _ if said.len() == size.len() => Ok(said.to_vec()),
-        _ => Err(format!("{field} {said:?} has not one number for each axis of size {size:?}")),
+        _ => Err(format!("{field} {said:?} has not one number for each axis of kernel_size {size:?}")),
     }
 }

@@ -230,7 +230,7 @@ impl<R: UpdateRule> Optimizer<R> {
     /// Treats the parameters that are accepted apart: another share of the learning rate, and weight decay or none.
     #[must_use]
     pub fn param_group(mut self, holds: fn(&str, &Tensor) -> bool, rate: f64, decays: bool) -> Optimizer<R> {
-        self.param_groups.push(ParamGroup { filter: holds, lr_scale: rate, decays: decays });
+        self.param_groups.push(ParamGroup { filter: holds, lr_scale: rate, decays });
         self
     }
 

@@ -9,8 +9,8 @@ use std::process::Command;
 
 use panoply_nn::data::reader::{self, ReadOptions, Task};
 use panoply_nn::data::{csv, idx, npy, npz};
-use panoply_nn::{Network, checkpoint};
-use panoply_tensor::{Device, Result, Rng, Tensor};
+use panoply_nn::{LayerSpec, Network, checkpoint, onnx};
+use panoply_tensor::{DType, Device, Result, Rng, Shape, Tensor};
 
 /// Set in the child process, to the folder in which it works.
 const CHILD: &str = "PANOPLY_TEST_READERS_IN";
@@ -73,6 +73,16 @@ fn parameters(path: &Path) -> Result<()> {
     network().load(path).map(|_| ())
 }
 
+/// A model, and its operators on an input that is not computed.
+fn operators(path: &Path) -> Result<()> {
+    let network = onnx::Imported::open(path)?;
+    let zeros = |input: &onnx::Input| {
+        let dims: Vec<usize> = input.dims.iter().map(|dim| dim.unwrap_or(1)).collect();
+        Tensor::zeros(Shape::new(dims), if input.dtype.is_float() { input.dtype } else { DType::F32 })
+    };
+    network.forward(&network.inputs.iter().map(zeros).collect::<Vec<Tensor>>()).map(|_| ())
+}
+
 fn description(path: &Path) -> Result<()> {
     let network = Network::read(path)?;
     network.extent()?;
@@ -86,6 +96,17 @@ fn image(path: &Path) -> Result<()> {
 
 fn network() -> Network {
     Network::parse("input = [4]\n[[layer]]\nkind = \"linear\"\nout_features = 3\n").unwrap()
+}
+
+/// Layers of which some are several operators.
+fn mlp() -> Network {
+    Network::with_input(&[2, 4])
+        .add_layer(LayerSpec::Flatten {})
+        .add_layer(LayerSpec::linear(5))
+        .add_layer(LayerSpec::batch_norm())
+        .add_layer(LayerSpec::Relu {})
+        .add_layer(LayerSpec::Reshape { shape: vec![5, 1] })
+        .add_layer(LayerSpec::Softmax {})
 }
 
 const TABLE: &str = "size,\"kind, of\",y\n1.5,a,0\n-2e3,\"b \"\"c\"\"\",1\n3,a,0\n0.25,a,1\n";
@@ -143,6 +164,7 @@ fn readers(folder: &Path) -> Vec<Reader> {
         reader("examples.npz", fixture("examples.npz"), open),
         reader("m.safetensors", parameters_of, parameters),
         reader("net.toml", LAYERS.into(), description),
+        reader("net.onnx", onnx::to_bytes(&mlp().build(&mut Rng::seed_from_u64(1)).unwrap()).unwrap(), operators),
         reader("png/a/m.png", encoded(image::ImageFormat::Png), image),
         reader("jpeg/b/m.jpg", encoded(image::ImageFormat::Jpeg), image),
     ];

@@ -183,7 +183,7 @@ fn two_arrays_that_become_one_parameter_are_named() {
             (&mut rnn, &[("weight_ih_l0", square.clone()), ("weight_ih_l00", square.clone())]),
             (
                 &mut RnnBase::new(RnnKind::Gru, 2, 2, 1, false, &mut Rng::seed_from_u64(0)),
-                &[("layers.0.directions.0.input_weight", six.clone()), ("weight_ih_l0", six.clone())],
+                &[("layers.0.directions.0.weight_ih", six.clone()), ("weight_ih_l0", six.clone())],
             ),
             (&mut attention, &[("in_proj_weight", six.clone()), ("query.weight", square.clone())]),
             (

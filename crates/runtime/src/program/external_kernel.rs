@@ -33,7 +33,7 @@ use super::compiler::Compiler;
 /// use panoply_runtime::{Device, Launch, ExternalKernel, Result};
 ///
 /// let double = ExternalKernel::new("twice", [64, 1, 1])
-///     .number::<u32>("n")
+///     .scalar::<u32>("n")
 ///     .input::<f32>("x")
 ///     .output::<f32>("y")
 ///     .opencl_c(

@@ -126,9 +126,9 @@ pub(super) fn joined(kind: Backend, answers: &[DriverReport]) -> Result<Vec<Devi
 /// Asks the browser for its GPU, which then is a device of this process like any other: in a program for browsers this comes first.
 /// Asking again changes nothing.
 #[cfg(all(feature = "wgpu", target_family = "wasm"))]
-pub async fn open_browser() -> Result<()> {
+pub async fn request_webgpu_device() -> Result<()> {
     let registry = Registry::global()?;
-    let is_open = || registry.kinds().contains(&Backend::WebGpu);
+    let is_open = || registry.backends().contains(&Backend::WebGpu);
     if !is_open() {
         let driver = panoply_driver::BrowserDriver::ask().await?;
         // Another call may have been answered in between.
@@ -167,7 +167,7 @@ fn absent(kind: Backend) -> Error {
     }
     Error::unavailable(match kind {
         Backend::WebGpu if cfg!(target_family = "wasm") => {
-            "the browser was not asked for its GPU; `panoply::runtime::open_browser().await` first"
+            "the browser was not asked for its GPU; `panoply::runtime::request_webgpu_device().await` first"
         }
         Backend::WebGpu => "it is for programs in browsers; use vulkan, metal or dx12 here",
         Backend::Cuda

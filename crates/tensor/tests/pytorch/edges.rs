@@ -1,7 +1,7 @@
 //! NaN, infinities, signed zeros, denormals, huge and tiny numbers in every float type; nothing and one element. Those of integers are
 //! in `dtypes.rs`.
 
-use panoply_tensor::{ConvOptions, DType, ScatterReduce, SortOrder, Tensor, Window};
+use panoply_tensor::{ConvOptions, DType, InterpolateMode, ScatterReduce, SortOrder, Tensor, Window};
 
 use super::{Fixture, close, devices};
 

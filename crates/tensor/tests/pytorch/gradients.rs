@@ -1,7 +1,7 @@
 //! Derivatives where they are hard to get right, at kinks, ends and far out, of the first and the second order; and means of halves,
 //! whose sums do not fit into halves.
 
-use panoply_tensor::{AttentionOptions, CrossEntropyOptions, DType, Tensor, Window};
+use panoply_tensor::{AttentionOptions, CrossEntropyOptions, DType, InterpolateMode, Tensor, Window};
 
 use super::{Fixture, close, devices, values};
 
@@ -208,7 +208,7 @@ fn keys_before_the_first_query_are_all_seen_however_many_are_said() {
 fn what_a_type_does_not_hold_is_a_mistake() {
     let says = |x: Tensor, words: &str| {
         let error = x.check().expect_err(words).to_string();
-        assert!(error.contains(words) && error.contains("slopes.rs"), "{error}");
+        assert!(error.contains(words) && error.contains("gradients.rs"), "{error}");
     };
     let whole = Tensor::from_slice(&[4i32, 2], [2]);
     says(&whole * 0.5, "0.5 is no i32");

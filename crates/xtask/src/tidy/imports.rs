@@ -19,7 +19,11 @@ const TABLE: &[(&str, &[&str])] = &[
     ("nn", &["macros", "tensor"]),
     ("llm", &["ir", "tensor"]),
     ("mesh", &["device", "runtime", "tensor", "nn"]),
-    ("panoply", &["ir", "macros", "compile", "device", "driver", "cpu", "runtime", "tensor", "nn", "llm", "mesh"]),
+    ("verify", &["ir", "tensor"]),
+    (
+        "panoply",
+        &["ir", "macros", "compile", "device", "driver", "cpu", "runtime", "tensor", "nn", "llm", "mesh", "verify"],
+    ),
     ("cli", &["panoply"]),
     ("web", &["panoply"]),
     ("xtask", &[]),

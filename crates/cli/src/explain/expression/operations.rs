@@ -118,7 +118,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     bitcast(x: Tensor, dtype: DType) => x.bitcast(dtype);
     concat(tensors: Vec<Tensor>, axis: isize = 0) => Tensor::concat(&tensors, axis);
     stack(tensors: Vec<Tensor>, axis: isize = 0) => Tensor::stack(&tensors, axis);
-    diagonal_at(x: Tensor, offset: isize) => x.diagonal(offset);
+    diagonal(x: Tensor, offset: isize = 0) => x.diagonal(offset);
     broadcast_to(x: Tensor, shape: Vec<usize>) => x.broadcast_to(&shape.into());
     flatten(x: Tensor, start_dim: isize = 0) => x.flatten(start_dim);
     meshgrid(vectors: Vec<Tensor>) => Tensor::meshgrid(&vectors.iter().collect::<Vec<_>>());

@@ -157,13 +157,13 @@ impl Argument for DType {
 }
 
 impl Argument for FftNorm {
-    const WHAT: &'static str = "\"inverse\", \"forward\" or \"both\"";
+    const WHAT: &'static str = "\"backward\", \"forward\" or \"ortho\"";
 
     fn of(value: &Value, beside: Option<&Tensor>) -> Option<FftNorm> {
         match String::of(value, beside)?.as_str() {
-            "inverse" => Some(FftNorm::Backward),
+            "backward" => Some(FftNorm::Backward),
             "forward" => Some(FftNorm::Forward),
-            "both" => Some(FftNorm::Ortho),
+            "ortho" => Some(FftNorm::Ortho),
             _ => None,
         }
     }

@@ -1,0 +1,349 @@
+//! Protocol Buffers messages of an ONNX model, parsed without copying tensor data. Field numbers are those of `onnx.proto`.
+//!
+//! The bytes are untrusted: every length is checked against the bytes that are left, nothing recurses, and nothing is allocated in
+//! proportion to a number in the file that its bytes do not back.
+
+/// The reason why bytes are not a message.
+pub type Parsed<T> = Result<T, String>;
+
+/// A model: a graph and the versions of its operator sets.
+#[derive(Debug, Default)]
+pub struct Model<'a> {
+    /// The graph, if there is one.
+    pub graph: Option<Graph<'a>>,
+    /// Domain and version of each operator set; the empty domain is ONNX's own.
+    pub opsets: Vec<(String, i64)>,
+}
+
+/// Nodes in order, with constants, inputs and outputs.
+#[derive(Debug, Default)]
+pub struct Graph<'a> {
+    /// Operators, each after those whose results it reads.
+    pub nodes: Vec<Node<'a>>,
+    /// Constants.
+    pub initializers: Vec<Tensor<'a>>,
+    /// Inputs, which may include constants.
+    pub inputs: Vec<ValueInfo>,
+    /// Outputs.
+    pub outputs: Vec<ValueInfo>,
+}
+
+/// An operator applied to named values.
+#[derive(Debug, Default)]
+pub struct Node<'a> {
+    /// Names of its operands; an empty name leaves one out.
+    pub inputs: Vec<String>,
+    /// Names of its results.
+    pub outputs: Vec<String>,
+    /// The name of the operator.
+    pub operator: String,
+    /// The operator's domain, empty for ONNX's own.
+    pub domain: String,
+    /// Its settings.
+    pub attributes: Vec<Attribute<'a>>,
+}
+
+/// A setting of a node: of these fields those of its kind.
+#[derive(Debug, Default)]
+pub struct Attribute<'a> {
+    /// Its name.
+    pub name: String,
+    /// A number.
+    pub float: f32,
+    /// An integer.
+    pub int: i64,
+    /// Several integers.
+    pub ints: Vec<i64>,
+    /// Several numbers.
+    pub floats: Vec<f32>,
+    /// A constant.
+    pub tensor: Option<Tensor<'a>>,
+}
+
+/// A constant.
+#[derive(Debug, Default)]
+pub struct Tensor<'a> {
+    /// Its name.
+    pub name: String,
+    /// Lengths of its axes.
+    pub dims: Vec<i64>,
+    /// The number of its element type.
+    pub kind: i64,
+    /// Little-endian elements, if they are stored so.
+    pub raw: Option<&'a [u8]>,
+    /// Elements, if they are stored as f32.
+    pub floats: Vec<f32>,
+    /// Elements, if they are stored as f64.
+    pub doubles: Vec<f64>,
+    /// Elements, if they are stored as integers.
+    pub ints: Vec<i64>,
+    /// Whether the elements are in another file.
+    pub external: bool,
+}
+
+/// A named value with its shape.
+#[derive(Debug, Default)]
+pub struct ValueInfo {
+    /// Its name.
+    pub name: String,
+    /// The number of its element type; 0 if unknown.
+    pub kind: i64,
+    /// Lengths of its axes; `None` for a length that is not fixed.
+    pub dims: Vec<Option<i64>>,
+}
+
+/// The content of a field.
+#[derive(Clone, Copy)]
+enum Field<'a> {
+    Varint(u64),
+    Fixed64([u8; 8]),
+    Bytes(&'a [u8]),
+    Fixed32([u8; 4]),
+}
+
+/// The fields of a message.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn varint(&mut self) -> Parsed<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first().ok_or("a number is cut off")?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err("a number has more than 64 bits".to_string())
+    }
+
+    fn take(&mut self, bytes: u64) -> Parsed<&'a [u8]> {
+        let length = usize::try_from(bytes).ok().filter(|length| *length <= self.0.len());
+        let length =
+            length.ok_or_else(|| format!("a field of {bytes} bytes does not fit the {} left", self.0.len()))?;
+        let (field, rest) = self.0.split_at(length);
+        self.0 = rest;
+        Ok(field)
+    }
+
+    /// The number of the next field and its content.
+    fn next(&mut self) -> Parsed<Option<(u64, Field<'a>)>> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let head = self.varint()?;
+        let field = match head & 7 {
+            0 => Field::Varint(self.varint()?),
+            1 => Field::Fixed64(self.take(8)?.try_into().expect("8 bytes were taken")),
+            2 => {
+                let bytes = self.varint()?;
+                Field::Bytes(self.take(bytes)?)
+            }
+            5 => Field::Fixed32(self.take(4)?.try_into().expect("4 bytes were taken")),
+            kind => return Err(format!("field {} has the unknown wire type {kind}", head >> 3)),
+        };
+        Ok(Some((head >> 3, field)))
+    }
+}
+
+impl<'a> Field<'a> {
+    fn bytes(self) -> Parsed<&'a [u8]> {
+        match self {
+            Field::Bytes(bytes) => Ok(bytes),
+            Field::Varint(_) | Field::Fixed64(_) | Field::Fixed32(_) => {
+                Err("a number is where bytes belong".to_string())
+            }
+        }
+    }
+
+    fn text(self) -> Parsed<String> {
+        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| "a name is not UTF-8".to_string())
+    }
+
+    fn int(self) -> Parsed<i64> {
+        match self {
+            Field::Varint(value) => Ok(value as i64),
+            Field::Fixed64(_) | Field::Bytes(_) | Field::Fixed32(_) => {
+                Err("no integer is where one belongs".to_string())
+            }
+        }
+    }
+
+    fn float(self) -> Parsed<f32> {
+        match self {
+            Field::Fixed32(bytes) => Ok(f32::from_le_bytes(bytes)),
+            Field::Fixed64(_) | Field::Bytes(_) | Field::Varint(_) => Err("no f32 is where one belongs".to_string()),
+        }
+    }
+
+    /// Appends one integer, or several that are packed.
+    fn ints(self, into: &mut Vec<i64>) -> Parsed<()> {
+        let Field::Bytes(bytes) = self else { return self.int().map(|int| into.push(int)) };
+        let mut packed = Fields(bytes);
+        while !packed.0.is_empty() {
+            into.push(packed.varint()? as i64);
+        }
+        Ok(())
+    }
+
+    fn floats(self, into: &mut Vec<f32>) -> Parsed<()> {
+        let Field::Bytes(bytes) = self else { return self.float().map(|float| into.push(float)) };
+        into.extend(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+        Ok(())
+    }
+
+    fn doubles(self, into: &mut Vec<f64>) -> Parsed<()> {
+        match self {
+            Field::Bytes(bytes) => into.extend(bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes))),
+            Field::Fixed64(bytes) => into.push(f64::from_le_bytes(bytes)),
+            Field::Varint(_) | Field::Fixed32(_) => return Err("no f64 is where one belongs".to_string()),
+        }
+        Ok(())
+    }
+}
+
+/// Calls `each` for every field of a message.
+fn fields<'a>(bytes: &'a [u8], mut each: impl FnMut(u64, Field<'a>) -> Parsed<()>) -> Parsed<()> {
+    let mut fields = Fields(bytes);
+    while let Some((number, field)) = fields.next()? {
+        each(number, field)?;
+    }
+    Ok(())
+}
+
+/// Parses a model.
+pub fn model(bytes: &[u8]) -> Parsed<Model<'_>> {
+    let mut model = Model::default();
+    fields(bytes, |number, field| {
+        match number {
+            7 => model.graph = Some(graph(field.bytes()?)?),
+            8 => model.opsets.push(opset(field.bytes()?)?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(model)
+}
+
+fn opset(bytes: &[u8]) -> Parsed<(String, i64)> {
+    let mut opset = (String::new(), 0);
+    fields(bytes, |number, field| {
+        match number {
+            1 => opset.0 = field.text()?,
+            2 => opset.1 = field.int()?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(opset)
+}
+
+fn graph(bytes: &[u8]) -> Parsed<Graph<'_>> {
+    let mut graph = Graph::default();
+    fields(bytes, |number, field| {
+        match number {
+            1 => graph.nodes.push(node(field.bytes()?)?),
+            5 => graph.initializers.push(tensor(field.bytes()?)?),
+            11 => graph.inputs.push(value_info(field.bytes()?)?),
+            12 => graph.outputs.push(value_info(field.bytes()?)?),
+            15 => return Err("sparse constants are not supported".to_string()),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(graph)
+}
+
+fn node(bytes: &[u8]) -> Parsed<Node<'_>> {
+    let mut node = Node::default();
+    fields(bytes, |number, field| {
+        match number {
+            1 => node.inputs.push(field.text()?),
+            2 => node.outputs.push(field.text()?),
+            4 => node.operator = field.text()?,
+            5 => node.attributes.push(attribute(field.bytes()?)?),
+            7 => node.domain = field.text()?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(node)
+}
+
+fn attribute(bytes: &[u8]) -> Parsed<Attribute<'_>> {
+    let mut attribute = Attribute::default();
+    fields(bytes, |number, field| {
+        match number {
+            1 => attribute.name = field.text()?,
+            2 => attribute.float = field.float()?,
+            3 => attribute.int = field.int()?,
+            5 => attribute.tensor = Some(tensor(field.bytes()?)?),
+            7 => field.floats(&mut attribute.floats)?,
+            8 => field.ints(&mut attribute.ints)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(attribute)
+}
+
+fn tensor(bytes: &[u8]) -> Parsed<Tensor<'_>> {
+    let mut tensor = Tensor::default();
+    fields(bytes, |number, field| {
+        match number {
+            1 => field.ints(&mut tensor.dims)?,
+            2 => tensor.kind = field.int()?,
+            4 => field.floats(&mut tensor.floats)?,
+            5 | 7 | 11 => field.ints(&mut tensor.ints)?,
+            8 => tensor.name = field.text()?,
+            9 => tensor.raw = Some(field.bytes()?),
+            10 => field.doubles(&mut tensor.doubles)?,
+            14 => tensor.external = field.int()? != 0,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(tensor)
+}
+
+fn value_info(bytes: &[u8]) -> Parsed<ValueInfo> {
+    let mut info = ValueInfo::default();
+    let mut tensor_type: &[u8] = &[];
+    let mut shape: &[u8] = &[];
+    fields(bytes, |number, field| {
+        match number {
+            1 => info.name = field.text()?,
+            2 => fields(field.bytes()?, |number, field| {
+                if number == 1 {
+                    tensor_type = field.bytes()?;
+                }
+                Ok(())
+            })?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    fields(tensor_type, |number, field| {
+        match number {
+            1 => info.kind = field.int()?,
+            2 => shape = field.bytes()?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    fields(shape, |number, field| {
+        let mut length = None;
+        if number == 1 {
+            fields(field.bytes()?, |number, field| {
+                if number == 1 {
+                    length = Some(field.int()?);
+                }
+                Ok(())
+            })?;
+            info.dims.push(length);
+        }
+        Ok(())
+    })?;
+    Ok(info)
+}

@@ -1,0 +1,254 @@
+//! Layers in files: the shape that each gives, or the line and the field of its mistake.
+
+use panoply_nn::Network;
+
+/// A layer of each kind as a file spells it, and the message of a mistake in it.
+#[test]
+fn layers_in_files_and_their_mistakes() {
+    let table: &[(&str, &str, &str)] = &[
+        (
+            "[2, 5, 5]",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\nstride = [2, 2]",
+            "[4, 10, 10]",
+        ),
+        (
+            "[2, 5, 5]",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\npadding = [4, 0]",
+            "6: layer 1 (conv_transpose): padding [4, 0] leaves nothing of [5, 5] made 6 long",
+        ),
+        (
+            "[2, 5, 5]",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\ngroups = 3",
+            "6: layer 1 (conv_transpose): groups 3 does not divide 2 input channels and 4 output channels",
+        ),
+        // PyTorch and onnxruntime refuse an output padding of a stride or more.
+        (
+            "[2, 5, 5]",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\noutput_padding = [1, 1]",
+            "6: layer 1 (conv_transpose): output_padding 1 is not smaller than the stride 1",
+        ),
+        (
+            "[2, 5]",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [3]\nstride = [2]\noutput_padding = [5]",
+            "7: layer 1 (conv_transpose): output_padding 5 is not smaller than the stride 2",
+        ),
+        (
+            "[2, 3, 3, 3]",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2, 2]\nstride = [3, 2, 1]\noutput_padding = [2, 1, 1]",
+            "7: layer 1 (conv_transpose): output_padding 1 is not smaller than the stride 1",
+        ),
+        (
+            "[2, 5]",
+            "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [3]\nstride = [2]\noutput_padding = [1]",
+            "[4, 12]",
+        ),
+        ("[8, 4]", "kind = \"rnn\"\nhidden_size = 3\nnonlinearity = \"relu\"", "[8, 3]"),
+        (
+            "[8, 4]",
+            "kind = \"rnn\"\nhidden_size = 3\nnonlinearity = \"elu\"",
+            "5: layer 1 (rnn): `nonlinearity`: unknown variant",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"lstm\"\nhidden_size = 3\nnonlinearity = \"relu\"",
+            "5: layer 1 (lstm): nonlinearity: only a plain recurrent layer (rnn) has a choice",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 6\nactivation = \"relu\"\nepsilon = 1e-6",
+            "[8, 4]",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 6\nactivation = \"tanh\"",
+            "6: layer 1 (transformer_encoder_layer): `activation`: unknown variant `tanh`, expected `relu` or `gelu`",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\nactivation = \"relu\"\nepsilon = 0.0\nmemory = [{ kind = \"relu\" }]",
+            "7: layer 1 (transformer_decoder): epsilon 0 is not a positive number",
+        ),
+        ("[2, 9]", "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [4]", "[4, 1]"),
+        (
+            "[2, 9]",
+            "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [5]",
+            "5: layer 1 (conv): kernel_size [3] does not fit into the lengths [9] of the input",
+        ),
+        (
+            "[2, 9]",
+            "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [0]",
+            "6: layer 1 (conv): dilation 0 is not in",
+        ),
+        ("[2, 9]", "kind = \"max_pool\"\nkernel_size = [3]\nstride = [2]\npadding = [1]", "[2, 5]"),
+        (
+            "[2, 9]",
+            "kind = \"max_pool\"\nkernel_size = [3]\npadding = [2]",
+            "5: layer 1 (max_pool): padding 2 is more than half of the kernel size 3",
+        ),
+        ("[2, 9]", "kind = \"adaptive_avg_pool\"\noutput_size = [4]", "[2, 4]"),
+        (
+            "[2, 9]",
+            "kind = \"adaptive_max_pool\"\noutput_size = [0]",
+            "4: layer 1 (adaptive_max_pool): output_size 0 is not in",
+        ),
+        ("[2, 9]", "kind = \"global_max_pool\"", "[2]"),
+        (
+            "[7]",
+            "kind = \"global_max_pool\"",
+            "2: layer 1 (global_max_pool): needs [channels, lengths], not the [7] of the input",
+        ),
+        (
+            "[6, 9]",
+            "kind = \"group_norm\"\nnum_groups = 4",
+            "4: layer 1 (group_norm): num_groups 4 does not divide 6 channels",
+        ),
+        ("[6]", "kind = \"rms_norm\"\nepsilon = 0.0", "4: layer 1 (rms_norm): epsilon 0 is not a positive number"),
+        (
+            "[1, 8, 8]",
+            "kind = \"random_shift\"\nmax_shift = 8",
+            "4: layer 1 (random_shift): max_shift 8 moves all of a length of 8 away",
+        ),
+        (
+            "[8]",
+            "kind = \"random_shift\"\nmax_shift = 1",
+            "2: layer 1 (random_shift): needs [channels, lengths], not the [8] of the input",
+        ),
+        (
+            "[8]",
+            "kind = \"random_horizontal_flip\"\np = 1.5",
+            "4: layer 1 (random_horizontal_flip): p 1.5 is not in 0 .. 1",
+        ),
+        ("[8, 4]", "kind = \"narrow\"\nlength = 5", "[5, 4]"),
+        (
+            "[8, 4]",
+            "kind = \"narrow\"\nlength = 5\nstart = 4",
+            "4: layer 1 (narrow): length 5 from 4 on is more than the [8, 4] of the input",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 6\nnorm_first = false",
+            "[8, 4]",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"multi_head_attention\"\nnum_heads = 2\nmemory = [{ kind = \"linear\", out_features = 6 }]",
+            "5: layer 1 (multi_head_attention): memory gives [8, 6], not [time, 4] as what looks at it has features",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"multi_head_attention\"\nnum_heads = 2\nis_causal = true\nmemory = [{ kind = \"relu\" }]",
+            "5: layer 1 (multi_head_attention): is_causal is for self-attention; this layer has a memory",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\nmemory = []",
+            "6: layer 1 (transformer_decoder): memory: there are no layers",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\n[[layer.memory]]\nkind = \"narrow\"\nlength = 9",
+            "8: layer 1 (transformer_decoder): memory: layer 1 (narrow): length 9 from 0 on is more than",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_decoder\"\nnum_heads = 3\ndim_feedforward = 6\nmemory = [{ kind = \"relu\" }]",
+            "4: layer 1 (transformer_decoder): num_heads 3 does not divide 4 features",
+        ),
+        (
+            "[8, 8]",
+            "kind = \"transformer_decoder\"\nnum_heads = 1\ndim_feedforward = 4\nnum_layers = 16777216\nmemory = [{ kind = \"relu\" }]",
+            "6: layer 1 (transformer_decoder): num_layers 16777216 is not in 1 ..= 4096",
+        ),
+        (
+            "[8]",
+            "kind = \"gaussian_noise\"\nstddev = -1.0",
+            "4: layer 1 (gaussian_noise): stddev -1 is not a number of at least 0",
+        ),
+        ("[8]", "kind = \"leaky_relu\"", "[8]"),
+        (
+            "[8]",
+            "kind = \"embedding\"\nnum_embeddings = 5\nembedding_dim = 0",
+            "5: layer 1 (embedding): embedding_dim 0 is not in",
+        ),
+        ("[8]", "kind = \"embedding\"\nnum_embeddings = 5\nembedding_dim = 3", "[8, 3]"),
+        (
+            "[8, 4]",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 8\nis_causal = true",
+            "[8, 4]",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"transformer_encoder_layer\"\nnum_heads = 2\ndim_feedforward = 8\nis_causal = 1",
+            "6: layer 1 (transformer_encoder_layer): `is_causal`",
+        ),
+        ("[8, 4]", "kind = \"multi_head_attention\"\nnum_heads = 2\nnum_kv_heads = 1", "[8, 4]"),
+        (
+            "[8, 4]",
+            "kind = \"multi_head_attention\"\nnum_heads = 3",
+            "4: layer 1 (multi_head_attention): num_heads 3 does not divide 4 features",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"multi_head_attention\"\nnum_heads = 4\nnum_kv_heads = 3",
+            "5: layer 1 (multi_head_attention): num_kv_heads 3 does not divide num_heads 4",
+        ),
+        ("[8]", "kind = \"hardswish\"", "[8]"),
+        ("[8]", "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 8 }, { kind = \"relu6\" }]", "[8]"),
+        (
+            "[8]",
+            "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 5 }]",
+            "4: layer 1 (residual): layers give [5], but the input is [8]; only equals can be added",
+        ),
+        (
+            "[8]",
+            "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 5 }]\nshortcut = [{ kind = \"linear\", out_features = 4 }]",
+            "4: layer 1 (residual): layers give [5], but shortcut gives [4]",
+        ),
+        (
+            "[8]",
+            "kind = \"residual\"\nlayers = [{ kind = \"rleu\" }]",
+            "4: layer 1 (residual): layers: layer 1: unknown variant `rleu`",
+        ),
+        ("[8]", "kind = \"residual\"\nlayers = 3", "4: layer 1 (residual): `layers`: invalid type: integer `3`"),
+        ("[8]", "kind = \"residual\"", "2: layer 1 (residual): missing field `layers`"),
+        (
+            "[8]",
+            "kind = \"activation_checkpoint\"\nlayers = []",
+            "4: layer 1 (activation_checkpoint): layers: there is none",
+        ),
+        (
+            "[2, 5, 5]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nout_channels = 2\nkernel_size = [3, 3]\npadding = [1, 1]",
+            "[2, 5, 5]",
+        ),
+        (
+            "[2, 5, 5]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nout_channels = 0\nkernel_size = [3, 3]",
+            "6: layer 1 (residual): layers: layer 1 (conv): out_channels 0 is not in",
+        ),
+        (
+            "[2, 5, 5]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nkernel_size = [3, 3]\noutptus = 2",
+            "7: layer 1 (residual): layers: layer 1 (conv): unknown field `outptus`",
+        ),
+        (
+            "[8]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"relu\"\n[[layer.layers]]\nkind = \"activation_checkpoint\"\n\
+             [[layer.layers.layers]]\nkind = \"linear\"\nout_features = 0",
+            "10: layer 1 (residual): layers: layer 2 (activation_checkpoint): layers: layer 1 (linear): out_features 0",
+        ),
+        (
+            "[8]",
+            "kind = \"activation_checkpoint\"\nlayers = [{ kind = \"relu\" }, { kind = \"last_time_step\" }]",
+            "4: layer 1 (activation_checkpoint): layers: layer 2 (last_time_step): needs [time, features], not the [8] of layer 1 (relu)",
+        ),
+    ];
+    for (input, layer, want) in table {
+        let text = format!("input = {input}\n[[layer]]\n{layer}\n");
+        let said = match Network::parse(&text) {
+            Ok(network) => format!("{:?}", network.output_shape().unwrap()),
+            Err((line, what)) => format!("{line}: {what}"),
+        };
+        assert!(said.starts_with(want), "{layer}\n{said}\n{want}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Counterexamples: points of the set whose outputs are computed on the device and satisfy a case.
+//!
+//! A point counts only if it is an f32 input inside the exact set, the device's own f32 outputs satisfy the case, and so do the outputs of the
+//! function of real numbers, enclosed by intervals.
+
+use panoply_tensor::{Error, Result, Shape, Tensor};
+
+use crate::interval::Interval;
+use crate::property::{Case, Property, Range};
+use crate::steps::Steps;
+use crate::values;
+
+/// Points of a batch on the device.
+const BATCH: usize = 512;
+/// Batches for each box: the first of points anywhere, later ones around the best so far.
+const ROUNDS: i32 = 12;
+/// How often sampling of each box starts anew.
+const STARTS: usize = 8;
+/// Inputs up to which all corners of a box are tried.
+const MAX_CORNERS: usize = 6;
+
+/// A function of one tensor of f32 with its shape.
+pub struct Function<'f> {
+    /// The function.
+    pub run: &'f dyn Fn(&Tensor) -> Result<Tensor>,
+    /// The shape of its input.
+    pub shape: Shape,
+}
+
+/// Random numbers by SplitMix64 (Steele et al., 2014).
+pub struct Random(pub u64);
+
+impl Random {
+    /// A number from 0 to 1.
+    pub fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((word ^ (word >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+impl Function<'_> {
+    /// The outputs at several inputs, each a list of elements, computed by one run on the device.
+    ///
+    /// # Errors
+    /// If the function fails or its output is not f32 with `outputs` elements.
+    pub fn outputs(&self, points: &[Vec<f32>], outputs: usize) -> Result<Vec<Vec<f32>>> {
+        let elements: Vec<f32> = points.concat();
+        let shape = Shape::new([&[points.len()], self.shape.dims()].concat());
+        let run = |x: [&Tensor; 1]| [(self.run)(x[0]).unwrap_or_else(Tensor::from_mistake)];
+        let [result] = Tensor::vmap([&Tensor::from_slice(&elements, shape)], run);
+        let values = result.to_vec::<f32>()?;
+        if values.len() != points.len() * outputs {
+            return Err(Error::mistake(format!(
+                "the output has {} elements, not {outputs}",
+                values.len() / points.len()
+            )));
+        }
+        Ok(values.chunks_exact(outputs).map(<[f32]>::to_vec).collect())
+    }
+
+    /// The output at one input, computed as the function is written.
+    ///
+    /// # Errors
+    /// If the function fails.
+    pub fn output(&self, point: &[f32]) -> Result<Vec<f32>> {
+        (self.run)(&Tensor::from_slice(point, self.shape.clone()))?.to_vec::<f32>()
+    }
+}
+
+/// The f32 nearest `x` that is surely in a range, if there is one.
+pub fn inside(range: Range, x: f64) -> Option<f32> {
+    let near = x as f32;
+    [near, near.next_up(), near.next_down()].into_iter().find(|x| range.contains(f64::from(*x)))
+}
+
+/// The f32 point of a case nearest these inputs.
+pub fn point_of(case: &Case, inputs: impl Iterator<Item = f64>) -> Option<Vec<f32>> {
+    case.ranges.iter().zip(inputs).map(|(range, x)| inside(*range, x)).collect()
+}
+
+/// Whether the function of real numbers surely satisfies a case at a point.
+pub fn is_real(steps: &Steps, case: &Case, point: &[f32]) -> bool {
+    let inputs: Vec<f64> = point.iter().map(|x| f64::from(*x)).collect();
+    let intervals: Vec<Interval> = inputs.iter().map(|x| Interval::point(*x)).collect();
+    let bounds = values::forward(steps, &intervals);
+    case.is_satisfied(&inputs, &bounds[steps.output].elements)
+}
+
+/// Whether f32 outputs satisfy a case.
+pub fn is_computed(case: &Case, point: &[f32], outputs: &[f32]) -> bool {
+    let inputs: Vec<f64> = point.iter().map(|x| f64::from(*x)).collect();
+    let outputs: Vec<Interval> = outputs.iter().map(|y| Interval::point(f64::from(*y))).collect();
+    case.is_satisfied(&inputs, &outputs)
+}
+
+/// How far outputs are from satisfying a case: not above 0 if they do.
+fn distance(case: &Case, point: &[f32], outputs: &[f32]) -> f64 {
+    let number = |x: &f32| Interval::point(f64::from(*x));
+    let (inputs, outputs): (Vec<_>, Vec<_>) =
+        (point.iter().map(number).collect(), outputs.iter().map(number).collect());
+    case.constraints.iter().map(|constraint| constraint.value(&inputs, &outputs).hi).fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// Looks for a counterexample by sampling, until `is_over`.
+///
+/// # Errors
+/// If the function fails.
+pub fn sample(
+    function: &Function<'_>,
+    steps: &Steps,
+    property: &Property,
+    seed: u64,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Option<(Vec<f32>, Vec<f32>)>> {
+    let mut random = Random(seed);
+    let starts = (0..STARTS).flat_map(|_| &property.cases);
+    for case in starts {
+        let ranges: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
+        let mut best: Option<(f64, Vec<f32>)> = None;
+        for round in 0..ROUNDS {
+            if is_over() {
+                return Ok(None);
+            }
+            let spread = 0.5f64.powi(round);
+            let around = best.as_ref().map(|(_, point)| point.clone());
+            let points = batch(case, &ranges, around.as_deref(), spread, &mut random);
+            if points.is_empty() {
+                break;
+            }
+            for (point, outputs) in points.iter().zip(function.outputs(&points, property.outputs)?) {
+                if is_computed(case, point, &outputs) && is_real(steps, case, point) {
+                    let outputs = function.output(point)?;
+                    if is_computed(case, point, &outputs) {
+                        return Ok(Some((point.clone(), outputs)));
+                    }
+                }
+                let distance = distance(case, point, &outputs);
+                if best.as_ref().is_none_or(|(least, _)| distance < *least) {
+                    best = Some((distance, point.clone()));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Points of a case: in the first round its center, its corners and points anywhere, later points within `spread` of its size around a point.
+fn batch(case: &Case, ranges: &[Interval], around: Option<&[f32]>, spread: f64, random: &mut Random) -> Vec<Vec<f32>> {
+    let mut points = Vec::with_capacity(BATCH);
+    if around.is_none() {
+        points.extend(point_of(case, ranges.iter().map(|range| 0.5 * (range.lo + range.hi))));
+        let corners = if ranges.len() <= MAX_CORNERS { 1 << ranges.len() } else { 0 };
+        let corner = |corner: usize| {
+            let end = move |(n, range): (usize, &Interval)| if corner >> n & 1 == 0 { range.lo } else { range.hi };
+            point_of(case, ranges.iter().enumerate().map(end))
+        };
+        points.extend((0..corners).filter_map(corner));
+    }
+    while points.len() < BATCH {
+        let near = |(n, range): (usize, &Interval)| {
+            let width = range.hi - range.lo;
+            let x = match around {
+                Some(point) => f64::from(point[n]) + (random.uniform() - 0.5) * spread * width,
+                None => range.lo + random.uniform() * width,
+            };
+            x.clamp(range.lo, range.hi)
+        };
+        let inputs: Vec<f64> = ranges.iter().enumerate().map(near).collect();
+        let Some(point) = point_of(case, inputs.into_iter()) else { break };
+        points.push(point);
+    }
+    points
+}

@@ -1,0 +1,124 @@
+//! Boxes of the search: what linear bounds exclude is clipped away, the rest is split in two.
+
+use std::sync::Arc;
+
+use crate::backward::Known;
+use crate::interval::Interval;
+
+/// For splits a slope counts as at least this fraction of the largest one.
+const SLOPE_FLOOR: f64 = 0.1;
+/// Passes over the constraints of a case while clipping.
+const SWEEPS: usize = 3;
+
+/// A box with the cases that are not excluded in it.
+pub struct Region {
+    /// The box.
+    pub input: Vec<Interval>,
+    /// Cases by their number.
+    pub cases: Vec<usize>,
+    /// Its fraction of the whole set.
+    pub volume: f64,
+    /// The width of each input in the whole set.
+    pub whole: Arc<[f64]>,
+    /// How many splits made it.
+    pub depth: usize,
+    /// Bounds that hold in it, found for a box around it.
+    pub known: Arc<Known>,
+}
+
+/// A case that linear bounds do not exclude.
+pub struct Open<'r> {
+    /// Its number.
+    pub case: usize,
+    /// The part of the box in which it may be satisfied.
+    pub input: Vec<Interval>,
+    /// Coefficients of the linear bound that is nearest to excluding it.
+    pub slopes: &'r [f64],
+}
+
+impl<'r> Open<'r> {
+    /// Clips a box by the linear bounds of a case's constraints, each given by its minimum over the box and its coefficients; `None` if the
+    /// case is excluded in all of it.
+    ///
+    /// A constraint is at least `least` + Σ slope·(x - corner), with the corner at which that is least. The case needs it to be at most 0, so
+    /// that no input is farther from the corner than -`least` / |slope|.
+    pub fn of(case: usize, rows: Vec<(f64, &'r [f64])>, region: &[Interval]) -> Option<Open<'r>> {
+        let mut input = region.to_vec();
+        let nearest = rows.iter().max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+        for _ in 0..SWEEPS {
+            for (least, row) in &rows {
+                let least = raised(*least, row, region, &input);
+                if least > 0.0 {
+                    return None;
+                }
+                if !clip(&mut input, least, row) {
+                    return None;
+                }
+            }
+        }
+        Some(Open { case, input, slopes: nearest.1 })
+    }
+}
+
+/// The minimum of a linear bound over a part of the box for which `least` is its minimum.
+fn raised(least: f64, slopes: &[f64], region: &[Interval], part: &[Interval]) -> f64 {
+    let corner = |x: &Interval, slope: f64| if slope > 0.0 { x.lo } else { x.hi };
+    let rise = |((slope, old), new): ((&f64, &Interval), &Interval)| {
+        let moved = (corner(new, *slope) - corner(old, *slope)).abs().next_down().max(0.0);
+        (moved * slope.abs()).next_down().max(0.0)
+    };
+    slopes.iter().zip(region).zip(part).map(rise).fold(least, |least, rise| (least + rise).next_down())
+}
+
+/// Clips a box by one linear bound; false if nothing is left.
+fn clip(input: &mut [Interval], least: f64, slopes: &[f64]) -> bool {
+    for (x, slope) in input.iter_mut().zip(slopes) {
+        let reach = (-least / slope.abs()).next_up();
+        if *slope > 0.0 {
+            let hi = (x.lo + reach).next_up();
+            x.hi = if hi < x.hi { hi } else { x.hi };
+        } else if *slope < 0.0 {
+            let lo = (x.hi - reach).next_down();
+            x.lo = if lo > x.lo { lo } else { x.lo };
+        }
+        if x.lo > x.hi {
+            return false;
+        }
+    }
+    true
+}
+
+impl Region {
+    /// Its size in memory, roughly.
+    pub fn bytes(&self) -> usize {
+        let known: usize = self.known.iter().map(Vec::len).sum();
+        256 + (known + self.input.len()) * size_of::<Interval>() + self.cases.len() * size_of::<usize>()
+    }
+
+    /// The halves of what is left of the box, along the input that matters most to the linear bounds; `None` if no input has a point between
+    /// its ends.
+    pub fn split(&self, left: &[Open<'_>], known: Known) -> Option<Box<[Region; 2]>> {
+        let mut input = left.first()?.input.clone();
+        for open in &left[1..] {
+            input.iter_mut().zip(&open.input).for_each(|(x, other)| *x = x.hull(*other));
+        }
+        let width = |x: &Interval| x.hi - x.lo;
+        let shrunk = |(new, old): (&Interval, &Interval)| if width(old) > 0.0 { width(new) / width(old) } else { 1.0 };
+        let volume = self.volume * input.iter().zip(&self.input).map(shrunk).product::<f64>();
+        // A slope says how much the bound gains by a split; an input that it neglects still makes ReLUs change sign.
+        let slope = |n: usize| left.iter().map(|open| open.slopes[n].abs()).sum::<f64>() * self.whole[n];
+        let least = SLOPE_FLOOR * (0..input.len()).map(slope).fold(0.0, f64::max);
+        let score = |n: usize| slope(n).max(least).max(f64::MIN_POSITIVE) * (width(&input[n]) / self.whole[n]);
+        let middle = |n: usize| input[n].lo + 0.5 * width(&input[n]);
+        let inner = |n: &usize| input[*n].lo < middle(*n) && middle(*n) < input[*n].hi;
+        let at = (0..input.len()).filter(inner).max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
+        let (cases, known) = (left.iter().map(|open| open.case).collect::<Vec<usize>>(), Arc::new(known));
+        let half = |lo: f64, hi: f64| {
+            let mut half = input.clone();
+            half[at] = Interval { lo, hi };
+            let (cases, whole, known) = (cases.clone(), self.whole.clone(), known.clone());
+            Region { input: half, cases, volume: volume / 2.0, whole, depth: self.depth + 1, known }
+        };
+        Some(Box::new([half(input[at].lo, middle(at)), half(middle(at), input[at].hi)]))
+    }
+}

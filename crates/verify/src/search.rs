@@ -1,0 +1,389 @@
+//! Branch and bound: a box of inputs is proven by its bounds or split in two, until all are proven, a counterexample is found or time is up.
+//!
+//! Threads take boxes from one stack, last in first out, so that its length grows with the depth of splits and not with their number.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use panoply_tensor::{DType, Error, Result, Shape, Tensor, program};
+
+use crate::attack::{self, Function};
+use crate::backward::{Rows, lower, tightened};
+use crate::interval::Interval;
+use crate::property::{Constraint, Property};
+use crate::region::{Open, Region};
+use crate::steps::{self, Steps};
+use crate::values::Arithmetic;
+
+/// Bytes of the boxes that wait, at most.
+const MAX_BYTES: usize = 1 << 30;
+/// Sampling takes at most this part of the time.
+const SAMPLING: u32 = 10;
+/// Splits after which all bounds are computed anew.
+const REFRESH_EVERY: usize = 3;
+/// Points that wait for the device, at most.
+const MAX_CANDIDATES: usize = 16;
+/// How often progress is reported.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// Settings of [`verify`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The longest time to search, in seconds.
+    pub seconds: f64,
+    /// What a proof covers.
+    pub arithmetic: Arithmetic,
+    /// Threads; by default as many as the machine runs at once.
+    pub threads: Option<usize>,
+    /// Seed of random points.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { seconds: 60.0, arithmetic: Arithmetic::Float, threads: None, seed: 0 }
+    }
+}
+
+/// The state of a search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// The fraction of the set that is proven, from 0 to 1.
+    pub proven: f64,
+    /// Boxes bounded so far.
+    pub boxes: u64,
+    /// Time since the start.
+    pub seconds: f64,
+}
+
+/// An input that violates a property.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counterexample {
+    /// Its elements.
+    pub input: Vec<f32>,
+    /// The output that the device computes.
+    pub output: Vec<f32>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The property holds for every input of the set, in the arithmetic that was asked for.
+    Proven,
+    /// The property does not hold.
+    Counterexample(Counterexample),
+    /// Neither was found, for this reason.
+    Undecided(String),
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The answer.
+    pub verdict: Verdict,
+    /// How far the search came.
+    pub progress: Progress,
+}
+
+/// Proves a property of a function of one f32 tensor of this shape, or finds a counterexample.
+///
+/// A counterexample satisfies a case of the property in the f32 arithmetic of the current device and in real numbers.
+///
+/// # Errors
+/// If the function fails or does not fit the property.
+pub fn verify(
+    run: &dyn Fn(&Tensor) -> Result<Tensor>,
+    shape: impl Into<Shape>,
+    property: &Property,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report> {
+    let started = Instant::now();
+    // A limit of no number or of centuries is none.
+    let limit = Duration::try_from_secs_f64(options.seconds).unwrap_or(Duration::MAX);
+    let remaining = || limit.saturating_sub(started.elapsed());
+    let is_over = || remaining().is_zero();
+    let function = Function { run, shape: shape.into() };
+    if function.shape.numel() != property.inputs {
+        let message =
+            format!("the property has {} inputs, the network has {}", property.inputs, function.shape.numel());
+        return Err(Error::mistake(message));
+    }
+    let zeros = Tensor::from_slice(&vec![0f32; property.inputs], function.shape.clone());
+    let traced = program(|x| Ok(vec![run(&x[0])?]), &[&zeros])?;
+    let real = steps::compile(&traced, Arithmetic::Real)?;
+    let output = &real.steps[real.output];
+    if output.numel != property.outputs || output.dtype != DType::F32 {
+        let message = format!(
+            "the property has {} outputs of f32, the network has {} of {}",
+            property.outputs, output.numel, output.dtype
+        );
+        return Err(Error::mistake(message));
+    }
+    let float = match options.arithmetic {
+        Arithmetic::Real => None,
+        Arithmetic::Float => Some(steps::compile(&traced, Arithmetic::Float)?),
+    };
+    let report = |verdict, proven, boxes| {
+        Ok(Report { verdict, progress: Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() } })
+    };
+    let is_sampled = || started.elapsed() >= limit / SAMPLING;
+    if let Some((input, output)) = attack::sample(&function, &real, property, options.seed, &is_sampled)? {
+        return report(Verdict::Counterexample(Counterexample { input, output }), 0.0, 0);
+    }
+    if let Some(name) = &real.unknown {
+        return report(Verdict::Undecided(format!("no bounds are known for the operation `{name}`")), 0.0, 0);
+    }
+    let search = Search::new(float.as_ref().unwrap_or(&real), &real, property);
+    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let found = std::thread::scope(|scope| {
+        (0..threads.max(1)).for_each(|_| drop(scope.spawn(|| search.work())));
+        let found = search.supervise(&function, &remaining, &mut |proven, boxes| {
+            progress(Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() });
+        });
+        search.stop();
+        found
+    })?;
+    let (state, boxes) = (search.state(), search.boxes.load(Ordering::Relaxed));
+    let verdict = match found {
+        Some(counterexample) => Verdict::Counterexample(counterexample),
+        None if state.waiting.is_empty() && state.busy == 0 && !state.failed && state.unresolved == 0 => {
+            Verdict::Proven
+        }
+        None if state.is_full => {
+            Verdict::Undecided(format!("the boxes that wait to be proven take more than {MAX_BYTES} bytes"))
+        }
+        None if is_over() => Verdict::Undecided(format!("the limit of {} s is reached", options.seconds)),
+        None => Verdict::Undecided(format!("{} boxes cannot be split any further", state.unresolved)),
+    };
+    report(verdict, state.proven.min(1.0), boxes)
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Region>,
+    /// Boxes that threads are at work on.
+    busy: usize,
+    candidates: Vec<(usize, Vec<f32>)>,
+    proven: f64,
+    unresolved: u64,
+    is_full: bool,
+    /// Whether a thread ended before its box was done.
+    failed: bool,
+}
+
+impl State {
+    /// Replaces a box by its halves; what was clipped away is proven.
+    fn split(&mut self, volume: f64, halves: [Region; 2]) {
+        self.proven += (volume - halves.iter().map(|half| half.volume).sum::<f64>()).max(0.0);
+        self.waiting.extend(halves);
+    }
+}
+
+struct Search<'a> {
+    steps: &'a Steps,
+    real: &'a Steps,
+    property: &'a Property,
+    state: Mutex<State>,
+    changed: Condvar,
+    stopped: AtomicBool,
+    boxes: AtomicU64,
+}
+
+impl<'a> Search<'a> {
+    fn new(steps: &'a Steps, real: &'a Steps, property: &'a Property) -> Search<'a> {
+        let mut waiting: Vec<Region> = Vec::new();
+        for (n, case) in property.cases.iter().enumerate() {
+            let input: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
+            match waiting.iter_mut().find(|region| region.input == input) {
+                Some(region) => region.cases.push(n),
+                None => {
+                    let whole = input.iter().map(|x| x.hi - x.lo).collect();
+                    let (cases, known) = (vec![n], Arc::default());
+                    waiting.push(Region { input, cases, volume: 1.0, whole, depth: 0, known });
+                }
+            }
+        }
+        let count = waiting.len() as f64;
+        waiting.iter_mut().for_each(|region| region.volume /= count);
+        Search {
+            steps,
+            real,
+            property,
+            state: Mutex::new(State { waiting, ..State::default() }),
+            changed: Condvar::new(),
+            stopped: AtomicBool::new(false),
+            boxes: AtomicU64::new(0),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Checks candidates on the device and reports progress until the search ends.
+    fn supervise(
+        &self,
+        function: &Function<'_>,
+        remaining: &dyn Fn() -> Duration,
+        report: &mut dyn FnMut(f64, u64),
+    ) -> Result<Option<Counterexample>> {
+        loop {
+            let (candidates, done) = {
+                let state = self.state();
+                let ended =
+                    |state: &State| (state.waiting.is_empty() && state.busy == 0) || state.failed || state.is_full;
+                let idle = |state: &mut State| state.candidates.is_empty() && !ended(state);
+                let waited = self.changed.wait_timeout_while(state, REPORT_EVERY.min(remaining()), idle);
+                let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                report(state.proven, self.boxes.load(Ordering::Relaxed));
+                (std::mem::take(&mut state.candidates), ended(&state))
+            };
+            for (case, input) in candidates {
+                let output = function.output(&input)?;
+                if attack::is_computed(&self.property.cases[case], &input, &output) {
+                    return Ok(Some(Counterexample { input, output }));
+                }
+            }
+            if done || remaining().is_zero() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes boxes until there are none or the search is stopped.
+    fn work(&self) {
+        let guard = Failed(self);
+        while let Some(region) = self.take() {
+            let outcome = self.examine(&region);
+            self.boxes.fetch_add(1, Ordering::Relaxed);
+            let mut state = self.state();
+            state.busy -= 1;
+            match outcome {
+                Outcome::Proven => state.proven += region.volume,
+                Outcome::Split(halves) => state.split(region.volume, *halves),
+                Outcome::Unresolved => state.unresolved += 1,
+                Outcome::Candidate(case, point, halves) => {
+                    if state.candidates.len() < MAX_CANDIDATES {
+                        state.candidates.push((case, point));
+                    }
+                    match halves {
+                        Some(halves) => state.split(region.volume, *halves),
+                        None => state.unresolved += 1,
+                    }
+                }
+            }
+            state.is_full |= state.waiting.len() > MAX_BYTES / region.bytes();
+            drop(state);
+            self.changed.notify_all();
+        }
+        std::mem::forget(guard);
+    }
+
+    fn take(&self) -> Option<Region> {
+        let mut state = self.state();
+        loop {
+            if self.stopped.load(Ordering::Relaxed) || state.failed || state.is_full {
+                return None;
+            }
+            if let Some(region) = state.waiting.pop() {
+                state.busy += 1;
+                return Some(region);
+            }
+            if state.busy == 0 {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn examine(&self, region: &Region) -> Outcome {
+        let inputs = region.input.len();
+        // What is inherited spares the work on ReLUs of known sign, and grows old: loose bounds make the error terms large.
+        let inherited = if region.depth.is_multiple_of(REFRESH_EVERY) { &[] } else { &region.known[..] };
+        let (bounds, known) = tightened(self.steps, &region.input, inherited);
+        let constraints: Vec<&Constraint> =
+            region.cases.iter().flat_map(|case| &self.property.cases[*case].constraints).collect();
+        let rows = rows(&constraints);
+        let found = lower(self.steps, &bounds, self.steps.output, rows);
+        let outputs = &bounds[self.steps.output].elements;
+        let (mut left, mut row) = (Vec::new(), 0);
+        for case in &region.cases {
+            let constraints = &self.property.cases[*case].constraints;
+            let linear = constraints.iter().enumerate().map(|(n, constraint)| {
+                let least = at_least(constraint, found.bounds[row + n], &region.input, outputs);
+                (least, &found.slopes[(row + n) * inputs..][..inputs])
+            });
+            let linear = linear.collect();
+            row += constraints.len();
+            if !constraints.iter().any(|constraint| constraint.value(&region.input, outputs).lo > 0.0) {
+                left.extend(Open::of(*case, linear, &region.input));
+            }
+        }
+        if left.is_empty() {
+            return Outcome::Proven;
+        }
+        let halves = region.split(&left, known);
+        match self.candidate(&left) {
+            Some((case, point)) => Outcome::Candidate(case, point, halves),
+            None => halves.map_or(Outcome::Unresolved, Outcome::Split),
+        }
+    }
+
+    /// A point that violates the property in real numbers: the center of a case's box, or the corner at which its bound is least.
+    fn candidate(&self, left: &[Open<'_>]) -> Option<(usize, Vec<f32>)> {
+        left.iter().find_map(|open| {
+            let case = &self.property.cases[open.case];
+            let center = open.input.iter().map(|x| 0.5 * (x.lo + x.hi));
+            let corner = open.input.iter().zip(open.slopes).map(|(x, slope)| if *slope > 0.0 { x.lo } else { x.hi });
+            let points = [attack::point_of(case, center), attack::point_of(case, corner)];
+            let real = points.into_iter().flatten().find(|point| attack::is_real(self.real, case, point));
+            real.map(|point| (open.case, point))
+        })
+    }
+}
+
+/// Tells the others if a thread panics, so that its box never counts as done.
+struct Failed<'s, 'a>(&'s Search<'a>);
+
+impl Drop for Failed<'_, '_> {
+    fn drop(&mut self) {
+        self.0.state().failed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// What became of a box.
+enum Outcome {
+    Proven,
+    Split(Box<[Region; 2]>),
+    /// It has no point between its ends.
+    Unresolved,
+    /// A point of it, for this case, and its halves.
+    Candidate(usize, Vec<f32>, Option<Box<[Region; 2]>>),
+}
+
+/// The middles of the coefficients of constraints as rows of a walk.
+fn rows(constraints: &[&Constraint]) -> Rows {
+    let middle = |x: &Interval| 0.5 * (x.lo + x.hi);
+    let output = constraints.iter().flat_map(|constraint| constraint.output.iter().map(middle)).collect();
+    let reads_input = constraints.iter().any(|constraint| constraint.input.iter().any(|x| *x != Interval::point(0.0)));
+    let input = constraints.iter().flat_map(|constraint| constraint.input.iter().map(middle));
+    Rows { count: constraints.len(), output, input: if reads_input { input.collect() } else { Vec::new() } }
+}
+
+/// A lower bound of a constraint from that of its row: less what the widths of its coefficients may cost, plus its constant.
+fn at_least(constraint: &Constraint, bound: f64, inputs: &[Interval], outputs: &[Interval]) -> f64 {
+    let cost = |coefficients: &[Interval], values: &[Interval]| {
+        let wide = coefficients.iter().zip(values).filter(|(coefficient, _)| !coefficient.is_point());
+        wide.map(|(coefficient, value)| (coefficient.hi - coefficient.lo) * value.magnitude()).sum::<f64>()
+    };
+    let cost = cost(&constraint.input, inputs) + cost(&constraint.output, outputs);
+    ((bound + constraint.constant.lo).next_down() - 2.0 * cost).next_down()
+}

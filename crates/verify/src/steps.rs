@@ -1,0 +1,334 @@
+//! A program as steps over flat arrays: calls are inlined, movements are index maps, and what depends on no input is a constant.
+//!
+//! The meaning of each step is that of its primitive in [`panoply_ir::graph::Op`]. A primitive without a rule becomes [`Step::Unknown`],
+//! whose value may be anything.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::{Alu, DType, Scalar};
+use panoply_tensor::{Error, Program, ProgramLeaf, Result, Shape, Tensor};
+
+use crate::interval::Interval;
+use crate::values::{self, Arithmetic};
+
+/// The position of a step.
+pub type StepId = usize;
+
+/// In the index map of [`Step::Move`]: the element is 0 and read from nowhere.
+pub const ZERO: u32 = u32::MAX;
+
+/// Elements of a program, at most: a limit on memory.
+const MAX_ELEMENTS: usize = 1 << 24;
+
+/// A program with one input and one output.
+#[derive(Debug)]
+pub struct Steps {
+    /// Steps, each after those that it reads.
+    pub steps: Vec<Entry>,
+    /// The step that is the input.
+    pub input: StepId,
+    /// The step that is the output.
+    pub output: StepId,
+    /// The first step whose value may be anything, by the name of its primitive.
+    pub unknown: Option<String>,
+    /// What the bounds of its values include.
+    pub arithmetic: Arithmetic,
+}
+
+/// A step and what its result is.
+#[derive(Debug)]
+pub struct Entry {
+    /// What it computes.
+    pub step: Step,
+    /// How many elements it has.
+    pub numel: usize,
+    /// Their type, whose arithmetic rounds.
+    pub dtype: DType,
+}
+
+/// One step.
+#[derive(Debug)]
+pub enum Step {
+    /// The input of the program.
+    Input,
+    /// Elements that depend on no input.
+    Constant(Arc<[Interval]>),
+    /// Element i is element `from[i]` of x, or 0 for [`ZERO`].
+    Move(StepId, Vec<u32>),
+    /// max(x, 0).
+    Relu(StepId),
+    /// A scalar operation on elements at equal positions.
+    Alu(Alu, Vec<StepId>),
+    /// Element i of x is combined into element `to[i]`.
+    Reduce(ReduceOp, StepId, Vec<u32>),
+    /// x[batch, m, k] × w[batch, k, n] with constant w.
+    Linear(StepId, Matrix),
+    /// x[batch, m, k] × y[batch, k, n].
+    MatMul(StepId, StepId, Sizes),
+    /// A conversion to a float.
+    Cast(StepId),
+    /// Anything.
+    Unknown,
+}
+
+/// The sizes of a matrix product.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Number of products.
+    pub batch: usize,
+    /// Rows of the left matrix.
+    pub m: usize,
+    /// Terms of each sum.
+    pub k: usize,
+    /// Columns of the right matrix.
+    pub n: usize,
+}
+
+/// The constant right side of a matrix product.
+#[derive(Debug)]
+pub struct Matrix {
+    /// Sizes of the product.
+    pub sizes: Sizes,
+    /// Elements `[batch, k, n]`, exact.
+    pub forward: Vec<f64>,
+    /// The same as `[batch, n, k]`.
+    pub backward: Vec<f64>,
+}
+
+/// Compiles a program with one result.
+///
+/// # Errors
+/// If it has several inputs or results, or more elements than are supported.
+pub fn compile(program: &Program, arithmetic: Arithmetic) -> Result<Steps> {
+    let mut compiler = Compiler { steps: Vec::new(), input: None, unknown: None, elements: 0, arithmetic };
+    let leaf = |compiler: &mut Compiler, n: u32, node: &Node| match &program.leaves[n as usize] {
+        ProgramLeaf::Input(0) => Ok(compiler.input(node)),
+        ProgramLeaf::Input(_) => Err(Error::unsupported("a function with several inputs is not supported")),
+        ProgramLeaf::Constant(tensor) => Ok(compiler.tensor(tensor)?),
+    };
+    let ids = compiler.graph(&program.graph, &program.slots, &leaf)?;
+    let &[result] = &program.results[..] else {
+        return Err(Error::unsupported("a function with several results is not supported"));
+    };
+    let input = compiler.input.ok_or_else(|| Error::mistake("the output does not depend on the input"))?;
+    let output = ids[program.graph.outputs[result].index()];
+    Ok(Steps { steps: compiler.steps, input, output, unknown: compiler.unknown, arithmetic })
+}
+
+struct Compiler {
+    steps: Vec<Entry>,
+    input: Option<StepId>,
+    unknown: Option<String>,
+    elements: usize,
+    arithmetic: Arithmetic,
+}
+
+/// Compiles a leaf.
+type LeafRule<'a> = &'a dyn Fn(&mut Compiler, u32, &Node) -> Result<StepId>;
+
+impl Compiler {
+    /// Compiles the nodes of a graph; the step of each.
+    fn graph(&mut self, graph: &Graph, slots: &[Scalar], leaf: LeafRule<'_>) -> Result<Vec<StepId>> {
+        let mut ids: Vec<StepId> = Vec::with_capacity(graph.nodes.len());
+        // The outputs of a call are nodes of their own; its body is compiled once.
+        let mut bodies: HashMap<(usize, Vec<NodeId>), Vec<StepId>> = HashMap::new();
+        for node in &graph.nodes {
+            let inputs: Vec<StepId> = node.inputs.iter().map(|input| ids[input.index()]).collect();
+            let id = match &node.op {
+                Op::Input(n) => leaf(self, *n, node)?,
+                Op::ScalarInput(n) => self.scalar(slots[*n as usize]),
+                Op::Call(call, output) => {
+                    let key = (Arc::as_ptr(call) as usize, node.inputs.clone());
+                    let outputs = match bodies.get(&key) {
+                        Some(outputs) => outputs.clone(),
+                        None => {
+                            // Bodies nest as deep as our own operations do: a handful of levels.
+                            let inner = self.graph(&call.body, &[], &|_, n, _| Ok(inputs[n as usize]))?;
+                            let outputs: Vec<StepId> = call.body.outputs.iter().map(|id| inner[id.index()]).collect();
+                            bodies.insert(key, outputs.clone());
+                            outputs
+                        }
+                    };
+                    outputs[*output as usize]
+                }
+                _ => self.primitive(graph, node, &inputs)?,
+            };
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    fn primitive(&mut self, graph: &Graph, node: &Node, x: &[StepId]) -> Result<StepId> {
+        self.count(node.shape.numel())?;
+        let shape = |n: usize| &graph.node(node.inputs[n]).shape;
+        let float = node.dtype.is_float();
+        let step = match &node.op {
+            Op::Const(value) => return Ok(self.scalar(*value)),
+            Op::Reshape | Op::ControlDependency => return Ok(x[0]),
+            Op::Iota => {
+                let count = node.shape.numel();
+                Step::Constant((0..count).map(|at| Interval::point(at as f64)).collect())
+            }
+            Op::Alu(op) if self.is_relu(*op, x) => Step::Relu(*x.last().unwrap_or(&0)),
+            Op::Alu(op) if (float || op.is_comparison() || *op == Alu::Select) && has_rule(*op) => {
+                Step::Alu(*op, x.to_vec())
+            }
+            Op::Cast if float => Step::Cast(x[0]),
+            Op::Permute(perm) => Step::Move(x[0], permuted(shape(0), perm, &node.shape)),
+            Op::Expand => Step::Move(x[0], expanded(shape(0), &node.shape)),
+            Op::Pad(widths) => Step::Move(x[0], padded(shape(0), widths, &node.shape)),
+            Op::Slice(slices) => Step::Move(x[0], sliced(shape(0), slices, &node.shape)),
+            Op::Reduce(op, axes) if float && *op != ReduceOp::Prod => Step::Reduce(*op, x[0], reduced(shape(0), axes)),
+            Op::MatMul if float => self.matmul(shape(0), shape(1), x),
+            other => {
+                self.unknown.get_or_insert_with(|| other.to_string());
+                Step::Unknown
+            }
+        };
+        Ok(self.push(step, node))
+    }
+
+    /// Whether an operation is max(x, 0), which [`Tensor::relu`] writes as a selection; x is its last operand.
+    fn is_relu(&self, op: Alu, x: &[StepId]) -> bool {
+        let zero = |id: StepId| match &self.steps[id].step {
+            Step::Constant(values) => values.iter().all(|value| *value == Interval::point(0.0)),
+            _ => false,
+        };
+        match (op, x) {
+            (Alu::Select, [condition, zeros, x]) => match &self.steps[*condition].step {
+                Step::Alu(Alu::Le, compared) => compared[0] == *x && zero(compared[1]) && zero(*zeros),
+                _ => false,
+            },
+            (Alu::Max, [zeros, _]) => zero(*zeros),
+            _ => false,
+        }
+    }
+
+    fn matmul(&self, left: &Shape, right: &Shape, x: &[StepId]) -> Step {
+        let (a, b) = (left.dims(), right.dims());
+        let rank = a.len();
+        let batch = a[..rank - 2].iter().product();
+        let sizes = Sizes { batch, m: a[rank - 2], k: a[rank - 1], n: b[rank - 1] };
+        let Step::Constant(values) = &self.steps[x[1]].step else { return Step::MatMul(x[0], x[1], sizes) };
+        if !values.iter().all(|value| value.is_point()) {
+            return Step::MatMul(x[0], x[1], sizes);
+        }
+        let forward: Vec<f64> = values.iter().map(|value| value.lo).collect();
+        let Sizes { k, n, .. } = sizes;
+        let turned = |at: usize| {
+            let (product, rest) = (at / (k * n), at % (k * n));
+            forward[product * k * n + rest % k * n + rest / k]
+        };
+        let backward = (0..forward.len()).map(turned).collect();
+        Step::Linear(x[0], Matrix { sizes, forward, backward })
+    }
+
+    fn input(&mut self, node: &Node) -> StepId {
+        let entry = Entry { step: Step::Input, numel: node.shape.numel(), dtype: node.dtype };
+        let id = *self.input.get_or_insert(self.steps.len());
+        if id == self.steps.len() {
+            self.steps.push(entry);
+        }
+        id
+    }
+
+    fn scalar(&mut self, value: Scalar) -> StepId {
+        self.constant(value.dtype, Arc::new([number(value)]))
+    }
+
+    fn constant(&mut self, dtype: DType, values: Arc<[Interval]>) -> StepId {
+        self.steps.push(Entry { numel: values.len(), dtype, step: Step::Constant(values) });
+        self.steps.len() - 1
+    }
+
+    fn tensor(&mut self, tensor: &Tensor) -> Result<StepId> {
+        let (dtype, bytes) = (tensor.dtype(), tensor.to_bytes()?);
+        let element = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            number(Scalar { dtype, bits: u64::from_le_bytes(word) })
+        };
+        self.count(bytes.len() / dtype.bytes())?;
+        Ok(self.constant(dtype, bytes.chunks_exact(dtype.bytes()).map(element).collect()))
+    }
+
+    fn count(&mut self, elements: usize) -> Result<()> {
+        self.elements = self.elements.saturating_add(elements);
+        match self.elements <= MAX_ELEMENTS {
+            true => Ok(()),
+            false => Err(Error::unsupported(format!("the program has more than {MAX_ELEMENTS} elements"))),
+        }
+    }
+
+    /// Appends a step, as a constant if all that it reads are.
+    fn push(&mut self, step: Step, node: &Node) -> StepId {
+        let entry = Entry { step, numel: node.shape.numel(), dtype: node.dtype };
+        if let Some(values) = values::folded(&self.steps, &entry, self.arithmetic) {
+            return self.constant(node.dtype, values.into());
+        }
+        self.steps.push(entry);
+        self.steps.len() - 1
+    }
+}
+
+/// Whether intervals have a rule for a scalar operation.
+fn has_rule(op: Alu) -> bool {
+    Interval::alu(op, &vec![Interval::point(1.0); op.arity()]).is_some()
+}
+
+/// A scalar's exact value.
+fn number(value: Scalar) -> Interval {
+    let float = value.to_f64();
+    let exact = value.dtype.is_float() || float.abs() < 9e15;
+    if exact { Interval::point(float) } else { Interval::ENTIRE }
+}
+
+/// For each position of a shape, in row-major order, what `from` makes of it.
+fn indices(shape: &Shape, mut from: impl FnMut(&[usize]) -> Option<usize>) -> Vec<u32> {
+    let dims = shape.dims();
+    let mut at = vec![0; dims.len()];
+    let mut indices = Vec::with_capacity(shape.numel());
+    for _ in 0..shape.numel() {
+        indices.push(from(&at).map_or(ZERO, |index| index as u32));
+        for axis in (0..dims.len()).rev() {
+            at[axis] += 1;
+            if at[axis] < dims[axis] {
+                break;
+            }
+            at[axis] = 0;
+        }
+    }
+    indices
+}
+
+fn permuted(x: &Shape, perm: &[usize], shape: &Shape) -> Vec<u32> {
+    let strides = x.strides();
+    indices(shape, |at| Some(perm.iter().zip(at).map(|(axis, at)| strides[*axis] * at).sum()))
+}
+
+fn expanded(x: &Shape, shape: &Shape) -> Vec<u32> {
+    let (strides, dims) = (x.strides(), x.dims());
+    indices(shape, |at| Some((0..at.len()).filter(|axis| dims[*axis] != 1).map(|axis| at[axis] * strides[axis]).sum()))
+}
+
+fn padded(x: &Shape, widths: &[(usize, usize)], shape: &Shape) -> Vec<u32> {
+    let (strides, dims) = (x.strides(), x.dims());
+    let along = |axis: usize, at: usize| at.checked_sub(widths[axis].0).filter(|from| *from < dims[axis]);
+    indices(shape, |at| (0..at.len()).map(|axis| Some(along(axis, at[axis])? * strides[axis])).sum())
+}
+
+fn sliced(x: &Shape, slices: &[Slice], shape: &Shape) -> Vec<u32> {
+    let strides = x.strides();
+    let along = |slice: &Slice, at: usize| (slice.start as isize + slice.step * at as isize) as usize;
+    indices(shape, |at| Some((0..at.len()).map(|axis| along(&slices[axis], at[axis]) * strides[axis]).sum()))
+}
+
+/// For each element of x the element of the result that it is combined into.
+fn reduced(x: &Shape, axes: &[usize]) -> Vec<u32> {
+    let mut kept = x.dims().to_vec();
+    axes.iter().for_each(|axis| kept[*axis] = 1);
+    expanded(&Shape::new(kept), x)
+}

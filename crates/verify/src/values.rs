@@ -1,0 +1,242 @@
+//! Interval bounds of every step for a box of inputs.
+//!
+//! [`Arithmetic::Real`] bounds the function of real numbers that the program states. [`Arithmetic::Float`] bounds what a device may compute
+//! besides: each operation's bounds are widened by its rounding, sums by γₖ·Σ|wᵢ||xᵢ| with γₖ = ku/(1-ku), which holds for every order of
+//! summation, fused or not (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 3.1).
+
+use std::borrow::Cow;
+use std::ops::{Add, Mul};
+
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::{Alu, DType};
+
+use crate::interval::Interval;
+use crate::steps::{Entry, Matrix, Sizes, Step, StepId, Steps, ZERO};
+
+/// What bounds include.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// The function of real numbers.
+    Real,
+    /// That function, and what is computed from it in floats with sums in any order.
+    Float,
+}
+
+/// Bounds on one step.
+#[derive(Clone, Debug)]
+pub struct Bounds<'a> {
+    /// Of each element.
+    pub elements: Cow<'a, [Interval]>,
+    /// For each element of a linear step a bound on its own rounding and on the error per unit of coefficient that a walk backwards
+    /// through it makes in f64.
+    pub slack: Vec<f64>,
+}
+
+/// Rounding of f64 with room for the rounding of its own bound: eight units.
+pub const EPSILON: f64 = 4.0 * f64::EPSILON;
+/// Covers underflow of products in f64 whose factors are below [`MAX_MAGNITUDE`].
+pub const TINY: f64 = 1e-250;
+/// Magnitudes beyond this are taken for unknown.
+pub const MAX_MAGNITUDE: f64 = 1e60;
+
+/// Bounds of all steps for inputs in these intervals.
+pub fn forward<'a>(steps: &'a Steps, input: &[Interval]) -> Vec<Bounds<'a>> {
+    let mut bounds: Vec<Bounds<'a>> = Vec::with_capacity(steps.steps.len());
+    for entry in &steps.steps {
+        bounds.push(step(entry, &bounds, input, steps.arithmetic));
+    }
+    bounds
+}
+
+/// Bounds of one step from those before it.
+pub fn step<'a>(entry: &'a Entry, bounds: &[Bounds<'a>], input: &[Interval], arithmetic: Arithmetic) -> Bounds<'a> {
+    let known = |values: Cow<'a, [Interval]>| Bounds { elements: values, slack: Vec::new() };
+    match &entry.step {
+        Step::Input => known(input.to_vec().into()),
+        Step::Constant(values) => known(Cow::Borrowed(values)),
+        Step::Unknown => known(vec![Interval::ENTIRE; entry.numel].into()),
+        computed => {
+            let x = |id: StepId| &bounds[id].elements[..];
+            let (elements, slack) = evaluate(computed, entry, &x, arithmetic);
+            Bounds { elements: elements.into(), slack }
+        }
+    }
+}
+
+/// The values of a step that reads constants alone; `None` if it reads anything else.
+pub fn folded(steps: &[Entry], entry: &Entry, arithmetic: Arithmetic) -> Option<Vec<Interval>> {
+    let constant = |id: &StepId| matches!(steps[*id].step, Step::Constant(_));
+    let all = match &entry.step {
+        Step::Constant(values) => return Some(values.to_vec()),
+        Step::Input | Step::Unknown => false,
+        Step::Move(x, _) | Step::Relu(x) | Step::Reduce(_, x, _) | Step::Linear(x, _) | Step::Cast(x) => constant(x),
+        Step::Alu(_, x) => x.iter().all(constant),
+        Step::MatMul(x, y, _) => constant(x) && constant(y),
+    };
+    let value = |id: StepId| match &steps[id].step {
+        Step::Constant(values) => &values[..],
+        _ => &[],
+    };
+    all.then(|| evaluate(&entry.step, entry, &value, arithmetic).0)
+}
+
+/// Looks up the bounds of a step.
+type Lookup<'b> = &'b dyn Fn(StepId) -> &'b [Interval];
+
+fn evaluate(step: &Step, entry: &Entry, x: Lookup<'_>, arithmetic: Arithmetic) -> (Vec<Interval>, Vec<f64>) {
+    let rounding = Rounding { arithmetic, dtype: entry.dtype };
+    match step {
+        Step::Input | Step::Constant(_) | Step::Unknown => (vec![Interval::ENTIRE; entry.numel], Vec::new()),
+        Step::Move(id, from) => {
+            let read = |from: &u32| if *from == ZERO { Interval::point(0.0) } else { x(*id)[*from as usize] };
+            let elements: Vec<Interval> = from.iter().map(read).collect();
+            let slack = elements.iter().map(|element| slack(element.magnitude(), entry.numel, 0.0)).collect();
+            (elements, slack)
+        }
+        Step::Relu(id) => (x(*id).iter().map(|x| relu(*x)).collect(), Vec::new()),
+        Step::Cast(id) => x(*id).iter().map(|x| rounding.of(*x, x.magnitude(), 1)).unzip(),
+        Step::Alu(op, operands) => {
+            let element = |at: usize| {
+                let operands: Vec<Interval> = operands.iter().map(|id| x(*id)[at]).collect();
+                scalar(*op, &operands, rounding)
+            };
+            (0..entry.numel).map(element).unzip()
+        }
+        Step::Reduce(op, id, to) => reduce(*op, x(*id), to, entry.numel, rounding),
+        Step::Linear(id, matrix) => linear(x(*id), matrix, rounding),
+        Step::MatMul(a, b, sizes) => matmul(x(*a), x(*b), *sizes, rounding),
+    }
+}
+
+/// The error per unit of coefficient of a walk backwards that adds up to so many products, and an operation's own rounding.
+fn slack(magnitude: f64, terms: usize, rounding: f64) -> f64 {
+    rounding + (terms + 4) as f64 * EPSILON * magnitude + TINY
+}
+
+/// Bounds of max(x, 0).
+pub fn relu(x: Interval) -> Interval {
+    if x.is_finite() { Interval { lo: x.lo.max(0.0), hi: x.hi.max(0.0) } } else { Interval::ENTIRE }
+}
+
+fn scalar(op: Alu, operands: &[Interval], rounding: Rounding) -> (Interval, f64) {
+    let exact = Interval::alu(op, operands).unwrap_or(Interval::ENTIRE);
+    match op {
+        Alu::Add | Alu::Sub | Alu::Mul | Alu::Div | Alu::Sqrt | Alu::Fma => {
+            let sum = || operands.iter().map(|x| x.magnitude()).sum();
+            let magnitude = if matches!(op, Alu::Add | Alu::Sub) { sum() } else { exact.magnitude() };
+            let (bounds, _) = rounding.of(exact, exact.magnitude(), 1);
+            (bounds, slack(magnitude, 1, rounding.error(exact.magnitude(), 1)))
+        }
+        _ => (exact, slack(exact.magnitude(), 1, 0.0)),
+    }
+}
+
+/// What arithmetic of an element type may add to an exact result.
+#[derive(Clone, Copy)]
+struct Rounding {
+    arithmetic: Arithmetic,
+    dtype: DType,
+}
+
+impl Rounding {
+    /// A bound on the rounding of a sum of so many products whose magnitudes add up to `magnitude`; infinite if there is none.
+    fn error(self, magnitude: f64, terms: usize) -> f64 {
+        if self.arithmetic == Arithmetic::Real {
+            return 0.0;
+        }
+        let (unit, least, largest) = match self.dtype {
+            DType::F32 => (f64::from(f32::EPSILON) / 2.0, f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
+            DType::F64 => (f64::EPSILON / 2.0, f64::MIN_POSITIVE, f64::MAX),
+            _ => return f64::INFINITY,
+        };
+        let terms = terms as f64;
+        let gamma = terms * unit / (1.0 - terms * unit);
+        let error = (gamma * magnitude + (terms + 1.0) * least) * (1.0 + 1e-9);
+        // A sum beyond this could overflow on the way.
+        if terms * unit < 0.01 && magnitude < largest / 4.0 { error } else { f64::INFINITY }
+    }
+
+    /// The bounds of an exact result with its rounding, and its slack.
+    fn of(self, exact: Interval, magnitude: f64, terms: usize) -> (Interval, f64) {
+        let error = self.error(magnitude, terms);
+        let bounds = if error.is_finite() { exact.widened(error) } else { Interval::ENTIRE };
+        (bounds, slack(magnitude, terms, error))
+    }
+}
+
+fn reduce(op: ReduceOp, x: &[Interval], to: &[u32], numel: usize, rounding: Rounding) -> (Vec<Interval>, Vec<f64>) {
+    let mut result: Vec<Option<Interval>> = vec![None; numel];
+    let (mut magnitudes, mut terms) = (vec![0.0; numel], vec![0; numel]);
+    for (x, to) in x.iter().zip(to) {
+        let at = *to as usize;
+        magnitudes[at] += x.magnitude();
+        terms[at] += 1;
+        result[at] = Some(match (result[at], op) {
+            (None, _) => *x,
+            (Some(before), ReduceOp::Sum) => before.add(*x),
+            (Some(before), ReduceOp::Max) => Interval::alu(Alu::Max, &[before, *x]).unwrap_or(Interval::ENTIRE),
+            (Some(before), ReduceOp::Min) => Interval::alu(Alu::Min, &[before, *x]).unwrap_or(Interval::ENTIRE),
+            (Some(_), ReduceOp::Prod) => Interval::ENTIRE,
+        });
+    }
+    let element = |at: usize| match (result[at], op) {
+        (None, ReduceOp::Sum) => (Interval::point(0.0), 0.0),
+        (None, _) => (Interval::ENTIRE, 0.0),
+        (Some(exact), ReduceOp::Sum) => rounding.of(exact, magnitudes[at], terms[at]),
+        (Some(exact), _) => (exact, 0.0),
+    };
+    (0..numel).map(element).unzip()
+}
+
+/// Centers, radii and magnitudes of intervals; `None` if one is too large.
+fn centered(x: &[Interval]) -> Option<[Vec<f64>; 3]> {
+    if !x.iter().all(|x| x.magnitude() < MAX_MAGNITUDE) {
+        return None;
+    }
+    let centers: Vec<f64> = x.iter().map(|x| 0.5 * (x.lo + x.hi)).collect();
+    let radii = x.iter().zip(&centers).map(|(x, center)| (x.hi - center).max(center - x.lo).next_up()).collect();
+    Some([centers, radii, x.iter().map(|x| x.magnitude()).collect()])
+}
+
+/// Bounds of x × w: center ± radius, with the error of both sums.
+fn linear(x: &[Interval], matrix: &Matrix, rounding: Rounding) -> (Vec<Interval>, Vec<f64>) {
+    let Sizes { batch, m, k, n } = matrix.sizes;
+    let Some([centers, radii, magnitudes]) = centered(x) else {
+        return (vec![Interval::ENTIRE; batch * m * n], vec![f64::INFINITY; batch * m * n]);
+    };
+    let mut elements = Vec::with_capacity(batch * m * n);
+    let mut slacks = Vec::with_capacity(batch * m * n);
+    for row in 0..batch * m {
+        let (mut center, mut radius, mut magnitude) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
+        let weights = &matrix.forward[row / m * k * n..][..k * n];
+        for at in 0..k {
+            let x = row * k + at;
+            for (column, weight) in weights[at * n..][..n].iter().enumerate() {
+                center[column] += weight * centers[x];
+                radius[column] += weight.abs() * radii[x];
+                magnitude[column] += weight.abs() * magnitudes[x];
+            }
+        }
+        for column in 0..n {
+            let magnitude = magnitude[column];
+            let reach = radius[column] + slack(magnitude, k, 0.0);
+            let exact = Interval::new((center[column] - reach).next_down(), (center[column] + reach).next_up());
+            let (bounds, _) = rounding.of(exact, magnitude, k);
+            elements.push(bounds);
+            slacks.push(slack(magnitude, k.max(n), rounding.error(magnitude, k)));
+        }
+    }
+    (elements, slacks)
+}
+
+fn matmul(x: &[Interval], y: &[Interval], sizes: Sizes, rounding: Rounding) -> (Vec<Interval>, Vec<f64>) {
+    let Sizes { batch, m, k, n } = sizes;
+    let element = |at: usize| {
+        let (row, column) = (at / n, at % n);
+        let product = |i: usize| (x[row * k + i], y[(row / m * k + i) * n + column]);
+        let exact = (0..k).map(product).map(|(x, y)| x.mul(y)).reduce(Interval::add).unwrap_or(Interval::point(0.0));
+        let magnitude = (0..k).map(product).map(|(x, y)| x.magnitude() * y.magnitude()).sum();
+        rounding.of(exact, magnitude, k)
+    };
+    (0..batch * m * n).map(element).unzip()
+}

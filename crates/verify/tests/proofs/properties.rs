@@ -1,0 +1,117 @@
+//! VNN-LIB files: what is read, and what is refused with line and column.
+
+use panoply_verify::{Interval, vnnlib};
+
+const DECLARED: &str = "; a comment\n(declare-const X_0 Real)\n(declare-const X_1 Real)\n(declare-const Y_0 Real)\n(declare-const Y_1 Real)\n";
+const BOX: &str = "(assert (<= X_0 0.5))(assert (>= X_0 -0.45))(assert (and (<= X_1 1) (>= X_1 0)))\n";
+
+fn error(text: &str) -> String {
+    vnnlib::parse(text).map(|_| ()).unwrap_err().message().to_string()
+}
+
+#[test]
+fn boxes_and_constraints_are_read() {
+    let property =
+        vnnlib::parse(&format!("{DECLARED}{BOX}(assert (<= Y_0 Y_1))(assert (>= (+ (* 2 Y_0) X_1 -0.5) (- Y_1)))"))
+            .unwrap();
+    assert_eq!((property.inputs, property.outputs, property.cases.len()), (2, 2, 1));
+    let case = &property.cases[0];
+    // A decimal that no float holds is enclosed; the range around it contains it.
+    let outer = case.ranges[0].outer();
+    assert!(outer.lo < -0.45 && outer.hi == 0.5, "{outer:?}");
+    assert!(case.ranges[0].contains(0.5) && !case.ranges[0].contains(-0.45) && case.ranges[0].contains(-0.449));
+    assert_eq!(case.ranges[1].outer(), Interval { lo: 0.0, hi: 1.0 });
+    let point = Interval::point;
+    assert_eq!(case.constraints[0].output, [point(1.0), point(-1.0)]);
+    // 2·Y_0 + X_1 - 0.5 ≥ -Y_1 is -Y_1 - 2·Y_0 - X_1 + 0.5 ≤ 0.
+    let second = &case.constraints[1];
+    assert_eq!(
+        (&second.output[..], &second.input[..]),
+        (&[point(-2.0), point(-1.0)][..], &[point(0.0), point(-1.0)][..])
+    );
+    assert_eq!(second.constant, point(0.5));
+    let value = second.value(&[point(0.0), point(1.0)], &[point(3.0), point(4.0)]);
+    assert!(value.lo <= -10.5 && value.hi >= -10.5 && value.hi - value.lo < 1e-12, "{value:?}");
+}
+
+#[test]
+fn alternatives_become_cases() {
+    let asserted =
+        "(assert (or (and (<= X_1 0.25)) (and (>= X_1 0.75))))(assert (or (<= Y_0 0) (and (<= Y_1 0) (>= Y_0 1))))";
+    let property = vnnlib::parse(&format!("{DECLARED}{BOX}{asserted}")).unwrap();
+    let shown: Vec<(f64, f64, usize)> = property
+        .cases
+        .iter()
+        .map(|case| (case.ranges[1].outer().lo, case.ranges[1].outer().hi, case.constraints.len()))
+        .collect();
+    assert_eq!(shown, [(0.0, 0.25, 1), (0.0, 0.25, 2), (0.75, 1.0, 1), (0.75, 1.0, 2)]);
+    // A case that is surely empty is left out, and a property of none is refused.
+    let half = "(assert (or (and (<= X_1 -1) (<= Y_0 0)) (<= Y_1 0)))";
+    assert_eq!(vnnlib::parse(&format!("{DECLARED}{BOX}{half}")).unwrap().cases.len(), 1);
+    let none = format!("{DECLARED}{BOX}(assert (<= X_1 -1))(assert (<= Y_0 0))");
+    assert!(error(&none).contains("the set of inputs is empty"), "{}", error(&none));
+}
+
+#[test]
+fn mistakes_are_named_with_their_place() {
+    let many = "(".repeat(100);
+    let wide = (0..20).map(|_| "(assert (or (<= Y_0 0) (<= Y_1 0)))").collect::<String>();
+    for (text, expected) in [
+        ("(declare-const X_0 Real", "1:1: the bracket is never closed"),
+        ("\n )", "2:2: unexpected `)`"),
+        ("(declare-const Z_0 Real)", "1:16: `Z_0` is not a variable"),
+        ("(declare-const X_99999999999999999999 Real)", "is not a variable"),
+        ("(declare-const X_0 Real)(declare-const X_0 Real)", "1:40: `X_0` is declared twice"),
+        ("(declare-const X_1 Real)(declare-const Y_0 Real)", "X_0 is not declared"),
+        ("(declare-fun X_0 () Real)", "expected `(declare-const NAME Real)` or `(assert …)`"),
+        (&many, "1:65: more than 64 brackets are open"),
+        (&format!("{DECLARED}(assert (<= X_7 0))"), "6:13: `X_7` is not declared"),
+        (&format!("{DECLARED}(assert (< X_0 0))"), "6:9: expected `<=`, `>=`, `and` or `or`"),
+        (&format!("{DECLARED}(assert (<= X_0 zero))"), "6:17: `zero` is not a number"),
+        (&format!("{DECLARED}(assert (<= X_0 nan))"), "6:17: `nan` is not a number"),
+        (&format!("{DECLARED}(assert (<= (* Y_0 Y_1) 1))"), "6:13: a product of two variables is not linear"),
+        (&format!("{DECLARED}(assert (<= X_0 1))(assert (<= Y_0 0))"), "X_0 has no lower bound"),
+        (&format!("{DECLARED}{BOX}(assert (<= X_0 X_1))(assert (<= Y_0 0))"), "several inputs"),
+        (&format!("{DECLARED}{BOX}"), "no comparison of an output"),
+        (&format!("{DECLARED}{BOX}(assert (or))"), "has 0 operands"),
+        (&format!("{DECLARED}{BOX}{wide}"), "more than 16384 cases"),
+        (&format!("{DECLARED}{BOX}()"), "expected `(declare-const"),
+        ("word", "1:1: unexpected `word`"),
+    ] {
+        let said = error(text);
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+/// Bytes left out, doubled and changed: each text is read or is an error.
+#[test]
+fn mutated_files_never_panic() {
+    let text = format!("{DECLARED}{BOX}(assert (or (<= (* 2.5e-1 Y_0) Y_1) (and (>= (- Y_0 X_1) 0.3))))");
+    let mut random = panoply_verify::attack::Random(3);
+    for _ in 0..3000 {
+        let mut bytes = text.clone().into_bytes();
+        for _ in 0..1 + (random.uniform() * 4.0) as usize {
+            let at = (random.uniform() * bytes.len() as f64) as usize;
+            match (random.uniform() * 3.0) as usize {
+                0 => drop(bytes.remove(at)),
+                1 => bytes.insert(at, bytes[at]),
+                _ => bytes[at] = b"()-+*.eXY_019;\n <>="[(random.uniform() * 19.0) as usize],
+            }
+        }
+        let _ = vnnlib::parse(&String::from_utf8_lossy(&bytes));
+    }
+}
+
+#[test]
+fn packed_files_are_read() {
+    use std::io::Write;
+    let path = std::env::temp_dir().join(format!("panoply-verify-{}.vnnlib.gz", std::process::id()));
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(format!("{DECLARED}{BOX}(assert (<= Y_0 0))").as_bytes()).unwrap();
+    std::fs::write(&path, packed.finish().unwrap()).unwrap();
+    assert_eq!(vnnlib::read(&path).unwrap().cases.len(), 1);
+    std::fs::write(&path, b"no gzip").unwrap();
+    assert!(vnnlib::read(&path).is_err());
+    std::fs::remove_file(&path).unwrap();
+    assert!(vnnlib::read(&path).unwrap_err().message().starts_with("cannot read"));
+}

@@ -1,0 +1,156 @@
+//! Answers about random networks against dense grids, and answers that must not be given.
+
+use panoply_tensor::{Device, Tensor};
+use panoply_verify::attack::Random;
+use panoply_verify::{Arithmetic, Options, Verdict, verify};
+
+use super::{Mlp, answer, property, report};
+
+/// A function to verify.
+type Run = dyn Fn(&Tensor) -> panoply_tensor::Result<Tensor>;
+
+/// The outputs at all points of a grid over [-1, 1]² and the point of each.
+fn grid(network: &Mlp, points: usize) -> Vec<([f64; 2], Vec<f64>)> {
+    let at = |n: usize| n as f64 / (points - 1) as f64 * 2.0 - 1.0;
+    let all = (0..points).flat_map(|a| (0..points).map(move |b| [at(a), at(b)]));
+    all.map(|point| (point, network.output(&point))).collect()
+}
+
+#[test]
+fn no_proof_is_contradicted_by_a_grid_and_planted_counterexamples_are_found() {
+    Device::get("cpu").unwrap().scope(|| {
+        let (mut proven, mut found) = (0, 0);
+        for seed in 0..30 {
+            let network = Mlp::random(&[2, 10, 8, 2], &mut Random(seed));
+            let run = |x: &Tensor| network.forward(x);
+            let outputs = grid(&network, 81);
+            let largest = outputs.iter().map(|(_, y)| y[0]).fold(f64::NEG_INFINITY, f64::max);
+            let least = outputs.iter().map(|(_, y)| y[0]).fold(f64::INFINITY, f64::min);
+            let size = largest - least;
+            // From far above everything down to what many points exceed.
+            for threshold in [largest + size, largest + 0.1 * size, largest - 1e-3 * size, largest - 0.2 * size] {
+                let property = property(2, 2, (-1.0, 1.0), &format!("(assert (>= Y_0 {threshold}))"));
+                for arithmetic in [Arithmetic::Real, Arithmetic::Float] {
+                    match answer(&run, &property, arithmetic) {
+                        Verdict::Proven => {
+                            assert!(threshold > largest, "seed {seed}: proven, but {largest} ≥ {threshold}");
+                            proven += 1;
+                        }
+                        Verdict::Counterexample(point) => {
+                            let x: Vec<f64> = point.input.iter().map(|x| f64::from(*x)).collect();
+                            assert!(x.iter().all(|x| x.abs() <= 1.0), "seed {seed}: {x:?} is outside");
+                            assert!(network.output(&x)[0] >= threshold, "seed {seed}: {x:?} is no counterexample");
+                            found += 1;
+                        }
+                        Verdict::Undecided(why) => panic!("seed {seed}, threshold {threshold}: {why}"),
+                    }
+                }
+            }
+        }
+        assert!(proven >= 60 && found >= 120, "{proven} proven, {found} counterexamples");
+    });
+}
+
+/// Conjunctions and alternatives: which output is the largest, over two boxes.
+#[test]
+fn comparisons_of_outputs_agree_with_a_grid() {
+    Device::get("cpu").unwrap().scope(|| {
+        let (mut proven, mut found) = (0, 0);
+        for seed in 100..140 {
+            let network = Mlp::random(&[2, 9, 6, 3], &mut Random(seed));
+            let boxes = "(assert (or (and (<= X_0 -0.2) (<= X_1 0.1)) (and (>= X_0 0.3) (>= X_1 -0.5))))";
+            let forbidden =
+                "(assert (or (and (>= Y_0 (+ Y_1 2)) (>= Y_0 Y_2)) (and (>= Y_1 (+ Y_0 2.5 X_0)) (>= Y_2 Y_0))))";
+            let property = property(2, 3, (-1.0, 1.0), &format!("{boxes}{forbidden}"));
+            let in_set = |x: &[f64]| (x[0] <= -0.2 && x[1] <= 0.1) || (x[0] >= 0.3 && x[1] >= -0.5);
+            let violates = |x: &[f64], y: &[f64]| {
+                (y[0] >= y[1] + 2.0 && y[0] >= y[2]) || (y[1] >= y[0] + 2.5 + x[0] && y[2] >= y[0])
+            };
+            let violated = grid(&network, 81).iter().any(|(x, y)| in_set(x) && violates(x, y));
+            match answer(&|x| network.forward(x), &property, Arithmetic::Float) {
+                Verdict::Proven => {
+                    assert!(!violated, "seed {seed}: proven, but the grid has a counterexample");
+                    proven += 1;
+                }
+                Verdict::Counterexample(point) => {
+                    let x: Vec<f64> = point.input.iter().map(|x| f64::from(*x)).collect();
+                    assert!(in_set(&x) && violates(&x, &network.output(&x)), "seed {seed}: {x:?}");
+                    found += 1;
+                }
+                Verdict::Undecided(why) => assert!(!violated, "seed {seed}: {why}"),
+            }
+        }
+        assert!(proven >= 5 && found >= 5, "{proven} proven, {found} counterexamples");
+    });
+}
+
+/// (x + 10⁸) - 10⁸ is x in real numbers, and 0 or 8 in f32.
+#[test]
+fn a_proof_of_real_numbers_does_not_cover_f32() {
+    Device::get("cpu").unwrap().scope(|| {
+        let run = |x: &Tensor| Ok((x + 1e8) - 1e8);
+        let property = property(1, 1, (0.0, 4.5), "(assert (>= Y_0 6))");
+        assert_eq!(answer(&run, &property, Arithmetic::Real), Verdict::Proven);
+        let options = Options { seconds: 1.0, ..Options::default() };
+        let verdict = report(&run, &property, &options).verdict;
+        assert!(matches!(verdict, Verdict::Undecided(_)), "{verdict:?}");
+    });
+}
+
+#[test]
+fn what_is_not_a_number_or_not_known_is_never_proven() {
+    Device::get("cpu").unwrap().scope(|| {
+        let property = property(2, 2, (-1.0, 1.0), "(assert (>= Y_0 1000))");
+        let with = |weight: f32| move |x: &Tensor| Ok(x * Tensor::from_slice(&[weight, 1.0], [2]) * 0.0);
+        let exp = |x: &Tensor| Ok(x.exp());
+        let root = |x: &Tensor| Ok(x.sqrt().relu() * 0.0);
+        let overflow = |x: &Tensor| Ok(x * 3e38 * 3e38 * 0.0);
+        let options = Options { seconds: 0.5, ..Options::default() };
+        let functions: [&Run; 5] = [&with(f32::NAN), &with(f32::INFINITY), &exp, &root, &overflow];
+        for (n, run) in functions.into_iter().enumerate() {
+            let verdict = report(run, &property, &options).verdict;
+            let Verdict::Undecided(why) = verdict else { panic!("function {n}: {verdict:?}") };
+            assert!(n != 2 || why == "no bounds are known for the operation `exp`", "{why}");
+        }
+        let fine = |x: &Tensor| Ok(x * 0.0);
+        assert_eq!(report(&fine, &property, &options).verdict, Verdict::Proven);
+    });
+}
+
+#[test]
+fn the_limit_of_time_is_kept() {
+    Device::get("cpu").unwrap().scope(|| {
+        let network = Mlp::random(&[12, 40, 40, 40, 2], &mut Random(5));
+        // Out of reach of random points, and of a few thousand splits of twelve inputs.
+        let property = property(12, 2, (-1.0, 1.0), "(assert (>= Y_0 9))");
+        for seconds in [0.0, 0.3] {
+            let report = report(&|x| network.forward(x), &property, &Options { seconds, ..Options::default() });
+            assert_eq!(
+                report.verdict,
+                Verdict::Undecided(format!("the limit of {seconds} s is reached")),
+                "{report:?}"
+            );
+            assert!(
+                (0.0..1.0).contains(&report.progress.proven) && report.progress.seconds < seconds + 20.0,
+                "{report:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn sizes_that_differ_are_refused() {
+    Device::get("cpu").unwrap().scope(|| {
+        let property = property(2, 2, (-1.0, 1.0), "(assert (>= Y_0 1))");
+        let said = |shape: usize, run: &Run| {
+            let result = verify(run, [shape], &property, &Options::default(), &mut |_| {});
+            result.map(|_| ()).unwrap_err().message().to_string()
+        };
+        assert_eq!(said(3, &|x| Ok(x.clone())), "the property has 2 inputs, the network has 3");
+        assert_eq!(
+            said(2, &|x| Ok(x.sum(0).unsqueeze(0))),
+            "the property has 2 outputs of f32, the network has 1 of f32"
+        );
+        assert_eq!(said(2, &|_| Ok(Tensor::from_slice(&[1f32, 2.0], [2]))), "the output does not depend on the input");
+    });
+}

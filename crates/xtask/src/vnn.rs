@@ -1,0 +1,67 @@
+//! `cargo xtask vnn --data DIR`: runs `panoply verify` on the instances of a folder and compares with the expected verdicts.
+//!
+//! The folder holds networks, properties, `instances.csv` with rows `NETWORK,PROPERTY,SECONDS` and, if verdicts are known, `expected.csv` with
+//! rows `NETWORK,PROPERTY,sat` or `unsat`. Nothing of it is part of the repository.
+
+use crate::place::Place;
+use crate::shell::{cargo, command};
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+/// Runs all instances, each for the seconds of its row or at most `limit`; false if a verdict is wrong.
+pub fn run(place: &Place, data: &str, limit: Option<&str>) -> bool {
+    match instances(place, Path::new(data), limit) {
+        Ok(wrong) => wrong == 0,
+        Err(message) => {
+            println!("vnn: {message}");
+            false
+        }
+    }
+}
+
+fn rows(path: &Path) -> Result<Vec<Vec<String>>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text.lines().map(|line| line.trim().split(',').map(str::to_string).collect()).collect())
+}
+
+fn instances(place: &Place, data: &Path, limit: Option<&str>) -> Result<usize, String> {
+    let built = cargo(place, &["build", "--release", "--package", "panoply-cli"]).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return Err("the command does not build".to_string());
+    }
+    let panoply = place.target().join("release").join(format!("panoply{}", std::env::consts::EXE_SUFFIX));
+    let data = data.canonicalize().map_err(|error| format!("{}: {error}", data.display()))?;
+    let expected: HashMap<(String, String), String> = rows(&data.join("expected.csv"))
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|row| <[String; 3]>::try_from(row).ok())
+        .map(|[network, property, verdict]| ((network, property), verdict))
+        .collect();
+    let (mut solved, mut wrong, mut count) = (0, 0, 0);
+    for row in rows(&data.join("instances.csv"))? {
+        let [network, property, seconds] = <[String; 3]>::try_from(row)
+            .map_err(|row| format!("instances.csv: a row has {} columns, not 3", row.len()))?;
+        let started = Instant::now();
+        let mut verify = command(place, &panoply);
+        verify.arg("verify").arg(data.join(&network)).arg(data.join(&property));
+        verify.args(["--device", "cpu", "--seconds", limit.unwrap_or(&seconds)]);
+        let status = verify.stdout(Stdio::null()).stderr(Stdio::null()).status().map_err(|error| error.to_string())?;
+        let verdict = match status.code() {
+            Some(0) => "unsat",
+            Some(5) => "sat",
+            Some(4) => "undecided",
+            _ => "failed",
+        };
+        let want = expected.get(&(network.clone(), property.clone())).map_or("", String::as_str);
+        let is_decided = verdict == "sat" || verdict == "unsat";
+        let is_wrong = is_decided && matches!(want, "sat" | "unsat") && want != verdict;
+        (solved, wrong, count) =
+            (solved + usize::from(is_decided && !is_wrong), wrong + usize::from(is_wrong), count + 1);
+        let mark = if is_wrong { " WRONG" } else { "" };
+        println!("{network} {property}: {verdict}{mark} in {:.2} s", started.elapsed().as_secs_f64());
+    }
+    println!("vnn: {solved} of {count} instances solved, {wrong} wrong");
+    Ok(wrong)
+}
