@@ -4,7 +4,7 @@
 //! each shape of what it is given: on stand-ins, which leaves the plan that [`plan_cache`] keeps for equal graphs, and which of its
 //! leaves and slots are which inputs. A later call says only which memory and which numbers, and the plan's recording is replayed.
 //!
-//! What nobody but the state holds is spent by a call, so a loop changes it where it is (see [`crate::donation()`]).
+//! What nobody but the state holds is spent by a call, so a loop changes it where it is (see [`crate::eval_donated`]).
 //!
 //! What changes from call to call is given: tensors, numbers ([`Tensor::scalar`]), and a [`State`] that the function may change. All
 //! else is what it was in the first call.

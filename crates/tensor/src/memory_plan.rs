@@ -27,7 +27,7 @@ impl MemoryPlan {
         MemoryPlan::for_eval_donated(&[], roots)
     }
 
-    /// The plan of an [`crate::donation`] of these old tensors, if nobody holds them besides.
+    /// The plan of an [`crate::eval_donated`] of these old tensors, if nobody holds them besides.
     pub fn for_eval_donated(old: &[&Tensor], roots: &[&Tensor]) -> Result<MemoryPlan> {
         let device = roots.iter().find_map(|root| root.device().cloned()).map_or_else(Device::current, Ok)?;
         let waiting: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();

@@ -15,10 +15,9 @@ use crate::output::DeviceArgs;
 
 /// Train a network on the handwritten digits that ship with Panoply, or on your own tables, texts and images.
 ///
-/// DATA is `digits`, a table (.csv, .tsv, .parquet) of which a column of classes, or one or several of numbers or answers, is learned, a text (.txt, .md) of
-/// which each character is, a folder with a sub-folder of images for each class, a pair of IDX or NumPy files, of which one is named
-/// or their folder, or both arrays in one .npz. gzip may have packed them (.gz). All that comes of it lies in a folder of its own
-/// under `calls`.
+/// DATA is `digits`, a table (.csv, .tsv, .parquet), a text (.txt, .md), a folder with one subfolder of images per class, a pair of
+/// IDX or NumPy files (name one of them or their folder), or an .npz file with both arrays. Files may be gzipped (.gz). Results are
+/// written to a new folder under `runs`.
 #[derive(Args)]
 pub struct TrainCommand {
     /// Data set: `digits`, a file or a folder

@@ -56,7 +56,7 @@ struct Fusion<'a> {
     combined: Vec<Option<u64>>,
 }
 
-/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::CustomCall`] becomes a routine.
+/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes a routine.
 /// `waits` says for each node after which others it is computed.
 pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, waits: &[Vec<NodeId>]) -> Vec<FusionGroup> {
     let users = vec![BTreeSet::new(); graph.nodes.len()];

@@ -49,8 +49,8 @@ impl Tensor {
         }
     }
 
-    /// The derivatives of the sum of this times `weight`, a tensor like it, with respect to each of `wanted`: the
-    /// vector-Jacobian product, in their shapes.
+    /// Returns the vector-Jacobian product: the gradients of `sum(self * cotangents)` with respect to each of `wanted`, in their
+    /// shapes. `cotangents` has the shape of `self`.
     #[track_caller]
     pub fn vjp(&self, wanted: &[&Tensor], cotangents: &Tensor) -> Result<Vec<Tensor>> {
         let place = Location::caller();

@@ -164,7 +164,7 @@ fn lock() -> std::sync::MutexGuard<'static, Tables> {
 /// A complex number.
 type Complex = [f64; 2];
 
-/// exp(2πi · p / q), of the other sign unless `inv`; exact at quarters.
+/// exp(2πi · p / q), of the other sign unless `inverse`; exact at quarters.
 fn root(p: usize, q: usize, inverse: bool) -> Complex {
     let (quarter, rest) = (4 * (p % q) / q, 4 * (p % q) % q);
     let angle = |part: usize| FRAC_PI_2 * part as f64 / q as f64;
