@@ -122,3 +122,44 @@ impl Region {
         Some(Box::new([half(input[at].lo, middle(at)), half(middle(at), input[at].hi)]))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attack::Random;
+
+    /// Against random points: a point that satisfies all constraints stays in the box.
+    #[test]
+    fn clipping_keeps_every_point_that_satisfies_the_constraints() {
+        let mut random = Random(3);
+        let mut number = |scale: f64| (random.uniform() * 2.0 - 1.0) * scale;
+        let (mut clipped, mut excluded, mut kept) = (0, 0, 0);
+        for _ in 0..300 {
+            let region = [(); 3].map(|()| {
+                let (a, b) = (number(2.0), number(2.0));
+                Interval { lo: a.min(b), hi: a.max(b) }
+            });
+            let lines = [(); 2].map(|()| ([(); 3].map(|()| number(1.0)), number(2.0)));
+            let value = |(slopes, constant): &([f64; 3], f64), x: &[f64]| {
+                constant + slopes.iter().zip(x).map(|(slope, x)| slope * x).sum::<f64>()
+            };
+            let rows = lines.iter().map(|line| {
+                let corner = region.iter().zip(line.0).map(|(x, slope)| if slope > 0.0 { x.lo } else { x.hi });
+                // Less than any rounding of the sum.
+                (value(line, &corner.collect::<Vec<f64>>()) - 1e-12, &line.0[..])
+            });
+            let open = Open::of(0, rows.collect(), &region);
+            clipped += usize::from(open.as_ref().is_some_and(|open| open.input != region));
+            excluded += usize::from(open.is_none());
+            for _ in 0..200 {
+                let x: Vec<f64> = region.iter().map(|x| x.lo + (number(0.5) + 0.5) * (x.hi - x.lo)).collect();
+                if lines.iter().all(|line| value(line, &x) <= 0.0) {
+                    let open = open.as_ref().expect("a box with such a point is not excluded");
+                    assert!(open.input.iter().zip(&x).all(|(range, x)| range.lo <= *x && *x <= range.hi), "{x:?}");
+                    kept += 1;
+                }
+            }
+        }
+        assert!(clipped > 50 && excluded > 20 && kept > 1000, "{clipped} clipped, {excluded} excluded, {kept} points");
+    }
+}
