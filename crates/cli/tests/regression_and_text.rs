@@ -190,6 +190,8 @@ fn a_text_is_learned_judged_and_written() {
     let once = written();
     assert!(once.as_str().unwrap().starts_with("the licens") && once.as_str().unwrap().chars().count() == 50, "{once}");
     assert_eq!(once, written(), "the seed decides");
+    let refusal = place.refused(&["predict", "runs/license-1", "--num-examples", "3"]);
+    assert!(refusal.contains("--num-examples: this model reads text; --max-new-tokens"), "{refusal}");
     let sample = std::fs::read_to_string(place.0.join("runs/license-1/sample.txt")).unwrap();
     assert_eq!(sample.chars().count(), 401);
 

@@ -41,6 +41,8 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     assert!(accuracy < top && top <= 1.0 && (f1 - accuracy).abs() < 0.1 && report["roc_auc"].is_null(), "{report}");
     assert_eq!(manifest["result"]["top_3_accuracy"], report["top_3_accuracy"]);
 
+    let refusal = place.refused(&["predict", "runs/digits-1", "--max-new-tokens", "3"]);
+    assert!(refusal.contains("--max-new-tokens: this model generates no text; --num-examples"), "{refusal}");
     let seen = place.json(&["predict", "runs/digits-1/model.safetensors", "--num-examples", "9"]);
     assert_eq!((seen["predictions"].as_array().unwrap().len(), seen["labeled"].as_u64()), (9, Some(9)));
     assert!(seen["correct"].as_u64().unwrap() >= 5, "{seen}");
