@@ -1,7 +1,7 @@
 //! The command `panoply`.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed (also if stdout cannot be written), 2 wrong usage, 3 degraded under
-//! `--strict`, 4 undecided and 5 violated (`verify`), 130 ended by a second Ctrl-C, 141 nobody reads on. Every command has `--json`, which prints one document (or one line for each row) with a `schema` number.
+//! `--strict`, 4 undecided and 5 counterexample (`verify`), 130 ended by a second Ctrl-C, 141 broken pipe. Every command has `--json`, which prints one document (or one line for each row) with a `schema` number.
 //! One file for each command; [`output`] holds what they share, [`console`] writes it.
 
 #![forbid(unsafe_code)]

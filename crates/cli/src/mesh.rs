@@ -11,7 +11,7 @@ use panoply::{Error, Result, runtime};
 /// The launcher.
 const MPIRUN: &str = "mpirun";
 
-/// What brings it.
+/// How to install the launcher.
 const INSTALL: &str = "install Open MPI 4 or 5 (Debian: openmpi-bin)";
 
 #[derive(Args)]

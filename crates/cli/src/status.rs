@@ -145,7 +145,7 @@ fn print_machine(machine: &Machine) {
     let cache = cache();
     println!("programs   {}", cache.as_deref().unwrap_or("not kept on disk"));
     for (name, value) in env::defined_variables() {
-        let nothing = if env::is_known(&name) { "" } else { ", which is no setting: look at its spelling" };
+        let nothing = if env::is_known(&name) { "" } else { ", unknown variable: check its spelling" };
         println!("setting    {name}={value}{nothing}");
     }
 }

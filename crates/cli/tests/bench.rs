@@ -23,7 +23,7 @@ fn a_row_of_training_alone() {
         assert!(number("rss_bytes") > 3.0 * 4.0 * params, "{row}");
     }
     let refusal = place.refused(&["bench", "training", "--only", "MLP"]);
-    assert!(refusal.contains("--case MLP: there is no such row") && refusal.contains(name), "{refusal}");
+    assert!(refusal.contains("--case MLP: unknown case") && refusal.contains(name), "{refusal}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn a_setting_that_is_misspelled_is_named() {
             .unwrap()
     };
     let said = status(&[]);
-    assert!(said.contains("setting    PANOPLY_DEVCIE=cpu, which is no setting: look at its spelling\n"), "{said}");
+    assert!(said.contains("setting    PANOPLY_DEVCIE=cpu, unknown variable: check its spelling\n"), "{said}");
     assert!(said.contains("setting    PANOPLY_LOG=warn\n"), "{said}");
     let document: Value = serde_json::from_str(&status(&["--json"])).unwrap();
     assert!(document["unknown_variables"].as_array().unwrap().contains(&"PANOPLY_DEVCIE".into()), "{document}");

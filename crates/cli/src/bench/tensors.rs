@@ -50,7 +50,7 @@ const fn small(
     Row { name, inputs, op, captured, ..PLAIN }
 }
 
-/// A factorization that takes so many n³ floating-point operations.
+/// A factorization with its cost in n³ floating-point operations.
 const fn factoring(name: &'static str, op: fn(&[Tensor]) -> Tensor, cubes: f64) -> Row {
     const N: usize = 512;
     Row {

@@ -83,7 +83,7 @@ pub fn run(
     let rows: Vec<_> = rows.map(|(row, precision)| (row.title(precision), row, precision)).collect();
     if !rows.iter().any(|(name, ..)| wanted(name)) {
         let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
-        let message = format!("--case {}: there is no such row", case.as_deref().unwrap_or_default());
+        let message = format!("--case {}: unknown case", case.as_deref().unwrap_or_default());
         return Err(Error::mistake(message).note(format!("there are {}", names.join("; "))));
     }
     choice.explain();

@@ -61,7 +61,7 @@ pub fn read(text: &str, shapes: &[String]) -> Result<Expression> {
     }
     let values = value.tensors();
     if values.is_empty() {
-        return Err(parser.error(0, "there is no tensor in this".to_string()));
+        return Err(parser.error(0, "the expression has no tensor".to_string()));
     }
     let names = parser.names;
     match parser.shapes.keys().find(|name| !names.contains_key(*name)) {
@@ -308,7 +308,7 @@ impl Parser<'_> {
             return Ok(None);
         }
         let number: Option<isize> = digits.parse().ok();
-        let number = number.ok_or_else(|| self.error(at, format!("`{}` is no place", &self.text[at..self.at])))?;
+        let number = number.ok_or_else(|| self.error(at, format!("invalid index `{}`", &self.text[at..self.at])))?;
         Ok(Some(if is_below { -number } else { number }))
     }
 
@@ -362,7 +362,7 @@ impl Parser<'_> {
             self.word(|letter| letter.is_ascii_digit());
             word = self.text[at..self.at].to_string();
         }
-        word.parse().map(Value::Number).map_err(|_| self.error(at, format!("`{word}` is no number")))
+        word.parse().map(Value::Number).map_err(|_| self.error(at, format!("invalid number `{word}`")))
     }
 
     /// A tensor, but for the words that mean something already.

@@ -1,4 +1,4 @@
-//! How what is learned from is read, said on the command line or in the section `[data]` of a FILE.toml.
+//! Options for reading training data, from the command line or the section `[data]` of a FILE.toml.
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
