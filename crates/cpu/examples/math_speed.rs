@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p panoply-cpu --example math_speed [name]`
 
-#[path = "../tests/support/blocks.rs"]
+#[path = "../tests/it/ulp/blocks.rs"]
 mod blocks;
 
 use std::hint::black_box;

@@ -3,15 +3,16 @@
 
 use crate::place::Place;
 use crate::shell::{cargo, command, quiet, stream};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One test program, or the documentation's examples.
+/// A process that runs tests: those of one module of a test program, all of a program, or the documentation's examples.
 pub struct Program {
-    /// What a reader knows it by: its source file, or `documentation`.
+    /// The module or program in the source tree, such as `crates/nn/tests/it/losses`, or `documentation`.
     pub name: String,
     command: Command,
 }
@@ -28,8 +29,11 @@ pub struct End {
     pub took: Duration,
 }
 
-/// Every test program of the workspace whose source `wanted` answers true for, built. Cargo shows what it compiles; a program that does not compile is
-/// the error.
+/// Builds all test programs of the workspace and returns those that `wanted` accepts by name. Integration tests are one program for each
+/// crate, and each module of it runs in a separate process: a slow module occupies one core while others run on the rest.
+///
+/// # Errors
+/// A program that does not compile; cargo prints why.
 pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program>, String> {
     let arguments = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
     let mut artifacts = Vec::new();
@@ -45,10 +49,46 @@ pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program
     }
     // A test of procedural macros loads the standard library from here, as cargo would let it.
     let libraries = quiet(command(place, "rustc").args(["--print", "target-libdir"]))?;
-    let mut programs: Vec<Program> =
-        artifacts.iter().filter_map(|artifact| program(place, artifact, libraries.trim(), &wanted)).collect();
+    let mut programs = Vec::new();
+    for program in artifacts.iter().filter_map(|artifact| program(place, artifact, libraries.trim())) {
+        programs.extend(modules(program)?);
+    }
+    programs.retain(|program| wanted(&program.name));
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
+}
+
+/// The modules of a program of integration tests, each as a program that runs its tests alone; other programs unchanged.
+fn modules(Program { name, mut command }: Program) -> Result<Vec<Program>, String> {
+    let Some(folder) = name.strip_suffix("/main.rs") else { return Ok(vec![Program { name, command }]) };
+    let listed = quiet(clone(&mut command).args(["--list", "--format", "terse"]))?;
+    let mut modules = BTreeMap::<&str, Vec<&str>>::new();
+    for test in listed.lines().filter_map(|line| line.strip_suffix(": test")) {
+        let (module, _) = test.split_once("::").ok_or_else(|| format!("{name}: {test} is in no module"))?;
+        modules.entry(module).or_default().push(test);
+    }
+    let program = |(module, tests): (&str, Vec<&str>)| {
+        let mut command = clone(&mut command);
+        command.arg("--exact").args(tests);
+        Program { name: format!("{folder}/{module}"), command }
+    };
+    Ok(modules.into_iter().map(program).collect())
+}
+
+/// A command with the same program, arguments, folder and environment.
+fn clone(command: &mut Command) -> Command {
+    let mut clone = Command::new(command.get_program());
+    clone.args(command.get_args()).stdin(Stdio::null());
+    if let Some(folder) = command.get_current_dir() {
+        clone.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => clone.env(name, value),
+            None => clone.env_remove(name),
+        };
+    }
+    clone
 }
 
 /// The examples in the documentation, which rustdoc builds and runs.
@@ -58,12 +98,12 @@ pub fn documentation(place: &Place) -> Program {
 }
 
 /// The program of one line that cargo wrote, if it is a test.
-fn program(place: &Place, artifact: &str, libraries: &str, wanted: impl Fn(&str) -> bool) -> Option<Program> {
+fn program(place: &Place, artifact: &str, libraries: &str) -> Option<Program> {
     let is_test = artifact.split_once("\"profile\":")?.1.split_once('}')?.0.contains("\"test\":true");
     let (executable, source) = (field(artifact, "executable")?, field(artifact, "src_path")?);
     let manifest = PathBuf::from(field(artifact, "manifest_path")?);
     let name = PathBuf::from(source).strip_prefix(&place.root).ok()?.to_string_lossy().into_owned();
-    if !is_test || !wanted(&name) {
+    if !is_test {
         return None;
     }
     let folder = manifest.parent()?;
@@ -123,7 +163,7 @@ mod tests {
     const TEST: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///r/crates/a#panoply-a@0.1.0","manifest_path":"/r/crates/a/Cargo.toml","target":{"kind":["test"],"name":"deep","src_path":"/r/crates/a/tests/deep.rs","test":true},"profile":{"opt_level":"1","test":true},"features":[],"executable":"/r/target/debug/deps/deep-1","fresh":true}"#;
 
     fn found(artifact: &str) -> Option<Program> {
-        program(&Place { root: PathBuf::from("/r") }, artifact, "/lib", |name| name.contains("/tests/"))
+        program(&Place { root: PathBuf::from("/r") }, artifact, "/lib")
     }
 
     #[test]
@@ -142,12 +182,26 @@ mod tests {
     }
 
     #[test]
-    fn only_wanted_tests_are_programs() {
+    fn only_tests_are_programs() {
         assert!(
             found(&TEST.replace("\"opt_level\":\"1\",\"test\":true", "\"opt_level\":\"1\",\"test\":false")).is_none()
         );
         assert!(found(&TEST.replace("\"/r/target/debug/deps/deep-1\"", "null")).is_none());
-        assert!(found(&TEST.replace("tests/deep.rs", "src/lib.rs")).is_none());
+    }
+
+    #[test]
+    fn modules_of_a_program_are_processes() {
+        let place = Place { root: std::env::temp_dir() };
+        let script = "if [ $2 = --list ]; then printf 'b::x: test\\na::y: test\\nb::c::z: test\\n'; else echo $WORD $@; fi";
+        let mut command = command(&place, "sh");
+        command.args(["-c", script, "sh", "--show-output"]).env("WORD", "one");
+        let modules = modules(Program { name: "crates/x/tests/it/main.rs".to_string(), command }).unwrap();
+        let mut ends = Vec::new();
+        run(modules, |_| {}, |end| ends.push((end.name, end.lines)));
+        ends.sort();
+        let line = |text: &str| text.to_string();
+        assert_eq!(ends[0], (line("crates/x/tests/it/a"), vec![line("one --show-output --exact a::y")]));
+        assert_eq!(ends[1], (line("crates/x/tests/it/b"), vec![line("one --show-output --exact b::x b::c::z")]));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! `cargo xtask tidy`: the rules of this repository that no compiler checks.
 //!
 //! A rule is a row of [`RULES`]: a name, the reason it prints, and one function from sources to places. Adding one is a row,
-//! a function in [`text`] or [`imports`], and planted bad text in its test.
+//! a function in one of the modules below, and planted bad text in its test.
 
+mod cycles;
 mod imports;
+mod prose;
 mod source;
 mod text;
 
@@ -69,6 +71,21 @@ const RULES: &[Rule] = &[
     },
     Rule { name: "home-path", reason: "it exists on one machine only", check: Check::File(text::home_path) },
     Rule { name: "spelling", reason: "American spelling, as in the ecosystem", check: Check::File(text::spelling) },
+    Rule {
+        name: "module-cycles",
+        reason: "a module is read after those it imports",
+        check: Check::Tree(cycles::cycles),
+    },
+    Rule {
+        name: "plain-words",
+        reason: "text uses the terms of PyTorch, LLVM and CUDA",
+        check: Check::File(prose::phrases),
+    },
+    Rule {
+        name: "doc-sentence",
+        reason: "a doc's first sentence says what the item is or does",
+        check: Check::File(prose::first_sentence),
+    },
     Rule { name: "indented-code", reason: "documents' code is compiled", check: Check::File(text::indented_code) },
 ];
 

@@ -1,0 +1,40 @@
+//! `panoply bench training`: what each row says, for programs that read it. What it measures is no test's business.
+
+use crate::place;
+
+use place::{Place, text};
+use serde_json::Value;
+
+#[test]
+fn a_row_of_training_alone() {
+    let place = Place::new("bench");
+    let name = "MLP 784-512-256-10, batch 64";
+    let output = place.run(&["bench", "training", "--seconds", "0", "--json", "--only", name]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let row: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((row["name"].as_str(), row["dtype"].as_str()), (Some(name), Some("f32")));
+    let number = |name: &str| row[name].as_f64().unwrap();
+    let params = (784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10) as f64;
+    assert_eq!(number("num_parameters"), params);
+    assert!(number("seconds") > 0.0 && number("host_seconds") > 0.0, "{row}");
+    // Parameters and both moments of them, before and after the step.
+    assert!(number("pool_bytes") > 3.0 * 4.0 * params && number("pool_bytes") < 100.0 * params, "{row}");
+    if cfg!(target_os = "linux") {
+        assert!(number("rss_bytes") > 3.0 * 4.0 * params, "{row}");
+    }
+    let refusal = place.refused(&["bench", "training", "--only", "MLP"]);
+    assert!(refusal.contains("--case MLP: unknown case") && refusal.contains(name), "{refusal}");
+}
+
+#[test]
+fn seconds_are_a_time() {
+    let place = Place::new("seconds");
+    for seconds in ["nan", "inf", "1e30", "-1", "soon"] {
+        for what in ["kernels", "devices"] {
+            let output = place.run(&["bench", what, &format!("--seconds={seconds}")]);
+            let error = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{seconds}: {error}");
+            assert!(error.contains("--min-time") && error.contains("second"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `--tui` in a real terminal, which tmux plays.
+
+use crate::place;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use place::Place;
+
+/// A terminal of 110 × 32 characters with a program in it.
+struct Screen {
+    socket: String,
+}
+
+impl Screen {
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let output =
+            Command::new("tmux").args(["-L", &self.socket, "-f", "/dev/null"]).args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn shows(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-t", "0"])
+    }
+
+    /// What it shows once it shows all of these.
+    #[track_caller]
+    fn wait_for(&self, parts: &[&str]) -> String {
+        let start = Instant::now();
+        loop {
+            let shown = self.shows();
+            if parts.iter().all(|part| shown.contains(part)) {
+                return shown;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{parts:?} did not all appear on\n{shown}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+/// What is typed counts while a step is under way: one that takes seconds, all examples through tens of millions of parameters.
+#[test]
+fn keys_are_read_during_a_step() {
+    let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !there.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: keys during a step: there is no tmux");
+        return;
+    }
+    let place = Place::new("keys");
+    let screen = Screen { socket: format!("panoply-keys-{}", std::process::id()) };
+    let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
+    let train = format!(
+        "'{program}' train digits --tui --device cpu --batch-size 2000 --hidden-sizes 4096,4096,4096; echo ended with $?; exec cat"
+    );
+    screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
+    screen.wait_for(&["compiling the first step", "q or Ctrl-C finishes this step and saves"]);
+    screen.tmux(&["send-keys", "-t", "0", "C-c"]);
+    screen.wait_for(&["compiling the first step", "finishing this step; Ctrl-C again ends at once"]);
+    screen.tmux(&["send-keys", "-t", "0", "C-c"]);
+    let after = screen.wait_for(&["ended with 130"]);
+    assert!(!after.contains("compiling the first step"), "the screen before is back\n{after}");
+}
+
+#[test]
+fn the_dashboard_shows_a_run_and_gives_the_terminal_back() {
+    let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !there.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: the dashboard in a terminal: there is no tmux");
+        return;
+    }
+    let place = Place::new("dashboard");
+    let screen = Screen { socket: format!("panoply-{}", std::process::id()) };
+    let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
+    let train =
+        format!("'{program}' train digits --tui --device cpu --epochs 100000 --out run; echo ended with $?; exec cat");
+    screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
+    let shown = screen.wait_for(&[
+        "panoply train digits · mlp with 17226 parameters · batch 64",
+        "device: cpu",
+        " of 100000, step ",
+        " loss ",
+        " accuracy ",
+        "examples/s",
+        "MiB to the device",
+        "best ",
+        "q or Ctrl-C finishes this step and saves",
+    ]);
+    assert!(shown.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "no curve in\n{shown}");
+    screen.tmux(&["send-keys", "-t", "0", "q"]);
+    let after = screen.wait_for(&["of the held-out digits right", "saved run: the model", "go on:", "ended with 0"]);
+    assert!(!after.contains("examples/s"), "the screen before is back\n{after}");
+    assert!(place.0.join("run/model.safetensors").exists());
+
+    // Ctrl-C does the same; a dashboard needs a terminal.
+    let train = format!("'{program}' train --resume run --tui --device cpu; echo ended with $?; exec cat");
+    screen.tmux(&["new-window", "-t", "0:1", "-c", &folder, &train]);
+    screen.tmux(&["select-window", "-t", "0:1"]);
+    screen.wait_for(&["examples/s"]);
+    screen.tmux(&["send-keys", "-t", "0:1", "C-c"]);
+    screen.wait_for(&["ended with 0", "go on:"]);
+
+    // So does SIGTERM, which no key sends.
+    let train = format!(
+        "sh -c 'echo $$ > pid; exec \"{program}\" train --resume run --tui --device cpu'; echo ended with $?; exec cat"
+    );
+    screen.tmux(&["new-window", "-t", "0:2", "-c", &folder, &train]);
+    screen.tmux(&["select-window", "-t", "0:2"]);
+    screen.wait_for(&["examples/s"]);
+    let pid = std::fs::read_to_string(place.0.join("pid")).unwrap();
+    assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
+    let after = screen.wait_for(&["ended with 0", "go on:"]);
+    assert!(!after.contains("examples/s"), "the screen before is back\n{after}");
+    assert!(place.refused(&["train", "digits", "--tui"]).contains("--tui needs a terminal"));
+    assert!(!place.0.join("runs").exists(), "nothing was begun");
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn wait_until(what: &str, so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+/// A terminal that is closed: the run that it hangs up on is saved and ends; one that it does not hang up on goes on without the
+/// dashboard.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_that_is_gone_ends_the_dashboard() {
+    let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !there.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: a terminal that is closed: there is no tmux");
+        return;
+    }
+    let place = Place::new("gone");
+    let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
+    let epochs = |run: &str| {
+        std::fs::read_to_string(place.0.join(run).join("history.jsonl")).map_or(0, |text| text.lines().count())
+    };
+    // In a session of its own, and so without the signal that its terminal is gone, the second time.
+    for (run, session) in [("hung-up", ""), ("alone", "setsid ")] {
+        let screen = Screen { socket: format!("panoply-{run}-{}", std::process::id()) };
+        let train = format!(
+            "{session}sh -c 'echo $$ > {run}.pid; exec \"{program}\" train digits --tui --device cpu --epochs 100000 --out {run}'; exec cat"
+        );
+        screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
+        screen.wait_for(&["examples/s", "best "]);
+        let pid = std::fs::read_to_string(place.0.join(format!("{run}.pid"))).unwrap();
+        let pid = pid.trim();
+        drop(screen);
+        if !session.is_empty() {
+            let before = epochs(run);
+            wait_until("training without its terminal", || epochs(run) > before + 2);
+            assert!(Command::new("kill").args(["-TERM", pid]).status().unwrap().success());
+        }
+        // One that is no more than waited for by nobody has ended, too.
+        let ended = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) => stat.contains(") Z "),
+            Err(_) => true,
+        };
+        wait_until("the end of the run", ended);
+        for file in ["model.safetensors", "checkpoint.safetensors"] {
+            assert!(place.0.join(run).join(file).exists(), "{run}/{file}");
+        }
+        let more = (epochs(run) + 1).to_string();
+        place.json(&["train", "--resume", run, "--epochs", &more]);
+    }
+}

@@ -1,0 +1,545 @@
+//! `panoply explain`: which stages there are of what, and what it says where there are none.
+
+use crate::place;
+
+use std::process::Command;
+
+use place::Place;
+use serde_json::Value;
+
+fn titles(document: &Value) -> Vec<String> {
+    document["stages"].as_array().unwrap().iter().map(|stage| stage["title"].as_str().unwrap().to_string()).collect()
+}
+
+#[test]
+fn a_program_is_all_its_kernels() {
+    let place = Place::new("explain");
+    let rust = place.json(&["explain", "prefix_scan", "--stage", "rust"]);
+    assert!(titles(&rust).len() > 1, "{rust}");
+    for stage in rust["stages"].as_array().unwrap() {
+        let name = stage["title"].as_str().unwrap().trim_end_matches(": Rust");
+        assert!(stage["text"].as_str().unwrap().contains(&format!("fn {name}")), "{stage}");
+    }
+}
+
+#[test]
+fn a_stage_that_is_not_there_is_named() {
+    let place = Place::new("explain-stage");
+    let refusal = place.refused(&["explain", "saxpy", "--stage", "graph"]);
+    assert!(refusal.contains("saxpy has no stage graph; it has rust, ir, passes, optimized, device"), "{refusal}");
+    let refusal = place.refused(&["explain", "relu", "--stage", "rust"]);
+    assert!(refusal.contains("relu has no stage rust; it has graph, schedule, plan"), "{refusal}");
+    let refusal = place.refused(&["explain", "nothing"]);
+    assert!(
+        refusal.contains("nothing is called nothing; give an expression, as `relu(x)`, or one of ")
+            && refusal.contains("prefix_scan"),
+        "{refusal}"
+    );
+}
+
+fn text(document: &Value, stage: &str) -> String {
+    let mut stages = document["stages"].as_array().unwrap().iter();
+    stages.find(|found| found["stage"] == stage).unwrap()["text"].as_str().unwrap().to_string()
+}
+
+#[test]
+fn an_expression_is_explained_however_it_is_written() {
+    let place = Place::new("explain-expression");
+    let of = |text: &str| place.json(&["explain", text, "--shape", "x=64x784,w=784x128,b=128"]);
+    let (python, rust) = (of("softmax(x @ w + b)"), of("(x.matmul(&w) + &b).softmax(-1)"));
+    assert_eq!(python["stages"], rust["stages"]);
+    // The example is the same, made by the library's own methods.
+    let (example, graph) = (place.json(&["explain", "dense"]), text(&python, "graph"));
+    let (names, steps) = graph.split_at(graph.find("%0").unwrap());
+    assert_eq!(names, "leaf 0 is x, f32[64, 784]\nleaf 1 is w, f32[784, 128]\nleaf 2 is b, f32[128]\n");
+    assert_eq!(steps, text(&example, "graph"));
+    assert_eq!(text(&python, "device"), text(&example, "device"));
+
+    let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
+    assert_eq!(graph("2 * -x + 1 / y - 1e-3"), graph("((2.0) * (-(x))) + (1 / y) - 0.001"));
+    assert_ne!(graph("x - (y - x)"), graph("x - y - x"));
+    assert_eq!(graph("sum(x.exp(), 0) + mean(y, ..)"), graph("x.exp().sum(-2) + y.mean()"));
+    assert!(graph("gradient(sum(tanh(x @ w)), w)").contains("matmul"));
+}
+
+/// What an expression is, and the same in words that were understood before or that say it otherwise.
+const SAME: &[(&str, &str)] = &[
+    ("sum(x, axis=1)", "x.sum(1)"),
+    ("softmax(axis=-2, x=x)", "x.softmax(0)"),
+    ("sum(x, axis=[0, 1])", "x.sum((0, 1))"),
+    ("sum(x, axis=..)", "x.sum()"),
+    ("x.T @ y.t()", "matmul(transpose(x), y.transpose(a=0, b=1))"),
+    ("x.reshape(8, 8, -1)", "reshape(x, [8, 8, 64])"),
+    ("x.permute(1, 0)", "x.T"),
+    ("x[1:3, ::2]", "x[1..3, ..:2]"),
+    ("x[-3:]", "x[61:64, :]"),
+    ("x[5]", "x.narrow(0, 5, 1).squeeze(0)"),
+    ("where(x > 0, x, 0)", "x.where_self(x > 0, 0)"),
+    ("x > y", "y < x"),
+    ("x >= 2", "ge(x, 2)"),
+    ("x == y", "eq(x, y)"),
+    ("x != y", "x.ne(y)"),
+    ("clamp(x, -1, high=2 ** 3)", "x.clamp(low=-1, high=8)"),
+    ("2 * -x ** 2", "2 * -(x.square())"),
+    ("x ** y ** 2", "x.pow(y.square())"),
+    ("x % 3", "(x) % (3)"),
+    ("concat(x, y)", "concat([x, y], axis=0)"),
+    ("concat((x, y), 1)", "concat([x, y], axis=-1)"),
+    ("einsum('ij,jk->ik', x, w)", "einsum(\"ij,jk->ik\", operands=[x, w])"),
+    ("cast(x, f16) + 1", "x.cast(\"f16\") + 1"),
+    ("max_pool2d(x.reshape(1, 1, 64, 64), 2)", "max_pool2d(x.reshape(1, 1, 64, 64), [2, 2], stride=none)"),
+    ("max_pool2d(x.reshape(1, 1, 64, 64), 2)", "max_pool2d(x.reshape(1, 1, 64, 64), [2, 2], stride=2)"),
+    ("maximum(x.cast(i32), 2)", "x.cast(i32).maximum(x.cast(i32).scalar_like(2))"),
+    (
+        "scaled_dot_product_attention(q.reshape(1, 64, 64), k.reshape(1, 64, 64), v.reshape(1, 64, 64), attn_mask=None, scale=none)",
+        "scaled_dot_product_attention(q.reshape(1, 64, 64), k.reshape(1, 64, 64), v.reshape(1, 64, 64))",
+    ),
+    (
+        "scaled_dot_product_attention(q.reshape(1, 64, 64), k.reshape(1, 64, 64), v.reshape(1, 64, 64))",
+        "q.reshape(1, 64, 64).scaled_dot_product_attention(k.reshape(1, 64, 64), v.reshape(1, 64, 64), is_causal=false)",
+    ),
+];
+
+#[test]
+fn arguments_have_names_and_operations_signs() {
+    let place = Place::new("explain-names");
+    let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
+    for (text, same) in SAME {
+        assert_eq!(graph(text), graph(same), "{text} is not {same}");
+    }
+    // What differs is told apart.
+    for (text, other) in
+        [("x[1:3]", "x[1:4]"), ("x > y", "x >= y"), ("sum(x, axis=0)", "sum(x, axis=1)"), ("x ** 3", "x ** 4")]
+    {
+        assert_ne!(graph(text), graph(other), "{text} is {other}");
+    }
+    let convolution = place.json(&[
+        "explain",
+        "conv2d(x, w, stride=2, padding=[1, 1]).relu()",
+        "--shape",
+        "x=2x3x8x8,w=4x3x3x3",
+        "--stage",
+        "graph",
+    ]);
+    assert!(text(&convolution, "graph").contains("f32[2, 4, 4, 4]"), "{convolution}");
+    // All results of an operation that has several, or one of them.
+    let both = place.json(&["explain", "topk(x, 3)", "--shape", "x=5x7", "--stage", "graph"]);
+    assert!(text(&both, "graph").contains("f32[5, 3]") && text(&both, "graph").contains("i32[5, 3]"), "{both}");
+    assert_ne!(graph("topk(x, 3)[0]"), graph("topk(x, 3)[1]"));
+}
+
+/// Operations with rows of their own, and what they come to.
+#[rustfmt::skip]
+const SHAPES: &[(&str, &str)] = &[
+    // Element types and shapes by hand; names are f32[64, 64].
+    ("cast(x, bool)", "bool[64, 64]"), ("bitcast(x, i32)", "i32[64, 64]"), ("concat(x, y, axis=1)", "f32[64, 128]"),
+    ("stack([x, y, z], axis=1)", "f32[64, 3, 64]"), ("diagonal(x, 3)", "f32[61]"), ("broadcast_to(x[0], 5, 64)", "f32[5, 64]"),
+    ("flatten(x)", "f32[4096]"), ("flatten(x.reshape(4, 16, 64), start_dim=1)", "f32[4, 1024]"), ("meshgrid(x[0], y[0, :5])[1]", "f32[64, 5]"),
+    ("movedim(x.reshape(2, 32, 64), 0, 2)", "f32[32, 64, 2]"), ("narrow(x, 1, start=60, len=4)", "f32[64, 4]"),
+    ("pad(x, [[1, 2], [0, 3]])", "f32[67, 67]"), ("permute(x.reshape(2, 32, 64), 2, 0, 1)", "f32[64, 2, 32]"),
+    ("repeat_interleave(x, 3)", "f32[64, 192]"), ("roll(x, 5, axis=0)", "f32[64, 64]"), ("split(x, [10, 54])[1]", "f32[54, 64]"),
+    ("tile(x, 2, axis=0)", "f32[128, 64]"), ("transpose(x.reshape(2, 32, 64), 0, 2)", "f32[64, 32, 2]"), ("tril(x, -1)", "f32[64, 64]"),
+    ("triu(x, diagonal=2)", "f32[64, 64]"), ("unflatten(x, 0, [8, 8])", "f32[8, 8, 64]"), ("eye(7)@x[:7]", "f32[7, 64]"),
+    ("full([2, 3], 4) + x[:2, :3]", "f32[2, 3]"), ("arange(9)", "i32[9]"), ("linspace(0, 1, 11)", "f32[11]"),
+    ("ones([2, 3], f16)", "f16[2, 3]"), ("zeros([4])", "f32[4]"), ("complex(x, y)", "f32[64, 64, 2]"),
+    ("leaky_relu(x, negative_slope=0.2)", "f32[64, 64]"), ("lerp(x, y, 0.5)", "f32[64, 64]"), ("masked_fill(x, x > 0, 1)", "f32[64, 64]"),
+    ("rsub(x, 1)", "f32[64, 64]"), ("scalar_like(cast(x, u8), 3)", "u8[]"), ("batch_norm(x.reshape(4, 8, 128), y[0, :8], z[0, :8])", "f32[4, 8, 128]"),
+    ("group_norm(x.reshape(4, 8, 128), 2)", "f32[4, 8, 128]"), ("layer_norm(x, epsilon=1e-3)", "f32[64, 64]"), ("quantile(x, 0.3, axis=0)", "f32[64]"),
+    ("rms_norm(x)", "f32[64, 64]"), ("std(x, axis=0)", "f32[64]"), ("var(x, correction=0)", "f32[]"), ("argsort(x, descending=true)", "i32[64, 64]"),
+    ("bincount(arange(5), 8)", "i32[8]"), ("index(x, arange(5))", "f32[5, 64]"), ("index_put(x, arange(5), y[:5], add=true)", "f32[64, 64]"),
+    ("index_select(x, 1, arange(5))", "f32[64, 5]"), ("one_hot(arange(5), 8)", "f32[5, 8]"), ("scatter(x, argsort(y), z)", "f32[64, 64]"),
+    ("index_add(x, 0, arange(5), y[:5])", "f32[64, 64]"), ("searchsorted(sort(x[0]), y[0])", "i32[64]"), ("sort(x, axis=0)", "f32[64, 64]"),
+    ("take_along_dim(x, argsort(x))", "f32[64, 64]"), ("slice_scatter(x, 0, arange(1)[0], y[:2])", "f32[64, 64]"),
+    ("adaptive_avg_pool2d(x.reshape(1, 4, 32, 32), 3)", "f32[1, 4, 3, 3]"), ("adaptive_max_pool2d(x.reshape(1, 4, 32, 32), [2, 5])", "f32[1, 4, 2, 5]"),
+    ("avg_pool2d(x.reshape(1, 4, 32, 32), 3, stride=1, padding=1)", "f32[1, 4, 32, 32]"), ("cdist(x, y[:5])", "f32[64, 5]"),
+    ("conv1d(x.reshape(2, 32, 64), w.reshape(128, 32, 1))", "f32[2, 128, 64]"), ("conv1d(x.reshape(2, 32, 64), w.reshape(128, 16, 2), groups=2)", "f32[2, 128, 63]"),
+    ("conv3d(x.reshape(1, 2, 8, 16, 16), w[:2].reshape(8, 2, 2, 2, 2))", "f32[1, 8, 7, 15, 15]"),
+    ("conv_transpose2d(x.reshape(1, 4, 32, 32), w[0].reshape(4, 4, 2, 2), stride=2)", "f32[1, 4, 64, 64]"),
+    ("conv_transpose1d(x.reshape(1, 32, 128), w[:, :6].reshape(32, 6, 2), dilation=3)", "f32[1, 6, 131]"),
+    ("max_pool1d(x, 4)", "f32[64, 16]"), ("avg_pool1d(x, 4, dilation=2, stride=1)", "f32[64, 58]"),
+    ("cross(x[:3], y[:3], axis=0)", "f32[3, 64]"),
+    ("max_pool2d(x.reshape(1, 4, 32, 32), 2)", "f32[1, 4, 16, 16]"), ("interpolate_linear2d(x.reshape(1, 4, 32, 32), [8, 64])", "f32[1, 4, 8, 64]"),
+    ("interpolate_nearest2d(x.reshape(1, 4, 32, 32), 8)", "f32[1, 4, 8, 8]"), ("rope(x.reshape(2, 32, 64), arange(32))", "f32[2, 32, 64]"),
+    ("solve_triangular(x, y)", "f32[64, 64]"), ("unfold2d(x.reshape(1, 4, 32, 32), 3)", "f32[1, 4, 30, 30, 3, 3]"),
+    ("fft_with(complex(x, y), axis=0, n=32)", "f32[32, 64, 2]"), ("ifft_with(complex(x, y), n=32)", "f32[64, 32, 2]"),
+    ("rfft(x)", "f32[64, 33, 2]"), ("irfft(rfft(x), 64)", "f32[64, 64]"), ("irfft2(rfft2(x), 64)", "f32[64, 64]"),
+    ("irfft_with(rfft(x), n=32)", "f32[64, 32]"), ("rfft_with(x, n=32)", "f32[64, 17, 2]"), ("cosine_embedding_loss(x, y, x[0])", "f32[]"),
+    ("cosine_similarity(x, y)", "f32[64]"), ("cross_entropy_with(x, argmax(y), label_smoothing=0.1)", "f32[]"), ("gradient(mean(x @ w), w)", "f32[64, 64]"),
+    ("hessian(sum(x[0] ** 2), x)", "f32[64, 64, 64, 64]"), ("huber_loss(x, y, delta=2)", "f32[]"), ("jacobian(x[0] ** 2, x)", "f32[64, 64, 64]"),
+    ("scaled_dot_product_attention(x.reshape(2, 32, 64), y.reshape(2, 32, 64), z.reshape(2, 32, 64), is_causal=True, scale=0.5)", "f32[2, 32, 64]"),
+    ("ctc_loss(log_softmax(x.reshape(8, 8, 64)), arange(3).broadcast_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", "f32[8]"),
+];
+
+#[test]
+fn operations_take_what_they_say() {
+    let place = Place::new("explain-shapes");
+    for (expression, shape) in SHAPES {
+        let graph = text(&place.json(&["explain", expression, "--stage", "graph"]), "graph");
+        let node = graph.lines().last().unwrap().strip_prefix("give ").unwrap();
+        let line = graph.lines().find(|line| line.starts_with(&format!("{node} = "))).unwrap();
+        assert!(line.ends_with(&format!("  {shape}")), "{expression}: {line}, not {shape}");
+    }
+}
+
+/// Operations with options of their own, and a value for each that is not what it has without; `axis` alone is tried for whoever has it.
+#[rustfmt::skip]
+const OPTIONS: &[(&str, &[&str])] = &[
+    ("concat(x, y)", &["axis=1"]), ("stack(x, y)", &["axis=1"]), ("flatten(x)", &["start_dim=1"]), ("repeat_interleave(x, 3)", &["axis=0"]),
+    ("roll(x, 5)", &["axis=0"]), ("split(x, [10, 54])", &["axis=1"]), ("tile(x, 2)", &["axis=0"]), ("eye(7)", &["dtype=f16"]),
+    ("transpose(x.reshape(2, 32, 64))", &["a=0", "b=0"]), ("diagonal(x)", &["offset=1"]), ("tril(x)", &["diagonal=1"]), ("triu(x)", &["diagonal=1"]),
+    ("linspace(0, 1, 5)", &["dtype=f64"]), ("ones([2])", &["dtype=i32"]), ("zeros([2])", &["dtype=i32"]), ("leaky_relu(x)", &["negative_slope=0.2"]),
+    ("batch_norm(x.reshape(4, 8, 128), y[0, :8], z[0, :8])", &["epsilon=0.1"]), ("group_norm(x.reshape(4, 8, 128), 2)", &["epsilon=0.1"]),
+    ("layer_norm(x)", &["epsilon=0.1"]), ("rms_norm(x)", &["epsilon=0.1"]), ("quantile(x, 0.3)", &["axis=0"]),
+    ("std(x)", &["axis=0", "correction=0"]), ("var(x)", &["axis=0", "correction=0"]), ("argsort(x)", &["axis=0", "descending=true"]),
+    ("sort(x)", &["axis=0", "descending=true"]), ("index_put(x, arange(5), y[:5])", &["add=true"]), ("one_hot(arange(5), 8)", &["dtype=i32"]),
+    ("scatter(x, argsort(y), z)", &["axis=0", "add=true"]), ("searchsorted(sort(x[0]), y[0])", &["right=true"]),
+    ("take_along_dim(x, argsort(x))", &["axis=0"]), ("topk(x, 3)", &["axis=0"]), ("cdist(x, y[:5])", &["p=3"]), ("cross(x[:3, :3], y[:3, :3])", &["axis=0"]),
+    ("scaled_dot_product_attention(x.reshape(1, 64, 64), y.reshape(1, 64, 64), z.reshape(1, 64, 64))", &["is_causal=true", "attn_mask=x > 0", "scale=0.5"]),
+    ("scaled_dot_product_attention(x[:9].unsqueeze(0), y.unsqueeze(0), z.unsqueeze(0), is_causal=true)", &["past_len=55"]),
+    ("avg_pool1d(x, 4)", &["stride=1", "padding=1", "dilation=2"]), ("max_pool1d(x, 4)", &["stride=1", "padding=1", "dilation=2"]),
+    ("avg_pool2d(x, 4)", &["stride=1", "padding=1", "dilation=2"]), ("max_pool2d(x, 4)", &["stride=[4, 1]", "padding=[0, 1]", "dilation=[1, 2]"]),
+    ("conv1d(x.reshape(2, 32, 64), w.reshape(64, 32, 2))", &["stride=2", "padding=1", "dilation=3"]),
+    ("conv1d(x.reshape(2, 32, 64), w.reshape(64, 16, 4))", &["groups=2"]),
+    ("conv2d(x.reshape(1, 4, 32, 32), w.reshape(64, 4, 4, 4))", &["stride=2", "padding=[0, 1]", "dilation=[2, 1]"]),
+    ("conv2d(x.reshape(1, 4, 32, 32), w.reshape(128, 2, 4, 4))", &["groups=2"]),
+    ("conv3d(x.reshape(1, 2, 8, 16, 16), w[:2].reshape(8, 2, 2, 2, 2))", &["stride=2", "padding=1", "dilation=[1, 2, 1]"]),
+    ("conv3d(x.reshape(1, 2, 8, 16, 16), w[0].reshape(8, 1, 2, 2, 2))", &["groups=2"]),
+    ("conv_transpose1d(x.reshape(2, 32, 64), w.reshape(32, 64, 2), stride=2)", &["padding=1", "output_padding=1", "groups=2", "dilation=3"]),
+    ("conv_transpose1d(x.reshape(2, 32, 64), w.reshape(32, 64, 2))", &["stride=2"]),
+    ("conv_transpose2d(x.reshape(1, 4, 32, 32), w.reshape(4, 64, 4, 4), stride=2)", &["padding=1", "output_padding=1", "groups=2", "dilation=[1, 2]"]),
+    ("conv_transpose2d(x.reshape(1, 4, 32, 32), w.reshape(4, 64, 4, 4))", &["stride=2"]),
+    ("interpolate_linear2d(x, 9)", &["align_corners=true"]), ("rope(x.reshape(2, 32, 64), arange(32))", &["base=500", "interleaved=true"]),
+    ("solve_triangular(x, y)", &["upper=true"]), ("unfold2d(x, 3)", &["stride=2", "dilation=2"]),
+    ("fft_with(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]), ("ifft_with(complex(x, y))", &["axis=0", "n=32", "norm=\"ortho\""]),
+    ("rfft_with(x)", &["axis=0", "n=32", "norm=\"ortho\""]), ("irfft_with(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]),
+    ("irfft(complex(x[:33, :33], y[:33, :33]), 64)", &["axis=0"]), ("cosine_embedding_loss(x, y, x[0])", &["margin=0.5"]), ("cosine_similarity(x, y)", &["epsilon=0.1"]),
+    ("cross_entropy_with(x, argmax(y))", &["label_smoothing=0.1", "weight=y[0]", "ignore_index=0"]),
+    ("ctc_loss(log_softmax(x.reshape(8, 8, 64)), arange(3).broadcast_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", &["blank=1"]),
+    ("huber_loss(x, y)", &["delta=2"]), ("fft(complex(x, y))", &["axis=0"]), ("ifft(complex(x, y))", &["axis=0"]), ("squeeze(x.reshape(1, 64, 64, 1))", &["axis=0"]),
+];
+
+#[test]
+fn every_option_changes_something() {
+    let place = Place::new("explain-options");
+    let said = place.refused(&["explain", "no_such(x)"]);
+    let (_, operations) = said.split_once("one of ").unwrap();
+    let stages = |expression: &str| -> Result<Value, String> {
+        let arguments = ["explain", expression, "--target", "cuda", "--json"];
+        let output = Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).output().unwrap();
+        let document = || serde_json::from_slice::<Value>(&output.stdout).unwrap();
+        output.status.success().then(|| document()["stages"].clone()).ok_or_else(|| place::text(&output.stderr))
+    };
+    for operation in operations.split(',').map(str::trim) {
+        let said = place.refused(&["explain", &format!("{operation}(no_such=1)")]);
+        let (_, signature) = said.trim().rsplit_once("it takes (").unwrap();
+        let parts = signature.trim_end_matches(')').split(", ").filter_map(|part| part.split_once(" = "));
+        let plain = format!("{operation}(x)");
+        for option in parts.map(|(option, _)| option) {
+            let (begins, sets) = (format!("{operation}("), format!("{option}="));
+            let rows = OPTIONS.iter().filter(|(expression, _)| expression.starts_with(&begins));
+            let mut cases =
+                rows.flat_map(|(expression, settings)| settings.iter().map(|setting| (*expression, *setting)));
+            let (expression, setting) = match cases.find(|(_, setting)| setting.starts_with(&sets)) {
+                Some(case) => case,
+                None if option == "axis" => (plain.as_str(), "axis=0"),
+                None => panic!("{operation}: nothing tries {option}"),
+            };
+            let with = format!("{}, {setting})", expression.strip_suffix(')').unwrap());
+            // A graph has a call's name and not its numbers; the kernels have those, where no routine is in their place.
+            let with = stages(&with).unwrap();
+            // Filters of groups are no filters of one.
+            let Ok(without) = stages(expression) else {
+                assert_eq!(option, "groups", "{expression} is refused");
+                continue;
+            };
+            assert_ne!(with, without, "{expression} does not heed {setting}");
+        }
+    }
+}
+
+/// Operations of the library that have no row, and why.
+const LEFT_OUT: &[(&str, &str)] = &[
+    ("slice", "it is the brackets behind a tensor"),
+    ("interpolate", "interpolate_nearest2d and interpolate_linear2d are its modes"),
+    ("reduce_keepdim", "it is what sum, max, min and prod are made of"),
+    ("max_pool_with", "an expression pools as max_pool does"),
+    ("avg_pool_with", "an expression pools as avg_pool does"),
+];
+
+/// Public methods of tensors in the library's folder of operations, those that its macros make among them.
+fn of_the_library() -> Vec<String> {
+    let folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tensor/src/ops");
+    let mut folders = vec![folder];
+    let mut names = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let source = std::fs::read_to_string(&path).unwrap();
+            let mut block = "";
+            for line in source.lines() {
+                block = if line.starts_with(' ') || line.is_empty() { block } else { line };
+                let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+                let rest = match block {
+                    "impl Tensor {" => line.strip_prefix("    pub fn "),
+                    "unary! {" | "binary! {" => line.strip_prefix("    ").filter(|line| !line.starts_with("//")),
+                    _ => None,
+                };
+                names.extend(rest.map(|rest| rest.chars().take_while(|letter| is_name(*letter)).collect::<String>()));
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn every_operation_of_the_library_has_a_row() {
+    let place = Place::new("explain-rows");
+    let said = place.refused(&["explain", "no_such(x)"]);
+    let (_, list) = said.split_once("one of ").unwrap();
+    let rows: Vec<&str> = list.split(',').map(str::trim).collect();
+    // The number of axes stands behind some names, where the library has it as a parameter.
+    let is_row = |name: &str| rows.iter().any(|row| *row == name || row.strip_suffix("2d") == Some(name));
+    let library = of_the_library();
+    assert!(library.len() > 190, "{library:?}");
+    for name in &library {
+        let left_out = LEFT_OUT.iter().any(|(left_out, _)| left_out == name);
+        assert!(is_row(name) != left_out, "{name}: a row in OPERATIONS or in LEFT_OUT, and not in both");
+    }
+    LEFT_OUT.iter().for_each(|(name, _)| assert!(library.iter().any(|known| known == name), "{name} is none any more"));
+    assert!(rows.is_sorted(), "{rows:?}");
+}
+
+#[test]
+fn a_mistake_in_an_expression_names_its_column() {
+    let place = Place::new("explain-mistakes");
+    let brackets = "(".repeat(1000);
+    for (text, part) in [
+        ("softmax(x @ )", "column 13 of `softmax(x @ )`: `)` begins no tensor and no number"),
+        ("x +", "column 4 of `x +`: a tensor or a number is missing"),
+        ("(x + y", "column 1 of `(x + y`: this bracket is not closed"),
+        ("relu(x", "column 5 of `relu(x`: this bracket is not closed"),
+        ("é + softmx(x)", "column 5 of `é + softmx(x)`: no operation is called `softmx`; one of abs, "),
+        ("softmax(x, 0.5)", "column 1 of `softmax(x, 0.5)`: softmax: axis is a whole number, not 0.5"),
+        ("relu(x, y)", "column 1 of `relu(x, y)`: relu: it takes (x), and 2 were given"),
+        ("matmul(x, [2])", "matmul: y is a tensor, not [2]"),
+        ("x.relu + y", "column 3 of `x.relu + y`: after a dot stands an operation with brackets"),
+        ("x ^ y", "column 3 of `x ^ y`: `^` does not go on with what stands before it"),
+        ("1 + 2", "the expression has no tensor"),
+        ("1 @ x", "column 3 of `1 @ x`: `@` is not between tensors"),
+        ("1..2 + x", "column 1 of `1..2 + x`: invalid number `1..2`"),
+        ("1.2.3 + x", "column 1 of `1.2.3 + x`: invalid number `1.2.3`"),
+        ("x.sum(7)", "column 3 of `x.sum(7)`: sum: axis 7 is out of range for [64, 64] with 2 axes"),
+        ("gradient(x, x)", "is not a single number"),
+        ("x @ w.sum(0).sum(0)", "column 3 of "),
+        // Arguments by name, lists, places and texts.
+        ("sum(axis=1)", "column 1 of `sum(axis=1)`: sum: x is missing; it takes (x, axis = ..)"),
+        ("softmax(x, dim=1)", "softmax: nothing it takes is called dim; it takes (x, axis = -1)"),
+        ("softmax(x, 1, axis=1)", "softmax: axis is given twice"),
+        ("softmax(axis=1, x)", "column 17 of `softmax(axis=1, x)`: what has no name stands before what has one"),
+        (
+            "scaled_dot_product_attention(x, y, z, is_causal=1)",
+            "scaled_dot_product_attention: is_causal is true or false, not 1",
+        ),
+        (
+            "conv2d(x, w, padding=[1, 2, 3])",
+            "conv2d: padding is a number or one for each axis, such as [2, 3], not [1, 2, 3]",
+        ),
+        ("cast(x, f17)", "cast: dtype is an element type, such as f16, not a tensor"),
+        ("x.reshape(3, -1)", "column 3 of `x.reshape(3, -1)`: reshape: "),
+        ("x.reshape(1, 1, 1, 1, 1, 64, 64)", "reshape: 7 numbers are more than 6 axes have"),
+        ("x[70]", "column 2 of `x[70]`: "),
+        ("x[::0]", "column 5 of `x[::0]`: a step is at least 1"),
+        ("x[::-1]", "a step is at least 1; flip turns an axis around"),
+        ("x[]", "no place stands in these brackets"),
+        ("x[1", "column 2 of `x[1`: this bracket is not closed"),
+        ("x[y]", "column 3 of `x[y]`: a place is a whole number or a range, such as 1:3 or ::2"),
+        ("qr(x)[2]", "there is no 2 among 2 values"),
+        ("einsum(\"ij,jk->ik, x)", "column 8 of `einsum(\"ij,jk->ik, x)`: this text is not closed"),
+        ("einsum(x, x)", "einsum: equation is text in quotes, not a tensor"),
+        ("1 < 2", "`<` is not between tensors"),
+        // Numbers beside integers are what the library's operators take.
+        ("x.cast(i32) * 0.5", "column 13 of `x.cast(i32) * 0.5`: 0.5 is no i32: cast "),
+        ("x.cast(u8) - 300", "column 12 of `x.cast(u8) - 300`: 300 is no u8"),
+        ("x.cast(i32) * 1e20", "100000000000000000000 is no i32"),
+        ("x.cast(u32) - -1", "-1 is no u32"),
+        ("arange(5) / 2.7", "column 11 of `arange(5) / 2.7`: 2.7 is no i32"),
+        ("2.5 > x.cast(i32)", "column 5 of `2.5 > x.cast(i32)`: 2.5 is no i32"),
+        ("maximum(x.cast(i32), 0.5)", "column 1 of `maximum(x.cast(i32), 0.5)`: 0.5 is no i32"),
+        ("where(x > 0, x.cast(i8), 200)", "200 is no i8"),
+        // What may be left out, and only that.
+        ("relu(none)", "relu: x is a tensor, not none"),
+        ("softmax(x, axis=None)", "softmax: axis is a whole number, not none"),
+        ("none + x", "column 6 of `none + x`: `+` is not between tensors"),
+        ("-none", "column 1 of `-none`: none has no sign"),
+        ("none[0]", "column 5 of `none[0]`: none has no such places"),
+        ("fft_with(complex(x, y), norm=\"both\")", "norm is \"backward\", \"forward\" or \"ortho\", not \"both\""),
+        ("x = y", "column 3 of `x = y`: `=` does not go on with what stands before it"),
+        ("()", "nothing stands in these brackets"),
+        (" ", "nothing is asked for; give an expression, as `relu(x)`, or a kernel's name"),
+        ("", "nothing is asked for"),
+        (brackets.as_str(), "more than 64 brackets and signs are within each other"),
+    ] {
+        let refusal = place.refused(&["explain", text]);
+        assert!(refusal.contains(part), "{text}: {refusal}");
+        assert!(!refusal.contains(".rs:") && !refusal.contains(", is "), "{text}: {refusal}");
+    }
+    let refusal = place.refused(&["explain", "x @ w", "--shape", "x=64x3,w=4x5"]);
+    assert!(refusal.contains("column 3 of `x @ w`: matmul: inner dimensions 3 and 4 differ"), "{refusal}");
+    let refusal = place.refused(&["explain", "x + y", "--shape", "z=3"]);
+    assert!(refusal.contains("--shape is of z, which `x + y` does not name"), "{refusal}");
+    for shape in ["x", "x=3y4", "x=-1", "x=2x", "x=x2"] {
+        let refusal = place.refused(&["explain", "x + y", "--shape", shape]);
+        assert!(refusal.contains("is not a name and lengths, such as x=64x128"), "{refusal}");
+    }
+    let refusal = place.refused(&["explain", "relu", "--shape", "x=3"]);
+    assert!(refusal.contains("relu has shapes of its own"), "{refusal}");
+}
+
+#[test]
+fn leaves_are_named_even_where_nothing_is_in_them() {
+    let place = Place::new("explain-leaves");
+    let lines = |shapes: &str| {
+        let graph = place.json(&["explain", "relu(x) + y", "--shape", shapes, "--stage", "graph"]);
+        text(&graph, "graph").lines().filter(|line| line.starts_with("leaf")).map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("x=2x64,y=64"), ["leaf 0 is x, f32[2, 64]", "leaf 1 is y, f32[64]"]);
+    assert_eq!(lines("x=0x64,y=64"), ["leaf 0 is x, f32[0, 64]", "leaf 1 is y, f32[64]"]);
+    // A sign before an expression begins no option.
+    let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
+    assert_eq!(graph("-x ** 2"), graph("-(x.square())"));
+}
+
+/// Every target, and words of the language that its devices are given.
+const TARGETS: &[(&str, &str, &[&str])] = &[
+    ("cpu", "vector program", &["exp"]),
+    ("cuda", "PTX", &[".version 7.0", ".target sm_80", ".visible .entry", "ld.global.nc", "st.global"]),
+    ("cuda:sm_61", "PTX", &[".version 5.0", ".target sm_61"]),
+    ("cuda:sm_90", "PTX", &[".target sm_90"]),
+    ("rocm", "HIP C++", &["extern \"C\" __attribute__((global))"]),
+    ("rocm:gfx90a", "HIP C++", &["extern \"C\" __attribute__((global))"]),
+    ("opencl", "OpenCL C", &["kernel __attribute__((reqd_work_group_size(", "global const float *restrict"]),
+    ("oneapi", "SPIR-V", &["OpEntryPoint Kernel", "OpFunctionEnd"]),
+    ("vulkan", "WGSL", &["@compute", "var<storage"]),
+    ("webgpu", "WGSL", &["@compute", "var<storage"]),
+    ("metal", "MSL", &["#include <metal_stdlib>", "kernel void", "[[buffer("]),
+    ("dx12", "HLSL", &["[numthreads(", "ByteAddressBuffer"]),
+];
+
+fn explained(arguments: &[&str]) -> Value {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_panoply")).arg("explain").args(arguments).arg("--json").output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", place::text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn an_expression_is_shown_for_devices_that_are_not_here() {
+    let expression = ["softmax(x @ w + b)", "--shape", "x=64x784,w=784x128,b=128"];
+    let here = explained(&[&expression[..], &["--device", "cpu"]].concat());
+    assert_eq!(here["note"], Value::Null);
+    for (target, language, words) in TARGETS {
+        let document = explained(&[&expression[..], &["--target", target]].concat());
+        // What was asked for is the same everywhere, its shapes among it.
+        assert_eq!(text(&document, "graph"), text(&here, "graph"), "{target}");
+        assert!(text(&document, "graph").contains("f32[64, 128]"), "{document}");
+        let stages = ["graph", "schedule", "plan", "ir", "passes", "optimized", "device"];
+        assert!(stages.iter().all(|stage| !text(&document, stage).is_empty()), "{target}");
+        assert!(document["device"].as_str().unwrap().starts_with(target), "{document}");
+        let note = document["note"].as_str().unwrap();
+        assert!(note.starts_with("no device was asked"), "{note}");
+        // What was written for is named, and products of a vendor's only where there are any.
+        let model = target.split_once(':').map_or("", |(_, model)| model);
+        let has_products = ["cuda", "rocm"].iter().any(|kind| target.starts_with(kind));
+        assert!(
+            note.contains(model) && note.contains("its vendor's matrix products") == has_products,
+            "{target}: {note}"
+        );
+        // Every kernel of the plan is there down to its last text.
+        let texts = |title: &str| {
+            let sections = document["stages"].as_array().unwrap().iter();
+            let sections = sections.filter(|section| section["title"].as_str().unwrap().ends_with(title));
+            sections.map(|section| section["text"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+        };
+        let (kernels, texts) = (texts(": kernel IR").len(), texts(&format!(": {language}")));
+        assert!(kernels > 0 && texts.len() == kernels, "{target}: {:?}", titles(&document));
+        for text in texts {
+            words.iter().for_each(|word| assert!(text.contains(word), "{target}: no {word} in {text}"));
+        }
+    }
+    // What such devices need not have is a refusal that names them.
+    let output = Command::new(env!("CARGO_BIN_EXE_panoply"))
+        .args(["explain", "cast(x, f64) + 1", "--target", "metal"])
+        .output()
+        .unwrap();
+    let said = place::text(&output.stderr);
+    assert!(!output.status.success() && said.contains("needs f64, which metal:minimum does not have"), "{said}");
+    // A kernel that ships goes the same way, from its Rust.
+    let shipped = explained(&["saxpy", "--target", "metal"]);
+    assert_eq!(titles(&shipped)[0], "saxpy: Rust");
+    assert!(titles(&shipped).contains(&"saxpy: MSL".to_string()), "{shipped}");
+    // What the launch and the device decide is what they say, or said to be open.
+    let last = |arguments: &[&str]| {
+        let document = explained(&[arguments, &["--stage", "device"]].concat());
+        document["stages"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_string()
+    };
+    for (arguments, group) in [
+        (&["saxpy"][..], [256, 1, 1]),
+        (&["relu(x)", "--shape", "x=1000"], [256, 1, 1]),
+        (&["relu(x)", "--shape", "x=5"], [8, 1, 1]),
+    ] {
+        let text = last(&[arguments, &["--target", "dx12"]].concat());
+        let [x, y, z] = group;
+        assert!(text.contains(&format!("[numthreads({x}, {y}, {z})]")), "{arguments:?}: {text}");
+        assert!(text.starts_with(&format!("// items0 = {x}: the launch decides\n")), "{arguments:?}: {text}");
+    }
+    let text = last(&["x @ w", "--target", "metal"]);
+    assert!(text.starts_with("// fused_f32 = false: the device decides"), "{text}");
+}
+
+#[test]
+fn a_target_that_is_none_is_answered_with_those_that_are() {
+    let refused = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        place::text(&output.stderr)
+    };
+    let all = "no such kind of device; one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu";
+    for (target, part) in [
+        ("nvidia", all),
+        ("", all),
+        ("cuda:90", "a model of cuda is its compute capability from 5.0 on, as cuda:sm_90"),
+        ("cuda:sm_", "as cuda:sm_90"),
+        ("cuda:sm_30", "as cuda:sm_90"),
+        ("cuda:sm_99999999999999", "as cuda:sm_90"),
+        ("cuda:sm_+90", "as cuda:sm_90"),
+        ("cuda:sm_090", "as cuda:sm_90"),
+        ("rocm:gfx", "as rocm:gfx90a"),
+        ("rocm:gfx000", "as rocm:gfx90a"),
+        ("rocm:gfxabc", "as rocm:gfx90a"),
+        ("rocm:gfx90A", "as rocm:gfx90a"),
+        ("rocm:mi300", "a model of rocm is its architecture, as rocm:gfx90a"),
+        ("metal:m4", "models are told apart for cuda and rocm only"),
+    ] {
+        let said = refused(&["explain", "relu(x)", "--target", target]);
+        assert!(said.contains(&format!("--target {target}")) && said.contains(part), "{target}: {said}");
+    }
+    let both = refused(&["explain", "relu(x)", "--target", "cuda", "--device", "cpu"]);
+    assert!(both.contains("cannot be used with"), "{both}");
+}
+
+#[test]
+fn the_checked_device_runs_what_was_built() {
+    let stages = |device: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_panoply"))
+            .args(["explain", "saxpy", "--json", "--device", device])
+            .output()
+            .unwrap();
+        titles(&serde_json::from_slice(&output.stdout).unwrap())
+    };
+    assert_eq!(stages("cpu:checked"), ["saxpy: Rust", "saxpy: kernel IR", "saxpy: no text"]);
+    assert!(stages("cpu").iter().any(|title| title.contains("vector program")));
+}

@@ -1,0 +1,380 @@
+//! Runs that end badly and go on: what is missing, what is not finite, what nobody can read, what contradicts itself, what cannot be
+//! written, and folders that another run holds.
+
+use crate::place;
+use crate::untrusted;
+
+use std::path::Path;
+use std::process::Command;
+
+use place::{Place, text};
+use serde_json::Value;
+
+#[test]
+fn a_run_whose_state_is_gone_is_not_begun_again() {
+    let place = Place::new("stateless");
+    place.json(&["train", "digits", "--epochs", "2", "--out", "run"]);
+    let read = |name: &str| std::fs::read(place.0.join("run").join(name)).unwrap();
+    let before = ["history.jsonl", "model.safetensors", "manifest.json"].map(read);
+    std::fs::remove_file(place.0.join("run/checkpoint.safetensors")).unwrap();
+    let said = place.refused(&["train", "--resume", "run", "--epochs", "4"]);
+    assert!(said.contains("run/checkpoint.safetensors is missing, beside run/model.safetensors"), "{said}");
+    assert_eq!(["history.jsonl", "model.safetensors", "manifest.json"].map(read), before, "nothing was changed");
+}
+
+/// Numbers that grow until the loss overflows: the run stops with what it has, and what it has can be read again.
+#[test]
+fn a_run_that_diverges_says_what_would_help_and_can_be_read_again() {
+    let place = Place::new("diverging");
+    let train = line(&place, "mse");
+    let rate = ["--optimizer", "sgd", "--learning-rate", "3", "--clip-norm", "1e30", "--epochs", "300", "--out", "run"];
+    let said = place.refused(&[&train[..], &rate].concat());
+    assert!(said.contains("smaller `--learning-rate`") && !said.contains("goes on from there"), "{said}");
+    let history = std::fs::read_to_string(place.0.join("run/history.jsonl")).unwrap();
+    assert!(!history.is_empty() && !history.contains("null"), "{history}");
+    let again = place.refused(&["train", "--resume", "run"]);
+    assert!(again.contains("smaller `--learning-rate`") && !again.contains("invalid type"), "{again}");
+}
+
+/// A line to be learned, and a network of one layer for it.
+fn line(place: &Place, loss: &str) -> [&'static str; 8] {
+    let rows: Vec<String> = (0..60).map(|i| format!("{i},{}\n", 3 * i)).collect();
+    place.write("line.csv", format!("x,y\n{}", rows.concat()));
+    let net = format!("input = [1]\n[loss]\nkind = \"{loss}\"\n[[layer]]\nkind = \"linear\"\nout_features = 1\n");
+    place.write("line.toml", net);
+    ["train", "line.csv", "--label", "y", "--task", "regression", "--model", "line.toml"]
+}
+
+#[test]
+fn a_run_that_diverges_at_once_says_what_would_help() {
+    let place = Place::new("diverging-at-once");
+    let train = line(&place, "mse");
+    let rate = ["--optimizer", "sgd", "--learning-rate", "1e30", "--clip-norm", "1e30", "--out", "run"];
+    let said = place.refused(&[&train[..], &rate].concat());
+    assert!(said.contains("after epoch 1\n"), "{said}");
+    assert!(said.contains("another run, in another folder, may take a smaller `--learning-rate`"), "{said}");
+    assert!(!place.0.join("run/model.safetensors").exists() && !said.contains("--resume"), "{said}");
+    // What the advice comes to in the same folder.
+    let again = place.refused(&[&train[..], &["--learning-rate", "0.01", "--out", "run"]].concat());
+    assert!(
+        again.contains("run holds a run already") && again.contains("another run takes another `--output-dir`"),
+        "{again}"
+    );
+}
+
+#[test]
+fn a_score_that_is_infinite_has_one_form() {
+    let place = Place::new("infinite");
+    let train = line(&place, "l1");
+    let rate = ["--optimizer", "sgd", "--learning-rate", "1e25", "--clip-norm", "1e30", "--epochs", "1"];
+    let report = place.json(&[&train[..], &rate].concat());
+    assert_eq!((&report["history"][0]["val_score"], &report["r2"]), (&"-inf".into(), &"-inf".into()), "{report}");
+}
+
+#[test]
+fn a_class_that_is_not_held_out_is_named() {
+    let place = Place::new("one-sided");
+    let rows: Vec<String> = (0..40).map(|i| format!("{i}.5,{}\n", if i == 7 { "odd" } else { "even" })).collect();
+    place.write("few.csv", format!("x,label\n{}", rows.concat()));
+    let said = text(&place.run(&["train", "few.csv", "--epochs", "1"]).stderr);
+    assert!(
+        said.contains("no example held out is of class odd") || said.contains("to learn from is of class odd"),
+        "{said}"
+    );
+}
+
+#[test]
+fn files_that_nobody_can_read_name_the_place_and_a_remedy() {
+    let place = Place::new("unread");
+    let refused = |name: &str, content: &[u8]| {
+        place.write(name, content);
+        place.refused(&["train", name, "--epochs", "1"])
+    };
+    let said = refused("latin.csv", b"x,label\n1,caf\xe9\n2,b\n");
+    assert!(said.contains("latin.csv:2: byte 0xe9 is no UTF-8") && said.contains("save it as UTF-8"), "{said}");
+    let said = refused("head.csv", b"x,label\n");
+    assert!(said.contains("head.csv: there is one line; with names in the first there is no row"), "{said}");
+    let said = refused("only.csv", b"x,label\n1,a\n");
+    assert!(said.contains("only.csv: there is one row beside the names"), "{said}");
+    let said = refused("cut.csv.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b]);
+    assert!(said.contains("gzip") && said.contains("another copy"), "{said}");
+    place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
+    let model = std::fs::read(place.0.join("run/model.safetensors")).unwrap();
+    place.write("run/model.safetensors", &model[..model.len() / 2]);
+    let said = place.refused(&["predict", "run"]);
+    assert!(said.contains("run/model.safetensors: ") && said.contains("another copy"), "{said}");
+    // Of what a run goes on from there is no other copy.
+    let state = std::fs::read(place.0.join("run/checkpoint.safetensors")).unwrap();
+    place.write("run/checkpoint.safetensors", &state[..state.len() / 2]);
+    let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
+    assert!(said.contains("run/checkpoint.safetensors: it is no safetensors file, or not all of one"), "{said}");
+    assert!(
+        said.contains("cannot go on from it; run/model.safetensors stands; start another run")
+            && !said.contains("copy"),
+        "{said}"
+    );
+}
+
+/// A table of two columns and a class, that a model of one epoch has seen.
+fn trained(place: &Place) {
+    let row = |at: usize| format!("{},{},{}\n", at % 7, (at * 5) % 11, if at % 7 > 3 { "high" } else { "low" });
+    place.write("d.csv", format!("a,b,y\n{}", (0..60).map(row).collect::<String>()));
+    place.json(&["train", "d.csv", "--label", "y", "--epochs", "1", "--hidden-sizes", "8", "--out", "run"]);
+}
+
+/// `panoply` without `--device`, which some commands have not.
+fn plain(place: &Place, arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap()
+}
+
+#[track_caller]
+fn export_refused(place: &Place, arguments: &[&str]) -> String {
+    let output = plain(place, &[&["export"], arguments].concat());
+    assert!(!output.status.success(), "{arguments:?}: {}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+/// Every file of a folder with its content.
+fn contents(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let mut all: Vec<_> = entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect();
+    all.sort();
+    all
+}
+
+/// Whatever the file is called, what a run needs and what it was trained on stay as they are.
+#[test]
+fn an_export_writes_over_no_model_no_run_and_no_data() {
+    let place = Place::new("spared");
+    trained(&place);
+    std::fs::copy(place.0.join("run/model.safetensors"), place.0.join("self.safetensors")).unwrap();
+    place.write("notes.txt", "precious");
+    place.write("other/manifest.json", "{}");
+    let before = [contents(&place.0.join("run")), contents(&place.0.join("other"))];
+    let kept = || ["self.safetensors", "d.csv", "notes.txt"].map(|name| std::fs::read(place.0.join(name)).unwrap());
+    let files = kept();
+    let absolute = place.0.join("self.safetensors").display().to_string();
+    let mut cases = vec![
+        ("self.safetensors", "./self.safetensors", "the model itself"),
+        ("self.safetensors", &absolute, "the model itself"),
+        ("self.safetensors", "run/../self.safetensors", "the model itself"),
+        ("run", "./run/model.safetensors", "the model itself"),
+        ("run", "run/checkpoint.safetensors", "checkpoint.safetensors, a file of a run"),
+        ("self.safetensors", "run/manifest.json", "manifest.json, a file of a run"),
+        ("run", "run/next.bin", "in the folder of a run"),
+        ("run", "other/manifest.json", "manifest.json, a file of a run"),
+        ("run", "d.csv", "what the model was trained on"),
+        ("run", "./notes.txt", "there already, and it is not called NAME.onnx"),
+    ];
+    if cfg!(unix) {
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("self.safetensors", place.0.join("soft.onnx")).unwrap();
+            std::fs::hard_link(place.0.join("run/checkpoint.safetensors"), place.0.join("hard.onnx")).unwrap();
+            std::os::unix::fs::symlink("self.safetensors", place.0.join("linked.safetensors")).unwrap();
+            std::os::unix::fs::symlink("notes.txt", place.0.join("notes.onnx")).unwrap();
+        }
+        cases.extend([
+            ("self.safetensors", "soft.onnx", "the model itself"),
+            ("run", "hard.onnx", "checkpoint.safetensors, a file of a run"),
+            ("linked.safetensors", "self.safetensors", "the model itself"),
+            ("run", "notes.onnx", "there already, and it is not called NAME.onnx"),
+        ]);
+    }
+    for (model, out, said) in cases {
+        let refusal = export_refused(&place, &[model, "--out", out]);
+        assert!(refusal.contains(&format!("--output {out} is ")) && refusal.contains(said), "{model} {out}: {refusal}");
+    }
+    assert_eq!([contents(&place.0.join("run")), contents(&place.0.join("other"))], before);
+    assert_eq!(kept(), files);
+    // An export of before is written over, beside the run and in its folder.
+    for arguments in [&["export", "run"][..], &["export", "run"], &["export", "run", "--out", "new.onnx"]] {
+        assert!(plain(&place, arguments).status.success());
+    }
+    assert_eq!(
+        std::fs::read(place.0.join("run/model.onnx")).unwrap(),
+        std::fs::read(place.0.join("new.onnx")).unwrap()
+    );
+    place.json(&["train", "--resume", "run", "--epochs", "2"]);
+}
+
+/// Modes and links of a run's files survive going on with it; a pipe and a device take an export and stay what they are.
+#[cfg(unix)]
+#[test]
+fn files_stay_what_they_are() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let place = Place::new("modes");
+    trained(&place);
+    std::fs::create_dir(place.0.join("disk")).unwrap();
+    std::fs::rename(place.0.join("run/model.safetensors"), place.0.join("disk/model.safetensors")).unwrap();
+    symlink("../disk/model.safetensors", place.0.join("run/model.safetensors")).unwrap();
+    let names = ["checkpoint.safetensors", "manifest.json", "history.jsonl", "curves.svg", "model.safetensors"];
+    let mode = |name: &str| std::fs::metadata(place.0.join("run").join(name)).unwrap().permissions().mode() & 0o777;
+    for name in names {
+        std::fs::set_permissions(place.0.join("run").join(name), PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    let before = std::fs::read(place.0.join("disk/model.safetensors")).unwrap();
+    place.json(&["train", "--resume", "run", "--epochs", "3"]);
+    assert_eq!(names.map(mode), [0o600; 5]);
+    assert!(place.0.join("run/model.safetensors").is_symlink());
+    assert_ne!(std::fs::read(place.0.join("disk/model.safetensors")).unwrap(), before);
+
+    assert!(plain(&place, &["export", "run", "--out", "whole.onnx"]).status.success());
+    let whole = std::fs::read(place.0.join("whole.onnx")).unwrap();
+    let pipe = plain(&place, &["export", "run", "--out", "/dev/stdout"]);
+    assert!(pipe.status.success() && pipe.stdout == whole, "{}", text(&pipe.stderr));
+    assert!(text(&pipe.stderr).contains("wrote /dev/stdout: "), "{}", text(&pipe.stderr));
+    assert!(plain(&place, &["export", "run", "--out", "/dev/null"]).status.success());
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    let long = format!("{}.onnx", "n".repeat(250));
+    assert!(plain(&place, &["export", "run", "--out", &long]).status.success());
+}
+
+/// What is typed next is about the folder that the run is in now, as a shell reads it.
+#[cfg(unix)]
+#[test]
+fn a_run_that_was_copied_names_its_own_folder() {
+    let place = Place::new("copied");
+    trained(&place);
+    let copy = "it's a copy";
+    std::fs::create_dir(place.0.join(copy)).unwrap();
+    for (name, content) in contents(&place.0.join("run")) {
+        std::fs::write(place.0.join(copy).join(name), content).unwrap();
+    }
+    std::fs::rename(place.0.join("run"), place.0.join("gone")).unwrap();
+    let report = place.json(&["train", "--resume", copy, "--epochs", "2"]);
+    let resume = "panoply train --resume 'it'\\''s a copy'";
+    let predict = "panoply predict 'it'\\''s a copy/model.safetensors'";
+    let commands = |document: &Value| {
+        [&document["commands"]["resume"], &document["commands"]["predict"]].map(|c| c.as_str().unwrap().to_string())
+    };
+    assert_eq!(commands(&report), [resume, predict]);
+    let manifest = std::fs::read(place.0.join(copy).join("manifest.json")).unwrap();
+    assert_eq!(commands(&serde_json::from_slice(&manifest).unwrap()), [resume, predict]);
+    let said = text(&place.run(&["train", "--resume", copy, "--epochs", "3"]).stdout);
+    assert!(
+        said.contains(&format!("\ntry it:   {predict}\n"))
+            && said.contains(&format!("\ngo on:    {resume} --epochs 6\n")),
+        "{said}"
+    );
+    // As they stand.
+    for (command, more) in [(predict, " d.csv --device cpu"), (resume, " --epochs 4 --device cpu")] {
+        let line = command.replacen("panoply", env!("CARGO_BIN_EXE_panoply"), 1) + more;
+        let output = Command::new("sh").args(["-c", &line]).current_dir(&place.0).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    }
+}
+
+/// The same numbers under other names are other data: a column by place is not that column by name.
+#[test]
+fn a_run_goes_on_with_the_columns_and_classes_it_began_with() {
+    let place = Place::new("renamed");
+    trained(&place);
+    let table = std::fs::read_to_string(place.0.join("d.csv")).unwrap();
+    for (changed, said) in [
+        (table.replace("a,b,y", "b,a,y"), "column 1 is `b` now and was `a`"),
+        (table.replace("a,b,y", "a,c,y"), "column 2 is `c` now and was `b`"),
+        (table.replace("low", "lower"), "class 2 is `lower` now and was `low`"),
+        (table.replacen("0,0,", "0,3,", 1), "its examples have changed"),
+    ] {
+        place.write("d.csv", changed);
+        let refusal = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
+        assert!(refusal.contains("d.csv has changed since run began: ") && refusal.contains(said), "{refusal}");
+        let refusal = place.refused(&["predict", "run"]);
+        assert!(
+            refusal.contains("d.csv is not what this model was trained on: ") && refusal.contains(said),
+            "{refusal}"
+        );
+    }
+    place.write("d.csv", &table);
+    assert_eq!(place.json(&["predict", "run"])["labeled"], 4);
+    place.json(&["train", "--resume", "run", "--epochs", "2"]);
+    // Another file of that name beside the command: the run's own is read, wherever the command starts.
+    place.write("elsewhere/d.csv", "a,b,y\n1,2,low\n3,4,high\n");
+    let elsewhere = Place(place.0.join("elsewhere"));
+    assert_eq!(elsewhere.json(&["predict", "../run"])["labeled"], 4);
+    // A word of a column, which `predict` finds by its spelling.
+    let rows: String =
+        (0..40).map(|at| format!("{},{},{}\n", at % 5, if at % 3 == 0 { "red" } else { "blue" }, at % 2)).collect();
+    place.write("words.csv", format!("n,color,y\n{rows}"));
+    place.json(&["train", "words.csv", "--label", "y", "--epochs", "1", "--out", "words"]);
+    place.write("words.csv", format!("n,color,y\n{}", rows.replace("red", "green")));
+    let refusal = place.refused(&["train", "--resume", "words", "--epochs", "2"]);
+    assert!(refusal.contains("words.csv has changed since words began: the words of column `color`"), "{refusal}");
+}
+
+/// A folder whose name is not UTF-8, as every command takes it.
+#[cfg(target_os = "linux")]
+#[test]
+fn folders_of_any_name_are_taken() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new("bytes");
+    trained(&place);
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    std::fs::rename(place.0.join("run"), place.0.join(name)).unwrap();
+    for (before, behind) in [
+        (&["train", "--resume"][..], &["--epochs", "2", "--device", "cpu"][..]),
+        (&["predict"], &["d.csv", "--device", "cpu"]),
+        (&["predict"], &["d.csv", "--device", "cpu", "--json"]),
+        (&["inspect"], &[]),
+        (&["inspect"], &["--json"]),
+        (&["export"], &[]),
+        (&["export"], &["--json"]),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        let output = command.args(before).arg(name).args(behind).current_dir(&place.0).output().unwrap();
+        assert!(output.status.success(), "{before:?}: {}", text(&output.stderr));
+        assert!(
+            before[0] != "train"
+                || text(&output.stdout).contains("go on:    panoply train --resume $'caf\\351' --epochs 4\n")
+        );
+    }
+    assert!(place.0.join(name).join("model.onnx").exists());
+}
+
+/// A model from a pipe is read once.
+#[cfg(unix)]
+#[test]
+fn a_model_may_come_through_a_pipe() {
+    let place = Place::new("piped");
+    trained(&place);
+    let panoply = env!("CARGO_BIN_EXE_panoply");
+    for (line, said) in [
+        (format!("cat run/model.safetensors | {panoply} predict /dev/stdin d.csv --device cpu"), " right, "),
+        (format!("cat run/model.safetensors | {panoply} inspect /dev/stdin"), "trained on d.csv"),
+        (format!("cat run/model.safetensors | {panoply} export /dev/stdin --out piped.onnx"), "wrote piped.onnx: "),
+    ] {
+        let output = Command::new("sh").args(["-c", &line]).current_dir(&place.0).output().unwrap();
+        assert!(output.status.success() && text(&output.stdout).contains(said), "{line}: {output:?}");
+    }
+    let line = format!("cat run/model.safetensors | {panoply} export /dev/stdin");
+    let output = Command::new("sh").args(["-c", &line]).current_dir(&place.0).output().unwrap();
+    assert!(text(&output.stderr).contains("--output FILE.onnx is missing"), "{output:?}");
+}
+
+/// One array of eight bits does not hide the others; NaN is counted by the definitions of its types.
+#[test]
+fn inspect_lists_types_that_are_not_ours() {
+    let place = Place::new("eight");
+    let header = r#"{"e4":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},"e5":{"dtype":"F8_E5M2","shape":[4],"data_offsets":[4,8]},"w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}"#;
+    let numbers = [&[0x7f, 0xff, 0x7e, 0][..], &[0x7c, 0xfd, 0x7b, 0]].concat();
+    let floats = [1f32.to_le_bytes(), f32::NAN.to_le_bytes()].concat();
+    place.write("m.safetensors", [&header.len().to_le_bytes()[..], header.as_bytes(), &numbers, &floats].concat());
+    let output = plain(&place, &["inspect", "m.safetensors", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows: Vec<_> = report["tensors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["dtype"].as_str().unwrap(), row["bytes"].as_u64().unwrap(), row["nonfinite"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(rows, [("F8_E4M3", 4, 2), ("F8_E5M2", 4, 2), ("f32", 8, 1)]);
+    assert_eq!((&report["numel"], &report["bytes"]), (&10.into(), &16.into()));
+    // A file of another program is called by its name.
+    place.write("m.pt", "PK\u{3}\u{4}          model/data.pkl");
+    for command in ["inspect", "predict", "export"] {
+        let refusal = text(&plain(&place, &[command, "m.pt"]).stderr);
+        assert!(refusal.contains("m.pt: it is a file of torch.save") && refusal.contains("torch.load"), "{refusal}");
+    }
+}

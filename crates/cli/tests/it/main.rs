@@ -1,0 +1,18 @@
+//! Integration tests of the command line: one program, a module for each capability under test.
+
+mod bench;
+mod categorical_columns;
+mod dashboard;
+mod explain;
+mod failure_recovery;
+mod mesh;
+mod multilabel;
+mod place;
+mod regression_and_text;
+mod saved_runs;
+mod sequences;
+mod status;
+mod train;
+mod train_options;
+mod untrusted;
+mod verify;

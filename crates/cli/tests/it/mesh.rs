@@ -1,0 +1,169 @@
+//! `panoply train` in several processes: the numbers of one, one report, and an end for all when one is lost.
+
+use crate::place;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use place::{Place, text};
+use serde_json::Value;
+
+/// Losses may differ from those of one process by this share: sums over a batch are rounded in another order, and each step
+/// begins where the one before ended.
+const TOLERANCE: f64 = 1e-5;
+
+/// A lost rank ends all within this time.
+const END: Duration = Duration::from_secs(5);
+
+/// Whether `mpirun` is here; says what is not tested if it is not.
+fn has_launcher(what: &str) -> bool {
+    let here = Command::new("mpirun").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if here.is_err() {
+        println!("SKIPPED: {what}: there is no mpirun; run `cargo xtask install`");
+    }
+    here.is_ok()
+}
+
+/// `panoply mesh run` of a command in a folder.
+fn mesh_run(place: &Place, ranks: usize, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    command.args(["mesh", "run", "-n", &ranks.to_string(), "--"]).args(arguments);
+    command.args(["--device", "cpu"]).current_dir(&place.0).stdin(Stdio::null());
+    command
+}
+
+/// The document on stdout of a command that succeeds, and what it says on stderr.
+#[track_caller]
+fn report(mut command: Command) -> (Value, String) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report = serde_json::from_slice(&output.stdout);
+    (report.unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout))), text(&output.stderr))
+}
+
+/// The numbers of each epoch.
+fn history(report: &Value) -> Vec<[f64; 3]> {
+    let number = |epoch: &Value, name: &str| epoch[name].as_f64().unwrap();
+    let epochs = report["history"].as_array().unwrap().iter();
+    epochs.map(|epoch| ["train_loss", "val_loss", "val_score"].map(|name| number(epoch, name))).collect()
+}
+
+#[track_caller]
+fn assert_close(several: &Value, one: &Value) {
+    let (several, one) = (history(several), history(one));
+    assert_eq!(several.len(), one.len());
+    for ([loss, validation, score], [loss1, validation1, score1]) in several.iter().zip(&one) {
+        for (have, want) in [(loss, loss1), (validation, validation1)] {
+            assert!((have - want).abs() <= TOLERANCE * want, "{have} and {want}: {several:?} {one:?}");
+        }
+        // One example of 359 may change its class.
+        assert!((score - score1).abs() <= 1.0 / 350.0, "{several:?} {one:?}");
+    }
+}
+
+#[test]
+fn ranks_train_to_the_loss_of_one_process() {
+    if !has_launcher("training in several processes") {
+        return;
+    }
+    let place = Place::new("mesh-train");
+    // 1438 examples: the last batch of 100 has 38, and 3 ranks have unequal parts of each. Dropout draws the same numbers.
+    for (ranks, options) in [
+        (2, &["--epochs", "4"][..]),
+        (3, &["--epochs", "2", "--batch-size", "100", "--accumulate-grad-batches", "2", "--class-weights", "balanced"]),
+    ] {
+        let train = [&["train", "digits", "--json"], options].concat();
+        let alone = place.json(&[&["train", "digits"], options].concat());
+        let (together, said) = report(mesh_run(&place, ranks, &train));
+        assert_close(&together, &alone);
+        assert_eq!(said.matches("to learn from").count(), 1, "one rank speaks: {said}");
+    }
+    let folders = std::fs::read_dir(place.0.join("runs")).unwrap().count();
+    assert_eq!(folders, 4, "one folder for each run");
+    // A run of several ranks goes on as one of one process.
+    let alone = place.json(&["train", "digits", "--epochs", "6"]);
+    let (together, _) = report(mesh_run(&place, 2, &["train", "--resume", "runs/digits-2", "--epochs", "6", "--json"]));
+    assert_close(&together, &alone);
+}
+
+#[test]
+fn a_lost_rank_ends_all_and_is_named() {
+    if !has_launcher("the end of a rank") || !cfg!(target_os = "linux") {
+        return;
+    }
+    let place = Place::new("mesh-lost");
+    let mut command = mesh_run(&place, 2, &["train", "digits", "--epochs", "100000", "--out", "lost"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = place.0.join("lost/checkpoint.safetensors");
+    while !begun.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let rank = process_of_rank(&place, 1);
+    let start = Instant::now();
+    assert!(Command::new("kill").args(["-9", &rank]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let (took, said) = (start.elapsed(), text(&output.stderr));
+    assert!(took < END, "{took:?}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let message = "panoply: rank 1 of 2 ended by signal 9 (Killed), and all others with it";
+    assert!(said.contains(message), "{said}");
+}
+
+/// The process of a rank that runs in this place.
+fn process_of_rank(place: &Place, rank: usize) -> String {
+    let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
+    let found = std::fs::read_dir("/proc").unwrap().flatten().find(|process| {
+        let own = std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == place.0);
+        let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+        own && environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+    });
+    found.expect("the rank runs").file_name().to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_rank_that_fails_ends_all() {
+    if !has_launcher("a failure of a rank") {
+        return;
+    }
+    let place = Place::new("mesh-fails");
+    let start = Instant::now();
+    // Only the first rank uses the folder, so only it fails.
+    place.write("taken/notes.txt", "precious");
+    let output = mesh_run(&place, 2, &["train", "digits", "--out", "taken"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(start.elapsed() < 2 * END, "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("panoply: rank 0: taken is not empty: notes.txt lies in it"), "{said}");
+    assert!(said.contains("panoply: rank 0 of 2 ended"), "{said}");
+    // What all ranks find is said once, by the first.
+    let train = ["train", "digits", "--learning-rate", "1e38", "--out", "diverged"];
+    let said = text(&mesh_run(&place, 2, &train).output().unwrap().stderr);
+    assert_eq!(said.matches("panoply: rank").count(), 2, "{said}");
+    assert!(said.contains("panoply: rank 0: ") && said.contains("the model is as the step before left it"), "{said}");
+}
+
+#[test]
+fn launchers_that_do_not_fit_are_named() {
+    let place = Place::new("mesh-launcher");
+    let with = |variable: &str, value: &str| {
+        let output = place.command(&["train", "digits", "--epochs", "1"]).env(variable, value).output().unwrap();
+        assert!(!output.status.success());
+        text(&output.stderr)
+    };
+    let said = with("PMI_SIZE", "2");
+    assert!(
+        said.contains("the launcher of MPICH started this process (PMI_SIZE=2); only Open MPI is supported"),
+        "{said}"
+    );
+    let said = with("OMPI_COMM_WORLD_SIZE", "two");
+    assert!(said.contains("OMPI_COMM_WORLD_SIZE=two: not a number of processes"), "{said}");
+    if has_launcher("a library that belongs to another launcher") {
+        let said = with("OMPI_COMM_WORLD_SIZE", "2");
+        assert!(said.contains("mpi: the launcher started 2 processes, but libmpi.so.40 sees 1 of them"), "{said}");
+    }
+    let output = mesh_run(&place, 2, &["train"]).env("PATH", "").output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("panoply: there is no mpirun here; install Open MPI 4 or 5"), "{said}");
+    assert!(!place.0.join("runs").exists());
+}

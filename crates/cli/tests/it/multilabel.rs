@@ -1,0 +1,244 @@
+//! Several columns learned together: answers of yes or no that exclude nothing, and numbers, from the command line and from files, kept
+//! over a stop and used by `predict` and `inspect`.
+
+use crate::place;
+
+use std::process::Command;
+
+use place::{Place, text};
+use serde_json::Value;
+
+fn manifest(place: &Place, run: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(place.0.join(run).join("manifest.json")).unwrap()).unwrap()
+}
+
+/// Numbers in -1 .. 1 that follow no line.
+fn number(row: usize, column: usize) -> f64 {
+    (((row * 7919 + column * 104_729 + row * row * 31 * (column + 1)) % 2003) as f64) / 1001.5 - 1.0
+}
+
+/// Tastes, each decided by columns of its own, and two measures of very different units.
+fn drinks(rows: usize) -> String {
+    let row = |row: usize| {
+        let [a, b, c] = [0, 1, 2].map(|column| number(row, column));
+        let answers = [a + b > 0.0, b - c > 0.3, a > -0.5].map(|yes| u8::from(yes).to_string()).join(",");
+        let (litres, grams) = (0.01 * a - 0.02 * b + 0.5, 4000.0 * c + 1000.0 * a);
+        format!("{a:.4},{b:.4},{c:.4},{answers},{litres:.5},{grams:.1}\n")
+    };
+    format!("a,b,c,sweet,sour,\"cold, or iced\",litres,grams\n{}", (0..rows).map(row).collect::<String>())
+}
+
+const TRAIN: [&str; 8] = ["--epochs", "30", "--batch-size", "16", "--hidden-sizes", "24", "--dropout", "0"];
+
+#[test]
+fn answers_that_exclude_nothing_are_learned_together() {
+    let place = Place::new("answers");
+    place.write("drinks.csv", drinks(400));
+    let without = ["--drop-columns", "litres", "--drop-columns", "grams"];
+    let train = [&["train", "drinks.csv", "--label", "sweet,sour", "--target", "cold, or iced"][..], &without, &TRAIN];
+    let report = place.json(&[&train.concat()[..], &["--out", "run"]].concat());
+    let number = |value: &Value| value.as_f64().unwrap();
+    assert!(number(&report["accuracy"]) > 0.93 && report["r2"].is_null(), "{report}");
+    assert!(number(&report["roc_auc"]) > 0.97, "{report}");
+    let each = report["per_label"].as_array().unwrap();
+    let names: Vec<&str> = each.iter().map(|each| each["label"].as_str().unwrap()).collect();
+    assert_eq!(names, ["sweet", "sour", "cold, or iced"]);
+    for (whole, part) in [("accuracy", "accuracy"), ("macro_f1", "f1"), ("roc_auc", "roc_auc")] {
+        let mean = each.iter().map(|each| number(&each[part])).sum::<f64>() / 3.0;
+        assert!((number(&report[whole]) - mean).abs() < 1e-6, "{whole}: {mean} in {report}");
+    }
+    let saved = manifest(&place, "run");
+    assert_eq!(saved["data"]["format"]["label_columns"], serde_json::json!(["sweet", "sour", "cold, or iced"]));
+    assert_eq!(
+        (&saved["data"]["format"]["task"], &saved["network"]["loss"]["kind"]),
+        (&"multi_label".into(), &"bce_with_logits".into())
+    );
+    let shown = std::fs::read_to_string(place.0.join("run/classification_report.txt")).unwrap();
+    assert!(shown.lines().count() == 4 && shown.contains("\ncold, or iced"), "{shown}");
+
+    // What is said of each answer, beside what is right and without.
+    let seen = place.json(&["predict", "run", "drinks.csv"]);
+    assert_eq!(seen["labeled"], 1200);
+    let mut right = 0;
+    for row in seen["predictions"].as_array().unwrap() {
+        for name in names.iter().copied() {
+            let share = number(&row["prediction"][name]);
+            assert!((0.0..=1.0).contains(&share), "{row}");
+            right += u64::from(row["target"][name] == Value::Bool(share >= 0.5));
+        }
+    }
+    assert_eq!(seen["correct"].as_u64(), Some(right));
+    assert!(right > 1100, "{right} of 1200");
+    place.write("more.csv", "c,b,a\n0,0.9,0.9\n");
+    let said = text(&place.run(&["predict", "run", "more.csv"]).stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.len() == 2 && lines[0].ends_with("  sweet     sour  cold, or iced"), "{said}");
+    assert!(lines[1].starts_with("line 2  ") && lines[1].matches('%').count() == 3, "{said}");
+    let mut inspect = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    let said = text(&inspect.args(["inspect", "run"]).current_dir(&place.0).output().unwrap().stdout);
+    assert!(said.contains("\nsweet, sour and cold, or iced as answers of yes or no\n"), "{said}");
+    assert!(said.contains(" % of the held-out answers right (epoch "), "{said}");
+
+    let longer = place.json(&["train", "--resume", "run", "--epochs", "31"]);
+    assert_eq!(
+        (longer["history"].as_array().unwrap().len(), &manifest(&place, "run")["network"]),
+        (31, &saved["network"])
+    );
+}
+
+/// A file says what is learned as the command line does, which wins.
+#[test]
+fn a_file_says_how_its_data_are_read() {
+    let place = Place::new("view");
+    place.write("drinks.csv", drinks(120));
+    let net = "input = [3]\nloss = { kind = \"bce_with_logits\" }\n[data]\nlabel = [\"sweet\", \"sour\"]\ntask = \"multilabel\"\n\
+               drop_columns = [\"litres\", \"grams\", \"cold, or iced\"]\n[training]\nepochs = 2\n[[layer]]\nkind = \"linear\"\nout_features = 2\n";
+    place.write("net.toml", net);
+    let train = ["train", "drinks.csv", "--model", "net.toml"];
+    let report = place.json(&[&train[..], &["--out", "run"]].concat());
+    assert_eq!(report["per_label"].as_array().unwrap().len(), 2);
+    assert_eq!(manifest(&place, "run")["data"]["label_columns"], serde_json::json!(["sweet", "sour"]));
+    let refusal = place.refused(&[&train[..], &["--label", "sweet"]].concat());
+    assert!(refusal.contains("net.toml: input [3] does not hold these examples of [4]"), "{refusal}");
+    for (from, to, what) in [
+        (
+            "\"multilabel\"",
+            "\"guesses\"",
+            "net.toml:5: data: task: invalid value 'guesses' for '--task <TASK>'; [possible",
+        ),
+        ("task = ", "tusk = ", "net.toml:5: data: tusk: unexpected argument '--tusk' found"),
+        ("\"bce_with_logits\"", "\"mse\"", "the loss mse does not fit: answers of yes or no are to be learned"),
+        (
+            "\"sour\"",
+            "\"soar\"",
+            "there is no column `soar`; there are a, b, c, sweet, sour, cold, or iced, litres, grams",
+        ),
+    ] {
+        place.write("net.toml", net.replace(from, to));
+        let refusal = place.refused(&train);
+        assert!(refusal.contains(what), "{to}: {refusal}");
+    }
+}
+
+/// Each of several numbers is learned, however small its unit is beside the others'.
+#[test]
+fn several_numbers_of_a_table_are_learned() {
+    let place = Place::new("numbers");
+    place.write("drinks.csv", drinks(400));
+    let without = ["--drop-columns", "sweet, sour", "--drop-columns", "cold, or iced"];
+    let train =
+        [&["train", "drinks.csv", "--label", "litres", "--label", "grams", "--out", "run"][..], &without, &TRAIN];
+    let report = place.json(&train.concat());
+    assert!(report["accuracy"].is_null() && report["r2"].as_f64().unwrap() > 0.9, "{report}");
+    for each in report["per_label"].as_array().unwrap() {
+        assert!(each["r2"].as_f64().unwrap() > 0.9, "{report}");
+    }
+    let table = std::fs::read_to_string(place.0.join("run/predictions.csv")).unwrap();
+    assert!(table.starts_with("\"litres\",\"litres predicted\",\"grams\",\"grams predicted\"\n"), "{table}");
+    assert!(table.lines().count() == 81 && table.lines().all(|line| line.matches(',').count() == 3), "{table}");
+    let seen = place.json(&["predict", "run", "drinks.csv"]);
+    assert_eq!((&seen["labels"], &seen["labeled"]), (&serde_json::json!(["litres", "grams"]), &400.into()));
+    assert_eq!(seen["predictions"][0]["prediction"].as_array().unwrap().len(), 2);
+    let said = text(&place.run(&["train", "--resume", "run", "--epochs", "31"]).stdout);
+    assert!(said.contains("of 2 numbers together") && said.contains("\ngrams: R² "), "{said}");
+}
+
+/// One scale said of all numbers is the same loss as that scale said of each, and gradients are as long before they are cut.
+#[test]
+fn one_scale_of_all_numbers_is_that_of_each() {
+    let place = Place::new("scale");
+    place.write("drinks.csv", drinks(120));
+    let loss = |scale: &str, out: &str| {
+        let net = "input = [3]\n[data]\nlabel = [\"litres\", \"grams\"]\ndrop_columns = [\"sweet, sour\", \"cold, or iced\"]\n[[layer]]\n\
+                   kind = \"linear\"\nout_features = 2\n";
+        place.write("net.toml", format!("loss = {{ kind = \"mse\", target_scale = {scale} }}\n{net}"));
+        let train = ["train", "drinks.csv", "--model", "net.toml", "--optimizer", "sgd", "--learning-rate", "1e-8"];
+        let report = place.json(&[&train[..], &["--epochs", "2", "--out", out]].concat());
+        report["history"][1]["val_loss"].as_f64().unwrap()
+    };
+    let (all, each) = (loss("1.0", "all"), loss("[1.0, 1.0]", "each"));
+    assert!((all - each).abs() < 1e-6 * all, "{all} and {each}");
+}
+
+#[test]
+fn columns_that_do_not_fit_together_are_named() {
+    let place = Place::new("columns");
+    place.write("drinks.csv", drinks(60));
+    place.write("odd.csv", "a,yes,odd,word\n1,0,1,red\n2,1,2,blue\n3,1,0,red\n4,0,1,blue\n");
+    place.write("unnamed.csv", ",x,y,z\n0,1.5,2.5,0.5\n1,2.5,3.5,0.5\n2,3.5,4.5,1.5\n");
+    place.write("empty.csv", "a,yes,no\n1,0,1\n2,1,\n3,1,0\n");
+    for (arguments, refused) in [
+        (&["drinks.csv", "--label", "sweet,bitter"][..], "there is no column `bitter`; there are a, b, c, sweet"),
+        (&["drinks.csv", "--label", "sweet,sour,sweet"], "the column sweet is to be learned twice"),
+        (&["drinks.csv", "--label", "sweet,grams"], "sweet holds answers, 0 and 1, and grams other numbers"),
+        (&["drinks.csv", "--label", "sweet,grams"], "\n  `--task regression` learns both as numbers"),
+        (&["drinks.csv", "--label", "sweet,sour", "--task", "classification"], "sweet and sour cannot be classes both"),
+        (
+            &["drinks.csv", "--label", "sweet,sour", "--drop-columns", "sour"],
+            "sour is learned, so it cannot be left out",
+        ),
+        (
+            &["drinks.csv", "--label", "sweet,sour", "--sequence-column", "sour"],
+            "sour is learned, so it cannot say which rows",
+        ),
+        (
+            &["drinks.csv", "--label", "sweet,sour", "--loss", "mse"],
+            "the loss mse does not fit: answers of yes or no are",
+        ),
+        (
+            &["drinks.csv", "--label", "sweet,sour", "--class-weights", "balanced"],
+            "class weights do not fit: by bce_with_logits no classes",
+        ),
+        (
+            &["drinks.csv", "--label", "sweet", "--task", "multilabel", "--class-weights", "1,2"],
+            "class weights do not fit: by bce_with_logits no classes",
+        ),
+        (&["drinks.csv", "--label", "sweet,"], "a name of a column is empty, as behind a last comma"),
+        (&["unnamed.csv", "--label", "y,z,"], "\n  a column that has no name is said by its place, counted from 1"),
+        (&["odd.csv", "--label", "yes,odd", "--task", "multilabel"], "odd.csv:3: odd: `2` is neither 0 nor 1"),
+        (&["odd.csv", "--label", "yes,word"], "odd.csv:2: word: `red` is neither a number nor an answer"),
+        (&["empty.csv", "--label", "yes,no"], "empty.csv:3: no: it is empty"),
+        (&["digits", "--task", "multilabel"], "--task: digits have no use for it"),
+    ] {
+        let refusal = place.refused(&[&["train"], arguments].concat());
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+        assert!(!refusal.contains("in this order"), "{arguments:?} has no classes: {refusal}");
+        assert!(!place.0.join("runs").exists(), "nothing was begun");
+    }
+}
+
+/// Arrays of zeros and ones are answers if that is said.
+#[test]
+fn answers_of_arrays_are_learned() {
+    use panoply::nn::data::npy;
+    use panoply::{DType, Device, Rng, Tensor};
+
+    let place = Place::new("answer-arrays");
+    std::fs::create_dir_all(place.0.join("pair")).unwrap();
+    let logits = Device::get("cpu").unwrap().scope(|| {
+        let x = Rng::seed_from_u64(3).normal([200, 2]);
+        let logits = x.matmul(&Tensor::from_slice(&[1.0f32, -1.0, 0.5, 2.0, 0.0, -1.5], [2, 3]));
+        npy::save(&x, &place.0.join("pair/x.npy")).unwrap();
+        npy::save(&logits.gt(&(&logits * 0.0)).cast(DType::U8), &place.0.join("pair/y.npy")).unwrap();
+        logits
+    });
+    let report = place.json(&[&["train", "pair", "--task", "multilabel", "--out", "run"][..], &TRAIN].concat());
+    assert!(report["accuracy"].as_f64().unwrap() > 0.9, "{report}");
+    assert_eq!(report["per_label"][2]["label"], "y[2]");
+    std::fs::create_dir_all(place.0.join("one")).unwrap();
+    std::fs::copy(place.0.join("pair/x.npy"), place.0.join("one/x.npy")).unwrap();
+    Device::get("cpu").unwrap().scope(|| {
+        let first = logits.narrow(1, 0, 1).flatten(0);
+        npy::save(&first.gt(&(&first * 0.0)).cast(DType::U8), &place.0.join("one/y.npy")).unwrap();
+    });
+    let said = text(&place.run(&["train", "one", "--task", "multilabel", "--epochs", "1"]).stderr);
+    assert!(said.contains("an answer of yes or no of each") && !said.contains("1 an answer"), "{said}");
+    let seen = place.json(&["predict", "run", "pair/x.npy"]);
+    assert!(seen["labeled"] == 600 && seen["correct"].as_u64().unwrap() > 540, "{seen}");
+    Device::get("cpu").unwrap().scope(|| npy::save(&logits, &place.0.join("pair/y.npy")).unwrap());
+    let refusal = place.refused(&["train", "pair", "--task", "multilabel"]);
+    assert!(
+        refusal.contains("which is neither 0 nor 1") && refusal.contains("\n  in pair/y.npy; `--task regression`"),
+        "{refusal}"
+    );
+}

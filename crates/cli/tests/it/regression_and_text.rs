@@ -1,0 +1,364 @@
+//! `panoply train` on what is no class: numbers of a table, characters of a text; and what wrong input of these kinds gets.
+
+use crate::place;
+
+use std::path::Path;
+
+use place::{Place, text};
+use serde_json::Value;
+
+/// Wisconsin's breast cancer table (see `data/README.md`): the area of a nucleus follows from its other measures, about as the
+/// square of its radius, in numbers up to 2500.
+#[test]
+fn a_number_of_a_real_table_is_learned() {
+    let place = Place::new("numbers");
+    let table =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/breast_cancer.csv")).unwrap();
+    let (head, rows) = table.split_once('\n').unwrap();
+    let names: Vec<&str> = head.split(',').collect();
+    // Without the diagnosis, which is a word.
+    let last = names.iter().position(|name| *name == "diagnosis").unwrap();
+    let kept = |line: &str| {
+        let cells: Vec<&str> =
+            line.split(',').enumerate().filter(|(at, _)| *at != last).map(|(_, cell)| cell).collect();
+        cells.join(",")
+    };
+    let rows: Vec<String> = rows.lines().map(kept).collect();
+    place.write("cells.csv", format!("{}\n{}\n", kept(head), rows.join("\n")));
+    let train = [
+        "train",
+        "cells.csv",
+        "--label",
+        "mean area",
+        "--epochs",
+        "30",
+        "--batch-size",
+        "16",
+        "--hidden-sizes",
+        "32",
+        "--dropout",
+        "0",
+    ];
+    let report = place.json(&train);
+    assert!(report["r2"].as_f64().unwrap() > 0.97 && report["accuracy"].is_null(), "{report}");
+    assert!(report["mae"].as_f64().unwrap() < 60.0, "{report}");
+    let folder = place.0.join(report["run_dir"].as_str().unwrap());
+    let predictions = std::fs::read_to_string(folder.join("predictions.csv")).unwrap();
+    assert_eq!(predictions.lines().count(), 1 + 114);
+    assert!(std::fs::read_to_string(folder.join("predictions.svg")).unwrap().contains("</svg>"));
+    assert!(
+        std::fs::read_to_string(folder.join("history.csv"))
+            .unwrap()
+            .starts_with("epoch,train_loss,val_loss,metric,train_score,val_score,")
+    );
+
+    // Other rows of the table, with and without the number.
+    place.write("more.csv", format!("{}\n{}\n{}\n", kept(head), rows[0], rows[7]));
+    let seen = place.json(&["predict", "runs/cells-1", "more.csv"]);
+    for row in seen["predictions"].as_array().unwrap() {
+        let (right, read) = (row["target"].as_f64().unwrap(), row["prediction"].as_f64().unwrap());
+        assert!((right - read).abs() < 0.25 * right, "{row}");
+    }
+    assert_eq!(seen["labeled"], 2);
+    let refusal = place.refused(&["predict", "runs/cells-1", "--prompt", "a"]);
+    assert!(refusal.contains("this network knows no texts"), "{refusal}");
+
+    // The exported network gives the number itself, and a resumed run is the run.
+    let longer = ["train", "--resume", "runs/cells-1", "--epochs", "31"];
+    assert_eq!(place.json(&longer)["history"].as_array().unwrap().len(), 31);
+
+    let net = "input = [29]\n[[layer]]\nkind = \"linear\"\nout_features = 1\n";
+    place.write("net.toml", net);
+    let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
+    assert!(refusal.contains("the loss cross_entropy does not fit: numbers are to be learned"), "{refusal}");
+    assert!(
+        refusal.contains("\n  numbers take mse, l1, huber") && refusal.contains("is what net.toml says"),
+        "{refusal}"
+    );
+    place.write("net.toml", format!("loss = {{ kind = \"l1\", label_smoothing = 0.1 }}\n{net}"));
+    let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
+    assert!(refusal.contains("label_smoothing is for cross_entropy"), "{refusal}");
+    place.write("net.toml", format!("loss = {{ kind = \"huber\" }}\n{net}"));
+    let report = place.json(&[&train[..4], &["--epochs", "1", "--model", "net.toml"]].concat());
+    assert!(report["r2"].as_f64().is_some(), "{report}");
+}
+
+/// The unit of a number is no part of what is learned: nanometres are learned as kilometres are.
+#[test]
+fn numbers_of_any_scale_are_learned_alike() {
+    let place = Place::new("scales");
+    let net = "input = [2]\nloss = { kind = \"LOSS\" }\n[[layer]]\nkind = \"standardize\"\n[[layer]]\nkind = \"linear\"\n\
+               out_features = 16\n[[layer]]\nkind = \"tanh\"\n[[layer]]\nkind = \"linear\"\nout_features = 1\n";
+    for (name, unit) in [("femto", 1e-15), ("nano", 1e-9), ("small", 1e-5), ("large", 1e7)] {
+        let rows: Vec<String> = (0..200)
+            .map(|i| {
+                let (a, b) = (f64::from(i % 17) * unit, f64::from(i % 23));
+                format!("{a:e},{b},{:e}\n", (3.0 * a / unit - b + 0.05 * b * b) * unit)
+            })
+            .collect();
+        place.write(&format!("{name}.csv"), format!("a,b,target\n{}", rows.concat()));
+        let train =
+            ["train", &format!("{name}.csv"), "--epochs", "40", "--batch-size", "16", "--learning-rate", "1e-2"];
+        let report = place.json(&[&train[..], &["--hidden-sizes", "16", "--dropout", "0"]].concat());
+        assert!(report["r2"].as_f64().unwrap() > 0.97, "{name}: {}", report["r2"]);
+        assert!(report["mae"].as_f64().unwrap() < 3.0 * unit, "{name}: {report}");
+        let folder = report["run_dir"].as_str().unwrap().to_string();
+        let seen = place.json(&["predict", &folder, &format!("{name}.csv"), "--num-examples", "5"]);
+        for row in seen["predictions"].as_array().unwrap() {
+            let (right, read) = (row["target"].as_f64().unwrap(), row["prediction"].as_f64().unwrap());
+            assert!((right - read).abs() < 12.0 * unit, "{name}: {row}");
+        }
+        // A description of one's own learns as well, with every loss of numbers; its numbers are scaled back, too.
+        for loss in ["mse", "huber", "l1"] {
+            place.write("net.toml", net.replace("LOSS", loss));
+            let report = place.json(&[&train[..], &["--model", "net.toml"]].concat());
+            assert!(report["r2"].as_f64().unwrap() > 0.97, "{name}, {loss}: {}", report["r2"]);
+        }
+    }
+    let read = |folder: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(place.0.join(folder).join("manifest.json")).unwrap()).unwrap()
+    };
+    let manifest = read("runs/nano-2");
+    assert!(manifest["network"]["layers"][4]["inverse_standardize"].is_object(), "{manifest}");
+    let scale = manifest["network"]["loss"]["target_scale"].as_f64().unwrap();
+    assert!((1e-9..1e-7).contains(&scale), "{scale}");
+    // A scale of 1 that was said is no scale that was not.
+    place.write("net.toml", net.replace("\"LOSS\"", "\"mse\", target_scale = 1.0"));
+    let said = place.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
+    assert_eq!(read(said["run_dir"].as_str().unwrap())["network"]["loss"]["target_scale"], 1.0);
+    for (loss, what) in [
+        ("{ kind = \"mse\", target_scale = 0.0 }", "target_scale 0 is not a positive number"),
+        ("{ target_scale = 2.0 }", "target_scale is for mse, l1 and huber; cross_entropy compares no differences"),
+    ] {
+        place.write("net.toml", net.replace("{ kind = \"LOSS\" }", loss));
+        let refusal = place.refused(&["train", "nano.csv", "--model", "net.toml"]);
+        assert!(refusal.contains(what), "{refusal}");
+    }
+}
+
+#[test]
+fn many_whole_numbers_are_numbers_and_few_are_classes() {
+    let place = Place::new("whole");
+    let rows = |values: usize| -> String {
+        let rows: Vec<String> = (0..60).map(|i| format!("{},{}\n", i % values, (i % values) * 3)).collect();
+        format!("a,target\n{}", rows.concat())
+    };
+    place.write("few.csv", rows(3));
+    place.write("many.csv", rows(40));
+    let train = ["--epochs", "1", "--hidden-sizes", "4"];
+    let few = place.json(&[&["train", "few.csv"], &train[..]].concat());
+    assert!(few["accuracy"].is_number() && few["r2"].is_null(), "{few}");
+    let many = place.json(&[&["train", "many.csv"], &train[..]].concat());
+    assert!(many["accuracy"].is_null() && many["r2"].is_number(), "{many}");
+    let classes = place.json(&[&["train", "few.csv", "--task", "regression"], &train[..]].concat());
+    assert!(classes["r2"].is_number(), "{classes}");
+}
+
+/// A text in which every second character tells the next: a network that reads knows more than the characters' frequencies.
+#[test]
+fn a_text_is_learned_judged_and_written() {
+    let place = Place::new("text");
+    let license = include_str!("../../../../LICENSE-APACHE");
+    let text: String = license.split_whitespace().collect::<Vec<&str>>().join(" ").to_lowercase();
+    place.write("license.txt", &text);
+    let mut counts = std::collections::BTreeMap::<char, f64>::new();
+    text.chars().for_each(|letter| *counts.entry(letter).or_default() += 1.0);
+    let all: f64 = counts.values().sum();
+    let entropy: f64 = counts.values().map(|count| -(count / all) * (count / all).ln()).sum();
+    let train = [
+        "train",
+        "license.txt",
+        "--epochs",
+        "3",
+        "--batch-size",
+        "4",
+        "--learning-rate",
+        "1e-2",
+        "--context-length",
+        "24",
+    ];
+    for model in [&["--hidden-sizes", "32"][..], &["--model", "transformer", "--hidden-sizes", "16,1"]] {
+        let report = place.json(&[&train[..], model].concat());
+        let loss = report["perplexity"].as_f64().unwrap().ln();
+        assert!(loss < entropy - 0.3, "{loss} is not below the entropy of single characters, {entropy}: {report}");
+    }
+    let judged = place.json(&["predict", "runs/license-1", "license.txt"]);
+    assert!(judged["loss"].as_f64().unwrap() < entropy - 0.3, "{judged}");
+    let written = || {
+        place.json(&["predict", "runs/license-2", "--prompt", "the licens", "--max-new-tokens", "40"])["text"].clone()
+    };
+    let once = written();
+    assert!(once.as_str().unwrap().starts_with("the licens") && once.as_str().unwrap().chars().count() == 50, "{once}");
+    assert_eq!(once, written(), "the seed decides");
+    let refusal = place.refused(&["predict", "runs/license-1", "--num-examples", "3"]);
+    assert!(refusal.contains("--num-examples: this model reads text; --max-new-tokens"), "{refusal}");
+    let sample = std::fs::read_to_string(place.0.join("runs/license-1/sample.txt")).unwrap();
+    assert_eq!(sample.chars().count(), 401);
+
+    let refusal = place.refused(&["predict", "runs/license-1", "--prompt", "the License"]);
+    assert!(refusal.contains("'L' is no character that this network knows"), "{refusal}");
+    place.write("other.txt", format!("{text}\nÅ {text}"));
+    let refusal = place.refused(&["predict", "runs/license-1", "other.txt"]);
+    assert!(refusal.contains("other.txt:1: '\\n' is no character that this network knows"), "{refusal}");
+    let refusal = place.refused(&["train", "license.txt", "--model", "cnn"]);
+    assert!(refusal.contains("cnn does not read texts") && refusal.contains("`--model lstm`"), "{refusal}");
+    for (both, seen) in [(true, true), (false, false)] {
+        let layers = format!(
+            "[[layer]]\nkind = \"embedding\"\nnum_embeddings = {0}\nembedding_dim = 8\n[[layer]]\nkind = \"lstm\"\nhidden_size = 8\nbidirectional = {both}\n\
+             [[layer]]\nkind = \"linear\"\nout_features = {0}\n",
+            counts.len()
+        );
+        place.write("net.toml", format!("input = [24]\n{layers}"));
+        let output =
+            place.run(&["train", "license.txt", "--context-length", "24", "--model", "net.toml", "--epochs", "1"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.contains("what it gives at a time depends on later characters"), seen, "{said}");
+        assert_eq!(output.status.success(), !seen, "{said}");
+    }
+    let refusal = place.refused(&["train", "license.txt", "--context-length", "9000"]);
+    assert!(
+        refusal.contains("characters are too few for two windows of 9000") && refusal.contains("--context-length N"),
+        "{refusal}"
+    );
+    place.write("wide.txt", [0xff, 0xfe, 0x61, 0x00]);
+    assert!(place.refused(&["train", "wide.txt"]).contains("wide.txt is UTF-16\n  save it as UTF-8"));
+    place.write("bytes.txt", [0xff, 0x61, 0x00]);
+    assert!(place.refused(&["train", "bytes.txt"]).contains("bytes.txt:1: byte 0xff is no UTF-8"));
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(place.0.join("runs/license-1/manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["data"]["format"]["context_length"], 24);
+}
+
+/// Nothing that is said is passed over.
+#[test]
+fn options_that_the_data_have_no_use_for_are_refused() {
+    let place = Place::new("options");
+    place.write("few.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
+    for (arguments, refused) in [
+        (&["digits", "--label", "foo"][..], "--label: digits have no use for it"),
+        (&["digits", "--task", "text"], "--task: digits have no use for it"),
+        (&["few.csv", "--context-length", "9"], "--context-length: tables have no use for it"),
+        (&["few.csv", "--image-size", "8x8"], "--image-size: tables have no use for it"),
+    ] {
+        let refusal = place.refused(&[&["train"], arguments].concat());
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+        assert!(!place.0.join("runs").exists(), "nothing was begun");
+    }
+}
+
+/// What a hand slips into is refused in a sentence that says what would do.
+#[test]
+fn slips_are_named() {
+    let place = Place::new("slips");
+    place.write("text.csv", "Call me Ishmael.");
+    for (arguments, refused) in [
+        (&["train", "digit"][..], "cannot read digit: No such file"),
+        (&["train", "digit"], "\n  DATA is `digits`, which ship, or a file or folder"),
+        (&["train", "--learning-rate", "-1"], "take a number above 0, such as 1e-3"),
+        (&["train", "--learning-rate", "NaN"], "take a number above 0, such as 1e-3"),
+        (&["train", "--hidden-sizes", "0"], "--hidden-sizes [0]: mlp takes any number of widths, each at least 1"),
+        (&["train", "--resume", "runs"], "\n  is this the folder of a run?"),
+        (&["predict", "text.csv"], "text.csv: it is a text, not a safetensors file"),
+    ] {
+        let refusal = place.refused(arguments);
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+        assert!(!place.0.join("runs").exists(), "nothing was begun");
+    }
+}
+
+/// `panoply inspect MODEL | head` ends as programs do in a pipe, without a word.
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_ends_it_quietly() {
+    let place = Place::new("reader");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = place.command(&["demo", "--json"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).contains("panicked")), (Some(141), false));
+}
+
+/// `accuracy_score` of labels of which some are new: they are wrong, and named.
+#[test]
+fn labels_that_were_never_learned_count_as_wrong() {
+    let place = Place::new("unknown-labels");
+    let rows: String = (0..60).map(|i| format!("{},0.{i},{}\n", ["red", "blue"][i % 2], ["a", "b"][i % 2])).collect();
+    place.write("train.csv", format!("color,x,label\n{rows}"));
+    place.json(&[
+        "train",
+        "train.csv",
+        "--epochs",
+        "40",
+        "--batch-size",
+        "8",
+        "--hidden-sizes",
+        "8",
+        "--learning-rate",
+        "1e-2",
+    ]);
+    let colors = ["red", "red", "red", "red", "red", "red", "blue", "blue", "blue"];
+    let rows: String =
+        colors.iter().zip("acccddbbb".chars()).map(|(color, label)| format!("{color},0.1,{label}\n")).collect();
+    place.write("test.csv", format!("color,x,label\n{rows}"));
+    let seen = place.json(&["predict", "runs/train-1", "test.csv"]);
+    assert_eq!((&seen["labeled"], &seen["correct"]), (&9.into(), &4.into()), "{seen}");
+    assert_eq!(seen["unknown_labels"], serde_json::json!({"c": 3, "d": 2}));
+    let said = text(&place.run(&["predict", "runs/train-1", "test.csv"]).stderr);
+    assert!(
+        said.contains("5 of 9 labels are not among the learned classes and count as wrong: c (3), d (2)"),
+        "{said}"
+    );
+}
+
+/// scikit-learn in f64: y = 10⁹ + x from x has R² 1.0, and the predictions are within a deviation of the file's own numbers.
+#[test]
+fn targets_far_from_zero_are_scored_against_the_file() {
+    let place = Place::new("offset");
+    let x: Vec<f64> = (0..300).map(|i| f64::from(i * 77 % 300) / 100.0).collect();
+    let rows: String = x.iter().map(|x| format!("{x},{:.2}\n", 1e9 + x)).collect();
+    place.write("offset.csv", format!("x,y\n{rows}"));
+    let report = place.json(&["train", "offset.csv", "--batch-size", "16", "--dropout", "0"]);
+    assert!(report["r2"].as_f64().unwrap() > 0.98, "{report}");
+    let seen = place.json(&["predict", "runs/offset-1", "offset.csv"]);
+    let mut squares = 0.0;
+    for (row, x) in seen["predictions"].as_array().unwrap().iter().zip(&x) {
+        assert!((row["target"].as_f64().unwrap() - (1e9 + x)).abs() < 1e-6, "{row}");
+        squares += (row["prediction"].as_f64().unwrap() - (1e9 + x)).powi(2);
+    }
+    let mean = x.iter().sum::<f64>() / 300.0;
+    let spread: f64 = x.iter().map(|x| (x - mean).powi(2)).sum();
+    assert!(1.0 - squares / spread > 0.98, "R² {}", 1.0 - squares / spread);
+    assert!((seen["mae"].as_f64().unwrap()) < 0.2, "{seen}");
+    let predictions = std::fs::read_to_string(place.0.join("runs/offset-1/predictions.csv")).unwrap();
+    assert!(predictions.lines().nth(1).unwrap().starts_with("100000000"), "{predictions}");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_panoply"))
+        .args(["export", "runs/offset-1"])
+        .current_dir(&place.0)
+        .output()
+        .unwrap();
+    assert!(text(&output.stderr).contains("y is a difference from 100000000"), "{}", text(&output.stderr));
+}
+
+/// scikit-learn's `StandardScaler` before its `MLPClassifier`: scales of columns do not matter, in arrays as in tables.
+#[test]
+fn arrays_are_standardized_as_tables_are() {
+    let place = Place::new("arrays");
+    let wine = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/wine.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = wine.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let width = rows[0].len() - 1;
+    let numbers: Vec<f32> = rows.iter().flat_map(|row| &row[..width]).map(|cell| cell.parse().unwrap()).collect();
+    let mut classes: Vec<&str> = rows.iter().map(|row| row[width]).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let label = |row: &Vec<&str>| classes.iter().position(|class| *class == row[width]).unwrap() as i32;
+    let labels: Vec<i32> = rows.iter().map(label).collect();
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let x = panoply::Tensor::from_slice(&numbers, [rows.len(), width]);
+        let y = panoply::Tensor::from_slice(&labels, [rows.len()]);
+        let arrays = [("x".to_string(), x), ("y".to_string(), y)];
+        panoply::nn::data::npz::save(&arrays, &place.0.join("wine.npz")).unwrap();
+    });
+    let report = place.json(&["train", "wine.npz"]);
+    assert!(report["accuracy"].as_f64().unwrap() >= 0.93, "{report}");
+    let seen = place.json(&["predict", "runs/wine-1", "wine.npz"]);
+    assert!(seen["correct"].as_u64().unwrap() >= 170, "the scaler is in the model: {seen}");
+}

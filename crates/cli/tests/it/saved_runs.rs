@@ -1,0 +1,83 @@
+//! What released versions wrote loads, gives what it gave, and goes on (see `saved_runs/README.md`).
+
+use crate::place;
+
+use std::path::{Path, PathBuf};
+
+use panoply::nn::data::reader;
+use panoply::nn::{Loss, Network, checkpoint, evaluate};
+use panoply::{Device, Rng};
+use place::{Place, text};
+use serde_json::Value;
+
+/// The folders of all runs of all versions.
+fn runs() -> Vec<PathBuf> {
+    let folders = |path: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+        folders.sort();
+        folders
+    };
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/saved_runs");
+    folders(&all).iter().flat_map(|version| folders(version)).collect()
+}
+
+fn manifest(run: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(run.join("manifest.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn models_give_what_they_gave() {
+    Device::get("cpu").unwrap().scope(|| {
+        let mut seen = 0;
+        for run in runs() {
+            let manifest = manifest(&run);
+            if manifest["data"]["path"] != "digits" {
+                continue;
+            }
+            let network: Network = serde_json::from_value(manifest["network"].clone()).unwrap();
+            // As `panoply train` divides them.
+            let mut rng = Rng::seed_from_u64(manifest["settings"]["seed"].as_u64().unwrap());
+            let (_, held) = reader::digits().unwrap().dataset.train_test_split(0.2, &mut rng).unwrap();
+            let mut model = network.build(&mut rng).unwrap();
+            checkpoint::load(&mut model, &run.join("model.safetensors")).unwrap();
+            let found = evaluate(&model, &held, &Loss::default()).unwrap();
+            let want = manifest["result"]["best_epoch_report"]["val_loss"].as_f64().unwrap();
+            assert!((found.loss - want).abs() < 1e-4 * want, "{}: loss {}, it was {want}", run.display(), found.loss);
+            seen += 1;
+        }
+        assert!(seen >= 4, "{seen} runs");
+    });
+}
+
+#[test]
+fn runs_are_used_exported_and_resumed() {
+    let place = Place::new("released");
+    place.write("wine.csv", include_str!("../data/wine.csv"));
+    for (at, run) in runs().into_iter().enumerate() {
+        let name = format!("run{at}");
+        std::fs::create_dir_all(place.0.join(&name)).unwrap();
+        for file in ["manifest.json", "model.safetensors", "checkpoint.safetensors"] {
+            std::fs::copy(run.join(file), place.0.join(&name).join(file)).unwrap();
+        }
+        let mut manifest = manifest(&run);
+        if manifest["data"]["path"].as_str().unwrap().ends_with("wine.csv") {
+            // Its table was elsewhere.
+            manifest["data"]["path"] = "wine.csv".into();
+            place.write(&format!("{name}/manifest.json"), manifest.to_string());
+        }
+        assert!(place.json(&["predict", &name, "--num-examples", "3"])["labeled"] == 3, "{}", run.display());
+        let exported = std::process::Command::new(env!("CARGO_BIN_EXE_panoply"))
+            .args(["export", &name])
+            .current_dir(&place.0)
+            .output()
+            .unwrap();
+        assert!(exported.status.success(), "{}: {}", run.display(), text(&exported.stderr));
+        let before = manifest["result"]["epochs"].as_u64().unwrap();
+        let longer = place.json(&["train", "--resume", &name, "--epochs", &(before + 1).to_string()]);
+        let history = longer["history"].as_array().unwrap();
+        assert_eq!(history.len() as u64, before + 1);
+        let (last, best) = (&history[before as usize], &manifest["result"]["best_epoch_report"]["val_loss"]);
+        assert!(last["val_loss"].as_f64() < best.as_f64().map(|best| 1.2 * best), "{}: {longer}", run.display());
+    }
+}

@@ -1,0 +1,108 @@
+//! Tables in which several rows are one example: learned, judged, gone on with; and what wrong ones get.
+
+use crate::place;
+
+use std::fmt::Write;
+
+use place::{Place, text};
+use serde_json::Value;
+
+/// Walks of 2 to 9 steps, two at a time side by side, each of which ends above or below where it began. What a walk is to be known by
+/// is the sum of its steps, and no step of its own.
+fn walks(count: i64, first: i64) -> String {
+    let mut table = "walk,step,wind,direction\n".to_string();
+    for pair in (first..first + count).step_by(2) {
+        let walk = |id: i64| {
+            let length = 2 + id * 5 % 8;
+            let steps: Vec<i64> =
+                (0..length).map(|at| ((id * 31 + at * at * 17 + at * id * 7) % 13) * 10 - 60).collect();
+            (id, if steps.iter().sum::<i64>() > 0 { "up" } else { "down" }, steps)
+        };
+        let both = [walk(pair), walk(pair + 1)];
+        for at in 0..10 {
+            for (id, direction, steps) in &both {
+                if let Some(step) = steps.get(at) {
+                    writeln!(table, "{id},{step},{},{direction}", (id * 3 + at as i64) % 5).unwrap();
+                }
+            }
+        }
+    }
+    table
+}
+
+#[test]
+fn sequences_are_learned_and_judged() {
+    let place = Place::new("sequences");
+    place.write("walks.csv", walks(400, 0));
+    let train = ["train", "walks.csv", "--sequence-column", "walk", "--label", "direction", "--learning-rate", "1e-2"];
+    for (model, epochs, least) in [("lstm", "20", 0.9), ("transformer", "10", 0.8)] {
+        let report =
+            place.json(&[&train[..], &["--model", model, "--hidden-sizes", "16", "--epochs", epochs]].concat());
+        assert!(report["accuracy"].as_f64().unwrap() > least, "{model}: {report}");
+    }
+    let plain = place.run(&[&train[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
+    let said = text(&plain.stderr);
+    assert!(
+        said.contains("320 to learn from, 80 held out, direction as one of 2 classes, sequences of up to 9 rows; lstm"),
+        "{said}"
+    );
+    place.json(&["train", "--resume", "runs/walks-1", "--epochs", "21"]);
+
+    place.write("more.csv", walks(60, 1000));
+    let judged = place.json(&["predict", "runs/walks-1", "more.csv"]);
+    assert_eq!(judged["predictions"].as_array().unwrap().len(), 60);
+    assert_eq!(judged["predictions"][1]["example"], "walk 1001");
+    assert!(judged["correct"].as_u64().unwrap() > 48 && judged["labeled"] == 60, "{judged}");
+    // A walk alone is taken for what it is taken for beside longer ones.
+    let rows: Vec<String> =
+        walks(2, 1000).lines().filter(|row| !row.starts_with("1001,")).map(str::to_string).collect();
+    place.write("one.csv", rows.join("\n"));
+    let alone = place.json(&["predict", "runs/walks-1", "one.csv"]);
+    let share = |judged: &Value| judged["predictions"][0]["probability"].as_f64().unwrap();
+    assert!((share(&alone) - share(&judged)).abs() < 1e-5, "{alone}");
+    // A file of layers reads them, too.
+    place.write(
+        "mean.toml",
+        "input = [9, 2]\nlayer = [{ kind = \"standardize\" }, { kind = \"time_mean\" }, { kind = \"linear\", out_features = 2 }]\n",
+    );
+    let report = place.json(&[&train[..], &["--model", "mean.toml", "--epochs", "15"]].concat());
+    assert!(report["accuracy"].as_f64().unwrap() > 0.9, "{report}");
+}
+
+#[test]
+fn wrong_sequences_are_named() {
+    let place = Place::new("wrong-sequences");
+    place.write("walks.csv", walks(40, 0));
+    place.write("two.csv", "id,x,kind\na,1,p\nb,2,q\na,3,q\nb,1,q\n");
+    place.write("flat.toml", "input = [18]\n[[layer]]\nkind = \"linear\"\nout_features = 2\n");
+    let walks_by = ["train", "walks.csv", "--sequence-column", "walk"];
+    for (arguments, refused) in [
+        (
+            &["train", "two.csv", "--sequence-column", "id"][..],
+            "two.csv:4: kind: `q`, but `p` in line 2 of the same sequence",
+        ),
+        (&["train", "two.csv", "--sequence-column", "name"], "there is no column `name`; there are id, x, kind"),
+        (&["train", "two.csv", "--sequence-column", "kind"], "two.csv: kind is learned, so it cannot say which rows"),
+        (&["train", "digits", "--sequence-column", "id"], "--sequence-column: digits have no use for it"),
+        (&[&walks_by[..], &["--model", "mlp"]].concat(), "layer 2 (flatten): it mixes the times of sequences"),
+        (&[&walks_by[..], &["--model", "cnn"]].concat(), "cnn needs images"),
+        (
+            &[&walks_by[..], &["--augment", "horizontal-flip"]].concat(),
+            " (random_horizontal_flip): it mixes the times of sequences",
+        ),
+        (&[&walks_by[..], &["--augment", "horizontal-flip"]].concat(), "\n  what `--augment` says comes first"),
+        (&[&walks_by[..], &["--model", "flat.toml"]].concat(), "input [18] does not hold these examples of [9, 2]"),
+    ] {
+        let refusal = place.refused(arguments);
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+    }
+    assert!(!place.0.join("runs").exists(), "nothing was begun");
+    place.json(&[&walks_by[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
+    let longer: String = (0..10).map(|at| format!("7,{at},1\n")).collect();
+    place.write("long.csv", format!("walk,step,wind\n{longer}"));
+    let refusal = place.refused(&["predict", "runs/walks-1", "long.csv"]);
+    assert!(refusal.contains("long.csv:2: walk: `7` has 10 rows, this network takes up to 9"), "{refusal}");
+    place.write("none.csv", "step,wind\n1,2\n");
+    let refusal = place.refused(&["predict", "runs/walks-1", "none.csv"]);
+    assert!(refusal.contains("none.csv: 1 columns are missing (walk)"), "{refusal}");
+}

@@ -1,0 +1,578 @@
+//! `panoply train`, `predict` and `inspect` as a person uses them: files of every kind, mistakes, stopping, going on.
+
+use crate::place;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use place::{Place, text};
+use serde_json::{Value, json};
+
+const FILES: [&str; 8] = [
+    "checkpoint.safetensors",
+    "confusion_matrix.svg",
+    "confusion_matrix.txt",
+    "curves.svg",
+    "history.csv",
+    "history.jsonl",
+    "manifest.json",
+    "model.safetensors",
+];
+
+#[test]
+fn a_run_has_a_folder_with_all_that_came_of_it() {
+    let place = Place::new("folder");
+    let report = place.json(&["train", "digits", "--epochs", "3"]);
+    assert_eq!(report["run_dir"], "runs/digits-1");
+    let mut files: Vec<String> = std::fs::read_dir(place.0.join("runs/digits-1"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    assert_eq!(files, FILES);
+    let read = |name: &str| std::fs::read_to_string(place.0.join("runs/digits-1").join(name)).unwrap();
+    assert_eq!((read("history.jsonl").lines().count(), read("history.csv").lines().count()), (3, 4));
+    let manifest: Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    assert_eq!(manifest["result"]["best_epoch_report"]["val_score"], report["accuracy"]);
+    assert_eq!(manifest["commands"]["resume"], "panoply train --resume runs/digits-1");
+    assert_eq!(manifest["device"]["device"], "cpu");
+    let [accuracy, top, f1] = ["accuracy", "top_3_accuracy", "macro_f1"].map(|name| report[name].as_f64().unwrap());
+    assert!(accuracy < top && top <= 1.0 && (f1 - accuracy).abs() < 0.1 && report["roc_auc"].is_null(), "{report}");
+    assert_eq!(manifest["result"]["top_3_accuracy"], report["top_3_accuracy"]);
+
+    let refusal = place.refused(&["predict", "runs/digits-1", "--max-new-tokens", "3"]);
+    assert!(refusal.contains("--max-new-tokens: this model generates no text; --num-examples"), "{refusal}");
+    let seen = place.json(&["predict", "runs/digits-1/model.safetensors", "--num-examples", "9"]);
+    assert_eq!((seen["predictions"].as_array().unwrap().len(), seen["labeled"].as_u64()), (9, Some(9)));
+    assert!(seen["correct"].as_u64().unwrap() >= 5, "{seen}");
+    let inspected = Command::new(env!("CARGO_BIN_EXE_panoply"))
+        .args(["inspect", "runs/digits-1"])
+        .current_dir(&place.0)
+        .output()
+        .unwrap();
+    let inspected = text(&inspected.stdout);
+    assert!(inspected.contains("17226 parameters to train, 68904 bytes"), "{inspected}");
+    assert!(inspected.contains("6 arrays, 17226 numbers, 68904 bytes, 0 NaN or infinite"), "{inspected}");
+
+    let export = |out: &str| {
+        let arguments = ["export", "runs/digits-1/model.safetensors", "--out", out];
+        Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap()
+    };
+    let said = text(&export("digits.onnx").stdout);
+    assert!(said.ends_with("input [batch, 1, 8, 8], output [batch, 10] of logits\n"), "{said}");
+    assert!(std::fs::metadata(place.0.join("digits.onnx")).unwrap().len() > 68904);
+    assert!(text(&export("runs/digits-1/model.safetensors").stderr).contains("is the model itself"));
+
+    // A second run has the next number; the first goes on, as one of four epochs would have: 23 steps each.
+    let longer = place.json(&["train", "digits", "--min-steps", "70"]);
+    assert_eq!(longer["run_dir"], "runs/digits-2");
+    let resumed = place.json(&["train", "--resume", "runs/digits-1", "--epochs", "4"]);
+    assert_eq!(resumed["history"].as_array().unwrap().len(), 4);
+    let ends = ["runs/digits-1", "runs/digits-2"].map(|run| place.digest(&format!("{run}/checkpoint.safetensors")));
+    assert_eq!(ends[0], ends[1]);
+
+    let refusal = place.refused(&["train", "--resume", "runs/digits-1"]);
+    assert!(refusal.contains("all 4 epochs are made; `--epochs 8` goes on"), "{refusal}");
+    let refusal = place.refused(&["train", "--out", "runs/digits-1"]);
+    assert!(refusal.contains("runs/digits-1 holds a run already"), "{refusal}");
+    // Nor is anything else written over.
+    place.write("old/model.safetensors", "precious");
+    place.write("old/history.csv", "notes");
+    let refusal = place.refused(&["train", "--out", "old"]);
+    assert!(refusal.contains("old is not empty: history.csv lies in it"), "{refusal}");
+    assert!(refusal.contains("takes a folder that is not there yet, or is empty"), "{refusal}");
+    let left = ["model.safetensors", "history.csv"].map(|name| std::fs::read_to_string(place.0.join("old").join(name)));
+    assert_eq!(left.map(Result::unwrap), ["precious", "notes"]);
+    std::fs::create_dir(place.0.join("bare")).unwrap();
+    place.json(&["train", "--epochs", "1", "--out", "bare"]);
+    let refusal = place.refused(&["train", "digits", "--epochs", "0"]);
+    assert!(refusal.contains("take a number of at least 1"), "{refusal}");
+    let refusal = place.refused(&["train", "--resume", "runs"]);
+    assert!(refusal.contains("is this the folder of a run?"), "{refusal}");
+    let output = place.run(&["train", "--resume", "runs/digits-1", "--model", "cnn"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+/// Ends without warning, at any time, and what was saved goes on bit for bit.
+#[test]
+fn a_killed_run_goes_on_as_if_it_had_not_been() {
+    let place = Place::new("killed");
+    let train = ["train", "digits", "--epochs", "9", "--batch-size", "32", "--hidden-sizes", "16"];
+    place.json(&[&train[..], &["--out", "whole"]].concat());
+    let mut child = place.command(&[&train[..], &["--out", "killed"]].concat()).stderr(Stdio::null()).spawn().unwrap();
+    let begun = place.0.join("killed/checkpoint.safetensors");
+    wait_for(&mut child, || begun.exists());
+    // Twice while a file is written, once within an epoch.
+    let lines = || std::fs::read_to_string(place.0.join("killed/history.jsonl")).unwrap_or_default().lines().count();
+    for saving in [true, false, true] {
+        let before = lines();
+        let part = place.0.join(format!("killed/checkpoint.safetensors.part{}-0", child.id()));
+        wait_for(&mut child, || if saving { part.exists() } else { lines() > before });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut resume = place.command(&["train", "--resume", "killed"]);
+        child = resume.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What an end within a write leaves behind.
+    let parts = ["killed/training.part4711", "killed/checkpoint.safetensors.part4711-0"];
+    parts.iter().for_each(|part| place.write(part, "half"));
+    place.json(&["train", "--resume", "killed"]);
+    for file in ["checkpoint.safetensors", "model.safetensors"] {
+        assert_eq!(place.digest(&format!("killed/{file}")), place.digest(&format!("whole/{file}")), "{file}");
+    }
+    assert!(!parts.iter().any(|part| place.0.join(part).exists()));
+}
+
+/// A file that may not grow stands for a disk that is full while the run is saved: nothing is lost, and the run goes on.
+#[cfg(unix)]
+#[test]
+fn a_disk_that_fills_loses_nothing() {
+    let place = Place::new("full");
+    let train = ["train", "digits", "--batch-size", "128", "--epochs"];
+    place.json(&[&train[..], &["2", "--out", "whole"]].concat());
+    place.json(&[&train[..], &["1", "--out", "full"]].concat());
+    let before = place.digest("full/checkpoint.safetensors");
+    // Of 250 KiB at most half in blocks of 512 bytes, at most all of it less a little in blocks of 1024.
+    let limited = format!("trap '' XFSZ; ulimit -f 200; exec '{}' \"$@\"", env!("CARGO_BIN_EXE_panoply"));
+    let mut full = Command::new("sh");
+    full.args(["-c", &limited, "sh", "train", "--resume", "full", "--epochs", "2", "--device", "cpu"]);
+    let output = full.current_dir(&place.0).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write full/checkpoint.safetensors: File too large"), "{said}");
+    assert!(
+        said.contains("\n  the file is as it was") && said.contains("`panoply train --resume full` goes on"),
+        "{said}"
+    );
+    assert_eq!(place.digest("full/checkpoint.safetensors"), before);
+    place.json(&["train", "--resume", "full", "--epochs", "2"]);
+    assert_eq!(place.digest("full/checkpoint.safetensors"), place.digest("whole/checkpoint.safetensors"));
+}
+
+/// Each way to move parameters and each course of the learning rate, both kept over an end without warning.
+#[test]
+fn optimizers_and_schedules_go_on_bit_for_bit() {
+    let place = Place::new("movers");
+    let kinds: [(&str, &[&str]); 9] = [
+        ("constant", &["adamw", "--clip-norm", "0.1"]),
+        ("step", &["sgd", "--momentum", "0.9"]),
+        ("constant", &["sgd"]),
+        ("exponential", &["adam"]),
+        ("cosine-with-warmup", &["rmsprop", "--momentum", "0.5"]),
+        ("cosine", &["adagrad"]),
+        ("one-cycle", &["lion"]),
+        ("reduce-on-plateau", &["adamw", "--weight-decay", "0.3", "--ema-decay", "0.9", "--loss", "bce-with-logits"]),
+        ("cosine", &["sgd", "--weight-decay", "1e-3", "--accumulate-grad-batches", "3", "--class-weights", "balanced"]),
+    ];
+    let mut ends = std::collections::BTreeSet::new();
+    for (number, (schedule, optimizer)) in kinds.into_iter().enumerate() {
+        let [whole, part] = ["whole", "part"].map(|name| format!("{name}{number}"));
+        let train =
+            [&["train", "digits", "--epochs", "4", "--lr-schedule", schedule, "--optimizer"][..], optimizer].concat();
+        let report = place.json(&[&train[..], &["--out", &whole]].concat());
+        // What stands for nothing said learns; a guess has a tenth.
+        assert!(report["accuracy"].as_f64().unwrap() > 0.5, "{optimizer:?}: {report}");
+        let mut child = place.command(&[&train[..], &["--out", &part]].concat()).stderr(Stdio::null()).spawn().unwrap();
+        let begun = place.0.join(&part).join("checkpoint.safetensors");
+        wait_for(&mut child, || begun.exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        place.json(&["train", "--resume", &part]);
+        let [whole, part] = [whole, part].map(|run| place.digest(&format!("{run}/checkpoint.safetensors")));
+        assert_eq!(whole, part, "{optimizer:?} {schedule}");
+        ends.insert(whole);
+    }
+    assert_eq!(ends.len(), kinds.len(), "each is something else");
+
+    let refusal = place.refused(&["train", "--momentum", "0.9"]);
+    assert!(refusal.contains("--momentum 0.9 is not for --optimizer adamw"), "{refusal}");
+    for (wrong, right) in [
+        (["--optimizer", "adamax"], "adamw, adam, sgd, rmsprop, adagrad, lion"),
+        (
+            ["--lr-schedule", "linear"],
+            "constant, cosine, cosine-with-warmup, one-cycle, step, exponential, reduce-on-plateau",
+        ),
+        (["--clip-norm", "-1"], "take a number above 0"),
+        (["--momentum", "1"], "take a number in 0 .. 1"),
+    ] {
+        let output = place.run(&[&["train", "digits"][..], &wrong].concat());
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(right), "{said}");
+    }
+}
+
+/// Waits for something a child does, for half a minute at most.
+#[track_caller]
+fn wait_for(child: &mut Child, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing happened");
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_saves_and_twice_ends_at_once() {
+    let interrupt = |child: &Child| {
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    };
+    let place = Place::new("stopped");
+    let train = ["train", "digits", "--epochs", "1000", "--out", "run", "--json"];
+    let mut child = place.command(&train).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for(&mut child, || place.0.join("run/checkpoint.safetensors").exists());
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["interrupted"], true);
+    assert!(place.0.join("run/model.safetensors").exists());
+    let resume = ["train", "--resume", "run"];
+    let mut child = place.command(&resume).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let lines = || std::fs::read_to_string(place.0.join("run/history.jsonl")).unwrap().lines().count();
+    let before = lines();
+    wait_for(&mut child, || lines() > before);
+    // The second one may come when the first has already ended it.
+    interrupt(&child);
+    let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
+    let code = child.wait().unwrap().code();
+    assert!(code == Some(130) || code == Some(0), "{code:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_in_the_first_epoch_saves_what_there_is() {
+    let place = Place::new("stopped_first");
+    let train = ["train", "digits", "--hidden-sizes", "2048,2048", "--batch-size", "1", "--out", "run", "--json"];
+    let mut child = place.command(&train).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    // The signals that it catches, as bits from 1 on.
+    let catches = |signal: u32| {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+        u64::from_str_radix(caught, 16).unwrap() >> (signal - 1) & 1 == 1
+    };
+    wait_for(&mut child, || catches(2));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        report["interrupted"] == true && report["model_path"].is_null() && report["history"] == json!([]),
+        "{report}"
+    );
+    assert!(place.0.join("run/checkpoint.safetensors").exists() && !place.0.join("run/model.safetensors").exists());
+}
+
+/// Points of two kinds that a line divides.
+fn table(rows: usize) -> String {
+    let mut table = "width,kind,\"height, in cm\"\n".to_string();
+    for row in 0..rows {
+        let x = (row * 7 % rows) as f64 / rows as f64 * 200.0;
+        let kind = if row % 2 == 0 { "tulip" } else { "rose" };
+        let y = if row % 2 == 0 { x / 100.0 + 1.5 } else { x / 100.0 - 1.5 };
+        table += &format!("{x:.2},{kind},{y:.3}\n");
+    }
+    table
+}
+
+#[test]
+fn tables_are_learned_and_judged() {
+    let place = Place::new("table");
+    place.write("flowers.csv", table(120));
+    let report = place.json(&[
+        "train",
+        "flowers.csv",
+        "--label",
+        "kind",
+        "--epochs",
+        "25",
+        "--batch-size",
+        "16",
+        "--learning-rate",
+        "1e-2",
+    ]);
+    assert_eq!(report["run_dir"], "runs/flowers-1");
+    assert!(report["accuracy"].as_f64().unwrap() > 0.9, "{report}");
+    let model = "runs/flowers-1/model.safetensors";
+    // Without the column of classes, columns in another order.
+    place.write("more.csv", "\"height, in cm\",width\n3.4,190\n-1.4,10\n");
+    let seen = place.json(&["predict", model, "more.csv"]);
+    let read: Vec<&str> =
+        seen["predictions"].as_array().unwrap().iter().map(|row| row["prediction"].as_str().unwrap()).collect();
+    assert_eq!(read, ["tulip", "rose"]);
+    assert_eq!(seen["predictions"][0]["example"], "line 2");
+    place.write("other.csv", "width,depth\n1,2\n");
+    assert!(place.refused(&["predict", model, "other.csv"]).contains("1 columns are missing (height, in cm)"));
+    place.write("mixed.csv", table(120).replace("\n0.00,tulip", "\n0.00,"));
+    let refusal = place.refused(&["train", "mixed.csv"]);
+    assert!(refusal.contains("mixed.csv:2: kind: it is empty, in a column of words"), "{refusal}");
+    let notes = [
+        "`--drop-columns \"kind\"` leaves the column out",
+        "height, in cm is learned from the others; `--label COLUMN`",
+    ];
+    assert!(notes.iter().all(|note| refusal.contains(note)), "{refusal}");
+    let refusal = place.refused(&["train", "flowers.csv", "--task", "classification"]);
+    assert!(
+        refusal.contains("flowers.csv:2: height, in cm: `1.500` is no class") && refusal.contains("--task regression")
+    );
+    let refusal = place.refused(&["train", "flowers.csv", "--task", "regression", "--label", "kind"]);
+    assert!(refusal.contains("flowers.csv:2: kind: `tulip` is no finite number"), "{refusal}");
+    assert!(
+        place
+            .refused(&["train", "flowers.csv", "--label", "kin"])
+            .contains("there is no column `kin`; there are width, kind")
+    );
+    place.write("flowers.csv", table(120).replace("20.00", "20,00"));
+    assert!(place.refused(&["train", "flowers.csv", "--label", "kind"]).contains("4 cells, not 3 as above"));
+    place.write("flowers.csv", table(120).replace("\n0.00,", "\nnil,"));
+    let refusal = place.refused(&["train", "flowers.csv", "--label", "kind"]);
+    assert!(refusal.contains("flowers.csv:2: width: `nil` is no finite number"), "{refusal}");
+    place.write("flowers.csv", table(121));
+    let refusal = place.refused(&["train", "--resume", "runs/flowers-1"]);
+    assert!(refusal.contains("flowers.csv has changed since runs/flowers-1 began"), "{refusal}");
+    // A table that gzip packed; the run's folder has the table's name.
+    if cfg!(unix) {
+        place.write("packed.csv", table(40));
+        assert!(Command::new("gzip").arg(place.0.join("packed.csv")).status().unwrap().success());
+        let report = place.json(&["train", "packed.csv.gz", "--label", "kind", "--epochs", "1"]);
+        assert_eq!(report["run_dir"], "runs/packed-1");
+    }
+    place.write("one.csv", "a,label\n1,x\n2,x\n");
+    assert!(place.refused(&["train", "one.csv"]).contains("label: 1 classes in 2 rows"));
+    place.write("few.csv", "a,label\n1,x\n2,y\n");
+    assert!(place.refused(&["train", "few.csv"]).contains("leaves 2 to learn from and 0 held out"));
+    assert!(place.refused(&["train", "nothing.csv"]).contains("cannot read nothing.csv"));
+    assert!(place.refused(&["train", "few.csv", "--val-split", "0.5", "--model", "cnn"]).contains("cnn needs images"));
+}
+
+/// Real tables (see `data/README.md`), of which a linear rule alone reads 95 %.
+#[test]
+fn real_tables_are_learned() {
+    let place = Place::new("real");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for (name, label, examples, features) in [("wine", "cultivar", 178, 13), ("breast_cancer", "diagnosis", 569, 30)] {
+        let table = data.join(format!("{name}.csv")).display().to_string();
+        let report = place.json(&[
+            "train",
+            &table,
+            "--label",
+            label,
+            "--epochs",
+            "20",
+            "--batch-size",
+            "16",
+            "--hidden-sizes",
+            "16",
+        ]);
+        assert!(report["accuracy"].as_f64().unwrap() > 0.93, "{name}: {report}");
+        let folder = place.0.join(report["run_dir"].as_str().unwrap());
+        let manifest: Value = serde_json::from_slice(&std::fs::read(folder.join("manifest.json")).unwrap()).unwrap();
+        // Two classes have a curve: a linear rule reaches an area of 0.99.
+        let auc = report["roc_auc"].as_f64();
+        assert!(if name == "wine" { auc.is_none() } else { auc > Some(0.97) && auc <= Some(1.0) }, "{name}: {report}");
+        let held = &manifest["data"];
+        assert_eq!(held["train_examples"].as_u64().unwrap() + held["val_examples"].as_u64().unwrap(), examples);
+        assert_eq!(manifest["network"]["input"][0], features);
+    }
+}
+
+/// A bright left or right half.
+fn image(side: u32, right: bool, shade: u8) -> image::GrayImage {
+    image::GrayImage::from_fn(side, side, |x, _| {
+        image::Luma([if (x >= side / 2) == right { 200 + shade } else { shade }])
+    })
+}
+
+#[test]
+fn folders_of_images_are_learned_and_judged() {
+    let place = Place::new("images");
+    for shade in 0..20 {
+        for (class, right) in [("left", false), ("right", true)] {
+            let path = place.0.join(format!("halves/{class}/{shade}.png"));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            image(8, right, shade).save(path).unwrap();
+        }
+    }
+    let network = "input = [1, 8, 8]\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\nout_features = 2\n";
+    place.write("net.toml", network);
+    let train = ["train", "halves", "--epochs", "8", "--batch-size", "8", "--learning-rate", "1e-2"];
+    let report = place.json(&[&train[..], &["--model", "net.toml"]].concat());
+    assert_eq!((report["accuracy"].as_f64(), report["num_parameters"].as_u64()), (Some(1.0), Some(130)));
+    image(12, true, 3).save(place.0.join("new.png")).unwrap();
+    let seen = place.json(&["predict", "runs/halves-1/model.safetensors", "new.png"]);
+    assert_eq!(seen["predictions"][0]["prediction"], "right");
+    place.write("net.toml", network.replace("out_features = 2", "out_features = 3"));
+    let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
+    assert!(refusal.contains("net.toml: it gives [3], but there are 2 classes"), "{refusal}");
+    place.write("net.toml", network.replace("out_features = 2", "out_features = 0"));
+    let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
+    assert!(refusal.contains("net.toml:6: layer 2 (linear): out_features 0 is not in 1 ..="), "{refusal}");
+    place.write("halves/left/broken.png", "no image");
+    assert!(place.refused(&train).contains("halves/left/broken.png: "));
+    image(9, true, 3).save(place.0.join("halves/left/broken.png")).unwrap();
+    let refusal = place.refused(&train);
+    assert!(
+        refusal.contains("broken.png has 9 × 9 points, not 8 × 8 as") && refusal.contains("--image-size"),
+        "{refusal}"
+    );
+    std::fs::create_dir_all(place.0.join("halves/none")).unwrap();
+    assert!(place.refused(&train).contains("halves/none: it holds no image"));
+    std::fs::create_dir_all(place.0.join("empty")).unwrap();
+    assert!(place.refused(&["train", "empty"]).contains("empty: there is no sub-folder with images in it"));
+}
+
+/// Twelve examples of 2 × 3 bytes in MNIST's format, and their classes.
+#[test]
+fn idx_and_numpy_files_are_learned() {
+    let place = Place::new("pairs");
+    let points: Vec<u8> = (0..12u8).flat_map(|i| [if i % 2 == 0 { 0 } else { 250 }; 6].map(|p| p + i % 5)).collect();
+    let classes: Vec<u8> = (0..12).map(|i| i % 2).collect();
+    let header = |dims: &[u32]| {
+        let lengths = dims.iter().flat_map(|dim| dim.to_be_bytes());
+        [0, 0, 8, dims.len() as u8].into_iter().chain(lengths).collect::<Vec<u8>>()
+    };
+    place.write("mnist/train-images-idx3-ubyte", [header(&[12, 2, 3]), points.clone()].concat());
+    place.write("mnist/train-labels-idx1-ubyte", [header(&[12]), classes.clone()].concat());
+    let train = ["--epochs", "6", "--batch-size", "4", "--learning-rate", "2e-2"];
+    let report = place.json(&[&["train", "mnist"], &train[..]].concat());
+    assert_eq!(report["accuracy"], 1.0);
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let numbers: Vec<f32> = points.iter().map(|point| f32::from(*point) / 255.0).collect();
+        let labels: Vec<i32> = classes.iter().map(|class| i32::from(*class)).collect();
+        std::fs::create_dir_all(place.0.join("arrays")).unwrap();
+        let save = |tensor: panoply::Tensor, name: &str| {
+            panoply::nn::data::npy::save(&tensor, &place.0.join("arrays").join(name)).unwrap();
+        };
+        save(panoply::Tensor::from_slice(&numbers, [12, 2, 3]), "x.npy");
+        save(panoply::Tensor::from_slice(&labels, [12]), "y.npy");
+    });
+    let report =
+        place.json(&[&["train", "arrays/x.npy", "--model", "lstm", "--hidden-sizes", "8"], &train[..]].concat());
+    assert_eq!((report["run_dir"].as_str(), report["accuracy"].as_f64()), (Some("runs/x-1"), Some(1.0)));
+    let seen = place.json(&["predict", "runs/mnist-1/model.safetensors"]);
+    assert_eq!(seen["correct"], 4);
+    // The same in one file.
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let arrays = ["x", "y"].map(|name| {
+            let file = place.0.join(format!("arrays/{name}.npy"));
+            (name.to_string(), panoply::nn::data::npy::load(&file).unwrap())
+        });
+        panoply::nn::data::npz::save(&arrays, &place.0.join("both.npz")).unwrap();
+    });
+    let report = place.json(&[&["train", "both.npz"], &train[..]].concat());
+    assert_eq!((report["run_dir"].as_str(), report["accuracy"].as_f64()), (Some("runs/both-1"), Some(1.0)));
+    assert_eq!(place.json(&["predict", "runs/both-1", "both.npz", "--num-examples", "12"])["correct"], 12);
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let labels = panoply::Tensor::from_slice(&[0i32, 1, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1], [12]);
+        panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
+    });
+    let seen = place.json(&["predict", "runs/x-1/model.safetensors", "arrays/x.npy"]);
+    // `accuracy_score` counts labels that were never learned as wrong.
+    let unknown = &seen["unknown_labels"];
+    let counted: u64 = unknown.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!((&seen["labeled"], counted, &unknown["6"]), (&12.into(), 9, &1.into()), "{seen}");
+    assert!(seen["correct"].as_u64().unwrap() <= 3, "{seen}");
+    // Classes are the values that occur, and the only example of one is learned from.
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let labels = panoply::Tensor::from_slice(&[0i32, 4, 0, 4, 0, 4, 2, 4, 0, 4, 0, 4], [12]);
+        panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
+    });
+    let said = text(&place.run(&["train", "arrays/x.npy", "--min-steps", "4", "--val-split", "0.5"]).stderr);
+    assert!(said.contains(", 3 classes; ") && said.contains("\nno example held out is of class 2\n"), "{said}");
+    // One class alone teaches nothing, but it can be right.
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let labels = panoply::Tensor::from_slice(&[0i32; 12], [12]);
+        panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
+    });
+    assert_eq!(place.json(&["predict", "runs/x-1", "arrays/x.npy"])["labeled"], 12);
+    std::fs::remove_file(Path::new(&place.0).join("mnist/train-labels-idx1-ubyte")).unwrap();
+    let refusal = place.refused(&["train", "mnist"]);
+    assert!(refusal.contains("its classes are not beside it; looked for"), "{refusal}");
+}
+
+/// Written by pyarrow.
+#[cfg(feature = "parquet")]
+#[test]
+fn a_table_of_parquet_is_learned_and_judged() {
+    let place = Place::new("parquet");
+    let houses = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/fixtures/snappy.parquet");
+    std::fs::copy(houses, place.0.join("houses.parquet")).unwrap();
+    let train = ["train", "houses.parquet", "--label", "city", "--val-split", "0.4", "--epochs", "2"];
+    let report = place.json(&train);
+    assert_eq!((report["run_dir"].as_str(), report["accuracy"].is_number()), (Some("runs/houses-1"), true));
+    let seen = place.json(&["predict", "runs/houses-1", "houses.parquet"]);
+    assert_eq!((seen["labeled"].as_u64(), seen["predictions"][4]["label"].as_str()), (Some(5), Some("Bergen")));
+    let refusal = place.refused(&["train", "houses.parquet", "--task", "regression", "--label", "city"]);
+    assert!(refusal.contains("houses.parquet:1: city: `Bergen` is no finite number"), "{refusal}");
+    let refusal = place.refused(&["train", "houses.parquet", "--header", "no"]);
+    assert!(refusal.contains("--header: houses.parquet is a table of Parquet, which names its columns"), "{refusal}");
+    place.write("cut.parquet", &std::fs::read(place.0.join("houses.parquet")).unwrap()[..900]);
+    assert!(place.refused(&["train", "cut.parquet"]).contains("cut.parquet: "));
+}
+
+#[test]
+fn every_network_and_precision_trains() {
+    let place = Place::new("networks");
+    for model in [
+        &["cnn", "--hidden-sizes", "4"][..],
+        &["lstm", "--hidden-sizes", "8"],
+        &["transformer", "--hidden-sizes", "8,1"],
+    ] {
+        let report = place.json(&[&["train", "digits", "--epochs", "1", "--model"], model].concat());
+        assert!(report["accuracy"].as_f64().unwrap() > 0.1, "{report}");
+        let folder = report["run_dir"].as_str().unwrap();
+        let seen = place.json(&["predict", &format!("{folder}/model.safetensors"), "--num-examples", "2"]);
+        assert_eq!(seen["labeled"], 2);
+    }
+    // A network of one's own with a block that its input goes around.
+    place.write(
+        "block.toml",
+        "input = [1, 8, 8]\n[[layer]]\nkind = \"residual\"\nshortcut = [{ kind = \"conv\", out_channels = 4, kernel_size = [1, 1] }]\n\
+         [[layer.layers]]\nkind = \"conv\"\nout_channels = 4\nkernel_size = [3, 3]\npadding = [1, 1]\n[[layer.layers]]\nkind = \"batch_norm\"\n\
+         [[layer]]\nkind = \"hardswish\"\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\nout_features = 10\n",
+    );
+    let report = place.json(&["train", "digits", "--epochs", "2", "--model", "block.toml", "--out", "block"]);
+    assert!(report["accuracy"].as_f64().unwrap() > 0.6, "{report}");
+    assert_eq!(place.json(&["predict", "block", "--num-examples", "3"])["labeled"], 3);
+    let run = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let inspected = run(&["inspect", "block"]);
+    assert!(
+        inspected.contains("  1  residual   [4, 8, 8]  ") && inspected.contains("0.layers.1.running_mean"),
+        "{inspected}"
+    );
+    run(&["export", "block/model.safetensors", "--out", "block.onnx"]);
+    for precision in ["bf16", "f16"] {
+        let report = place.json(&[
+            "train",
+            "digits",
+            "--epochs",
+            "2",
+            "--precision",
+            precision,
+            "--batch-size",
+            "auto",
+            "--hidden-sizes",
+            "16",
+        ]);
+        assert!(report["accuracy"].as_f64().unwrap() > 0.1, "{report}");
+    }
+    let capped =
+        place.command(&["train", "digits", "--batch-size", "1024"]).env("PANOPLY_POOL", "2M").output().unwrap();
+    let said = text(&capped.stderr);
+    assert!(said.contains("out of memory on cpu: a step of 1024 examples needs") && said.contains("fits"), "{said}");
+    let refusal = place.refused(&["train", "--model", "perceptron"]);
+    assert!(
+        refusal.contains("there is no network `perceptron`; take mlp, cnn, lstm, transformer or a FILE.toml"),
+        "{refusal}"
+    );
+}

@@ -1,0 +1,433 @@
+//! How to train, said on the command line and in files: losses, weights of classes, the section `[training]`; which of them wins, what a
+//! run says of itself, and what wrong ones get.
+
+use crate::place;
+
+use std::path::Path;
+use std::process::Command;
+
+use place::{Place, text};
+use serde_json::Value;
+
+fn manifest(place: &Place, run: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(place.0.join(run).join("manifest.json")).unwrap()).unwrap()
+}
+
+fn inspected(place: &Place, run: &str) -> String {
+    let mut inspect = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    let output = inspect.args(["inspect", run]).current_dir(&place.0).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// One output tells malign from benign as two do, and its shares are what `predict` shows.
+#[test]
+fn a_yes_or_no_is_learned_by_one_output() {
+    let place = Place::new("bce");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/breast_cancer.csv").display().to_string();
+    let train =
+        ["train", &data, "--label", "diagnosis", "--epochs", "15", "--batch-size", "16", "--hidden-sizes", "16"];
+    let said = [&train[..], &["--loss", "bce-with-logits", "--class-weights", "balanced", "--out", "run"]].concat();
+    let report = place.json(&said);
+    assert!(report["accuracy"].as_f64().unwrap() > 0.93, "{report}");
+    assert!(report["roc_auc"].as_f64().unwrap() > 0.97, "{report}");
+    let network = manifest(&place, "run")["network"].clone();
+    let layers = network["layers"].as_array().unwrap();
+    assert_eq!(
+        (layers[layers.len() - 1]["linear"]["out_features"].as_u64(), &network["loss"]["kind"]),
+        (Some(1), &"bce_with_logits".into())
+    );
+    // 170 and 286 of 456 to learn from: 456 / (2 · 286) and 456 / (2 · 170), whichever comes first.
+    let mut weights: Vec<f64> =
+        network["loss"]["class_weights"].as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap()).collect();
+    weights.sort_by(f64::total_cmp);
+    assert!((weights[0] - 456.0 / 572.0).abs() < 0.01 && (weights[1] - 456.0 / 340.0).abs() < 0.02, "{weights:?}");
+    let shown = inspected(&place, "run");
+    assert!(
+        shown.contains(
+            "\nby adamw at 0.002, weight decay 0.01, batches of 16; the loss bce_with_logits, class weights "
+        ),
+        "{shown}"
+    );
+    let seen = place.json(&["predict", "run", "--num-examples", "50"]);
+    assert!(seen["correct"].as_u64().unwrap() > 44, "{seen}");
+    for row in seen["predictions"].as_array().unwrap() {
+        assert!((0.5..=1.0).contains(&row["probability"].as_f64().unwrap()), "{row}");
+    }
+    // The loss of the file that goes on is the loss it began with.
+    let longer = place.json(&["train", "--resume", "run", "--epochs", "16"]);
+    assert_eq!(manifest(&place, "run")["network"], network);
+    assert!(longer["accuracy"].as_f64().unwrap() > 0.93, "{longer}");
+    let refusal = place.refused(&[&train[..], &["--class-weights", "1,2,3"]].concat());
+    assert!(refusal.contains("3 class weights are not one for each of 2 classes"), "{refusal}");
+    assert!(refusal.contains("\n  the classes are, in this order, "), "{refusal}");
+}
+
+/// What a rare class is worth changes how often it is found.
+#[test]
+fn rare_classes_count_as_much() {
+    let place = Place::new("rare");
+    // Overlapping: a rare `yes` around 1, a common `no` around 0, with the same spread.
+    let rows: Vec<String> = (0..400)
+        .map(|i| {
+            let (yes, spread) = (i % 16 == 0, f64::from((i * 37) % 101) / 50.0 - 1.0);
+            format!("{:.3},{}\n", spread * 1.2 + f64::from(u8::from(yes)), if yes { "yes" } else { "no" })
+        })
+        .collect();
+    place.write("rare.csv", format!("x,kind\n{}", rows.concat()));
+    let recall = |weights: &[&str], out: &str| {
+        let train = ["train", "rare.csv", "--epochs", "40", "--hidden-sizes", "8", "--dropout", "0", "--out", out];
+        place.json(&[&train[..], weights].concat());
+        let seen = place.json(&["predict", out, "rare.csv"]);
+        let yes = seen["predictions"].as_array().unwrap().iter().filter(|row| row["label"] == "yes");
+        yes.clone().filter(|row| row["prediction"] == "yes").count() as f64 / yes.count() as f64
+    };
+    let plain = recall(&[], "plain");
+    for (weights, out) in [("balanced", "balanced"), ("1,16", "given")] {
+        let weighted = recall(&["--class-weights", weights], out);
+        assert!(weighted > plain + 0.3, "{weighted} of the rare ones found, {plain} without weights");
+    }
+}
+
+const NETWORK: &str = r#"input = [64]
+loss = { label_smoothing = 0.1, class_weights = "balanced" }
+
+[training]
+epochs = 2
+optimizer = "sgd"
+momentum = 0.8
+learning_rate = 1e-2
+weight_decay = 0.05
+lr_schedule = "reduce-on-plateau"
+clip_norm = 2
+ema_decay = 0.95
+accumulate_grad_batches = 2
+batch_size = 32
+precision = "bf16"
+val_split = 0.3
+seed = 7
+patience = 9
+
+[[layer]]
+kind = "linear"
+out_features = 10
+"#;
+
+#[test]
+fn a_file_says_how_to_train_and_the_command_line_wins() {
+    let place = Place::new("recipe");
+    place.write("net.toml", NETWORK);
+    place.json(&["train", "digits", "--model", "net.toml", "--out", "file"]);
+    let settings = manifest(&place, "file")["settings"].clone();
+    for (name, want) in [
+        ("epochs", 2.into()),
+        ("optimizer", "sgd".into()),
+        ("momentum", 0.8.into()),
+        ("learning_rate", 0.01.into()),
+        ("weight_decay", 0.05.into()),
+        ("lr_schedule", "reduce-on-plateau".into()),
+        ("clip_norm", 2.0.into()),
+        ("ema_decay", 0.95.into()),
+        ("accumulate_grad_batches", 2.into()),
+        ("batch_size", 32.into()),
+        ("precision", "bf16".into()),
+        ("val_split", 0.3.into()),
+        ("seed", 7.into()),
+        ("patience", 9.into()),
+    ] as [(&str, Value); 14]
+    {
+        assert_eq!(settings[name], want, "{name}");
+    }
+    let words = "by sgd at 0.01, momentum 0.8, weight decay 0.05, gradients up to 2, schedule reduce-on-plateau, batches of 32, 2 of them a \
+                 step, an average that keeps 0.95, bf16; the loss cross_entropy, label smoothing 0.1, class weights ";
+    let shown = inspected(&place, "file");
+    assert!(shown.contains(words), "{shown}");
+    // What the file says of its own optimizer and loss is not for others.
+    let said = ["--min-steps", "50", "--optimizer", "lion", "--batch-size", "64"];
+    let line = ["train", "digits", "--model", "net.toml", "--loss", "bce-with-logits", "--out", "line"];
+    place.json(&[&line[..], &said].concat());
+    let of_line = manifest(&place, "line");
+    let settings = &of_line["settings"];
+    assert_eq!((&settings["optimizer"], &settings["batch_size"]), (&"lion".into(), &64.into()));
+    // 1258 to learn from are 20 batches of 64, so 50 of them are three epochs.
+    assert_eq!((&settings["epochs"], &settings["weight_decay"]), (&3.into(), &0.05.into()));
+    assert_eq!((&settings["learning_rate"], &settings["momentum"]), (&0.001.into(), &Value::Null));
+    let loss = &of_line["network"]["loss"];
+    assert_eq!((&loss["kind"], &loss["label_smoothing"]), (&"bce_with_logits".into(), &0.0.into()));
+    assert!(loss["class_weights"].is_null(), "{loss}");
+    let adagrad =
+        ["train", "digits", "--model", "net.toml", "--optimizer", "adagrad", "--epochs", "1", "--out", "adagrad"];
+    place.json(&adagrad);
+    let settings = manifest(&place, "adagrad")["settings"].clone();
+    assert_eq!((&settings["learning_rate"], &settings["weight_decay"]), (&0.02.into(), &Value::Null));
+    // One limit of gradients takes the place of the other, and goes on: with next to nothing of them nothing is learned.
+    let limited = ["train", "digits", "--model", "net.toml", "--clip-value", "1e-9", "--weight-decay", "0"];
+    place.json(&[&limited[..], &["--epochs", "1", "--out", "limited"]].concat());
+    let longer = place.json(&["train", "--resume", "limited", "--epochs", "3"]);
+    let settings = manifest(&place, "limited")["settings"].clone();
+    assert_eq!((&settings["clip_value"], &settings["clip_norm"]), (&1e-9.into(), &Value::Null));
+    assert!(inspected(&place, "limited").contains("elements of gradients up to ±0.000000001"));
+    let loss = |epoch: usize| longer["history"][epoch]["val_loss"].as_f64().unwrap();
+    assert!((loss(0) - loss(2)).abs() < 1e-4, "{longer}");
+    let refusal = place.refused(&["train", "digits", "--clip-value", "1", "--clip-norm", "1"]);
+    assert!(refusal.contains("'--clip-value <CLIP_VALUE>' cannot be used with '--clip-norm <CLIP_NORM>'"), "{refusal}");
+    let refusal = place.refused(&[&adagrad[..8], &["--momentum", "0.8"]].concat());
+    assert!(refusal.contains("--momentum 0.8 is not for --optimizer adagrad"), "{refusal}");
+    // The same optimizer and loss as the file's change nothing of it.
+    let same = ["--optimizer", "sgd", "--loss", "cross-entropy", "--epochs", "1", "--out", "same"];
+    place.json(&[&["train", "digits", "--model", "net.toml"][..], &same].concat());
+    let of_same = manifest(&place, "same");
+    assert_eq!((&of_same["settings"]["learning_rate"], &of_same["settings"]["momentum"]), (&0.01.into(), &0.8.into()));
+    assert_eq!(of_same["network"]["loss"]["label_smoothing"], 0.1);
+    place.write("turned.toml", NETWORK.replace("[64]", "[4, 16]"));
+    let refusal = place.refused(&["train", "digits", "--model", "turned.toml"]);
+    assert!(refusal.contains("turned.toml: input [4, 16] does not hold these examples of [1, 8, 8]"), "{refusal}");
+
+    place.write("wide.toml", NETWORK.replace("[64]", "[1, 8, 8]"));
+    let refusal = place.refused(&["train", "digits", "--model", "wide.toml"]);
+    assert!(refusal.contains("wide.toml: it gives [1, 8, 10], but there are 10 classes"), "{refusal}");
+    assert!(refusal.contains("\n  a layer of the kind `flatten` makes one row"), "{refusal}");
+
+    for (from, to, what) in [
+        (
+            "epochs = 2",
+            "epochs = 0",
+            "net.toml:5: training: epochs: invalid value '0' for '--epochs <EPOCHS>': take a number of",
+        ),
+        (
+            "\"sgd\"",
+            "\"sdg\"",
+            "net.toml:6: training: optimizer: invalid value 'sdg' for '--optimizer <OPTIMIZER>'; [possible",
+        ),
+        ("weight_decay = 0.05", "weight_decay = -1", "net.toml:9: training: weight_decay: invalid value '-1'"),
+        (
+            "ema_decay = 0.95",
+            "ema_decay = 1",
+            "net.toml:12: training: ema_decay: invalid value '1' for '--ema-decay <DECAY>': take a",
+        ),
+        ("seed = 7", "sead = 7", "net.toml:17: training: sead: unexpected argument '--sead' found"),
+        ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected argument '--hidden' found"),
+        (
+            "seed = 7",
+            "min_steps = 7",
+            "net.toml:5: training: the argument '--epochs <EPOCHS>' cannot be used with '--min-steps <MIN_STEPS>'",
+        ),
+        ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a number for each class"),
+    ] {
+        place.write("net.toml", NETWORK.replace(from, to));
+        let refusal = place.refused(&["train", "digits", "--model", "net.toml"]);
+        assert!(refusal.contains(what), "{to}: {refusal}");
+    }
+}
+
+/// Changes at random are layers of training alone: kept over a stop bit for bit, absent in use, said by a file as well.
+#[test]
+fn examples_are_changed_at_random() {
+    let place = Place::new("augment");
+    let train =
+        ["train", "digits", "--hidden-sizes", "16", "--epochs", "3", "--augment", "random-shift=1,gaussian-noise=0.05"];
+    place.json(&[&train[..], &["--out", "whole"]].concat());
+    let layers = manifest(&place, "whole")["network"]["layers"].clone();
+    assert_eq!(
+        (&layers[0]["random_shift"]["max_shift"], &layers[1]["gaussian_noise"]["stddev"]),
+        (&1.into(), &0.05.into())
+    );
+    place.json(&[&train[..4], &["--epochs", "2"], &train[6..], &["--out", "part"]].concat());
+    place.json(&["train", "--resume", "part", "--epochs", "3"]);
+    let digest = |run: &str| place.digest(&format!("{run}/checkpoint.safetensors"));
+    assert_eq!(digest("whole"), digest("part"));
+    place.json(&[&train[..6], &["--out", "plain"]].concat());
+    assert_ne!(digest("whole"), digest("plain"));
+    let seen = || place.json(&["predict", "whole", "--num-examples", "20"]);
+    assert_eq!(seen(), seen());
+
+    place.write("kinds.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
+    place.write(
+        "net.toml",
+        "input = [1]\n[training]\naugment = [\"gaussian-noise=0.1\"]\nepochs = 1\n[[layer]]\nkind = \"standardize\"\n[[layer]]\n\
+         kind = \"linear\"\nout_features = 2\n",
+    );
+    place.json(&["train", "kinds.csv", "--model", "net.toml", "--val-split", "0.5", "--out", "kinds"]);
+    let layers = manifest(&place, "kinds")["network"]["layers"].clone();
+    assert!(layers[0]["standardize"].is_object() && layers[1]["gaussian_noise"].is_object(), "{layers}");
+    place.write("tale.txt", "once upon a time there was a network ".repeat(40));
+    for (arguments, refused) in [
+        (
+            &["digits", "--augment", "turn=9"][..],
+            "take random-shift=PIXELS, horizontal-flip, horizontal-flip=PROBABILITY or gaussian-noise=STDDEV",
+        ),
+        (&["digits", "--augment", "random-shift"], "take random-shift=PIXELS"),
+        (&["digits", "--augment", "random-shift=8"], "max_shift 8 moves all of a length of 8 away"),
+        (&["digits", "--augment", "horizontal-flip=2"], "p 2"),
+        (&["digits", "--augment", "gaussian-noise=-1"], "stddev -1 is not a number of at least 0"),
+        (&["kinds.csv", "--augment", "random-shift=1"], "\n  what `--augment` says comes first"),
+        (
+            &["kinds.csv", "--augment", "horizontal-flip"],
+            "layer 2 (random_horizontal_flip): needs [channels, lengths], not the [1] of layer 1",
+        ),
+        (
+            &["tale.txt", "--augment", "gaussian-noise=1"],
+            "--augment: words and characters cannot be changed by a little",
+        ),
+    ] {
+        let refusal = place.refused(&[&["train"], arguments].concat());
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_said_before_anything_begins() {
+    let place = Place::new("unfit");
+    place.write("numbers.csv", "a,b\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n");
+    place.write("walks.csv", "walk,y,kind\na,2,up\na,3,up\nb,2,down\n");
+    place.write("tale.txt", "once upon a time there was a network ".repeat(40));
+    for (arguments, refused) in [
+        (&["digits", "--loss", "mse"][..], "the loss mse does not fit: classes are to be learned"),
+        (&["digits", "--loss", "mse"], "\n  classes take cross_entropy or bce"),
+        (
+            &["digits", "--loss", "hinge"],
+            "expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
+        ),
+        (&["digits", "--class-weights", "1,x"], "take balanced, or numbers above 0 such as 1,2.5"),
+        (&["digits", "--weight-decay", "-1"], "take a number of at least 0, such as 0.01"),
+        (
+            &["digits", "--weight-decay", "0.1", "--optimizer", "adagrad"],
+            "--weight-decay 0.1 is not for --optimizer adagrad",
+        ),
+        (&["numbers.csv", "--loss", "cross-entropy"], "the loss cross_entropy does not fit: numbers are to be learned"),
+        (
+            &["numbers.csv", "--loss", "bce-with-logits"],
+            "the loss bce_with_logits does not fit: example 0 has 2.5, which is not in 0 ..= 1",
+        ),
+        (
+            &["numbers.csv", "--class-weights", "balanced"],
+            "class_weights are for cross_entropy and bce_with_logits; mse compares numbers",
+        ),
+        (
+            &["tale.txt", "--loss", "bce-with-logits"],
+            "the loss bce_with_logits does not fit: characters are to be learned",
+        ),
+        (&["tale.txt", "--class-weights", "balanced"], "class weights are not for texts"),
+        (&["walks.csv", "--sequence-column", "walk"], "walks.csv:3: y: `3`, but `2` in line 2 of the same sequence"),
+        (
+            &["walks.csv", "--sequence-column", "walk"],
+            "\n  y is learned from the others; `--label COLUMN` names another",
+        ),
+        (&["digits", "--header", "no"], "--header: digits have no use for it"),
+        (&["--resume", "run", "--ema-decay", "0.9"], "cannot be used with"),
+    ] {
+        let refusal = place.refused(&[&["train"], arguments].concat());
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+        assert!(!place.0.join("runs").exists(), "nothing was begun");
+    }
+}
+
+/// A table of words alone whose first line is like no other: it is taken as names with a word of warning, or as what it is said to be.
+#[test]
+fn a_first_line_that_may_be_an_example() {
+    let place = Place::new("header");
+    let rows = "green,pear\nred,apple\nred,apple\nblack,plum\nblack,plum\nred,apple\nblack,plum\n";
+    place.write("fruit.csv", rows);
+    let train = ["train", "fruit.csv", "--epochs", "1", "--val-split", "0.3"];
+    let said = text(&place.run(&[&train[..], &["--out", "named"]].concat()).stderr);
+    let guess = "fruit.csv: its first line (green, pear) is taken as the names of its columns; if it is an example, `--header no`";
+    assert!(said.contains(guess) && said.contains("pear as one of 2 classes"), "{said}");
+    let said = text(&place.run(&[&train[..], &["--header", "no", "--out", "bare"]].concat()).stderr);
+    assert!(!said.contains("its first line") && said.contains("column 2 as one of 3 classes"), "{said}");
+    assert_eq!(manifest(&place, "bare")["data"]["train_examples"].as_u64().unwrap() + 2, 7);
+    assert_eq!(place.json(&["predict", "bare", "fruit.csv"])["labeled"], 7);
+    // It goes on with what it was told.
+    let longer = place.json(&["train", "--resume", "bare", "--epochs", "2"]);
+    assert_eq!(longer["history"].as_array().unwrap().len(), 2);
+}
+
+/// Arrays of several numbers: shares that sum to 1, and answers of yes and no that exclude nothing.
+#[test]
+fn several_numbers_of_arrays_are_learned() {
+    use panoply::nn::data::npy;
+    use panoply::{Device, Rng};
+
+    let place = Place::new("arrays");
+    Device::get("cpu").unwrap().scope(|| {
+        let x = Rng::seed_from_u64(3).normal([300, 2]);
+        let logits = x.matmul(&panoply::Tensor::from_slice(&[1.0f32, -1.0, 0.5, 2.0, 0.0, -1.5], [2, 3]));
+        let both = |folder: &str, y: &panoply::Tensor| {
+            std::fs::create_dir_all(place.0.join(folder)).unwrap();
+            npy::save(&x, &place.0.join(folder).join("x.npy")).unwrap();
+            npy::save(y, &place.0.join(folder).join("y.npy")).unwrap();
+        };
+        both("shares", &logits.softmax(-1));
+        both("answers", &logits.gt(&(&logits * 0.0)).cast(panoply::DType::U8));
+    });
+    let train =
+        ["--epochs", "40", "--batch-size", "16", "--hidden-sizes", "16", "--dropout", "0", "--learning-rate", "1e-2"];
+    for (data, loss, sum) in
+        [("shares", "kl-div", true), ("answers", "bce-with-logits", false), ("shares", "huber", false)]
+    {
+        let out = format!("{data}-{loss}");
+        let report = place.json(&[&["train", data, "--loss", loss, "--out", &out][..], &train].concat());
+        assert!(report["r2"].as_f64().unwrap() > 0.8 && report["accuracy"].is_null(), "{report}");
+        assert!(
+            loss == "bce-with-logits" || inspected(&place, &out).contains(" examples, of 3 numbers together (epoch ")
+        );
+        let seen = place.json(&["predict", &out, &format!("{data}/x.npy")]);
+        assert_eq!(seen["labeled"], 300);
+        let mut off = 0.0;
+        for row in seen["predictions"].as_array().unwrap() {
+            let numbers = |name: &str| -> Vec<f64> {
+                row[name].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+            };
+            let (read, right) = (numbers("prediction"), numbers("target"));
+            assert!(read.len() == 3 && (!sum || (read.iter().sum::<f64>() - 1.0).abs() < 1e-5), "{row}");
+            assert!(loss == "huber" || read.iter().all(|share| (0.0..=1.0).contains(share)), "{row}");
+            off += read.iter().zip(&right).map(|(read, right)| (read - right).abs()).sum::<f64>() / 900.0;
+        }
+        assert!((seen["mae"].as_f64().unwrap() - off).abs() < 1e-6 && off < 0.12, "{off}");
+        let said = text(&place.run(&["predict", &out, &format!("{data}/x.npy"), "--num-examples", "1"]).stdout);
+        assert_eq!(said.matches(", ").count(), 5, "{said}");
+    }
+    let refusal = place.refused(&["train", "answers", "--loss", "kl-div"]);
+    assert!(refusal.contains("which are no shares that sum to 1"), "{refusal}");
+    let refusal = place.refused(&["train", "answers", "--task", "classification"]);
+    assert!(refusal.contains("y.npy: u8[300, 3] is not one label for each example"), "{refusal}");
+}
+
+/// A rate that rises until the loss is no number any more: the error names where, and the best model of before can be used.
+#[test]
+fn a_run_that_breaks_keeps_its_best_model() {
+    let place = Place::new("breaks");
+    let rows: Vec<String> = (0..200)
+        .map(|i| {
+            let (a, b) = (f64::from(i * 37 % 101) / 101.0, f64::from(i * 53 % 97) / 97.0);
+            format!("{a},{b},{}\n", 3.0 * a - b)
+        })
+        .collect();
+    place.write("line.csv", format!("a,b,c\n{}", rows.concat()));
+    place.write(
+        "net.toml",
+        "input = [2]\nloss = { kind = \"mse\" }\n[training]\noptimizer = \"sgd\"\nlearning_rate = 20\nclip_norm = 1e30\n\
+         lr_schedule = \"one-cycle\"\nepochs = 40\nbatch_size = 16\n[[layer]]\nkind = \"standardize\"\n[[layer]]\nkind = \"linear\"\n\
+         out_features = 1\n",
+    );
+    let refusal = place.refused(&["train", "line.csv", "--model", "net.toml", "--out", "run"]);
+    assert!(refusal.contains("panoply: the loss became "), "{refusal}");
+    assert!(
+        refusal.contains("the first values that are no finite numbers are the loss's own, of outputs that are finite"),
+        "{refusal}"
+    );
+    assert!(
+        refusal.contains(
+            "the best model so far is in run; another run, in another folder, may take a smaller `--learning-rate`"
+        ),
+        "{refusal}"
+    );
+    let result = &manifest(&place, "run")["result"];
+    assert_eq!(result["interrupted"], true);
+    assert!(
+        result["best_epoch_report"]["val_score"].as_f64().unwrap() > 0.9
+            && result["best_epoch_report"]["epoch"] != result["epochs"],
+        "{result}"
+    );
+    let seen = place.json(&["predict", "run", "line.csv"]);
+    assert!(seen["mae"].as_f64().unwrap() < 0.3, "{seen}");
+}

@@ -1,0 +1,280 @@
+//! Folders that another run holds, output that cannot be written, manifests that contradict themselves, names with control characters.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::place::{Place, text};
+
+/// Waits until something is so.
+#[track_caller]
+fn wait_until(what: &str, so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+fn lines(place: &Place, file: &str) -> usize {
+    std::fs::read_to_string(place.0.join(file)).map_or(0, |text| text.lines().count())
+}
+
+/// A second run on the folder of one that goes on is told which process it is, and changes nothing; a process that was killed holds
+/// nothing.
+#[test]
+fn the_folder_of_a_run_that_goes_on_is_locked() {
+    let place = Place::new("locked");
+    let mut first = place.command(&["train", "digits", "--epochs", "100000", "--out", "run"]);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("an epoch", || {
+        lines(&place, "run/history.jsonl") > 1 && place.0.join("run/checkpoint.safetensors").exists()
+    });
+    // As a run that is about to move a file into its place has it.
+    place.write("run/training.part4000000000", "half of a file");
+    for again in [&["--resume", "run"][..], &["digits", "--out", "run"]] {
+        let said = place.refused(&[&["train"], again].concat());
+        let holder = format!("run is in use: process {} is training there", first.id());
+        assert!(said.contains(&holder) && said.contains("nothing was changed"), "{again:?}: {said}");
+    }
+    assert!(place.0.join("run/training.part4000000000").exists(), "a file of the run that goes on is gone");
+    assert!(first.try_wait().unwrap().is_none(), "the first run goes on");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(place.0.join("run/run.lock").exists());
+    let said = place.refused(&["train", "digits", "--out", "run"]);
+    assert!(said.contains("run holds a run already"), "{said}");
+    let epochs = (lines(&place, "run/history.jsonl") + 2).to_string();
+    let report = place.json(&["train", "--resume", "run", "--epochs", &epochs]);
+    assert_eq!(report["history"].as_array().unwrap().len().to_string(), epochs);
+    assert!(!place.0.join("run/run.lock").exists() && !place.0.join("run/training.part4000000000").exists());
+    // Nor does a file that a killed process left in a folder in which nothing else lies.
+    place.write("empty/run.lock", "4000000000\n");
+    place.json(&["train", "digits", "--epochs", "1", "--out", "empty"]);
+}
+
+/// A full disk or a closed pipe under stdout ends a command with an error, under stderr it ends nothing; a run is saved before.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_loses_no_run() {
+    let place = Place::new("full");
+    let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
+    let run = |arguments: &[&str], stdout: Stdio, stderr: Stdio| {
+        let mut command = place.command(arguments);
+        let output = command.stdout(stdout).stderr(stderr).spawn().unwrap().wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+        (output.status.code(), said)
+    };
+    let cannot = "panoply: cannot write to stdout: No space left on device";
+    let train = |out: &'static str| ["train", "digits", "--epochs", "1", "--out", out];
+    for arguments in [&train("a")[..], &["inspect", "a"], &["predict", "a"], &["predict", "a", "--json"], &["devices"]]
+    {
+        let mut command = place.command(arguments);
+        if ["inspect", "devices"].contains(&arguments[0]) {
+            command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+            command.args(arguments).current_dir(&place.0);
+        }
+        let output = command.stdout(full()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains(cannot) && !said.contains("panicked"), "{arguments:?}: {said}");
+    }
+    assert!(place.0.join("a/model.safetensors").exists() && !place.0.join("a/run.lock").exists());
+    // Lines about progress that nobody can read.
+    assert_eq!(run(&train("b"), Stdio::null(), full()).0, Some(0));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(run(&train("c"), Stdio::null(), writer.into()).0, Some(0));
+    assert!(["b", "c"].iter().all(|run| place.0.join(run).join("model.safetensors").exists()));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(run(&train("d"), writer.into(), Stdio::null()).0, Some(141), "as a signal would end it");
+    assert!(place.0.join("d/model.safetensors").exists());
+}
+
+/// JSON is text; a path that is not cannot be a part of it. Nothing is begun.
+#[cfg(unix)]
+#[test]
+fn a_path_that_is_not_utf_8_is_refused_with_json_and_fine_without() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new("bytes-json");
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let run = |json: &[&str]| {
+        place.command(&[&["train", "digits", "--epochs", "1"], json].concat()).arg("--out").arg(name).output().unwrap()
+    };
+    let output = run(&["--json"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("--json: the path caf") && said.contains("is not valid UTF-8"), "{said}");
+    assert!(!place.0.join(name).exists(), "nothing was begun");
+    assert!(run(&[]).status.success() && place.0.join(name).join("model.safetensors").exists());
+}
+
+/// What becomes of a manifest.
+type Change = Box<dyn FnOnce(&mut Value)>;
+
+/// A model file of a run with another manifest.
+fn with_manifest(place: &Place, name: &str, change: impl FnOnce(&mut Value)) {
+    let bytes = std::fs::read(place.0.join("run/model.safetensors")).unwrap();
+    let (length, rest) = bytes.split_at(8);
+    let (header, data) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
+    let mut header: Value = serde_json::from_slice(header).unwrap();
+    let mut manifest: Value = serde_json::from_str(header["__metadata__"]["manifest"].as_str().unwrap()).unwrap();
+    change(&mut manifest);
+    header["__metadata__"]["manifest"] = manifest.to_string().into();
+    let mut header = header.to_string();
+    header += &" ".repeat(header.len().next_multiple_of(8) - header.len());
+    place.write(name, [&header.len().to_le_bytes(), header.as_bytes(), data].concat());
+}
+
+/// Each part is fine by itself, and does not go with another.
+#[test]
+fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
+    let place = Place::new("contradicting");
+    place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
+    let images =
+        |channels: u64, rows: u64| json!({"kind": "images", "channels": channels, "height": rows, "width": rows});
+    let columns = vec!["a"; 64];
+    let csv = |rest: Value| {
+        let mut source =
+            json!({"kind": "csv", "feature_columns": columns, "label_columns": ["y"], "task": "classification"});
+        source.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        source
+    };
+    let source = |source: Value| move |manifest: &mut Value| manifest["data"]["format"] = source;
+    let cases: Vec<(Change, &str)> = vec![
+        (Box::new(|m| m["data"]["class_names"] = json!([])), "0 classes"),
+        (Box::new(|m| m["data"]["class_names"] = json!(["only"])), "1 classes"),
+        (Box::new(|m| m["data"]["class_names"] = json!(["a", "b"])), "outputs [2], the network gives [10]"),
+        (
+            Box::new(source(json!({"kind": "text", "vocabulary": "", "context_length": 0}))),
+            "a vocabulary of 0 characters",
+        ),
+        (
+            Box::new(source(json!({"kind": "text", "vocabulary": "abcdefghji", "context_length": 64}))),
+            "a vocabulary of 10",
+        ),
+        (
+            Box::new(source(json!({"kind": "text", "vocabulary": "abcdefghij", "context_length": 10u64.pow(18)}))),
+            "[1000000000000000000]",
+        ),
+        (Box::new(source(images(7, 8))), "images of 7 channels"),
+        (Box::new(source(images(1, 0))), "0 × 0 points"),
+        (Box::new(source(images(1, (1 << 32) + 8))), "4294967304 × 4294967304 points"),
+        (Box::new(source(images(3, 8))), "examples are [3, 8, 8], the network takes [1, 8, 8]"),
+        (
+            Box::new(source(json!({"kind": "idx", "shape": [1u64 << 63, 2, 1]}))),
+            "examples are [9223372036854775808, 2, 1]",
+        ),
+        (Box::new(source(json!({"kind": "idx", "shape": []}))), "examples are []"),
+        (
+            Box::new(source(json!({"kind": "npy", "shape": [64], "task": "regression", "num_outputs": 10u64.pow(18)}))),
+            "the loss cross_entropy does not fit",
+        ),
+        (
+            Box::new(source(csv(json!({"sequence": {"column": "s", "max_len": 10u64.pow(18)}})))),
+            "[1000000000000000000, 64]",
+        ),
+        (Box::new(source(csv(json!({"feature_columns": []})))), "examples are [0]"),
+        (Box::new(source(csv(json!({"label_columns": ["y", "z"]})))), "classes of 2 columns"),
+        (Box::new(source(csv(json!({"label_columns": [], "task": "regression"})))), "no numbers to learn"),
+        (Box::new(|m| m["settings"]["batch_size"] = json!(0)), "batches of 0"),
+        (Box::new(|m| m["network"]["loss"] = json!({"kind": "mse"})), "the loss mse does not fit"),
+    ];
+    for (change, said) in cases {
+        with_manifest(&place, "m.safetensors", change);
+        for command in ["predict", "export"] {
+            let mut panoply = Command::new(env!("CARGO_BIN_EXE_panoply"));
+            let output = panoply.args([command, "m.safetensors"]).current_dir(&place.0).output().unwrap();
+            let error = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{said}: {error}");
+            assert!(
+                error.contains("m.safetensors: its manifest contradicts itself: ") && error.contains(said),
+                "{said}: {error}"
+            );
+        }
+    }
+    // A folder's manifest is checked as a file's.
+    let manifest = std::fs::read_to_string(place.0.join("run/manifest.json")).unwrap();
+    let mut fewer: Value = serde_json::from_str(&manifest).unwrap();
+    fewer["data"]["class_names"] = json!(["a", "b", "c"]);
+    place.write("run/manifest.json", fewer.to_string());
+    let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
+    assert!(said.contains("run/manifest.json: its manifest contradicts itself"), "{said}");
+    let mut renamed: Value = serde_json::from_str(&manifest).unwrap();
+    renamed["data"]["class_names"][0] = json!("naught");
+    place.write("run/manifest.json", renamed.to_string());
+    let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
+    assert!(said.contains("digits has changed since run began: class 1 is `0` now and was `naught`"), "{said}");
+}
+
+/// A manifest names its data; a pipe that nobody writes to would be waited for without end.
+#[cfg(unix)]
+#[test]
+fn a_manifest_may_not_name_a_pipe_or_a_device_as_data() {
+    let place = Place::new("pipe");
+    place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
+    let pipe = place.0.join("x.npy");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [pipe.to_str().unwrap(), "/dev/zero", "/proc/self/mem"] {
+        with_manifest(&place, "m.safetensors", |manifest| {
+            manifest["data"]["format"] = json!({"kind": "npy", "shape": [1, 8, 8], "task": "classification"});
+            manifest["data"]["path"] = path.into();
+        });
+        let said = place.refused(&["predict", "m.safetensors"]);
+        assert!(said.contains("it is neither a file nor a folder of data"), "{path}: {said}");
+    }
+}
+
+/// Names with escape sequences and line feeds, from a table and from a manifest.
+#[test]
+fn control_characters_of_files_reach_no_terminal_and_no_picture() {
+    let place = Place::new("control");
+    place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
+    let evil = "\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\ncat\u{202e}";
+    with_manifest(&place, "m.safetensors", |manifest| {
+        for class in manifest["data"]["class_names"].as_array_mut().unwrap() {
+            *class = format!("{evil}{}", class.as_str().unwrap()).into();
+        }
+        manifest["data"]["path"] = evil.into();
+        manifest["settings"]["model"] = evil.into();
+    });
+    let rows: Vec<String> =
+        (0..60).map(|at| format!("{}.5,{}\n", at % 2, ["\u{1b}[31mred", "b\u{9b}lue\u{1}"][at % 2])).collect();
+    place.write("evil.csv", format!("x,kind\u{1b}[2J\n{}", rows.concat()));
+    let clean = |what: &str, bytes: &[u8]| {
+        let shown = text(bytes);
+        let bad = shown.chars().find(|c| (c.is_control() && *c != '\n' && *c != '\t') || *c == '\u{202e}');
+        assert_eq!(bad, None, "{what}: {shown:?}");
+        shown
+    };
+    for arguments in [
+        &["predict", "m.safetensors", "--num-examples", "40"][..],
+        &["predict", "m.safetensors", "--num-examples", "40", "--json"],
+        &["inspect", "m.safetensors"],
+        &["train", "evil.csv", "--epochs", "2", "--out", "evil"],
+        &["predict", "evil", "evil.csv"],
+    ] {
+        let mut panoply = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        let output = panoply.args(arguments).current_dir(&place.0).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        let shown = clean(&format!("{arguments:?}"), &output.stdout);
+        clean(&format!("{arguments:?}"), &output.stderr);
+        if arguments.contains(&"--json") {
+            let document: Value = serde_json::from_str(&shown).unwrap();
+            let read = document["predictions"][0]["prediction"].as_str().unwrap();
+            assert!(read.starts_with(evil), "JSON holds the name as it is: {read:?}");
+        } else if arguments[1] == "m.safetensors" && arguments[0] == "predict" {
+            assert!(shown.contains("\\u{1b}[2J\\u{9b}31m\\ncat\\u{202e}"), "{shown}");
+        }
+    }
+    let read = |name: &str| std::fs::read(place.0.join("evil").join(name)).unwrap();
+    let svg = clean("confusion_matrix.svg", &read("confusion_matrix.svg"));
+    assert!(svg.contains(">\\u{1b}[31mred</text>"), "{svg}");
+    let table = clean("confusion_matrix.txt", &read("confusion_matrix.txt"));
+    assert_eq!(table.lines().count(), 4, "a line for each class, one above and one below: {table}");
+}

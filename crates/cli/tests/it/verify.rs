@@ -1,0 +1,63 @@
+//! `panoply verify`: verdicts, exit codes and errors.
+
+use crate::place;
+
+use place::{Place, text};
+
+/// A property of a network of two inputs and two outputs.
+fn property(asserted: &str) -> String {
+    let declared: String = ["X_0", "X_1", "Y_0", "Y_1"].map(|name| format!("(declare-const {name} Real)\n")).concat();
+    let set = "(assert (<= X_0 1)) (assert (>= X_0 0)) (assert (<= X_1 1)) (assert (>= X_1 0))\n";
+    declared + set + asserted
+}
+
+#[test]
+fn an_exported_network_is_verified() {
+    let place = Place::new("verify");
+    let rows: String =
+        (0..80).map(|at| format!("{},{},{}\n", at % 9, at % 7, ["a", "b"][usize::from(at % 9 > at % 7)])).collect();
+    place.write("t.csv", format!("x,y,kind\n{rows}"));
+    place.json(&["train", "t.csv", "--label", "kind", "--epochs", "2", "--out", "run"]);
+    let export = std::process::Command::new(env!("CARGO_BIN_EXE_panoply"))
+        .args(["export", "run", "--out", "net.onnx"])
+        .current_dir(&place.0)
+        .output()
+        .unwrap();
+    assert!(export.status.success(), "{}", text(&export.stderr));
+    place.write("proven.vnnlib", property("(assert (>= Y_0 1e6))"));
+    place.write("violated.vnnlib", property("(assert (>= Y_0 -1e6))"));
+    let verify = |arguments: &[&str]| {
+        let output = place.run(&[&["verify", "net.onnx"], arguments].concat());
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, said, progress) = verify(&["proven.vnnlib"]);
+    assert_eq!(code, Some(0), "{said}{progress}");
+    assert!(said.starts_with("proven for real numbers and for f32 arithmetic with sums in any order: "), "{said}");
+    let (_, said, _) = verify(&["proven.vnnlib", "--arithmetic", "real"]);
+    assert!(said.starts_with("proven for real numbers; the rounding of f32 arithmetic is not covered: "), "{said}");
+    let (code, said, _) = verify(&["violated.vnnlib"]);
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.starts_with("counterexample: ") && said.contains("X_1 = ") && said.contains("Y_1 = "), "{said}");
+    let (code, said, _) = verify(&["violated.vnnlib", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &document["verdict"]), (Some(5), &"counterexample".into()));
+    assert_eq!(document["counterexample"]["input"].as_array().unwrap().len(), 2);
+    let (code, said, _) = verify(&["proven.vnnlib", "--seconds", "-1"]);
+    assert_eq!(code, Some(2), "{said}");
+    for (name, content, expected) in [
+        ("a.vnnlib", property("(assert (<= Y_2 0))"), "a.vnnlib:6:13: `Y_2` is not declared"),
+        ("b.vnnlib", property("(assert (<= X_0 -1)) (assert (<= Y_0 0))"), "the set of inputs is empty"),
+        (
+            "c.vnnlib",
+            property("(assert (<= Y_0 0))").replace("(declare-const Y_1 Real)", ""),
+            "the property has 1 outputs of f32, the network has 2",
+        ),
+    ] {
+        place.write(name, content);
+        let (code, _, said) = verify(&[name]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let said = place.refused(&["verify", "t.csv", "proven.vnnlib"]);
+    assert!(said.contains("t.csv: not a readable ONNX model"), "{said}");
+}

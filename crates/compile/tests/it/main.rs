@@ -1,0 +1,5 @@
+//! Integration tests of the compiler: one program, a module for each capability under test.
+
+mod opt;
+mod plan;
+mod render;

@@ -1,0 +1,17 @@
+//! Integration tests of the CPU device: one program, a module for each capability under test.
+
+mod checked;
+mod compared;
+mod epilogues;
+mod fourier;
+mod gemm;
+mod ops;
+mod pool;
+mod random;
+mod routines;
+mod scatter;
+mod sort;
+mod ulp;
+mod vm;
+mod vm_fusion;
+mod vm_memory;

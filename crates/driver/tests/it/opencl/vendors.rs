@@ -1,0 +1,73 @@
+//! Child processes that see one choice of OpenCL drivers, and how the log of one is judged. Tests of other crates use it too.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+const JOB: &str = "PANOPLY_TEST_CHILD";
+
+/// With these oclgrind looks for all it can find.
+pub const OCLGRIND: &[(&str, &str)] = &[("OCLGRIND_DATA_RACES", "1"), ("OCLGRIND_UNINITIALIZED", "1")];
+
+/// Holds if oclgrind logged nothing that a program may not do.
+pub fn assert_clean(log: &str) {
+    let complaints = ["Invalid read", "Invalid write", "data race", "Uninitialized", "Divergence"];
+    assert!(!complaints.iter().any(|complaint| log.contains(complaint)), "{log}");
+}
+
+/// What this process was started to do, if it is a child.
+pub fn job() -> Option<String> {
+    std::env::var(JOB).ok()
+}
+
+/// A process to start, if the machine has what it needs.
+pub struct Child(Option<Vec<(String, String)>>);
+
+/// A child that sees this vendor's driver only.
+pub fn vendor(name: &str) -> Child {
+    if name != "pocl" && std::env::var("PANOPLY_TEST_QUICK").is_ok_and(|value| value == "1") {
+        println!("SKIPPED: opencl on {name}: `--quick` was asked for");
+        return Child(None);
+    }
+    let tools = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.tools");
+    let folder = tools.join(format!("icd-{name}"));
+    let registered = std::fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_some());
+    if !registered {
+        println!("SKIPPED: opencl on {name}: not installed here; `cargo xtask test` installs it");
+        return Child(None);
+    }
+    let folder = folder.canonicalize().unwrap();
+    Child::new(&[("OCL_ICD_VENDORS", folder.to_str().unwrap())])
+}
+
+impl Child {
+    /// A child with these settings.
+    pub fn new(settings: &[(&str, &str)]) -> Child {
+        Child(Some(settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()))
+    }
+
+    /// Whether the machine lacks what it needs.
+    pub fn is_missing(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The first file by which the vendor registers itself.
+    pub fn registration(&self) -> Option<PathBuf> {
+        let (_, folder) = self.0.as_ref()?.first()?;
+        std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).next()
+    }
+
+    /// Does a job in the process and gives what it printed; panics if it failed.
+    pub fn run(&self, job: &str, settings: &[(&str, &str)]) -> Option<String> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        // `child` of the module that includes this one.
+        let module = module_path!().split("::").skip(1).filter(|name| *name != "vendors").collect::<Vec<_>>().join("::");
+        command.args([&format!("{module}::child"), "--exact", "--nocapture"]).env(JOB, job);
+        command.envs(self.0.as_ref()?.iter().map(|(name, value)| (name, value)));
+        let output = command.envs(settings.iter().copied()).output().unwrap();
+        let log = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && log.contains("1 passed"), "the child failed ({}):\n{log}", output.status);
+        Some(log)
+    }
+}

@@ -1,0 +1,110 @@
+//! Tests on a library that only pretends to be a vendor's.
+//!
+//! What the pretended driver offers is fixed for a process, so each choice is a child process: the test binary again, with `child` as
+//! its one test and the environment set.
+
+use std::process::Command;
+
+use panoply_device::{AllocId, DeviceCommand, Driver, ErrorKind, QueueId, RawDevice, Region};
+
+const JOB: &str = "PANOPLY_TEST_CHILD";
+
+/// What child processes do, by name.
+pub type Jobs = &'static [(&'static str, fn())];
+
+/// Runs the job that the parent process named; nothing by itself.
+pub fn child(jobs: Jobs) {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let known = jobs.iter().find(|(name, _)| *name == job);
+    known.unwrap_or_else(|| panic!("no job {job}")).1();
+}
+
+/// The name by which the test harness knows the test `child` of a module.
+fn child_test(module: &str) -> String {
+    let (_, module) = module.split_once("::").expect("a module of a test program");
+    format!("{module}::child")
+}
+
+/// Runs a job of a module in a separate process with these environment variables.
+pub fn run(module: &str, job: &str, settings: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([&child_test(module), "--exact", "--nocapture"]).env(JOB, job).envs(settings.iter().copied());
+    let output = command.output().unwrap();
+    let log = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && log.contains("1 passed"), "{job} with {settings:?} failed ({}):\n{log}", output.status);
+}
+
+/// Asking for devices fails as the setting `EXPECT` says, twice alike.
+pub fn absent(driver: &dyn Driver) {
+    let expected = std::env::var("EXPECT").unwrap();
+    // SAFETY: no device is used.
+    let error = unsafe { driver.probe() }.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let text = std::iter::once(error.message()).chain(error.notes().iter().map(String::as_str)).collect::<Vec<_>>();
+    assert!(text.join("; ").contains(&expected), "{text:?}");
+    // SAFETY: no device is used.
+    assert_eq!(unsafe { driver.probe() }.unwrap_err().to_string(), error.to_string(), "asking again is answered alike");
+}
+
+/// Memory runs out of a device of 16 MiB with a sentence, and what is left works on.
+pub fn out_of_memory(device: &dyn RawDevice, works: fn(&dyn RawDevice)) {
+    let total = 16 << 20;
+    assert_eq!(device.memory().total, total);
+    let held = device.allocate(total - 4096).unwrap();
+    let error = device.allocate(1 << 20).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    let spelling = device.info().device_string();
+    assert_eq!(
+        error.message(),
+        format!(
+            "out of memory on {spelling}: needs 1048576 bytes, 4096 free of 16777216; free buffers or use smaller ones"
+        )
+    );
+    assert_eq!(device.memory().free, Some(4096));
+    device.free(held);
+    works(device);
+    let again = device.allocate(total - 4096).unwrap();
+    device.free(again);
+}
+
+/// Fills of every width at odd places, copies, and uploads too large to be staged, against plain slices.
+pub fn bytes_arrive(device: &dyn RawDevice) {
+    let bytes = (3 << 20) + 24;
+    let source: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (x, y) = (all(device.allocate(bytes).unwrap(), bytes), all(device.allocate(bytes).unwrap(), bytes));
+    device.write(QueueId::DEFAULT, x, &source).unwrap();
+    let mut expected = source.clone();
+    let mut steps = vec![DeviceCommand::Copy { from: x, to: y }];
+    for (pattern, offset, length) in
+        [(&[9][..], 3, 5), (&[1, 2], 1000, 10), (&[1, 2, 3, 4], 2001, 90), (&[1, 2, 3, 4, 5, 6, 7, 8], 4096, 8 * 777)]
+    {
+        let to = Region { offset, bytes: length, ..y };
+        steps.push(DeviceCommand::Fill { to, pattern: pattern.to_vec() });
+        let part = &mut expected[offset as usize..(offset + length) as usize];
+        part.iter_mut().enumerate().for_each(|(i, byte)| *byte = pattern[i % pattern.len()]);
+    }
+    device.submit(QueueId::DEFAULT, &steps, false).unwrap();
+    assert!(device.read(QueueId::DEFAULT, y).unwrap().take().unwrap() == expected);
+    let mut again = vec![0; bytes as usize];
+    device.read_into(QueueId::DEFAULT, x, &mut again).unwrap();
+    assert!(again == source);
+}
+
+/// A whole allocation.
+pub fn all(alloc: AllocId, bytes: u64) -> Region {
+    Region { alloc, offset: 0, bytes }
+}
+
+/// Memory that holds words.
+pub fn holding(device: &dyn RawDevice, words: &[u32]) -> Region {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let region = all(device.allocate(bytes.len() as u64).unwrap(), bytes.len() as u64);
+    device.write(QueueId::DEFAULT, region, &bytes).unwrap();
+    region
+}
+
+/// The words that memory holds.
+pub fn words(device: &dyn RawDevice, queue: QueueId, region: Region) -> panoply_device::Result<Vec<u32>> {
+    let bytes = device.read(queue, region)?.take()?;
+    Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
+}

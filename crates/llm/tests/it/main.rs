@@ -1,0 +1,7 @@
+//! Language models against `gguf` and `transformers`, whose results are in `fixtures/`.
+
+mod encodings;
+mod fixtures;
+mod gguf;
+mod model;
+mod sampling;

@@ -1,0 +1,3 @@
+//! Integration tests of task graphs: one program, a module for each capability under test.
+
+mod task_graph;

@@ -1,0 +1,27 @@
+//! Integration tests of the facade and its devices: one program, a module for each capability under test.
+
+mod accuracy;
+mod autotune;
+mod bias;
+mod compile_fail_kernel;
+mod compile_fail_network;
+mod cuda;
+mod custom_kernel;
+mod external_kernel_example;
+mod first_examples;
+mod fusion_snapshot;
+mod halves;
+mod hip;
+mod hipblaslt;
+mod kernel;
+mod multi_gpu;
+mod naga_translation;
+mod oclgrind;
+mod products;
+mod ptxas;
+mod spirv;
+mod steps;
+mod tf32;
+mod training_example;
+mod view_chains;
+mod vulkan;

@@ -1,0 +1,107 @@
+//! oclgrind executes OpenCL work-item by work-item. It logs what none of the kernels that ship may do: accesses out of bounds, data races,
+//! reads of what nobody wrote, barriers that some miss. And it is one more driver that must conform.
+
+#[path = "../../../driver/tests/it/opencl/vendors.rs"]
+mod vendors;
+
+use std::sync::Arc;
+
+use panoply::kernels::{self, Size};
+use panoply::nn::conformance::first_steps;
+use panoply::{Backend, Device, Result};
+use panoply_compile::opt::{self, optimize};
+use panoply_compile::render::{Options, render_with};
+use panoply_device::conformance::{Case, Requirement, report, run_all};
+use panoply_device::{Program, Signature, SourceText};
+use panoply_driver::OpenClDriver;
+use panoply_ir::kernel::Kernel;
+use panoply_ir::{Target, Verified};
+
+const SEED: u64 = 0x5eed;
+
+/// Does what another process asked for; nothing by itself.
+#[test]
+fn child() {
+    match vendors::job().as_deref() {
+        None => {}
+        Some("kernels") => kernels_that_ship(),
+        Some("conformance") => conforms(),
+        Some("training") => trains(),
+        Some(job) => panic!("no job {job}"),
+    }
+}
+
+#[test]
+fn it_has_no_complaint_about_the_kernels_that_ship() {
+    if let Some(log) = vendors::vendor("oclgrind").run("kernels", vendors::OCLGRIND) {
+        vendors::assert_clean(&log);
+        for shipped in kernels::ALL {
+            assert!(log.contains(&format!("{}: ", shipped.name)), "{} did not run\n{log}", shipped.name);
+        }
+        println!("{log}");
+    }
+}
+
+#[test]
+fn it_conforms() {
+    if let Some(log) = vendors::vendor("oclgrind").run("conformance", &[]) {
+        log.lines().filter(|line| line.contains("conformance of")).for_each(|line| println!("{line}"));
+    }
+}
+
+/// A network that learns: gradients, and an optimizer that writes over what it read.
+#[test]
+fn a_network_trains_as_on_the_cpu() {
+    // What nobody wrote is not looked for: oclgrind's search for that ends at an instruction, `freeze`, that it does not know.
+    if let Some(log) = vendors::vendor("oclgrind").run("training", &vendors::OCLGRIND[..1]) {
+        vendors::assert_clean(&log);
+        log.lines().filter(|line| line.contains("steps on the digits")).for_each(|line| println!("{line}"));
+    }
+}
+
+fn trains() {
+    let device = Device::get("opencl:0").expect("oclgrind is the one driver here");
+    let started = std::time::Instant::now();
+    for outcome in first_steps(&device).unwrap() {
+        assert!(outcome.passed(), "{}: {outcome}", outcome.name);
+        println!("{}: {outcome} ({:.1?})", outcome.name, started.elapsed());
+    }
+}
+
+fn kernels_that_ship() {
+    let device = Device::get("opencl:0").expect("oclgrind is the one driver here");
+    assert!(device.info().kind == Backend::OpenCl && device.info().name.contains("Oclgrind"), "{device}");
+    for shipped in kernels::ALL {
+        let started = std::time::Instant::now();
+        let verdict = shipped.check(&device, Size::Tiny, SEED);
+        let verdict = verdict.unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
+        assert!(verdict.passed(), "{}: {verdict}", shipped.name);
+        println!("{}: {:.1?}", shipped.name, started.elapsed());
+    }
+}
+
+fn conforms() {
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let device = unsafe { OpenClDriver::default().devices() }.expect("oclgrind is the one driver here").swap_remove(0);
+    let skip = |case: &Case| {
+        let beyond = |need: &Requirement| match need {
+            Requirement::Threads => Some("oclgrind is written for one thread".to_string()),
+            Requirement::LargeMemory => Some("oclgrind keeps many bytes beside every byte".to_string()),
+            Requirement::Computing
+            | Requirement::Groups
+            | Requirement::Mma
+            | Requirement::BoundsGuards
+            | Requirement::Text => None,
+        };
+        case.needs.iter().find_map(beyond)
+    };
+    let outcomes = run_all(&*device, &program, &skip);
+    println!("{}", report(&*device, &outcomes).unwrap_or_else(|error| panic!("{error}")));
+}
+
+fn program(kernel: &Arc<Verified<Kernel>>, target: &Target) -> Result<Program> {
+    let kernel = optimize((**kernel).clone(), target, &opt::Options::default());
+    let text = render_with(&kernel, target, &Options { index_bits: 64 })?;
+    let signature = Signature::of(&kernel, 64);
+    Ok(Program::Text(SourceText { language: target.language, source: text.source, entry: text.entry, signature }))
+}

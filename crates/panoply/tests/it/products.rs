@@ -1,0 +1,592 @@
+//! Matrix products by the vendors' libraries, the whole way from a tensor to the library's call, without a card: libraries that only
+//! pretend to be cuBLASLt, hipBLASLt and rocBLAS check what they are told, and multiply. The CPU is the oracle.
+//!
+//! What the libraries count and how they fail is one for a process, so each job is a process of its own: the test binary again, with
+//! `child` as its one test.
+
+use crate::bias;
+use crate::hipblaslt;
+use crate::steps;
+use crate::tf32;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+
+use panoply::runtime::{self, CaseResult, DeviceOptions, Registry};
+use panoply::{Backend, Buffer, DType, Device, Tensor, jit};
+use panoply_cpu::CpuDriver;
+use panoply_driver::{CudaDriver, HipDriver};
+use panoply_driver_sim::{Control, library};
+use panoply_ir::routine::{Gemm, Layout, Routine};
+
+const CHILD: &str = "PANOPLY_TEST_PRODUCTS";
+
+/// What child processes do, by name.
+const JOBS: &[(&str, fn())] = &[
+    ("cuda agrees", || agrees(&cuda(library()), CUBLASLT, &[DType::F32, DType::F16, DType::BF16, DType::F64])),
+    ("cuda, before Ampere", before_ampere),
+    ("cuda, TF32", tf32::asked),
+    ("cuda, no TF32", tf32::absent),
+    ("cuda, bias", || bias::added(&bias::cublaslt())),
+    ("cuda trains", trains),
+    ("a product fails", a_product_fails),
+    ("a replay fails", a_replay_fails),
+    ("the library does not start", does_not_start),
+    ("the library cannot say", cannot_say),
+    ("no room for a workspace", no_workspace),
+    ("no library", no_library),
+    ("reported", reported),
+    ("a library too new", too_new),
+    ("everything is given back", || given_back(|| cuda(library()), 1 + 2 * 4 + 1)),
+    ("two queues", || two_queues(&cuda(library()), CUBLASLT, "cuMemAlloc_v2", 2)),
+    ("the contract", the_contract),
+    ("rocm agrees", rocm_agrees),
+    ("rocm, halves of gfx90a", halves_of_gfx90a),
+    ("rocm, no kernels", || on_linux(no_kernels)),
+    ("rocm, a product fails", || executed(rocm_fails)),
+    ("hipBLASLt agrees", || executed(hipblaslt::agrees)),
+    ("hipBLASLt, halves of gfx90a", || executed(hipblaslt::halves_of_gfx90a)),
+    ("hipBLASLt alone", || executed(hipblaslt::alone)),
+    ("hipBLASLt, bias", || executed(|| bias::added(&hipblaslt::with_bias()))),
+    ("hipBLASLt is not found", || executed(hipblaslt::not_found)),
+    ("hipBLASLt, a product fails", || executed(hipblaslt::a_product_fails)),
+    ("hipBLASLt does not start", || executed(hipblaslt::does_not_start)),
+    ("neither starts", || executed(hipblaslt::neither_starts)),
+    ("hipBLASLt, no algorithm", || executed(hipblaslt::no_algorithm)),
+    ("hipBLASLt cannot say", || executed(hipblaslt::cannot_say)),
+    ("hipBLASLt, no room for a queue", || executed(hipblaslt::no_room_for_a_queue)),
+    ("hipBLASLt is given back", || on_linux(hipblaslt::given_back)),
+    ("hipBLASLt, two queues", || on_linux(hipblaslt::two_queues)),
+];
+
+const CUBLASLT: &str = "cublasLtMatmul";
+const ROCBLAS: &str = "rocblas_gemm_strided_batched_ex";
+
+#[test]
+fn child() {
+    let Ok(job) = std::env::var(CHILD) else { return };
+    let known = JOBS.iter().find(|(name, _)| *name == job);
+    known.unwrap_or_else(|| panic!("no job {job}")).1();
+}
+
+/// Does a job in a process of its own, and gives what it wrote.
+fn run(job: &str, settings: &[(&str, &str)]) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["products::child", "--exact", "--nocapture"]).env(CHILD, job).envs(settings.iter().copied());
+    let output = command.output().unwrap();
+    let log = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && log.contains("1 passed"), "{job} with {settings:?} failed ({}):\n{log}", output.status);
+    log.lines().filter(|line| line.contains("SKIPPED")).for_each(|line| eprintln!("{line}"));
+    log
+}
+
+/// The pretended NVIDIA card, and this library beside its driver.
+fn cuda(products: PathBuf) -> Device {
+    let driver = CudaDriver { library: Some(library()), products: Some(products) };
+    let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
+    registry.devices(Backend::Cuda).expect("the pretended driver has a device").swap_remove(0)
+}
+
+/// The pretended AMD card, and this library beside its driver.
+fn rocm(rocblas: PathBuf) -> Device {
+    amd(HipDriver { rocblas: Some(rocblas), ..HipDriver::default() })
+}
+
+/// The same with these libraries; there are kernels for some GPUs.
+fn amd(libraries: HipDriver) -> Device {
+    let beside = library();
+    let beside = beside.parent().expect("a library is in a folder");
+    for (folder, architectures) in
+        [("rocblas/library", &["gfx90a", "gfx1100"][..]), ("hipblaslt/library", &["gfx90a", "gfx942", "gfx1100"])]
+    {
+        let kernels = beside.join(folder);
+        std::fs::create_dir_all(&kernels).unwrap();
+        for architecture in architectures {
+            std::fs::write(kernels.join(format!("TensileLibrary_lazy_{architecture}.dat")), "").unwrap();
+        }
+    }
+    // It has no products, only what follows them.
+    std::fs::write(beside.join("hipblaslt/library/extop_gfx1031.co"), "").unwrap();
+    let driver = HipDriver { library: Some(library()), ..libraries };
+    let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
+    registry.devices(Backend::Rocm).expect("the pretended driver has a device").swap_remove(0)
+}
+
+/// Does something where rocBLAS is looked for.
+fn on_linux(act: impl FnOnce()) {
+    if cfg!(target_os = "linux") {
+        return act();
+    }
+    println!("SKIPPED: rocBLAS is looked for on Linux only");
+}
+
+/// Does something there if clang is here, which makes programs for the host of HIP's kernels.
+fn executed(act: impl FnOnce()) {
+    on_linux(|| executed_there(act));
+}
+
+fn executed_there(act: impl FnOnce()) {
+    if Control::open().execute() {
+        return act();
+    }
+    println!("SKIPPED: products beside kernels of HIP: clang-19 is not installed; `cargo xtask install` installs it");
+}
+
+/// Numbers between -1 and 1, the same in every run.
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..count).map(next).collect()
+}
+
+/// A product of two tensors, and what it is called.
+type Case = (&'static str, &'static [usize], &'static [usize], fn(&Tensor, &Tensor) -> Tensor);
+
+/// Every way in which operands lie: no two lengths are equal where both could be meant.
+const CASES: &[Case] = &[
+    ("plain", &[5, 7], &[7, 3], |a, b| a.matmul(b)),
+    ("left transposed", &[7, 5], &[7, 3], |a, b| a.t().matmul(b)),
+    ("right transposed", &[5, 7], &[3, 7], |a, b| a.matmul(&b.t())),
+    ("both transposed", &[7, 5], &[3, 7], |a, b| a.t().matmul(&b.t())),
+    ("batch", &[4, 5, 7], &[4, 7, 3], |a, b| a.matmul(b)),
+    ("batch, transposed", &[4, 7, 5], &[4, 3, 7], |a, b| a.transpose(1, 2).matmul(&b.transpose(1, 2))),
+    ("batch that shares its right", &[4, 5, 7], &[7, 3], |a, b| a.matmul(b)),
+    ("batch that shares its left", &[5, 7], &[4, 7, 3], |a, b| a.matmul(b)),
+    ("batch that shares a transposed left", &[7, 5], &[4, 7, 3], |a, b| a.t().matmul(b)),
+    ("heads beside each other", &[5, 4, 7], &[6, 4, 7], |a, b| a.permute([1, 0, 2]).matmul(&b.permute([1, 2, 0]))),
+    ("parts", &[9, 20], &[12, 9], |a, b| a.narrow(0, 2, 5).narrow(1, 5, 7).matmul(&b.narrow(0, 3, 7).narrow(1, 1, 3))),
+    ("odd beginnings", &[5, 9], &[9, 3], |a, b| a.narrow(1, 1, 7).matmul(&b.narrow(0, 1, 7))),
+    ("one row", &[1, 7], &[7, 3], |a, b| a.matmul(b)),
+    ("one column", &[5, 7], &[7, 1], |a, b| a.matmul(b)),
+    ("outer", &[5, 1], &[1, 3], |a, b| a.matmul(b)),
+    ("deep", &[6, 300], &[300, 5], |a, b| a.matmul(b)),
+    ("deep, batch, transposed", &[3, 300, 6], &[3, 5, 300], |a, b| a.transpose(1, 2).matmul(&b.transpose(1, 2))),
+];
+
+/// A case on a device, in f64.
+fn computed(device: &Device, case: &Case, dtype: DType, seed: u64) -> Vec<f64> {
+    let (name, a, b, product) = case;
+    let tensor = |dims: &[usize], seed| {
+        let values = numbers(dims.iter().product(), seed);
+        Tensor::from_slice(&values, dims).to(device).cast(dtype)
+    };
+    // Operands that have their values, as parameters have.
+    let (a, b) = (tensor(a, seed), tensor(b, seed + 1));
+    a.eval().and(b.eval()).unwrap_or_else(|error| panic!("{name} of {dtype}: {error}"));
+    let c = product(&a, &b);
+    c.eval().unwrap_or_else(|error| panic!("{name} of {dtype} on {device}: {error}"));
+    c.to(&cpu()).cast(DType::F64).to_vec().unwrap()
+}
+
+fn cpu() -> Device {
+    Device::get("cpu").unwrap()
+}
+
+/// How far a product may be from another order of the same sums: one unit in the last place of halves, little of what is summed itself.
+fn tolerance(dtype: DType, expected: f64) -> f64 {
+    match dtype {
+        DType::F16 => expected.abs().max(2f64.powi(-14)) * 2f64.powi(-10),
+        DType::BF16 => expected.abs().max(2f64.powi(-100)) * 2f64.powi(-7),
+        DType::F64 => 1e-13,
+        _ => 1e-5,
+    }
+}
+
+#[track_caller]
+fn agree(device: &Device, case: &Case, dtype: DType, seed: u64) {
+    let (found, expected) = (computed(device, case, dtype, seed), computed(&cpu(), case, dtype, seed));
+    assert_eq!(found.len(), expected.len());
+    for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        // Halves of f32 sums in two orders may round apart.
+        let near = (found - expected).abs() <= tolerance(dtype, *expected);
+        assert!(near, "{} of {dtype} at {at}: {found}, not {expected}", case.0);
+    }
+}
+
+/// Every case in every type agrees with the CPU, each by one call of the library.
+fn agrees(device: &Device, function: &str, dtypes: &[DType]) {
+    let control = Control::open();
+    for dtype in dtypes {
+        for case in CASES {
+            for seed in [1, 77] {
+                let calls = control.calls(function);
+                agree(device, case, *dtype, seed);
+                assert_eq!(control.calls(function) - calls, 1, "{} of {dtype}: the library does it", case.0);
+            }
+        }
+    }
+}
+
+/// A training, most of which is products, as recorded tapes from its second step on.
+fn trains() {
+    let before = panoply::plan_cache_stats().replays;
+    steps::agree(&cuda(library()));
+    assert!(panoply::plan_cache_stats().replays > before + 10, "steps are replayed");
+    let (calls, graphs) = (Control::open().calls(CUBLASLT), Control::open().calls("cuGraphLaunch"));
+    // Two forward, three back, in each of twenty steps of two networks.
+    assert_eq!(calls, 200, "the library does the products");
+    assert!(graphs > 20, "{graphs}: the launches between them are graphs");
+}
+
+#[test]
+fn cublaslt_computes_what_the_cpu_does() {
+    run("cuda agrees", &[]);
+    run("cuda agrees", &[("PANOPLY_FAKE_CUDA", "capability=90")]);
+    run("cuda, before Ampere", &[("PANOPLY_FAKE_CUDA", "capability=75")]);
+}
+
+/// The library does no bf16 there, and says so before anything is planned.
+fn before_ampere() {
+    let (device, control) = (cuda(library()), Control::open());
+    agrees(&device, CUBLASLT, &[DType::F32, DType::F16, DType::F64]);
+    let calls = control.calls(CUBLASLT);
+    agree(&device, &CASES[0], DType::BF16, 5);
+    assert_eq!(control.calls(CUBLASLT), calls, "kernels do bf16");
+}
+
+#[test]
+fn tf32_is_for_who_asks_for_it() {
+    run("cuda, TF32", &[]);
+    run("cuda, TF32", &[("PANOPLY_FAKE_CUDA", "capability=90")]);
+    run("cuda, no TF32", &[("PANOPLY_FAKE_CUDA", "capability=75")]);
+}
+
+#[test]
+fn a_bias_is_added_by_cublaslt() {
+    run("cuda, bias", &[]);
+}
+
+#[test]
+fn a_network_trains_through_cublaslt() {
+    run("cuda trains", &[]);
+}
+
+#[test]
+fn what_cublaslt_refuses_is_said_once_and_kernels_do_it() {
+    let said = run("a product fails", &[]);
+    let line = "panoply: cuda:0: cuBLASLt 12.4 (";
+    let lines: Vec<&str> = said.lines().filter(|said| said.starts_with(line)).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    assert!(
+        lines[0].ends_with(
+            "): f32 1×5×3×7: CUBLAS_STATUS_INTERNAL_ERROR (14); update the CUDA toolkit or report this; kernels do it \
+             from now on"
+        ),
+        "{said}"
+    );
+    let said = run("a replay fails", &[]);
+    assert_eq!(said.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 2, "{said}");
+    let said = run("the library does not start", &[]);
+    assert_eq!(said.matches("starting: CUBLAS_STATUS_NOT_INITIALIZED (1)").count(), 1, "{said}");
+    let said = run("the library cannot say", &[]);
+    assert_eq!(said.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 1, "{said}");
+}
+
+fn a_product_fails() {
+    let (device, control) = (cuda(library()), Control::open());
+    assert!(device.blas_library().unwrap().starts_with("cuBLASLt 12.4 ("), "{:?}", device.blas_library());
+    control.fail(CUBLASLT, 14, 0, 1);
+    for seed in 0..5 {
+        agree(&device, &CASES[0], DType::F32, seed);
+        assert_eq!(control.calls(CUBLASLT), 1, "it is not tried again");
+    }
+    agree(&device, &CASES[1], DType::F32, 3);
+    assert_eq!(control.calls(CUBLASLT), 2, "another one is the library's");
+}
+
+/// The third run of a plan is that of its tape, and so is a captured function's.
+fn a_replay_fails() {
+    let (device, control) = (cuda(library()), Control::open());
+    control.fail(CUBLASLT, 14, 2, 1);
+    for seed in 0..6 {
+        agree(&device, &CASES[0], DType::F32, seed);
+    }
+    assert_eq!(control.calls(CUBLASLT), 3, "two that were done, and one that was not");
+    let weight = Tensor::from_slice(&numbers(35, 7), [5, 7]).to(&device);
+    let captured = jit(|[x]| [x.matmul(&weight).relu()]);
+    control.fail(CUBLASLT, 14, 3, 1);
+    for seed in 0..8 {
+        let x = Tensor::from_slice(&numbers(20, seed), [4, 5]);
+        let [found] = captured.call([&x.to(&device)]).unwrap();
+        let found: Vec<f32> = found.to_vec().unwrap();
+        let expected: Vec<f32> = x.to(&cpu()).matmul(&weight.to(&cpu())).relu().to_vec().unwrap();
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?}, not {expected:?}");
+    }
+    assert_eq!(control.calls(CUBLASLT), 3 + 4);
+    assert!(panoply::plan_cache_stats().replays >= 4, "{:?}", panoply::plan_cache_stats());
+}
+
+fn does_not_start() {
+    let (device, control) = (cuda(library()), Control::open());
+    control.fail("cublasLtCreate", 1, 0, u32::MAX);
+    assert!(device.blas_library().unwrap().starts_with("cuBLASLt 12.4 ("), "what is not in use is not started");
+    device.zeros::<f32>(4).unwrap();
+    assert!(device.blas_library().unwrap().starts_with("own kernels"), "what is in use is");
+    for (seed, case) in CASES.iter().enumerate() {
+        agree(&device, case, DType::F32, seed as u64);
+    }
+    assert_eq!((control.calls("cublasLtCreate"), control.calls(CUBLASLT)), (1, 0));
+    let products = device.blas_library().unwrap();
+    assert!(products.starts_with("own kernels: cuda:0: cuBLASLt 12.4 ("), "{products}");
+    assert!(products.contains("starting: CUBLAS_STATUS_NOT_INITIALIZED (1); install a cuBLASLt for"), "{products}");
+}
+
+fn cannot_say() {
+    let (device, control) = (cuda(library()), Control::open());
+    control.fail("cublasLtMatmulAlgoGetHeuristic", 14, 0, u32::MAX);
+    agree(&device, &CASES[0], DType::F32, 1);
+    assert_eq!(control.calls(CUBLASLT), 0);
+}
+
+#[test]
+fn without_room_for_a_workspace_products_are_done_without() {
+    run("no room for a workspace", &[("PANOPLY_FAKE_CUDA", "pools=1")]);
+}
+
+fn no_workspace() {
+    let (device, control) = (cuda(library()), Control::open());
+    let deep = CASES.iter().find(|case| case.0 == "deep").unwrap();
+    // Memory of tensors comes from the stream's pool, so this is the workspace.
+    control.fail("cuMemAlloc_v2", 2, 0, 1);
+    agree(&device, deep, DType::F32, 1);
+    assert_eq!((control.calls(CUBLASLT), control.calls("cuMemAlloc_v2")), (1, 1));
+    for seed in 2..6 {
+        agree(&device, deep, DType::F16, seed);
+    }
+    assert_eq!((control.calls(CUBLASLT), control.calls("cuMemAlloc_v2")), (5, 2), "there is one for the queue");
+    let asked = control.calls("cublasLtMatmulAlgoGetHeuristic");
+    agree(&device, deep, DType::F16, 9);
+    assert_eq!(control.calls("cublasLtMatmulAlgoGetHeuristic"), asked, "a shape is asked for once");
+}
+
+#[test]
+fn without_cublaslt_the_reason_is_named_and_kernels_do_it() {
+    run("no library", &[]);
+    run("reported", &[]);
+    run("a library too new", &[("PANOPLY_FAKE_CUDA", "cublas=13")]);
+}
+
+fn no_library() {
+    for (path, expected) in [
+        (
+            "/nowhere/libcublasLt.so.12",
+            "own kernels: cuda: /nowhere/libcublasLt.so.12 cannot be loaded; install cuBLASLt",
+        ),
+        (
+            "libm.so.6",
+            "own kernels: cuda: libm.so.6 lacks cublasLtGetProperty, so it is no cuBLASLt of CUDA 11 or later",
+        ),
+    ] {
+        if cfg!(not(target_os = "linux")) && path == "libm.so.6" {
+            println!("SKIPPED: a library that is not NVIDIA's: only Linux surely has one of a known name");
+            continue;
+        }
+        let device = cuda(PathBuf::from(path));
+        let products = device.blas_library().unwrap();
+        assert!(products.starts_with(expected), "{products}");
+        agree(&device, &CASES[0], DType::F32, 1);
+    }
+    let driver = CudaDriver { library: Some(library()), ..CudaDriver::default() };
+    let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
+    let device = registry.devices(Backend::Cuda).unwrap().swap_remove(0);
+    assert_eq!(
+        device.blas_library().unwrap(),
+        "own kernels: cuda: no library of them was chosen with the driver's",
+        "the system's library would not know the pretended memory"
+    );
+    assert_eq!(Control::open().calls(CUBLASLT), 0);
+    assert_eq!(cpu().blas_library(), None);
+}
+
+/// `panoply devices` says who does them.
+fn reported() {
+    let driver = CudaDriver { library: Some(library()), products: Some(library()) };
+    let registry = Registry::new(vec![Arc::new(driver), Arc::new(CpuDriver::default())], DeviceOptions::default());
+    let report = registry.device_report().unwrap().to_string();
+    let lines: Vec<&str> = report.lines().filter(|line| line.contains("matrix products")).collect();
+    let place = library().display().to_string();
+    assert_eq!(lines, [format!("        matrix products: cuBLASLt 12.4 ({place})")], "{report}");
+    assert_eq!(Control::open().calls("cublasLtCreate"), 0, "it is found, not started");
+}
+
+fn too_new() {
+    let device = cuda(library());
+    let products = device.blas_library().unwrap();
+    assert!(
+        products
+            .contains(" is cuBLASLt 13.4, this program needs 11.0 or later and the driver 12.x or earlier; install"),
+        "{products}"
+    );
+    agree(&device, &CASES[0], DType::F32, 1);
+    assert_eq!(Control::open().calls("cublasLtCreate"), 0);
+}
+
+#[test]
+fn the_library_is_given_everything_back() {
+    run("everything is given back", &[]);
+}
+
+/// `c = a × b` of 5×200 and 200×3, which wants a workspace.
+const DEEP: Gemm = Gemm {
+    dtype: DType::F32,
+    tf32: false,
+    bias: false,
+    batch: 1,
+    m: 5,
+    n: 3,
+    k: 200,
+    a: by_rows(200),
+    b: by_rows(3),
+    c: by_rows(3),
+};
+
+const fn by_rows(row: usize) -> Layout {
+    Layout { offset: 0, batch: 0, row, column: 1 }
+}
+
+/// Buffers for [`DEEP`].
+fn buffers(device: &Device) -> [Buffer<f32>; 3] {
+    let Gemm { m, n, k, .. } = DEEP;
+    let [a, b] = [(m * k, 1), (k * n, 2)].map(|(count, seed)| device.buffer(&numbers(count, seed)).unwrap());
+    [a, b, device.zeros::<f32>(m * n).unwrap()]
+}
+
+fn work([a, b, c]: &[Buffer<f32>; 3]) -> runtime::Command<'_> {
+    runtime::Command::Routine {
+        routine: Routine::Gemm(DEEP),
+        buffers: vec![a.storage(), b.storage(), c.storage()],
+        epilogue: None,
+    }
+}
+
+/// Of a device whose library makes so many objects for a product: its handles, how it does this product, wherever its matrices begin and
+/// where they do, and a workspace.
+fn given_back(open: impl FnOnce() -> Device, made: u64) {
+    let control = Control::open();
+    {
+        let device = open();
+        let buffers = buffers(&device);
+        let kept = control.live();
+        assert!(device.supports_routine(&Routine::Gemm(DEEP)));
+        device.submit(&[work(&buffers)]).unwrap();
+        assert!(control.live() >= kept + made, "{kept} and {}", control.live());
+        for vendor in ["cublas", "hipblas"] {
+            let [made, gone] =
+                ["Create", "Destroy"].map(|what| control.calls(&format!("{vendor}LtMatmulPreference{what}")));
+            assert_eq!(made, gone);
+        }
+    }
+    // Whoever waits for the device's work lets go of it last, in a thread of its own.
+    let late = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while control.live() > 0 && std::time::Instant::now() < late {
+        std::thread::yield_now();
+    }
+    assert_eq!(control.live(), 0, "objects that nobody gave back");
+    assert_eq!(control.calls("cuCtxPushCurrent_v2"), control.calls("cuCtxPopCurrent_v2"), "contexts are popped");
+}
+
+#[test]
+fn queues_have_workspaces_of_their_own() {
+    run("two queues", &[]);
+}
+
+/// How many workspaces are allocated, by which function.
+fn two_queues(device: &Device, function: &str, allocates: &str, workspaces: u64) {
+    let control = Control::open();
+    let queues = [device.default_queue(), device.queue().unwrap()];
+    let runs: Vec<[Buffer<f32>; 3]> = (0..6).map(|_| buffers(device)).collect();
+    let before = control.calls(allocates);
+    for (buffers, queue) in runs.iter().zip(queues.iter().cycle()) {
+        device.submit_to(queue, &[work(buffers)], false).unwrap();
+    }
+    let first = runs[0][2].to_vec().unwrap();
+    let (a, b) = (runs[0][0].to_vec().unwrap(), runs[0][1].to_vec().unwrap());
+    let sum =
+        |i: usize| (0..DEEP.k).map(|p| f64::from(a[i / 3 * DEEP.k + p]) * f64::from(b[p * 3 + i % 3])).sum::<f64>();
+    assert!((0..15).all(|i| (sum(i) - f64::from(first[i])).abs() < 1e-4), "{first:?}");
+    runs.iter().for_each(|run| assert_eq!(run[2].to_vec().unwrap(), first, "the same bits in every run"));
+    assert_eq!((control.calls(function), control.calls(allocates) - before), (6, workspaces));
+}
+
+#[test]
+fn a_device_with_a_library_keeps_the_contract() {
+    run("the contract", &[]);
+}
+
+/// The suite that every device passes; here its products are the library's.
+fn the_contract() {
+    let (device, control) = (cuda(library()), Control::open());
+    for outcome in device.conformance() {
+        assert!(!matches!(outcome.verdict, CaseResult::Failed(_)), "{}: {:?}", outcome.name, outcome.verdict);
+    }
+    assert_eq!(control.calls(CUBLASLT), 3);
+}
+
+#[test]
+fn rocblas_computes_what_the_cpu_does() {
+    run("rocm agrees", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
+    run("rocm, halves of gfx90a", &[("PANOPLY_FAKE_HIP", "architecture=90a")]);
+}
+
+fn rocm_agrees() {
+    executed(|| {
+        let device = rocm(library());
+        assert!(device.blas_library().unwrap().starts_with("rocBLAS 4.2.0 ("), "{:?}", device.blas_library());
+        agrees(&device, ROCBLAS, &[DType::F32, DType::F16, DType::BF16, DType::F64]);
+        assert_eq!(Control::open().calls("rocblas_set_atomics_mode"), 1, "sums are the same in every run");
+    });
+}
+
+/// Matrix instructions of this one take subnormal f16 for zero, so kernels do f16.
+fn halves_of_gfx90a() {
+    executed(|| {
+        let (device, control) = (rocm(library()), Control::open());
+        agrees(&device, ROCBLAS, &[DType::F32, DType::BF16]);
+        let calls = control.calls(ROCBLAS);
+        agree(&device, &CASES[0], DType::F16, 5);
+        assert_eq!(control.calls(ROCBLAS), calls);
+    });
+}
+
+#[test]
+fn over_a_card_without_kernels_rocblas_is_not_started() {
+    run("rocm, no kernels", &[("PANOPLY_FAKE_HIP", "architecture=1031")]);
+}
+
+/// It would end the process.
+fn no_kernels() {
+    let device = rocm(library());
+    let products = device.blas_library().unwrap();
+    assert!(products.starts_with("own kernels: rocm: rocBLAS 4.2.0 ("), "{products}");
+    assert!(
+        products.contains("has no kernels for gfx1031 in ") && products.contains("; install rocBLAS's"),
+        "{products}"
+    );
+    executed(|| agree(&device, &CASES[0], DType::F32, 1));
+    assert_eq!(Control::open().calls("rocblas_create_handle"), 0);
+    let device = rocm(PathBuf::from("/nowhere/librocblas.so"));
+    let products = device.blas_library().unwrap();
+    assert!(
+        products.starts_with("own kernels: rocm: /nowhere/librocblas.so cannot be loaded; install rocBLAS"),
+        "{products}"
+    );
+}
+
+#[test]
+fn what_rocblas_refuses_is_said_once_and_kernels_do_it() {
+    let said = run("rocm, a product fails", &[]);
+    let told = said.contains(": f32 1×5×3×7: rocblas_status_internal_error (6); update ROCm");
+    assert!(told || said.contains("SKIPPED"), "{said}");
+}
+
+fn rocm_fails() {
+    let (device, control) = (rocm(library()), Control::open());
+    control.fail(ROCBLAS, 6, 0, 1);
+    agree(&device, &CASES[0], DType::F32, 1);
+    agree(&device, &CASES[0], DType::F32, 2);
+    assert_eq!(control.calls(ROCBLAS), 1);
+}

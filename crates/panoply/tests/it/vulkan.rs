@@ -1,0 +1,193 @@
+//! Vulkan on whatever is here, mostly Mesa's lavapipe and Chromium's SwiftShader: the kernels that ship, and a network that learns as on
+//! the CPU.
+
+use crate::halves;
+use crate::steps;
+
+use std::sync::Arc;
+
+use panoply::internal::conformance::{Row, rows};
+use panoply::kernels::{self, Size};
+use panoply::runtime::DeviceOptions;
+use panoply::{Backend, DType, Device, SortOrder, Tensor};
+use panoply_driver::WgpuDriver;
+use panoply_ir::Target;
+
+const SEED: u64 = 0x5eed;
+
+fn vulkan() -> Vec<Device> {
+    if let Err(error) = Device::get("vulkan:0") {
+        eprintln!("SKIPPED: nothing ran on Vulkan: {}", error.message());
+    }
+    let devices = Device::list().expect("devices can be listed").into_iter();
+    devices.filter(|device| device.info().kind == Backend::Vulkan).collect()
+}
+
+#[test]
+fn the_kernels_that_ship_agree() {
+    for device in vulkan() {
+        for shipped in kernels::ALL {
+            let verdict = shipped.check(&device, Size::Tiny, SEED);
+            let verdict = verdict.unwrap_or_else(|error| panic!("{} on {device}: {error}", shipped.name));
+            assert!(verdict.passed(), "{} on {device}: {verdict}", shipped.name);
+        }
+    }
+}
+
+#[test]
+fn a_network_trains_as_on_the_cpu() {
+    for device in vulkan() {
+        if device.info().name.contains("SwiftShader") {
+            eprintln!("SKIPPED: training with norms on {device}: SwiftShader compiles its kernels for minutes");
+            steps::learn_digits(&device);
+        } else {
+            steps::agree(&device);
+        }
+    }
+}
+
+/// In the device's own f16 where it has them, and as parts of words.
+#[test]
+fn every_half_is_converted_exactly() {
+    vulkan().iter().chain(&without_f16()).for_each(halves::convert);
+}
+
+/// The same devices as they would be without f16 of their own.
+fn without_f16() -> Vec<Device> {
+    poorer(|target| target.f16 = false)
+}
+
+fn poorer(change: fn(&mut Target)) -> Vec<Device> {
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let devices = unsafe { WgpuDriver::new(Backend::Vulkan).devices() }.unwrap_or_default().into_iter();
+    let poorer = devices.filter_map(Arc::into_inner).map(|raw| raw.with_target(change));
+    poorer.map(|raw| Device::new(Arc::new(raw), DeviceOptions::default())).collect()
+}
+
+/// What a training step needs in between is larger than a buffer may be; none of its tensors is.
+#[test]
+fn temporaries_beyond_the_largest_buffer_lie_in_several() {
+    for device in poorer(|target| target.max_buffer_bytes = 1024) {
+        if !device.info().name.contains("SwiftShader") {
+            steps::norms_agree(&device);
+            device.trim();
+            let error = device.allocate(1025).unwrap_err();
+            assert!(error.message().contains("exceeds the largest on vulkan:"), "{error}");
+        }
+    }
+}
+
+/// An operation on a tensor that a launch cannot see as a whole, and one that it can.
+type Expression = (&'static str, fn(&Tensor, &Tensor) -> Tensor);
+
+const IN_PARTS: [Expression; 14] = [
+    ("sum with another", |x, _| x + &(x * 0.5)),
+    ("exp", |x, _| x.exp()),
+    ("sum of rows", |x, _| x.sum(1)),
+    ("sum of columns", |x, _| x.sum(0)),
+    ("running sum", |x, _| x.cumsum(1)),
+    ("sum of all", |x, _| x.sum(..)),
+    ("softmax", |x, _| x.softmax(1)),
+    ("layer norm", |x, _| x.layer_norm(1e-5)),
+    ("product of matrices", |x, w| x.matmul(w).relu()),
+    ("transposed", |x, _| &x.t() * 2.0),
+    ("part", |x, _| x.slice((3..500, ..)) * 2.0),
+    ("concat", |x, _| Tensor::concat([x.clone(), x * 2.0], 0)),
+    ("half", |x, _| x.cast(DType::F16)),
+    ("mask", |x, _| x.gt(&(x * x))),
+];
+
+/// What may read any of it anywhere.
+const WHOLE: [Expression; 2] = [
+    ("rows by number", |x, w| x.index_select(0, &w.argmax(0))),
+    ("sort", |x, _| x.reshape([512 * 256]).sort(0, SortOrder::Ascending)),
+];
+
+fn computed(device: &Device, round: usize, (_, of): Expression) -> panoply::Result<Vec<f32>> {
+    let number = |i: usize| ((i * i + (3 + round) * i) % 1009) as f32 / 509.0 - 1.0;
+    let numbers = |count: usize| (0..count).map(number).collect::<Vec<f32>>();
+    device.scope(|| {
+        let x = Tensor::from_slice(&numbers(512 * 256), [512, 256]);
+        let w = Tensor::from_slice(&numbers(256 * 40), [256, 40]);
+        of(&x, &w).cast(DType::F32).to_vec()
+    })
+}
+
+/// To the same bits, also when it is replayed.
+#[test]
+fn tensors_beyond_what_a_launch_sees_are_gone_through_in_parts() {
+    for device in poorer(|target| target.max_binding_bytes = 64 << 10) {
+        let whole = Device::get(&device.to_string()).unwrap();
+        let slow = device.info().name.contains("SwiftShader");
+        if slow {
+            eprintln!(
+                "SKIPPED: a product in parts on {device}: SwiftShader compiles its tiles for minutes, in gigabytes"
+            );
+        }
+        let left_out = |name: &str| slow && name == "product of matrices";
+        for expression in IN_PARTS.iter().filter(|expression| !left_out(expression.0)) {
+            for round in 0..3 {
+                let (found, expected) = (computed(&device, round, *expression), computed(&whole, round, *expression));
+                assert!(found.unwrap() == expected.unwrap(), "{} on {device}, round {round}", expression.0);
+            }
+        }
+        for expression in &WHOLE[..if slow { 0 } else { WHOLE.len() }] {
+            let error = computed(&device, 0, *expression).unwrap_err();
+            let (what, limit) = (" of 512.0 KiB exceeds the largest that a launch sees on vulkan:", ", 64.0 KiB, ");
+            assert!(error.message().contains(what) && error.message().contains(limit), "{}: {error}", expression.0);
+            assert!(error.message().ends_with("compute with pieces of it, such as `narrow` gives"), "{error}");
+        }
+    }
+}
+
+/// Of three launches each is parts by the thousand: more words than are kept at once, also within one.
+#[test]
+fn launches_have_as_many_parts_as_they_want() {
+    for device in poorer(|target| target.max_binding_bytes = 256) {
+        let sums = device.scope(|| {
+            let numbers = |count: usize| (0..count).map(|i| i as f32).collect::<Vec<f32>>();
+            let all = [120_000, 130_000, 140_000].map(|count| Tensor::from_slice(&numbers(count), [count]) + 1.0);
+            panoply::eval(&all.each_ref())?;
+            all.iter().map(|sum| sum.to_vec::<f32>()).collect::<panoply::Result<Vec<Vec<f32>>>>()
+        });
+        for sums in sums.unwrap() {
+            assert!(sums.iter().enumerate().all(|(i, sum)| *sum == i as f32 + 1.0), "{} on {device}", sums.len());
+        }
+    }
+}
+
+/// Every row of the table on a device that sees next to nothing: what can be split agrees, what cannot says so.
+#[test]
+fn every_operation_agrees_in_parts_or_is_refused() {
+    for device in poorer(|target| target.max_binding_bytes = 256) {
+        if device.info().name.contains("SwiftShader") {
+            eprintln!("SKIPPED: the op table in parts on {device}: SwiftShader is too slow");
+            continue;
+        }
+        let refused = |row: &&Row| {
+            let outcome = row.value(&device);
+            let refused = matches!(&outcome.worst, Err(error) if error.message().contains("that a launch sees"));
+            assert!(refused || outcome.passed(), "{} on {device}: {outcome}", row.name);
+            refused
+        };
+        let (all, refused) = (rows().count(), rows().filter(refused).count());
+        assert!(3 * refused < all, "{refused} of {all} were refused");
+    }
+}
+
+/// As a driver has it, not as a test does.
+#[test]
+fn a_tensor_beyond_the_driver_s_own_limit_is_gone_through_in_parts() {
+    const COUNT: usize = 35 << 20;
+    for device in vulkan() {
+        let target = device.target();
+        if target.max_binding_bytes >= 4 * COUNT as u64 || target.max_buffer_bytes < 4 * COUNT as u64 {
+            continue;
+        }
+        let numbers: Vec<f32> = (0..COUNT).map(|i| (i % 4093) as f32).collect();
+        let found = device.scope(|| (Tensor::from_slice(&numbers, [COUNT]) * 2.0 + 1.0).to_vec::<f32>()).unwrap();
+        device.trim();
+        let wrong = numbers.iter().zip(&found).position(|(x, y)| *y != 2.0 * x + 1.0);
+        assert_eq!((wrong, found.len()), (None, COUNT), "{device}");
+    }
+}

@@ -1,0 +1,265 @@
+//! Which device is taken and why: a registry of drivers that answer, fail, panic and hang.
+
+use crate::lab;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lab::{Lab, Plan};
+use panoply_device::{Driver, RawDevice};
+use panoply_ir::{Error, Result};
+use panoply_runtime::{Backend, Device, DeviceOptions, Registry, SelectedBy};
+
+/// A driver that does what a closure says.
+struct Scripted {
+    kind: Backend,
+    asked: AtomicUsize,
+    #[expect(clippy::type_complexity, reason = "it is the signature of `probe`")]
+    answer: Box<dyn Fn() -> Result<Vec<Arc<dyn RawDevice>>> + Send + Sync>,
+    refused: Vec<Error>,
+}
+
+impl Driver for Scripted {
+    fn kind(&self) -> Backend {
+        self.kind
+    }
+
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        (self.answer)()
+    }
+
+    fn rejected(&self) -> Vec<Error> {
+        self.refused.clone()
+    }
+}
+
+fn driver(
+    kind: Backend,
+    answer: impl Fn() -> Result<Vec<Arc<dyn RawDevice>>> + Send + Sync + 'static,
+) -> Arc<Scripted> {
+    Arc::new(Scripted { kind, asked: AtomicUsize::new(0), answer: Box::new(answer), refused: Vec::new() })
+}
+
+/// A driver with hardware (`false`) and software (`true`) devices.
+fn devices(kind: Backend, software: &'static [bool]) -> Arc<Scripted> {
+    driver(kind, move || {
+        let make = |(index, software): (usize, &bool)| -> Arc<dyn RawDevice> {
+            Lab::new(Plan { kind, index, software: *software, ..Plan::default() })
+        };
+        Ok(software.iter().enumerate().map(make).collect())
+    })
+}
+
+fn registry(drivers: Vec<Arc<Scripted>>) -> Registry {
+    let drivers = drivers.into_iter().map(|driver| driver as Arc<dyn Driver>).collect();
+    Registry::new(drivers, DeviceOptions::default())
+}
+
+const HARDWARE: &[bool] = &[false];
+
+#[test]
+fn auto_takes_the_best_hardware() {
+    let registry = registry(vec![
+        devices(Backend::Cpu, HARDWARE),
+        devices(Backend::Vulkan, HARDWARE),
+        devices(Backend::OpenCl, &[true, false]),
+        driver(Backend::Cuda, || Err(Error::unavailable("libcuda.so.1 is not here; install NVIDIA's driver"))),
+    ]);
+    let selection = registry.device_report().unwrap().recommended;
+    assert_eq!(selection.device.device_string(), "opencl:1");
+    assert_eq!((selection.selected_by, selection.is_fallback), (SelectedBy::Auto, false));
+    let refused: Vec<String> = selection.rejected.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    assert_eq!(
+        refused,
+        [
+            "cuda: libcuda.so.1 is not here; install NVIDIA's driver",
+            "rocm: no driver for it was registered; register one",
+            "metal: no driver for it was registered; register one",
+            "oneapi: no driver for it was registered; register one",
+            "opencl:0: Lab is software that only pretends to be a device; name opencl:0 to use it all the same",
+        ]
+    );
+    assert_eq!(registry.get("auto").unwrap(), selection.device);
+    assert_eq!(selection.to_string(), "opencl:1 (Lab), the best here");
+}
+
+#[test]
+fn without_hardware_the_cpu_is_a_fallback_that_says_so() {
+    let registry = registry(vec![devices(Backend::OpenCl, &[true, true]), devices(Backend::Cpu, HARDWARE)]);
+    let selection = registry.device_report().unwrap().recommended;
+    assert_eq!(selection.device.device_string(), "cpu");
+    assert!(selection.is_fallback);
+    assert_eq!(selection.rejected.len(), 9, "seven kinds that are not here, two software devices: {selection:?}");
+    assert_eq!(selection.to_string(), "cpu (Lab), no accelerator was found");
+}
+
+#[test]
+fn with_nothing_at_all_every_reason_is_told() {
+    let registry = registry(vec![driver(Backend::Cpu, || Err(Error::unavailable("no cores")))]);
+    let error = registry.device_report().unwrap_err();
+    assert!(error.is_unavailable());
+    assert_eq!(error.message(), "no device can be used");
+    assert_eq!(error.notes().len(), 9);
+    assert_eq!(error.notes()[8], "cpu: no cores");
+}
+
+#[test]
+fn devices_are_found_by_their_spelling() {
+    let registry = registry(vec![
+        devices(Backend::Cpu, HARDWARE),
+        devices(Backend::OpenCl, &[true, false]),
+        driver(Backend::Cuda, || Err(Error::unavailable("libcuda.so.1 is not here; install NVIDIA's driver"))),
+        driver(Backend::Rocm, || Ok(Vec::new())),
+    ]);
+    assert_eq!(registry.get("cpu").unwrap().device_string(), "cpu");
+    assert_eq!(registry.get("opencl").unwrap().device_string(), "opencl:0", "named ones may be software");
+    assert_eq!(registry.get("opencl:1").unwrap(), registry.get("opencl:1").unwrap(), "the same device every time");
+    for (spelling, message) in [
+        (
+            "opencl:7",
+            "opencl:7: no such device; 2 OpenCL devices here (opencl:0, Lab; opencl:1, Lab); \
+             try opencl:0 or `panoply devices`",
+        ),
+        ("cpu:checked", "cpu:checked: no such device; 1 CPU device here (cpu, Lab); try cpu or `panoply devices`"),
+        ("cuda:0", "cuda:0: no such device; no CUDA here: libcuda.so.1 is not here; install NVIDIA's driver"),
+        (
+            "dx12",
+            "dx12: no such device; no DirectX 12 here: no driver for it was registered; \
+             register one",
+        ),
+        ("rocm:0", "rocm:0: no such device; no ROCm here: the driver found none; see `panoply devices`"),
+    ] {
+        let error = registry.get(spelling).unwrap_err();
+        assert!(error.is_unavailable(), "{error:?}");
+        assert_eq!(error.message(), message);
+    }
+    let error = registry.get("gpu").unwrap_err();
+    assert!(error.is_mistake());
+}
+
+#[test]
+fn a_driver_that_hangs_is_left_behind() {
+    let (release, hold): (_, Receiver<()>) = channel();
+    let hold = Mutex::new(hold);
+    let hangs = driver(Backend::Cuda, move || {
+        let _ = hold.lock().unwrap().recv();
+        Ok(Vec::new())
+    });
+    let registry = Registry::with_deadline(vec![hangs], DeviceOptions::default(), Duration::from_millis(20));
+    for _ in 0..2 {
+        assert_eq!(
+            registry.get("cuda:0").unwrap_err().message(),
+            "cuda:0: no such device; no CUDA here: the driver did not answer within 20ms, its library hangs; \
+             try the vendor's own information tool, and reinstall or remove the driver"
+        );
+    }
+    drop(release);
+}
+
+#[test]
+fn a_driver_that_panics_is_left_behind() {
+    let registry = registry(vec![driver(Backend::OpenCl, || panic!("on purpose")), devices(Backend::Cpu, HARDWARE)]);
+    let report = registry.device_report().unwrap();
+    assert_eq!(report.recommended.device.device_string(), "cpu");
+    assert_eq!(
+        registry.get("opencl:0").unwrap_err().message(),
+        "opencl:0: no such device; no OpenCL here: the driver panicked while it was asked for devices (on purpose); \
+         report this defect"
+    );
+}
+
+#[test]
+fn drivers_are_asked_once_and_only_when_wanted() {
+    let (cpu, cuda) = (devices(Backend::Cpu, HARDWARE), devices(Backend::Cuda, HARDWARE));
+    let registry = registry(vec![cpu.clone(), cuda.clone()]);
+    registry.get("cpu").unwrap();
+    registry.get("cpu").unwrap();
+    assert_eq!((cpu.asked.load(Ordering::Relaxed), cuda.asked.load(Ordering::Relaxed)), (1, 0));
+    registry.device_report().unwrap();
+    registry.device_report().unwrap();
+    assert_eq!((cpu.asked.load(Ordering::Relaxed), cuda.asked.load(Ordering::Relaxed)), (1, 1));
+}
+
+#[test]
+fn third_parties_register_drivers() {
+    let registry = registry(vec![devices(Backend::Cpu, HARDWARE)]);
+    assert_eq!(registry.device_report().unwrap().recommended.device.device_string(), "cpu");
+    assert_eq!(registry.recommended().unwrap().device.device_string(), "cpu");
+    registry.register(devices(Backend::Metal, HARDWARE));
+    assert_eq!(registry.recommended().unwrap().device.device_string(), "metal:0");
+    assert_eq!(registry.device_report().unwrap().recommended.device.device_string(), "metal:0");
+    assert_eq!(registry.devices(Backend::Metal).unwrap().len(), 1);
+}
+
+#[test]
+fn the_report_reads_well() {
+    let registry = registry(vec![
+        devices(Backend::Cpu, HARDWARE),
+        driver(Backend::OpenCl, || Err(Error::unavailable("no platform; install a driver such as pocl-opencl-icd"))),
+    ]);
+    let broken = Error::unavailable("vulkan: old.so does not load; reinstall it").note("wrong architecture");
+    registry.register(Arc::new(Scripted {
+        kind: Backend::Vulkan,
+        asked: AtomicUsize::new(0),
+        answer: Box::new(|| {
+            Ok(vec![Lab::new(Plan { kind: Backend::Vulkan, ..Plan::default() }) as Arc<dyn RawDevice>])
+        }),
+        refused: vec![broken],
+    }));
+    registry.register(devices(Backend::OneApi, &[true]));
+    let report = registry.device_report().unwrap();
+    assert_eq!(report.devices().count(), 3);
+    let text = report.to_string();
+    for line in [
+        "✗ CUDA: no driver for it was registered\n    register one\n",
+        "✗ OpenCL: no platform\n    install a driver such as pocl-opencl-icd\n",
+        "✓ oneAPI, software only\n    oneapi:0  Lab (tests, lab 1), 1 units, 1.0 GiB, software\n",
+        "✓ CPU\n    cpu  Lab (tests, lab 1), 1 units, 1.0 GiB\n",
+        "✓ Vulkan\n    vulkan:0  Lab (tests, lab 1), 1 units, 1.0 GiB\n    ✗ old.so does not load; reinstall it\n",
+        "Recommended: vulkan:0 (Lab), the best here",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn a_device_for_so_many_bytes() {
+    let sized = |kind, memory| {
+        driver(kind, move || Ok(vec![Lab::new(Plan { kind, memory, ..Plan::default() }) as Arc<dyn RawDevice>]))
+    };
+    let registry = registry(vec![sized(Backend::OpenCl, 4 << 30), sized(Backend::Cpu, 16 << 30)]);
+    assert_eq!(registry.for_bytes(3 << 30).unwrap().device_string(), "opencl:0");
+    let _held = registry.get("opencl:0").unwrap().allocate(2 << 20).unwrap();
+    assert_eq!(registry.for_bytes(4 << 30).unwrap().device_string(), "cpu");
+    let error = registry.for_bytes(17 << 30).unwrap_err();
+    assert!(error.is_out_of_memory());
+    assert_eq!(error.message(), "no device has room for 17.0 GiB; use a smaller batch or model");
+    assert_eq!(error.notes(), ["opencl:0: 4.0 GiB free of 4.0 GiB", "cpu: 16.0 GiB free of 16.0 GiB"]);
+}
+
+/// One test, because the default belongs to the process.
+#[test]
+fn a_scope_is_stronger_than_the_default() {
+    let (outer, inner) = (lab::lab(Plan::default()).0, lab::lab(Plan::default()).0);
+    let default = lab::lab(Plan::default()).0;
+    let current = || Device::current().unwrap();
+    default.set_default();
+    assert_eq!(current(), default);
+    assert_eq!(panoply_runtime::select_device(None).unwrap().selected_by, SelectedBy::Default);
+    outer.scope(|| {
+        assert_eq!(panoply_runtime::select_device(None).unwrap().selected_by, SelectedBy::Scope);
+        inner.scope(|| assert_eq!(current(), inner));
+        assert_eq!(current(), outer);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| inner.scope(|| panic!("on purpose"))));
+        assert!(panicked.is_err());
+        assert_eq!(current(), outer, "restored after a panic");
+        std::thread::scope(|threads| {
+            threads.spawn(|| assert_eq!(current(), default, "scopes belong to a thread"));
+        });
+    });
+    assert_eq!(current(), default);
+    Device::clear_default();
+}

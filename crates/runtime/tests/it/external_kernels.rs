@@ -1,0 +1,472 @@
+//! Programs that were written elsewhere, on every device that is here: what they compute, and what is said of those that do not fit.
+
+use crate::present;
+
+use std::sync::Arc;
+
+use panoply_device::{BinaryFormat, Language, ProgramForm};
+use panoply_runtime::{
+    Backend, Buffer, Command, Device, DeviceOptions, Error, ErrorKind, ExternalKernel, Grid, HostCall, Launch, Result,
+};
+
+const CL: &str = "\
+#pragma OPENCL FP_CONTRACT OFF
+kernel void square(uint n, global const float *x, global float *y) {
+    uint i = get_global_id(0);
+    if (i < n) y[i] = x[i] * x[i] + 1.0f;
+}
+";
+
+/// What CUDA and HIP have in common.
+const CPP: &str = "\
+extern \"C\" __global__ void square(unsigned n, const float *x, float *y) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * x[i] + 1.0f;
+}
+";
+
+const WGSL: &str = "\
+@group(0) @binding(0) var<uniform> n: u32;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(64) fn square(@builtin(global_invocation_id) at: vec3<u32>) {
+    let i = at.x;
+    if i < n { y[i] = x[i] * x[i] + 1.0; }
+}
+";
+
+const PTX: &str = include_str!("../packages/square.ptx");
+/// The flavour that Vulkan takes.
+const SPIR_V: &[u8] = include_bytes!("../packages/square.spv");
+/// The flavour that OpenCL and Level Zero take.
+const KERNEL_SPIR_V: &[u8] = include_bytes!("../packages/square.cl.spv");
+
+fn square_on_cpu(call: &mut HostCall<'_>) -> Result<()> {
+    let (n, x, y) = (call.scalar::<u32>(0)?, call.read::<f32>(1)?, call.write::<f32>(2)?);
+    y.iter_mut().zip(x).take(n as usize).for_each(|(y, x)| *y = x * x + 1.0);
+    Ok(())
+}
+
+/// The signature without programs.
+fn square() -> ExternalKernel {
+    ExternalKernel::new("square", [64, 1, 1]).scalar::<u32>("n").input::<f32>("x").output::<f32>("y")
+}
+
+/// With a program for every device.
+fn everywhere(package: ExternalKernel) -> ExternalKernel {
+    let package = package.spir_v(SPIR_V).spir_v(KERNEL_SPIR_V).ptx(PTX).hip_cpp(CPP).opencl_c(CL).wgsl(WGSL);
+    package.cpu_fn(square_on_cpu)
+}
+
+fn launch<'a>(package: &'a ExternalKernel, n: u32, x: &'a Buffer<f32>, y: &'a mut Buffer<f32>) -> Launch<'a> {
+    Launch::external(package, vec![n.into(), x.into(), y.into()])
+}
+
+/// Launches without a check of what cannot be checked: the kernels of this file stay within their buffers.
+fn run(launch: Launch<'_>, grid: impl Into<Grid>) -> Result<()> {
+    // SAFETY: as above.
+    unsafe { launch.launch_unchecked(grid) }
+}
+
+fn refused(device: &Device, package: &ExternalKernel) -> Error {
+    device.load_external(package).expect_err("it is refused")
+}
+
+/// Devices with a compiler for the source text of this file.
+fn compiling() -> impl Iterator<Item = Device> {
+    let known = [Language::OpenClC, Language::Hip, Language::Wgsl].map(ProgramForm::Text);
+    let compiling =
+        present::raw_devices().iter().filter(move |raw| raw.accepted_forms().iter().any(|form| known.contains(form)));
+    compiling.map(|raw| Device::new(raw.clone(), DeviceOptions::default()))
+}
+
+/// Devices of one kind.
+fn devices(kind: Backend) -> Vec<Device> {
+    present::devices().into_iter().filter(|device| device.info().kind == kind).collect()
+}
+
+#[test]
+fn a_square_and_one_on_every_device() {
+    let package = everywhere(square());
+    for device in present::devices() {
+        let values: Vec<f32> = (0..1000).map(|i| (i as f32 - 500.0) / 7.0).collect();
+        let (x, mut y) = (device.buffer(&values).unwrap(), device.full(1000, -1.0f32).unwrap());
+        for n in [1u32, 63, 64, 900] {
+            run(launch(&package, n, &x, &mut y), n as usize).unwrap_or_else(|error| panic!("{device}: {error}"));
+            let expected = values.iter().enumerate().map(|(i, x)| if i < n as usize { x * x + 1.0 } else { -1.0 });
+            let wrong = y.to_vec().unwrap().into_iter().zip(expected).position(|(y, expected)| y != expected);
+            assert_eq!(wrong, None, "{device}, {n} elements");
+        }
+        let counts = device.program_cache_stats();
+        assert_eq!(counts.memory_hits, 3, "{device}: it is compiled once");
+        // A clone is the same package.
+        let (again, first) = (device.load_external(&package.clone()).unwrap(), device.load_external(&package).unwrap());
+        assert!(Arc::ptr_eq(&again, &first), "{device}");
+        assert_eq!(format!("{first:?}"), format!("kernel square(n: u32, x: &[f32], y: &mut [f32]) on {device}"));
+    }
+}
+
+/// Launches on one queue see what those on another wrote, as with any kernel.
+#[test]
+fn queues_are_ordered_by_what_packages_touch() {
+    let package = everywhere(square());
+    for device in present::devices() {
+        let queues = [device.queue().unwrap(), device.queue().unwrap()];
+        let mut values = [device.full(64, 0.0f32).unwrap(), device.full(64, 0.0f32).unwrap()];
+        for turn in 0..5 {
+            let [a, b] = &mut values;
+            let (x, y) = if turn % 2 == 0 { (a, b) } else { (b, a) };
+            run(launch(&package, 64, x, y).on(&queues[turn % 2]), 64).unwrap();
+        }
+        // 0, 1, 2, 5, 26, 677.
+        assert_eq!(values[1].to_vec().unwrap(), [677.0; 64], "{device}");
+    }
+}
+
+/// Groups and grids of two and three axes: each work-item says where it is.
+#[test]
+fn work_items_along_three_axes() {
+    let package = ExternalKernel::new("place", [4, 2, 2])
+        .scalar::<u32>("nx")
+        .scalar::<u32>("ny")
+        .scalar::<u32>("nz")
+        .output::<u32>("at")
+        .opencl_c(
+            "kernel void place(uint nx, uint ny, uint nz, global uint *at) {
+                uint x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
+                if (x < nx && y < ny && z < nz) at[(z * ny + y) * nx + x] = x + 100 * y + 10000 * z;
+            }",
+        )
+        .hip_cpp(
+            "extern \"C\" __global__ void place(unsigned nx, unsigned ny, unsigned nz, unsigned *at) {
+                unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+                unsigned z = blockIdx.z * blockDim.z + threadIdx.z;
+                if (x < nx && y < ny && z < nz) at[(z * ny + y) * nx + x] = x + 100 * y + 10000 * z;
+            }",
+        )
+        .wgsl(
+            "struct Sizes { x: u32, y: u32, z: u32 }
+            @group(0) @binding(0) var<uniform> n: Sizes;
+            @group(0) @binding(1) var<storage, read_write> at: array<u32>;
+            @compute @workgroup_size(4, 2, 2) fn place(@builtin(global_invocation_id) i: vec3<u32>) {
+                if i.x < n.x && i.y < n.y && i.z < n.z {
+                    at[(i.z * n.y + i.y) * n.x + i.x] = i.x + 100u * i.y + 10000u * i.z;
+                }
+            }",
+        )
+        .cpu_fn(|call| {
+            let [nx, ny, _] = call.grid;
+            let at = call.write::<u32>(3)?;
+            for (i, at) in (0..).zip(at) {
+                *at = (i % nx + 100 * (i / nx % ny) + 10000 * (i / nx / ny)) as u32;
+            }
+            Ok(())
+        });
+    for device in compiling().chain(devices(Backend::Cpu)) {
+        let (nx, ny, nz) = (9usize, 5, 3);
+        let mut at = device.zeros::<u32>(nx * ny * nz).unwrap();
+        let args = vec![(nx as u32).into(), (ny as u32).into(), (nz as u32).into(), (&mut at).into()];
+        run(Launch::external(&package, args), (nx, ny, nz)).unwrap_or_else(|error| panic!("{device}: {error}"));
+        let place = |i: usize| (i % nx + 100 * (i / nx % ny) + 10000 * (i / nx / ny)) as u32;
+        assert_eq!(at.to_vec().unwrap(), (0..nx * ny * nz).map(place).collect::<Vec<u32>>(), "{device}");
+    }
+}
+
+#[test]
+fn wrong_launches_are_found_before_the_device_hears_of_them() {
+    let package = everywhere(square());
+    for device in present::devices() {
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        let (wide, mut words) = (device.zeros::<f64>(8).unwrap(), device.zeros::<u32>(8).unwrap());
+        let fails = |launch: Launch<'_>, grid: usize, said: &str| {
+            let error = run(launch, grid).unwrap_err();
+            assert!(error.is_mistake() && error.message().contains(said), "{device}: {error}");
+            assert!(error.to_string().contains("external_kernels.rs:"), "the caller's line: {error}");
+        };
+        let error = launch(&package, 8, &x, &mut y).launch(8).unwrap_err();
+        assert!(
+            error.message().starts_with("kernel square: nobody can check what it does; launch it with `unsafe"),
+            "{error}"
+        );
+        fails(
+            Launch::external(&package, vec![8u32.into(), (&x).into()]),
+            8,
+            "takes 3 arguments (n: u32, x: &[f32], y: &mut [f32])",
+        );
+        fails(
+            Launch::external(&package, vec![8i32.into(), (&x).into(), (&mut y).into()]),
+            8,
+            "argument 1 (n) is a u32, not a i32",
+        );
+        fails(
+            Launch::external(&package, vec![8usize.into(), (&x).into(), (&mut y).into()]),
+            8,
+            "argument 1 (n) is a u32, not an index",
+        );
+        fails(
+            Launch::external(&package, vec![8u32.into(), (&wide).into(), (&mut y).into()]),
+            8,
+            "argument 2 (x) is a buffer of f32",
+        );
+        fails(
+            Launch::external(&package, vec![8u32.into(), (&x).into(), (&mut words).into()]),
+            8,
+            "argument 3 (y) is a buffer of f32",
+        );
+        fails(Launch::external(&package, vec![8u32.into(), (&x).into(), (&x).into()]), 8, "argument 3 (y) is written");
+        fails(launch(&package, 8, &x, &mut y), 0, "has no work-items");
+    }
+}
+
+#[test]
+fn groups_and_bindings_a_device_cannot_have() {
+    for device in present::devices() {
+        let empty = refused(&device, &ExternalKernel::new("square", [64, 0, 1]).cpu_fn(square_on_cpu));
+        assert!(empty.is_mistake() && empty.message().contains("a group of 64×0×1 has no work-items"), "{empty}");
+        let large = refused(&device, &ExternalKernel::new("square", [1 << 14, 1, 1]).cpu_fn(square_on_cpu));
+        assert!(large.is_unsupported() && large.message().contains("use a smaller group"), "{large}");
+        let many = (0..=device.target().max_bindings.min(1000))
+            .fold(square(), |package, i| package.input::<f32>(&format!("x{i}")));
+        if device.target().max_bindings < 1000 {
+            let many = refused(&device, &many.cpu_fn(square_on_cpu));
+            assert!(many.is_unsupported() && many.message().contains("split the kernel or join buffers"), "{many}");
+        }
+    }
+}
+
+#[test]
+fn what_no_device_takes_says_what_was_offered_and_what_is_taken() {
+    for device in present::devices() {
+        let error = refused(&device, &square().metallib(b"MTLB").msl("kernel void square() {}"));
+        assert!(error.is_unsupported(), "{error}");
+        let expected = format!("none of its programs (a Metal library, MSL) can be had on {device}, which takes ");
+        assert!(error.message().contains(&expected) && error.message().ends_with("; add one of those"), "{error}");
+        let error = refused(&device, &square());
+        assert!(error.message().contains("none of its programs (nothing) can be had on"), "{error}");
+    }
+}
+
+#[test]
+fn a_compilers_refusal_shows_the_line() {
+    let wrong = |source: &str| source.replace("* x[i] + 1.0", "* x[i] + missing");
+    let package = square().hip_cpp(&wrong(CPP)).opencl_c(&wrong(CL)).wgsl(&wrong(WGSL)).cpu_fn(square_on_cpu);
+    for device in compiling() {
+        let error = refused(&device, &package);
+        assert!(error.is_compile_failed(), "{device}: {error}");
+        assert!(error.message().contains("square"), "{device}: {error}");
+        let notes = error.notes().join("\n");
+        assert!(notes.contains("missing") && notes.contains("y[i] = x[i] * x[i] + missing"), "{device}: {error}");
+    }
+}
+
+#[test]
+fn an_entry_point_that_is_not_there_is_named() {
+    let other = |source: &str| source.replace("square(", "cube(");
+    let package = square()
+        .spir_v(&rename_entry(SPIR_V))
+        .spir_v(&rename_entry(KERNEL_SPIR_V))
+        .ptx(&other(PTX))
+        .hip_cpp(&other(CPP))
+        .opencl_c(&other(CL))
+        .wgsl(&other(WGSL));
+    for device in present::devices().into_iter().filter(|device| device.info().kind != Backend::Cpu) {
+        let error = refused(&device, &package);
+        let said = error.to_string();
+        assert!(said.contains("no entry point") || said.contains("no kernel"), "{device}: {said}");
+        assert!(said.contains("square"), "{device}: {said}");
+    }
+}
+
+/// The same with an entry point called `cubist`.
+fn rename_entry(module: &[u8]) -> Vec<u8> {
+    let at = module.windows(6).position(|name| name == b"square").expect("it is there");
+    [&module[..at], b"cubist", &module[at + 6..]].concat()
+}
+
+#[test]
+fn functions_on_the_cpu_that_fail_fail_their_launch() {
+    let failing = square().cpu_fn(|call| call.read::<f64>(2).map(drop));
+    let panicking = square().cpu_fn(|_| panic!("on purpose"));
+    for device in devices(Backend::Cpu) {
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        let error = run(launch(&failing, 8, &x, &mut y), 8).unwrap_err();
+        let said = "its function on the CPU asks for argument 3 as read f64, but it is 32 bytes to write";
+        assert!(error.is_mistake() && error.message().contains(said), "{error}");
+        let error = run(launch(&panicking, 8, &x, &mut y), 8).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Driver, "{error}");
+        assert!(error.message().contains("kernel square: its function on the CPU panicked"), "{error}");
+        // The device goes on.
+        run(launch(&square().cpu_fn(square_on_cpu), 8, &x, &mut y), 8).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [1.0; 8]);
+    }
+}
+
+#[test]
+fn wgsl_must_say_what_a_launch_gives() {
+    for device in devices(Backend::Vulkan) {
+        let elsewhere = square().wgsl(&WGSL.replace("@binding(2)", "@binding(5)"));
+        let error = refused(&device, &elsewhere);
+        assert!(
+            error.is_compile_failed()
+                && error.message().contains("has y at group 0, binding 5; a launch puts its 2 buffers"),
+            "{error}"
+        );
+        let wide = square().wgsl(&WGSL.replace("@workgroup_size(64)", "@workgroup_size(8, 8)"));
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        let error = run(launch(&wide, 8, &x, &mut y), 8).unwrap_err();
+        let said = "square has groups of 8×8×1 in its source and 64×1×1 in the launch; make them agree";
+        assert!(error.is_mistake() && error.message().contains(said), "{error}");
+    }
+}
+
+/// PTX for newer GPUs makes room as machine code does, and what is said of it is kept.
+#[test]
+fn ptx_for_a_newer_gpu_is_passed_over() {
+    let newer = PTX.replace(".target sm_50", ".target sm_90");
+    for device in devices(Backend::Cuda) {
+        let package = square().ptx(&newer).ptx(PTX);
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        run(launch(&package, 8, &x, &mut y), 8).unwrap_or_else(|error| panic!("{device}: {error}"));
+        assert_eq!(y.to_vec().unwrap(), [1.0; 8], "{device}");
+        if device.target().language == (Language::Ptx { capability: 61 }) {
+            let error = refused(&device, &square().ptx(&newer));
+            assert!(error.is_unsupported(), "{error}");
+            assert!(error.notes().join("\n").contains("the program is for a newer GPU"), "{error}");
+        }
+    }
+}
+
+/// What is launched as if it were checked reaches no compiler, and a list of work has no room for it.
+#[test]
+fn packages_are_launched_alone_and_with_a_promise() {
+    for device in devices(Backend::Cpu) {
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        let nowhere = square().metallib(b"MTLB");
+        let error = launch(&nowhere, 8, &x, &mut y).launch(8).unwrap_err();
+        assert!(error.is_mistake() && error.message().contains("nobody can check what it does"), "{error}");
+        let prepared = device.load_external(&everywhere(square())).unwrap();
+        let args = vec![8u32.into(), (&x).into(), (&mut y).into()];
+        let error = device.submit(&[Command::Kernel { prepared: &prepared, grid: Grid::from(8), args }]).unwrap_err();
+        let said = "kernel square: nobody can check what it does; it cannot be part of a list of work";
+        assert!(error.is_mistake() && error.message() == said, "{error}");
+    }
+}
+
+/// Code for another card makes room for the next program, and is named where there is none.
+#[test]
+fn damaged_and_foreign_code_is_passed_over() {
+    for device in present::devices() {
+        let cut = [&b"\x7FELF"[..], &[0; 20]].concat();
+        let images = || square().cubin(&cut).code_object(&cut).spir_v(&SPIR_V[..200]).spir_v(b"no code");
+        let package = everywhere(images());
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        run(launch(&package, 8, &x, &mut y), 8).unwrap_or_else(|error| panic!("{device}: {error}"));
+        assert_eq!(y.to_vec().unwrap(), [1.0; 8], "{device}");
+        let error = refused(&device, &images());
+        assert!(error.is_unsupported(), "{device}: {error}");
+        let notes = error.notes().join("\n");
+        match device.info().kind {
+            Backend::Cuda => assert!(notes.contains("square as a cubin is cut off after 24 bytes"), "{error}"),
+            Backend::Rocm => {
+                assert!(notes.contains("square as an AMD code object is cut off after 24 bytes"), "{error}")
+            }
+            Backend::Vulkan | Backend::OneApi => {
+                assert!(notes.contains("square as SPIR-V is cut off or damaged: 200 bytes"), "{error}");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A driver that looks for the end of an empty text read on until the process crashed.
+#[test]
+fn texts_that_no_compiler_takes_are_refused() {
+    for device in present::devices() {
+        for (source, what) in [("", "is empty"), (" \n", "is empty"), ("kernel void f(\0) {}", "holds a zero byte")] {
+            let f = || ExternalKernel::new("f", [1, 1, 1]).output::<f32>("y");
+            for package in [
+                f().opencl_c(source),
+                f().wgsl(source),
+                f().cuda_c(source),
+                f().hip_cpp(source),
+                f().ptx(source),
+                f().msl(source),
+            ] {
+                let error = refused(&device, &package);
+                assert!(error.is_mistake() && error.message().contains(what), "{device}: {error}");
+            }
+        }
+        for name in ["", "f\0"] {
+            let error = refused(&device, &everywhere(ExternalKernel::new(name, [1, 1, 1])));
+            assert!(error.is_mistake() && error.message().contains("a kernel cannot be called"), "{device}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_text_without_a_kernel_says_so() {
+    for device in devices(Backend::OpenCl) {
+        let error = refused(&device, &square().opencl_c("// nothing"));
+        let text = error.to_string();
+        assert!(
+            error.is_compile_failed() && text.contains("the program has no kernel square; it has: none"),
+            "{text:?}"
+        );
+        assert!(!text.contains('\0'), "{text:?}");
+    }
+}
+
+#[test]
+fn a_group_that_the_source_fixes_otherwise_is_named() {
+    for device in devices(Backend::OpenCl).into_iter().filter(|device| !device.info().name.contains("Oclgrind")) {
+        for items in [32, 128] {
+            let source = format!(
+                "kernel __attribute__((reqd_work_group_size({items}, 1, 1))) void square(uint n, global const float *x, global float *y) {{}}"
+            );
+            let package = square().opencl_c(&source);
+            let (x, mut y) = (device.full(64, 1.0f32).unwrap(), device.full(64, 1.0f32).unwrap());
+            let error = run(launch(&package, 64, &x, &mut y), 64).expect_err("the groups differ");
+            let wanted =
+                format!("square has groups of {items}×1×1 in its source and 64×1×1 in the launch; make them agree");
+            assert!(error.to_string().contains(&wanted), "{device}: {error}");
+        }
+    }
+}
+
+/// A number where the kernel takes a buffer would be an address to the driver.
+#[test]
+fn arguments_of_another_kind_are_refused() {
+    for device in devices(Backend::OpenCl) {
+        let taken =
+            |source: &str| ExternalKernel::new("f", [1, 1, 1]).scalar::<u64>("n").output::<f32>("y").opencl_c(source);
+        let fits = taken("kernel void f(ulong n, global float *y) { y[0] = n; }");
+        device.load_external(&fits).unwrap_or_else(|error| panic!("{device}: {error}"));
+        for (source, what) in [
+            (
+                "kernel void f(global float *n, global float *y) { y[0] = n[0]; }",
+                "argument 1 of f is a buffer, its signature gives a number",
+            ),
+            ("kernel void f(ulong n, ulong y) {}", "argument 2 of f is a number, its signature gives a buffer"),
+            (
+                "kernel void f(ulong n, local float *y) {}",
+                "argument 2 of f is memory of the group, its signature gives a buffer",
+            ),
+        ] {
+            let error = refused(&device, &taken(source));
+            assert!(error.is_compile_failed() && error.to_string().contains(what), "{device}: {error}");
+        }
+    }
+}
+
+/// What reads a module behind its end would crash.
+#[test]
+fn cut_spir_v_is_refused_on_every_device() {
+    let spir_v = ProgramForm::Image(BinaryFormat::SpirV);
+    let taking = present::raw_devices().iter().filter(|raw| raw.accepted_forms().contains(&spir_v));
+    for device in taking.map(|raw| Device::new(raw.clone(), DeviceOptions::default())) {
+        for length in [0, 3, 4, 19, 20, 22, SPIR_V.len() / 2, SPIR_V.len() - 1] {
+            let error = refused(&device, &square().spir_v(&SPIR_V[..length]));
+            assert!(error.notes().join(" ").contains("cut off or damaged"), "{device}, {length} bytes: {error}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Integration tests of devices, memory and launches: one program, a module for each capability under test.
+
+mod conformance;
+mod device_selection;
+mod devices;
+mod environment;
+mod external_kernels;
+mod hazards;
+mod invalid_arguments;
+mod lab;
+mod memory;
+mod oneapi;
+mod present;
+mod profile;
+mod programs;
+mod random_kernels;
+mod replay;
+mod vulkan;

@@ -1,0 +1,350 @@
+//! Buffers, the pool and its counts. The lab says what the driver was asked for.
+
+use crate::lab;
+use crate::present;
+
+use lab::{Plan, build_mix, lab};
+use panoply_ir::random::Random;
+use panoply_runtime::env::PoolSetting;
+use panoply_runtime::{Buffer, Device, DeviceOptions, Launch, Storage};
+
+const MIB: u64 = 1 << 20;
+
+fn capped(cap: u64) -> (Device, std::sync::Arc<lab::Lab>) {
+    let lab = lab::Lab::new(Plan::default());
+    (Device::new(lab.clone(), DeviceOptions { pool: PoolSetting::Cap(cap), ..DeviceOptions::default() }), lab)
+}
+
+#[test]
+fn bytes_come_back() {
+    let (device, _) = lab(Plan::default());
+    let data: Vec<f32> = (0..1000).map(|i| i as f32 / 7.0).collect();
+    let mut x = device.buffer(&data).unwrap();
+    assert_eq!(x.len(), 1000);
+    assert_eq!(x.to_vec().unwrap(), data);
+    assert_eq!(x.to(&device).unwrap().to_vec().unwrap(), data);
+    x.slice_mut(10..=11).unwrap().fill(9.0).unwrap();
+    assert_eq!(x.slice(9..13).unwrap().to_vec().unwrap(), [data[9], 9.0, 9.0, data[12]]);
+    let mut y = device.zeros(1000).unwrap();
+    assert_eq!(y.to_vec().unwrap(), [0.0; 1000]);
+    y.copy_from(&x).unwrap();
+    assert_eq!(y.to_vec().unwrap()[10..12], [9.0, 9.0]);
+    assert_eq!(format!("{x:?}"), "f32[1000] on cpu");
+    let (low, mut high) = y.split_at_mut(400).unwrap();
+    high.slice_mut(..400).unwrap().copy_from(&low).unwrap();
+    assert_eq!(y.slice(400..800).unwrap().to_vec().unwrap(), y.slice(..400).unwrap().to_vec().unwrap());
+    assert_eq!(device.full(3, -2i64).unwrap().to_vec().unwrap(), [-2; 3]);
+}
+
+#[test]
+fn empty_buffers_are_buffers() {
+    let (device, _) = lab(Plan::default());
+    let mut x = device.buffer::<f32>(&[]).unwrap();
+    assert!(x.is_empty());
+    x.write(&[]).unwrap();
+    x.fill(1.0).unwrap();
+    assert_eq!(x.to_vec().unwrap(), []);
+    assert_eq!(x.read_async().unwrap().wait().unwrap(), []);
+    assert_eq!(x.to(&device).unwrap().len(), 0);
+    assert!(device.buffer(&[1u8]).unwrap().slice(1..).unwrap().is_empty());
+}
+
+#[test]
+fn devices_exchange_through_the_host() {
+    let ((one, _), (two, _)) = (lab(Plan::default()), lab(Plan { index: 1, ..Plan::default() }));
+    let x = one.buffer(&[1u16, 2, 3]).unwrap();
+    let y = x.to(&two).unwrap();
+    assert_eq!(y.device(), &two);
+    assert_eq!(y.to_vec().unwrap(), [1, 2, 3]);
+    assert_eq!((one.memory_stats().downloaded, two.memory_stats().uploaded), (6, 6));
+}
+
+#[test]
+fn freed_memory_is_used_again() {
+    let (device, lab) = lab(Plan::default());
+    for bytes in [1, 300, 700, 5000, 100_000, 3_000_000] {
+        drop(device.allocate(bytes).unwrap());
+        drop(device.allocate(bytes).unwrap());
+    }
+    assert_eq!(lab.counts().allocations, 6);
+    assert_eq!(device.memory_stats().reused, 6);
+    drop(device.allocate(2_700_000).unwrap());
+    assert_eq!(device.memory_stats().reused, 7, "a large request takes what is up to a seventh larger");
+    drop(device.allocate(2_000_000).unwrap());
+    assert_eq!(device.memory_stats().reused, 7, "and no more than that");
+}
+
+/// One buffer at a time, each a little longer than the one before, which it therefore cannot reuse.
+#[test]
+fn what_is_kept_is_bounded_by_what_was_needed() {
+    let (device, lab) = lab(Plan::default());
+    for count in 1..500u64 {
+        drop(device.allocate(count * 24_000).unwrap());
+        let stats = device.memory_stats();
+        assert!(stats.reserved <= 4 * stats.peak_allocated.next_multiple_of(64) + 64 * MIB, "{stats}");
+        assert_eq!(stats.reserved, lab.counts().used);
+    }
+    assert!(device.memory_stats().peak_reserved <= 4 * 12 * MIB + 64 * MIB);
+    // What was freed last is what is still there.
+    let (reused, before) = (device.memory_stats().reused, lab.counts().allocations);
+    drop(device.allocate(499 * 24_000).unwrap());
+    assert_eq!((device.memory_stats().reused, lab.counts().allocations), (reused + 1, before));
+    // Two buffers at a time of two growing sizes, an older one among them.
+    let mut held = Vec::new();
+    for count in 1..2000u64 {
+        held.push(device.allocate(70_000 + count * 900).unwrap());
+        if held.len() > 20 {
+            held.remove(0);
+        }
+        let stats = device.memory_stats();
+        assert!(stats.reserved <= 4 * stats.peak_allocated.next_multiple_of(64) + 64 * MIB, "{stats}");
+    }
+}
+
+/// Sizes that come again in each step are never asked of the driver again.
+#[test]
+fn a_steady_loop_allocates_nothing_anew() {
+    let (device, lab) = lab(Plan::default());
+    let mut random = Random::new(5);
+    let steps: Vec<(u64, usize)> = (0..300).map(|_| (1 + random.below(4 << 20), random.below(12) as usize)).collect();
+    let mut asked = Vec::new();
+    for _ in 0..6 {
+        let mut held: Vec<Storage> = Vec::new();
+        for (bytes, keep) in &steps {
+            held.push(device.allocate(*bytes).unwrap());
+            held.truncate(1 + keep);
+        }
+        drop(held);
+        asked.push(lab.counts().allocations);
+    }
+    assert!(asked[2..].iter().all(|count| *count == asked[2]), "{asked:?}");
+}
+
+#[test]
+fn counts_add_up() {
+    let (device, lab) = lab(Plan::default());
+    let mut random = Random::new(7);
+    let mut held: Vec<Storage> = Vec::new();
+    let mut most = 0;
+    for _ in 0..2000 {
+        if random.chance(45) && !held.is_empty() {
+            held.swap_remove(random.below(held.len() as u64) as usize);
+        } else {
+            let doubling = random.below(18);
+            held.push(device.allocate(1 + random.below(1 << doubling)).unwrap());
+        }
+        let stats = device.memory_stats();
+        most = most.max(held.iter().map(Storage::bytes).sum());
+        assert_eq!(stats.allocated, held.iter().map(Storage::bytes).sum::<u64>());
+        assert_eq!(stats.peak_allocated, most);
+        assert_eq!(stats.buffers, held.len() as u64);
+        assert_eq!(stats.reserved, lab.counts().used, "what the driver gave");
+        assert_eq!(stats.allocations - stats.reused, lab.counts().allocations);
+    }
+    drop(held);
+    let stats = device.memory_stats();
+    assert_eq!((stats.allocated, stats.buffers), (0, 0));
+    assert_eq!(device.memory_by_tag(), []);
+    assert!(stats.reserved > 0);
+    assert_eq!(device.trim(), stats.reserved);
+    assert_eq!((device.memory_stats().reserved, lab.counts().used), (0, 0));
+}
+
+#[test]
+fn the_cap_is_met_to_the_byte() {
+    for megabyte in [MIB, 1_000_000] {
+        let (device, lab) = capped(64 * megabyte);
+        let held: Vec<Storage> = (0..64).map(|_| device.allocate(megabyte).unwrap()).collect();
+        assert!(device.allocate(megabyte).unwrap_err().is_out_of_memory());
+        assert_eq!(lab.counts().used, 64 * megabyte);
+        drop(held);
+        device.allocate(64 * megabyte).unwrap();
+    }
+}
+
+#[test]
+fn beyond_the_cap_is_an_error_that_names_the_holders() {
+    let (device, _) = capped(64 * MIB);
+    let weights = Device::with_memory_tag("weights", || device.allocate(40 * MIB)).unwrap();
+    let _moments: Vec<Storage> =
+        Device::with_memory_tag("adam.m", || (0..2).map(|_| device.allocate(8 * MIB).unwrap()).collect());
+    let _rest = device.allocate(4 * MIB).unwrap();
+    let error = device.allocate(5 * MIB).unwrap_err();
+    assert!(error.is_out_of_memory());
+    assert_eq!(
+        error.message(),
+        "out of memory on cpu: needs 5.0 MiB, 4.0 MiB free under the pool's cap of 64.0 MiB; \
+         largest: weights 40.0 MiB, adam.m 16.0 MiB, untagged 4.0 MiB; drop buffers or raise the cap"
+    );
+    drop(weights);
+    device.allocate(5 * MIB).unwrap();
+    let error = device.allocate(65 * MIB).unwrap_err();
+    assert!(error.message().contains("needs 65.0 MiB, 44.0 MiB free under the pool's cap of 64.0 MiB"), "{error}");
+    device.set_memory_limit(None);
+    device.allocate(65 * MIB).unwrap();
+}
+
+#[test]
+fn a_full_device_gets_back_what_is_kept_and_is_asked_again() {
+    let (device, lab) = lab(Plan { memory: 10 * MIB, ..Plan::default() });
+    drop(device.allocate(6 * MIB).unwrap());
+    let big = device.allocate(8 * MIB).unwrap();
+    assert_eq!(lab.counts().used, 8 * MIB);
+    let error = device.allocate(3 * MIB).unwrap_err();
+    assert!(error.is_out_of_memory());
+    assert_eq!(
+        error.message(),
+        "out of memory on cpu: needs 3.0 MiB, 2.0 MiB free of 10.0 MiB; largest: untagged 8.0 MiB; \
+         drop buffers or use smaller ones"
+    );
+    assert_eq!(device.memory_stats().reserved, 8 * MIB, "a failure reserves nothing");
+    drop(big);
+    device.allocate(3 * MIB).unwrap();
+}
+
+/// Lists of allocations on pools that hold and keep something: what is said before is what the pool reports afterwards.
+#[test]
+fn an_estimate_is_what_the_pool_then_reports() {
+    let mut random = Random::new(11);
+    let (mut fitted, mut refused) = (0, 0);
+    for round in 0..400u64 {
+        let cap = [PoolSetting::On, PoolSetting::Off, PoolSetting::Cap(6 * MIB)][round as usize % 3];
+        let lab = lab::Lab::new(Plan { memory: (4 + round % 8) * MIB, ..Plan::default() });
+        let device = Device::new(lab.clone(), DeviceOptions { pool: cap, ..DeviceOptions::default() });
+        let mut sizes = |most: u64| -> Vec<u64> {
+            let count = random.below(most);
+            let size = |random: &mut Random| {
+                let doubling = random.below(15);
+                random.below(256 << doubling)
+            };
+            (0..count).map(|_| size(&mut random)).collect()
+        };
+        let held: Vec<_> = sizes(8).into_iter().map(|bytes| device.allocate(bytes)).collect();
+        drop(sizes(8).into_iter().map(|bytes| device.allocate(bytes)).collect::<Vec<_>>());
+        let wanted = sizes(24);
+        let (before, asked) = (device.memory_stats(), lab.counts());
+        let estimate = device.estimate_memory(wanted.iter().copied()).unwrap();
+        assert_eq!((device.memory_stats(), lab.counts().allocations), (before, asked.allocations), "nothing was made");
+        assert_eq!((estimate.buffers, estimate.requested), (wanted.len() as u64, wanted.iter().sum()));
+        let made: Result<Vec<_>, _> = wanted.iter().map(|bytes| device.allocate(*bytes)).collect();
+        assert_eq!(estimate.fits, made.is_ok(), "{estimate}; {made:?}");
+        match made {
+            Ok(_) => {
+                assert_eq!((estimate.reserved, estimate.reserved), (device.memory_stats().reserved, lab.counts().used));
+                fitted += 1;
+            }
+            Err(error) => {
+                assert!(error.is_out_of_memory() && estimate.reserved > estimate.limit, "{error}; {estimate}");
+                refused += 1;
+            }
+        }
+        drop(held);
+    }
+    assert!(fitted > 100 && refused > 50, "{fitted} and {refused}");
+    // What is given back beyond the bound is foreseen, too.
+    let (device, lab) = self::lab(Plan::default());
+    for count in 1..40 {
+        drop(device.allocate(count * MIB / 2).unwrap());
+    }
+    let wanted: Vec<u64> = (40..70).map(|count| count * MIB / 2).collect();
+    let estimate = device.estimate_memory(wanted.iter().copied()).unwrap();
+    let held: Vec<Storage> = wanted.iter().map(|bytes| device.allocate(*bytes).unwrap()).collect();
+    assert_eq!((estimate.reserved, estimate.reserved), (device.memory_stats().reserved, lab.counts().used));
+    drop(held);
+    let (device, _) = capped(64 * MIB);
+    let estimate = device.estimate_memory([48 * MIB, 100]).unwrap();
+    assert_eq!(estimate.to_string(), "48.0 MiB in 2 buffers fits: 48.0 MiB reserved of 64.0 MiB that can be");
+    assert!(!device.estimate_memory([48 * MIB, 17 * MIB]).unwrap().fits);
+    let target = panoply_ir::Target { max_buffer_bytes: 1000, ..panoply_ir::Target::cpu() };
+    let error = lab::lab(Plan { target, ..Plan::default() }).0.estimate_memory([8, 1001]).unwrap_err();
+    assert_eq!(error.message(), "a buffer of 1001 B exceeds the largest on cpu, 1000 B; split it");
+}
+
+#[test]
+fn without_a_pool_memory_goes_back_at_once() {
+    let lab = lab::Lab::new(Plan::default());
+    let device = Device::new(lab.clone(), DeviceOptions { pool: PoolSetting::Off, ..DeviceOptions::default() });
+    drop(device.allocate(1000).unwrap());
+    drop(device.allocate(1000).unwrap());
+    assert_eq!((lab.counts().allocations, lab.counts().used), (2, 0));
+    assert_eq!((device.memory_stats().reused, device.memory_stats().reserved), (0, 0));
+}
+
+#[test]
+fn tags_nest_and_survive_panics() {
+    let (device, _) = lab(Plan::default());
+    let holder = |storage: Storage| {
+        let tag = device.memory_by_tag()[0].tag.clone();
+        drop(storage);
+        tag.as_deref().map(str::to_string)
+    };
+    Device::with_memory_tag("outer", || {
+        let inner = Device::with_memory_tag("inner", || holder(device.allocate(1).unwrap()));
+        assert_eq!(inner.as_deref(), Some("inner"));
+        let panicked = std::panic::catch_unwind(|| Device::with_memory_tag("lost", || panic!("on purpose")));
+        assert!(panicked.is_err());
+        assert_eq!(holder(device.allocate(1).unwrap()).as_deref(), Some("outer"));
+    });
+    assert_eq!(holder(device.allocate(1).unwrap()), None);
+}
+
+#[test]
+fn readings_are_futures() {
+    for defer in [None, Some(11)] {
+        awaited(&lab(Plan { defer, ..Plan::default() }).0);
+    }
+    present::devices().iter().for_each(awaited);
+}
+
+fn awaited(device: &Device) {
+    let x = device.buffer(&[1u32, 2, 3]).unwrap();
+    assert_eq!(block_on(x.read_async().unwrap()).unwrap(), [1, 2, 3], "{device}");
+    let mut y = device.zeros::<u32>(3).unwrap();
+    let event = Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).launch_timed(3).unwrap();
+    block_on(event).unwrap();
+    assert_eq!(block_on(y.read_async().unwrap()).unwrap(), [1, 2, 3], "{device}");
+}
+
+/// The smallest executor: it parks the thread until it is woken.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_bigger_buffer_than_the_device_takes_is_refused() {
+    let target = panoply_ir::Target { max_buffer_bytes: 1000, ..panoply_ir::Target::cpu() };
+    let (device, lab) = lab(Plan { target, ..Plan::default() });
+    assert_eq!(
+        device.zeros::<f32>(251).unwrap_err().message(),
+        "a buffer of 1004 B exceeds the largest on cpu, 1000 B; split it"
+    );
+    let x: Buffer<f32> = device.zeros(250).unwrap();
+    assert_eq!(lab.counts().used, 1000, "no rounding beyond the limit");
+    drop(x);
+    device.zeros::<f32>(240).unwrap();
+    assert_eq!(device.memory_stats().reused, 1);
+}
+
+#[test]
+fn host_copies_are_counted() {
+    let (device, _) = lab(Plan::default());
+    let x = device.buffer(&[0u8; 100]).unwrap();
+    x.to_vec().unwrap();
+    x.slice(..10).unwrap().to_vec().unwrap();
+    x.to(&device).unwrap();
+    assert_eq!((device.memory_stats().uploaded, device.memory_stats().downloaded), (100, 110));
+}

@@ -1,0 +1,334 @@
+//! What is Vulkan's alone: no loader, no driver, limits, a lost device, exact arithmetic where the device has none.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use panoply_device::{DeviceCommand, Driver, QueueId, RawDevice, Region};
+use panoply_driver::WgpuDriver;
+use panoply_driver::wgpu::{Trust, WgpuDevice};
+use panoply_ir::interpret::{Arg, run_in_subgroups};
+use panoply_ir::verify::verify;
+use panoply_ir::{DType, text};
+use panoply_runtime::{Backend, Device, DeviceOptions, LaunchArg};
+
+/// The first Vulkan device that keeps subnormal numbers, on which kernels trust as much as they may. SwiftShader makes zeros of them; what it
+/// does do is asked by the tests that run on every device.
+fn raw(trust: Trust) -> Option<Arc<WgpuDevice>> {
+    let hidden = std::env::var_os("PANOPLY_TEST_NO_VULKAN").is_some();
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let found = match unsafe { (WgpuDriver { trust, ..WgpuDriver::new(Backend::Vulkan) }).devices() } {
+        Ok(_) if hidden => Err("PANOPLY_TEST_NO_VULKAN is set".to_string()),
+        Ok(devices) => devices
+            .into_iter()
+            .find(|device| !device.info().name.contains("SwiftShader"))
+            .ok_or_else(|| "SwiftShader alone is here, which keeps no subnormal numbers".to_string()),
+        Err(error) => Err(error.message().to_string()),
+    };
+    found.map_err(|why| eprintln!("SKIPPED: nothing of Vulkan's alone ran: {why}")).ok()
+}
+
+fn device(trust: Trust, without_f64: bool) -> Option<Device> {
+    let raw = raw(trust)?;
+    let narrowed = Arc::try_unwrap(raw).ok()?.with_target(|target| target.f64 &= !without_f64);
+    Some(Device::new(Arc::new(narrowed), DeviceOptions::default()))
+}
+
+/// Runs a kernel over as many work-items as the first buffer's bytes have elements of the last one.
+fn run(device: &Device, source: &str, inputs: &[Vec<u8>], dtype: DType) -> Vec<u8> {
+    let kernel = verify(text::parse(source).expect("it parses")).expect("it verifies");
+    let prepared = device.compile(&Arc::new(kernel)).expect("it is compiled");
+    let storages: Vec<_> = inputs.iter().map(|bytes| device.upload(bytes).unwrap()).collect();
+    let out = device.upload(&vec![0; inputs[0].len()]).unwrap();
+    let mut args: Vec<LaunchArg<'_>> = storages.iter().map(|storage| LaunchArg::read(storage, dtype)).collect();
+    args.push(LaunchArg::write(&out, dtype));
+    let grid = (inputs[0].len() / dtype.bytes()).into();
+    device.submit(&[panoply_runtime::Command::Kernel { prepared: &prepared, grid, args }]).unwrap();
+    out.read().unwrap()
+}
+
+/// Numbers without a pattern, every exponent among them (SplitMix64).
+fn bits(seed: u64, count: usize) -> Vec<u64> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Operands whose sums cancel, overflow, vanish and meet every special value.
+fn operands_f32(count: usize) -> [Vec<f32>; 3] {
+    const SPECIAL: [f32; 8] =
+        [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, f32::MIN_POSITIVE, f32::MAX];
+    let any = |seed| bits(seed, count).into_iter().map(|bits| f32::from_bits(bits as u32)).collect::<Vec<f32>>();
+    let near = |seed| -> Vec<f32> {
+        bits(seed, count).into_iter().map(|bits| f32::from_bits(bits as u32 & 0x81FF_FFFF | 0x3E00_0000)).collect()
+    };
+    let (mut a, mut b, mut c) = (near(1), near(2), near(3));
+    let (wild_a, wild_b, wild_c) = (any(4), any(5), any(6));
+    for i in 0..count {
+        match i % 5 {
+            0 => c[i] = -(a[i] * b[i]),
+            1 => (a[i], b[i], c[i]) = (wild_a[i], wild_b[i], wild_c[i]),
+            // Products among the smallest numbers.
+            2 => (b[i], c[i]) = (wild_b[i], f32::from_bits(wild_c[i].to_bits() & 0x80FF_FFFF)),
+            3 => a[i] = f32::from_bits(bits(i as u64, 1)[0] as u32 & 0x81FF_FFFF),
+            _ => (a[i], c[i]) = (SPECIAL[i / 5 % 8], SPECIAL[i / 40 % 8]),
+        }
+    }
+    [a, b, c]
+}
+
+#[test]
+fn a_fused_multiply_add_rounds_once_for_every_operand() {
+    let text = |dtype| {
+        format!(
+            "kernel k(a: &[{dtype}], b: &[{dtype}], c: &[{dtype}], y: &out [{dtype}]) {{\n    \
+             y[global_id.x] = fma(a[global_id.x], b[global_id.x], c[global_id.x])\n}}\n"
+        )
+    };
+    for (trust, without_f64) in [(Trust::Measured, false), (Trust::Nothing, false), (Trust::Nothing, true)] {
+        let Some(device) = device(trust, without_f64) else { return };
+        let [a, b, c] = operands_f32(100_000);
+        let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let found = run(&device, &text("f32"), &[bytes(&a), bytes(&b), bytes(&c)], DType::F32);
+        for (i, found) in found.chunks_exact(4).enumerate() {
+            let found = f32::from_le_bytes(found.try_into().unwrap());
+            let expected = a[i].mul_add(b[i], c[i]);
+            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(same, "{trust:?}: {:e} × {:e} + {:e} is {expected:e}, not {found:e}", a[i], b[i], c[i]);
+        }
+        if !device.target().f64 {
+            continue;
+        }
+        let wide = |x: &[f32], salt: u64| -> Vec<f64> {
+            let more = bits(salt, x.len());
+            let widened = |(x, more): (&f32, u64)| f64::from_bits(f64::from(*x).to_bits() ^ (more >> 35));
+            x.iter().zip(more).map(widened).collect()
+        };
+        let [a, b, mut c] = [wide(&a, 7), wide(&b, 8), wide(&c, 9)];
+        (0..c.len()).step_by(5).for_each(|i| c[i] = -(a[i] * b[i]));
+        let bytes = |x: &[f64]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let found = run(&device, &text("f64"), &[bytes(&a), bytes(&b), bytes(&c)], DType::F64);
+        for (i, found) in found.chunks_exact(8).enumerate() {
+            let found = f64::from_le_bytes(found.try_into().unwrap());
+            let expected = a[i].mul_add(b[i], c[i]);
+            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(same, "{trust:?}: {:e} × {:e} + {:e} is {expected:e}, not {found:e}", a[i], b[i], c[i]);
+        }
+    }
+}
+
+#[test]
+fn products_and_sums_are_not_contracted_and_special_values_stay() {
+    let Some(device) = device(Trust::Measured, false) else { return };
+    let [a, b, c] = operands_f32(50_000);
+    let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let source = "kernel k(a: &[f32], b: &[f32], c: &[f32], y: &out [f32]) {\n    \
+                  y[global_id.x] = add(mul(a[global_id.x], b[global_id.x]), c[global_id.x])\n}\n";
+    let found = run(&device, source, &[bytes(&a), bytes(&b), bytes(&c)], DType::F32);
+    for (i, found) in found.chunks_exact(4).enumerate() {
+        let (found, expected) = (f32::from_le_bytes(found.try_into().unwrap()), a[i] * b[i] + c[i]);
+        let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+        assert!(same, "{:e} × {:e} + {:e} is {expected:e}, not {found:e}", a[i], b[i], c[i]);
+    }
+    // What a compiler may take for nothing at all.
+    let source = "kernel k(a: &[f32], y: &out [f32]) {\n    \
+                  y[global_id.x] = add(mul(a[global_id.x], 0.0f32), sub(add(a[global_id.x], 3e7f32), 3e7f32))\n}\n";
+    let found = run(&device, source, &[bytes(&a)], DType::F32);
+    for (a, found) in a.iter().zip(found.chunks_exact(4)) {
+        let (found, expected) = (f32::from_le_bytes(found.try_into().unwrap()), a * 0.0 + ((a + 3e7) - 3e7));
+        let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+        assert!(same, "of {a:e}: {expected:e}, not {found:e}");
+    }
+}
+
+#[test]
+fn subgroups_are_of_consecutive_work_items() {
+    let counts = [1, 2, 3, 7, 8, 13, 16, 20, 64, 100, 256];
+    // As the device has them, as parts of them, and where it was found to mix them.
+    for (trust, part) in [(Trust::Measured, 1), (Trust::Measured, 2), (Trust::Nothing, 1)] {
+        let Some(raw) = raw(trust) else { return };
+        let own = raw.target().subgroup;
+        if own < 4 {
+            return eprintln!("SKIPPED: {raw:?} has no subgroups");
+        }
+        let narrowed = Arc::try_unwrap(raw).expect("nobody else has it").with_target(|target| target.subgroup /= part);
+        let device = Device::new(Arc::new(narrowed), DeviceOptions::default());
+        for items in counts {
+            let source = format!(
+                "kernel k(x: &[u32], y: &out [u32]) group({items}, 1, 1) {{
+                    let i: index = global_id.x
+                    let sum: u32 = group_sum(x[i])
+                    let most: u32 = subgroup_max(x[i])
+                    let before: u32 = subgroup_exclusive_sum(x[i])
+                    let other: u32 = subgroup_shuffle(x[i], xor(cast<u32>(subgroup_lane_id()), rem(cast<u32>(group_id.x), {own}u32)))
+                    y[i] = add(sum, mul(31u32, add(most, mul(31u32, add(before, mul(31u32, other))))))
+                }}"
+            );
+            let numbers: Vec<u8> = bits(11, 40 * items).iter().flat_map(|x| (*x as u32 % 1000).to_le_bytes()).collect();
+            let found = run(&device, &source, std::slice::from_ref(&numbers), DType::U32);
+            let kernel = verify(text::parse(&source).expect("it parses")).expect("it verifies");
+            let mut expected = vec![0; numbers.len()];
+            let args = &mut [Arg::Read(&numbers), Arg::Write(&mut expected)];
+            let (grid, group) = ([40 * items as u64, 1, 1], [items as u32, 1, 1]);
+            run_in_subgroups(&kernel, grid, group, own / part, args, &mut ()).expect("the interpreter runs it");
+            assert_eq!(found, expected, "{trust:?}, subgroups of {own} / {part} in groups of {items}");
+        }
+    }
+}
+
+#[test]
+fn copies_and_fills_beyond_what_a_launch_sees_reach_every_byte() {
+    let Some(raw) = raw(Trust::Measured) else { return };
+    let raw = Arc::try_unwrap(raw).expect("nobody else has it").with_target(|target| target.max_binding_bytes = 1024);
+    const BYTES: usize = 20_000;
+    let bytes = |seed| bits(seed, BYTES).iter().map(|bits| *bits as u8).collect::<Vec<u8>>();
+    let (mut ours, theirs) = (bytes(1), bytes(2));
+    let [to, from] = [&ours, &theirs].map(|bytes| {
+        let all = Region { alloc: raw.allocate(BYTES as u64).unwrap(), offset: 0, bytes: BYTES as u64 };
+        raw.write(QueueId::DEFAULT, all, bytes).unwrap();
+        all
+    });
+    let part = |of: Region, offset: usize, bytes: usize| Region { offset: offset as u64, bytes: bytes as u64, ..of };
+    for (start, place, count) in [(1, 2, 3), (7, 4093, 9001), (255, 511, 4099), (3, 3, 12_345), (4, 8, 16_384)] {
+        let copy = DeviceCommand::Copy { from: part(from, place, count), to: part(to, start, count) };
+        raw.submit(QueueId::DEFAULT, &[copy], false).unwrap();
+        ours[start..start + count].copy_from_slice(&theirs[place..place + count]);
+        let found = raw.read(QueueId::DEFAULT, to).and_then(|ticket| ticket.take()).unwrap();
+        assert!(found == ours, "{count} bytes from {place} on to {start}");
+    }
+    for (start, count, pattern) in
+        [(5, 9000, &[1u8, 2, 3, 4, 5, 6, 7, 8][..]), (513, 16_002, &[9, 7]), (2, 19_997, &[3])]
+    {
+        let fill = DeviceCommand::Fill { to: part(to, start, count), pattern: pattern.to_vec() };
+        raw.submit(QueueId::DEFAULT, &[fill], false).unwrap();
+        let repeated = pattern.iter().copied().cycle();
+        ours[start..start + count].iter_mut().zip(repeated).for_each(|(byte, pattern)| *byte = pattern);
+        let found = raw.read(QueueId::DEFAULT, to).and_then(|ticket| ticket.take()).unwrap();
+        assert!(found == ours, "{pattern:?} over {count} bytes from {start} on");
+    }
+    // Within one buffer, and the ends of a write that are no whole words.
+    let copy = DeviceCommand::Copy { from: part(to, 1, 7000), to: part(to, 9003, 7000) };
+    raw.submit(QueueId::DEFAULT, &[copy], false).unwrap();
+    ours.copy_within(1..7001, 9003);
+    raw.write(QueueId::DEFAULT, part(to, 4097, 3001), &theirs[..3001]).unwrap();
+    ours[4097..7098].copy_from_slice(&theirs[..3001]);
+    let found = raw.read(QueueId::DEFAULT, to).and_then(|ticket| ticket.take()).unwrap();
+    assert!(found == ours, "a copy within a buffer, and a write");
+    [to, from].iter().for_each(|region| raw.free(region.alloc));
+}
+
+#[test]
+fn launches_beyond_the_groups_of_a_grid_become_several() {
+    let Some(device) = device(Trust::Measured, false) else { return };
+    let source = "kernel k(y: &out [u32], n: index) group(1, 1, 1) {\n    \
+                  y[add(global_id.x, mul(n, add(global_id.y, mul(global_size.y, global_id.z))))] = \
+                  cast<u32>(add(group_id.x, add(mul(num_groups.x, 3), add(group_id.y, group_id.z))))\n}\n";
+    let kernel = verify(text::parse(source).expect("it parses")).expect("it verifies");
+    let prepared = device.compile(&Arc::new(kernel)).unwrap();
+    for [x, y, z] in [[140_001usize, 1, 1], [1, 70_000, 2], [2, 1, 65_537]] {
+        let out = device.upload(&vec![0; 4 * x * y * z]).unwrap();
+        let args = vec![LaunchArg::write(&out, DType::U32), LaunchArg::Index(x as u64)];
+        device
+            .submit(&[panoply_runtime::Command::Kernel { prepared: &prepared, grid: (x, y, z).into(), args }])
+            .unwrap();
+        let found = out.read().unwrap();
+        for (at, word) in found.chunks_exact(4).enumerate() {
+            let (i, j, k) = (at % x, at / x % y, at / x / y);
+            assert_eq!(u32::from_le_bytes(word.try_into().unwrap()) as usize, i + 3 * x + j + k, "{at} of {x}×{y}×{z}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_bound_is_not_allocated() {
+    let Some(raw) = raw(Trust::Measured) else { return };
+    let largest = raw.target().max_buffer_bytes;
+    let error = raw.allocate(largest + 4).unwrap_err();
+    assert!(error.is_out_of_memory() && error.message().contains(&format!("has {largest}")), "{error}");
+    let device = Device::new(raw, DeviceOptions::default());
+    let error = device.allocate(largest + 4).unwrap_err();
+    assert!(error.is_mistake() && error.message().contains(&format!("exceeds the largest on {device}")), "{error}");
+}
+
+#[test]
+fn a_lost_device_says_so_and_gives_everything_back() {
+    let Some(raw) = raw(Trust::Measured) else { return };
+    let taken = raw.taken();
+    let alloc = raw.allocate(1 << 20).unwrap();
+    raw.write(QueueId::DEFAULT, Region { alloc, offset: 0, bytes: 4 }, &[1, 2, 3, 4]).unwrap();
+    assert_eq!(taken(), 1 << 20);
+    raw.lose().unwrap();
+    let region = Region { alloc, offset: 0, bytes: 4 };
+    let answers = [
+        raw.write(QueueId::DEFAULT, region, &[1, 2, 3, 4]),
+        raw.read(QueueId::DEFAULT, region).and_then(|ticket| ticket.take()).map(drop),
+        raw.submit(QueueId::DEFAULT, &[], false).map(drop),
+        raw.synchronize(),
+    ];
+    for answer in answers {
+        let error = answer.expect_err("the device is gone");
+        assert!(error.is_device_lost() && error.message().contains("restart the program"), "{error}");
+    }
+    raw.free(alloc);
+    drop(raw);
+    assert_eq!(taken(), 0);
+}
+
+/// Runs in a child: prints what the driver answers.
+#[test]
+fn answer() {
+    if std::env::var_os("PANOPLY_TEST_ANSWER").is_none() {
+        return;
+    }
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    match unsafe { WgpuDriver::new(Backend::Vulkan).probe() } {
+        Ok(devices) => println!("ANSWER {} devices", devices.len()),
+        Err(error) => {
+            println!("ANSWER {} {}", if error.is_unavailable() { "unavailable" } else { "?" }, error.message())
+        }
+    }
+}
+
+#[test]
+fn no_loader_and_no_driver_are_reasons() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let hiding = std::env::temp_dir().join(format!("panoply-no-vulkan-{}", std::process::id()));
+    std::fs::create_dir_all(&hiding).unwrap();
+    ["libvulkan.so.1", "libvulkan.so"].iter().for_each(|name| std::fs::write(hiding.join(name), "").unwrap());
+    let child = |variables: &[(&str, &std::ffi::OsStr)]| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "vulkan::answer", "--nocapture"]).env("PANOPLY_TEST_ANSWER", "1");
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let answer = child(&[("LD_LIBRARY_PATH", hiding.as_os_str())]);
+    assert!(
+        answer.contains("ANSWER unavailable vulkan: its loader libvulkan.so.1 cannot be opened; install"),
+        "{answer}"
+    );
+    let nothing = std::ffi::OsStr::new("/nonexistent.json");
+    let answer = child(&[("VK_ICD_FILENAMES", nothing), ("VK_DRIVER_FILES", nothing)]);
+    let absent = answer.contains("ANSWER unavailable vulkan: the loader is here but no driver for it; install");
+    assert!(absent || answer.contains("its loader"), "{answer}");
+    let _ = std::fs::remove_dir_all(hiding);
+}
+
+#[test]
+fn kinds_of_other_systems_name_theirs() {
+    for (kind, message) in [
+        (Backend::Metal, "metal: Metal exists on macOS only; use another kind here"),
+        (Backend::Dx12, "dx12: DirectX 12 exists on Windows only; use another kind here"),
+    ] {
+        if cfg!(target_os = "linux") {
+            // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+            assert_eq!(unsafe { WgpuDriver::new(kind).probe() }.expect_err("it is not here").message(), message);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The op table on every device, against the f64 graph interpreter; gradients against finite differences; random expressions, fused and
+//! one step after another.
+//!
+//! The rows are [`panoply_tensor::conformance`]'s; this file says which devices they are asked of.
+
+mod operands;
+
+use std::sync::{Arc, Once};
+
+use panoply_driver::{CudaDriver, HipDriver, OneApiDriver};
+use panoply_ir::DType;
+use panoply_runtime::{Backend, Registry};
+use panoply_tensor::conformance::oracle::values;
+use panoply_tensor::conformance::row::{Input, weighted};
+use panoply_tensor::conformance::{Outcome, functions, rows};
+use panoply_tensor::{Device, Tensor, eval};
+
+/// Puts a CUDA device beside those of this machine that runs its PTX on an interpreter, and a ROCm device for whose HIP C++ clang makes
+/// code for the host, and a oneAPI device that is Intel's CPU runtime for OpenCL.
+fn pretend() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let registry = Registry::global().expect("the environment makes sense");
+        registry
+            .register(Arc::new(CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() }));
+        registry.register(Arc::new(OneApiDriver { software: true, ..OneApiDriver::default() }));
+        if panoply_driver_sim::Control::open().execute() {
+            registry
+                .register(Arc::new(HipDriver { library: Some(panoply_driver_sim::library()), ..HipDriver::default() }));
+        }
+    });
+}
+
+fn set(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| value == "1")
+}
+
+/// The devices of this machine that the table runs on. Device compilers take a tenth of a second for each of some hundred
+/// kernels and the checked device takes three times the CPU's time, so a quick run leaves them out, and the slowest are for the full run. `PANOPLY_TEST_DEVICE` names the only one.
+fn devices() -> Vec<Device> {
+    pretend();
+    let mut names = vec!["cpu", "cuda:0"];
+    if !set("PANOPLY_TEST_QUICK") {
+        names.extend(["cpu:checked", "opencl:0", "vulkan:0", "vulkan:1"]);
+    }
+    if set("PANOPLY_TEST_FULL") {
+        names.extend(["opencl:1", "oneapi:0", "rocm:0"]);
+    }
+    if let Ok(only) = std::env::var("PANOPLY_TEST_DEVICE") {
+        names.retain(|name| *name == only);
+    }
+    let found = names.into_iter().filter_map(|name| match Device::get(name) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("SKIPPED: tensor ops on {name}: {}", error.message());
+            None
+        }
+    });
+    found.collect()
+}
+
+#[track_caller]
+fn check(device: &Device, outcome: &Outcome) {
+    assert!(outcome.passed(), "{} on {device}: {outcome}", outcome.name);
+}
+
+/// Says which of the table's rows passed, for the list of operations that `cargo xtask devices` writes.
+fn report(device: &Device, what: &str, all: &[&str], passed: &[&str]) {
+    let left: Vec<&str> = all.iter().filter(|name| !passed.contains(name)).copied().collect();
+    let info = device.info();
+    let words = match (passed.len(), left.len()) {
+        (_, 0) => format!("all {}", all.len()),
+        (some, few) if few < some => format!("{some} of {}, not {}", all.len(), left.join(", ")),
+        (few, _) => format!("{few} of {}: {}", all.len(), passed.join(", ")),
+    };
+    let variant = info.variant.as_ref().map_or(String::new(), |variant| format!(":{variant}"));
+    eprintln!("TESTED {what} | {}{variant} | {} ({}) | {words}", info.kind, info.name.trim(), info.driver);
+}
+
+/// Whether the device is SwiftShader, the poorest, whose compiler takes seconds for many a kernel and minutes for some.
+fn is_slow(device: &Device) -> bool {
+    device.info().name.contains("SwiftShader")
+}
+
+/// What it compiles for four seconds and more, some of it for minutes: for the full run.
+const LONG: [&str; 40] = [
+    "binary_cross_entropy_with_logits",
+    "a network",
+    "conv2d of many channels",
+    "matmul of many rows",
+    "logcumsumexp",
+    "logcumsumexp of columns",
+    "attention",
+    "attention, causal, heads in groups",
+    "attention with a mask",
+    "attention with a bias",
+    "attention, some tiles",
+    "attention, some tiles of groups",
+    "cross_entropy of shares",
+    "binary_cross_entropy",
+    "kl_div",
+    "fft of two factors",
+    "fft of a prime",
+    "ifft",
+    "rfft",
+    "irfft",
+    "rfft_with and back",
+    "cholesky of blocks",
+    "qr of blocks",
+    "lu of blocks",
+    "softmax of columns",
+    "logsumexp without its axis",
+    "lgamma",
+    "lgamma below 0",
+    "cdist of another power",
+    "softmin",
+    "mish",
+    "rope by halves",
+    "rope by pairs",
+    "cross_entropy, smoothed",
+    "cross_entropy, weighted and ignoring",
+    "qr",
+    "qr of wide",
+    "lu",
+    "eigh",
+    "slogdet",
+];
+
+/// What is computed in f64, which few GPUs have.
+const DOUBLE: &str = "cast and back";
+
+#[test]
+fn every_op_agrees_with_the_oracle_on_every_device() {
+    for device in devices() {
+        let in_time = |name: &str| !is_slow(&device) || set("PANOPLY_TEST_FULL") || !LONG.contains(&name);
+        let chosen = |name: &str| in_time(name) && (name != DOUBLE || device.target().f64);
+        let all: Vec<&str> = rows().map(|row| row.name).collect();
+        let asked: Vec<_> = rows().filter(|row| chosen(row.name)).collect();
+        let known = |name: &&str| all.contains(name);
+        assert!(LONG.iter().all(known) && known(&DOUBLE), "the table lost some of {LONG:?}");
+        let left = all.len() - asked.len();
+        if left > 0 {
+            eprintln!("SKIPPED: {left} tensor ops on {device}: it compiles them for too long, or has no f64");
+        }
+        asked.iter().for_each(|row| check(&device, &row.value(&device)));
+        report(&device, "results", &all, &asked.iter().map(|row| row.name).collect::<Vec<&str>>());
+    }
+}
+
+#[test]
+fn every_gradient_agrees_with_the_oracle_on_every_device() {
+    for device in devices() {
+        if is_slow(&device) {
+            eprintln!("SKIPPED: gradients on {device}: SwiftShader is too slow");
+            continue;
+        }
+        let all: Vec<&str> = rows().filter(|row| row.differentiable).map(|row| row.name).collect();
+        rows().filter_map(|row| row.gradient(&device)).for_each(|outcome| check(&device, &outcome));
+        report(&device, "gradients", &all, &all);
+    }
+}
+
+#[test]
+fn every_function_keeps_the_numeric_contract_on_every_device() {
+    for device in devices() {
+        let mut errors = 0.0;
+        for outcome in functions(&device) {
+            println!("{} on {device}: {outcome}", outcome.name);
+            check(&device, &outcome);
+            errors += outcome.worst.unwrap().error;
+        }
+        // No device rounds twelve functions right everywhere: without any error nothing was compared.
+        assert!(errors > 1.0, "{device}: {errors} ulp together");
+    }
+}
+
+#[test]
+fn every_gradient_agrees_with_finite_differences() {
+    // All in the oracle's f64: this checks the formulas, the other tests check the compiler.
+    for row in rows().filter(|row| row.differentiable) {
+        let numbers: Vec<Vec<f64>> = row.inputs.iter().enumerate().map(|(i, input)| input.numbers(i as u64)).collect();
+        let direction: Vec<Vec<f64>> = row
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(i, input)| Input { low: -1.0, high: 1.0, whole: false, ..*input }.numbers(1000 + i as u64))
+            .collect();
+        let loss_at = |step: f64| {
+            let moved = row.inputs.iter().zip(&numbers).zip(&direction).map(|((input, numbers), direction)| {
+                let moved: Vec<f64> =
+                    numbers.iter().zip(direction).map(|(x, d)| if input.whole { *x } else { x + step * d }).collect();
+                input.tensor(&moved, DType::F64)
+            });
+            weighted(&(row.op)(&moved.collect::<Vec<Tensor>>())).unwrap()
+        };
+        let step = 1e-6;
+        let (above, below) = (values(&[&loss_at(step)]).unwrap()[0][0], values(&[&loss_at(-step)]).unwrap()[0][0]);
+        let slope = (above - below) / (2.0 * step);
+        let inputs = row.tensors(DType::F64);
+        let floats: Vec<usize> = (0..inputs.len()).filter(|i| inputs[*i].dtype().is_float()).collect();
+        let loss = weighted(&(row.op)(&inputs)).unwrap();
+        let wanted: Vec<&Tensor> = floats.iter().map(|i| &inputs[*i]).collect();
+        let gradients = loss.gradients(&wanted).unwrap();
+        let found = values(&gradients.iter().collect::<Vec<&Tensor>>()).unwrap();
+        let along: f64 =
+            floats.iter().zip(&found).map(|(i, g)| g.iter().zip(&direction[*i]).map(|(g, d)| g * d).sum::<f64>()).sum();
+        let scale = slope.abs().max(1.0);
+        assert!(
+            (along - slope).abs() <= 1e-5 * scale,
+            "gradient of {}: {along} along a direction, {slope} by differences",
+            row.name
+        );
+    }
+}
+
+/// Numbers below a bound, the same for a seed.
+fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    }
+}
+
+/// One more matrix, of one or two that are there: views of views, sums of them, products. Nothing jumps where a number is off by little.
+fn next_of(of: &[Tensor], number: &mut impl FnMut(usize) -> usize) -> Tensor {
+    let (x, y) = (&of[number(of.len())], &of[number(of.len())]);
+    let [rows, columns] = x.dims().unwrap();
+    let (same, axis) = (x.shape().unwrap() == y.shape().unwrap(), number(2));
+    let (along, length) = (axis as isize, [rows, columns][axis]);
+    match number(18) {
+        0 => x.tanh(),
+        1 => (x.square() + 0.5).log(),
+        2 => x.sigmoid() * -0.7,
+        3 if same => x * 0.5 + y,
+        3 => x + y.mean(..),
+        4 => x.narrow(1, columns - 1, 1) * y.narrow(0, 0, 1).tanh(),
+        5 if columns == y.dims::<2>().unwrap()[1] => x.matmul(&y.t()) * (1.0 / columns as f64),
+        5 => x.t().matmul(x) * (1.0 / rows as f64),
+        6 => x.t(),
+        7 => x.reshape([columns as isize, rows as isize]),
+        8 => x.flip(along),
+        9 => x.narrow(along, length / 2, length - length / 2),
+        10 => x.pad(&[(number(2), number(3)), (1, 0)]).narrow(0, 0, rows).narrow(1, 0, columns),
+        11 => Tensor::concat([x.narrow(along, 0, 1), x * 0.5], along).narrow(along, 0, length),
+        12 => x.softmax(along),
+        13 => x.cumsum(along) * (1.0 / length as f64),
+        14 => x.mean(along).unsqueeze(along),
+        15 => x.max(along).unsqueeze(along) - x,
+        16 => x.index_select(along, &(Tensor::arange(1 + number(6)) * 5.0 % Tensor::scalar(length as i32))),
+        _ => x.where_self(&Tensor::arange(columns).lt(&Tensor::scalar(number(6) as i32)), &x.roll(1, along)),
+    }
+}
+
+/// A random expression of some fourteen steps; `see` is given each as it is made.
+fn expression(seed: u64, see: fn(Tensor) -> Tensor) -> Vec<Tensor> {
+    let mut number = numbers(seed);
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        let [rows, columns] = [0; 2].map(|_| 1 + number(6));
+        let data: Vec<f32> = (0..rows * columns).map(|_| number(4001) as f32 / 1000.0 - 2.0).collect();
+        made.push(Tensor::from_slice(&data, [rows, columns]));
+    }
+    for _ in 0..14 {
+        let next = see(next_of(&made, &mut number));
+        made.push(next);
+    }
+    made.split_off(2)
+}
+
+#[test]
+fn random_expressions_are_the_same_fused_and_step_by_step_on_every_device() {
+    for device in devices().iter().filter(|device| !is_slow(device)) {
+        // Device compilers take most of a second for some expressions.
+        let count = match (device.info().kind, set("PANOPLY_TEST_FULL")) {
+            (Backend::Cpu, _) => 100,
+            (_, true) => 20,
+            (_, false) => 3,
+        };
+        device.scope(|| {
+            for seed in 0..count {
+                let whole = expression(seed, |step| step);
+                let roots: Vec<&Tensor> = whole.iter().collect();
+                // The truth first: what has a value is memory from then on.
+                let want = values(&roots).unwrap();
+                eval(&roots).unwrap();
+                let apart = expression(seed, |step| {
+                    step.eval().unwrap();
+                    step.detach()
+                });
+                for (step, want) in want.iter().enumerate() {
+                    let most = want.iter().fold(1.0f64, |most, value| most.max(value.abs()));
+                    for (how, made) in [("fused", &whole), ("apart", &apart)] {
+                        let have = made[step].to_vec::<f32>().unwrap();
+                        assert_eq!(have.len(), want.len(), "seed {seed}, step {step}, {how}, on {device}");
+                        for (have, want) in have.iter().zip(want) {
+                            let off = (f64::from(*have) - want).abs() / most;
+                            assert!(off <= 2e-5, "seed {seed}, step {step}, {how}, on {device}: {have} for {want}");
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
