@@ -1,4 +1,4 @@
-//! `panoply bench`: what a device reaches, against what it reaches in the same run when nothing is in the way.
+//! `panoply bench`: performance of a device, relative to its peak rates measured in the same run.
 
 mod devices;
 mod kernels;
@@ -17,7 +17,7 @@ use panoply::{Backend, Device, Result};
 
 use crate::output::DeviceArgs;
 
-/// What a device reaches.
+/// Measure the performance of a device
 #[derive(Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -26,17 +26,17 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum BenchCommand {
-    /// Copies up, down and on the device, launches, and products of matrices; of every device if none is named.
+    /// Copies to, from and on the device, launches and matrix products; of every device if none is given
     Devices(devices::BenchDevicesCommand),
-    /// The kernels that ship, beside STREAM's triad and an empty launch.
+    /// The built-in kernels, relative to the STREAM triad, and an empty launch
     Kernels(kernels::BenchKernelsCommand),
-    /// Tensor operations, beside what the device's memory and its multipliers give.
+    /// Tensor operations, relative to the memory bandwidth and arithmetic peak of the device
     Tensors(ProfiledArgs),
-    /// Steps of training.
+    /// Training steps
     Training(training::BenchTrainingCommand),
 }
 
-/// The most seconds that a row may be given.
+/// Maximum time per row in seconds.
 const DAY: f64 = 86_400.0;
 
 #[derive(Args)]
@@ -46,7 +46,7 @@ struct Options {
     /// Minimum seconds of measuring per row
     #[arg(long, visible_alias = "seconds", default_value_t = 1.0, value_parser = seconds)]
     min_time: f64,
-    /// One JSON line for each row on stdout.
+    /// Print one JSON document per row on stdout
     #[arg(long)]
     json: bool,
 }
@@ -55,21 +55,21 @@ struct Options {
 struct ProfiledArgs {
     #[command(flatten)]
     options: Options,
-    /// Also what each kernel of one run took, on stderr.
+    /// Also print the time of each kernel of one run to stderr
     #[arg(long)]
     profile: bool,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().map_err(|_| "a number of seconds is needed".to_string())?;
+    let seconds = text.parse().map_err(|_| "expected a number of seconds".to_string())?;
     if (0.0..=DAY).contains(&seconds) {
         Ok(seconds)
     } else {
-        Err(format!("needs to lie between 0 and {DAY} seconds, a day"))
+        Err(format!("must be between 0 and {DAY} seconds (a day)"))
     }
 }
 
-/// Prints a row for each benchmark.
+/// Runs the benchmarks and prints a row for each.
 pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     match &arguments.command {
         BenchCommand::Devices(arguments) => devices::run(arguments),
@@ -79,14 +79,14 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     }
 }
 
-/// A device that is asked what this one is and computes nothing.
+/// Returns a device with the same properties that computes nothing.
 fn null_device_like(device: &Device) -> Device {
     let null = NullDevice::new(device.target().clone()).without_memory();
     let null = if device.info().kind == Backend::Cpu { null.with_routines(routine::offers) } else { null };
     Device::new(Arc::new(null), DeviceOptions::default())
 }
 
-/// The median of what runs say they took, over so many seconds.
+/// Repeats a run for a number of seconds and returns the median of the times that it returns.
 fn median_time(seconds: f64, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
     let mut times = vec![run()?];
     while times.len() < 10_000 && times.iter().sum::<f64>() < seconds {

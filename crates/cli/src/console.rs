@@ -1,14 +1,14 @@
-//! Output to stdout and stderr: text of this program and names from files.
+//! Output to stdout and stderr.
 //!
-//! `println!` and `eprintln!` of this crate are the macros below, not those of the standard library, which panic if nobody can read them
-//! and hand control characters on to the terminal. Results that cannot be written end the program with an error; lines on stderr that
-//! cannot be written are left out, since there is nowhere left to say so and a training should not end for it.
+//! `println!` and `eprintln!` in this crate are the macros below. Those of the standard library panic if the reader is gone, and
+//! pass control characters from file names through to the terminal. If stdout cannot be written, the program ends with an error.
+//! Lines for stderr that cannot be written are dropped: there is no other place to report it, and training should not end for it.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{ErrorKind, Write, stderr, stdout};
 
-/// The exit code after a closed pipe: 128 and the number of SIGPIPE.
+/// Exit code after a closed pipe: 128 plus the number of SIGPIPE.
 const READER_GONE: i32 = 141;
 
 /// Writes a line of results to stdout.
@@ -17,7 +17,7 @@ macro_rules! println {
     ($($argument:tt)*) => { $crate::console::print(format_args!($($argument)*)) };
 }
 
-/// Writes a line about what happens to stderr.
+/// Writes a line of progress or diagnostics to stderr.
 macro_rules! eprintln {
     ($($argument:tt)*) => { $crate::console::report(format_args!($($argument)*)) };
 }
@@ -27,7 +27,7 @@ pub fn print(line: fmt::Arguments<'_>) {
     write(&printable(&line.to_string()));
 }
 
-/// Writes a document of JSON to stdout. Control characters above those that JSON escapes itself stand only in its strings.
+/// Writes a JSON document to stdout. Control characters beyond those that JSON escapes occur only in its strings.
 pub fn print_json(document: &serde_json::Value) {
     let text = format!("{document:#}");
     let mut escaped = String::with_capacity(text.len());
@@ -44,7 +44,7 @@ pub fn print_json(document: &serde_json::Value) {
 fn write(text: &str) {
     let mut stdout = stdout().lock();
     if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
-        // Whoever reads has had enough of it (`panoply devices | head`): as a program does that a signal ends.
+        // The reader closed the pipe (`panoply devices | head`): exit like a program that SIGPIPE ends.
         if error.kind() == ErrorKind::BrokenPipe {
             std::process::exit(READER_GONE);
         }
@@ -58,12 +58,12 @@ pub fn report(line: fmt::Arguments<'_>) {
     let _ = writeln!(stderr(), "{}", printable(&line.to_string()));
 }
 
-/// Text that may go to a terminal: line feeds and tabs stay, other control characters are escaped.
+/// Escapes text for a terminal: line feeds and tabs are kept, other control characters are escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escape(text, |letter| is_unprintable(letter) && letter != '\n' && letter != '\t')
 }
 
-/// A name out of a file as a part of a line, of a table or of a picture: all control characters are escaped, as `\n` or `\u{1b}`.
+/// Escapes all control characters of a name from a file, as `\n` or `\u{1b}`, for use within a line, a table or an image.
 pub fn escaped(name: &str) -> Cow<'_, str> {
     escape(name, is_unprintable)
 }
@@ -82,7 +82,7 @@ fn escape(text: &str, wrong: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Control characters, line and paragraph separators, those that turn the direction of writing around, and those that XML excludes.
+/// Returns true for control characters, line and paragraph separators, bidirectional controls, and characters that XML excludes.
 fn is_unprintable(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
 }

@@ -1,4 +1,4 @@
-//! `panoply demo`: the kernels that ship, on the best device, checked and timed.
+//! `panoply demo`: runs the built-in kernels on the best device, checks and times them.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use serde_json::{Value, json};
 
 use crate::output::{self, DeviceArgs};
 
-/// Pick the best device, say why, run the kernels that ship on it, check and time them.
+/// Run the built-in kernels on the best device, check and time them
 #[derive(Args)]
 pub struct DemoCommand {
-    /// Determines the inputs.
+    /// Seed of the inputs
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
     device: DeviceArgs,
-    /// One JSON document on stdout.
+    /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
 }
 
-/// Time spent on timing each kernel.
+/// Time for measuring each kernel.
 const BUDGET: Duration = Duration::from_millis(200);
 
-/// Runs every shipped kernel and prints a line for each. Fails if a result is wrong.
+/// Runs every built-in kernel and prints a line for each; fails if a result is wrong.
 pub fn run(arguments: &DemoCommand) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     choice.explain();
     let mut rows = Vec::new();
     let mut failed = 0;
-    // The checked device interprets every work-item; the usual size would take minutes.
+    // The checked device interprets every work-item; the default size would take minutes.
     let size = if choice.device().info().variant.is_some() { Size::Tiny } else { Size::Small };
     for shipped in ALL {
         let outcome = shipped.run(choice.device(), size, arguments.seed, BUDGET)?;
@@ -46,12 +46,12 @@ pub fn run(arguments: &DemoCommand) -> Result<ExitCode> {
     if arguments.json {
         output::print_json(&json!({"schema": 1, "device": choice.report(), "kernels": rows, "failed": failed}));
     } else {
-        println!("{} of {} kernels right on {}", ALL.len() - failed, ALL.len(), choice.device());
+        println!("{} of {} kernels correct on {}", ALL.len() - failed, ALL.len(), choice.device());
     }
     Ok(if failed > 0 { ExitCode::FAILURE } else { choice.exit_code() })
 }
 
-/// `✓ saxpy           0.41 ms   30.1 GB/s    5.0 Gop/s  exact   y = a x + y`.
+/// Formats a result as `✓ saxpy           0.41 ms   30.1 GB/s    5.0 Gop/s  exact   y = a x + y`.
 pub fn line(shipped: &BuiltinKernel, outcome: &BenchResult) -> String {
     let mark = if outcome.verdict.passed() { '✓' } else { '✗' };
     format!(
@@ -65,7 +65,7 @@ pub fn line(shipped: &BuiltinKernel, outcome: &BenchResult) -> String {
     )
 }
 
-/// The same for `--json`.
+/// Returns the result for `--json`.
 pub fn row(shipped: &BuiltinKernel, outcome: &BenchResult) -> Value {
     json!({
         "name": shipped.name, "passed": outcome.verdict.passed(), "max_error": outcome.verdict.error,

@@ -1,4 +1,4 @@
-//! `panoply backends`, `devices`, `summary` and `default`: views of one report, each as short as its question.
+//! `panoply backends`, `devices`, `summary` and `default`: views of the same device report.
 
 use std::process::ExitCode;
 
@@ -10,32 +10,32 @@ use serde_json::{Value, json};
 use crate::driver_probe;
 use crate::output::{self, DeviceSelection};
 
-/// How the answer is printed.
+/// Output options.
 #[derive(Args)]
 pub struct DevicesCommand {
-    /// One JSON document on stdout.
+    /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
 }
 
-/// How the default is printed, and what it must be.
+/// Arguments of `panoply default`.
 #[derive(Args)]
 pub struct DefaultArguments {
     #[command(flatten)]
     printed: DevicesCommand,
-    /// Exit with 3 if no accelerator was found and nobody asked for the CPU.
+    /// Exit with code 3 if no accelerator is found and the CPU was not requested
     #[arg(long)]
     strict: bool,
 }
 
 impl DevicesCommand {
-    /// Whether the answer is for a program.
+    /// Returns true for JSON output.
     pub fn json(&self) -> bool {
         self.json
     }
 }
 
-/// Which interfaces work here, and why the others do not.
+/// Prints the backends that work here, and why the others do not.
 pub fn backends(arguments: &DevicesCommand) -> Result<ExitCode> {
     let report = asked()?;
     if arguments.json {
@@ -51,7 +51,7 @@ pub fn backends(arguments: &DevicesCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every device with what its driver says of it, and the one that would be taken.
+/// Prints every device with its properties, and the recommended one.
 pub fn devices(arguments: &DevicesCommand) -> Result<ExitCode> {
     let report = asked()?;
     if arguments.json {
@@ -82,11 +82,11 @@ pub fn devices(arguments: &DevicesCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many devices of each kind, in one line each.
+/// Prints the number of devices of each backend, one line each.
 pub fn summary(arguments: &DevicesCommand) -> Result<ExitCode> {
     let report = asked()?;
-    let groups = [("hardware", "hardware"), ("same", "the same as above"), ("software", "software")];
-    // A GPU that a preferred interface reaches too is counted there.
+    let groups = [("hardware", "hardware"), ("same", "also listed above"), ("software", "software")];
+    // A GPU that a preferred backend also supports is counted there.
     let group = |device: &Device| match report.alias_of(device) {
         _ if device.info().is_software => 2,
         Some(_) => 1,
@@ -118,12 +118,17 @@ pub fn summary(arguments: &DevicesCommand) -> Result<ExitCode> {
             let parts: Vec<String> = parts.map(|((_, what), count)| format!("{count} {what}")).collect();
             println!("{:<10} {}", backend.backend.title(), parts.join(", "));
         }
-        println!("{} of {} kinds; recommended: {}", kinds.len(), report.backends.len(), report.recommended);
+        println!(
+            "{} of {} backends available; recommended: {}",
+            kinds.len(),
+            report.backends.len(),
+            report.recommended
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a program that names no device runs on, and why nothing before it.
+/// Prints the default device, and why others were rejected.
 pub fn default(arguments: &DefaultArguments) -> Result<ExitCode> {
     driver_probe::for_device(None)?;
     let choice = DeviceSelection::of(select_device(None)?, arguments.strict);
@@ -137,18 +142,18 @@ pub fn default(arguments: &DefaultArguments) -> Result<ExitCode> {
     Ok(choice.exit_code())
 }
 
-/// What every driver answered, none of them able to end this process.
+/// Queries all drivers; a faulty driver cannot end this process.
 pub fn asked() -> Result<DeviceReport> {
     driver_probe::for_all()?;
     device_report()
 }
 
-/// A refusal for `--json`.
+/// Returns a rejection for `--json`.
 pub fn refusal(Rejection { reason, fix, notes }: &Rejection) -> Value {
     json!({"reason": reason, "fix": fix, "notes": notes})
 }
 
-/// A kind for `--json`, its devices by their spelling.
+/// Returns a backend for `--json`, with the names of its devices.
 pub fn backend(BackendReport { backend: kind, devices: state, rejected: refused }: &BackendReport) -> Value {
     match state {
         Ok(devices) => json!({

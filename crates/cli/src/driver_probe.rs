@@ -1,7 +1,7 @@
-//! Drivers are asked for devices in a child process first: one that crashes or hangs costs its own kind and nothing else.
+//! Device discovery in a child process: a driver that crashes or hangs disables only its backend.
 //!
-//! A library cannot do that, it would have to run its user's program twice; there a driver that hangs is left behind on its
-//! thread, and one that crashes takes the program with it.
+//! A library cannot do this, since it would have to run its user's program twice. There a driver that hangs keeps its thread, and one
+//! that crashes ends the program.
 
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -11,41 +11,41 @@ use clap::Args;
 use panoply::runtime::{Backend, Registry, env};
 use panoply::{Error, Result};
 
-/// How long drivers may take to answer. The first start of some takes seconds.
+/// Time limit for device discovery. The first start of some drivers takes seconds.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// How long a killed process may take to be gone.
+/// Time limit for the end of a killed process.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Ask drivers for devices and say nothing: what other commands do first, in a child process.
+/// Query the drivers of these backends without output; other commands run this in a child process first
 #[derive(Args)]
 pub struct ContainCommand {
-    /// The kinds whose drivers are asked.
+    /// The backends to query
     kinds: Vec<Backend>,
 }
 
-/// What runs in the child process.
+/// Runs in the child process.
 pub fn run(arguments: &ContainCommand) -> Result<ExitCode> {
     let registry = Registry::global()?;
     std::thread::scope(|threads| {
         for kind in &arguments.kinds {
-            // What it answers is heard when the parent asks; here it only matters that it does.
+            // The parent queries the devices itself; here it only matters that the driver returns.
             threads.spawn(|| drop(registry.devices(*kind)));
         }
     });
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes sure that asking for this device, or for the best one, ends.
+/// Ensures that querying this device, or the best one, returns.
 pub fn for_device(spelling: Option<&str>) -> Result<()> {
     let spelling = spelling.or(env::settings()?.device.as_deref()).unwrap_or("auto");
     match spelling.split(':').next().map(str::parse::<Backend>) {
         Some(Ok(kind)) => contain(vec![kind]),
-        // What is spelled wrong is refused where it is read.
+        // An invalid name is reported where it is parsed.
         _ => for_all(),
     }
 }
 
-/// Makes sure that asking every driver ends.
+/// Ensures that querying every driver returns.
 pub fn for_all() -> Result<()> {
     contain(Registry::global()?.backends())
 }
@@ -55,7 +55,7 @@ fn contain(mut kinds: Vec<Backend>) -> Result<()> {
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     kinds.retain(|kind| *kind != Backend::Cpu && !asked.contains(kind));
     asked.extend(&kinds);
-    // Where no process can be started the drivers are asked without this care.
+    // If no process can be started, the drivers are queried without this protection.
     let fine = |child: std::io::Result<Child>| child.map_or(true, |child| wait(child, DEADLINE).is_ok());
     if kinds.is_empty() || fine(ask(&kinds)) {
         return Ok(());
@@ -74,7 +74,7 @@ fn contain(mut kinds: Vec<Backend>) -> Result<()> {
             Registry::global()?.disable_backend(
                 kind,
                 &Error::unavailable(format!(
-                    "the driver {end} when it was asked for devices; see whether {tool} does too, and reinstall or remove the driver"
+                    "the driver {end} during device discovery; check whether {tool} fails too, and reinstall or remove the driver"
                 )),
             );
         }
@@ -82,14 +82,14 @@ fn contain(mut kinds: Vec<Backend>) -> Result<()> {
     Ok(())
 }
 
-/// Seconds that a process takes which asks every driver and ends.
+/// Returns the seconds that a process takes to query every driver.
 pub fn time() -> Result<f64> {
     let kinds = Registry::global()?.backends();
     let started = Instant::now();
-    let child = ask(&kinds).map_err(|error| Error::io("starting a process that asks the drivers", error))?;
+    let child = ask(&kinds).map_err(|error| Error::io("cannot start a process for device discovery", error))?;
     let ended = wait(child, DEADLINE);
     ended.map_err(|end| {
-        Error::unavailable(format!("a process that asked the drivers {end}; `panoply status` names the driver"))
+        Error::unavailable(format!("a process for device discovery {end}; run `panoply status` to find the driver"))
     })?;
     Ok(started.elapsed().as_secs_f64())
 }
@@ -97,12 +97,12 @@ pub fn time() -> Result<f64> {
 fn ask(kinds: &[Backend]) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("probe").args(kinds.iter().map(|kind| kind.name()));
-    // What a driver has to say is heard once, when this process asks.
+    // Messages of the driver are shown when this process queries it.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn()
 }
 
-/// How a child that did not end well ended.
+/// Waits for a child; the error says how it failed.
 fn wait(mut child: Child, deadline: Duration) -> std::result::Result<(), String> {
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -112,7 +112,7 @@ fn wait(mut child: Child, deadline: Duration) -> std::result::Result<(), String>
             Ok(Some(status)) => return Err(ending(status)),
             Ok(None) if started.elapsed() < deadline => std::thread::sleep(pause),
             Ok(None) => {
-                // It may have ended by itself by now. One that hangs inside the kernel is not waited for: it may never end.
+                // It can have ended by now. A process that hangs in the kernel may never end, so the wait is limited.
                 let _ = child.kill();
                 let killed = Instant::now();
                 while killed.elapsed() < KILL_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
@@ -120,7 +120,7 @@ fn wait(mut child: Child, deadline: Duration) -> std::result::Result<(), String>
                 }
                 return Err(format!("did not answer within {} s", deadline.as_secs()));
             }
-            Err(error) => return Err(format!("could not be waited for ({error})")),
+            Err(error) => return Err(format!("cannot be waited for ({error})")),
         }
         pause = (pause * 2).min(Duration::from_millis(20));
     }
@@ -131,7 +131,7 @@ fn ending(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     status
         .signal()
-        .map_or_else(|| format!("ended its process ({status})"), |signal| format!("crashed (signal {signal})"))
+        .map_or_else(|| format!("ended the process ({status})"), |signal| format!("crashed (signal {signal})"))
 }
 
 #[cfg(not(unix))]
@@ -144,13 +144,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_are_told_apart() {
+    fn exit_crash_and_timeout_are_distinguished() {
         let shell = |script: &str| Command::new("sh").args(["-c", script]).spawn().unwrap();
         assert_eq!(wait(shell("exit 0"), DEADLINE), Ok(()));
         assert_eq!(wait(shell("kill -SEGV $$"), DEADLINE), Err("crashed (signal 11)".to_string()));
-        assert_eq!(wait(shell("exit 3"), DEADLINE), Err("ended its process (exit status: 3)".to_string()));
+        assert_eq!(wait(shell("exit 3"), DEADLINE), Err("ended the process (exit status: 3)".to_string()));
         let started = Instant::now();
         assert_eq!(wait(shell("exec sleep 60"), Duration::from_secs(1)), Err("did not answer within 1 s".to_string()));
-        assert!(started.elapsed() < Duration::from_secs(30), "it was killed");
+        assert!(started.elapsed() < Duration::from_secs(30), "the child is killed");
     }
 }

@@ -1,4 +1,4 @@
-//! `panoply explain`: every stage, from the expression or the kernel to what the device runs.
+//! `panoply explain`: shows every stage from the expression or kernel to the device code.
 
 mod expression;
 #[cfg(feature = "wgpu")]
@@ -24,50 +24,50 @@ use serde_json::json;
 use self::virtual_target::VirtualTarget;
 use crate::output::{self, DeviceArgs};
 
-/// Every stage of a kernel or tensor expression, down to the device's own text.
+/// Show every compilation stage of a kernel or tensor expression, down to device code
 #[derive(Args)]
 pub struct ExplainCommand {
-    /// An expression, as "softmax(x @ w + b)" or "(x.matmul(&w) + &b).softmax(-1)"; a shipped program (saxpy, reduction …) or one of its kernels; or an example (relu, gelu, softmax_rows, layer_norm, conv2d, attention, dense, training_step).
+    /// An expression, such as "softmax(x @ w + b)" or "(x.matmul(&w) + &b).softmax(-1)"; a built-in program (saxpy, reduction, …) or one of its kernels; or an example (relu, gelu, softmax_rows, layer_norm, conv2d, attention, dense, training_step)
     #[arg(allow_hyphen_values = true)]
     name: String,
-    /// The shapes of the tensors an expression names, as x=64x128,w=128x10; the others are 64 × 64.
+    /// Shapes of the tensors of an expression, such as x=64x128,w=128x10 [default: 64x64]
     #[arg(long = "shape", value_name = "NAME=LENGTHS", value_delimiter = ',')]
     shapes: Vec<String>,
-    /// Only this stage.
+    /// Show only this stage
     #[arg(long, value_enum)]
     stage: Option<Stage>,
     #[command(flatten)]
     device: DeviceArgs,
-    /// For a device that is not here: cuda, cuda:sm_90, rocm, rocm:gfx90a, metal, dx12, vulkan, webgpu, opencl, oneapi or cpu, with the least that such devices have.
+    /// Compile for a device that is not present: cuda, cuda:sm_90, rocm, rocm:gfx90a, metal, dx12, vulkan, webgpu, opencl, oneapi or cpu, with the minimum capabilities of such devices
     #[arg(long, value_name = "KIND[:MODEL]", conflicts_with_all = ["device", "strict"])]
     target: Option<String>,
-    /// One JSON document on stdout.
+    /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Stage {
-    /// The Rust function, for a kernel that ships.
+    /// The Rust function of a built-in kernel
     Rust,
-    /// The tensor graph.
+    /// The tensor graph
     Graph,
-    /// Which nodes share a kernel.
+    /// The nodes that share a kernel
     Schedule,
-    /// Buffers and launches.
+    /// Buffers and launches
     Plan,
-    /// The kernel IR as it was built.
+    /// The kernel IR before optimization
     Ir,
-    /// Which passes changed it.
+    /// The effect of each optimization pass
     Passes,
-    /// The kernel IR after all passes.
+    /// The kernel IR after all passes
     Optimized,
-    /// What the device is given.
+    /// The device code
     Device,
 }
 
 impl Stage {
-    /// As it is written on the command line.
+    /// Returns the spelling on the command line.
     fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -79,10 +79,10 @@ struct Section {
     text: String,
 }
 
-/// Makes the tensors of an expression.
+/// Builds the tensors of an example.
 type Expression = fn(&mut Rng) -> Vec<Tensor>;
 
-/// Examples that can be explained by name.
+/// Examples by name.
 const EXPRESSIONS: &[(&str, Expression)] = &[
     ("relu", |rng| vec![given(rng, &[64, 128]).relu()]),
     ("gelu", |rng| vec![given(rng, &[64, 128]).gelu()]),
@@ -117,7 +117,7 @@ const EXPRESSIONS: &[(&str, Expression)] = &[
 
 fn given(rng: &mut Rng, shape: &[usize]) -> Tensor {
     let tensor = rng.uniform(shape);
-    // A value of its own, so that its making is not explained too.
+    // Evaluated, so that its initialization is not explained too.
     match tensor.eval() {
         Ok(()) => tensor.detach(),
         Err(error) => Tensor::from_mistake(error),
@@ -166,7 +166,7 @@ fn sections(arguments: &ExplainCommand, device: &Device) -> Result<Vec<Section>>
     let (name, mut sections) = (arguments.name.as_str(), Vec::new());
     if name.trim().is_empty() {
         return Err(Error::mistake(
-            "explain: nothing is asked for; give an expression, as `relu(x)`, or a kernel's name",
+            "explain: missing expression; pass an expression such as `relu(x)`, or the name of a kernel",
         ));
     }
     if expression::is_expression(name) {
@@ -175,9 +175,9 @@ fn sections(arguments: &ExplainCommand, device: &Device) -> Result<Vec<Section>>
         return Ok(sections);
     }
     if !arguments.shapes.is_empty() {
-        return Err(Error::mistake(format!("explain: --shape is for expressions, and {name} has shapes of its own")));
+        return Err(Error::mistake(format!("explain: --shape is for expressions; {name} has fixed shapes")));
     }
-    // A program of several kernels is all of them, a kernel's own name that one.
+    // The name of a program selects all its kernels, the name of a kernel only this one.
     let is_program = ALL.iter().any(|shipped| shipped.name == name);
     let kernels = ALL.iter().flat_map(|shipped| shipped.kernels.iter().map(move |kernel| (shipped, kernel)));
     let wanted = kernels.filter(|(shipped, (known, _))| if is_program { shipped.name == name } else { *known == name });
@@ -197,7 +197,7 @@ fn sections(arguments: &ExplainCommand, device: &Device) -> Result<Vec<Section>>
         known.sort_unstable();
         known.dedup();
         let message = format!(
-            "explain: nothing is called {name}; give an expression, as `relu(x)`, or one of {}",
+            "explain: unknown name {name}; pass an expression such as `relu(x)`, or one of {}",
             known.join(", ")
         );
         return Err(Error::mistake(message));
@@ -205,7 +205,7 @@ fn sections(arguments: &ExplainCommand, device: &Device) -> Result<Vec<Section>>
     Ok(sections)
 }
 
-/// The lines of a kernel with their numbers, from its attribute to its last brace.
+/// Returns the source lines of a kernel with their numbers, from its attribute to its closing brace.
 fn function(source: &str, name: &str) -> String {
     let lines: Vec<(usize, &str)> = source.lines().enumerate().collect();
     let head = format!("fn {name}");
@@ -215,7 +215,7 @@ fn function(source: &str, name: &str) -> String {
     lines[start..end].iter().map(|(number, line)| format!("{:>4}  {line}\n", number + 1)).collect()
 }
 
-/// Which leaf of a graph is which tensor, a line for each that has a name, and which number stands in which slot.
+/// Maps graph leaves to the names of their tensors, and slots to their numbers, one line each.
 fn legend(traced: &TracedGraph<'_>, names: &BTreeMap<String, Tensor>) -> Result<String> {
     let mut lines = String::new();
     for (leaf, storage) in traced.leaves.iter().enumerate() {
@@ -244,8 +244,8 @@ fn explain_expression(
     let scheduled = schedule_with(options.accuracy, &traced.graph, target, &offers)?;
     let planned = plan_with(&options, &traced.graph, target, &offers)?;
     let mut add = |stage, title: &str, text: String| sections.push(Section { stage, title: title.into(), text });
-    add(Stage::Graph, "what was asked for", format!("{}{}", legend(&traced, names)?, traced.graph));
-    add(Stage::Schedule, "what shares a kernel", scheduled.to_string());
+    add(Stage::Graph, "tensor graph", format!("{}{}", legend(&traced, names)?, traced.graph));
+    add(Stage::Schedule, "schedule", scheduled.to_string());
     add(Stage::Plan, "buffers and launches", planned.to_string());
     let mut shown: Vec<&str> = Vec::new();
     for step in &planned.steps {
@@ -262,10 +262,10 @@ fn explain_expression(
     eval(&roots.iter().collect::<Vec<&Tensor>>())
 }
 
-/// The launch that a kernel is shown for where nothing launches it: as many items along one axis as any group has.
+/// Grid for which a kernel without a launch is shown: at least as many items along one axis as any work-group has.
 const LONG: [u64; 3] = [1 << 20, 1, 1];
 
-/// A kernel that is launched over so many items along each axis.
+/// Adds the stages of a kernel that is launched over this grid.
 fn explain_kernel(
     kernel: &Verified<Kernel>,
     grid: [u64; 3],
@@ -276,15 +276,16 @@ fn explain_kernel(
     let mut add = |stage, title: String, text: String| sections.push(Section { stage, title, text });
     add(Stage::Ir, format!("{name}: kernel IR"), kernel.to_string());
     if device.info().variant.as_deref() == Some("checked") {
-        let text = "the interpreter runs the kernel IR as it was built, so that its guards hide nothing".to_string();
-        add(Stage::Device, format!("{name}: no text"), text);
+        let text = "the interpreter runs the kernel IR before optimization, so that guards of the passes hide no error"
+            .to_string();
+        add(Stage::Device, format!("{name}: no device code"), text);
         return Ok(());
     }
     let (mut changed, mut before) = (String::new(), kernel.to_string());
     let optimized = optimize_observed(kernel.clone(), target, &opt::Options::default(), &mut |pass, after| {
         let after = after.to_string();
         let note = if after == before {
-            "nothing to do".to_string()
+            "no change".to_string()
         } else {
             format!("{} lines → {}", before.lines().count(), after.lines().count())
         };
@@ -310,7 +311,7 @@ fn explain_kernel(
             let rendered = render(&optimized, target)?;
             match translated(device, &rendered, group_size::size(target, grid, kernel.private_bytes()))? {
                 Some(translated) => {
-                    let title = format!("{name}: {}, of which wgpu makes what follows", target.language.name());
+                    let title = format!("{name}: {}, which wgpu translates to the following", target.language.name());
                     add(Stage::Device, title, rendered.source);
                     translated
                 }
@@ -322,7 +323,7 @@ fn explain_kernel(
     Ok(())
 }
 
-/// What a system's own compiler is given where that is not what was rendered.
+/// Returns the code for the system's shader compiler, if it differs from the generated source.
 #[cfg(feature = "wgpu")]
 fn translated(device: &Device, rendered: &GeneratedSource, group: [u32; 3]) -> Result<Option<(&'static str, String)>> {
     use panoply::Backend;
@@ -340,7 +341,7 @@ fn translated(device: &Device, rendered: &GeneratedSource, group: [u32; 3]) -> R
     })
 }
 
-/// Without `wgpu` there is no such device.
+/// Without `wgpu` no device needs a translation.
 #[cfg(not(feature = "wgpu"))]
 fn translated(_: &Device, _: &GeneratedSource, _: [u32; 3]) -> Result<Option<(&'static str, String)>> {
     Ok(None)

@@ -1,4 +1,4 @@
-//! `panoply export MODEL`: a trained network as an ONNX file, for programs of others.
+//! `panoply export MODEL`: writes a trained network as an ONNX file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::train::{manifest::Manifest, run_dir};
 /// Export a trained model to ONNX (opset 17)
 #[derive(Args)]
 pub struct ExportCommand {
-    /// The model file that `panoply train` wrote, or its run's folder.
+    /// The model file that `panoply train` wrote, or its run folder
     #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
     /// Output file [default: beside the model]. Parameters of 2 GiB or more go to a second file beside it, FILE.onnx.data
@@ -35,23 +35,23 @@ pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
         let out = match &arguments.output {
             Some(out) => out.clone(),
             None if protect::is_stream(&arguments.model) => {
-                return Err(Error::mistake("--output FILE.onnx is missing: a model that is read from a pipe has no folder"));
+                return Err(Error::mistake("--output FILE.onnx is missing: it is required if the model is read from a pipe"));
             }
             None => arguments.model.with_extension("onnx"),
         };
         for out in [out.clone(), onnx::data_path(&out)] {
             protect::check_export(&out, &arguments.model, Path::new(&manifest.data.path))?;
         }
-        // What a pipe carries is the network alone.
+        // A pipe receives the network only.
         let stream = protect::is_stream(&out);
         let saved = onnx::export(&model, &out)?;
         let (input, output) = (&manifest.network.input, manifest.network.output_shape()?);
         if let DataFormat::Csv { sequence: Some(sequences), .. } = &manifest.data.format {
-            eprintln!("in the file every sequence has {} rows: ONNX knows nothing of ends before that", sequences.max_len);
+            eprintln!("every sequence in the ONNX file has {} rows: valid lengths are not exported", sequences.max_len);
         }
         let offsets = manifest.data.offsets_by_name();
         for (name, offset) in &offsets {
-            eprintln!("in the file {name} is a difference from {offset}, since f32 does not hold its digits: subtract it from inputs in f64, or add it to outputs");
+            eprintln!("in the ONNX file {name} is a difference from {offset}, because f32 has too few digits: subtract it from inputs in f64, or add it to outputs");
         }
         let second = saved.data.as_ref().map(|(path, bytes)| json!({"path": path.to_string_lossy(), "size_bytes": bytes}));
         let report = if arguments.json {
@@ -64,7 +64,7 @@ pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
         } else {
             let what = if manifest.network.loss.kind.is_regression() { "numbers" } else { "logits" };
             let second = saved.data.map_or_else(String::new, |(path, bytes)| {
-                format!(", its parameters are {bytes} bytes in {}, which belongs to it", path.display())
+                format!(", with parameters of {bytes} bytes in {}, which must stay beside it", path.display())
             });
             let (path, bytes, input, output) = (out.display(), saved.bytes, listed(input), listed(&output));
             format!("wrote {path}: {bytes} bytes{second}, input [batch, {input}], output [batch, {output}] of {what}")

@@ -1,4 +1,4 @@
-//! `panoply inspect MODEL`: what a file of parameters holds.
+//! `panoply inspect MODEL`: shows the contents of a model file.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,18 +13,18 @@ use crate::console::escaped;
 use crate::output;
 use crate::train::{manifest::Manifest, metrics, run_dir};
 
-/// Layers, shapes, element types, sizes, and whether all numbers are finite.
+/// Show layers, shapes, element types, sizes and the number of non-finite elements of a model
 #[derive(Args)]
 pub struct InspectCommand {
-    /// A file of parameters: safetensors, of `panoply train` or of anybody; or a run's folder.
+    /// A safetensors file of any origin, or a run folder
     #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
-    /// One JSON document on stdout.
+    /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
 }
 
-/// One array of the file.
+/// A tensor of the file.
 struct Entry {
     name: String,
     dtype: String,
@@ -33,7 +33,7 @@ struct Entry {
     not_finite: usize,
 }
 
-/// Reads the file and prints what is in it.
+/// Reads the file and prints its contents.
 pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
     Device::get("cpu")?.scope(|| {
         let file = TensorFile::read(&arguments.model)?;
@@ -73,7 +73,7 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
             let named = !data.class_names.is_empty() && !matches!(data.format, DataFormat::Text { .. });
             let classes = if named { format!(": {}", escaped(&shortened(&data.class_names))) } else { String::new() };
             println!("{}{classes}", data.learned());
-            println!("by {}; the loss {}", settings.in_words(), manifest.network.loss);
+            println!("optimizer {}; loss {}", settings.in_words(), manifest.network.loss);
             if let Some(result) = &manifest.result {
                 println!("{}", metrics::headline(manifest, &result.best_epoch_report));
             }
@@ -84,7 +84,7 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
             let wrong = if *not_finite > 0 { format!("  {not_finite} not finite") } else { String::new() };
             println!("{:width$}  {:<20}  {bytes:>10} bytes{wrong}", escaped(name), format!("{dtype}{dims:?}"));
         }
-        println!("{} arrays, {elems} numbers, {bytes} bytes, {not_finite} NaN or infinite; digest {digest}", entries.len());
+        println!("{} tensors, {elems} elements, {bytes} bytes, {not_finite} NaN or infinite; digest {digest}", entries.len());
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -101,7 +101,7 @@ impl Entry {
     }
 }
 
-/// How many numbers are NaN or infinite. The types of 8 bits are those of the OCP and FNUZ definitions; smaller ones are always finite.
+/// Counts elements that are NaN or infinite. 8-bit types follow the OCP and FNUZ definitions; smaller types are always finite.
 fn not_finite(entry: &checkpoint::Entry<'_>) -> usize {
     let count = |wrong: fn(u8) -> bool| entry.bytes.iter().filter(|byte| wrong(**byte)).count();
     let Some(dtype) = entry.dtype else {

@@ -1,8 +1,9 @@
-//! The command `panoply`.
+//! The command-line program `panoply`.
 //!
-//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed (also if stdout cannot be written), 2 wrong usage, 3 degraded under
-//! `--strict`, 4 undecided and 5 counterexample (`verify`), 130 ended by a second Ctrl-C, 141 broken pipe. Every command has `--json`, which prints one document (or one line for each row) with a `schema` number.
-//! One file for each command; [`output`] holds what they share, [`console`] writes it.
+//! Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 failure (also if stdout cannot be written), 2 usage error,
+//! 3 degraded under `--strict`, 4 undecided and 5 counterexample (`verify`), 130 ended by a second Ctrl-C, 141 broken pipe. Every command
+//! has `--json`, which prints one document (or one line per row) with a `schema` number.
+//! One file per command; [`output`] holds the code that they share, [`console`] writes to stdout and stderr.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Numerical programs on whatever accelerator this machine has.
+/// Tensors, neural networks and GPU kernels on any accelerator of this machine.
 #[derive(Parser)]
 #[command(name = "panoply", version, arg_required_else_help = true)]
 struct Cli {
@@ -41,36 +42,36 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// What is here, what was refused and why, which device `auto` would take.
+    /// List backends and devices, why some were rejected, and which device `auto` selects
     Devices(devices::DevicesCommand),
-    /// Which interfaces (CUDA, Vulkan, …) work here, and why the others do not.
+    /// List the backends (CUDA, Vulkan, …) that work here, and why the others do not
     Backends(devices::DevicesCommand),
-    /// How many devices of each kind are here.
+    /// Count the devices of each backend
     Summary(devices::DevicesCommand),
-    /// The device that is taken where none is named, and why nothing before it.
+    /// Show the device that is used by default, and why
     Default(devices::DefaultArguments),
-    /// Is this machine set up well? Every device computes something; for what does not work, why and what mends it.
+    /// Run a test kernel on every device and report problems and how to fix them
     Status(devices::DevicesCommand),
     #[command(hide = true)]
     Probe(driver_probe::ContainCommand),
-    /// Pick the best device, say why, run the kernels that ship on it, check and time them.
+    /// Run the example kernels on the best device, check and time them
     Demo(demo::DemoCommand),
-    /// Does this device compute what it must? One line for each check.
+    /// Test that a device computes correct results, one line per check
     Selftest(selftest::SelftestCommand),
-    /// Every stage of a kernel or tensor expression, down to the device's own text.
+    /// Show every compilation stage of a kernel or tensor expression, down to device code
     Explain(explain::ExplainCommand),
-    /// What a device reaches.
+    /// Measure the performance of a device
     Bench(bench::BenchArgs),
     Train(Box<train::TrainCommand>),
-    /// Run `panoply` in several processes.
+    /// Run `panoply` in several processes
     Mesh(mesh::MeshCommand),
     Verify(verify::VerifyCommand),
-    /// Let a trained network judge examples.
+    /// Run a trained model on new data, or generate text
     Predict(predict::PredictCommand),
     Run(run::RunCommand),
-    /// Write a trained network as an ONNX file.
+    /// Export a trained model to ONNX
     Export(export::ExportCommand),
-    /// What a model file holds.
+    /// Show the contents of a model file
     Inspect(inspect::InspectCommand),
 }
 

@@ -1,4 +1,4 @@
-//! `panoply mesh`: one command in several processes.
+//! `panoply mesh`: runs one command in several processes.
 
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
@@ -8,10 +8,10 @@ use std::thread::available_parallelism;
 use clap::{Args, Subcommand};
 use panoply::{Error, Result, runtime};
 
-/// The launcher.
+/// Name of the launcher.
 const MPIRUN: &str = "mpirun";
 
-/// How to install the launcher.
+/// Hint for installing the launcher.
 const INSTALL: &str = "install Open MPI 4 or 5 (Debian: openmpi-bin)";
 
 #[derive(Args)]
@@ -22,21 +22,21 @@ pub struct MeshCommand {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Start `panoply` several times under Open MPI's `mpirun`; `train` then trains one model together.
+    /// Start several processes of `panoply` with Open MPI's `mpirun`; `train` then trains one model on all of them
     Run(RunArguments),
 }
 
 #[derive(Args)]
 struct RunArguments {
-    /// Number of processes.
+    /// Number of processes
     #[arg(short = 'n', long, value_name = "N")]
     ranks: NonZeroUsize,
-    /// The command and its options, behind `--`: `train digits --epochs 5`.
+    /// The command and its options, after `--`: `train digits --epochs 5`
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
 
-/// Runs the command under `mpirun` and reports which rank ended it, if one did.
+/// Runs the command under `mpirun`; the error names the rank that ended first.
 pub fn run(arguments: &MeshCommand) -> Result<ExitCode> {
     let Action::Run(RunArguments { ranks, command }) = &arguments.action;
     check_launcher()?;
@@ -44,7 +44,7 @@ pub fn run(arguments: &MeshCommand) -> Result<ExitCode> {
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     let mut mpirun = Command::new(MPIRUN);
     mpirun.args(["-n", &ranks.to_string()]);
-    // Slots are cores, of which there may be half as many as hardware threads.
+    // Open MPI counts cores as slots, and there can be half as many cores as hardware threads.
     if ranks.get() > cores.div_ceil(2) {
         mpirun.arg("--oversubscribe");
     }
@@ -54,12 +54,13 @@ pub fn run(arguments: &MeshCommand) -> Result<ExitCode> {
     if runtime::env::settings()?.threads.is_none() {
         mpirun.env("PANOPLY_THREADS", (cores / ranks.get()).max(1).to_string());
     }
-    // The threads of a rank may run on any core.
+    // The threads of a rank can run on any core.
     mpirun.args(["--bind-to", "none"]);
     mpirun.arg(own).args(command).stderr(Stdio::piped());
     let failed = |error| Error::io(format!("cannot run {MPIRUN}"), error);
-    // Ctrl-C reaches the launcher too, which ends the ranks; this waits for them.
-    ctrlc::set_handler(|| ()).map_err(|error| Error::mistake(format!("cannot listen for Ctrl-C: {error}")))?;
+    // The launcher receives Ctrl-C too and ends the ranks; this process waits for them.
+    ctrlc::set_handler(|| ())
+        .map_err(|error| Error::mistake(format!("cannot install a handler for Ctrl-C: {error}")))?;
     let mut child = mpirun.spawn().map_err(failed)?;
     let mut lost = Lost::default();
     if let Some(errors) = child.stderr.take() {
@@ -73,11 +74,11 @@ pub fn run(arguments: &MeshCommand) -> Result<ExitCode> {
     if status.success() { Ok(ExitCode::SUCCESS) } else { Err(lost.error(status, ranks.get())) }
 }
 
-/// An error if there is no `mpirun`, or one of another implementation of MPI.
+/// Returns an error if `mpirun` is missing or belongs to another MPI implementation.
 fn check_launcher() -> Result<()> {
     let output = Command::new(MPIRUN).arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::unavailable(format!("there is no {MPIRUN} here; {INSTALL}")),
+        std::io::ErrorKind::NotFound => Error::unavailable(format!("{MPIRUN} not found; {INSTALL}")),
         _ => Error::io(format!("cannot run {MPIRUN}"), error),
     })?;
     let version = String::from_utf8_lossy(&output.stdout);
@@ -85,10 +86,10 @@ fn check_launcher() -> Result<()> {
         return Ok(());
     }
     let first = version.lines().next().unwrap_or_default();
-    Err(Error::unavailable(format!("{MPIRUN} is not Open MPI's but `{}`; {INSTALL}", first.trim())))
+    Err(Error::unavailable(format!("{MPIRUN} is not from Open MPI but `{}`; {INSTALL}", first.trim())))
 }
 
-/// Whether this process is root's, which Open MPI refuses unless told otherwise.
+/// Returns true if this process runs as root, which Open MPI rejects by default.
 #[cfg(target_os = "linux")]
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -100,7 +101,7 @@ fn is_root() -> bool {
     false
 }
 
-/// The rank that ended first, read from its own message or those of `mpirun`, which sometimes get lost.
+/// The rank that ended first, parsed from its message or from those of `mpirun`, some of which can be missing.
 #[derive(Debug, Default, PartialEq)]
 struct Lost {
     rank: Option<usize>,
@@ -108,7 +109,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// Reads a line of a rank or of `mpirun`.
+    /// Parses a line of a rank or of `mpirun`.
     fn read(&mut self, line: &str) {
         let number =
             |text: &str| text.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());
@@ -132,8 +133,8 @@ impl Lost {
         match (self.rank, &self.how) {
             (Some(rank), how) => {
                 let how = how.as_ref().map_or(String::new(), |how| format!(" by {how}"));
-                Error::unavailable(format!("rank {rank} of {ranks} ended{how}, and all others with it"))
-                    .note("its own message, if it had one, is above")
+                Error::unavailable(format!("rank {rank} of {ranks} ended{how}; all other ranks were stopped"))
+                    .note("its error message, if any, is above")
             }
             (None, _) => Error::unavailable(format!("{MPIRUN} ended with {status}")),
         }
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lost_rank_is_read_from_every_message() {
+    fn lost_rank_is_parsed_from_every_message() {
         let signal = "mpirun noticed that process rank 1 with PID 42 on node host exited on signal 9 (Killed).";
         for (lines, rank, how) in [
             (vec![signal], 1, Some("signal 9 (Killed)")),

@@ -1,4 +1,4 @@
-//! What commands share: choosing a device, saying why, and printing JSON.
+//! Code shared by the commands: choosing a device, explaining the choice, and printing JSON.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,31 +11,31 @@ use serde_json::{Value, json};
 use crate::devices::refusal;
 use crate::{console, driver_probe};
 
-/// The exit code of a run that had to do without an accelerator, under `--strict`.
+/// Exit code under `--strict` if no accelerator was found.
 const DEGRADED: u8 = 3;
 
-/// The exit code of a program that Ctrl-C ended.
+/// Exit code of a program that Ctrl-C ended.
 pub const INTERRUPTED: i32 = 130;
 
-/// Which device a command runs on.
+/// Options that select the device of a command.
 #[derive(Args)]
 pub struct DeviceArgs {
-    /// The device: `cuda:0`, `opencl:1`, `cpu`, `cpu:checked`, or `auto` for the best there is.
+    /// Device: `cuda:0`, `opencl:1`, `cpu`, `cpu:checked`, or `auto` for the best one [default: PANOPLY_DEVICE or auto]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Exit with 3 if no accelerator was found and nobody asked for the CPU.
+    /// Exit with code 3 if no accelerator is found and the CPU was not requested
     #[arg(long)]
     strict: bool,
 }
 
-/// A device that was chosen for a command.
+/// The device that was selected for a command.
 pub struct DeviceSelection {
     selection: Selection,
     strict: bool,
 }
 
 impl DeviceArgs {
-    /// The device asked for, or what `PANOPLY_DEVICE` or the machine suggests.
+    /// Returns the device of `--device`, else of `PANOPLY_DEVICE`, else the best of this machine.
     pub fn select(&self) -> Result<DeviceSelection> {
         driver_probe::for_device(self.device.as_deref())?;
         Ok(DeviceSelection::of(select_device(self.device.as_deref())?, self.strict))
@@ -43,34 +43,34 @@ impl DeviceArgs {
 }
 
 impl DeviceSelection {
-    /// A choice, and whether having to do without an accelerator is a failure.
+    /// Wraps a selection; under `strict`, a fallback to the CPU is a failure.
     pub fn of(selection: Selection, strict: bool) -> DeviceSelection {
         DeviceSelection { selection, strict }
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.selection.device
     }
 
-    /// The device and why this one, in a line.
+    /// Returns one line with the device and the reason for its choice.
     pub fn in_words(&self) -> String {
         self.selection.to_string()
     }
 
-    /// Says on stderr which device this is and why not another.
+    /// Writes the device and why others were rejected to stderr.
     pub fn explain(&self) {
         self.lines().for_each(|line| eprintln!("{line}"));
     }
 
-    /// Which device this is, and why not another.
+    /// Returns one line with the selected device, then one line per rejected candidate.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let refused = self.selection.rejected.iter();
         let refused = refused.map(|(candidate, refusal)| format!("  not {candidate}: {refusal}"));
         std::iter::once(format!("device: {}", self.selection)).chain(refused)
     }
 
-    /// The choice for `--json`.
+    /// Returns the selection for `--json`.
     pub fn report(&self) -> Value {
         let Selection { device, selected_by: how, rejected: refused, is_fallback: degraded } = &self.selection;
         let refused: Vec<Value> = refused
@@ -87,24 +87,25 @@ impl DeviceSelection {
         })
     }
 
-    /// 0, or 3 for a fallback under `--strict`.
+    /// Returns 0, or 3 for a fallback under `--strict`.
     pub fn exit_code(&self) -> ExitCode {
         if self.strict && self.selection.is_fallback { ExitCode::from(DEGRADED) } else { ExitCode::SUCCESS }
     }
 }
 
-/// An error if JSON is asked for and one of these paths is not text, which JSON consists of.
+/// Returns an error if JSON is requested and one of the paths is not UTF-8.
 pub fn check_paths<'a>(json: bool, paths: impl IntoIterator<Item = &'a Path>) -> Result<()> {
     match paths.into_iter().find(|path| json && path.to_str().is_none()) {
         Some(path) => {
-            let message = format!("--json: the path {} is not valid UTF-8, so JSON cannot hold it", path.display());
-            Err(Error::mistake(message).note("rename it, or leave out --json"))
+            let message =
+                format!("--json: the path {} is not valid UTF-8 and cannot be written as JSON", path.display());
+            Err(Error::mistake(message).note("rename it, or run without --json"))
         }
         None => Ok(()),
     }
 }
 
-/// Prints one document.
+/// Prints one JSON document.
 pub fn print_json(document: &Value) {
     console::print_json(document);
 }

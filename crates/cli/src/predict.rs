@@ -1,4 +1,4 @@
-//! `panoply predict MODEL [DATA]`: what a trained network makes of examples, and what it writes if it knows texts.
+//! `panoply predict MODEL [DATA]`: runs a trained model on data, or generates text with it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::train::run_dir;
 /// Run a trained model on new data, or generate text
 #[derive(Args)]
 pub struct PredictCommand {
-    /// The model file that `panoply train` wrote, or its run's folder.
+    /// The model file that `panoply train` wrote, or its run folder
     #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
     /// Data: a table with the same columns, a text, an image or a folder of images, an IDX or NumPy file [default: the training
@@ -51,7 +51,7 @@ pub struct PredictCommand {
     json: bool,
 }
 
-/// Reads the model and the examples, and prints what the model sees in them.
+/// Reads the model and the examples, and prints the predictions.
 pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     choice.device().scope(|| {
@@ -77,7 +77,7 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
             ));
         }
         if arguments.prompt.is_some() {
-            return Err(Error::mistake("--prompt: this network knows no texts; name a file of examples"));
+            return Err(Error::mistake("--prompt: this model generates no text; pass a data file instead"));
         }
         let examples = chosen(examples(&manifest, arguments.data.as_deref())?, arguments);
         examples.notes.iter().for_each(|note| eprintln!("{}", escaped(note)));
@@ -98,7 +98,7 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
     })
 }
 
-/// What each example is taken for.
+/// Prints the predicted class of each example.
 fn classes(
     arguments: &PredictCommand,
     choice: &DeviceSelection,
@@ -135,11 +135,11 @@ fn classes(
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     for (at, (class, share)) in read.iter().enumerate() {
         let verdict = match labels[at] {
-            Some(label) if label.is(*class) => format!(", is {}: right", escaped(label.name)),
-            Some(label) => format!(", is {}: wrong", escaped(label.name)),
+            Some(label) if label.is(*class) => format!(", actual {}: correct", escaped(label.name)),
+            Some(label) => format!(", actual {}: wrong", escaped(label.name)),
             None => String::new(),
         };
-        let sentence = format!("reads {} ({:.1} %){verdict}", classes[*class], share * 100.0);
+        let sentence = format!("predicted {} ({:.1} %){verdict}", classes[*class], share * 100.0);
         if let DataFormat::Digits = manifest.data.format {
             draw(&examples.dataset.features[at * examples.dataset.num_features..][..examples.dataset.num_features]);
             println!("  {sentence}\n");
@@ -148,20 +148,20 @@ fn classes(
         }
     }
     if known > 4 {
-        println!("{correct} of {known} right, {:.1} %", correct as f64 * 100.0 / known as f64);
+        println!("{correct} of {known} correct, {:.1} %", correct as f64 * 100.0 / known as f64);
     }
 }
 
-/// What is right of an example.
+/// The actual class of an example.
 #[derive(Clone, Copy)]
 struct ActualClass<'a> {
     name: &'a str,
-    /// Its class; none if it is none of those that were learned, which no prediction can be.
+    /// Index of the class; `None` if the model was not trained on it, so that no prediction matches.
     class: Option<usize>,
 }
 
 impl<'a> ActualClass<'a> {
-    /// Of what is right, if it is a class.
+    /// Returns the class of a label, if it is one.
     fn of(right: &'a Label, classes: &'a [String]) -> Option<ActualClass<'a>> {
         match right {
             Label::Class(class) => {
@@ -173,13 +173,13 @@ impl<'a> ActualClass<'a> {
         }
     }
 
-    /// Whether it is this class.
+    /// Returns true if it is this class.
     fn is(&self, class: usize) -> bool {
         self.class == Some(class)
     }
 }
 
-/// How many examples have each label that is none of the learned classes.
+/// Counts the examples of each label that is not among the classes of the model.
 fn unknown_labels<'a>(labels: &[Option<ActualClass<'a>>]) -> BTreeMap<&'a str, usize> {
     let mut counts = BTreeMap::new();
     let unknown = labels.iter().flatten().filter(|label| label.class.is_none());
@@ -187,10 +187,10 @@ fn unknown_labels<'a>(labels: &[Option<ActualClass<'a>>]) -> BTreeMap<&'a str, u
     counts
 }
 
-/// So many unknown labels are named.
+/// Maximum number of unknown labels that a message names.
 const UNKNOWN_NAMED: usize = 10;
 
-/// A sentence about them, of so many labels in all; none if there are none.
+/// Returns a message about unknown labels among `all` labels; `None` if there are none.
 fn unknown_in_words(unknown: &BTreeMap<&str, usize>, all: usize) -> Option<String> {
     let count: usize = unknown.values().sum();
     let named: Vec<String> =
@@ -201,7 +201,7 @@ fn unknown_in_words(unknown: &BTreeMap<&str, usize>, all: usize) -> Option<Strin
         .then(|| format!("{count} of {all} labels are not among the learned classes and count as wrong: {named}{more}"))
 }
 
-/// The numbers of each example, one for each label.
+/// Prints the predicted numbers of each example, one per target.
 fn numbers(
     arguments: &PredictCommand,
     choice: &DeviceSelection,
@@ -221,7 +221,7 @@ fn numbers(
     let all: Vec<f64> = rows().filter_map(|((_, right), read)| off(right, read)).collect();
     let mean = (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
     if arguments.json {
-        // One number is itself, several are a list.
+        // A single number is written as itself, several as a list.
         let plain = |numbers: Vec<Value>| if let [one] = &numbers[..] { one.clone() } else { json!(numbers) };
         let number = |right: &Option<Label>| match right {
             Some(Label::Values(right)) => plain(right.iter().map(|number| json!(number)).collect()),
@@ -255,18 +255,18 @@ fn numbers(
         let verdict = match (right, off(right, read)) {
             (Some(Label::Values(right)), Some(off)) => {
                 let right: Vec<String> = right.iter().map(f64::to_string).collect();
-                format!(", is {}: {} off", right.join(", "), format_number(off))
+                format!(", actual {} (error {})", right.join(", "), format_number(off))
             }
             _ => String::new(),
         };
-        println!("{name:name_width$}  reads {}{verdict}", in_words(read));
+        println!("{name:name_width$}  predicted {}{verdict}", in_words(read));
     }
     if let Some(mean) = mean.filter(|_| all.len() > 4) {
-        println!("{} off on average", format_number(mean));
+        println!("mean absolute error {}", format_number(mean));
     }
 }
 
-/// How likely each answer of each example is yes: a column for each.
+/// Prints the probability of each label of each example, one column per label.
 fn answers(
     arguments: &PredictCommand,
     choice: &DeviceSelection,
@@ -315,15 +315,15 @@ fn answers(
             .map(|(share, width)| format!("{:>1$}", format!("{:.1} %", share * 100.0), width))
             .collect();
         let verdict =
-            right.as_ref().map_or_else(String::new, |right| format!("  {} of {width} right", same(right, read)));
+            right.as_ref().map_or_else(String::new, |right| format!("  {} of {width} correct", same(right, read)));
         println!("{name:name_width$}  {}{verdict}", cells.join("  "));
     }
     if known > 0 {
-        println!("{correct} of {known} answers right, {:.1} %", correct as f64 * 100.0 / known as f64);
+        println!("{correct} of {known} labels correct, {:.1} %", correct as f64 * 100.0 / known as f64);
     }
 }
 
-/// How well a network knows a text.
+/// Evaluates a language model on a text.
 fn judge_text(
     arguments: &PredictCommand,
     choice: &DeviceSelection,
@@ -342,19 +342,22 @@ fn judge_text(
     } else {
         let right = found.score * 100.0;
         println!(
-            "{:.3} nats for each of {characters} characters, a perplexity of {perplexity:.2}; {right:.1} % right",
+            "loss {:.3} nats per character on {characters} characters, perplexity {perplexity:.2}, accuracy {right:.1} %",
             found.loss
         );
     }
     Ok(())
 }
 
-/// A text of the network's own.
+/// Generates text.
 fn write_text(arguments: &PredictCommand, choice: &DeviceSelection, model: &Model, letters: &[char]) -> Result<()> {
     let prompt = arguments.prompt.as_deref().unwrap_or("");
     let count = arguments.max_new_tokens.unwrap_or(GenerationConfig::default().max_new_tokens);
     if !arguments.temperature.is_finite() || arguments.temperature < 0.0 {
-        return Err(Error::mistake(format!("--temperature {}: take a number of at least 0", arguments.temperature)));
+        return Err(Error::mistake(format!(
+            "--temperature {}: expected a number of at least 0",
+            arguments.temperature
+        )));
     }
     let sampling = GenerationConfig { max_new_tokens: count, temperature: arguments.temperature };
     let written = generate(model, letters, prompt, &sampling, &mut Rng::seed_from_u64(arguments.seed))?;
@@ -381,22 +384,22 @@ fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceData> {
         (_, None) => {
             let path = Path::new(manifest.data.place());
             manifest::check_path(path)?;
-            // The path may lead to other data from here, or by now.
+            // The relative path can lead to other data in this folder, or the data can have changed.
             if let Some(what) = manifest.data.changed(&manifest.data.open()?) {
                 let message = format!("{} is not what this model was trained on: {what}", manifest.data.path);
-                return Err(Error::mistake(message).note("name the examples after the model"));
+                return Err(Error::mistake(message).note("pass the data after the model"));
             }
             source.read(path, classes)
         }
     }
 }
 
-/// Names of a file as a terminal may show them.
+/// Escapes names from a file for the terminal.
 fn shown(names: &[String]) -> Vec<String> {
     names.iter().map(|name| escaped(name).into_owned()).collect()
 }
 
-/// Some of the examples at random, or all in order.
+/// Selects the number of examples to show at random, or all in order.
 fn chosen(examples: InferenceData, arguments: &PredictCommand) -> InferenceData {
     let Some(count) = arguments.num_examples.or(if arguments.data.is_none() { Some(4) } else { None }) else {
         return examples;

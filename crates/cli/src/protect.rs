@@ -1,13 +1,13 @@
-//! Files that an output option may not name: a command never writes over what it reads, what a run needs, or a file of another kind.
+//! Checks of output files: a command never overwrites its input, files of a run, or a file of another format.
 
 use std::path::{Path, PathBuf};
 
 use panoply::{Error, Result};
 
-/// Endings of the files that `panoply export` writes.
+/// Extensions of the files that `panoply export` writes.
 const EXPORTED: [&str; 2] = [".onnx", ".onnx.data"];
 
-/// Whether two paths lead to the same file, whatever they are called.
+/// Returns true if two paths refer to the same file.
 pub fn same_file(one: &Path, other: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -19,16 +19,17 @@ pub fn same_file(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Whether a path leads to a pipe or a device, into which an export goes as it is.
+/// Returns true if a path refers to a pipe or a device, to which an export is written directly.
 pub fn is_stream(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir())
 }
 
-/// An error if an export to `out` would write over the model, another file of a run, the data at `data`, or any file that is not an export.
+/// Returns an error if an export to `out` would overwrite the model, another file of a run, the data at `data`, or any file that is not
+/// an export.
 pub fn check_export(out: &Path, model: &Path, data: &Path) -> Result<()> {
     let refused =
         |what: String, note: &str| Err(Error::mistake(format!("--output {} is {what}", out.display())).note(note));
-    let another = "name another file, such as model.onnx";
+    let another = "choose another file, such as model.onnx";
     if is_stream(out) {
         return Ok(());
     }
@@ -36,7 +37,7 @@ pub fn check_export(out: &Path, model: &Path, data: &Path) -> Result<()> {
         return refused("the model itself".to_string(), another);
     }
     if same_file(out, data) {
-        return refused("what the model was trained on".to_string(), another);
+        return refused("the training data of the model".to_string(), another);
     }
     let target = target(out);
     let exported = target.as_deref().and_then(Path::file_name).is_some_and(is_export);
@@ -50,13 +51,13 @@ pub fn check_export(out: &Path, model: &Path, data: &Path) -> Result<()> {
             }
         }
         if !exported && target.as_deref().and_then(Path::parent) == Some(folder) {
-            return refused("in the folder of a run".to_string(), "an export there is called NAME.onnx");
+            return refused("in the folder of a run".to_string(), "exports in this folder must be named NAME.onnx");
         }
     }
     if !exported && std::fs::metadata(out).is_ok_and(|file| file.is_file() && file.len() > 0) {
         return refused(
-            "there already, and it is not called NAME.onnx".to_string(),
-            "remove it first, or name another file",
+            "an existing file that is not named NAME.onnx".to_string(),
+            "remove it first, or choose another file",
         );
     }
     Ok(())
@@ -67,7 +68,7 @@ fn is_export(name: &std::ffi::OsStr) -> bool {
     EXPORTED.iter().any(|ending| name.ends_with(ending))
 }
 
-/// The file that a path leads to, in a folder without links; it may not be there yet.
+/// Returns the path with all symbolic links resolved; the file itself need not exist.
 fn target(path: &Path) -> Option<PathBuf> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     path.canonicalize().ok().or_else(|| Some(folder.canonicalize().ok()?.join(path.file_name()?)))

@@ -1,4 +1,4 @@
-//! `panoply run MODEL PROMPT`: text from a language model.
+//! `panoply run MODEL PROMPT`: generates text with a language model.
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -13,37 +13,37 @@ use serde_json::json;
 use crate::console::printable;
 use crate::output::{self, DeviceArgs, DeviceSelection};
 
-/// Generate text with a language model in a GGUF file.
+/// Generate text with a language model from a GGUF file.
 #[derive(Args)]
 pub struct RunCommand {
-    /// The model: a GGUF file of the architecture `llama`.
+    /// The model: a GGUF file with the architecture `llama`
     model: PathBuf,
-    /// The text to continue; read from standard input if absent or `-`.
+    /// The text to continue; read from standard input if absent or `-`
     prompt: Option<String>,
-    /// Tokens to generate at most; by default until the model ends the text or the context is full.
+    /// Maximum number of tokens to generate [default: until the model ends the text or the context is full]
     #[arg(long, short = 'n', value_name = "N")]
     max_tokens: Option<usize>,
-    /// Randomness: 0 always takes the most likely token.
+    /// Sampling temperature; 0 always takes the most likely token
     #[arg(long, default_value_t = Sampling::default().temperature, allow_negative_numbers = true)]
     temperature: f32,
-    /// Draw from this many of the most likely tokens; 0 for all.
+    /// Sample from this number of the most likely tokens; 0 for all
     #[arg(long, default_value_t = Sampling::default().top_k)]
     top_k: usize,
-    /// Draw from the fewest most likely tokens whose probabilities add up to this; 1 for all.
+    /// Sample from the smallest set of most likely tokens whose probabilities sum to this; 1 for all
     #[arg(long, default_value_t = Sampling::default().top_p, allow_negative_numbers = true)]
     top_p: f32,
-    /// Draw from tokens at least this fraction as likely as the most likely; 0 for all.
+    /// Sample from tokens whose probability is at least this fraction of the highest; 0 for all
     #[arg(long, default_value_t = Sampling::default().min_p, allow_negative_numbers = true)]
     min_p: f32,
-    /// Seed of the random numbers: the same seed and prompt give the same text.
+    /// Random seed: the same seed and prompt give the same text
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Positions of the key-value cache, prompt included; by default those that the model was trained for.
+    /// Capacity of the key-value cache in tokens, prompt included [default: the context length of the model]
     #[arg(long, value_name = "N")]
     context_length: Option<usize>,
     #[command(flatten)]
     device: DeviceArgs,
-    /// One JSON document on stdout when the text is complete.
+    /// Print one JSON document on stdout when the text is complete
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +82,7 @@ pub fn run(arguments: &RunCommand) -> Result<ExitCode> {
     })
 }
 
-/// The prompt of the command line or of standard input.
+/// Returns the prompt from the command line or standard input.
 fn prompt(arguments: &RunCommand) -> Result<String> {
     match arguments.prompt.as_deref() {
         Some(prompt) if prompt != "-" => Ok(prompt.to_string()),
@@ -104,7 +104,7 @@ fn write_piece(text: &str) -> Result<()> {
     written.map_err(|error| Error::io("cannot write to standard output", error))
 }
 
-/// Ends the text and says how long it took: `first` seconds to the first piece, `seconds` in all.
+/// Ends the text and reports the timing: `first` seconds to the first piece, `seconds` in total.
 fn report(
     arguments: &RunCommand,
     choice: &DeviceSelection,
@@ -116,7 +116,7 @@ fn report(
         Some(FinishReason::Stop) => "stop",
         Some(FinishReason::Length) | None => "length",
     };
-    // The first token comes with the prompt.
+    // The first token is computed together with the prompt.
     let rate = tokens.saturating_sub(1) as f64 / (seconds - first).max(1e-9);
     if arguments.json {
         output::print_json(&json!({

@@ -1,4 +1,4 @@
-//! `panoply selftest`: does this device compute what it must?
+//! `panoply selftest`: tests that a device computes correct results.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,26 +35,26 @@ pub struct SelftestCommand {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Suite {
-    /// What its driver must do: memory, order, launches, errors.
+    /// Requirements on the driver: memory, order, launches, errors
     Contract,
-    /// The kernels that ship, against plain Rust.
+    /// The built-in kernels, against plain Rust
     Kernels,
-    /// How far transcendental functions are from the truth.
+    /// Errors of transcendental functions
     Functions,
-    /// Every tensor operation and its gradient, against an interpreter in f64.
+    /// Every tensor operation and its gradient, against an f64 interpreter
     Ops,
-    /// The first steps of a network on the digits, against the CPU.
+    /// The first training steps on the digits, against the CPU
     Training,
 }
 
-/// A check that was made.
+/// Result of a check.
 struct Check {
     part: Suite,
     name: String,
-    /// None if it was left out.
+    /// `None` if the check was skipped.
     passed: Option<bool>,
     result: String,
-    /// The largest error and its limit, where there are such.
+    /// The largest error and its tolerance, if applicable.
     worst: Option<(f64, f64)>,
 }
 
@@ -70,7 +70,7 @@ impl Suite {
     }
 }
 
-/// Makes every check on every device that is asked for.
+/// Runs every requested check on every requested device.
 pub fn run(arguments: &SelftestCommand) -> Result<ExitCode> {
     if arguments.all_devices {
         driver_probe::for_all()?;
@@ -98,7 +98,7 @@ pub fn run(arguments: &SelftestCommand) -> Result<ExitCode> {
             "schema": 1, "devices": devices, "checks": documents, "passed": passed, "skipped": left_out, "failed": failed,
         }));
     } else {
-        println!("{passed} passed, {left_out} left out, {failed} failed");
+        println!("{passed} passed, {left_out} skipped, {failed} failed");
     }
     Ok(if failed > 0 { ExitCode::FAILURE } else { choice.exit_code() })
 }
@@ -109,7 +109,7 @@ fn test(device: &Device, arguments: &SelftestCommand, see: &mut dyn FnMut(Check)
         device.conformance().into_iter().for_each(|outcome| see(Check::contract(outcome.name, outcome.verdict)));
     }
     if wanted(Suite::Kernels) {
-        // The checked device interprets every work-item; a real size would take minutes.
+        // The checked device interprets every work-item; larger sizes would take minutes.
         let sizes: &[Size] = if device.info().variant.is_some() { &[Size::Tiny] } else { &[Size::Tiny, Size::Small] };
         for (shipped, size) in ALL.iter().flat_map(|shipped| sizes.iter().map(move |size| (shipped, *size))) {
             let (passed, result) = match shipped.run(device, size, arguments.seed, Duration::ZERO) {
@@ -141,16 +141,16 @@ fn test(device: &Device, arguments: &SelftestCommand, see: &mut dyn FnMut(Check)
     }
 }
 
-/// What a device has no means for is left out; any other error is a failure.
+/// Converts an error to a result: skipped if the device lacks a capability, otherwise failed.
 fn refused(error: &Error) -> (Option<bool>, String) {
-    if error.is_unsupported() { (None, format!("left out: {error}")) } else { (Some(false), error.to_string()) }
+    if error.is_unsupported() { (None, format!("skipped: {error}")) } else { (Some(false), error.to_string()) }
 }
 
 impl Check {
     fn contract(name: &str, verdict: CaseResult) -> Check {
         let (passed, result) = match verdict {
             CaseResult::Passed => (Some(true), String::new()),
-            CaseResult::Skipped(why) => (None, format!("left out: {why}")),
+            CaseResult::Skipped(why) => (None, format!("skipped: {why}")),
             CaseResult::Failed(error) => (Some(false), error.to_string()),
         };
         Check { part: Suite::Contract, name: name.to_string(), passed, result, worst: None }

@@ -1,11 +1,11 @@
-//! Paths in commands that are printed for a person to type or paste.
+//! Quoting of paths in commands that are printed for the user to run.
 
 use std::path::Path;
 
-/// A path as one word of a POSIX shell, or of Windows' command line.
+/// Quotes a path as one argument for a POSIX shell, or for the Windows command line.
 pub fn quoted(path: &Path) -> String {
     let bytes = path.as_os_str().as_encoded_bytes();
-    // Not an option.
+    // A leading `-` would be parsed as an option.
     let start = if bytes.starts_with(b"-") { "./" } else { "" };
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(byte);
     match path.to_str() {
@@ -17,7 +17,7 @@ pub fn quoted(path: &Path) -> String {
     }
 }
 
-/// Bytes between `$'` and `'`: those that are not printed as numbers of three octal digits.
+/// Escapes bytes for `$'…'`: non-printable bytes become three octal digits.
 fn escaped(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| match byte {
         b'\\' | b'\'' => format!("{text}\\{}", char::from(*byte)),
@@ -34,9 +34,9 @@ mod tests {
 
     use super::*;
 
-    /// A shell reads back the path itself; `$'…'` is not in every `sh` yet.
+    /// A shell parses the quoted text back to the path; not every `sh` supports `$'…'`, hence `bash`.
     #[test]
-    fn a_shell_reads_the_path_back() {
+    fn shell_parses_quoted_path_back() {
         for (path, shell) in [
             (&b"runs/digits-1"[..], "sh"),
             (b"sp run/model.safetensors", "sh"),

@@ -1,6 +1,6 @@
-//! `panoply status`: is this machine set up well, and what would mend what is not?
+//! `panoply status`: tests every device of this machine and reports how to fix problems.
 //!
-//! [`machine`] reads what the operating system shows, [`diagnosis`] finds what keeps a driver from working.
+//! [`machine`] reads the state of the operating system, [`diagnosis`] finds the cause if a driver does not work.
 
 mod diagnosis;
 mod machine;
@@ -19,14 +19,14 @@ use self::diagnosis::{Diagnosis, diagnose, library};
 use self::machine::Machine;
 use crate::{devices, output};
 
-/// A device, and whether it computed.
+/// Result of a test kernel on a device.
 struct DeviceTest<'a> {
     device: &'a Device,
     seconds: f64,
     outcome: Result<()>,
 }
 
-/// A kind with all that is known of it.
+/// A backend with its library, diagnosis and device tests.
 struct Row<'a> {
     backend: &'a BackendReport,
     library: Option<String>,
@@ -34,10 +34,10 @@ struct Row<'a> {
     tried: Vec<DeviceTest<'a>>,
 }
 
-/// Looks, asks, tries, and says what is to be mended; fails if something that is here does not work.
+/// Tests all devices and prints the problems; fails if a device that is present does not work.
 pub fn run(arguments: &devices::DevicesCommand) -> Result<ExitCode> {
     let report = devices::asked()?;
-    // After the drivers were asked, so that the libraries they loaded are seen.
+    // After device discovery, so that the libraries it loaded are visible.
     let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let machine = Machine::read(Path::new("/"), &library_path);
     let rows: Vec<Row> = report.backends.iter().map(|backend| row(backend, &machine)).collect();
@@ -60,9 +60,9 @@ pub fn run(arguments: &devices::DevicesCommand) -> Result<ExitCode> {
         println!();
         println!("Recommended: {}{warning}", report.recommended);
         match (wrong, hints) {
-            (0, 0) => println!("All that is here works."),
-            (0, _) => println!("All that is here works; {hints} marked ! could too."),
-            _ => println!("{wrong} that do not work, {hints} marked ! that could."),
+            (0, 0) => println!("No problems found."),
+            (0, _) => println!("No problems found; {hints} unavailable backends (marked !) can be made to work."),
+            _ => println!("{wrong} problems found; {hints} unavailable backends (marked !) can be made to work."),
         }
     }
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -84,7 +84,7 @@ fn row<'a>(backend: &'a BackendReport, machine: &Machine) -> Row<'a> {
 }
 
 impl Row<'_> {
-    /// How many things that are here do not work. What is only missing may be meant so.
+    /// Returns the number of present devices that do not work. A missing backend is not counted, since that can be intended.
     fn wrong(&self) -> usize {
         let refused = if self.backend.devices.is_ok() { self.backend.rejected.len() } else { 0 };
         refused + self.tried.iter().filter(|tried| tried.outcome.is_err()).count()
@@ -93,7 +93,7 @@ impl Row<'_> {
     fn print(&self) {
         println!("{}", self.backend);
         if let Some(library) = &self.library {
-            println!("    through {library}");
+            println!("    library {library}");
         }
         self.backend.problems().for_each(|line| println!("    {line}"));
         if let Some(Diagnosis { what, remedy }) = &self.finding {
@@ -101,7 +101,7 @@ impl Row<'_> {
         }
         for DeviceTest { device, seconds, outcome } in &self.tried {
             match outcome {
-                Ok(()) => println!("    ✓ {device} computes, first launch and compilation in {:.0} ms", seconds * 1e3),
+                Ok(()) => println!("    ✓ {device} works, compilation and first launch took {:.0} ms", seconds * 1e3),
                 Err(error) => println!("    ✗ {device}: {error}"),
             }
             if let Some(products) = device.blas_library() {
@@ -140,10 +140,10 @@ fn print_machine(machine: &Machine) {
         println!("card       none on the PCI bus");
     }
     for node in &machine.nodes {
-        println!("node       {}, {}", node.path, if node.allowed { "may be opened" } else { "permission denied" });
+        println!("node       {}, {}", node.path, if node.allowed { "accessible" } else { "permission denied" });
     }
     let cache = cache();
-    println!("programs   {}", cache.as_deref().unwrap_or("not kept on disk"));
+    println!("programs   {}", cache.as_deref().unwrap_or("not cached on disk"));
     for (name, value) in env::defined_variables() {
         let nothing = if env::is_known(&name) { "" } else { ", unknown variable: check its spelling" };
         println!("setting    {name}={value}{nothing}");
@@ -166,7 +166,7 @@ fn machine_json(machine: &Machine) -> Value {
     })
 }
 
-/// Where compiled programs are kept and how much there is.
+/// Returns the number, folder and size of cached device programs.
 fn cache() -> Option<String> {
     let folder = env::settings().ok()?.cache_dir.as_ref()?.join("programs");
     let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();

@@ -1,8 +1,8 @@
-//! `panoply train`: the main job, on data that ships with Panoply or on your own.
+//! `panoply train`: trains a network on data that ship with Panoply or on files.
 //!
-//! [`arguments`] is what it is told, [`recipe`] and [`view`] what a file may say as well, [`presets`] are the networks known by name, [`folder`] is where all that comes of a run lies,
-//! [`lock`] keeps others out of it, [`manifest`] what a run says of itself, [`outcome`] what came of it, [`screen`] and [`dashboard`] what a person sees, [`curves`],
-//! [`confusion`] and [`scatter`] the pictures.
+//! [`arguments`], [`train_args`] and [`data_args`] are the options, which a FILE.toml can also set; [`presets`] are the networks known by
+//! name. [`run_dir`] is the folder of a run, [`lock`] its lock and [`manifest`] its description. [`metrics`] measures the result,
+//! [`progress`] and [`dashboard`] show progress, and [`curves`], [`confusion`] and [`scatter`] draw images.
 
 mod arguments;
 mod confusion;
@@ -47,32 +47,32 @@ use progress::{Screen, Silent};
 use run_dir::RunDir;
 use train_args::{BatchSize, TrainOptions, value_name};
 
-/// Epochs if nobody says how many.
+/// Default number of epochs.
 const EPOCHS: usize = 30;
 
-/// The share that is held out if nobody says how much.
+/// Default fraction of the examples used for validation.
 const HELD_OUT: f64 = 0.2;
 
-/// A run before it begins or goes on.
+/// A run that is ready to start or resume.
 struct TrainJob {
     folder: RunDir,
     manifest: Manifest,
     train: Dataset,
     held: Dataset,
     run: Trainer<Model, Box<dyn UpdateRule>>,
-    /// Until all is written.
+    /// Held until everything is written.
     lock: Option<RunLock>,
-    /// The ranks that train together, if there are several. Only the first uses the folder.
+    /// The ranks of distributed training, if any. Only rank 0 uses the folder.
     ranks: Option<RankGroup>,
 }
 
-/// Trains, reports, saves. Of several ranks the first does all but the training.
+/// Trains, reports and saves. Rank 0 of several also does all but the training.
 pub fn run(arguments: &TrainCommand) -> Result<ExitCode> {
     let ranks = RankGroup::open()?;
     let done = train(arguments, ranks.as_ref());
     match (ranks, done) {
         (Some(ranks), Ok(code)) => ranks.close().map(|()| code),
-        // All ranks found the same; the first saves what there is and says so.
+        // All ranks found the same error; rank 0 saves the best model and reports.
         (Some(ranks), Err(error)) if error.is_diverged() && ranks.rank() != 0 => {
             ranks.close().map(|()| ExitCode::FAILURE)
         }
@@ -93,7 +93,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
         choice.explain();
     }
     if arguments.tui && reports {
-        // Before anything is written.
+        // Before any file is written.
         Dashboard::check()?;
     }
     let start = Instant::now();
@@ -123,7 +123,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
         screen.close();
         trained.and(screen.failed.clone().map_or(Ok(()), Err)).map_err(|error| job.on_error(error))?;
         job.finish(screen.stopped())?;
-        // All is written: the folder is free even if the report cannot be printed.
+        // Everything is written: release the folder even if the report cannot be printed.
         drop(job.lock.take());
         job.report(arguments, &choice, start.elapsed().as_secs_f64());
         Ok(choice.exit_code())
@@ -151,7 +151,7 @@ impl TrainJob {
         if sequences {
             network
                 .check_variable_lengths()
-                .map_err(|error| error.note("`--model lstm` and `--model transformer` read sequences"))?;
+                .map_err(|error| error.note("use `--model lstm` or `--model transformer` for sequences"))?;
         }
         changed_at_random(&mut network, recipe.manner.augment.clone(), sequences)?;
         let settings = settings(&model, &recipe)?;
@@ -164,7 +164,7 @@ impl TrainJob {
                     several => TargetScale::PerTarget(several.to_vec()),
                 });
             }
-            // What a dense layer gives has no bounds, so nothing it could say is lost.
+            // The output of a linear layer is unbounded, so scaling it loses nothing.
             if let Some(LayerSpec::Linear { .. }) = network.layers.last() {
                 network.layers.push(LayerSpec::InverseStandardize {});
             }
@@ -197,7 +197,7 @@ impl TrainJob {
                     "--batch-size auto: not even one example fits into the device's memory; use a smaller network",
                 )
             })?;
-            // Devices of other ranks may have more or less memory.
+            // Devices of other ranks can have more or less memory.
             let mut agreed = [suggested as f64];
             ranks.map_or(Ok(()), |ranks| ranks.broadcast(&mut agreed))?;
             job.manifest.settings.batch_size = agreed[0] as usize;
@@ -216,13 +216,13 @@ impl TrainJob {
         Manifest::read(folder)?;
         let reports = ranks.is_none_or(|ranks| ranks.rank() == 0);
         let lock = reports.then(|| RunLock::acquire(folder)).transpose()?;
-        // Again, since a run that held the folder until now may have written it.
+        // Read again: a run that held the lock until now can have written it.
         let mut manifest = Manifest::read(folder)?;
         manifest::check_path(Path::new(manifest.data.place()))?;
         let labeled = manifest.data.open()?;
         if let Some(what) = manifest.data.changed(&labeled) {
             let message = format!("{} has changed since {} began: {what}", manifest.data.path, folder.display());
-            return Err(Error::mistake(message).note("a resumed run must see the same examples; start another run"));
+            return Err(Error::mistake(message).note("a resumed run needs the same examples; start another run"));
         }
         let (train, held, mut rng) = split_dataset(&labeled, &manifest.settings)?;
         let mut run = new_trainer(&train, &manifest.network, &manifest.settings, &mut rng)?;
@@ -231,18 +231,18 @@ impl TrainJob {
         if file.exists() {
             run.load_checkpoint(&file).map_err(|error| folder.without_its_state(error))?;
         } else if let Some(left) = folder.leftover() {
-            let message = format!("{} is missing, beside {}", file.display(), left.display());
-            return Err(Error::mistake(message).note("put it back, or start another run; nothing was changed"));
+            let message = format!("{} is missing, but {} exists", file.display(), left.display());
+            return Err(Error::mistake(message).note("restore it, or start another run; nothing was changed"));
         } else {
             if reports {
-                eprintln!("nothing of {} was saved before it ended; it begins again", folder.0.display());
+                eprintln!("{} ended before its first checkpoint; training starts over", folder.0.display());
             }
         }
         let settings = &mut manifest.settings;
         let said = arguments.recipe.length.num_epochs(train.len(), settings.batch_size);
         settings.epochs = said.unwrap_or(settings.epochs);
         manifest.device = choice.report();
-        // The folder may have been moved or copied since.
+        // The folder can have been moved or copied since.
         manifest.commands = Commands::of(&folder);
         Ok(TrainJob { folder, manifest, train, held, run, lock, ranks: ranks.cloned() })
     }
@@ -266,7 +266,7 @@ impl TrainJob {
         }
     }
 
-    /// What a dashboard says beside its curves.
+    /// Returns the text that a dashboard shows beside its curves.
     fn facts(&self, choice: &DeviceSelection) -> dashboard::RunInfo {
         let Manifest { data, settings, num_parameters: parameters, .. } = &self.manifest;
         dashboard::RunInfo {
@@ -283,13 +283,13 @@ impl TrainJob {
         }
     }
 
-    /// What is about to happen, on stderr.
+    /// Writes a summary of the run to stderr before it starts.
     fn print_start(&self, training: &TrainConfig) -> Result<()> {
         let Manifest { data, settings, .. } = &self.manifest;
         let done = self.run.state.history.len();
-        let going_on = if done > 0 { format!("; going on after epoch {done}") } else { String::new() };
+        let going_on = if done > 0 { format!("; resuming after epoch {done}") } else { String::new() };
         eprintln!(
-            "{}: {} to learn from, {} held out, {}; {} with {} parameters{going_on}",
+            "{}: {} training and {} validation examples, {}; {} with {} parameters{going_on}",
             escaped(&data.path),
             self.train.len(),
             self.held.len(),
@@ -297,22 +297,20 @@ impl TrainJob {
             settings.model,
             self.manifest.num_parameters,
         );
-        // Of a text each part lacks some rare characters.
+        // In a text, rare characters are often missing from one part.
         let text = matches!(data.format, DataFormat::Text { .. });
-        for (examples, which) in
-            [(&self.train, "to learn from"), (&self.held, "held out")].into_iter().filter(|_| !text)
-        {
+        for (examples, which) in [(&self.train, "training"), (&self.held, "validation")].into_iter().filter(|_| !text) {
             let absent = missing_classes(examples, &data.class_names);
             if !absent.is_empty() {
                 let more = absent.len().saturating_sub(ABSENT_NAMED);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 let named: Vec<_> = absent.into_iter().take(ABSENT_NAMED).map(escaped).collect();
-                eprintln!("no example {which} is of class {}{more}", named.join(", "));
+                eprintln!("no {which} example has class {}{more}", named.join(", "));
             }
         }
         if done >= settings.epochs {
             let message = format!(
-                "all {} epochs are made; `--epochs {}` goes on",
+                "all {} epochs are done; use `--epochs {}` to continue",
                 settings.epochs,
                 settings.epochs.saturating_mul(2)
             );
@@ -321,7 +319,7 @@ impl TrainJob {
         let plan = self.run.memory_plan(training, &self.train, training.batch_size)?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         eprintln!(
-            "a step of {} takes {:.1} MiB beside {:.1} MiB of data and parameters",
+            "a batch of {} takes {:.1} MiB of memory in addition to {:.1} MiB of data and parameters",
             training.batch_size,
             mib(plan.allocated_bytes()),
             mib(plan.inputs)
@@ -329,7 +327,7 @@ impl TrainJob {
         Ok(())
     }
 
-    /// What ended the run, with what there is of it: the best model so far, which is written if it still can be.
+    /// Adds a note to the error that ended the run: where the best model is, which is written if possible, and how to continue.
     fn on_error(&mut self, error: Error) -> Error {
         if self.run.state.history.is_empty() && !error.is_diverged() {
             return error;
@@ -340,26 +338,26 @@ impl TrainJob {
         };
         let resume = &self.manifest.commands.resume;
         let then = match self.folder.checkpoint_path().exists() {
-            // The same numbers again come to the same.
+            // Resuming with the same settings would diverge again.
             _ if error.is_diverged() => {
-                "another run, in another folder, may take a smaller `--learning-rate`, or `--clip-norm`".to_string()
+                "start another run in another folder with a smaller `--learning-rate` or `--clip-norm`".to_string()
             }
-            true => format!("what was saved stands; `{resume}` goes on from there"),
+            true => format!("the last checkpoint is kept; `{resume}` continues from it"),
             false if self.folder.leftover().is_some() => {
-                "nothing was saved to go on from; start another run".to_string()
+                "no checkpoint was saved to resume from; start another run".to_string()
             }
-            false => format!("nothing was saved to go on from; `{resume}` begins again"),
+            false => format!("no checkpoint was saved; `{resume}` starts over"),
         };
         error.note(format!("{kept}{then}"))
     }
 
-    /// Writes the best model and what it takes for what; nothing if the run was stopped before there was one.
+    /// Writes the best model and its metrics; does nothing if the run was stopped before the first epoch ended.
     fn finish(&mut self, interrupted: bool) -> Result<()> {
         let history = &self.run.state.history;
         let best = match self.run.state.best_epoch.checked_sub(1) {
             Some(at) => history[at].clone(),
             None if interrupted => return Ok(()),
-            None => return Err(Error::mistake("training ended, and no epoch of it was the best")),
+            None => return Err(Error::mistake("training ended without a best epoch")),
         };
         let model = self.run.best_model();
         let measures = metrics::measure(model, &self.held, &self.manifest, &self.folder)?;
@@ -374,7 +372,7 @@ impl TrainJob {
         self.manifest.write(&self.folder.0)
     }
 
-    /// What came of it, on stdout.
+    /// Writes the results to stdout.
     fn report(&self, arguments: &TrainCommand, choice: &DeviceSelection, seconds: f64) {
         let Manifest { data, settings, num_parameters: parameters, result, commands, .. } = &self.manifest;
         let Some(result) = result else {
@@ -384,7 +382,7 @@ impl TrainJob {
                     "history": [], "seconds": seconds, "run_dir": self.folder.0, "model_path": null, "interrupted": true, "commands": commands,
                 })),
                 false => println!(
-                    "stopped before the first epoch ended: there is no model yet\ngo on:    {}",
+                    "stopped before the end of the first epoch: there is no model yet\nresume:   {}",
                     commands.resume
                 ),
             }
@@ -392,7 +390,7 @@ impl TrainJob {
         };
         let (best, measures) = (&result.best_epoch_report, &result.measures);
         if arguments.json {
-            // As the epochs have it, which name what is no finite number.
+            // As in the history, non-finite numbers are written as strings.
             let score = |measure: Metric| (best.metric == measure).then(|| json!(best)["val_score"].take());
             let text = matches!(data.format, DataFormat::Text { .. });
             output::print_json(&json!({
@@ -405,35 +403,35 @@ impl TrainJob {
             }));
             return;
         }
-        println!("{}, {seconds:.2} s in all", metrics::headline(&self.manifest, best));
+        println!("{}, {seconds:.2} s in total", metrics::headline(&self.manifest, best));
         measures.in_words().iter().for_each(|words| println!("{words}"));
         if result.skipped_steps > 0 {
-            println!("{} steps were left out because gradients overflowed", result.skipped_steps);
+            println!("{} steps were skipped because gradients overflowed", result.skipped_steps);
         }
         let picture = metrics::main_artifact(&data.format);
         println!("saved {}: the model, its history, curves.svg and {picture}", self.folder.0.display());
-        println!("try it:   {}", commands.predict);
+        println!("predict:  {}", commands.predict);
         let more =
             if result.interrupted { String::new() } else { format!(" --epochs {}", settings.epochs.saturating_mul(2)) };
-        println!("go on:    {}{more}", commands.resume);
+        println!("resume:   {}{more}", commands.resume);
     }
 }
 
-/// Puts layers that change examples in training before those that learn from them, but behind one that knows the columns' scales.
+/// Inserts augmentation layers before the trainable layers, but after a layer that standardizes columns.
 fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>, sequences: bool) -> Result<()> {
     if changes.is_empty() {
         return Ok(());
     }
     if let Some(LayerSpec::Embedding { .. }) = network.layers.first() {
-        return Err(Error::mistake("--augment: words and characters cannot be changed by a little; leave it out"));
+        return Err(Error::mistake("--augment cannot be used with text; remove the option"));
     }
     let at = usize::from(matches!(network.layers.first(), Some(LayerSpec::Standardize {})));
     network.layers.splice(at..at, changes);
     let ends = |_| if sequences { network.check_variable_lengths() } else { Ok(()) };
-    network.layer_shapes().and_then(ends).map_err(|error| error.note("what `--augment` says comes first"))
+    network.layer_shapes().and_then(ends).map_err(|error| error.note("the layers of `--augment` come first"))
 }
 
-/// What was said, and what stands for nothing said. How long it goes on is decided when the batch is known.
+/// Returns the given settings with defaults for the others. The number of epochs is set later, when the batch size is known.
 fn settings(model: &presets::ModelArg, TrainOptions { manner, .. }: &TrainOptions) -> Result<TrainSettings> {
     Ok(TrainSettings {
         model: model.name(),
@@ -455,17 +453,17 @@ fn settings(model: &presets::ModelArg, TrainOptions { manner, .. }: &TrainOption
     })
 }
 
-/// A mistake if a network that is to write looks at characters that are not there yet.
+/// Returns an error if a language model attends to later characters.
 fn check_causal(name: &str, model: &Model, train: &Dataset) -> Result<()> {
     if !attends_to_future(model, train)? {
         return Ok(());
     }
-    let message = format!("{name}: what it gives at a time depends on later characters");
+    let message = format!("{name}: the output at a position depends on later characters");
     Err(Error::mistake(message)
-        .note("encoders take causal = true, recurrent layers no both = true, and nothing may mix the times otherwise"))
+        .note("set is_causal = true in encoder layers and bidirectional = false in recurrent layers; other layers must not mix time steps"))
 }
 
-/// What was learned from, so many examples of it and so many held out.
+/// Describes the data, with the numbers of training and validation examples.
 fn data_info(path: &str, labeled: LabeledData, reading: ReadOptions, (examples, held_out): (usize, usize)) -> DataInfo {
     let shipped = labeled.format == DataFormat::Digits;
     let absolute = std::path::absolute(path).ok().filter(|_| !shipped);
@@ -481,7 +479,7 @@ fn data_info(path: &str, labeled: LabeledData, reading: ReadOptions, (examples, 
     }
 }
 
-/// A name for the folders of runs on this data.
+/// Returns the base name of run folders for this data.
 fn stem(data: &str) -> String {
     let path = Path::new(data).canonicalize().unwrap_or_else(|_| PathBuf::from(data));
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -489,34 +487,34 @@ fn stem(data: &str) -> String {
     plain.file_stem().map_or_else(|| "data".to_string(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Both parts of the data, and the random numbers that follow. The same settings give the same.
+/// Returns the training and validation data, and the generator after the split. Equal settings give equal results.
 fn split_dataset(labeled: &LabeledData, settings: &TrainSettings) -> Result<(Dataset, Dataset, Rng)> {
     let mut rng = Rng::seed_from_u64(settings.seed);
     let (train, held) = labeled.dataset.train_test_split(settings.val_split, &mut rng)?;
     if train.is_empty() || held.is_empty() {
         let message = format!(
-            "--val-split {}: of {} examples that leaves {} to learn from and {} held out",
+            "--val-split {}: splits {} examples into {} for training and {} for validation",
             settings.val_split,
             labeled.dataset.len(),
             train.len(),
             held.len()
         );
-        return Err(Error::mistake(message).note("both parts need at least one"));
+        return Err(Error::mistake(message).note("both parts need at least one example"));
     }
     Ok((train, held, rng))
 }
 
-/// So many classes without an example are named.
+/// Maximum number of missing classes that a message names.
 const ABSENT_NAMED: usize = 10;
 
-/// The classes of which there is no example.
+/// Returns the classes without an example.
 fn missing_classes<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
     let mut there = vec![false; classes.len()];
     train.labels().iter().for_each(|label| there[*label as usize] = true);
     classes.iter().zip(there).filter(|(_, there)| !there).map(|(class, _)| class.as_str()).collect()
 }
 
-/// Mean and deviation of the numbers that are to be learned.
+/// Returns mean and standard deviation of the regression targets.
 fn target_stats(train: &Dataset) -> Option<Standardize> {
     match &train.targets {
         Targets::Regression { values, num_outputs: width } => Some(Standardize::from_rows(values, &[*width])),
@@ -524,12 +522,12 @@ fn target_stats(train: &Dataset) -> Option<Standardize> {
     }
 }
 
-/// The deviation of each.
+/// Returns the standard deviation of each target.
 fn deviations(measured: &Standardize) -> Result<Vec<f64>> {
     Ok(measured.std.tensor().to_vec::<f32>()?.into_iter().map(f64::from).collect())
 }
 
-/// A run that has not begun, of a network that knows the scales of what it learns from.
+/// Creates the trainer of a new run; standardizing layers are fitted to the training data.
 fn new_trainer(
     train: &Dataset,
     network: &Network,
@@ -540,7 +538,7 @@ fn new_trainer(
     if let Some(LayerSpec::Standardize {}) = network.layers.first() {
         model.layers.layers[0] = Box::new(Standardize::fit(train, &network.input)?);
     }
-    // Runs of versions before the loss had a scale go on as they began: their gradients are as large as their targets' deviation.
+    // Runs of versions before `target_scale` resume unchanged: their gradients are as large as the standard deviation of their targets.
     let mut clip = 1.0;
     if let (Some(LayerSpec::InverseStandardize {}), Some(measured)) = (network.layers.last(), target_stats(train)) {
         let deviations = deviations(&measured)?.into_iter();

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use crate::output::{self, DeviceArgs, DeviceSelection};
 
-/// The exit code if the property was neither proven nor violated.
+/// Exit code if the property was neither proven nor violated.
 const UNDECIDED: u8 = 4;
-/// The exit code if a counterexample was found.
+/// Exit code if a counterexample was found.
 const COUNTEREXAMPLE: u8 = 5;
 
 /// Prove a property of a network for all inputs of a set, or find a counterexample.
@@ -23,25 +23,25 @@ const COUNTEREXAMPLE: u8 = 5;
 /// Exits with 0 if the property is proven, 4 if it is undecided, and 5 if there is a counterexample.
 #[derive(Args)]
 pub struct VerifyCommand {
-    /// The network: an ONNX file with one input and one output of f32.
+    /// The network: an ONNX file with one f32 input and one f32 output
     model: PathBuf,
-    /// The property: a VNN-LIB 1.0 file, which may be packed with gzip; it states what a counterexample satisfies.
+    /// The property: a VNN-LIB 1.0 file, optionally compressed with gzip; it states what a counterexample satisfies
     property: PathBuf,
-    /// Stop after this many seconds.
+    /// Time limit in seconds
     #[arg(long, default_value_t = Options::default().seconds, value_parser = seconds)]
     seconds: f64,
-    /// What a proof covers.
+    /// The arithmetic that a proof covers
     #[arg(long, value_enum, default_value_t = Covered::Both)]
     arithmetic: Covered,
-    /// Threads of the search; by default as many as the machine runs at once.
+    /// Number of search threads [default: all hardware threads]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Seed of the random points at which counterexamples are looked for.
+    /// Seed of the random points of the counterexample search
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
     device: DeviceArgs,
-    /// One JSON document on stdout.
+    /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
 }
@@ -49,9 +49,9 @@ pub struct VerifyCommand {
 /// The values of `--arithmetic`.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Covered {
-    /// The function of real numbers, and what f32 arithmetic computes with sums in any order.
+    /// Real numbers, and f32 arithmetic with sums in any order
     Both,
-    /// The function of real numbers; rounding on the device is not covered.
+    /// Real numbers only; rounding on the device is not covered
     Real,
 }
 
@@ -60,7 +60,7 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
     if seconds >= 0.0 { Ok(seconds) } else { Err("must not be negative".to_string()) }
 }
 
-/// Reads the network and the property and says what was found.
+/// Reads the network and the property, searches, and prints the verdict.
 pub fn run(arguments: &VerifyCommand) -> Result<ExitCode> {
     output::check_paths(arguments.json, [&*arguments.model, &*arguments.property])?;
     let property = verify::vnnlib::read(&arguments.property)?;
@@ -83,7 +83,7 @@ pub fn run(arguments: &VerifyCommand) -> Result<ExitCode> {
     })
 }
 
-/// The shape of the network's only input; a free batch is 1.
+/// Returns the shape of the network's only input, with 1 for dynamic dimensions.
 fn input_shape(network: &Imported) -> Result<Vec<usize>> {
     let ([input], [_]) = (&network.inputs[..], &network.outputs[..]) else {
         let (inputs, outputs) = (network.inputs.len(), network.outputs.len());
@@ -111,7 +111,7 @@ fn line(progress: &Progress, limit: f64) -> String {
     format!("{:.1} % proven · {boxes} boxes · {rate:.0}/s · {seconds:.0} of {limit} s", 100.0 * proven)
 }
 
-/// Prints the answer.
+/// Prints the verdict.
 fn tell(arguments: &VerifyCommand, choice: &DeviceSelection, report: &Report) -> Result<ExitCode> {
     let Progress { proven, boxes, seconds } = report.progress;
     let name = match &report.verdict {

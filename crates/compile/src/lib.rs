@@ -1,13 +1,13 @@
-//! From tensor graphs to kernels, and from kernels to text.
+//! Lowers tensor graphs to kernels, and renders kernels as source text or assembly.
 //!
-//! Two pipelines, each a few pure functions over plain data:
+//! Two pipelines, each made of a few pure functions over plain data:
 //!
-//! * **graph to kernels** ([`plan`]): a tensor graph is divided into steps ([`schedule`], the only place where anything is
-//!   fused), each step becomes a loop nest, its axes are mapped to the target, and it becomes kernel IR ([`lower`]);
-//! * **kernel to text**: passes make a kernel cheaper without changing what it means ([`opt`]), and a renderer writes it in
-//!   the language of a device ([`render`]). Devices that take the IR itself need no text.
+//! * **Graph to kernels** ([`plan`]): a tensor graph is divided into steps ([`schedule`], the only module that decides
+//!   fusion). Each step becomes a loop nest, whose axes are mapped to the target and lowered to kernel IR ([`lower`]).
+//! * **Kernel to text**: passes optimize a kernel without changing its semantics ([`opt`]), and a renderer writes it in
+//!   the language of a device ([`render`]). Devices that execute the IR directly need no text.
 //!
-//! Nothing here knows a device, a buffer or a file: all that is known of a device is its `Target`.
+//! This crate does not depend on devices, buffers or files; a device is described only by its `Target`.
 
 #![deny(unsafe_code)]
 

@@ -1,8 +1,9 @@
-//! Kernels of our own that do a call whole on a GPU where nobody offers its routine.
+//! Hand-written kernels that compute an entire call on a GPU without a vendor routine for it.
 //!
-//! [Fusion](crate::schedule::fuse) joins what has one loop behind it. What must not store what stands between two products is
-//! written here instead, as an author writes a kernel, and takes the call's place in the graph as [`Op::CustomCall`]; where it does
-//! not fit the target, or is not worth it, the body runs. Nothing here knows a graph.
+//! [Fusion](crate::schedule::fuse) merges nodes that share loops. Operations that must not store the intermediate
+//! between two products, such as attention, are written here instead, in the same way as custom kernels, and replace
+//! the call in the graph as [`Op::CustomCall`]. If a kernel does not fit the target, or is not profitable, the call's
+//! body runs. This module does not access the graph.
 //!
 //! [`Op::CustomCall`]: panoply_ir::graph::Op::CustomCall
 
@@ -20,8 +21,8 @@ use panoply_ir::{MathMode, Shape, Target, Verified};
 
 use crate::proven::verify;
 
-/// The kernels that do a routine, which between them give its results in these shapes, in their order: some in a wider type.
-/// None where its body is better.
+/// Returns the kernels that compute a routine. Together they give its results in these shapes, in their order, some in
+/// a wider type. Returns `None` if the body is faster.
 pub(crate) fn kernels(
     routine: &Routine,
     results: &[Shape],
@@ -39,20 +40,22 @@ pub(crate) fn kernels(
     }
 }
 
-/// What is written so far, and over how many work-items it is launched.
+/// A kernel under construction, and its grid.
 type Launch = (Builder, [u64; 3]);
 
-/// One kernel written in several ways that give the same bits, to stand in a graph; none if there is no way.
+/// Creates a custom kernel with variants that give the same bits; returns `None` if there is no variant.
 fn authored(ways: impl Iterator<Item = Launch>, results: &[Shape]) -> Option<Arc<CustomKernel>> {
     let finished = |(builder, grid): Launch| {
         let verified = builder.finish().and_then(verify);
-        (Arc::new(verified.unwrap_or_else(|error| panic!("a kernel of ours is written wrongly: {error}"))), grid)
+        (Arc::new(verified.unwrap_or_else(|error| panic!("library kernel is invalid: {error}"))), grid)
     };
     let mut ways: Vec<(Arc<Verified<Kernel>>, [u64; 3])> = ways.map(finished).collect();
     let others = ways.split_off(ways.len().min(1));
     let (kernel, grid) = ways.pop()?;
     let authored = CustomKernel::new(kernel, grid, results.to_vec());
     Some(Arc::new(
-        authored.unwrap_or_else(|error| panic!("a kernel of ours does not fit: {error}")).with_variants(others),
+        authored
+            .unwrap_or_else(|error| panic!("library kernel does not match its results: {error}"))
+            .with_variants(others),
     ))
 }

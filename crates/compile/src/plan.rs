@@ -1,8 +1,9 @@
-//! From a graph to what a device is asked to do.
+//! Compiles a graph to an executable plan.
 //!
-//! A [`Plan`] is buffers and steps. It names no device and no address: leaves and outputs are numbered as in the graph,
-//! temporaries are offsets in an arena whose size, and so the plan's peak memory, is known before anything runs. Equal
-//! kernels are one and the same [`Arc`], so a repeated block compiles once. Equal graphs give equal plans.
+//! A [`Plan`] consists of buffers and steps. It contains no device and no address: leaves and outputs are numbered as
+//! in the graph, and temporaries are offsets in an arena. The arena's size, and with it the plan's peak memory, is
+//! known before anything runs. Equal kernels share one [`Arc`], so a repeated block compiles once. Equal graphs give
+//! equal plans.
 
 mod arena;
 mod donation;
@@ -24,151 +25,162 @@ use crate::schedule::loop_nest::LoopNest;
 use crate::schedule::routine_match::RoutineMatch;
 use crate::schedule::{Schedule, ScheduledOp, schedule_with};
 
-/// What runs, on what memory.
+/// Buffers and the steps that run on them, compiled from a graph.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// All memory.
+    /// All buffers.
     pub buffers: Vec<PlanBuffer>,
-    /// What runs, in order.
+    /// Steps, in execution order.
     pub steps: Vec<PlanStep>,
-    /// Where each of the graph's outputs is, in their order. It may be a leaf, and two may be the same.
+    /// Buffer of each graph output, in their order. An output can be a leaf, and two outputs can share a buffer.
     pub outputs: Vec<BufferId>,
-    /// Bytes of the arenas that hold the temporaries: one, or as many as a device with small buffers needs.
+    /// Bytes of each arena that holds temporaries: one arena, or several on a device with a small maximum buffer size.
     pub arenas: Vec<u64>,
-    /// Bytes of temporaries and outputs together: what running it needs beside the leaves.
+    /// Bytes of temporaries and outputs together: the memory needed in addition to the leaves.
     pub peak_bytes: u64,
-    /// For some steps that are kernels, others that do the same with the same arguments, bit for bit.
+    /// For some kernel steps, keyed by step index: alternative kernels with the same arguments and bit-identical
+    /// results.
     pub variants: BTreeMap<usize, Vec<Variant>>,
 }
 
-/// A kernel in place of another.
+/// An alternative to a step's kernel.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// What runs.
+    /// Kernel to launch.
     pub kernel: Arc<Verified<Kernel>>,
     /// Work-items along each axis.
     pub grid: [u64; 3],
 }
 
-/// What may be chosen about a plan.
+/// Options of planning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// What may be done to float arithmetic.
+    /// Permitted transformations of float arithmetic.
     pub accuracy: MathMode,
-    /// Whether products of f32 may be done in TF32 where that is a routine.
+    /// True to compute f32 matrix products in TF32 if the device offers such a routine.
     pub tf32: bool,
-    /// Whether variants are proposed, for who measures which is the fastest.
+    /// True to generate [`Plan::variants`], for autotuning.
     pub variants: bool,
 }
 
-/// A buffer of a plan: its position in [`Plan::buffers`].
+/// Identifier of a plan's buffer: its index in [`Plan::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferId(pub u32);
 
 impl BufferId {
-    /// The position.
+    /// Returns the index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Memory of a plan.
+/// A buffer of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanBuffer {
-    /// Its elements' type.
+    /// Element type.
     pub dtype: DType,
-    /// How many.
+    /// Number of elements.
     pub elems: u64,
-    /// Whose it is.
+    /// Owner and lifetime.
     pub role: Role,
 }
 
 impl PlanBuffer {
-    /// Its size.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.elems * self.dtype.bytes() as u64
     }
 }
 
-/// Whose a buffer is.
+/// Owner and lifetime of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The n-th leaf, given by the caller and only read.
+    /// The n-th leaf, supplied by the caller and only read.
     Leaf(u32),
-    /// The n-th leaf, which the caller gives away: read first, then written as what took its memory.
+    /// The n-th leaf, donated by the caller: read first, then overwritten by the output that reuses its memory.
     Donated(u32),
-    /// Asked for; the caller allocates it and keeps it. Every element is written.
+    /// A graph output; the caller allocates it and keeps it. Every element is written.
     Output,
-    /// Only needed while the plan runs: bytes of an arena from an offset on.
+    /// A temporary, which lives only while the plan runs: bytes of an arena.
     Temp {
-        /// Which arena.
+        /// Index of the arena in [`Plan::arenas`].
         arena: usize,
-        /// First byte, a multiple of [`arena::ALIGN`].
+        /// Offset of the first byte, a multiple of [`arena::ALIGN`].
         offset: u64,
     },
 }
 
-/// One step.
+/// One step of a plan.
 #[derive(Clone, Debug)]
 pub enum PlanStep {
     /// A launch of a kernel.
     Kernel {
-        /// What runs.
+        /// Kernel to launch.
         kernel: Arc<Verified<Kernel>>,
         /// Work-items along each axis.
         grid: [u64; 3],
-        /// Its arguments, in order.
+        /// Arguments, in the order of the kernel's parameters.
         args: Vec<PlanArg>,
     },
-    /// A routine of the device.
+    /// A library routine of the device.
     Routine {
-        /// Which.
+        /// The routine.
         routine: Routine,
-        /// Its buffers, in the order it names them.
+        /// Buffers, in the order of the routine's operands.
         buffers: Vec<BufferId>,
-        /// What its first result goes through.
+        /// Kernel fused into the routine that processes its first output.
         epilogue: Option<Box<PlanEpilogue>>,
     },
-    /// A copy of a whole buffer.
+    /// A copy of an entire buffer.
     Copy {
         /// Source.
         from: BufferId,
-        /// Destination, as long.
+        /// Destination, of the same length.
         to: BufferId,
     },
 }
 
-/// A kernel that a routine's first result goes through, part by part while it is made: each of its work-items reads of that
-/// the element of its own number.
+/// A kernel fused into a routine, applied to tiles of the routine's first output as they are produced. Work-item *i*
+/// reads only element *i* of that output.
 #[derive(Clone, Debug)]
 pub struct PlanEpilogue {
-    /// What runs.
+    /// Kernel to run.
     pub kernel: Arc<Verified<Kernel>>,
     /// Work-items along each axis.
     pub grid: [u64; 3],
-    /// Its arguments, in order.
+    /// Arguments, in the order of the kernel's parameters.
     pub args: Vec<PlanArg>,
-    /// Whether somebody else wants the routine's result too; if not it need not be written.
+    /// True if another step or the caller also needs the routine's output; if false, it need not be written.
     pub keep_output: bool,
 }
 
 /// An argument of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanArg {
-    /// A whole buffer.
+    /// An entire buffer.
     Buffer(BufferId),
-    /// The n-th slot.
+    /// The n-th scalar slot, passed at launch.
     Slot(u32),
-    /// A number of the program.
+    /// A constant of the program.
     Scalar(Scalar),
 }
 
-/// Plans a graph for a target that offers these routines.
+/// Plans a graph with default [`Options`].
+///
+/// `offers` returns true for the routines that the target provides.
+///
+/// # Errors
+///
+/// Returns an error if the graph is invalid or cannot be lowered.
 pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Plan> {
     plan_with(&Options::default(), graph, target, offers)
 }
 
-/// [`plan`] with options.
+/// Plans a graph like [`plan`], with options.
+///
+/// # Errors
+///
+/// Returns an error if the graph is invalid or cannot be lowered.
 pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Plan> {
     let mut schedule = schedule_with(options.accuracy, graph, target, offers)?;
     if options.tf32 {
@@ -202,7 +214,7 @@ pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn
     Ok(Plan { buffers, steps, outputs, arenas, peak_bytes, variants })
 }
 
-/// Has a routine of f32 done in TF32 where somebody offers that.
+/// Switches an f32 matrix product to TF32 if the device offers that routine.
 fn use_tf32(step: &mut ScheduledOp, offers: &dyn Fn(&Routine) -> bool) {
     if let ScheduledOp::Routine(RoutineMatch { routine, .. }) = step
         && let Routine::Gemm(gemm) = *routine
@@ -218,7 +230,7 @@ struct Planner<'a> {
     schedule: &'a Schedule,
     options: &'a Options,
     buffers: Vec<PlanBuffer>,
-    /// The buffer of a node.
+    /// Buffer of each node.
     of: BTreeMap<NodeId, BufferId>,
     kernels: HashMap<u128, Arc<Verified<Kernel>>>,
     variants: BTreeMap<usize, Vec<Variant>>,
@@ -241,19 +253,19 @@ impl Planner<'_> {
         self.buffer(id, Role::Output)
     }
 
-    /// Gives nodes the memory of leaves.
+    /// Assigns donated leaves' memory to nodes.
     fn apply_donations(&mut self, taken: &[(NodeId, NodeId)]) {
         for (leaf, node) in taken {
             let buffer = self.used(*node);
-            let Op::Input(number) = self.schedule.graph.node(*leaf).op else { unreachable!("only leaves are spent") };
+            let Op::Input(number) = self.schedule.graph.node(*leaf).op else { unreachable!("only leaves are donated") };
             self.buffers[buffer.index()].role = Role::Donated(number);
             self.of.insert(*leaf, buffer);
         }
     }
 
-    /// Gives an array that is written into, and not needed any more, the buffer of what it becomes.
+    /// Gives an array that is updated in place, and not read afterwards, the buffer of the updated array.
     ///
-    /// The kernel may not read the array besides: another work-item may have changed what it reads.
+    /// The kernel must not also load the array: another work-item could already have changed the element.
     fn update_in_place(&mut self) {
         let mut needed: BTreeSet<NodeId> = self.schedule.graph.outputs.iter().copied().collect();
         for step in self.schedule.steps.iter().rev() {
@@ -270,7 +282,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The buffer of a node that a step reads or writes; its place in the arena is decided later.
+    /// Returns the buffer of a node that a step reads or writes; its offset in the arena is assigned later.
     fn used(&mut self, id: NodeId) -> BufferId {
         self.buffer(id, Role::Temp { arena: 0, offset: 0 })
     }
@@ -312,10 +324,10 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A nest's kernel, and others in place of it if they are wanted.
+    /// Lowers a nest to a kernel, and to its variants if the options ask for them.
     fn lowered(&mut self, nest: &LoopNest, target: &Target) -> Result<(Lowered, Vec<Variant>)> {
         let (graph, accuracy) = (&self.schedule.graph, self.options.accuracy);
-        // Of what replaces what it reads, only this kernel was found to read first.
+        // If outputs alias inputs, only this kernel was checked to load elements before it stores them.
         if !self.options.variants || !nest.aliases.is_empty() {
             return Ok((lower(graph, nest, target, accuracy)?, Vec::new()));
         }
@@ -325,12 +337,12 @@ impl Planner<'_> {
         Ok((all.remove(0), others))
     }
 
-    /// The one of equal kernels that the plan has.
+    /// Returns the plan's shared instance of a kernel.
     fn shared(&mut self, kernel: Arc<Verified<Kernel>>) -> Arc<Verified<Kernel>> {
         self.kernels.entry(panoply_ir::hash(&kernel)).or_insert(kernel).clone()
     }
 
-    /// An author's kernel, after copies of what it changes.
+    /// Adds a custom kernel, preceded by copies of the arrays that it updates.
     fn authored(&mut self, call: &CustomKernelCall, steps: &mut Vec<PlanStep>) -> Result<()> {
         let kernel = &call.authored.kernel;
         let (mut inputs, mut outputs) = (call.inputs.iter(), call.outputs.iter().zip(&call.authored.outputs));
@@ -348,9 +360,9 @@ impl Planner<'_> {
                         Op::Const(value) => PlanArg::Scalar(value),
                         _ => {
                             let message =
-                                format!("kernel {}: a number it takes is computed on the device", kernel.name);
+                                format!("kernel {}: a scalar argument is computed on the device", kernel.name);
                             return Err(
-                                Error::mistake(message).note("pass a number of the host, or a buffer of one element")
+                                Error::mistake(message).note("pass a scalar from the host, or a buffer of one element")
                             );
                         }
                     }
@@ -375,7 +387,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Memory for what nobody wants.
+    /// Adds a temporary for a result that is not used.
     fn scratch(&mut self, elems: u64, dtype: DType) -> BufferId {
         self.buffers.push(PlanBuffer { dtype, elems, role: Role::Temp { arena: 0, offset: 0 } });
         BufferId(self.buffers.len() as u32 - 1)
@@ -383,7 +395,7 @@ impl Planner<'_> {
 }
 
 impl PlanStep {
-    /// The kernel it runs, if it does, alone or as an epilogue.
+    /// Returns the kernel that the step runs, alone or as an epilogue, if any.
     pub fn kernel(&self) -> Option<&Arc<Verified<Kernel>>> {
         match self {
             PlanStep::Kernel { kernel, .. } => Some(kernel),
@@ -392,12 +404,12 @@ impl PlanStep {
         }
     }
 
-    /// The buffers it touches.
+    /// Returns the buffers that the step accesses.
     pub fn buffers(&self) -> impl Iterator<Item = BufferId> + '_ {
         self.touches().map(|(id, _)| id)
     }
 
-    /// The buffers it touches, and what it does to each.
+    /// Returns the buffers that the step accesses, and the access to each.
     pub fn touches(&self) -> impl Iterator<Item = (BufferId, Access)> + '_ {
         let (launched, routine, copied): (Option<(&Kernel, &[PlanArg])>, _, _) = match self {
             PlanStep::Kernel { kernel, args, .. } => (Some((kernel, args)), None, None),
@@ -415,7 +427,7 @@ impl PlanStep {
     }
 }
 
-/// The buffers a kernel is given, and what it does to each.
+/// Returns the buffers bound to a kernel's parameters, and the kernel's access to each.
 fn bound<'a>(kernel: &'a Kernel, args: &'a [PlanArg]) -> impl Iterator<Item = (BufferId, Access)> + 'a {
     kernel.params.iter().zip(args).filter_map(|pair| match pair {
         (Param::Buffer(mem), PlanArg::Buffer(id)) => match kernel.mem(*mem).space {
@@ -432,7 +444,7 @@ impl fmt::Display for Plan {
             write!(f, "b{id}: {} × {}, ", buffer.dtype, buffer.elems)?;
             match buffer.role {
                 Role::Leaf(n) => writeln!(f, "leaf {n}")?,
-                Role::Donated(n) => writeln!(f, "leaf {n}, spent")?,
+                Role::Donated(n) => writeln!(f, "leaf {n}, donated")?,
                 Role::Output => writeln!(f, "output")?,
                 Role::Temp { arena: 0, offset } => writeln!(f, "arena at {offset}")?,
                 Role::Temp { arena, offset } => writeln!(f, "arena {arena} at {offset}")?,
@@ -448,14 +460,14 @@ impl fmt::Display for Plan {
                     let (inputs, outputs) = all.split_at(read);
                     writeln!(f, "{} = {}({}): {routine}", outputs.join(", "), routine.name(), inputs.join(", "))?;
                     if let Some(PlanEpilogue { kernel, grid, args, keep_output: keeps }) = epilogue.as_deref() {
-                        let passing = if *keeps { "" } else { "; the result itself is not kept" };
+                        let passing = if *keeps { "" } else { "; the routine's output is not kept" };
                         writeln!(f, "  epilogue {}{passing}", launch(kernel, *grid, args))?;
                     }
                 }
             }
         }
         let outputs: Vec<String> = self.outputs.iter().map(|id| format!("b{}", id.0)).collect();
-        writeln!(f, "outputs {}; {} bytes beside the leaves", outputs.join(", "), self.peak_bytes)
+        writeln!(f, "outputs {}; {} bytes in addition to the leaves", outputs.join(", "), self.peak_bytes)
     }
 }
 

@@ -1,5 +1,5 @@
-//! How long the functions of `math` take per element, for blocks that stay in the first-level cache, beside a loop over the
-//! functions of `std`, which calls the C library.
+//! Time per element of the functions of `math`, for blocks that fit the L1 cache, compared with a loop over the
+//! functions of `std`, which call the C library.
 //!
 //! `cargo run --release -p panoply-cpu --example math_speed [name]`
 
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use blocks::Level;
 
-/// What the vector machine computes at a time.
+/// Size of a block of the vector machine.
 const BLOCK: usize = 512;
 
 fn main() {
@@ -88,7 +88,7 @@ fn each<T: Copy>(f: impl Fn(T) -> T, x: &[T], y: &mut [T]) {
 
 macro_rules! std_functions {
     ($table:ident, $type:ident) => {
-        /// What `std` has under this name, where that is a call.
+        /// Returns the function of `std` with this name, if it calls the C library.
         fn $table(name: &str) -> Option<fn($type) -> $type> {
             Some(match name {
                 "exp" => $type::exp,
@@ -111,7 +111,7 @@ macro_rules! std_functions {
 std_functions!(std_f32, f32);
 std_functions!(std_f64, f64);
 
-/// The best of several timings, which is the one nothing interrupted.
+/// Returns the best of several timings, which is the least disturbed one.
 fn nanoseconds(mut run: impl FnMut()) -> f64 {
     const RUNS: usize = 500;
     let mut best = f64::INFINITY;

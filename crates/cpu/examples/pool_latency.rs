@@ -1,4 +1,4 @@
-//! What starting a job on the thread pool costs, beside doing it alone.
+//! Cost of running a job on the thread pool.
 //!
 //! `cargo run --release -p panoply-cpu --example pool_latency [threads]`
 
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use panoply_cpu::pool::Pool;
 
-/// Timed together; short, so that some timings are undisturbed.
+/// Number of runs timed together; small, so that some timings are undisturbed.
 const RUNS: usize = 200;
 
 fn main() {
@@ -20,7 +20,7 @@ fn main() {
     println!("two parts of 10 us each: {:.0}", nanoseconds(|| pool.run(2, &|_| busy(10_000))));
 }
 
-/// Computes for about so many nanoseconds.
+/// Busy-waits for the given time.
 fn busy(nanoseconds: u128) {
     let start = Instant::now();
     while start.elapsed().as_nanos() < nanoseconds {}

@@ -1,4 +1,4 @@
-//! What the CPU's routines reach, the fastest of many runs.
+//! Throughput of the CPU's routines, as the fastest of many runs.
 //!
 //!     cargo run --release -p panoply-cpu --example routine_speed [threads] [part of a name]
 
@@ -36,7 +36,7 @@ fn attention(heads: usize, length: usize, width: usize, causal: bool) -> Attenti
     }
 }
 
-/// The fastest run, in seconds.
+/// Returns the time of the fastest run in seconds.
 fn fastest(pool: &Pool, routine: Routine) -> f64 {
     let memory = |operand: Operand| -> Vec<u64> {
         let value = |i: u64| (i * 7 % 13) as f32 / 13.0 - 0.4;
@@ -55,7 +55,7 @@ fn fastest(pool: &Pool, routine: Routine) -> f64 {
     let mut best = f64::INFINITY;
     while begin.elapsed().as_secs_f64() < 0.5 {
         let start = Instant::now();
-        // SAFETY: the buffers are as long as the routine says, and apart.
+        // SAFETY: the buffers have the lengths of the routine and do not overlap.
         unsafe { run(pool, Isa::best(), &routine, &buffers) }.expect("routines do not fail");
         best = best.min(start.elapsed().as_secs_f64());
     }
@@ -89,7 +89,8 @@ fn main() {
         ] {
             for turned in [[false, false], [false, true], [true, false]] {
                 let gemm = gemm(dtype, batch, [m, n, k], turned);
-                let turned = ["", " a turned", " b turned"][usize::from(turned[0]) + 2 * usize::from(turned[1])];
+                let turned =
+                    ["", " a transposed", " b transposed"][usize::from(turned[0]) + 2 * usize::from(turned[1])];
                 report(&pool, &wanted, Routine::Gemm(gemm), turned, 2.0 * (batch * m * n * k) as f64);
             }
         }

@@ -1,4 +1,4 @@
-//! What the vector machine reaches on the kernels of the speed targets, next to what memory gives.
+//! Throughput of the vector machine on the kernels of the performance targets, compared with memory bandwidth.
 //!
 //! `cargo run --release -p panoply-cpu --example vm_speed [isa] [cache] [dump] [only=part of a name]`
 
@@ -17,7 +17,7 @@ use panoply_ir::kernel::*;
 use panoply_ir::verify::{verify, verify_proven};
 use panoply_ir::{Alu, DType, Math, Scalar};
 
-/// Elements of a buffer: from memory, or from the cache, which is quieter on a busy machine.
+/// Number of elements of a buffer: larger than the cache, or within it, which gives more stable timings on a busy machine.
 static N: OnceLock<usize> = OnceLock::new();
 
 fn n() -> usize {
@@ -37,7 +37,7 @@ fn main() {
         ("y += a·x (saxpy)", saxpy(Guard::Checked), 3),
         ("y += a·x, index proven", saxpy(Guard::Proven), 3),
         ("copy", copy(), 2),
-        ("sum, 64 elements a work-item", sums(), 1),
+        ("sum, 64 elements per work-item", sums(), 1),
         ("if x > 0 { y = √x } else { y = x² }", branches(), 2),
     ];
     for (name, kernel, streams) in kernels {
@@ -75,7 +75,7 @@ fn main() {
     compile_time(isa);
 }
 
-/// `only=part of a name` looks at some rows only.
+/// Returns true if a row is selected by the argument `only=part of a name`, or if there is no such argument.
 fn wanted(name: &str) -> bool {
     std::env::args().filter_map(|arg| arg.strip_prefix("only=").map(|part| name.contains(part))).all(|is| is)
 }
@@ -98,12 +98,12 @@ fn fastest(mut f: impl FnMut()) -> f64 {
         .fold(f64::MAX, f64::min)
 }
 
-/// Floats in memory of the device's own, which lies in large pages where the system has them.
+/// Returns floats in device memory, which uses huge pages where available.
 fn data(seed: u32) -> &'static mut [f32] {
     let bytes = 4 * n() as u64;
-    let memory = Box::leak(Box::new(Allocation::new(bytes).expect("there is memory")));
+    let memory = Box::leak(Box::new(Allocation::new(bytes).expect("memory is available")));
     let first = memory.address(Region { alloc: AllocId(0), offset: 0, bytes }).cast::<f32>();
-    // SAFETY: the allocation is as long, aligned for anything and never freed.
+    // SAFETY: the allocation has this length, is aligned and never freed.
     let data = unsafe { std::slice::from_raw_parts_mut(first, n()) };
     for (i, x) in (0_u32..).zip(&mut *data) {
         *x = ((i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 8) as f32) / (1 << 23) as f32 - 1.0;
@@ -178,7 +178,7 @@ fn copy() -> Kernel {
     b.finish().expect("valid")
 }
 
-/// Each group of 512 sums as many columns of a piece of the buffer.
+/// Each group of 512 sums 512 columns of a part of the buffer.
 fn sums() -> Kernel {
     let mut b = Builder::new("sums");
     b.group([512, 1, 1]);
@@ -203,7 +203,7 @@ fn sums() -> Kernel {
     b.finish().expect("valid")
 }
 
-/// Elements that a work-item of `sums` adds.
+/// Number of elements that a work-item of `sums` adds.
 const SUM_TURNS: u64 = 64;
 
 fn branches() -> Kernel {
@@ -225,7 +225,7 @@ fn branches() -> Kernel {
     b.finish().expect("valid")
 }
 
-/// The same functions in one loop, which the compiler makes AVX-512 of: what the machine has, nothing stored in between.
+/// The same functions in one loop that the compiler vectorizes for AVX-512: the limit of the machine without intermediate stores.
 fn native_exp_tanh(x: &[f32], y: &mut [f32]) -> f64 {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma"))]
     fn all(x: &[f32], y: &mut [f32]) {
@@ -307,7 +307,7 @@ fn mandelbrot_speed(isa: Isa, dump: bool) {
     );
 }
 
-/// The same in loops over 16 lanes, which the compiler makes AVX-512 of.
+/// The same in loops over 16 lanes that the compiler vectorizes for AVX-512.
 fn native_mandelbrot(out: &mut [u32]) -> f64 {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma"))]
     fn picture(out: &mut [u32]) {
@@ -360,7 +360,7 @@ fn launches(isa: Isa) {
     println!("empty launch: {:.0} ns (without the device's tables)", seconds / COUNT as f64 * 1e9);
 }
 
-/// Fifty lines: each takes what the two before made.
+/// Fifty lines, each of which uses the two before.
 fn fifty_lines() -> Kernel {
     let mut b = Builder::new("fifty_lines");
     let (x, y) = (b.buffer("x", DType::F32, Access::In), b.buffer("y", DType::F32, Access::Out));

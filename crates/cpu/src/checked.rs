@@ -1,18 +1,22 @@
-//! `cpu:checked`: the interpreter, watched.
+//! `cpu:checked`: the interpreter with checks on every access.
 //!
-//! A kernel runs as [`panoply_ir::interpret`] says it means, and on the way every access is looked at. What is found:
+//! A kernel runs with the semantics of [`panoply_ir::interpret`], and every access is checked. Detected defects:
 //!
-//! - **Accesses beyond the length**, also where the guard makes them harmless: a kernel that relies on guards hides mistakes,
-//!   so it should compare with the length itself.
-//! - **Data races**: two work-items touch one element, at least one writes, and nothing orders them. A barrier orders the
-//!   work-items of its group; nothing orders groups. Atomics race with plain accesses but not with each other.
-//! - **Reads of shared or private elements that nothing has written.**
-//! - **Barriers and collectives that only a part of a group reaches**; the verifier refuses them but in unchecked kernels.
-//! - **Index arithmetic that has no true result**, where Rust's `usize` would panic: below zero, beyond 64 bits, by zero.
+//! - **Out-of-bounds accesses**, even where the guard makes them harmless: a kernel that relies on guards hides
+//!   mistakes, so it should compare with the length itself.
+//! - **Data races**: two work-items access one element, at least one writes, and nothing orders them. A barrier orders
+//!   the work-items of its group; nothing orders different groups. Atomics race with plain accesses but not with each
+//!   other.
+//! - **Reads of uninitialized shared or private elements.**
+//! - **Barriers and collectives that only a part of a group reaches**; the verifier already rejects them except in
+//!   unchecked kernels.
+//! - **Index arithmetic without a mathematical result**, where Rust's `usize` would panic: negative results, overflow
+//!   of 64 bits, division by zero.
 //!
-//! Reads and arithmetic that the Rust source would not do do not count: the side of a select that is not taken, what
-//! follows a deciding `&&` or `||`. The kernel must come as it was written, before passes prove and move things.
-//! The run goes on after a finding and its effects stay; all findings together are one error, the first in its sentence.
+//! Reads and arithmetic that the Rust source would not execute are ignored: the side of a select that is not taken, and
+//! the operands short-circuited by `&&` or `||`. The kernel must be the one as written, before optimization passes. The
+//! run continues after a defect and its effects remain; all defects are reported in one error, with the first in its
+//! message.
 
 mod report;
 mod shadow;
@@ -24,9 +28,11 @@ use panoply_ir::{Result, Verified};
 use report::{Finding, Reports};
 use shadow::{Conflict, Mark, Shadow};
 
-/// Runs a kernel over a grid and reports every defect of its accesses. `group` is the kernel's own where it has one.
+/// Runs a kernel over a grid and reports every defect of its accesses. `group` must equal the kernel's own group size
+/// if it has one.
 ///
-/// Errors: those of [`interpret::run`], and a mistake that holds everything that was found.
+/// # Errors
+/// Those of [`interpret::run`], and a mistake that lists all defects found.
 pub fn run_checked(kernel: &Verified<Kernel>, grid: [u64; 3], group: [u32; 3], args: &mut [Arg<'_>]) -> Result<()> {
     let mut checker = Checker::new(kernel, grid, group);
     interpret::run(kernel, grid, group, args, &mut checker)?;
@@ -35,10 +41,10 @@ pub fn run_checked(kernel: &Verified<Kernel>, grid: [u64; 3], group: [u32; 3], a
 
 struct Checker<'k> {
     kernel: &'k Kernel,
-    /// One for each memory.
+    /// One shadow per memory.
     shadows: Vec<Shadow>,
     reports: Reports<'k>,
-    /// Counts barriers and groups, so that two moments with one number have no barrier between them.
+    /// Counts barriers and groups: two accesses with the same epoch have no barrier between them.
     epoch: u32,
 }
 
@@ -93,7 +99,7 @@ impl Observer for Checker<'_> {
     }
 }
 
-/// The work-item with a linear id within its group, of a launch.
+/// Returns the work-item with a linear group id and a linear id within the group.
 fn item_of(grid: [u64; 3], size: [u32; 3], group: u64, local: u32) -> WorkItem {
     let counts: [u64; 3] = std::array::from_fn(|axis| grid[axis].div_ceil(size[axis] as u64));
     let group_id = [group % counts[0], group / counts[0] % counts[1], group / (counts[0] * counts[1])];

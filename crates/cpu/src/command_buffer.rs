@@ -1,6 +1,8 @@
-//! Tapes: launches whose programs and arguments were looked up once, so that a replay only puts addresses and numbers into place.
+//! Command buffers with resolved launches: programs and arguments are looked up once, so a replay only patches
+//! addresses and scalars.
 //!
-//! What is no launch of the vector machine (a routine, a copy, the watched interpreter) has no such form and runs as a step.
+//! Commands that are not launches of the vector machine (routines, copies, the checking interpreter) have no such form
+//! and run as ordinary commands.
 
 use std::sync::Arc;
 
@@ -12,9 +14,10 @@ use crate::pool::Pool;
 use crate::vm::exec::Buffer;
 use crate::vm::launch::{Compiled, scalar_bits};
 
-/// The launches among a command buffer's steps.
+/// The resolved launches of a command buffer.
 pub struct Launches {
-    /// One for each step, of a routine that of its epilogue; none for what is no launch of the vector machine alone.
+    /// One entry per command: its launch, or the launch of a routine's epilogue. `None` if the command runs no separate
+    /// launch of the vector machine.
     launches: Vec<Option<Launch>>,
     addresses: Vec<Address>,
     numbers: Vec<Number>,
@@ -27,10 +30,10 @@ struct Launch {
     scalars: Vec<u64>,
 }
 
-// SAFETY: the addresses are put into place by the replay that uses them; in between nobody follows them.
+// SAFETY: the addresses are set by the replay that uses them and are not dereferenced in between.
 unsafe impl Send for Launches {}
 
-/// Where a buffer of a launch begins.
+/// Patch of a launch's buffer address from a binding.
 struct Address {
     step: usize,
     buffer: usize,
@@ -38,7 +41,7 @@ struct Address {
     offset: u64,
 }
 
-/// Which slot a number of a launch is.
+/// Patch of a launch's scalar from a slot.
 struct Number {
     step: usize,
     operand: usize,
@@ -46,7 +49,7 @@ struct Number {
 }
 
 impl Launches {
-    /// The launches of a command buffer whose programs are these.
+    /// Resolves the launches of a command buffer. `program` returns the program of a launch.
     pub fn of(
         steps: &[DeviceCommand],
         places: &[BindingSlot],
@@ -72,7 +75,7 @@ impl Launches {
         known
     }
 
-    /// One launch, whose arguments are a step's operands from one on; none if some buffer is not part of a binding.
+    /// Resolves one launch, whose arguments start at the operand `first` of a command. `None` if a buffer is not part of a binding.
     fn launch(
         &mut self,
         (step, first): (usize, usize),
@@ -106,11 +109,15 @@ impl Launches {
         Some(Launch { program, grid: dispatch.grid, buffers, scalars })
     }
 
-    /// Runs the command buffer's steps over bindings that begin at these addresses. `other` runs what is no launch; of a routine whose
-    /// epilogue is one, it is told to run the routine alone.
+    /// Runs the commands of the command buffer over bindings that start at the given addresses. `other` runs the
+    /// commands without a resolved launch. For a routine whose epilogue is a launch, its second argument is true and it
+    /// must run the routine alone.
     ///
     /// # Safety
-    /// The bindings are as large as those recorded and stay alive; what a launch writes aliases no other argument of it.
+    /// The bindings have the recorded sizes and stay alive; memory that a launch writes aliases no other argument of that launch.
+    ///
+    /// # Errors
+    /// Those of `other` and of the launches.
     pub unsafe fn run(
         &mut self,
         pool: &Pool,
@@ -136,7 +143,7 @@ impl Launches {
                     if let DeviceCommand::Routine(..) = step {
                         other(step, true)?;
                     }
-                    // SAFETY: the caller's promise; every address was put into place above.
+                    // SAFETY: the caller's promise; every address was patched above.
                     unsafe { program.launch(pool, *grid, buffers, scalars)? };
                 }
             }

@@ -1,7 +1,7 @@
-//! The vector machine, and the watched interpreter, as devices.
+//! The vector machine and the checking interpreter as devices.
 //!
-//! Steps run while they are submitted, on the calling thread and the pool, so a ticket is nearly always `Done` and every
-//! queue is only a lock. As the contract says, nothing is validated here.
+//! Commands run synchronously inside `submit`, on the calling thread and the pool. A ticket is therefore nearly always
+//! `Done`, and a queue is only a lock. As the device contract says, arguments are not validated here.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,25 +28,26 @@ use crate::vm::exec::Buffer;
 use crate::vm::isa::Isa;
 use crate::vm::launch::{Args, Compiled, scalar_bits};
 
-/// How the CPU is to be used. The default is all of it.
+/// Options of the CPU device. The default uses all threads and the best instruction set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuOptions {
-    /// Threads that run a kernel, the calling one included; those the process may use if not given.
+    /// Number of threads that run a kernel, including the calling one; all threads available to the process if `None`.
     pub threads: Option<usize>,
-    /// The instruction set; the richest the machine has if not given, or if it lacks the one given.
+    /// The instruction set; the best available one if `None` or if the machine lacks the one given.
     pub isa: Option<Isa>,
-    /// Puts a page that may not be touched before and after each allocation, so that an access beyond it ends the process: for tests.
+    /// If true, each allocation is surrounded by inaccessible guard pages, so that an out-of-bounds access ends the
+    /// process. For tests.
     pub guard_pages: bool,
 }
 
-/// Finds the CPU, which is always there: as `cpu`, and as `cpu:checked`.
+/// Driver of the CPU, which is always present. It exposes the devices `cpu` and `cpu:checked`.
 #[derive(Debug, Default)]
 pub struct CpuDriver {
     options: CpuOptions,
 }
 
 impl CpuDriver {
-    /// A driver that uses the CPU so.
+    /// Creates a driver with the given options.
     pub fn new(options: CpuOptions) -> CpuDriver {
         CpuDriver { options }
     }
@@ -68,14 +69,14 @@ impl Driver for CpuDriver {
     }
 }
 
-/// What runs kernels.
+/// The execution engine of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Executor {
     VectorMachine,
     Checked,
 }
 
-/// The CPU.
+/// A CPU device.
 pub struct CpuDevice {
     info: DeviceInfo,
     target: Target,
@@ -86,16 +87,16 @@ pub struct CpuDevice {
     allocations: Table<Allocation>,
     programs: Table<Loaded>,
     command_buffers: Table<Mutex<Launches>>,
-    /// One lock for each queue: its steps run one after the other.
+    /// One lock per queue; the commands of a queue run in order.
     queues: RwLock<Vec<Arc<Mutex<()>>>>,
     tokens: AtomicU64,
     start: Instant,
 }
 
-/// The buffers of a launch, in their order, which stay alive until it has run.
+/// The buffers of a launch in argument order, kept alive until it has run.
 type Held = Vec<(Arc<Allocation>, Region)>;
 
-/// A program that was accepted.
+/// A loaded program.
 #[derive(Debug)]
 enum Loaded {
     Compiled(Arc<Compiled>),
@@ -142,7 +143,7 @@ impl CpuDevice {
     }
 
     fn allocation(&self, id: AllocId) -> Result<Arc<Allocation>> {
-        self.allocations.get(id.0).ok_or_else(|| Error::mistake(format!("allocation {} of cpu is gone", id.0)))
+        self.allocations.get(id.0).ok_or_else(|| Error::mistake(format!("allocation {} of cpu does not exist", id.0)))
     }
 
     fn lock_of(&self, queue: QueueId) -> Result<Arc<Mutex<()>>> {
@@ -158,13 +159,14 @@ impl CpuDevice {
             DeviceCommand::Copy { from, to } => {
                 let (source, destination) = (self.allocation(from.alloc)?, self.allocation(to.alloc)?);
                 let (source, destination) = (source.address(*from), destination.address(*to));
-                // SAFETY: the caller promises that the regions lie in their allocations and do not overlap.
+                // SAFETY: the caller promises that the regions are inside their allocations and do not overlap.
                 unsafe { routine::copy(&self.pool, source, destination, from.bytes as usize) };
                 Ok(())
             }
             DeviceCommand::Fill { to, pattern } => {
                 let destination = self.allocation(to.alloc)?;
-                // SAFETY: the caller promises that the region lies in its allocation and has room for whole patterns.
+                // SAFETY: the caller promises that the region is inside its allocation and its length is a multiple of
+                // the pattern's.
                 unsafe { routine::fill(&self.pool, destination.address(*to), to.bytes as usize, pattern) };
                 Ok(())
             }
@@ -177,12 +179,12 @@ impl CpuDevice {
         self.run_held(&program, dispatch, &allocations)
     }
 
-    /// The program of a launch, and the allocations of its buffers in their order.
+    /// Returns the program of a launch and the allocations of its buffers in argument order.
     fn held(&self, dispatch: &Dispatch) -> Result<(Arc<Loaded>, Held)> {
         let program = self.programs.get(dispatch.program.0);
         let program =
-            program.ok_or_else(|| Error::mistake(format!("program {} of cpu is gone", dispatch.program.0)))?;
-        // The allocations stay alive until the kernel has run, even if somebody frees them meanwhile.
+            program.ok_or_else(|| Error::mistake(format!("program {} of cpu does not exist", dispatch.program.0)))?;
+        // Holding the allocations keeps them alive until the kernel has run, even if they are freed meanwhile.
         let mut allocations = Vec::with_capacity(dispatch.args.len());
         for arg in &dispatch.args {
             if let Arg::Buffer(region) = arg {
@@ -216,7 +218,7 @@ impl CpuDevice {
         let addresses: Vec<*mut u8> =
             held.iter().zip(regions).map(|(allocation, region)| allocation.address(*region)).collect();
         let run = |end: Option<routine::Epilogue<'_>>| {
-            // SAFETY: the caller validated the regions against the routine, and the epilogue's; the allocations are held above.
+            // SAFETY: the caller validated the regions against the routine and its epilogue; the allocations are held above.
             unsafe { routine::run_with_epilogue(&self.pool, self.isa, routine, &addresses, end) }
         };
         let Some(Epilogue { dispatch, keep_output: keeps }) = end else { return run(None) };
@@ -235,7 +237,7 @@ impl CpuDevice {
     }
 }
 
-/// Which memory of an epilogue's kernel is the routine's result, if running both at once pays.
+/// Returns which memory of the epilogue's kernel is the routine's output, if running the epilogue fused with the routine pays off.
 fn at_once(kernel: &Compiled, routine: &Routine, regions: &[Region], dispatch: &Dispatch) -> Option<usize> {
     if !routine::supports_epilogue(routine) {
         return None;
@@ -247,7 +249,7 @@ fn at_once(kernel: &Compiled, routine: &Routine, regions: &[Region], dispatch: &
     buffers().position(|(region, _)| region == result).filter(|_| pays)
 }
 
-/// Buffers and numbers of a launch as the vector machine takes them.
+/// Converts the arguments of a launch into the vector machine's buffers and scalars.
 fn launched(
     compiled: &Compiled,
     dispatch: &Dispatch,
@@ -266,7 +268,7 @@ fn launched(
     (memories.map(buffer).collect(), dispatch.args.iter().map(scalar).collect())
 }
 
-/// Runs a kernel on the watched interpreter.
+/// Runs a kernel on the checking interpreter.
 fn check(kernel: &Verified<Kernel>, dispatch: &Dispatch, allocations: &[(Arc<Allocation>, Region)]) -> Result<()> {
     let access = kernel.params.iter().map(|param| match param {
         Param::Scalar { .. } => None,
@@ -279,18 +281,18 @@ fn check(kernel: &Verified<Kernel>, dispatch: &Dispatch, allocations: &[(Arc<All
     run_checked(kernel, dispatch.grid, group, &mut arguments(access, dispatch, allocations)?)
 }
 
-/// Calls a function of the host's. If it panics, the launch fails and the device goes on.
+/// Calls a host function. If it panics, the launch fails and the device remains usable.
 fn call(function: &HostFunction, dispatch: &Dispatch, allocations: &[(Arc<Allocation>, Region)]) -> Result<()> {
     let args = arguments(function.access.iter().copied(), dispatch, allocations)?;
     let mut call = HostCall::new(&function.entry, dispatch.grid, args);
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (function.body)(&mut call)));
     done.unwrap_or_else(|_| {
         let entry = &function.entry;
-        Err(Error::new(ErrorKind::Driver, format!("kernel {entry}: its function on the CPU panicked; mend it")))
+        Err(Error::new(ErrorKind::Driver, format!("kernel {entry}: its CPU function panicked; fix the function")))
     })
 }
 
-/// The arguments of a launch as memory of the host.
+/// Converts the arguments of a launch into host memory.
 fn arguments<'a>(
     access: impl Iterator<Item = Option<Access>>,
     dispatch: &'a Dispatch,
@@ -301,10 +303,10 @@ fn arguments<'a>(
         (_, Arg::Scalar(value)) => Ok(interpret::Arg::Scalar(*value)),
         (_, Arg::Index(value)) => Ok(interpret::Arg::Index(*value)),
         (Some(access), Arg::Buffer(_)) => {
-            let (allocation, region) = buffers.next().expect("one for each buffer argument");
+            let (allocation, region) = buffers.next().expect("there is one allocation per buffer argument");
             let (start, bytes) = (allocation.address(*region), region.bytes as usize);
-            // SAFETY: the caller promises that the region lies in its allocation, that nobody writes what a kernel only reads, and that
-            // what it writes aliases no other argument.
+            // SAFETY: the caller promises that the region is inside its allocation, that memory a kernel only reads is
+            // not written meanwhile, and that memory it writes aliases no other argument.
             Ok(unsafe {
                 match access {
                     Access::In => interpret::Arg::Read(std::slice::from_raw_parts(start, bytes)),
@@ -424,7 +426,7 @@ impl RawDevice for CpuDevice {
         let launches = self
             .command_buffers
             .get(command_buffer.graph)
-            .ok_or_else(|| Error::mistake("a command buffer of cpu was forgotten"))?;
+            .ok_or_else(|| Error::mistake("a command buffer of cpu does not exist"))?;
         let held = bindings.iter().map(|region| self.allocation(region.alloc)).collect::<Result<Vec<_>>>()?;
         let addresses: Vec<*mut u8> =
             held.iter().zip(bindings).map(|(allocation, region)| allocation.address(*region)).collect();
@@ -447,7 +449,7 @@ impl RawDevice for CpuDevice {
         let lock = self.lock_of(queue)?;
         let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let destination = self.allocation(to.alloc)?;
-        // SAFETY: the caller promises that the region lies in its allocation and is as long as the bytes.
+        // SAFETY: the caller promises that the region is inside its allocation and has the length of the bytes.
         unsafe { routine::copy(&self.pool, bytes.as_ptr(), destination.address(to), bytes.len()) };
         Ok(())
     }
@@ -462,7 +464,7 @@ impl RawDevice for CpuDevice {
         let lock = self.lock_of(queue)?;
         let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let source = self.allocation(from.alloc)?;
-        // SAFETY: the caller promises that the region lies in its allocation and is as long as the bytes.
+        // SAFETY: the caller promises that the region is inside its allocation and has the length of the bytes.
         unsafe { routine::copy(&self.pool, source.address(from), bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
@@ -491,7 +493,7 @@ impl fmt::Debug for CpuDevice {
     }
 }
 
-/// Work that was done before its ticket was given, with what is left to fetch.
+/// A ticket of work that has already finished, with its timings and any bytes still to be fetched.
 struct Finished {
     token: u64,
     times: Vec<StepTime>,

@@ -1,21 +1,21 @@
-//! What the operating system tells about the machine. Everything here is for people to read, but for the memory's size;
-//! what it does not tell is left out.
+//! Properties of the machine as reported by the operating system. They are for display, except the memory size; values
+//! that are not reported are left out.
 
 use std::fs;
 
 /// The processor.
 #[derive(Clone, Debug)]
 pub struct Processor {
-    /// Its name.
+    /// Model name.
     pub name: String,
-    /// Who made it.
+    /// Manufacturer.
     pub vendor: String,
-    /// Caches of the first core, by level and kind.
+    /// Caches of the first core: name with level and type, and size.
     pub caches: Vec<(String, String)>,
 }
 
 impl Processor {
-    /// The one this runs on.
+    /// Returns the processor this process runs on.
     pub fn here() -> Processor {
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |key: &str| value_of(&info, key);
@@ -31,7 +31,7 @@ impl Processor {
     }
 }
 
-/// The value of the first line `key : value`.
+/// Returns the value of the first line `key : value`.
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -52,17 +52,17 @@ fn caches() -> Vec<(String, String)> {
     (0..8).map_while(cache).collect()
 }
 
-/// Bytes of memory in all, and bytes that can be had without swapping.
+/// Total memory and memory available without swapping, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// In all; 0 if unknown.
+    /// Total; 0 if unknown.
     pub total: u64,
-    /// Free, or freed on demand; none if unknown.
+    /// Free or reclaimable; `None` if unknown.
     pub available: Option<u64>,
 }
 
 impl Memory {
-    /// The machine's, now.
+    /// Returns the machine's current values.
     pub fn now() -> Memory {
         Memory::parse(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
     }

@@ -1,24 +1,25 @@
-//! Memory in huge pages, where the system has them for the asking, and memory between guard pages.
+//! Memory in transparent huge pages, where the system supports them, and memory between guard pages.
 //!
-//! A walk against the rows of a large matrix meets a new page with every step. With pages of 4 KiB the processor forgets where
-//! they are faster than it comes back to them; with pages of 2 MiB it does not. They are also zeroed one by one, not five hundred.
+//! A column walk through a large row-major matrix touches a new page at every step. With pages of 4 KiB the TLB evicts
+//! entries before they are used again; with pages of 2 MiB it does not. Zeroing also takes one page fault instead of
+//! about five hundred.
 
 use std::ptr::NonNull;
 
-/// A range of pages, given back when dropped.
+/// A mapped range of pages, unmapped when dropped.
 #[derive(Debug)]
 pub struct Pages {
-    /// The first byte, which a huge page starts with.
+    /// Address of the first byte; the start of a huge page for [`Pages::huge`].
     pub start: NonNull<u8>,
     #[cfg(target_os = "linux")]
     mapped: (usize, usize),
 }
 
 impl Pages {
-    /// Zeroed pages for so many bytes; none where huge pages would waste most of it, or cannot be had.
+    /// Maps zeroed huge pages for `bytes` bytes. `None` if huge pages would waste most of the memory or are not available.
     #[cfg(target_os = "linux")]
     pub fn huge(bytes: usize) -> Option<Pages> {
-        /// A huge page of every system on which this runs.
+        /// Size of a huge page on every supported system.
         const PAGE: usize = 2 << 20;
         if bytes < 2 * PAGE {
             return None;
@@ -32,24 +33,24 @@ impl Pages {
         }
         let start = whole.cast::<u8>();
         let start = start.wrapping_add(start.align_offset(PAGE));
-        // Advice only: refused, the pages are small. Miri does not know it.
+        // This is only advice: if it is rejected, the pages are small. Miri does not support the call.
         if !cfg!(miri) {
-            // SAFETY: the range lies inside the mapping, which is `PAGE` longer than what is needed.
+            // SAFETY: the range is inside the mapping, which is `PAGE` longer than what is needed.
             unsafe { libc::madvise(start.cast(), length - PAGE, libc::MADV_HUGEPAGE) };
         }
         Some(Pages { start: NonNull::new(start)?, mapped: (whole as usize, length) })
     }
 
-    /// No such pages here.
+    /// Returns `None`: huge pages are not supported on this system.
     #[cfg(not(target_os = "linux"))]
     pub fn huge(_: usize) -> Option<Pages> {
         None
     }
 
-    /// Zeroed pages for so many bytes, with a page before and one after them that may neither be read nor written.
+    /// Maps zeroed pages for `bytes` bytes, with one inaccessible page before and one after them.
     #[cfg(target_os = "linux")]
     pub fn guarded(bytes: usize) -> Option<Pages> {
-        // SAFETY: it only asks the system.
+        // SAFETY: the call only queries a system parameter.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
         let inner = bytes.checked_next_multiple_of(page)?;
         let length = inner.checked_add(2 * page)?;
@@ -61,12 +62,12 @@ impl Pages {
         }
         let start = NonNull::new(whole.cast::<u8>().wrapping_add(page))?;
         let pages = Pages { start, mapped: (whole as usize, length) };
-        // SAFETY: the range lies inside the mapping, a page away from either end.
+        // SAFETY: the range is inside the mapping, a page away from either end.
         let opened = unsafe { libc::mprotect(start.as_ptr().cast(), inner, libc::PROT_READ | libc::PROT_WRITE) };
         (opened == 0).then_some(pages)
     }
 
-    /// No such pages here.
+    /// Returns `None`: guard pages are not supported on this system.
     #[cfg(not(target_os = "linux"))]
     pub fn guarded(_: usize) -> Option<Pages> {
         None
@@ -77,7 +78,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         let (start, length) = self.mapped;
-        // SAFETY: exactly this range was mapped, and nobody else unmaps it.
+        // SAFETY: exactly this range was mapped, and it is unmapped only here.
         unsafe { libc::munmap(start as *mut libc::c_void, length) };
     }
 }
@@ -86,17 +87,17 @@ impl Drop for Pages {
 mod tests {
     use super::*;
 
-    /// The system's own list of mappings says that the pages beside the bytes may not be touched.
+    /// The system's list of mappings shows that the pages next to the memory are inaccessible.
     #[test]
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn guarded_memory_lies_between_pages_without_access() {
+    fn guarded_memory_is_between_inaccessible_pages() {
         for bytes in [1, 4096, 70_000] {
-            let pages = Pages::guarded(bytes).expect("there is memory");
+            let pages = Pages::guarded(bytes).expect("memory is available");
             let start = pages.start.as_ptr() as usize;
             let end = start + bytes.next_multiple_of(4096);
             // SAFETY: it has that many bytes, and this is the only reference.
             unsafe { std::slice::from_raw_parts_mut(pages.start.as_ptr(), bytes) }.fill(7);
-            let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux says what is mapped");
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux lists the mappings");
             let rights = |address: usize| {
                 maps.lines().find_map(|line| {
                     let (range, rest) = line.split_once(' ')?;
@@ -115,7 +116,7 @@ mod tests {
         assert!(Pages::huge(1 << 20).is_none());
         for bytes in [4 << 20, (9 << 20) + 7] {
             let Some(pages) = Pages::huge(bytes) else {
-                eprintln!("SKIPPED: memory in huge pages: none here");
+                eprintln!("SKIPPED: huge pages are not available");
                 return;
             };
             // SAFETY: it has that many bytes, and this is the only reference.

@@ -1,14 +1,16 @@
-//! The CPU as a Panoply device.
+//! The CPU backend of Panoply.
 //!
-//! It takes the kernel IR itself and needs no compiler at run time. In reading order: [`device`] (the contract's side),
-//! [`vm`] (the vector machine that runs kernels), [`math`] (scalar functions that become vector code), [`pool`] (the
-//! threads), [`routine`] (matrix products, convolution, attention, copies) on [`simd`], [`checked`] (the interpreter, watched: the device `cpu:checked`),
-//! [`memory`], [`host_info`] and [`peak`] (what the machine has).
+//! It executes the kernel IR directly and needs no compiler at run time. Modules in reading order:
+//! - [`device`]: implementation of the device traits.
+//! - [`vm`]: the vector machine that runs kernels.
+//! - [`math`]: scalar math functions that LLVM vectorizes.
+//! - [`pool`]: the thread pool.
+//! - [`routine`]: matrix products, convolution, attention, linear algebra and copies, built on [`simd`].
+//! - [`checked`]: the checking interpreter behind the device `cpu:checked`.
+//! - [`memory`]: device memory; [`host_info`] and [`peak`]: properties of the machine.
 
 #[cfg(target_endian = "big")]
-compile_error!(
-    "slots are written as 64 bits and read by their low bytes, which come first only in little-endian order"
-);
+compile_error!("slots are written as 64 bits and read through their low bytes, which requires a little-endian target");
 
 pub mod checked;
 mod command_buffer;

@@ -1,4 +1,4 @@
-//! Host memory as a device's memory, and the tables that handles point into.
+//! Host memory as device memory, and the tables that handles refer to.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -10,28 +10,31 @@ use panoply_device::{Error, ErrorKind, Region, Result};
 use crate::host_info;
 use crate::huge_pages::Pages;
 
-/// What allocations are aligned to: a cache line, and the widest vector.
+/// Alignment of allocations in bytes: a cache line, which is also the widest vector.
 const ALIGN: usize = 64;
-/// Allocations from this size on are compared with the memory that is left: the system promises more than it has, and
-/// ends the process when that is touched.
+/// Size in bytes from which an allocation is checked against the available memory. The operating system overcommits
+/// memory and ends the process when it runs out on first access.
 const LARGE: u64 = 64 << 20;
 
-/// A piece of memory.
+/// A block of host memory.
 #[derive(Debug)]
 pub struct Allocation {
     start: NonNull<u8>,
     layout: Layout,
-    /// What holds it, if it is not the allocator.
+    /// The mapping that holds the memory, if it does not come from the allocator.
     pages: Option<Pages>,
 }
 
-// SAFETY: it is plain memory; whoever makes a pointer into it answers for what other threads do there.
+// SAFETY: it is plain memory; code that makes a pointer into it is responsible for data races.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    /// Zeroed bytes.
+    /// Allocates zeroed memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] if there is not enough memory.
     pub fn new(bytes: u64) -> Result<Allocation> {
         if bytes >= LARGE
             && let Some(available) = host_info::Memory::now().available
@@ -50,23 +53,26 @@ impl Allocation {
         Ok(Allocation { start, layout, pages: None })
     }
 
-    /// Zeroed bytes between two pages that may not be touched. The second follows the last page of the bytes.
+    /// Allocates zeroed memory between two inaccessible guard pages. The second one follows the last page of the memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] if the size overflows, and an unsupported-feature error if guard pages are not available.
     pub fn guarded(bytes: u64) -> Result<Allocation> {
         let layout = usize::try_from(bytes.max(1)).ok().and_then(|bytes| Layout::from_size_align(bytes, ALIGN).ok());
         let layout = layout.ok_or_else(|| out_of_memory(bytes, None))?;
         match Pages::guarded(layout.size()) {
             Some(pages) => Ok(Allocation { start: pages.start, layout, pages: Some(pages) }),
-            None => Err(Error::unsupported("guard pages cannot be had here: they need Linux, and memory")),
+            None => Err(Error::unsupported("guard pages are not available: they need Linux and enough free memory")),
         }
     }
 
-    /// The address of a region's first byte.
+    /// Returns the address of a region's first byte.
     pub fn address(&self, region: Region) -> *mut u8 {
         debug_assert!(region.offset + region.bytes <= self.layout.size() as u64, "the caller validated the region");
         self.start.as_ptr().wrapping_add(region.offset as usize)
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.layout.size() as u64
     }
@@ -87,7 +93,7 @@ fn out_of_memory(bytes: u64, available: Option<u64>) -> Error {
     Error::new(ErrorKind::OutOfMemory, message)
 }
 
-/// Things with numbers. Numbers are never used twice, so that a handle that outlived its thing finds nothing.
+/// A table that assigns ids to objects. Ids are never reused, so a stale handle finds nothing.
 #[derive(Debug)]
 pub struct Table<T> {
     entries: RwLock<Entries<T>>,
@@ -97,7 +103,7 @@ pub struct Table<T> {
 #[derive(Debug)]
 struct Entries<T>(std::collections::HashMap<u64, Arc<T>, Numbers>);
 
-/// Consecutive numbers need no better hash than themselves, spread by a product.
+/// Hasher for consecutive ids: a multiplication is enough to spread them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Numbers;
 
@@ -133,12 +139,12 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Nothing.
+    /// Creates an empty table.
     pub fn new() -> Table<T> {
         Table { entries: RwLock::new(Entries(std::collections::HashMap::default())), next: AtomicU64::new(1) }
     }
 
-    /// Adds a thing and gives its number.
+    /// Adds an object and returns its id.
     pub fn insert(&self, thing: T) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
@@ -146,17 +152,17 @@ impl<T> Table<T> {
         number
     }
 
-    /// The thing with a number.
+    /// Returns the object with an id.
     pub fn get(&self, number: u64) -> Option<Arc<T>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).0.get(&number).cloned()
     }
 
-    /// Takes a thing out; whoever still uses it keeps it.
+    /// Removes and returns the object with an id. Other references keep it alive.
     pub fn remove(&self, number: u64) -> Option<Arc<T>> {
         self.entries.write().unwrap_or_else(PoisonError::into_inner).0.remove(&number)
     }
 
-    /// A sum over all things.
+    /// Returns the sum of `f` over all objects.
     pub fn sum(&self, f: impl Fn(&T) -> u64) -> u64 {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).0.values().map(|thing| f(thing)).sum()
     }
@@ -167,15 +173,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_there_is_is_out_of_memory() {
+    fn an_impossible_size_is_out_of_memory() {
         for bytes in [1 << 50, u64::MAX] {
-            let error = Allocation::new(bytes).expect_err("no machine has as much");
+            let error = Allocation::new(bytes).expect_err("no machine has that much memory");
             assert!(error.is_out_of_memory(), "{error}");
         }
     }
 
     #[test]
-    fn numbers_are_not_reused() {
+    fn ids_are_not_reused() {
         let table = Table::new();
         let a = table.insert('a');
         let b = table.insert('b');

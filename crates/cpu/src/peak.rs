@@ -1,4 +1,4 @@
-//! What the machine's multipliers give when nothing is in the way: what benchmarks compare products with.
+//! Measurement of the peak arithmetic throughput of the machine, as a reference for benchmarks of matrix products.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,13 +13,15 @@ use crate::simd::{self, Real, Task, Vector};
 use crate::vm::isa::{Avx512Pairs, has_pairs};
 use crate::vm::isa::{Isa, Machine};
 
-/// Sums side by side: more than additions under way, and no more than half of the fewest registers with room for a factor.
+/// Number of independent accumulators: more than the additions in flight, and few enough to leave a register for a
+/// factor out of 16.
 const CHAINS: usize = 12;
-/// Multiply-adds of a chain between two looks at the clock.
+/// Multiply-adds per accumulator between two readings of the clock.
 const ROUNDS: usize = 1 << 16;
 
-/// Floating-point operations a second, of so many threads together, on f64, on bf16 as matrix products take it, or on f32: the best of
-/// what was seen in this time.
+/// Measures the peak floating-point operations per second of `threads` threads, as the best round within `budget`.
+/// Supported types are f64, bf16 (as used by matrix products, if the machine has the instructions) and f32; others are
+/// measured as f32.
 pub fn flops(threads: usize, dtype: DType, budget: Duration) -> f64 {
     let (pool, isa) = (Pool::new(threads), Isa::best());
     let (begin, mut best) = (Instant::now(), 0.0_f64);
@@ -36,9 +38,9 @@ pub fn flops(threads: usize, dtype: DType, budget: Duration) -> f64 {
     best
 }
 
-/// Does one round on this thread and says how many operations it was.
+/// Runs one round on this thread and stores the number of operations in `done`.
 fn round(isa: Isa, dtype: DType, done: &mut usize) {
-    // SAFETY: the set is the machine's own, and pairs are only multiplied where it has them.
+    // SAFETY: the instruction set is available, and pairs are only multiplied if the machine supports it.
     unsafe {
         match dtype {
             DType::F64 => simd::run(isa, Round { one: 1.0_f64, done }),
@@ -77,17 +79,17 @@ impl Task for PairsRound<'_> {
     }
 }
 
-/// Multiplies and adds in registers; how many lanes that were.
+/// Runs chains of multiply-adds in registers and returns the number of multiply-adds over all lanes.
 ///
 /// # Safety
 /// The machine has the instructions.
 #[inline(always)]
 unsafe fn chains<V: Vector>(one: V::Elem) -> usize {
     let mut last = [V::Elem::default(); 64];
-    // SAFETY: the caller's promise; no vector has more lanes than there is room for.
+    // SAFETY: the caller's promise; no vector has more than 64 lanes.
     unsafe {
         let factor = V::splat(black_box(one));
-        // Each is hidden from the compiler, which would take two that begin alike for one.
+        // `black_box` stops the compiler from merging accumulators with equal initial values.
         let mut sums: [V; CHAINS] = std::array::from_fn(|_| V::splat(black_box(V::Elem::default())));
         for _ in 0..ROUNDS {
             for sum in &mut sums {

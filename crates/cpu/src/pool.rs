@@ -1,17 +1,17 @@
-//! The CPU's own persistent threads.
+//! The persistent thread pool of the CPU device.
 //!
-//! [`Pool::run`] calls a function for every part of a job, on the pool's threads and on the calling one, and returns when
-//! all calls have returned. The pool knows nothing of kernels.
+//! [`Pool::run`] calls a function for every part of a job, on the pool's threads and on the calling one. It returns
+//! when all calls have returned. The pool does not depend on kernels.
 //!
-//! # How a run goes
-//! The job lives on the caller's stack. The caller *opens* it by publishing its address under a new epoch; workers that
-//! notice *enter*, claim parts until none are left, and *leave*; the caller claims parts like everybody else, then *closes*
-//! the job so that nobody enters any more, and waits until those inside have left. A worker that wakes up late finds the
-//! job closed and costs nothing: a short job is done by the caller before a sleeping worker has opened its eyes.
+//! # Protocol
+//! The job is on the caller's stack. The caller *opens* it by publishing its address under a new epoch. Workers that
+//! notice *enter*, claim parts until none are left, and *leave*. The caller claims parts too, then *closes* the job, so
+//! that no worker enters any more, and waits until the workers inside have left. A worker that wakes up late finds the
+//! job closed, which costs nothing: the caller finishes a short job before a sleeping worker has woken up.
 //!
-//! All of that is one word, `Shared::state`: epoch, number of workers inside, and three flags. A worker reads the job's
-//! address only while it is counted as being inside, and the job lives until that count is zero; this is the invariant
-//! behind the one `unsafe` block.
+//! The protocol uses one atomic word, `Shared::state`, with the epoch, the number of workers inside, and three flags. A
+//! worker reads the job's address only while it is counted as inside, and the job is alive until that count is zero.
+//! The one `unsafe` block relies on this invariant.
 //!
 //! Workers spin for 50 us after a run, because kernels come in bursts, and then sleep on a condition variable.
 
@@ -31,18 +31,18 @@ use web_time::Instant;
 use crate::routine::fourier::FftPlans;
 use crate::scratch::Scratch;
 
-/// How long a thread with nothing to do keeps looking before it sleeps. Waking a sleeper takes about as long.
+/// Time an idle thread spins before it sleeps. Waking a sleeping thread takes about as long.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The most threads a pool has: what the count in the state word holds.
+/// Maximum number of threads of a pool, limited by the count in the state word.
 pub const MAX_THREADS: usize = 1024;
 
 thread_local! {
-    /// Whether this thread is executing a part of some run.
+    /// True while this thread executes a part of a run.
     static IN_PART: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A fixed set of threads that share the parts of one job at a time.
+/// A fixed set of threads that execute the parts of one job at a time.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,19 +57,19 @@ thread_local! {
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// Held by the one caller whose job the workers may be in.
+    /// True while a caller's job is open to the workers.
     taken: AtomicBool,
     scratch: Scratch,
     transforms: FftPlans,
 }
 
 impl Pool {
-    /// A pool in which `threads` threads work on a job, the calling one included; at least one, at most [`MAX_THREADS`].
+    /// Creates a pool of `threads` threads, including the calling one, at least one and at most [`MAX_THREADS`].
     ///
-    /// If the system refuses to start as many, the pool is smaller: see [`Pool::threads`].
+    /// If the system cannot start that many threads, the pool is smaller; see [`Pool::threads`].
     pub fn new(threads: usize) -> Self {
         let threads = threads.clamp(1, MAX_THREADS);
-        // Spinning is only worth it where every thread has a core to spin on.
+        // Spinning is only useful if every thread has its own core.
         let spin = if threads <= available_threads() { SPIN } else { Duration::ZERO };
         let shared = Arc::new(Shared::new(spin));
         let start = |number| {
@@ -86,40 +86,41 @@ impl Pool {
         }
     }
 
-    /// A pool with one thread for each core this process may use (its affinity mask and control group are honored).
+    /// Creates a pool with one thread per core available to this process, given its affinity mask and cgroup limits.
     pub fn for_machine() -> Self {
         Self::new(available_threads())
     }
 
-    /// Memory for what its parts work in.
+    /// Returns the scratch memory of routines.
     pub(crate) fn scratch(&self) -> &Scratch {
         &self.scratch
     }
 
-    /// How Fourier transforms of lengths that were asked for are done.
+    /// Returns the cache of FFT plans.
     pub(crate) fn transforms(&self) -> &FftPlans {
         &self.transforms
     }
 
-    /// Bytes it keeps for the parts of later jobs to work in.
+    /// Returns the bytes of scratch memory kept for later jobs.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch.bytes()
     }
 
-    /// How many threads work on a job, the calling one included.
+    /// Returns the number of threads that execute a job, including the calling one.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Calls `work` once for each number below `parts`, in any order, on the threads of the pool and the calling one, and
-    /// returns when all calls have returned.
+    /// Calls `work` once for each number below `parts`, in any order, on the pool's threads and the calling one.
+    /// Returns when all calls have returned.
     ///
-    /// Neighboring numbers tend to go to the same thread. A single part, a pool of one thread, a call from inside a part,
-    /// and a call while another thread's run is under way are executed by the calling thread alone, in order.
+    /// Adjacent numbers tend to run on the same thread. The calling thread alone executes all parts in order if there
+    /// is a single part, if the pool has one thread, if `run` is called from inside a part, or if another thread's run
+    /// is in progress.
     ///
     /// # Panics
-    /// If a call panics, no further parts are started, and once those under way have returned, `run` panics with the first
-    /// payload. The pool remains usable.
+    /// If a call panics, no further parts start. Once the parts in progress have returned, `run` resumes the first
+    /// panic. The pool remains usable.
     pub fn run(&self, parts: usize, work: &(dyn Fn(usize) + Sync)) {
         if parts <= 1 || self.workers.is_empty() || IN_PART.get() || self.taken.swap(true, Ordering::Acquire) {
             return (0..parts).for_each(work);
@@ -137,7 +138,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop();
         for worker in self.workers.drain(..) {
-            // A worker catches what its parts throw, so there is nothing to report here.
+            // A worker catches the panics of its parts, so there is nothing to report here.
             let _ = worker.join();
         }
     }
@@ -149,7 +150,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// How many threads this process may run at once.
+/// Returns the number of threads this process can run in parallel.
 fn available_threads() -> usize {
     thread::available_parallelism().map_or(1, |threads| threads.get())
 }
@@ -158,9 +159,9 @@ fn available_threads() -> usize {
 struct Job<'a> {
     work: &'a (dyn Fn(usize) + Sync),
     parts: usize,
-    /// One claim takes this share of what is left.
+    /// Divisor of the remaining parts that gives the size of one claim.
     share: usize,
-    /// The first part nobody has claimed.
+    /// The first part that is not yet claimed.
     next: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -185,13 +186,13 @@ impl<'a> Job<'a> {
             if first.is_none() {
                 *first = Some(payload);
             } else {
-                // Even dropping a payload may panic; what that throws is not dropped again.
+                // Dropping a payload can panic too; the payload of that panic is leaked.
                 std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload))));
             }
         }
     }
 
-    /// The next parts to execute: large pieces first, single parts at the end, so that all threads finish together.
+    /// Claims the next parts: large ranges first, single parts at the end, so that all threads finish together.
     fn claim(&self) -> Option<Range<usize>> {
         let mut next = self.next.load(Ordering::Relaxed);
         while next < self.parts {
@@ -204,7 +205,7 @@ impl<'a> Job<'a> {
         None
     }
 
-    /// Panics if a part did.
+    /// Resumes the panic of a part, if there was one.
     fn finish(self) {
         if let Some(payload) = self.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
             resume_unwind(payload);
@@ -212,29 +213,29 @@ impl<'a> Job<'a> {
     }
 }
 
-/// A job may be entered.
+/// The job can be entered.
 const OPEN: usize = 1;
 /// The caller sleeps until the last worker has left.
 const CALLER_SLEEPS: usize = 1 << 1;
 /// The pool is being dropped.
 const STOP: usize = 1 << 2;
-/// One worker inside the job; the next eleven bits count them.
+/// One worker inside the job; the next eleven bits hold the count.
 const INSIDE: usize = 1 << 3;
 const INSIDE_MASK: usize = (2 * MAX_THREADS - 1) * INSIDE;
-/// The rest counts the runs, so that a worker enters each only once. It may wrap: a worker that sleeps through all the
-/// runs until the count comes round misses one, which is harmless.
+/// The remaining bits count the runs, so that a worker enters each run only once. The count may wrap: a worker that
+/// sleeps through a full cycle misses one run, which is harmless.
 const EPOCH: usize = INSIDE_MASK + INSIDE;
 
-/// What the caller and the workers share.
+/// State shared by the caller and the workers.
 struct Shared {
-    /// See the constants above. On a cache line of its own: everybody spins on it.
+    /// See the constants above. It has its own cache line because all threads spin on it.
     state: Padded<AtomicUsize>,
-    /// The open job; only valid for those inside.
+    /// The open job; only valid for workers inside.
     job: AtomicPtr<Job<'static>>,
     spin: Duration,
-    /// How many workers sleep, or are about to.
+    /// Number of workers that sleep or are about to.
     sleepers: AtomicUsize,
-    /// Guards nothing but the moment between looking and sleeping.
+    /// Protects only the interval between the last check and the wait.
     bed: Mutex<()>,
     wake_workers: Condvar,
     wake_caller: Condvar,
@@ -243,7 +244,7 @@ struct Shared {
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// What a worker found when it looked.
+/// Result of a worker's check for work.
 enum Look {
     Nothing,
     Entered { epoch: usize },
@@ -263,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// The caller: lets workers enter. `close` must follow before `job` goes away.
+    /// Caller: lets workers enter. `close` must be called before `job` is dropped.
     fn open(&self, job: &Job<'_>) {
         self.job.store(ptr::from_ref(job).cast_mut().cast(), Ordering::Relaxed);
         let epoch = (self.state.0.load(Ordering::Relaxed) & !(EPOCH - 1)).wrapping_add(EPOCH);
@@ -271,15 +272,15 @@ impl Shared {
         self.state.0.store(epoch | OPEN, Ordering::SeqCst);
         let sleepers = self.sleepers.load(Ordering::SeqCst);
         if sleepers > 0 {
-            // Whoever has counted itself but does not wait yet holds the lock until it does.
+            // A worker that has counted itself but does not wait yet holds the lock until it does.
             drop(lock(&self.bed));
             (0..sleepers.min(job.parts - 1)).for_each(|_| self.wake_workers.notify_one());
         }
     }
 
-    /// The caller: lets nobody in any more and waits until nobody is inside.
+    /// Caller: stops workers from entering and waits until none is inside.
     fn close(&self) {
-        // Acquires what those wrote who have left, here and below.
+        // Acquires the writes of the workers that have left, here and below.
         let nobody = |state: usize| state & INSIDE_MASK == 0;
         if nobody(self.state.0.fetch_and(!OPEN, Ordering::Acquire)) {
             return;
@@ -295,14 +296,14 @@ impl Shared {
         self.state.0.fetch_and(!CALLER_SLEEPS, Ordering::Relaxed);
     }
 
-    /// The owner: tells the workers to end.
+    /// Owner: tells the workers to stop.
     fn stop(&self) {
         self.state.0.fetch_or(STOP, Ordering::SeqCst);
         drop(lock(&self.bed));
         self.wake_workers.notify_all();
     }
 
-    /// A worker's life.
+    /// Main loop of a worker.
     fn serve(&self) {
         let mut seen = 0;
         loop {
@@ -311,15 +312,15 @@ impl Shared {
                 Look::Stop => return,
                 Look::Nothing => continue,
             }
-            // SAFETY: this worker is counted as inside, so the caller, who stored the address before it opened the job, is
-            // still in `Pool::run` and waits in `close` until `leave`; until then the job stays where it is. `work_off`
-            // does not unwind past `leave`. The job is `Sync`, because all it holds is.
+            // SAFETY: this worker is counted as inside. The caller stored the address before it opened the job, is
+            // still in `Pool::run`, and waits in `close` until `leave`; until then the job is not moved or dropped.
+            // `work_off` does not unwind past `leave`. The job is `Sync` because all its fields are.
             unsafe { &*self.job.load(Ordering::Relaxed) }.work_off();
             self.leave();
         }
     }
 
-    /// A worker: waits until there is a job it has not seen, or the end.
+    /// Worker: waits until there is a job it has not seen, or until the pool stops.
     fn wait(&self, seen: usize) -> Look {
         let look = || match self.look(seen) {
             Look::Nothing => None,
@@ -328,7 +329,7 @@ impl Shared {
         spin_until(self.spin, look).unwrap_or_else(|| self.sleep(seen))
     }
 
-    /// A worker: enters if there is a job it has not seen.
+    /// Worker: enters if there is a job it has not seen.
     fn look(&self, seen: usize) -> Look {
         let mut state = self.state.0.load(Ordering::SeqCst);
         loop {
@@ -359,7 +360,7 @@ impl Shared {
         found
     }
 
-    /// A worker: releases what it wrote, and wakes the caller if it is the last.
+    /// Worker: releases its writes, and wakes the caller if it is the last one inside.
     fn leave(&self) {
         let before = self.state.0.fetch_sub(INSIDE, Ordering::Release);
         if before & CALLER_SLEEPS != 0 && before & INSIDE_MASK == INSIDE {
@@ -369,7 +370,7 @@ impl Shared {
     }
 }
 
-/// Asks again and again for a while, at least once.
+/// Calls `ask` repeatedly until it returns a value or the limit passes; at least once.
 fn spin_until<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
@@ -385,7 +386,7 @@ fn spin_until<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<
     }
 }
 
-/// Takes a lock whose data cannot be left half-changed.
+/// Locks a mutex, ignoring poisoning: its data cannot be left half-changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Work the CPU does better whole than as a kernel: copies, fills, and the [`Routine`]s it offers.
+//! Library routines that are faster on the CPU than a kernel: copies, fills, and the supported [`Routine`]s.
 
 mod attention;
 mod conv;
@@ -27,14 +27,14 @@ use crate::pool::Pool;
 use crate::vm::isa::Isa;
 use crate::vm::launch::{Chunks, RunChunk};
 
-/// Bytes from which a copy or a fill is divided among threads: less is done before another has woken up.
+/// Size in bytes from which a copy or fill is split among threads: a shorter one finishes before another thread wakes up.
 const PARALLEL_BYTES: usize = 1 << 20;
 
-/// An address that several threads use for parts of their own.
+/// An address that several threads use for disjoint parts.
 #[derive(Clone, Copy)]
 struct Shared(*mut u8);
 
-// SAFETY: it is only an address; whoever writes through it answers for the parts being disjoint.
+// SAFETY: it is only an address; code that writes through it must ensure that the parts are disjoint.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -45,7 +45,7 @@ impl Shared {
     }
 }
 
-/// Whether the CPU takes a routine.
+/// Returns true if the CPU supports a routine.
 pub fn offers(routine: &Routine) -> bool {
     match routine {
         Routine::Gemm(gemm) => !gemm.tf32 && !gemm.bias && (gemm.dtype.is_float() || gemm.dtype == DType::I8),
@@ -70,12 +70,12 @@ pub fn offers(routine: &Routine) -> bool {
     }
 }
 
-/// Whether elements are as wide as they are summed in.
+/// Returns true if elements are accumulated in their own type.
 fn is_whole(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64)
 }
 
-/// What sorts elements of a type.
+/// Returns the function that sorts rows of an element type.
 fn sorter(dtype: DType) -> Option<unsafe fn(&Pool, &Sort, &[*mut u8])> {
     match dtype {
         DType::F32 => Some(sort::rows::<f32>),
@@ -94,7 +94,7 @@ fn sorter(dtype: DType) -> Option<unsafe fn(&Pool, &Sort, &[*mut u8])> {
     }
 }
 
-/// What puts rows of a type at positions.
+/// Returns the function that scatters rows of an element type.
 fn putter(of: &Scatter) -> Option<unsafe fn(&Pool, &Scatter, &[*mut u8])> {
     match (of.dtype, of.dtype.bytes()) {
         (DType::F32, _) if of.accumulate => Some(scatter::add::<f32>),
@@ -109,30 +109,31 @@ fn putter(of: &Scatter) -> Option<unsafe fn(&Pool, &Scatter, &[*mut u8])> {
     }
 }
 
-/// What a routine's first result goes through while it is made.
+/// A kernel fused into a routine, which processes the first output while it is produced.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
-    /// What runs on each part.
+    /// The fused kernel, run chunk by chunk.
     pub pieces: &'a Chunks<'a>,
-    /// Whether the result is written too.
+    /// True if the output is written to memory too.
     pub keep_output: bool,
 }
 
-/// Whether a routine can let its first result go through something part by part.
+/// Returns true if a routine can process its first output chunk by chunk with an epilogue.
 pub fn supports_epilogue(routine: &Routine) -> bool {
     matches!(routine, Routine::Gemm(gemm) if gemm::can_end(gemm))
 }
 
-/// Bytes of a result up to which it is still in some cache when the routine is done.
+/// Size in bytes up to which an output is still in a cache when the routine is done.
 const CACHED_BYTES: u64 = 32 << 20;
 
-/// Whether letting the first result of a routine that can do so go through something that reads so many bytes besides is
-/// faster than a kernel afterwards.
+/// Returns true if fusing an epilogue that reads `read_besides` other bytes is faster than a separate kernel. The
+/// routine must support epilogues.
 ///
-/// Shorter blocks of the vector machine are the price of not reading the result again. On two Zen 4 cores with 32 MiB of cache,
-/// in processor time and against a kernel afterwards: bias and relu over 8192 × 4096 f32 took 0.95 at 32 numbers along `k` and
-/// 0.93 at 256, a cast to bf16 0.92; over 4096 × 512, which the cache holds, 1.1, and over 1024 × 4096 at 1024 along `k` 1.0;
-/// with a residual, whose short rows no prefetcher follows, 1.02 to 1.09, and of bf16, rounded first, 1.05.
+/// Fusing avoids reading the output again but runs shorter blocks of the vector machine. Measured on two Zen 4 cores
+/// with 32 MiB of cache, as processor time relative to a separate kernel: bias and ReLU over 8192 × 4096 f32 took 0.95
+/// at `k` = 32 and 0.93 at `k` = 256, a cast to bf16 0.92. Over 4096 × 512, which fits the cache, it took 1.1, and over
+/// 1024 × 4096 at `k` = 1024 1.0. With a residual, whose short rows defeat the prefetcher, it took 1.02 to 1.09, and
+/// with bf16, rounded first, 1.05.
 pub fn epilogue_pays_off(routine: &Routine, read_besides: u64) -> bool {
     let result = routine.operands().find(|operand| operand.access == Access::Out);
     let bytes = result.and_then(|result| result.elems?.checked_mul(result.dtype.bytes() as u64));
@@ -140,7 +141,7 @@ pub fn epilogue_pays_off(routine: &Routine, read_besides: u64) -> bool {
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
 }
 
-/// Calls `f` with what runs an epilogue's pieces on this thread, if there is one.
+/// Calls `f` with the function that runs the epilogue's chunks on this thread, or with `None` without an epilogue.
 ///
 /// # Safety
 /// As [`Chunks::here`].
@@ -152,21 +153,28 @@ unsafe fn with_pieces(epilogue: Option<Epilogue<'_>>, f: impl FnOnce(Option<&mut
     }
 }
 
-/// Runs a routine on its buffers, whose first bytes are given in the order the routine names.
+/// Runs a routine on its buffers, given by their addresses in the routine's operand order.
 ///
 /// # Safety
-/// The buffers are as long as the routine's strides and extents say, aligned for their elements; what is written overlaps
-/// nothing else. The instruction set is available.
+/// The buffers have the lengths that the routine's strides and extents imply and are aligned for their elements.
+/// Written memory overlaps nothing else. The instruction set is available.
+///
+/// # Errors
+/// None at present.
 pub unsafe fn run(pool: &Pool, isa: Isa, routine: &Routine, buffers: &[*mut u8]) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { run_with_epilogue(pool, isa, routine, buffers, None) }
 }
 
-/// Runs a routine whose first result goes through an epilogue, if there is one.
+/// Runs a routine, and its epilogue if there is one.
 ///
 /// # Safety
-/// As [`run`]. Only what [`supports_epilogue`] has an epilogue, over as many work-items as its result has elements; the buffers of that
-/// are apart from the routine's, and hold what the kernel may touch.
+/// As [`run`]. There is an epilogue only if [`supports_epilogue`] is true, and its number of work-items equals the
+/// number of elements of the output. The epilogue's other buffers do not overlap the routine's and are large enough for
+/// the kernel's accesses.
+///
+/// # Errors
+/// None at present.
 pub unsafe fn run_with_epilogue(
     pool: &Pool,
     isa: Isa,
@@ -203,8 +211,8 @@ pub unsafe fn run_with_epilogue(
             Routine::Qr(of) => qr::qr::<f32>(pool, isa, of, buffers),
             Routine::Eigh(of) if of.dtype == DType::F64 => eigh::eigh::<f64>(pool, isa, of, buffers),
             Routine::Eigh(of) => eigh::eigh::<f32>(pool, isa, of, buffers),
-            Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
-            Routine::Scatter(of) => putter(of).expect("only what is offered is run")(pool, of, buffers),
+            Routine::Sort(sort) => sorter(sort.dtype).expect("the routine is supported")(pool, sort, buffers),
+            Routine::Scatter(of) => putter(of).expect("the routine is supported")(pool, of, buffers),
             Routine::Fourier(of) if of.dtype == DType::F64 => fourier::transform::<f64>(pool, isa, of, buffers),
             Routine::Fourier(of) => fourier::transform::<f32>(pool, isa, of, buffers),
         }
@@ -212,10 +220,10 @@ pub unsafe fn run_with_epilogue(
     Ok(())
 }
 
-/// Multiplications and additions from which work is divided among threads.
+/// Number of multiply-adds from which work is split among threads.
 const PARALLEL_FLOPS: usize = 1 << 18;
 
-/// Calls `f` with each number, on several threads if that is worth it.
+/// Calls `f` with each number below `count`, on several threads if `work` is large enough.
 fn in_numbers(pool: &Pool, count: usize, work: usize, f: impl Fn(usize) + Sync) {
     if work < PARALLEL_FLOPS { (0..count).for_each(f) } else { pool.run(count, &f) }
 }
@@ -232,12 +240,12 @@ pub unsafe fn copy(pool: &Pool, from: *const u8, to: *mut u8, bytes: usize) {
     });
 }
 
-/// Repeats a pattern over a range.
+/// Fills a range with a repeated pattern.
 ///
 /// # Safety
-/// The range is valid, and a whole number of patterns long.
+/// The range is valid, and its length is a multiple of the pattern's.
 pub unsafe fn fill(pool: &Pool, to: *mut u8, bytes: usize, pattern: &[u8]) {
-    // All patterns are of 1, 2, 4 or 8 bytes, so 8 bytes hold them whole and parts start at whole ones.
+    // Patterns have 1, 2, 4 or 8 bytes, so 8 bytes hold a whole number of patterns and parts start at pattern boundaries.
     let word: [u8; 8] = std::array::from_fn(|i| pattern[i % pattern.len()]);
     let to = Shared(to);
     in_parts(pool, bytes, |start, len| {
@@ -249,7 +257,7 @@ pub unsafe fn fill(pool: &Pool, to: *mut u8, bytes: usize, pattern: &[u8]) {
     });
 }
 
-/// Calls `f` with start and length of parts of a range, on several threads if it is long.
+/// Calls `f` with the start and length of parts of a range, on several threads if it is long.
 fn in_parts(pool: &Pool, bytes: usize, f: impl Fn(usize, usize) + Sync) {
     if bytes < PARALLEL_BYTES || pool.threads() == 1 {
         return f(0, bytes);

@@ -1,32 +1,34 @@
-//! Memory that routines work in, kept from one call to the next.
+//! Scratch memory of routines, kept from one call to the next.
 //!
-//! A routine takes what it needs for a part of its work and gives it back at the end of the part, so there are never more
-//! blocks than threads (and one more for what threads share). Fresh memory costs a page fault for every 4 KiB; that is why it is kept.
+//! A routine takes a block for one part of its work and returns it at the end of that part. There are therefore at most
+//! as many blocks as threads, and one more for data the threads share. Blocks are kept because fresh memory costs a
+//! page fault per 4 KiB.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a block beyond which it is not kept.
+/// Size in bytes above which a block is not kept.
 const KEPT_BYTES: usize = 32 << 20;
 
-/// As much as a vector register and a cache line.
+/// One cache line, which is also the size of the widest vector register.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line(#[allow(dead_code, reason = "it is only ever seen as numbers")] [u8; 64]);
+struct Line(#[allow(dead_code, reason = "it is only accessed through pointers to numbers")] [u8; 64]);
 
-/// Blocks that nobody uses now.
+/// Blocks that are free.
 #[derive(Default)]
 pub struct Scratch {
     free: Mutex<Vec<Vec<Line>>>,
 }
 
 impl Scratch {
-    /// Memory for so many elements, at 64 bytes. It holds numbers, but nobody says which.
+    /// Returns memory for `elems` elements, aligned to 64 bytes. The contents are unspecified, but initialized.
     pub fn take<T: crate::simd::Number>(&self, elems: usize) -> Block<'_, T> {
         let lines = (elems * size_of::<T>()).div_ceil(size_of::<Line>());
         let mut free = self.lock();
-        // The smallest that is large enough; otherwise the largest goes, so that their number does not grow.
+        // Takes the smallest block that is large enough, otherwise replaces the largest, so that the number of blocks
+        // does not grow.
         let found = (0..free.len()).filter(|at| free[*at].len() >= lines).min_by_key(|at| free[*at].len());
         let found = found.or_else(|| (0..free.len()).max_by_key(|at| free[*at].len()));
         let mut memory = found.map(|at| free.swap_remove(at)).unwrap_or_default();
@@ -38,7 +40,7 @@ impl Scratch {
         Block { memory, owner: self, elem: PhantomData }
     }
 
-    /// Bytes that are kept.
+    /// Returns the bytes of the free blocks.
     pub fn bytes(&self) -> usize {
         self.lock().iter().map(|memory| memory.len() * size_of::<Line>()).sum()
     }
@@ -54,7 +56,7 @@ impl fmt::Debug for Scratch {
     }
 }
 
-/// Memory in use.
+/// A block of scratch memory in use.
 pub struct Block<'a, T> {
     memory: Vec<Line>,
     owner: &'a Scratch,
@@ -62,7 +64,7 @@ pub struct Block<'a, T> {
 }
 
 impl<T> Block<'_, T> {
-    /// Its first element.
+    /// Returns the address of the first element.
     pub fn start(&mut self) -> *mut T {
         self.memory.as_mut_ptr().cast()
     }
@@ -82,14 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_kept_and_found_again() {
+    fn memory_is_kept_and_reused() {
         let scratch = Scratch::default();
         let first = scratch.take::<f32>(1000).start() as usize;
         assert_eq!((first % 64, scratch.bytes()), (0, 4032));
         assert_eq!(scratch.take::<f64>(500).start() as usize, first, "it is large enough");
         scratch.take::<f32>(2000);
-        assert_eq!(scratch.bytes(), 8000, "the smaller one made room");
+        assert_eq!(scratch.bytes(), 8000, "the larger block replaced the smaller one");
         scratch.take::<f32>(KEPT_BYTES);
-        assert_eq!(scratch.bytes(), 0, "what is too large is not kept");
+        assert_eq!(scratch.bytes(), 0, "a block above the limit is not kept");
     }
 }

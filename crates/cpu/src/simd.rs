@@ -1,14 +1,15 @@
-//! Vectors of numbers with the instructions of a machine, for the routines.
+//! SIMD vectors for the routines.
 //!
-//! The vector machine's loops are plain Rust that LLVM vectorizes; tiles of matrix products are not left to it, because
-//! their speed is all in the registers. A [`Task`] is written once over [`Vector`]s and compiled for each [`Machine`].
+//! The vector machine's loops are plain Rust that LLVM vectorizes. Matrix product tiles use explicit vectors instead,
+//! because their speed depends on register allocation. A [`Task`] is written once over [`Vector`]s and compiled for
+//! each [`Machine`].
 
 use crate::math;
 use crate::vm::isa::{Isa, Machine};
 
-/// A number that routines sum.
+/// A numeric type that routines can accumulate.
 pub trait Number: Copy + Default + Send + Sync + 'static {
-    /// Their sum.
+    /// Returns `a + b`; integers wrap.
     fn add(a: Self, b: Self) -> Self;
 }
 
@@ -19,38 +20,38 @@ impl Number for i32 {
     }
 }
 
-/// A float type that routines work in.
+/// A float type that routines compute in.
 pub trait Real: Number + PartialOrd {
-    /// Its vector on a machine.
+    /// The vector type of this element type on a machine.
     type Vector<M: Machine>: Vector<Elem = Self>;
-    /// Less than every number.
+    /// A value that is not greater than any other: negative infinity.
     const LOWEST: Self;
 
-    /// The number nearest to this.
+    /// Converts from f64, rounding to nearest.
     fn of(value: f64) -> Self;
 
-    /// The same number.
+    /// Converts to f64, exactly.
     fn wide(self) -> f64;
 
-    /// Their difference.
+    /// Returns `a - b`.
     fn sub(a: Self, b: Self) -> Self;
 
-    /// Their product.
+    /// Returns `a * b`.
     fn mul(a: Self, b: Self) -> Self;
 
-    /// Their quotient.
+    /// Returns `a / b`.
     fn div(a: Self, b: Self) -> Self;
 
-    /// Its magnitude.
+    /// Returns the absolute value.
     fn abs(self) -> Self;
 
-    /// Its square root.
+    /// Returns the square root.
     fn sqrt(self) -> Self;
 
-    /// Its exponential.
+    /// Returns the exponential.
     fn exp<I: math::Isa>(self) -> Self;
 
-    /// Its natural logarithm.
+    /// Returns the natural logarithm.
     fn ln<I: math::Isa>(self) -> Self;
 }
 
@@ -118,56 +119,56 @@ macro_rules! real {
 real!(f32, Single, single);
 real!(f64, Double, double);
 
-/// A register of numbers.
+/// A vector register.
 ///
-/// The methods are plain instructions: they may only run where [`Machine::run`] has enabled them.
+/// The methods are single instructions or short sequences; they must only run where [`Machine::run`] has enabled them.
 pub trait Vector: Copy {
-    /// What it holds.
+    /// Type of a lane.
     type Elem: Number;
-    /// How many.
+    /// Number of lanes.
     const LANES: usize;
-    /// Whether there are 32 registers, not 16.
+    /// True if there are 32 vector registers instead of 16.
     const MANY: bool;
 
-    /// The same number in all lanes.
+    /// Broadcasts a value to all lanes.
     ///
     /// # Safety
     /// The machine has the instructions.
     unsafe fn splat(value: Self::Elem) -> Self;
 
-    /// Numbers from memory, aligned or not.
+    /// Loads all lanes from memory, aligned or not.
     ///
     /// # Safety
     /// As [`Vector::splat`], and the pointer is valid for reads of all lanes.
     unsafe fn load(from: *const Self::Elem) -> Self;
 
-    /// Writes all lanes, aligned or not.
+    /// Stores all lanes, aligned or not.
     ///
     /// # Safety
     /// As [`Vector::splat`], and the pointer is valid for writes of all lanes.
     unsafe fn store(self, to: *mut Self::Elem);
 
-    /// `self · by + to`, rounded once where that is one instruction.
+    /// Returns `self · by + to`, rounded once if the machine has fused multiply-add.
     ///
     /// # Safety
     /// As [`Vector::splat`].
     unsafe fn mul_add(self, by: Self, to: Self) -> Self;
 
-    /// The lanes of two vectors in turn: what comes of their first halves, and of their second ones.
+    /// Interleaves the lanes of two vectors: returns the interleaved first halves and the interleaved second halves.
     ///
     /// # Safety
     /// As [`Vector::splat`].
     unsafe fn zip(self, with: Self) -> [Self; 2];
 }
 
-/// The elements of two arrays in turn: what comes of their first halves, and of their second ones.
+/// Interleaves two arrays: returns the interleaved first halves and the interleaved second halves.
 #[inline(always)]
 fn zipped<T: Copy, const N: usize>(a: [T; N], b: [T; N]) -> [[T; N]; 2] {
     let lane = |i: usize| if i.is_multiple_of(2) { a[i / 2] } else { b[i / 2] };
     [0, N].map(|first| std::array::from_fn(|i| lane(first + i)))
 }
 
-/// Lanes without instructions of their own; LLVM finds those that are there.
+/// A vector as an array of lanes, for machines without explicit intrinsics here; LLVM selects the instructions.
 #[derive(Clone, Copy)]
 pub struct Lanes<T, const N: usize, const FUSED: bool>([T; N]);
 
@@ -214,7 +215,7 @@ macro_rules! lanes {
 lanes!(f32, 4);
 lanes!(f64, 2);
 
-/// Four sums of i32, to which products of pairs of i16 are added: as an operand, a lane is a pair.
+/// Four i32 accumulators of products of i16 pairs: an operand's lane is a pair of i16.
 #[derive(Clone, Copy)]
 pub struct Words([i32; 4]);
 
@@ -340,9 +341,9 @@ mod x86 {
         }
     }
 
-    /// Sixteen sums of f32, to which products of pairs of bf16 are added: as an operand, a lane is the bits of a pair.
+    /// Sixteen f32 accumulators of products of bf16 pairs: an operand's lane is the bits of a pair.
     ///
-    /// Subnormal numbers count as zero. Needs the instructions for bf16 besides.
+    /// Subnormal numbers are treated as zero. Needs the bf16 instructions in addition.
     #[derive(Clone, Copy)]
     pub struct Pairs(__m512);
 
@@ -371,7 +372,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn mul_add(self, by: Self, to: Self) -> Self {
-            // SAFETY: the caller's promise; the types are as wide, and all bits are allowed.
+            // SAFETY: the caller's promise; the types have the same size, and all bit patterns are valid.
             unsafe {
                 let [a, b] = [self.0, by.0].map(|pairs| std::mem::transmute::<__m512, __m512bh>(pairs));
                 Pairs(_mm512_dpbf16_ps(to.0, a, b))
@@ -385,7 +386,7 @@ mod x86 {
         }
     }
 
-    /// [`Vector`] of i32 to which products of pairs of i16 are added, as [`super::Words`] are.
+    /// Implements [`Vector`] of i32 accumulators of products of i16 pairs, like [`super::Words`].
     macro_rules! words {
         ($(#[$doc:meta])* $name:ident, $vector:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident,
          |$a:ident, $b:ident, $to:ident| $mul_add:expr, |$c:ident, $d:ident| $zip:expr) => {
@@ -446,17 +447,17 @@ mod x86 {
     }
 
     words!(
-        /// Eight sums.
+        /// Eight accumulators.
         Words8, __m256i, 8, false, _mm256_set1_epi32 _mm256_loadu_si256 _mm256_storeu_si256,
         |a, b, to| _mm256_add_epi32(to, _mm256_madd_epi16(a, b)), |a, b| zip_256i(a, b)
     );
     words!(
-        /// Sixteen sums.
+        /// Sixteen accumulators.
         Words16, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
         |a, b, to| _mm512_add_epi32(to, _mm512_madd_epi16(a, b)), |a, b| zip_512i(a, b)
     );
     words!(
-        /// Sixteen sums, with one instruction for both products and their addition.
+        /// Sixteen accumulators, with one instruction for both products and the addition.
         Words16AtOnce, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
         |a, b, to| _mm512_dpwssd_epi32(to, a, b), |a, b| zip_512i(a, b)
     );
@@ -472,17 +473,17 @@ pub use x86::{Pairs, Words8, Words16, Words16AtOnce};
 
 /// Work that is compiled for every machine.
 pub trait Task {
-    /// Does it; to be marked `#[inline(always)]`, as all that it calls with vectors.
+    /// Runs the task. Implementations and the functions they call with vectors must be `#[inline(always)]`.
     ///
     /// # Safety
-    /// The machine has the instructions, and what the task itself asks for holds.
+    /// The machine has the instructions, and the task's own requirements hold.
     unsafe fn run<M: Machine>(self);
 }
 
-/// Does a task with an instruction set of this machine.
+/// Runs a task with an instruction set of this machine.
 ///
 /// # Safety
-/// What the task asks for holds; the set is available.
+/// The task's requirements hold and the set is available.
 pub unsafe fn run<T: Task>(isa: Isa, task: T) {
     // SAFETY: the caller's promise.
     unsafe {

@@ -1,4 +1,4 @@
-//! What a device is asked to do: steps, in order, on a queue.
+//! Commands that a device executes in order on a queue.
 
 use std::ops::Range;
 
@@ -7,124 +7,124 @@ use panoply_ir::routine::Routine;
 
 use crate::driver_api::Ticket;
 
-/// Memory a device handed out.
+/// Handle of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AllocId(pub u64);
 
-/// A program a device accepted.
+/// Handle of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProgramId(pub u64);
 
-/// A queue of a device. Steps of one queue happen in order; [`QueueId::DEFAULT`] always exists.
+/// Handle of a queue. Commands of one queue execute in order. [`QueueId::DEFAULT`] always exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(pub u32);
 
 impl QueueId {
-    /// The queue every device has.
+    /// The default queue, which every device has.
     pub const DEFAULT: QueueId = QueueId(0);
 }
 
-/// Bytes of an allocation.
+/// A range of bytes of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// Whose.
+    /// The allocation.
     pub alloc: AllocId,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// Where memory of a device lies, for other devices of the same driver.
+/// Address of device memory, as seen by other devices of the same driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Which of the drivers that this process opened.
+    /// Identifies the driver among those opened by this process.
     pub driver: usize,
-    /// The device, as the driver counts.
+    /// Device ordinal of the driver.
     pub device: i32,
-    /// What the process shares of it, in the driver's words.
+    /// Handle of the device's context in this process.
     pub context: usize,
-    /// The first byte.
+    /// Address of the first byte.
     pub address: u64,
 }
 
-/// One thing to do.
+/// A command for a device.
 #[derive(Clone, Debug)]
 pub enum DeviceCommand {
-    /// Run a program over a grid.
+    /// Launch of a program over a grid.
     Dispatch(Dispatch),
-    /// Run one of the device's routines, regions in the order the routine names; and the launch that its first result goes
-    /// through.
+    /// Execution of a routine of the device, with its buffers in the order of the routine's operands, and an optional epilogue for its
+    /// first output.
     Routine(Routine, Vec<Region>, Option<Box<Epilogue>>),
-    /// Copy bytes within the device; the regions are equally long and do not overlap.
+    /// Copy of bytes within the device. The regions have equal length and do not overlap.
     Copy {
         /// Source.
         from: Region,
         /// Destination.
         to: Region,
     },
-    /// Repeat a pattern of 1, 2, 4 or 8 bytes over a region whose length is a multiple of it.
+    /// Fill of a region with a pattern of 1, 2, 4 or 8 bytes; the region's length is a multiple of the pattern's.
     Fill {
         /// Destination.
         to: Region,
         /// The pattern.
         pattern: Vec<u8>,
     },
-    /// Do nothing before this is done; it may belong to another queue of the same device.
+    /// Barrier: later commands start after this ticket is complete. It can belong to another queue of the same device.
     Wait(Ticket),
 }
 
-/// A launch that a routine's first result goes through, after the routine or while it is at it.
+/// A launch applied to a routine's first output, after the routine or fused into it.
 ///
-/// Of that result, which it is given once and whole, each work-item reads the element of its own number. What it writes is
-/// apart from all that the routine touches.
+/// The output is passed exactly once and whole, and each work-item reads the element at its own linear index. The memory that the
+/// epilogue writes is disjoint from all operands of the routine.
 #[derive(Clone, Debug)]
 pub struct Epilogue {
-    /// What runs; it has no groups.
+    /// The launch; its program uses no work-group features.
     pub dispatch: Dispatch,
-    /// Whether the result is wanted besides; if not, nobody looks at its memory afterwards.
+    /// True if the output itself is also needed. If false, its memory is not read afterwards.
     pub keep_output: bool,
 }
 
-/// A launch.
+/// A kernel launch.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    /// What runs.
+    /// The program.
     pub program: ProgramId,
-    /// Work-items asked for along each axis; at least 1 each.
+    /// Number of work-items along each axis, at least 1.
     pub grid: [u64; 3],
-    /// Work-items of a group along each axis.
+    /// Work-group size along each axis.
     pub group_size: [u32; 3],
-    /// The program's parameters, in order.
+    /// Arguments in the order of the program's parameters.
     pub args: Vec<Arg>,
-    /// Parts of it that run one after the other, in place of all at once: where a buffer is larger than
-    /// [`Target::max_binding_bytes`](panoply_ir::Target::max_binding_bytes), and nowhere else.
+    /// Parts of the grid that run one after the other instead of all at once. Only used if a buffer is larger than
+    /// [`Target::max_binding_bytes`](panoply_ir::Target::max_binding_bytes).
     pub parts: Vec<GridPart>,
 }
 
-/// Some groups of a launch, and what they touch.
+/// A subset of a launch's work-groups and the bytes that they access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridPart {
-    /// The groups along each axis.
+    /// Range of work-groups along each axis.
     pub groups: [Range<u64>; 3],
-    /// For each argument, the bytes of its buffer that they touch, counted from its first; none of a number.
+    /// For each argument, the range of bytes accessed, relative to the start of its buffer; empty for scalars.
     pub windows: Vec<Range<u64>>,
 }
 
-/// One argument of a launch.
+/// An argument of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arg {
     /// A buffer.
     Buffer(Region),
     /// A scalar of the parameter's type.
     Scalar(Scalar),
-    /// An index.
+    /// An index value.
     Index(u64),
 }
 
 impl DeviceCommand {
-    /// A buffer it works on: an argument of a launch, a buffer of a routine or behind those an argument of its epilogue, a
-    /// copy's source (0) or destination (1), a fill's (0).
+    /// Returns the region of an operand. Operands are numbered as follows: the arguments of a launch; the buffers of a routine followed by
+    /// the arguments of its epilogue; a copy's source (0) and destination (1); a fill's destination (0).
     pub fn region(&self, operand: usize) -> Option<Region> {
         match (self, operand) {
             (DeviceCommand::Dispatch(_), _) => self.arg(operand)?.region(),
@@ -138,7 +138,7 @@ impl DeviceCommand {
         }
     }
 
-    /// The same, to be replaced.
+    /// Mutable version of [`DeviceCommand::region`].
     pub fn region_mut(&mut self, operand: usize) -> Option<&mut Region> {
         match self {
             DeviceCommand::Routine(_, regions, end) => {
@@ -156,7 +156,7 @@ impl DeviceCommand {
         }
     }
 
-    /// An argument of a launch or an epilogue, counted as [`DeviceCommand::region`] does.
+    /// Returns an argument of a launch or epilogue, numbered as in [`DeviceCommand::region`].
     pub fn arg(&self, operand: usize) -> Option<&Arg> {
         match self {
             DeviceCommand::Dispatch(dispatch) => dispatch.args.get(operand),
@@ -168,7 +168,7 @@ impl DeviceCommand {
         }
     }
 
-    /// The same, to be replaced.
+    /// Mutable version of [`DeviceCommand::arg`].
     pub fn arg_mut(&mut self, operand: usize) -> Option<&mut Arg> {
         match self {
             DeviceCommand::Dispatch(dispatch) => dispatch.args.get_mut(operand),
@@ -184,7 +184,7 @@ impl DeviceCommand {
 }
 
 impl Arg {
-    /// The buffer, if it is one.
+    /// Returns the region if the argument is a buffer.
     pub fn region(&self) -> Option<Region> {
         match self {
             Arg::Buffer(region) => Some(*region),
@@ -192,7 +192,7 @@ impl Arg {
         }
     }
 
-    /// The same, to be replaced.
+    /// Mutable version of [`Arg::region`].
     pub fn region_mut(&mut self) -> Option<&mut Region> {
         match self {
             Arg::Buffer(region) => Some(region),

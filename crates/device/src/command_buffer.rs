@@ -1,63 +1,63 @@
-//! Steps that are submitted many times.
+//! Commands that are recorded once and submitted many times.
 //!
-//! A command buffer holds steps and says which of their operands are other ones each time: bytes of a **binding**, of which each replay gives all,
-//! or a **slot**, a number. The rest of a step (its program, its grid, how many bytes) is the same in every replay.
+//! A command buffer holds commands and lists those of their operands that each replay replaces: ranges of a **binding** (a buffer that
+//! the replay supplies), or a **slot** (a scalar). Everything else (program, grid, lengths) is the same in every replay.
 
 use panoply_ir::Scalar;
 
 use crate::command::{Arg, DeviceCommand, Region};
 
-/// Steps to be replayed over other memory and with other numbers. Waits are no part of it.
+/// Commands to be replayed with other buffers and scalars. Waits cannot be recorded.
 #[derive(Debug)]
 pub struct RawCommandBuffer {
     steps: Vec<DeviceCommand>,
     places: Vec<BindingSlot>,
-    /// The device's own number of what it made of the steps; 0 if it made nothing.
+    /// The device's handle for its compiled form of the commands; 0 if there is none.
     pub graph: u64,
 }
 
-/// An operand that each replay gives anew.
+/// An operand that each replay replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindingSlot {
-    /// Which step.
+    /// Index of the command.
     pub step: u32,
-    /// Which operand of it, counted as [`DeviceCommand::region`] does.
+    /// Operand of the command, numbered as in [`DeviceCommand::region`].
     pub operand: u32,
-    /// What it is.
+    /// Source of the new value.
     pub source: BindingKind,
 }
 
-/// What an operand of a command buffer is.
+/// Source of a replaced operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingKind {
-    /// As many bytes of a binding as were recorded, from this one on.
+    /// A range of a binding, of the recorded length.
     Binding {
-        /// Which.
+        /// Index of the binding.
         binding: u32,
-        /// Its first byte that is used.
+        /// Offset of the first byte in the binding.
         offset: u64,
     },
-    /// A number.
+    /// The scalar of this index.
     Slot(u32),
 }
 
 impl RawCommandBuffer {
-    /// A command buffer of steps, whose operands at these places are replaced.
+    /// Creates a command buffer whose operands at `places` are replaced.
     pub fn new(steps: Vec<DeviceCommand>, places: Vec<BindingSlot>) -> RawCommandBuffer {
         RawCommandBuffer { steps, places, graph: 0 }
     }
 
-    /// The steps as they were set last.
+    /// Returns the commands with the operands set last.
     pub fn steps(&self) -> &[DeviceCommand] {
         &self.steps
     }
 
-    /// The operands that are replaced.
+    /// Returns the operands that are replaced.
     pub fn places(&self) -> &[BindingSlot] {
         &self.places
     }
 
-    /// Puts bindings and slots, of which there are as many as the places name, into the steps.
+    /// Sets the operands from these bindings and slots, whose numbers must match the recorded ones.
     pub fn set(&mut self, bindings: &[Region], slots: &[Scalar]) {
         for BindingSlot { step, operand, source } in &self.places {
             let (step, operand) = (&mut self.steps[*step as usize], *operand as usize);

@@ -1,14 +1,13 @@
-//! What every device must do, as tests that are given a device and a renderer.
+//! The conformance suite: tests that every device must pass.
 //!
-//! The contract says what a device is asked; this says what it must answer. Kernels are built in IR, so one suite serves
-//! every language: the `render` that it is given makes the device's program of a kernel. Whoever brings both together runs
-//! it on every device there is.
+//! The contract defines the requests; the suite defines the required results. Kernels are built in IR, so one suite serves every
+//! language: the `render` argument converts a kernel into the device's program.
 //!
-//! A case has a name, what it **needs** ([`Requirement`]), and a body that returns an error that says what was expected. A device
-//! that lacks what a case needs skips it, with the reason; nothing is skipped in silence ([`report`]).
+//! A case has a name, **requirements** ([`Requirement`]), and a body that returns an error with the expected result. A device that does
+//! not meet the requirements skips the case; [`report`] prints the reason.
 //!
-//! The oracle is arithmetic in Rust over a few integers: the suite tests that a device runs what it is given where and when
-//! it is told, not that programs mean what the IR says, which is the business of random kernels.
+//! The expected values are computed in Rust from a few integers. The suite tests that a device runs the right program at the right time
+//! on the right memory. The random-kernel tests check that programs implement the IR's semantics.
 
 mod bench;
 mod dispatch;
@@ -30,65 +29,65 @@ use crate::driver_api::RawDevice;
 use crate::program::Program;
 use bench::Bench;
 
-/// Makes a device's program of a kernel.
+/// Converts a kernel into the device's program.
 pub type Render<'a> = &'a (dyn Fn(&Arc<Verified<Kernel>>, &Target) -> Result<Program> + Sync);
 
-/// One thing a device must do.
+/// A test case of the suite.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// What it must do, in a few words; unique.
+    /// Short unique description of the tested property.
     pub name: &'static str,
-    /// What a device must have for it.
+    /// Requirements of the case.
     pub needs: &'static [Requirement],
     run: fn(&Bench<'_>) -> Result<()>,
 }
 
-/// What some devices lack.
+/// A property that some devices lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Requirement {
-    /// Programs run, rather than being recorded.
+    /// The device executes programs instead of only recording them.
     Computing,
-    /// Groups of 16 work-items with shared memory.
+    /// Work-groups of 16 work-items with shared memory.
     Groups,
-    /// Groups of 32 work-items and the shared memory that products of their matrices take.
+    /// Work-groups of 32 work-items, and shared memory for their matrix products.
     Mma,
-    /// Accesses beyond a buffer's end give zero or are dropped, rather than being reported.
+    /// Out-of-bounds loads return zero and out-of-bounds stores are dropped, instead of being reported.
     BoundsGuards,
-    /// Programs are text, which can be wrong.
+    /// Programs are source text, which can fail to compile.
     Text,
-    /// Calls from several threads at once.
+    /// Concurrent calls from several threads.
     Threads,
-    /// Half a gigabyte, bit by bit.
+    /// Half a gigabyte of memory, addressed bit by bit.
     LargeMemory,
 }
 
-/// How a case ended.
+/// Result of a case.
 #[derive(Clone, Debug)]
 pub enum CaseResult {
-    /// The device did it.
+    /// The device passed.
     Passed,
-    /// It was not asked, for this reason.
+    /// The case was skipped for this reason.
     Skipped(String),
-    /// It did not, or answered with this error.
+    /// The device failed with this error.
     Failed(Error),
 }
 
-/// A case and how it ended.
+/// A case's name and result.
 #[derive(Clone, Debug)]
 pub struct CaseOutcome {
-    /// The case's name.
+    /// Name of the case.
     pub name: &'static str,
-    /// How it ended.
+    /// Result of the case.
     pub verdict: CaseResult,
 }
 
-/// Every case, in the order in which they run: what later ones build on comes first.
+/// Returns every case in execution order; later cases rely on what earlier ones test.
 pub fn cases() -> Vec<Case> {
     [memory::CASES, programs::CASES, dispatch::CASES, together::CASES, matrices::CASES, order::CASES, replay::CASES]
         .concat()
 }
 
-/// Runs every case but those that `skip` has a reason to leave out.
+/// Runs every case except those for which `skip` returns a reason.
 pub fn run_all(device: &dyn RawDevice, render: Render<'_>, skip: &dyn Fn(&Case) -> Option<String>) -> Vec<CaseOutcome> {
     let run = |case: Case| {
         let why = skip(&case).or_else(|| lacks(device, &case));
@@ -104,27 +103,30 @@ pub fn run_all(device: &dyn RawDevice, render: Render<'_>, skip: &dyn Fn(&Case) 
     cases().into_iter().map(run).collect()
 }
 
-/// What a device itself says it cannot do.
+/// Returns the requirement that the device lacks according to its own description, if any.
 fn lacks(device: &dyn RawDevice, case: &Case) -> Option<String> {
     let (target, checked) = (device.target(), device.info().variant.as_deref() == Some("checked"));
     let lack = |need: &Requirement| match need {
         Requirement::Groups if target.max_group[0] < 16 || target.shared_bytes < 64 => {
-            Some("it has no groups of 16".to_string())
+            Some("it has no work-groups of 16".to_string())
         }
         Requirement::Mma if target.max_group[0].min(target.max_group_items) < 32 || target.shared_bytes < 1024 => {
-            Some("it has no groups of 32".to_string())
+            Some("it has no work-groups of 32".to_string())
         }
         Requirement::Text if target.language == panoply_ir::target::Language::Ir => {
-            Some("it takes no text".to_string())
+            Some("it accepts no source text".to_string())
         }
-        Requirement::BoundsGuards if checked => Some("it reports what guards would drop".to_string()),
+        Requirement::BoundsGuards if checked => Some("it reports out-of-bounds accesses".to_string()),
         Requirement::Groups | Requirement::Mma | Requirement::BoundsGuards | Requirement::Text => None,
         Requirement::Computing | Requirement::Threads | Requirement::LargeMemory => None,
     };
     case.needs.iter().find_map(lack)
 }
 
-/// One line for every skipped case and a count of the others, or an error that names every failure.
+/// Returns one line per skipped case and the number of passed ones.
+///
+/// # Errors
+/// A case failed; the error lists every failure.
 pub fn report(device: &dyn RawDevice, outcomes: &[CaseOutcome]) -> Result<String> {
     let name = format!("{} ({})", device.info().device_string(), device.info().name);
     let mut lines = String::new();
@@ -149,12 +151,12 @@ impl fmt::Debug for Case {
     }
 }
 
-/// A broken promise, as the error of a case.
+/// Creates the error of a failed case.
 fn broken(what: impl fmt::Display) -> Error {
     Error::new(ErrorKind::Driver, what.to_string())
 }
 
-/// Holds if `found` is what was expected.
+/// Returns an error unless `found` equals `expected`.
 fn expect<T: PartialEq + fmt::Debug>(what: impl fmt::Display, found: T, expected: T) -> Result<()> {
     match found == expected {
         true => Ok(()),
@@ -162,7 +164,7 @@ fn expect<T: PartialEq + fmt::Debug>(what: impl fmt::Display, found: T, expected
     }
 }
 
-/// Holds if two long lists are equal; names the first difference.
+/// Returns an error with the first difference unless both slices are equal.
 fn expect_all<T: PartialEq + fmt::Debug>(what: impl fmt::Display, found: &[T], expected: &[T]) -> Result<()> {
     expect(format_args!("{what}: length"), found.len(), expected.len())?;
     match found.iter().zip(expected).position(|(found, expected)| found != expected) {

@@ -1,7 +1,7 @@
-//! The traits.
+//! The driver and device traits.
 //!
-//! Everything slow answers with a [`Ticket`] that can be polled; waiting is a convenience. A device runs a queue's steps in
-//! order and may overlap queues. Handles are plain numbers; a device owns what is behind them.
+//! Slow operations return a [`Ticket`] that can be polled or waited for. A device executes the commands of a queue in order and can
+//! overlap queues. Handles are plain numbers; the device owns the objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,24 +16,26 @@ use crate::command_buffer::{BindingSlot, RawCommandBuffer};
 use crate::info::{Backend, DeviceInfo, MemoryInfo};
 use crate::program::{Program, ProgramForm};
 
-/// A back end: a way to find devices of one kind.
-#[allow(unsafe_code, reason = "a declaration: a device validates nothing, so who receives one must")]
+/// A backend driver, which finds the devices of one backend.
+#[allow(unsafe_code, reason = "a declaration: a device validates nothing, so its caller must")]
 pub trait Driver: Send + Sync {
-    /// The kind of device it finds.
+    /// Returns the backend.
     fn kind(&self) -> Backend;
 
-    /// The devices here, in the interface's order. No device, no library, an old driver: an `Unavailable` error that says
-    /// which and what would fix it. Never panics, whatever the library does short of crashing.
+    /// Returns the devices found, in the interface's order. Must not panic, as long as the library does not crash.
+    ///
+    /// # Errors
+    /// `Unavailable` if there is no device or library, or the driver is too old, with a remedy.
     ///
     /// # Safety
     ///
-    /// A device validates nothing. The caller answers for every call of a method of the devices it receives, also for those by code it
-    /// passes them to: programs are ones that an unchecked caller may run, and every argument is valid as [`RawDevice`] says. `panoply_runtime`
-    /// does this for safe code: its devices validate everything, and never give the device of a driver away.
+    /// A device validates nothing. The caller is responsible for every method call on the returned devices, including calls by code that
+    /// it passes them to: the programs must be safe to run and every argument must be valid as described in [`RawDevice`].
+    /// `panoply_runtime` ensures this for safe code: its devices validate everything and never expose the raw device.
     unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>>;
 
-    /// What is here but cannot be used, each as an `Unavailable` error with its reason: a driver that does not load, a
-    /// device too old. Indices of [`Driver::probe`] skip the devices named here.
+    /// Returns `Unavailable` errors for hardware and drivers that were found but are unusable, such as a driver that does not load or a
+    /// device that is too old. The indices of [`Driver::probe`] do not count them.
     fn rejected(&self) -> Vec<Error> {
         Vec::new()
     }
@@ -41,35 +43,35 @@ pub trait Driver: Send + Sync {
 
 /// Memory, programs and queues of one device.
 ///
-/// The caller has validated every argument: ids are live, regions lie inside their allocations, groups and shared memory
-/// respect the target's limits, argument types match; no other thread writes what a call reads or writes meanwhile. A device may do
-/// anything if they do not, which is why [`Driver::probe`] is unsafe.
+/// The caller must have validated every argument: ids are live, regions are inside their allocations, work-groups and shared memory
+/// respect the target's limits, and argument types match. No other thread writes memory that a call reads or writes at the same time.
+/// Otherwise the behavior is undefined, which is why [`Driver::probe`] is unsafe.
 pub trait RawDevice: Send + Sync + fmt::Debug {
-    /// Which device this is.
+    /// Returns the device's properties.
     fn info(&self) -> &DeviceInfo;
 
-    /// What code for it must know.
+    /// Returns the target description for code generation.
     fn target(&self) -> &Target;
 
-    /// Its memory now.
+    /// Returns the device's total and free memory.
     fn memory(&self) -> MemoryInfo;
 
-    /// Whether it takes this routine.
+    /// Returns true if the device supports the routine.
     fn supports_routine(&self, routine: &Routine) -> bool;
 
-    /// Who does matrix products, where that is a matter of what is installed: a vendor's library and its place, or its own kernels and
-    /// why. Looking may take a tenth of a second.
+    /// Returns the implementation of matrix products if that depends on the installation: a vendor library and its path, or the
+    /// built-in kernels and the reason. The search can take 0.1 s.
     fn blas_library(&self) -> Option<String> {
         None
     }
 
-    /// Reserves bytes, at least 1, aligned to 64 or more; contents are undefined. `OutOfMemory` when there are none.
+    /// Allocates `bytes` bytes, at least 1, aligned to at least 64, with undefined contents. Fails with `OutOfMemory`.
     fn allocate(&self, bytes: u64) -> Result<AllocId>;
 
-    /// Gives memory back once the steps submitted so far no longer need it.
+    /// Frees memory once all commands submitted so far no longer need it.
     fn free(&self, alloc: AllocId);
 
-    /// The forms in which it takes programs from outside, those that need no compiler of their own first.
+    /// Returns the accepted forms of external programs, those that need no compiler first.
     fn accepted_forms(&self) -> Vec<ProgramForm> {
         match self.target().language {
             Language::Ir => vec![ProgramForm::Host],
@@ -77,28 +79,28 @@ pub trait RawDevice: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Makes a program ready to run. `Build` with the compiler's log in the notes when it is refused.
+    /// Compiles a program. Fails with `CompileFailed` and the compiler's log in the notes.
     fn compile(&self, program: &Program) -> Result<ProgramId>;
 
-    /// The program in the device's own format, for a disk cache; none if it has no such format.
+    /// Returns the program in the device's binary format, for a disk cache; `None` if there is no such format.
     fn binary(&self, program: ProgramId) -> Option<Vec<u8>>;
 
-    /// Forgets a program once the steps submitted so far no longer need it.
+    /// Releases a program once all commands submitted so far no longer need it.
     fn release(&self, program: ProgramId);
 
-    /// A further queue.
+    /// Creates another queue.
     fn queue(&self) -> Result<QueueId>;
 
-    /// Starts steps on a queue, after everything submitted to it before. With `timed`, the ticket knows each step's times.
+    /// Starts commands on a queue, after all work submitted to it before. With `timed`, the ticket has the time of each command.
     fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket>;
 
-    /// Takes steps that will be submitted many times, each time with other operands at these places. What they run must not be
-    /// released before the command buffer is forgotten; the memory they name need not be there at a replay.
+    /// Records commands to be submitted many times with other operands at `places`. Their programs must outlive the command buffer. The
+    /// recorded memory need not exist at a replay.
     fn record(&self, steps: Vec<DeviceCommand>, places: Vec<BindingSlot>) -> Result<RawCommandBuffer> {
         Ok(RawCommandBuffer::new(steps, places))
     }
 
-    /// Submits a command buffer's steps over these bindings, of which each is as large as the one recorded, and with these slots.
+    /// Submits a command buffer with these bindings, of the recorded sizes, and these slots.
     fn replay(
         &self,
         queue: QueueId,
@@ -110,81 +112,84 @@ pub trait RawDevice: Send + Sync + fmt::Debug {
         self.submit(queue, command_buffer.steps(), false)
     }
 
-    /// Forgets a command buffer once the steps submitted so far no longer need it.
+    /// Destroys a command buffer once all commands submitted so far no longer need it.
     fn destroy_command_buffer(&self, _command_buffer: RawCommandBuffer) {}
 
-    /// Copies host bytes into a region, after everything submitted to the queue before. The bytes may be reused at return.
+    /// Copies host bytes into a region, after all work submitted to the queue before. `bytes` can be reused on return.
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()>;
 
-    /// Starts copying a region to the host, after everything submitted to the queue before; [`Ticket::take`] gives the bytes.
+    /// Starts copying a region to the host, after all work submitted to the queue before. [`Ticket::take`] returns the bytes.
     fn read(&self, queue: QueueId, from: Region) -> Result<Ticket>;
 
-    /// Copies a region into host bytes of the same length and waits for it.
+    /// Copies a region into host memory of equal length and waits for the copy.
     fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
         let data = self.read(queue, from)?.take()?;
         bytes.copy_from_slice(&data);
         Ok(())
     }
 
-    /// Where a region lies for other devices of its driver; none where they do not reach it.
+    /// Returns the region's address for other devices of the driver; `None` if they cannot access it.
     fn peer(&self, _region: Region) -> Option<Peer> {
         None
     }
 
-    /// Starts copying as many bytes of another device of its driver into a region, after everything submitted to the queue before. Who
-    /// asks has waited for what writes them, and lets nobody write them before this is done.
+    /// Starts copying from another device of the driver into a region of equal length, after all work submitted to the queue before. The
+    /// caller has waited for the writes to the source, and prevents further writes to it until the copy is complete.
     fn copy_peer(&self, _queue: QueueId, _to: Region, _from: Peer) -> Result<Ticket> {
-        Err(Error::unsupported(format!("{} reaches no other device's memory", self.info().device_string())))
+        Err(Error::unsupported(format!("{} cannot access the memory of other devices", self.info().device_string())))
     }
 
-    /// Waits for everything submitted to every queue.
+    /// Waits for all work submitted to all queues.
     fn synchronize(&self) -> Result<()>;
 }
 
-/// Work under way on a device.
+/// Pending work on a device.
 pub trait Pending: Send + Sync {
-    /// Whether it is done; its failure once it failed.
+    /// Returns true if the work is complete, or its failure.
     fn poll(&self) -> Result<bool>;
 
-    /// Waits until it is done. Where nothing may wait, as in browsers, an `Unsupported` error while it is not.
+    /// Waits for the work. Where blocking is impossible, as in browsers, fails with `Unsupported` while the work is pending.
     fn wait(&self) -> Result<()>;
 
-    /// Wakes a task when it is done or has failed, at once if it has; false where the interface does not call back, and a thread
-    /// must wait.
+    /// Wakes a task when the work completes or fails, immediately if it already has. Returns false if the interface has no callbacks, so
+    /// that a thread must wait.
     fn wake(&self, _waker: &Waker) -> bool {
         false
     }
 
-    /// After a read is done, its bytes; they are given once.
+    /// Returns the bytes of a completed read, once.
     fn take(&self) -> Option<Vec<u8>>;
 
-    /// After timed steps are done, when each ran, in their order; a wait takes no time.
+    /// Returns the time of each completed timed command, in order. A wait takes no time.
     fn times(&self) -> Vec<StepTime>;
 
-    /// The device's own number for it, by which its `submit` recognizes a ticket in [`DeviceCommand::Wait`].
+    /// Returns the device's number for this work, by which its `submit` recognizes a ticket in [`DeviceCommand::Wait`].
     fn token(&self) -> u64;
 }
 
-/// When a step ran, in nanoseconds of the device's clock.
+/// Start and end of a command, in nanoseconds of the device's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTime {
-    /// First moment.
+    /// Start.
     pub start_ns: u64,
-    /// Last moment.
+    /// End.
     pub end_ns: u64,
 }
 
-/// Something that was submitted: done already, or pending.
+/// State of submitted work: complete or pending.
 #[derive(Clone)]
 pub enum Ticket {
-    /// It was done before `submit` returned.
+    /// The work was complete before `submit` returned.
     Done,
-    /// The device is at it.
+    /// The work is pending.
     Pending(Arc<dyn Pending>),
 }
 
 impl Ticket {
-    /// Whether it is done; its failure if it failed.
+    /// Returns true if the work is complete.
+    ///
+    /// # Errors
+    /// The work failed.
     pub fn poll(&self) -> Result<bool> {
         match self {
             Ticket::Done => Ok(true),
@@ -192,7 +197,10 @@ impl Ticket {
         }
     }
 
-    /// Waits until it is done.
+    /// Waits for the work.
+    ///
+    /// # Errors
+    /// The work failed, or blocking is impossible.
     pub fn wait(&self) -> Result<()> {
         match self {
             Ticket::Done => Ok(()),
@@ -200,7 +208,7 @@ impl Ticket {
         }
     }
 
-    /// Wakes a task when it is done, if the device calls back.
+    /// Wakes a task when the work completes. Returns false if the device has no callbacks.
     pub fn wake(&self, waker: &Waker) -> bool {
         match self {
             Ticket::Done => {
@@ -211,7 +219,10 @@ impl Ticket {
         }
     }
 
-    /// Waits for a read and gives its bytes; none the second time.
+    /// Waits for a read and returns its bytes; empty at the second call.
+    ///
+    /// # Errors
+    /// The read failed.
     pub fn take(&self) -> Result<Vec<u8>> {
         self.wait()?;
         match self {
@@ -220,7 +231,10 @@ impl Ticket {
         }
     }
 
-    /// Waits for timed steps and gives when each ran.
+    /// Waits for timed commands and returns the time of each.
+    ///
+    /// # Errors
+    /// The work failed.
     pub fn times(&self) -> Result<Vec<StepTime>> {
         self.wait()?;
         match self {

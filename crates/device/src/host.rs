@@ -1,4 +1,4 @@
-//! Functions of the host's as programs, for a device that is the host.
+//! Host functions as programs, for the CPU device.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,38 +9,41 @@ use panoply_ir::{DType, Element, Error, Result, Scalar};
 
 use crate::program::Signature;
 
-/// What a function does with a launch.
+/// Type of a host function's body.
 pub type Body = dyn Fn(&mut HostCall<'_>) -> Result<()> + Send + Sync;
 
-/// A function of the host's that stands for a kernel: it is called once for a whole launch.
+/// A host function that implements a kernel. It is called once per launch.
 #[derive(Clone)]
 pub struct HostFunction {
-    /// Its name.
+    /// Name of the function.
     pub entry: String,
-    /// Its arguments.
+    /// Parameters.
     pub signature: Signature,
-    /// What it does to each buffer among its parameters, in order; none for a number.
+    /// Access to each parameter's buffer, in order; `None` for scalars.
     pub access: Vec<Option<Access>>,
     /// The function.
     pub body: Arc<Body>,
 }
 
-/// One call of a [`HostFunction`]: how many work-items were asked for, and the arguments by their positions from 0.
+/// A call of a [`HostFunction`]: the grid and the arguments, which are numbered from 0.
 pub struct HostCall<'a> {
-    /// Work-items along each axis.
+    /// Number of work-items along each axis.
     pub grid: [u64; 3],
     entry: &'a str,
-    /// None for a buffer to write that was handed out.
+    /// `None` for a writable buffer that was already taken.
     args: Vec<Option<Arg<'a>>>,
 }
 
 impl<'a> HostCall<'a> {
-    /// A call with these arguments.
+    /// Creates a call with these arguments.
     pub fn new(entry: &'a str, grid: [u64; 3], args: Vec<Arg<'a>>) -> HostCall<'a> {
         HostCall { grid, entry, args: args.into_iter().map(Some).collect() }
     }
 
-    /// The elements of a buffer that is only read.
+    /// Returns the elements of a read-only buffer.
+    ///
+    /// # Errors
+    /// The argument is not a read-only buffer of this type.
     pub fn read<T: Element>(&self, position: usize) -> Result<&'a [T]> {
         match self.args.get(position) {
             Some(Some(Arg::Read(bytes))) => {
@@ -50,12 +53,15 @@ impl<'a> HostCall<'a> {
         }
     }
 
-    /// The elements of a buffer that is written. They are handed out once.
+    /// Returns the elements of a writable buffer. Each buffer can be taken only once.
+    ///
+    /// # Errors
+    /// The argument is not a writable buffer of this type, or was taken before.
     pub fn write<T: Element>(&mut self, position: usize) -> Result<&'a mut [T]> {
         let wrong = self.wrong(position, "write", T::DTYPE);
         match self.args.get_mut(position).and_then(|arg| arg.take_if(|arg| matches!(arg, Arg::Write(_)))) {
             Some(Arg::Write(bytes)) => {
-                // Memory that nothing wrote yet may hold bytes that are no bool.
+                // Uninitialized memory can contain bytes that are not valid `bool`s.
                 if T::DTYPE == DType::Bool {
                     bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
                 }
@@ -65,27 +71,30 @@ impl<'a> HostCall<'a> {
         }
     }
 
-    /// A number.
+    /// Returns a scalar argument.
+    ///
+    /// # Errors
+    /// The argument is not a scalar of this type.
     pub fn scalar<T: Element>(&self, position: usize) -> Result<T> {
         match self.args.get(position) {
             Some(Some(Arg::Scalar(Scalar { dtype, bits }))) if *dtype == T::DTYPE => {
                 Ok(T::from_bytes(&bits.to_le_bytes()[..dtype.bytes()])[0])
             }
-            _ => Err(self.wrong(position, "a number of", T::DTYPE)),
+            _ => Err(self.wrong(position, "scalar", T::DTYPE)),
         }
     }
 
     fn wrong(&self, position: usize, what: &str, dtype: DType) -> Error {
         let is = match self.args.get(position) {
             None => format!("there are {} arguments", self.args.len()),
-            Some(None) => "it was handed out before".to_string(),
+            Some(None) => "it was already taken".to_string(),
             Some(Some(Arg::Read(bytes))) => format!("it is {} bytes to read", bytes.len()),
             Some(Some(Arg::Write(bytes))) => format!("it is {} bytes to write", bytes.len()),
             Some(Some(Arg::Scalar(value))) => format!("it is a {}", value.dtype),
             Some(Some(Arg::Index(_))) => "it is an index".to_string(),
         };
         Error::mistake(format!(
-            "kernel {}: its function on the CPU asks for argument {} as {what} {dtype}, but {is}",
+            "kernel {}: its CPU function requests argument {} as {what} {dtype}, but {is}",
             self.entry,
             position + 1
         ))
@@ -103,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_what_the_launch_gave_and_nothing_else() {
+    fn arguments_are_checked_for_access_and_type() {
         let (read, mut write) = ([1u32, 2], [3u32]);
         let args = vec![
             Arg::Read(bytemuck::cast_slice(&read)),
@@ -114,10 +123,10 @@ mod tests {
         assert_eq!((call.read::<u32>(0).unwrap(), call.scalar::<i16>(2).unwrap()), (&[1, 2][..], 7));
         call.write::<u32>(1).unwrap()[0] = 4;
         for (error, said) in [
-            (call.write::<u32>(1).map(drop).unwrap_err(), "argument 2 as write u32, but it was handed out before"),
+            (call.write::<u32>(1).map(drop).unwrap_err(), "argument 2 as write u32, but it was already taken"),
             (call.write::<u32>(0).map(drop).unwrap_err(), "argument 1 as write u32, but it is 8 bytes to read"),
             (call.read::<u64>(2).map(drop).unwrap_err(), "argument 3 as read u64, but it is a i16"),
-            (call.scalar::<u16>(2).map(drop).unwrap_err(), "argument 3 as a number of u16, but it is a i16"),
+            (call.scalar::<u16>(2).map(drop).unwrap_err(), "argument 3 as scalar u16, but it is a i16"),
             (call.read::<u8>(3).map(drop).unwrap_err(), "argument 4 as read u8, but there are 3 arguments"),
         ] {
             assert!(error.is_mistake() && error.message().contains(said), "{error}");

@@ -1,11 +1,11 @@
-//! Which device this is, in the driver's own words.
+//! Backends and device properties.
 
 use std::fmt;
 use std::str::FromStr;
 
 use panoply_ir::Error;
 
-/// A family of devices, in the order in which `auto` prefers them.
+/// A backend (device interface), in the order in which `auto` prefers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the variants are the interfaces' own names")]
 pub enum Backend {
@@ -21,7 +21,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Every kind, the preferred first.
+    /// All backends, in order of preference.
     pub const ALL: [Backend; 9] = [
         Backend::Cuda,
         Backend::Rocm,
@@ -34,7 +34,7 @@ impl Backend {
         Backend::Cpu,
     ];
 
-    /// The spelling in `PANOPLY_DEVICE` and on the command line.
+    /// Returns the name used in `PANOPLY_DEVICE` and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Backend::Cuda => "cuda",
@@ -49,7 +49,7 @@ impl Backend {
         }
     }
 
-    /// The name in a sentence.
+    /// Returns the name for display.
     pub const fn title(self) -> &'static str {
         match self {
             Backend::Cuda => "CUDA",
@@ -77,40 +77,40 @@ impl FromStr for Backend {
     fn from_str(name: &str) -> Result<Backend, Error> {
         Backend::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let known: Vec<&str> = Backend::ALL.iter().map(|kind| kind.name()).collect();
-            Error::mistake(format!("{name}: no such kind of device; one of {}", known.join(", ")))
+            Error::mistake(format!("{name}: no such backend; expected one of {}", known.join(", ")))
         })
     }
 }
 
-/// What a driver says about one device.
+/// Properties of a device, as reported by its driver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
-    /// The family.
+    /// The backend.
     pub kind: Backend,
-    /// Position in the interface's own enumeration, from 0.
+    /// Index in the interface's enumeration, from 0.
     pub index: usize,
-    /// What stands after the colon instead of the index, if anything: `checked` for `cpu:checked`.
+    /// Suffix of the device string that replaces the index, if any: `checked` for `cpu:checked`.
     pub variant: Option<String>,
-    /// The device's name.
+    /// Name of the device.
     pub name: String,
-    /// Who made it.
+    /// Name of the vendor.
     pub vendor: String,
-    /// The driver and its version.
+    /// Name and version of the driver.
     pub driver: String,
-    /// Whether this is a program that only pretends to be a device; never taken by `auto` (the CPU kind is none).
+    /// True for a software implementation, which `auto` never selects. False for the CPU backend.
     pub is_software: bool,
-    /// Whether it shares memory with the host.
+    /// True if the device shares memory with the host.
     pub unified_memory: bool,
-    /// Compute units, multiprocessors or cores.
+    /// Number of compute units, multiprocessors or cores.
     pub compute_units: u32,
-    /// The physical device: PCI address, UUID or LUID as text, if the driver tells.
+    /// Identity of the physical device (PCI address, UUID or LUID as text), if the driver reports it.
     pub physical_id: Option<String>,
-    /// What else is worth showing, as name and value.
+    /// Further properties, as name and value.
     pub details: Vec<(String, String)>,
 }
 
 impl DeviceInfo {
-    /// How a user spells this device: `opencl:0`, `cpu`, `cpu:checked`.
+    /// Returns the name that a user writes: `opencl:0`, `cpu` or `cpu:checked`.
     pub fn device_string(&self) -> String {
         match (&self.variant, self.kind) {
             (Some(variant), kind) => format!("{kind}:{variant}"),
@@ -120,11 +120,11 @@ impl DeviceInfo {
     }
 }
 
-/// A device's memory as the driver sees it now.
+/// Memory of a device, as reported by its driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Bytes in all.
+    /// Total bytes.
     pub total: u64,
-    /// Bytes free, if the driver tells.
+    /// Free bytes, if the driver reports them.
     pub free: Option<u64>,
 }

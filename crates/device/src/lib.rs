@@ -1,13 +1,13 @@
-//! The contract every Panoply device implements, and the suite that checks it.
+//! The contract that every Panoply device implements, and the suite that tests it.
 //!
-//! A device receives **programs and bytes, never operations**: it allocates memory, takes programs, and runs lists of
-//! [`DeviceCommand`]s. It never hears "tensor", and a driver never hears "kernel IR" (only the CPU takes it). `runtime` validates
-//! everything before it calls; a device validates nothing and says so, and its errors cover only what the caller could
-//! not know: out of memory, a lost device, a compiler's refusal.
+//! A device receives **programs and bytes, not operations**: it allocates memory, accepts programs, and executes lists of
+//! [`DeviceCommand`]s. It knows nothing of tensors, and only the CPU's driver uses the kernel IR. `runtime` validates everything before
+//! it calls a device; a device validates nothing. Its errors cover only conditions that the caller cannot predict: out of memory, a
+//! lost device, a compile error.
 //!
-//! In reading order: [`info`] (which device this is), [`program`] and [`host`] (what it is given to run), [`command`] and [`command_buffer`] (what it is asked
-//! to do, once and many times), [`driver_api`] (the traits), [`wire`] (messages between processes), [`null`] (a device that records and computes nothing), [`conformance`] (everything
-//! an implementation must do, as tests that are given a renderer).
+//! In reading order: [`info`] (device properties), [`program`] and [`host`] (programs), [`command`] and [`command_buffer`] (commands,
+//! executed once and repeatedly), [`driver_api`] (the traits), [`wire`] (messages between processes), [`null`] (a device that records
+//! commands without computing), [`conformance`] (the conformance suite).
 
 #![deny(unsafe_code)]
 
@@ -26,7 +26,7 @@ pub use command_buffer::RawCommandBuffer;
 pub use driver_api::{Driver, Pending, RawDevice, StepTime, Ticket};
 pub use host::{HostCall, HostFunction};
 pub use info::{Backend, DeviceInfo, MemoryInfo};
-/// What a driver needs of the IR: plain descriptions, never a kernel.
+/// The parts of the IR that drivers use: plain descriptions, not kernels.
 pub use panoply_ir::{
     DType, Error, ErrorKind, Result, Scalar, Target, Type,
     routine::{Gemm, Layout, Routine},

@@ -1,16 +1,17 @@
-//! A device that records what it is asked and computes nothing.
+//! A simulated device that records commands and computes nothing.
 //!
-//! It impersonates any [`Target`], so planning, caching and launching can be tested for devices nobody has, and what the
-//! host spends on a launch can be measured without a device. It can be told to fail.
+//! It takes any [`Target`], so that planning, caching and launching can be tested without the hardware, and the host's overhead per
+//! launch can be measured. Failures can be injected.
 //!
-//! **Bytes.** Memory holds zeros until something is written; writes, copies and fills happen, launches and routines change
-//! nothing. A [`NullDevice::hollow`] device keeps no bytes and no list of steps: every read gives zeros.
+//! **Memory** is zero until written. Writes, copies and fills take effect; launches and routines change nothing. A device
+//! [`NullDevice::without_memory`] stores no bytes and no commands: every read returns zeros.
 //!
-//! **Time.** Steps happen at once, each taking a microsecond of a clock that only steps move, or launches what [`NullDevice::with_timing`] says. After [`NullDevice::hold`] tickets
-//! stay pending until somebody waits or [`NullDevice::release_pending`] is called.
+//! **Time.** Commands complete immediately. Each takes a microsecond of a simulated clock, or for launches the time set with
+//! [`NullDevice::with_timing`]. After [`NullDevice::hold`], tickets stay pending until they are waited for or
+//! [`NullDevice::release_pending`] is called.
 //!
-//! **Duty.** A real device validates nothing and may do anything with a bad id. This one checks everything that the contract
-//! asks of the caller (`duty`) and answers with a mistake, so that a test on it shows that the caller does its part.
+//! **Validation.** A real device validates nothing and has undefined behavior on a bad id. This one checks everything that the contract
+//! requires of the caller (`validate`) and returns a mistake, so that tests on it also check the caller.
 
 mod validate;
 
@@ -27,10 +28,10 @@ use crate::driver_api::{Driver, Pending, RawDevice, StepTime, Ticket};
 use crate::info::{Backend, DeviceInfo, MemoryInfo};
 use crate::program::{Program, Signature};
 
-/// What a step takes of the pretended clock.
+/// Simulated duration of a command.
 const STEP_NS: u64 = 1000;
 
-/// A device that records what it is asked and computes nothing.
+/// A simulated device that records commands and computes nothing.
 pub struct NullDevice {
     info: DeviceInfo,
     target: Target,
@@ -41,22 +42,22 @@ pub struct NullDevice {
     state: Arc<Mutex<State>>,
 }
 
-/// What a [`NullDevice`] was asked so far, and what it holds now.
+/// Counts of a [`NullDevice`]'s operations and resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Allocations held now.
+    /// Live allocations.
     pub allocations: u64,
-    /// Bytes held now.
+    /// Bytes allocated now.
     pub bytes: u64,
-    /// Most bytes held at once.
+    /// Peak of the bytes allocated.
     pub peak_bytes: u64,
-    /// Allocations ever made.
+    /// Allocations made so far.
     pub allocated: u64,
-    /// Programs held now.
+    /// Live programs.
     pub programs: u64,
-    /// Programs made from text or IR.
+    /// Programs compiled from text or IR.
     pub compiled: u64,
-    /// Programs taken from a binary.
+    /// Programs loaded from a binary.
     pub taken_from_binary: u64,
     /// Queues.
     pub queues: u64,
@@ -72,28 +73,28 @@ pub struct Counts {
     pub fills: u64,
     /// Waits.
     pub waits: u64,
-    /// Bytes that came from the host.
+    /// Bytes copied from the host.
     pub bytes_written: u64,
-    /// Bytes that went to the host.
+    /// Bytes copied to the host.
     pub bytes_read: u64,
 }
 
-/// How a [`NullDevice`] shall fail.
+/// A failure to inject into a [`NullDevice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InjectedFailure {
-    /// After this many more allocations, one is refused for want of memory.
+    /// An allocation fails with out of memory.
     Allocation {
-        /// Those that succeed before.
+        /// Number of allocations that succeed before.
         after: u64,
     },
-    /// The next program is refused by the compiler.
+    /// The next compilation fails.
     Build {
-        /// What the compiler says.
+        /// The compiler's log.
         log: String,
     },
-    /// After this many more submissions the device is lost for good: everything fails from then on.
+    /// The device is lost permanently: every operation fails from then on.
     Lost {
-        /// Those that succeed before.
+        /// Number of submissions that succeed before.
         after: u64,
     },
 }
@@ -108,22 +109,22 @@ struct State {
     failures: Vec<InjectedFailure>,
     lost: bool,
     clock_ns: u64,
-    /// Whether tickets stay pending, and how often they were let go.
+    /// True if new tickets stay pending; and how many times pending tickets were released.
     held: bool,
     let_go: u64,
-    /// Tokens of tickets that exist.
+    /// Tokens of live tickets.
     tokens: HashSet<u64>,
 }
 
 struct Allocation {
     bytes: u64,
-    /// None until something is written: all zero.
+    /// `None` until the first write: all zero.
     contents: Option<Vec<u8>>,
 }
 
 struct Compiled {
     entry: String,
-    /// The text it was made from, the kernel IR's if it was made from that; none of a function of the host.
+    /// Source text, or the text of the kernel's IR; `None` for a host function.
     source: Option<String>,
     signature: Signature,
     group: Option<[u32; 3]>,
@@ -131,7 +132,7 @@ struct Compiled {
 }
 
 impl NullDevice {
-    /// A device that claims to be this target, with 1 GiB of memory and no routine.
+    /// Creates a device with this target, 1 GiB of memory and no routines.
     pub fn new(target: Target) -> NullDevice {
         let kind = match target.language {
             Language::Ir => Backend::Cpu,
@@ -168,69 +169,69 @@ impl NullDevice {
         }
     }
 
-    /// The same with another description.
+    /// Sets the device properties.
     #[must_use]
     pub fn with_info(self, info: DeviceInfo) -> NullDevice {
         NullDevice { info, ..self }
     }
 
-    /// The same with this much memory.
+    /// Sets the memory size in bytes.
     #[must_use]
     pub fn in_memory(self, total_bytes: u64) -> NullDevice {
         NullDevice { total_bytes, ..self }
     }
 
-    /// The same with routines.
+    /// Sets the supported routines.
     #[must_use]
     pub fn with_routines(self, offers: fn(&Routine) -> bool) -> NullDevice {
         NullDevice { offers, ..self }
     }
 
-    /// The same with launches that take so many nanoseconds.
+    /// Sets the simulated duration of launches, in nanoseconds.
     #[must_use]
     pub fn with_timing(self, takes_ns: fn(&Dispatch) -> u64) -> NullDevice {
         NullDevice { takes_ns, ..self }
     }
 
-    /// The same, keeping no bytes and no list of steps.
+    /// Makes the device store no bytes and no commands.
     #[must_use]
     pub fn without_memory(self) -> NullDevice {
         NullDevice { hollow: true, ..self }
     }
 
-    /// Plans a failure; several may be planned.
+    /// Schedules a failure. Several can be scheduled.
     pub fn fail(&self, failure: InjectedFailure) {
         self.state().failures.push(failure);
     }
 
-    /// Keeps tickets pending from here on.
+    /// Keeps the tickets of later submissions pending.
     pub fn hold(&self) {
         self.state().held = true;
     }
 
-    /// Lets everything that is held be done, and holds nothing more.
+    /// Completes all pending tickets, and stops holding new ones.
     pub fn release_pending(&self) {
         let mut state = self.state();
         state.held = false;
         state.let_go += 1;
     }
 
-    /// What was asked so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         self.state().counts
     }
 
-    /// The steps since the last call, in order, each with its queue. What a wait was for is not kept.
+    /// Returns the commands since the last call, in order, each with its queue. Tickets of waits are replaced by [`Ticket::Done`].
     pub fn take_steps(&self) -> Vec<(QueueId, DeviceCommand)> {
         mem::take(&mut self.state().steps)
     }
 
-    /// The entry point's name of a program it holds.
+    /// Returns the entry point's name of a live program.
     pub fn entry(&self, program: ProgramId) -> Option<String> {
         self.state().programs.get(&program).map(|compiled| compiled.entry.clone())
     }
 
-    /// The text of a program it holds, in its language or as kernel IR; none of a function of the host.
+    /// Returns the source text or IR text of a live program; `None` for a host function.
     pub fn source(&self, program: ProgramId) -> Option<String> {
         self.state().programs.get(&program)?.source.clone()
     }
@@ -274,7 +275,7 @@ impl NullDevice {
             DeviceCommand::Wait(_) => state.counts.waits += 1,
         }
         if !self.hollow {
-            // A recorded ticket would keep the state alive that records it.
+            // A recorded ticket would keep this state alive in a reference cycle.
             let step = if let DeviceCommand::Wait(_) = step { DeviceCommand::Wait(Ticket::Done) } else { step.clone() };
             state.steps.push((queue, step));
         }
@@ -283,7 +284,7 @@ impl NullDevice {
         Ok(StepTime { start_ns, end_ns: state.clock_ns })
     }
 
-    /// The device is lost if it was, or if a plan says so now.
+    /// Returns an error if the device is lost or a scheduled loss is due.
     fn check_lost(&self, state: &mut State, submits: u64) -> Result<()> {
         let due = state.failures.iter_mut().any(|failure| match failure {
             InjectedFailure::Lost { after: 0 } => true,
@@ -297,7 +298,7 @@ impl NullDevice {
         match state.lost {
             true => Err(Error::new(
                 ErrorKind::DeviceLost,
-                format!("{}: lost, as planned; open another", self.info.device_string()),
+                format!("{}: device lost (injected failure); open another", self.info.device_string()),
             )),
             false => Ok(()),
         }
@@ -310,7 +311,7 @@ impl State {
         self.next_id
     }
 
-    /// Whether a planned failure of an allocation is due; each happens once.
+    /// Returns true if an injected allocation failure is due; each occurs once.
     fn allocation_fails(&mut self) -> bool {
         let mut due = None;
         for (i, failure) in self.failures.iter_mut().enumerate() {
@@ -372,14 +373,14 @@ impl RawDevice for NullDevice {
         let mut state = self.state();
         self.check_lost(&mut state, 0)?;
         if bytes == 0 {
-            return Err(self.mistake("an allocation of no bytes; ask for at least 1"));
+            return Err(self.mistake("an allocation of 0 bytes; allocate at least 1"));
         }
         let free = self.total_bytes - state.counts.bytes;
         if bytes > free || bytes > self.target.max_buffer_bytes || state.allocation_fails() {
             let (name, total, largest) = (self.info.device_string(), self.total_bytes, self.target.max_buffer_bytes);
             let message = format!("out of memory on {name}: needs {bytes} bytes, {free} free of {total}; free buffers");
             return Err(
-                Error::new(ErrorKind::OutOfMemory, message).note(format!("the largest buffer has {largest} bytes"))
+                Error::new(ErrorKind::OutOfMemory, message).note(format!("the maximum buffer size is {largest} bytes"))
             );
         }
         let id = AllocId(state.fresh_id());
@@ -405,7 +406,7 @@ impl RawDevice for NullDevice {
         let (compiled, from_binary) = self.read_program(program)?;
         if let Some(log) = state.build_fails() {
             let message =
-                format!("{}: the compiler refused {}; its log follows", self.info.device_string(), compiled.entry);
+                format!("{}: compiling {} failed; its log follows", self.info.device_string(), compiled.entry);
             return Err(Error::new(ErrorKind::CompileFailed, message).note(log));
         }
         let id = ProgramId(state.fresh_id());
@@ -489,7 +490,7 @@ impl fmt::Debug for NullDevice {
 /// A ticket of a [`NullDevice`].
 struct Held {
     token: u64,
-    /// Done once the device let go more often than this.
+    /// Count of releases that must be exceeded for completion; `None` if already complete.
     done_after: Option<u64>,
     times: Vec<StepTime>,
     bytes: Mutex<Option<Vec<u8>>>,
@@ -537,18 +538,21 @@ impl Drop for Held {
     }
 }
 
-/// A driver that finds what it was given, for tests of choosing a device.
+/// A driver with a fixed list of devices, for tests of device selection.
 #[derive(Debug)]
 pub struct NullDriver {
-    /// The kind it stands for.
+    /// Backend.
     pub kind: Backend,
-    /// What it finds, or why it finds nothing.
+    /// Result of [`Driver::probe`].
     pub devices: Result<Vec<Arc<NullDevice>>>,
-    /// What it refuses.
+    /// Result of [`Driver::rejected`].
     pub refused: Vec<Error>,
 }
 
-#[allow(unsafe_code, reason = "a declaration: these devices validate all they are given, and need no promise")]
+#[allow(
+    unsafe_code,
+    reason = "a declaration: these devices validate their arguments, so no safety requirement applies"
+)]
 impl Driver for NullDriver {
     fn kind(&self) -> Backend {
         self.kind

@@ -1,4 +1,4 @@
-//! What a device is given to run.
+//! Programs that a device executes.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,65 +9,65 @@ use panoply_ir::{DType, Error, Type, Verified};
 
 use crate::host::HostFunction;
 
-/// A program in the form the device's [`Language`] asks for.
+/// A program in the form that the device's [`Language`] requires.
 #[derive(Clone, Debug)]
 pub enum Program {
-    /// The kernel itself.
+    /// The kernel's IR.
     Ir(Arc<Verified<Kernel>>),
     /// Source text for the device's compiler.
     Text(SourceText),
-    /// What a compiler made of it before, from a cache: bytes of the device's own format.
+    /// A compiled program from a cache, in the device's binary format.
     Binary {
-        /// The device's own format.
+        /// Bytes in the device's binary format.
         bytes: Vec<u8>,
-        /// The text it was made of, used when the bytes are refused.
+        /// Source text of the program, used if the bytes are rejected.
         text: SourceText,
     },
-    /// Code that a compiler outside Panoply made.
+    /// Code compiled outside of Panoply.
     Image(Image),
-    /// A function of the host's, where the host is the device.
+    /// A host function, for the CPU device.
     Host(HostFunction),
 }
 
-/// Code that a compiler outside Panoply made. What is wrong with it the driver finds, or nobody does.
+/// Code compiled outside of Panoply. Only the driver can detect errors in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What it is.
+    /// Format of the code.
     pub format: BinaryFormat,
     /// The code.
     pub bytes: Arc<[u8]>,
-    /// The function to launch.
+    /// Name of the entry point.
     pub entry: String,
-    /// Its arguments.
+    /// Parameters.
     pub signature: Signature,
 }
 
-/// A kind of compiled code.
+/// Format of compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinaryFormat {
-    /// Machine code for one architecture of NVIDIA's, or several in one fat binary.
+    /// Machine code for one NVIDIA architecture, or a fat binary for several.
     Cubin,
-    /// Machine code for one architecture of AMD's.
+    /// Machine code for one AMD architecture.
     CodeObject,
-    /// SPIR-V: of the Kernel flavour for OpenCL, of the Shader flavour for Vulkan.
+    /// SPIR-V: the Kernel flavor for OpenCL, the Shader flavor for Vulkan.
     SpirV,
     /// A Metal library.
     MetalLibrary,
 }
 
-/// What a program from outside can be.
+/// Form of an external program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProgramForm {
-    /// Text.
+    /// Source text.
     Text(Language),
     /// Compiled code.
     Image(BinaryFormat),
-    /// A function of the host's.
+    /// A host function.
     Host,
 }
 
 impl ProgramForm {
-    /// The name in a sentence.
+    /// Returns the name for display.
     pub const fn name(self) -> &'static str {
         match self {
             ProgramForm::Text(language) => language.name(),
@@ -79,7 +79,7 @@ impl ProgramForm {
         }
     }
 
-    /// Several in a sentence, each name once.
+    /// Joins the names of several forms, without duplicates.
     pub fn list(forms: &[ProgramForm]) -> String {
         let mut names: Vec<&str> = Vec::new();
         for name in forms.iter().map(|form| form.name()) {
@@ -90,7 +90,7 @@ impl ProgramForm {
         if names.is_empty() { "nothing".to_string() } else { names.join(", ") }
     }
 
-    /// Whether it is the same but for the devices that it was made for.
+    /// Returns true if both are the same form, ignoring the compute capability of PTX.
     pub fn is_like(self, other: ProgramForm) -> bool {
         let ptx = |form| matches!(form, ProgramForm::Text(Language::Ptx { .. }));
         self == other || (ptx(self) && ptx(other))
@@ -98,7 +98,7 @@ impl ProgramForm {
 }
 
 impl Program {
-    /// The function to launch.
+    /// Returns the name of the entry point.
     pub fn entry(&self) -> &str {
         match self {
             Program::Ir(kernel) => &kernel.name,
@@ -108,7 +108,7 @@ impl Program {
         }
     }
 
-    /// What it is; none for a kernel itself.
+    /// Returns the form; `None` for kernel IR.
     pub fn form(&self) -> Option<ProgramForm> {
         match self {
             Program::Ir(_) => None,
@@ -118,60 +118,65 @@ impl Program {
         }
     }
 
-    /// The answer of a device that takes programs in other forms.
+    /// Returns the error of a device that accepts only other forms.
     #[cold]
     pub fn rejected_by(&self, device: impl Display, takes: &[ProgramForm]) -> Error {
         let takes = ProgramForm::list(takes);
         let entry = self.entry();
         Error::unsupported(match self.form() {
-            Some(form) => format!("{device}: takes {takes}; {entry} is {}", form.name()),
-            None => format!("{device}: takes {takes}, not the kernel {entry} itself; render it first"),
+            Some(form) => format!("{device}: accepts {takes}; {entry} is {}", form.name()),
+            None => format!("{device}: accepts {takes}, not the IR of kernel {entry}; render it first"),
         })
     }
 }
 
-/// Source text and how its entry point is called.
+/// Source text with its entry point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceText {
-    /// What it is written in.
+    /// Language of the source.
     pub language: Language,
-    /// The text.
+    /// The source.
     pub source: String,
-    /// The function to launch.
+    /// Name of the entry point.
     pub entry: String,
-    /// Its arguments.
+    /// Parameters.
     pub signature: Signature,
 }
 
-/// How arguments are passed to an entry point.
+/// Calling convention of an entry point.
 ///
-/// Generated kernels (`hidden` true) take, for each parameter in order: a buffer as pointer, offset in elements and length
-/// in elements; a scalar as itself. After them come the three global sizes. Offsets, lengths, sizes and index scalars are
-/// unsigned integers of `index_bits`. In PTX two unsigned integers of 32 bits follow, by which groups along the second and third
-/// axis are counted on: a grid there is too narrow for some launches, which become several. In WGSL all
-/// arguments but buffers are 32-bit words, two for what has 64 bits, of a uniform buffer, followed by three such numbers of groups and a zero;
-/// that buffer is binding 0 of group 0 and the kernel's buffers are those from 1 on. Raw source (`hidden` false) takes just pointers and scalars.
+/// Generated kernels (`hidden` true) take, for each parameter in order: for a buffer a pointer, the offset in elements and the length
+/// in elements; for a scalar its value. The three global sizes follow. Offsets, lengths, sizes and index scalars are unsigned integers
+/// of `index_bits` bits.
+///
+/// In PTX two unsigned 32-bit integers follow: the first work-group along the second and third axis. The grid is too narrow there for
+/// some launches, which are split.
+///
+/// In WGSL all arguments other than buffers are 32-bit words of a uniform buffer, two words for a 64-bit value, followed by three such
+/// work-group offsets and a zero. The uniform buffer is binding 0 of group 0; the kernel's buffers are the bindings from 1 on.
+///
+/// External source (`hidden` false) takes only pointers and scalars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// The kernel's parameters, in order.
+    /// Types of the kernel's parameters, in order.
     pub params: Vec<ParamType>,
     /// Bits of an index argument: 32 or 64.
     pub index_bits: u32,
-    /// Whether offsets, lengths and sizes are passed besides.
+    /// True if offsets, lengths and global sizes are also passed.
     pub hidden: bool,
 }
 
-/// What a parameter of an entry point is.
+/// Type of an entry point's parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParamType {
-    /// A buffer of such elements; a region passed to it starts at a multiple of their size.
+    /// A buffer with elements of this type. A region passed to it is aligned to their size.
     Buffer(DType),
     /// A scalar or an index.
     Scalar(Type),
 }
 
 impl Signature {
-    /// The signature of a generated kernel.
+    /// Returns the signature of a generated kernel.
     pub fn of(kernel: &Kernel, index_bits: u32) -> Signature {
         let params = kernel.params.iter().map(|param| match param {
             Param::Scalar { ty, .. } => ParamType::Scalar(*ty),

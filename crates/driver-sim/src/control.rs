@@ -1,13 +1,17 @@
-//! Steering the shared library from a test: where it is, what it counts, what shall fail.
+//! Controls the shared library from a test: its path, its call counts, and failures on request.
 
 use std::ffi::{CString, c_char};
 use std::path::PathBuf;
 
 use dlopen2::raw::Library;
 
-/// The shared library that cargo built beside the test that runs.
+/// Returns the path of the shared library that cargo built beside the running test.
+///
+/// # Panics
+///
+/// The library was not built.
 pub fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its own path");
+    let test = std::env::current_exe().expect("the path of the test binary is known");
     let name = format!("{}panoply_driver_sim{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let places =
         test.ancestors().skip(1).take(3).flat_map(|folder| [folder.join(&name), folder.join("deps").join(&name)]);
@@ -15,35 +19,39 @@ pub fn library() -> PathBuf {
     found.first().cloned().unwrap_or_else(|| panic!("no {name} near {}; depend on panoply-driver-sim", test.display()))
 }
 
-/// The library of this process, opened once more.
+/// A handle of the library, opened in this process.
 pub struct Control(Library);
 
 impl Control {
     /// Opens the library.
+    ///
+    /// # Panics
+    ///
+    /// The library was not built or does not load.
     pub fn open() -> Control {
         let path = library();
         Control(Library::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }
 
-    /// Makes calls of a function answer with a code, from the next one after `skip` others on, `times` times.
+    /// Makes calls of a function return a code: skips the next `skip` calls, then fails `times` calls.
     pub fn fail(&self, function: &str, code: i32, skip: u32, times: u32) {
-        let name = CString::new(function).expect("a name has no zero byte");
+        let name = CString::new(function).expect("a name contains no zero byte");
         // SAFETY: the library defines this function with this type.
         let fail: extern "C" fn(*const c_char, i32, u32, u32) =
             unsafe { self.0.symbol("panoply_driver_sim_fail") }.expect("the library is ours");
         fail(name.as_ptr(), code, skip, times);
     }
 
-    /// How often a function was called.
+    /// Returns the number of calls of a function.
     pub fn calls(&self, function: &str) -> u64 {
-        let name = CString::new(function).expect("a name has no zero byte");
+        let name = CString::new(function).expect("a name contains no zero byte");
         // SAFETY: the library defines this function with this type.
         let calls: extern "C" fn(*const c_char) -> u64 =
             unsafe { self.0.symbol("panoply_driver_sim_calls") }.expect("the library is ours");
         calls(name.as_ptr())
     }
 
-    /// From now on HIP's kernels are executed; false if there is no clang to do it.
+    /// Enables the execution of HIP kernels; returns false if clang is not installed.
     pub fn execute(&self) -> bool {
         let clang = std::process::Command::new("clang-19").arg("--version").output();
         if !clang.is_ok_and(|said| said.status.success()) {
@@ -53,12 +61,12 @@ impl Control {
         let execute: extern "C" fn() =
             unsafe { self.0.symbol("panoply_driver_sim_execute") }.expect("the library is ours");
         execute();
-        // Once more, for good: a library that everybody closed forgets.
+        // Opened once more and never closed, because a library without handles is unloaded with its state.
         std::mem::forget(Control::open());
         true
     }
 
-    /// Whether Level Zero's kernels are executed: an OpenCL driver must be here that takes SPIR-V and any address.
+    /// Returns true if Level Zero kernels are executed, which requires an OpenCL driver that supports SPIR-V and arbitrary addresses.
     pub fn executes_spirv(&self) -> bool {
         // SAFETY: the library defines this function with this type.
         let executes: extern "C" fn() -> bool =
@@ -66,7 +74,7 @@ impl Control {
         executes()
     }
 
-    /// The position of the device that is this thread's; none if it has none.
+    /// Returns the index of the thread's current device, if there is one.
     pub fn current(&self) -> Option<u64> {
         // SAFETY: the library defines this function with this type.
         let current: extern "C" fn() -> u64 =
@@ -74,7 +82,7 @@ impl Control {
         current().checked_sub(1)
     }
 
-    /// How many objects of all kinds (contexts, streams, events, modules, allocations) are held.
+    /// Returns the number of live objects of all types (contexts, streams, events, modules, allocations).
     pub fn live(&self) -> u64 {
         // SAFETY: the library defines this function with this type.
         let live: extern "C" fn() -> u64 =

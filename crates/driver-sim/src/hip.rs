@@ -1,12 +1,13 @@
 //! AMD's HIP and its runtime compiler, as far as Panoply's driver calls them.
 //!
-//! Memory, streams and events are those of [`crate::cuda`]. A launch is checked (sizes, the group the program asks for, that every
-//! buffer is live memory of the device), and its text may ask for a fault. The compiler reads as much of a program as that needs, and
-//! refuses one with an `#error` line. **Kernels are executed only on request**, by clang for the host ([`host`]); otherwise they do
-//! nothing.
+//! Memory, streams and events are those of [`crate::cuda`]. A launch is checked (sizes, the work-group size that the program requires, and
+//! that every buffer is live memory of the device), and the text can request a fault. The compiler parses as much of a program as that
+//! requires, and rejects one with an `#error` line. **Kernels are executed only on request**, by clang for the host ([`host`]); otherwise
+//! they do nothing.
 //!
-//! What a test chooses stands in `PANOPLY_FAKE_HIP`, as for CUDA: `devices`, `memory`, `pools`, `init`, `broken`, and `hip` (the driver's
-//! version, 60032831), `architecture` (of the devices, 90a), `hipblaslt` (its version as it counts, 1000) and `execute` (1 if kernels are executed, 0).
+//! A test configures it in `PANOPLY_FAKE_HIP`, as for CUDA: `devices`, `memory`, `pools`, `init`, `broken`, and `hip` (the driver's
+//! version, 60032831), `architecture` (of the devices, 90a), `hipblaslt` (its version in its own counting, 1000) and `execute` (1 to
+//! execute kernels, 0).
 
 pub mod host;
 
@@ -21,14 +22,14 @@ use crate::cuda::streams::Work;
 use crate::ptx::memory::Memory;
 use crate::ptx::run::ILLEGAL_ADDRESS;
 
-/// First bytes of what compiling makes; its length and the text follow, a line with the architecture first.
+/// First bytes of a compiled image; its length and the text follow. The first line of the text is the architecture.
 const MAGIC: &[u8; 8] = b"\x7FFAKEHIP";
 /// `HIPRTC_ERROR_COMPILATION`.
 const REFUSED: i32 = 6;
-/// Where `gcnArchName` stands in the properties, since ROCm 6 and before.
+/// Offset of `gcnArchName` in the properties, since ROCm 6 and before.
 const ARCHITECTURE_AT: [usize; 2] = [1160, 396];
 
-/// A program that is being compiled.
+/// A program of the compiler.
 #[derive(Default)]
 pub struct HipProgram {
     text: String,
@@ -36,14 +37,14 @@ pub struct HipProgram {
     binary: Vec<u8>,
 }
 
-/// A program that was loaded.
+/// A loaded module.
 pub struct Code {
     text: String,
     host: Option<Arc<host::Program>>,
 }
 
 impl Code {
-    /// What stands between an entry point's parentheses.
+    /// Returns the text between an entry point's parentheses.
     fn arguments(&self, entry: &str) -> Option<&str> {
         let head = format!("void {entry}(");
         let start = self.text.find(&head).filter(|at| {
@@ -54,7 +55,7 @@ impl Code {
         arguments.find(')').map(|end| &arguments[..end])
     }
 
-    /// The group that an entry point asks for.
+    /// Returns the work-group size that the text requires.
     fn group(&self) -> Option<u64> {
         let head = "amdgpu_flat_work_group_size(";
         let start = self.text.find(head)? + head.len();
@@ -65,7 +66,7 @@ impl Code {
 exported! {
     fn hipInit(_flags: u32) {
         State::call(NAME, |state| match state.config.init {
-            // As AMD's own, which calls it an invalid device.
+            // As AMD's runtime, which returns "invalid device" here.
             0 if state.config.devices == 0 => Err(INVALID_DEVICE),
             0 => {
                 state.initialized = true;
@@ -86,7 +87,7 @@ exported! {
     fn hipDeviceGetName(text: *mut c_char, length: i32, device: i32) {
         State::call(NAME, |state| {
             known(state, device)?;
-            let name = format!("HIP stand-in {device}, no card\0");
+            let name = format!("HIP simulator {device}, no card\0");
             let bytes = name.len().min(length as usize);
             // SAFETY: the caller's buffer has `length` bytes.
             unsafe { std::ptr::copy_nonoverlapping(name.as_ptr().cast(), text, bytes) };
@@ -133,7 +134,7 @@ exported! {
 
     fn hipModuleLoadData(handle: *mut u64, image: *const u8) {
         State::on_device(NAME, |state, _| {
-            // SAFETY: an image begins with a mark and its length.
+            // SAFETY: an image begins with a magic number and its length.
             let text = unsafe { load(image) }?;
             let (made_for, text) = text.split_once('\n').ok_or(INVALID_IMAGE)?;
             if made_for != architecture(state) {
@@ -220,7 +221,7 @@ exported! {
             let options: Vec<String> = (0..count as usize).map(option).collect();
             let architecture = options.iter().find_map(|option| option.strip_prefix("--offload-arch="));
             let architecture = architecture.unwrap_or_default().to_string();
-            // Before ROCm 6 the compiler ends the process over what it does not know.
+            // Before ROCm 6 the compiler aborts the process for unknown architectures.
             if state.config.hip < 60_000_000 && ["gfx1201", "gfx942"].contains(&architecture.as_str()) {
                 std::process::abort();
             }
@@ -258,7 +259,7 @@ exported! {
     fn hiprtcGetProgramLog(program: u64, log: *mut u8) {
         State::call(NAME, |state| {
             let source = state.sources.get(&program).ok_or(INVALID_VALUE)?;
-            // SAFETY: the caller has room for what it was told, the zero byte included.
+            // SAFETY: the caller's buffer has the size that was returned, including the terminator.
             unsafe {
                 std::ptr::copy_nonoverlapping(source.log.as_ptr(), log, source.log.len());
                 log.add(source.log.len()).write(0);
@@ -279,7 +280,7 @@ exported! {
     fn hiprtcGetCode(program: u64, code: *mut u8) {
         State::call(NAME, |state| {
             let source = state.sources.get(&program).ok_or(INVALID_VALUE)?;
-            // SAFETY: the caller has room for what it was told.
+            // SAFETY: the caller's buffer has the size that was returned.
             unsafe { std::ptr::copy_nonoverlapping(source.binary.as_ptr(), code, source.binary.len()) };
             Ok(())
         })
@@ -294,10 +295,10 @@ exported! {
     }
 }
 
-/// A launch, checked.
+/// Checks a launch and returns its work.
 ///
 /// # Safety
-/// There is a pointer to the bytes of every parameter, in words of eight.
+/// `params` must have a pointer to the value of every parameter, each in eight bytes.
 pub unsafe fn kernel(
     state: &State,
     function: u64,
@@ -316,7 +317,7 @@ pub unsafe fn kernel(
     }
     let arguments = code.arguments(&name).ok_or(NOT_FOUND)?;
     let argument = |(at, argument): (usize, &str)| {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         let bits = unsafe { (*params.add(at)).cast::<u64>().read() };
         Argument { bits, buffer: argument.contains('*') }
     };
@@ -332,7 +333,7 @@ pub struct Argument {
     buffer: bool,
 }
 
-/// A kernel that was launched.
+/// A launched kernel.
 #[derive(Clone)]
 pub struct Launch {
     code: Arc<Code>,
@@ -343,7 +344,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Looks for the buffers, faults if the text asks for it, and computes if the program can.
+    /// Checks the buffers, faults if the text requests it, and executes the kernel if it was compiled for the host.
     pub fn run(&self, memory: &mut Memory) -> Result<(), i32> {
         let place = |argument: &Argument| match argument.buffer {
             true => memory.at(argument.bits, 1).map(|bytes| bytes.as_mut_ptr() as u64).ok_or(ILLEGAL_ADDRESS),
@@ -354,7 +355,7 @@ impl Launch {
             return Err(LAUNCH_FAILURE);
         }
         match &self.code.host {
-            // SAFETY: buffers are memory of the device, whose lock is held, and generated kernels stay inside them.
+            // SAFETY: buffers are memory of the device, whose lock is held, and generated kernels access no memory outside them.
             Some(host) if !unsafe { host.launch(&self.groups, &self.size, self.wave, &arguments) } => {
                 Err(LAUNCH_FAILURE)
             }
@@ -363,7 +364,7 @@ impl Launch {
     }
 }
 
-/// A text as a program for the host, compiled once.
+/// Returns a text compiled for the host; it is compiled once.
 fn executable(state: &mut State, text: &str) -> Result<Arc<host::Program>, String> {
     if let Some(known) = state.executables.get(text) {
         return Ok(known.clone());
@@ -373,26 +374,26 @@ fn executable(state: &mut State, text: &str) -> Result<Arc<host::Program>, Strin
     Ok(new)
 }
 
-/// A failure of the host's compiler, which is nobody's but the test's.
+/// Reports a failure of the host's compiler, which is an error of the test.
 fn refuse(why: &str) -> i32 {
     eprintln!("fake hip: {why}");
     INVALID_IMAGE
 }
 
-/// `gfx90a`.
+/// Returns the architecture's name, such as `gfx90a`.
 fn architecture(state: &State) -> String {
     format!("gfx{:x}", state.config.architecture)
 }
 
-/// Attributes by their numbers in `hipDeviceAttribute_t`.
+/// Returns an attribute by its number in `hipDeviceAttribute_t`.
 fn attribute_of(state: &State, index: usize, attribute: i32) -> Option<i32> {
     Some(match attribute {
-        // Clock in kHz, whether it shares the host's memory.
+        // Clock in kHz, 1 if memory is shared with the host.
         5 => 1_000_000,
         16 => 0,
-        // Work-items of a group along x, y, z, and in all.
+        // Work-items of a work-group along x, y, z, and in total.
         26..=28 | 56 => 1024,
-        // Groups along x, y, z.
+        // Work-groups along x, y, z.
         29 => i32::MAX,
         30 | 31 => 65_536,
         // Compute units.
@@ -400,9 +401,9 @@ fn attribute_of(state: &State, index: usize, attribute: i32) -> Option<i32> {
         // PCI bus, device, domain.
         67 => index as i32 + 1,
         68 | 69 => 0,
-        // Shared memory of a group.
+        // Shared memory of a work-group.
         74 => 64 << 10,
-        // Work-items of a wave: before GFX 10, and since.
+        // Work-items of a wavefront: before GFX 10, and since.
         87 if state.config.architecture < 0x1000 => 64,
         87 => 32,
         88 => state.config.pools,
@@ -410,21 +411,21 @@ fn attribute_of(state: &State, index: usize, attribute: i32) -> Option<i32> {
     })
 }
 
-/// Writes the architecture's name where the properties have it.
+/// Writes the architecture's name at its offset in the properties.
 fn describe(state: &State, properties: *mut u8, device: i32, at: usize) -> Result<(), i32> {
     known(state, device)?;
     let name = format!("{}:sramecc+:xnack-\0", architecture(state));
-    // SAFETY: the caller's structure has 256 bytes for it there.
+    // SAFETY: the caller's structure has 256 bytes for the name at this offset.
     unsafe { std::ptr::copy_nonoverlapping(name.as_ptr(), properties.add(at), name.len()) };
     Ok(())
 }
 
-/// What compiling made.
+/// Returns the text of a compiled image.
 ///
 /// # Safety
-/// The image begins with 16 bytes that say how long it is, if the first eight are ours.
+/// The image must have at least 8 bytes; if they are the magic number, the image must have the length in the next 8 bytes.
 unsafe fn load<'a>(image: *const u8) -> Result<&'a str, i32> {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if std::slice::from_raw_parts(image, 8) != MAGIC {
             return Err(INVALID_IMAGE);

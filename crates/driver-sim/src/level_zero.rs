@@ -1,9 +1,9 @@
-//! Level Zero's loader, as far as Panoply's driver calls it: GPUs that are none, memory that is the host's, command lists that are done
-//! at once, and modules of SPIR-V, which an OpenCL driver of this machine executes if one takes SPIR-V and any address of the host's
-//! ([`execute`]; Intel's CPU runtime does). Otherwise kernels are checked and do nothing.
+//! Level Zero's loader, as far as Panoply's driver calls it: simulated GPUs, host memory as device memory, synchronous command lists, and
+//! modules of SPIR-V. An OpenCL driver of this machine executes them if one supports SPIR-V and arbitrary host addresses ([`execute`];
+//! Intel's CPU runtime does). Otherwise kernels are checked and do nothing.
 //!
-//! What a test chooses stands in `PANOPLY_FAKE_ZE`, as for CUDA: `devices`, `memory`, and `init` (what `zeInit` answers; 0 devices make it
-//! answer as the real loader does without a GPU). Whatever is called after a `zeInit` that failed ends the process, as on Debian.
+//! A test configures it in `PANOPLY_FAKE_ZE`, as for CUDA: `devices`, `memory`, and `init` (the result of `zeInit`; with 0 devices it fails
+//! as the real loader does without a GPU). A call after a failed `zeInit` aborts the process, as on Debian.
 
 pub mod execute;
 
@@ -23,15 +23,15 @@ const INVALID_NATIVE_BINARY: i32 = 0x7800_000F;
 const INVALID_KERNEL_NAME: i32 = 0x7800_0011;
 const INVALID_GROUP_SIZE: i32 = 0x7800_0013;
 
-/// First bytes of what this driver calls its own format; the words follow.
+/// First bytes of the native binary format; the SPIR-V words follow.
 const NATIVE: &[u8; 8] = b"\x7FFAKEZE1";
 
-/// What exists.
+/// All live objects.
 #[derive(Default)]
 pub struct Objects {
     contexts: Vec<u64>,
     lists: Vec<u64>,
-    /// Sizes of allocations by address, with their device.
+    /// Size and device of each allocation, by address.
     memory: BTreeMap<u64, (usize, usize)>,
     modules: HashMap<u64, Arc<Module>>,
     kernels: HashMap<u64, Kernel>,
@@ -47,18 +47,18 @@ struct Kernel {
     module: Arc<Module>,
     name: String,
     group_size: [u32; 3],
-    /// Bytes of each argument.
+    /// The bytes of each argument.
     arguments: BTreeMap<u32, Vec<u8>>,
 }
 
 impl Objects {
-    /// How many there are.
+    /// Returns the number of objects.
     pub fn live(&self) -> usize {
         let made = self.contexts.len() + self.lists.len() + self.memory.len();
         made + self.modules.len() + self.kernels.len() + self.logs.len()
     }
 
-    /// Whether an address lies in an allocation.
+    /// Returns true if an address is in an allocation.
     fn holds(&self, address: u64) -> bool {
         let before = self.memory.range(..=address).next_back();
         before.is_some_and(|(start, (bytes, _))| address < start + *bytes as u64)
@@ -71,36 +71,36 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes.max(1), ALIGNMENT).expect("sizes of tests are small")
 }
 
-/// A call after `zeInit`: what comes after one that failed ends the process.
+/// Executes a call; aborts the process if `zeInit` was not called or failed.
 fn call(name: &'static str, act: impl FnOnce(&mut State) -> Result<(), i32>) -> i32 {
     State::call(name, |state| {
         if !state.initialized {
-            eprintln!("{name} was called after a zeInit that failed");
+            eprintln!("{name} was called after a failed zeInit");
             std::process::abort();
         }
         act(state)
     })
 }
 
-/// Bytes of a structure that begin somewhere behind its head.
+/// Writes a member of a structure at an offset.
 ///
 /// # Safety
-/// The structure is that long.
+/// The structure must be large enough.
 unsafe fn put<T>(structure: *mut u8, at: usize, value: T) {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { structure.add(at).cast::<T>().write_unaligned(value) }
 }
 
-/// A member of a structure.
+/// Reads a member of a structure at an offset.
 ///
 /// # Safety
-/// The structure is that long.
+/// The structure must be large enough.
 unsafe fn get<T>(structure: *const u8, at: usize) -> T {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { structure.add(at).cast::<T>().read_unaligned() }
 }
 
-/// The place of a device whose handle this is.
+/// Returns the index of a device by its handle.
 fn device(state: &State, handle: u64) -> Result<usize, i32> {
     let index = handle.wrapping_sub(1) as usize;
     if index < state.config.devices { Ok(index) } else { Err(INVALID_NULL_HANDLE) }
@@ -141,7 +141,7 @@ exported! {
 
     fn zeDeviceGet(_driver: u64, count: *mut u32, devices: *mut u64) {
         call(NAME, |state| {
-            // SAFETY: the caller's pointers, the second to as many places as the first says.
+            // SAFETY: the caller's pointers; the array has room for the reported number of devices.
             unsafe {
                 give(count, state.config.devices as u32);
                 if !devices.is_null() {
@@ -155,10 +155,10 @@ exported! {
     fn zeDeviceGetProperties(handle: u64, properties: *mut u8) {
         call(NAME, |state| {
             let index = device(state, handle)?;
-            let name = format!("SPIR-V stand-in {index}, no card\0");
+            let name = format!("SPIR-V simulator {index}, no card\0");
             // SAFETY: the caller's structure.
             unsafe {
-                // The last of several is no GPU but what Intel calls a VPU.
+                // The last of several devices is not a GPU but a VPU.
                 let last = index > 0 && index + 1 == state.config.devices;
                 put(properties, 16, if last { 5u32 } else { 1 });
                 put(properties, 20, 0x8086u32);
@@ -256,7 +256,7 @@ exported! {
     fn zeMemFree(_context: u64, address: u64) {
         call(NAME, |state| {
             let (bytes, _) = state.level_zero.memory.remove(&address).ok_or(INVALID_NULL_HANDLE)?;
-            // SAFETY: it was allocated with this layout, and nobody else has it.
+            // SAFETY: it was allocated with this layout, and this is the only reference to it.
             unsafe { dealloc(address as *mut u8, layout(bytes)) };
             Ok(())
         })
@@ -314,7 +314,7 @@ exported! {
 
     fn zeModuleCreate(_context: u64, _device: u64, description: *const u8, module: *mut u64, log: *mut u64) {
         call(NAME, |state| {
-            // SAFETY: the caller's structure, and the bytes and flags that it names.
+            // SAFETY: the caller's structure, and the bytes and flags that it points at.
             let (native, input, flags) = unsafe {
                 let bytes = std::slice::from_raw_parts(get::<*const u8>(description, 32), get::<usize>(description, 24));
                 (get::<u32>(description, 16) == 1, bytes, CStr::from_ptr(get(description, 40)))
@@ -344,7 +344,7 @@ exported! {
         call(NAME, |state| {
             let module = state.level_zero.modules.get(&module).ok_or(INVALID_NULL_HANDLE)?;
             let binary = [NATIVE, &module.words[..]].concat();
-            // SAFETY: the caller's pointers, the second to room for as many bytes as were told.
+            // SAFETY: the caller's pointers; the buffer has the size that was reported.
             unsafe {
                 give(bytes, binary.len());
                 if !to.is_null() {

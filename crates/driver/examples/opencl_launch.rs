@@ -1,4 +1,5 @@
-//! What the driver adds to a launch: host time of an empty kernel through `RawDevice::submit`, beside the bare OpenCL calls.
+//! Measures the driver's overhead per launch: host time of an empty kernel through `RawDevice::submit`, compared with the bare OpenCL
+//! calls.
 //!
 //! `OCL_ICD_VENDORS=<folder> cargo run --release -p panoply-driver --example opencl_launch`
 
@@ -20,7 +21,7 @@ const SOURCE: &str = "kernel void empty(global float *x, ulong xoff, ulong xlen,
 const LAUNCHES: usize = 1_000;
 const ROUNDS: usize = 301;
 
-/// The bare calls: a kernel with its arguments set, and a queue.
+/// The bare OpenCL calls: a kernel with its arguments set, and a queue.
 struct Bare {
     queue: cl_command_queue,
     kernel: cl_kernel,
@@ -42,7 +43,7 @@ impl Bare {
         }
     }
 
-    /// Nanoseconds a launch takes of the host, which keeps the last event, as whoever wants to wait must.
+    /// Returns the host nanoseconds per launch. The last event is kept, as a caller that waits must do.
     fn launches(&self) -> Result<f64, i32> {
         let mut last: Option<cl_event> = None;
         let start = Instant::now();
@@ -54,7 +55,7 @@ impl Bare {
                 command_queue::enqueue_nd_range_kernel(self.queue, self.kernel, 1, no_offset, size, size, 0, no_events)?
             };
             if let Some(before) = last.replace(event) {
-                // SAFETY: the event is ours to release.
+                // SAFETY: the event's reference is owned here.
                 unsafe { event::release_event(before)? };
             }
         }
@@ -66,7 +67,7 @@ impl Bare {
     }
 }
 
-/// The same through the driver.
+/// The same launches through the driver.
 struct Ours<'a> {
     device: &'a OpenClDevice,
     step: DeviceCommand,
@@ -98,19 +99,19 @@ impl Ours<'_> {
     }
 }
 
-/// The lower decile: other programs only ever add.
+/// Returns the lower decile, because other processes only add time.
 fn typical(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 10]
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let code = |code: i32| format!("OpenCL answered {code}");
+    let code = |code: i32| format!("OpenCL returned {code}");
     let mut ids = Vec::new();
     for platform in platform::get_platform_ids().map_err(code)? {
         ids.extend(device::get_device_ids(platform, device::CL_DEVICE_TYPE_ALL).map_err(code)?);
     }
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: all arguments passed here are valid.
     for device in unsafe { OpenClDriver::default().devices() }? {
         let id = ids[device.info().index];
         let bare = Bare::new(id, 0).map_err(code)?;

@@ -1,4 +1,4 @@
-//! What the driver adds to a launch: host time of an empty kernel through `RawDevice::submit`, beside `wgpu`'s own calls for the same.
+//! Measures the driver's overhead per launch: host time of an empty kernel through `RawDevice::submit`, compared with `wgpu`'s own calls.
 //!
 //! `cargo run --release -p panoply-driver --example wgpu_launch`
 
@@ -62,7 +62,7 @@ impl Bare {
         Ok(Bare { device, queue, pipeline, bound, words })
     }
 
-    /// Nanoseconds a launch takes of the host.
+    /// Returns the host nanoseconds per launch.
     fn launches(&self) -> Result<f64, wgpu::PollError> {
         let start = Instant::now();
         for _ in 0..LAUNCHES {
@@ -81,7 +81,7 @@ impl Bare {
     }
 }
 
-/// The same through the driver.
+/// The same launches through the driver.
 struct Ours {
     device: std::sync::Arc<dyn RawDevice>,
     step: DeviceCommand,
@@ -124,13 +124,13 @@ impl Ours {
     }
 }
 
-/// The lower decile: other programs only ever add.
+/// Returns the lower decile, because other processes only add time.
 fn typical(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 10]
 }
 
-/// The result of a future that needs nobody, as `wgpu`'s are outside of browsers.
+/// Returns the result of a future that is ready without an executor, as `wgpu`'s are outside of browsers.
 fn now<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -145,7 +145,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptor =
         InstanceDescriptor { flags: InstanceFlags::empty(), ..InstanceDescriptor::new_without_display_handle() };
     let adapters = now(Instance::new(descriptor).enumerate_adapters(Backends::VULKAN));
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: all arguments passed here are valid.
     for device in unsafe { WgpuDriver::new(Backend::Vulkan).probe() }? {
         let info = device.info().clone();
         let bare = now(Bare::new(&adapters[info.index]))?;

@@ -1,15 +1,15 @@
-//! The arguments of a launch where a buffer is its address.
+//! Kernel arguments for APIs in which a buffer is passed as its address.
 
 use panoply_device::{Arg, Dispatch, Error, ParamType, Region, Result, Signature, Type};
 
-/// One argument: its bits, low bytes first, and how many bytes of them count.
+/// One kernel argument: its value in little-endian order and its size in bytes.
 pub struct Value {
     pub bits: u64,
-    #[cfg_attr(not(feature = "oneapi"), expect(dead_code, reason = "the others' drivers know it of the program"))]
+    #[cfg_attr(not(feature = "oneapi"), expect(dead_code, reason = "other drivers take the size from the program"))]
     pub bytes: usize,
 }
 
-/// What an entry point is given, in order; `address` tells where a region lies.
+/// Returns the arguments of an entry point in order; `address` returns the device address of a region.
 pub fn values(
     label: &str,
     signature: &Signature,
@@ -17,7 +17,7 @@ pub fn values(
     address: impl Fn(&Region) -> Result<u64>,
 ) -> Result<Vec<Value>> {
     let wrong = |what: String| {
-        Error::mistake(format!("{label}: a launch was given {what}; launch with what its signature asks"))
+        Error::mistake(format!("{label}: a launch was given {what}; pass the arguments that the signature declares"))
     };
     if dispatch.args.len() != signature.params.len() {
         return Err(wrong(format!("{} arguments for {}", dispatch.args.len(), signature.params.len())));

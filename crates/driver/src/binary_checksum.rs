@@ -1,19 +1,20 @@
-//! Binaries that can be trusted to be what the driver once gave.
+//! Checksums that verify that a binary is one that the driver returned earlier.
 //!
-//! Drivers do not check what they are handed: of three tried, all crashed on some truncated or altered binary of their own.
-//! So the bytes that leave carry a mark and a hash over them and over what they were made for, and bytes without them never
-//! reach a driver. This finds damage and mix-ups; an attacker who can write a user's private cache could run programs anyway.
+//! Drivers do not validate binaries: each of the three that were tried crashed on some truncated or altered binary that it had produced
+//! itself. Therefore every binary is stored with a magic number and a hash of the binary and of the target it was compiled for, and bytes
+//! without them never reach a driver. This detects damage and mix-ups, not attacks: an attacker who can write a user's private cache can
+//! run programs anyway.
 
 use std::hash::{DefaultHasher, Hasher};
 
 const MARK: &[u8; 8] = b"panoply1";
 
-/// The bytes with mark and hash; `made_for` names device, driver and options.
+/// Prepends the magic number and the hash to a binary; `made_for` names device, driver and options.
 pub fn seal(bytes: &[u8], made_for: &str) -> Vec<u8> {
     [MARK, &hash(bytes, made_for).to_le_bytes()[..], bytes].concat()
 }
 
-/// The bytes within, if they are whole and made for this.
+/// Returns the binary if magic number and hash are valid for `made_for`.
 pub fn open<'a>(sealed: &'a [u8], made_for: &str) -> Option<&'a [u8]> {
     let (expected, bytes) = sealed.strip_prefix(MARK)?.split_first_chunk::<8>()?;
     (hash(bytes, made_for).to_le_bytes() == *expected).then_some(bytes)
@@ -32,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_sealed_opens() {
+    fn open_rejects_truncated_altered_and_mismatched_binaries() {
         let sealed = seal(b"program", "device");
         assert_eq!(open(&sealed, "device"), Some(&b"program"[..]));
         assert_eq!(open(&sealed, "another"), None);

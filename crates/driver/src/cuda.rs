@@ -1,9 +1,9 @@
-//! CUDA, through the library that comes with NVIDIA's driver and nothing else: no toolkit is needed, kernels are PTX.
+//! CUDA, through the library that comes with NVIDIA's driver: no toolkit is needed, kernels are PTX.
 //!
-//! The driver itself is [`crate::stream`]; here is what HIP has otherwise: the library and its linker (`api`), the compiler of CUDA C++ (`compiler`), matrix products
-//! (`cublaslt`), which devices can be used (`discovery`), what they can do (`info`) and what codes mean (`errors`). What is missing, too old, forbidden or broken is an
-//! answer with its remedy. The device's primary context is shared with whoever else uses it, so it is pushed for the length of a call
-//! and popped after it, and given back at the end.
+//! [`crate::stream`] implements the driver. This module holds what differs from HIP: the library and its linker (`api`), the CUDA C++
+//! compiler (`compiler`), matrix products (`cublaslt`), device discovery (`discovery`), device properties (`info`) and error codes
+//! (`errors`). A missing, outdated, forbidden or broken installation is reported with its remedy. The device's primary context is shared
+//! with other users in the process, so it is pushed at the start of a call, popped at its end, and released at the end.
 
 mod api;
 mod compiler;
@@ -24,18 +24,22 @@ use crate::stream::discovery::Found;
 /// Finds the CUDA devices of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct CudaDriver {
-    /// The driver's library, if not the one the system finds.
+    /// Path of the driver's library; `None` for the one that the system finds.
     pub library: Option<PathBuf>,
-    /// cuBLASLt, if not the one the system finds; beside a chosen driver's library the system is not asked.
+    /// Path of cuBLASLt; `None` for the one that the system finds. If `library` is given, the system is not searched.
     pub products: Option<PathBuf>,
 }
 
 impl CudaDriver {
-    /// Every device in the driver's order, but for those [`Driver::rejected`] names.
+    /// Returns all usable devices in the driver's order. [`Driver::rejected`] returns the others.
+    ///
+    /// # Errors
+    ///
+    /// The driver's library is missing, outdated or fails, or no device can be used.
     ///
     /// # Safety
     ///
-    /// As for [`Driver::probe`].
+    /// The contract of [`Driver::probe`] applies.
     pub unsafe fn devices(&self) -> Result<Vec<Arc<CudaDevice>>> {
         self.found()?.devices(Backend::Cuda, info::device)
     }

@@ -1,23 +1,23 @@
-//! What a vendor's codes mean in Panoply's one error: a table for each vendor.
+//! Maps a vendor's error codes to [`ErrorKind`], with one table per vendor.
 
 use std::fmt::Display;
 
 use panoply_device::{Error, ErrorKind};
 
-/// What a vendor's codes mean in Panoply's one error.
+/// The error codes of a vendor.
 pub struct Codes {
-    /// What stands before every name.
+    /// The common prefix of all names.
     pub prefix: &'static str,
-    /// The codes a caller may meet, in order: the name, the kind, the remedy.
+    /// The codes that a caller can meet, in ascending order: code, name, error kind, remedy.
     pub known: &'static [(i32, &'static str, ErrorKind, &'static str)],
-    /// What the others are called.
+    /// The name for all other codes.
     pub unknown: &'static str,
-    /// The remedy for the others.
+    /// The remedy for all other codes.
     pub otherwise: &'static str,
 }
 
 impl Codes {
-    /// Checks a table: in order, and each of these codes of its kind in a sentence that begins as the vendor's names do.
+    /// Checks that the table is sorted, and that each expected code has the expected kind and a message that begins with the prefix.
     #[cfg(test)]
     pub fn check(&self, expected: &[(i32, ErrorKind)]) {
         for (code, kind) in expected {
@@ -26,10 +26,10 @@ impl Codes {
             assert!(error.message().starts_with(&format!("gpu:0: doing this: {}", self.prefix)), "{error}");
             assert!(error.message().contains(&format!("({code}); ")), "{error}");
         }
-        assert!(self.known.windows(2).all(|pair| pair[0].0 < pair[1].0), "the codes are in order");
+        assert!(self.known.windows(2).all(|pair| pair[0].0 < pair[1].0), "the codes are not sorted");
     }
 
-    /// The error for a code; `doing` names the device and the attempt.
+    /// Returns the error for a code; `doing` names the device and the attempted operation.
     pub fn failed(&self, doing: impl Display, code: i32) -> Error {
         let known = self.known.iter().find(|(known, ..)| *known == code);
         let (name, kind, remedy) = match known {
@@ -39,7 +39,7 @@ impl Codes {
         Error::new(kind, format!("{doing}: {}{name} ({code}); {remedy}", self.prefix))
     }
 
-    /// The same while devices are looked for: whatever it is, the device is not to be had.
+    /// Returns the same error with the kind `Unavailable`, for failures during discovery.
     pub fn unavailable(&self, doing: impl Display, code: i32) -> Error {
         Error::unavailable(self.failed(doing, code).message())
     }

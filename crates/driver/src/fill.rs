@@ -1,20 +1,20 @@
-//! Filling a region whose first byte is no multiple of the pattern.
+//! Fills of regions whose offset is not a multiple of the pattern's length.
 //!
-//! Interfaces want offset and length to be multiples of the pattern's length. Any other region is its bytes up to
-//! the next multiple, a middle in which the pattern is turned, and the bytes after the last multiple.
+//! Driver APIs require offset and length to be multiples of the pattern's length. Any other region is split into single bytes up to the
+//! next multiple, a middle with the rotated pattern, and the bytes after the last multiple.
 
-/// One command's worth: where, how long, with what.
+/// One fill command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FillCommand {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes; a multiple of the pattern's length.
+    /// Number of bytes; a multiple of the pattern's length.
     pub bytes: u64,
-    /// What is repeated.
+    /// The pattern that is repeated.
     pub pattern: Vec<u8>,
 }
 
-/// The commands that fill `bytes` bytes from `offset` on with a pattern of 1, 2, 4 or 8 bytes.
+/// Returns the commands that fill `bytes` bytes from `offset` on with a pattern of 1, 2, 4 or 8 bytes.
 pub fn parts(offset: u64, bytes: u64, pattern: &[u8]) -> Vec<FillCommand> {
     let period = pattern.len() as u64;
     let single =
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_cover_the_region_exactly_and_are_aligned() {
+    fn parts_cover_the_region_exactly_and_are_aligned() {
         for pattern in [&[7][..], &[1, 2], &[1, 2, 3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]] {
             for offset in 0..17u64 {
                 for bytes in 0..40u64 {

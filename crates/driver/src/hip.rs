@@ -1,8 +1,9 @@
-//! ROCm: AMD's GPUs through `libamdhip64` and its runtime compiler, found at run time. Kernels are HIP C++ that includes nothing.
+//! ROCm: AMD GPUs through `libamdhip64` and its runtime compiler, both found at run time. Kernels are HIP C++ without includes.
 //!
-//! The driver itself is [`crate::stream`]; here is what CUDA has otherwise: the library (`api`), its compiler (`compiler`), matrix products
-//! (`hipblaslt`, `rocblas`, and where their `kernels` are), which devices can be used (`discovery`), what they can do (`info`) and what codes mean (`errors`). What is missing, too old, forbidden or broken
-//! is an answer with its remedy. A device is the calling thread's for the length of a call; the one that was before is put back.
+//! [`crate::stream`] implements the driver. This module holds what differs from CUDA: the library (`api`), its compiler (`compiler`),
+//! matrix products (`hipblaslt`, `rocblas`, and the search for their `kernels`), device discovery (`discovery`), device properties (`info`)
+//! and error codes (`errors`). A missing, outdated, forbidden or broken installation is reported with its remedy. A device is made current
+//! on the calling thread for the duration of a call; afterwards the previous one is restored.
 
 mod api;
 mod compiler;
@@ -25,20 +26,24 @@ use crate::stream::discovery::Found;
 /// Finds the ROCm devices of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct HipDriver {
-    /// The driver's library, if not the one the system finds.
+    /// Path of the HIP runtime's library; `None` for the one that the system finds.
     pub library: Option<PathBuf>,
-    /// hipBLASLt, if not the one the system finds; beside a chosen driver's library the system is not asked.
+    /// Path of hipBLASLt; `None` for the one that the system finds. If `library` is given, the system is not searched.
     pub hipblaslt: Option<PathBuf>,
-    /// rocBLAS, likewise.
+    /// Path of rocBLAS, with the same default.
     pub rocblas: Option<PathBuf>,
 }
 
 impl HipDriver {
-    /// Every device in the driver's order, but for those [`Driver::rejected`] names.
+    /// Returns all usable devices in the driver's order. [`Driver::rejected`] returns the others.
+    ///
+    /// # Errors
+    ///
+    /// The HIP runtime is missing, outdated or fails, or no device can be used.
     ///
     /// # Safety
     ///
-    /// As for [`Driver::probe`].
+    /// The contract of [`Driver::probe`] applies.
     pub unsafe fn devices(&self) -> Result<Vec<Arc<HipDevice>>> {
         self.found()?.devices(Backend::Rocm, info::device)
     }
@@ -51,8 +56,12 @@ impl HipDriver {
     }
 }
 
-/// Machine code of a text for an architecture such as `gfx90a`, of which no GPU need be here, by the runtime compiler of the library
-/// at a path or of the one the system finds.
+/// Compiles a text to machine code for an architecture such as `gfx90a`; no such GPU has to be present. Uses the runtime compiler of the
+/// library at a path, or of the one that the system finds.
+///
+/// # Errors
+///
+/// The compiler is missing, does not support the architecture, or rejects the text.
 pub fn compile(library: Option<&Path>, architecture: &str, text: &SourceText) -> Result<Vec<u8>> {
     let (compiler, driver) = api::compiler(library)?;
     match discovery::objection(architecture, driver) {

@@ -1,17 +1,17 @@
-//! Level Zero: Intel's GPUs through `libze_loader`, found at run time. Kernels are SPIR-V.
+//! Level Zero: Intel GPUs through `libze_loader`, found at run time. Kernels are SPIR-V.
 //!
-//! A thin driver, for machines whose Intel GPU has no OpenCL and no Vulkan: each step is done when the call that gave it returns, on
-//! command lists that work at once and are waited for. So a submission needs no event, memory can be given back at any time, and
-//! times are the host's.
+//! A thin driver, for machines whose Intel GPU has neither OpenCL nor Vulkan. It uses synchronous immediate command lists, so each command
+//! is complete when the call that submits it returns. Therefore a submission needs no event, memory can be freed at any time, and times are
+//! measured on the host.
 //!
-//! It is no third column of the table that CUDA and HIP share (`stream`): here every call names its context and device, which CUDA and HIP
-//! take from the thread, arguments are set one by one, and there is no stream that an event is recorded in.
+//! It does not share the implementation of CUDA and HIP (`stream`): here every call takes the context and the device, which CUDA and HIP
+//! take from the thread, arguments are set individually, and there is no stream in which an event could be recorded.
 //!
-//! In the order of a program's life: `api` (the library's functions and structures) → `discovery` (which GPUs are here and what they
-//! can do) → `device` (the contract) → `program` (text to a kernel) → `submit` (steps to commands).
+//! Modules in the order of a program's life: `api` (the library's functions and structures) → `discovery` (GPUs and their properties) →
+//! `device` (the device contract) → `program` (source text to a kernel) → `submit` (command submission).
 //!
-//! Invariants: nothing is called after a failed `zeInit`, which crashes some loaders; an id is looked up before it is used; a command
-//! list and a kernel with its arguments belong to whoever holds their lock. Locks are taken in the order tables, queue, kernel.
+//! Invariants: nothing is called after a failed `zeInit`, because some loaders would crash; an id is looked up before it is used; command
+//! lists and kernels with their arguments are used only while holding their lock. Locks are taken in the order tables, queue, kernel.
 
 mod api;
 mod device;
@@ -27,23 +27,27 @@ use panoply_device::{Backend, Driver, Error, RawDevice, Result};
 
 pub use device::LevelZeroDevice;
 
-/// Finds the GPUs that Level Zero reaches.
+/// Finds the GPUs that Level Zero supports.
 #[derive(Clone, Debug, Default)]
 pub struct LevelZeroDriver {
-    /// The loader's library, if not the one the system finds.
+    /// Path of the loader's library; `None` for the one that the system finds.
     pub library: Option<PathBuf>,
 }
 
 impl LevelZeroDriver {
-    /// Every GPU in the drivers' order, but for those [`Driver::rejected`] names.
+    /// Returns all usable GPUs in the drivers' order. [`Driver::rejected`] returns the others.
+    ///
+    /// # Errors
+    ///
+    /// The loader is missing, outdated or fails, or no GPU can be used.
     ///
     /// # Safety
     ///
-    /// As for [`Driver::probe`].
+    /// The contract of [`Driver::probe`] applies.
     pub unsafe fn devices(&self) -> Result<Vec<Arc<LevelZeroDevice>>> {
         let found = discovery::enumerate(self.library.as_deref())?;
         if found.devices.is_empty() {
-            let none = Error::unavailable("oneapi: Level Zero's drivers show no GPU that can be used; update them");
+            let none = Error::unavailable("oneapi: Level Zero's drivers list no usable GPU; update them");
             return Err(found.refused.iter().fold(none, |error, refused| error.note(refused.message())));
         }
         Ok(found.devices.into_iter().map(|place| Arc::new(LevelZeroDevice::new(place))).collect())

@@ -1,8 +1,8 @@
 //! Drivers: the vendor libraries behind the device contract.
 //!
-//! One folder per interface, each behind a feature that only makes a smaller binary. A library is opened at run time; a
-//! missing or old one is the ordinary answer `Unavailable`. A driver takes text, binaries and bytes and **never hears
-//! kernel IR**. Nearly all of Panoply's `unsafe` is here: `runtime` validates every argument before it calls.
+//! One folder per API, each behind a feature that only reduces the size of the binary. A library is opened at run time; a missing or
+//! outdated one is the ordinary error `Unavailable`. A driver takes source text, binaries and bytes and **never sees kernel IR**. Nearly
+//! all of Panoply's `unsafe` is here: `runtime` validates every argument before the call.
 
 #[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
 mod arguments;

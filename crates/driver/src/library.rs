@@ -1,6 +1,7 @@
-//! Opening a vendor's library and finding its functions by name.
+//! Opens a vendor's library and finds its functions by name.
 //!
-//! Bindings that know all functions of a version refuse an older library for one that nobody calls; here each is found by itself.
+//! Functions are looked up individually: complete bindings of one version reject an older library because it lacks a function that is never
+//! called.
 
 use std::mem::ManuallyDrop;
 use std::path::Path;
@@ -10,42 +11,42 @@ use panoply_device::{Error, Result};
 
 use crate::library_search;
 
-/// An object of the library; an address that is never looked into.
+/// An object of the library; an opaque address that is never dereferenced.
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
 pub type Handle = usize;
 /// An address in a device's memory.
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
 pub type DevicePtr = u64;
 
-/// What the answers to a failed opening say.
+/// Names and messages for opening a library.
 pub struct Words {
-    /// How messages begin: `cuda`.
+    /// The prefix of messages, such as `cuda`.
     pub kind: &'static str,
-    /// What the library is called, in the order in which names are tried.
+    /// File names of the library, in the order in which they are tried.
     pub files: &'static [&'static str],
-    /// What its functions' names begin with.
+    /// The prefix of its functions' names.
     pub prefix: &'static str,
-    /// What brings the library.
+    /// The remedy if the library is missing.
     pub install: &'static str,
-    /// What a library is that lacks a function, and the remedy.
+    /// The explanation and the remedy if the library lacks a function.
     pub lacking: &'static str,
 }
 
-/// A library that stays open: its driver has threads of its own, and others may use it.
+/// A library that is never closed: its driver has threads, and other code can use it.
 pub struct Opened {
     library: ManuallyDrop<Library>,
-    /// Where it was found.
+    /// The path it was loaded from.
     pub file: String,
 }
 
 impl Opened {
-    /// Opens a library, or the first that the system finds.
+    /// Opens a library; `None` opens the first that the system finds.
     #[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
     pub fn open(words: &Words, chosen: Option<&Path>) -> Result<Opened> {
         Opened::open_with_flags(words, chosen, None)
     }
 
-    /// Opens a library likewise, with flags for `dlopen`.
+    /// Opens a library like `open`, with flags for `dlopen`.
     pub fn open_with_flags(words: &Words, chosen: Option<&Path>, flags: Option<i32>) -> Result<Opened> {
         let files: Vec<&Path> = chosen.map_or_else(|| words.files.iter().map(Path::new).collect(), |path| vec![path]);
         let mut why = Vec::new();
@@ -59,37 +60,38 @@ impl Opened {
         }
         let (kind, install) = (words.kind, words.install);
         let absent = Error::unavailable(format!("{kind}: {} cannot be loaded; {install}", files[0].display()));
-        // That a file is not there is no news; that it is there and does not load is.
+        // A missing file is expected; a file that exists but does not load is reported.
         let broken = why.into_iter().filter(|(_, why)| !why.contains("No such file"));
         let broken = broken.map(|(file, why)| format!("{}: {why}", file.display()));
         let names = if chosen.is_none() { words.files } else { &[] };
         Err(broken.chain(library_search::passed_over(names)).fold(absent, Error::note))
     }
 
-    /// The first function of these names; an error is the name that is missing. Names with another prefix are another vendor's.
+    /// Returns the first function that the library has; the error is the name of the missing one. Names with another prefix belong to
+    /// another vendor and are skipped.
     ///
     /// # Safety
-    /// `F` is the type of a pointer to the function.
+    /// `F` must be the type of a pointer to the function.
     pub unsafe fn function<F>(&self, prefix: &str, names: &[&'static str]) -> Result<F, &'static str> {
         let mut names = names.iter().filter(|name| name.starts_with(prefix)).peekable();
         let first = names.peek().map_or("a function", |name| **name);
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         names.find_map(|name| unsafe { self.library.symbol(name) }.ok()).ok_or(first)
     }
 
-    /// The error of a library that lacks a function.
+    /// Returns the error for a library that lacks a function.
     pub fn lacks(&self, words: &Words, name: &str) -> Error {
         Error::unavailable(format!("{}: {} lacks {name}, {}", words.kind, self.file, words.lacking))
     }
 }
 
-/// A code as a result.
+/// Converts an error code to a `Result`.
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
 pub fn check(code: i32) -> Result<(), i32> {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
-/// Declares a table of functions and how they are found: arguments, then names, of which the first that the library has is taken.
+/// Declares a table of functions and how they are found: argument types, then names, of which the first that the library has is used.
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
 macro_rules! functions {
     (

@@ -1,5 +1,5 @@
-//! Where the system's loader looks for libraries, and why it passes over what it finds there: of a file for another architecture it says only
-//! that there is none. Nothing is loaded here.
+//! Searches the folders in which the system's loader looks for libraries, and explains why the loader skips a file: for a file of another
+//! architecture it only reports that there is none. Nothing is loaded here.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Folders in which the loader looks, beside those of `LD_LIBRARY_PATH`.
+/// Folders in which the loader looks, besides those of `LD_LIBRARY_PATH`.
 const FOLDERS: [&str; 9] = [
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
@@ -21,34 +21,34 @@ const FOLDERS: [&str; 9] = [
     "usr/local/nvidia/lib64",
 ];
 
-/// A library's file.
+/// A library file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Library {
-    /// Where it really is, links followed.
+    /// Canonical path, with links resolved.
     pub path: PathBuf,
-    /// What is wrong with the file, if anything is.
+    /// The reason why the file cannot be loaded, if there is one.
     pub flaw: Option<Flaw>,
 }
 
-/// What keeps a file from being loaded as a library.
+/// The reason why a file cannot be loaded as a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flaw {
-    /// Nobody here may read it, or it is too short.
+    /// The file cannot be read or is too short.
     Unreadable,
-    /// It is another kind of file.
+    /// The file is not an ELF file.
     NoLibrary,
-    /// Another processor's.
+    /// The file is for another processor architecture.
     Architecture,
-    /// It only names the functions of the real one.
+    /// The file is a stub that only declares the functions of the real library.
     Stub,
 }
 
 impl Flaw {
-    /// What mends it.
+    /// Returns the remedy.
     fn remedy(self) -> String {
         match self {
-            Flaw::Unreadable => "look at who may read it".to_string(),
-            Flaw::NoLibrary => "install the package it belongs to again".to_string(),
+            Flaw::Unreadable => "check its permissions".to_string(),
+            Flaw::NoLibrary => "reinstall its package".to_string(),
             Flaw::Architecture => format!("install the one for {}", std::env::consts::ARCH),
             Flaw::Stub => "install the driver itself".to_string(),
         }
@@ -56,25 +56,25 @@ impl Flaw {
 }
 
 impl fmt::Display for Flaw {
-    /// What is said of the file.
+    /// Formats the predicate for a message about the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Flaw::Unreadable => "cannot be read",
-            Flaw::NoLibrary => "is no library",
+            Flaw::NoLibrary => "is not a library",
             Flaw::Architecture => "is for another architecture",
             Flaw::Stub => "is a stub for linking, not a driver",
         })
     }
 }
 
-/// The folders of a machine whose root folder this is, in the order in which they are looked through. What was asked for in
-/// `LD_LIBRARY_PATH` comes first.
+/// Returns the search folders below a root folder, in search order. The folders of `library_path` (the value of `LD_LIBRARY_PATH`) come
+/// first.
 pub fn folders(root: &Path, library_path: &OsStr) -> Vec<PathBuf> {
     let asked = std::env::split_paths(library_path).filter(|folder| !folder.as_os_str().is_empty());
     asked.chain(FOLDERS.map(|folder| root.join(folder))).collect()
 }
 
-/// The library of a name in these folders: the first that can be loaded, else the first.
+/// Finds a library by name in these folders: the first file that can be loaded, otherwise the first one.
 pub fn find(folders: &[PathBuf], name: &str) -> Option<Library> {
     let files = folders.iter().map(|folder| folder.join(name)).filter(|path| path.exists());
     let found = files.map(|path| std::fs::canonicalize(&path).unwrap_or(path));
@@ -82,23 +82,23 @@ pub fn find(folders: &[PathBuf], name: &str) -> Option<Library> {
     found.iter().find(|library| library.flaw.is_none()).or(found.first()).cloned()
 }
 
-/// Of libraries that did not load, those whose files are here all the same, and what is wrong with them.
+/// Returns a message for each of the named libraries that exists but cannot be loaded.
 pub fn passed_over(names: &[&str]) -> Vec<String> {
     if cfg!(not(target_os = "linux")) {
         return Vec::new();
     }
-    // Not a setting of Panoply: it is where the loader itself looks.
+    // This is not a setting of Panoply: the loader itself searches there.
     let folders = folders(Path::new("/"), &std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default());
-    // Another name may lead to the same file.
+    // Several names can lead to the same file.
     let here: BTreeSet<Library> = names.iter().filter_map(|name| find(&folders, name)).collect();
     let said = |Library { path, flaw }| {
         let flaw = flaw?;
-        Some(format!("{} {}, so it is passed over; {}", path.display(), flaw, flaw.remedy()))
+        Some(format!("{} {}, so it is skipped; {}", path.display(), flaw, flaw.remedy()))
     };
     here.into_iter().filter_map(said).collect()
 }
 
-/// What keeps a file from being loaded as a library.
+/// Returns the reason why a file cannot be loaded as a library, if there is one.
 fn flaw(path: &Path) -> Option<Flaw> {
     let mut head = [0; 20];
     let Ok(()) = File::open(path).and_then(|mut file| file.read_exact(&mut head)) else {

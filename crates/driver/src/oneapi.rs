@@ -1,9 +1,9 @@
-//! Intel's GPUs, through whichever of this machine's interfaces reaches them.
+//! Intel GPUs, through the interface of this machine that supports them.
 //!
-//! Each is served by a device of another driver, which does all the work; what is told of it names that device. Intel's OpenCL driver comes
-//! first and is given SPIR-V; where it is missing Vulkan takes its place, and where that is missing too Level Zero, which waits for every step.
-//! A GPU that one interface shows twice, by drivers of two makers, is one device, the first. Where the bus of the machine shows none, no
-//! interface is asked: starting their drivers a second time costs a fifth of a second.
+//! Each device wraps a device of another driver, which does all the work; its description names that device. Intel's OpenCL driver is
+//! preferred and is given SPIR-V. If it is missing Vulkan is used, and if that is missing too Level Zero, which waits for every command. A
+//! GPU that one interface lists twice, from two vendors' drivers, becomes one device, the first. If the machine's bus lists no Intel GPU,
+//! no interface is queried: initializing their drivers a second time costs 0.2 seconds.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use panoply_device::{
     RawCommandBuffer, RawDevice, Region, Result, Routine, Scalar, Target, Ticket, command_buffer,
 };
 
-/// Finds Intel's GPUs.
+/// Finds Intel GPUs.
 #[derive(Clone)]
 pub struct OneApiDriver {
-    /// The drivers that may reach them, the preferred first.
+    /// Drivers through which Intel GPUs can be used, in order of preference.
     pub routes: Vec<Arc<dyn Driver>>,
-    /// The folder in which the system lists what is on its bus; without one nobody knows before asking.
+    /// Folder in which the system lists the devices of its bus; with `None` the drivers are always queried.
     pub bus: Option<PathBuf>,
-    /// Takes Intel's software devices too, for tests on machines without a GPU.
+    /// True if Intel's software devices are accepted too, for tests on machines without a GPU.
     pub software: bool,
 }
 
@@ -35,7 +35,7 @@ impl Default for OneApiDriver {
                 Arc::new(crate::WgpuDriver::new(Backend::Vulkan)),
                 Arc::new(crate::LevelZeroDriver::default()),
             ],
-            // Under Windows a GPU is not on the bus that its guest sees.
+            // Under WSL a GPU is not on the PCI bus that the guest sees.
             bus: Some(PathBuf::from("/sys/bus/pci/devices")).filter(|_| !Path::new("/dev/dxg").exists()),
             software: false,
         }
@@ -49,7 +49,7 @@ impl Driver for OneApiDriver {
 
     unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         if self.is_pointless() {
-            return Err(Error::unavailable("oneapi: no Intel GPU is on this machine's bus; use another kind"));
+            return Err(Error::unavailable("oneapi: no Intel GPU is on this machine's bus; use another backend"));
         }
         let (mut others, mut reasons) = (Vec::new(), Vec::new());
         for route in &self.routes {
@@ -80,12 +80,12 @@ impl Driver for OneApiDriver {
 }
 
 impl OneApiDriver {
-    /// Whether the bus says that nothing would be found.
+    /// Returns true if the bus lists no Intel GPU, so that querying the drivers is pointless.
     fn is_pointless(&self) -> bool {
         !self.software && self.bus.as_deref().is_some_and(lacks_gpu)
     }
 
-    /// The devices that stand for Intel's GPUs among those of a driver.
+    /// Wraps the Intel GPUs among the devices of a driver.
     fn served(&self, devices: &[Arc<dyn RawDevice>]) -> Vec<Arc<dyn RawDevice>> {
         let mut found: Vec<Arc<dyn RawDevice>> = Vec::new();
         for inner in devices.iter().filter(|device| self.accepts(device.info())) {
@@ -97,7 +97,7 @@ impl OneApiDriver {
         found
     }
 
-    /// Whether it is a GPU of Intel's.
+    /// Returns true if a device is an Intel GPU, or an accepted software device.
     fn accepts(&self, info: &DeviceInfo) -> bool {
         let kind = info.details.iter().find(|(name, _)| name == "type");
         let gpu = !info.is_software && kind.is_none_or(|(_, kind)| kind == "gpu");
@@ -105,7 +105,7 @@ impl OneApiDriver {
     }
 }
 
-/// Whether a bus has devices, and no display adapter of Intel's among them.
+/// Returns true if a bus lists devices, but no display adapter by Intel.
 fn lacks_gpu(bus: &Path) -> bool {
     let Ok(listing) = std::fs::read_dir(bus) else { return false };
     let places: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
@@ -115,14 +115,14 @@ fn lacks_gpu(bus: &Path) -> bool {
     !places.is_empty() && !places.iter().any(|place| says(place, "vendor", "0x8086") && says(place, "class", "0x03"))
 }
 
-/// Why there is none: no interface works, or none of those that do shows one.
+/// Returns the error for no device: no driver works, or none of the working ones lists an Intel GPU.
 fn absent(others: &[String], reasons: &[Error]) -> Error {
     let error = match others {
-        [] => "oneapi: no interface that reaches Intel's GPUs is here; install Intel's GPU driver (package intel-opencl-icd), \
+        [] => "oneapi: no driver for Intel GPUs is installed; install Intel's GPU driver (package intel-opencl-icd), \
                or Mesa's for Vulkan (package mesa-vulkan-drivers)"
             .to_string(),
         _ => format!(
-            "oneapi: no Intel GPU is here, {}; if this machine has one, install its driver (package intel-opencl-icd)",
+            "oneapi: no Intel GPU was found, {}; if this machine has one, install its driver (package intel-opencl-icd)",
             others.join(" and ")
         ),
     };
@@ -133,7 +133,7 @@ fn others_of(devices: usize) -> String {
     if devices == 1 { "one other device".into() } else { format!("{devices} other devices") }
 }
 
-/// A device of another driver under a name of its own.
+/// A device of another driver, renamed to a `oneapi` device.
 struct Served {
     inner: Arc<dyn RawDevice>,
     info: DeviceInfo,
@@ -142,7 +142,7 @@ struct Served {
 impl Served {
     fn new(inner: Arc<dyn RawDevice>, index: usize) -> Served {
         let known = inner.info();
-        // Level Zero's devices are of this kind themselves, and their driver says so.
+        // Level Zero's devices are `oneapi` devices already, and their driver string names Level Zero.
         let own = known.kind == Backend::OneApi;
         let through = if own { "Level Zero".to_string() } else { known.device_string() };
         let mut info = DeviceInfo {

@@ -1,17 +1,17 @@
-//! OpenCL 1.2 and later, through whatever driver the installed loader finds.
+//! OpenCL 1.2 and later, through the drivers that the installed loader finds.
 //!
-//! It stands on `cl3`, the layer below `opencl3`: the same dynamic loading and the same functions, without wrappers whose
-//! `Drop` panics when a lost device refuses a release. What cl3 leaves open is decided here: who owns an object
-//! (`handles`), what a code means (`errors`), which thread may touch a kernel's arguments (`kernel`).
+//! Built on `cl3`, the layer below `opencl3`: the same dynamic loading and the same functions, without wrappers whose `Drop` panics when a
+//! lost device fails a release. This module defines what cl3 leaves open: ownership of objects (`handles`), the meaning of error codes
+//! (`errors`), and thread safety of kernel arguments (`kernel`).
 //!
-//! Programs are OpenCL C, or SPIR-V where the device takes it and its user asked for that.
+//! Programs are OpenCL C, or SPIR-V if the device supports it and the user requested it.
 //!
-//! In the order of a program's life: `discovery` (which devices are here) → `info` (what they can do) → `device` (the
-//! contract) → `program` (text to kernel) → `submit` (steps to commands) → `queue` and `ticket` (who waits for what).
+//! Modules in the order of a program's life: `discovery` (usable devices) → `info` (their properties) → `device` (the device contract) →
+//! `program` (source text to a kernel) → `submit` (command submission) → `queue` and `ticket` (synchronization).
 //!
-//! Invariants: an id is looked up before it is used, so a stale one is an error and never a dangling pointer; objects are
-//! released by their reference counts, which OpenCL itself holds for commands under way; host memory that a command reads or
-//! writes outlives the command. Locks are taken in the order tables, queue, kernel.
+//! Invariants: an id is looked up before it is used, so a stale one is an error and never a dangling pointer; objects are released by their
+//! reference counts, which OpenCL itself holds for running commands; host memory that a command reads or writes outlives the command. Locks
+//! are taken in the order tables, queue, kernel.
 
 mod device;
 mod discovery;
@@ -37,20 +37,24 @@ pub use handles::Live;
 /// Finds the OpenCL devices of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenClDriver {
-    /// Gives devices that take SPIR-V that instead of OpenCL C, which the others are given all the same.
+    /// True to compile SPIR-V instead of OpenCL C on devices that support it; the other devices get OpenCL C in either case.
     pub spirv: bool,
 }
 
 impl OpenClDriver {
-    /// Every device of every platform, in the loader's order, but for those [`Driver::rejected`] names.
+    /// Returns all usable devices of all platforms in the loader's order. [`Driver::rejected`] returns the others.
+    ///
+    /// # Errors
+    ///
+    /// The loader is missing or finds no platform, or no device can be used.
     ///
     /// # Safety
     ///
-    /// As for [`Driver::probe`].
+    /// The contract of [`Driver::probe`] applies.
     pub unsafe fn devices(&self) -> Result<Vec<Arc<OpenClDevice>>> {
         let found = discovery::enumerate()?;
         if found.devices.is_empty() {
-            let none = Error::unavailable("opencl: the drivers here have no device that can be used; see the notes");
+            let none = Error::unavailable("opencl: the installed drivers have no usable device; see the notes");
             return Err(found.refused.iter().fold(none, |error, refused| error.note(refused.message())));
         }
         Ok(found.devices.into_iter().map(|place| Arc::new(OpenClDevice::new(place, self.spirv))).collect())

@@ -1,10 +1,10 @@
-//! SPIR-V as assembly text to the words that drivers take.
+//! SPIR-V assembler: assembly text to the 32-bit words that drivers take.
 //!
-//! Programs travel as text, which can be shown, compared and cached as any other language's. The crate `rspirv` was refused: it knows every
-//! instruction, and has no assembler.
+//! Programs are kept as text, which can be shown, compared and cached as in any other language. The crate `rspirv` is not used: it knows
+//! every instruction, but has no assembler.
 //!
-//! It reads what `spirv-as` reads and writes the same words, for the instructions in [`table`] and one to a line; nothing is checked
-//! beyond what it needs to know, which is the driver's part. `; Version: 1.1` at the start says which version the program asks for.
+//! Accepts the syntax of `spirv-as` and writes the same words, for the instructions in [`table`], one per line. It checks only what it
+//! needs to encode the words; validation is left to the driver. `; Version: 1.1` at the start sets the version of the module.
 
 mod table;
 
@@ -19,12 +19,16 @@ const OP_TYPE_INT: u16 = 21;
 const OP_TYPE_FLOAT: u16 = 22;
 const OP_CONSTANT: u16 = 43;
 
-/// The words of a program, in the order in which the machine keeps bytes.
+/// Assembles a program; returns its words in native byte order.
+///
+/// # Errors
+///
+/// The text is not valid SPIR-V assembly; the note names the first invalid line.
 pub fn assemble(label: &str, text: &SourceText) -> Result<Vec<u8>> {
     let mut assembler = Assembler { words: vec![MAGIC, 1 << 16, 0, 0, 0], ids: HashMap::new(), types: HashMap::new() };
     for (number, line) in text.source.lines().enumerate() {
         assembler.line(line).map_err(|why| {
-            let refusal = format!("{label}: {} is no SPIR-V; its first mistake follows", text.entry);
+            let refusal = format!("{label}: {} is not valid SPIR-V assembly; the first error follows", text.entry);
             Error::new(ErrorKind::CompileFailed, refusal).note(format!("line {}: {why}\n{line}", number + 1))
         })?;
     }
@@ -34,9 +38,9 @@ pub fn assemble(label: &str, text: &SourceText) -> Result<Vec<u8>> {
 
 struct Assembler<'t> {
     words: Vec<u32>,
-    /// Numbers by name, in the order of their first use.
+    /// Result ids by name, numbered in the order of first use.
     ids: HashMap<&'t str, u32>,
-    /// How many bits a number of a type has, and whether it is a float.
+    /// Number of bits of each numeric type, and true for floats.
     types: HashMap<u32, (u32, bool)>,
 }
 
@@ -45,7 +49,7 @@ type Line<T> = std::result::Result<T, String>;
 impl<'t> Assembler<'t> {
     fn line(&mut self, line: &'t str) -> Line<()> {
         if let Some(minor) = line.strip_prefix("; Version: 1.") {
-            let minor: u8 = minor.trim().parse().map_err(|_| format!("{minor} is no minor version"))?;
+            let minor: u8 = minor.trim().parse().map_err(|_| format!("invalid minor version {minor}"))?;
             self.words[1] = 1 << 16 | u32::from(minor) << 8;
         }
         let mut tokens = tokens(line)?.into_iter().peekable();
@@ -58,7 +62,7 @@ impl<'t> Assembler<'t> {
             None
         };
         let (_, opcode, gives) =
-            INSTRUCTIONS.iter().find(|(name, ..)| *name == first).ok_or(format!("{first} is no instruction"))?;
+            INSTRUCTIONS.iter().find(|(name, ..)| *name == first).ok_or(format!("unknown instruction {first}"))?;
         let start = self.words.len();
         self.words.push(0);
         match (gives, result) {
@@ -68,8 +72,8 @@ impl<'t> Assembler<'t> {
                 self.id(tokens.next().ok_or("a type is missing")?)?;
                 self.id(result)?;
             }
-            (Gives::Nothing, Some(_)) => return Err(format!("{first} gives nothing to name")),
-            (Gives::Name | Gives::Value, None) => return Err(format!("what {first} gives has no name")),
+            (Gives::Nothing, Some(_)) => return Err(format!("{first} has no result")),
+            (Gives::Name | Gives::Value, None) => return Err(format!("{first} needs a result id")),
         }
         for token in tokens {
             self.operand(*opcode, start, token)?;
@@ -91,12 +95,12 @@ impl<'t> Assembler<'t> {
             }
             _ if opcode == OP_CONSTANT => self.constant(self.words[start + 1], token),
             b'0'..=b'9' => {
-                self.words.push(token.parse().map_err(|_| format!("{token} is no number of 32 bits"))?);
+                self.words.push(token.parse().map_err(|_| format!("{token} is not a 32-bit number"))?);
                 Ok(())
             }
             _ => {
                 let known = NAMES.iter().find(|(name, _)| *name == token);
-                self.words.push(known.ok_or(format!("nothing is called {token}"))?.1);
+                self.words.push(known.ok_or(format!("unknown name {token}"))?.1);
                 Ok(())
             }
         }
@@ -104,14 +108,14 @@ impl<'t> Assembler<'t> {
 
     fn id(&mut self, name: &'t str) -> Line<()> {
         if !name.starts_with('%') {
-            return Err(format!("{name} is no name; names begin with %"));
+            return Err(format!("{name} is not an id; ids begin with %"));
         }
         let next = self.ids.len() as u32 + 1;
         self.words.push(*self.ids.entry(name).or_insert(next));
         Ok(())
     }
 
-    /// Bytes, low ones first, to the end of a word with at least one zero.
+    /// Appends a string: little-endian bytes, padded to a word with at least one zero byte.
     fn string(&mut self, text: &str) {
         let bytes = [text.as_bytes(), &[0]].concat();
         self.words.extend(bytes.chunks(4).map(|chunk| {
@@ -122,8 +126,8 @@ impl<'t> Assembler<'t> {
     }
 
     fn constant(&mut self, ty: u32, token: &str) -> Line<()> {
-        let (bits, float) = *self.types.get(&ty).ok_or("the constant's type is no number")?;
-        let wrong = || format!("{token} is no constant of its type");
+        let (bits, float) = *self.types.get(&ty).ok_or("the constant's type is not numeric")?;
+        let wrong = || format!("{token} is not a constant of its type");
         let value = match (float, bits) {
             (false, _) => token.parse::<u64>().map_err(|_| wrong())?,
             (true, 32) => match beyond(token, 128, 23) {
@@ -143,7 +147,8 @@ impl<'t> Assembler<'t> {
     }
 }
 
-/// The bits of an infinity or NaN without the sign: hexadecimal with an exponent that no number has.
+/// Returns the bits of an infinity or NaN without the sign, written in hexadecimal with an exponent out of range; `None` for any other
+/// number.
 fn beyond(token: &str, exponent: u64, fraction_bits: u32) -> Option<u64> {
     let (digits, of) = token.trim_start_matches('-').strip_prefix("0x1")?.split_once("p+")?;
     let digits = format!("{:0<16}", digits.trim_start_matches('.'));
@@ -151,7 +156,7 @@ fn beyond(token: &str, exponent: u64, fraction_bits: u32) -> Option<u64> {
     (of.parse() == Ok(exponent)).then_some((2 * exponent - 1) << fraction_bits | fraction)
 }
 
-/// The words of a line, strings with their quotes, without the comment.
+/// Splits a line into tokens, strings with their quotes, without the comment.
 fn tokens(line: &str) -> Line<Vec<&str>> {
     let mut tokens = Vec::new();
     let mut rest = line.trim_start();
@@ -179,9 +184,9 @@ mod tests {
         Ok(bytes.chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect())
     }
 
-    /// The example of a header, a string and constants, laid out by hand after the specification's section 2.3.
+    /// A header, a string and constants, encoded by hand after section 2.3 of the specification.
     #[test]
-    fn words_are_those_of_the_specification() {
+    fn assemble_encodes_words_as_specified() {
         let source = "; Version: 1.1\nOpExtension \"abcd\" ; a comment\n%float = OpTypeFloat 32\n\
                       %a = OpConstant %float -0x1.8p+128\n%double = OpTypeFloat 64\n%b = OpConstant %double 1.5\n\
                       %c = OpConstant %double 0x1p+1024\n";
@@ -198,25 +203,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_assembly_is_named_with_its_line() {
+    fn assemble_reports_the_invalid_line() {
         for (line, why) in [
-            ("this is no program;", "this is no instruction"),
-            ("%1 = OpReturn", "OpReturn gives nothing to name"),
-            ("OpLabel", "what OpLabel gives has no name"),
+            ("this is no program;", "unknown instruction this"),
+            ("%1 = OpReturn", "OpReturn has no result"),
+            ("OpLabel", "OpLabel needs a result id"),
             ("%1 =", "an instruction is missing after ="),
             ("%1 = OpFAdd", "a type is missing"),
-            ("OpBranch L1", "nothing is called L1"),
+            ("OpBranch L1", "unknown name L1"),
             ("OpExtension \"x", "a string has no end"),
-            ("%1 = OpConstant %2 3", "the constant's type is no number"),
-            ("OpBranch 5000000000", "5000000000 is no number of 32 bits"),
-            ("1 = OpLabel", "1 is no name; names begin with %"),
+            ("%1 = OpConstant %2 3", "the constant's type is not numeric"),
+            ("OpBranch 5000000000", "5000000000 is not a 32-bit number"),
+            ("1 = OpLabel", "1 is not an id; ids begin with %"),
         ] {
             let error = words(&format!("OpReturn\n{line}")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::CompileFailed);
-            assert_eq!(error.message(), "opencl:0: k is no SPIR-V; its first mistake follows");
+            assert_eq!(error.message(), "opencl:0: k is not valid SPIR-V assembly; the first error follows");
             assert_eq!(error.notes(), [format!("line 2: {why}\n{line}")]);
         }
         let error = words("%int = OpTypeInt 32 0\n%1 = OpConstant %int -1").unwrap_err();
-        assert_eq!(error.notes(), ["line 2: -1 is no constant of its type\n%1 = OpConstant %int -1"]);
+        assert_eq!(error.notes(), ["line 2: -1 is not a constant of its type\n%1 = OpConstant %int -1"]);
     }
 }

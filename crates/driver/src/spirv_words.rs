@@ -1,4 +1,4 @@
-//! Whether bytes are a whole SPIR-V module, which drivers do not look at before they read on.
+//! Checks that bytes are a complete SPIR-V module, because drivers read a module without checking its length.
 
 /// The first word of every module.
 const MAGIC: u32 = 0x0723_0203;
@@ -6,7 +6,7 @@ const MAGIC: u32 = 0x0723_0203;
 const HEADER: usize = 5;
 const OP_FUNCTION_END: u32 = 56;
 
-/// A module's words, if its last instruction ends where it does and is the end of a function: a driver would not look.
+/// Returns a module's words, if its last instruction ends at the end of the bytes and is `OpFunctionEnd`. Drivers do not check this.
 pub fn words(bytes: &[u8]) -> Option<Vec<u32>> {
     let chunks = bytes.chunks_exact(4);
     let words: Vec<u32> = chunks.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect();
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_is_whole_words_up_to_the_end_of_a_function() {
+    fn words_rejects_truncated_modules() {
         let module = |instructions: &[u32]| -> Vec<u8> {
             let words = [&[MAGIC, 1 << 16, 0, 1, 0], instructions].concat();
             words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect()

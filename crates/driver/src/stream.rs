@@ -1,15 +1,15 @@
-//! The contract over an interface of streams, events and modules, which CUDA's driver library and AMD's HIP have in common.
+//! The device contract on an API of streams, events and modules, which CUDA's driver library and AMD's HIP have in common.
 //!
-//! HIP was made after CUDA: their functions have the same arguments under other names, so there is one table of them ([`functions`])
-//! and one driver over it. What the two do differently is [`vendor`], and a folder for each: which library, which devices, how a
-//! thread makes a device its own, and how text becomes machine code.
+//! HIP is modeled on CUDA: its functions have the same arguments under other names, so there is one function table ([`functions`]) and one
+//! driver on it. Differences are in [`vendor`] and in a folder per vendor: the library, device discovery, making a device current on a
+//! thread, and compilation to machine code.
 //!
-//! In the order of a program's life: `discovery` (which devices are here) → `device` (the contract) → `program` (text to a module) →
-//! `submit` (steps to work on a stream) → `queue` and `ticket` (who waits for what); `graph` (command buffers as the driver's graphs); `product` and
-//! `products` (matrix products by a vendor's libraries) over `blaslt` (cuBLASLt and hipBLASLt).
+//! Modules in the order of a program's life: `discovery` (usable devices) → `device` (the device contract) → `program` (source text to a
+//! module) → `submit` (commands to a stream) → `queue` and `ticket` (synchronization); `graph` (command buffers as the driver's graphs);
+//! `blas` and `blas_gemm` (matrix products by a vendor's libraries) over `blaslt` (cuBLASLt and hipBLASLt).
 //!
-//! Invariants: a device is made the thread's own for the length of a call, and what was before is put back after it
-//! ([`handles::Context`]); an id is looked up before it is used; pinned memory that a copy touches is kept until the event behind the
+//! Invariants: a device is current on the thread for the duration of a call, and the previous one is restored after it
+//! ([`handles::Context`]); an id is looked up before it is used; pinned memory that a copy accesses is kept until the event behind the
 //! copy. Locks are taken in the order tables, queue, pools.
 
 pub mod blas;

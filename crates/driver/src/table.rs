@@ -1,6 +1,6 @@
-//! Things behind numbers that are never used twice.
+//! Tables of values by ids that are never reused.
 
-/// Values by id. An id is a place and how often the place was taken before, so a stale id finds nothing.
+/// Values by id. An id consists of a slot and its generation, so a stale id finds nothing.
 pub struct Table<T> {
     places: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
@@ -13,7 +13,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Keeps a value and gives its id, which is never 0.
+    /// Inserts a value and returns its id, which is never 0.
     pub fn insert(&mut self, value: T) -> u64 {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
@@ -25,7 +25,7 @@ impl<T> Table<T> {
         u64::from(*turn) << 32 | u64::from(place)
     }
 
-    /// The value behind an id.
+    /// Returns the value of an id.
     pub fn get(&self, id: u64) -> Option<&T> {
         match self.places.get(id as u32 as usize) {
             Some((turn, value)) if u64::from(*turn) == id >> 32 => value.as_ref(),
@@ -33,13 +33,13 @@ impl<T> Table<T> {
         }
     }
 
-    /// All values.
+    /// Returns all values.
     #[cfg(feature = "wgpu")]
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.places.iter().filter_map(|(_, value)| value.as_ref())
     }
 
-    /// Takes the value behind an id out.
+    /// Removes the value of an id and returns it.
     pub fn remove(&mut self, id: u64) -> Option<T> {
         match self.places.get_mut(id as u32 as usize) {
             Some((turn, value)) if u64::from(*turn) == id >> 32 => {
@@ -57,13 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_used_again_and_its_old_id_finds_nothing() {
+    fn reused_slots_get_new_ids_and_stale_ids_find_nothing() {
         let mut table = Table::default();
         let (a, b) = (table.insert('a'), table.insert('b'));
         assert_eq!((table.get(a), table.get(b), table.get(0)), (Some(&'a'), Some(&'b'), None));
         assert_eq!((table.remove(a), table.remove(a)), (Some('a'), None));
         let c = table.insert('c');
-        assert_eq!(c as u32, a as u32, "the place is used again");
+        assert_eq!(c as u32, a as u32, "the slot is reused");
         assert_eq!((table.get(a), table.get(c), table.get(b)), (None, Some(&'c'), Some(&'b')));
     }
 }

@@ -1,17 +1,18 @@
-//! Vulkan, Metal, DirectX 12 and a browser's WebGPU, through `wgpu`: four kinds of devices, one driver for all.
+//! Vulkan, Metal, DirectX 12 and a browser's WebGPU, through `wgpu`: four backends, one driver.
 //!
-//! `wgpu` finds the interface's library at run time and hides the differences; kernels are WGSL. What it does for graphics and for
-//! programs it does not trust is switched off: bounds are proven before, and where the interface is Vulkan the program is
-//! translated here ([`spirv`]), because only so a product and a sum can be kept apart.
+//! `wgpu` finds the API's library at run time and hides the differences; kernels are WGSL. Its features for graphics and for untrusted
+//! programs are disabled: bounds are proven in advance, and on Vulkan programs are translated to SPIR-V here ([`spirv`]), because only that
+//! prevents the contraction of a product and a sum.
 //!
-//! In the order of a program's life: `discovery` (which adapters are here) → `info` (what they can do) → `open` (the interface's own
-//! device, and its errors) → `device` (the contract) → `program` (text to pipelines; a user's own through `foreign`) → `encode` (steps to commands) → `submit` →
-//! `ticket` (who waits for what). [`arithmetic`] asks a device which of its float functions are exact, [`subgroups`] whether its subgroups are of consecutive work-items.
+//! Modules in the order of a program's life: `discovery` (adapters) → `info` (their properties) → `open` (the API's device and its errors)
+//! → `device` (the device contract) → `program` (source text to pipelines; a user's own through `external_kernel`) → `encode` (command
+//! encoding) → `submit` → `ticket` (synchronization). [`arithmetic`] tests which float functions of a device are exact, [`subgroups`]
+//! whether its subgroups consist of consecutive work-items.
 //!
-//! Invariants: the interface has one queue, so all queues of the contract are that one, in the order of submission; every call
-//! that can fail stands in error scopes, which belong to the calling thread, and nothing panics on an error; an id is looked up
-//! before it is used. In a browser nothing may wait: adapter and device are there before the driver is (`browser`), what would
-//! wait is an error, tickets are told by callbacks, and errors come to the next who asks.
+//! Invariants: the API has one queue, so all queues of the contract map to it, in the order of submission; every fallible call is made
+//! inside error scopes, which belong to the calling thread, and nothing panics on an error; an id is looked up before it is used. In a
+//! browser nothing can block: adapter and device are created before the driver (`browser`), a blocking call is an error, tickets are
+//! completed by callbacks, and errors are returned by a later call.
 
 mod arithmetic;
 #[cfg(target_family = "wasm")]
@@ -42,29 +43,33 @@ pub use arithmetic::Trust;
 pub use browser::BrowserDriver;
 pub use device::WgpuDevice;
 
-/// Finds the devices of one interface: [`Backend::Vulkan`], [`Backend::Metal`] or [`Backend::Dx12`].
+/// Finds the devices of one API: [`Backend::Vulkan`], [`Backend::Metal`] or [`Backend::Dx12`].
 #[derive(Clone, Copy, Debug)]
 pub struct WgpuDriver {
-    /// Which.
+    /// The API.
     pub kind: Backend,
-    /// Which of a device's own functions kernels may use.
+    /// The device functions that kernels can use.
     pub trust: Trust,
 }
 
 impl WgpuDriver {
-    /// The kinds there can be on this system.
+    /// The backends that can exist on native systems.
     pub const KINDS: [Backend; 3] = [Backend::Metal, Backend::Vulkan, Backend::Dx12];
 
-    /// The driver of an interface.
+    /// Creates the driver of an API, with [`Trust::Measured`].
     pub fn new(kind: Backend) -> WgpuDriver {
         WgpuDriver { kind, trust: Trust::Measured }
     }
 
-    /// Every adapter in the interface's order, software ones included.
+    /// Returns all adapters in the API's order, including software implementations.
+    ///
+    /// # Errors
+    ///
+    /// The API does not exist on this system, its loader is missing, or it lists no adapter.
     ///
     /// # Safety
     ///
-    /// As for [`Driver::probe`].
+    /// The contract of [`Driver::probe`] applies.
     pub unsafe fn devices(&self) -> Result<Vec<Arc<WgpuDevice>>> {
         let places = now(discovery::enumerate(self.kind))?;
         Ok(places.into_iter().map(|place| Arc::new(WgpuDevice::new(place, self.trust))).collect())

@@ -1,16 +1,16 @@
-//! THE list of scalar operations.
+//! The list of scalar operations.
 //!
-//! The tensor graph, the kernel IR, the renderers, the vector machine, the interpreters and the gradients all share it;
-//! each has one exhaustive match over it. What an operation means is written once, beside its name. Everything else a
-//! user knows (sigmoid, gelu, leaky relu …) is composed of these.
+//! The tensor graph, the kernel IR, the renderers, the vector machine, the interpreters and the gradients share it; each has one
+//! exhaustive match over it. The semantics of an operation are documented once, at its variant. Everything else (sigmoid, GELU, leaky
+//! ReLU …) is composed of these.
 //!
-//! Integers wrap. Floats follow IEEE 754 with round to nearest even and keep denormals. f16 and bf16 are storage: their
-//! arithmetic, `Fma` and casts included, is that of f32, rounded after each operation. Nothing here promotes: operands have
-//! one type, comparisons give `bool`. [`crate::interpret::scalar`] says the same as code.
+//! Integers wrap. Floats follow IEEE 754 with round to nearest even and keep denormals. f16 and bf16 are storage formats: their
+//! arithmetic, including `Fma` and casts, is that of f32, rounded after each operation. There is no type promotion: operands have one
+//! type, and comparisons return `bool`. [`crate::interpret::scalar`] implements the same semantics.
 
 use crate::dtype::Type;
 
-/// One scalar operation, applied to each lane of a vector.
+/// A scalar operation, applied to each lane of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Alu {
     // One operand.
@@ -20,7 +20,7 @@ pub enum Alu {
     Not,
     /// Magnitude; wraps for the smallest integer.
     Abs,
-    /// How many bits are set. Integer.
+    /// Number of bits set. Integer.
     PopCount,
     /// A transcendental function. Float.
     Math(Math),
@@ -32,7 +32,7 @@ pub enum Alu {
     Ceil,
     /// Nearest integer, ties to even. Float.
     Round,
-    /// Towards zero. Float.
+    /// Rounded towards zero. Float.
     Trunc,
     // Two operands.
     /// Sum.
@@ -76,7 +76,7 @@ pub enum Alu {
     Fma,
 }
 
-/// A transcendental function of one float: what every executor computes in its own way, within the numeric contract.
+/// A transcendental function of one float. Every executor has its own implementation, within the numeric contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Math {
     /// e to the x.
@@ -106,13 +106,13 @@ pub enum Math {
 }
 
 impl Math {
-    /// Every function, in declaration order.
+    /// All functions, in declaration order.
     pub const ALL: [Math; 12] = {
         use Math::*;
         [Exp, Exp2, Log, Log2, Log1p, Expm1, Sin, Cos, Tan, Atan, Tanh, Erf]
     };
 
-    /// The spelling in the text form: the variant's name in lower case.
+    /// Returns the name in the text form.
     pub const fn name(self) -> &'static str {
         match self {
             Math::Exp => "exp",
@@ -131,10 +131,10 @@ impl Math {
     }
 }
 
-/// What operands an operation takes.
+/// Operand types of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
-    /// Any float.
+    /// Floats.
     Float,
     /// Integers, indices and floats.
     Number,
@@ -142,12 +142,12 @@ pub enum Domain {
     Int,
     /// Integers, indices and bools.
     Bits,
-    /// Anything.
+    /// Any type.
     Any,
 }
 
 impl Alu {
-    /// Every operation, in declaration order.
+    /// All operations, in declaration order.
     #[rustfmt::skip]
     pub const ALL: [Alu; 40] = {
         use self::Math::*;
@@ -160,7 +160,7 @@ impl Alu {
         ]
     };
 
-    /// How many operands: 1, 2 or 3.
+    /// Returns the number of operands: 1, 2 or 3.
     pub const fn arity(self) -> usize {
         match self {
             Alu::Neg | Alu::Not | Alu::Abs | Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round => 1,
@@ -171,22 +171,22 @@ impl Alu {
         }
     }
 
-    /// Whether it is a function that every executor computes in its own way, within the numeric contract.
+    /// Returns true if every executor has its own implementation, within the numeric contract.
     pub const fn is_transcendental(self) -> bool {
         matches!(self, Alu::Math(_) | Alu::Pow)
     }
 
-    /// Whether the result is a bool whatever the operands are.
+    /// Returns true if the result is a bool for all operand types.
     pub const fn is_comparison(self) -> bool {
         matches!(self, Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne)
     }
 
-    /// Whether swapping two operands changes nothing.
+    /// Returns true if the operands can be swapped.
     pub const fn is_commutative(self) -> bool {
         matches!(self, Alu::Add | Alu::Mul | Alu::Min | Alu::Max | Alu::And | Alu::Or | Alu::Xor | Alu::Eq | Alu::Ne)
     }
 
-    /// What operands it takes. `Select`'s condition is a bool besides.
+    /// Returns the operand types. `Select` additionally takes a bool condition.
     pub const fn domain(self) -> Domain {
         use Alu::*;
         match self {
@@ -198,7 +198,7 @@ impl Alu {
         }
     }
 
-    /// The spelling in the text form: the variant's name in snake case.
+    /// Returns the name in the text form.
     pub fn name(self) -> &'static str {
         use Alu::*;
         match self {
@@ -234,12 +234,15 @@ impl Alu {
         }
     }
 
-    /// The operation with this spelling.
+    /// Returns the operation with this name.
     pub fn from_name(name: &str) -> Option<Alu> {
         Alu::ALL.into_iter().find(|alu| alu.name() == name)
     }
 
-    /// The type of the result, or which rule the operands break.
+    /// Returns the type of the result.
+    ///
+    /// # Errors
+    /// The violated rule, if the operand types do not fit.
     pub fn result_type(self, operands: &[Type]) -> Result<Type, String> {
         if operands.len() != self.arity() {
             return Err(format!("{} takes {} operands, not {}", self.name(), self.arity(), operands.len()));

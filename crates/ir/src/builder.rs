@@ -1,8 +1,8 @@
-//! Building kernels statement by statement.
+//! Builds kernels statement by statement.
 //!
-//! The builder never fails half-way: the first mistake is kept and is the answer of [`Builder::finish`], so that what
-//! writes kernels (the `#[kernel]` macro, the lowering) reads as straight lines. Types are checked as expressions are
-//! made; everything else is `verify`'s business.
+//! Builder methods never fail: the first mistake is kept and returned by [`Builder::finish`]. This keeps code that generates kernels
+//! (the `#[kernel]` macro, the lowering) free of error handling. Types are checked when expressions are built; `verify` checks
+//! everything else.
 
 use crate::alu::Alu;
 use crate::dtype::{DType, Scalar, Type};
@@ -12,13 +12,13 @@ use crate::kernel::*;
 /// A kernel under construction.
 pub struct Builder {
     kernel: Kernel,
-    /// Blocks being filled, the outermost first, each with the statement that will hold it.
+    /// Open blocks, outermost first, each with the statement that will contain it.
     open: Vec<(Frame, Block)>,
     at: Loc,
     mistake: Option<Error>,
 }
 
-/// What an open block will become when it is closed.
+/// The statement that an open block becomes part of when it is closed.
 enum Frame {
     Body,
     Then { condition: ExprId, at: Loc },
@@ -28,7 +28,7 @@ enum Frame {
 }
 
 impl Builder {
-    /// An empty kernel.
+    /// Creates an empty kernel.
     pub fn new(name: impl Into<String>) -> Builder {
         let kernel = Kernel {
             name: name.into(),
@@ -44,17 +44,17 @@ impl Builder {
         Builder { kernel, open: vec![(Frame::Body, Block::new())], at: Loc::default(), mistake: None }
     }
 
-    /// Fixes the group size.
+    /// Fixes the work-group size.
     pub fn group(&mut self, group: [u32; 3]) {
         self.kernel.group_size = Some(group);
     }
 
-    /// The author answers for what the verifier cannot see; see [`Kernel::unchecked`].
+    /// Marks the kernel as unchecked: the author guarantees uniformity; see [`Kernel::unchecked`].
     pub fn unchecked(&mut self) {
         self.kernel.unchecked = true;
     }
 
-    /// Statements from here on were written on this line.
+    /// Sets the source location of the following statements.
     pub fn loc(&mut self, file: &str, line: u32) {
         let known = self.kernel.files.iter().position(|name| name == file);
         let position = known.unwrap_or_else(|| {
@@ -64,7 +64,7 @@ impl Builder {
         self.at = Loc { file: position as u16, line };
     }
 
-    /// Keeps the first mistake for [`Builder::finish`].
+    /// Records a mistake; only the first is kept, for [`Builder::finish`].
     pub fn mistake(&mut self, message: impl Into<String>) {
         if self.mistake.is_none() {
             let error = Error::mistake(format!("kernel {}: {}", self.kernel.name, message.into()));
@@ -73,7 +73,10 @@ impl Builder {
         }
     }
 
-    /// The kernel, or the first mistake made while building it.
+    /// Returns the kernel.
+    ///
+    /// # Errors
+    /// The first mistake made while building it.
     pub fn finish(mut self) -> Result<Kernel> {
         if self.open.len() != 1 {
             self.mistake("a block was left open");
@@ -89,7 +92,7 @@ impl Builder {
 
     // Parameters and memories.
 
-    /// Adds a scalar or index parameter and gives its value.
+    /// Adds a scalar or index parameter and returns its value.
     pub fn scalar(&mut self, name: &str, ty: impl Into<Type>) -> ExprId {
         let ty = ty.into();
         self.kernel.params.push(Param::Scalar { name: name.to_string(), ty });
@@ -104,12 +107,12 @@ impl Builder {
         mem
     }
 
-    /// Adds an array of `len` elements that each group has one of.
+    /// Adds a shared array of `len` elements per work-group.
     pub fn shared(&mut self, name: &str, dtype: DType, len: u32) -> MemId {
         self.memory(name, dtype, Space::Shared(len))
     }
 
-    /// Adds an array of `len` elements that each work-item has one of.
+    /// Adds a private array of `len` elements per work-item.
     pub fn private(&mut self, name: &str, dtype: DType, len: u32) -> MemId {
         self.memory(name, dtype, Space::Private(len))
     }
@@ -121,59 +124,59 @@ impl Builder {
 
     // Expressions.
 
-    /// The type of an expression.
+    /// Returns the type of an expression.
     pub fn ty(&self, expr: ExprId) -> Type {
         self.kernel.exprs.ty(expr)
     }
 
-    /// The expression behind an id.
+    /// Returns the expression of an id.
     pub fn expr(&self, expr: ExprId) -> Expr {
         self.kernel.exprs.get(expr)
     }
 
-    /// The element type of a memory.
+    /// Returns the element type of a memory.
     pub fn mem_dtype(&self, mem: MemId) -> DType {
         self.kernel.mem(mem).dtype
     }
 
-    /// Where a memory lives, and how long it is if that is known.
+    /// Returns the address space of a memory, with the length of an array.
     pub fn mem_space(&self, mem: MemId) -> Space {
         self.kernel.mem(mem).space
     }
 
-    /// A constant element.
+    /// Returns a constant element.
     pub fn constant(&mut self, value: impl Into<Scalar>) -> ExprId {
         let value = value.into();
         self.kernel.exprs.intern(Expr::Const(value), Type::Scalar(value.dtype))
     }
 
-    /// A constant index.
+    /// Returns a constant index.
     pub fn index(&mut self, value: u64) -> ExprId {
         self.kernel.exprs.intern(Expr::Index(value), Type::Index)
     }
 
-    /// A number the launch gives.
+    /// Returns a launch parameter, such as an id or a size.
     pub fn builtin(&mut self, builtin: Builtin) -> ExprId {
         self.kernel.exprs.intern(Expr::Builtin(builtin), Type::Index)
     }
 
-    /// The value of a local where the expression is evaluated.
+    /// Returns the value of a local at the point where the expression is evaluated.
     pub fn get(&mut self, local: LocalId) -> ExprId {
         let ty = self.kernel.local(local).ty;
         self.kernel.exprs.intern(Expr::Local(local), ty)
     }
 
-    /// The length of a memory in elements.
+    /// Returns the length of a memory in elements.
     pub fn len(&mut self, mem: MemId) -> ExprId {
         self.kernel.exprs.intern(Expr::Len(mem), Type::Index)
     }
 
-    /// One element.
+    /// Loads one element.
     pub fn load(&mut self, mem: MemId, index: ExprId, guard: Guard) -> ExprId {
         self.load_vector(mem, index, 1, guard)
     }
 
-    /// `lanes` elements from `index` on.
+    /// Loads `lanes` consecutive elements starting at `index`.
     pub fn load_vector(&mut self, mem: MemId, index: ExprId, lanes: u8, guard: Guard) -> ExprId {
         let dtype = self.kernel.mem(mem).dtype;
         let ty = if lanes > 1 { Type::Vector(dtype, lanes) } else { Type::Scalar(dtype) };
@@ -184,7 +187,7 @@ impl Builder {
         self.kernel.exprs.intern(Expr::Load { mem, index, lanes, guard }, ty)
     }
 
-    /// An operation; operands of different types are a mistake.
+    /// Applies an operation. Operands of different types are a mistake.
     pub fn alu(&mut self, op: Alu, operands: &[ExprId]) -> ExprId {
         let types: Vec<Type> = operands.iter().map(|operand| self.ty(*operand)).collect();
         match op.result_type(&types) {
@@ -196,7 +199,7 @@ impl Builder {
         }
     }
 
-    /// Conversion of the value, as Rust's `as`; nothing if the type is the same.
+    /// Converts a value as Rust's `as` does; returns it unchanged if it has the type already.
     pub fn cast(&mut self, ty: impl Into<Type>, value: ExprId) -> ExprId {
         let (ty, from) = (ty.into(), self.ty(value));
         if ty == from {
@@ -208,7 +211,7 @@ impl Builder {
         self.kernel.exprs.intern(Expr::Cast(ty, value), ty)
     }
 
-    /// The same bits as another type of the same width.
+    /// Reinterprets the bits as another type of the same width.
     pub fn bitcast(&mut self, ty: impl Into<Type>, value: ExprId) -> ExprId {
         let (ty, from) = (ty.into(), self.ty(value));
         let bits = |ty: Type| ty.dtype().map(|dtype| (dtype.bits(), ty.lanes()));
@@ -218,18 +221,18 @@ impl Builder {
         self.kernel.exprs.intern(Expr::Bitcast(ty, value), ty)
     }
 
-    /// One scalar in every lane.
+    /// Broadcasts a scalar to all lanes of a vector.
     pub fn splat(&mut self, value: ExprId, lanes: u8) -> ExprId {
         match self.ty(value) {
             Type::Scalar(dtype) => self.kernel.exprs.intern(Expr::Splat(value, lanes), Type::Vector(dtype, lanes)),
             ty => {
-                self.mistake(format!("{ty} cannot be spread over {lanes} lanes"));
+                self.mistake(format!("{ty} cannot be broadcast to {lanes} lanes"));
                 value
             }
         }
     }
 
-    /// One lane of a vector.
+    /// Extracts a lane of a vector.
     pub fn extract(&mut self, value: ExprId, lane: u8) -> ExprId {
         match self.ty(value) {
             Type::Vector(dtype, lanes) if lane < lanes => {
@@ -244,40 +247,40 @@ impl Builder {
 
     // Statements.
 
-    /// A new local with its first value.
+    /// Declares a local with an initial value.
     pub fn declare(&mut self, name: &str, value: ExprId, mutable: bool) -> LocalId {
         let local = self.local(name, self.ty(value), mutable);
         self.push(Op::Let { local, value });
         local
     }
 
-    /// A new immutable local, and its value.
+    /// Declares an immutable local and returns its value.
     pub fn bind(&mut self, name: &str, value: ExprId) -> ExprId {
         let local = self.declare(name, value, false);
         self.get(local)
     }
 
-    /// Changes a mutable local.
+    /// Assigns to a mutable local.
     pub fn assign(&mut self, local: LocalId, value: ExprId) {
         let (want, have) = (self.kernel.local(local).ty, self.ty(value));
         if want != have {
-            let message = format!("{} is {want} and cannot become {have}", self.kernel.local(local).name);
+            let message = format!("{} is {want} and cannot be assigned {have}", self.kernel.local(local).name);
             self.mistake(message);
         }
         self.push(Op::Assign { local, value });
     }
 
-    /// Writes a value's lanes from `index` on.
+    /// Stores a scalar or the lanes of a vector, starting at `index`.
     pub fn store(&mut self, mem: MemId, index: ExprId, value: ExprId, guard: Guard) {
         let (want, have) = (self.kernel.mem(mem).dtype, self.ty(value));
         if have.dtype() != Some(want) {
-            let message = format!("{} holds {want} and cannot take {have}", self.kernel.mem(mem).name);
+            let message = format!("{} holds {want} and cannot store {have}", self.kernel.mem(mem).name);
             self.mistake(message);
         }
         self.push(Op::Store { mem, index, value, guard });
     }
 
-    /// Changes one element indivisibly and gives the element before.
+    /// Updates one element atomically and returns the previous value.
     pub fn atomic(
         &mut self,
         op: AtomicOp,
@@ -299,33 +302,33 @@ impl Builder {
         self.get(result)
     }
 
-    /// Waits for the group.
+    /// Adds a work-group barrier.
     pub fn barrier(&mut self) {
         self.push(Op::Barrier);
     }
 
-    /// Leaves the innermost loop.
+    /// Breaks out of the innermost loop.
     pub fn break_loop(&mut self) {
         self.push(Op::Break);
     }
 
-    /// Goes to the next turn of the innermost loop.
+    /// Continues with the next iteration of the innermost loop.
     pub fn continue_loop(&mut self) {
         self.push(Op::Continue);
     }
 
-    /// Ends the work-item.
+    /// Returns from the kernel, for this work-item.
     pub fn return_(&mut self) {
         self.push(Op::Return);
     }
 
-    /// Opens the block of a true condition.
+    /// Opens the block that runs if the condition is true.
     pub fn begin_if(&mut self, condition: ExprId) {
         self.want_bool(condition, "an `if` condition");
         self.open.push((Frame::Then { condition, at: self.at }, Block::new()));
     }
 
-    /// Closes the block of [`Builder::begin_if`] and opens the one for false.
+    /// Closes the block of [`Builder::begin_if`] and opens the one that runs if the condition is false.
     pub fn begin_else(&mut self) {
         match self.open.pop() {
             Some((Frame::Then { condition, at }, then)) => {
@@ -338,12 +341,15 @@ impl Builder {
         }
     }
 
-    /// Opens a counting loop and gives its counter.
+    /// Opens a counting loop and returns its counter.
     pub fn begin_for(&mut self, name: &str, start: ExprId, end: ExprId, step: ExprId) -> ExprId {
         let ty = self.ty(start);
         if !ty.is_int() || ty.lanes() > 1 || self.ty(end) != ty || self.ty(step) != ty {
-            let message =
-                format!("a loop from {ty} to {} by {}: one integer type is needed", self.ty(end), self.ty(step));
+            let message = format!(
+                "a loop from {ty} to {} by {}: all three must have one integer type",
+                self.ty(end),
+                self.ty(step)
+            );
             self.mistake(message);
         }
         let counter = self.local(name, ty, false);
@@ -351,7 +357,7 @@ impl Builder {
         self.get(counter)
     }
 
-    /// Opens a loop that runs while a condition, evaluated before each turn, holds.
+    /// Opens a loop that runs while a condition, evaluated before each iteration, is true.
     pub fn begin_while(&mut self, condition: ExprId) {
         self.want_bool(condition, "a `while` condition");
         self.open.push((Frame::While { condition, at: self.at }, Block::new()));

@@ -1,14 +1,14 @@
-//! A kernel of its author's as one node of a graph.
+//! A custom (user-written) kernel as a node of a graph.
 //!
-//! It is opaque to fusion: a step of its own that reads and writes whole tensors. What its node takes and gives follows from
-//! its parameters, in their order:
+//! It is opaque to fusion: a separate launch that reads and writes whole tensors. The inputs and outputs of its node follow from its
+//! parameters, in order:
 //!
 //! | parameter | input | output |
 //! |---|---|---|
-//! | a number | one element, known at launch | |
-//! | a buffer it only reads | its elements | |
-//! | a buffer it only writes | | its elements; what the kernel leaves unwritten is undefined |
-//! | a buffer it reads and writes | its elements before | its elements after |
+//! | a scalar | one element, known at launch | |
+//! | a read-only buffer | its elements | |
+//! | a write-only buffer | | its elements; elements that the kernel does not write are undefined |
+//! | a read-write buffer | its elements before | its elements after |
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::kernel::{Access, Expr, Kernel, MemId, Op, Param, Space};
 use crate::shape::Shape;
 use crate::verify::Verified;
 
-/// A kernel with its grid and the shapes it gives.
+/// A kernel with its grid and the shapes of its outputs.
 #[derive(Debug)]
 pub struct CustomKernel {
-    /// What runs.
+    /// The kernel.
     pub kernel: Arc<Verified<Kernel>>,
-    /// Over how many work-items.
+    /// The grid of work-items.
     pub grid: [u64; 3],
-    /// What each written buffer holds.
+    /// Shape and type of each written buffer.
     pub outputs: Vec<(Shape, DType)>,
-    /// What a node passes for each parameter.
+    /// Role of each parameter.
     pub roles: Vec<Role>,
-    /// Kernels with the same parameters that give the same bits, each with its grid: which is the fastest only a device can say.
+    /// Equivalent kernels (same parameters, bitwise equal results), each with its grid. A device can measure which is the fastest.
     pub variants: Vec<(Arc<Verified<Kernel>>, [u64; 3])>,
     hash: u128,
 }
 
-/// What a node passes for a parameter.
+/// Role of a parameter in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// An input of one element.
@@ -50,7 +50,11 @@ pub enum Role {
 }
 
 impl CustomKernel {
-    /// A kernel over so many work-items that writes elements of these shapes, in the order of the buffers it writes.
+    /// Creates a node's kernel with its grid and the shapes of the buffers that it writes, in order.
+    ///
+    /// # Errors
+    /// A parameter is not a scalar or buffer, the shapes do not match the written buffers or are empty, the grid is empty, or the kernel is
+    /// unchecked.
     pub fn new(kernel: Arc<Verified<Kernel>>, grid: [u64; 3], shapes: Vec<Shape>) -> Result<CustomKernel> {
         let fail = |message: String| Err(Error::mistake(format!("kernel {}: {message}", kernel.name)));
         let mut roles = Vec::with_capacity(kernel.params.len());
@@ -58,7 +62,7 @@ impl CustomKernel {
             roles.push(match param {
                 Param::Scalar { ty: Type::Scalar(dtype), .. } => Role::Scalar(*dtype),
                 Param::Scalar { name, ty } => {
-                    return fail(format!("{name} is {ty}; in a graph a kernel takes numbers and buffers"));
+                    return fail(format!("{name} is {ty}; in a graph a kernel takes only scalars and buffers"));
                 }
                 Param::Buffer(mem) => {
                     let dtype = kernel.mem(*mem).dtype;
@@ -72,14 +76,14 @@ impl CustomKernel {
         }
         let written: Vec<DType> = roles.iter().filter_map(|role| role.written()).collect();
         if written.len() != shapes.len() {
-            return fail(format!("it writes {} buffers, {} shapes were given", written.len(), shapes.len()));
+            return fail(format!("it writes {} buffers, but {} shapes were given", written.len(), shapes.len()));
         }
         if let Some(empty) = shapes.iter().find(|shape| shape.numel() == 0) {
             return fail(format!("a buffer of shape {empty} has no elements to write"));
         }
         if grid.contains(&0) || kernel.unchecked {
             let what =
-                if kernel.unchecked { "it is unchecked, which a graph cannot answer for" } else { "its grid is empty" };
+                if kernel.unchecked { "it is unchecked, which graphs do not support" } else { "its grid is empty" };
             return fail(what.to_string());
         }
         let outputs: Vec<(Shape, DType)> = shapes.into_iter().zip(written).collect();
@@ -88,12 +92,15 @@ impl CustomKernel {
         Ok(CustomKernel { hash: hasher.digest128(), kernel, grid, outputs, roles, variants: Vec::new() })
     }
 
-    /// The same with other kernels that may run in its place.
+    /// Adds equivalent kernels that can run instead.
     pub fn with_variants(self, others: Vec<(Arc<Verified<Kernel>>, [u64; 3])>) -> CustomKernel {
         CustomKernel { variants: others, ..self }
     }
 
-    /// Whether inputs of these shapes and types fit, and if not why.
+    /// Checks the shapes and types of the inputs.
+    ///
+    /// # Errors
+    /// The mismatch, if they do not fit.
     pub fn check(&self, inputs: &[(&Shape, DType)]) -> Result<(), String> {
         let wanted = self.roles.iter().filter(|role| !matches!(role, Role::Write(_)));
         if wanted.clone().count() != inputs.len() {
@@ -116,7 +123,7 @@ impl CustomKernel {
                 return Err(format!("{name} has no elements"));
             }
             if matches!(role, Role::Scalar(_)) && shape.ndim() > 0 {
-                return Err(format!("{name} is a number, not a tensor of shape {shape}"));
+                return Err(format!("{name} is a scalar, not a tensor of shape {shape}"));
             }
             if let (Role::ReadWrite(_), Some((after, _))) = (role, output)
                 && after != *shape
@@ -127,11 +134,14 @@ impl CustomKernel {
         Ok(())
     }
 
-    /// The elements of each output for the elements of each input: the kernel run by the interpreter.
+    /// Runs the kernel in the interpreter; returns the elements of each output.
+    ///
+    /// # Errors
+    /// The interpreter rejects the launch.
     pub fn interpret(&self, inputs: &[Vec<Scalar>]) -> Result<Vec<Vec<Scalar>>> {
         let (mut given, mut outputs) = (inputs.iter(), self.outputs.iter());
         let mut next = || given.next().expect("the inputs were checked");
-        // The bytes of each buffer; a number has none.
+        // The bytes of each buffer; empty for a scalar.
         let mut memory: Vec<Vec<u8>> = Vec::new();
         let mut numbers = Vec::new();
         for role in &self.roles {
@@ -154,7 +164,7 @@ impl CustomKernel {
 }
 
 impl Role {
-    /// The elements of the output it is, if it is one.
+    /// Returns the element type of the output, if the parameter is one.
     pub fn written(self) -> Option<DType> {
         match self {
             Role::Write(dtype) | Role::ReadWrite(dtype) => Some(dtype),
@@ -163,7 +173,7 @@ impl Role {
     }
 }
 
-/// Whether a kernel's result depends on what a buffer held before.
+/// Returns true if the kernel's result depends on the previous contents of a buffer.
 fn reads(kernel: &Kernel, buffer: MemId) -> bool {
     let loaded = kernel.exprs.iter().any(|(_, expr, _)| matches!(expr, Expr::Load { mem, .. } if mem == buffer));
     let mut changed = false;

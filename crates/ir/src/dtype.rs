@@ -1,20 +1,20 @@
-//! Element types, and constants of them.
+//! Element types and constants.
 //!
-//! A [`Type`] is what a kernel expression has: one element, a short vector of them, or an [`Type::Index`], whose width
-//! (32 or 64 bits) is chosen per kernel and never visible to the program.
+//! A [`Type`] is the type of a kernel expression: a scalar, a short vector, or an [`Type::Index`]. The width of indices (32 or 64 bits)
+//! is chosen per kernel and is not visible to the program.
 
 use std::fmt;
 
 use half::{bf16, f16};
 
-/// What an element of a tensor or buffer is.
+/// Element type of a tensor or buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[rustfmt::skip]
 #[allow(missing_docs, reason = "the variants are Rust's own names")]
 pub enum DType { Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64 }
 
 impl DType {
-    /// Every element type, in declaration order.
+    /// All element types, in declaration order.
     pub const ALL: [DType; 13] = [
         DType::Bool,
         DType::I8,
@@ -31,7 +31,7 @@ impl DType {
         DType::F64,
     ];
 
-    /// Bytes one element takes in a buffer; a bool takes one.
+    /// Returns the bytes of one element in a buffer; 1 for a bool.
     pub const fn bytes(self) -> usize {
         match self {
             DType::Bool | DType::I8 | DType::U8 => 1,
@@ -41,7 +41,7 @@ impl DType {
         }
     }
 
-    /// Bits of the value; 1 for a bool.
+    /// Returns the bits of the value; 1 for a bool.
     pub const fn bits(self) -> u32 {
         match self {
             DType::Bool => 1,
@@ -49,22 +49,22 @@ impl DType {
         }
     }
 
-    /// f16, bf16, f32 or f64.
+    /// Returns true for f16, bf16, f32 and f64.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
 
-    /// A signed or unsigned integer; a bool is not.
+    /// Returns true for signed and unsigned integers; false for bool.
     pub const fn is_int(self) -> bool {
         !self.is_float() && !matches!(self, DType::Bool)
     }
 
-    /// A signed integer or a float.
+    /// Returns true for signed integers and floats.
     pub const fn is_signed(self) -> bool {
         self.is_float() || matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
 
-    /// The unsigned integer of the same width.
+    /// Returns the unsigned integer type of the same width.
     pub const fn unsigned(self) -> DType {
         match self.bytes() {
             1 => DType::U8,
@@ -74,7 +74,7 @@ impl DType {
         }
     }
 
-    /// The Rust spelling: `f32`, `u8`, `bool`.
+    /// Returns the Rust name: `f32`, `u8`, `bool`.
     pub const fn name(self) -> &'static str {
         match self {
             DType::Bool => "bool",
@@ -93,7 +93,7 @@ impl DType {
         }
     }
 
-    /// The type with this Rust spelling.
+    /// Returns the type with this Rust name.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
@@ -105,22 +105,22 @@ impl fmt::Display for DType {
     }
 }
 
-/// What a kernel expression is.
+/// Type of a kernel expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Type {
-    /// One element.
+    /// A scalar.
     Scalar(DType),
-    /// 2, 4, 8 or 16 elements side by side.
+    /// A vector of 2, 4, 8 or 16 lanes.
     Vector(DType, u8),
-    /// An unsigned position or length (`usize` in the kernel language); 32 or 64 bits, as the kernel needs.
+    /// An unsigned position or length (`usize` in the kernel language) of 32 or 64 bits, as the kernel needs.
     Index,
 }
 
 impl Type {
-    /// `bool`, the type of every condition.
+    /// `bool`, the type of conditions.
     pub const BOOL: Type = Type::Scalar(DType::Bool);
 
-    /// The element type; none for an index.
+    /// Returns the element type; `None` for an index.
     pub fn dtype(self) -> Option<DType> {
         match self {
             Type::Scalar(dtype) | Type::Vector(dtype, _) => Some(dtype),
@@ -128,7 +128,7 @@ impl Type {
         }
     }
 
-    /// Elements side by side; 1 but for vectors.
+    /// Returns the number of lanes; 1 unless it is a vector.
     pub fn lanes(self) -> u8 {
         match self {
             Type::Vector(_, lanes) => lanes,
@@ -136,7 +136,7 @@ impl Type {
         }
     }
 
-    /// The same number of lanes of another element type.
+    /// Returns the type with another element type and the same number of lanes.
     pub fn with_dtype(self, dtype: DType) -> Type {
         match self {
             Type::Vector(_, lanes) => Type::Vector(dtype, lanes),
@@ -144,17 +144,17 @@ impl Type {
         }
     }
 
-    /// Whether the elements are floats.
+    /// Returns true if the elements are floats.
     pub fn is_float(self) -> bool {
         self.dtype().is_some_and(DType::is_float)
     }
 
-    /// Whether the elements are integers or indices.
+    /// Returns true if the elements are integers or indices.
     pub fn is_int(self) -> bool {
         self.dtype().is_none_or(DType::is_int)
     }
 
-    /// Whether the elements are bools.
+    /// Returns true if the elements are bools.
     pub fn is_bool(self) -> bool {
         self.dtype() == Some(DType::Bool)
     }
@@ -176,19 +176,19 @@ impl From<DType> for Type {
     }
 }
 
-/// A constant: the bit pattern of one element, zero-extended, beside its type. Vectors are splats of one.
+/// A constant: an element type and the zero-extended bit pattern of one element. Vector constants are splats.
 ///
 /// Equality and hashing are on bits, so `-0.0` and `0.0` differ and a NaN equals itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scalar {
-    /// The element type.
+    /// Element type.
     pub dtype: DType,
-    /// Its bits in the low end.
+    /// Bit pattern in the low bits.
     pub bits: u64,
 }
 
 impl Scalar {
-    /// A float of any float type, rounded to nearest; an integer type truncates as Rust's `as` does.
+    /// Converts a value: rounded to nearest for a float type, truncated as by Rust's `as` for an integer type.
     pub fn from_f64(dtype: DType, value: f64) -> Scalar {
         let bits = match dtype {
             DType::Bool => u64::from(value != 0.0),
@@ -200,7 +200,7 @@ impl Scalar {
             DType::U16 => value as u16 as u64,
             DType::U32 => value as u32 as u64,
             DType::U64 => value as u64,
-            // Not `from_f64`, which looks at the upper half of the bits alone or rounds to f32 before.
+            // `half::f16::from_f64` would use only the upper half of the bits, or round to f32 first.
             DType::F16 => f16::from_f32(to_odd(value)).to_bits() as u64,
             DType::BF16 => bf16::from_f32(to_odd(value)).to_bits() as u64,
             DType::F32 => (value as f32).to_bits() as u64,
@@ -209,7 +209,7 @@ impl Scalar {
         Scalar { dtype, bits }
     }
 
-    /// An integer, wrapped to the width of an integer type and rounded for a float type.
+    /// Converts an integer: wrapped to the width of an integer type, rounded for a float type.
     pub fn from_i128(dtype: DType, value: i128) -> Scalar {
         match dtype {
             DType::Bool => Scalar { dtype, bits: u64::from(value != 0) },
@@ -221,7 +221,7 @@ impl Scalar {
         }
     }
 
-    /// The value as f64; exact but for 64-bit integers beyond 2^53.
+    /// Returns the value as f64; exact except for 64-bit integers beyond 2^53.
     pub fn to_f64(self) -> f64 {
         match self.dtype {
             DType::F16 => f16::from_bits(self.bits as u16).to_f64(),
@@ -232,7 +232,7 @@ impl Scalar {
         }
     }
 
-    /// The value as an integer; floats saturate and NaN is 0, as Rust's `as` does.
+    /// Returns the value as an integer; floats saturate and NaN is 0, as with Rust's `as`.
     pub fn to_i128(self) -> i128 {
         match self.dtype {
             DType::Bool | DType::U8 | DType::U16 | DType::U32 | DType::U64 => self.bits as i128,
@@ -244,28 +244,29 @@ impl Scalar {
         }
     }
 
-    /// Whether this is the bool `true`.
+    /// Returns true for the bool `true`.
     pub fn is_true(self) -> bool {
         self.dtype == DType::Bool && self.bits != 0
     }
 }
 
-/// An f64 rounded to f32 towards the neighbor whose last bit is 1 if it lies between two. Rounded to nearest from there to a type of two
-/// bits less or more, it is the f64 rounded once. [Boldo and Melquiond, Emulation of a FMA and Correctly Rounded Sums, 2008]
+/// Rounds an f64 to f32 with rounding to odd: an inexact result is the neighbor whose last bit is 1. Rounding the result to nearest in a
+/// type with at least two bits less gives the f64 correctly rounded. [Boldo and Melquiond, Emulation of a FMA and Correctly Rounded
+/// Sums, 2008]
 pub fn to_odd(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
     odd(near, back.abs() > value.abs(), back != value)
 }
 
-/// The same of an integer.
+/// Like [`to_odd`], for an integer.
 pub fn integer_to_odd(value: i128) -> f32 {
     let near = value as f32;
     let back = near as i128;
     odd(near, back.unsigned_abs() > value.unsigned_abs(), back != value)
 }
 
-/// The nearest f32 of a number, moved towards 0 if it is farther from there, with its last bit set if it is not the number itself.
+/// Moves the nearest f32 one step towards 0 if it lies beyond the number, and sets its last bit if it is inexact.
 fn odd(near: f32, is_beyond: bool, is_inexact: bool) -> f32 {
     f32::from_bits((near.to_bits() - u32::from(is_beyond)) | u32::from(is_inexact))
 }
@@ -312,10 +313,10 @@ macro_rules! scalar_from {
     )*};
 }
 
-/// A Rust type that can be an element of a buffer or tensor.
+/// Rust types that can be elements of a buffer or tensor.
 ///
-/// A `bool` is one byte in device memory: 1 for true, 0 for false. Any byte but 0 is read back as true, so that no content of a
-/// buffer can become an invalid `bool`.
+/// A `bool` is one byte in device memory: 1 for true, 0 for false. Any nonzero byte is read as true, so that no buffer content can
+/// produce an invalid `bool`.
 pub trait Element:
     bytemuck::NoUninit
     + bytemuck::Zeroable
@@ -326,13 +327,16 @@ pub trait Element:
     + fmt::Debug
     + Into<Scalar>
 {
-    /// Its element type.
+    /// The element type.
     const DTYPE: DType;
 
-    /// Fills elements with the bytes that `read` writes, in the host's byte order. After an error the elements are unspecified.
+    /// Fills elements with the bytes that `read` writes, in native byte order. After an error the elements are unspecified.
+    ///
+    /// # Errors
+    /// The error of `read`.
     fn read_into<E>(elements: &mut [Self], read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E>;
 
-    /// The elements that these bytes hold, a whole number of them.
+    /// Converts bytes, a whole number of elements, in native byte order.
     ///
     /// # Panics
     /// If the number of bytes is not a multiple of the element's size.

@@ -1,19 +1,19 @@
-//! The one error of Panoply.
+//! The common error type of Panoply.
 //!
-//! Every crate returns it, so a caller writes `?` everywhere and asks with predicates, never by matching text. It is
-//! cheap to clone because a mistake travels with the value that carries it until somebody asks for a result.
+//! Every crate returns it, so callers use `?` everywhere and classify errors with predicates, never by matching text. It is cheap to
+//! clone because a mistake travels with the value that carries it until a result is requested.
 //!
-//! Messages are lower case, name both operands or the limit that was passed, and end with what would help; they have no
-//! final stop. Context lines (`Error::note`) are printed below, indented.
+//! Messages are lower case, name both operands or the violated limit, end with a remedy, and have no final period. Context lines
+//! ([`Error::note`]) are printed below, indented.
 
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// What `Result` means in Panoply.
+/// The result type of Panoply.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Anything that can go wrong: a caller's mistake, or the world refusing.
+/// An error: a mistake of the caller or a failure of the environment.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -26,69 +26,69 @@ struct Inner {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// The few kinds a program may want to tell apart.
+/// Classes of errors that a program can distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The caller asked for something that makes no sense: shapes, types, sizes, names.
+    /// Invalid request of the caller: shapes, types, sizes, names.
     Mistake,
-    /// Numbers that were computed are no finite ones any more: a loss or a gradient in training.
+    /// Computed values became non-finite: a loss or a gradient in training.
     Diverged,
-    /// A back end or device is not here; the message says why and what would change that.
+    /// A backend or device is missing; the message gives the reason and a remedy.
     Unavailable,
-    /// The device works but cannot do this (a type, a size, a feature it lacks).
+    /// The device works but lacks this capability (a type, a size, a feature).
     Unsupported,
     /// Memory ran out, or a cap was reached.
     OutOfMemory,
-    /// The device stopped answering; its buffers are gone.
+    /// The device stopped responding; its buffers are lost.
     DeviceLost,
-    /// A program was rejected by the device's compiler; the notes hold its log.
+    /// The device's compiler rejected a program; the notes contain its log.
     CompileFailed,
-    /// The driver answered with an error.
+    /// The driver returned an error.
     Driver,
     /// A file could not be read or written.
     Io,
-    /// A file or text was read and is malformed.
+    /// A file or text is malformed.
     Corrupt,
 }
 
 impl Error {
-    /// An error of a kind with its sentence.
+    /// Creates an error of a kind with its message.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error(Arc::new(Inner { kind, message: message.into(), notes: Vec::new(), place: None, source: None }))
     }
 
-    /// A caller's mistake.
+    /// Creates an error for a mistake of the caller.
     #[cold]
     pub fn mistake(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Mistake, message)
     }
 
-    /// A computation that went where numbers end.
+    /// Creates an error for a computation with non-finite results.
     #[cold]
     pub fn diverged(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Diverged, message)
     }
 
-    /// A back end or device that is not here.
+    /// Creates an error for a missing backend or device.
     #[cold]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
 
-    /// Something this device cannot do.
+    /// Creates an error for something that the device does not support.
     #[cold]
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unsupported, message)
     }
 
-    /// Malformed input from outside.
+    /// Creates an error for malformed external input.
     #[cold]
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
     }
 
-    /// A file that could not be read or written; `doing` names the file and the attempt.
+    /// Creates an error for a file that could not be read or written; `doing` names the operation and the file.
     #[cold]
     pub fn io(doing: impl Into<String>, source: std::io::Error) -> Self {
         let message = format!("{}: {source}", doing.into());
@@ -101,19 +101,19 @@ impl Error {
         self.edit(|inner| inner.notes.push(line.into()))
     }
 
-    /// Adds where in the caller's source the mistake stands.
+    /// Adds the caller's source location of the mistake, unless the error has one.
     #[must_use]
     pub fn with_location(self, place: &'static Location<'static>) -> Self {
         self.edit(|inner| inner.place = inner.place.or(Some(place)))
     }
 
-    /// The same error at another place: for who calls what found it on somebody's behalf.
+    /// Replaces the source location, for functions that call others on behalf of their caller.
     #[must_use]
     pub fn relocated(self, place: &'static Location<'static>) -> Self {
         self.edit(|inner| inner.place = Some(place))
     }
 
-    /// Adds the lower-level error behind this one.
+    /// Adds the lower-level error that caused this one.
     #[must_use]
     pub fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.edit(|inner| inner.source = Some(Arc::new(source)))
@@ -125,57 +125,57 @@ impl Error {
         Error(Arc::new(inner))
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The sentence without notes and place.
+    /// Returns the message without notes and location.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The context lines.
+    /// Returns the context lines.
     pub fn notes(&self) -> &[String] {
         &self.0.notes
     }
 
-    /// Whether the caller asked for something that makes no sense.
+    /// Returns true if the caller's request was invalid.
     pub fn is_mistake(&self) -> bool {
         self.0.kind == ErrorKind::Mistake
     }
 
-    /// Whether training came to numbers that are not finite: the same again comes to the same.
+    /// Returns true if training reached non-finite values. Repeating it gives the same result.
     pub fn is_diverged(&self) -> bool {
         self.0.kind == ErrorKind::Diverged
     }
 
-    /// Whether a back end or device is missing.
+    /// Returns true if a backend or device is missing.
     pub fn is_unavailable(&self) -> bool {
         self.0.kind == ErrorKind::Unavailable
     }
 
-    /// Whether the device lacks what was asked.
+    /// Returns true if the device lacks the requested capability.
     pub fn is_unsupported(&self) -> bool {
         self.0.kind == ErrorKind::Unsupported
     }
 
-    /// Whether memory ran out or a cap was reached.
+    /// Returns true if memory ran out or a cap was reached.
     pub fn is_out_of_memory(&self) -> bool {
         self.0.kind == ErrorKind::OutOfMemory
     }
 
-    /// Whether the device stopped answering.
+    /// Returns true if the device stopped responding.
     pub fn is_device_lost(&self) -> bool {
         self.0.kind == ErrorKind::DeviceLost
     }
 
-    /// Whether the device's compiler rejected a program.
+    /// Returns true if the device's compiler rejected a program.
     pub fn is_compile_failed(&self) -> bool {
         self.0.kind == ErrorKind::CompileFailed
     }
 
-    /// Whether a file or text is malformed.
+    /// Returns true if a file or text is malformed.
     pub fn is_corrupt(&self) -> bool {
         self.0.kind == ErrorKind::Corrupt
     }

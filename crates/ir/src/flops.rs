@@ -1,19 +1,19 @@
-//! How many floating-point operations a kernel asks for, read off its text: what profiles report.
+//! Counts of a kernel's floating-point operations, derived from its IR, for profiles.
 //!
-//! Counted is arithmetic whose result is a float, one for each lane; a fused multiply-add is two, a function such as `exp` one, a
-//! comparison, a choice and a conversion none. A statement computes what its expressions share once. Work-items are counted as if every
-//! condition held that has nothing else to do when it does not, and as if no loop ended early.
+//! Arithmetic with a float result counts once per lane, a fused multiply-add twice, a function such as `exp` once. Comparisons, selects
+//! and conversions do not count. A statement computes shared subexpressions once. Conditions without an else branch count as true, and
+//! loops as if they never end early.
 
 use crate::alu::Alu;
 use crate::kernel::{Block, CollectiveOp, Expr, ExprId, Exprs, Kernel, Mma, Op};
 use crate::routine::Routine;
 
-/// Operations of one work-item; none if a loop runs as often as only a launch or its data knows.
+/// Returns the operations of one work-item; `None` if the number of iterations of a loop depends on the launch or on data.
 pub fn per_item(kernel: &Kernel) -> Option<u64> {
     block(&kernel.exprs, &kernel.body)
 }
 
-/// Operations of a routine; none if what it does is not arithmetic on floats.
+/// Returns the operations of a routine; `None` if it is not float arithmetic.
 pub fn of(routine: &Routine) -> Option<u64> {
     let times =
         |factors: &[usize]| factors.iter().try_fold(1u64, |product, factor| product.checked_mul(*factor as u64));
@@ -23,9 +23,9 @@ pub fn of(routine: &Routine) -> Option<u64> {
             let ([a, b, c], [d, e, f]) = (conv.sizes(), conv.positions());
             times(&[2, conv.batch, conv.groups, conv.inputs, conv.outputs, a, b, c, d, e, f])
         }
-        // Only the products: the scores' exponentials are few beside them.
+        // Only the products: the exponentials of the scores are few in comparison.
         Routine::Attention(of) => times(&[2, of.batch, of.heads, of.scores(), of.width.saturating_add(of.depth)]),
-        // The scores once more, what flows to them from the values, and what flows to each operand.
+        // The scores again, their gradient from the values, and the gradient of each operand.
         Routine::AttentionBackward(of) => times(&[
             2,
             of.batch,
@@ -36,12 +36,12 @@ pub fn of(routine: &Routine) -> Option<u64> {
         Routine::SolveTriangular(of) => times(&[of.batch, of.size, of.size, of.columns]),
         Routine::Cholesky(of) => times(&[of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
         Routine::Lu(of) => times(&[2, of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
-        // As many for the reflections as for their product: each 2 · rows · columns² - 2/3 · columns³.
+        // The reflections and their product each take 2 · rows · columns² - 2/3 · columns³.
         Routine::Qr(of) => {
             let square = times(&[4, of.batch, of.columns, of.columns])?;
             square.checked_mul(of.rows.saturating_mul(3).saturating_sub(of.columns) as u64).map(|sum| sum / 3)
         }
-        // A tridiagonal matrix of it, 4/3 · size³, the vectors of that, about as many, and what the reflections make of them, 2 · size³.
+        // Reduction to tridiagonal form, 4/3 · size³, its eigenvectors, about the same, and applying the reflections to them, 2 · size³.
         Routine::Eigh(of) => times(&[14, of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
         Routine::Gemm(_) | Routine::MaxPoolBackward(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
         Routine::Fourier(of) => of.flops(),
@@ -70,7 +70,7 @@ fn block(exprs: &Exprs, stmts: &Block) -> Option<u64> {
     })
 }
 
-/// Operations behind some expressions, each expression once.
+/// Counts the operations of some expressions, each shared expression once.
 fn expressions(exprs: &Exprs, roots: &[ExprId]) -> u64 {
     let (mut pending, mut seen, mut sum) = (roots.to_vec(), Vec::new(), 0);
     while let Some(id) = pending.pop() {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_on_floats_is_counted() {
+    fn float_arithmetic_is_counted() {
         let at = "global_id.x";
         assert_eq!(counted(&format!("y[{at}] = add(mul(x[{at}], 2.0f32), x[add({at}, 1)])")), Some(2));
         assert_eq!(counted(&format!("y[{at}] = fma(x[{at}], 2.0f32, exp(x[{at}]))")), Some(3));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_are_counted_where_their_text_says_how_often() {
+    fn loops_with_constant_bounds_are_counted() {
         let turn = "y[k] = mul(x[k], x[k])";
         assert_eq!(counted(&format!("for k: index in 3..10 step 2 {{\n{turn}\n}}")), Some(4));
         assert_eq!(counted(&format!("for k: index in 0..n {{\n{turn}\n}}")), None);

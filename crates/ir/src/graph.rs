@@ -1,11 +1,11 @@
-//! The tensor graph: what a program asks for, before anybody decides how.
+//! The tensor graph: the program of a user, before any choice of implementation.
 //!
-//! Nodes stand in one vector, inputs before users, so that a walk is a loop and never recursion. Every tensor operation a
-//! user knows is an expression over the few primitives of [`Op`]; their meaning is written here once, the naive
-//! interpreter in [`crate::graph_interpret`] is the oracle, `compile` makes them fast and `tensor` differentiates them.
+//! Nodes are in topological order in one vector, so a traversal is a loop without recursion. Every tensor operation is an expression
+//! over the few primitives of [`Op`], whose semantics are defined here. The naive interpreter in [`crate::graph_interpret`] is the
+//! reference, `compile` optimizes graphs, and `tensor` differentiates them.
 //!
-//! Leaves are numbered by first visit and carry no addresses, so equal programs have equal graphs: the graph is the key
-//! of the plan cache. A [`Op::Const`] is part of the program; a [`Op::ScalarInput`] is a number passed at launch and is not.
+//! Leaves are numbered by first visit and contain no addresses, so equal programs have equal graphs. The graph is the key of the plan
+//! cache. An [`Op::Const`] is part of the program; an [`Op::ScalarInput`] is passed at launch and is not.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -20,12 +20,12 @@ use crate::kernel::ReduceOp;
 use crate::routine::Routine;
 use crate::shape::Shape;
 
-/// A node of a graph: its position in [`Graph::nodes`].
+/// Id of a node: its index in [`Graph::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// The position.
+    /// Returns the index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -34,28 +34,28 @@ impl NodeId {
 /// A program over tensors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Graph {
-    /// Inputs before users.
+    /// Nodes in topological order.
     pub nodes: Vec<Node>,
-    /// What is asked for, in order.
+    /// Outputs, in order.
     pub outputs: Vec<NodeId>,
-    /// Numbers of leaves that nobody needs afterwards, ascending: an output may take such a leaf's memory.
+    /// Indices of donated leaves, ascending. An output can reuse the memory of a donated leaf.
     pub donated: Vec<u32>,
 }
 
-/// One primitive step.
+/// A primitive operation with its inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// To what.
+    /// The inputs.
     pub inputs: Vec<NodeId>,
-    /// The result's lengths.
+    /// Shape of the result.
     pub shape: Shape,
-    /// The result's elements.
+    /// Element type of the result.
     pub dtype: DType,
 }
 
-/// A primitive. Inputs are called x, y, z; all broadcasting is explicit ([`Op::Expand`]).
+/// A primitive operation. Its inputs are called x, y, z. All broadcasting is explicit ([`Op::Expand`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// The n-th input buffer, row-major.
@@ -66,69 +66,69 @@ pub enum Op {
     ScalarInput(u32),
     /// i32 0, 1, 2, … along the only axis.
     Iota,
-    /// The scalar operation on elements at equal positions; all inputs have the result's shape.
+    /// The scalar operation applied elementwise; all inputs have the result's shape.
     Alu(Alu),
     /// Conversion as Rust's `as`.
     Cast,
-    /// The same bits as another type of the same width.
+    /// The bits reinterpreted as another type of the same width.
     Bitcast,
-    /// Combination over these axes (ascending), which stay with length 1. f16 and bf16 accumulate in f32.
+    /// Reduction over these axes (ascending), which are kept with length 1. f16 and bf16 accumulate in f32.
     Reduce(ReduceOp, Vec<usize>),
-    /// Running combination along an axis, inclusive. f16 and bf16 accumulate in f32.
+    /// Inclusive scan along an axis. f16 and bf16 accumulate in f32.
     Scan(ReduceOp, usize),
-    /// The elements of x in row-major order under another shape of as many elements.
+    /// The elements of x in row-major order in another shape with the same number of elements.
     Reshape,
     /// Axis i of the result is axis `perm[i]` of x.
     Permute(Vec<usize>),
-    /// Axes of length 1 repeat to the result's lengths; ranks are equal.
+    /// Axes of length 1 are broadcast to the result's lengths; ranks are equal.
     Expand,
-    /// Zeros (false) before and after along each axis.
+    /// Padding with zeros (false) before and after along each axis.
     Pad(Vec<(usize, usize)>),
-    /// Along each axis every `step`-th element from `start` on; a negative step walks backwards.
+    /// Every `step`-th element from `start` on along each axis; a negative step walks backwards.
     Slice(Vec<Slice>),
     /// Batched matrix product x[…, m, k] × y[…, k, n]; batch axes are equal. f16 and bf16 accumulate in f32.
     MatMul,
-    /// `out[.., i.., ..] = x[.., y[i..], ..]`: positions y (i32 or i64) along an axis of x; the axis is replaced by y's
-    /// axes. A position out of range reads zero.
+    /// `out[.., i.., ..] = x[.., y[i..], ..]`: indices y (i32 or i64) along an axis of x, which is replaced by y's axes. An index out of
+    /// range reads zero.
     Gather(usize),
-    /// x plus the rows of z added at positions y along an axis: the adjoint of [`Op::Gather`]. z has gather's result
-    /// shape. A position out of range is dropped. Deterministic.
+    /// x plus the rows of z, added at indices y along an axis: the adjoint of [`Op::Gather`]. z has the shape of gather's result. An index
+    /// out of range is dropped. Deterministic.
     ScatterAdd(usize),
-    /// x with y in place of what stands from position z on along an axis, z a single i32 or i64. y's other axes are x's. What
-    /// would lie beyond x is dropped. More pairs of a y of the same shape and its z may follow, each after those before.
+    /// x with the slice from index z on along an axis replaced by y; z is a single i32 or i64. y's other axes are those of x. Elements
+    /// beyond the end of x are dropped. More pairs of a y of the same shape and its z can follow and are applied in order.
     SliceScatter(usize),
-    /// x. What reads it is computed after y, of any shape and type: an order, no value. Two of the same x with other y are
-    /// computed apart, which is how a value is computed anew instead of being kept.
+    /// x. Its users are computed after y, which has any shape and type: a dependency without a value. Two of the same x with different y
+    /// are computed separately, which is how a value is recomputed instead of kept.
     ControlDependency,
-    /// The n-th output of a body whose leaf i is the i-th input: one step here, many inside.
+    /// The n-th output of a body whose leaf i is the i-th input: one node here, many inside.
     Call(Arc<Call>, u32),
-    /// The n-th buffer that a kernel of its author's writes, given what it reads. [`crate::custom_kernel`] says what it takes.
+    /// The n-th buffer that a custom kernel writes, given its inputs; see [`crate::custom_kernel`].
     CustomCall(Arc<CustomKernel>, u32),
 }
 
-/// Several steps under one name, written once and used wherever they occur.
+/// A named subgraph that is used as one node.
 ///
-/// It means what its body means with the inputs in place of the leaves. The body has no slots. Comparing and hashing cost
-/// the same however long the body is.
+/// Its value is that of the body with the inputs in place of the leaves. The body has no scalar inputs. The cost of comparing and
+/// hashing does not depend on the length of the body.
 #[derive(Debug)]
 pub struct Call {
-    /// What it is called by those who wrote it.
+    /// Name of the operation.
     pub name: String,
-    /// What it does.
+    /// The subgraph.
     pub body: Graph,
-    /// What a device may offer that does the same: its buffers are the first inputs, then all outputs of the body, row-major.
-    /// Inputs behind those are what the body alone needs, such as tables.
+    /// Device routine that is equivalent to the body, if any. Its buffers are the first inputs, then all outputs of the body, row-major.
+    /// Further inputs, such as tables, are used only by the body.
     pub routine: Option<Routine>,
     hash: u128,
 }
 
 impl Call {
-    /// A body under a name.
+    /// Creates a call of a body.
     pub fn new(name: impl Into<String>, body: Graph) -> Call {
         Call::with_routine(name, body, None)
     }
 
-    /// A body under a name, and the routine that does the same.
+    /// Creates a call of a body with an equivalent routine.
     pub fn with_routine(name: impl Into<String>, body: Graph, routine: Option<Routine>) -> Call {
         let mut hasher = Xxh3::new();
         (&body, &routine).hash(&mut hasher);
@@ -151,30 +151,30 @@ impl Hash for Call {
     }
 }
 
-/// What [`Op::Slice`] takes along one axis.
+/// Range of [`Op::Slice`] along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slice {
-    /// First element taken.
+    /// Index of the first element.
     pub start: usize,
-    /// Distance to the next; not 0.
+    /// Distance between elements; not 0.
     pub step: isize,
-    /// How many.
+    /// Number of elements.
     pub len: usize,
 }
 
 impl Graph {
-    /// Appends a node.
+    /// Appends a node and returns its id.
     pub fn push(&mut self, op: Op, inputs: &[NodeId], shape: impl Into<Shape>, dtype: DType) -> NodeId {
         self.nodes.push(Node { op, inputs: inputs.to_vec(), shape: shape.into(), dtype });
         NodeId(self.nodes.len() as u32 - 1)
     }
 
-    /// The node behind an id.
+    /// Returns the node of an id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }
 
-    /// The node whose memory holds a value: reshapes are other views of it.
+    /// Returns the node whose memory holds the value; reshapes share the memory of their input.
     pub fn storage_node(&self, id: NodeId) -> NodeId {
         let mut at = id;
         while self.node(at).op == Op::Reshape {
@@ -185,7 +185,7 @@ impl Graph {
 }
 
 impl fmt::Display for Graph {
-    /// One line for each node, as `%2 = add(%0, %1)  f32[4, 8]`.
+    /// Prints one line per node, such as `%2 = add(%0, %1)  f32[4, 8]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |ids: &[NodeId]| ids.iter().map(|id| format!("%{}", id.0)).collect::<Vec<String>>().join(", ");
         for (id, node) in self.nodes.iter().enumerate() {

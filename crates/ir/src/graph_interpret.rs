@@ -1,12 +1,11 @@
-//! What a graph means: the oracle every compiled plan is compared with.
+//! Reference interpreter of graphs: the oracle that every compiled plan is compared with.
 //!
-//! Slow and obvious on purpose: one element at a time, one operation at a time, nothing shared with `compile`.
+//! It is deliberately slow and simple: one element and one operation at a time, and no code shared with `compile`.
 //!
-//! **Floats** of every width are computed and kept in f64, unrounded, so that the result is nearly the mathematical one
-//! and an error measured against it is the error of whoever computed in fewer bits. Rounding happens where the graph says
-//! a value changes its type: leaves, constants and slots are elements of their type already, and a cast or bitcast rounds
-//! its operand to the operand's type first, then the value to the result's. **Integers and bools** are exact and wrap as
-//! [`crate::alu`] says.
+//! **Floats** of every width are computed and kept in f64, unrounded, so that the result is nearly exact and an error measured against
+//! it is the error of the executor under test. Values are rounded only where the graph changes their type. Leaves, constants and scalar
+//! inputs are elements of their type already. A cast or bitcast rounds its operand to the operand's type first, then the value to the
+//! result's type. **Integers and bools** are exact and wrap as [`crate::alu`] defines.
 
 use crate::alu::{Alu, Math};
 use crate::dtype::{DType, Scalar};
@@ -27,7 +26,7 @@ pub struct Array {
     pub data: Data,
 }
 
-/// Elements, by how they are computed.
+/// Elements, by their representation in the interpreter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
     /// Floats of any width, unrounded.
@@ -36,7 +35,7 @@ pub enum Data {
     Ints(Vec<i128>),
 }
 
-/// One element under way.
+/// An element during evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Number {
     Float(f64),
@@ -44,12 +43,12 @@ enum Number {
 }
 
 impl Array {
-    /// An array of these elements, which all have the type.
+    /// Creates an array of these elements, which must all have the type.
     pub fn new(shape: impl Into<Shape>, dtype: DType, elements: &[Scalar]) -> Array {
         Array::collect(shape.into(), dtype, elements.iter().map(|element| number(*element)))
     }
 
-    /// The elements rounded to their type.
+    /// Returns the elements rounded to their type.
     pub fn scalars(&self) -> Vec<Scalar> {
         match &self.data {
             Data::Floats(data) => data.iter().map(|value| Scalar::from_f64(self.dtype, *value)).collect(),
@@ -103,7 +102,10 @@ impl Number {
     }
 }
 
-/// The values of a graph's outputs. Leaf n is `leaves[n]`, slot n is `slots[n]`.
+/// Returns the values of a graph's outputs. Leaf n is `leaves[n]`, scalar input n is `slots[n]`.
+///
+/// # Errors
+/// The graph is invalid, or a leaf or scalar input is missing or has another shape or type.
 pub fn run(graph: &Graph, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Array>> {
     graph_verify::verify(graph)?;
     run_verified(graph, leaves, slots)
@@ -131,9 +133,9 @@ fn given<'a>(node: &Node, value: Option<&'a Array>, n: u32) -> Result<&'a Array>
         Some(value) if value.shape == node.shape && value.dtype == node.dtype => Ok(value),
         Some(value) => {
             let (have, want) = (format!("{}{}", value.dtype, value.shape), format!("{}{}", node.dtype, node.shape));
-            Err(Error::mistake(format!("{:?} is {have}, the graph wants {want}", node.op)))
+            Err(Error::mistake(format!("{:?} is {have}, but the graph expects {want}", node.op)))
         }
-        None => Err(Error::mistake(format!("nothing was given for {:?} (number {n})", node.op))),
+        None => Err(Error::mistake(format!("no value for {:?} (number {n})", node.op))),
     }
 }
 
@@ -228,8 +230,7 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
     }
 }
 
-/// Where the element of a gather's result at `at` comes from in the array that is gathered from; none if its position is
-/// out of range.
+/// Returns the coordinates in the source array of the element at `at` of a gather's result; `None` if the index is out of range.
 fn indexed(at: &[usize], axis: usize, positions: &Array, from: &Shape) -> Option<Vec<usize>> {
     let (before, rest) = at.split_at(axis);
     let (place, after) = rest.split_at(positions.shape.ndim());
@@ -273,7 +274,7 @@ fn matmul(a: &Array, b: &Array, shape: &Shape) -> Array {
     Array::collect(shape.clone(), a.dtype, coordinates(shape).map(element))
 }
 
-/// All coordinates of a shape, row-major.
+/// Returns all coordinates of a shape in row-major order.
 fn coordinates(shape: &Shape) -> impl Iterator<Item = Vec<usize>> + '_ {
     let (dims, strides) = (shape.dims(), shape.strides());
     (0..shape.numel()).map(move |at| (0..dims.len()).map(|axis| at / strides[axis] % dims[axis]).collect())
@@ -299,13 +300,13 @@ fn cast(from: &Array, at: usize, to: DType) -> Number {
     match (from.dtype.is_float(), to) {
         (_, DType::Bool) => Number::Int(i128::from(rounded.to_f64() != 0.0)),
         (true, _) => number(Scalar::from_f64(to, rounded.to_f64())),
-        // Once, and not by way of f64.
+        // Rounded once, not through f64.
         (false, DType::F32) => Number::Float((rounded.to_i128() as f32) as f64),
         (false, _) => number(Scalar::from_i128(to, rounded.to_i128())),
     }
 }
 
-/// An operation on elements of a type; for `Select`, the type of the two that are chosen from.
+/// Applies an operation to elements of a type; for `Select`, the type of the two alternatives.
 fn alu(op: Alu, dtype: DType, operands: &[Number]) -> Number {
     if op == Alu::Select {
         return if operands[0] == Number::Int(0) { operands[2] } else { operands[1] };
@@ -367,7 +368,7 @@ fn float(op: Alu, x: &[f64]) -> Number {
     Number::Float(value)
 }
 
-/// The result before it wraps to the type.
+/// Returns the result before it wraps to the type.
 fn int(op: Alu, dtype: DType, x: &[i128]) -> i128 {
     let shift = |by: i128| by.rem_euclid(dtype.bits() as i128) as u32;
     match op {
@@ -399,7 +400,7 @@ fn int(op: Alu, dtype: DType, x: &[i128]) -> i128 {
     }
 }
 
-/// The series of all positive terms, exp(-x²) · Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!! [Abramowitz and Stegun 7.1.6].
+/// Error function, by the series exp(-x²) · Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!, whose terms are all positive [Abramowitz and Stegun 7.1.6].
 fn erf(x: f64) -> f64 {
     if x.is_nan() || x.abs() > 6.0 {
         return if x.is_nan() { x } else { x.signum() };
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_by_hand() {
+    fn graph_operations_match_hand_computed_values() {
         let x = floats([2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         check(Op::Reduce(ReduceOp::Sum, vec![0]), std::slice::from_ref(&x), floats([1, 3], &[5.0, 7.0, 9.0]));
         check(Op::Reduce(ReduceOp::Max, vec![0, 1]), std::slice::from_ref(&x), floats([1, 1], &[6.0]));
@@ -491,7 +492,7 @@ mod tests {
 
     /// Values of Abramowitz and Stegun, table 7.1.
     #[test]
-    fn error_function() {
+    fn error_function_matches_tabulated_values() {
         for (x, want) in [(0.0, 0.0), (0.5, 0.5204998778), (1.0, 0.8427007929), (2.0, 0.9953222650), (-7.0, -1.0)] {
             assert!((erf(x) - want).abs() < 1e-10, "erf({x}) = {}", erf(x));
         }

@@ -1,10 +1,10 @@
-//! Whether every node of a graph has the shape and type its operation gives.
+//! Graph verification: checks that every node has the shape and type that its operation implies.
 //!
-//! `tensor` finds a user's mistakes when a node is built and can name the caller's line; this is the check between
-//! stages, for whatever makes or rewrites graphs. The checklist is the match in `result` below: one arm for an operation.
+//! `tensor` detects a user's mistakes when a node is built and can name the caller's line. This check runs between compiler stages, for
+//! code that creates or rewrites graphs. The rules are in the match of `result` below, one arm per operation.
 //!
-//! Besides: inputs come before users, outputs exist, equal leaves (and equal slots) have one shape and type, what is spent is
-//! named once.
+//! It also checks that inputs precede their users, that outputs exist, that equal leaves (and equal scalar inputs) have one shape and
+//! type, and that donated leaves are listed once.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,10 @@ use crate::kernel::Access;
 use crate::routine::Routine;
 use crate::shape::Shape;
 
-/// Checks a graph; the first node that breaks a rule is the error.
+/// Verifies a graph.
+///
+/// # Errors
+/// The first node that violates a rule.
 pub fn verify(graph: &Graph) -> Result<()> {
     let mut given: HashMap<&Op, (&Shape, DType)> = HashMap::new();
     for (position, node) in graph.nodes.iter().enumerate() {
@@ -37,7 +40,10 @@ pub fn verify(graph: &Graph) -> Result<()> {
         }
     }
     if !graph.donated.is_sorted_by(|one, next| one < next) {
-        return Err(Error::mistake(format!("the graph's spent leaves {:?} do not ascend", graph.donated)));
+        return Err(Error::mistake(format!(
+            "the graph's donated leaves {:?} are not in ascending order",
+            graph.donated
+        )));
     }
     match graph.outputs.iter().find(|output| output.index() >= graph.nodes.len()) {
         Some(NodeId(output)) => Err(Error::mistake(format!("graph output {output} does not exist"))),
@@ -45,7 +51,7 @@ pub fn verify(graph: &Graph) -> Result<()> {
     }
 }
 
-/// The shape and type an operation gives, or which rule its inputs break.
+/// Returns the shape and type of a node's result, or the violated rule.
 fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
     let wanted = match &node.op {
         Op::Input(_) | Op::Const(_) | Op::ScalarInput(_) | Op::Iota => 0,
@@ -67,7 +73,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
         Op::Const(value) => Ok((Shape::default(), value.dtype)),
         Op::ScalarInput(_) => Ok((Shape::default(), node.dtype)),
         Op::Iota => {
-            rule(node.shape.ndim() == 1, "it has one axis")?;
+            rule(node.shape.ndim() == 1, "the result has one axis")?;
             Ok((node.shape.clone(), DType::I32))
         }
         Op::Alu(alu) => {
@@ -78,23 +84,23 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
         }
         Op::Cast => Ok((inputs[0].shape.clone(), node.dtype)),
         Op::Bitcast => {
-            rule(inputs[0].dtype.bits() == node.dtype.bits(), "both types are equally wide")?;
+            rule(inputs[0].dtype.bits() == node.dtype.bits(), "both types have the same width")?;
             Ok((inputs[0].shape.clone(), node.dtype))
         }
         Op::Reduce(_, axes) => {
             rule(axes.is_sorted_by(|a, b| a < b), "axes ascend")?;
             rule(axes.iter().all(|axis| *axis < dims(0).len()), "axes exist")?;
-            rule(inputs[0].dtype != DType::Bool, "bools are not combined")?;
+            rule(inputs[0].dtype != DType::Bool, "bools cannot be reduced")?;
             let kept = dims(0).iter().enumerate().map(|(axis, dim)| if axes.contains(&axis) { 1 } else { *dim });
             Ok((Shape::new(kept.collect::<Vec<_>>()), inputs[0].dtype))
         }
         Op::Scan(_, axis) => {
             rule(*axis < dims(0).len(), "the axis exists")?;
-            rule(inputs[0].dtype != DType::Bool, "bools are not combined")?;
+            rule(inputs[0].dtype != DType::Bool, "bools cannot be scanned")?;
             Ok(first())
         }
         Op::Reshape => {
-            rule(inputs[0].shape.numel() == node.shape.numel(), "the number of elements stays")?;
+            rule(inputs[0].shape.numel() == node.shape.numel(), "the number of elements is unchanged")?;
             Ok((node.shape.clone(), inputs[0].dtype))
         }
         Op::Permute(perm) => {
@@ -125,25 +131,31 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             let rank = a.len();
             rule(a[..rank - 2] == b[..rank - 2], "leading axes are equal")?;
             rule(a[rank - 1] == b[rank - 2], "inner lengths are equal")?;
-            rule(inputs[0].dtype == inputs[1].dtype && inputs[0].dtype != DType::Bool, "both have one type of number")?;
+            rule(
+                inputs[0].dtype == inputs[1].dtype && inputs[0].dtype != DType::Bool,
+                "both have the same numeric type",
+            )?;
             Ok(([&a[..rank - 1], &b[rank - 1..]].concat().into(), inputs[0].dtype))
         }
         Op::Gather(axis) => Ok((gathered(inputs[0], inputs[1], *axis)?, inputs[0].dtype)),
         Op::ScatterAdd(axis) => {
-            rule(gathered(inputs[0], inputs[1], *axis)? == inputs[2].shape, "the rows have the shape a gather gives")?;
-            rule(inputs[0].dtype == inputs[2].dtype && inputs[0].dtype != DType::Bool, "both have one type of number")?;
+            rule(gathered(inputs[0], inputs[1], *axis)? == inputs[2].shape, "the rows have the shape of a gather")?;
+            rule(
+                inputs[0].dtype == inputs[2].dtype && inputs[0].dtype != DType::Bool,
+                "both have the same numeric type",
+            )?;
             Ok(first())
         }
         Op::SliceScatter(axis) => {
             let (whole, part) = (dims(0), dims(1));
             rule(*axis < whole.len(), "the axis exists")?;
-            rule(whole.len() == part.len(), "what is written has as many axes")?;
+            rule(whole.len() == part.len(), "the written part has the same number of axes")?;
             let others = (0..whole.len()).filter(|other| other != axis);
             rule(others.into_iter().all(|other| whole[other] == part[other]), "other axes are equal")?;
-            rule(part[*axis] <= whole[*axis], "what is written is no longer than the axis")?;
+            rule(part[*axis] <= whole[*axis], "the written part is no longer than the axis")?;
             for pair in inputs[1..].chunks(2) {
                 rule(pair[0].shape == inputs[1].shape, "parts have one shape")?;
-                rule(pair[0].dtype == inputs[0].dtype, "both have one type")?;
+                rule(pair[0].dtype == inputs[0].dtype, "both have the same type")?;
                 let position = pair[1].shape.ndim() == 0 && matches!(pair[1].dtype, DType::I32 | DType::I64);
                 rule(position, "the position is a single i32 or i64")?;
             }
@@ -165,7 +177,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
     }
 }
 
-/// What a body gives for these inputs.
+/// Returns the shape and type of a body's output for these inputs.
 fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType), String> {
     verify(body).map_err(|error| format!("its body is wrong: {}", error.message()))?;
     for node in &body.nodes {
@@ -183,13 +195,13 @@ fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType),
     Ok((node.shape.clone(), node.dtype))
 }
 
-/// Whether a routine's buffers are the first inputs and all outputs of a body.
+/// Checks that a routine's buffers are the first inputs and all outputs of a body.
 fn offered(routine: &Routine, body: &Graph, inputs: &[&Node]) -> Result<(), String> {
     routine.check().map_err(|error| error.message().to_string())?;
     let outputs = body.outputs.iter().map(|output| body.node(*output));
     let read = inputs.iter().copied().take(routine.input_count()).map(|node| (Access::In, node));
     let given: Vec<(Access, &Node)> = read.chain(outputs.map(|node| (Access::Out, node))).collect();
-    rule(routine.operands().count() == given.len(), "a routine's buffers are a call's first inputs and its outputs")?;
+    rule(routine.operands().count() == given.len(), "a routine's buffers are the call's first inputs and its outputs")?;
     for (operand, (access, node)) in routine.operands().zip(given) {
         let elems = node.shape.numel() as u64;
         let fits = operand.access == access
@@ -198,13 +210,13 @@ fn offered(routine: &Routine, body: &Graph, inputs: &[&Node]) -> Result<(), Stri
                 Access::In => operand.elems.is_some_and(|reached| reached <= elems),
                 Access::Out | Access::InOut => operand.elems == Some(elems),
             };
-        rule(fits, &format!("{} of a routine is as the call has it", operand.name))?;
+        rule(fits, &format!("operand {} of the routine matches the call", operand.name))?;
     }
     Ok(())
 }
 
 fn rule(holds: bool, rule: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(format!("the rule is broken that {rule}")) }
+    if holds { Ok(()) } else { Err(format!("violated rule: {rule}")) }
 }
 
 fn fits(slice: &Slice, dim: usize) -> bool {
@@ -246,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn right_nodes_pass_and_wrong_ones_are_named() {
+    fn valid_nodes_pass_and_invalid_ones_are_named() {
         use DType::*;
         let slice = |start, step, len| Op::Slice(vec![Slice { start, step, len }]);
         check(Op::Alu(Alu::Add), &[(&[2], F32), (&[2], F32)], &[2], F32, None);
@@ -284,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_checked_with_what_they_are_given() {
+    fn bodies_are_checked_against_their_inputs() {
         use DType::*;
         let mut body = Graph::default();
         let x = body.push(Op::Input(1), &[], [2], F32);
@@ -301,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_checked() {
+    fn topological_order_is_checked() {
         let mut graph = Graph::default();
         graph.push(Op::Cast, &[NodeId(0)], [2], DType::F32);
         assert!(verify(&graph).unwrap_err().message().contains("come before"));

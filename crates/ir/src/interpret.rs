@@ -1,14 +1,14 @@
-//! The meaning of a kernel: slow, obvious, one group at a time.
+//! Reference interpreter of kernels: slow and simple, one work-group at a time.
 //!
-//! All work-items of a group step through the body together, statement by statement, each with a bit that says whether it
-//! is there; so a barrier has nothing left to do and race-free kernels have one result. It is the oracle of every other
-//! executor and shares no code with any: no pass, no renderer, no vector machine.
+//! All work-items of a work-group step through the body together, statement by statement, each with an active bit. So barriers are
+//! no-ops and race-free kernels have a unique result. It is the oracle of every other executor and shares no code with any of them: no
+//! pass, renderer or vector machine.
 //!
-//! What the kernel IR leaves open is decided here as follows: a group without a fixed size is whatever the caller says;
-//! subgroups have one work-item unless [`run_in_subgroups`] is told otherwise; scans are taken in order of the linear local id; shared and private arrays start with
-//! garbage; an access beyond the length is harmless whatever its guard; an index has 64 bits.
+//! Where the kernel IR leaves a choice, the interpreter behaves as follows. The caller chooses the work-group size if the kernel does not
+//! fix one. Subgroups have one work-item, except in [`run_in_subgroups`]. Scans are in order of the linear local id. Shared and private
+//! arrays start with garbage. An access beyond the length is harmless for every guard. An index has 64 bits.
 //!
-//! An [`Observer`] is told what happens, access by access. The checked CPU device is one.
+//! An [`Observer`] is notified of every access; the checked CPU device is one.
 
 mod group;
 mod memory;
@@ -26,12 +26,12 @@ use group::WorkGroup;
 use memory::Store;
 use plan::Plan;
 
-/// One argument of a launch.
+/// An argument of a launch.
 #[derive(Debug)]
 pub enum Arg<'a> {
-    /// A buffer that is only read; several may be the same memory.
+    /// A read-only buffer; several can share memory.
     Read(&'a [u8]),
-    /// A buffer of any access, as bytes of the machine's own order.
+    /// A buffer of any access, as bytes in native order.
     Write(&'a mut [u8]),
     /// A scalar of the parameter's type.
     Scalar(Scalar),
@@ -39,107 +39,107 @@ pub enum Arg<'a> {
     Index(u64),
 }
 
-/// One work-item.
+/// A work-item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkItem {
-    /// Its global id.
+    /// Global id.
     pub global: [u64; 3],
-    /// Its linear id within the group: `x + size.x * (y + size.y * z)`.
+    /// Linear id in the work-group: `x + size.x * (y + size.y * z)`.
     pub local: u32,
-    /// The linear id of its group.
+    /// Linear id of the work-group.
     pub group: u64,
 }
 
-/// What is done to an element.
+/// Type of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
-    /// It is read.
+    /// Read.
     Load,
-    /// It is written.
+    /// Write.
     Store,
-    /// It is changed indivisibly.
+    /// Atomic update.
     Atomic,
 }
 
-/// An access to one element, which may lie beyond the length.
+/// An access to one element, possibly out of bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// What is done.
+    /// Type of the access.
     pub touch: AccessKind,
-    /// To which memory.
+    /// The memory.
     pub mem: MemId,
-    /// To which element; none if its number is beyond 64 bits.
+    /// Index of the element; `None` if it exceeds 64 bits.
     pub element: Option<u64>,
-    /// How many elements the memory has.
+    /// Length of the memory in elements.
     pub len: u64,
-    /// By whom.
+    /// The work-item.
     pub item: WorkItem,
-    /// Where it was written.
+    /// Source location.
     pub at: Loc,
 }
 
-/// An operation on indices that has no true result.
+/// An index operation whose result overflows or is undefined.
 #[derive(Clone, Copy, Debug)]
 pub struct Overflow {
-    /// Which operation.
+    /// The operation.
     pub op: crate::Alu,
-    /// Its operands; the second is 0 if there is one only.
+    /// Its operands; the second is 0 for a unary operation.
     pub operands: [u64; 2],
-    /// Whose.
+    /// The work-item.
     pub item: WorkItem,
-    /// Where it was written.
+    /// Source location.
     pub at: Loc,
 }
 
-/// A barrier or collective to which not all work-items of a group came.
+/// A barrier or collective that not all work-items of a work-group reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Divergence {
-    /// How many came.
+    /// Number of work-items that reach it.
     pub arrived: usize,
-    /// How many there are.
+    /// Number of work-items in the group.
     pub items: usize,
-    /// One that came and one that did not.
+    /// A work-item that reaches it and one that does not.
     pub witnesses: [WorkItem; 2],
-    /// Where it was written.
+    /// Source location.
     pub at: Loc,
 }
 
-/// What is told about a run. Every hook does nothing unless it is overridden; an error ends the run.
+/// Callbacks during a run. Every callback does nothing by default; an error ends the run.
 ///
-/// Reads and index arithmetic are told as a reader of the Rust source would expect: not on the side of a select that was
-/// not taken, nor in the right operand of an `and` or `with_variants` whose left operand decided; unless a read is not
-/// [`Guard::Checked`], because then it happens.
+/// Loads and index arithmetic are reported with the short-circuit semantics of the Rust source: not on the side of a select that was not
+/// taken, nor in the right operand of an `and` or `or` that the left operand decides. A load that is not [`Guard::Checked`] is always
+/// reported, because it always happens.
 #[allow(unused_variables, reason = "the defaults do nothing")]
 pub trait Observer {
-    /// Whether accesses and arithmetic are told at all; not being told is faster.
+    /// True if accesses and arithmetic are reported; false is faster.
     const WATCHES: bool = true;
 
-    /// A group starts; its shared and private arrays are new.
+    /// Called when a work-group starts, with new shared and private arrays.
     fn group(&mut self, number: u64) -> Result<()> {
         Ok(())
     }
 
-    /// An element is accessed.
+    /// Called for each access to an element.
     fn access(&mut self, access: Access) -> Result<()> {
         Ok(())
     }
 
-    /// The group passes a barrier.
+    /// Called when the work-group passes a barrier.
     fn barrier(&mut self, at: Loc) -> Result<()> {
         Ok(())
     }
 
-    /// A barrier or collective is reached by some work-items only, which an unchecked kernel can do.
+    /// Called when only some work-items reach a barrier or collective, which is possible in an unchecked kernel.
     fn diverged(&mut self, divergence: Divergence) -> Result<()> {
         Ok(())
     }
 
-    /// Index arithmetic wraps, or divides by zero.
+    /// Called when index arithmetic wraps or divides by zero.
     fn overflow(&mut self, overflow: Overflow) -> Result<()> {
         Ok(())
     }
 
-    /// A loop starts a further turn.
+    /// Called when a loop starts another iteration.
     fn turn(&mut self, at: Loc) -> Result<()> {
         Ok(())
     }
@@ -150,10 +150,11 @@ impl Observer for () {
     const WATCHES: bool = false;
 }
 
-/// Runs a kernel over a grid of work-items. `group` is the kernel's own size where it has one.
+/// Runs a kernel over a grid of work-items. `group` must be the kernel's own size if it has one.
 ///
-/// Errors: arguments that do not fit the parameters, an empty grid or a wrong group, a loop whose step is not positive, and
-/// whatever the observer answers.
+/// # Errors
+/// The arguments do not fit the parameters, the grid is empty, the work-group size is wrong, a loop's step is not positive, or the
+/// observer returns an error.
 pub fn run(
     kernel: &Verified<Kernel>,
     grid: [u64; 3],
@@ -164,7 +165,10 @@ pub fn run(
     run_in_subgroups(kernel, grid, group, 1, args, observer)
 }
 
-/// As [`run`], on a device whose subgroups have this many work-items; the last of a group may have fewer.
+/// Like [`run`], with subgroups of this many work-items; the last of a work-group can be smaller.
+///
+/// # Errors
+/// As of [`run`].
 pub fn run_in_subgroups(
     kernel: &Verified<Kernel>,
     grid: [u64; 3],
@@ -202,11 +206,11 @@ pub fn run_in_subgroups(
     Ok(())
 }
 
-/// What is the same for all groups.
+/// State shared by all work-groups of a launch.
 struct Launch<'k> {
     kernel: &'k Kernel,
     plan: &'k Plan<'k>,
-    /// The bits of scalar parameters by position; 0 for buffers.
+    /// Bits of the scalar parameters by position; 0 for buffers.
     scalars: Vec<u64>,
     grid: [u64; 3],
     group: [u32; 3],
@@ -219,7 +223,7 @@ impl Launch<'_> {
     }
 }
 
-/// Arguments as the parameters ask for them: the scalars' bits, and every memory.
+/// Binds the arguments to the parameters; returns the scalars' bits and every memory.
 fn bind<'a>(kernel: &Kernel, args: &'a mut [Arg<'_>], items: usize) -> Result<(Vec<u64>, Vec<Store<'a>>), String> {
     if args.len() != kernel.params.len() {
         return Err(format!("it takes {} arguments, not {}", kernel.params.len(), args.len()));
@@ -248,7 +252,7 @@ fn bind<'a>(kernel: &Kernel, args: &'a mut [Arg<'_>], items: usize) -> Result<(V
     }
     for (memory, store) in kernel.mems.iter().zip(&stores) {
         if store.bytes() % memory.dtype.bytes() != 0 {
-            return Err(format!("{} has {} bytes, no whole number of {}", memory.name, store.bytes(), memory.dtype));
+            return Err(format!("{} has {} bytes, not a whole number of {}", memory.name, store.bytes(), memory.dtype));
         }
     }
     let cells = |memory: &Memory| match memory.space {
@@ -258,11 +262,13 @@ fn bind<'a>(kernel: &Kernel, args: &'a mut [Arg<'_>], items: usize) -> Result<(V
     };
     let total: usize = kernel.mems.iter().map(cells).sum();
     if total > MAX_CELLS {
-        return Err(format!("its arrays have {total} elements in a group; at most {MAX_CELLS} can be interpreted"));
+        return Err(format!(
+            "its arrays have {total} elements per work-group; the interpreter supports at most {MAX_CELLS}"
+        ));
     }
     stores.extend(kernel.mems[stores.len()..].iter().map(|memory| Store::Array(vec![0; cells(memory)])));
     Ok((scalars, stores))
 }
 
-/// Elements of shared and private arrays of a group; 1 GiB at 8 bytes each.
+/// Maximum number of elements in the shared and private arrays of a work-group; 1 GiB at 8 bytes each.
 const MAX_CELLS: usize = 1 << 27;

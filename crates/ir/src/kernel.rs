@@ -1,21 +1,19 @@
-//! The kernel IR: what a device runs.
+//! The kernel IR: the program that a device runs.
 //!
-//! A [`Kernel`] is plain data. **Expressions** are pure, interned in one arena (children before parents, equal
-//! expressions share one id) and have no position: a statement evaluates the expressions it names, reading mutable locals
-//! and memory as they are at that moment, each shared node once. **Statements** are structured and carry all effects and
-//! their order. A back end may evaluate an expression however it pleases as long as it observes the effects of the
-//! statements before.
+//! A [`Kernel`] is plain data. **Expressions** are pure and interned in one arena: children come before parents, and equal expressions
+//! share one id. They have no position. A statement evaluates the expressions that it names, each shared node once, and reads mutable
+//! locals and memory as they are at that moment. **Statements** are structured and carry all effects and their order. A backend can
+//! evaluate an expression in any way that observes the effects of the statements before.
 //!
-//! **Work-items** run the body once each. They are numbered by [`Builtin::GlobalId`] along three axes. A kernel without a
-//! group size is launched on exactly the asked number of work-items; one with a group size runs whole groups, the last
-//! ones reaching beyond the asked number, on every device alike.
+//! **Work-items** run the body once each. They are numbered by [`Builtin::GlobalId`] along three axes. A kernel without a work-group
+//! size is launched on exactly the requested number of work-items. A kernel with one runs whole work-groups, so that the last ones can
+//! exceed the requested number, on every device alike.
 //!
-//! **Memory** is a table of buffers (parameters), shared arrays (one per group) and private arrays (one per work-item).
-//! Parameters never alias unless both are read-only. Contents of shared and private arrays are undefined at the start.
-//! A [`Guard::Checked`] read beyond the length gives zero and such a write is dropped, each lane of a vector by itself.
+//! **Memory** is a table of buffers (parameters), shared arrays (one per work-group) and private arrays (one per work-item). Parameters
+//! never alias unless both are read-only. Shared and private arrays are uninitialized. A [`Guard::Checked`] load beyond the length
+//! returns zero and such a store is dropped, separately for each lane of a vector.
 //!
-//! Who may build one: [`crate::builder::Builder`] and [`crate::text::parse`]. Who may consume one: whoever holds a
-//! [`crate::verify::Verified`] of it.
+//! Kernels are built by [`crate::builder::Builder`] and [`crate::text::parse`]. Their consumers take a [`crate::verify::Verified`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,7 +30,7 @@ macro_rules! id {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The position in its table.
+            /// Returns the index in its table.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -47,71 +45,71 @@ macro_rules! id {
 }
 
 id!(
-    /// An expression of a kernel.
+    /// Id of an expression.
     ExprId, "e"
 );
 id!(
-    /// A named value of a work-item.
+    /// Id of a local variable.
     LocalId, "%"
 );
 id!(
-    /// A buffer, shared array or private array.
+    /// Id of a buffer, shared array or private array.
     MemId, "@"
 );
 
-/// A program for one work-item, launched over a grid of them.
+/// A program for one work-item, launched over a grid.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// The entry point's name.
+    /// Name of the entry point.
     pub name: String,
-    /// Work-items of a group along each axis; needed by shared memory, barriers, collectives and local ids.
+    /// Work-group size along each axis; required by shared memory, barriers, collectives and local ids.
     pub group_size: Option<[u32; 3]>,
-    /// Whether the author answers for what the verifier cannot see: that all work-items of a group meet at its barriers and
+    /// True if the author guarantees uniformity that the verifier cannot prove: all work-items of a work-group reach its barriers and
     /// collectives. Launching such a kernel is unsafe.
     pub unchecked: bool,
-    /// What the caller passes, in order.
+    /// Parameters, in order.
     pub params: Vec<Param>,
-    /// Every memory, parameters first in their order.
+    /// All memories; buffer parameters come first, in order.
     pub mems: Vec<Memory>,
-    /// Every local.
+    /// All local variables.
     pub locals: Vec<Local>,
-    /// Every expression.
+    /// All expressions.
     pub exprs: Exprs,
-    /// What a work-item does.
+    /// The body.
     pub body: Block,
-    /// Source files that [`Loc::file`] counts.
+    /// Source files, indexed by [`Loc::file`].
     pub files: Vec<String>,
 }
 
-/// One argument of a launch.
+/// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Param {
-    /// A value: a scalar or an index.
+    /// A scalar or an index.
     Scalar {
-        /// Its name.
+        /// Name.
         name: String,
-        /// Its type; never a vector.
+        /// Type; never a vector.
         ty: Type,
     },
     /// A buffer.
     Buffer(MemId),
 }
 
-/// A memory the kernel may touch.
+/// A memory that the kernel can access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its elements.
+    /// Element type.
     pub dtype: DType,
-    /// Where it lives and how long it is.
+    /// Address space and length.
     pub space: Space,
 }
 
-/// Where a memory lives.
+/// Address space of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// A buffer passed at launch, with what the kernel does to it; its length is known at launch.
+    /// A buffer passed at launch, with the kernel's access to it. Its length is known at launch.
     Buffer(Access),
     /// An array of this many elements for each group.
     Shared(u32),
@@ -119,68 +117,68 @@ pub enum Space {
     Private(u32),
 }
 
-/// What a kernel does to a buffer; the source of all hazard tracking.
+/// Access of a kernel to a buffer; the basis of all hazard tracking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Only reads.
+    /// Read only.
     In,
-    /// Only writes, every element of the region or none that anyone may rely on.
+    /// Write only. Elements that are not written are undefined afterwards.
     Out,
-    /// Reads and writes.
+    /// Read and write.
     InOut,
 }
 
-/// A named value of a work-item.
+/// A local variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// Its name in the source; not unique.
+    /// Name in the source; not unique.
     pub name: String,
-    /// Its type.
+    /// Type.
     pub ty: Type,
-    /// Whether [`Op::Assign`] may change it.
+    /// True if [`Op::Assign`] can change it.
     pub mutable: bool,
 }
 
 /// A pure expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
-    /// A constant element.
+    /// Constant element.
     Const(Scalar),
-    /// A constant index.
+    /// Constant index.
     Index(u64),
-    /// A scalar parameter, by its position in [`Kernel::params`].
+    /// Scalar parameter, by index in [`Kernel::params`].
     Param(u32),
-    /// The value of a local now.
+    /// Current value of a local.
     Local(LocalId),
-    /// A number the launch gives.
+    /// Launch parameter, such as an id or a size.
     Builtin(Builtin),
-    /// The length of a memory in elements. Index.
+    /// Length of a memory in elements. Index.
     Len(MemId),
-    /// `lanes` elements from `index` on; a vector if `lanes` > 1.
+    /// `lanes` elements starting at `index`; a vector if `lanes` > 1.
     Load {
-        /// Where from.
+        /// The memory.
         mem: MemId,
-        /// First element.
+        /// Index of the first element.
         index: ExprId,
-        /// How many.
+        /// Number of elements.
         lanes: u8,
-        /// What happens beyond the length.
+        /// Behavior beyond the length.
         guard: Guard,
     },
-    /// An operation on scalars, lane by lane.
+    /// Scalar operation, applied to each lane.
     Alu(Alu, Args),
-    /// Conversion of the value as Rust's `as`: float to integer saturates and NaN gives 0; to bool is `!= 0`. f16 and bf16 on
-    /// either side: rounded once, to nearest.
+    /// Conversion as by Rust's `as`: float to integer saturates and NaN becomes 0; to bool is `!= 0`. Conversions from and to f16 and bf16
+    /// round once, to nearest.
     Cast(Type, ExprId),
-    /// The same bits as another type of the same width.
+    /// Bits reinterpreted as another type of the same width.
     Bitcast(Type, ExprId),
-    /// One scalar in every lane.
+    /// Scalar broadcast to all lanes.
     Splat(ExprId, u8),
-    /// One lane of a vector.
+    /// Lane of a vector.
     Extract(ExprId, u8),
 }
 
-/// Up to three operands.
+/// Operands of an expression, at most three.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Args {
     len: u8,
@@ -188,7 +186,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// One, two or three operands.
+    /// Creates a list of up to three operands.
     pub fn new(operands: &[ExprId]) -> Args {
         let mut ids = [ExprId(0); 3];
         ids[..operands.len()].copy_from_slice(operands);
@@ -210,162 +208,162 @@ impl fmt::Debug for Args {
     }
 }
 
-/// A number the launch gives; all are indices. Axes are 0, 1, 2.
+/// A launch parameter. All are indices; axes are 0, 1, 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Builtin {
-    /// This work-item among all, along an axis.
+    /// Id of the work-item in the grid, along an axis.
     GlobalId(u8),
-    /// This work-item within its group, along an axis.
+    /// Id of the work-item in its work-group, along an axis.
     LocalId(u8),
-    /// This group among all, along an axis.
+    /// Id of the work-group, along an axis.
     GroupId(u8),
-    /// Work-items asked for at launch, along an axis; whole groups may reach beyond it.
+    /// Requested number of work-items, along an axis; whole work-groups can exceed it.
     GlobalSize(u8),
-    /// Work-items of a group, along an axis.
+    /// Size of a work-group, along an axis.
     GroupSize(u8),
-    /// Groups, along an axis.
+    /// Number of work-groups, along an axis.
     GroupCount(u8),
-    /// This work-item within its subgroup.
+    /// Lane of the work-item in its subgroup.
     SubgroupLane,
-    /// Work-items of a whole subgroup (the last of a group may have fewer): 1 where there are none, see
+    /// Size of a full subgroup (the last of a work-group can be smaller); 1 if there are none, see
     /// [`Target::subgroup_of`](crate::target::Target::subgroup_of).
     SubgroupSize,
 }
 
-/// The largest length, size, id or count of a launch: an axis of the grid, the work-items of all its groups, the bytes of a buffer.
+/// Largest length, size, id or count of a launch: an axis of the grid, the work-items of all work-groups, the bytes of a buffer.
 ///
-/// The optimizer proves bounds with it, and `runtime` refuses every launch and allocation beyond it.
+/// The optimizer relies on it to prove bounds, and `runtime` rejects launches and allocations beyond it.
 pub const MAX_LAUNCH_SIZE: u64 = (1 << 48) - 1;
 
-/// What a read or write beyond the length does.
+/// Behavior of an access beyond the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Guard {
-    /// A read gives zero, a write is dropped; the back end compares.
+    /// A load returns zero and a store is dropped; the backend emits a comparison.
     Checked,
-    /// The index was proven to be below the length; no comparison is needed. Only the optimizer marks an access so:
-    /// [`verify`](crate::verify::verify) refuses it in kernels from outside.
+    /// The index was proven to be below the length, so no comparison is needed. Only the optimizer marks accesses so;
+    /// [`verify`](crate::verify::verify) rejects the mark in other kernels.
     Proven,
-    /// The author promises; beyond the length anything may happen.
+    /// The author guarantees that the index is in bounds; otherwise the behavior is undefined.
     Unchecked,
 }
 
-/// Statements in order.
+/// A sequence of statements.
 pub type Block = Vec<Stmt>;
 
-/// An effect, and where in the source it was written.
+/// A statement with its source location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    /// What happens.
+    /// The operation.
     pub op: Op,
-    /// Where it was written.
+    /// Source location.
     pub at: Loc,
 }
 
 /// A line of a source file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Loc {
-    /// Position in [`Kernel::files`].
+    /// Index in [`Kernel::files`].
     pub file: u16,
-    /// Counted from 1; 0 is unknown.
+    /// Line number from 1; 0 if unknown.
     pub line: u32,
 }
 
-/// What a statement does.
+/// Operation of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Gives a local its first value; it can be read in the rest of this block and in blocks inside.
+    /// Declares a local, which is in scope in the rest of this block and in nested blocks.
     Let {
-        /// The new local.
+        /// The local.
         local: LocalId,
         /// Its value.
         value: ExprId,
     },
-    /// Changes a mutable local.
+    /// Assigns to a mutable local.
     Assign {
-        /// Which.
+        /// The local.
         local: LocalId,
-        /// Its next value.
+        /// The new value.
         value: ExprId,
     },
-    /// Writes the value's lanes from `index` on.
+    /// Stores a scalar or the lanes of a vector, starting at `index`.
     Store {
-        /// Where to.
+        /// The memory.
         mem: MemId,
-        /// First element.
+        /// Index of the first element.
         index: ExprId,
-        /// What.
+        /// The value.
         value: ExprId,
-        /// What happens beyond the length.
+        /// Behavior beyond the length.
         guard: Guard,
     },
-    /// Changes one element indivisibly among all work-items. Relaxed order. Beyond the length nothing happens and `old` is 0.
+    /// Updates one element atomically among all work-items, with relaxed ordering. Beyond the length nothing happens and `old` is 0.
     Atomic {
-        /// How.
+        /// The update.
         op: AtomicOp,
         /// A buffer or shared array of u32 or i32, or f32 for `Add` and `Exchange`.
         mem: MemId,
-        /// Which element.
+        /// Index of the element.
         index: ExprId,
         /// The operand.
         value: ExprId,
-        /// What `CompareExchange` expects; none for the others.
+        /// Expected value of `CompareExchange`; `None` for the others.
         expected: Option<ExprId>,
-        /// The element before, as a new local.
+        /// New local for the previous value.
         old: Option<LocalId>,
-        /// What happens beyond the length.
+        /// Behavior beyond the length.
         guard: Guard,
     },
-    /// Combines a value over all work-items of a scope; all of them must come here.
+    /// Combines a value over all work-items of a scope, all of which must reach it.
     Collective {
-        /// How.
+        /// The combination.
         op: CollectiveOp,
-        /// Over whom.
+        /// The scope.
         scope: Scope,
-        /// This work-item's part.
+        /// Value of this work-item.
         value: ExprId,
-        /// The result, as a new local.
+        /// New local for the result.
         result: LocalId,
     },
-    /// Waits for all work-items of the group; their writes to buffers and shared memory before it are seen after it.
+    /// Waits for all work-items of the work-group. Their earlier writes to buffers and shared memory are visible afterwards.
     Barrier,
-    /// One of two blocks.
+    /// Runs one of two blocks.
     If {
-        /// A bool.
+        /// Condition, a bool.
         condition: ExprId,
-        /// When true.
+        /// Block for true.
         then: Block,
-        /// When false.
+        /// Block for false.
         otherwise: Block,
     },
-    /// Counts upward: `counter` runs over start, start + step, … below end. All three are evaluated once.
+    /// Counting loop: `counter` takes the values start, start + step, … below end. All three are evaluated once.
     For {
-        /// An immutable local of integer or index type.
+        /// Immutable local of integer or index type.
         counter: LocalId,
         /// First value.
         start: ExprId,
-        /// Bound, exclusive.
+        /// Exclusive upper bound.
         end: ExprId,
-        /// At least 1.
+        /// Increment, at least 1.
         step: ExprId,
-        /// What is repeated.
+        /// Loop body.
         body: Block,
     },
-    /// Repeats while a bool, evaluated before each turn, holds.
+    /// Loop that runs while a condition, evaluated before each iteration, is true.
     While {
-        /// A bool.
+        /// Condition, a bool.
         condition: ExprId,
-        /// What is repeated.
+        /// Loop body.
         body: Block,
     },
-    /// Leaves the innermost loop.
+    /// Breaks out of the innermost loop.
     Break,
-    /// Goes to the next turn of the innermost loop.
+    /// Continues with the next iteration of the innermost loop.
     Continue,
-    /// Ends this work-item.
+    /// Returns from the kernel, for this work-item.
     Return,
 }
 
-/// An indivisible change of one element.
+/// Atomic update of one element; the comment gives the new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
     /// old + value.
@@ -380,7 +378,7 @@ pub enum AtomicOp {
     CompareExchange,
 }
 
-/// The arena of expressions: equal ones share an id, children come before parents.
+/// Arena of interned expressions: equal ones share an id, and children come before parents.
 #[derive(Clone, Debug, Default)]
 pub struct Exprs {
     nodes: Vec<(Expr, Type)>,
@@ -388,7 +386,7 @@ pub struct Exprs {
 }
 
 impl Exprs {
-    /// The id of an expression, which is added if it is new. The type is the caller's duty; `verify` checks it.
+    /// Returns the id of an expression, adding it if it is new. The caller must pass the right type; `verify` checks it.
     pub fn intern(&mut self, expr: Expr, ty: Type) -> ExprId {
         let nodes = &mut self.nodes;
         *self.ids.entry(expr).or_insert_with(|| {
@@ -397,34 +395,34 @@ impl Exprs {
         })
     }
 
-    /// The expression.
+    /// Returns the expression of an id.
     pub fn get(&self, id: ExprId) -> Expr {
         self.nodes[id.index()].0
     }
 
-    /// Its type.
+    /// Returns the type of an expression.
     pub fn ty(&self, id: ExprId) -> Type {
         self.nodes[id.index()].1
     }
 
-    /// How many there are; ids run below it.
+    /// Returns the number of expressions; ids are below it.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no expressions.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// All with their ids, children before parents.
+    /// Iterates over all expressions with id and type, children before parents.
     pub fn iter(&self) -> impl Iterator<Item = (ExprId, Expr, Type)> + '_ {
         self.nodes.iter().enumerate().map(|(i, (expr, ty))| (ExprId(i as u32), *expr, *ty))
     }
 }
 
 impl Expr {
-    /// The expressions it is made of.
+    /// Returns the operands.
     pub fn operands(&self) -> Args {
         match self {
             Expr::Const(_) | Expr::Index(_) | Expr::Param(_) | Expr::Local(_) | Expr::Builtin(_) | Expr::Len(_) => {
@@ -436,7 +434,7 @@ impl Expr {
         }
     }
 
-    /// The same expression over other operands, each replaced by `f`.
+    /// Returns the expression with each operand replaced by `f`.
     pub fn map_operands(self, mut f: impl FnMut(ExprId) -> ExprId) -> Expr {
         match self {
             Expr::Const(_) | Expr::Index(_) | Expr::Param(_) | Expr::Local(_) | Expr::Builtin(_) | Expr::Len(_) => self,
@@ -455,7 +453,7 @@ impl Expr {
 }
 
 impl Op {
-    /// The expressions the statement itself evaluates, in order; those of blocks inside are not among them.
+    /// Returns the expressions that the statement itself evaluates, in order, without those of nested blocks.
     pub fn operands(&self) -> Vec<ExprId> {
         match self {
             Op::Let { value, .. } | Op::Assign { value, .. } => vec![*value],
@@ -468,7 +466,7 @@ impl Op {
         }
     }
 
-    /// The local the statement introduces for what follows it (or, for a loop, for its body).
+    /// Returns the local that the statement declares for the statements after it (for a loop, in its body).
     pub fn introduces(&self) -> Option<LocalId> {
         match self {
             Op::Let { local, .. } => Some(*local),
@@ -486,7 +484,7 @@ impl Op {
         }
     }
 
-    /// The blocks inside, in order.
+    /// Returns the nested blocks, in order.
     pub fn blocks(&self) -> Vec<&Block> {
         match self {
             Op::If { then, otherwise, .. } => vec![then, otherwise],
@@ -503,7 +501,7 @@ impl Op {
         }
     }
 
-    /// The blocks inside a statement, in order.
+    /// Mutable version of [`Op::blocks`].
     pub fn blocks_mut(&mut self) -> Vec<&mut Block> {
         match self {
             Op::If { then, otherwise, .. } => vec![then, otherwise],
@@ -522,17 +520,17 @@ impl Op {
 }
 
 impl Kernel {
-    /// The memory behind an id.
+    /// Returns the memory of an id.
     pub fn mem(&self, id: MemId) -> &Memory {
         &self.mems[id.index()]
     }
 
-    /// The local behind an id.
+    /// Returns the local of an id.
     pub fn local(&self, id: LocalId) -> &Local {
         &self.locals[id.index()]
     }
 
-    /// Bytes of shared memory a group needs.
+    /// Returns the bytes of shared memory per work-group.
     pub fn shared_bytes(&self) -> u64 {
         let bytes = |mem: &Memory| match mem.space {
             Space::Shared(len) => len as u64 * mem.dtype.bytes() as u64,
@@ -541,7 +539,7 @@ impl Kernel {
         self.mems.iter().map(bytes).sum()
     }
 
-    /// Bytes that the private arrays of a work-item need.
+    /// Returns the bytes of private arrays per work-item.
     pub fn private_bytes(&self) -> u64 {
         let bytes = |mem: &Memory| match mem.space {
             Space::Private(len) => len as u64 * mem.dtype.bytes() as u64,
@@ -550,13 +548,13 @@ impl Kernel {
         self.mems.iter().map(bytes).sum()
     }
 
-    /// `src/lib.rs:12`, or nothing if the line is unknown.
+    /// Returns a source location such as `src/lib.rs:12`; `None` if the line is unknown.
     pub fn place(&self, at: Loc) -> Option<String> {
         let file = self.files.get(at.file as usize)?;
         (at.line > 0).then(|| format!("{file}:{}", at.line))
     }
 
-    /// Calls `f` for every statement, outer ones before inner ones.
+    /// Calls `f` for every statement, outer ones before nested ones.
     pub fn walk<'a>(&'a self, f: &mut impl FnMut(&'a Stmt)) {
         fn block<'a>(stmts: &'a Block, f: &mut impl FnMut(&'a Stmt)) {
             for stmt in stmts {

@@ -1,14 +1,14 @@
-//! The two program representations of Panoply, and the oracles that say what they mean.
+//! The two program representations of Panoply, and the reference interpreters that define their semantics.
 //!
-//! A **graph** ([`graph`]) says what a user asked for; a **kernel** ([`kernel`]) says what one work-item of a device does.
-//! Between them stands `compile`, above the graph `tensor`, below the kernel the devices. Nothing here touches a device,
-//! a file or the environment; everything is plain data.
+//! A **graph** ([`graph`]) is a program over tensors; a **kernel** ([`kernel`]) is the program of one work-item of a device. `compile`
+//! lowers graphs to kernels. `tensor` builds graphs, and devices run kernels. This crate accesses no device, file or environment
+//! variable; everything is plain data.
 //!
-//! In the order the data flows: [`dtype`] and [`alu`] (elements and what can be done to one), [`shape`], [`graph`],
-//! [`custom_kernel`] (an author's kernel in it), [`graph_interpret`] (its
-//! meaning in f64), [`target`] (what a device can do), [`math_mode`] (what a user lets it do), [`builder`] → [`kernel`] (with [`collective`]) →
-//! [`verify`] → [`text`], [`strides`] (who touches what), and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
-//! executors to agree on). [`quant`] decodes packed weights. [`error`] is the one error.
+//! The modules, from graph to kernel: [`dtype`] and [`alu`] (element types and scalar operations), [`shape`], [`graph`],
+//! [`custom_kernel`] (user-written kernels as graph nodes), [`graph_interpret`] (the graph's semantics in f64), [`target`] (device
+//! capabilities), [`math_mode`] (allowed floating-point transformations), [`builder`] → [`kernel`] (with [`collective`]) → [`verify`] →
+//! [`text`], [`strides`] (access analysis), [`interpret`] (the kernel's semantics, one work-group at a time), [`random`] (random kernels
+//! for testing executors). [`quant`] decodes quantized weights. [`error`] is the common error type.
 
 #![deny(unsafe_code)]
 

@@ -1,30 +1,29 @@
-//! How far the bits of a result may depend on the device, which a user chooses.
+//! Floating-point modes: how far the bits of a result can depend on the device.
 
 use std::fmt;
 
-/// What a compiler may do to float arithmetic. Functions such as `exp` keep their bounds, in units in the last place, under all of them.
+/// Floating-point transformations that the compiler can apply. Functions such as `exp` keep their error bounds, in ULP, in all modes.
 ///
-/// Under all of them, sums of f16 and bf16 accumulate in f32 and are rounded once, at their end: those of reductions, products of matrices,
-/// convolutions and transposed convolutions, their gradients, and `einsum` of any number of operands. So a result is the exact sum rounded
-/// once where f32 holds all partial sums; elsewhere the order of the sum may show in the last place.
+/// In all modes, sums of f16 and bf16 accumulate in f32 and are rounded once at the end. This holds for reductions, matrix products,
+/// convolutions and transposed convolutions, their gradients, and `einsum` of any number of operands. A result is the exact sum rounded
+/// once if f32 represents all partial sums; otherwise the order of summation can affect the last bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MathMode {
-    /// Every operation is rounded as it is written, and sums are taken in an order that no device has a say in.
+    /// Every operation is rounded as written, and sums use a fixed order that does not depend on the device.
     Exact,
-    /// Element by element as it is written. Sums and products of matrices are taken in an order of the device's own, the same in
-    /// every run, and a product of theirs may be rounded together with its addition; those of f16 and bf16 on tensor cores may add
-    /// several at once and truncate.
+    /// Elementwise operations are rounded as written. Sums and matrix products use an order chosen per device, the same in every run,
+    /// and can fuse a product with its addition. On tensor cores, those of f16 and bf16 can add several products at once and truncate.
     #[default]
     Standard,
-    /// The same, and any product is rounded with what is added to it, or without, whichever is quicker.
+    /// Like `Standard`, and any multiplication can be fused with a following addition.
     Fast,
 }
 
 impl MathMode {
-    /// Every choice.
+    /// All modes.
     pub const ALL: [MathMode; 3] = [MathMode::Exact, MathMode::Standard, MathMode::Fast];
 
-    /// The spelling.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             MathMode::Exact => "exact",
@@ -33,7 +32,7 @@ impl MathMode {
         }
     }
 
-    /// The choice with this spelling.
+    /// Returns the mode with this name.
     pub fn from_name(name: &str) -> Option<MathMode> {
         MathMode::ALL.into_iter().find(|accuracy| accuracy.name() == name)
     }

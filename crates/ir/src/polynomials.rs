@@ -1,16 +1,16 @@
-//! The coefficients by which functions are approximated, once: the CPU computes with them in its lanes, `compile` writes them
-//! into kernels for languages whose own functions are too loose, and both give the same bits.
+//! Polynomial coefficients for approximating functions. The CPU uses them in its vector lanes. `compile` emits them into kernels for
+//! languages whose own functions are not accurate enough. Both give bitwise equal results.
 //!
-//! They are minimax polynomials in the form that each line says, with the error of the polynomial beside the function on the
-//! interval where it is used.
+//! They are minimax polynomials of the form given for each, with the error of the polynomial relative to the function on the interval
+//! where it is used.
 
 #![allow(
     clippy::excessive_precision,
     clippy::approx_constant,
-    reason = "the constants are coefficients, not what they are near"
+    reason = "the constants are polynomial coefficients, not the constants that they resemble"
 )]
 
-/// For f32.
+/// Coefficients for f32.
 pub mod single {
     /// The upper part of ln 2, 9 bits long, so that its product with an exponent is exact.
     pub const LN_2_HI: f32 = 0.693_359_4;
@@ -42,13 +42,13 @@ pub mod single {
     pub const TAN: [f32; 7] = [0.3333335, 0.13332672, 0.054059446, 0.02128277, 0.010837704, 8.385931e-05, 0.0043803686];
     /// `log2((1 + s) / (1 - s)) = s (C0 + C1 s^2 + s^4 P(s^2))`, relative error 2^-37.7.
     pub const POW_LOG2: [f32; 3] = [0.5770836, 0.4116727, 0.34073012];
-    /// C0 and what it lacks.
+    /// C0 and its rounding error.
     pub const POW_LOG2_0: (f32, f32) = (2.88539, 3.853_141_8e-8);
-    /// C1 and what it lacks.
+    /// C1 and its rounding error.
     pub const POW_LOG2_1: (f32, f32) = (0.9617967, -2.761_280_8e-8);
 }
 
-/// For f64.
+/// Coefficients for f64.
 pub mod double {
     /// The upper part of ln 2, 32 bits long, so that its product with an exponent is exact.
     pub const LN_2_HI: f64 = 0.693_147_180_369_123_8;
@@ -168,9 +168,9 @@ pub mod double {
         0.16845146885582518,
         0.17281808023079562,
     ];
-    /// 2 / ln 2.
+    /// 2 / ln 2, and its rounding error.
     pub const POW_LOG2_0: (f64, f64) = (2.8853900817779268, 4.0710547481862066e-17);
-    /// A third of that.
+    /// One third of 2 / ln 2, and its rounding error.
     pub const POW_LOG2_1: (f64, f64) = (0.9617966939259756, 5.0577616648125907e-17);
     /// `sin r = r + r^3 P(r^2)`, relative error 2^-57.8.
     pub const SIN: [f64; 6] = [
@@ -190,7 +190,7 @@ pub mod double {
         2.0875703139294185e-09,
         -1.1358616990839133e-11,
     ];
-    /// pi / 2 in three parts, the first two of 33 bits, so that their products with small integers are exact.
+    /// pi / 2 as a sum of three parts, the first two of 33 bits, so that their products with small integers are exact.
     pub const FRAC_PI_2_PARTS: [f64; 3] =
         [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21];
 }

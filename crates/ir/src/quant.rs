@@ -1,14 +1,14 @@
-//! Encodings of packed weights, as ggml's files store them, and their scalar decoders.
+//! Encodings of quantized weights as in ggml files, and their scalar decoders.
 //!
-//! A packed row is a sequence of blocks; a block holds a fixed number of elements as small integers with shared scales. The
-//! decoders here are the oracle: exact, one element at a time, with the same order of f32 operations as ggml's own. They must not
-//! know files or tensors; `llm` decodes on devices by tensor expressions that are compared with these.
+//! A packed row is a sequence of blocks. A block contains a fixed number of elements as small integers with shared scales. The decoders
+//! are the reference: exact, one element at a time, with the same order of f32 operations as ggml. They are independent of files and
+//! tensors; `llm` decodes on devices with tensor expressions that are compared with these.
 //!
 //! Source: ggml's block layouts (ggml-common.h, ggml-quants.c), as the Python package `gguf` documents and decodes them.
 
 use half::{bf16, f16};
 
-/// How the elements of a row are stored.
+/// Encoding of the elements of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the variants are ggml's own names")]
 pub enum Encoding {
@@ -28,7 +28,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Every encoding, in the order of ggml's numbers within a family.
+    /// All encodings, in the order of ggml's numbers within a family.
     pub const ALL: [Encoding; 13] = [
         Encoding::F32,
         Encoding::F16,
@@ -45,7 +45,7 @@ impl Encoding {
         Encoding::Q6K,
     ];
 
-    /// ggml's spelling: `F16`, `Q4_0`, `Q4_K`.
+    /// Returns ggml's name: `F16`, `Q4_0`, `Q4_K`.
     pub const fn name(self) -> &'static str {
         match self {
             Encoding::F32 => "F32",
@@ -64,7 +64,7 @@ impl Encoding {
         }
     }
 
-    /// ggml's number of the tensor type.
+    /// Returns ggml's number of the tensor type.
     pub const fn ggml_type(self) -> u32 {
         match self {
             Encoding::F32 => 0,
@@ -83,12 +83,12 @@ impl Encoding {
         }
     }
 
-    /// The encoding with ggml's number, if it is known here.
+    /// Returns the encoding with this ggml number, if it is supported.
     pub fn from_ggml_type(number: u32) -> Option<Encoding> {
         Encoding::ALL.into_iter().find(|encoding| encoding.ggml_type() == number)
     }
 
-    /// Elements of a block.
+    /// Returns the number of elements of a block.
     pub const fn block_elems(self) -> usize {
         match self {
             Encoding::F32 | Encoding::F16 | Encoding::BF16 => 1,
@@ -97,7 +97,7 @@ impl Encoding {
         }
     }
 
-    /// Bytes of a block.
+    /// Returns the number of bytes of a block.
     pub const fn block_bytes(self) -> usize {
         match self {
             Encoding::F32 => 4,
@@ -115,23 +115,23 @@ impl Encoding {
         }
     }
 
-    /// Bytes of a row of `k` elements; `None` if `k` is not a whole number of blocks or the result overflows.
+    /// Returns the bytes of a row of `k` elements; `None` if `k` is not a whole number of blocks or the result overflows.
     pub fn row_bytes(self, k: usize) -> Option<usize> {
         let whole = k.is_multiple_of(self.block_elems());
         whole.then(|| (k / self.block_elems()).checked_mul(self.block_bytes())).flatten()
     }
 
-    /// Decodes whole blocks: `out.len() / block_elems` blocks from as many times `block_bytes` bytes.
+    /// Decodes whole blocks from `bytes` into `out`, which must have the same number of blocks.
     ///
     /// # Panics
     ///
-    /// If the lengths are not those of the same number of whole blocks.
+    /// Panics if `bytes` and `out` do not have the same whole number of blocks.
     pub fn decode(self, bytes: &[u8], out: &mut [f32]) {
         let (elems, size) = (self.block_elems(), self.block_bytes());
         assert_eq!(
             bytes.len() * elems,
             out.len() * size,
-            "{}: bytes and elements are of different blocks",
+            "{}: bytes and elements have different numbers of blocks",
             self.name()
         );
         for (block, out) in bytes.chunks_exact(size).zip(out.chunks_exact_mut(elems)) {
@@ -158,12 +158,12 @@ fn half(block: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }
 
-/// Nibble `n` of 16 bytes: the low halves are elements 0 to 15, the high halves 16 to 31.
+/// Returns nibble `n` of 16 bytes: the low halves are elements 0 to 15, the high halves 16 to 31.
 fn nibble(bytes: &[u8], n: usize) -> u8 {
     (bytes[n % 16] >> (4 * (n / 16))) & 15
 }
 
-/// Bit `n` of a little-endian word of 32 bits.
+/// Returns bit `n` of a little-endian 32-bit word.
 fn bit(bytes: &[u8], n: usize) -> u8 {
     (bytes[n / 8] >> (n % 8)) & 1
 }
@@ -205,7 +205,7 @@ fn q8_0(block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Two bits of element `n`: each 32 bytes hold four groups of 32 elements.
+/// Returns the two bits of element `n`; each 32 bytes hold four groups of 32 elements.
 fn crumb(bytes: &[u8], n: usize) -> u8 {
     (bytes[n / 128 * 32 + n % 32] >> (2 * (n / 32 % 4))) & 3
 }
@@ -232,7 +232,7 @@ fn q3_k(block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The six-bit scale and minimum of sub-block `j` of 8, packed in 12 bytes.
+/// Returns the 6-bit scale and minimum of sub-block `j` of 8, packed in 12 bytes.
 fn scale_min(scales: &[u8], j: usize) -> (u8, u8) {
     if j < 4 {
         return (scales[j] & 63, scales[j + 4] & 63);
@@ -240,7 +240,7 @@ fn scale_min(scales: &[u8], j: usize) -> (u8, u8) {
     (scales[j + 4] & 15 | scales[j - 4] >> 6 << 4, scales[j + 4] >> 4 | scales[j] >> 6 << 4)
 }
 
-/// Nibble of element `n`: each 32 bytes hold 64 elements, the low halves first.
+/// Returns the nibble of element `n`; each 32 bytes hold 64 elements, the low halves first.
 fn nibble_of_64(qs: &[u8], n: usize) -> u8 {
     (qs[n / 64 * 32 + n % 32] >> (4 * (n / 32 % 2))) & 15
 }
@@ -267,7 +267,7 @@ fn q6_k(block: &[u8], out: &mut [f32]) {
     let (low, high, scales) = (&block[..128], &block[128..192], &block[192..208]);
     let d = half(block, 208);
     for (n, out) in out.iter_mut().enumerate() {
-        // 128 elements at a time: quarters of 32, of which the first two are low nibbles and the last two high ones.
+        // 128 elements at a time, in quarters of 32: the first two are low nibbles, the last two high nibbles.
         let (part, quarter, l) = (n / 128, n / 32 % 4, n % 32);
         let nibble = (low[part * 64 + quarter % 2 * 32 + l] >> (4 * (quarter / 2))) & 15;
         let q = nibble | ((high[part * 32 + l] >> (2 * quarter)) & 3) << 4;

@@ -1,18 +1,18 @@
-//! Random kernels with random arguments, for executors to agree on.
+//! Random kernels with random arguments, for differential testing of executors.
 //!
-//! [`case`] makes a verified kernel, a launch and data from a seed. Whatever runs it must give, byte for byte, what
-//! [`Case::interpret`] gives, but for two freedoms that [`Case::compare`] grants: one NaN is as good as another, and the
-//! buffer of transcendental results, if [`Options::transcendentals`] asked for one, is right within some units in the last
-//! place. The generator therefore keeps away from everything that is not defined to the bit:
+//! [`case`] generates a verified kernel, a launch and data from a seed. An executor must return, byte for byte, the result of
+//! [`Case::interpret`]. [`Case::compare`] allows two exceptions: all NaNs are equal, and the buffer of transcendental results, if
+//! [`Options::transcendentals`] is set, can differ by some units in the last place. The generator therefore avoids everything that is
+//! not bitwise defined:
 //!
-//! - No race: an element of a buffer is written by one work-item only, which alone reads it; work-items meet only in shared
-//!   arrays between barriers, in collectives and in atomics, whose order shows nowhere (one commutative operation for a
-//!   buffer, the old value is not used).
-//! - No float sums over work-items but of small whole numbers, which matrices are made of; what minimum and maximum say of zeros
-//!   of either sign is covered by adding 0.
-//! - Bits of a float are looked at only if it is no NaN; transcendental results go to their buffer and nowhere else.
-//! - Indices stay below 2^31, so that their width does not show.
-//! - Every loop ends after few turns; private and shared arrays are written before they are read.
+//! - No races. An element of a buffer is written by one work-item only, which alone reads it. Work-items interact only through shared
+//!   arrays between barriers, collectives and atomics. The order of atomics is not observable: one commutative operation per buffer, and
+//!   the previous value is not used.
+//! - No float sums over work-items, except of small integers, as in matrices. The sign of zero in a minimum or maximum is hidden by
+//!   adding 0.
+//! - The bits of a float are used only if it is not NaN. Transcendental results are only stored to their buffer.
+//! - Indices stay below 2^31, so that their width is not observable.
+//! - Every loop ends after few iterations. Private and shared arrays are written before they are read.
 
 mod data;
 mod exprs;
@@ -28,26 +28,26 @@ use crate::verify::Verified;
 
 pub use data::Random;
 
-/// What random kernels may use.
+/// Features that random kernels can use.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Element types, of which a kernel uses three at most, besides `bool` and `u32`.
+    /// Element types; a kernel uses at most three of them, besides `bool` and `u32`.
     pub dtypes: Vec<DType>,
-    /// Whether one buffer takes results of transcendental functions.
+    /// True to have a buffer for results of transcendental functions.
     pub transcendentals: bool,
-    /// Whether there are vectors.
+    /// True to use vectors.
     pub vectors: bool,
-    /// Whether there are group sizes, shared arrays, barriers and collectives.
+    /// True to use work-group sizes, shared arrays, barriers and collectives.
     pub groups: bool,
-    /// Whether some of the collectives are of subgroups.
+    /// True to use subgroup collectives.
     pub subgroups: bool,
-    /// Whether some groups are of 32 work-items and multiply matrices.
+    /// True to use work-groups of 32 work-items with matrix products.
     pub matrices: bool,
-    /// Whether there are atomics.
+    /// True to use atomics.
     pub atomics: bool,
-    /// Whether some accesses lie beyond the length, where their guards make them harmless.
+    /// True to use guarded accesses beyond the length.
     pub beyond: bool,
-    /// About how many statements.
+    /// Approximate number of statements.
     pub statements: u32,
 }
 
@@ -67,27 +67,27 @@ impl Default for Options {
     }
 }
 
-/// A kernel, a launch, and what is passed.
+/// A kernel with a launch and arguments.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What it was made from.
+    /// The seed.
     pub seed: u64,
-    /// What runs.
+    /// The kernel.
     pub kernel: Verified<Kernel>,
-    /// Work-items asked for.
+    /// The requested work-items.
     pub grid: [u64; 3],
-    /// The kernel's group size, or any if it has none.
+    /// The work-group size: the kernel's if it fixes one, else an arbitrary one.
     pub group: [u32; 3],
-    /// What is passed.
+    /// The arguments.
     pub args: Vec<CaseArg>,
-    /// The position of the argument that takes transcendental results.
+    /// Index of the argument for transcendental results.
     pub approximate: Option<usize>,
 }
 
-/// One argument.
+/// An argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CaseArg {
-    /// A buffer's bytes in the machine's own order.
+    /// Bytes of a buffer in native order.
     Buffer(Vec<u8>),
     /// A scalar.
     Scalar(Scalar),
@@ -95,19 +95,22 @@ pub enum CaseArg {
     Index(u64),
 }
 
-/// The random kernel of a seed; equal seeds and options give equal cases.
+/// Returns the random case of a seed. Equal seeds and options give equal cases.
 pub fn case(seed: u64, options: &Options) -> Case {
     shape::Generator::new(seed, options).case()
 }
 
-/// The kernel of [`case`] alone.
+/// Returns only the kernel of [`case`].
 pub fn kernel(seed: u64, options: &Options) -> Verified<Kernel> {
     case(seed, options).kernel
 }
 
 impl Case {
-    /// The buffers after a run of the interpreter with subgroups of this size (see [`interpret::run_in_subgroups`]), in the
-    /// order of the arguments; scalars give empty ones.
+    /// Runs the interpreter with this subgroup size (see [`interpret::run_in_subgroups`]); returns the buffers in the order of the
+    /// arguments, empty for scalars.
+    ///
+    /// # Errors
+    /// The interpreter rejects the launch.
     pub fn interpret(&self, subgroup: u32) -> Result<Vec<Vec<u8>>> {
         let mut buffers = self.buffers();
         let args = self.args.iter().zip(&mut buffers).map(|(given, bytes)| match given {
@@ -120,7 +123,7 @@ impl Case {
         Ok(buffers)
     }
 
-    /// The buffers before a run; scalars give empty ones.
+    /// Returns the buffers before a run, empty for scalars.
     pub fn buffers(&self) -> Vec<Vec<u8>> {
         let bytes = |given: &CaseArg| match given {
             CaseArg::Buffer(bytes) => bytes.clone(),
@@ -129,8 +132,11 @@ impl Case {
         self.args.iter().map(bytes).collect()
     }
 
-    /// Whether two executors agree: equal elements, NaN with NaN, and in the buffer of transcendental results a difference
-    /// of at most `ulps` units in the last place. The error names seed, argument, element and both values.
+    /// Compares the results of two executors: elements must be equal or both NaN; transcendental results can differ by `ulps` units in the
+    /// last place.
+    ///
+    /// # Errors
+    /// The first difference, with seed, argument, element and both values.
     pub fn compare(&self, expected: &[Vec<u8>], found: &[Vec<u8>], ulps: f64) -> Result<(), String> {
         for (position, param) in self.kernel.params.iter().enumerate() {
             let Param::Buffer(mem) = param else { continue };
@@ -162,7 +168,7 @@ impl Case {
         format!("random kernel {}, grid {:?}, group {:?}", self.seed, self.grid, self.group)
     }
 
-    /// Whether an argument is a buffer that the kernel may write.
+    /// Returns true if the argument is a buffer that the kernel can write.
     pub fn is_written(&self, position: usize) -> bool {
         match &self.kernel.params[position] {
             Param::Buffer(mem) => self.kernel.mem(*mem).space != Space::Buffer(Access::In),
@@ -171,7 +177,7 @@ impl Case {
     }
 }
 
-/// The types that values of one kernel have: few, so that they meet.
+/// Chooses the value types of a kernel: few, so that operations find operands of equal type.
 fn types(options: &Options, random: &mut Random) -> Vec<DType> {
     let mut dtypes = options.dtypes.clone();
     while dtypes.len() > 3 {
@@ -184,7 +190,7 @@ fn types(options: &Options, random: &mut Random) -> Vec<DType> {
     dtypes
 }
 
-/// An element type with as many lanes.
+/// Returns the scalar or vector type with this number of lanes.
 fn with_lanes(dtype: DType, lanes: u8) -> Type {
     if lanes == 1 { Type::Scalar(dtype) } else { Type::Vector(dtype, lanes) }
 }

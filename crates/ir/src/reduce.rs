@@ -1,26 +1,26 @@
-//! How several values combine into one: shared by tensor reductions and by work-items of a group.
+//! Reduction operators, shared by tensor reductions and collectives of work-items.
 
 use crate::alu::Alu;
 use crate::dtype::{DType, Scalar};
 
-/// How values of several work-items combine; shared with tensor reductions.
+/// A reduction operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReduceOp {
-    /// Sum, from 0.
+    /// Sum, with identity 0.
     Sum,
-    /// Product, from 1.
+    /// Product, with identity 1.
     Prod,
-    /// Largest, from the type's least value; NaN wins.
+    /// Maximum, with the type's least value as identity; NaN propagates.
     Max,
-    /// Smallest, from the type's greatest value; NaN wins.
+    /// Minimum, with the type's greatest value as identity; NaN propagates.
     Min,
 }
 
 impl ReduceOp {
-    /// Every combination.
+    /// All operators.
     pub const ALL: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min];
 
-    /// The operation that combines two.
+    /// Returns the binary operation.
     pub const fn alu(self) -> Alu {
         match self {
             ReduceOp::Sum => Alu::Add,
@@ -30,7 +30,7 @@ impl ReduceOp {
         }
     }
 
-    /// The value that changes nothing.
+    /// Returns the identity element.
     pub fn identity(self, dtype: DType) -> Scalar {
         let bits = dtype.bits();
         match (self, dtype.is_float()) {
@@ -45,7 +45,7 @@ impl ReduceOp {
         }
     }
 
-    /// The spelling: `sum`, `prod`, `max`, `min`.
+    /// Returns the name: `sum`, `prod`, `max` or `min`.
     pub const fn name(self) -> &'static str {
         match self {
             ReduceOp::Sum => "sum",

@@ -1,10 +1,11 @@
-//! The closed, short list of work a device may do better than a generated kernel.
+//! Routines: library operations that a device can implement better than a generated kernel.
 //!
-//! A routine is an offer, never a need: whoever plans one holds the generated kernels as fallback and as oracle. A matrix
-//! product is a primitive of the graph and becomes a [`Gemm`] where one is offered. Everything else is a
-//! [`Call`](crate::graph::Call) that names the routine doing the same as its body: the call's first inputs and all its outputs are the
-//! routine's buffers, row-major, inputs first; inputs behind those are needed by the body alone. One more routine is a variant here with its operands, its name in a call of
-//! `tensor`, and whoever offers it.
+//! A routine is optional: the planner always has generated kernels as fallback and as reference. A matrix product is a primitive of the
+//! graph and becomes a [`Gemm`] on devices that support it. Every other routine is named by a [`Call`](crate::graph::Call) with an
+//! equivalent body. The call's first inputs and all its outputs are the routine's buffers, row-major, inputs first; further inputs are
+//! used only by the body.
+//!
+//! A new routine needs a variant here with its operands, its name in a call of `tensor`, and a device that supports it.
 
 mod attention;
 mod check;
@@ -31,39 +32,40 @@ pub use sort::Sort;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::Access;
 
-/// A piece of work a device may offer to do whole.
+/// A library operation that a device can support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Routine {
-    /// Batched matrix product. Buffers: a, b, the bias if there is one (In), c (Out).
+    /// Batched matrix product. Buffers: a, b, optional bias (In), c (Out).
     Gemm(Gemm),
     /// Convolution. Buffers: input, filters (In), output (Out).
     Conv(Conv),
-    /// What flows to the input of a convolution. Buffers: what flows to the output, filters (In), the result (Out).
+    /// Gradient of a convolution's input. Buffers: gradient of the output, filters (In), gradient of the input (Out).
     ConvBackwardData(Conv),
-    /// What flows to the filters of a convolution. Buffers: what flows to the output, input (In), the result (Out).
+    /// Gradient of a convolution's filters. Buffers: gradient of the output, input (In), gradient of the filters (Out).
     ConvBackwardFilter(Conv),
-    /// Attention. Buffers: queries, keys, values, the mask if there is one (In); the output and, for each query, the
-    /// logarithm of the sum of the exponentials of its scores (Out).
+    /// Attention. Buffers: queries, keys, values, optional mask (In); the output and, for each query, the logarithm of the sum of the
+    /// exponentials of its scores (Out).
     Attention(Attention),
-    /// What flows to the inputs of attention. Buffers: queries, keys, values, the mask if there is one, both results of
-    /// [`Routine::Attention`], what flows to the output (In); what flows to queries, keys and values (Out).
+    /// Gradients of attention. Buffers: queries, keys, values, optional mask, both outputs of [`Routine::Attention`], gradient of
+    /// the output
+    /// (In); gradients of queries, keys and values (Out).
     AttentionBackward(Attention),
-    /// What flows back from the largest elements of windows, which share it where several are. Buffers: input, output, what
-    /// flows to it (In); what flows to the input (Out).
+    /// Gradient of max pooling; tied maxima share the gradient. Buffers: input, output, gradient of the output (In); gradient of the input
+    /// (Out).
     MaxPoolBackward(Pool),
-    /// Rows in order. Buffers: input (In); values, positions (Out).
+    /// Sort of each row. Buffers: input (In); values, indices (Out).
     Sort(Sort),
-    /// A triangular system. Buffers: triangle, right side (In), solution (Out).
+    /// Solution of a triangular system. Buffers: triangle, right-hand side (In), solution (Out).
     SolveTriangular(Triangular),
-    /// Cholesky's factor. Buffers: matrix (In), factor (Out).
+    /// Cholesky decomposition. Buffers: matrix (In), factor (Out).
     Cholesky(Cholesky),
-    /// Gauss' elimination with pivots. Buffers: matrix (In); both factors, order of the rows (Out).
+    /// LU decomposition with partial pivoting. Buffers: matrix (In); both factors, permutation of the rows (Out).
     Lu(Lu),
-    /// Orthonormal columns by Householder's reflections. Buffers: matrix (In), its Q (Out).
+    /// Q of the QR decomposition by Householder reflections. Buffers: matrix (In), Q (Out).
     Qr(Qr),
     /// Eigenvectors and eigenvalues of symmetric matrices. Buffers: matrix (In); vectors, values (Out).
     Eigh(Eigh),
-    /// Rows put at positions. Buffers: array, positions, rows (In), output (Out).
+    /// Scatter of rows to indices. Buffers: array, indices, rows (In), output (Out).
     Scatter(Scatter),
     /// Fourier transforms. Buffers: input (In), output (Out).
     Fourier(Fourier),
@@ -72,13 +74,13 @@ pub enum Routine {
 /// A buffer of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// What messages call it.
+    /// Name in messages.
     pub name: &'static str,
-    /// Its elements' type.
+    /// Element type.
     pub dtype: DType,
-    /// Whether it is read or written; what is written overlaps nothing else.
+    /// Access; a written buffer overlaps no other.
     pub access: Access,
-    /// One more than the last element that is touched; none beyond 64 bits.
+    /// One more than the index of the last element accessed; `None` if it exceeds 64 bits.
     pub elems: Option<u64>,
 }
 
@@ -93,7 +95,7 @@ impl Operand {
 }
 
 impl Routine {
-    /// What it is called.
+    /// Returns the name.
     pub fn name(&self) -> &'static str {
         match self {
             Routine::Gemm(_) => "gemm",
@@ -114,7 +116,7 @@ impl Routine {
         }
     }
 
-    /// Whether it adds up floats, in an order of its own.
+    /// Returns true if it sums floats, in an unspecified order.
     pub fn accumulates_floats(&self) -> bool {
         match self {
             Routine::Gemm(gemm) => gemm.dtype.is_float(),
@@ -131,7 +133,7 @@ impl Routine {
         }
     }
 
-    /// Its buffers, what is read before what is written.
+    /// Returns its buffers, the inputs before the outputs.
     pub fn operands(&self) -> impl Iterator<Item = Operand> + Clone + use<> {
         let routine = *self;
         (0..).map_while(move |at| match &routine {
@@ -153,13 +155,13 @@ impl Routine {
         })
     }
 
-    /// How many buffers it reads: the first ones.
+    /// Returns the number of input buffers, which come first.
     pub fn input_count(&self) -> usize {
         self.operands().filter(|operand| operand.access == Access::In).count()
     }
 
-    /// The same with f32 in place of f16 or bf16, for devices that only do that; none of what is a primitive of the graph, or
-    /// only orders elements.
+    /// Returns the routine with f32 in place of f16 or bf16, for devices that support only that. `None` for graph primitives, for routines
+    /// that only move elements, and if nothing changes.
     pub fn in_f32(&self) -> Option<Routine> {
         let wide = |dtype: DType| if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
         let conv = |conv: Conv| Conv { dtype: wide(conv.dtype), ..conv };
@@ -184,7 +186,7 @@ impl Routine {
         (widened != *self).then_some(widened)
     }
 
-    /// Whether it touches nothing of one of its buffers.
+    /// Returns true if it accesses no element of one of its buffers.
     pub fn is_empty(&self) -> bool {
         self.operands().any(|operand| operand.elems == Some(0))
     }
@@ -210,12 +212,13 @@ impl fmt::Display for Routine {
     }
 }
 
-/// The product of lengths; none beyond 64 bits.
+/// Returns the product of lengths; `None` if it exceeds 64 bits.
 fn product(lengths: &[usize]) -> Option<u64> {
     lengths.iter().try_fold(1u64, |product, length| product.checked_mul(*length as u64))
 }
 
-/// One more than the last element of an array with these lengths and distances, after an offset; none beyond 64 bits.
+/// Returns one more than the index of the last element of an array with these lengths and strides, after an offset; `None` beyond 64
+/// bits.
 fn reach(offset: usize, axes: &[(usize, usize)]) -> Option<u64> {
     if axes.iter().any(|(length, _)| *length == 0) {
         return Some(0);

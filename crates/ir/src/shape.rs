@@ -5,33 +5,34 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// Lengths of a tensor's axes, outermost first. No axes is a single element. A copy shares them: most nodes of a graph have a shape of others.
+/// Lengths of a tensor's axes, outermost first. A shape without axes is a single element. Clones share the lengths, because most nodes
+/// of a graph have the shape of another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shape(Arc<[usize]>);
 
 impl Shape {
-    /// A shape of these lengths.
+    /// Creates a shape with these lengths.
     pub fn new(dims: impl Into<Arc<[usize]>>) -> Shape {
         Shape(dims.into())
     }
 
-    /// The lengths.
+    /// Returns the lengths of the axes.
     pub fn dims(&self) -> &[usize] {
         &self.0
     }
 
-    /// How many axes.
+    /// Returns the number of axes.
     pub fn ndim(&self) -> usize {
         self.0.len()
     }
 
-    /// How many elements; the largest number where there are more.
+    /// Returns the number of elements, saturated at `usize::MAX`.
     pub fn numel(&self) -> usize {
         let product = self.0.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
         product.unwrap_or(if self.0.contains(&0) { 0 } else { usize::MAX })
     }
 
-    /// Elements from one position to the next along each axis, row-major.
+    /// Returns the row-major strides in elements.
     pub fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1usize; self.ndim()];
         for axis in (1..self.ndim()).rev() {
@@ -40,7 +41,10 @@ impl Shape {
         strides
     }
 
-    /// The position of an axis that may be counted from the end.
+    /// Converts an axis, which can be negative to count from the end, into an index.
+    ///
+    /// # Errors
+    /// The axis is out of range.
     pub fn axis(&self, axis: isize) -> Result<usize> {
         let rank = self.ndim() as isize;
         let position = if axis < 0 { axis + rank } else { axis };
@@ -51,7 +55,10 @@ impl Shape {
         }
     }
 
-    /// The shape both broadcast to: axes align at the end, a length of 1 stretches.
+    /// Returns the shape that both broadcast to: axes align at the end, and a length of 1 is stretched.
+    ///
+    /// # Errors
+    /// The shapes do not broadcast.
     pub fn broadcast(&self, other: &Shape) -> Result<Shape> {
         if self == other {
             return Ok(self.clone());

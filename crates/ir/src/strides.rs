@@ -1,18 +1,17 @@
-//! Which element of a buffer each work-item touches, read off a kernel.
+//! Access analysis: the element of a buffer that each work-item accesses, derived from a kernel.
 //!
-//! Enough for kernels that walk through a buffer element by element, so that others may rely on who reads what: whoever runs
-//! a kernel on the parts of a buffer as they are made, or lets it write where it reads. Of what it cannot read off it says
-//! nothing.
+//! It covers kernels that traverse a buffer element by element. Callers rely on it to fuse a kernel into the producer of a buffer, or to
+//! let it write in place. Where it cannot derive the accesses, the result is `None` or false.
 
 use std::collections::HashMap;
 
 use crate::alu::Alu;
 use crate::kernel::{Builtin, Expr, ExprId, Kernel, LocalId, MemId, Op, Stmt};
 
-/// Elements between what neighboring work-items along each axis touch.
+/// Elements between the accesses of neighboring work-items along each axis.
 pub type Strides = [u64; 3];
 
-/// A sum of work-items' numbers along the axes, and a constant.
+/// A linear function of the global ids plus a constant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Sum {
     strides: Strides,
@@ -31,8 +30,8 @@ impl Sum {
     }
 }
 
-/// The strides at which a kernel's work-items touch a buffer, the first of them its first element, if each touches one
-/// element alone.
+/// Returns the strides at which a kernel's work-items access a buffer, starting at its first element, if each accesses a single
+/// element.
 pub fn strides(kernel: &Kernel, mem: MemId) -> Option<Strides> {
     let sums = sums(kernel);
     let mut touched: Vec<Option<Sum>> = Vec::new();
@@ -54,7 +53,7 @@ pub fn strides(kernel: &Kernel, mem: MemId) -> Option<Strides> {
     (first.constant == 0 && touched.iter().all(|other| *other == Some(first))).then_some(first.strides)
 }
 
-/// Whether these are the strides at which a grid counts its work-items: each touches the element of its own number.
+/// Returns true if the strides are the grid's linear numbering, so that each work-item accesses the element at its own linear index.
 pub fn count(strides: Strides, grid: [u64; 3]) -> bool {
     let mut before = 1;
     strides.into_iter().zip(grid).all(|(stride, extent)| {
@@ -64,15 +63,15 @@ pub fn count(strides: Strides, grid: [u64; 3]) -> bool {
     })
 }
 
-/// Whether each work-item of a grid touches the element of its own number of a buffer and no other, and never reads it after it
-/// has written it: what was read there may be another buffer's before.
+/// Returns true if each work-item of a grid accesses only the element at its own linear index of a buffer, and never reads it after
+/// writing it. Such a kernel can write the buffer in place of another that it reads at the same index.
 pub fn replaces(kernel: &Kernel, mem: MemId, grid: [u64; 3]) -> bool {
     let numbered = || strides(kernel, mem).is_some_and(|own| count(own, grid));
     kernel.group_size.is_none() && reads_first(kernel, mem) && numbered()
 }
 
-/// Whether no statement reads a buffer behind one that writes it. A write inside another statement may come round again: of
-/// that nothing is said.
+/// Returns true if no statement reads a buffer after one that writes it. A write in a nested statement can repeat, so the result is
+/// then false.
 fn reads_first(kernel: &Kernel, mem: MemId) -> bool {
     let mut reads: Vec<bool> = Vec::with_capacity(kernel.exprs.len());
     for (_, expr, _) in kernel.exprs.iter() {
@@ -91,13 +90,13 @@ fn reads_first(kernel: &Kernel, mem: MemId) -> bool {
     outer == all && !late
 }
 
-/// Calls `f` for a statement and those inside it.
+/// Calls `f` for a statement and its nested statements.
 fn walk(stmt: &Stmt, f: &mut impl FnMut(&Stmt)) {
     f(stmt);
     stmt.op.blocks().into_iter().flatten().for_each(|inner| walk(inner, f));
 }
 
-/// Every expression as a sum, where it is one.
+/// Returns every expression as a linear function, if it is one.
 fn sums(kernel: &Kernel) -> Vec<Option<Sum>> {
     let mut values: HashMap<LocalId, ExprId> = HashMap::new();
     kernel.walk(&mut |stmt| {

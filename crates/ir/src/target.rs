@@ -1,76 +1,76 @@
-//! What a device can do, as far as generated code must know.
+//! Device capabilities, as far as code generation depends on them.
 //!
-//! Passes and renderers take a [`Target`] and never ask which device it is. Values come from the driver, not from tables
-//! of ours. It is plain data, so a test can impersonate any device.
+//! Passes and renderers take a [`Target`] and never ask for the device's identity. Values come from the driver, not from built-in
+//! tables. It is plain data, so a test can simulate any device.
 
 use crate::dtype::DType;
 
-/// The limits and abilities of a device that shape the code made for it.
+/// Limits and capabilities of a device that affect the code generated for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// What the code depends on besides these fields: language, driver and version, architecture. Part of cache keys.
+    /// Everything else that the code depends on: language, driver and version, architecture. Part of cache keys.
     pub name: String,
-    /// What a program handed to the device is.
+    /// Language of the device's programs.
     pub language: Language,
-    /// How loops are mapped.
+    /// Mapping of loops.
     pub style: Style,
-    /// Largest group along each axis.
+    /// Maximum work-group size along each axis.
     pub max_group: [u32; 3],
-    /// Largest group in all.
+    /// Maximum number of work-items in a work-group.
     pub max_group_items: u32,
-    /// Work-items of a subgroup, a power of two; 1 if the device has none that programs can use.
+    /// Subgroup size, a power of two; 1 if programs cannot use subgroups.
     pub subgroup: u32,
-    /// Shared memory a group can have, in bytes.
+    /// Maximum bytes of shared memory per work-group.
     pub shared_bytes: u32,
-    /// Bytes that the private arrays of a whole group may take: where work-items of a group share the stack of a thread. `u64::MAX` where
-    /// each has memory of its own.
+    /// Maximum bytes of the private arrays of a work-group, where its work-items share the stack of a thread. `u64::MAX` where each
+    /// work-item has separate memory.
     pub private_bytes: u64,
-    /// Buffers a kernel can bind.
+    /// Maximum number of buffers that a kernel can bind.
     pub max_bindings: u32,
-    /// Largest buffer in bytes.
+    /// Maximum size of a buffer in bytes.
     pub max_buffer_bytes: u64,
-    /// Most bytes of one buffer that a launch sees, from a multiple of [`Target::BINDING_ALIGN`] on; `u64::MAX` where it sees all.
+    /// Maximum bytes of a buffer that a launch can bind, from a multiple of [`Target::BINDING_ALIGN`] on; `u64::MAX` if unlimited.
     pub max_binding_bytes: u64,
-    /// Whether f16 arithmetic exists; storage always does.
+    /// True if f16 arithmetic is supported; storage always is.
     pub f16: bool,
-    /// Whether bf16 arithmetic exists; storage always does.
+    /// True if bf16 arithmetic is supported; storage always is.
     pub bf16: bool,
-    /// Whether f64 exists.
+    /// True if f64 is supported.
     pub f64: bool,
-    /// Whether 64-bit integers exist, so that indices may have as many bits.
+    /// True if 64-bit integers are supported, so that indices can have 64 bits.
     pub int64: bool,
-    /// Whether atomic addition of f32 exists; otherwise it is a compare-exchange loop.
+    /// True if atomic addition of f32 is supported; otherwise it is a compare-exchange loop.
     pub atomic_f32: bool,
-    /// Whether it multiplies small matrices of f16 and bf16 itself, as [`Mma`](crate::collective::Mma) says.
+    /// True if small matrix products of f16 and bf16 are supported, as defined by [`Mma`](crate::collective::Mma).
     pub mma: bool,
 }
 
-/// What a program is written in.
+/// Language of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {
-    /// The kernel IR itself: the device has its own back half.
+    /// The kernel IR; the device has its own code generator.
     Ir,
     /// OpenCL C 1.2.
     OpenClC,
-    /// HIP C++ for the architecture of the device, without HIP's headers.
+    /// HIP C++ for the device's architecture, without HIP's headers.
     Hip,
-    /// NVIDIA's PTX for devices of this compute capability (86 is 8.6) and later ones.
+    /// NVIDIA PTX for this compute capability (86 is 8.6) or newer.
     Ptx {
-        /// Ten times the major version plus the minor one.
+        /// Ten times the major version plus the minor version.
         capability: u32,
     },
-    /// WGSL, with the extensions for 64-bit numbers where the device has those.
+    /// WGSL, with the extensions for 64-bit numbers if the device has them.
     Wgsl,
-    /// SPIR-V of the kernel flavour as assembly text, of which drivers make words.
+    /// SPIR-V of the Kernel flavor as assembly text, which drivers assemble.
     SpirV,
-    /// NVIDIA's CUDA C++: programs of a user's own, never a target's.
+    /// NVIDIA CUDA C++, only for user-supplied programs.
     CudaC,
-    /// Apple's Metal Shading Language: programs of a user's own, never a target's.
+    /// Apple's Metal Shading Language, only for user-supplied programs.
     Msl,
 }
 
 impl Language {
-    /// The name in a sentence.
+    /// Returns the name for display.
     pub const fn name(self) -> &'static str {
         match self {
             Language::Ir => "kernel IR",
@@ -85,28 +85,28 @@ impl Language {
     }
 }
 
-/// Which mapping of loops suits the device.
+/// Mapping of loops that suits the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Style {
-    /// Many small groups, neighboring work-items read neighboring addresses.
+    /// Many small work-groups; neighboring work-items access neighboring addresses.
     Gpu,
-    /// Few cores, each running a block of this many work-items in lockstep; lanes want the contiguous axis.
+    /// Few cores, each running a block of this many work-items in lockstep; the contiguous axis is mapped to lanes.
     Cpu {
-        /// Work-items of a block.
+        /// Work-items per block.
         block: u32,
     },
 }
 
 impl Target {
-    /// Where the bytes that a launch sees of a buffer may begin: multiples of this.
+    /// Alignment of the start of a binding within a buffer.
     pub const BINDING_ALIGN: u64 = 256;
 
-    /// The largest buffer that one launch sees as a whole.
+    /// Returns the maximum size of a buffer that one launch can bind whole.
     pub fn max_seen_bytes(&self) -> u64 {
         self.max_buffer_bytes.min(self.max_binding_bytes)
     }
 
-    /// The CPU's vector machine, as a starting point for tests and for the CPU device.
+    /// Returns the target of the CPU's vector machine, for the CPU device and for tests.
     pub fn cpu() -> Target {
         Target {
             name: "vm".into(),
@@ -129,7 +129,7 @@ impl Target {
         }
     }
 
-    /// A plain GPU of OpenCL 1.2's minimum, for tests.
+    /// Returns a GPU target with the minimum of OpenCL 1.2, for tests.
     pub fn opencl_minimum() -> Target {
         Target {
             name: "opencl".into(),
@@ -152,12 +152,12 @@ impl Target {
         }
     }
 
-    /// The same through its intermediate language instead of OpenCL C, for tests.
+    /// Like [`Target::opencl_minimum`] with SPIR-V instead of OpenCL C, for tests.
     pub fn spirv_minimum() -> Target {
         Target { name: "spirv".into(), language: Language::SpirV, ..Target::opencl_minimum() }
     }
 
-    /// An NVIDIA GPU of a compute capability, with what every one of them has, for tests.
+    /// Returns an NVIDIA GPU target with the minimum of a compute capability, for tests.
     pub fn cuda_minimum(capability: u32) -> Target {
         Target {
             name: format!("PTX sm_{capability}"),
@@ -180,7 +180,7 @@ impl Target {
         }
     }
 
-    /// An AMD GPU whose waves have this many work-items, with what every one of them has, for tests.
+    /// Returns an AMD GPU target with the minimum for this wavefront size, for tests.
     pub fn hip_minimum(wave: u32) -> Target {
         Target {
             name: format!("HIP, waves of {wave}"),
@@ -203,7 +203,7 @@ impl Target {
         }
     }
 
-    /// A GPU with WebGPU's default limits and no extension, for tests.
+    /// Returns a GPU target with WebGPU's default limits and no extensions, for tests.
     pub fn webgpu_minimum() -> Target {
         Target {
             name: "webgpu".into(),
@@ -226,10 +226,10 @@ impl Target {
         }
     }
 
-    /// Work-items of a subgroup of a kernel with this group size.
+    /// Returns the subgroup size of a kernel with this work-group size.
     ///
-    /// Subgroups are made of consecutive linear ids. Only PTX and HIP promise that for groups of several axes; elsewhere such a
-    /// kernel, or one without a fixed group, has none: every work-item is a subgroup of its own.
+    /// Subgroups consist of consecutive linear ids. Only PTX and HIP guarantee that for work-groups with several axes. Elsewhere such a
+    /// kernel, or one without a fixed work-group size, has no subgroups: each work-item is a separate subgroup.
     pub fn subgroup_of(&self, group: Option<[u32; 3]>) -> u32 {
         match (self.language, group) {
             (Language::Hip | Language::Ptx { .. }, Some(_)) | (_, Some([_, 1, 1])) => self.subgroup,
@@ -237,17 +237,17 @@ impl Target {
         }
     }
 
-    /// Bytes that an element takes in shared memory, which is words where the language has nothing smaller.
+    /// Returns the bytes of an element in shared memory; at least 4 in WGSL, which has no smaller types.
     pub fn shared_elem_bytes(&self, dtype: DType) -> u64 {
         let least = if self.language == Language::Wgsl { 4 } else { 1 };
         dtype.bytes().max(least) as u64
     }
 
-    /// Whether arithmetic on this element type exists here (storage of f16 and bf16 always does).
+    /// Returns true if arithmetic on this element type is supported (storage of f16 and bf16 always is).
     pub fn computes(&self, dtype: DType) -> bool {
         match dtype {
             DType::F64 => self.f64,
-            // In WGSL they are pairs of words where they are nothing else.
+            // WGSL emulates them as pairs of 32-bit words if there is no native type.
             DType::I64 | DType::U64 => self.int64 || self.language == Language::Wgsl,
             DType::F16 => self.f16,
             DType::BF16 => self.bf16,

@@ -1,8 +1,8 @@
-//! The text form of kernels: what `explain` shows, what tests are written in, and what the hash is taken of.
+//! The text form of kernels, for `explain`, tests and hashing.
 //!
-//! [`print()`] and [`parse()`] are inverse: parsing what was printed and printing it again gives the same text, with the same
-//! locations. Only what the body does not use (unreachable expressions, locals without a value, files without a line) and
-//! the order of the tables are not kept. [`parse()`] recomputes types but checks nothing else; [`crate::verify`] does.
+//! [`print()`] and [`parse()`] are inverse: parsing printed text and printing it again gives the same text with the same locations. Not
+//! preserved are the order of the tables and what the body does not use (unreachable expressions, locals without a value, files without
+//! a line). [`parse()`] recomputes types but checks nothing else; [`crate::verify`] does.
 //!
 //! ```text
 //! kernel saxpy(a: f32, x: &[f32], y: &mut [f32]) {
@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! In full, where `name` is a word, or a string in double quotes if it is a word of this language or none at all; names that
-//! occur more than once are counted (`x.0`, `x.1`):
+//! The grammar follows. A `name` is an identifier, or a string in double quotes if it is a keyword or not an identifier. Repeated names are
+//! numbered (`x.0`, `x.1`):
 //!
 //! ```text
 //! kernel     = ["unchecked"] "kernel" name "(" [param {"," param}] ")" ["group" "(" n "," n "," n ")"] "{" {array} {line} "}"
@@ -35,9 +35,8 @@
 //!            | alu "(" expr {"," expr} ")" | ("cast" | "bitcast") "<" type ">" "(" expr ")" | ("splat" | "extract") "<" n ">" "(" expr ")"
 //! ```
 //!
-//! `%3 := …` names an expression for the rest of the text, so that what is used often or is deep is written once. It has no
-//! place and no effect: whatever names it evaluates it there and then. A number without a type is an index. `//` starts a
-//! comment.
+//! `%3 := …` names an expression for the rest of the text, so that a shared or deep expression is written once. It has no location and no
+//! effect: each use evaluates it in place. A number without a type is an index. `//` starts a comment.
 
 mod lex;
 mod names;
@@ -57,8 +56,8 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// The hash of a kernel's text without locations: equal on every machine, and for kernels that differ only in where they
-/// were written.
+/// Returns the hash of a kernel's text without locations. It is equal on every machine, and for kernels that differ only in source
+/// locations.
 pub fn hash(kernel: &Kernel) -> u128 {
     xxhash_rust::xxh3::xxh3_128(print::without_places(kernel).as_bytes())
 }
@@ -74,7 +73,7 @@ const ATOMICS: [(crate::kernel::AtomicOp, &str); 5] = {
     ]
 };
 
-/// A builtin along an axis.
+/// Constructor of a builtin along an axis.
 type OfAxis = fn(u8) -> crate::kernel::Builtin;
 
 const BUILTINS: [(OfAxis, &str); 6] = {

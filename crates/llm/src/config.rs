@@ -1,4 +1,4 @@
-//! The shape of a decoder, read from a file's metadata.
+//! Configuration of a decoder, read from the metadata of a file.
 
 use panoply_tensor::{Error, Result};
 
@@ -7,7 +7,7 @@ use crate::gguf::{Gguf, Value};
 /// Sizes and constants of a LLaMA decoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Number of token ids.
+    /// Vocabulary size.
     pub vocab: usize,
     /// Width of the residual stream.
     pub hidden: usize,
@@ -15,21 +15,21 @@ pub struct Config {
     pub blocks: usize,
     /// Inner width of the gated feed-forward layers.
     pub feed_forward: usize,
-    /// Attention heads of the queries.
+    /// Number of attention heads of the queries.
     pub heads: usize,
-    /// Attention heads of keys and values; divides `heads`.
+    /// Number of attention heads of keys and values; divides `heads`.
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Epsilon of RMS norms.
+    /// Epsilon of the RMS norms.
     pub norm_eps: f64,
     /// Base of the rotary position embedding.
     pub rope_base: f64,
-    /// Positions that the model was trained for.
+    /// Context length that the model was trained for.
     pub context_length: usize,
 }
 
-/// Keys of the architecture that are read here, without its prefix. Any other key may change what the model computes.
+/// Supported metadata keys, without the prefix `llama.`. Any other key can change the computation and is an error.
 const KNOWN: &[&str] = &[
     "attention.head_count",
     "attention.head_count_kv",
@@ -45,7 +45,7 @@ const KNOWN: &[&str] = &[
     "vocab_size",
 ];
 
-/// Values of sizes beyond which no model goes; they bound products of sizes.
+/// Upper bound of all sizes, which keeps products of sizes from overflowing.
 const MAX_SIZE: usize = 1 << 24;
 
 impl Config {
@@ -53,7 +53,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If the architecture is not `llama`, a key is missing or contradicts another, or a key is not known here.
+    /// If the architecture is not `llama`, a key is missing or inconsistent with another, or a key is not supported.
     pub fn from_gguf(file: &Gguf) -> Result<Config> {
         let architecture = file.required("general.architecture", "a string", Value::as_str)?;
         if architecture != "llama" {

@@ -1,6 +1,6 @@
-//! A LLaMA decoder: its weights, its key-value cache, and one step over some tokens.
+//! A LLaMA decoder: weights, key-value cache, and the step function.
 //!
-//! Source: Touvron et al., LLaMA, 2023; tensor names and the order of rotary pairs as GGUF stores them.
+//! Source: Touvron et al., LLaMA, 2023; tensor names and the order of rotary pairs follow GGUF.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::gguf::Gguf;
 use crate::packed::Packed;
 
-/// Keys and values of each block: f32 `[kv heads, context, head width]` both.
+/// Keys and values of each block, f32 `[kv heads, context, head width]`.
 pub type Cache = Vec<[Tensor; 2]>;
 
 /// The weights of a decoder.
@@ -19,7 +19,7 @@ pub struct Weights {
     embedding: Packed,
     blocks: Vec<Block>,
     output_norm: Tensor,
-    /// The embedding's matrix where the file has no other.
+    /// Output matrix; the embedding matrix if the file has none.
     output: Packed,
 }
 
@@ -41,7 +41,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// If a tensor is missing, has another shape than the configuration asks for, or is not part of the architecture.
+    /// If a tensor is missing, its shape differs from the configuration, or it is not part of the architecture.
     pub fn load(file: &Gguf, config: &Config) -> Result<Weights> {
         let mut reader = WeightReader { file, read: BTreeSet::new() };
         let (hidden, kv) = (config.hidden, config.kv_heads * config.head_dim);
@@ -62,8 +62,8 @@ impl Weights {
         Ok(Weights { embedding, blocks, output_norm, output })
     }
 
-    /// One step: the tokens `ids` i32 `[n]` at positions `position ..`, i32 `[]`. Writes their keys and values into the cache and
-    /// returns the logits that follow the last of them, f32 `[vocab]`.
+    /// Runs the decoder on the tokens `ids` i32 `[n]` at positions `position ..`, i32 `[]`. Writes their keys and values into the cache and
+    /// returns the logits after the last token, f32 `[vocab]`.
     pub fn step(&self, config: &Config, cache: &mut Cache, [ids, position]: [&Tensor; 2]) -> Tensor {
         let count = match ids.shape() {
             Ok(shape) => shape.numel(),
@@ -80,7 +80,7 @@ impl Weights {
     }
 }
 
-/// An empty cache for `context` positions on the current device.
+/// Returns an empty cache for `context` positions on the current device.
 pub fn empty_cache(config: &Config, context: usize) -> Cache {
     let zeros = || Tensor::zeros([config.kv_heads, context, config.head_dim], DType::F32);
     (0..config.blocks).map(|_| [zeros(), zeros()]).collect()
@@ -91,7 +91,7 @@ fn norm(x: &Tensor, weight: &Tensor, config: &Config) -> Tensor {
 }
 
 impl Block {
-    /// Grouped-query attention of `x` `[n, hidden]` over the cache, to which its keys and values are added.
+    /// Computes grouped-query attention of `x` `[n, hidden]` over the cache, after adding its keys and values.
     fn attention(
         &self,
         x: &Tensor,
@@ -108,7 +108,7 @@ impl Block {
             Ok(shape) => shape.dims()[1],
             Err(error) => return Tensor::from_mistake(error),
         };
-        // Positions beyond the query's own are in the future or not written yet.
+        // Later positions are in the future or not yet written.
         let mask = Tensor::arange(context).le(&positions.unsqueeze(1));
         let attended = query.scaled_dot_product_attention(
             keys,
@@ -118,13 +118,13 @@ impl Block {
         self.attention_output.matmul(&attended.transpose(0, 1).flatten(1))
     }
 
-    /// The gated feed-forward layer with SiLU.
+    /// Computes the gated feed-forward layer with SiLU.
     fn feed_forward(&self, x: &Tensor) -> Tensor {
         self.down.matmul(&(self.gate.matmul(x).silu() * self.up.matmul(x)))
     }
 }
 
-/// Reads tensors by name and remembers which.
+/// Reads tensors by name and records their names.
 struct WeightReader<'a> {
     file: &'a Gguf,
     read: BTreeSet<String>,
@@ -153,7 +153,7 @@ impl WeightReader<'_> {
         if (tensor.rows, tensor.k) != (rows, k) {
             let (other_rows, other_k) = (tensor.rows, tensor.k);
             return Err(Error::corrupt(format!(
-                "{path}: tensor {name} is [{other_rows}, {other_k}]; the metadata ask for [{rows}, {k}]"
+                "{path}: tensor {name} is [{other_rows}, {other_k}]; the metadata require [{rows}, {k}]"
             )));
         }
         self.read.insert(name.to_string());

@@ -1,7 +1,7 @@
 //! GGUF files, versions 2 and 3: metadata and packed tensors.
 //!
-//! The file is untrusted: every length is checked against the bytes that are left before anything is allocated for it. It must
-//! not know architectures or tokenizers.
+//! The file is untrusted: every length is checked against the remaining bytes before memory is allocated for it. This module does not
+//! depend on architectures or tokenizers.
 //!
 //! Source: the GGUF specification (ggml/docs/gguf.md).
 
@@ -14,19 +14,19 @@ use panoply_tensor::{Error, Result};
 
 const MAGIC: &[u8] = b"GGUF";
 const DEFAULT_ALIGNMENT: u64 = 32;
-/// Axes of a tensor, at most.
+/// Maximum number of axes of a tensor.
 const MAX_AXES: u32 = 4;
 
 /// A metadata value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An integer of any width without a sign, or one with a sign that is not negative.
+    /// An unsigned integer of any width, or a non-negative signed one.
     Unsigned(u64),
     /// A negative integer.
     Signed(i64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Float(f64),
-    /// True or false.
+    /// A bool.
     Bool(bool),
     /// UTF-8 text.
     String(String),
@@ -37,13 +37,13 @@ pub enum Value {
 /// A tensor of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorInfo {
-    /// How its rows are stored.
+    /// Encoding of the rows.
     pub encoding: Encoding,
-    /// Number of rows: the product of all axes but the contiguous one.
+    /// Number of rows: the product of all axes except the contiguous one.
     pub rows: usize,
-    /// Elements of a row.
+    /// Number of elements per row.
     pub k: usize,
-    /// Where its bytes are in the file.
+    /// Position of the tensor's bytes in the file.
     bytes: Range<usize>,
 }
 
@@ -62,13 +62,13 @@ impl Gguf {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is not GGUF, is truncated, contradicts itself, or holds a tensor type that is not supported.
+    /// If the file cannot be read, is not GGUF, is truncated or inconsistent, or holds a tensor type that is not supported.
     pub fn open(path: &Path) -> Result<Gguf> {
         let bytes = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
         Gguf::parse(path, bytes)
     }
 
-    /// Parses the bytes of a file; `path` is only named in errors.
+    /// Parses the bytes of a file; `path` is used in errors only.
     ///
     /// # Errors
     ///
@@ -81,31 +81,31 @@ impl Gguf {
         Ok(Gguf { path: path.to_path_buf(), metadata, tensors, bytes })
     }
 
-    /// The file's path, for messages.
+    /// Returns the path of the file, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The bytes of a tensor: `rows` times the row's bytes.
+    /// Returns the bytes of a tensor: `rows` encoded rows.
     pub fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
         &self.bytes[tensor.bytes.clone()]
     }
 
-    /// A metadata value that must be there.
+    /// Returns a required metadata value.
     ///
     /// # Errors
     ///
-    /// If the key is missing or its value is not what `convert` accepts; `kind` says in words what was expected.
+    /// If the key is missing or `convert` rejects its value; `kind` describes the expected type.
     pub fn required<'a, T>(&'a self, key: &str, kind: &str, convert: fn(&'a Value) -> Option<T>) -> Result<T> {
         self.optional(key, kind, convert)?
             .ok_or_else(|| Error::corrupt(format!("{}: metadata key {key} is missing", self.path.display())))
     }
 
-    /// A metadata value that may be absent.
+    /// Returns an optional metadata value.
     ///
     /// # Errors
     ///
-    /// If its value is not what `convert` accepts.
+    /// If `convert` rejects the value.
     pub fn optional<'a, T>(&'a self, key: &str, kind: &str, convert: fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
         let Some(value) = self.metadata.get(key) else { return Ok(None) };
         let converted = convert(value)
@@ -115,7 +115,7 @@ impl Gguf {
 }
 
 impl Value {
-    /// The value as a size or an id.
+    /// Returns the value as a size or an id.
     pub fn as_usize(&self) -> Option<usize> {
         match self {
             Value::Unsigned(number) => usize::try_from(*number).ok(),
@@ -123,7 +123,7 @@ impl Value {
         }
     }
 
-    /// The value as a number.
+    /// Returns the value as a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Value::Unsigned(number) => Some(*number as f64),
@@ -133,23 +133,23 @@ impl Value {
         }
     }
 
-    /// The value as a bool.
+    /// Returns the value as a bool.
     pub fn as_bool(&self) -> Option<bool> {
         if let Value::Bool(value) = self { Some(*value) } else { None }
     }
 
-    /// The value as text.
+    /// Returns the value as a string.
     pub fn as_str(&self) -> Option<&str> {
         if let Value::String(text) = self { Some(text) } else { None }
     }
 
-    /// The value as an array.
+    /// Returns the value as an array.
     pub fn as_array(&self) -> Option<&[Value]> {
         if let Value::Array(values) = self { Some(values) } else { None }
     }
 }
 
-/// Why a file is not valid.
+/// Result of parsing; the error says why the file is not valid.
 type Parsed<T> = std::result::Result<T, String>;
 
 type Contents = (BTreeMap<String, Value>, BTreeMap<String, TensorInfo>);
@@ -248,12 +248,12 @@ impl<'a> Reader<'a> {
             10 => Value::Unsigned(self.u64()?),
             11 => signed(i64::from_le_bytes(self.array()?)),
             12 => Value::Float(f64::from_le_bytes(self.array()?)),
-            other => return Err(format!("value type {other} is not known")),
+            other => return Err(format!("unknown value type {other}")),
         })
     }
 
-    /// An array of scalars or strings. Each takes at least a byte, so the count is bounded by what is left of the file; the vector grows
-    /// as values are read, so a count alone allocates nothing.
+    /// Parses an array of scalars or strings. Each takes at least a byte, so the count is bounded by the remaining bytes; the vector grows
+    /// as values are read, so a large count alone allocates nothing.
     fn values(&mut self) -> Parsed<Vec<Value>> {
         let (kind, count) = (self.u32()?, self.u64()?);
         if kind == 9 {
@@ -284,17 +284,17 @@ fn signed(number: i64) -> Value {
     u64::try_from(number).map_or(Value::Signed(number), Value::Unsigned)
 }
 
-/// A tensor as the header describes it.
+/// A tensor header.
 struct Header {
-    /// The contiguous axis first.
+    /// Lengths of the axes, the contiguous one first.
     lengths: [u64; MAX_AXES as usize],
     encoding: Encoding,
-    /// From where the tensors start.
+    /// Offset from the start of the tensor data.
     offset: u64,
 }
 
 impl Header {
-    /// The tensor, if its bytes are within the file.
+    /// Returns the tensor, if its bytes are within the file.
     fn located(&self, start: u64, file: usize) -> Parsed<TensorInfo> {
         let too_large = || format!("its shape {:?} is too large", self.lengths);
         let rows = self.lengths[1..].iter().try_fold(1u64, |rows, length| rows.checked_mul(*length));
@@ -308,7 +308,7 @@ impl Header {
         let begin = start.checked_add(self.offset).and_then(|begin| usize::try_from(begin).ok());
         let end = begin.and_then(|begin| begin.checked_add(size)).filter(|end| *end <= file);
         let (Some(begin), Some(end)) = (begin, end) else {
-            return Err(format!("the file is truncated: {size} bytes at offset {} are not in it", self.offset));
+            return Err(format!("the file is truncated: {size} bytes at offset {} are missing", self.offset));
         };
         Ok(TensorInfo { encoding, rows, k, bytes: begin..end })
     }

@@ -1,4 +1,4 @@
-//! A model that generates text: file, tokenizer, weights, cache and step in one.
+//! A model that generates text: combines file, tokenizer, weights, cache and step.
 
 use std::fmt;
 use std::path::Path;
@@ -12,31 +12,31 @@ use crate::gguf::{Gguf, Value};
 use crate::sampling::Sampling;
 use crate::tokenizer::{DecodeStream, Tokenizer};
 
-/// Tokens of a prompt that one step takes, where as many are left.
+/// Number of prompt tokens per prefill step; the remaining tokens are processed one at a time.
 const PREFILL: usize = 16;
 
-/// How a model is opened.
+/// Options for opening a model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelOptions {
-    /// Positions of the key-value cache; that of the model by default.
+    /// Capacity of the key-value cache in tokens [default: the context length of the model].
     pub context_length: Option<usize>,
 }
 
-/// What is to be generated.
+/// A request to generate text.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// The text to continue.
     pub prompt: &'a str,
-    /// Tokens to generate at most; until the context is full by default.
+    /// Maximum number of tokens to generate [default: until the context is full].
     pub max_tokens: Option<usize>,
-    /// How tokens are drawn.
+    /// Sampling parameters.
     pub sampling: Sampling,
-    /// The same seed and prompt give the same text.
+    /// Random seed; the same seed and prompt give the same text.
     pub seed: u64,
 }
 
 impl<'a> Request<'a> {
-    /// A request to continue a prompt, with the default sampling and seed 0.
+    /// Creates a request to continue a prompt, with the default sampling and seed 0.
     pub fn new(prompt: &'a str) -> Request<'a> {
         Request { prompt, max_tokens: None, sampling: Sampling::default(), seed: 0 }
     }
@@ -78,7 +78,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If the file is not valid, holds something that is not supported, or does not fit the device.
+    /// If the file is not valid or not supported, or the device fails.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<Model> {
         let file = Gguf::open(path)?;
         let config = Arc::new(Config::from_gguf(&file)?);
@@ -96,36 +96,36 @@ impl Model {
         Ok(Model { name, config, tokenizer, context, device: Device::current()?, step })
     }
 
-    /// The name that the file gives the model.
+    /// Returns the name of the model in the file.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The shape of the decoder.
+    /// Returns the configuration of the decoder.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// Positions of the key-value cache.
+    /// Returns the capacity of the key-value cache in tokens.
     pub fn context_length(&self) -> usize {
         self.context
     }
 
-    /// Begins to continue a prompt; the returned iterator yields pieces of text as they are complete.
+    /// Starts to continue a prompt; the returned iterator yields pieces of text as they become complete.
     ///
     /// # Errors
     ///
-    /// If the prompt is empty for a model without a beginning token, does not fit the context, or a setting is out of range.
+    /// If the prompt has no tokens, does not fit the context, or a sampling parameter is out of range.
     pub fn generate(&self, request: &Request<'_>) -> Result<Generation<'_>> {
         request.sampling.check()?;
         let prompt = self.tokenizer.encode(request.prompt)?;
         if prompt.is_empty() {
-            return Err(Error::mistake("the prompt has no tokens; give a text to continue"));
+            return Err(Error::mistake("the prompt has no tokens; pass a text to continue"));
         }
         if prompt.len() >= self.context {
             let message = format!("the prompt has {} tokens and the context {} positions", prompt.len(), self.context);
@@ -149,14 +149,14 @@ impl Model {
         })
     }
 
-    /// The logits after the last of `ids`, whose first is at `position`; their keys and values are added to the cache.
+    /// Returns the logits after the last of `ids`, whose first is at `position`; adds their keys and values to the cache.
     ///
     /// # Errors
     ///
-    /// If an id is not of the vocabulary, the positions are outside the cache, or the device fails.
+    /// If an id is not in the vocabulary, a position is outside the cache, or the device fails.
     pub fn logits(&self, cache: &mut Cache, ids: &[u32], position: usize) -> Result<Vec<f32>> {
         if let Some(id) = ids.iter().find(|id| **id as usize >= self.config.vocab) {
-            return Err(Error::mistake(format!("token {id} is not one of {}", self.config.vocab)));
+            return Err(Error::mistake(format!("token {id} is not in the vocabulary of {}", self.config.vocab)));
         }
         if ids.is_empty() || position.checked_add(ids.len()).is_none_or(|end| end > self.context) {
             let message = format!("{} tokens at position {position} do not fit {} positions", ids.len(), self.context);
@@ -173,28 +173,28 @@ impl Model {
         logits.expect("there are tokens").to_vec::<f32>()
     }
 
-    /// An empty cache for [`Model::logits`].
+    /// Returns an empty cache for [`Model::logits`].
     pub fn new_cache(&self) -> Cache {
         self.device.scope(|| empty_cache(&self.config, self.context))
     }
 }
 
-/// Why a generation ended.
+/// Reason for the end of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model ended the text.
+    /// The model generated an end token.
     Stop,
-    /// The limit of tokens or the end of the context was reached.
+    /// The maximum number of tokens or the end of the context was reached.
     Length,
 }
 
-/// A text that is being generated; iterate over it for pieces of text.
+/// A running generation; iterate over it for pieces of text.
 pub struct Generation<'m> {
     model: &'m Model,
     prompt_tokens: usize,
-    /// Tokens that the next step takes.
+    /// Tokens of the next step.
     next: Vec<u32>,
-    /// Of the first of them.
+    /// Position of the first of them.
     position: usize,
     limit: usize,
     tokens: Vec<u32>,
@@ -206,22 +206,22 @@ pub struct Generation<'m> {
 }
 
 impl Generation<'_> {
-    /// Tokens of the prompt.
+    /// Returns the number of tokens of the prompt.
     pub fn prompt_tokens(&self) -> usize {
         self.prompt_tokens
     }
 
-    /// Tokens that were generated so far, without the one that ended the text.
+    /// Returns the tokens generated so far, without the end token.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// Why the generation ended; `None` while it goes on.
+    /// Returns the reason for the end of the generation; `None` while it is running.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         self.finished
     }
 
-    /// Generates one token; returns the text that is complete with it.
+    /// Generates one token; returns the text that it completes.
     fn advance(&mut self) -> Result<String> {
         if self.tokens.len() == self.limit {
             self.finished = Some(FinishReason::Length);
@@ -249,7 +249,7 @@ impl Iterator for Generation<'_> {
                 Ok(text) if text.is_empty() => {}
                 Ok(text) => return Some(Ok(text)),
                 Err(error) => {
-                    // After an error there is nothing to continue from.
+                    // Generation cannot continue after an error.
                     self.finished = Some(FinishReason::Length);
                     return Some(Err(error));
                 }

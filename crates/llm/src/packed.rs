@@ -1,6 +1,7 @@
-//! A weight matrix in the encoding of its file, and products with it.
+//! Quantized weight matrices in the encoding of their file, and products with them.
 //!
-//! Products are calls whose body unpacks by tensor operations, so they run on every device. It must not know files.
+//! A product is a composite operation that decodes with tensor operations, so it runs on every device. This module does not depend on
+//! files.
 
 use panoply_ir::Encoding;
 use panoply_tensor::call_attrs::CallAttrs;
@@ -16,7 +17,7 @@ pub struct Packed {
     k: usize,
 }
 
-/// The encoding and the row length, as the key of a traced call.
+/// Encoding and row length, the key of a traced call.
 #[derive(Clone, Copy)]
 struct Layout(Encoding, usize);
 
@@ -27,7 +28,7 @@ impl CallAttrs for Layout {
 }
 
 impl Packed {
-    /// A matrix from the bytes of its rows.
+    /// Creates a matrix from the bytes of its rows.
     ///
     /// # Errors
     ///
@@ -46,22 +47,22 @@ impl Packed {
         Ok(Packed { weight, encoding, rows, k })
     }
 
-    /// How the rows are stored.
+    /// Returns the encoding of the rows.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Elements of a row.
+    /// Returns the number of elements per row.
     pub fn k(&self) -> usize {
         self.k
     }
 
-    /// The product of `x` f32 `[…, k]` with each row: f32 `[…, rows]`.
+    /// Returns the product of `x` f32 `[…, k]` with each row, f32 `[…, rows]`.
     #[track_caller]
     pub fn matmul(&self, x: &Tensor) -> Tensor {
         Tensor::call("quantized_matmul", [x, &self.weight], Layout(self.encoding, self.k), |[x, weight], layout| {
@@ -69,7 +70,7 @@ impl Packed {
         })
     }
 
-    /// The rows with these ids, i32 `[n]`, decoded: f32 `[n, k]`.
+    /// Returns decoded rows by index: indices i32 `[n]`, result f32 `[n, k]`.
     #[track_caller]
     pub fn index_select(&self, ids: &Tensor) -> Tensor {
         let layout = Layout(self.encoding, self.k);
@@ -78,7 +79,7 @@ impl Packed {
         })
     }
 
-    /// The whole matrix, decoded: f32 `[rows, k]`.
+    /// Returns the decoded matrix, f32 `[rows, k]`.
     #[track_caller]
     pub fn unpack(&self) -> Tensor {
         Tensor::call("unpack", [&self.weight], Layout(self.encoding, self.k), |[weight], layout| {
@@ -87,7 +88,7 @@ impl Packed {
     }
 }
 
-/// The element type of encodings that are one.
+/// Returns the element type of unquantized encodings.
 fn float(encoding: Encoding) -> Option<DType> {
     match encoding {
         Encoding::F32 => Some(DType::F32),
@@ -106,7 +107,7 @@ fn float(encoding: Encoding) -> Option<DType> {
     }
 }
 
-/// Decodes rows: f32 `[rows, k]`, in the order of f32 operations of [`Encoding::decode`].
+/// Decodes rows to f32 `[rows, k]`, with the same order of f32 operations as [`Encoding::decode`].
 fn unpack(weight: &Tensor, Layout(encoding, k): Layout) -> Tensor {
     let blocks = |weight: &Tensor| Blocks(weight.unflatten(-1, &[k / encoding.block_elems(), encoding.block_bytes()]));
     let values = match encoding {
@@ -125,21 +126,21 @@ fn unpack(weight: &Tensor, Layout(encoding, k): Layout) -> Tensor {
     values.flatten(-2)
 }
 
-/// Rows as blocks: u8 `[rows, blocks, block bytes]`.
+/// Rows as blocks, u8 `[rows, blocks, block bytes]`.
 struct Blocks(Tensor);
 
 impl Blocks {
-    /// Bytes as i32: `[rows, blocks, count]`.
+    /// Returns bytes as i32, `[rows, blocks, count]`.
     fn bytes(&self, start: usize, count: usize) -> Tensor {
         self.0.narrow(-1, start, count).cast(DType::I32)
     }
 
-    /// Bytes with a sign as f32: `[rows, blocks, count]`.
+    /// Returns signed bytes as f32, `[rows, blocks, count]`.
     fn signed(&self, start: usize, count: usize) -> Tensor {
         self.0.narrow(-1, start, count).bitcast(DType::I8).cast(DType::F32)
     }
 
-    /// An f16 as f32: `[rows, blocks, 1]`.
+    /// Returns an f16 as f32, `[rows, blocks, 1]`.
     fn half(&self, start: usize) -> Tensor {
         let byte = |at| self.0.narrow(-1, at, 1).cast(DType::U16);
         let bits = byte(start) + byte(start + 1) * 256.0;
@@ -147,24 +148,24 @@ impl Blocks {
     }
 }
 
-/// `count` bits of integers, from bit `shift` on.
+/// Returns `count` bits of integers, starting at bit `shift`.
 fn bits(x: &Tensor, shift: i32, count: u32) -> Tensor {
     let shifted = if shift == 0 { x.clone() } else { x.bitwise_right_shift(&Tensor::full([], shift)) };
     shifted.bitwise_and(&Tensor::full([], (1i32 << count) - 1))
 }
 
-/// Nibbles of bytes `[…, n]`: the low ones, then the high ones, `[…, 2 n]`.
+/// Returns the low and then the high nibbles of bytes `[…, n]`, as `[…, 2 n]`.
 fn nibbles(bytes: &Tensor) -> Tensor {
     Tensor::concat(&[bits(bytes, 0, 4), bits(bytes, 4, 4)], -1)
 }
 
-/// Bits of four little-endian bytes: `[…, 4]` to `[…, 32]`.
+/// Returns the bits of four little-endian bytes, `[…, 4]` to `[…, 32]`.
 fn word_bits(bytes: &Tensor) -> Tensor {
     let shifts = Tensor::arange(8);
     bytes.unsqueeze(-1).bitwise_right_shift(&shifts).bitwise_and(&Tensor::full([], 1i32)).flatten(-2)
 }
 
-/// Elements `[…, n]` as f32 `[…, groups, n / groups]`.
+/// Returns elements `[…, n]` as f32 `[…, groups, n / groups]`.
 fn grouped(x: &Tensor, groups: usize, size: usize) -> Tensor {
     x.cast(DType::F32).unflatten(-1, &[groups, size])
 }
@@ -191,7 +192,7 @@ fn q8_0(block: &Blocks) -> Tensor {
     block.half(0) * block.signed(2, 32)
 }
 
-/// Pairs of bits of `halves` times 32 bytes `[…, 32 halves]`, in the order of the elements: `[…, 128 halves]`.
+/// Returns the 2-bit values of `halves` times 32 bytes `[…, 32 halves]` in the order of the elements, `[…, 128 halves]`.
 fn crumbs(bytes: &Tensor, halves: usize) -> Tensor {
     let parts = bytes.unflatten(-1, &[halves, 32]);
     let groups = [0, 2, 4, 6].map(|shift| bits(&parts, shift, 2));
@@ -210,14 +211,14 @@ fn q3_k(block: &Blocks) -> Tensor {
     let (low, high) = (nibbles(&block.bytes(96, 8)), block.bytes(104, 4));
     let high = Tensor::concat([0, 2, 4, 6].map(|shift| bits(&high, shift, 2)), -1);
     let scale = block.half(108) * ((low + high * 16.0).cast(DType::F32) - 32.0);
-    // Bit j of 32 bytes belongs to the j-th 32 elements.
+    // Bit j of the 32 bytes belongs to the j-th group of 32 elements.
     let shifts = Tensor::arange(8).unsqueeze(-1);
     let is_high = block.bytes(0, 32).unsqueeze(-2).bitwise_right_shift(&shifts).bitwise_and(&Tensor::full([], 1i32));
     let q = crumbs(&block.bytes(32, 64), 2) + is_high.flatten(-2) * 4.0;
     (scale.unsqueeze(-1) * (grouped(&q, 16, 16) - 4.0)).flatten(-2)
 }
 
-/// The scales and minimums of 8 sub-blocks, from 12 bytes at `start`: f32 `[rows, blocks, 8, 1]` each, times d and dmin.
+/// Returns the scales and minimums of 8 sub-blocks from 12 bytes at `start`, times d and dmin: f32 `[rows, blocks, 8, 1]` each.
 fn scales_and_minimums(block: &Blocks, start: usize) -> [Tensor; 2] {
     let part = |n: usize| block.bytes(start + 4 * n, 4);
     let (a, b, c) = (part(0), part(1), part(2));
@@ -229,7 +230,7 @@ fn scales_and_minimums(block: &Blocks, start: usize) -> [Tensor; 2] {
     [scale.unsqueeze(-1), min.unsqueeze(-1)]
 }
 
-/// Nibbles of 128 bytes in the order of 256 elements: each 32 bytes hold 64 elements, the low nibbles first.
+/// Returns the nibbles of 128 bytes in the order of 256 elements: each 32 bytes hold 64 elements, the low nibbles first.
 fn nibbles_of_64(bytes: &Tensor) -> Tensor {
     nibbles(&bytes.unflatten(-1, &[4, 32])).flatten(-2)
 }
@@ -249,7 +250,7 @@ fn q5_k(block: &Blocks) -> Tensor {
 
 fn q6_k(block: &Blocks) -> Tensor {
     let scale = block.half(208) * block.signed(192, 16);
-    // 128 elements at a time: 64 bytes of low nibbles, then of high ones.
+    // 128 elements at a time: 64 low nibbles, then 64 high nibbles.
     let low = nibbles(&block.bytes(0, 128).unflatten(-1, &[2, 64])).flatten(-2);
     let q = low + crumbs(&block.bytes(128, 64), 2) * 16.0;
     (scale.unsqueeze(-1) * (grouped(&q, 16, 16) - 32.0)).flatten(-2)

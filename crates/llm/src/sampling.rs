@@ -1,42 +1,42 @@
-//! From logits to a token.
+//! Sampling of a token from logits.
 
 use panoply_tensor::random::philox;
 use panoply_tensor::{Error, Result};
 
-/// How tokens are drawn: the filters apply in the order top-k, top-p, min-p, then the temperature.
+/// Sampling parameters. The filters are applied in the order top-k, top-p, min-p, then the temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Divides the logits; 0 always takes the most likely token.
     pub temperature: f32,
-    /// Keeps this many of the most likely tokens; 0 keeps all.
+    /// Keeps this number of the most likely tokens; 0 keeps all.
     pub top_k: usize,
-    /// Keeps the fewest most likely tokens whose probabilities add up to this; 1 keeps all.
+    /// Keeps the smallest set of most likely tokens whose probabilities sum to this; 1 keeps all.
     pub top_p: f32,
-    /// Keeps tokens at least this fraction as likely as the most likely; 0 keeps all.
+    /// Keeps tokens whose probability is at least this fraction of the highest; 0 keeps all.
     pub min_p: f32,
 }
 
 impl Default for Sampling {
-    /// 0.8, 40, 0.95, 0.05.
+    /// Temperature 0.8, top-k 40, top-p 0.95, min-p 0.05.
     fn default() -> Sampling {
         Sampling { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.05 }
     }
 }
 
 impl Sampling {
-    /// The most likely token, always.
+    /// Returns parameters that always take the most likely token.
     pub fn greedy() -> Sampling {
         Sampling { temperature: 0.0, ..Sampling::default() }
     }
 
-    /// Checks the ranges of the settings.
+    /// Checks the ranges of the parameters.
     ///
     /// # Errors
     ///
     /// If the temperature is negative or not finite, or a probability is outside 0 to 1.
     pub fn check(&self) -> Result<()> {
         if !self.temperature.is_finite() || self.temperature < 0.0 {
-            return Err(Error::mistake(format!("temperature {} is not a finite number from 0 on", self.temperature)));
+            return Err(Error::mistake(format!("temperature {} is not finite and at least 0", self.temperature)));
         }
         for (name, value) in [("top-p", self.top_p), ("min-p", self.min_p)] {
             if !(0.0..=1.0).contains(&value) {
@@ -46,7 +46,7 @@ impl Sampling {
         Ok(())
     }
 
-    /// The token that follows `position` under `seed`: the same for the same logits, whatever was drawn before.
+    /// Samples the token after `position`. The random number depends on `seed` and `position` only, not on earlier draws.
     ///
     /// # Errors
     ///
@@ -70,11 +70,11 @@ impl Sampling {
             left -= weight(*logit);
             left < 0.0
         });
-        // Rounding may leave a little behind the last.
+        // After rounding, a small rest can remain beyond the last token.
         Ok(drawn.or(kept.last()).expect("the most likely token is kept").0)
     }
 
-    /// The tokens that pass the filters with their logits, most likely first; equal ones by id.
+    /// Returns the tokens that pass the filters with their logits, most likely first; equal ones by id.
     fn kept(&self, logits: &[f32], largest: f32) -> Vec<(u32, f32)> {
         let mut sorted: Vec<(u32, f32)> = logits.iter().enumerate().map(|(id, logit)| (id as u32, *logit)).collect();
         sorted.sort_unstable_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));

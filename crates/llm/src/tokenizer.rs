@@ -1,4 +1,4 @@
-//! Text to token ids and back, with the vocabulary of a GGUF file.
+//! Conversion of text to token ids and back, with the vocabulary of a GGUF file.
 
 use ahash::AHashMap;
 use panoply_tensor::{Error, Result};
@@ -8,27 +8,27 @@ use tokenizers::{AddedToken, Tokenizer as Pipeline};
 
 use crate::gguf::{Gguf, Value};
 
-/// `token_type` of tokens that control the model and are not text.
+/// `token_type` of control tokens, which are not text.
 const CONTROL: usize = 3;
 /// `token_type` of tokens that are matched before the text is split.
 const USER_DEFINED: usize = 4;
 /// A tokenizer with its special tokens.
 pub struct Tokenizer {
     pipeline: Pipeline,
-    /// The bytes of each token; none for control tokens, which are not text.
+    /// Bytes of each token; empty for control tokens.
     bytes: Vec<Vec<u8>>,
-    /// The token put before every prompt, if any.
+    /// Beginning-of-sequence token that precedes every prompt, if any.
     bos: Option<u32>,
     /// Tokens that end a generation.
     end: Vec<u32>,
 }
 
 impl Tokenizer {
-    /// The tokenizer that a file describes.
+    /// Creates the tokenizer of a file.
     ///
     /// # Errors
     ///
-    /// If the vocabulary is of a kind that is not supported, or contradicts itself.
+    /// If the vocabulary is not supported or inconsistent.
     pub fn from_gguf(file: &Gguf) -> Result<Tokenizer> {
         let wrong = |what: String| Error::corrupt(format!("{}: {what}", file.path().display()));
         let model = file.required("tokenizer.ggml.model", "a string", Value::as_str)?;
@@ -70,7 +70,7 @@ impl Tokenizer {
         Ok(Tokenizer { pipeline, bytes, bos: bos.filter(|_| adds_bos), end: end.into_iter().flatten().collect() })
     }
 
-    /// The ids of a prompt, after the token that begins every prompt if the model has one.
+    /// Returns the ids of a prompt, after the beginning-of-sequence token if the model has one.
     ///
     /// # Errors
     ///
@@ -81,27 +81,27 @@ impl Tokenizer {
         Ok(self.bos.into_iter().chain(encoding.get_ids().iter().copied()).collect())
     }
 
-    /// The text of ids, without control tokens; U+FFFD for bytes that are not UTF-8 and for ids outside the vocabulary.
+    /// Returns the text of ids without control tokens; U+FFFD for bytes that are not UTF-8 and for ids outside of the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = DecodeStream::default();
         let text: String = ids.iter().map(|id| stream.push(self, *id)).collect();
         text + &stream.finish()
     }
 
-    /// Whether a token ends a generation.
+    /// Returns true if a token ends a generation.
     pub fn is_end(&self, id: u32) -> bool {
         self.end.contains(&id)
     }
 }
 
-/// Text from tokens as they come: holds bytes back until they are a whole character.
+/// Incremental decoder: holds bytes back until they form a complete character.
 #[derive(Debug, Default)]
 pub struct DecodeStream {
     pending: Vec<u8>,
 }
 
 impl DecodeStream {
-    /// Adds a token; returns the text that is complete with it, perhaps none.
+    /// Adds a token; returns the text that it completes, which can be empty.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
         let unknown = "\u{fffd}".as_bytes();
         self.pending.extend(tokenizer.bytes.get(id as usize).map_or(unknown, Vec::as_slice));
@@ -124,19 +124,19 @@ impl DecodeStream {
         }
     }
 
-    /// The text of bytes that are still held back.
+    /// Returns the text of the bytes that are still held back.
     pub fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 }
 
-/// The bytes that GPT-2's byte-level vocabularies write as a character; `None` for other characters.
+/// Returns the byte that a character of GPT-2's byte-level alphabet represents; `None` for other characters.
 fn byte_of(character: char) -> Option<u8> {
     let is_itself = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let code = u32::from(character);
     match u8::try_from(code) {
         Ok(byte) => is_itself(byte).then_some(byte),
-        // The others follow 255 in their order.
+        // The other bytes are represented by the characters from 256 on, in their order.
         Err(_) => (0..=255u8).filter(|byte| !is_itself(*byte)).nth(code as usize - 256),
     }
 }
@@ -147,7 +147,7 @@ fn strings<'a>(file: &'a Gguf, key: &str) -> Result<Vec<&'a str>> {
     strings.ok_or_else(|| Error::corrupt(format!("{}: {key} is not an array of strings", file.path().display())))
 }
 
-/// Adds the control and user-defined tokens; returns the bytes of each token as text.
+/// Adds the control and user-defined tokens; returns the bytes of each token.
 fn add_special_tokens(pipeline: &mut Pipeline, file: &Gguf, tokens: &[&str]) -> Result<Vec<Vec<u8>>> {
     let wrong = |what: String| Error::corrupt(format!("{}: {what}", file.path().display()));
     let types = file.optional("tokenizer.ggml.token_type", "an array", Value::as_array)?.unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The items that are emitted for a marked function.
+//! The items that are generated for a marked function.
 //!
-//! For `fn saxpy` these are a function that prepares a launch and, under the same name among the types, an empty enum
-//! that holds `build`: unlike a module it stands in the author's own scope, inside a function body too. For a kernel
-//! function these are the function itself and an enum that holds `inline`.
+//! For `fn saxpy` these are a function that prepares a launch and, under the same name in the type namespace, an
+//! empty enum with the function `build`. Unlike a module, the enum is in the scope of the marked function, also
+//! inside a function body. For a kernel function these are the function itself and an enum with `inline`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
@@ -14,7 +14,7 @@ use crate::lower::{Lower, Name, Returns};
 use crate::options::Options;
 use crate::signature::{self, Param, ParamKind};
 
-/// Emits a kernel.
+/// Generates the items of a kernel.
 pub fn kernel(options: TokenStream, item: TokenStream) -> TokenStream {
     let function = match syn::parse2::<ItemFn>(item.clone()) {
         Ok(function) => function,
@@ -30,7 +30,7 @@ pub fn kernel(options: TokenStream, item: TokenStream) -> TokenStream {
     items(&function, launch, build)
 }
 
-/// Emits a kernel function.
+/// Generates the items of a kernel function.
 pub fn kernel_fn(options: TokenStream, item: TokenStream) -> TokenStream {
     let function = match syn::parse2::<ItemFn>(item.clone()) {
         Ok(function) => function,
@@ -61,23 +61,25 @@ fn read_options(options: TokenStream) -> (Options, Option<syn::Error>) {
     }
 }
 
-/// An item that is no function stays as it is.
+/// Reports an item that is not a function, and keeps it unchanged.
 fn beside(mistake: syn::Error, item: TokenStream) -> TokenStream {
-    let mistake = syn::Error::new(mistake.span(), format!("a kernel is a function; {mistake}")).into_compile_error();
+    let mistake =
+        syn::Error::new(mistake.span(), format!("only a function can be a kernel; {mistake}")).into_compile_error();
     quote! { #mistake #item }
 }
 
-/// All mistakes as compile errors: they become the body of what cannot be built, so that its callers still compile.
+/// Returns all mistakes as compile errors. They become the body of the function that cannot be built, so that its
+/// callers still compile.
 fn mistakes(lower: Lower, options: Option<syn::Error>) -> Option<TokenStream> {
     let found = lower.mistakes.finish();
     let options = options.map(|mistake| mistake.into_compile_error());
     (found.is_some() || options.is_some()).then(|| quote! { #options #found })
 }
 
-/// The function, beside the enum of its name.
+/// Generates the function and the enum of the same name.
 fn items(function: &ItemFn, outer: TokenStream, inner: TokenStream) -> TokenStream {
     let (name, vis) = (&function.sig.ident, &function.vis);
-    let about = format!("What `{name}` is made of.");
+    let about = format!("Kernel builder of `{name}`.");
     let conditions: Vec<&Attribute> = function.attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
     quote! {
         #outer
@@ -93,7 +95,7 @@ fn items(function: &ItemFn, outer: TokenStream, inner: TokenStream) -> TokenStre
     }
 }
 
-/// `saxpy::build`.
+/// Generates `saxpy::build`.
 fn build(
     function: &ItemFn,
     options: &Options,
@@ -138,7 +140,7 @@ fn build(
     }
 }
 
-/// `helper::inline`, and whether it is a mistake only.
+/// Generates `helper::inline`; true if its body only reports mistakes.
 fn inline(function: &ItemFn, params: &[Param], mut lower: Lower, mistake: Option<syn::Error>) -> (TokenStream, bool) {
     let (name, krate) = (&function.sig.ident, lower.krate.clone());
     let mut body = (*function.block).clone();
@@ -202,10 +204,11 @@ fn inline(function: &ItemFn, params: &[Param], mut lower: Lower, mistake: Option
     (inline, mistaken)
 }
 
-/// The author's program as rustc checks it. It is never called.
+/// Generates the marked function's body for rustc to check; it is never called.
 ///
-/// The language's functions come by a glob, which hides items of their names around the author's function without a word. Importing such a
-/// name is an error then, so each function that is called is imported once more.
+/// The functions of the language are imported by a glob, which items of the same names near the marked function would
+/// silently shadow. Importing such a name explicitly is an error then, so each called function is imported once more
+/// by name.
 fn program(function: &ItemFn, stmts: &[syn::Stmt], lower: &Lower) -> TokenStream {
     let (params, krate, called) = (&function.sig.inputs, &lower.krate, lower.called.values());
     let module = lower.module.as_ref().map(|kernel| {
@@ -226,7 +229,7 @@ fn program(function: &ItemFn, stmts: &[syn::Stmt], lower: &Lower) -> TokenStream
     }
 }
 
-/// The kernel function as an ordinary function.
+/// Generates the kernel function as an ordinary function.
 fn plain(function: &ItemFn, krate: &Path, mistaken: bool) -> TokenStream {
     let ItemFn { attrs, vis, sig, block } = function;
     let stmts = &block.stmts;
@@ -239,7 +242,7 @@ fn plain(function: &ItemFn, krate: &Path, mistaken: bool) -> TokenStream {
     quote! {
         #(#attrs)*
         #unused
-        // What clippy would rather see is not in the language.
+        // The kernel language lacks what clippy suggests here.
         #[allow(
             dead_code,
             clippy::explicit_counter_loop,
@@ -252,7 +255,7 @@ fn plain(function: &ItemFn, krate: &Path, mistaken: bool) -> TokenStream {
     }
 }
 
-/// The function that prepares a launch.
+/// Generates the function that prepares a launch.
 fn launch(function: &ItemFn, options: &Options, params: &[Param]) -> TokenStream {
     let (krate, attrs, vis, name) = (&options.krate, &function.attrs, &function.vis, &function.sig.ident);
     let takes = params.iter().map(|Param { name, kind, .. }| match kind {
@@ -290,14 +293,12 @@ fn launch(function: &ItemFn, options: &Options, params: &[Param]) -> TokenStream
     }
 }
 
-/// The group size, and the mistake of a kernel that needs one and has none.
+/// Generates the group size; reports a kernel that needs one and has none.
 fn group(options: &Options, lower: &mut Lower) -> TokenStream {
     let Some(axes) = &options.group else {
         if let Some((span, what)) = lower.needs_group.take() {
-            let message = format!(
-                "{}: `{what}` needs groups of a known size; write `#[kernel(group_size = 256)]`",
-                lower.mistakes.owner()
-            );
+            let message =
+                format!("{}: `{what}` needs a group size; write `#[kernel(group_size = 256)]`", lower.mistakes.owner());
             lower.mistakes.keep(syn::Error::new(span, message));
         }
         return TokenStream::new();
@@ -322,7 +323,7 @@ fn declare(params: &[Param], lower: &mut Lower) {
     }
 }
 
-/// The building code that makes a parameter of a kernel known.
+/// Generates the code that declares a parameter of a kernel.
 fn parameter(param: &Param, emitter: &Ident) -> TokenStream {
     let (name, text) = (&param.name, crate::lower::plain(&param.name));
     match &param.kind {
@@ -342,7 +343,7 @@ fn probes(lower: &Lower) -> TokenStream {
     quote! { #(let #probes = #krate::kernel::emit::Probe::new();)* }
 }
 
-/// The generics as they are declared, without lifetimes and defaults, and as they are passed: `<T, N>`.
+/// Returns the generics as declared, without lifetimes and defaults, and as arguments: `<T, N>`.
 fn plain_generics(generics: &Generics) -> (TokenStream, TokenStream) {
     let kept = generics.params.iter().filter(|param| !matches!(param, GenericParam::Lifetime(_)));
     let names: Vec<Ident> = kept

@@ -1,4 +1,4 @@
-//! What to say about Rust that is not in the kernel language: what it is called, and what to write instead.
+//! Messages about Rust that is outside the kernel language: names of constructs, and replacements.
 
 use syn::{Expr, Macro, Path};
 
@@ -9,14 +9,14 @@ pub const DEREF: &str = "values need no dereference, slices are indexed";
 pub const INDEXED: &str = "index a parameter, an array or a shared array by its name";
 pub const SUBSLICE: &str = "index the whole slice and add the offset";
 pub const CONDITION_LET: &str = "compare values";
-pub const ITEM: &str = "move it out; only `const` and `use` may stand here";
+pub const ITEM: &str = "move it out; only `const` and `use` are allowed here";
 pub const LABEL: &str = "set a variable and test it in the outer loop";
 pub const RETURN: &str = "assign to a variable and return it at the end";
 pub const STATIC: &str = "write through a `&mut [T]` argument";
 const LOOP: &str = "loop over indices, `for i in 0..x.len()`";
 const COPIED: &str = "values are copied";
 
-/// A name for an expression, as the author would call it.
+/// Returns the name of a kind of expression.
 pub fn describe(expr: &Expr) -> &'static str {
     match expr {
         Expr::Array(_) | Expr::Repeat(_) => "an array without a name",
@@ -45,7 +45,7 @@ pub fn describe(expr: &Expr) -> &'static str {
     }
 }
 
-/// A name for an expression that cannot stand where it stands, and what to write.
+/// Returns the name of an expression that is not allowed, and its replacement.
 pub fn expression(expr: &Expr) -> (String, String) {
     let instead = match expr {
         Expr::Macro(mac) => {
@@ -70,7 +70,7 @@ pub fn expression(expr: &Expr) -> (String, String) {
     (describe(expr).to_string(), instead.to_string())
 }
 
-/// What to say about a macro.
+/// Returns the name of a macro call, and its replacement.
 pub fn macro_call(mac: &Macro) -> (String, &'static str) {
     let name = mac.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
     let instead = match name.as_str() {
@@ -86,7 +86,7 @@ pub fn macro_call(mac: &Macro) -> (String, &'static str) {
     (format!("the macro `{name}!`"), instead)
 }
 
-/// What to say about a method that numbers do not have in kernels.
+/// Returns the name of a method that kernels do not support, and its replacement.
 pub fn method(name: &str) -> (String, &'static str) {
     let instead = match name {
         "push" | "extend" | "insert" | "pop" | "remove" | "resize" | "truncate" | "clear" | "append" => {
@@ -113,13 +113,13 @@ pub fn method(name: &str) -> (String, &'static str) {
 
 const ALLOCATING: &[&str] = &["Vec", "Box", "String", "HashMap", "BTreeMap", "HashSet", "VecDeque", "Rc", "Arc"];
 
-/// Whether a path is a function of a type that allocates.
+/// Returns true if a path is a function of a type that allocates.
 pub fn allocates(path: &Path) -> bool {
     let ty = path.segments.iter().rev().nth(1);
     ty.is_some_and(|ty| ALLOCATING.iter().any(|name| ty.ident == name))
 }
 
-/// What to say about a function of a type.
+/// Returns the name of an associated function that kernels do not support, and its replacement.
 pub fn associated(written: &str, name: &str) -> (String, &'static str) {
     let instead = match written.split("::").next().unwrap_or_default() {
         ty if ALLOCATING.contains(&ty) => {

@@ -1,32 +1,32 @@
-//! THE table of what a kernel may call.
+//! The single table of functions and methods that a kernel can call.
 //!
-//! Each function and method here is a method of the emitter with the same name, and a real Rust function of the facade's
-//! `kernel` module or of the type itself, by which rustc checks the call.
+//! Each entry is a method of the emitter with the same name. It is also a real Rust function, of the facade's
+//! `kernel` module or of the type itself, which rustc uses to check the call.
 
 use syn::{Ident, Path};
 
-/// How a function of the language is called.
+/// Category of a function of the language.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Function {
-    /// Values in, a value out, nothing else happens.
+    /// Returns a value and has no side effects.
     Pure,
-    /// As [`Function::Pure`], and costs next to nothing.
+    /// Like [`Function::Pure`], with negligible cost.
     Cheap,
-    /// A number the launch gives.
+    /// Returns a number of the launch.
     LaunchValue,
-    /// A number the launch gives for an axis, which is constant.
+    /// Returns a number of the launch for an axis, which must be constant.
     LaunchValueOfAxis,
-    /// A value to another type, which may be named.
+    /// Converts a value to another type, which can be given explicitly.
     Cast,
-    /// Changes an element; the first argument is `&mut x[i]`.
+    /// Modifies an element atomically; the first argument is `&mut x[i]`.
     Atomic,
-    /// All work-items of a group or subgroup take part.
+    /// Must be called by all work-items of a group or subgroup.
     Collective,
-    /// As [`Function::Collective`]; the second argument, whose value it is, is constant.
+    /// Like [`Function::Collective`]; the second argument, the lane to broadcast, must be constant.
     Broadcast,
-    /// Waits for the group.
+    /// Synchronizes the group.
     Barrier,
-    /// A shared array; stands only behind `let`.
+    /// Declares a shared array; allowed only as the value of a `let`.
     Shared,
 }
 
@@ -86,7 +86,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("atomic_compare_exchange", Function::Atomic),
 ];
 
-/// Methods of numbers: name, arguments beside the receiver, whether it costs next to nothing.
+/// Methods of numbers: name, number of arguments besides the receiver, and true if the cost is negligible.
 const METHODS: &[(&str, usize, bool)] = &[
     ("sqrt", 0, false),
     ("exp", 0, false),
@@ -146,7 +146,7 @@ const METHODS: &[(&str, usize, bool)] = &[
     ("trailing_zeros", 0, false),
 ];
 
-/// The function behind a path: its bare name, or behind the module `kernel`.
+/// Returns the function that a path names: its bare name, or `kernel::name`.
 pub fn function(path: &Path) -> Option<Function> {
     let last = path.segments.last()?;
     let module = path.segments.iter().rev().nth(1);
@@ -156,12 +156,12 @@ pub fn function(path: &Path) -> Option<Function> {
     FUNCTIONS.iter().find(|(name, _)| last.ident == name).map(|(_, function)| *function)
 }
 
-/// Whether the language has a function of this name.
+/// Returns true if the language has a function of this name.
 pub fn has_function(name: &Ident) -> bool {
     FUNCTIONS.iter().any(|(known, _)| name == known)
 }
 
-/// Whether a call does nothing but give a value.
+/// Returns true if a call has no side effects.
 pub fn is_pure(path: &Path) -> bool {
     use Function::*;
     match function(path) {
@@ -171,18 +171,18 @@ pub fn is_pure(path: &Path) -> bool {
     }
 }
 
-/// Whether a pure call costs next to nothing.
+/// Returns true if a pure call has negligible cost.
 pub fn is_cheap(path: &Path) -> bool {
     use Function::*;
     matches!(function(path), Some(Cheap | LaunchValue | LaunchValueOfAxis | Cast))
 }
 
-/// Whether a call makes a shared array.
+/// Returns true if a call declares a shared array.
 pub fn is_shared(path: &Path) -> bool {
     function(path) == Some(Function::Shared)
 }
 
-/// Whether only a kernel with a group size can call it.
+/// Returns true if a call needs a kernel with a group size.
 pub fn needs_group(path: &Path) -> bool {
     use Function::*;
     let local = path.segments.last().is_some_and(|last| {
@@ -191,8 +191,8 @@ pub fn needs_group(path: &Path) -> bool {
     local || matches!(function(path), Some(Collective | Broadcast | Barrier | Shared))
 }
 
-/// Whether the path is a function of a type, `f32::max`: what comes before the name begins with a capital, or is a
-/// primitive type.
+/// Returns true if the path is an associated function of a type, such as `f32::max`: the segment before the name
+/// begins with a capital or is a primitive type.
 pub fn is_of_a_type(path: &Path) -> bool {
     path.segments.iter().rev().nth(1).is_some_and(|ty| {
         let text = ty.ident.to_string();
@@ -205,12 +205,12 @@ const PRIMITIVES: &[&str] = &[
     "char",
 ];
 
-/// Whether numbers have such a method with so many arguments beside the receiver.
+/// Returns true if numbers have this method with this number of arguments besides the receiver.
 pub fn is_method(name: &str, arguments: usize) -> bool {
     METHODS.iter().any(|(known, count, _)| *known == name && *count == arguments)
 }
 
-/// Whether the method costs next to nothing.
+/// Returns true if the method has negligible cost.
 pub fn is_cheap_method(name: &str) -> bool {
     name == "len" || METHODS.iter().any(|(known, _, cheap)| *known == name && *cheap)
 }

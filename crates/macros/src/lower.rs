@@ -1,11 +1,11 @@
-//! From the author's statements to calls that build them.
+//! Lowering of statements to calls that build them.
 //!
-//! One walk does two things at once: it returns the building code of what it meets, and it plants the probes into the
-//! author's own code, which is why everything is taken by `&mut`. What a name stands for (a value, a local, a slice) is
-//! known here by scope alone; types never are.
+//! One traversal does two things: it returns the building code, and it inserts the probes into the original code, so
+//! everything is taken by `&mut`. The role of a name (value, local, slice) is known here from scopes alone; types are
+//! not known.
 //!
-//! Expressions of the kernel IR have no position, Rust's do. Whatever could be changed by a later operand is therefore
-//! held in a local first; [`order`] says which operands those are.
+//! Expressions of the kernel IR are evaluated where they are used, Rust's where they are written. Therefore an
+//! operand that a later operand can change is first stored in a local; [`order`] determines these operands.
 
 mod assign;
 mod call;
@@ -28,7 +28,7 @@ use syn::{Ident, Path};
 pub use function::Returns;
 pub use statement::plain;
 
-/// Every mistake of one marked function, so that all are reported at once.
+/// The mistakes in one marked function, collected so that all are reported at once.
 pub struct Mistakes {
     owner: String,
     count: usize,
@@ -36,32 +36,32 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// None yet; `owner` is how the function is called in messages, `kernel saxpy`.
+    /// Creates an empty list; `owner` is the function's name in messages, such as `kernel saxpy`.
     pub fn new(owner: String) -> Mistakes {
         Mistakes { owner, count: 0, found: None }
     }
 
-    /// A sentence about some code.
+    /// Adds a message about some code.
     pub fn add(&mut self, tokens: impl ToTokens, message: &str) {
         self.keep(syn::Error::new_spanned(tokens, format!("{}: {message}", self.owner)));
     }
 
-    /// Something the language does not have, and what to write.
+    /// Reports a construct that the language lacks, and its replacement.
     pub fn outside(&mut self, span: Span, what: &str, instead: &str) {
         self.keep(syn::Error::new(span, outside(&self.owner, what, instead)));
     }
 
-    /// As [`Mistakes::outside`], underlining some code.
+    /// Like [`Mistakes::outside`], underlining some code.
     pub fn outside_of(&mut self, tokens: impl ToTokens, what: &str, instead: &str) {
         self.keep(syn::Error::new_spanned(tokens, outside(&self.owner, what, instead)));
     }
 
-    /// How the function is called in messages.
+    /// Returns the function's name in messages.
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// A mistake that is ready.
+    /// Adds an error.
     pub fn keep(&mut self, mistake: syn::Error) {
         self.count += 1;
         match &mut self.found {
@@ -70,12 +70,12 @@ impl Mistakes {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of mistakes.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// All of them as compile errors, or nothing.
+    /// Returns all mistakes as compile errors, or `None`.
     pub fn finish(self) -> Option<TokenStream> {
         self.found.map(|found| found.into_compile_error())
     }
@@ -85,60 +85,60 @@ fn outside(owner: &str, what: &str, instead: &str) -> String {
     format!("{owner}: {what} is outside the kernel language; {instead}")
 }
 
-/// What a name stands for in the building code.
+/// Role of a name in the building code.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Name {
-    /// An expression that never changes.
+    /// An immutable value.
     Value,
-    /// A local that may change.
+    /// A mutable local.
     Local,
-    /// A slice of a parameter or another memory; whether it is `&mut`.
+    /// A slice of a parameter or another memory; true if it is `&mut`.
     Slice(bool),
     /// A shared or private array.
     Array,
     /// A constant item inside the body.
     Constant,
-    /// Something that was reported where it was introduced; nothing more is said about it.
+    /// An invalid name, reported where it was introduced; later uses are not reported.
     Mistake,
 }
 
 impl Name {
-    /// Whether it is indexed rather than computed with.
+    /// Returns true if it is indexed rather than used as a value.
     pub fn is_memory(self) -> bool {
         matches!(self, Name::Slice(_) | Name::Array | Name::Mistake)
     }
 }
 
-/// The walk over one function.
+/// State of the lowering of one function.
 pub struct Lower {
-    /// What was found wrong.
+    /// The mistakes found so far.
     pub mistakes: Mistakes,
-    /// Where the facade is.
+    /// Path of the facade crate.
     pub krate: Path,
-    /// The emitter in the building code; its span keeps it apart from the author's names.
+    /// The emitter in the building code; hygiene keeps it distinct from the user's names.
     pub emitter: Ident,
-    /// Every probe that was planted.
+    /// The inserted probes.
     pub probes: Vec<Ident>,
     /// The functions of the language that are called by their bare name.
     pub called: BTreeMap<String, Ident>,
-    /// `kernel` of `kernel::maximum`, where one is called so.
+    /// `kernel` of `kernel::maximum`, if a function is called like that.
     pub module: Option<Ident>,
-    /// The first use of what only a group can do, and its name.
+    /// Span and name of the first function that needs a group size.
     pub needs_group: Option<(Span, String)>,
     scopes: Vec<HashMap<String, Name>>,
     returns: Returns,
     loops: usize,
-    /// Whether the body is a loop of one turn, which `return` leaves.
+    /// True if the body is a loop with a single iteration, which `return` leaves.
     leaves_loop: bool,
-    /// Expressions around this one that are computed although their value may not be wanted.
+    /// Number of enclosing expressions that are computed speculatively.
     unwanted: usize,
 }
 
 impl Lower {
-    /// Scopes around the statements of a body: its parameters' and its own.
+    /// Number of scopes around the statements of a body: the parameters' and its own.
     const BODY_SCOPES: usize = 2;
 
-    /// A walk over the body of the function that messages call `owner`.
+    /// Creates the state for the body of the function named `owner` in messages.
     pub fn new(owner: String, krate: Path, returns: Returns) -> Lower {
         Lower {
             mistakes: Mistakes::new(owner),
@@ -156,9 +156,9 @@ impl Lower {
         }
     }
 
-    /// Makes a name known in the innermost scope.
+    /// Declares a name in the innermost scope.
     pub fn name(&mut self, ident: &Ident, name: Name) {
-        let scope = self.scopes.last_mut().expect("the scope of the parameters stays open");
+        let scope = self.scopes.last_mut().expect("the scope of the parameters remains open");
         scope.insert(ident.to_string(), name);
     }
 
@@ -174,7 +174,7 @@ impl Lower {
         result
     }
 
-    /// Walks code whose value may not be wanted.
+    /// Lowers code that is computed speculatively.
     fn maybe<R>(&mut self, walk: impl FnOnce(&mut Lower) -> R) -> R {
         self.unwanted += 1;
         let result = walk(self);
@@ -182,33 +182,33 @@ impl Lower {
         result
     }
 
-    /// A new probe.
+    /// Creates a new probe.
     fn probe(&mut self) -> Ident {
         let probe = format_ident!("probe{}", self.probes.len(), span = Span::mixed_site());
         self.probes.push(probe.clone());
         probe
     }
 
-    /// Building code that says on which line the next statements were written.
+    /// Returns building code that records the source line of the next statements.
     fn line(&self, tokens: &impl ToTokens) -> TokenStream {
         let emitter = &self.emitter;
         let line = first_span(tokens).unwrap().line() as u32;
         quote! { #emitter.line(#line); }
     }
 
-    /// Building code where there is none because of a mistake that was reported.
+    /// Returns placeholder code in place of code with a reported mistake.
     fn nothing(&self) -> TokenStream {
         let emitter = &self.emitter;
         quote! { #emitter.host(false) }
     }
 }
 
-/// A name in the building code that none of the author's can be confused with.
+/// Creates a name in the building code that cannot collide with the user's names.
 fn ours(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// The span of the first token.
+/// Returns the span of the first token.
 fn first_span(tokens: &impl ToTokens) -> Span {
     tokens.to_token_stream().into_iter().next().map_or_else(Span::call_site, |token| token.span())
 }

@@ -1,19 +1,19 @@
-//! `#[derive(Module)]`: a struct shows its fields, in order, under their names.
+//! `#[derive(Module)]`: visits the fields of a struct in order, by name.
 //!
-//! Every field must be a `Module`: a layer, a `Param`, a `Vec` or `Option` of them, or a plain number or flag, which has
-//! no parameters. The macro knows nothing of types; rustc names a field that is none of these.
+//! Every field must be a `Module`: a layer, a `Param`, a `Vec` or `Option` of them, or a plain number or flag, which
+//! has no parameters. The macro does not know types; rustc reports a field that is none of these.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput, Error, Fields, Index, Member, parse2};
 
-/// The two walks over the fields.
+/// Generates the methods that visit the fields.
 pub fn derive(input: TokenStream) -> Result<TokenStream, Error> {
     let input: DeriveInput = parse2(input)?;
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(
             &input.ident,
-            "derive(Module): only a struct of modules and parameters has parameters",
+            "derive(Module): only a struct of modules and parameters is supported",
         ));
     };
     let members: Vec<Member> = match &data.fields {
@@ -48,13 +48,13 @@ pub fn derive(input: TokenStream) -> Result<TokenStream, Error> {
     })
 }
 
-/// `::panoply`, or what `#[module(crate = path)]` says.
+/// Returns `::panoply`, or the path of `#[module(crate = path)]`.
 fn crate_path(input: &DeriveInput) -> Result<TokenStream, Error> {
     let mut path = quote!(::panoply);
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("module")) {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("crate") {
-                return Err(meta.error("derive(Module): only `crate = path` is known here"));
+                return Err(meta.error("derive(Module): the only option is `crate = path`"));
             }
             let given: syn::Path = meta.value()?.parse()?;
             path = quote!(#given);

@@ -1,21 +1,21 @@
-//! What stands in the brackets of `#[kernel(…)]`.
+//! Options of `#[kernel(…)]`.
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprTuple, Ident, Path, Token};
 
-/// The options of one attribute.
+/// Options of one attribute.
 pub struct Options {
-    /// Work-items of a group along each axis, as written.
+    /// Group size along each axis, as written.
     pub group: Option<Vec<Expr>>,
-    /// Whether reads and writes are not compared with the length; then launching is unsafe.
+    /// True if reads and writes are not bounds-checked; launching is unsafe then.
     pub unchecked: bool,
-    /// Where the facade is.
+    /// Path of the facade crate.
     pub krate: Path,
 }
 
 impl Options {
-    /// The options of a function marked without brackets.
+    /// Returns the options of an attribute without arguments.
     pub fn none() -> Options {
         Options { group: None, unchecked: false, krate: syn::parse_quote!(::panoply) }
     }
@@ -39,7 +39,7 @@ impl Parse for Options {
                     "unchecked" => options.unchecked = true,
                     other => {
                         let message = format!(
-                            "`{other}` is not an option of a kernel; there are `group_size = 256`, `group_size = (16, 16)`, \
+                            "`{other}` is not an option of a kernel; the options are `group_size = 256`, `group_size = (16, 16)`, \
                              `unchecked` and `crate = path`"
                         );
                         return Err(syn::Error::new(name.span(), message));
@@ -54,7 +54,7 @@ impl Parse for Options {
     }
 }
 
-/// `256` or `(16, 16)` or `(8, 8, 4)`.
+/// Parses `256`, `(16, 16)` or `(8, 8, 4)`.
 fn axes(group: Expr) -> syn::Result<Vec<Expr>> {
     let elems: Punctuated<Expr, Token![,]> = match group {
         Expr::Tuple(ExprTuple { elems, .. }) => elems,

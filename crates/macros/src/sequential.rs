@@ -1,7 +1,7 @@
-//! `sequential![Linear(784, 128), relu, Linear(128, 10)]`: a network whose literal sizes are checked before it exists.
+//! `sequential![Linear(784, 128), relu, Linear(128, 10)]`: a network whose literal sizes are checked at compile time.
 //!
-//! Each layer is a name, most with arguments; [`LAYERS`] lists them. What is no literal is not known here and is checked when the
-//! network is built, as all of it is once more. Nothing here knows what a layer computes.
+//! Each layer is a name, most with arguments; [`LAYERS`] lists them. Sizes that are not literals are checked when the
+//! network is built, which checks all sizes again. This module does not know what a layer computes.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -9,7 +9,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, ExprArray, Ident, Lit, Token, bracketed, parenthesized};
 
-/// A layer's name and its arguments.
+/// Names of the layers with their arguments.
 const LAYERS: &[(&str, &[&str])] = &[
     ("Linear", &["in_features", "out_features"]),
     ("Conv1d", &["in_channels", "out_channels", "[length]"]),
@@ -50,7 +50,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("global_avg_pool", &[]),
 ];
 
-/// Those that give what they are given: a message names the layer before them.
+/// Layers that keep the shape of their input: messages name the layer before them instead.
 const KEEPING: &[&str] = &[
     "BatchNorm",
     "LayerNorm",
@@ -77,19 +77,19 @@ const KEEPING: &[&str] = &[
     "positional_encoding",
 ];
 
-/// `input = [1, 28, 28]` if it is said, and the layers.
+/// `input = [1, 28, 28]`, if given, and the layers.
 struct Layers {
     input: Option<Sizes>,
     layers: Vec<Item>,
 }
 
-/// A layer as it was written.
+/// A layer as written.
 struct Item {
     name: Ident,
     arguments: Vec<Expr>,
 }
 
-/// Numbers in brackets, and their values if all of them are literals.
+/// Numbers in brackets, with their values if all of them are literals.
 struct Sizes {
     tokens: TokenStream,
     known: Option<Vec<usize>>,
@@ -103,7 +103,7 @@ impl Parse for Layers {
             if name != "input" {
                 return Err(Error::new(
                     name.span(),
-                    "sequential!: only `input = [lengths]` may stand before the layers",
+                    "sequential!: only `input = [lengths]` is allowed before the layers",
                 ));
             }
             input.parse::<Token![=]>()?;
@@ -157,7 +157,7 @@ impl Sizes {
     }
 }
 
-/// The value of a literal.
+/// Returns the value of a literal.
 fn literal(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Lit(lit) => match &lit.lit {
@@ -175,17 +175,17 @@ fn literals(expr: &Expr) -> Option<Vec<usize>> {
     }
 }
 
-/// What is known of the numbers between two layers.
+/// Known part of the shape between two layers.
 enum Known {
     /// All lengths.
     Lengths(Vec<usize>),
-    /// The channels, or the numbers of a row.
+    /// The channels, or the features of a row.
     Count(usize),
     /// Nothing.
     Nothing,
 }
 
-/// The expression that makes the description, or the first two layers that do not fit.
+/// Generates the expression of the network, or reports the first two layers that do not fit.
 pub fn expand(input: TokenStream) -> Result<TokenStream, Error> {
     let Layers { input, layers } = syn::parse2(input)?;
     let (lengths, mut known) = match (&input, layers.first()) {
@@ -196,7 +196,7 @@ pub fn expand(input: TokenStream) -> Result<TokenStream, Error> {
         }
         (None, first) => {
             let span = first.map_or_else(Span::call_site, |first| first.name.span());
-            let message = "sequential!: say what goes in first, such as `input = [1, 28, 28]`";
+            let message = "sequential!: the input shape is missing; begin with it, such as `input = [1, 28, 28]`";
             return Err(Error::new(span, message));
         }
     };
@@ -211,7 +211,7 @@ pub fn expand(input: TokenStream) -> Result<TokenStream, Error> {
     Ok(quote!(::panoply::nn::Network::with_input(&#lengths)#(.add_layer(#layers))*))
 }
 
-/// What comes out of a layer.
+/// Returns the shape after a layer.
 fn after(layer: &Item, known: Known, before: &str) -> Result<Known, Error> {
     let arguments = &layer.arguments;
     let name = layer.name.to_string();
@@ -272,8 +272,10 @@ fn after(layer: &Item, known: Known, before: &str) -> Result<Known, Error> {
             (Known::Lengths(lengths), Some(others))
                 if lengths.iter().product::<usize>() != others.iter().product::<usize>() =>
             {
-                let message =
-                    format!("sequential!: {} does not hold the {lengths:?} that {before} gives", layer.shown());
+                let message = format!(
+                    "sequential!: {} does not have the number of elements of {lengths:?}, which {before} gives",
+                    layer.shown()
+                );
                 return Err(Error::new_spanned(&arguments[0], message));
             }
             (_, others) => others.map_or(Known::Nothing, Known::Lengths),
@@ -293,7 +295,7 @@ fn sizes_of(layer: &Item) -> TokenStream {
 }
 
 impl Item {
-    /// As it was written, on one line.
+    /// Formats the layer as written, on one line.
     fn shown(&self) -> String {
         if self.arguments.is_empty() {
             return self.name.to_string();
@@ -303,7 +305,7 @@ impl Item {
         format!("{}({})", self.name, arguments.join(", ").replace(" ,", ","))
     }
 
-    /// The description of the layer, as an expression.
+    /// Generates the expression that describes the layer.
     fn description(&self) -> TokenStream {
         let spec = quote!(::panoply::nn::LayerSpec);
         let a = &self.arguments;
@@ -344,7 +346,7 @@ impl Item {
                 let probability = &a[0];
                 quote!(#spec::Dropout { p: #probability })
             }
-            // The others are spelled as in files: `time_mean` is `TimeMean {}`.
+            // The other layers are named as in files: `time_mean` is `TimeMean {}`.
             _ => {
                 let words = name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]);
                 let kind = Ident::new(&words.collect::<String>(), self.name.span());

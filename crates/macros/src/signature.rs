@@ -6,15 +6,15 @@ use crate::lower::Mistakes;
 
 /// One parameter.
 pub struct Param {
-    /// Its name.
+    /// Name.
     pub name: Ident,
-    /// Whether it was declared `mut`.
+    /// True if it is declared `mut`.
     pub mutable: bool,
-    /// What it takes.
+    /// Type.
     pub kind: ParamKind,
 }
 
-/// What a parameter takes.
+/// Type of a parameter.
 pub enum ParamKind {
     /// A value of this type.
     Scalar(Type),
@@ -22,14 +22,14 @@ pub enum ParamKind {
     Slice {
         /// `T`.
         element: Type,
-        /// Whether it is `&mut`.
+        /// True if it is `&mut`.
         mutable: bool,
     },
-    /// Something else, which was reported.
+    /// Anything else, which was reported.
     Mistake(Type),
 }
 
-/// Reads the parameters and reports everything else in the signature that has no place in the language.
+/// Parses the parameters, and reports everything in the signature that the language does not allow.
 pub fn read(signature: &Signature, mistakes: &mut Mistakes) -> Vec<Param> {
     let qualifiers = [
         signature.constness.map(|word| (word.span, "const")),
@@ -84,7 +84,7 @@ fn kind(ty: &Type) -> Option<ParamKind> {
     match ty {
         Type::Group(group) => kind(&group.elem),
         Type::Paren(paren) => kind(&paren.elem),
-        // `Vec<f32>` and its like have arguments, scalars and `T` have none; rustc checks the rest.
+        // `Vec<f32>` and similar types have arguments, scalars and `T` have none; rustc checks the rest.
         Type::Path(path) if path.path.segments.iter().all(|segment| segment.arguments.is_none()) => {
             let last = path.path.segments.last()?;
             (last.ident != "String").then(|| ParamKind::Scalar(ty.clone()))

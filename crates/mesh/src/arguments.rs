@@ -1,62 +1,62 @@
-//! The regions that a task reads and writes, and how its closure gets their values.
+//! Regions that a task reads and writes, and the tensors that its closure receives.
 
 use panoply_tensor::{Result, Tensor};
 
 use crate::data::View;
 
-/// A region that a task reads: [`Data`](crate::Data) or a [`View`]. The closure gets a `&Tensor`.
+/// A region that a task reads: [`Data`](crate::Data) or a [`View`]. The closure receives a `&Tensor`.
 #[derive(Clone, Debug)]
 pub struct In<V>(pub V);
 
-/// A region that a task reads and writes. The closure gets a `&mut Tensor` with the values; what it leaves there is written.
+/// A region that a task reads and writes. The closure receives a `&mut Tensor` with the values; its final value is written back.
 #[derive(Clone, Debug)]
 pub struct InOut<V>(pub V);
 
-/// A region that a task overwrites wholly. The closure gets a `&mut Tensor` of zeros; what it leaves there is written.
+/// A region that a task overwrites completely. The closure receives a `&mut Tensor` of zeros; its final value is written.
 #[derive(Clone, Debug)]
 pub struct Out<V>(pub V);
 
-/// How a task uses a region.
+/// Type of access to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Reads it.
+    /// Read.
     In,
-    /// Reads and writes it.
+    /// Read and write.
     InOut,
-    /// Writes it.
+    /// Write.
     Out,
 }
 
-/// A region with its use.
+/// A region and the type of access.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// The region.
     pub view: View,
-    /// Its use.
+    /// Type of access.
     pub mode: Mode,
 }
 
 impl Access {
-    /// Whether the task reads the region.
+    /// Returns true if the task reads the region.
     pub fn reads(&self) -> bool {
         matches!(self.mode, Mode::In | Mode::InOut)
     }
 
-    /// Whether the task writes the region.
+    /// Returns true if the task writes the region.
     pub fn writes(&self) -> bool {
         matches!(self.mode, Mode::InOut | Mode::Out)
     }
 }
 
-/// One argument of a task.
+/// An argument of a task.
 pub trait Argument {
-    /// The type that the closure gets.
+    /// Type that the closure receives.
     type Value<'a>;
 
-    /// The region and its use.
+    /// Returns the region and its type of access.
     fn access(self) -> Access;
 
-    /// The value for the closure.
+    /// Returns the value for the closure.
     fn value(tensor: &mut Tensor) -> Self::Value<'_>;
 }
 
@@ -82,13 +82,13 @@ argument!(Out, mut);
 
 /// The arguments of a task: one, or a tuple of up to four.
 pub trait Arguments {
-    /// The type that the closure gets.
+    /// Type that the closure receives.
     type Values<'a>;
 
-    /// The regions and their uses, in order.
+    /// Returns the regions with their types of access, in order.
     fn accesses(self) -> Vec<Access>;
 
-    /// The values for the closure; there are as many tensors as regions.
+    /// Returns the values for the closure; the number of tensors equals that of regions.
     fn values(tensors: &mut [Tensor]) -> Self::Values<'_>;
 }
 
@@ -117,7 +117,7 @@ macro_rules! arguments {
 
             fn values(tensors: &mut [Tensor]) -> Self::Values<'_> {
                 let mut tensors = tensors.iter_mut();
-                ($($name::value(tensors.next().expect("a tensor for each region")),)+)
+                ($($name::value(tensors.next().expect("there is a tensor for each region")),)+)
             }
         }
     };
@@ -127,9 +127,9 @@ arguments!(A B);
 arguments!(A B C);
 arguments!(A B C D);
 
-/// What the closure of a task returns: nothing, or a result.
+/// Return type of a task's closure: `()` or a result.
 pub trait Outcome {
-    /// The same as a result.
+    /// Converts to a result.
     fn outcome(self) -> Result<()>;
 }
 

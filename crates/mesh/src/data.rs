@@ -1,9 +1,9 @@
-//! What tasks share: tensors of which regions are read and written.
+//! Data that tasks share: tensors of which regions are read and written.
 //!
 //! A datum is a list of *pieces*: regions with the values that a task wrote there, each on the device of its task. Values
-//! never change; a write appends a piece and removes those that it covers. So tasks that write disjoint regions on different
-//! devices share nothing, and only what a task reads is moved. Order is the graph's business: a read sees the pieces that
-//! are there when it starts.
+//! are immutable; a write appends a piece and removes those that it covers. So tasks that write disjoint regions on different
+//! devices share nothing, and only regions that a task reads are copied. The graph is responsible for the order: a read sees
+//! the pieces that exist when it starts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,14 +13,14 @@ use panoply_tensor::{DType, Device, Error, Result, Tensor, eval};
 use crate::mesh::MoveCounter;
 use crate::span::{self, Span};
 
-/// Pieces that are put together in one kernel.
+/// Maximum number of pieces that one kernel combines.
 const MOST_FUSED: usize = 8;
 
-/// A handle to data that tasks share. Clones are the same data.
+/// A handle to data that tasks share. Clones refer to the same data.
 #[derive(Clone, Debug)]
 pub struct Data(pub(crate) Arc<Datum>);
 
-/// A region of data: one span for each axis.
+/// A region of data: one span per axis.
 #[derive(Clone, Debug)]
 pub struct View {
     pub(crate) data: Data,
@@ -32,7 +32,7 @@ pub struct View {
 pub(crate) struct Datum {
     shape: Vec<usize>,
     pub dtype: DType,
-    /// In the order of writes; the first covers everything.
+    /// Pieces in the order of writes; the first one covers everything.
     pieces: Mutex<Vec<Piece>>,
 }
 
@@ -45,7 +45,7 @@ struct Piece {
 }
 
 impl Data {
-    /// Data that begin with the values of a tensor.
+    /// Creates data with the values of a tensor.
     pub(crate) fn new(values: &Tensor) -> Result<Data> {
         let values = values.detach();
         eval(&[&values])?;
@@ -54,21 +54,21 @@ impl Data {
         Ok(Data(Arc::new(Datum { shape, dtype: values.dtype(), pieces: Mutex::new(vec![first]) })))
     }
 
-    /// Lengths of the axes.
+    /// Returns the lengths of the axes.
     pub fn shape(&self) -> &[usize] {
         &self.0.shape
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
 
-    /// A region: one range for each leading axis, as [`Tensor::slice`] takes them; others are whole. Steps are those of
+    /// Returns a region: one range per leading axis, as for [`Tensor::slice`]; the other axes are complete. Steps are those of
     /// [`TensorIndex::Slice`].
     ///
     /// # Errors
-    /// A range does not fit its axis, or names a single position, which would remove the axis.
+    /// A range does not fit its axis, or is a single index, which would remove the axis.
     pub fn view(&self, ranges: impl IntoTensorIndices) -> Result<View> {
         let (ranges, shape) = (ranges.into_indices(), self.shape());
         if ranges.len() > shape.len() {
@@ -78,14 +78,14 @@ impl Data {
         for (axis, (range, span)) in ranges.iter().zip(&mut region).enumerate() {
             *span = resolve(range, shape[axis]).ok_or_else(|| {
                 let message = format!("view: {range:?} does not fit axis {axis} of data of shape {shape:?}");
-                Error::mistake(message).note("a range from a position to another is needed on each axis")
+                Error::mistake(message).note("each axis needs a range, not a single index")
             })?;
         }
         Ok(View { data: self.clone(), region })
     }
 }
 
-/// The span of a range on an axis of this length.
+/// Returns the span of a range on an axis of this length.
 fn resolve(range: &TensorIndex, len: usize) -> Option<Span> {
     let TensorIndex::Slice { start, end, step } = *range else { return None };
     let place = |position: isize| {
@@ -113,24 +113,24 @@ impl From<&View> for View {
 }
 
 impl View {
-    /// Lengths of the axes.
+    /// Returns the lengths of the axes.
     pub fn shape(&self) -> Vec<usize> {
         self.region.iter().map(|span| span.len).collect()
     }
 
-    /// Whether both are regions of the same data with an element in common.
+    /// Returns true if both are regions of the same data with a common element.
     pub fn overlaps(&self, other: &View) -> bool {
         Arc::ptr_eq(&self.data.0, &other.data.0) && span::overlap(&self.region, &other.region)
     }
 
-    /// The values on a device, which is the current one; what lies elsewhere is moved there.
+    /// Returns the values on a device, which must be the current one; values on other devices are copied.
     pub(crate) fn read(&self, device: &Device, moves: &MoveCounter) -> Result<Tensor> {
         if self.region.iter().any(|span| span.len == 0) {
             return Ok(Tensor::zeros(self.shape(), self.data.dtype()));
         }
         let pieces = self.data.0.lock().clone();
         let covering = pieces.iter().rposition(|piece| span::contains(&piece.region, &self.region));
-        let covering = covering.expect("the first piece covers all");
+        let covering = covering.expect("the first piece covers everything");
         let mut values = pieces[covering].read(&self.region, device, moves)?;
         let newer =
             pieces[covering + 1..].iter().filter_map(|piece| Some((piece, common(&piece.region, &self.region)?)));
@@ -146,7 +146,7 @@ impl View {
         Ok(values)
     }
 
-    /// Keeps values that were read, for the next read, unless something else was written since.
+    /// Caches values for the next read, unless an overlapping region was written in the meantime.
     fn keep(&self, read: &[Piece], values: &Tensor) {
         let mut pieces = self.data.0.lock();
         let known = |piece: &Piece| read.iter().any(|read| read.copies[0].ptr_eq(&piece.copies[0]));
@@ -186,7 +186,7 @@ impl Piece {
         pieces.push(Piece { region: region.to_vec(), copies: vec![values.clone()] });
     }
 
-    /// The values of a region that this one contains, on a device.
+    /// Returns the values of a contained region, on a device.
     fn read(&self, region: &[Span], device: &Device, moves: &MoveCounter) -> Result<Tensor> {
         let here = self.copies.iter().find(|copy| copy.device().is_none_or(|other| other == device));
         let copy = here.unwrap_or(&self.copies[0]);
@@ -202,7 +202,7 @@ impl Piece {
     }
 }
 
-/// The range of indices in a span at which another, which it contains, lies.
+/// Returns the index range of `part` within a span that contains it.
 fn within(own: Span, part: Span) -> TensorIndex {
     let index = |position| own.index_of(position).expect("the span contains the part") as isize;
     let (start, last) = (index(part.start), index(part.at(part.len - 1)));
@@ -210,15 +210,15 @@ fn within(own: Span, part: Span) -> TensorIndex {
     TensorIndex::Slice { start: Some(start), end: Some(last + 1), step }
 }
 
-/// The region that two have in common.
+/// Returns the intersection of two regions.
 fn common(a: &[Span], b: &[Span]) -> Option<Vec<Span>> {
     a.iter().zip(b).map(|(a, b)| a.intersect(*b)).collect()
 }
 
-/// Values of a region with those of a part of it in place of theirs.
+/// Returns the values of a region, replaced by `part` where both overlap.
 ///
-/// Along each axis an index vector says which element of the part comes to each position, and a mask which positions have
-/// one.
+/// Along each axis, an index vector selects the element of the part for each position, and a mask marks the positions that
+/// have one.
 fn overlaid(values: &Tensor, region: &[Span], part: &Tensor, both: &[Span]) -> Tensor {
     let (mut spread, mut covered) = (part.clone(), None::<Tensor>);
     for (axis, (own, both)) in region.iter().zip(both).enumerate() {
@@ -231,6 +231,6 @@ fn overlaid(values: &Tensor, region: &[Span], part: &Tensor, both: &[Span]) -> T
         let mask = Tensor::from_slice(&mask, around);
         covered = Some(covered.map_or(mask.clone(), |covered| covered.where_self(&mask, &Tensor::scalar(false))));
     }
-    // Data without axes are covered wholly or not at all.
+    // Data without axes are covered completely or not at all.
     covered.map_or(spread.clone(), |covered| spread.where_self(&covered, values))
 }

@@ -1,4 +1,4 @@
-//! Threads that run tasks, one for each device.
+//! Threads that run tasks, one per device.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -13,15 +13,15 @@ use crate::graph::{Graph, Job, Progress, Work};
 use crate::mesh::MoveCounter;
 
 thread_local! {
-    /// Whether this thread runs a task.
+    /// True while this thread runs a task.
     static IN_TASK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The devices of a mesh with their threads. Dropping it waits for running tasks; those that have not started are dropped.
+/// The devices of a mesh with their threads. Dropping it waits for running tasks and drops those that have not started.
 pub struct Engine {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Runs each task on the thread that spawns it.
+    /// True if each task runs on the thread that spawns it.
     serial: bool,
 }
 
@@ -39,13 +39,13 @@ struct State {
 }
 
 impl Engine {
-    /// An engine without devices.
+    /// Creates an engine without devices.
     pub fn new(serial: bool) -> Engine {
         let (state, changed, moves) = (Mutex::default(), Condvar::new(), MoveCounter::default());
         Engine { shared: Arc::new(Shared { state, changed, moves }), threads: Mutex::default(), serial }
     }
 
-    /// The number of a device, whose thread is started if it is new.
+    /// Returns the number of a device, whose thread is started if it is new.
     pub fn device(&self, device: &Device) -> Result<usize> {
         let mut state = self.shared.lock();
         if let Some(known) = state.devices.iter().position(|known| known == device) {
@@ -63,12 +63,12 @@ impl Engine {
         Ok(number)
     }
 
-    /// The device of a number.
+    /// Returns the device with this number.
     pub fn device_at(&self, number: usize) -> Device {
         self.shared.lock().devices[number].clone()
     }
 
-    /// Copies between devices so far.
+    /// Returns the counter of copies between devices.
     pub fn moves(&self) -> &MoveCounter {
         &self.shared.moves
     }
@@ -76,7 +76,7 @@ impl Engine {
     /// Adds a task, and runs it if this engine is serial.
     pub fn spawn(&self, name: &str, accesses: Vec<Access>, devices: Vec<usize>, work: Work) {
         let first = devices[0];
-        // Closures are dropped without the lock: they may hold the last handle of this mesh.
+        // Closures are dropped without the lock, since they can hold the last handle of this mesh.
         let dropped = self.shared.lock().graph.add(name.to_string(), accesses, devices, work);
         drop(dropped);
         self.shared.changed.notify_all();
@@ -88,13 +88,13 @@ impl Engine {
         }
     }
 
-    /// Waits until all tasks spawned so far are done, or those that an access would follow.
+    /// Waits for all tasks spawned so far, or only for those that `access` depends on.
     ///
     /// # Errors
-    /// A task failed, or this is called by a task, which might wait for itself.
+    /// A task failed, or the caller is a task, which could wait for itself.
     pub fn wait(&self, access: Option<&Access>) -> Result<()> {
         if IN_TASK.get() {
-            let error = Error::mistake("a task cannot wait for tasks of its mesh, which may wait for it");
+            let error = Error::mistake("a task cannot wait for tasks of its mesh, which can depend on it");
             return Err(error.note("make the data an argument of the task"));
         }
         let mut state = self.shared.lock();
@@ -121,9 +121,9 @@ impl Drop for Engine {
         self.shared.changed.notify_all();
         let own = std::thread::current().id();
         for thread in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // A closure may have held the last handle; its thread cannot wait for itself.
+            // A closure can have held the last handle; its thread cannot join itself.
             if thread.thread().id() != own {
-                // Tasks do not unwind through their thread.
+                // Panics of tasks are caught before they reach the thread.
                 let _ = thread.join();
             }
         }
@@ -155,7 +155,7 @@ impl Shared {
         }
     }
 
-    /// Runs a task, whatever it does, and records how it ended.
+    /// Runs a task, catches panics, and records the result.
     fn run(&self, Job { id, accesses, work }: Job, device: &Device) {
         let outer = IN_TASK.replace(true);
         let run = || device.scope(|| execute(&accesses, work, device, &self.moves));
@@ -168,7 +168,7 @@ impl Shared {
     }
 }
 
-/// Reads the regions, runs the closure, and writes what it leaves, all or nothing.
+/// Reads the regions, runs the closure, and writes all results or none.
 fn execute(accesses: &[Access], work: Work, device: &Device, moves: &MoveCounter) -> Result<()> {
     let read = |access: &Access| match access.mode {
         Mode::In | Mode::InOut => access.view.read(device, moves),

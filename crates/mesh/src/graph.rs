@@ -1,7 +1,7 @@
-//! Which task waits for which. No threads, no devices: the rules only.
+//! Dependencies between tasks, without threads and devices.
 //!
-//! A task follows every earlier one that uses an overlapping region if one of both writes it. Finished tasks are forgotten.
-//! Failed and dropped ones stay, so that whatever follows them is dropped too, however late it comes.
+//! A task depends on every earlier one that accesses an overlapping region, if either of them writes it. Finished tasks are
+//! removed. Failed and dropped ones are kept, so that all tasks that depend on them are dropped too, even those added later.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,30 +9,30 @@ use panoply_tensor::{Error, Result, Tensor};
 
 use crate::arguments::Access;
 
-/// The closure of a task, over one tensor for each of its regions.
+/// Closure of a task, over one tensor per region.
 pub type Work = Box<dyn FnOnce(&mut [Tensor]) -> Result<()> + Send>;
 
-/// A task that may run.
+/// A task that is ready to run.
 pub struct Job {
-    /// Its number in program order.
+    /// Number of the task in program order.
     pub id: u64,
-    /// Its regions.
+    /// Regions of the task.
     pub accesses: Vec<Access>,
-    /// Its closure.
+    /// Closure of the task.
     pub work: Work,
 }
 
 struct Task {
     name: String,
     accesses: Vec<Access>,
-    /// Numbers of the devices that may run it.
+    /// Numbers of the devices that can run it.
     devices: Vec<usize>,
-    /// Taken when it starts.
+    /// Closure; taken when the task starts.
     work: Option<Work>,
-    /// The number of unfinished tasks that it follows.
+    /// Number of unfinished tasks that it depends on.
     waits: usize,
     followers: Vec<u64>,
-    /// The failure because of which it will never finish.
+    /// Index of the failure because of which it never finishes.
     lost: Option<usize>,
 }
 
@@ -44,13 +44,13 @@ struct Failure {
     dropped: usize,
 }
 
-/// Whether what a caller waits for is done.
+/// State of the tasks that a caller waits for.
 pub enum Progress {
-    /// It is.
+    /// All are finished.
     Done,
-    /// Not yet.
+    /// Some are not finished.
     Pending,
-    /// It will never be.
+    /// One failed.
     Failed(Error),
 }
 
@@ -63,7 +63,7 @@ pub struct Graph {
     next: u64,
 }
 
-/// Whether a later access must wait for an earlier one.
+/// Returns true if a later access depends on an earlier one.
 fn must_follow(earlier: &Access, later: &Access) -> bool {
     let read_after_write = earlier.writes() && later.reads();
     let write_after_read = earlier.reads() && later.writes();
@@ -76,13 +76,12 @@ fn any_must_follow(earlier: &[Access], later: &[Access]) -> bool {
 }
 
 impl Graph {
-    /// The number of the next task: all before have smaller ones.
+    /// Returns the number of the next task, which is larger than all earlier ones.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Adds a task behind all others. One that follows a lost task is lost; its closure is returned, to be dropped without
-    /// locks.
+    /// Appends a task. If it depends on a lost task it is lost too, and its closure is returned, to be dropped without locks.
     pub fn add(&mut self, name: String, accesses: Vec<Access>, devices: Vec<usize>, work: Work) -> Option<Work> {
         let id = self.next;
         self.next += 1;
@@ -108,7 +107,7 @@ impl Graph {
         dropped
     }
 
-    /// Takes the first ready task that this device may run.
+    /// Takes the first ready task that this device can run.
     pub fn take(&mut self, device: usize) -> Option<Job> {
         let at = self.ready.iter().position(|id| self.tasks[id].devices.contains(&device))?;
         let id = self.ready.remove(at)?;
@@ -116,7 +115,7 @@ impl Graph {
         Some(Job { id, accesses: task.accesses.clone(), work: task.work.take()? })
     }
 
-    /// Records how a task ended on a device. Returns closures of tasks that were dropped, to be dropped without locks.
+    /// Records the result of a task. Returns the closures of dropped tasks, to be dropped without locks.
     pub fn finish(&mut self, id: u64, device: &str, result: Result<()>) -> Vec<Work> {
         match result {
             Ok(()) => {
@@ -138,7 +137,7 @@ impl Graph {
         }
     }
 
-    /// Marks a task and all that follow it as lost.
+    /// Marks a task and all that depend on it as lost.
     fn lose(&mut self, first: u64, failure: usize) -> Vec<Work> {
         let (mut lost, mut dropped) = (vec![first], Vec::new());
         while let Some(id) = lost.pop() {
@@ -153,7 +152,7 @@ impl Graph {
         dropped
     }
 
-    /// Whether all tasks before a number that a later access would follow are done.
+    /// Returns the state of the tasks before `before` that a later access depends on.
     pub fn progress(&self, later: &Access, before: u64) -> Progress {
         let mut progress = Progress::Done;
         for earlier in self.tasks.range(..before).map(|(_, task)| task) {
@@ -167,7 +166,7 @@ impl Graph {
         progress
     }
 
-    /// Whether all tasks before a number are done.
+    /// Returns the state of all tasks before `before`.
     pub fn all_progress(&self, before: u64) -> Progress {
         if self.tasks.range(..before).any(|(_, task)| task.lost.is_none()) {
             return Progress::Pending;
@@ -211,9 +210,9 @@ mod tests {
         Data::new(&values).unwrap()
     }
 
-    /// Each rule by itself: without one of them, one of these rows fails.
+    /// One row per rule: without any of the rules, a row fails.
     #[test]
-    fn a_task_follows_another_if_one_of_both_writes_what_they_share() {
+    fn tasks_depend_on_each_other_if_one_writes_a_shared_region() {
         let (data, other) = (data(), data());
         for (first, second, follows) in [
             (Mode::In, Mode::In, false),
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_failure_is_dropped_whenever_it_comes() {
+    fn dependents_of_a_failed_task_are_dropped() {
         let data = data();
         let mut graph = Graph::default();
         graph.add("a".to_string(), access(&data, 0..4, Mode::Out), vec![0], nothing());
@@ -251,8 +250,8 @@ mod tests {
         assert_eq!(graph.finish(0, "cpu", Err(Error::mistake("wrong"))).len(), 1);
         assert!(graph.add("d".to_string(), access(&data, 5..6, Mode::In), vec![0], nothing()).is_some());
         let whole = Access { view: View::from(&data), mode: Mode::In };
-        let Progress::Failed(error) = graph.progress(&whole, graph.next()) else { panic!("it failed") };
+        let Progress::Failed(error) = graph.progress(&whole, graph.next()) else { panic!("expected a failure") };
         assert_eq!(error.message(), "task a on cpu: wrong; 2 tasks after it were dropped");
-        assert_eq!(graph.take(0).map(|job| job.id), Some(2), "what does not follow it runs");
+        assert_eq!(graph.take(0).map(|job| job.id), Some(2), "an independent task runs");
     }
 }

@@ -1,4 +1,4 @@
-//! The ranks of a launcher as processes that train one model.
+//! The ranks of an MPI launcher as a process group for distributed training.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use panoply_tensor::Result;
 
 /// All ranks that a launcher such as `mpirun` started.
 ///
-/// A process that ends without [`RankGroup::close`] ends the others, so that none waits for one that is gone.
+/// A process that ends without [`RankGroup::close`] ends the others, so that none waits for it forever.
 #[derive(Clone, Debug)]
 pub struct RankGroup(Arc<dyn Wire>);
 
@@ -16,7 +16,7 @@ impl RankGroup {
     /// Connects to the other ranks, if a launcher started more than one process.
     ///
     /// # Errors
-    /// The launcher's library of MPI cannot be opened, or does not belong to the launcher.
+    /// The launcher's MPI library cannot be opened, or does not belong to the launcher.
     pub fn open() -> Result<Option<RankGroup>> {
         Ok(panoply_runtime::wire()?.map(RankGroup))
     }
@@ -26,7 +26,7 @@ impl RankGroup {
         self.0.close()
     }
 
-    /// Ends this process and all other ranks with an exit code, at once.
+    /// Ends this process and all other ranks immediately with an exit code.
     pub fn abort(&self, code: i32) -> ! {
         self.0.abort(code)
     }

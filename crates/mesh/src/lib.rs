@@ -1,7 +1,7 @@
-//! Several devices, and several processes.
+//! Tasks on several devices, and distributed training in several processes.
 //!
 //! A program spawns *tasks* that read and write regions of data. Tasks whose regions overlap run in program order; the
-//! others run at the same time, each on a device of its scope. Results equal those of [`Mesh::serial`], which runs the
+//! others run concurrently, each on a device of its scope. Results equal those of [`Mesh::serial`], which runs the
 //! same program on one device in order.
 //!
 //! ```
@@ -13,7 +13,7 @@
 //! let sum = mesh.data(&Tensor::from_slice(&[0.0f32], [1]))?;
 //! let sums = mesh.within("cpu,cpu:checked", |m| {
 //!     m.spawn("left", InOut(a.view((..2,))?), |x| *x = &*x + 1.0)?;
-//!     m.spawn("right", InOut(a.view((2..,))?), |x| *x = &*x * 2.0)?; // at the same time
+//!     m.spawn("right", InOut(a.view((2..,))?), |x| *x = &*x * 2.0)?; // concurrently
 //!     m.spawn("sum", (In(&a), Out(&sum)), |(x, sum)| *sum = x.sum(..).unsqueeze(0))?; // waits for both
 //!     m.fetch(&sum)
 //! })?;
@@ -21,9 +21,9 @@
 //! # Ok::<(), panoply_tensor::Error>(())
 //! ```
 //!
-//! In reading order: [`span`] (a region along one axis), [`data`] (what tasks share), [`arguments`] (how a closure gets it),
-//! [`mesh`] (the handle), `graph` (which task waits for which), `engine` (threads that run them), [`group`] (the processes
-//! of a launcher).
+//! In reading order: [`span`] (a region along one axis), [`data`] (shared data), [`arguments`] (access by tasks), [`mesh`]
+//! (the handle), `graph` (dependencies between tasks), `engine` (threads that run tasks), [`group`] (the processes of a
+//! launcher).
 
 #![forbid(unsafe_code)]
 

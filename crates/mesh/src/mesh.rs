@@ -1,4 +1,4 @@
-//! The handle: data, tasks, scopes of devices, and the other processes.
+//! The mesh handle: data, tasks, device scopes, and the other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,25 +10,25 @@ use crate::data::{Data, View};
 use crate::engine::Engine;
 use crate::group::RankGroup;
 
-/// Devices that run tasks, and the other processes that a launcher started. Clones share both.
+/// Devices that run tasks, and the other processes of a launcher. Clones share both.
 #[derive(Clone)]
 pub struct Mesh {
     engine: Arc<Engine>,
-    /// Numbers of the devices that run what is spawned.
+    /// Numbers of the devices that run spawned tasks.
     scope: Vec<usize>,
     group: Option<RankGroup>,
 }
 
-/// Copies of values between devices.
+/// Statistics of copies between devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
-    /// The number of copies.
+    /// Number of copies.
     pub count: u64,
-    /// Bytes copied.
+    /// Number of bytes copied.
     pub bytes: u64,
 }
 
-/// Counts [`Moves`].
+/// Counter for [`Moves`].
 #[derive(Debug, Default)]
 pub(crate) struct MoveCounter {
     count: AtomicU64,
@@ -43,45 +43,45 @@ impl MoveCounter {
 }
 
 impl Mesh {
-    /// A mesh whose tasks run on the CPU, connected to the other ranks if a launcher such as `mpirun` started several.
+    /// Creates a mesh whose tasks run on the CPU, connected to the other ranks if a launcher such as `mpirun` started several.
     ///
     /// # Errors
-    /// The launcher's library of MPI cannot be opened, or does not belong to the launcher.
+    /// The launcher's MPI library cannot be opened, or does not belong to the launcher.
     pub fn open() -> Result<Mesh> {
         let engine = Engine::new(false);
         let scope = vec![engine.device(&Device::get("cpu")?)?];
         Ok(Mesh { engine: Arc::new(engine), scope, group: RankGroup::open()? })
     }
 
-    /// A mesh that runs each task when it is spawned, in program order, on the first device of this one's scope: what
-    /// results are compared with.
+    /// Returns a mesh that runs each task when it is spawned, in program order, on the first device of this scope: the
+    /// reference for results.
     pub fn serial(&self) -> Result<Mesh> {
         let engine = Engine::new(true);
         let scope = vec![engine.device(&self.first_device())?];
         Ok(Mesh { engine: Arc::new(engine), scope, group: self.group.clone() })
     }
 
-    /// Runs a program whose tasks may run on any of these devices, as [`Device::get`] spells them, separated by commas:
-    /// `cpu,opencl:0`. A serial mesh takes the first of them.
+    /// Runs a program whose tasks can run on any of these devices: names for [`Device::get`], separated by commas, such as
+    /// `cpu,opencl:0`. A serial mesh uses the first one.
     ///
     /// # Errors
-    /// A device is not here, or the program fails.
+    /// A device is not available, or the program fails.
     pub fn within<T>(&self, devices: &str, program: impl FnOnce(&Mesh) -> Result<T>) -> Result<T> {
         let names = devices.split(',').map(str::trim);
         let scope = names.map(|name| self.engine.device(&Device::get(name)?)).collect::<Result<Vec<usize>>>()?;
         program(&Mesh { scope, ..self.clone() })
     }
 
-    /// Data that begin with the values of a tensor, which stays as it is.
+    /// Creates shared data with the values of a tensor; the tensor itself is not changed.
     pub fn data(&self, values: &Tensor) -> Result<Data> {
         Data::new(values)
     }
 
-    /// Spawns a task: a closure that gets the values of its regions as tensors on the device that runs it. The call returns
-    /// at once. A failure is reported by [`Mesh::fetch`] and [`Mesh::wait`]; tasks that would follow it are dropped.
+    /// Spawns a task: a closure that receives the values of its regions as tensors on the device that runs it. Returns at once.
+    /// A failure is reported by [`Mesh::fetch`] and [`Mesh::wait`]; tasks that depend on it are dropped.
     ///
     /// # Errors
-    /// Two arguments are overlapping regions of which one is written.
+    /// Two arguments overlap and one of them is written.
     pub fn spawn<A, F, R>(&self, name: &str, arguments: A, body: F) -> Result<()>
     where
         A: Arguments,
@@ -91,7 +91,7 @@ impl Mesh {
         let accesses = arguments.accesses();
         for (at, a) in accesses.iter().enumerate() {
             if accesses[..at].iter().any(|b| (a.writes() || b.writes()) && a.view.overlaps(&b.view)) {
-                let message = format!("task {name}: argument {at} overlaps one before it, and one of both is written");
+                let message = format!("task {name}: argument {at} overlaps an earlier one, and one of them is written");
                 return Err(Error::mistake(message).note("use one InOut that contains both"));
             }
         }
@@ -100,8 +100,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// The values of data or of a view, once all tasks spawned before that write it are done, on the first device of the
-    /// scope.
+    /// Returns the values of data or of a view on the first device of the scope, after all tasks spawned before that write it.
     ///
     /// # Errors
     /// One of these tasks failed or was dropped: the error names the task that failed, its device, and the number of tasks
@@ -113,7 +112,7 @@ impl Mesh {
         device.scope(|| access.view.read(&device, self.engine.moves()))
     }
 
-    /// Waits for all tasks spawned before.
+    /// Waits for all tasks spawned so far.
     ///
     /// # Errors
     /// The first failure of a task.
@@ -121,13 +120,13 @@ impl Mesh {
         self.engine.wait(None)
     }
 
-    /// Copies between devices that arguments and results took so far.
+    /// Returns the statistics of copies between devices for arguments and results.
     pub fn moves(&self) -> Moves {
         let MoveCounter { count, bytes } = self.engine.moves();
         Moves { count: count.load(Ordering::Relaxed), bytes: bytes.load(Ordering::Relaxed) }
     }
 
-    /// The ranks that train together, as [`panoply_nn::TrainConfig::group`] takes them, if there are several. Tasks stay in their
+    /// Returns the process group for [`panoply_nn::TrainConfig::group`], if there are several processes. Tasks run within their
     /// process.
     pub fn group(&self) -> Option<&RankGroup> {
         self.group.as_ref()

@@ -1,35 +1,35 @@
 //! A region along one axis: positions at equal distances.
 
-/// Positions `start`, `start + step`, …, as many as `len`.
+/// The `len` positions `start`, `start + step`, ….
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first position.
     pub start: usize,
-    /// The number of positions.
+    /// Number of positions.
     pub len: usize,
-    /// The distance between neighbors, at least 1.
+    /// Distance between neighbors, at least 1.
     pub step: usize,
 }
 
 impl Span {
-    /// All positions of an axis.
+    /// Returns all positions of an axis.
     pub fn whole(len: usize) -> Span {
         Span { start: 0, len, step: 1 }
     }
 
-    /// The position at an index.
+    /// Returns the position at an index.
     pub fn at(self, index: usize) -> usize {
         self.start + index * self.step
     }
 
-    /// The index of a position, if it is one of these.
+    /// Returns the index of a position, if it is in the span.
     pub fn index_of(self, position: usize) -> Option<usize> {
         let distance = position.checked_sub(self.start)?;
         let index = distance / self.step;
         (distance.is_multiple_of(self.step) && index < self.len).then_some(index)
     }
 
-    /// The positions that both have, if there are any.
+    /// Returns the intersection, if it is not empty.
     ///
     /// Both are arithmetic progressions, so their intersection is one: its first element solves
     /// `start + i * step = other.start + j * other.step` by the extended Euclidean algorithm, its step is the least common
@@ -45,11 +45,11 @@ impl Span {
             return None;
         }
         let step = a / divisor * b;
-        // The least i for which self.at(i) is congruent to other.start.
+        // The smallest i for which self.at(i) is congruent to other.start.
         let index = (distance / divisor * inverse).rem_euclid(b / divisor);
         let common = self.start as i128 + index * a;
         let last = self.at(self.len - 1).min(other.at(other.len - 1)) as i128;
-        // Both progressions have begun from here on.
+        // Both progressions have started at this position.
         let from = self.start.max(other.start) as i128;
         let first = common + (from - common).max(0).div_euclid(step) * step;
         let first = if first < from { first + step } else { first };
@@ -57,13 +57,13 @@ impl Span {
         (len > 0).then_some(Span { start: first as usize, len: len as usize, step: step as usize })
     }
 
-    /// Whether all positions of another are among these.
+    /// Returns true if all positions of another span are in this one.
     pub fn contains(self, other: Span) -> bool {
         other.len == 0 || self.intersect(other).is_some_and(|both| both.len == other.len)
     }
 }
 
-/// The greatest common divisor of two positive numbers, and x with `a * x` congruent to it modulo b.
+/// Returns the greatest common divisor of two positive numbers, and x with `a * x` congruent to it modulo b.
 fn extended_gcd(a: i128, b: i128) -> (i128, i128) {
     let ((mut r, mut next_r), (mut x, mut next_x)) = ((a, b), (1, 0));
     while next_r != 0 {
@@ -74,12 +74,12 @@ fn extended_gcd(a: i128, b: i128) -> (i128, i128) {
     (r, x)
 }
 
-/// Whether two regions, one span for each axis, have an element in common.
+/// Returns true if two regions, one span per axis, have a common element.
 pub fn overlap(a: &[Span], b: &[Span]) -> bool {
     a.iter().zip(b).all(|(a, b)| a.intersect(*b).is_some())
 }
 
-/// Whether the first region contains the second.
+/// Returns true if the first region contains the second.
 pub fn contains(a: &[Span], b: &[Span]) -> bool {
     a.iter().zip(b).all(|(a, b)| a.contains(*b))
 }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn intersections_are_those_of_sets() {
+    fn span_operations_equal_set_operations() {
         let spans =
             || (0..7).flat_map(|start| (0..5).flat_map(move |len| (1..6).map(move |step| Span { start, len, step })));
         for a in spans() {

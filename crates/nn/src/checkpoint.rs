@@ -1,4 +1,4 @@
-//! Parameters in safetensors files: written atomically, loaded all or nothing.
+//! Checkpoints of parameters in safetensors files: written atomically, loaded all or nothing.
 
 mod foreign;
 mod write;
@@ -15,13 +15,19 @@ pub use write::{WholeFile, is_temporary, write_atomic};
 
 use crate::module::{Module, Param, ParamVisitorMut};
 
-/// Writes every parameter under its dotted name, with `metadata` beside. The file appears whole or not at all.
+/// Writes all parameters under their dotted names, with `metadata`. The file is written atomically.
+///
+/// # Errors
+/// If a value cannot be read back, or the file cannot be written.
 pub fn save(model: &dyn Module, path: &Path, metadata: HashMap<String, String>) -> Result<()> {
     let params = model.named_parameters().into_iter().map(|(name, param)| (name, param.tensor().clone()));
     save_tensors(path, &params.collect::<Vec<(String, Tensor)>>(), metadata)
 }
 
-/// Writes named arrays, with `metadata` beside. The file appears whole or not at all.
+/// Writes named arrays with `metadata`. The file is written atomically.
+///
+/// # Errors
+/// If a value cannot be read back, or the file cannot be written.
 pub fn save_tensors(path: &Path, arrays: &[(String, Tensor)], metadata: HashMap<String, String>) -> Result<()> {
     let mut parts: Vec<(&str, Vec<usize>, Dtype, Vec<u8>)> = Vec::new();
     for (name, tensor) in arrays {
@@ -33,14 +39,14 @@ pub fn save_tensors(path: &Path, arrays: &[(String, Tensor)], metadata: HashMap<
         let view = TensorView::new(*dtype, dims.clone(), bytes);
         views.push((*name, view.map_err(|error| Error::corrupt(format!("{name}: {error}")).with_source(error))?));
     }
-    // The library writes a header without arrays wrongly if there is an empty table of metadata.
+    // Without arrays, the library writes an invalid header for an empty metadata table.
     let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
     let whole = safetensors::serialize(views, metadata)
         .map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).with_source(error))?;
     write_atomic(path, &whole)
 }
 
-/// A safetensors file in host memory: read once, so that a pipe can be read too.
+/// A safetensors file in host memory. It is read only once, so it can be a pipe.
 #[derive(Clone, Debug)]
 pub struct TensorFile {
     path: PathBuf,
@@ -50,13 +56,13 @@ pub struct TensorFile {
 /// One array of a [`TensorFile`].
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
-    /// The element type; none if it is not one of ours.
+    /// Element type; `None` if it is not supported.
     pub dtype: Option<DType>,
-    /// The element type as the file spells it, such as `F8_E4M3`.
+    /// Element type as spelled in the file, such as `F8_E4M3`.
     pub file_dtype: String,
-    /// Lengths of the axes.
+    /// Shape.
     pub dims: &'a [usize],
-    /// The elements, little-endian and in row-major order.
+    /// Elements, little-endian and in row-major order.
     pub bytes: &'a [u8],
 }
 
@@ -64,26 +70,32 @@ impl TensorFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read or is not a safetensors file; another known format is named.
+    /// If it cannot be read or is not a safetensors file. Other known formats are named.
     pub fn read(path: &Path) -> Result<TensorFile> {
         let bytes = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
         let file = TensorFile { path: path.to_path_buf(), bytes };
         file.tensors().map(|_| ()).map(|()| file)
     }
 
-    /// The path that it was read from.
+    /// Returns the path that the file was read from.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the file says beside its arrays.
+    /// Returns the metadata.
+    ///
+    /// # Errors
+    /// If the file is corrupt.
     pub fn metadata(&self) -> Result<HashMap<String, String>> {
         let header = SafeTensors::read_metadata(&self.bytes);
         let (_, header) = header.map_err(|error| corrupt(&self.path, &self.bytes, error))?;
         Ok(header.metadata().clone().unwrap_or_default())
     }
 
-    /// Calls `see` with every array in the order of the names, whatever its element type.
+    /// Calls `see` with every array in the order of the names, including unsupported element types.
+    ///
+    /// # Errors
+    /// If the file is corrupt, or those of `see`.
     pub fn each(&self, mut see: impl FnMut(&str, Entry<'_>) -> Result<()>) -> Result<()> {
         let tensors = self.tensors()?;
         let sorted: BTreeMap<&str, TensorView<'_>> = tensors.iter().collect();
@@ -93,7 +105,10 @@ impl TensorFile {
         })
     }
 
-    /// The arrays on the current device.
+    /// Returns all arrays on the current device, with the metadata.
+    ///
+    /// # Errors
+    /// If an element type is not supported, or the file is corrupt.
     pub fn arrays(&self) -> Result<Arrays> {
         let mut arrays = BTreeMap::new();
         self.each(|name, entry| {
@@ -104,15 +119,15 @@ impl TensorFile {
         Ok(Arrays { tensors: arrays, metadata: self.metadata()? })
     }
 
-    /// The element type of an array, or an error if it is not one of ours.
+    /// Returns the element type of an array; fails if it is not supported.
     pub(crate) fn known_dtype(&self, name: &str, entry: &Entry<'_>) -> Result<DType> {
         entry.dtype.ok_or_else(|| {
             let message = format!("{}: {name} is {}", self.path.display(), entry.file_dtype);
-            Error::corrupt(message).note("there is no such element type here")
+            Error::corrupt(message).note("this element type is not supported")
         })
     }
 
-    /// An array of the file on the current device, or an error that names file and array.
+    /// Creates a tensor on the current device; an error names file and array.
     pub(crate) fn tensor(&self, name: &str, bytes: &[u8], dims: &[usize], dtype: DType) -> Result<Tensor> {
         let tensor = Tensor::from_bytes(bytes, dims.to_vec(), dtype);
         let wrong = |error: Error| Error::corrupt(format!("{}: {name}: {}", self.path.display(), error.message()));
@@ -120,7 +135,10 @@ impl TensorFile {
         Ok(tensor)
     }
 
-    /// Loads every parameter of the model by its dotted name. Any name missing, extra or of another shape: nothing is loaded.
+    /// Loads every parameter of the model by its dotted name, all or nothing.
+    ///
+    /// # Errors
+    /// If a parameter is missing, extra or of another shape or type; all are listed.
     pub fn load(&self, model: &mut dyn Module) -> Result<()> {
         assign_parameters(model, &self.arrays()?.tensors, &self.path)
     }
@@ -130,22 +148,28 @@ impl TensorFile {
     }
 }
 
-/// What a file holds.
+/// The contents of a file.
 pub struct Arrays {
-    /// By name, in the order of the names.
+    /// Arrays by name.
     pub tensors: BTreeMap<String, Tensor>,
-    /// What stands beside them.
+    /// Metadata.
     pub metadata: HashMap<String, String>,
 }
 
 impl Arrays {
     /// Reads a file of named arrays onto the current device.
+    ///
+    /// # Errors
+    /// As for [`TensorFile::read`] and [`TensorFile::arrays`].
     pub fn read(path: &Path) -> Result<Arrays> {
         TensorFile::read(path)?.arrays()
     }
 }
 
-/// What a file says beside its parameters.
+/// Reads the metadata of a file.
+///
+/// # Errors
+/// As for [`TensorFile::read`].
 pub fn metadata(path: &Path) -> Result<HashMap<String, String>> {
     TensorFile::read(path)?.metadata()
 }
@@ -155,16 +179,23 @@ fn corrupt(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
         let message = format!("{}: it is {}, not a safetensors file", path.display(), foreign.name);
         return Error::corrupt(message).note(foreign.way).with_source(error);
     }
-    let message = format!("{}: it is no safetensors file, or not all of one ({error})", path.display());
-    Error::corrupt(message).note("it was cut short or changed; take another copy of it").with_source(error)
+    let message = format!("{}: it is not a complete safetensors file ({error})", path.display());
+    Error::corrupt(message).note("the file is truncated or modified; use another copy").with_source(error)
 }
 
-/// Loads every parameter of the model by its dotted name. Any name missing, extra or of another shape: nothing is loaded.
+/// Loads every parameter of the model by its dotted name, all or nothing.
+///
+/// # Errors
+/// As for [`TensorFile::read`] and [`TensorFile::load`].
+#[doc(alias = "load_state_dict")]
 pub fn load(model: &mut dyn Module, path: &Path) -> Result<()> {
     TensorFile::read(path)?.load(model)
 }
 
-/// Makes every parameter of the model what these arrays say, all or nothing; `path` is where they were read.
+/// Assigns these arrays to all parameters of the model, all or nothing; `path` is only named in errors.
+///
+/// # Errors
+/// If a parameter is missing, extra or of another shape or type; all are listed.
 pub fn assign_parameters(model: &mut dyn Module, arrays: &BTreeMap<String, Tensor>, path: &Path) -> Result<()> {
     let mut complaints = Complaints::default();
     for (name, param) in model.named_parameters() {
@@ -194,7 +225,7 @@ pub fn assign_parameters(model: &mut dyn Module, arrays: &BTreeMap<String, Tenso
     model.visit_mut(&mut ParamVisitorMut::new(&mut assign))
 }
 
-/// What does not fit between a file and a model.
+/// Differences between the arrays of a file and the parameters of a model.
 #[derive(Default)]
 struct Complaints {
     known: Vec<String>,

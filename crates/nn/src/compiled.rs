@@ -1,4 +1,4 @@
-//! A trained network made ready for use: fewer layers, other precision, and, if asked, checked against another executor.
+//! Compilation of a trained network for inference: folded layers, reduced precision, graph capture and optional verification.
 
 use std::sync::Arc;
 
@@ -9,34 +9,34 @@ use crate::module::{Module, Param, ParamVisitorMut};
 use crate::network::{LayerSpec, Model, Network, through};
 use crate::property::{Property, place};
 
-/// How much is made of a network's layers.
+/// Level of optimization of a network's layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OptLevel {
-    /// The layers stay what they are, and each is computed before the next begins: what tells which one is slow or wrong.
+    /// Keeps all layers and evaluates each before the next: for debugging and profiling.
     None,
-    /// What only training has goes away, batch norms go into the layer before them, and all of it is captured.
+    /// Removes training-only layers, folds batch norms into the preceding layer and captures the forward pass.
     #[default]
     Default,
-    /// Standardizing and restoring numbers go into the dense layers beside them, too: with inputs far from 0 that costs digits.
+    /// Also folds standardization and its inverse into adjacent linear layers, which loses precision if inputs are far from 0.
     Aggressive,
 }
 
-/// What a network in use computes in.
+/// Numeric precision of inference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// Parameters and products in f32.
     #[default]
     F32,
-    /// Both in bf16, norms in f32.
+    /// Parameters and products in bf16, norms in f32.
     BF16,
-    /// Both in f16, norms in f32.
+    /// Parameters and products in f16, norms in f32.
     F16,
-    /// Parameters in f32 and products in bf16, as in training with mixed precision.
+    /// Parameters in f32 and products in bf16, as in mixed-precision training.
     Mixed,
 }
 
 impl Precision {
-    /// What parameters are kept in, and what layers compute in.
+    /// Returns the element types of the parameters and of the computation.
     fn dtypes(self) -> (DType, DType) {
         match self {
             Precision::F32 => (DType::F32, DType::F32),
@@ -46,8 +46,8 @@ impl Precision {
         }
     }
 
-    /// How far outputs may be off, as a share of the largest: a few hundred units in the last place of f32 through many layers, some
-    /// tens of fewer digits.
+    /// Returns the tolerance of outputs relative to the largest: a few hundred ULP of f32 over many layers, some tens of ULP of the smaller
+    /// types.
     fn tolerance(self) -> f64 {
         match self {
             Precision::F32 => 256.0 * 2f64.powi(-23),
@@ -57,38 +57,41 @@ impl Precision {
     }
 }
 
-/// What to make of a network.
+/// Options of [`compile`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompileOptions {
-    /// How much is made of its layers.
+    /// Level of optimization.
     pub opt_level: OptLevel,
-    /// What it computes in.
+    /// Numeric precision.
     pub precision: Precision,
-    /// What every output must be; checked each time it is used.
+    /// Properties of the outputs, checked on every run.
     pub properties: Vec<Property>,
-    /// Whether the result is compared with the network itself on another executor: on the CPU, or in its checked mode if this
-    /// device is the CPU.
+    /// True to compare the result with the original network on another executor: the CPU, or the CPU's checked mode if the current device
+    /// is the CPU.
     pub verify: bool,
 }
 
-/// A network ready for use. Its parameters are frozen.
+/// A network compiled for inference. Its parameters are frozen.
 #[derive(Clone, Debug)]
 pub struct CompiledModel {
     model: Model,
     options: CompileOptions,
-    /// What [`CompiledModel::run`] replays, unless each layer is computed by itself.
+    /// Captured forward pass that [`CompiledModel::run`] replays; `None` with [`OptLevel::None`].
     captured: Option<Arc<JitFunction<'static, 1, 1>>>,
 }
 
-/// Examples that a verification looks at.
+/// Number of random examples in a verification.
 const SAMPLES: usize = 4;
 
-/// Makes a trained network ready for use on the current device. With [`CompileOptions::verify`] it must agree with the network it was made
-/// of on another executor and have its properties, on random examples; if not, that is the error.
+/// Compiles a trained network for inference on the current device. With [`CompileOptions::verify`], it is run on random examples and must
+/// agree with the original network on another executor.
 ///
-/// From [`OptLevel::Default`] on the forward pass is captured, for each shape of examples apart: the first [`CompiledModel::run`] with a
-/// shape builds and plans it, later ones replay it. The parameters are held as they are now; what is loaded into the network later is
-/// in what is compiled later.
+/// From [`OptLevel::Default`] on the forward pass is captured once for each input shape: the first [`CompiledModel::run`] with a shape
+/// builds and plans it, later ones replay it. The compiled model keeps the current parameters; later changes to the original network have
+/// no effect on it.
+///
+/// # Errors
+/// If the network is invalid, or the verification or a property check fails.
 pub fn compile(model: &Model, options: &CompileOptions) -> Result<CompiledModel> {
     let mut folded = fold(model, options.opt_level)?;
     let (kept, _) = options.precision.dtypes();
@@ -116,13 +119,16 @@ pub fn compile(model: &Model, options: &CompileOptions) -> Result<CompiledModel>
 }
 
 impl CompiledModel {
-    /// What became of the network.
+    /// Returns the optimized network.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// The outputs in f32 for some examples, with the declared properties checked. Without properties a shape that was seen before
-    /// is only replayed. The result is a value, without a history for gradients; as a layer the network is a part of an expression.
+    /// Runs the network on a batch and checks the declared properties. Returns the outputs in f32, detached from any graph. Without
+    /// properties, a shape that was seen before is only replayed. To use the network within a larger expression, call it as a [`Layer`].
+    ///
+    /// # Errors
+    /// If the input does not fit the network, or a property does not hold.
     #[track_caller]
     pub fn run(&self, input: &Tensor) -> Result<Tensor> {
         let output = match &self.captured {
@@ -140,8 +146,11 @@ impl CompiledModel {
         Ok(output)
     }
 
-    /// The largest difference from what `original` gives for these examples on another executor, as a share of the largest
-    /// magnitude there. An error if it is more than the precision explains, or if a property does not hold.
+    /// Compares the outputs for these examples with those of `original` on another executor. Returns the largest difference relative to the
+    /// largest magnitude of the reference.
+    ///
+    /// # Errors
+    /// If the difference exceeds the tolerance of the precision, or a property does not hold.
     pub fn verify(&self, original: &Model, samples: &Tensor) -> Result<f64> {
         let device = Device::current()?;
         let reference = Device::get(if device.device_string() == "cpu" { "cpu:checked" } else { "cpu" })?;
@@ -166,14 +175,14 @@ impl CompiledModel {
         if let Some(at) = (0..want.len()).find(|at| far(*at).is_nan() || far(*at) > allowed) {
             let message = format!(
                 "verification failed: {device} gives {} at {:?} of the output, {reference} gives {}; \
-                 {:.1e} of the largest apart, {allowed:.1e} are allowed",
+                 relative difference {:.1e}, tolerance {allowed:.1e}",
                 have[at],
                 place(at, output.shape()?.dims()),
                 want[at],
                 far(at)
             );
             return Err(
-                Error::mistake(message).note(format!("`panoply selftest --device {device}` tells which operation"))
+                Error::mistake(message).note(format!("run `panoply selftest --device {device}` to find the operation"))
             );
         }
         Ok((0..want.len()).map(far).fold(0.0, f64::max))
@@ -181,13 +190,13 @@ impl CompiledModel {
 }
 
 impl Layer for CompiledModel {
-    /// As a part of an expression, not captured, and without the properties' check; [`CompiledModel::run`] has both.
+    /// Runs the network as part of an expression, without capture and property checks; [`CompiledModel::run`] has both.
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         output(&self.model, &self.options, input, pass.seq_lengths())
     }
 }
 
-/// What a network in use makes of examples, in f32.
+/// Returns the outputs of the network in f32.
 fn output(model: &Model, options: &CompileOptions, input: &Tensor, times: Option<&Tensor>) -> Tensor {
     let (_, computed) = options.precision.dtypes();
     let mut pass = ForwardContext::eval().autocast(computed).with_seq_lengths(times);
@@ -197,10 +206,10 @@ fn output(model: &Model, options: &CompileOptions, input: &Tensor, times: Option
     model.forward(input, &mut pass).cast(DType::F32)
 }
 
-/// Parameters by their dotted names.
+/// Parameters by dotted name.
 type Params = Vec<(String, Tensor)>;
 
-/// The same network in use.
+/// Folds the layers of a network.
 fn fold(model: &Model, optimize: OptLevel) -> Result<Model> {
     if optimize == OptLevel::None {
         return Ok(model.clone());
@@ -213,7 +222,7 @@ fn fold(model: &Model, optimize: OptLevel) -> Result<Model> {
     Ok(result)
 }
 
-/// Layers over inputs of these lengths, those within others too, as they are in use, with their parameters.
+/// Folds layers, and their sublayers, over inputs of this shape. Returns the remaining layers with their parameters.
 fn fold_layers(
     layers: &[LayerSpec],
     input: &[usize],
@@ -224,7 +233,7 @@ fn fold_layers(
     let mut kept: Vec<(LayerSpec, Params)> = Vec::new();
     for (at, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.is_active_in_eval()) {
         let (layer, own) = fold_sublayers(layer, &shapes[at], under(params, &format!("{at}.")), optimize)?;
-        // A norm of [time, features] has its channels first, a dense layer its outputs last.
+        // For inputs [time, features] the channel axis of a norm is the first, the output axis of a linear layer the last.
         let flat = shapes[at].len() == 1;
         match (&layer, kept.last_mut()) {
             (LayerSpec::BatchNorm { epsilon }, Some((before, into))) if can_absorb_scale(before, flat) => {
@@ -257,7 +266,7 @@ fn fold_layers(
     Ok((layers, params.collect()))
 }
 
-/// A layer whose own layers are folded, unless nothing would be left of them.
+/// Folds the sublayers of a layer. A list that would become empty is kept.
 fn fold_sublayers(
     layer: &LayerSpec,
     input: &[usize],
@@ -279,7 +288,7 @@ fn fold_sublayers(
     Ok((result, own))
 }
 
-/// Whether what comes out of a layer can be scaled in its own parameters.
+/// Returns true if a scale and shift of the layer's outputs can be folded into its parameters.
 fn can_absorb_scale(layer: &LayerSpec, flat: bool) -> bool {
     match layer {
         LayerSpec::Linear { .. } => flat,
@@ -288,7 +297,7 @@ fn can_absorb_scale(layer: &LayerSpec, flat: bool) -> bool {
     }
 }
 
-/// w · factor and b · factor + term: what the layer gave, scaled and moved.
+/// Folds a scale and shift of the outputs into a layer: w · factor and b · factor + term.
 fn scale_outputs(layer: &mut LayerSpec, params: &mut Params, factor: &Tensor, term: &Tensor) -> Result<()> {
     let weight = get(params, "weight")?;
     let column = (1..weight.shape()?.ndim()).fold(factor.clone(), |column, _| column.unsqueeze(-1));
@@ -310,7 +319,7 @@ fn named(weight: Tensor, bias: Tensor) -> Params {
     vec![("weight".to_string(), weight.detach()), ("bias".to_string(), bias.detach())]
 }
 
-/// The parameters whose names begin so, without it.
+/// Returns the parameters whose names begin with a prefix, without the prefix.
 fn under(params: &Params, prefix: &str) -> Params {
     params.iter().filter_map(|(name, x)| Some((name.strip_prefix(prefix)?.to_string(), x.clone()))).collect()
 }
@@ -321,5 +330,5 @@ fn prefixed(params: Params, prefix: &str) -> Params {
 
 fn get(params: &[(String, Tensor)], name: &str) -> Result<Tensor> {
     let found = params.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor.clone());
-    found.ok_or_else(|| Error::mistake(format!("there is no parameter {name} to fold")))
+    found.ok_or_else(|| Error::mistake(format!("cannot fold: parameter {name} not found")))
 }

@@ -1,8 +1,8 @@
-//! What every device must learn: the first steps of a dense network on the digits.
+//! Training conformance test of a device: the first steps of a multi-layer perceptron on the digits.
 //!
-//! That operations are right says `panoply_tensor`'s suite; this says that a training of them is: gradients, an optimizer that writes
-//! over what it read, and plans that are recorded and replayed, step after step. So few steps that rounding has no time to grow, so small
-//! a network that a simulator of a GPU gets through. The oracle is another executor: the CPU, and of the CPU its checked form.
+//! `panoply_tensor`'s suite checks single operations. This test checks training: gradients, an optimizer that updates in place, and plans
+//! that are captured and replayed. The steps are few, so rounding errors stay small, and the network is small enough for a GPU simulator.
+//! The reference is another executor: the CPU, or for the CPU its checked mode.
 
 use panoply_tensor::conformance::{Outcome, Worst};
 use panoply_tensor::{Device, Result, Rng};
@@ -14,34 +14,40 @@ use crate::module::Module;
 use crate::optim::AdamW;
 use crate::readback::{WaitMode, finished};
 
-/// Steps that are compared.
+/// Number of steps that are compared.
 pub const STEPS: usize = 20;
 
-/// Examples of a step.
+/// Batch size.
 const BATCH: usize = 8;
 
-/// How far losses may be apart, as a share of the largest; they are sums of few numbers.
+/// Tolerance of losses, relative to the largest; losses are sums of few numbers.
 const LOSSES: f64 = 1e-5;
 
-/// How far parameters may be apart: Adam follows the sign of a gradient however small that is, at most the learning rate a step.
+/// Tolerance of parameters: Adam follows the sign of even tiny gradients, by at most the learning rate per step.
 const PARAMETERS: f64 = 1e-3;
 
-/// What came of the first steps on a device.
+/// Losses and parameters of the first steps on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FirstSteps {
-    /// The loss of each step.
+    /// Loss of each step.
     pub losses: Vec<f64>,
-    /// All parameters after the last.
+    /// All parameters after the last step.
     pub parameters: Vec<f64>,
 }
 
 impl FirstSteps {
-    /// Makes them.
+    /// Runs the steps on a device.
+    ///
+    /// # Errors
+    /// If a step fails.
     pub fn run(device: &Device) -> Result<FirstSteps> {
         finished(FirstSteps::made(device, WaitMode::Blocking))
     }
 
-    /// [`FirstSteps::run`] where nothing may wait, as in browsers.
+    /// [`FirstSteps::run`] without blocking, as browsers require.
+    ///
+    /// # Errors
+    /// As for [`FirstSteps::run`].
     pub async fn run_async(device: &Device) -> Result<FirstSteps> {
         FirstSteps::made(device, WaitMode::Async).await
     }
@@ -53,7 +59,7 @@ impl FirstSteps {
         let mut optimizer = AdamW::new(1e-2).clip_grad_norm(1.0);
         let mut losses = Vec::with_capacity(STEPS);
         let mut batches = data.batches(BATCH, &mut rng);
-        // Everything else is where the examples are.
+        // Parameters and state follow the device of the examples.
         while let Some(batch) = device.scope(|| batches.next()) {
             let (x, y) = batch?;
             let mut pass = ForwardContext::train(&mut rng);
@@ -70,7 +76,7 @@ impl FirstSteps {
         Ok(FirstSteps { losses, parameters })
     }
 
-    /// How far they are from those of another device.
+    /// Compares losses and parameters with those of another device.
     pub fn compare(&self, other: &FirstSteps) -> [Outcome; 2] {
         let outcome = |name: &str, limit, have: &[f64], want: &[f64]| Outcome {
             name: format!("{name} of {STEPS} steps on the digits"),
@@ -85,13 +91,19 @@ impl FirstSteps {
     }
 }
 
-/// Whose first steps those of a device are compared with: the CPU's, and of the CPU itself its checked form's.
+/// Returns the reference device: the CPU, or for the CPU its checked mode.
+///
+/// # Errors
+/// If that device is not available.
 pub fn oracle(device: &Device) -> Result<Device> {
     let cpu = Device::get("cpu")?;
     if *device == cpu { Device::get("cpu:checked") } else { Ok(cpu) }
 }
 
-/// How far the first steps on a device are from the oracle's.
+/// Compares the first steps on a device with those on its [`oracle`].
+///
+/// # Errors
+/// If a step fails on one of them.
 pub fn first_steps(device: &Device) -> Result<[Outcome; 2]> {
     Ok(FirstSteps::run(device)?.compare(&FirstSteps::run(&oracle(device)?)?))
 }

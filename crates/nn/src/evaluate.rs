@@ -1,4 +1,4 @@
-//! How good a model is on a data set, some of it at a time.
+//! Evaluation of a model on a data set, in batches.
 
 use panoply_tensor::{DType, Result, Tensor};
 use serde::{Deserialize, Serialize};
@@ -8,26 +8,26 @@ use crate::layer::{ForwardContext, Layer};
 use crate::metrics::r2_score;
 use crate::network::Loss;
 
-/// Labels or rows looked at together where nothing is learned from them.
+/// Batch size of evaluation.
 const AT_ONCE: usize = 1024;
 
-/// The same for sequences, in times.
+/// Time steps in a batch of evaluation, for one label per time step.
 const TIMES_AT_ONCE: usize = 8192;
 
-/// What a score is; the larger the better, and 1 is perfect.
+/// Definition of a score: larger is better, 1 is perfect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// The share of classes that are right, or of answers.
+    /// Fraction of correct classes, or of correct labels in multi-label classification.
     #[default]
     Accuracy,
-    /// The share of the numbers' variance that is explained: 0 is what their mean would reach, and worse is below. Of several numbers it
-    /// is the mean of their shares, but for those that are the same in all examples; of such alone it is 1 if they are read exactly, or 0.
+    /// Coefficient of determination: 0 for predicting the mean, negative for worse. With several outputs, the mean over the outputs that
+    /// vary. If none varies, 1 for exact predictions, otherwise 0.
     R2,
 }
 
 impl Metric {
-    /// What tells how well these are learned.
+    /// Returns the metric for these targets.
     pub fn for_targets(targets: &Targets) -> Metric {
         match targets {
             Targets::Classes { .. } | Targets::MultiLabel { .. } => Metric::Accuracy,
@@ -36,22 +36,25 @@ impl Metric {
     }
 }
 
-/// How good a model is.
+/// Loss and score of a model on a data set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// The mean loss.
+    /// Mean loss.
     pub loss: f64,
-    /// What [`Metric::for_targets`] the targets is.
+    /// Score by [`Metric::for_targets`].
     pub score: f64,
 }
 
-/// How good a model is on all of a data set. Smoothing of labels is left out of the loss. Balanced weights of classes are those of this
-/// data set: to weigh as in training, give what [`Loss::for_targets`] makes of the loss and the targets that were learned from.
+/// Evaluates a model on a data set. Label smoothing is not applied. Balanced class weights are computed from this data set; to weight as in
+/// training, pass the result of [`Loss::for_targets`] for the training targets.
+///
+/// # Errors
+/// If the loss does not fit the targets, or the forward pass fails.
 pub fn evaluate(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Evaluation> {
     evaluate_feed(model, &BatchFeed::on_host(data), loss)
 }
 
-/// [`evaluate`] of examples that may be on the device.
+/// [`evaluate`] for examples that can be on the device.
 pub(crate) fn evaluate_feed(model: &impl Layer, feed: &BatchFeed<'_>, loss: &Loss) -> Result<Evaluation> {
     let data = feed.data();
     let loss = &Loss { label_smoothing: 0.0, ..loss.for_targets(&data.targets)? };
@@ -74,7 +77,7 @@ pub(crate) fn evaluate_feed(model: &impl Layer, feed: &BatchFeed<'_>, loss: &Los
         Targets::Regression { .. } => {
             let explained = right.iter().zip(&spreads).map(|(squares, spread)| spread.explained(*squares));
             match explained.flatten().collect::<Vec<f64>>()[..] {
-                // Nothing varies: it is read as it is, or not.
+                // All outputs are constant.
                 [] => f64::from(u8::from(right.iter().all(|squares| *squares == 0.0))),
                 ref explained => explained.iter().sum::<f64>() / explained.len() as f64,
             }
@@ -83,8 +86,8 @@ pub(crate) fn evaluate_feed(model: &impl Layer, feed: &BatchFeed<'_>, loss: &Los
     Ok(Evaluation { loss: sum / loss.mass(&data.targets, 0..data.len()), score })
 }
 
-/// The mean loss of some examples; the share of their classes or answers that are right, or of each of their numbers the mean of squared
-/// differences, each in its unit; and how many examples they are.
+/// Returns the mean loss of a batch, its score and its number of examples. The score is the accuracy, or for regression the mean squared
+/// error of each output in units of [`TargetVariance::unit`].
 fn evaluate_batch(
     model: &impl Layer,
     batch: &Batch,
@@ -101,7 +104,7 @@ fn evaluate_batch(
             let yes = outputs.ge(&Tensor::scalar(0.5f32)).cast(DType::F32);
             yes.eq(targets).cast(DType::F32).mean(..)
         }
-        // Tiny differences have no squares in f32.
+        // Squares of tiny differences underflow in f32, hence the unit.
         Targets::Regression { .. } => {
             let factors: Vec<f32> = spreads.iter().map(|spread| (1.0 / spread.unit) as f32).collect();
             ((&outputs - targets) * Tensor::from_slice(&factors, [factors.len()])).square().mean(0)
@@ -111,16 +114,16 @@ fn evaluate_batch(
     Ok((value.item()?, right.to_vec()?, rows))
 }
 
-/// How far a number of the examples is from its mean.
+/// Variance of one regression target.
 struct TargetVariance {
-    /// The sum of squared differences.
+    /// Sum of squared differences from the mean.
     squares: f64,
-    /// A unit in which such squares fit into f32: the number's deviation, or its size if it has none.
+    /// Unit in which squared errors fit into f32: the standard deviation, or the largest magnitude if the deviation is 0.
     unit: f64,
 }
 
 impl TargetVariance {
-    /// Of one number of examples of so many.
+    /// Computes the variance of a column of targets `[rows, width]`.
     fn of(values: &[f32], width: usize, column: usize) -> TargetVariance {
         let rows = (values.len() / width).max(1) as f64;
         let column = || values.iter().skip(column).step_by(width).map(|value| f64::from(*value));
@@ -133,14 +136,17 @@ impl TargetVariance {
         TargetVariance { squares, unit: if unit == 0.0 { 1.0 } else { unit.clamp(1e-37, 1e37) } }
     }
 
-    /// The share of the variance that is explained, of squared differences in the unit.
+    /// Returns R² for a sum of squared errors in this unit.
     fn explained(&self, squares: f64) -> Option<f64> {
         r2_score(squares * self.unit.powi(2), self.squares)
     }
 }
 
-/// What a model that was trained by this loss makes of each example, one row after another: the share of each class (at each time),
-/// how likely the answer is yes, or numbers.
+/// Returns the predictions of a model that was trained with this loss, one example after another: class probabilities (for each time step),
+/// label probabilities, or numbers.
+///
+/// # Errors
+/// If the forward pass fails.
 pub fn predict(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Vec<f32>> {
     with_batch_fallback(batch_of(data), |size| {
         let mut rows = Vec::new();
@@ -152,14 +158,14 @@ pub fn predict(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Vec<f3
     })
 }
 
-/// What a model in use makes of some examples, in f32.
+/// Returns the outputs of an evaluation pass in f32.
 fn outputs(model: &impl Layer, batch: &Batch) -> Tensor {
     model
         .forward(&batch.inputs, &mut ForwardContext::eval().with_seq_lengths(batch.seq_lengths.as_ref()))
         .cast(DType::F32)
 }
 
-/// What is done with so many examples at a time, or with half as many where those have no room on the device, down to one.
+/// Runs with this batch size, and again with half of it while device memory is insufficient, down to 1.
 fn with_batch_fallback<T>(size: usize, run: impl Fn(usize) -> Result<T>) -> Result<T> {
     match run(size) {
         Err(error) if error.is_out_of_memory() && size > 1 => with_batch_fallback(size / 2, run),
@@ -167,7 +173,7 @@ fn with_batch_fallback<T>(size: usize, run: impl Fn(usize) -> Result<T>) -> Resu
     }
 }
 
-/// How many examples are in a batch at first.
+/// Returns the initial batch size.
 fn batch_of(data: &Dataset) -> usize {
     match &data.targets {
         Targets::Classes { labels_per_example: 2.., .. } => (TIMES_AT_ONCE / data.num_features).max(1),

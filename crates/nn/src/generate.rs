@@ -1,4 +1,4 @@
-//! Text from a network that tells from characters the next one.
+//! Text generation with a character-level language model.
 
 use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 
@@ -7,24 +7,27 @@ use crate::evaluate::predict;
 use crate::layer::{ForwardContext, Layer};
 use crate::network::{Loss, Model};
 
-/// How characters are drawn.
+/// Sampling settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GenerationConfig {
-    /// How many.
+    /// Number of characters to generate.
     pub max_new_tokens: usize,
-    /// 1 draws as the network tells, less prefers what is likely; 0 takes the likeliest.
+    /// Softmax temperature: 1 samples from the model's distribution, less prefers likely characters, 0 takes the most likely one.
     pub temperature: f64,
 }
 
 impl Default for GenerationConfig {
-    /// 200, at 0.8.
+    /// 200 characters at temperature 0.8.
     fn default() -> GenerationConfig {
         GenerationConfig { max_new_tokens: 200, temperature: 0.8 }
     }
 }
 
-/// Whether what a network gives at a time depends on a later character, which a text that is written does not have yet. Asked of
-/// the network itself, with one of these windows and the same with another last character.
+/// Returns true if the output at a time step depends on a later character, which makes a network unusable for generation. Compares the
+/// outputs for one window of `data` and for the same window with another last character.
+///
+/// # Errors
+/// If the forward pass fails.
 pub fn attends_to_future(model: &impl Layer, data: &Dataset) -> Result<bool> {
     let Targets::Classes { num_classes: classes, labels_per_example: places, .. } = data.targets else {
         return Ok(false);
@@ -40,8 +43,11 @@ pub fn attends_to_future(model: &impl Layer, data: &Dataset) -> Result<bool> {
     Ok(window.iter().zip(&other).take(before).any(|(a, b)| (a - b).abs() > 1e-5))
 }
 
-/// The prompt and what a network over `[time]` places of this vocabulary, that gives `[time, vocabulary]`, writes after it.
-/// An empty prompt is a new line, or the first character there is.
+/// Returns the prompt followed by generated text. The network's input is `[time]`, its output `[time, vocabulary]`. An empty prompt starts
+/// from a newline, or from the first character of the vocabulary.
+///
+/// # Errors
+/// If the network has other shapes, or the prompt has a character outside the vocabulary.
 pub fn generate(
     model: &Model,
     vocabulary: &[char],
@@ -51,26 +57,26 @@ pub fn generate(
 ) -> Result<String> {
     let (input, output) = (&model.network.input, model.network.output_shape()?);
     let [time] = input[..] else {
-        return Err(Error::mistake(format!("a network over {input:?} does not read a text")));
+        return Err(Error::mistake(format!("the network's input is {input:?}; a language model needs [time]")));
     };
     if output != [time, vocabulary.len()] {
         return Err(Error::mistake(format!(
-            "a network that gives {output:?} does not tell {} characters",
+            "the network's output is {output:?}; expected [{time}, {}], logits over the vocabulary",
             vocabulary.len()
         )));
     }
     let known = text::encode(prompt, vocabulary);
     let mut places = known.map_err(|(_, letter)| {
         let letters: String = vocabulary.iter().filter(|letter| !letter.is_control()).collect();
-        Error::mistake(format!("{letter:?} is no character that this network knows"))
-            .note(format!("it knows {letters}"))
+        Error::mistake(format!("{letter:?} is not in the network's vocabulary"))
+            .note(format!("the vocabulary is {letters}"))
     })?;
     let start = if places.is_empty() { vec![vocabulary.binary_search(&'\n').unwrap_or(0) as i32] } else { vec![] };
     let prompted = start.len();
     places.splice(0..0, start);
     for _ in 0..sampling.max_new_tokens {
         let window = &places[places.len().saturating_sub(time)..];
-        // What stands behind the last character is not looked at by those before it.
+        // The network is causal, so the padding after the last character has no effect.
         let mut padded: Vec<f32> = window.iter().map(|place| *place as f32).collect();
         padded.resize(time, 0.0);
         let logits = model.forward(&Tensor::from_slice(&padded, [1, time]), &mut ForwardContext::eval());
@@ -81,7 +87,7 @@ pub fn generate(
     Ok(places[prompted..].iter().map(|place| vocabulary[*place as usize]).collect())
 }
 
-/// One of some places, by their logits.
+/// Samples an index from logits.
 fn draw(logits: &[f32], temperature: f64, rng: &mut Rng) -> i32 {
     let most = logits.iter().copied().fold(f32::MIN, f32::max);
     let weights: Vec<f64> = logits

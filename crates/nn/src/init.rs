@@ -1,43 +1,51 @@
-//! Initial weights. Shapes are `[outputs, inputs, …]`, as layers keep them; what stands behind the inputs is a filter.
+//! Weight initialization. Shapes are `[outputs, inputs, …]`, as in layers; the axes after the inputs are the kernel size.
 
 use panoply_tensor::{Rng, Tensor};
 
-/// How many numbers go into one output, and how many outputs an input goes into.
+/// Returns fan-in and fan-out of a weight of this shape.
 fn fans(shape: &[usize]) -> (f64, f64) {
     let filter: usize = shape.iter().skip(2).product();
     let of = |axis: usize| (shape.get(axis).copied().unwrap_or(1) * filter).max(1) as f64;
     (of(1), of(0))
 }
 
-/// Uniform in ±`bound`.
+/// Samples uniformly from ±`bound`.
+#[doc(alias = "uniform_")]
 pub fn uniform(shape: &[usize], bound: f64, rng: &mut Rng) -> Tensor {
     rng.uniform(shape) * (2.0 * bound) - bound
 }
 
-/// Uniform with variance 2 / ((1 + slope²) · inputs), for (leaky) relu of that slope. [He et al. 2015]
+/// Kaiming (He) initialization, uniform with variance 2 / ((1 + slope²) · fan-in), for leaky ReLU with this slope (0 for ReLU). [He et al.
+/// 2015]
+#[doc(alias = "kaiming_uniform_")]
 pub fn kaiming_uniform(shape: &[usize], slope: f64, rng: &mut Rng) -> Tensor {
     let deviation = (2.0 / ((1.0 + slope * slope) * fans(shape).0)).sqrt();
     uniform(shape, deviation * 3f64.sqrt(), rng)
 }
 
-/// Normal with variance 2 / ((1 + slope²) · inputs), for (leaky) relu of that slope. [He et al. 2015]
+/// Kaiming (He) initialization, normal with variance 2 / ((1 + slope²) · fan-in), for leaky ReLU with this slope (0 for ReLU). [He et al.
+/// 2015]
+#[doc(alias = "kaiming_normal_")]
 pub fn kaiming_normal(shape: &[usize], slope: f64, rng: &mut Rng) -> Tensor {
     rng.normal(shape) * (2.0 / ((1.0 + slope * slope) * fans(shape).0)).sqrt()
 }
 
-/// Uniform with variance 2 / (inputs + outputs), for tanh and sigmoid. [Glorot and Bengio 2010]
+/// Xavier (Glorot) initialization, uniform with variance 2 / (fan-in + fan-out), for tanh and sigmoid. [Glorot and Bengio 2010]
+#[doc(alias = "xavier_uniform_")]
 pub fn xavier_uniform(shape: &[usize], rng: &mut Rng) -> Tensor {
     let (inputs, outputs) = fans(shape);
     uniform(shape, (6.0 / (inputs + outputs)).sqrt(), rng)
 }
 
-/// Normal with variance 2 / (inputs + outputs), for tanh and sigmoid. [Glorot and Bengio 2010]
+/// Xavier (Glorot) initialization, normal with variance 2 / (fan-in + fan-out), for tanh and sigmoid. [Glorot and Bengio 2010]
+#[doc(alias = "xavier_normal_")]
 pub fn xavier_normal(shape: &[usize], rng: &mut Rng) -> Tensor {
     let (inputs, outputs) = fans(shape);
     rng.normal(shape) * (2.0 / (inputs + outputs)).sqrt()
 }
 
-/// Normal with this deviation, drawn again where it lies beyond two of them. The numbers are made on the host.
+/// Samples from the normal distribution with this standard deviation, truncated at two deviations by resampling. Runs on the host.
+#[doc(alias = "trunc_normal_")]
 pub fn trunc_normal(shape: &[usize], deviation: f64, rng: &mut Rng) -> Tensor {
     let mut numbers = Normals::default();
     let mut next = || loop {
@@ -50,8 +58,9 @@ pub fn trunc_normal(shape: &[usize], deviation: f64, rng: &mut Rng) -> Tensor {
     Tensor::from_slice(&values, shape)
 }
 
-/// Rows (or columns, if there are more rows) of length `gain` at right angles to each other, all such matrices equally
-/// likely. Axes after the first count as one. Made on the host. [Saxe et al. 2014]
+/// Returns a random matrix with orthogonal rows (or columns, if there are more rows) of length `gain`, uniformly distributed over all such
+/// matrices. Axes after the first are flattened. Runs on the host. [Saxe et al. 2014]
+#[doc(alias = "orthogonal_")]
 pub fn orthogonal(shape: &[usize], gain: f64, rng: &mut Rng) -> Tensor {
     let rows = shape.first().copied().unwrap_or(1);
     let columns: usize = shape.iter().skip(1).product();
@@ -60,7 +69,7 @@ pub fn orthogonal(shape: &[usize], gain: f64, rng: &mut Rng) -> Tensor {
     let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
     while vectors.len() < count {
         let mut vector: Vec<f64> = (0..length).map(|_| numbers.next(rng)).collect();
-        // Gram-Schmidt, twice: once is not enough for nearly parallel vectors. [Giraud et al. 2005]
+        // Gram-Schmidt twice: one pass is not accurate for nearly parallel vectors. [Giraud et al. 2005]
         for _ in 0..2 {
             for before in &vectors {
                 let along: f64 = vector.iter().zip(before).map(|(x, y)| x * y).sum();
@@ -78,7 +87,7 @@ pub fn orthogonal(shape: &[usize], gain: f64, rng: &mut Rng) -> Tensor {
     Tensor::from_slice(&values.collect::<Vec<f32>>(), shape)
 }
 
-/// Normal numbers on the host, two at a time. [Box and Muller 1958]
+/// Generator of normal numbers on the host, two at a time. [Box and Muller 1958]
 #[derive(Default)]
 struct Normals {
     spare: Option<f64>,

@@ -1,30 +1,30 @@
-//! Running a model.
+//! Forward passes: the trait [`Layer`] and the context of a pass.
 
 use panoply_tensor::{DType, Error, Result, Rng, Shape, Tensor};
 
 use crate::module::{Module, Param, ParamVisitor, ParamVisitorMut};
 use crate::process_group::Shard;
 
-/// Something that maps a tensor to a tensor.
+/// A function from a tensor to a tensor, with parameters.
 pub trait Layer {
-    /// The output for an input; `pass` says whether this is training.
+    /// Returns the output for an input; `pass` holds the mode (training or evaluation) and the state of the pass.
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor;
 }
 
-/// Which times of sequences `[batch, time, …]` of these lengths count: `[batch, time]`.
+/// Returns the mask `[batch, time]` of the valid time steps of sequences `[batch, time, …]` with these lengths.
 pub(crate) fn counted(times: &Tensor, sequence: &Tensor) -> Tensor {
     sequence.arange_like(1).lt(&times.cast(DType::I32).unsqueeze(1))
 }
 
-/// The mistake of what is no sequence `[batch, time, features]`.
+/// Fails unless the input is a sequence `[batch, time, features]`.
 pub(crate) fn is_sequence(input: &Tensor) -> Result<()> {
     match input.ndim()? {
         3 => Ok(()),
-        rank => Err(Error::mistake(format!("{input:?} has {rank} axes, not 3"))),
+        rank => Err(Error::mistake(format!("{input:?} has {rank} axes; expected the 3 of [batch, time, features]"))),
     }
 }
 
-/// What a forward pass needs besides its input, and what it leaves behind.
+/// State of a forward pass: mode, random generator, compute precision, valid lengths, and the buffer updates that it collects.
 #[derive(Debug)]
 pub struct ForwardContext<'a> {
     rng: Option<&'a mut Rng>,
@@ -36,7 +36,7 @@ pub struct ForwardContext<'a> {
     shard: Option<Shard>,
 }
 
-/// A state's value before the pass, by which its cell is found again, and after it.
+/// An updated buffer: its value before the pass, which identifies the cell, and its next value.
 #[derive(Debug)]
 pub(crate) struct StateUpdate {
     cell: Tensor,
@@ -44,12 +44,12 @@ pub(crate) struct StateUpdate {
 }
 
 impl<'a> ForwardContext<'a> {
-    /// A pass of training: dropout drops, running statistics are collected.
+    /// Creates the context of a training pass: dropout is active and running statistics are updated.
     pub fn train(rng: &'a mut Rng) -> ForwardContext<'a> {
         ForwardContext { rng: Some(rng), ..ForwardContext::eval() }
     }
 
-    /// A pass of use: the same output for the same input.
+    /// Creates the context of an evaluation pass, which is deterministic and updates no buffers.
     pub fn eval() -> ForwardContext<'static> {
         ForwardContext {
             rng: None,
@@ -62,33 +62,33 @@ impl<'a> ForwardContext<'a> {
         }
     }
 
-    /// With dense layers, filters, attention and recurrent layers computing in this element type, from parameters that stay
-    /// what they are: f16 or bf16 is mixed precision. Norms and the loss compute in f32. [Micikevicius et al. 2018]
+    /// Sets the element type in which linear, convolution, attention and recurrent layers compute; f16 or bf16 is mixed precision. The
+    /// parameters keep their type. Norms and the loss compute in f32. [Micikevicius et al. 2018]
     #[must_use]
     pub fn autocast(mut self, precision: DType) -> ForwardContext<'a> {
         self.precision = Some(precision);
         self
     }
 
-    /// Over sequences that may end before the last time: how many times of each count, whole numbers `[batch]` of at least 1; all
-    /// do if nothing is said. Recurrent layers, attention, [`crate::LastTimeStep`] and [`crate::TimeMean`] heed it.
+    /// Sets the valid length of each sequence: integers `[batch]`, each at least 1; the time steps after it are padding. Without lengths
+    /// all time steps are valid. Recurrent layers, attention, [`crate::LastTimeStep`] and [`crate::TimeMean`] use them.
     #[must_use]
     pub fn with_seq_lengths(mut self, times: Option<&Tensor>) -> ForwardContext<'a> {
         self.times = times.cloned();
         self
     }
 
-    /// How many times of each sequence count, if not all do.
+    /// Returns the valid length of each sequence, or `None` if all time steps are valid.
     pub fn seq_lengths(&self) -> Option<&Tensor> {
         self.times.as_ref()
     }
 
-    /// The same for a layer that gives no times any more: the layers behind it know of none.
+    /// Removes and returns the valid lengths, for a layer whose output has no time axis.
     pub fn take_seq_lengths(&mut self) -> Option<Tensor> {
         self.times.take()
     }
 
-    /// Which times of a sequence `[batch, time, …]` count, `[batch, time]` of bool, if not all do.
+    /// Returns the mask `[batch, time]` (bool) of the valid time steps of a sequence `[batch, time, …]`, or `None` if all are valid.
     pub fn valid_mask(&self, sequence: &Tensor) -> Option<Tensor> {
         let times = self.times.as_ref()?;
         match sequence.ndim() {
@@ -97,8 +97,8 @@ impl<'a> ForwardContext<'a> {
         }
     }
 
-    /// A tensor of floats in the precision of this pass, if it has one: what a layer that multiplies does with its input
-    /// and parameters.
+    /// Casts a float tensor to the precision of [`ForwardContext::autocast`], if set. Layers that multiply cast their input and parameters
+    /// with it.
     pub fn cast(&self, tensor: &Tensor) -> Tensor {
         match self.precision {
             Some(precision) if tensor.dtype().is_float() => tensor.cast(precision),
@@ -106,26 +106,26 @@ impl<'a> ForwardContext<'a> {
         }
     }
 
-    /// That keeps what layers give, for [`ForwardContext::seen`].
+    /// Records the output of each layer for [`ForwardContext::recorded_outputs`].
     #[must_use]
     pub fn record_outputs(mut self) -> ForwardContext<'a> {
         self.seen = Some(Vec::new());
         self
     }
 
-    /// With each layer of a sequence computed before the next begins, so that nothing is fused across layers.
+    /// Evaluates each layer of a sequence before the next one, so that nothing is fused across layers.
     #[must_use]
     pub fn eager(mut self) -> ForwardContext<'a> {
         self.eager = true;
         self
     }
 
-    /// What a layer of this name gives, which is kept if somebody watches, behind what its own layers gave.
+    /// Runs a layer and, if outputs are recorded, records its output under `name`, after those of its sublayers.
     pub fn call_layer(&mut self, name: impl FnOnce() -> String, layer: &dyn Layer, input: &Tensor) -> Tensor {
         let before = self.recorded_outputs().len();
         let output = layer.forward(input, self);
         if self.eager {
-            // A failure comes again when somebody asks for the value.
+            // The error is also in the output, where the caller sees it.
             let _ = panoply_tensor::eval(&[&output]);
         }
         if let Some(seen) = &mut self.seen {
@@ -136,34 +136,34 @@ impl<'a> ForwardContext<'a> {
         output
     }
 
-    /// What layers gave in a watched pass, by name and in order.
+    /// Returns the recorded layer outputs with names, in order of execution.
     pub fn recorded_outputs(&self) -> &[(String, Tensor)] {
         self.seen.as_deref().unwrap_or_default()
     }
 
-    /// Whether this is training.
+    /// Returns true in a training pass.
     pub fn is_training(&self) -> bool {
         self.rng.is_some()
     }
 
-    /// The random numbers of a training pass.
+    /// Returns the random generator of a training pass, or `None` in evaluation.
     pub fn rng(&mut self) -> Option<&mut Rng> {
         self.rng.as_deref_mut()
     }
 
-    /// Runs on one process's rows of a batch.
+    /// Restricts the pass to one process's rows of a batch.
     pub(crate) fn sharded(mut self, shard: Option<Shard>) -> ForwardContext<'a> {
         self.shard = shard;
         self
     }
 
-    /// The rows that this process computes, if several share a batch.
+    /// Returns the rows that this process computes, if several processes share a batch.
     pub(crate) fn shard(&self) -> Option<&Shard> {
         self.shard.as_ref()
     }
 
-    /// Random numbers of the shape of a tensor whose first axis is the batch, in a pass of training. Each process of several
-    /// draws those of the whole batch and takes its rows, so that results do not depend on the number of processes.
+    /// Draws random numbers in the shape of `like`, whose first axis is the batch; `None` in evaluation. If several processes share the
+    /// batch, each draws for the whole batch and takes its rows, so results do not depend on the number of processes.
     pub(crate) fn draw(&mut self, like: &Tensor, draw: impl FnOnce(&mut Rng, &Tensor) -> Tensor) -> Option<Tensor> {
         let rng = self.rng.as_deref_mut()?;
         let shard = self.shard.as_ref().and_then(|shard| match like.shape().map(Shape::dims) {
@@ -176,18 +176,18 @@ impl<'a> ForwardContext<'a> {
         })
     }
 
-    /// The next values of the updated states of floats.
+    /// Returns the next values of the updated float buffers.
     pub(crate) fn next_float_states(&mut self) -> impl Iterator<Item = &mut Tensor> {
         self.updates.iter_mut().map(|update| &mut update.next).filter(|next| next.dtype().is_float())
     }
 
-    /// A state's value at this point of the pass.
+    /// Returns the value of a buffer at this point of the pass, updates included.
     pub fn state(&self, state: &Param) -> Tensor {
         let found = self.updates.iter().find(|update| update.cell.ptr_eq(state.tensor()));
         found.map_or_else(|| state.tensor().clone(), |update| update.next.clone())
     }
 
-    /// What a [`Param::state`] becomes when the step is committed. A pass of use ignores it.
+    /// Sets the value that a buffer ([`Param::state`]) takes when the step is committed. Ignored in evaluation.
     pub fn update(&mut self, state: &Param, next: Tensor) {
         if !self.is_training() {
             return;
@@ -199,12 +199,12 @@ impl<'a> ForwardContext<'a> {
         }
     }
 
-    /// What is to be computed before [`ForwardContext::update`].
+    /// Returns the tensors to evaluate before the updates are committed.
     pub(crate) fn roots(&self) -> impl Iterator<Item = &Tensor> {
         self.updates.iter().map(|update| &update.next)
     }
 
-    /// The updated states of floats by their names in this model, each with its next value.
+    /// Returns the updated float buffers with their names in this model and their next values.
     pub(crate) fn float_states(&self, model: &dyn Module) -> Vec<(String, Tensor)> {
         let mut states = Vec::new();
         model.visit(&mut ParamVisitor::new(&mut |name, param| {
@@ -216,7 +216,7 @@ impl<'a> ForwardContext<'a> {
         states
     }
 
-    /// Whether every state that was updated is a part of this model and keeps its shape.
+    /// Fails unless every updated buffer belongs to this model and keeps its shape and element type.
     pub(crate) fn fits(&self, model: &dyn Module) -> Result<()> {
         let mut found = 0;
         let mut wrong = None;
@@ -226,7 +226,11 @@ impl<'a> ForwardContext<'a> {
                 if update.next.shape().ok() != param.tensor().shape().ok()
                     || update.next.dtype() != param.tensor().dtype()
                 {
-                    let message = format!("state {name} {:?} cannot become {:?}", param.tensor(), update.next);
+                    let message = format!(
+                        "buffer {name}: cannot replace {:?} by {:?}; shape and dtype must be equal",
+                        param.tensor(),
+                        update.next
+                    );
                     wrong.get_or_insert(Error::mistake(message));
                 }
             }
@@ -235,21 +239,23 @@ impl<'a> ForwardContext<'a> {
         match wrong {
             Some(wrong) => Err(wrong),
             None if found != self.updates.len() => {
-                let message = format!("{} states were updated, {found} of them in this model", self.updates.len());
-                Err(Error::mistake(message).note("was the forward pass made with another copy of the model?"))
+                let message =
+                    format!("{} buffers were updated, {found} of them belong to this model", self.updates.len());
+                Err(Error::mistake(message)
+                    .note("run the forward pass on the model that is passed to the optimizer, not on a clone"))
             }
             None => Ok(()),
         }
     }
 
-    /// What is left of it: the updates, which [`ForwardContext::fits`] has checked.
+    /// Returns the updates, which [`ForwardContext::fits`] has checked.
     pub(crate) fn into_updates(self) -> Vec<StateUpdate> {
         self.updates
     }
 }
 
 impl StateUpdate {
-    /// Puts updates into a model's states.
+    /// Writes the updates to the model's buffers.
     pub fn commit(updates: &[StateUpdate], model: &mut dyn Module) -> Result<()> {
         let mut put =
             |_: &str, param: &mut Param| match updates.iter().find(|update| update.cell.ptr_eq(param.tensor())) {

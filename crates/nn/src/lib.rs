@@ -1,12 +1,13 @@
-//! Networks, data and training.
+//! Neural networks, data loading and training.
 //!
-//! A model is a plain struct of layers; [`module`] says how its parameters are visited by dotted name, [`layer`] how it is
-//! run. A [`ForwardContext`] carries what a forward pass needs besides its input (training or not, random numbers) and collects what
-//! it leaves behind (running statistics). An [`optim::Optimizer`] turns a loss into the next parameters and commits
-//! them, or changes nothing. Models are values: cloning one is a free snapshot.
+//! A model is a plain struct of layers. [`module`] visits its parameters by dotted name, [`layer`] runs its forward pass. A
+//! [`ForwardContext`] carries the mode (training or evaluation) and the random generator, and collects updated running statistics. An
+//! [`optim::Optimizer`] computes the next parameters from a loss and commits all of them or, on error, none. Models are values: a clone is
+//! a cheap snapshot.
 //!
-//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optim`], [`network`], [`data`], [`evaluate`](mod@evaluate), [`trainer`], [`process_group`], `memory`, [`metrics`],
-//! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`generate`], [`property`](mod@property), [`compiled`], [`conformance`].
+//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optim`], [`network`], [`data`], [`evaluate`](mod@evaluate),
+//! [`trainer`], [`process_group`], `trainer_memory`, [`metrics`], [`checkpoint`], `trainer_checkpoint`, [`state_dict`], [`onnx`],
+//! [`generate`], [`property`](mod@property), [`compiled`], [`conformance`].
 
 #![forbid(unsafe_code)]
 

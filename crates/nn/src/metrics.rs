@@ -1,44 +1,51 @@
-//! How good a model is, beyond its loss.
+//! Evaluation metrics.
 
 use std::collections::BTreeMap;
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
-/// The share of rows of logits `[batch, classes]` whose right class, `[batch]` i32, is among the `count` largest: a tensor
+/// Returns the fraction of rows of logits `[batch, classes]` whose label, `[batch]` i32, is among the `count` largest logits, as a tensor
 /// of shape `[]`.
 pub fn top_k_accuracy(logits: &Tensor, labels: &Tensor, count: usize) -> Tensor {
     let (_, places) = logits.topk(count, -1);
     places.eq(&labels.unsqueeze(-1)).any(-1).cast(DType::F32).mean(..)
 }
 
-/// A confusion matrix: how often each class was predicted for each. It holds the cells above 0 alone, of which there are no more
-/// than examples.
+/// A confusion matrix: the number of examples for each pair of label and predicted class. It is sparse and stores only nonzero counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfusionMatrix {
-    /// How many classes there are.
+    /// Number of classes.
     pub num_classes: usize,
-    /// Counts above 0 by right and predicted class.
+    /// Nonzero counts by label and predicted class.
     cells: BTreeMap<(u32, u32), u64>,
-    /// Examples of each class.
+    /// Number of examples of each class.
     right: Vec<u64>,
-    /// Predictions of each class.
+    /// Number of predictions of each class.
     predicted: Vec<u64>,
 }
 
 impl ConfusionMatrix {
-    /// From right and predicted classes, `[batch]` i32 both. The counting is done on the host.
+    /// Counts labels and predicted classes, both `[batch]` i32, on the host.
+    ///
+    /// # Errors
+    /// If shapes or element types differ from that, or a class is not in 0 .. `classes`.
     pub fn new(labels: &Tensor, predicted: &Tensor, classes: usize) -> Result<ConfusionMatrix> {
         if labels.shape()? != predicted.shape()? || labels.shape()?.ndim() != 1 {
-            return Err(Error::mistake(format!("{labels:?} and {predicted:?} are not one class for each example")));
+            return Err(Error::mistake(format!(
+                "labels {labels:?} and predictions {predicted:?} must have the same shape [batch]"
+            )));
         }
         ConfusionMatrix::of(&labels.to_vec::<i32>()?, &predicted.to_vec::<i32>()?, classes)
     }
 
-    /// From right and predicted classes in host memory.
+    /// Counts labels and predicted classes in host memory.
+    ///
+    /// # Errors
+    /// If the lengths differ, or a class is not in 0 .. `classes`.
     pub fn of(labels: &[i32], predicted: &[i32], classes: usize) -> Result<ConfusionMatrix> {
         if labels.len() != predicted.len() {
-            let message = format!("{} right and {} predicted classes", labels.len(), predicted.len());
-            return Err(Error::mistake(message).note("each example needs one of both"));
+            let message = format!("{} labels and {} predictions", labels.len(), predicted.len());
+            return Err(Error::mistake(message).note("pass one prediction for each label"));
         }
         let mut counts = ConfusionMatrix {
             num_classes: classes,
@@ -49,7 +56,7 @@ impl ConfusionMatrix {
         for (label, found) in labels.iter().zip(predicted) {
             let place = |class: i32| usize::try_from(class).ok().filter(|class| *class < classes);
             let (Some(label), Some(found)) = (place(*label), place(*found)) else {
-                return Err(Error::mistake(format!("class {label} or {found} is not one of 0 .. {classes}")));
+                return Err(Error::mistake(format!("label {label} or prediction {found} is not in 0 .. {classes}")));
             };
             *counts.cells.entry((label as u32, found as u32)).or_default() += 1;
             counts.right[label] += 1;
@@ -58,49 +65,64 @@ impl ConfusionMatrix {
         Ok(counts)
     }
 
-    /// How many examples of a class were taken for another.
+    /// Returns the number of examples with label `right` that were predicted as `predicted`.
     pub fn count(&self, right: usize, predicted: usize) -> u64 {
         self.cells.get(&(right as u32, predicted as u32)).copied().unwrap_or(0)
     }
 
-    /// The counts above 0 with right and predicted class, in the order of the classes.
+    /// Returns the nonzero counts as (label, predicted class, count), in the order of the classes.
     pub fn cells(&self) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
         self.cells.iter().map(|((right, predicted), count)| (*right as usize, *predicted as usize, *count))
     }
 
-    /// Examples of a class.
+    /// Returns the number of examples of a class.
+    ///
+    /// # Panics
+    /// If there is no such class.
     pub fn support(&self, class: usize) -> u64 {
         self.right[class]
     }
 
-    /// Wrong predictions that a class has part in, as the right or as the predicted class.
+    /// Returns the number of false positives plus false negatives of a class.
+    ///
+    /// # Panics
+    /// If there is no such class.
     pub fn errors(&self, class: usize) -> u64 {
         self.right[class] + self.predicted[class] - 2 * self.count(class, class)
     }
 
-    /// Share of right answers.
+    /// Returns the fraction of correct predictions.
     pub fn accuracy(&self) -> f64 {
         let right: u64 = (0..self.num_classes).map(|class| self.count(class, class)).sum();
         ratio(right, self.right.iter().sum())
     }
 
-    /// Of what was taken for a class, the share that is it.
+    /// Returns the precision of a class: true positives / predictions of the class, or 0 without predictions.
+    ///
+    /// # Panics
+    /// If there is no such class.
     pub fn precision(&self, class: usize) -> f64 {
         ratio(self.count(class, class), self.predicted[class])
     }
 
-    /// Of a class, the share that was found.
+    /// Returns the recall of a class: true positives / examples of the class, or 0 without examples.
+    ///
+    /// # Panics
+    /// If there is no such class.
     pub fn recall(&self, class: usize) -> f64 {
         ratio(self.count(class, class), self.right[class])
     }
 
-    /// Harmonic mean of precision and recall; 0 if both are.
+    /// Returns the harmonic mean of precision and recall, or 0 if both are 0.
+    ///
+    /// # Panics
+    /// If there is no such class.
     pub fn f1(&self, class: usize) -> f64 {
         let (precision, recall) = (self.precision(class), self.recall(class));
         if precision + recall > 0.0 { 2.0 * precision * recall / (precision + recall) } else { 0.0 }
     }
 
-    /// Mean of [`ConfusionMatrix::f1`] over the classes that occur, be it that they are right or that they were taken for it.
+    /// Returns the mean of [`ConfusionMatrix::f1`] over the classes that occur among labels or predictions.
     pub fn macro_f1(&self) -> f64 {
         let occurs = |class: &usize| self.right[*class] + self.predicted[*class] > 0;
         let found: Vec<f64> = (0..self.num_classes).filter(occurs).map(|class| self.f1(class)).collect();
@@ -112,25 +134,31 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
 }
 
-/// The number of equally likely choices that a mean cross-entropy (in nats) is that of.
+/// Returns exp(mean cross-entropy in nats).
 pub fn perplexity(mean_cross_entropy: f64) -> f64 {
     mean_cross_entropy.exp()
 }
 
-/// The share of variance that is explained: 1 less the sum of squared differences between what was read and what is right over that
-/// between what is right and its mean. None of numbers that are all the same.
+/// Returns the coefficient of determination R² = 1 − `squares` / `spread`, from the residual sum of squares and the total sum of squares
+/// around the mean. `None` if the targets are constant.
 pub fn r2_score(squares: f64, spread: f64) -> Option<f64> {
     (spread > 0.0).then(|| 1.0 - squares / spread)
 }
 
-/// The area under the curve of true over false positives: how likely a positive example scores above a negative one, a tie
-/// counting half. [Hanley and McNeil 1982] An error if one kind is missing or a score is NaN.
+/// Returns the area under the ROC curve: the probability that a positive example scores above a negative one; ties count half. [Hanley and
+/// McNeil 1982]
+///
+/// # Errors
+/// If the lengths differ, one of the two classes is missing, or a score is NaN.
 pub fn roc_auc(scores: &[f32], positive: &[bool]) -> Result<f64> {
     let positives = positive.iter().filter(|positive| **positive).count();
     let negatives = positive.len() - positives;
     if scores.len() != positive.len() || positives == 0 || negatives == 0 || scores.iter().any(|score| score.is_nan()) {
-        let message = format!("auc: {} scores of {positives} positive and {negatives} negative examples", scores.len());
-        return Err(Error::mistake(message).note("both kinds and a number for each example are needed"));
+        let message =
+            format!("roc_auc: {} scores for {positives} positive and {negatives} negative examples", scores.len());
+        return Err(
+            Error::mistake(message).note("pass one score (not NaN) for each example, and examples of both classes")
+        );
     }
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));

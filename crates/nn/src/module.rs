@@ -1,54 +1,61 @@
-//! Parameters, and how a model shows them.
+//! Parameters, and the trait that visits a model's parameters by name.
 
 use std::collections::BTreeMap;
 
 use panoply_tensor::{Error, Result, Shape, Tensor};
 
-/// A tensor that training changes, or that a model keeps beside those.
+/// A trainable parameter or a buffer (state that is not trained) of a model.
+///
+/// [`Param::new`] makes the former, [`Param::state`] the latter.
+#[doc(alias = "Parameter")]
 #[derive(Debug)]
 pub struct Param {
     value: Tensor,
-    /// Whether training leaves it alone.
+    /// True if the optimizer skips it.
     pub frozen: bool,
     pub(crate) state: bool,
 }
 
 impl Param {
-    /// A parameter that starts as this value.
+    /// Creates a trainable parameter with this initial value.
     pub fn new(value: Tensor) -> Param {
         Param { value, frozen: false, state: false }
     }
 
-    /// Something kept beside the parameters, such as a running mean: no gradient moves it, a training pass may
+    /// Creates a buffer, such as a running mean: it gets no gradient, but a training pass can replace it
     /// ([`crate::ForwardContext::update`]). It is saved like a parameter.
+    #[doc(alias = "register_buffer")]
     pub fn state(value: Tensor) -> Param {
         Param { value, frozen: false, state: true }
     }
 
-    /// Whether gradients move it.
+    /// Returns true if it is trained: neither frozen nor a buffer.
     pub fn requires_grad(&self) -> bool {
         !self.frozen && !self.state
     }
 
-    /// The value now.
+    /// Returns the current value.
     pub fn tensor(&self) -> &Tensor {
         &self.value
     }
 
-    /// Replaces the value; the new one keeps no history. Shape and element type must stay.
+    /// Replaces the value; the new value is detached from its graph.
+    ///
+    /// # Errors
+    /// If shape or element type differ.
     pub fn set(&mut self, value: &Tensor) -> Result<()> {
         check_same(&self.value, value)?;
         self.value = value.detach();
         Ok(())
     }
 
-    /// Takes a value without a look at it: what stands here while the value is elsewhere, or the value on its way back.
+    /// Replaces the value without a check: by a placeholder while the value is donated, or by the result.
     fn place(&mut self, value: Tensor) {
         self.value = value;
     }
 }
 
-/// Puts values, one for each of these names, where the parameters of the names are.
+/// Replaces the values of the parameters with these names.
 pub(crate) fn put(model: &mut dyn Module, names: &[String], values: &mut dyn Iterator<Item = Tensor>) -> Result<()> {
     let mut values: BTreeMap<&str, Tensor> = names.iter().map(String::as_str).zip(values).collect();
     let mut place = |name: &str, param: &mut Param| {
@@ -58,40 +65,47 @@ pub(crate) fn put(model: &mut dyn Module, names: &[String], values: &mut dyn Ite
     model.visit_mut(&mut ParamVisitorMut::new(&mut place))
 }
 
-/// That a parameter's value may become another: shape and element type stay.
+/// Fails unless shape and element type are equal.
 pub(crate) fn check_same(old: &Tensor, new: &Tensor) -> Result<()> {
     let (before, after): (&Shape, &Shape) = (old.shape()?, new.shape()?);
     if before == after && old.dtype() == new.dtype() {
         return Ok(());
     }
-    Err(Error::mistake(format!("a parameter {old:?} cannot become {new:?}")))
+    Err(Error::mistake(format!("cannot replace the parameter {old:?} by {new:?}; shape and dtype must be equal")))
 }
 
 impl Clone for Param {
-    /// A free snapshot. A state's clone is another cell: what a pass collects for one is not for the other.
+    /// Returns a cheap snapshot. The clone of a buffer is a separate cell: updates that a pass collects for one do not apply to the other.
     fn clone(&self) -> Param {
         let value = if self.state { self.value.detach() } else { self.value.clone() };
         Param { value, ..*self }
     }
 }
 
-/// Something with parameters. `#[derive(Module)]` writes it for a struct whose fields are modules and parameters.
+/// A type with parameters. `#[derive(Module)]` implements it for a struct whose fields are modules and parameters.
 pub trait Module {
-    /// Shows every parameter with its dotted name.
+    /// Visits every parameter with its dotted name.
     fn visit(&self, visitor: &mut ParamVisitor<'_>);
 
-    /// Shows every parameter with its dotted name, to be changed.
+    /// Visits every parameter with its dotted name, for changes.
+    ///
+    /// # Errors
+    /// Those of the visitor.
     fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()>;
 
-    /// Every parameter with its dotted name, in the order of the fields.
+    /// Returns every parameter with its dotted name, in the order of the fields.
     fn named_parameters(&self) -> Vec<(String, Param)> {
         let mut params = Vec::new();
         self.visit(&mut ParamVisitor::new(&mut |name, param| params.push((name.to_string(), param.clone()))));
         params
     }
 
-    /// Whether training leaves all parameters alone from now on: of a model, or of a part of it, such as `model.body.freeze(true)`. What
-    /// layers keep beside them, such as running means, still moves.
+    /// Freezes (or unfreezes) all parameters of a model or a submodule, such as `model.body.freeze(true)`. Buffers, such as running means,
+    /// are still updated in training.
+    ///
+    /// # Errors
+    /// Those of [`Module::visit_mut`].
+    #[doc(alias = "requires_grad_")]
     fn freeze(&mut self, frozen: bool) -> Result<()> {
         self.visit_mut(&mut ParamVisitorMut::new(&mut |_, param| {
             param.frozen = frozen && !param.state;
@@ -99,23 +113,23 @@ pub trait Module {
         }))
     }
 
-    /// How many numbers gradients move.
+    /// Returns the number of trainable elements.
     fn num_parameters(&self) -> usize {
         let trained = self.named_parameters().into_iter().filter(|(_, param)| param.requires_grad());
         trained.map(|(_, param)| elems(&param)).sum()
     }
 
-    /// A line for each parameter with its name, type, shape and count, and their sum.
+    /// Returns a table of the parameters with name, type, shape and number of elements, and the total of trainable elements.
     fn summary(&self) -> String {
         let params = self.named_parameters();
         let width = params.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let mut text = String::new();
         for (name, param) in &params {
             let shape = param.tensor().shape().map_or_else(|error| error.to_string(), Shape::to_string);
-            let kept = if param.requires_grad() { "" } else { "  not trained" };
+            let kept = if param.requires_grad() { "" } else { "  frozen or buffer" };
             text += &format!("{name:width$}  {} {shape:<16} {:>10}{kept}\n", param.tensor().dtype(), elems(param));
         }
-        text + &format!("{} parameters to train\n", self.num_parameters())
+        text + &format!("{} trainable parameters\n", self.num_parameters())
     }
 }
 
@@ -123,7 +137,7 @@ fn elems(param: &Param) -> usize {
     param.tensor().shape().map_or(0, Shape::numel)
 }
 
-/// [`Module`] for a struct of this crate whose named fields are modules; other fields are settings.
+/// Implements [`Module`] for a struct of this crate. The listed fields are modules; the others are settings.
 macro_rules! module {
     ($name:ident { $($field:ident),* }) => {
         $crate::module::module!(@ [] $name { $($field),* });
@@ -148,19 +162,19 @@ macro_rules! module {
 }
 pub(crate) use module;
 
-/// Walks the parameters and keeps the dotted name.
+/// Visitor of parameters that tracks the dotted name.
 pub struct ParamVisitor<'a> {
     path: Vec<String>,
     see: &'a mut dyn FnMut(&str, &Param),
 }
 
 impl<'a> ParamVisitor<'a> {
-    /// Calls `see` for each parameter.
+    /// Creates a visitor that calls `see` for each parameter.
     pub fn new(see: &'a mut dyn FnMut(&str, &Param)) -> ParamVisitor<'a> {
         ParamVisitor { path: Vec::new(), see }
     }
 
-    /// A field: a module or a parameter.
+    /// Visits a field, which is a module or a parameter.
     pub fn field(&mut self, name: &str, module: &dyn Module) {
         self.path.push(name.to_string());
         module.visit(self);
@@ -168,19 +182,22 @@ impl<'a> ParamVisitor<'a> {
     }
 }
 
-/// Walks the parameters to change them; the first failure ends the walk.
+/// Visitor that changes parameters and tracks the dotted name. The first error ends the visit.
 pub struct ParamVisitorMut<'a> {
     path: Vec<String>,
     change: &'a mut dyn FnMut(&str, &mut Param) -> Result<()>,
 }
 
 impl<'a> ParamVisitorMut<'a> {
-    /// Calls `change` for each parameter.
+    /// Creates a visitor that calls `change` for each parameter.
     pub fn new(change: &'a mut dyn FnMut(&str, &mut Param) -> Result<()>) -> ParamVisitorMut<'a> {
         ParamVisitorMut { path: Vec::new(), change }
     }
 
-    /// A field: a module or a parameter.
+    /// Visits a field, which is a module or a parameter.
+    ///
+    /// # Errors
+    /// Those of `change`.
     pub fn field(&mut self, name: &str, module: &mut dyn Module) -> Result<()> {
         self.path.push(name.to_string());
         let done = module.visit_mut(self);
@@ -233,7 +250,7 @@ impl Module for Param {
 
 macro_rules! without_params {
     ($($plain:ty)*) => {$(
-        /// A setting: no parameters.
+        /// A setting without parameters.
         impl Module for $plain {
             fn visit(&self, _: &mut ParamVisitor<'_>) {}
 

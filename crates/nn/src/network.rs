@@ -1,8 +1,8 @@
-//! A network as data: what it takes and its layers in order, with sizes that are checked before anything is made.
+//! Declarative networks: an input shape and layers in order, with sizes that are checked before anything is allocated.
 //!
-//! One description serves them all: the builder ([`Network::with_input_size`]), the macro `sequential!`, a file of TOML
-//! ([`Network::read`]), the manifest beside a model file, [`summary`] and the export. Inputs of layers are never said twice:
-//! each takes what the one before gives. A built network is a [`Model`], which is a layer and a module like any other.
+//! The same description is used by the builder ([`Network::with_input_size`]), the macro `sequential!`, TOML files ([`Network::read`]), the
+//! manifest beside a model file, [`summary`] and the export. Input sizes are inferred: each layer takes the output of the previous one. A
+//! built network is a [`Model`], which implements [`Layer`] and [`Module`].
 
 mod build;
 mod extent;
@@ -29,79 +29,94 @@ use crate::layer::{ForwardContext, Layer};
 use crate::layers::Sequential;
 use crate::module::{Module, ParamVisitor, ParamVisitorMut};
 
-/// What a network takes and does.
+/// A description of a network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Network {
-    /// Lengths of an example's axes, the batch aside.
+    /// Shape of an example, without the batch.
     pub input: Vec<usize>,
-    /// In order.
+    /// Layers, in order.
     pub layers: Vec<LayerSpec>,
-    /// What training makes small.
+    /// Training loss.
     #[serde(default)]
     pub loss: Loss,
 }
 
 impl Network {
-    /// No layers yet, over examples whose axes have these lengths.
+    /// Creates a network without layers for examples of this shape.
     pub fn with_input(lengths: &[usize]) -> Network {
         Network { input: lengths.to_vec(), layers: Vec::new(), loss: Loss::default() }
     }
 
-    /// No layers yet, over rows of so many numbers.
+    /// Creates a network without layers for rows of `size` numbers.
     pub fn with_input_size(size: usize) -> Network {
         Network::with_input(&[size])
     }
 
-    /// With another layer at the end.
+    /// Appends a layer.
     #[must_use]
     pub fn add_layer(mut self, layer: LayerSpec) -> Network {
         self.layers.push(layer);
         self
     }
 
-    /// With this loss.
+    /// Sets the loss.
     #[must_use]
     pub fn loss(mut self, loss: Loss) -> Network {
         self.loss = loss;
         self
     }
 
-    /// What goes into each layer and, last, what comes out, the batch aside; or the first layer that does not fit.
+    /// Returns the input shape of each layer followed by the output shape, all without the batch.
+    ///
+    /// # Errors
+    /// If a layer does not fit; the first such layer is named.
     pub fn layer_shapes(&self) -> Result<Vec<Vec<usize>>> {
         self.checked().map_err(|(layer, what)| Error::mistake(self.complaint(layer, &what)))
     }
 
-    /// What comes out, the batch aside.
+    /// Returns the output shape, without the batch.
+    ///
+    /// # Errors
+    /// As for [`Network::layer_shapes`].
     pub fn output_shape(&self) -> Result<Vec<usize>> {
         Ok(self.layer_shapes()?.pop().unwrap_or_default())
     }
 
-    /// Whether examples whose axes have these lengths can be taken: those of the input, or as many numbers in the same order, which
-    /// they are where one side is a single axis, or where both agree but for axes of length 1.
+    /// Returns true if examples of this shape can be used as input. They must have the same number of elements, and either side must be a
+    /// single axis or the shapes must be equal except for axes of length 1.
     pub fn accepts_shape(&self, lengths: &[usize]) -> bool {
         let long = |lengths: &[usize]| lengths.iter().copied().filter(|length| *length != 1).collect::<Vec<usize>>();
         let single = lengths.len() == 1 || self.input.len() == 1;
         size(lengths) == size(&self.input) && (single || long(lengths) == long(&self.input))
     }
 
-    /// The model at the start of training, or the first layer that does not fit.
+    /// Builds the model with initial parameters.
+    ///
+    /// # Errors
+    /// If a layer does not fit, or the network is too large.
     pub fn build(&self, rng: &mut Rng) -> Result<Model> {
         let Extent { arrays, stored, .. } = self.extent()?;
         if arrays > extent::MOST_ARRAYS || stored > extent::MOST_STORED {
             let what = format!("{arrays} arrays, and its norms and scales hold {stored} numbers");
-            let most = format!("{} and {} are the most", extent::MOST_ARRAYS, extent::MOST_STORED);
+            let most = format!("at most {} and {} are supported", extent::MOST_ARRAYS, extent::MOST_STORED);
             return Err(Error::mistake(format!("the network has {what}; {most}")));
         }
         Ok(Model { network: self.clone(), layers: build::all(&self.layers, &self.input, rng) })
     }
 
-    /// The model with the parameters of a file; see [`Network::load_file`].
+    /// Builds the model with the parameters of a file; see [`Network::load_file`].
+    ///
+    /// # Errors
+    /// As for [`Network::load_file`], or if the file cannot be read.
     pub fn load(&self, path: &Path) -> Result<Model> {
         self.load_file(&TensorFile::read(path)?)
     }
 
-    /// The model with the parameters of a file. Nothing is built, and nothing in proportion to a number of the description is allocated,
-    /// if its parameters and states are many more than the file holds. A few that are missing are listed.
+    /// Builds the model with the parameters of a file. If the description has many more parameters than the file, nothing is built or
+    /// allocated in proportion to its sizes. A few missing parameters are listed.
+    ///
+    /// # Errors
+    /// If a layer does not fit, or parameters are missing, extra or of another shape.
     pub fn load_file(&self, file: &TensorFile) -> Result<Model> {
         const FEW_ARRAYS: u128 = 1 << 10;
         const FEW_NUMBERS: u128 = 1 << 20;
@@ -115,32 +130,32 @@ impl Network {
             let described = format!("{} arrays with {} numbers", needed.arrays, needed.numel);
             let path = file.path().display();
             let message =
-                format!("{path}: the network it describes has {described}, the file holds {arrays} with {numel}");
-            return Err(Error::corrupt(message).note("it was cut short or changed; take another copy of it"));
+                format!("{path}: its network description needs {described}, the file has {arrays} arrays with {numel}");
+            return Err(Error::corrupt(message).note("the file is truncated or modified; use another copy"));
         }
         let mut model = self.build(&mut Rng::seed_from_u64(0))?;
         file.load(&mut model)?;
         Ok(model)
     }
 
-    /// [`Network::layer_shapes`], or what is wrong and the position of the layer it is wrong with.
+    /// [`Network::layer_shapes`], or the position of the layer that does not fit and a description.
     fn checked(&self) -> Result<Vec<Vec<usize>>, (Option<usize>, String)> {
         if self.input.is_empty() || self.input.contains(&0) || size(&self.input).is_none() {
-            return Err((None, format!("the input {:?} needs axes of at least 1", self.input)));
+            return Err((None, format!("the input {:?} must have axes of at least 1", self.input)));
         }
         self.loss.check().map_err(|what| (None, what))?;
         shape::through(&self.layers, &self.input).map_err(|(at, what)| (Some(at), what))
     }
 
-    /// A sentence about a layer: its place, kind and what comes before it.
+    /// Returns an error message about a layer with its position, its kind and the layer before it.
     fn complaint(&self, at: Option<usize>, what: &str) -> String {
         at.map_or_else(|| what.to_string(), |at| shape::complaint(&self.layers, at, what))
     }
 }
 
-/// The product of lengths, if it can be a size at all.
+/// Returns the product of lengths, or `None` if it exceeds any possible size.
 fn size(lengths: &[usize]) -> Option<usize> {
-    // Where memory ends, or before.
+    // Beyond the memory of any machine.
     const MOST: usize = 1 << if usize::BITS < 64 { 29 } else { 40 };
     let product = lengths.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
     product.filter(|product| *product <= MOST)
@@ -149,14 +164,14 @@ fn size(lengths: &[usize]) -> Option<usize> {
 /// A network with its parameters.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// What it takes and does.
+    /// Description of the network.
     pub network: Network,
-    /// One stage for each layer of the network.
+    /// One layer for each layer of the description.
     pub layers: Sequential,
 }
 
 impl Layer for Model {
-    /// `[batch, …]` in the shape of the network's input, or in another that it takes ([`Network::accepts_shape`]).
+    /// Runs on a batch `[batch, …]` in the network's input shape, or in another one that [`Network::accepts_shape`].
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         if let Some(Err(mistake)) = pass.seq_lengths().map(|_| self.network.check_variable_lengths()) {
             return Tensor::from_mistake(mistake);
@@ -167,8 +182,8 @@ impl Layer for Model {
         let shaped = match given.as_deref() {
             Ok(given) if !given.is_empty() && *given != axes[..] && size(given) == size(axes) => {
                 if !self.network.accepts_shape(given) {
-                    let message = format!("examples of {given:?} are not the input {axes:?} of the network");
-                    let note = "put their axes in its order first, or flatten them";
+                    let message = format!("examples of shape {given:?} do not match the network's input {axes:?}");
+                    let note = "permute their axes to that order, or flatten them";
                     return Tensor::from_mistake(Error::mistake(message).note(note));
                 }
                 input.flatten(1).unflatten(1, axes)
@@ -185,7 +200,7 @@ impl Layer for Model {
 }
 
 impl Model {
-    /// Whether all axes of examples that are known are those of the network's input.
+    /// Returns true if all statically known axes of the examples match the network's input.
     fn has_axes_of(&self, input: &Tensor) -> bool {
         let fits = |(at, wanted): (usize, &usize)| input.size(at as isize + 1).map_or(true, |length| length == *wanted);
         input.ndim().is_ok_and(|rank| rank == self.network.input.len() + 1)

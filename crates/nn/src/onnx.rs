@@ -1,6 +1,6 @@
-//! Networks as ONNX files. [`export`] writes opset 17 with a free batch and f32 parameters; [`Imported`] reads the files of others.
+//! Export and import of ONNX files. [`export`] writes opset 17 with a dynamic batch and f32 parameters. [`Imported`] reads ONNX files.
 //!
-//! [`proto`] writes the bytes, [`layers`] says each layer in ONNX's operators, [`read`] parses files. Nothing of the file format is known elsewhere.
+//! [`proto`] serializes, [`layers`] translates layers to ONNX operators, [`read`] parses files. The file format is encapsulated here.
 
 mod layers;
 mod proto;
@@ -17,31 +17,35 @@ use crate::network::Model;
 use proto::{Data, Graph};
 pub use read::{Imported, Input};
 
-/// The most bytes of an ONNX file: a message of Protocol Buffers is smaller than 2 GiB.
+/// Maximum size of an ONNX file: a Protocol Buffers message is smaller than 2 GiB.
 pub const MAX_BYTES: u64 = i32::MAX as u64;
 
-/// What [`export`] wrote.
+/// Sizes of the files that [`export`] wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// The second file, which holds the parameters if there is one, and its bytes.
+    /// Path and size of the second file, which holds the parameters, if there is one.
     pub data: Option<(PathBuf, u64)>,
 }
 
-/// Writes a network as it is in use: dropout does nothing, norms use their running statistics. The input is called `input`, the
-/// output `output`. The file appears whole or not at all.
+/// Writes a network in evaluation mode: dropout is the identity, norms use their running statistics. The input is named `input`, the output
+/// `output`. The file is written atomically.
 ///
-/// A network that needs [`MAX_BYTES`] or more is written as two files: the parameters are ONNX's *external data*, in a file that is called as
-/// the first one with `.data` behind, in the same folder. Both belong together under these names.
+/// A network that needs [`MAX_BYTES`] or more is written as two files. The parameters are ONNX *external data* in the same folder, in a
+/// file with the first one's name and the extension `.data` appended. The first file refers to the second by this name.
 ///
 /// # Errors
 /// If a file cannot be written, or a layer has no counterpart in ONNX.
+#[doc(alias = "torch.onnx.export")]
 pub fn export(model: &Model, path: &Path) -> Result<Saved> {
     save_within(model, path, MAX_BYTES)
 }
 
-/// [`export`] with the parameters in a second file from fewer bytes on: if one file would be larger than `max_bytes`.
+/// [`export`] with a smaller limit: the parameters go to a second file if one file would be larger than `max_bytes`.
+///
+/// # Errors
+/// As for [`export`].
 pub fn save_within(model: &Model, path: &Path, max_bytes: u64) -> Result<Saved> {
     let (graph, value, lengths) = graph_of(model)?;
     let output = (&value[..], &lengths[..]);
@@ -57,22 +61,23 @@ pub fn save_within(model: &Model, path: &Path, max_bytes: u64) -> Result<Saved> 
     let write = &mut |part: &[u8]| file.write(part);
     graph.finish(output, Data::Beside(&location), write, &mut |part: &[u8]| second.write(part))?;
     let saved = Saved { bytes: file.bytes(), data: Some((data, second.bytes())) };
-    // Both are on the disk before either has its name.
+    // Both files must be on disk before either is renamed.
     file.sync()?;
     second.commit()?;
     file.commit()?;
     Ok(saved)
 }
 
-/// The bytes of such a file.
+/// Returns the bytes of an ONNX file.
 ///
 /// # Errors
-/// If there are [`MAX_BYTES`] or more; [`export`] writes them as two files.
+/// If there are [`MAX_BYTES`] or more, which [`export`] writes as two files, or a layer has no counterpart in ONNX.
 pub fn to_bytes(model: &Model) -> Result<Vec<u8>> {
     let (graph, value, lengths) = graph_of(model)?;
     if graph.bytes() > MAX_BYTES {
-        let message = format!("an ONNX file holds less than 2 GiB, and this network needs {} bytes", graph.bytes());
-        return Err(Error::mistake(message).note("`onnx::save` puts its parameters into a second file"));
+        let message =
+            format!("an ONNX file must be smaller than 2 GiB, but this network needs {} bytes", graph.bytes());
+        return Err(Error::mistake(message).note("`onnx::export` writes the parameters to a second file"));
     }
     let mut bytes = Vec::new();
     let mut write = |part: &[u8]| {
@@ -83,27 +88,27 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where [`export`] puts the parameters that the file at `path` has no room for: `.data` is added to its name.
+/// Returns the path of the second file of [`export`]: `path` with `.data` appended.
 pub fn data_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".data");
     path.with_file_name(name)
 }
 
-/// The name of the second file as the first one holds it.
+/// Returns the name of the second file, as the first one stores it.
 ///
 /// # Errors
-/// If `path` is a link, a pipe or a device, beside which there is no place for a second file, or its name is not UTF-8.
+/// If `path` is a link, a pipe or a device, so that a second file cannot be put beside it, or its name is not UTF-8.
 fn location(path: &Path) -> Result<String> {
     let plain = std::fs::symlink_metadata(path).map_or(true, |file| file.is_file());
     let name = data_path(path).file_name().and_then(|name| name.to_str()).filter(|_| plain).map(str::to_string);
     name.ok_or_else(|| {
         let message = format!("cannot write {}: this network needs a second file beside it", path.display());
-        Error::mistake(message).note("name a file in a folder, not a link, a pipe or a device, in UTF-8")
+        Error::mistake(message).note("use a path to a regular file with a UTF-8 name, not a link, a pipe or a device")
     })
 }
 
-/// The network's operators, the name of what comes out, and its lengths behind the batch.
+/// Returns the network's graph, the name of its output, and the output shape without the batch.
 fn graph_of(model: &Model) -> Result<(Graph, String, Vec<usize>)> {
     let mut shapes = model.network.layer_shapes()?;
     let mut graph = Graph::new(&model.network.input);

@@ -1,8 +1,8 @@
 //! Data-parallel training: several processes train one model, each on its rows of every batch.
 //!
-//! All processes hold the same model, optimizer state and random generator. Each computes the gradients of its rows,
-//! weighted by their share of the batch; the sums over all processes are the gradients of the whole batch, and every
-//! process applies the same update. How bytes travel is not known here: a [`ProcessGroup`] carries them.
+//! All processes hold the same model, optimizer state and random generator. Each computes the gradients of its rows, weighted by their
+//! share of the batch. The sums over all processes are the gradients of the whole batch, and every process applies the same update. A
+//! [`ProcessGroup`] implements the communication.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -12,18 +12,25 @@ use panoply_tensor::{DType, Device, Result, Tensor, eval};
 
 use crate::layer::ForwardContext;
 
-/// The processes that train one model together. All make the same calls in the same order.
+/// The processes that train one model together. All must make the same calls in the same order.
 pub trait ProcessGroup: Debug + Send + Sync {
-    /// The number of this process, below [`ProcessGroup::ranks`].
+    /// Returns the index of this process, below [`ProcessGroup::ranks`].
     fn rank(&self) -> usize;
 
-    /// The number of processes.
+    /// Returns the number of processes.
+    #[doc(alias = "world_size")]
     fn ranks(&self) -> usize;
 
-    /// Sums each element over all processes, in the order of ranks: all get the same bits.
+    /// Sums each element over all processes in the order of ranks, so all processes get bitwise equal sums.
+    ///
+    /// # Errors
+    /// If the communication fails.
     fn all_reduce(&self, values: &mut [f32]) -> Result<()>;
 
-    /// Copies the values of rank 0 to all.
+    /// Copies the values of rank 0 to all processes.
+    ///
+    /// # Errors
+    /// If the communication fails.
     fn broadcast(&self, values: &mut [f64]) -> Result<()>;
 }
 
@@ -31,17 +38,17 @@ pub trait ProcessGroup: Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub(crate) struct Shard {
     pub group: Arc<dyn ProcessGroup>,
-    /// Rows of the batch.
+    /// Rows of the batch that this process computes.
     pub rows: Range<usize>,
-    /// Rows of the whole batch.
+    /// Number of rows of the whole batch.
     pub batch: usize,
-    /// The weight of these rows in a mean over the batch.
+    /// Weight of these rows in a mean over the batch.
     pub share: f64,
 }
 
 impl Shard {
-    /// The rows of this process: numbers of rows differ by at most one. `mass` weighs a range of rows. A process for which
-    /// no row is left computes the first with weight 0, so that all processes take part in every sum.
+    /// Returns the rows of this process; the numbers of rows differ by at most one. `mass` returns the weight of a range of rows. A process
+    /// without rows computes the first row with weight 0, so that all processes take part in every sum.
     pub fn new(group: &Arc<dyn ProcessGroup>, batch: usize, mass: impl Fn(Range<usize>) -> f64) -> Shard {
         let (rank, ranks) = (group.rank(), group.ranks());
         let rows = batch * rank / ranks..batch * (rank + 1) / ranks;
@@ -50,13 +57,13 @@ impl Shard {
         Shard { group: group.clone(), rows, batch, share }
     }
 
-    /// These rows of a tensor whose first axis is the batch.
+    /// Returns these rows of a tensor whose first axis is the batch.
     pub fn of(&self, whole: &Tensor) -> Tensor {
         whole.narrow(0, self.rows.start, self.rows.len())
     }
 
-    /// Sums loss and gradients over all processes, and averages the float states that the pass updates. Sums are made in
-    /// f32. The results have no history.
+    /// Sums loss and gradients over all processes, and averages the float buffers that the pass updates. Sums are in f32. The results are
+    /// detached.
     pub fn all_reduce(
         &self,
         loss: &Tensor,
@@ -91,7 +98,7 @@ impl Shard {
     }
 }
 
-/// Whether all processes want to go on.
+/// Returns true if all processes want to continue.
 pub(crate) fn all_agree(group: Option<&Arc<dyn ProcessGroup>>, go_on: bool) -> Result<bool> {
     let Some(group) = group else { return Ok(go_on) };
     let mut against = [f32::from(u8::from(!go_on))];

@@ -1,23 +1,26 @@
-//! What values must be, checked while a program runs.
+//! Run-time checks of tensor values.
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
-/// What every number of a tensor must be.
+/// A property that every element of a tensor must have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Property {
     /// Neither NaN nor infinite.
     Finite,
-    /// At least the first and at most the second.
+    /// At least the first and at most the second bound.
     InRange(f64, f64),
-    /// Not below 0, and 1 in sum along the last axis, to 0.002.
+    /// Not below 0, with a sum of 1 along the last axis within 0.002.
     Probabilities,
 }
 
-/// How far a sum of probabilities may be from 1: what rounding leaves of thousands of shares, f16 included.
+/// Tolerance of a sum of probabilities: the rounding error of sums over thousands of elements, f16 included.
 const SUM: f64 = 2e-3;
 
 impl Property {
-    /// The error of a value that does not have the property, with the first place where it has not; `name` says what it is.
+    /// Checks a tensor; `name` identifies it in the error.
+    ///
+    /// # Errors
+    /// If an element does not have the property. The message has the number of such elements and the position of the first.
     pub fn check(&self, name: &str, value: &Tensor) -> Result<()> {
         let wide = value.cast(DType::F32);
         let number = |x: f64| Tensor::scalar(x as f32);
@@ -38,7 +41,7 @@ impl Property {
         let first = good.iter().position(|good| *good == 0).unwrap_or(0);
         let place = place(first, value.shape()?.dims());
         let message = format!(
-            "{name} {} is not {self}: {bad} of {} numbers, the first {} at {place:?}",
+            "{name} {} is not {self}: {bad} of {} elements, the first {} at {place:?}",
             value.shape()?,
             good.len(),
             numbers[first]
@@ -57,7 +60,7 @@ impl std::fmt::Display for Property {
     }
 }
 
-/// The position along each axis of an element counted in row-major order.
+/// Returns the index along each axis of an element with this row-major position.
 pub(crate) fn place(mut element: usize, dims: &[usize]) -> Vec<usize> {
     let mut place = vec![0; dims.len()];
     for (axis, length) in dims.iter().enumerate().rev() {
@@ -67,8 +70,8 @@ pub(crate) fn place(mut element: usize, dims: &[usize]) -> Vec<usize> {
     place
 }
 
-/// Checks what a value must be: `ensure!(shares, finite, probabilities, within(0.0, 1.0))?`. The value is computed, what it must be
-/// is checked where it is, and an error says how many numbers are wrong and where the first is.
+/// Evaluates a tensor and checks properties of its elements: `ensure!(shares, finite, probabilities, within(0.0, 1.0))?`. The check runs on
+/// the tensor's device. An error has the number of wrong elements and the position of the first.
 ///
 /// ```
 /// # use panoply_nn::ensure;
@@ -76,7 +79,7 @@ pub(crate) fn place(mut element: usize, dims: &[usize]) -> Vec<usize> {
 /// let shares = Tensor::from_slice(&[1.0f32, 2.0], [1, 2]).softmax(-1);
 /// ensure!(shares, finite, probabilities)?;
 /// let error = ensure!(shares * 2.0, within(0.0, 1.0)).unwrap_err();
-/// assert!(error.message().contains("is not within 0 ..= 1: 1 of 2 numbers, the first 1.46"));
+/// assert!(error.message().contains("is not within 0 ..= 1: 1 of 2 elements, the first 1.46"));
 /// # Ok::<(), panoply_tensor::Error>(())
 /// ```
 #[macro_export]

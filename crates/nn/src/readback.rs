@@ -1,7 +1,7 @@
-//! How numbers come back from a device: waited for, or awaited where nothing may wait, as in browsers.
+//! Reading numbers back from a device: blocking, or asynchronous where blocking is not possible, as in browsers.
 //!
-//! What needs them is written once, as a future. Where it waits for all of them it has come to its end when it is polled the first time,
-//! which is what [`finished`] does: no executor, no thread, and nothing to wake.
+//! Code that reads back is written once, as a future. In blocking mode the future is ready at the first poll, so [`finished`] needs no
+//! executor, thread or waker.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use panoply_tensor::{Result, Tensor};
 
-/// How numbers come back from a device.
+/// Mode of reading back from a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WaitMode {
     Blocking,
@@ -17,7 +17,7 @@ pub(crate) enum WaitMode {
 }
 
 impl WaitMode {
-    /// The elements of a tensor of f32.
+    /// Reads back the elements of an f32 tensor.
     pub async fn numbers(self, tensor: &Tensor) -> Result<Vec<f32>> {
         match self {
             WaitMode::Blocking => tensor.to_vec(),
@@ -25,16 +25,16 @@ impl WaitMode {
         }
     }
 
-    /// The only one.
+    /// Reads back a tensor with a single element.
     pub async fn number(self, tensor: &Tensor) -> Result<f64> {
         Ok(f64::from(self.numbers(tensor).await?[0]))
     }
 }
 
-/// What comes of a future that waits for all it needs.
+/// Returns the result of a future that only blocks and never suspends.
 pub(crate) fn finished<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done,
-        Poll::Pending => unreachable!("all that it needed was waited for"),
+        Poll::Pending => unreachable!("a blocking future is ready at the first poll"),
     }
 }

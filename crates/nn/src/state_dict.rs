@@ -1,8 +1,8 @@
-//! Parameters under others' names: a `state_dict` of PyTorch, saved as safetensors, becomes a model's parameters.
+//! Import of a PyTorch `state_dict` that was saved as safetensors.
 //!
-//! Dense layers, filters and norms have the same names and shapes here and there. What differs is a table ([`translated`]): recurrent
-//! layers keep all depths and directions in one module, attention keeps three weights in one array. A name that the model has itself is
-//! never translated.
+//! Linear, convolution and norm layers have the same names and shapes as in PyTorch. The exceptions are in a table ([`translated`]):
+//! PyTorch keeps all depths and directions of a recurrent layer in one module, and the three projections of attention in one array. A name
+//! that the model itself has is never translated.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,18 +12,20 @@ use panoply_tensor::{DType, Error, Result, Scalar, Tensor};
 use crate::checkpoint::{self, Entry, TensorFile};
 use crate::module::Module;
 
-/// Loads a `state_dict`, all or nothing. `rename` says what the model calls a parameter of the file, none for one to be left out; then
-/// the names of PyTorch's modules are translated to those of ours, unless the model has parameters of that name itself.
+/// Loads a `state_dict`, all or nothing. `rename` maps a name in the file to the model's name, or to `None` to skip the array. Names of
+/// PyTorch's modules are then translated, unless the model has a parameter of that name.
 ///
-/// Floats of another type (f16, bf16, f32, f64) are converted to the parameter's type, rounded to nearest. A `state_dict` holds no settings: the
-/// activation and epsilon of transformer blocks and the nonlinearity of a plain recurrent layer are the model's own, and PyTorch's
-/// `TransformerEncoderLayer` has relu where [`crate::TransformerEncoderLayer`] has gelu unless another activation is set.
+/// Floats of another type (f16, bf16, f32, f64) are converted to the parameter's type, rounded to nearest. A `state_dict` holds no
+/// settings: activation and epsilon of transformer blocks and the nonlinearity of a plain recurrent layer are those of the model. PyTorch's
+/// `TransformerEncoderLayer` defaults to ReLU, [`crate::TransformerEncoderLayer`] to GELU.
 ///
 /// In Python: `safetensors.torch.save_file(module.state_dict(), "model.safetensors")`.
 ///
 /// # Errors
-/// If a parameter is missing, extra or of another shape, all of which are listed; if two arrays become one parameter, both of which are
-/// named; if a finite number has no finite counterpart in the parameter's type.
+/// - Parameters are missing, extra or of another shape; all are listed.
+/// - Two arrays map to the same parameter; both are named.
+/// - A finite number is not representable in the parameter's type.
+#[doc(alias = "load_state_dict")]
 pub fn load(model: &mut dyn Module, path: &Path, rename: impl Fn(&str) -> Option<String>) -> Result<()> {
     let own = Own::of(model)?;
     let file = TensorFile::read(path)?;
@@ -37,7 +39,7 @@ pub fn load(model: &mut dyn Module, path: &Path, rename: impl Fn(&str) -> Option
             if let Some(other) = sources.insert(name.clone(), theirs.to_string()) {
                 let message =
                     format!("{}: {other} and {theirs} both become {name}; nothing was loaded", path.display());
-                return Err(Error::corrupt(message).note("let `rename` give none for one of them"));
+                return Err(Error::corrupt(message).note("`rename` must return None for one of them"));
             }
             arrays.insert(name, tensor);
         }
@@ -46,7 +48,7 @@ pub fn load(model: &mut dyn Module, path: &Path, rename: impl Fn(&str) -> Option
     checkpoint::assign_parameters(model, &arrays, path)
 }
 
-/// The model's parameters by name: element types and lengths of the axes.
+/// Element types and shapes of the model's parameters by name.
 struct Own(BTreeMap<String, (DType, Vec<usize>)>);
 
 impl Own {
@@ -58,18 +60,18 @@ impl Own {
         Ok(Own(own.collect::<Result<_>>()?))
     }
 
-    /// Whether any parameter's name begins with a prefix.
+    /// Returns true if the name of a parameter begins with a prefix.
     fn begins(&self, prefix: &str) -> bool {
         self.0.range(prefix.to_string()..).next().is_some_and(|(name, _)| name.starts_with(prefix))
     }
 }
 
-/// A count of batches that nothing here depends on.
+/// Returns true for PyTorch's batch counter of norms, which has no counterpart here.
 fn is_batch_count(name: &str) -> bool {
     name.rsplit('.').next() == Some("num_batches_tracked")
 }
 
-/// The parameters that an array of the file becomes, by the model's names and in its element types.
+/// Converts an array of the file to the model's parameters, with their names and element types.
 fn converted(
     file: &TensorFile,
     theirs: &str,
@@ -80,7 +82,7 @@ fn converted(
     let dtype = file.known_dtype(theirs, entry)?;
     let names = translated(renamed, own);
     if names.iter().any(|name| !own.0.contains_key(name)) {
-        // Extra: listed by the name in the file, not by one that stands nowhere.
+        // Not in the model: the error lists the name in the file, not its translation.
         let listed = if renamed == theirs { theirs.to_string() } else { format!("{theirs} (renamed to {renamed})") };
         return Ok(vec![(listed, file.tensor(theirs, entry.bytes, entry.dims, dtype)?)]);
     }
@@ -99,7 +101,7 @@ fn converted(
         let tensor = if dtype != wanted && dtype.is_float() && wanted.is_float() {
             let bytes = cast(bytes, dtype, wanted).ok_or_else(|| {
                 let message =
-                    format!("{}: {theirs} holds numbers of {dtype} that {wanted} cannot hold", file.path().display());
+                    format!("{}: {theirs} holds {dtype} values outside the range of {wanted}", file.path().display());
                 Error::corrupt(message).note("nothing was loaded")
             })?;
             file.tensor(theirs, &bytes, dims, wanted)?
@@ -111,7 +113,7 @@ fn converted(
     Ok(parts)
 }
 
-/// Whether an array is what several parameters are one below the other.
+/// Fails unless the array is the concatenation of several parameters along the first axis.
 fn is_stacked(
     file: &TensorFile,
     theirs: &str,
@@ -126,7 +128,7 @@ fn is_stacked(
         return Ok(());
     }
     let message = format!(
-        "{}: {theirs} is {dtype}{:?}, not {wanted:?}, the rows of {}; nothing was loaded",
+        "{}: {theirs} is {dtype}{:?}, not {wanted:?}, the concatenation of {}; nothing was loaded",
         file.path().display(),
         entry.dims,
         names.join(", ")
@@ -134,7 +136,7 @@ fn is_stacked(
     Err(Error::corrupt(message))
 }
 
-/// Little-endian floats of one type as those of another; none if a finite one becomes infinite.
+/// Converts little-endian floats to another type; `None` if a finite value overflows.
 fn cast(bytes: &[u8], from: DType, to: DType) -> Option<Vec<u8>> {
     let mut cast = Vec::with_capacity(bytes.len() / from.bytes() * to.bytes());
     for element in bytes.chunks_exact(from.bytes()) {
@@ -150,7 +152,7 @@ fn cast(bytes: &[u8], from: DType, to: DType) -> Option<Vec<u8>> {
     Some(cast)
 }
 
-/// The model's names of the parameters that an array of PyTorch's holds.
+/// Returns the model's names of the parameters in a PyTorch array.
 fn translated(name: &str, own: &Own) -> Vec<String> {
     if own.0.contains_key(name) {
         return vec![name.to_string()];
@@ -171,7 +173,7 @@ fn translated(name: &str, own: &Own) -> Vec<String> {
     vec![format!("{prefix}{}", recurrent(last).as_deref().unwrap_or(last))]
 }
 
-/// One part of a dotted name.
+/// Translates one component of a dotted name.
 fn part(theirs: &str) -> String {
     match theirs {
         "self_attn" => "attention".to_string(),
@@ -186,7 +188,7 @@ fn part(theirs: &str) -> String {
     }
 }
 
-/// `weight_ih_l1_reverse` as `layers.1.directions.1.weight_ih`.
+/// Translates `weight_ih_l1_reverse` to `layers.1.directions.1.weight_ih`.
 fn recurrent(theirs: &str) -> Option<String> {
     let (rest, side) = theirs.strip_suffix("_reverse").map_or((theirs, 0), |rest| (rest, 1));
     let (what, depth) = rest.rsplit_once("_l")?;

@@ -1,5 +1,4 @@
-//! Training for epochs, with a validation part, history, early stopping, and files from which it goes on as if it had
-//! never stopped.
+//! Training loop: epochs, validation, history, early stopping, and checkpoints from which a run resumes bit for bit.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,38 +17,37 @@ use crate::optim::{AveragedModel, GradScaler, LrSchedule, Optimizer, ReduceLrOnP
 use crate::process_group::{ProcessGroup, Shard, all_agree};
 use crate::trainer_memory;
 
-/// How to train.
+/// Settings of a training run.
 #[derive(Clone, Debug)]
 pub struct TrainConfig {
-    /// How often every example is seen.
+    /// Number of epochs.
     pub epochs: usize,
-    /// Examples of a batch. A last batch of one example is merged into the one before it.
+    /// Batch size. A last batch of one example is merged into the previous one.
     pub batch_size: usize,
-    /// Epochs without a better validation loss after which to stop. A later [`Trainer::fit`] of a run that stopped so counts anew.
+    /// Early stopping: number of epochs without a better validation loss. A later [`Trainer::fit`] of a stopped run starts counting from 0.
     pub patience: Option<usize>,
     /// Factor of the learning rate at each step.
     pub lr_schedule: LrSchedule,
-    /// What lowers the learning rate besides, when the validation loss stops falling.
+    /// Additional reduction of the learning rate when the validation loss stops falling.
     pub reduce_on_plateau: Option<ReduceLrOnPlateau>,
-    /// Batches whose gradients make one step together, as one batch of so many times the examples would.
+    /// Gradient accumulation: number of batches per optimizer step.
     pub accumulate_grad_batches: usize,
-    /// Share that a running average of the parameters keeps at each step, less at the beginning; the average is what is measured and
-    /// kept as the best. [Polyak and Juditsky 1992]
+    /// Decay of the exponential moving average of the parameters at each step, smaller in the first steps. The averaged model is evaluated
+    /// and kept as the best. [Polyak and Juditsky 1992]
     pub ema_decay: Option<f64>,
-    /// Where the run is saved after every epoch and when it is stopped.
+    /// Path of the checkpoint, written after every epoch and when training is stopped.
     pub checkpoint_path: Option<PathBuf>,
-    /// What is made small.
+    /// Training loss.
     pub loss: Loss,
-    /// What layers compute in, f32, bf16 or f16; parameters and what the optimizer remembers stay f32. With f16 the loss is
-    /// scaled.
+    /// Compute precision of the layers: f32, bf16 or f16. Parameters and optimizer state stay f32. With f16 the loss is scaled.
     pub precision: DType,
-    /// The processes that train this model together, each on its rows of every batch. All must have the same model, data and
-    /// random numbers; evaluation is done by rank 0. None trains in this process alone.
+    /// Processes that train this model together, each on its rows of every batch. All must have the same model, data and random numbers.
+    /// Rank 0 evaluates. `None` trains in this process alone.
     pub group: Option<Arc<dyn ProcessGroup>>,
 }
 
 impl TrainConfig {
-    /// So many epochs in batches of this size, at a constant rate in f32, without early stopping or a file.
+    /// Creates a configuration with these epochs and this batch size, a constant learning rate, f32, no early stopping and no checkpoint.
     pub fn new(epochs: usize, batch: usize) -> TrainConfig {
         TrainConfig {
             epochs,
@@ -66,18 +64,18 @@ impl TrainConfig {
         }
     }
 
-    /// The same with as many whole epochs over so many examples as make at least so many steps.
+    /// Creates a configuration with the fewest epochs over `examples` examples that make at least `steps` steps.
     pub fn with_min_steps(steps: usize, examples: usize, batch: usize) -> TrainConfig {
         TrainConfig::new(steps.div_ceil(Cuts::new(examples, batch).count().max(1)), batch)
     }
 
-    /// Steps over so many examples: what a [`LrSchedule`] counts.
+    /// Returns the number of optimizer steps over `examples` examples, which is what an [`LrSchedule`] counts.
     pub fn optimizer_steps(&self, examples: usize) -> u64 {
         let batches = Cuts::new(examples, self.batch_size).count();
         (self.epochs as u64).saturating_mul(batches.div_ceil(self.accumulate_grad_batches.max(1)) as u64)
     }
 
-    /// What of a step the batch behind so many others of an epoch in this order is.
+    /// Returns the weights of micro-batch number `batches` of an epoch in this order.
     fn part(&self, batches: usize, order: &[usize], targets: &Targets) -> MicroBatch {
         let (cuts, many) = (Cuts::new(order.len(), self.batch_size), self.accumulate_grad_batches.max(1));
         let mass = |from: usize, count: usize| {
@@ -92,14 +90,14 @@ impl TrainConfig {
         }
     }
 
-    /// The rows that this process computes of a batch of an epoch in this order, if several share it.
+    /// Returns the rows that this process computes of a batch of an epoch in this order, if several processes share it.
     fn shard(&self, batches: usize, order: &[usize], targets: &Targets) -> Option<Shard> {
         let group = self.group.as_ref()?;
         let examples = &order[Cuts::new(order.len(), self.batch_size).range(batches)];
         Some(Shard::new(group, examples.len(), |rows| self.loss.mass(targets, examples[rows].iter().copied())))
     }
 
-    /// A training pass over these examples in this precision.
+    /// Creates a training pass for these examples in this precision.
     pub(crate) fn pass<'a>(&self, batch: &Batch, rng: &'a mut Rng) -> ForwardContext<'a> {
         let pass = ForwardContext::train(rng).with_seq_lengths(batch.seq_lengths.as_ref());
         match self.precision {
@@ -109,43 +107,43 @@ impl TrainConfig {
     }
 }
 
-/// A batch of those that make one step.
+/// A micro-batch of an optimizer step.
 #[derive(Clone, Copy, Debug)]
 struct MicroBatch {
-    /// How much its examples count in a mean.
+    /// Weight of its examples in a mean.
     weight: f64,
-    /// The same of all that the step's examples count.
+    /// The weight as a fraction of that of the whole step.
     weight_fraction: f64,
-    /// Whether the step is made after it.
+    /// True if the step is made after it.
     last: bool,
 }
 
-/// What one epoch reached.
+/// Results of one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochReport {
-    /// Counted from 1.
+    /// Number of the epoch, counted from 1.
     pub epoch: usize,
-    /// Mean loss over the training examples, weighted as the loss is, before each step.
+    /// Mean loss of the training examples, weighted as the loss is, each before its step.
     #[serde(with = "any_float")]
     pub train_loss: f64,
-    /// Mean loss over the validation examples, after the epoch.
+    /// Mean loss of the validation examples after the epoch.
     #[serde(with = "any_float")]
     pub val_loss: f64,
-    /// What scores measure.
+    /// Metric of the scores.
     #[serde(default)]
     pub metric: Metric,
-    /// The score after the epoch of training examples: of a random sample as large as the validation part, the same in each epoch,
-    /// or of all of them if they are fewer.
+    /// Score of training examples after the epoch: of a random sample as large as the validation set, the same in each epoch, or of all if
+    /// there are fewer.
     #[serde(default, alias = "train_accuracy", with = "any_float")]
     pub train_score: f64,
-    /// The score of the validation examples.
+    /// Score of the validation examples after the epoch.
     #[serde(alias = "accuracy", with = "any_float")]
     pub val_score: f64,
-    /// Time for the epoch, validation included.
+    /// Duration of the epoch with validation, in seconds.
     pub seconds: f64,
 }
 
-/// Numbers of which JSON has no infinite ones: those are their names (`"inf"`, `"-inf"`, `"NaN"`), and `null` is NaN.
+/// Floats in JSON, which has no infinities: these are stored by name (`"inf"`, `"-inf"`, `"NaN"`), and `null` reads as NaN.
 mod any_float {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -173,26 +171,26 @@ mod any_float {
 /// Progress within an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepReport {
-    /// Counted from 1.
+    /// Number of the epoch, counted from 1.
     pub epoch: usize,
-    /// Counted from 1 within the epoch.
+    /// Number of the batch within the epoch, counted from 1.
     pub step: usize,
-    /// Steps of an epoch.
+    /// Number of batches in the epoch.
     pub steps: usize,
     /// Loss before this step.
     pub loss: f64,
 }
 
-/// Whoever watches training. Answers whether to go on.
+/// Observer of a training run. Returning false stops the run.
 pub trait Callback {
-    /// After every step.
+    /// Called after every batch. Returns true to continue.
     fn on_train_batch_end(&mut self, report: &StepReport) -> bool;
 
-    /// After every epoch.
+    /// Called after every epoch. Returns true to continue.
     fn on_epoch_end(&mut self, report: &EpochReport) -> bool;
 }
 
-/// Watches nothing and goes on.
+/// A callback that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoCallback;
 
@@ -206,48 +204,51 @@ impl Callback for NoCallback {
     }
 }
 
-/// Where a run stands.
+/// Progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrainState {
-    /// What the finished epochs reached.
+    /// Reports of the finished epochs.
     pub history: Vec<EpochReport>,
-    /// Steps made in the epoch under way.
+    /// Number of batches done in the current epoch.
     pub step: usize,
-    /// Sum of the losses of those steps' examples, each as often as it counts.
+    /// Sum of the weighted losses of these batches.
     pub loss_sum: f64,
     /// The epoch with the smallest validation loss; 0 if there is none.
     pub best_epoch: usize,
 }
 
-/// A training under way: all that decides how it goes on.
+/// A training run with its complete state.
 #[derive(Clone, Debug)]
 pub struct Trainer<M, R> {
-    /// The model as the last step left it.
+    /// Current model.
     pub model: M,
-    /// The optimizer; its learning rate is `learning_rate` times what the schedule says.
+    /// Optimizer; its learning rate is `learning_rate` times the schedule's factor.
     pub optimizer: Optimizer<R>,
-    /// The learning rate without a schedule.
+    /// Learning rate before the schedule.
     pub learning_rate: f64,
-    /// Random numbers of the next step.
+    /// Random generator of the next step.
     pub rng: Rng,
-    /// Random numbers as the epoch under way began: they decide its order.
+    /// Random generator at the start of the current epoch, which determines its order.
     pub epoch_rng: Rng,
-    /// Where it stands.
+    /// Progress of the run.
     pub state: TrainState,
-    /// The model of the best epoch.
+    /// Model of the best epoch.
     pub best: Option<M>,
-    /// What [`TrainConfig::ema_decay`] keeps.
+    /// Moving average of [`TrainConfig::ema_decay`].
     pub averaged_model: Option<AveragedModel<M>>,
 }
 
-/// Examples of a step of [`train`].
+/// Batch size of [`train`].
 const BATCH: usize = 64;
 
-/// The share of the examples that [`train`] holds out.
+/// Fraction of the examples that [`train`] holds out for validation.
 const HELD_OUT: f64 = 0.2;
 
-/// Trains a model for some epochs in batches of 64, a fifth of the examples held out for validation: the run with its history, its
-/// last and its best model. [`Trainer::fit`] leaves every choice to you.
+/// Trains a model in batches of 64 with a fifth of the examples held out for validation. Returns the run with its history, its last and its
+/// best model. [`Trainer::fit`] has all options.
+///
+/// # Errors
+/// If there are too few examples, or training fails; see [`Trainer::fit`].
 pub fn train<M: Module + Layer + Clone, R: UpdateRule>(
     model: M,
     data: &Dataset,
@@ -262,7 +263,7 @@ pub fn train<M: Module + Layer + Clone, R: UpdateRule>(
     Ok(run)
 }
 
-/// Positions of a random sample of `count` of `all` examples, in order; a resumed run takes the same.
+/// Returns the sorted positions of a random sample of `count` of `all` examples. A resumed run takes the same sample.
 fn sample(all: usize, count: usize) -> Vec<usize> {
     let mut positions = Rng::seed_from_u64(0).permutation(all);
     positions.truncate(count);
@@ -271,7 +272,7 @@ fn sample(all: usize, count: usize) -> Vec<usize> {
 }
 
 impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
-    /// A run that has not begun.
+    /// Creates a run that has not started.
     pub fn new(model: M, optimizer: Optimizer<R>, rng: Rng) -> Trainer<M, R> {
         let (learning_rate, order) = (optimizer.learning_rate, rng.clone());
         Trainer {
@@ -286,18 +287,24 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         }
     }
 
-    /// The model of the epoch with the smallest validation loss, or the last one if no epoch has ended.
+    /// Returns the model of the epoch with the smallest validation loss, or the current one if no epoch has ended.
     pub fn best_model(&self) -> &M {
         self.best.as_ref().unwrap_or(self.eval_model())
     }
 
-    /// The model that is measured: the average if there is one.
+    /// Returns the model that is evaluated: the moving average if there is one.
     fn eval_model(&self) -> &M {
         self.averaged_model.as_ref().map_or(&self.model, |average| &average.model)
     }
 
-    /// Trains from where it stands to the end, on a [`Dataset`] or on what a [`Loader`](crate::data::DataLoader) makes of one. On error the
-    /// last good step stands.
+    /// Trains up to [`TrainConfig::epochs`], from the current state, on a [`Dataset`] or a [`DataLoader`](crate::data::DataLoader). On
+    /// error the state after the last good step is kept.
+    ///
+    /// # Errors
+    /// - The training or the validation set is empty, or does not fit the loss.
+    /// - A step does not fit into device memory.
+    /// - The loss or a gradient is not finite.
+    /// - A checkpoint cannot be written.
     pub fn fit<'a>(
         &mut self,
         training: &TrainConfig,
@@ -308,7 +315,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let train = supply.data();
         if train.is_empty() || validation.is_empty() {
             let message = format!("{} training and {} validation examples", train.len(), validation.len());
-            return Err(Error::mistake(message).note("both parts need at least one"));
+            return Err(Error::mistake(message).note("both sets need at least one example"));
         }
         let training = &TrainConfig { loss: training.loss.for_targets(&train.targets)?, ..training.clone() };
         self.averaged_model = training
@@ -332,13 +339,11 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             let validation_loss = held.loss;
             let epoch = self.state.history.len() + 1;
             if !validation_loss.is_finite() {
-                let message = format!("the loss of the examples held out is {validation_loss} after epoch {epoch}");
-                let what = if validation_loss.is_nan() {
-                    "what the model makes of one of them is no number"
-                } else {
-                    "no number can be that large"
-                };
-                let note = format!("{what}: look for outliers among them, or take a smaller learning rate");
+                let message = format!("the validation loss is {validation_loss} after epoch {epoch}");
+                let what =
+                    if validation_loss.is_nan() { "an output of the model is NaN" } else { "the loss overflows" };
+                let note =
+                    format!("{what}; look for outliers in the validation examples, or use a smaller learning rate");
                 return Err(Error::diverged(message).note(note));
             }
             let seconds = Duration::as_secs_f64(&start.elapsed());
@@ -367,7 +372,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         Ok(())
     }
 
-    /// Evaluates the model on each of these. Of several processes rank 0 does it and tells the others.
+    /// Evaluates the model on both. With several processes, rank 0 evaluates and broadcasts the results.
     fn evaluated(&self, training: &TrainConfig, feeds: [&BatchFeed<'_>; 2]) -> Result<[Evaluation; 2]> {
         let group = training.group.as_ref();
         let mut values = [0.0; 4];
@@ -382,15 +387,15 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         Ok([Evaluation { loss: held_loss, score: held }, Evaluation { loss: seen_loss, score: seen }])
     }
 
-    /// The epoch behind which epochs without a better loss are counted: the last one of a run that had ended by its patience, which a
-    /// new fit grants again, and otherwise none, so that a resumed run ends where it would have ended.
+    /// Returns the epoch from which epochs without improvement are counted. For a run that had stopped early it is the last epoch, so a new
+    /// fit gets the full patience. Otherwise it is 0, so a resumed run stops where it would have stopped.
     fn patience_from(&self, training: &TrainConfig) -> usize {
         let done = self.state.history.len();
         let ended = training.patience.is_some_and(|patience| done > 0 && done - self.state.best_epoch >= patience);
         if ended { done } else { 0 }
     }
 
-    /// The steps left of the epoch under way. Whether it was finished.
+    /// Runs the remaining steps of the current epoch. Returns false if a callback stopped it.
     fn finish_epoch(
         &mut self,
         training: &TrainConfig,
@@ -399,7 +404,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     ) -> Result<bool> {
         if self.state.step == 0 {
             self.epoch_rng = self.rng.clone();
-            // The order forks the generator; what is drawn during the epoch must not depend on when it was resumed.
+            // Shuffling forks the generator. Forking here makes the numbers drawn during the epoch independent of where it was resumed.
             self.rng.fork();
         }
         let (epoch, batch) = (self.state.history.len() + 1, training.batch_size.max(1));
@@ -416,7 +421,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             let batch = shard.as_ref().map_or(batch.clone(), |shard| batch.map(|part| shard.of(part)));
             let stepped = self.step(training, &batch, part, shard);
             let step = self.state.step + 1;
-            let loss = stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step} of it")))?;
+            let loss = stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step}")))?;
             self.state.loss_sum += loss * part.weight;
             self.state.step += 1;
             let go_on = watch.on_train_batch_end(&StepReport { epoch, step: self.state.step, steps, loss });
@@ -424,7 +429,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         })
     }
 
-    /// A step, or a part of one. The loss before it.
+    /// Makes a step, or accumulates a micro-batch. Returns the loss before it.
     fn step(
         &mut self,
         training: &TrainConfig,
@@ -442,12 +447,12 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             false => self.optimizer.accumulate(&mut self.model, &loss, pass),
         };
         let loss = stepped.map_err(|error| match self.locate_nonfinite(training, batch, before) {
-            Some(place) => error.note(format!("the first values that are no finite numbers are {place}")),
+            Some(place) => error.note(format!("the first non-finite values are {place}")),
             None => error,
         })?;
         let made = self.optimizer.steps > steps;
         if let (true, Some(average), Some(decay)) = (made, &mut self.averaged_model, training.ema_decay) {
-            // What was at the beginning is forgotten soon.
+            // A smaller decay at first lets the average forget the initial parameters quickly.
             let steps = self.optimizer.steps as f64;
             average.decay = decay.min((1.0 + steps) / (10.0 + steps));
             average.update_parameters(&self.model)?;
@@ -455,11 +460,11 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         Ok(loss / share)
     }
 
-    /// Where a forward pass first gives something that is no finite number, if it does.
+    /// Returns the first place in a forward pass where a value is not finite, or `None`.
     fn locate_nonfinite(&self, training: &TrainConfig, batch: &Batch, mut rng: Rng) -> Option<String> {
         let wrong = |tensor: &Tensor| tensor.is_finite().all(..).cast(DType::F32).item().is_ok_and(|all| all == 0.0);
         if wrong(&batch.inputs) {
-            return Some("among the inputs".to_string());
+            return Some("in the inputs".to_string());
         }
         let params = self.model.named_parameters();
         if let Some((name, _)) = params.iter().find(|(_, param)| wrong(param.tensor())) {
@@ -471,9 +476,9 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             .recorded_outputs()
             .iter()
             .find(|(_, output)| wrong(output))
-            .map(|(name, _)| format!("what {name} gives"));
+            .map(|(name, _)| format!("in the output of {name}"));
         let loss = || wrong(&training.loss.compute(&outputs, &batch.targets));
-        layer.or_else(|| loss().then(|| "the loss's own, of outputs that are finite".to_string()))
+        layer.or_else(|| loss().then(|| "in the loss; the outputs are finite".to_string()))
     }
 
     fn save_if_configured(&self, training: &TrainConfig) -> Result<()> {

@@ -1,8 +1,8 @@
-//! A training under way in one file, so that it goes on bit for bit as if it had never stopped.
+//! Checkpoint of a training run in one file, from which it resumes bit for bit.
 //!
-//! Beside the parameters (`model.NAME`, `best.NAME` of the best epoch, `ema.NAME` if an average is kept) the file holds what the
-//! optimizer remembers (`optimizer.NAME.INDEX`) and gradients that wait for its next step (`accumulated_grad.NAME`), and as metadata the steps
-//! made, whether the next is spoilt, both random generators and the progress.
+//! The file holds the parameters (`model.NAME`, `best.NAME` of the best epoch, `ema.NAME` of the moving average), the optimizer state
+//! (`optimizer.NAME.INDEX`) and accumulated gradients (`accumulated_grad.NAME`). Its metadata hold the number of steps, the overflow flag,
+//! the loss scale, both random generators and the progress.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::module::Module;
 use crate::optim::{AveragedModel, GradScaler, Optimizer, UpdateRule};
 use crate::trainer::{TrainState, Trainer};
 
-/// What is not an array.
+/// State that is not an array.
 #[derive(Serialize, Deserialize)]
 struct TrainStateMetadata {
     step: u64,
@@ -27,14 +27,17 @@ struct TrainStateMetadata {
     overflowed: bool,
 }
 
-/// What the names of arrays begin with.
+/// Prefixes of array names.
 const PARTS: [&str; 5] = ["model", "best", "ema", "optimizer", "accumulated_grad"];
 
-/// The metadata entry that holds [`TrainStateMetadata`].
+/// Key of the metadata entry that holds [`TrainStateMetadata`].
 const KEY: &str = "train_state";
 
 impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
-    /// Writes everything that decides how the run goes on. The file appears whole or not at all.
+    /// Writes the complete state of the run, atomically.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
     pub fn save_checkpoint(&self, path: &Path) -> Result<()> {
         let mut arrays: Vec<(String, Tensor)> = Vec::new();
         let mut of = |prefix: &str, model: &M| {
@@ -60,33 +63,36 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         checkpoint::save_tensors(path, &arrays, HashMap::from([(KEY.to_string(), text)]))
     }
 
-    /// Goes back to where a saved run stood. The model must be of the same make; on error nothing has changed.
+    /// Restores the state of a saved run. The model must have the same architecture. On error nothing has changed.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not a training checkpoint, or does not fit the model.
     pub fn load_checkpoint(&mut self, path: &Path) -> Result<()> {
         let file = Arrays::read(path)?;
         let wrong = |what: String| Error::corrupt(format!("{}: {what}", path.display()));
         let text = file.metadata.get(KEY).ok_or_else(|| {
-            wrong("it holds no training under way; a file of parameters alone cannot be resumed".to_string())
+            wrong("it has no training state; a file with only parameters cannot be resumed".to_string())
         })?;
         let numbers: TrainStateMetadata =
             serde_json::from_str(text).map_err(|error| wrong(error.to_string()).with_source(error))?;
         let (named, epochs) = (numbers.progress.best_epoch, numbers.progress.history.len());
         if named > epochs {
-            return Err(wrong(format!("it calls epoch {named} the best of {epochs}")));
+            return Err(wrong(format!("best_epoch is {named}, but the history has {epochs} epochs")));
         }
         let mut parts = BTreeMap::<&str, BTreeMap<String, Tensor>>::new();
         for (name, tensor) in file.tensors {
             let of = |part: &&'static str| Some((*part, name.strip_prefix(*part)?.strip_prefix('.')?.to_string()));
             let Some((part, name)) = PARTS.iter().find_map(of) else {
-                return Err(wrong(format!("{name} is no part of a training")));
+                return Err(wrong(format!("unexpected array {name}")));
             };
             parts.entry(part).or_default().insert(name, tensor);
         }
         let mut state = BTreeMap::<String, Vec<Tensor>>::new();
         for (place, tensor) in parts.remove("optimizer").unwrap_or_default() {
             let Some((name, index)) = place.rsplit_once('.') else {
-                return Err(wrong(format!("optimizer.{place} is no part of a training")));
+                return Err(wrong(format!("unexpected array optimizer.{place}")));
             };
-            // Names come in order, and a rule remembers fewer than ten arrays.
+            // Names are sorted, and a rule has fewer than ten state arrays.
             let kept = state.entry(name.to_string()).or_default();
             if index != kept.len().to_string() {
                 return Err(wrong(format!("optimizer.{name}.{} is missing", kept.len())));

@@ -1,4 +1,4 @@
-//! Whether a training step fits into the device's memory, before the first is made, and which batch would.
+//! Memory check before the first training step, and suggestion of a batch size that fits.
 
 use panoply_tensor::{Device, Error, ErrorKind, MemoryPlan, Result, Tensor};
 
@@ -8,18 +8,21 @@ use crate::module::Module;
 use crate::optim::UpdateRule;
 use crate::trainer::{TrainConfig, Trainer};
 
-/// The largest batch that is suggested: beyond it steps are rarely faster, and models rarely better.
+/// Largest batch size that is suggested: larger ones rarely train faster or better.
 const LARGEST: usize = 1024;
 
-/// Share of the free memory that a suggestion leaves alone: pools round up, and others use the device too.
+/// Reciprocal of the fraction of free memory that a suggestion leaves unused: pools round up, and other processes use the device.
 const SPARE: u64 = 8;
 
 impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
-    /// What a step of so many examples takes of the device's memory. Nothing runs.
+    /// Plans a step with this batch size without running it.
+    ///
+    /// # Errors
+    /// If the examples do not fit the model, or planning fails.
     pub fn memory_plan(&self, training: &TrainConfig, train: &Dataset, batch: usize) -> Result<MemoryPlan> {
         let examples: Vec<usize> = (0..batch.clamp(1, train.len().max(1))).map(|i| i % train.len().max(1)).collect();
         let all = train.select(&examples).examples();
-        // A step picks its examples from all of them.
+        // A step gathers its examples from the whole data set.
         let places = Tensor::from_slice(&(0..examples.len() as i32).collect::<Vec<i32>>(), [examples.len()]);
         let batch = all.map(|part| part.index_select(0, &places));
         let mut rng = self.rng.clone();
@@ -31,8 +34,11 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         self.optimizer.memory_plan(&self.model, &loss, &pass)
     }
 
-    /// The largest power of two whose step fits into the memory that is free now, at most 1024 and the examples there are;
-    /// none if not even one example does.
+    /// Returns the largest power of two whose step fits into the free memory, at most 1024 and at most the number of training examples
+    /// rounded up to a power of two. `None` if not even one example fits.
+    ///
+    /// # Errors
+    /// As for [`Trainer::memory_plan`].
     pub fn suggest_batch_size(
         &self,
         training: &TrainConfig,
@@ -41,13 +47,13 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let Some(free) = free(&Device::current()?) else {
             return Ok(Some(LARGEST.min(train.len().next_power_of_two())));
         };
-        // As training will keep them on the device: what is learned from, as much of it as is held out, what is held out.
+        // Data that training keeps on the device: the training set, the sample of it that is scored, and the validation set.
         let seen = train.select(&(0..train.len().min(held.len())).collect::<Vec<usize>>());
         let left = [train, &seen, held].into_iter().fold(free, |free, data| free - resident_bytes(data, free));
         self.largest(training, train, left)
     }
 
-    /// The largest batch whose step leaves some of this room.
+    /// Returns the largest batch size whose step fits into `free` with a reserve.
     fn largest(&self, training: &TrainConfig, train: &Dataset, free: u64) -> Result<Option<usize>> {
         let room = free - free / SPARE;
         let mut batch = LARGEST.min(train.len().next_power_of_two());
@@ -59,14 +65,13 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             if batch == 1 {
                 return Ok(None);
             }
-            // What a step takes grows about in line with its examples, so the next guess is rarely far off.
+            // Memory grows about linearly with the batch size, so the next guess is rarely far off.
             let guess = (u128::from(room) * batch as u128 / u128::from(needs)).clamp(1, batch as u128 / 2) as usize;
             batch = (guess + 1).next_power_of_two() / 2;
         }
     }
 
-    /// Bytes that a step allocates, beside gradients that wait for it and the average; more than there can be if not even its examples
-    /// have room.
+    /// Returns the bytes that a step allocates, with accumulated gradients and the moving average; `u64::MAX` if not even its examples fit.
     fn needs(&self, training: &TrainConfig, train: &Dataset, batch: usize) -> Result<u64> {
         let kept = u64::from(training.accumulate_grad_batches > 1) + u64::from(training.ema_decay.is_some());
         match self.memory_plan(training, train, batch) {
@@ -76,7 +81,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         }
     }
 
-    /// An error that names a batch that fits, if a step does not. The examples are where they will be.
+    /// Fails with a batch size that fits if a step does not fit into device memory. Expects the data set to be on the device already.
     pub(crate) fn fits(&self, training: &TrainConfig, train: &Dataset) -> Result<()> {
         let device = Device::current()?;
         let Some(free) = free(&device) else { return Ok(()) };
@@ -98,7 +103,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     }
 }
 
-/// Bytes of a model's parameters.
+/// Returns the bytes of a model's parameters.
 fn param_bytes(model: &dyn Module) -> Result<u64> {
     let params = model.named_parameters();
     let bytes = params.iter().map(|(_, param)| {
@@ -108,7 +113,8 @@ fn param_bytes(model: &dyn Module) -> Result<u64> {
     bytes.sum()
 }
 
-/// Bytes that a step may take: what the pool's cap leaves, or what the driver says is free beside what the pool keeps.
+/// Returns the bytes that a step can use: the rest of the pool's limit, or the driver's free memory plus the unused memory of the pool.
+/// `None` if neither is known.
 pub(crate) fn free(device: &Device) -> Option<u64> {
     let stats = device.memory_stats();
     let kept = stats.reserved - stats.allocated.min(stats.reserved);
@@ -120,7 +126,7 @@ pub(crate) fn free(device: &Device) -> Option<u64> {
     }
 }
 
-/// `1.5 MiB`.
+/// Formats a size such as `1.5 MiB`.
 fn human(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let power = (bytes.max(1).ilog2() / 10).min(4) as usize;

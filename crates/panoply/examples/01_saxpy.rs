@@ -13,7 +13,7 @@ fn saxpy(a: f32, x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// Runs it.
+/// Runs the kernel.
 pub fn main() -> Result<()> {
     let device = Device::current()?;
     let x = device.buffer(&[1.0f32, 2.0, 3.0, 4.0])?;

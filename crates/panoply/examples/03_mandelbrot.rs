@@ -1,8 +1,8 @@
-//! Two axes, and a function that is called from a kernel and from the host.
+//! A two-dimensional launch, and a function that is called from a kernel and from the host.
 
 use panoply::prelude::*;
 
-/// Turns of z² + c until |z| passes 2.
+/// Returns the number of iterations of z² + c until |z| exceeds 2.
 #[kernel_fn]
 fn escape(re: f32, im: f32, most: u32) -> u32 {
     let mut x = 0.0;
@@ -25,7 +25,7 @@ fn picture(turns: &mut [u32], width: usize, height: usize) {
     turns[row * width + column] = escape(re, im, 100);
 }
 
-/// Runs it.
+/// Runs the kernel and prints the result.
 pub fn main() -> Result<()> {
     let (width, height) = (72, 24);
     let device = Device::current()?;
@@ -35,9 +35,9 @@ pub fn main() -> Result<()> {
         let line: String = row.iter().map(|&turns| b" .:-=+*#%@"[(turns.min(99) / 10) as usize] as char).collect();
         println!("{line}");
     }
-    // On the host it is an ordinary function.
+    // On the host, it is an ordinary function.
     assert_eq!((escape(0.0, 0.0, 100), escape(2.0, 2.0, 100)), (100, 1));
-    // 0 + 0i is in column 48 and row 12, 1 + 0.2i far outside.
+    // 0 + 0i is at column 48 and row 12; 0.96 + 0.2i is far outside.
     assert_eq!((turns.to_vec()?[12 * width + 48], turns.to_vec()?[14 * width + 71] < 5), (100, true));
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! The kernels that ship, on every device that is here: are they right, and how fast?
+//! Runs the built-in kernels on every device, checks their results and measures their speed.
 
 use std::time::Duration;
 
 use panoply::kernels::{self, Size};
 use panoply::prelude::*;
 
-/// Runs it.
+/// Runs all kernels on all devices.
 pub fn main() -> Result<()> {
-    // Variants, such as the checked CPU, are for finding mistakes and not for speed.
+    // Variants, such as the checked CPU, are for debugging and not for speed.
     for device in Device::list()?.iter().filter(|device| device.info().variant.is_none()) {
         println!("{device}");
         for shipped in kernels::ALL {

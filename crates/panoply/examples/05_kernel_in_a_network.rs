@@ -1,4 +1,4 @@
-//! A kernel of your own as a layer, with its gradient, trained together with fused operations.
+//! A custom kernel as a layer, with its gradient, trained together with fused operations.
 //!
 //! `cargo run --release --example 05_kernel_in_a_network`
 
@@ -6,7 +6,7 @@ use panoply::nn::{AdamW, ForwardContext, Layer, Linear};
 use panoply::prelude::*;
 use panoply::{Module, Rng, Shape, Tensor};
 
-/// x · |x|: grows faster than x on both sides, and has the slope 2 |x|.
+/// x · |x|: grows faster than x on both sides; its derivative is 2 |x|.
 #[kernel]
 fn signed_square(x: &[f32], y: &mut [f32]) {
     let i = global_index();
@@ -15,7 +15,7 @@ fn signed_square(x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// The kernel as an operation: its output, and what flows back.
+/// The kernel as a differentiable operation: its output and its gradient.
 fn signed(x: &Tensor) -> Tensor {
     let forward = |[x]: [&Tensor; 1], (): &()| {
         let shape = x.shape().map_or(Shape::default(), Clone::clone);
@@ -39,11 +39,11 @@ impl Layer for Network {
     }
 }
 
-/// Trains it.
+/// Trains the network.
 pub fn main() -> Result<()> {
     let mut rng = Rng::seed_from_u64(0);
     let x = rng.normal([256, 2]);
-    // x₀ |x₀| - x₁: no network without a bend learns it.
+    // x₀ |x₀| - x₁: a network without a nonlinearity cannot learn it.
     let target = (x.slice((.., 0)) * x.slice((.., 0)).abs() - x.slice((.., 1))).unsqueeze(1);
     panoply::eval(&[&x, &target])?;
     let (x, target) = (x.detach(), target.detach());

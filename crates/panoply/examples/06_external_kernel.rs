@@ -1,11 +1,12 @@
-//! A kernel of your own in the devices' own languages: `x * x + 1`, launched like any other on whatever device is taken.
+//! A custom kernel in the languages of the devices: `x * x + 1`, launched like any other on the current device.
 //!
-//! `cargo run --example 06_external_kernel`; `PANOPLY_DEVICE=vulkan:0` chooses another device, which takes another of the programs.
+//! `cargo run --example 06_external_kernel`; `PANOPLY_DEVICE=vulkan:0` chooses another device and with it another
+//! program.
 
 use panoply::prelude::*;
 use panoply::{ExternalKernel, Launch};
 
-/// What CUDA and HIP both take: the first is compiled by NVRTC, the second by hiprtc, if they are here.
+/// Source for both CUDA and HIP: compiled by NVRTC or hiprtc, if present.
 const CPP: &str = r#"
 extern "C" __global__ void square(unsigned n, const float *x, float *y) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -20,7 +21,7 @@ kernel void square(uint n, global const float *x, global float *y) {
 }
 "#;
 
-/// Numbers are in a uniform at binding 0, buffers at the bindings from 1 on.
+/// Scalars are in a uniform at binding 0, buffers at bindings from 1 on.
 const WGSL: &str = r#"
 @group(0) @binding(0) var<uniform> n: u32;
 @group(0) @binding(1) var<storage, read> x: array<f32>;
@@ -30,7 +31,8 @@ const WGSL: &str = r#"
 }
 "#;
 
-/// The kernel: the name of its entry points, its groups, its parameters, and its programs in the order in which they are tried.
+/// Describes the kernel: its entry point, group size and parameters, and its programs in the order in which they are
+/// tried.
 fn square() -> ExternalKernel {
     ExternalKernel::new("square", [64, 1, 1])
         .scalar::<u32>("n")
@@ -54,7 +56,7 @@ pub fn main() -> Result<()> {
     let x = device.buffer(&[0.0f32, 1.0, 2.0, 3.0])?;
     let mut y = device.zeros::<f32>(4)?;
     let args = vec![(x.len() as u32).into(), (&x).into(), (&mut y).into()];
-    // SAFETY: every program above reads and writes the first n elements, and both buffers have as many.
+    // SAFETY: every program above reads and writes only the first n elements, and both buffers have n elements.
     unsafe { Launch::external(&square, args).launch_unchecked(x.len())? };
     println!("{:?} on {device}", y.to_vec()?);
     Ok(())

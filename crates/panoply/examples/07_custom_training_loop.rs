@@ -1,5 +1,5 @@
-//! A model of your own, trained with everything around it: examples changed at random by threads, callbacks, early stopping, and a
-//! run that is stopped in the middle of an epoch and goes on as if it had not been.
+//! A custom model, trained with everything around it: random augmentation in worker threads, callbacks, early stopping,
+//! and a run that is interrupted in the middle of an epoch and resumes with identical results.
 //!
 //! `cargo run --release --example 07_custom_training_loop`; `PANOPLY_DEVICE=cpu` chooses another device.
 
@@ -12,7 +12,7 @@ use panoply::nn::{
 use panoply::prelude::*;
 use panoply::{Module, Rng, Tensor};
 
-/// What is learned: plain fields, each a layer.
+/// The model: plain fields, each a layer.
 #[derive(Module, Clone)]
 struct Reader {
     strokes: Conv2d,
@@ -39,7 +39,7 @@ impl Layer for Reader {
     }
 }
 
-/// A callback: says what every epoch reached, and stops at a step if it is told one.
+/// A callback that prints the result of every epoch and optionally stops at a step.
 struct Report {
     stop_at: Option<(usize, usize)>,
 }
@@ -51,20 +51,23 @@ impl Callback for Report {
 
     fn on_epoch_end(&mut self, report: &EpochReport) -> bool {
         let EpochReport { epoch, train_loss: loss, val_loss: validation_loss, val_score: score, .. } = report;
-        println!("epoch {epoch:>2}: loss {loss:.4}, held out {validation_loss:.4}, {:.1} % right", score * 100.0);
+        println!(
+            "epoch {epoch:>2}: loss {loss:.4}, validation loss {validation_loss:.4}, accuracy {:.1} %",
+            score * 100.0
+        );
         true
     }
 }
 
 const BATCH: usize = 64;
 
-/// Trains it, stops it, goes on, and uses what came of it.
+/// Trains the model, interrupts the training, resumes it, and uses the result.
 pub fn main() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("panoply-own-training-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|error| panoply::Error::io("cannot make a folder", error))?;
+    std::fs::create_dir_all(&folder).map_err(|error| panoply::Error::io("cannot create the folder", error))?;
     let (train, held) = digits::load()?.with_shape(&[1, 8, 8])?.train_test_split(0.2, &mut Rng::seed_from_u64(0))?;
 
-    // Each digit is moved a column to the left or right, or not, and shines more or less.
+    // Shifts each digit by a column to the left or right, or not, and scales its brightness.
     let loader = DataLoader::new(train, BATCH).shuffle(1).num_workers(2).map(|digit, rng| {
         let by = rng.random_below(3) as usize;
         for row in digit.features.chunks_exact_mut(8) {
@@ -89,22 +92,22 @@ pub fn main() -> Result<()> {
         Trainer::new(Reader::new(&mut rng), AdamW::new(4e-3).clip_grad_norm(1.0).exclude_1d_from_weight_decay(), rng)
     };
 
-    // Somebody stops it in the middle of the second epoch; another process goes on from the file.
+    // The run stops in the middle of the second epoch; a new trainer resumes from the file.
     fresh().fit(&training, (&loader, &held), &mut Report { stop_at: Some((2, 7)) })?;
     let mut run = fresh();
     run.load_checkpoint(&folder.join("training.safetensors"))?;
-    println!("stopped after {} steps; going on", run.optimizer.steps);
+    println!("stopped after {} steps; resuming", run.optimizer.steps);
     run.fit(&training, (&loader, &held), &mut Report { stop_at: None })?;
     let made = run.state.history.len();
-    println!("{made} of {epochs} epochs made, number {} is the best", run.state.best_epoch);
+    println!("{made} of {epochs} epochs trained; epoch {} is the best", run.state.best_epoch);
 
-    // The best model alone, for whoever uses it.
+    // Saves the best model alone, and loads it for use.
     let file = folder.join("reader.safetensors");
     checkpoint::save(run.best_model(), &file, Default::default())?;
     let mut reader = Reader::new(&mut Rng::seed_from_u64(3));
     checkpoint::load(&mut reader, &file)?;
     let found = evaluate(&reader, &held, &Loss::default())?;
-    println!("{:.1} % of the held-out digits right on {}", found.score * 100.0, Device::current()?);
+    println!("validation accuracy {:.1} % on {}", found.score * 100.0, Device::current()?);
     std::fs::remove_dir_all(&folder).ok();
     assert!(found.score > 0.95, "the network did not learn");
     Ok(())

@@ -1,8 +1,9 @@
-//! The kernels that ship: twelve programs everybody knows, each in one file with a check that shares no code with it.
+//! Built-in kernels: twelve well-known programs, each in one file with an independent check.
 //!
-//! They are examples of the language, the demonstration of a device, and a test that runs on every one. A file holds the
-//! kernels, a `job` (inputs, launches, what to expect) and the check: plain Rust, written from the definition and not from
-//! the kernel. [`ALL`] is the table that the command line, the tests and the benchmarks share.
+//! They serve as examples of the language, as demonstration of a device, and as a test that runs on every device. Each
+//! file holds the kernels, a `job` (inputs, launches and expected results) and the check. The check is plain Rust,
+//! written from the definition of the algorithm, and shares no code with the kernel. [`ALL`] is the table that the
+//! command line, the tests and the benchmarks use.
 
 mod bitonic_sort;
 mod histogram;
@@ -32,33 +33,33 @@ pub use verdict::CheckResult;
 /// A function that builds a kernel.
 pub type Build = fn() -> Result<Kernel>;
 
-/// A program that ships.
+/// A built-in program.
 pub struct BuiltinKernel {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Short description.
     pub about: &'static str,
-    /// The file it is written in.
+    /// Text of its source file.
     pub source: &'static str,
-    /// The kernels it launches, with their names.
+    /// Kernels that it launches, with their names.
     pub kernels: &'static [(&'static str, Build)],
-    /// Inputs, launches and expectations for a size and a seed.
+    /// Returns inputs, launches and expected results for a size and a seed.
     pub job: fn(Size, u64) -> Job,
 }
 
-/// How much work a job is.
+/// Amount of work of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// A few groups, with ragged ends: for the interpreter and the checked device.
+    /// A few groups, with partial groups at the edges: for the interpreter and the checked device.
     Tiny,
-    /// Milliseconds: for a demonstration.
+    /// Takes milliseconds: for a demonstration.
     Small,
-    /// Larger than caches: for a benchmark.
+    /// Exceeds the caches: for a benchmark.
     Large,
 }
 
 impl Size {
-    /// The number for this size.
+    /// Returns the value for this size.
     pub const fn pick(self, tiny: usize, small: usize, large: usize) -> usize {
         match self {
             Size::Tiny => tiny,
@@ -68,41 +69,47 @@ impl Size {
     }
 }
 
-/// What came of running a program on a device.
+/// Result of running a program on a device.
 #[derive(Clone, Debug)]
 pub struct BenchResult {
-    /// Whether the results are what they should be.
+    /// Result of the check.
     pub verdict: CheckResult,
-    /// Wall time of one run, the shortest of those that were timed; compilation and transfers are outside.
+    /// Shortest wall time of the timed runs, without compilation and transfers.
     pub time: Duration,
-    /// How many runs were timed.
+    /// Number of timed runs.
     pub runs: u32,
-    /// Bytes the algorithm must move.
+    /// Bytes that the algorithm must move.
     pub bytes: u64,
-    /// Operations the algorithm must do, in its own unit (floating-point operations, or integer ones).
+    /// Operations that the algorithm must do: floating-point or integer operations, depending on the program.
     pub ops: u64,
 }
 
 impl BenchResult {
-    /// 10⁹ bytes a second.
+    /// Returns the throughput in 10⁹ bytes per second.
     pub fn gb_per_s(&self) -> f64 {
         self.bytes as f64 / self.time.as_secs_f64().max(1e-9) / 1e9
     }
 
-    /// 10⁹ operations a second.
+    /// Returns the throughput in 10⁹ operations per second.
     pub fn gop_per_s(&self) -> f64 {
         self.ops as f64 / self.time.as_secs_f64().max(1e-9) / 1e9
     }
 }
 
 impl BuiltinKernel {
-    /// Runs the program on a device once and checks the results.
+    /// Runs the program once on a device and checks the results.
+    ///
+    /// # Errors
+    /// Errors of allocation, compilation, launches and transfers. A wrong result is not an error but a failed [`CheckResult`].
     pub fn check(&self, device: &Device, size: Size, seed: u64) -> Result<CheckResult> {
         let job = (self.job)(size, seed);
         verdict(&job, &job.upload(device)?)
     }
 
-    /// [`BuiltinKernel::check`] where nothing may wait, as in browsers.
+    /// [`BuiltinKernel::check`] without blocking, as required in browsers.
+    ///
+    /// # Errors
+    /// Same as [`BuiltinKernel::check`].
     pub async fn check_async(&self, device: &Device, size: Size, seed: u64) -> Result<CheckResult> {
         let job = (self.job)(size, seed);
         let memory = job.upload(device)?;
@@ -114,7 +121,11 @@ impl BuiltinKernel {
         Ok((job.check)(&job, &data))
     }
 
-    /// Checks the results on a device, then times the program for about `budget`, at least once.
+    /// Checks the results on a device, then runs the program repeatedly for about `budget`, at least once, and times
+    /// it.
+    ///
+    /// # Errors
+    /// Same as [`BuiltinKernel::check`].
     pub fn run(&self, device: &Device, size: Size, seed: u64, budget: Duration) -> Result<BenchResult> {
         let job = (self.job)(size, seed);
         let memory = job.upload(device)?;
@@ -131,7 +142,10 @@ impl BuiltinKernel {
         Ok(BenchResult { verdict, time, runs, bytes: job.bytes, ops: job.ops })
     }
 
-    /// Runs the program on the IR's interpreter, the definition of what it means, and checks the results.
+    /// Runs the program on the IR's interpreter, which defines the semantics, and checks the results.
+    ///
+    /// # Errors
+    /// If a kernel cannot be built, fails verification, or violates the IR's semantics.
     pub fn interpret(&self, size: Size, seed: u64) -> Result<CheckResult> {
         let job = (self.job)(size, seed);
         let data = job.interpret()?;
@@ -141,18 +155,18 @@ impl BuiltinKernel {
 
 const MOST_RUNS: u32 = 1000;
 
-/// Launches a job on fresh memory and compares.
+/// Launches a job and checks its results.
 fn verdict(job: &Job, memory: &[Storage]) -> Result<CheckResult> {
     job.launch(memory)?;
     Ok((job.check)(job, &job.download(memory)?))
 }
 
-/// The program with a name.
+/// Returns the built-in program with a name.
 pub fn find(name: &str) -> Option<&'static BuiltinKernel> {
     ALL.iter().find(|shipped| shipped.name == name)
 }
 
-/// Every program that ships.
+/// All built-in programs.
 pub static ALL: &[BuiltinKernel] = &[
     saxpy::SHIPPED,
     reduction::SHIPPED,

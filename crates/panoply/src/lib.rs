@@ -1,7 +1,7 @@
-//! Numerical programs on whatever accelerator a machine has.
+//! Tensors, neural networks and GPU kernels that run on any accelerator of a machine.
 //!
-//! One binary, built without any vendor's SDK, finds the devices of the machine it runs on and computes the same on each of
-//! them. A program is written once, in Rust:
+//! One binary, built without any vendor SDK, finds the devices of the machine at start-up and computes the same results
+//! on each of them. A program is written once, in Rust:
 //!
 //! ```
 //! use panoply::prelude::*;
@@ -24,15 +24,16 @@
 //! }
 //! ```
 //!
-//! - [`kernel`](mod@kernel) is the language of kernels, [`kernels`] those that ship.
-//! - [`Device`] is where they run, [`Buffer`] what they run on, [`Launch`] one run. [`ExternalKernel`] is a kernel in CUDA C++, HIP, OpenCL C,
-//!   WGSL or compiled code.
-//! - [`Tensor`] is a lazy array: expressions fuse, differentiate and run when a value is asked for; [`nn`] trains networks of them.
-//! - [`Error`] is the one error; its text says what would help.
+//! - [`kernel`](mod@kernel) is the kernel language; [`kernels`] are the built-in kernels.
+//! - [`Device`] runs kernels, [`Buffer`] is device memory, and [`Launch`] is one kernel launch. [`ExternalKernel`] is a
+//!   kernel in CUDA C++, HIP, OpenCL C, WGSL or compiled code.
+//! - [`Tensor`] is a lazy array: operations are fused and differentiated, and run when a value is read. [`nn`] trains
+//!   neural networks on tensors.
+//! - [`Error`] is the error type of every function; its message says how to fix the problem.
 
 #![forbid(unsafe_code)]
 
-// The attribute macros name the facade; so the kernels that ship look like anybody's.
+// The attribute macros generate paths that start with `panoply`; this makes them resolve in this crate too.
 extern crate self as panoply;
 
 pub mod kernel;
@@ -62,7 +63,7 @@ pub use panoply_tensor::{
 #[cfg(not(target_family = "wasm"))]
 pub use panoply_verify as verify;
 
-/// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.
+/// Compiler stages that the command `panoply` needs beyond the public API. Not covered by semantic versioning.
 #[doc(hidden)]
 pub mod internal {
     pub use panoply_compile as compile;
@@ -76,12 +77,12 @@ pub mod internal {
     pub use panoply_tensor::eval::TracedGraph;
 }
 
-/// The programs of README.md, compiled as tests.
+/// Compiles the programs of README.md as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The programs of the guide, likewise.
+/// Compiles the programs of the guide as doc tests.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../docs/guide/1-tensors.md")]

@@ -1,4 +1,4 @@
-//! What most programs need: `use panoply::prelude::*;`.
+//! The items that most programs import: `use panoply::prelude::*;`.
 
 pub use crate::kernel::Float;
 pub use crate::{Buffer, Device, Element, Error, Queue, Result, bf16, f16, kernel, kernel_fn};

@@ -1,7 +1,7 @@
-//! What the runtime adds to a launch and an allocation: `cargo run --release -p panoply-runtime --example launch_cost`.
+//! Measures the runtime's overhead per launch and allocation: `cargo run --release -p panoply-runtime --example launch_cost`.
 //!
-//! A device that does nothing shows the runtime's own cost; for each real device the same dispatch is submitted through the
-//! runtime and straight to the driver. Each figure is the best of several rounds.
+//! A no-op device shows the runtime's own cost. On each real device, the same dispatch is submitted through the runtime and directly
+//! to the driver. Each figure is the best of several rounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,26 +16,26 @@ use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::{DType, Result};
 use panoply_runtime::{BindingKind, BindingSlot, Buffer, Command, Device, DeviceOptions, Grid, Launch, LaunchArg};
 
-/// Many short rounds: one of them meets no interruption.
+/// Number of rounds: many short ones, so that at least one runs undisturbed.
 const ROUNDS: usize = 300;
 
 fn main() -> Result<()> {
     let idle = Device::new(Arc::new(Idle::new()), DeviceOptions::default());
-    println!("{:34} {:>10}", "the runtime alone", "ns");
+    println!("{:34} {:>10}", "runtime only (no-op device)", "ns");
     row("allocate 4 KiB from the pool and drop", time(5000, || idle.allocate(4096).map(drop))?);
     row("allocate 8 MiB from the pool and drop", time(5000, || idle.allocate(8 << 20).map(drop))?);
     row("launch, 3 arguments", launch(&idle)?);
     row("launch in a list of 100", listed(&idle)?);
-    row("launch in a recorded list of 100", recorded(&idle)?);
+    row("launch in a command buffer of 100", recorded(&idle)?);
     Device::auto()?;
     row("Device::auto()", time(5000, || Device::auto().map(drop))?);
     for raw in real() {
         let device = Device::new(raw.clone(), DeviceOptions::default());
         println!("\n{:34} {:>10}", device.to_string(), "ns");
         row("launch 64 items through the runtime", launch(&device)?);
-        row("the same straight to the driver", straight(&device, &raw)?);
+        row("the same directly on the driver", straight(&device, &raw)?);
         row("launch in a list of 100", listed(&device)?);
-        row("launch in a recorded list of 100", recorded(&device)?);
+        row("launch in a command buffer of 100", recorded(&device)?);
     }
     Ok(())
 }
@@ -44,7 +44,7 @@ fn row(what: &str, time: Duration) {
     println!("{what:38} {:>6.0}", time.as_secs_f64() * 1e9);
 }
 
-/// The best mean of some calls.
+/// Returns the best mean time per call over all rounds.
 fn time(calls: u32, mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
     let mut best = Duration::MAX;
     for _ in 0..ROUNDS {
@@ -56,16 +56,16 @@ fn time(calls: u32, mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
 }
 
 fn real() -> Vec<Arc<dyn RawDevice>> {
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     let cpu = unsafe { panoply_cpu::CpuDriver::default().probe() }.unwrap_or_default();
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     let opencl = unsafe { panoply_driver::OpenClDriver::default().probe() }.unwrap_or_default();
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     let vulkan = unsafe { panoply_driver::WgpuDriver::new(Backend::Vulkan).probe() }.unwrap_or_default();
     cpu.into_iter().chain(opencl).chain(vulkan).filter(|raw| raw.info().variant.is_none()).collect()
 }
 
-/// `y[i] = a` while nothing is to be computed.
+/// Builds a kernel whose condition is never true: it loads one element and stores nothing.
 fn build() -> Result<Kernel> {
     let mut b = Builder::new("empty");
     let a = b.scalar("a", DType::F32);
@@ -105,7 +105,7 @@ fn listed(device: &Device) -> Result<Duration> {
     device.synchronize().map(|()| best)
 }
 
-/// A replay of a hundred launches over memory that changes each time, by launch.
+/// Measures the time per launch of replaying 100 recorded launches with bindings that change each time.
 fn recorded(device: &Device) -> Result<Duration> {
     const LEN: u32 = 100;
     let memory = [device.zeros::<f32>(64)?, device.zeros::<f32>(64)?, device.zeros::<f32>(64)?];
@@ -133,7 +133,7 @@ fn recorded(device: &Device) -> Result<Duration> {
     device.synchronize().map(|()| best)
 }
 
-/// The dispatch that the runtime would submit, without the runtime.
+/// Measures the same dispatch, submitted directly to the driver.
 fn straight(device: &Device, raw: &Arc<dyn RawDevice>) -> Result<Duration> {
     let target = raw.target();
     let kernel = panoply_ir::verify::verify(build()?)?;
@@ -159,7 +159,7 @@ fn straight(device: &Device, raw: &Arc<dyn RawDevice>) -> Result<Duration> {
     best
 }
 
-/// A device that does nothing at once.
+/// A no-op device that completes everything immediately.
 #[derive(Debug)]
 struct Idle {
     info: DeviceInfo,

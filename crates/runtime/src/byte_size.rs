@@ -1,6 +1,6 @@
-//! Numbers of bytes as people write and read them.
+//! Formatting and parsing of byte counts.
 
-/// `2.1 GiB`: one digit after the point, binary units.
+/// Formats a byte count in binary units with one decimal, such as `2.1 GiB`.
 pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -15,7 +15,8 @@ pub fn human(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// `64MiB`, `8GB`, `1.5 GiB`, plain bytes; binary and decimal units are different things.
+/// Parses a byte count such as `64MiB`, `8GB`, `1.5 GiB` or a plain number; `None` if it is malformed or exceeds a `u64`. `MB` is
+/// decimal, `MiB` and `M` are binary.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_well() {
+    fn human_formats_binary_units() {
         for (bytes, text) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_understood() {
+    fn parse_bytes_reads_units() {
         for (text, bytes) in [
             ("64MiB", Some(64 << 20)),
             ("64 MB", Some(64_000_000)),

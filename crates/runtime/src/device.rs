@@ -1,4 +1,4 @@
-//! The handle of a device.
+//! The device handle.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ use crate::program::external_kernel::ExternalKernel;
 use crate::program::parallel::parallel_map;
 use crate::queue::Queues;
 
-/// A device with its memory pool, its programs and its queues. Clones are the same device.
+/// A device with its memory pool, programs and queues. Clones refer to the same device.
 #[derive(Clone)]
 pub struct Device(Arc<Shared>);
 
@@ -46,23 +46,26 @@ struct Shared {
     tunes: AtomicBool,
 }
 
-/// How a device keeps what it made, and how it computes.
+/// Options of a device: memory pool, program cache and arithmetic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// Freed memory.
+    /// Handling of freed memory.
     pub pool: PoolSetting,
-    /// Where compiled programs are kept for the next process; none keeps none.
+    /// Directory of the on-disk program cache; `None` disables it.
     pub cache_dir: Option<PathBuf>,
-    /// What tensors on it let their plans do to float arithmetic.
+    /// Floating-point transformations allowed in plans of tensors on the device.
     pub accuracy: MathMode,
-    /// Whether they may do products of f32 in TF32, as [`Device::set_allow_tf32`] says.
+    /// True if f32 matrix products can use TF32; see [`Device::set_allow_tf32`].
     pub tf32: bool,
-    /// Whether plans of tensors on it measure which of several kernels is the fastest.
+    /// True if plans of tensors measure several kernels and keep the fastest.
     pub autotune: bool,
 }
 
 impl DeviceOptions {
-    /// What the environment asks for.
+    /// Returns the options that the environment sets.
+    ///
+    /// # Errors
+    /// A `PANOPLY_*` variable has an invalid value.
     pub fn from_env() -> Result<DeviceOptions> {
         let settings = env::settings()?;
         let env::EnvSettings { pool, cache_dir, accuracy, tf32, tune, .. } = settings.clone();
@@ -71,8 +74,8 @@ impl DeviceOptions {
 }
 
 impl Device {
-    /// A handle to a device that a driver found. Devices of the registry have theirs: [`Device::get`]. Each call makes a pool
-    /// and a program cache of its own.
+    /// Creates a handle to a device that a driver found, with its own memory pool and program cache. [`Device::get`] returns the
+    /// registry's handle instead.
     pub fn new(raw: Arc<dyn RawDevice>, options: DeviceOptions) -> Device {
         Device(Arc::new(Shared {
             spelling: raw.info().device_string(),
@@ -90,47 +93,48 @@ impl Device {
         }))
     }
 
-    /// What it says about itself.
+    /// Returns the device's properties.
     pub fn info(&self) -> &DeviceInfo {
         self.0.raw.info()
     }
 
-    /// What code for it must know.
+    /// Returns the target description for code generation.
     pub fn target(&self) -> &Target {
         self.0.raw.target()
     }
 
-    /// How a user spells it: `cpu`, `opencl:0`.
+    /// Returns the device's name as a user writes it, such as `cpu` or `opencl:0`.
     pub fn device_string(&self) -> &str {
         &self.0.spelling
     }
 
-    /// Its memory now, as the driver sees it.
+    /// Returns the device's total and free memory as the driver reports it.
     pub fn memory(&self) -> MemoryInfo {
         self.0.raw.memory()
     }
 
-    /// Whether it runs this routine, whose description is valid.
+    /// Returns true if the routine is valid and the device supports it.
     pub fn supports_routine(&self, routine: &Routine) -> bool {
         routine.check().is_ok() && self.0.raw.supports_routine(routine)
     }
 
-    /// Whether it stopped offering one of these routines when work with them failed: planned anew, kernels do the same. The user is told.
+    /// Returns true if the device no longer supports one of these routines after work with them failed. The work can then be planned
+    /// again with kernels in place of the routines. Logs a warning.
     pub fn has_lost_routine<'r>(&self, routines: impl IntoIterator<Item = &'r Routine>, failure: &Error) -> bool {
         let gone = routines.into_iter().any(|routine| !self.supports_routine(routine));
         if gone {
-            log::warn(|| format!("{}; kernels do it from now on", failure.message()));
+            log::warn(|| format!("{}; using kernels instead from now on", failure.message()));
         }
         gone
     }
 
-    /// Who does matrix products, where that is a matter of what is installed: a vendor's library and its place, or its own kernels and
-    /// why. Looking may take a tenth of a second.
+    /// Returns the implementation of matrix products if that depends on the installation: a vendor library and its path, or the
+    /// built-in kernels and the reason. The search can take 0.1 s.
     pub fn blas_library(&self) -> Option<String> {
         self.0.raw.blas_library()
     }
 
-    /// Whether it can be used at all, which opens it. One that is full can.
+    /// Opens the device; fails if it is unusable. Running out of memory counts as success.
     pub(crate) fn opens(&self) -> Result<()> {
         match self.0.raw.allocate(1) {
             Ok(alloc) => {
@@ -142,14 +146,20 @@ impl Device {
         }
     }
 
-    /// Waits for everything submitted to every queue.
+    /// Waits for all work submitted to all queues.
+    ///
+    /// # Errors
+    /// Work on the device failed.
     pub fn synchronize(&self) -> Result<()> {
         self.0.raw.synchronize()
     }
 
     // Memory.
 
-    /// A buffer holding these elements.
+    /// Allocates a buffer and copies `data` into it.
+    ///
+    /// # Errors
+    /// Out of memory, or the upload failed.
     #[track_caller]
     pub fn buffer<T: Element>(&self, data: &[T]) -> Result<Buffer<T>> {
         let mut buffer = Buffer::undefined(self, data.len())?;
@@ -157,41 +167,56 @@ impl Device {
         Ok(buffer)
     }
 
-    /// A buffer of zeros.
+    /// Allocates a buffer of `len` zeros.
+    ///
+    /// # Errors
+    /// Out of memory, or the fill failed.
     pub fn zeros<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         self.full(len, bytemuck::Zeroable::zeroed())
     }
 
-    /// A buffer of equal elements.
+    /// Allocates a buffer of `len` elements equal to `value`.
+    ///
+    /// # Errors
+    /// Out of memory, or the fill failed.
     pub fn full<T: Element>(&self, len: usize, value: T) -> Result<Buffer<T>> {
         let mut buffer = Buffer::undefined(self, len)?;
         buffer.fill(value)?;
         Ok(buffer)
     }
 
-    /// A buffer of anything: whatever its memory held before.
+    /// Allocates a buffer of `len` elements with undefined contents.
+    ///
+    /// # Errors
+    /// Out of memory.
     pub fn empty<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::undefined(self, len)
     }
 
-    /// Bytes of anything.
+    /// Allocates `bytes` bytes with undefined contents.
+    ///
+    /// # Errors
+    /// Out of memory.
     pub fn allocate(&self, bytes: u64) -> Result<Storage> {
         Storage::allocate(self, bytes)
     }
 
-    /// A storage holding these bytes.
+    /// Allocates a storage and copies `bytes` into it.
+    ///
+    /// # Errors
+    /// Out of memory, or the upload failed.
     pub fn upload(&self, bytes: &[u8]) -> Result<Storage> {
         let storage = self.allocate(bytes.len() as u64)?;
         storage.write_bytes(bytes)?;
         Ok(storage)
     }
 
-    /// Runs work; buffers it makes on this thread count under a tag in reports about memory.
+    /// Runs `work`; memory reports list the buffers that it allocates on this thread under `tag`.
     pub fn with_memory_tag<R>(tag: &str, work: impl FnOnce() -> R) -> R {
         tag::with(tag, work)
     }
 
-    /// What this process did with the device's memory.
+    /// Returns the statistics of this process's use of the device's memory.
     pub fn memory_stats(&self) -> MemoryStats {
         let (uploaded, downloaded) = (&self.0.uploaded, &self.0.downloaded);
         MemoryStats {
@@ -201,8 +226,8 @@ impl Device {
         }
     }
 
-    /// What allocations of so many bytes each would need beside all that is held now, and whether they fit, without making one. A buffer
-    /// larger than the device takes is an error, as it is when it is made.
+    /// Estimates, without allocating, the memory that allocations of the given sizes need in addition to the memory now held, and
+    /// whether they fit.
     ///
     /// ```
     /// use panoply_runtime::Device;
@@ -217,60 +242,74 @@ impl Device {
         self.0.pool.estimate(bytes)
     }
 
-    /// Lets the peaks of [`Device::memory_stats`] start from what is held now.
+    /// Resets the peaks of [`Device::memory_stats`] to the memory now held.
     pub fn reset_peak_memory_stats(&self) {
         self.0.pool.reset_peaks();
     }
 
-    /// Who holds memory, by tag, the largest first. Nobody, once every buffer is dropped.
+    /// Returns the memory held, by tag, largest first. The list is empty once every buffer is dropped.
     pub fn memory_by_tag(&self) -> Vec<TaggedMemory> {
         self.0.pool.holders()
     }
 
-    /// Gives memory and programs that nobody holds back to the driver; returns the bytes of memory.
+    /// Returns unused memory and programs to the driver; returns the number of bytes of memory freed.
     pub fn trim(&self) -> u64 {
         self.0.programs.trim();
         self.trim_memory()
     }
 
-    /// Gives memory that nobody holds back to the driver; returns the bytes.
+    /// Returns unused memory to the driver; returns the number of bytes freed.
     pub fn trim_memory(&self) -> u64 {
         self.0.pool.trim()
     }
 
-    /// Sets the most bytes the pool may take from the driver; none leaves it to the driver.
+    /// Sets the maximum number of bytes that the pool takes from the driver; `None` removes the limit.
     pub fn set_memory_limit(&self, cap: Option<u64>) {
         self.0.pool.set_cap(cap);
     }
 
     // Programs.
 
-    /// A kernel ready to launch here; compiled the first time, remembered after.
+    /// Compiles a kernel for this device, or returns it from the cache.
+    ///
+    /// # Errors
+    /// The kernel exceeds a limit of the device, or does not compile.
     pub fn compile(&self, kernel: &Arc<Verified<Kernel>>) -> Result<Arc<CompiledKernel>> {
         self.0.programs.prepare(kernel)
     }
 
-    /// Several kernels ready to launch here, in their order. What must be compiled is compiled side by side, on as many threads as there are
-    /// processors.
+    /// Compiles several kernels, using one thread per processor, and returns them in order.
+    ///
+    /// # Errors
+    /// A kernel exceeds a limit of the device, or does not compile.
     pub fn compile_all(&self, kernels: &[&Arc<Verified<Kernel>>]) -> Result<Vec<Arc<CompiledKernel>>> {
         match self.target().language {
-            // Nothing is compiled: that takes less than starting a thread.
+            // The IR is not compiled: preparing a kernel costs less than starting a thread.
             Language::Ir => kernels.iter().map(|kernel| self.compile(kernel)).collect(),
             _ => parallel_map(kernels, |kernel| self.compile(kernel)),
         }
     }
 
-    /// The kernel a function builds, ready to launch here. The second time costs one lookup.
+    /// Compiles the kernel that `build` constructs. Later calls with the same function cost one lookup.
+    ///
+    /// # Errors
+    /// `build` fails, or the kernel does not compile.
     pub fn compile_fn(&self, build: fn() -> Result<Kernel>) -> Result<Arc<CompiledKernel>> {
         self.0.programs.prepare_built(build)
     }
 
-    /// A kernel that was written elsewhere, ready to launch here; compiled or loaded the first time, remembered after.
+    /// Compiles or loads a user-supplied kernel, or returns it from the cache.
+    ///
+    /// # Errors
+    /// The package has nothing for this device, or does not compile or load.
     pub fn load_external(&self, package: &ExternalKernel) -> Result<Arc<CompiledKernel>> {
         self.0.programs.prepare_package(package)
     }
 
-    /// Compiles kernels before they are needed, as many at once as there are cores.
+    /// Compiles kernels before their first use, on one thread per core.
+    ///
+    /// # Errors
+    /// A function fails or panics, or its kernel does not compile.
     pub fn warm_up(&self, builds: &[fn() -> Result<Kernel>]) -> Result<()> {
         let panicked = || Error::mistake("warm_up: a function that builds a kernel panicked");
         let prepare = |build: &fn() -> Result<Kernel>| {
@@ -279,43 +318,45 @@ impl Device {
         parallel_map(builds, prepare).map(drop)
     }
 
-    /// How programs were come by.
+    /// Returns the counts of compiled and cached programs.
     pub fn program_cache_stats(&self) -> ProgramCacheStats {
         self.0.programs.counts()
     }
 
-    // How tensors on it are computed.
+    // Arithmetic of tensors on the device.
 
-    /// What plans of tensors on this device may do to float arithmetic.
+    /// Returns the floating-point transformations allowed in plans of tensors on this device.
     pub fn math_mode(&self) -> MathMode {
         *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Chooses what they may do from now on; values that are there stay as they are.
+    /// Sets the floating-point transformations allowed in plans made from now on. Existing values do not change.
     pub fn set_math_mode(&self, accuracy: MathMode) {
         *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner) = accuracy;
     }
 
-    /// Whether plans of tensors on this device may do products of f32 in TF32.
+    /// Returns true if f32 matrix products of tensors on this device can use TF32.
     pub fn is_tf32_allowed(&self) -> bool {
         self.0.tf32.load(Ordering::Relaxed)
     }
 
-    /// Chooses whether products of matrices of f32 may be done in TF32 from now on, as PyTorch's `torch.backends.cuda.matmul.allow_tf32`
-    /// does: NVIDIA's tensor cores from compute capability 8.0 on, which keep 10 of the 23 bits behind the point of each factor and add in
-    /// f32. The error of a sum is then up to 2⁻⁹ of the sum of its products' magnitudes, in place of some 2⁻²⁴ for each addition. Nobody
-    /// else has such products, and neither [`MathMode::Fast`] nor anything but this asks for them; under [`MathMode::Exact`] there are none.
+    /// Allows or forbids TF32 for f32 matrix products from now on, as PyTorch's `torch.backends.cuda.matmul.allow_tf32` does.
+    ///
+    /// TF32 runs on NVIDIA tensor cores of compute capability 8.0 or newer, keeps 10 of the 23 mantissa bits of each factor and
+    /// accumulates in f32. The error of a sum is then up to 2⁻⁹ of the sum of its products' magnitudes, instead of some 2⁻²⁴ for each
+    /// addition. Other devices have no TF32 and ignore the setting. [`MathMode::Fast`] does not imply it, and [`MathMode::Exact`]
+    /// disables it.
     pub fn set_allow_tf32(&self, allow: bool) {
         self.0.tf32.store(allow, Ordering::Relaxed);
     }
 
-    /// Whether plans of tensors on this device measure which of several kernels is the fastest.
+    /// Returns true if plans of tensors on this device measure several kernels and keep the fastest.
     pub fn is_autotune_enabled(&self) -> bool {
         self.0.tunes.load(Ordering::Relaxed)
     }
 
-    /// Chooses whether plans that are made from now on measure, in their first run, which of several kernels is the fastest. What they give is
-    /// the same, bit for bit; which kernel it was is kept beside the compiled programs, so that the next process knows it.
+    /// Enables or disables autotuning: plans made from now on measure, in their first run, which of several kernels is the fastest.
+    /// The results are bitwise equal. The choice is saved with the compiled programs for later processes.
     pub fn set_autotune(&self, tune: bool) {
         self.0.tunes.store(tune, Ordering::Relaxed);
     }
@@ -342,12 +383,12 @@ impl Device {
         &self.0.profiler
     }
 
-    /// Submissions that have returned.
+    /// Returns the number of submissions that have returned.
     pub(crate) fn submissions(&self) -> u64 {
         self.0.submissions.load(Ordering::Acquire)
     }
 
-    /// Counts one more that has returned, and gives their number.
+    /// Counts a submission that has returned; returns the new total.
     pub(crate) fn count_submission(&self) -> u64 {
         self.0.submissions.fetch_add(1, Ordering::AcqRel) + 1
     }

@@ -1,20 +1,20 @@
-//! The environment, read in one place and nowhere else.
+//! Environment variables. No other module reads the environment.
 //!
 //! | variable | values |
 //! |---|---|
-//! | `PANOPLY_DEVICE` | a device as `panoply devices` spells it (`cpu`, `opencl:0`), or `auto` |
-//! | `PANOPLY_POOL` | `0` no pool, `1` pool (the default), or the most it may take: `64MiB`, `8GB`, plain bytes |
-//! | `PANOPLY_CACHE_DIR` | where compiled programs are kept; empty keeps none |
+//! | `PANOPLY_DEVICE` | a device as `panoply devices` prints it (`cpu`, `opencl:0`), or `auto` |
+//! | `PANOPLY_POOL` | `0` no pool, `1` pool (the default), or a maximum pool size: `64MiB`, `8GB`, plain bytes |
+//! | `PANOPLY_CACHE_DIR` | directory of the program cache; empty disables it |
 //! | `PANOPLY_THREADS` | threads of the CPU device, from 1 to 1024 |
 //! | `PANOPLY_MATH_MODE` | `exact`, `standard` (the default) or `fast` arithmetic of tensors |
-//! | `PANOPLY_ALLOW_TF32` | 1: products of f32 may be done in TF32, where a GPU has that |
-//! | `PANOPLY_AUTOTUNE` | `1` measures which of several kernels is the fastest when a plan of tensors runs first |
-//! | `PANOPLY_READ_LIMIT` | the most memory that reading a file of data may take: `64GiB`, plain bytes; otherwise 4 GiB, or 32 times the size of the file |
+//! | `PANOPLY_ALLOW_TF32` | `1` allows TF32 for f32 matrix products on GPUs that have it |
+//! | `PANOPLY_AUTOTUNE` | `1` measures several kernels in the first run of a tensor plan and keeps the fastest |
+//! | `PANOPLY_READ_LIMIT` | maximum memory for reading a data file: `64GiB`, plain bytes; default max(4 GiB, 32 × file size) |
 //! | `PANOPLY_LOG` | `off`, `warn` (the default), `info` or `debug` |
-//! | `PANOPLY_PANIC` | `1` panics where a mistake is made, for a backtrace |
+//! | `PANOPLY_PANIC` | `1` panics where a mistake is detected, for a backtrace |
 //! | `OMPI_COMM_WORLD_SIZE`, `PMI_SIZE` | set by the launchers of Open MPI and MPICH: the number of processes |
 //!
-//! A value that means nothing is an error of whatever first asks for a device, never ignored.
+//! An invalid value is an error of the first operation that needs a device; it is never ignored.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -27,49 +27,49 @@ use panoply_ir::{Error, MathMode, Result};
 
 use crate::byte_size::{human, parse_bytes};
 
-/// What the environment asks for.
+/// The settings read from the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvSettings {
-    /// The device that is taken when nobody chose one.
+    /// Device to use if the program chooses none.
     pub device: Option<String>,
-    /// How memory is kept.
+    /// Handling of freed memory.
     pub pool: PoolSetting,
-    /// Where compiled programs are kept; none keeps none.
+    /// Directory of the program cache; `None` disables it.
     pub cache_dir: Option<PathBuf>,
-    /// Threads of the CPU device; none takes as many as the process may run on.
+    /// Threads of the CPU device; `None` uses all processors available to the process.
     pub threads: Option<NonZeroUsize>,
-    /// What plans of tensors may do to float arithmetic.
+    /// Floating-point transformations allowed in plans of tensors.
     pub accuracy: MathMode,
-    /// Whether they may do products of f32 in TF32.
+    /// True if f32 matrix products can use TF32.
     pub tf32: bool,
-    /// Whether they measure which of several kernels is the fastest.
+    /// True if plans measure several kernels and keep the fastest.
     pub tune: bool,
-    /// The most bytes of memory that one read of data may take, if it was said.
+    /// Maximum bytes of memory for reading one data file, if set.
     pub read_limit: Option<u64>,
-    /// What is logged.
+    /// Log level.
     pub log: LogLevel,
-    /// Whether a mistake panics where it is made.
+    /// True if a mistake panics where it is detected.
     pub panic_on_mistake: bool,
 }
 
-/// How freed memory is kept.
+/// Handling of freed memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolSetting {
-    /// Given back to the driver at once.
+    /// Freed memory returns to the driver immediately.
     Off,
-    /// Kept for the next allocation.
+    /// Freed memory is kept for the next allocation.
     #[default]
     On,
-    /// Kept, and never more than this many bytes taken from the driver.
+    /// Freed memory is kept, and the pool takes at most this many bytes from the driver.
     Cap(u64),
 }
 
-/// What is worth a line on stderr.
+/// Verbosity of the log on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Nothing.
+    /// No output.
     Off,
-    /// What a user should do something about.
+    /// Problems that the user should act on.
     #[default]
     Warn,
     /// Choices: which device and why.
@@ -78,18 +78,18 @@ pub enum LogLevel {
     Debug,
 }
 
-/// The launcher that started this process as one of several.
+/// The MPI launcher that started this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// The implementation of MPI that it belongs to.
+    /// MPI implementation of the launcher.
     pub kind: LauncherKind,
-    /// The number of processes it started.
+    /// Number of processes that it started.
     pub ranks: usize,
-    /// The variable that holds the number.
+    /// Environment variable that holds the number.
     pub variable: &'static str,
 }
 
-/// Implementations of MPI, told apart by the variables that their launchers set.
+/// MPI implementations, distinguished by the variables that their launchers set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LauncherKind {
     /// `mpirun` of Open MPI.
@@ -98,16 +98,19 @@ pub enum LauncherKind {
     Mpich,
 }
 
-/// The launcher that started this process, if one did.
+/// Returns the launcher that started this process, or `None`.
+///
+/// # Errors
+/// A launcher's variable is not a number of processes.
 pub fn launcher() -> Result<Option<Launcher>> {
     Launcher::read(|name| std::env::var_os(name))
 }
 
 impl Launcher {
-    /// The launcher whose variables are set.
+    /// Finds the launcher by the variables that `variable` looks up.
     ///
     /// # Errors
-    /// A variable holds no number of processes.
+    /// A launcher's variable is not a number of processes.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Launcher>> {
         let known = [(LauncherKind::OpenMpi, "OMPI_COMM_WORLD_SIZE"), (LauncherKind::Mpich, "PMI_SIZE")];
         for (kind, name) in known {
@@ -120,13 +123,16 @@ impl Launcher {
     }
 }
 
-/// The settings of this process; the environment is read at the first call.
+/// Returns the settings of this process. The environment is read at the first call.
+///
+/// # Errors
+/// A `PANOPLY_*` variable has an invalid value.
 pub fn settings() -> Result<&'static EnvSettings> {
     static SETTINGS: OnceLock<Result<EnvSettings>> = OnceLock::new();
     SETTINGS.get_or_init(|| EnvSettings::read(|name| std::env::var_os(name))).as_ref().map_err(Error::clone)
 }
 
-/// Our variables that are set, whatever they say.
+/// Returns the `PANOPLY_*` variables that are set, valid or not, sorted by name.
 pub fn defined_variables() -> Vec<(String, String)> {
     let text = |(name, value): (OsString, OsString)| {
         (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
@@ -137,7 +143,7 @@ pub fn defined_variables() -> Vec<(String, String)> {
     set
 }
 
-/// Whether a variable is one of the settings.
+/// Returns true if a variable of this name is one of the settings.
 pub fn is_known(name: &str) -> bool {
     let asked = Cell::new(false);
     let look = |known: &str| {
@@ -147,24 +153,30 @@ pub fn is_known(name: &str) -> bool {
     EnvSettings::read(look).is_ok() && asked.get()
 }
 
-/// The most bytes of memory that one read of data may take, if the environment says so.
+/// Returns the maximum bytes of memory for reading one data file, if the environment sets one.
+///
+/// # Errors
+/// A `PANOPLY_*` variable has an invalid value.
 pub fn read_limit() -> Result<Option<u64>> {
     Ok(settings()?.read_limit)
 }
 
-/// Whether a mistake should panic where it is made.
+/// Returns true if a mistake should panic where it is detected.
 pub fn panic_on_mistake() -> bool {
     settings().is_ok_and(|settings| settings.panic_on_mistake)
 }
 
 impl EnvSettings {
-    /// Settings from whatever answers for the environment; an empty value counts as unset but for `PANOPLY_CACHE_DIR`.
+    /// Reads the settings through a lookup function. An empty value counts as unset, except for `PANOPLY_CACHE_DIR`.
+    ///
+    /// # Errors
+    /// A variable has an invalid value.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<EnvSettings> {
         let text = |name: &str| -> Result<Option<String>> {
             match variable(name).map(OsString::into_string) {
                 None => Ok(None),
                 Some(Ok(value)) => Ok(Some(value.trim().to_string()).filter(|value| !value.is_empty())),
-                Some(Err(value)) => Err(Error::mistake(format!("{name}={}: not valid text", value.to_string_lossy()))),
+                Some(Err(value)) => Err(Error::mistake(format!("{name}={}: not Unicode", value.to_string_lossy()))),
             }
         };
         Ok(EnvSettings {
@@ -189,7 +201,7 @@ fn pool(value: &str) -> Result<PoolSetting> {
         ("1", _) => Ok(PoolSetting::On),
         (_, Some(bytes)) if bytes >= LEAST_CAP => Ok(PoolSetting::Cap(bytes)),
         (_, Some(bytes)) => Err(Error::mistake(format!(
-            "PANOPLY_POOL={value}: a cap of {} holds nothing useful; write 0, 1 or at least {}",
+            "PANOPLY_POOL={value}: a cap of {} is too small; write 0, 1 or at least {}",
             human(bytes),
             human(LEAST_CAP)
         ))),
@@ -230,7 +242,7 @@ fn switch(name: &str, value: &str) -> Result<bool> {
     }
 }
 
-/// The folder for compiled programs: the user's choice, else the platform's folder for what can be made again.
+/// Returns the folder for compiled programs: the user's choice, else the platform's cache folder.
 fn cache_dir(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(chosen) = variable("PANOPLY_CACHE_DIR") {
         return (!chosen.is_empty()).then(|| PathBuf::from(chosen));
@@ -255,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_environment_has_defaults() {
+    fn empty_environment_gives_defaults() {
         let settings = read(&[("PANOPLY_DEVICE", ""), ("PANOPLY_THREADS", " ")]).unwrap();
         assert_eq!(settings.device, None);
         assert_eq!(settings.pool, PoolSetting::On);
@@ -267,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_known_by_name() {
+    fn known_variables_are_recognized() {
         for name in [
             "DEVICE",
             "POOL",
@@ -286,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_understood() {
+    fn values_are_parsed() {
         let settings = read(&[
             ("PANOPLY_DEVICE", "opencl:1"),
             ("PANOPLY_POOL", "64MiB"),
@@ -312,7 +324,7 @@ mod tests {
 
     #[cfg(all(unix, not(target_os = "macos")))]
     #[test]
-    fn the_cache_is_the_users_own() {
+    fn cache_dir_is_below_home() {
         let dir = |pairs| read(pairs).unwrap().cache_dir;
         assert_eq!(dir(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")]), Some(PathBuf::from("/c/panoply")));
         assert_eq!(dir(&[("HOME", "/h")]), Some(PathBuf::from("/h/.cache/panoply")));
@@ -321,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_is_known_by_its_variable() {
+    fn launcher_is_detected_by_its_variable() {
         let read = |pairs: &[(&str, &str)]| {
             Launcher::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
         };
@@ -335,14 +347,10 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn invalid_values_are_errors() {
         for (name, value, message) in [
             ("PANOPLY_POOL", "lots", "PANOPLY_POOL=lots: write 0, 1 or a size such as 64MiB"),
-            (
-                "PANOPLY_POOL",
-                "64",
-                "PANOPLY_POOL=64: a cap of 64 B holds nothing useful; write 0, 1 or at least 1.0 MiB",
-            ),
+            ("PANOPLY_POOL", "64", "PANOPLY_POOL=64: a cap of 64 B is too small; write 0, 1 or at least 1.0 MiB"),
             ("PANOPLY_THREADS", "0", "PANOPLY_THREADS=0: write a number from 1 to 1024"),
             ("PANOPLY_THREADS", "1025", "PANOPLY_THREADS=1025: write a number from 1 to 1024"),
             ("PANOPLY_THREADS", "many", "PANOPLY_THREADS=many: write a number from 1 to 1024"),

@@ -1,8 +1,8 @@
-//! Running kernels.
+//! Kernel launches.
 //!
-//! [`Launch`] is one kernel with its arguments, [`command`] a list of things to do at once, [`command_buffer`] such a list
-//! done many times. All go through `check`: the device
-//! contract validates nothing, so everything that may reach a device has been validated there.
+//! [`Launch`] is one kernel with its arguments, [`command`] a list of commands submitted together, and [`command_buffer`] a list that
+//! is recorded once and replayed. All pass through `check`: the device contract validates nothing, so everything that reaches a
+//! device has been validated there.
 
 mod argument;
 mod check;
@@ -29,10 +29,10 @@ use crate::program::external_kernel::{self, ExternalKernel};
 use crate::queue::Queue;
 use crate::queue::event::Event;
 
-/// A kernel with its arguments; nothing runs before [`Launch::launch`].
+/// A kernel with its arguments. Nothing runs before [`Launch::launch`].
 ///
-/// The device is that of the buffers among the arguments, and the current device if there are none. `#[kernel]` makes a function
-/// that gives a launch; by hand it is
+/// The device is that of the buffers among the arguments, or the current device if there are none. `#[kernel]` generates a function
+/// that returns a launch; without the macro:
 ///
 /// ```
 /// use panoply_ir::builder::Builder;
@@ -70,7 +70,7 @@ pub struct Launch<'a> {
     place: &'static Location<'static>,
 }
 
-/// What is launched.
+/// The kernel to launch.
 #[derive(Clone, Copy)]
 enum LaunchTarget<'a> {
     Built(fn() -> Result<Kernel>),
@@ -78,42 +78,51 @@ enum LaunchTarget<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// A launch of the kernel that a function builds. The function stands for its kernel: it is called once for each device.
+    /// Creates a launch of the kernel that `build` constructs. The function identifies the kernel: it is called once per device.
     #[track_caller]
     pub fn new(build: fn() -> Result<Kernel>, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
         Launch { kernel: LaunchTarget::Built(build), args, queue: None, place: Location::caller() }
     }
 
-    /// A launch of a kernel that was written elsewhere.
+    /// Creates a launch of a user-supplied kernel.
     #[track_caller]
     pub fn external(package: &'a ExternalKernel, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
         Launch { kernel: LaunchTarget::Packaged(package), args, queue: None, place: Location::caller() }
     }
 
-    /// The queue to run on instead of the default one.
+    /// Sets the queue to run on; without it the default queue is used.
     pub fn on(mut self, queue: &'a Queue) -> Launch<'a> {
         self.queue = Some(queue);
         self
     }
 
-    /// Starts the kernel over so many work-items: `launch(n)`, `launch((nx, ny))`, `launch((nx, ny, nz))`.
+    /// Submits the kernel over a grid of work-items: `launch(n)`, `launch((nx, ny))` or `launch((nx, ny, nz))`.
     ///
-    /// Returns when the work is submitted; whoever reads a buffer it writes waits for it.
+    /// Returns once the work is submitted. Reading a buffer that the kernel writes waits for the work.
+    ///
+    /// # Errors
+    /// The arguments or the grid do not fit the kernel, it does not compile, or the device rejects it.
     pub fn launch(self, grid: impl Into<Grid>) -> Result<()> {
         self.run(grid.into(), false, false).map(drop)
     }
 
-    /// [`Launch::launch`], and gives an event that knows the time on the device.
+    /// Like [`Launch::launch`], but returns an event that measures the device time.
+    ///
+    /// # Errors
+    /// As of [`Launch::launch`].
     pub fn launch_timed(self, grid: impl Into<Grid>) -> Result<Event> {
         self.run(grid.into(), true, false)
     }
 
-    /// Starts a kernel whose author promised what the verifier could not prove.
+    /// Submits a kernel with properties that its author guarantees and the verifier cannot prove.
     ///
     /// # Safety
     ///
-    /// With these arguments and this grid no access marked unchecked may lie beyond its buffer, and all work-items of a group
-    /// must meet at each barrier and collective.
+    /// With these arguments and this grid, accesses marked unchecked must stay within their buffers, and all work-items of a work-group
+    /// must reach each barrier and collective.
+    ///
+    /// # Errors
+    /// As of [`Launch::launch`].
     #[allow(unsafe_code, reason = "one of two places: it carries the promise of the kernel's author")]
     pub unsafe fn launch_unchecked(self, grid: impl Into<Grid>) -> Result<()> {
         self.run(grid.into(), false, true).map(drop)
@@ -129,7 +138,7 @@ impl<'a> Launch<'a> {
         let device = self.device()?;
         let prepared = match self.kernel {
             LaunchTarget::Built(build) => device.compile_fn(build)?,
-            // No compiler and no loader hears of what nobody answers for.
+            // An unchecked external kernel is rejected before any compiler or loader runs.
             LaunchTarget::Packaged(package) if !promised => {
                 return Err(unpromised(&package.name, external_kernel::UNCHECKED));
             }
@@ -166,7 +175,7 @@ fn unpromised(name: &str, why: &str) -> Error {
     Error::mistake(format!("kernel {name}: {why}; launch it with `unsafe {{ … .launch_unchecked(n) }}`"))
 }
 
-/// What a profile calls the launch.
+/// Returns the profiler entry of the launch.
 fn entry(prepared: &CompiledKernel, grid: Grid, args: &[LaunchArg<'_>]) -> Entry {
     let bytes = args.iter().filter_map(|arg| arg.view()).map(|view| view.storage.bytes()).sum();
     let flops = prepared.flops().and_then(|each| grid.0.iter().try_fold(each, |flops, axis| flops.checked_mul(*axis)));

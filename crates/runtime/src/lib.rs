@@ -1,7 +1,7 @@
-//! Finding devices, and running kernels on their buffers.
+//! Discovers devices, manages their memory and runs kernels on it.
 //!
-//! The device contract validates nothing; **everything is validated here**, once, before a device hears of it. What crosses this
-//! crate is kernels, bytes and numbers; it never hears "tensor".
+//! The device contract validates nothing, so **this crate validates every argument** once, before it calls a device. Its interface
+//! consists of kernels, bytes and numbers; tensors are a concept of the crates above.
 //!
 //! ```
 //! use panoply_runtime::Device;
@@ -12,10 +12,10 @@
 //! # Ok::<(), panoply_runtime::Error>(())
 //! ```
 //!
-//! In the order in which a launch passes through: [`selection`] (which devices are here, which is taken and why), [`device`] (the
-//! handle), [`memory`] (pool, storage, buffers), [`program`] (kernels to programs, cached), [`launch`] (arguments checked),
-//! [`queue`] (order and hazards), [`profile`] (where the time went). [`mod@env`] reads the environment, [`ranks`] connects to the
-//! other processes of a launcher.
+//! The modules, in the order in which a launch passes through them: [`selection`] (device discovery and choice), [`device`] (the
+//! handle), [`memory`] (pool, storage, buffers), [`program`] (compilation and caching), [`launch`] (argument checks), [`queue`]
+//! (ordering and hazards), [`profile`] (timing). [`mod@env`] reads the environment, [`ranks`] connects to the other processes of an
+//! MPI launcher.
 
 #![deny(unsafe_code)]
 

@@ -1,20 +1,20 @@
-//! Lines on stderr, as `PANOPLY_LOG` asks; of this crate and of those above it.
+//! Log lines on stderr for this crate and the crates above it, filtered by `PANOPLY_LOG`.
 
 use std::io::Write;
 
 use crate::env::{self, LogLevel};
 
-/// What a user should do something about.
+/// Logs something that the user should act on.
 pub fn warn(message: impl FnOnce() -> String) {
     write(LogLevel::Warn, message);
 }
 
-/// A choice and its reason.
+/// Logs a choice and its reason.
 pub(crate) fn info(message: impl FnOnce() -> String) {
     write(LogLevel::Info, message);
 }
 
-/// What was done.
+/// Logs an action.
 pub(crate) fn debug(message: impl FnOnce() -> String) {
     write(LogLevel::Debug, message);
 }
@@ -22,7 +22,7 @@ pub(crate) fn debug(message: impl FnOnce() -> String) {
 fn write(level: LogLevel, message: impl FnOnce() -> String) {
     let wanted = env::settings().map_or(LogLevel::default(), |settings| settings.log);
     if level <= wanted {
-        // A log that cannot be written is no reason to stop.
+        // Failing to write the log must not stop the program.
         let _ = writeln!(std::io::stderr(), "panoply: {}", message());
     }
 }

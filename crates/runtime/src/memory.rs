@@ -1,7 +1,7 @@
-//! Memory of a device: the pool, and what its users hold.
+//! Device memory: the pool, storage and buffers.
 //!
-//! In reading order: `size_class` (which sizes are kept apart), `shelf` (what is kept), `pool`, `live` and `tag` (who holds what), [`stats`],
-//! [`storage`] (bytes with an owner), `access` (who may touch them at the same time), [`buffer`] (elements).
+//! In reading order: `size_class` (rounding of sizes), `free_list` (freed blocks), `pool`, `tags` and `tag` (allocations by tag),
+//! [`stats`], [`storage`] (reference-counted bytes), `access` (locks for concurrent access), [`buffer`] (typed elements).
 
 pub(crate) mod access;
 pub mod buffer;

@@ -1,5 +1,5 @@
-//! Where the time went: named spans, time on the device for each kernel, bytes and launches, as a table and as a trace that
-//! Perfetto and `chrome://tracing` open.
+//! Profiler: named spans, device time per kernel, bytes and launches, as a table and as a trace for Perfetto and
+//! `chrome://tracing`.
 
 pub(crate) mod entry;
 pub(crate) mod recording;
@@ -14,7 +14,7 @@ use crate::device::Device;
 use recording::Recording;
 use report::ProfileReport;
 
-/// A profile of a device under way. Dropped unfinished, it ends without a report.
+/// A running profile of a device. Dropping it without [`Profiler::finish`] discards the profile.
 ///
 /// ```
 /// use panoply_runtime::{Device, Profiler};
@@ -34,22 +34,28 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// Starts recording all work that is submitted to a device. One profile of a device runs at a time.
+    /// Starts recording all work submitted to a device. A device has at most one running profile.
+    ///
+    /// # Errors
+    /// The device is already being profiled, or pending work failed.
     pub fn start(device: &Device) -> Result<Profiler> {
         device.synchronize()?;
         device.reset_peak_memory_stats();
         let recording = device.profiler().start();
         let recording = recording
-            .ok_or_else(|| Error::mistake(format!("{device} is being profiled already; finish that one first")))?;
+            .ok_or_else(|| Error::mistake(format!("{device} is already being profiled; finish that one first")))?;
         Ok(Profiler { device: device.clone(), recording })
     }
 
-    /// Runs work within a named span; spans may nest.
+    /// Runs `work` within a named span. Spans can nest.
     pub fn span<R>(&self, name: &str, work: impl FnOnce() -> R) -> R {
         self.recording.span(name, work)
     }
 
-    /// Waits for all work, and adds up.
+    /// Waits for all work and returns the report.
+    ///
+    /// # Errors
+    /// Work on the device failed.
     pub fn finish(self) -> Result<ProfileReport> {
         self.device.synchronize()?;
         let wall = self.recording.now();

@@ -1,10 +1,11 @@
-//! From a verified kernel to a program of the device.
+//! Turns a verified kernel into a program of the device.
 //!
-//! `cache` (is it here already?) → `limits` (can this device run it at all?) → [`compiled_kernel`] (which programs does it need?) →
-//! `translate` (optimize, render) → [`compiler`] (did an earlier process compile it, or must the device?) with `disk`. Those of a plan go
-//! this way `together`.
+//! The stages are `cache` (in-memory lookup), `limits` (checks against the device's limits), [`compiled_kernel`] (the programs that a
+//! kernel needs), optimization and rendering in `panoply-compile`, and [`compiler`] with `disk` (on-disk cache, else the device
+//! compiles). `parallel` compiles the kernels of a plan on several threads.
 //!
-//! Programs of a user's own come as a [`external_kernel`], and join at [`compiled_kernel`]; a `refusal` is shown with the line of the source.
+//! User-supplied programs enter as an [`external_kernel`] and join the pipeline at [`compiled_kernel`]. `build_log` shows a
+//! compiler's error with the source line that it refers to.
 
 mod build_log;
 pub(crate) mod cache;

@@ -1,7 +1,7 @@
-//! Queues: the order in which a device works.
+//! Queues: the order in which a device executes work.
 //!
-//! Work on one queue happens in the order it was submitted. Work on different queues overlaps where it may: what one writes
-//! and another uses is ordered by `hazard`, without the caller's doing.
+//! Work on one queue executes in submission order. Work on different queues can overlap; `hazard` orders conflicting uses of the
+//! same bytes automatically.
 
 pub mod event;
 pub(crate) mod hazard;
@@ -24,7 +24,7 @@ use event::Event;
 use hazard::{Accessor, Submission};
 use readback::Readback;
 
-/// A queue of a device. Clones are the same queue; the last to go lends it to the next who asks for one.
+/// A queue of a device. Clones refer to the same queue. Dropping the last clone returns the queue for reuse by [`Device::queue`].
 #[derive(Clone)]
 pub struct Queue {
     device: Device,
@@ -43,21 +43,24 @@ impl Drop for Lease {
     }
 }
 
-/// The further queues of a device.
+/// The non-default queues of a device.
 #[derive(Default)]
 pub(crate) struct Queues {
     vacant: Mutex<Vec<QueueId>>,
-    /// Whether there ever was more than the default queue; until then host copies need no tickets.
+    /// True once a second queue exists; until then host copies need no tickets.
     several: AtomicBool,
 }
 
 impl Device {
-    /// The queue on which everything happens that names none.
+    /// Returns the queue that is used where none is specified.
     pub fn default_queue(&self) -> Queue {
         Queue { device: self.clone(), id: QueueId::DEFAULT, _lease: None }
     }
 
-    /// A further queue, whose work may overlap with others'.
+    /// Returns another queue, whose work can overlap with that of other queues.
+    ///
+    /// # Errors
+    /// The device cannot create another queue, or pending work failed.
     pub fn queue(&self) -> Result<Queue> {
         let queues = self.queues();
         let vacant = queues.vacant.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -74,7 +77,7 @@ impl Device {
         Ok(Queue { device: self.clone(), id, _lease: Some(Arc::new(Lease { device: self.clone(), id })) })
     }
 
-    /// Submits steps that touch these storages, after what they must wait for. `name` says what each step is.
+    /// Submits commands that access the given storages, after the work they depend on. `name` describes each command for the profiler.
     pub(crate) fn enqueue<'s>(
         &self,
         queue: QueueId,
@@ -89,7 +92,7 @@ impl Device {
         })
     }
 
-    /// Submits what touches these storages, after what it must wait for.
+    /// Calls `submit`, whose work accesses the given storages, after the queue waits for the work it depends on.
     pub(crate) fn in_order<'s>(
         &self,
         queue: QueueId,
@@ -100,7 +103,7 @@ impl Device {
         self.in_order_locked(queue, touches, submit)
     }
 
-    /// [`Device::in_order`] for who holds the locks of these storages.
+    /// Like [`Device::in_order`], for a caller that holds the locks of these storages.
     fn in_order_locked<'s>(
         &self,
         queue: QueueId,
@@ -115,7 +118,7 @@ impl Device {
                 Ok(ticket)
             }
             Err(error) => {
-                // Some of the steps may be under way without a ticket to wait for; if the device is lost, so are they.
+                // Some commands can be executing without a ticket. An error here means that the device is lost, and they with it.
                 let _ = self.raw().synchronize();
                 Err(error)
             }
@@ -151,7 +154,7 @@ impl Device {
 }
 
 impl Queue {
-    /// The device it belongs to.
+    /// Returns the queue's device.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -160,14 +163,20 @@ impl Queue {
         self.id
     }
 
-    /// A moment after everything submitted to this queue so far.
+    /// Returns an event that completes after all work submitted to this queue so far.
+    ///
+    /// # Errors
+    /// The device rejects the submission.
     pub fn record_event(&self) -> Result<Event> {
         let ticket = self.device.raw().submit(self.id, &[], false)?;
         Ok(Event::new(self.device.clone(), self.id, ticket))
     }
 
-    /// Lets what is submitted to this queue from here on wait for a moment of another queue of the same device. Buffers need
-    /// no such thing, they are ordered by themselves.
+    /// Makes work submitted to this queue from now on wait for an event of another queue of the same device. Accesses to buffers need
+    /// no events; they are ordered automatically.
+    ///
+    /// # Errors
+    /// The event belongs to another device, or the device rejects the submission.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         if event.device != self.device {
             let (theirs, ours) = (&event.device, &self.device);
@@ -181,7 +190,10 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for everything submitted to this queue so far.
+    /// Waits for all work submitted to this queue so far.
+    ///
+    /// # Errors
+    /// That work failed.
     pub fn synchronize(&self) -> Result<()> {
         self.record_event()?.wait()
     }
@@ -221,7 +233,7 @@ impl Queue {
             device.raw().read_into(self.id, from.region(), bytes)
         })?;
         device.count_download(from.bytes());
-        // What wrote these bytes is over now, and may have failed while this waited.
+        // The work that wrote these bytes is complete now and can have failed during the wait.
         device.wait_for_hazards(Accessor::Host, self.id, std::iter::once((from, Access::In)))
     }
 
@@ -268,7 +280,7 @@ impl Queue {
         self.device.enqueue(self.id, &[step], touches.into_iter(), false, name).map(drop)
     }
 
-    /// A copy from another device: between the two where their driver can, else through the host.
+    /// Copies from another device: peer to peer if both belong to one driver that supports it, else through the host.
     fn copy_between(&self, from: &Storage, to: &Storage) -> Result<()> {
         let (device, other) = (&self.device, from.device());
         let peer = other.raw().peer(from.region());
@@ -277,7 +289,8 @@ impl Queue {
             let bytes = from.read()?;
             return self.write(to, &bytes);
         };
-        // Queues of one device wait for no ticket of another, so the host does: before, and after, when these bytes may be written again.
+        // A queue cannot wait for a ticket of another device, so the host waits: before the copy, and after it until the bytes can
+        // be reused.
         let reads = std::iter::once((from, Access::In));
         let writes = std::iter::once((to, Access::Out));
         let _locks = access::lock(reads.clone().chain(writes.clone()));
@@ -302,7 +315,7 @@ impl Queue {
     }
 }
 
-/// A copy between different bytes of one device.
+/// Returns a copy between disjoint bytes of one device.
 pub(crate) fn copy_step(from: &Storage, to: &Storage) -> Result<DeviceCommand> {
     same_length("copy", to.bytes(), from.bytes())?;
     if from.overlaps(to) {
@@ -311,13 +324,13 @@ pub(crate) fn copy_step(from: &Storage, to: &Storage) -> Result<DeviceCommand> {
     Ok(DeviceCommand::Copy { from: from.region(), to: to.region() })
 }
 
-/// A repeated pattern of 1, 2, 4 or 8 bytes.
+/// Returns a fill with a repeated pattern of 1, 2, 4 or 8 bytes.
 pub(crate) fn fill_step(to: &Storage, pattern: &[u8]) -> Result<DeviceCommand> {
     let Region { offset, bytes, .. } = to.region();
     let size = pattern.len() as u64;
     if !matches!(size, 1 | 2 | 4 | 8) || bytes % size != 0 || offset % size != 0 {
         return Err(Error::mistake(format!(
-            "fill: a pattern of {size} bytes does not fill {bytes} bytes at offset {offset}; it has 1, 2, 4 or 8 bytes that divide both"
+            "fill: a pattern of {size} bytes does not fit {bytes} bytes at offset {offset}; its length must be 1, 2, 4 or 8 and divide both"
         )));
     }
     Ok(DeviceCommand::Fill { to: to.region(), pattern: pattern.to_vec() })
@@ -328,7 +341,7 @@ fn same_length(what: &str, device_bytes: u64, other_bytes: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::mistake(format!(
-        "{what}: {device_bytes} bytes on the device and {other_bytes} bytes; they must be as many"
+        "{what}: {device_bytes} bytes on the device, but {other_bytes} bytes given; the sizes must be equal"
     )))
 }
 

@@ -1,6 +1,6 @@
-//! The connection to the other processes of a program that a launcher started several times.
+//! Connection to the other processes (ranks) of a program that an MPI launcher started.
 //!
-//! Without a launcher nothing is opened: a program that runs alone never loads MPI.
+//! Without a launcher the MPI library is never loaded.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,8 +9,11 @@ use panoply_ir::{Error, Result};
 
 use crate::env::{self, Launcher, LauncherKind};
 
-/// The wire between the ranks of this program, if a launcher started more than one. The library is opened at the first
-/// call.
+/// Returns the connection between the ranks of this program, or `None` if no launcher started more than one process. The first call
+/// loads the MPI library.
+///
+/// # Errors
+/// The launcher's variable is malformed, the launcher is not Open MPI's, or the library does not load.
 pub fn wire() -> Result<Option<Arc<dyn Wire>>> {
     static WIRE: OnceLock<Result<Option<Arc<dyn Wire>>>> = OnceLock::new();
     WIRE.get_or_init(|| match env::launcher()? {
@@ -26,8 +29,9 @@ fn connect(launcher: &Launcher) -> Result<Arc<dyn Wire>> {
         LauncherKind::OpenMpi => open(*ranks),
         LauncherKind::Mpich => {
             let message =
-                format!("the launcher of MPICH started this process ({variable}={ranks}); only Open MPI is supported");
-            Err(Error::unavailable(message).note("start it with the `mpirun` of Open MPI 4 or 5 (Debian: openmpi-bin)"))
+                format!("MPICH's launcher started this process ({variable}={ranks}); only Open MPI is supported");
+            Err(Error::unavailable(message)
+                .note("start the program with `mpirun` of Open MPI 4 or 5 (Debian: openmpi-bin)"))
         }
     }
 }
@@ -40,5 +44,5 @@ fn open(ranks: usize) -> Result<Arc<dyn Wire>> {
 #[cfg(not(all(feature = "mpi", unix)))]
 fn open(ranks: usize) -> Result<Arc<dyn Wire>> {
     let message = format!("a launcher started {ranks} processes, but this program was built without MPI");
-    Err(Error::unavailable(message).note("build it for Unix with the feature `mpi`, which is on by default"))
+    Err(Error::unavailable(message).note("build it on Unix with the feature `mpi` (enabled by default)"))
 }

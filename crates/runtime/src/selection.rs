@@ -1,7 +1,7 @@
-//! Which devices are here, and which one is taken.
+//! Device discovery and selection.
 //!
-//! [`registry`] asks the drivers, [`report`] says what they answered, [`select`] chooses and keeps the reasons, [`scope`] holds
-//! the choices a program made, [`smoke_test`] whether a device computes at all.
+//! [`registry`] queries the drivers, [`report`] lists their devices, [`select`] chooses one and records the reasons, [`scope`] holds
+//! the program's current device, and [`smoke_test`] checks that a device computes correctly.
 
 mod device_string;
 pub mod registry;

@@ -1,15 +1,15 @@
-//! Operations composed of others, traced once and used as one node.
+//! Composite operations, traced once and used as one node.
 //!
-//! `gelu` is ten primitives and a block of random numbers eight hundred. Building those anew at every step of a training
-//! loop costs the host more than the device needs for the work, so [`Tensor::call`] runs the Rust expression once for each
-//! combination of shapes, types and settings, keeps the graph, and gives one node that stands for it. When the plan is made
-//! bodies take the place of their calls, and everything fuses as if it had been written out.
+//! `gelu` is ten primitives and a block of random numbers eight hundred. Building those nodes in every training step
+//! costs the host more than the computation costs the device. Therefore [`Tensor::call`] runs the Rust expression
+//! once for each combination of shapes, element types and settings, caches the graph, and returns one node that
+//! represents it. Planning inlines bodies in place of their calls, so fusion works across calls.
 //!
-//! A body is a function that captures nothing: all it knows are its inputs and settings, and those are the key under which it
-//! is kept. Its numbers are part of it; what changes from step to step (a learning rate, a seed) is an input, made with
-//! [`Tensor::scalar`]. Its gradient is a body too, derived when first asked for and kept beside it.
+//! A body is a function without captures: it depends only on its inputs and settings, which are the cache key. Its
+//! numbers are constants of the graph. A number that changes from step to step (a learning rate, a seed) is an input,
+//! made with [`Tensor::scalar`]. Its VJP is a body as well, derived on first use and cached beside it.
 //!
-//! What a device may do whole is an [`CompositeOp`] that names its routine; the body is what happens everywhere else.
+//! A [`CompositeOp`] names the library routine that computes the same; on devices without that routine the body runs.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -28,71 +28,72 @@ use crate::hasher::WordMap;
 use crate::tensor::{NodeKind, Tensor};
 use crate::vmap::VmapBatch;
 
-/// Bodies kept in this process; at more, all are forgotten and traced again when they are needed.
+/// Maximum number of cached bodies in this process; when it is reached all are dropped and traced again on demand.
 const CAPACITY: usize = 4096;
 
 static BODIES: LazyLock<Mutex<WordMap<Key, Arc<TracedBody>>>> = LazyLock::new(Mutex::default);
 
-/// What distinguishes two bodies.
+/// Cache key of a body.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     name: &'static str,
-    /// The addresses of the body and of its author's gradient, if there is one. The compiler may give equal functions one
-    /// address: equal bodies with other gradients must stay apart.
+    /// Addresses of the body and of its custom VJP, if any. The compiler may give equal functions the same address,
+    /// so equal bodies with different VJPs must be distinguished.
     functions: (usize, Option<usize>),
     settings: Vec<u64>,
     inputs: Vec<(Shape, DType)>,
     ends: LengthPattern,
 }
 
-/// An operation after it ran on stand-ins for its inputs.
+/// A composite operation, traced on placeholders for its inputs.
 pub(crate) struct TracedBody {
-    /// What stands in for the inputs, and for the lengths they have that no plan knows.
+    /// Placeholders for the inputs, then for the dynamic lengths of the inputs.
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
-    /// How many of them what it does depends on: all, or not the lengths.
+    /// Number of inputs that the outputs depend on: all of them, or only those before the lengths.
     pub used_inputs: usize,
-    /// Which of its inputs are lengths, and of what.
+    /// Inputs that are lengths of dynamic dimensions, with their [`Dim`].
     pub length_inputs: Vec<(usize, Dim)>,
-    /// What it does, as a graph.
+    /// The graph of the body.
     pub call: Arc<Call>,
-    /// What flows back from outputs together, once somebody asked; none if nothing does.
+    /// Cached VJPs by the outputs that have a cotangent; `None` if not differentiable.
     flows: Mutex<HashMap<Vec<u32>, Option<Arc<VjpPlan>>>>,
-    /// How an output moves when these inputs do, from the inputs and how those move; none if it does not.
+    /// Cached JVPs: maps (inputs, input tangents) to the output tangent; `None` if not differentiable.
     moves: Mutex<JvpCache>,
-    /// What flows back if its author says so.
+    /// Custom VJP of the first output.
     rule: Option<CustomVjp>,
-    /// The same on inputs with one more axis in front, where that is as many operations.
+    /// The operation on inputs with a leading batch axis, if it is defined for them.
     again: Option<BatchedBody>,
 }
 
-/// By output and which inputs move.
+/// Key: the output, and for each input whether it has a tangent.
 type JvpCache = HashMap<(u32, Vec<bool>), Option<Arc<TracedBody>>>;
 
-/// An author's gradient: from the inputs, the output, the derivative by the output and the settings to the derivatives by
-/// the inputs, none where there is none.
+/// A custom VJP: maps the inputs, the output, the cotangent of the output and the settings to the gradients of the
+/// inputs. `None` for an input without a gradient.
+#[doc(alias = "backward")]
 pub type VjpFn<S, const N: usize> = fn([&Tensor; N], &Tensor, &Tensor, &S) -> [Option<Tensor>; N];
 
-/// What [`Tensor::call`] says with arguments, for an operation that a device may do whole.
+/// The arguments of [`Tensor::call`] for an operation that a device can compute with a library routine.
 pub(crate) struct CompositeOp<S, const N: usize, const M: usize> {
-    /// What it is called.
+    /// Name in messages and profiles.
     pub name: &'static str,
-    /// What it does.
+    /// The operation as an expression.
     pub body: fn([&Tensor; N], &S) -> [Tensor; M],
-    /// The derivatives by its inputs when something flows into the first output, where the body does not say them best.
+    /// Custom VJP of the first output, where the derived one is not the best.
     pub gradient: Option<VjpFn<S, N>>,
-    /// The routine that does the same with such inputs, if there is one.
+    /// Returns the equivalent routine for these inputs, if there is one.
     pub routine: fn([&Tensor; N], &S) -> Option<Routine>,
 }
 
 impl<S: CallAttrs + Clone + Send + Sync + 'static, const N: usize, const M: usize> CompositeOp<S, N, M> {
-    /// Its outputs on these inputs.
+    /// Returns the outputs on these inputs.
     #[track_caller]
     pub fn apply(&self, inputs: [&Tensor; N], settings: S) -> [Tensor; M] {
         self.traced(inputs, settings, false)
     }
 
-    /// Its outputs on these inputs, which may all have one more axis in front: as many operations at once.
+    /// Returns the outputs. The operation also accepts inputs that all have a leading batch axis, which `vmap` uses.
     #[track_caller]
     pub fn apply_batched(&self, inputs: [&Tensor; N], settings: S) -> [Tensor; M] {
         self.traced(inputs, settings, true)
@@ -123,16 +124,16 @@ impl<S: CallAttrs + Clone + Send + Sync + 'static, const N: usize, const M: usiz
     }
 }
 
-/// The outputs on inputs that all have one more axis in front.
+/// Maps inputs that all have a leading batch axis to the outputs.
 type BatchedBody = Box<dyn Fn(&[Tensor]) -> Vec<Tensor> + Send + Sync>;
 
-/// What running a body on stand-ins gave.
+/// Result of tracing a body on placeholders.
 pub(crate) struct TraceResult {
-    /// Its outputs.
+    /// The outputs.
     pub outputs: Vec<Tensor>,
-    /// The routine that does the same.
+    /// The equivalent routine, if any.
     pub routine: Option<Routine>,
-    /// The same on inputs with one more axis in front, where that is as many operations.
+    /// The operation on inputs with a leading batch axis, if it is defined for them.
     pub batched_body: Option<BatchedBody>,
 }
 
@@ -150,28 +151,29 @@ fn rule<S: CallAttrs + Clone + Send + Sync + 'static, const N: usize>(
     Box::new(move |inputs, output, g| gradient(std::array::from_fn(|n| &inputs[n]), output, g, &known).into())
 }
 
-/// The same with its settings filled in.
+/// A [`VjpFn`] with its settings bound.
 type CustomVjp = Box<dyn Fn(&[Tensor], &Tensor, &Tensor) -> Vec<Option<Tensor>> + Send + Sync>;
 
-/// An output of a call, and what flows into it.
+/// An output of a call, with its cotangent.
 pub(crate) struct OutputCotangent {
-    /// Which of the outputs.
+    /// Index of the output.
     pub output: u32,
     pub tensor: Tensor,
     pub cotangent: Tensor,
 }
 
-/// Where the derivatives by some outputs go.
+/// The derived VJP of a set of outputs.
 struct VjpPlan {
-    /// From the inputs and the derivatives by the outputs to the derivatives by some inputs.
+    /// Maps (inputs, output cotangents) to the gradients of some inputs.
     body: Arc<TracedBody>,
-    /// For each input, which output of that; none where nothing flows.
+    /// For each input the index of its gradient among the body's outputs; `None` if its gradient is zero.
     to: Vec<Option<u32>>,
 }
 
 impl Tensor {
-    /// An operation composed of others: `body` of these inputs, traced once for each combination of shapes, element types
-    /// and settings. The numbers in it are part of the program; what changes from step to step is an input.
+    /// Applies a composite operation: `body` of these inputs, traced once for each combination of shapes, element
+    /// types and settings. Numbers in the body are constants of the program; a number that changes from step to step
+    /// must be an input.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -181,6 +183,7 @@ impl Tensor {
     /// assert_eq!(silu(&Tensor::from_slice(&[0.0f32], [1])).to_vec::<f32>()?, [0.0]);
     /// # Ok::<(), panoply_tensor::Error>(())
     /// ```
+    #[doc(alias = "custom_op")]
     #[track_caller]
     pub fn call<S: CallAttrs, const N: usize>(
         name: &'static str,
@@ -195,8 +198,11 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::call`] with a gradient of its author's: from the inputs, the output and the derivative by the output to the
-    /// derivatives by the inputs, in their shapes; none where there is none. This is how a kernel gets a gradient.
+    /// [`Tensor::call`] with a custom VJP: `gradient` maps the inputs, the output and the output cotangent to the
+    /// gradients of the inputs, in their shapes. It returns `None` for an input without a gradient. A custom kernel
+    /// gets its gradient this way.
+    #[doc(alias = "Function")]
+    #[doc(alias = "custom_vjp")]
     #[track_caller]
     pub fn call_with_vjp<S: CallAttrs + Clone + Send + Sync + 'static, const N: usize>(
         name: &'static str,
@@ -213,7 +219,8 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::call_with_vjp`] of one tensor; where its elements are halves, both are computed in f32, and rounded once.
+    /// Applies [`Tensor::call_with_vjp`] to one tensor. For f16 and bf16 both functions compute in f32, and the
+    /// result is rounded once.
     #[track_caller]
     pub(crate) fn call_in_f32(
         &self,
@@ -224,7 +231,7 @@ impl Tensor {
         Tensor::call_with_vjp(name, [&self.widened()], (), body, gradient).cast(self.dtype())
     }
 
-    /// [`Tensor::call`] with several results.
+    /// [`Tensor::call`] with M results.
     #[track_caller]
     pub fn call_multi<S: CallAttrs, const N: usize, const M: usize>(
         name: &'static str,
@@ -239,7 +246,7 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::call_with_vjp`] where only the program that runs knows how many inputs there are.
+    /// [`Tensor::call_with_vjp`] with a number of inputs known only at run time.
     #[track_caller]
     pub(crate) fn call_dyn_with_vjp<S: CallAttrs + Clone + Send + Sync + 'static>(
         name: &'static str,
@@ -257,7 +264,10 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::call_multi`] where only the program that runs knows how many inputs and results there are.
+    /// [`Tensor::call_multi`] with numbers of inputs and results known only at run time.
+    ///
+    /// # Errors
+    /// The mistake of an input or of the body.
     #[track_caller]
     pub fn call_dyn<S: CallAttrs>(
         name: &'static str,
@@ -274,7 +284,8 @@ impl Tensor {
 }
 
 impl TracedBody {
-    /// The body of a function for such inputs, traced if it is new; a tensor that carries the mistake if there is one.
+    /// Returns the body for inputs of these shapes and types, traced if it is not cached; on error a tensor that
+    /// carries the mistake.
     #[track_caller]
     pub fn of(
         name: &'static str,
@@ -320,8 +331,11 @@ impl TracedBody {
         Ok(bodies.entry(key).or_insert(body).clone())
     }
 
-    /// What its first so many inputs, and the lengths behind them, are to it. A routine knows no lengths: it does the same where the body
-    /// needs none, because what is not there stays apart. Steps and paddings that no routine describes are left to the body.
+    /// Creates a body from its trace. The first `own` placeholders are inputs, the rest are lengths of dynamic
+    /// dimensions.
+    ///
+    /// A routine does not read lengths. It computes the same where the body reads none, because padding never mixes
+    /// with valid elements. Strides and paddings that no routine supports are left to the body.
     fn new(
         name: &str,
         inputs: Vec<Tensor>,
@@ -332,7 +346,9 @@ impl TracedBody {
         let TraceResult { outputs, routine, batched_body: again } = traced;
         let lengths = lengths(&outputs);
         if let Some(made) = lengths.iter().find(|length| !inputs.iter().any(|input| input.ptr_eq(length))) {
-            return Err(Error::mistake(format!("{name}: its body makes a length, {made:?}; pass it as an input")));
+            return Err(Error::mistake(format!(
+                "{name}: its body computes a dynamic length, {made:?}; pass it as an input"
+            )));
         }
         let graph = describe(name, &outputs)?;
         let measures = graph.nodes.iter().any(|node| matches!(node.op, Op::Input(n) if n as usize >= own));
@@ -353,13 +369,13 @@ impl TracedBody {
         })
     }
 
-    /// A body whose inputs are all given.
+    /// Creates a body whose placeholders are all inputs.
     fn whole(name: &str, inputs: Vec<Tensor>, outputs: Vec<Tensor>, rule: Option<CustomVjp>) -> Result<TracedBody> {
         let own = inputs.len();
         TracedBody::new(name, inputs, own, outputs.into(), rule)
     }
 
-    /// An output of the operation on these inputs.
+    /// Returns an output of the operation on these inputs.
     #[track_caller]
     pub fn apply(self: &Arc<TracedBody>, inputs: &[&Tensor], output: u32) -> Tensor {
         let stand_in = &self.outputs[output as usize];
@@ -380,8 +396,8 @@ impl TracedBody {
         Tensor::step(source, &given, stand_in.0.shape.clone(), stand_in.dtype(), live)
     }
 
-    /// What flows to each input when something flows into outputs on these inputs; none at all if there is no derivative.
-    /// What flows into several outputs goes back together, or all that they share would be computed for each.
+    /// Returns the gradient of each input given the cotangents of some outputs; `None` if not differentiable.
+    /// Cotangents of several outputs are propagated together, so that shared nodes are computed once.
     pub fn vjp(&self, inputs: &[Tensor], given: &[OutputCotangent]) -> Result<Option<Vec<Option<Tensor>>>> {
         let by_rule = |of: &&OutputCotangent| of.output == 0 && self.rule.is_some();
         let ruled = given.iter().find(by_rule).map(|of| self.apply_custom_vjp(inputs, of)).transpose()?;
@@ -397,20 +413,20 @@ impl TracedBody {
         })
     }
 
-    /// What its author says flows back from the first output.
+    /// Applies the custom VJP of the first output.
     fn apply_custom_vjp(
         &self,
         inputs: &[Tensor],
         OutputCotangent { tensor, cotangent: flow, .. }: &OutputCotangent,
     ) -> Result<Vec<Option<Tensor>>> {
-        let rule = self.rule.as_ref().expect("it is asked of bodies with a rule");
+        let rule = self.rule.as_ref().expect("the body has a custom VJP");
         let flows = rule(inputs, tensor, flow);
         for (flow, input) in flows.iter().zip(inputs) {
             let Some(flow) = flow else { continue };
             flow.check()?;
             if (&flow.0.shape, flow.dtype()) != (&input.0.shape, input.dtype()) {
                 let name = &self.call.name;
-                return Err(Error::mistake(format!("gradient of {name}: {flow:?} does not fit its input {input:?}")));
+                return Err(Error::mistake(format!("gradient of {name}: {flow:?} does not match its input {input:?}")));
             }
         }
         Ok(flows)
@@ -433,7 +449,8 @@ impl TracedBody {
         Ok(Some(flows.to.iter().map(|to| to.map(|output| flows.body.apply(&given, output))).collect()))
     }
 
-    /// How `y`, an output on these inputs, moves when they do, none where one does not; none if there is no derivative.
+    /// Returns the tangent of `y`, an output on these inputs; `None` if not differentiable. An input without a
+    /// tangent is `None`.
     pub fn jvp(&self, output: u32, inputs: &[Tensor], y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         if output == 0 && self.rule.is_some() {
             return self.linear_transpose(inputs, y, moves);
@@ -465,7 +482,7 @@ impl TracedBody {
         TracedBody::whole(&name, inputs, vec![moved], None).map(Some)
     }
 
-    /// What its author says flows back is linear in what flows in, whatever that is: how the output moves is the transpose.
+    /// Returns the JVP from the custom VJP. The VJP is linear in the cotangent, so the JVP is its transpose.
     fn linear_transpose(&self, inputs: &[Tensor], y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         let g = y.zeros_like();
         let flows =
@@ -474,19 +491,19 @@ impl TracedBody {
         for (flow, moved) in flows.iter().zip(moves) {
             let (Some(flow), Some(moved)) = (flow, moved) else { continue };
             let Vjp { cotangents: mut flows, non_differentiable: cut } = vjp(&[(flow, moved.clone())], &[&g])?;
-            // What flows back whatever flows in is zero, and so is how the output moves.
+            // The VJP is identically zero, hence so is the JVP.
             let term = flows.remove(0).or_else(|| cut.is_none().then(|| y.zeros_like()));
             sum = sum.into_iter().chain(term).reduce(|sum, term| sum + term);
         }
         Ok(sum)
     }
 
-    /// An output of as many operations as the inputs have elements along one more axis in front, where it is made for that.
+    /// Returns an output for a whole batch if the operation accepts inputs with a leading batch axis.
     pub fn batched_output(&self, output: u32, inputs: impl FnOnce() -> Vec<Tensor>) -> Option<Tensor> {
         self.again.as_ref().map(|again| again(&inputs()).swap_remove(output as usize))
     }
 
-    /// The operation on many examples: `each` says which inputs have an axis for them in front.
+    /// Returns the operation for a batch; `each` marks the inputs that have a leading batch axis.
     #[track_caller]
     pub fn batch(self: &Arc<TracedBody>, batch: VmapBatch, each: &[bool]) -> Result<Arc<TracedBody>> {
         let whole = |(n, input): (usize, &Tensor)| match each[n] {
@@ -507,7 +524,8 @@ impl TracedBody {
         TracedBody::whole(&self.call.name, inputs, outputs, rule).map(Arc::new)
     }
 
-    /// What its author says flows back for each of many examples; their sum to an input that is the same for all.
+    /// Applies the custom VJP to each example of a batch; the gradient of an input that is shared by all examples is
+    /// summed.
     #[track_caller]
     fn batched_vjp(
         &self,
@@ -517,7 +535,7 @@ impl TracedBody {
         y: &Tensor,
         g: &Tensor,
     ) -> Vec<Option<Tensor>> {
-        let rule = self.rule.as_ref().expect("it is asked of bodies with a rule");
+        let rule = self.rule.as_ref().expect("the body has a custom VJP");
         let one = |(input, each): (&Tensor, &bool)| if *each { input.single() } else { input.clone() };
         let (singles, single_y, single_g) =
             (inputs.iter().zip(each).map(one).collect::<Vec<_>>(), y.single(), g.single());
@@ -558,20 +576,20 @@ impl TracedBody {
 }
 
 impl Tensor {
-    /// What a body is given in this tensor's place.
+    /// Creates the placeholder of this tensor with input index `n`.
     #[track_caller]
     fn placeholder(&self, n: u32) -> Tensor {
         self.placeholder_with_dims(n, self.0.valid_lengths.clone())
     }
 
-    /// The same, of which this much is there.
+    /// Like [`Tensor::placeholder`], with these valid lengths.
     #[track_caller]
     fn placeholder_with_dims(&self, n: u32, live: Option<Box<ValidLengths>>) -> Tensor {
         Tensor::with_valid_lengths(NodeKind::Input(n), Vec::new(), self.0.shape.clone(), self.dtype(), None, live)
     }
 }
 
-/// What stands for one example, with what stands for all, of the inputs that differ.
+/// Pairs the placeholders for one example with the tensors for the batch, for the inputs with a batch axis.
 fn zip_batched<'a>(
     one: &'a [Tensor],
     whole: &'a [Tensor],

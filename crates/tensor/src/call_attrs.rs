@@ -1,9 +1,9 @@
-//! What an operation depends on besides its inputs, as a key.
+//! Settings of an operation as a cache key.
 
 use panoply_ir::routine::FourierKind;
 use panoply_ir::{DType, Shape};
 
-/// What an operation depends on besides its inputs: numbers, shapes and what is made of them.
+/// The settings of an operation besides its inputs: numbers, shapes and compounds of them.
 pub trait CallAttrs {
     /// Appends words that differ if the settings differ.
     fn write_key(&self, words: &mut Vec<u64>);

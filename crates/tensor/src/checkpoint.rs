@@ -1,9 +1,9 @@
-//! Computing anew instead of keeping: less memory for more work.
+//! Activation checkpointing: recomputes values for the gradient to save memory.
 //!
-//! What flows back through a part of a network needs the values inside it, which therefore wait from the first layer's forward
-//! step to its backward step. A checkpointed part keeps only what goes into it; when something flows back, its values are
-//! computed once more, from inputs that are there only after that flow is ([`Op::ControlDependency`]), so that neither the compiler makes one
-//! of both computations nor the device begins the second early.
+//! The gradient of a network needs the values inside it, which stay allocated from a layer's forward step to its
+//! backward step. A checkpointed section keeps only its inputs. For the gradient its values are recomputed from
+//! inputs that depend on the cotangent ([`Op::ControlDependency`]). Therefore the compiler does not merge both
+//! computations, and the device does not start the second one early.
 //!
 //! Source: Chen, Xu, Zhang and Guestrin, Training Deep Nets with Sublinear Memory Cost, 2016.
 
@@ -18,9 +18,11 @@ use crate::hasher::{NodeMap, NodeSet};
 use crate::tensor::{Node, NodeKind, Tensor};
 
 impl Tensor {
-    /// `body` of these inputs, whose inner values are computed anew for the gradient instead of being kept until then. The
-    /// values are the same, the gradients but for the rounding of sums. What `body` captures counts as kept; it runs once, here.
-    /// What it makes and hands out another way gets no gradient through this result.
+    /// Applies `body` to these inputs; its intermediate values are recomputed for the gradient instead of kept.
+    ///
+    /// The values are the same; gradients can differ in the rounding of sums. Tensors that `body` captures are kept.
+    /// `body` runs once, here. A tensor that it passes out by other means than its result gets no gradient through
+    /// this result.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -43,7 +45,8 @@ impl Tensor {
         if is_edge(&result) {
             return result;
         }
-        // Numbers passed at launch count as inputs: what the body makes of them alone, such as what a dropout drops, is large.
+        // Numbers passed at launch count as inputs: a tensor that the body makes of them alone, such as a dropout
+        // mask, is large.
         let (mut from, mut captured): (Vec<&Tensor>, Vec<&Tensor>) = (inputs.to_vec(), Vec::new());
         let needed = topological_order(&[&result], is_edge);
         for tensor in needed {
@@ -60,14 +63,14 @@ impl Tensor {
         Tensor::step(NodeKind::Checkpoint(from.len()), &operands, shape, result.dtype(), live)
     }
 
-    /// The same value, computed after another.
+    /// Returns the same value, computed after `before`.
     fn after(&self, before: &Tensor) -> Tensor {
         Tensor::primitive(Op::ControlDependency, &[self, before], self.0.shape.clone(), self.dtype())
     }
 }
 
-/// What flows to the operands of a checkpoint when `g` flows into it. After the result they are what it is computed from anew, so
-/// many, and what was captured. None if nothing flows on.
+/// Returns the cotangents of a checkpoint's operands given the cotangent `g` of its result; `None` if all are `None`.
+/// The operands are the result, then `from` tensors that the result is recomputed from, then captured tensors.
 pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
     let (result, edges) = operands.split_first().expect("a checkpoint has a result");
     let lengths = lengths_of(result, edges);
@@ -81,7 +84,8 @@ pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Opti
     Ok(any.then(|| [None].into_iter().chain(flows).collect()))
 }
 
-/// The lengths on the way to a tensor from others. They are kept: single numbers, by which axes are known to be equally long.
+/// Returns the dynamic lengths between `from` and `to`. They are not recomputed: they are single numbers, and axes
+/// are known to be equally long by their identity.
 fn lengths_of(to: &Tensor, from: &[Tensor]) -> NodeMap<Tensor> {
     let from: NodeSet = from.iter().map(at).collect();
     let all = topological_order(&[to], |tensor| from.contains(&at(tensor)));
@@ -90,7 +94,7 @@ fn lengths_of(to: &Tensor, from: &[Tensor]) -> NodeMap<Tensor> {
     parts.map(|part| (at(&part.length), part.length.clone())).collect()
 }
 
-/// The steps that lead to a tensor from others, from those that are named for them.
+/// Rebuilds the nodes that lead to `to`, replacing the keys of `moved` by their values.
 fn rebuilt(to: &Tensor, mut moved: NodeMap<Tensor>) -> Tensor {
     let edges: NodeSet = moved.keys().copied().collect();
     for tensor in topological_order(&[to], |tensor| edges.contains(&at(tensor))) {
@@ -103,7 +107,7 @@ fn rebuilt(to: &Tensor, mut moved: NodeMap<Tensor>) -> Tensor {
             NodeKind::Call(body, output) => NodeKind::Call(body.clone(), *output),
             NodeKind::Detach => NodeKind::Detach,
             NodeKind::Checkpoint(from) => NodeKind::Checkpoint(*from),
-            // Given, not made.
+            // Leaves are not recomputed.
             NodeKind::Host(_)
             | NodeKind::Table(_)
             | NodeKind::ScalarArg(..)
@@ -118,7 +122,7 @@ fn rebuilt(to: &Tensor, mut moved: NodeMap<Tensor>) -> Tensor {
         let again = tensor.with_source(source, inputs);
         moved.insert(at(tensor), again);
     }
-    moved.remove(&at(to)).expect("the walk ends at it")
+    moved.remove(&at(to)).expect("the walk ends at `to`")
 }
 
 fn at(tensor: &Tensor) -> *const Node {

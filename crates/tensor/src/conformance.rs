@@ -1,8 +1,10 @@
-//! What every device must compute: one row for each operation, its gradient, and the accuracy of the functions beneath.
+//! Results that every device must compute: one row for each operation, its gradient, and the accuracy of the math
+//! functions.
 //!
-//! The device contract's own suite (`panoply_device::conformance`) says that a device runs what it is given; this says
-//! that what it computes is right. The tests ask it of every device they have, and `panoply selftest` of a user's. The
-//! [`oracle`] walks the graph one element at a time in f64 and shares nothing with the compiler.
+//! The device contract's suite (`panoply_device::conformance`) checks that a device runs what it is given; this
+//! module checks that the results are correct. The tests run it on every available device, and `panoply selftest` on
+//! a user's device. The [`oracle`] interprets the graph one element at a time in f64 and shares no code with the
+//! compiler.
 
 pub mod algebra;
 pub mod composed;
@@ -18,35 +20,35 @@ use panoply_ir::{Error, ErrorKind, Result};
 pub use functions::functions;
 pub use row::Row;
 
-/// Every row of the op table.
+/// Returns every row of the op table.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
     table::ROWS.iter().chain(composed::ROWS).chain(algebra::ROWS)
 }
 
-/// How a device did in one point.
+/// Result of a device for one row or function.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was computed.
+    /// Name of the row or function.
     pub name: String,
-    /// What errors are measured in.
+    /// Unit of the errors.
     pub unit: &'static str,
-    /// The largest error there may be.
+    /// Maximum allowed error.
     pub limit: f64,
-    /// The largest error there was, or why nothing was computed.
+    /// Maximum measured error, or the failure of the computation.
     pub worst: Result<Worst>,
 }
 
-/// The largest error, and where.
+/// The maximum error and its location.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Worst {
-    /// How large; infinite for a number where there should be none, or the other way around.
+    /// The error; infinite if only one of both values is NaN.
     pub error: f64,
-    /// Where it is, what came out and what should have.
+    /// Location, computed and expected value.
     pub place: String,
 }
 
 impl Outcome {
-    /// Whether the error is within its limit.
+    /// Returns true if the error is within its limit.
     pub fn passed(&self) -> bool {
         self.worst.as_ref().is_ok_and(|worst| worst.error <= self.limit)
     }
@@ -78,7 +80,11 @@ impl Worst {
         }
     }
 
-    /// The largest error of several arrays, as a share of the array's largest number, of 1 at least.
+    /// Returns the maximum error over several arrays, relative to the largest magnitude of each array or 1 if that is
+    /// smaller.
+    ///
+    /// # Errors
+    /// An array has a wrong number of elements.
     pub fn relative(have: &[Vec<f64>], want: &[Vec<f64>]) -> Result<Worst> {
         let mut worst = Worst::default();
         for (have, want) in have.iter().zip(want) {
@@ -102,10 +108,10 @@ impl Worst {
         Ok(worst)
     }
 
-    /// The largest error of a function at these numbers, in units in the last place of an f32 as large as the true value. A
-    /// value too small to be a normal number may come out as 0.
+    /// Returns the maximum error of a function at these numbers, in units in the last place of an f32 of the true
+    /// value's magnitude. A true value in the subnormal range can be flushed to 0.
     fn in_ulps(numbers: &[f32], have: &[f64], want: &[f64]) -> Worst {
-        // Infinity counts as the number that would follow the largest one.
+        // Infinity counts as the number that follows the largest one.
         let bounded = |x: f64| x.clamp(-2.0 * (1u128 << 127) as f64, 2.0 * (1u128 << 127) as f64);
         let mut worst = Worst::default();
         for ((x, have), want) in numbers.iter().zip(have).zip(want) {
@@ -117,7 +123,7 @@ impl Worst {
                 (false, false) => (bounded(*have) - bounded(*want)).abs() / (exponent - 23.0).exp2(),
                 _ => f64::INFINITY,
             };
-            worst.see(error, || format!("of {x:e} it is {have:e}, not {want:e}"));
+            worst.see(error, || format!("at {x:e} it is {have:e}, not {want:e}"));
         }
         worst
     }
@@ -146,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_beyond_the_limit_says_where() {
+    fn failed_outcome_displays_the_location() {
         let worst = Ok(Worst { error: 0.5, place: "element 3 is 1, not 2".to_string() });
         let outcome = Outcome { name: "exp".to_string(), unit: "of the largest", limit: 0.1, worst };
         assert!(!outcome.passed());

@@ -1,4 +1,4 @@
-//! How tensors print: `Debug` never evaluates, `Display` does and prints as NumPy does.
+//! Printing of tensors: `Debug` never evaluates, `Display` evaluates and prints as NumPy does.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use panoply_ir::{DType, Scalar};
 
 use crate::tensor::{NodeKind, Tensor};
 
-/// Elements of which all are shown, as in NumPy and PyTorch.
+/// Maximum number of elements printed in full, as in NumPy and PyTorch.
 const MOST: usize = 1000;
-/// Of more, those at each end of an axis.
+/// Elements printed at each end of an axis of a larger tensor.
 const EDGE: usize = 3;
 
 impl fmt::Debug for Tensor {
@@ -46,16 +46,16 @@ impl fmt::Display for Tensor {
     }
 }
 
-/// Elements, of which some are shown.
+/// A tensor's elements, prepared for printing.
 struct Shown<'a> {
     bytes: &'a [u8],
     dtype: DType,
-    /// How many of an axis at each end.
+    /// Number of elements printed at each end of an axis.
     edge: usize,
 }
 
 impl Shown<'_> {
-    /// An element.
+    /// Formats the element at index `at`.
     fn text(&self, at: usize) -> String {
         let width = self.dtype.bytes();
         let mut word = [0; 8];
@@ -74,7 +74,7 @@ fn text(number: Scalar) -> String {
     }
 }
 
-/// Prints the elements from a place on under these lengths, so many brackets in.
+/// Prints the elements from index `first` with these dims, nested `depth` brackets deep.
 fn axis(f: &mut fmt::Formatter<'_>, shown: &Shown<'_>, dims: &[usize], [first, depth]: [usize; 2]) -> fmt::Result {
     let Some((len, inner)) = dims.split_first() else { return f.write_str(&shown.text(first)) };
     let stride: usize = inner.iter().product();

@@ -1,13 +1,13 @@
-//! New values in the memory of old ones.
+//! Buffer donation: outputs in the memory of input buffers that are no longer needed.
 //!
-//! A step of training makes parameters of parameters. Nobody needs the old ones afterwards, and who knows that gives them away:
-//! [`eval_donated`] takes them and what is to be made of them by value. A leaf of the graph is then **spent** if all handles to it, to
-//! what leads to it, and to its memory are among those that were given: a clone, a snapshot, a view, a reading that is not over,
-//! or a graph that somebody keeps for another gradient holds one more, and the leaf stays as it is. That is counted, not
-//! believed; nobody can make a handle out of those that are all here.
+//! A training step computes new parameters from old ones, which are not needed afterwards. [`eval_donated`] takes the
+//! old tensors and the new ones by value. A leaf of the graph is **donated** if all handles to it, to the nodes that
+//! depend on it and to its memory are among the tensors passed. A clone, a snapshot, a view, a readback in progress
+//! or a graph kept for another gradient holds one more handle, and the leaf keeps its memory. Handles are counted;
+//! since all of them are passed here, no other thread can create one.
 //!
-//! All memory that a plan needs is allocated before the first of its steps runs, so when there is too little, what was given is as it was,
-//! and is given back. A device that fails while it runs takes with it what it was writing, as always.
+//! A plan allocates all its memory before its first step runs. If an allocation fails, the old tensors are returned
+//! unchanged. A device that fails while it runs loses the buffers it was writing, as in every evaluation.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -19,8 +19,11 @@ use panoply_runtime::Device;
 use crate::eval::{TracedNodes, eval, eval_on};
 use crate::tensor::Tensor;
 
-/// Computes tensors whose history nobody needs any more and gives their values, in the memory of `old` ones where nobody holds
-/// it besides. On error `old` is as it was, and otherwise empty.
+/// Evaluates `new` and returns its values, detached, reusing the memory of the `old` tensors that have no other
+/// handles. `old` is empty afterwards.
+///
+/// # Errors
+/// A mistake in `new`, or a failed evaluation; `old` is unchanged then.
 ///
 /// ```
 /// # use panoply_tensor::{Tensor, eval_donated};
@@ -32,6 +35,7 @@ use crate::tensor::Tensor;
 /// assert_eq!(old[0].to_vec::<f32>()?, [8.0, 16.0]);
 /// # Ok::<(), panoply_tensor::Error>(())
 /// ```
+#[doc(alias = "donate_argnums")]
 pub fn eval_donated(old: &mut Vec<Tensor>, new: Vec<Tensor>) -> Result<Vec<Tensor>> {
     new.iter().try_for_each(Tensor::check)?;
     let roots: Vec<&Tensor> = new.iter().filter(|root| root.0.value.get().is_none()).collect();
@@ -44,11 +48,11 @@ pub fn eval_donated(old: &mut Vec<Tensor>, new: Vec<Tensor>) -> Result<Vec<Tenso
     Ok(new.iter().map(Tensor::detach).collect())
 }
 
-/// The leaves that nobody holds but these tensors, which are about to go, and what only they lead to.
+/// Returns the leaves whose only handles are these tensors and nodes that only these tensors lead to.
 fn spent(reached: &TracedNodes<'_>, roots: &[&Tensor], old: &[Tensor]) -> Vec<u32> {
-    // How many handles to each tensor are accounted for.
+    // Number of handles to each tensor that are accounted for.
     let mut known: Vec<usize> = vec![0; reached.order.len()];
-    // Of data that are asked for the value stays.
+    // A root that is a leaf keeps its value.
     let leaf = |id: NodeId| matches!(reached.graph.node(id).op, Op::Input(_));
     let roots = roots.iter().filter_map(|root| reached.id(root)).filter(|id| !leaf(*id));
     for id in roots.chain(old.iter().filter_map(|tensor| reached.id(tensor))) {
@@ -59,21 +63,22 @@ fn spent(reached: &TracedNodes<'_>, roots: &[&Tensor], old: &[Tensor]) -> Vec<u3
         if Arc::strong_count(&tensor.0) != known[at] {
             continue;
         }
-        // Whoever let go of it has let go of what it leads to before, or holds that, and is seen to.
+        // Synchronizes with the drop of other handles: their drops of inputs happened before, so those counts are up
+        // to date.
         fence(Ordering::Acquire);
-        // What a node of the graph reads is known to the graph; a leaf may hold the history of its value.
+        // The graph lists the inputs that a node reads; a leaf can hold the history of its value as well.
         let node = reached.graph.node(NodeId(at as u32));
         node.inputs.iter().for_each(|input| known[input.index()] += 1);
         let others = tensor.0.inputs[node.inputs.len()..].iter().filter_map(|input| reached.id(input));
         others.for_each(|input| known[input.index()] += 1);
-        // Its memory is held by the tensor and by the list of leaves.
+        // The two handles to its memory are the tensor's and the one in the list of leaves.
         if let Op::Input(number) = node.op
             && reached.leaves[number as usize].handle_count() == 2
         {
             spent.push(number);
         }
     }
-    // Who held one before has let go of it after the last use.
+    // Synchronizes with earlier holders, whose last use happened before.
     fence(Ordering::Acquire);
     spent.sort_unstable();
     spent

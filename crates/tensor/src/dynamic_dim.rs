@@ -1,11 +1,12 @@
-//! Lengths that a plan does not know.
+//! Dynamic dimensions: lengths that are not part of a plan.
 //!
-//! A short last batch or a cache that fills up has the same plan as a full one: an axis with a [`Dim`] is stored at its bound, and how
-//! many of its elements are there is a number passed at launch. What lies beyond means nothing: whoever combines elements along such an axis
-//! takes the identity in place of those ([`propagate`] says how, for each primitive), everything else carries them along. So the work
-//! is that of the bound.
+//! A short last batch or a partially filled cache uses the same plan as a full one. An axis with a [`Dim`] is stored
+//! at its bound, and its valid length is a number passed at launch. Elements beyond the valid length are padding with
+//! unspecified values. Operations that combine elements along such an axis replace the padding by the identity
+//! ([`propagate`] defines this for each primitive); other operations carry the padding along. The work is that of the
+//! bound.
 //!
-//! To the user the shape is what is there. Inside this crate `Node::shape` is what is stored.
+//! To the user the shape has the valid lengths. Inside this crate `Node::shape` has the bounds.
 
 mod binding;
 mod propagate;
@@ -21,11 +22,11 @@ use crate::tensor::{NodeKind, Tensor, fits};
 pub(crate) use binding::{LengthPattern, check_lengths, lengths, measured, pattern};
 pub(crate) use propagate::{meet, primitive};
 
-/// Elements along an axis with a dim: positions are i32.
+/// Maximum bound: positions are i32.
 const MOST: usize = i32::MAX as usize;
 
-/// A length that may differ from run to run of one plan, up to a bound. Equal ones have the same name and bound, and axes that
-/// meet in an operation have equal ones and are equally long.
+/// A dynamic length, up to a bound, that can differ from run to run of one plan. Two dims are equal if name and bound
+/// are equal. Axes that an operation aligns must have equal dims and equal lengths.
 ///
 /// ```
 /// # use panoply_tensor::{Dim, Tensor, plan_cache_stats};
@@ -45,17 +46,17 @@ pub struct Dim {
 }
 
 impl Dim {
-    /// A length of this name, at most the bound, which is at least 1.
+    /// Creates a dim. A bound of 0 counts as 1.
     pub fn new(name: &str, bound: usize) -> Dim {
         Dim { name: name.into(), bound: bound.max(1) }
     }
 
-    /// What it is called in mistakes.
+    /// Returns the name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The largest length.
+    /// Returns the largest length.
     pub fn bound(&self) -> usize {
         self.bound
     }
@@ -67,7 +68,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// What is there of an axis: the first `each` times as many elements as the length.
+/// The valid part of a dynamic axis: its first `multiple · length` elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DynamicDim<L> {
     pub dim: Dim,
@@ -75,15 +76,16 @@ pub(crate) struct DynamicDim<L> {
     pub length: L,
 }
 
-/// What is there of each axis; none where all is.
+/// The valid part of each axis; `None` for a static axis.
 pub(crate) type DynamicDims<L = Tensor> = Vec<Option<DynamicDim<L>>>;
 
-/// What is there of a node.
+/// Valid lengths of a node.
 pub(crate) struct ValidLengths {
     pub parts: DynamicDims,
-    /// Axes of a stand-in along which the input is made of no data, so that it is as good for any length.
+    /// Axes of a placeholder along which the input is data-free (see [`Tensor::is_free`]), so that it is valid for
+    /// any length.
     pub data_free_axes: Vec<usize>,
-    /// The shape of what is there.
+    /// Cached shape with the valid lengths.
     known: OnceLock<Shape>,
 }
 
@@ -94,7 +96,7 @@ impl Clone for ValidLengths {
 }
 
 impl ValidLengths {
-    /// None if all is there.
+    /// Returns `None` if all axes are static.
     pub fn of(parts: DynamicDims) -> Option<Box<ValidLengths>> {
         parts
             .iter()
@@ -102,7 +104,7 @@ impl ValidLengths {
             .then(|| Box::new(ValidLengths { parts, data_free_axes: Vec::new(), known: OnceLock::new() }))
     }
 
-    /// Lengths of what is there.
+    /// Returns the shape with the valid lengths.
     pub fn shape(&self, of: &Tensor) -> Result<&Shape> {
         if let Some(shape) = self.known.get() {
             return Ok(shape);
@@ -114,7 +116,7 @@ impl ValidLengths {
                 (Some(length), _) => length,
                 (None, NodeKind::Input(_)) => {
                     let message = format!("the length of axis {axis} of {of:?} is known only when the function runs");
-                    return Err(Error::mistake(message).note("`.length(axis)` is a tensor that holds it"));
+                    return Err(Error::mistake(message).note("`.dim_size(axis)` is a tensor that holds it"));
                 }
                 (None, _) => part.length.item()? as i128,
             };
@@ -123,7 +125,7 @@ impl ValidLengths {
         Ok(self.known.get_or_init(|| dims.into()))
     }
 
-    /// Whether what is there comes first in memory.
+    /// Returns true if the valid elements are contiguous at the start of the buffer.
     pub fn is_prefix(&self, of: &Tensor) -> Result<bool> {
         let outermost = of.0.shape.dims().iter().position(|length| *length != 1);
         self.shape(of)?;
@@ -134,10 +136,10 @@ impl ValidLengths {
             .all(|(axis, part)| part.is_none() || outermost.is_none_or(|first| axis <= first)))
     }
 
-    /// Copies the bytes of what is there.
+    /// Copies the bytes of the valid elements.
     pub fn gather(&self, of: &Tensor, whole: &[u8], bytes: &mut [u8]) -> Result<()> {
         let (stored, there) = (of.0.shape.strides(), self.shape(of)?.dims());
-        let last = self.parts.iter().rposition(Option::is_some).expect("not all is there");
+        let last = self.parts.iter().rposition(Option::is_some).expect("an axis is dynamic");
         let mut starts = vec![0];
         for axis in 0..last {
             let step = stored[axis];
@@ -150,7 +152,7 @@ impl ValidLengths {
         Ok(())
     }
 
-    /// A shape as it prints: `[batch 37/64, 8]`.
+    /// Formats a shape for messages: `[batch 37/64, 8]`.
     pub fn display_shape(&self, shape: &Shape) -> String {
         let axis = |(length, part): (&usize, &Option<DynamicDim<Tensor>>)| match part {
             None => length.to_string(),
@@ -165,12 +167,12 @@ impl ValidLengths {
 }
 
 impl DynamicDim<Tensor> {
-    /// The length, if it needs no computing.
+    /// Returns the length if it is a number passed at launch.
     fn known(&self) -> Option<i128> {
         self.length.number().map(Scalar::to_i128)
     }
 
-    /// The length; of one that is computed, or known only when a function runs, the nearest that the dim has.
+    /// Returns the length; a computed length or a placeholder is clamped to 0 ..= bound.
     fn clamped_length(&self) -> Tensor {
         match self.known() {
             Some(_) => self.length.clone(),
@@ -182,14 +184,14 @@ impl DynamicDim<Tensor> {
         }
     }
 
-    /// How many elements are there, of this integer type and shape `[]`.
+    /// Returns the number of valid elements in this integer type, of shape `[]`.
     fn count(&self, dtype: DType) -> Tensor {
         let length = self.clamped_length().cast(dtype);
         if self.multiple == 1 { length } else { &length * length.literal(self.multiple as f64) }
     }
 }
 
-/// How many elements so long axes have together; the largest number where there are more.
+/// Returns the number of elements; `usize::MAX` on overflow.
 fn product(dims: &[usize]) -> usize {
     Shape::from(dims).numel()
 }
@@ -197,45 +199,48 @@ fn product(dims: &[usize]) -> usize {
 impl Dim {
     fn checked(&self, length: i128) -> Result<usize> {
         let fits = usize::try_from(length).ok().filter(|length| *length <= self.bound);
-        fits.ok_or_else(|| Error::mistake(format!("{length} is no length of {self}")))
+        fits.ok_or_else(|| Error::mistake(format!("{length} is not a valid length of {self}")))
     }
 }
 
 impl Tensor {
-    /// An axis whose length a plan is not to know: values of other lengths, up to the dim's bound, run the same plan.
+    /// Makes the length of an axis dynamic: values of other lengths up to the bound of `dim` run the same plan.
     ///
-    /// Operations, gradients and what is read see the length that the axis has; memory and work are those of the bound. What cannot be
-    /// said without the length (part of the axis, its order turned around, two such axes as one) is a mistake, for which there
-    /// is [`Tensor::to_static_shape`]. Of data it makes data of its own; of what was made of others the plan that makes it knows the length.
+    /// Operations, gradients and reads see the valid length; memory and work are those of the bound. An operation
+    /// that needs the length (slicing or flipping the axis, merging two such axes) is a mistake; apply
+    /// [`Tensor::to_static_shape`] first. Host data and evaluated tensors are padded here; the plan that computes any
+    /// other tensor depends on the length.
     #[track_caller]
     pub fn mark_dynamic(&self, axis: isize, dim: &Dim) -> Tensor {
-        let axis = match self.axis("with_dim", axis) {
+        let axis = match self.axis("mark_dynamic", axis) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
         let length = self.0.shape.dims()[axis];
         let wrong = match self.valid_length(axis) {
-            Some(_) => format!("axis {axis} of {self:?} has a dim already"),
-            None if length > dim.bound => format!("axis {axis} of {self:?} is no length of {dim}"),
-            None if dim.bound > MOST => format!("{dim} is more than an i32 can count"),
+            Some(_) => format!("axis {axis} of {self:?} has a Dim already"),
+            None if length > dim.bound => format!("the length of axis {axis} of {self:?} exceeds the bound of {dim}"),
+            None if dim.bound > MOST => format!("the bound of {dim} is more than an i32 can count"),
             None => String::new(),
         };
         if !wrong.is_empty() {
-            return Tensor::mistake(Error::mistake(format!("with_dim: {wrong}")));
+            return Tensor::mistake(Error::mistake(format!("mark_dynamic: {wrong}")));
         }
         let mut parts = self.parts();
         parts[axis] = Some(DynamicDim { dim: dim.clone(), multiple: 1, length: Tensor::scalar(length as i32) });
         self.padded(axis, dim.bound, parts).unwrap_or_else(Tensor::mistake)
     }
 
-    /// The first `length` elements along an axis that is as long as the dim's bound: a cache, and how much of it is filled. The
-    /// length is a single i32, from 0 to the bound; a [`Tensor::scalar`] may change from run to run of one plan. Axes that meet in
-    /// an operation are known to be equally long if their lengths are one tensor, or numbers. A number that is no such length is a
-    /// mistake. One that is computed is not looked at before somebody asks for the shape: until then a length below 0 counts as 0,
-    /// one above the bound as the bound.
+    /// Sets the valid length of an axis that is as long as the bound of `dim`: for example a cache and its fill
+    /// level.
+    ///
+    /// `length` is a single i32 in 0 ..= bound; a [`Tensor::scalar`] can change from run to run of one plan. Axes
+    /// that an operation aligns are known to be equally long if their lengths are the same tensor or equal numbers. A
+    /// number out of range is a mistake. A computed length is not checked until the shape is read: until then it is
+    /// clamped to 0 ..= bound.
     #[track_caller]
     pub fn set_dim_size(&self, axis: isize, dim: &Dim, length: &Tensor) -> Tensor {
-        let axis = match self.axis("first", axis) {
+        let axis = match self.axis("set_dim_size", axis) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
@@ -243,21 +248,21 @@ impl Tensor {
             return length.clone();
         }
         if (length.0.shape.ndim(), length.dtype()) != (0, DType::I32) {
-            let message = format!("first: the length is {length:?}, not a single i32");
+            let message = format!("set_dim_size: the length is {length:?}, not a single i32");
             return Tensor::mistake(Error::mistake(message));
         }
         if self.valid_length(axis).is_some() || self.0.shape.dims()[axis] != dim.bound {
-            let message = format!("first: axis {axis} of {self:?} is not as long as the bound of {dim}");
+            let message = format!("set_dim_size: axis {axis} of {self:?} is not as long as the bound of {dim}");
             return Tensor::mistake(Error::mistake(message));
         }
         if let Some(Err(error)) = length.number().map(|number| dim.checked(number.to_i128())) {
-            return Tensor::mistake(Error::mistake(format!("first: {}", error.message())));
+            return Tensor::mistake(Error::mistake(format!("set_dim_size: {}", error.message())));
         }
         self.with_length(axis, dim, length.clone())
     }
 
-    /// The same elements under the lengths of now, which are part of the program: what has no [`Dim`] any more, and a plan for each
-    /// length.
+    /// Returns the same elements with the current lengths as a static shape, without a [`Dim`]. Each length has its
+    /// own plan.
     #[track_caller]
     pub fn to_static_shape(&self) -> Tensor {
         if self.is_mistake() || self.0.valid_lengths.is_none() {
@@ -271,12 +276,19 @@ impl Tensor {
         Tensor::step(NodeKind::Op(Op::Slice(slices)), &[self], shape, self.dtype(), None)
     }
 
-    /// How many axes it has.
+    /// Returns the number of axes.
+    ///
+    /// # Errors
+    /// The tensor carries a mistake.
+    #[doc(alias = "dim")]
     pub fn ndim(&self) -> Result<usize> {
         self.check().map(|()| self.0.shape.ndim())
     }
 
-    /// The length of one axis: known in a function under trace too, unless it is that of a [`Dim`].
+    /// Returns the length of one axis. While a function is traced it is known unless the axis has a [`Dim`].
+    ///
+    /// # Errors
+    /// The axis is out of range, or its length is not known during a trace.
     #[track_caller]
     pub fn size(&self, axis: isize) -> Result<usize> {
         let place = match self.axis("size", axis) {
@@ -289,12 +301,12 @@ impl Tensor {
         }
     }
 
-    /// Whether both are known to be as long along each axis, in a function under trace too.
+    /// Returns true if both shapes are known to be equal, also while a function is traced.
     pub fn is_same_size(&self, other: &Tensor) -> bool {
-        self.same_shape("is_shaped_as", other).is_ok_and(|same| same)
+        self.same_shape("is_same_size", other).is_ok_and(|same| same)
     }
 
-    /// The same; or the mistake of axes that are as long at their bounds.
+    /// Returns true if both shapes are equal; an error if the bounds are equal but the lengths are not known to be.
     pub(crate) fn same_shape(&self, op: &str, other: &Tensor) -> Result<bool> {
         self.check()?;
         other.check()?;
@@ -305,13 +317,13 @@ impl Tensor {
         Ok(true)
     }
 
-    /// The length of an axis as a single i32: where it is a [`Dim`]'s, no part of the program.
+    /// Returns the length of an axis as an i32 of shape `[]`. The length of a [`Dim`] is not part of the program.
     #[track_caller]
     pub fn dim_size(&self, axis: isize) -> Tensor {
-        match self.axis("length", axis) {
+        match self.axis("dim_size", axis) {
             Ok(axis) => match self.valid_length(axis) {
                 Some(part) => part.count(DType::I32),
-                None => match self.has_positions("length", axis) {
+                None => match self.has_positions("dim_size", axis) {
                     Ok(()) => Tensor::constant((self.0.shape.dims()[axis] as i32).into()),
                     Err(mistake) => mistake,
                 },
@@ -320,26 +332,26 @@ impl Tensor {
         }
     }
 
-    /// 0, 1, … along an axis: i32 `[length]`, as long as that is.
+    /// Returns 0, 1, … along an axis as i32 `[length]`, with the dim of the axis.
     #[track_caller]
     pub fn arange_like(&self, axis: isize) -> Tensor {
-        match self.axis("positions", axis) {
+        match self.axis("arange_like", axis) {
             Ok(axis) => Tensor::arange(self.0.shape.dims()[axis]).with_lengths(&vec![self.valid_length(axis).cloned()]),
             Err(mistake) => mistake,
         }
     }
 
-    /// Whether it has an axis whose length no plan knows.
+    /// Returns true if an axis has a dynamic length.
     pub fn has_dynamic_dim(&self) -> bool {
         self.0.valid_lengths.as_ref().is_some_and(|live| live.parts.iter().any(Option::is_some))
     }
 
-    /// Whether it is known that nothing is there along an axis.
+    /// Returns true if an axis is known to be empty.
     pub(crate) fn is_empty_along(&self, axis: usize) -> bool {
         self.0.shape.dims()[axis] == 0 || self.valid_length(axis).is_some_and(|part| part.known() == Some(0))
     }
 
-    /// What is there of an axis; none if all is.
+    /// Returns the valid part of an axis; `None` if it is static.
     pub(crate) fn valid_length(&self, axis: usize) -> Option<&DynamicDim<Tensor>> {
         self.0.valid_lengths.as_ref()?.parts[axis].as_ref()
     }
@@ -348,12 +360,12 @@ impl Tensor {
         self.0.valid_lengths.as_ref().map_or_else(|| vec![None; self.0.shape.ndim()], |live| live.parts.clone())
     }
 
-    /// How many elements there are along these axes, of this element type and shape `[]`.
+    /// Returns the number of valid elements along these axes, of this tensor's element type and shape `[]`.
     pub(crate) fn count(&self, axes: &[usize]) -> Tensor {
         self.count_in(axes, self.dtype())
     }
 
-    /// How many elements there are along these axes, of an element type that holds the number and of shape `[]`.
+    /// Like [`Tensor::count`], of an element type that can hold the number.
     pub(crate) fn count_in(&self, axes: &[usize], dtype: DType) -> Tensor {
         if self.is_mistake() {
             return self.clone();
@@ -366,13 +378,13 @@ impl Tensor {
         lengths.fold(whole, |count, length| count * length)
     }
 
-    /// `value` in place of what is not there along these axes, which are whole then.
+    /// Replaces the padding along these axes by `value`, which makes the axes static.
     pub(crate) fn mask_padding(&self, axes: &[usize], value: Scalar) -> Tensor {
         let beyond = axes.iter().filter_map(|axis| Some((*axis, self.valid_length(*axis)?)));
         self.mask_padding_of(&beyond.collect::<Vec<_>>(), value)
     }
 
-    /// `value` beyond these parts of axes, which are whole then.
+    /// Replaces the elements beyond these parts of axes by `value`, which makes the axes static.
     fn mask_padding_of(&self, beyond: &[(usize, &DynamicDim<Tensor>)], value: Scalar) -> Tensor {
         let inside = beyond.iter().map(|(axis, part)| {
             let length = self.0.shape.dims()[*axis];
@@ -389,12 +401,12 @@ impl Tensor {
         Tensor::step(source, &[&inside, self, &value], shape.clone(), self.dtype(), ValidLengths::of(parts))
     }
 
-    /// The same elements, of which no more than of another tensor of this shape are there.
+    /// Returns the same elements with the dynamic axes of another tensor of this shape added.
     pub(crate) fn with_lengths_of(self, other: &Tensor) -> Tensor {
         if self.is_mistake() { self } else { self.with_lengths(&other.parts()) }
     }
 
-    /// The same elements, of which no more than this are there.
+    /// Returns the same elements with these dynamic axes added.
     pub(crate) fn with_lengths(self, parts: &DynamicDims) -> Tensor {
         let own = self.parts();
         let parts: DynamicDims = parts.iter().zip(&own).map(|(part, own)| part.clone().or(own.clone())).collect();
@@ -402,13 +414,13 @@ impl Tensor {
         if same { self } else { self.viewed(ValidLengths::of(parts)) }
     }
 
-    /// The same as a sum that is as much there as another tensor of this shape: with 0 in place of what only that has.
+    /// Returns a cotangent with the dynamic axes of `other`: padding along the other axes is replaced by 0.
     pub(crate) fn summand_of(self, other: &Tensor) -> Tensor {
         let beyond: Vec<usize> = (0..self.0.shape.ndim()).filter(|axis| other.valid_length(*axis).is_none()).collect();
         self.mask_padding(&beyond, Scalar::from_i128(self.dtype(), 0)).with_lengths_of(other)
     }
 
-    /// What this has of another where that one is not filled up, if it is one that is.
+    /// Returns the tensor whose padding [`Tensor::mask_padding`] replaced, if this is its result.
     pub(crate) fn masked_source(&self) -> Option<&Tensor> {
         match (&self.0.source, &self.0.inputs[..]) {
             (NodeKind::Op(Op::Alu(Alu::Select)), [_, of, _]) if of.has_dynamic_dim() => Some(of),
@@ -416,7 +428,8 @@ impl Tensor {
         }
     }
 
-    /// Lengths asked for in place of this one's, with the bound where they name the length of an axis; none if they name none.
+    /// Converts the dims requested for a reshape of this tensor: bounds replace valid lengths. `None` if they do not
+    /// name the lengths.
     pub(crate) fn to_bound_shape<const N: usize>(&self, mut dims: [isize; N]) -> Option<[isize; N]> {
         if !self.has_dynamic_dim() {
             return Some(dims);
@@ -439,7 +452,7 @@ impl Tensor {
         for (axis, part) in self.parts().into_iter().enumerate() {
             let Some((length, part)) = part.and_then(|part| Some((part.known()? as isize, part))) else { continue };
             let before = isize::try_from(product(&self.0.shape.dims()[..axis])).ok()?;
-            // In place of none as many as there is room for.
+            // In place of a length 0, the number that fills the storage.
             let room = || {
                 let elems = isize::try_from(self.0.shape.numel()).ok()?;
                 let others = dims.iter().filter(|length| **length != 0).try_fold(1isize, |a, b| a.checked_mul(*b))?;
@@ -458,7 +471,7 @@ impl Tensor {
         Some(dims)
     }
 
-    /// A shape this is expanded to, with the bound in place of the length of an axis.
+    /// Converts the target shape of a broadcast: bounds replace valid lengths.
     pub(crate) fn to_bound_shape_of(&self, shape: &Shape) -> Result<Shape> {
         let (own, stored) = (self.shape()?, self.0.shape.dims());
         let mut dims = shape.dims().to_vec();
@@ -483,8 +496,8 @@ impl Tensor {
         Tensor::step(NodeKind::Op(Op::Reshape), &[self], self.0.shape.clone(), self.dtype(), live)
     }
 
-    /// As long as a bound along an axis, with zeros, of which this much is there. Data are filled up here, so that no plan knows by
-    /// how much.
+    /// Pads an axis with zeros to the bound and marks it dynamic. Host data and evaluated tensors are padded here, so
+    /// that no plan depends on the length.
     #[track_caller]
     fn padded(&self, axis: usize, bound: usize, parts: DynamicDims) -> Result<Tensor> {
         let (node, mut dims) = (&self.0, self.0.shape.dims().to_vec());
@@ -493,7 +506,7 @@ impl Tensor {
         let missing = bound - std::mem::replace(&mut dims[axis], bound);
         if !fits(&dims.clone().into(), node.dtype) {
             return Err(Error::mistake(format!(
-                "with_dim: {self:?} has more elements at {bound} than there are addresses"
+                "mark_dynamic: {self:?} at length {bound} has more bytes than the address space"
             )));
         }
         let (live, have) = (ValidLengths::of(parts), length * row);
@@ -515,14 +528,15 @@ impl Tensor {
         Ok(self.pad(&widths).viewed(live))
     }
 
-    /// The position of an axis of which all is there, or the mistake as a tensor.
+    /// Returns the index of a static axis, or a tensor with the mistake.
     #[track_caller]
     pub(crate) fn static_axis(&self, op: &str, axis: isize) -> Result<usize, Tensor> {
         let place = self.axis(op, axis)?;
         self.check_static(op, [place]).map(|()| place)
     }
 
-    /// Whether all is there of these axes, or the mistake as a tensor: for what is another operation at another length.
+    /// Checks that axes are static, for operations whose plan depends on their length; the error is a tensor with the
+    /// mistake.
     #[track_caller]
     pub(crate) fn check_static(&self, op: &str, axes: impl IntoIterator<Item = usize>) -> Result<(), Tensor> {
         match axes.into_iter().any(|axis| self.valid_length(axis).is_some()) {
@@ -531,10 +545,10 @@ impl Tensor {
         }
     }
 
-    /// The mistake of an operation that cannot be said without a length.
+    /// Returns the mistake of an operation that needs a dynamic length.
     #[cold]
     pub(crate) fn needs_length(&self, op: &str) -> Error {
-        let message = format!("{op}: {self:?} has a length that its plan does not know");
-        Error::mistake(message).note("`.fixed()` before it makes the length part of the program")
+        let message = format!("{op}: {self:?} has a dynamic length, which this operation needs to know");
+        Error::mistake(message).note("apply `.to_static_shape()` first to make the length part of the program")
     }
 }

@@ -1,8 +1,8 @@
-//! The one place where graphs become work.
+//! Evaluation of graphs; no other module runs them.
 //!
-//! The part of the graph that has no value yet is copied into a dense [`Graph`] whose leaves are numbered by first visit,
-//! so that the same program gives an equal graph on every step. Equal graphs share a plan: a training loop compiles once.
-//! Numbers given by the user are slots, outside the graph, so changing a learning rate never compiles again.
+//! The part of the graph without values is copied into a dense [`Graph`] whose leaves are numbered by first visit, so
+//! that one program gives an equal graph in every step. Equal graphs share a plan: a training loop compiles once.
+//! Numbers of the user are slots outside the graph, so a new learning rate does not recompile.
 
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
@@ -17,17 +17,24 @@ use crate::random::RngWord;
 use crate::tensor::{Node, NodeKind, Tensor};
 
 impl Tensor {
-    /// Computes the value now, if it is not there.
+    /// Computes the value now if it is not computed yet.
+    ///
+    /// # Errors
+    /// A mistake in the expression, or a failure of the device.
     pub fn eval(&self) -> Result<()> {
         eval(&[self])
     }
 
-    /// Whether the value is there: reading it computes nothing.
+    /// Returns true if the value is computed, so that reading it computes nothing.
     pub fn is_evaluated(&self) -> bool {
         self.0.value.get().is_some()
     }
 
-    /// The value's buffer, row-major; computed if it is not there. It is this tensor's memory: who writes to it changes the tensor.
+    /// Returns the buffer of the value, row-major, computing it first if necessary. The buffer is the tensor's
+    /// memory: writing to it changes the tensor.
+    ///
+    /// # Errors
+    /// As [`Tensor::eval`].
     pub fn storage(&self) -> Result<Storage> {
         let whole = self.whole_storage()?;
         let Some(live) = &self.0.valid_lengths else { return Ok(whole) };
@@ -37,22 +44,25 @@ impl Tensor {
         }
     }
 
-    /// The buffer with what of its shape is not there.
+    /// Returns the buffer including the padding of dynamic dimensions.
     fn whole_storage(&self) -> Result<Storage> {
         self.eval()?;
         Ok(self.0.value.get().expect("an evaluated tensor has its value").clone())
     }
 
-    /// The value's bytes: elements in row-major order, little-endian.
+    /// Copies the value to the host: elements in row-major order, little-endian.
+    ///
+    /// # Errors
+    /// As [`Tensor::eval`], or the host is out of memory.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        // The device is asked first: it knows what is too large.
+        // Evaluated before the host allocation, so that the device reports a tensor that is too large.
         self.eval()?;
         let mut bytes = on_host(self.shape()?.numel() * self.dtype().bytes())?;
         self.read_into(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Fills these with the bytes of the elements.
+    /// Copies the bytes of the valid elements into `bytes`.
     fn read_into(&self, bytes: &mut [u8]) -> Result<()> {
         match &self.0.valid_lengths {
             Some(live) if !live.is_prefix(self)? => {
@@ -64,7 +74,12 @@ impl Tensor {
         }
     }
 
-    /// The elements in row-major order. `T` must be the element type.
+    /// Copies the elements to the host in row-major order.
+    ///
+    /// # Errors
+    /// `T` is not the element type, or [`Tensor::to_bytes`] fails.
+    #[doc(alias = "tolist")]
+    #[doc(alias = "numpy")]
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check_holds::<T>("to_vec")?;
@@ -74,8 +89,8 @@ impl Tensor {
         Ok(elements)
     }
 
-    /// Starts copying the elements to the host, in row-major order: wait for them, or `.await` them, as who runs in a browser must. `T` must
-    /// be the element type.
+    /// Starts an asynchronous copy of the elements to the host, in row-major order. Block on it with `wait` or
+    /// `.await` it; browsers require `.await`.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -83,6 +98,10 @@ impl Tensor {
     /// assert_eq!(reading.wait()?, [3.0, 6.0]);
     /// # Ok::<(), panoply_tensor::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// `T` is not the element type, or the evaluation fails.
+    #[doc(alias = "non_blocking")]
     #[track_caller]
     pub fn read_async<T: Element>(&self) -> Result<Readback<T>> {
         self.check_holds::<T>("read")?;
@@ -99,7 +118,10 @@ impl Tensor {
         Ok(())
     }
 
-    /// The only element, as f64.
+    /// Returns the only element as f64.
+    ///
+    /// # Errors
+    /// The tensor does not have exactly one element, or the evaluation fails.
     #[track_caller]
     pub fn item(&self) -> Result<f64> {
         self.check()?;
@@ -112,7 +134,7 @@ impl Tensor {
         Ok(Scalar { dtype: self.dtype(), bits: u64::from_le_bytes(word) }.to_f64())
     }
 
-    /// The same values on another device; nothing moves if they are there already.
+    /// Copies the tensor to another device. Returns the same handle if it is there already.
     #[track_caller]
     pub fn to(&self, device: &Device) -> Tensor {
         if self.is_mistake() || self.device().is_none_or(|here| here == device) {
@@ -133,18 +155,25 @@ impl Tensor {
     }
 }
 
-/// So many zeros, if this host has memory for them.
+/// Allocates `count` zeros on the host.
 pub(crate) fn on_host<T: bytemuck::Zeroable + Clone>(count: usize) -> Result<Vec<T>> {
     let short = |_| {
         let bytes = count.saturating_mul(size_of::<T>());
-        Error::new(ErrorKind::OutOfMemory, format!("this host has no {bytes} bytes for the elements of a tensor"))
+        Error::new(
+            ErrorKind::OutOfMemory,
+            format!("the host cannot allocate {bytes} bytes for the elements of a tensor"),
+        )
     };
     Vec::<T>::new().try_reserve_exact(count).map_err(short)?;
-    // Not the memory that was tried: zeros that the system gives are not written again.
+    // Not the memory allocated above: zeroed memory from the system is not written again.
     Ok(vec![T::zeroed(); count])
 }
 
-/// Computes the values of all these tensors, in one plan for each device. Either all of a device's get theirs or none.
+/// Evaluates several tensors, in one plan for each device. On error either all or none of the tensors of a device
+/// have values.
+///
+/// # Errors
+/// A mistake in an expression, or a failure of a device.
 pub fn eval(roots: &[&Tensor]) -> Result<()> {
     roots.iter().try_for_each(|root| root.check())?;
     let mut waiting: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
@@ -158,13 +187,13 @@ pub fn eval(roots: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Computes values on one device; of what was traced it is asked which leaves are spent.
+/// Evaluates tensors on one device. `spent` returns the donated leaves of the traced graph.
 pub(crate) fn eval_on(
     device: &Device,
     roots: &[&Tensor],
     spent: impl FnOnce(&TracedNodes<'_>) -> Vec<u32>,
 ) -> Result<()> {
-    // Data need no plan.
+    // Uploads need no plan.
     for root in roots {
         match &root.0.source {
             NodeKind::Host(bytes) => drop(upload(device, &root.0, bytes)?),
@@ -186,29 +215,33 @@ pub(crate) fn eval_on(
     Ok(())
 }
 
-/// A graph with what it runs on.
+/// A graph with its arguments.
 pub struct TracedGraph<'a> {
-    /// What was asked for.
+    /// The graph.
     pub graph: Graph,
-    /// The buffers behind [`Op::Input`].
+    /// Buffers of [`Op::Input`] nodes.
     pub leaves: Vec<Storage>,
-    /// The numbers behind [`Op::ScalarInput`].
+    /// Values of [`Op::ScalarInput`] nodes.
     pub slots: Vec<Scalar>,
-    /// One tensor for each output.
+    /// One tensor for each output of the graph.
     pub roots: Vec<&'a Tensor>,
-    /// Tables that are not made yet, and which leaves they are.
+    /// Tables that are not computed yet, with their index in `leaves`.
     tables: Vec<(usize, Tensor)>,
 }
 
 impl<'a> TracedGraph<'a> {
-    /// The part of the roots' history that has no value yet, with its leaves on the device.
+    /// Traces the nodes without a value that the roots depend on, with leaves uploaded to `device`.
+    ///
+    /// # Errors
+    /// A mistake in an expression, or a failed upload.
     pub fn new(device: &Device, roots: &[&'a Tensor]) -> Result<TracedGraph<'a>> {
         let mut traced = TracedGraph::with_donation(device, roots, |_| Vec::new())?;
         traced.upload_tables(device, |_| true)?;
         Ok(traced)
     }
 
-    /// The same where some leaves are spent, which is asked of what was traced, and tables are not made.
+    /// Traces the roots like [`TracedGraph::new`], without computing tables. `spent` returns the donated leaves of
+    /// the graph.
     pub(crate) fn with_donation(
         device: &Device,
         roots: &[&'a Tensor],
@@ -222,7 +255,7 @@ impl<'a> TracedGraph<'a> {
         Ok(TracedGraph { graph, leaves, slots, roots: asked, tables })
     }
 
-    /// Makes the tables that a plan reads; no memory stands for the others.
+    /// Computes and uploads the tables that a plan reads; the others keep an empty buffer.
     pub(crate) fn upload_tables(&mut self, device: &Device, reads: impl Fn(usize) -> bool) -> Result<()> {
         for (leaf, table) in self.tables.drain(..).filter(|(leaf, _)| reads(*leaf)) {
             self.leaves[leaf] = upload_table(device, &table)?;
@@ -231,9 +264,9 @@ impl<'a> TracedGraph<'a> {
     }
 }
 
-/// The tensors that a graph was made of.
+/// The tensors of a traced graph.
 pub(crate) struct TracedNodes<'t> {
-    /// One for each node of the graph.
+    /// The tensor of each node of the graph.
     pub order: &'t [&'t Tensor],
     pub graph: &'t Graph,
     pub leaves: &'t [Storage],
@@ -241,56 +274,56 @@ pub(crate) struct TracedNodes<'t> {
 }
 
 impl TracedNodes<'_> {
-    /// The node of a tensor, if it has one.
+    /// Returns the node of a tensor, if it is in the graph.
     pub fn id(&self, tensor: &Tensor) -> Option<NodeId> {
         self.ids.get(&Arc::as_ptr(&tensor.0)).copied()
     }
 }
 
-/// What a function does, as a graph over what it is given and what it holds besides.
+/// A traced function as a graph of its arguments and captured values.
 pub(crate) struct TracedFunction {
     pub graph: Graph,
     pub leaves: Vec<Leaf>,
     pub slots: Vec<Number>,
 }
 
-/// Whose the buffer behind an [`Op::Input`] is.
+/// Origin of the buffer of an [`Op::Input`] node.
 pub(crate) enum Leaf {
     Captured(Storage),
-    /// Made once a plan reads it; what stands for it until then.
+    /// A table, computed once a plan reads it, with an empty buffer until then.
     Table(Tensor, Storage),
-    /// The n-th of what is given.
+    /// The n-th argument.
     Argument(usize),
 }
 
-/// Whose the number behind an [`Op::ScalarInput`] is.
+/// Origin of the number of an [`Op::ScalarInput`] node.
 pub(crate) enum Number {
     Captured(Scalar),
-    /// The n-th of what is given.
+    /// The n-th argument.
     Argument(usize),
-    /// Of a generator that is given.
+    /// A word of a generator that is an argument.
     Word(RngWord),
 }
 
-/// What a function under trace is given.
+/// The arguments of a function under trace, with their placeholders.
 pub(crate) struct TraceBindings<'d> {
     pub device: &'d Device,
-    /// Which trace.
+    /// Identifier of the trace.
     pub trace: u64,
-    /// Tensors that have a value or are numbers.
+    /// The arguments: evaluated tensors, or numbers.
     pub tensors: &'d [Tensor],
-    /// What stands for each of them.
+    /// The placeholder of each argument.
     pub placeholders: &'d [Tensor],
 }
 
 impl TracedFunction {
-    /// The part of the results' history that has no value yet; and for each result which of the graph's outputs it is.
+    /// Traces the results of a function. Also returns for each result its index among the outputs of the graph.
     pub fn new(given: &TraceBindings<'_>, results: &[&Tensor]) -> Result<(TracedFunction, Vec<usize>)> {
         let (mut tracer, _) = Tracer::trace(TraceMode::Bind(given), results)?;
         tracer.add_outputs(results);
         let outputs = &tracer.graph.outputs;
         let which = |result: &&Tensor| outputs.iter().position(|output| *output == tracer.ids[&Arc::as_ptr(&result.0)]);
-        let which = results.iter().map(|result| which(result).expect("every result was asked for")).collect();
+        let which = results.iter().map(|result| which(result).expect("every result is an output")).collect();
         let Tracer { graph, leaves, slots, ties, tables, .. } = tracer;
         let mut leaves: Vec<Leaf> = leaves.into_iter().map(Leaf::Captured).collect();
         for (at, table) in tables {
@@ -309,7 +342,7 @@ impl TracedFunction {
     }
 }
 
-/// An operation's outputs as a graph of its inputs.
+/// Returns the outputs of an operation as a graph of its inputs.
 pub(crate) fn describe(name: &str, outputs: &[Tensor]) -> Result<Graph> {
     let roots: Vec<&Tensor> = outputs.iter().collect();
     let (Tracer { mut graph, ids, .. }, _) = Tracer::trace(TraceMode::Body(name), &roots)?;
@@ -317,14 +350,14 @@ pub(crate) fn describe(name: &str, outputs: &[Tensor]) -> Result<Graph> {
     Ok(graph)
 }
 
-/// What a graph is wanted for.
+/// Purpose of a traced graph.
 #[derive(Clone, Copy)]
 enum TraceMode<'d> {
-    /// To be run on a device: data are leaves there, numbers are slots.
+    /// Evaluation on a device: data become leaves and numbers become slots.
     Run(&'d Device),
-    /// To be run on a device over other tensors each time: these stand for those that are given now.
+    /// A function to replay with other arguments: placeholders are bound to the current arguments.
     Bind(&'d TraceBindings<'d>),
-    /// To be the body of this operation: its inputs are leaves, numbers are part of it, and there are no data.
+    /// The body of the named operation: inputs become leaves, numbers become constants, data is an error.
     Body(&'d str),
 }
 
@@ -335,19 +368,19 @@ struct Tracer<'d> {
     leaves: Vec<Storage>,
     slots: Vec<Scalar>,
     ties: Vec<TraceBinding>,
-    /// Leaves that are tables, which are not made yet.
+    /// Tables that are not computed yet, with their index in `leaves`.
     tables: Vec<(usize, Tensor)>,
     ids: NodeMap<NodeId>,
 }
 
-/// A leaf or a slot that is given.
+/// A leaf or slot that is bound to an argument.
 enum TraceBinding {
     Leaf(usize, usize),
     Slot(usize, Number),
 }
 
 impl<'d> Tracer<'d> {
-    /// The graph of all that the roots depend on, and the tensor of each of its nodes.
+    /// Builds the graph of everything the roots depend on. Also returns the tensor of each node.
     fn trace<'t>(scene: TraceMode<'d>, roots: &[&'t Tensor]) -> Result<(Tracer<'d>, Vec<&'t Tensor>)> {
         let order = topological_order(roots, |tensor| tensor.0.value.get().is_some());
         let mut tracer = Tracer {
@@ -367,7 +400,7 @@ impl<'d> Tracer<'d> {
         Ok((tracer, order))
     }
 
-    /// Makes each of the roots an output once; those that are.
+    /// Makes each root an output, once. Returns the roots that became outputs.
     fn add_outputs<'t>(&mut self, roots: &[&'t Tensor]) -> Vec<&'t Tensor> {
         let mut asked = Vec::new();
         for root in roots {
@@ -395,7 +428,7 @@ impl<'d> Tracer<'d> {
             (NodeKind::Table(_), None) => self.table(tensor)?,
             (NodeKind::Detach | NodeKind::Checkpoint(_), None) => Op::Reshape,
             (NodeKind::Input(n), None) => self.input(tensor, *n)?,
-            (NodeKind::Materialized, None) => unreachable!("a given value is there from the start"),
+            (NodeKind::Materialized, None) => unreachable!("a materialized node has a value from the start"),
             (NodeKind::Mistake(mistake), None) => return Err(mistake.report()),
         };
         self.graph.nodes.push(graph::Node { op, inputs, shape: node.shape.clone(), dtype: node.dtype });
@@ -412,7 +445,7 @@ impl<'d> Tracer<'d> {
         }
     }
 
-    /// A number, which may be drawn anew in every run of a function.
+    /// Adds a number; in a function that is replayed a random word is drawn again in every run.
     fn random_word(&mut self, tensor: &Tensor, value: Scalar, word: Option<RngWord>) -> Result<Op> {
         match (self.scene, word) {
             (TraceMode::Body(_), _) => Ok(Op::Const(value)),
@@ -438,7 +471,7 @@ impl<'d> Tracer<'d> {
                 if let Some(value) = given.tensors[at].number() {
                     return Ok(self.number(value, Some(Number::Argument(at))));
                 }
-                let storage = given.tensors[at].0.value.get().expect("what is given has a value");
+                let storage = given.tensors[at].0.value.get().expect("arguments have values");
                 self.ties.push(TraceBinding::Leaf(self.leaves.len(), at));
                 self.leaf(storage.clone())
             }
@@ -451,7 +484,7 @@ impl<'d> Tracer<'d> {
         self.leaf(storage)
     }
 
-    /// A leaf without memory until the plan is known.
+    /// Adds a leaf with an empty buffer, which is replaced once the plan is known.
     fn table(&mut self, tensor: &Tensor) -> Result<Op> {
         let nothing = self.device()?.allocate(0)?;
         self.tables.push((self.leaves.len(), tensor.clone()));
@@ -467,18 +500,18 @@ impl<'d> Tracer<'d> {
     }
 }
 
-/// A table's numbers on a device, worked out if they are not there.
+/// Returns a table on a device, computing and uploading it on first use.
 pub(crate) fn upload_table(device: &Device, tensor: &Tensor) -> Result<Storage> {
-    let NodeKind::Table(table) = &tensor.0.source else { unreachable!("it is asked of tables") };
+    let NodeKind::Table(table) = &tensor.0.source else { unreachable!("the node is a table") };
     if let Some(storage) = tensor.0.value.get() {
         return Ok(storage.clone());
     }
     let storage = device.upload(&table.bytes(tensor.dtype())?)?;
-    // Another thread may have been first; its numbers are the same.
+    // Another thread may have been first; its values are equal.
     Ok(tensor.0.value.get_or_init(|| storage).clone())
 }
 
-/// Brings a node's bytes to a device, once.
+/// Uploads the host bytes of a node, once.
 fn upload(device: &Device, node: &Node, bytes: &Mutex<Option<Arc<[u8]>>>) -> Result<Storage> {
     let mut held = bytes.lock().expect("no thread panics while it holds host bytes");
     if let Some(storage) = node.value.get() {
@@ -492,20 +525,22 @@ fn upload(device: &Device, node: &Node, bytes: &Mutex<Option<Arc<[u8]>>>) -> Res
 
 #[cold]
 fn no_value(tensor: &Tensor) -> Error {
-    let message = format!("{tensor:?} is given to a function under trace, or drawn in it, and has no value there");
-    Error::mistake(message).note("let the function return what is to be read, and read it outside")
+    let message =
+        format!("{tensor:?} is an input of a function under trace, or drawn in it, and has no value during the trace");
+    Error::mistake(message).note("return the tensor from the function and read it outside")
 }
 
 #[cold]
 fn holds_data(name: &str) -> Error {
-    Error::mistake(format!("{name}: its body holds data; pass them as an input"))
+    Error::mistake(format!("{name}: its body captures data; pass it as an input"))
 }
 
-/// Everything the roots depend on, each once, inputs before users. What `is_leaf` says is not entered.
+/// Returns everything the roots depend on, each node once, inputs before users. Inputs of nodes for which `is_leaf`
+/// is true are not visited.
 pub(crate) fn topological_order<'t>(roots: &[&'t Tensor], is_leaf: impl Fn(&Tensor) -> bool) -> Vec<&'t Tensor> {
     let mut order = Vec::new();
     let mut seen = NodeSet::default();
-    // A tensor, and how many of its inputs were entered.
+    // Tensors on the current path, with the number of inputs already visited.
     let mut path: Vec<(&Tensor, usize)> = Vec::new();
     for root in roots {
         if seen.insert(Arc::as_ptr(&root.0)) {

@@ -1,9 +1,9 @@
 //! Reverse-mode differentiation as a transform of the graph.
 //!
-//! The gradient of an expression is another expression over the same primitives, so it is fused like any other and can be
-//! differentiated again. One match over the primitives ([`adjoint`]) and one over the scalar operations ([`partials`]) say
-//! everything. What has no derivative cuts the path; if every path from the result to a wanted tensor is cut, that is an
-//! error naming the operation, never a silent zero.
+//! The gradient of an expression is another expression over the same primitives, so it is fused like any other and
+//! can be differentiated again. [`adjoint`] matches over the primitives and [`partials`] over the scalar operations;
+//! nothing else defines derivatives. An operation without a derivative cuts the path. If every path from the result
+//! to an input is cut, the error names the operation; the gradient is never silently zero.
 //!
 //! Source: Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 3 (reverse accumulation).
 
@@ -27,7 +27,13 @@ use cotangents::CotangentMap;
 pub(crate) use jvp::jvp;
 
 impl Tensor {
-    /// The derivatives of this single number with respect to each of `wanted`, in their shapes.
+    /// Returns the gradients of this single number with respect to each of `inputs`, in their shapes.
+    ///
+    /// # Errors
+    /// This tensor does not have exactly one element, a tensor is not a float, or no differentiable path leads to an
+    /// input.
+    #[doc(alias = "grad")]
+    #[doc(alias = "backward")]
     #[track_caller]
     pub fn gradients(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let place = Location::caller();
@@ -45,10 +51,10 @@ impl Tensor {
     }
 }
 
-/// What a function gives, without how it came about: no gradient goes through it.
+/// Returns the results of a function detached from their history: no gradient is propagated through it.
 ///
-/// A result that has no value yet keeps what it is to be made of, and goes on keeping it. A loop that carries one on, such as a running
-/// average, gives memory back by [`Tensor::eval`] and [`Tensor::detach`] after that.
+/// A result without a value keeps the nodes it will be computed from. A loop that carries such a result, for example
+/// a running average, frees memory by [`Tensor::eval`] and then [`Tensor::detach`].
 ///
 /// ```
 /// # use panoply_tensor::{Tensor, no_grad};
@@ -66,15 +72,15 @@ pub fn no_grad<S: State>(function: impl FnOnce() -> S) -> S {
     given
 }
 
-/// What flowed back.
+/// Result of reverse-mode differentiation.
 pub(crate) struct Vjp {
-    /// To each wanted tensor; none if no path leads there.
+    /// Cotangent of each input; `None` if no path leads to it.
     pub cotangents: Vec<Option<Tensor>>,
     /// A tensor on a path that ended because its operation has no derivative.
     pub non_differentiable: Option<Tensor>,
 }
 
-/// What flows to the wanted tensors when these flows go into these tensors: the vector-Jacobian product.
+/// Computes the vector-Jacobian product: the cotangents of `wanted` given the cotangents of the tensors in `into`.
 pub(crate) fn vjp(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<Vjp> {
     let order = reverse_order(&into.iter().map(|(tensor, _)| *tensor).collect::<Vec<&Tensor>>());
     let reaches = reaching(&order, wanted);
@@ -88,12 +94,12 @@ pub(crate) fn vjp(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<Vjp>
             continue;
         }
         let back = if let NodeKind::Call(body, _) = &tensor.0.source {
-            // With the last of its outputs all that flows into the others is known.
+            // At the last output of the call all cotangents of its outputs are complete.
             let mut given: Vec<OutputCotangent> = Vec::new();
             for output in siblings.remove(&key(tensor)).unwrap_or_default() {
                 let (NodeKind::Call(_, number), Some(flow)) = (&output.0.source, flows.of(&output)) else { continue };
                 match given.last_mut().filter(|before| before.output == *number) {
-                    // The same call, written twice.
+                    // The same call was written twice.
                     Some(before) => before.cotangent = &before.cotangent + flow,
                     None => given.push(OutputCotangent { output: *number, tensor: output.clone(), cotangent: flow }),
                 }
@@ -127,7 +133,7 @@ pub(crate) fn vjp(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<Vjp>
     Ok(Vjp { cotangents: wanted.iter().map(|tensor| flows.of(tensor)).collect(), non_differentiable: cut })
 }
 
-/// The outputs of each call, in the order of their numbers, by the last of them that occurs.
+/// Returns the outputs of each call in order of their index, keyed by the last of them in this order.
 fn call_outputs(users_first: &[&Tensor]) -> NodeMap<Vec<Tensor>> {
     let mut calls: HashMap<(*const TracedBody, Vec<*const Node>), Vec<Tensor>> = HashMap::new();
     for tensor in users_first {
@@ -167,7 +173,7 @@ fn op_name(tensor: &Tensor) -> String {
         | NodeKind::ScalarArg(..)
         | NodeKind::Materialized
         | NodeKind::Input(_)
-        | NodeKind::Mistake(_) => "a given value".to_string(),
+        | NodeKind::Mistake(_) => "a tensor without history".to_string(),
     }
 }
 
@@ -175,14 +181,14 @@ fn key(tensor: &Tensor) -> *const Node {
     Arc::as_ptr(&tensor.0)
 }
 
-/// Everything the roots depend on, users before inputs.
+/// Returns everything the roots depend on, users before inputs.
 fn reverse_order<'t>(roots: &[&'t Tensor]) -> Vec<&'t Tensor> {
     let mut order = crate::eval::topological_order(roots, |_| false);
     order.reverse();
     order
 }
 
-/// The nodes from which a wanted one can be reached.
+/// Returns the nodes that depend on a wanted tensor.
 fn reaching(users_first: &[&Tensor], wanted: &[&Tensor]) -> NodeSet {
     let mut reaches: NodeSet = wanted.iter().map(|tensor| key(tensor)).collect();
     for tensor in users_first.iter().rev() {
@@ -193,8 +199,8 @@ fn reaching(users_first: &[&Tensor], wanted: &[&Tensor]) -> NodeSet {
     reaches
 }
 
-/// What flows back to each input of `y` when `g` flows into it; `None` inside for an input without a derivative or that is not wanted,
-/// `None` outside if the operation has none at all.
+/// Returns the cotangent of each input of `y` given the cotangent `g` of `y`. An inner `None` marks an input without
+/// a derivative or that is not wanted; the outer `None` an operation without a derivative.
 fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Option<Vec<Option<Tensor>>>> {
     let inputs = &y.0.inputs;
     let op = match &y.0.source {
@@ -225,11 +231,11 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
             one(g.flip(along).cumsum(along).flip(along))
         }
         Op::Scan(other, _) => {
-            let message = format!("gradients: the running {} has no gradient here", other.name());
+            let message = format!("gradients: a cumulative {} has no gradient", other.name());
             Err(Error::mistake(message).note(format!("at {y:?}")))
         }
         Op::Reshape => {
-            // What a view leaves out has no part in the result.
+            // Elements that a view cuts off do not contribute to the result.
             let view = x().0.shape == y.0.shape;
             let cut: Vec<usize> =
                 (0..y.0.shape.ndim()).filter(|axis| view && x().valid_length(*axis).is_none()).collect();
@@ -250,7 +256,7 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
             one(g.sliced(dims.map(|(len, (before, _))| Slice { start: *before, step: 1, len: *len }).collect()))
         }
         Op::Slice(slices) => one(slice_adjoint(x(), g, slices)),
-        // What flows to the right operand is kept by `Flows`.
+        // The cotangent of the right operand is collected by [`CotangentMap::add_matmul`].
         Op::MatMul => Ok(Some(vec![Some(g.matmul(&inputs[1].t())), None])),
         Op::Gather(axis) => {
             let flow = x().zeros_like().index_add(*axis as isize, &inputs[1], g);
@@ -264,7 +270,7 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
             let (length, whole) = (part.0.shape.dims()[*axis], inputs[0].0.shape.dims()[*axis]);
             let kept = g.slice_scatter(along, position, &part.zeros_like());
             let g = &g.mask_padding(&[*axis], zero(g));
-            // Where the program says the position, what flows back is a view and needs no arithmetic on positions.
+            // With a constant position the cotangent is a view, without arithmetic on positions.
             if let NodeKind::Op(Op::Const(at)) = position.0.source
                 && let Ok(at) = usize::try_from(at.to_i128())
                 && at + length <= whole
@@ -285,18 +291,20 @@ fn zero(tensor: &Tensor) -> Scalar {
     Scalar::from_i128(tensor.dtype(), 0)
 }
 
-/// What share of an extreme each element is: equal ones share alike, as in PyTorch's `amax`. Of halves in f32, and counted as integers:
-/// f16 ends at 65504, and no sum of ones in f32 passes 2²⁴.
+/// Returns the gradient weights of a maximum or minimum: equal elements share equally, as in PyTorch's `amax`.
+/// Weights of f16 and bf16 are f32, and counts are integers: f16 ends at 65504, and no sum of ones in f32 exceeds
+/// 2²⁴.
 fn amax_weights(x: &Tensor, y: &Tensor, axes: &[usize]) -> Tensor {
     let hit = x.eq(y);
-    // Where all that is there is what the rest was filled up with, that is no extreme.
+    // Padding that equals the extreme of the valid elements is not an extreme.
     let hit =
         x.masked_source().map_or(hit.clone(), |of| hit.clone().with_lengths_of(of).mask_padding(axes, zero(&hit)));
     let wide = if y.is_half() { DType::F32 } else { y.dtype() };
     hit.cast(wide) / hit.how_many(axes.to_vec()).cast(wide)
 }
 
-/// The product of the others, exact when factors are zero: running products from both ends, each excluding the element.
+/// Returns the gradient of a product: `g` times the product of the other elements. Exact when factors are zero:
+/// cumulative products from both ends exclude the element.
 fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
     if axes.iter().any(|axis| x.0.shape.dims()[*axis] == 0) {
         return x * g;
@@ -310,7 +318,7 @@ fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
     let axis = kept.len();
     let len = flat.0.shape.dims()[axis];
     let before = |x: &Tensor| {
-        // Running product of the elements before each: ones shifted in at the front.
+        // Cumulative product of the elements before each: ones are shifted in at the front.
         let mut widths = vec![(0, 0); axis + 1];
         widths[axis] = (1, 0);
         let shifted = x.narrow(axis as isize, 0, len - 1);
@@ -324,7 +332,7 @@ fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
     others.reshaped(Shape::new(dims)).permuted(inverse) * g
 }
 
-/// The flow put back where the slice took it, zeros between.
+/// Scatters the cotangent of a slice back to the elements it was taken from, with zeros between.
 fn slice_adjoint(x: &Tensor, g: &Tensor, slices: &[Slice]) -> Tensor {
     let mut flow = g.clone();
     for (axis, slice) in slices.iter().enumerate() {
@@ -336,7 +344,7 @@ fn slice_adjoint(x: &Tensor, g: &Tensor, slices: &[Slice]) -> Tensor {
         let first = if slice.step < 0 { slice.start + step - step * slice.len.max(1) } else { slice.start };
         let mut spread = slice.len;
         if step > 1 && slice.len > 0 {
-            // [n] → [n, 1] → [n, step] → [n · step], of which the last step - 1 zeros may lie beyond the axis.
+            // [n] → [n, 1] → [n, step] → [n · step], of which the last step - 1 zeros can be beyond the axis.
             let dims = flow.0.shape.dims().to_vec();
             let mut widths = vec![(0, 0); dims.len() + 1];
             widths[axis + 1] = (0, step - 1);
@@ -353,7 +361,7 @@ fn slice_adjoint(x: &Tensor, g: &Tensor, slices: &[Slice]) -> Tensor {
     flow
 }
 
-/// `g` times the partial derivatives of a scalar operation with respect to those operands that are wanted.
+/// Returns `g` times the partial derivatives of a scalar operation with respect to the wanted operands.
 fn partials(
     op: Alu,
     x: &[Tensor],
@@ -369,7 +377,7 @@ fn partials(
     if !g.dtype().is_float() || !y.dtype().is_float() {
         return None;
     }
-    // Of halves in f32, rounded once: squares overflow, and what is left of 1 has few bits.
+    // f16 and bf16 compute in f32 and round once: squares overflow, and differences from 1 have few bits.
     let in_steps = matches!(op, Alu::Math(_) | Alu::Sqrt | Alu::Div | Alu::Rem | Alu::Pow);
     if in_steps && g.is_half() {
         let wide: Vec<Tensor> = x.iter().map(Tensor::widened).collect();
@@ -384,7 +392,7 @@ fn partials(
         Alu::Math(Math::Log) => one(g / &x[0]),
         Alu::Math(Math::Log2) => one(g * number(std::f64::consts::LOG2_E) / &x[0]),
         Alu::Math(Math::Log1p) => one(g / (&x[0] + number(1.0))),
-        // Not y + 1, of which little is left far below 0.
+        // Not y + 1, which cancels for x far below 0.
         Alu::Math(Math::Expm1) => one(g * x[0].exp()),
         Alu::Math(Math::Sin) => one(g * x[0].cos()),
         Alu::Math(Math::Cos) => one(-(g * x[0].sin())),
@@ -393,16 +401,16 @@ fn partials(
         Alu::Math(Math::Tanh) => one(g * (number(1.0) - y.square())),
         Alu::Math(Math::Erf) => one(g * (-x[0].square()).exp() * number(std::f64::consts::FRAC_2_SQRT_PI)),
         Alu::Sqrt => one(g * number(0.5) / y),
-        // Flat between jumps: the derivative is zero wherever there is one, as in PyTorch.
+        // Piecewise constant: the derivative is zero wherever it exists, as in PyTorch.
         Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => one(x[0].zeros_like()),
         Alu::Add => each(&[&|| g.clone(), &|| g.clone()]),
         Alu::Sub => each(&[&|| g.clone(), &|| -g]),
         Alu::Mul => each(&[&|| g * &x[1], &|| g * &x[0]]),
         Alu::Div => each(&[&|| g / &x[1], &|| -(g * y / &x[1])]),
-        // The quotient itself may round up to the next whole number.
+        // The quotient x / y itself can round up to the next integer.
         Alu::Rem => each(&[&|| g.clone(), &|| -(g * ((&x[0] - y) / &x[1]).round())]),
         Alu::Min | Alu::Max => {
-            // Equal operands share the flow.
+            // Equal operands share the cotangent.
             let (less, greater) = (Tensor::alu(Alu::Lt, &[&x[0], &x[1]]), Tensor::alu(Alu::Lt, &[&x[1], &x[0]]));
             let (left, right) = if op == Alu::Max { (greater, less) } else { (less, greater) };
             let (zero, half) = (number(0.0), g * number(0.5));
@@ -410,9 +418,9 @@ fn partials(
             each(&[&|| side(&left, &right), &|| side(&right, &left)])
         }
         Alu::Pow => {
-            // x^0 is a constant, where x is 0 too.
+            // x^0 is a constant, also at x = 0.
             let less = || x[1].where_self(&x[1].eq(&number(0.0)), &(&x[1] - number(1.0)));
-            // x^y does not change with y where x is 0.
+            // x^y does not depend on y at x = 0.
             let logarithm = || number(0.0).where_self(&x[0].eq(&number(0.0)), &x[0].log());
             each(&[&|| g * &x[1] * x[0].pow(&less()), &|| g * y * logarithm()])
         }

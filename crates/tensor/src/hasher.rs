@@ -1,22 +1,25 @@
-//! The hash of the tables in memory that are asked for every node of a graph: of nodes by address, of plans and bodies by what they compute.
+//! The hash function of in-memory maps that are accessed for every node of a graph: nodes by address, plans and
+//! bodies by content.
 //!
-//! Nobody sees it and nothing is kept by it. Keys are made by the program itself, not by who could choose them to collide.
+//! Hashes are not stored and do not leave the process. Keys come from the program itself, so collision attacks are
+//! not a concern.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::tensor::Node;
 
-/// A table by words.
+/// A map with the word hasher.
 pub(crate) type WordMap<K, V> = HashMap<K, V, BuildHasherDefault<WordHasher>>;
 
-/// A table by nodes.
+/// A map keyed by node.
 pub(crate) type NodeMap<V> = WordMap<*const Node, V>;
 
 /// A set of nodes.
 pub(crate) type NodeSet = HashSet<*const Node, BuildHasherDefault<WordHasher>>;
 
-/// One multiplication for each word (Fibonacci hashing; Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// Hasher with one multiplication for each word (Fibonacci hashing; Knuth, The Art of Computer Programming, volume 3,
+/// section 6.4).
 #[derive(Default)]
 pub(crate) struct WordHasher(u64);
 

@@ -1,13 +1,15 @@
-//! Functions that run once as Rust, and from then on as the work they asked for.
+//! JIT functions: traced once as Rust, then replayed as compiled work.
 //!
-//! An expression that is written out in a loop is built, hashed and looked up in every turn. A captured function is built once for
-//! each shape of what it is given: on stand-ins, which leaves the plan that [`plan_cache`] keeps for equal graphs, and which of its
-//! leaves and slots are which inputs. A later call says only which memory and which numbers, and the plan's recording is replayed.
+//! An expression in a loop is built, hashed and looked up in every iteration. A [`jit`] function is traced once for
+//! each combination of argument shapes. The trace runs on placeholders; it keeps the plan from [`plan_cache`] and
+//! which leaves and slots of the plan are which arguments. A later call only binds buffers and numbers, and replays
+//! the recorded command buffer.
 //!
-//! What nobody but the state holds is spent by a call, so a loop changes it where it is (see [`crate::eval_donated`]).
+//! State buffers without other handles are donated by a call, so a loop updates its state in place (see
+//! [`crate::eval_donated`]).
 //!
-//! What changes from call to call is given: tensors, numbers ([`Tensor::scalar`]), and a [`State`] that the function may change. All
-//! else is what it was in the first call.
+//! Arguments change from call to call: tensors, numbers ([`Tensor::scalar`]), and a [`State`] that the function can
+//! change. Everything else keeps the value of the first call.
 
 use std::fmt;
 use std::panic::Location;
@@ -24,18 +26,20 @@ use crate::plan_cache::{self, CompiledPlan};
 use crate::random::Rng;
 use crate::tensor::{Node, NodeKind, Tensor};
 
-/// Shapes that a function is kept for; at more, the one not used for longest goes.
+/// Maximum number of traces kept for a function; the least recently used one is dropped.
 const TRACES: usize = 16;
 
-/// Tensors and generators that a captured function changes.
+/// Tensors and generators that a [`jit`] function reads and updates.
 ///
-/// All else in it is, for the function, what it was in the first call with such shapes, and is never changed.
+/// The other fields are constants of the trace: the function sees their values from the first call with these shapes,
+/// and they are never changed.
+#[doc(alias = "pytree")]
 pub trait State: Clone {
-    /// Shows each of them, always in the same order.
+    /// Calls `visitor` with each tensor and generator, always in the same order.
     fn visit_leaves(&mut self, visitor: &mut dyn FnMut(StateLeaf<'_>));
 }
 
-/// A part of a state.
+/// A tensor or generator of a state.
 #[derive(Debug)]
 pub enum StateLeaf<'a> {
     /// A tensor.
@@ -44,19 +48,20 @@ pub enum StateLeaf<'a> {
     Rng(&'a mut Rng),
 }
 
-/// A function of N tensors that gives M, traced once for each shape of what it is given.
+/// A compiled function of N tensors with M results, traced once for each combination of argument shapes.
 pub struct JitFunction<'f, const N: usize, const M: usize, S = ()> {
     function: Box<Run<'f, N, M, S>>,
-    /// The one used last stands last.
+    /// The traces, the most recently used one last.
     traces: Mutex<Vec<Arc<Trace>>>,
 }
 
-/// Why a state has as many pieces as before.
-const SAME: &str = "a state shows what it showed before";
+/// Panic message of a [`State`] whose number of leaves changed.
+const SAME: &str = "a state visits the same leaves every time";
 
 type Run<'f, const N: usize, const M: usize, S> = dyn Fn(&mut S, [&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f;
 
-/// Captures a function of tensors: its first call with such shapes runs it on stand-ins, later calls replay what it asked for.
+/// Compiles a function of tensors: its first call with new shapes traces it on placeholders, later calls replay the
+/// recorded work.
 ///
 /// ```
 /// # use panoply_tensor::{Tensor, jit};
@@ -67,13 +72,14 @@ type Run<'f, const N: usize, const M: usize, S> = dyn Fn(&mut S, [&Tensor; N]) -
 /// }
 /// # Ok::<(), panoply_tensor::Error>(())
 /// ```
+#[doc(alias = "compile")]
 pub fn jit<'f, const N: usize, const M: usize>(
     function: impl Fn([&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f,
 ) -> JitFunction<'f, N, M> {
     jit_with_state(move |(): &mut (), inputs: [&Tensor; N]| function(inputs))
 }
 
-/// [`jit`] of a function that changes a state besides: parameters, a cache, a generator of random numbers.
+/// [`jit`] of a function that also updates a state: parameters, a cache, a random number generator.
 ///
 /// ```
 /// # use panoply_tensor::{Rng, Tensor, jit_with_state};
@@ -86,59 +92,60 @@ pub fn jit<'f, const N: usize, const M: usize>(
 /// assert!(far[0] != far[1] && far[1] != far[2]);
 /// # Ok::<(), panoply_tensor::Error>(())
 /// ```
+#[doc(alias = "compile")]
 pub fn jit_with_state<'f, S: State, const N: usize, const M: usize>(
     function: impl Fn(&mut S, [&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f,
 ) -> JitFunction<'f, N, M, S> {
     JitFunction { function: Box::new(function), traces: Mutex::default() }
 }
 
-/// A function as it was traced with such tensors.
+/// A trace of the function for arguments of certain shapes.
 struct Trace {
     device: Device,
-    /// What its plan may do to float arithmetic, and whether to products in TF32.
+    /// Math mode of the plan, and true if matrix products may use TF32.
     accuracy: (MathMode, bool),
-    /// What is given: the inputs, then the tensors of the state, then the lengths of both that no plan knows.
+    /// Signatures of the arguments: the inputs, then the tensors of the state, then the dynamic lengths of both.
     given: Vec<TensorSignature>,
-    /// Which of them has which length.
+    /// Pattern of dynamic lengths of the arguments.
     ends: LengthPattern,
-    /// Which of them the function takes for lengths, and of what.
+    /// Arguments that the function uses as lengths, with their [`Dim`].
     measures: Vec<(usize, Dim)>,
-    /// How many of them are inputs, and stay as they are.
+    /// Number of inputs, which are never donated.
     inputs: usize,
     graph: Graph,
-    /// The plan of the graph by what was spent of it in the last call.
+    /// The plan for the leaves donated in the last call, with these leaves.
     ready: Mutex<Option<(Vec<u32>, Arc<CompiledPlan>)>>,
     leaves: Vec<Leaf>,
     slots: Vec<Number>,
-    /// What it gives, then the tensors of the state after it.
+    /// The results, then the tensors of the state after the call.
     results: Vec<TraceOutput>,
-    /// Blocks that it draws from each generator of the state.
+    /// Number of blocks drawn from each generator of the state.
     drawn: Vec<u64>,
 }
 
-/// What two tensors have in common where the same work computes both.
+/// Properties of an argument that a trace depends on.
 struct TensorSignature {
     shape: Shape,
     dtype: DType,
-    /// Whether it is a number passed at launch.
+    /// True for a scalar argument of the launch.
     number: bool,
 }
 
-/// A result.
+/// A result of a trace.
 struct TraceOutput {
     place: OutputOrigin,
     shape: Shape,
     dtype: DType,
-    /// What is there of it.
+    /// Valid lengths of the result.
     parts: DynamicDims<OutputOrigin>,
 }
 
-/// Where a result is.
+/// Origin of a result.
 #[derive(Clone, Copy)]
 enum OutputOrigin {
     /// An output of the plan.
     Computed(usize),
-    /// What was given.
+    /// An argument, unchanged.
     Argument(usize),
 }
 
@@ -150,12 +157,15 @@ impl<const N: usize, const M: usize, S> JitFunction<'_, N, M, S> {
 
 impl<const N: usize, const M: usize, S> fmt::Debug for JitFunction<'_, N, M, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Captured").field("traces", &self.traces().len()).finish_non_exhaustive()
+        f.debug_struct("JitFunction").field("traces", &self.traces().len()).finish_non_exhaustive()
     }
 }
 
 impl<const N: usize, const M: usize> JitFunction<'_, N, M> {
-    /// What the function gives for these, computed.
+    /// Calls the function and returns its results, evaluated.
+    ///
+    /// # Errors
+    /// A mistake in the function or its arguments, or a failure of the device.
     #[track_caller]
     pub fn call(&self, inputs: [&Tensor; N]) -> Result<[Tensor; M]> {
         self.call_with_state(&mut (), inputs)
@@ -163,7 +173,10 @@ impl<const N: usize, const M: usize> JitFunction<'_, N, M> {
 }
 
 impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
-    /// What the function gives for these, computed, and the state as it leaves it. On error the state has not changed.
+    /// Calls the function, updates `state`, and returns the results, evaluated.
+    ///
+    /// # Errors
+    /// A mistake in the function or its arguments, or a failure of the device; the state is unchanged then.
     #[track_caller]
     pub fn call_with_state(&self, state: &mut S, inputs: [&Tensor; N]) -> Result<[Tensor; M]> {
         let (mut given, mut generators) = (inputs.map(Tensor::clone).to_vec(), Vec::new());
@@ -184,7 +197,8 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
         let place = Location::caller();
         let placed = |error: Error| if error.is_mistake() { error.with_location(place) } else { error };
         let trace = found.map_err(placed)?;
-        // While it runs the state is nowhere else, so that what nobody else holds may change where it is.
+        // The state gives up its handles while the plan runs, so that tensors without other handles are updated in
+        // place.
         let away = Tensor::scalar(0f32);
         let mut held = given[N..].iter_mut();
         tensors(state, &mut |tensor| *held.next().expect(SAME) = std::mem::replace(tensor, away.clone()));
@@ -203,10 +217,10 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
             StateLeaf::Tensor(_) => {}
             StateLeaf::Rng(rng) => rng.counter = rng.counter.wrapping_add(*drawn.next().expect(SAME)),
         });
-        Ok(results.try_into().expect("it gives as many as it says"))
+        Ok(results.try_into().expect("a trace has M results"))
     }
 
-    /// A trace with such tensors, which was used last from now on.
+    /// Returns the trace that fits these arguments, and marks it as most recently used.
     fn known(&self, device: &Device, given: &[Tensor], ends: &LengthPattern, generators: &[Rng]) -> Option<Arc<Trace>> {
         let mut traces = self.traces();
         let at = traces.iter().rposition(|trace| trace.ends == *ends && trace.fits(device, given, generators))?;
@@ -214,7 +228,7 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
         traces.last().cloned()
     }
 
-    /// Runs the function on stand-ins and keeps what it asked for.
+    /// Traces the function on placeholders and keeps the trace.
     fn trace(&self, device: &Device, state: &S, given: &[Tensor], ends: LengthPattern) -> Result<Arc<Trace>> {
         let trace = Node::next_serial();
         let (stand_ins, own) = placeholders(given, &ends);
@@ -233,11 +247,11 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
         if (results.len(), after.drawn.len()) != (M + own - N, generators) {
             let (had, has) = (own - N + generators, results.len() - M + after.drawn.len());
             return Err(Error::mistake(format!(
-                "capture: the state had {had} tensors and generators before the function and has {has} after it; it keeps each"
+                "jit: the state had {had} tensors and generators before the function and has {has} after it; the number must not change"
             )));
         }
         results.iter().try_for_each(Tensor::check)?;
-        // What tells how much is there of a result is one.
+        // Valid lengths of results are results as well.
         let (all, lengths) = (results.len(), dynamic_dim::lengths(&results));
         results.extend(lengths);
         device.scope(|| eval_captured(&results, trace))?;
@@ -268,13 +282,14 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
         let oldest = (traces.len() >= TRACES).then(|| traces.remove(0));
         traces.push(traced.clone());
         drop(traces);
-        // What it holds is given back without the lock.
+        // Its resources are freed without holding the lock.
         drop(oldest);
         Ok(traced)
     }
 }
 
-/// What stands for what is given, and how many of that are tensors of the caller's, not lengths of theirs.
+/// Creates the placeholders of the arguments. Also returns the number of arguments that are the caller's tensors, not
+/// lengths of these.
 fn placeholders(given: &[Tensor], ends: &LengthPattern) -> (Vec<Tensor>, usize) {
     let own = if ends.is_empty() { given.len() } else { ends.len() };
     let stand_in = |n: usize, live: Option<Box<ValidLengths>>| {
@@ -289,7 +304,7 @@ fn placeholders(given: &[Tensor], ends: &LengthPattern) -> (Vec<Tensor>, usize) 
     (all, own)
 }
 
-/// Shows the tensors of a state.
+/// Visits the tensors of a state.
 fn tensors(state: &mut impl State, see: &mut dyn FnMut(&mut Tensor)) {
     state.visit_leaves(&mut |piece| match piece {
         StateLeaf::Tensor(tensor) => see(tensor),
@@ -297,7 +312,7 @@ fn tensors(state: &mut impl State, see: &mut dyn FnMut(&mut Tensor)) {
     });
 }
 
-/// A state that a function under trace has left.
+/// The state as a function under trace left it.
 #[derive(Default)]
 struct StateAfterTrace {
     tensors: Vec<Tensor>,
@@ -315,14 +330,14 @@ impl StateAfterTrace {
             },
         });
         match wrong {
-            Some(what) => Err(Error::mistake(format!("capture: the function is given a generator and {what}"))),
+            Some(what) => Err(Error::mistake(format!("jit: the function receives a generator and {what}"))),
             None => Ok(after),
         }
     }
 }
 
 impl Tensor {
-    /// The tensor itself where it stands for what is given, its values without their history otherwise.
+    /// Returns a placeholder as it is, and any other tensor detached.
     fn detached(&self) -> Tensor {
         match self.0.source {
             NodeKind::Input(_) | NodeKind::Mistake(_) => self.clone(),
@@ -330,7 +345,7 @@ impl Tensor {
         }
     }
 
-    /// The number passed at launch that this is, if it is one.
+    /// Returns the number of a scalar argument, if this is one.
     pub(crate) fn number(&self) -> Option<Scalar> {
         match self.0.source {
             NodeKind::ScalarArg(value, None) => Some(value),
@@ -339,14 +354,14 @@ impl Tensor {
     }
 }
 
-/// Computes what is given and has no value. Numbers need none.
+/// Evaluates the arguments that have no value. Scalar arguments need none.
 fn evaluate(given: &[Tensor]) -> Result<()> {
     let pending = |tensor: &&Tensor| tensor.0.value.get().is_none() && tensor.number().is_none();
     let pending: Vec<&Tensor> = given.iter().filter(pending).collect();
     if pending.is_empty() { Ok(()) } else { eval(&pending) }
 }
 
-/// Computes what a function holds and did not make, so that no call does it again.
+/// Evaluates captured tensors, so that calls do not recompute them.
 fn eval_captured(results: &[Tensor], trace: u64) -> Result<()> {
     let roots: Vec<&Tensor> = results.iter().collect();
     let held = |tensor: &Tensor| tensor.0.serial < trace || tensor.0.value.get().is_some();
@@ -382,7 +397,7 @@ impl TraceOutput {
         TraceOutput { place: place(tensor), shape: tensor.0.shape.clone(), dtype: tensor.dtype(), parts }
     }
 
-    /// The result of a run.
+    /// Returns the result of a run.
     fn tensor(&self, given: &[Tensor], values: &[Storage]) -> Tensor {
         let output = match self.place {
             OutputOrigin::Argument(n) => return given[n].clone(),
@@ -420,7 +435,7 @@ impl Trace {
     fn replay(&self, given: &[Tensor], generators: &[Rng]) -> Result<Vec<Tensor>> {
         let number = |number: &Number| match number {
             Number::Captured(value) => *value,
-            Number::Argument(n) => given[*n].number().expect("a number stays one"),
+            Number::Argument(n) => given[*n].number().expect("the argument is a scalar in every call"),
             Number::Word(word) => word.from(&generators[word.generator.1]),
         };
         let ready = self.compiled_plan(self.donated(given))?;
@@ -428,7 +443,7 @@ impl Trace {
             Leaf::Captured(storage) => Ok(storage.clone()),
             Leaf::Table(table, _) if ready.reads(at) => upload_table(&self.device, table),
             Leaf::Table(_, nothing) => Ok(nothing.clone()),
-            Leaf::Argument(n) => Ok(given[*n].0.value.get().expect("what is given has a value").clone()),
+            Leaf::Argument(n) => Ok(given[*n].0.value.get().expect("arguments have values").clone()),
         };
         let leaves: Vec<Storage> = self.leaves.iter().enumerate().map(leaf).collect::<Result<_>>()?;
         let slots: Vec<Scalar> = self.slots.iter().map(number).collect();
@@ -438,7 +453,7 @@ impl Trace {
 }
 
 impl Trace {
-    /// The leaves that are tensors of the state, of which nobody holds more than what is given, and which do not stay as they are.
+    /// Returns the leaves to donate: state tensors without other handles that are not returned unchanged.
     fn donated(&self, given: &[Tensor]) -> Vec<u32> {
         let stays = |n: usize| {
             let same = |result: &TraceOutput| matches!(result.place, OutputOrigin::Argument(other) if other == n);
@@ -447,7 +462,7 @@ impl Trace {
         let alone = |n: usize| {
             let Tensor(node) = &given[n];
             let own = Arc::strong_count(node) == 1;
-            // Whoever let go of it and took its memory before is seen to hold that.
+            // Synchronizes with the drop of a node whose memory was taken: the new handle is visible.
             fence(Ordering::Acquire);
             own && node.value.get().is_some_and(|storage| storage.handle_count() == 1)
         };
@@ -456,12 +471,12 @@ impl Trace {
             Leaf::Argument(_) | Leaf::Captured(_) | Leaf::Table(..) => None,
         };
         let spent = self.leaves.iter().enumerate().filter_map(spent).collect();
-        // Who held one before has let go of it after the last use.
+        // Synchronizes with earlier holders, whose last use happened before.
         fence(Ordering::Acquire);
         spent
     }
 
-    /// The plan for what is spent; one is kept.
+    /// Returns the plan for these donated leaves. The last plan is kept.
     fn compiled_plan(&self, spent: Vec<u32>) -> Result<Arc<CompiledPlan>> {
         let kept = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, ready)) = &*kept()

@@ -1,4 +1,4 @@
-//! Kernels of their authors as operations on tensors.
+//! Custom kernels as operations on tensors.
 
 use std::sync::Arc;
 
@@ -13,12 +13,16 @@ use crate::call::TracedBody;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// A kernel over so many work-items as an operation: what it takes and gives is what [`panoply_ir::custom_kernel`] says of its
-    /// parameters. Inputs are tensors for the buffers it reads and [`Tensor::scalar`]s for its numbers; the results have
-    /// these shapes, in the order of the buffers it writes. It has no gradient unless
-    /// [`Tensor::call_with_vjp`] around it says one.
+    /// Launches a custom kernel over `grid` work-items as an operation.
     ///
-    /// `build` is what `#[kernel]` writes, as in `saxpy::build`; it is called once for each grid and shapes.
+    /// [`panoply_ir::custom_kernel`] defines which parameters are inputs and outputs. The inputs are tensors for the
+    /// buffers that the kernel reads and [`Tensor::scalar`]s for its numbers. The results have these shapes, in the
+    /// order of the buffers that it writes. The operation has no gradient; [`Tensor::call_with_vjp`] around it adds
+    /// one.
+    ///
+    /// `build` is the function that `#[kernel]` generates, as in `saxpy::build`. It is called once for each
+    /// combination of grid and shapes.
+    #[doc(alias = "triton_op")]
     #[track_caller]
     pub fn custom_kernel<const M: usize>(
         build: fn() -> Result<Kernel>,
@@ -38,7 +42,7 @@ impl Tensor {
     }
 }
 
-/// The outputs of a kernel on stand-ins for its inputs.
+/// Returns the outputs of a kernel on placeholders of its inputs.
 fn authored(
     build: fn() -> Result<Kernel>,
     (grid, shapes): &(Vec<u64>, Vec<Shape>),

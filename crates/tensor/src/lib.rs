@@ -1,15 +1,27 @@
 //! Lazy, fused, differentiable tensors.
 //!
-//! A [`Tensor`] is a cheap handle to a node of a graph; nothing runs until a value is asked for. Then [`mod@eval`] copies the
-//! reachable part into a dense [`panoply_ir::graph::Graph`], looks it up in the plan cache, and hands the plan's kernels to
-//! `runtime`: that is the only place where graphs become work. Mistakes travel with the value: an expression never panics
-//! and needs no `?`; whoever first asks for a result gets the leftmost mistake, with its operands and source line.
+//! A [`Tensor`] is a cheap handle to a node of a graph; nothing runs until a value is read. Then [`mod@eval`] copies
+//! the reachable subgraph into a dense [`panoply_ir::graph::Graph`], looks it up in the plan cache and submits the
+//! plan's kernels to `runtime`. No other module runs graphs. A mistake is carried by the tensor instead of a value:
+//! an expression never panics and needs no `?`. The first read of a result returns the leftmost mistake, with its
+//! operands and source line.
 //!
-//! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
-//! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives,
-//! and one for the forward direction), `batch` (functions of one example for many), `dim` (lengths that a plan does not know),
-//! `capture` (functions that are built once), `mistake` (what a tensor carries in place of a value),
-//! [`random`], [`eval()`], `exchange` (new values in the memory of old ones), `memory_plan`, [`display`], [`conformance`] (what every device must compute).
+//! Modules in reading order:
+//!
+//! - [`tensor`]: the handle and its node
+//! - [`ops`]: every operation as an expression over the primitives of [`panoply_ir::graph::Op`]
+//! - [`call`]: composite operations, traced once and used as one node
+//! - [`gradient`]: reverse-mode and forward-mode differentiation, each one match over the primitives
+//! - `vmap`: functions of one example applied to a batch
+//! - `dynamic_dim`: lengths that are not part of a plan
+//! - `jit`: functions that are traced once and replayed
+//! - `mistake`: the error that a tensor carries in place of a value
+//! - [`random`]: counter-based random numbers
+//! - [`eval()`]: evaluation
+//! - `donation`: outputs in the memory of donated buffers
+//! - `memory_plan`: memory that an evaluation needs
+//! - [`display`]: printing
+//! - [`conformance`]: results that every device must compute
 
 #![forbid(unsafe_code)]
 

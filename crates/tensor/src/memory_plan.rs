@@ -1,4 +1,4 @@
-//! What an evaluation takes of a device's memory, known before it runs.
+//! Device memory that an evaluation needs, computed before it runs.
 
 use std::collections::BTreeSet;
 
@@ -10,24 +10,31 @@ use crate::eval::{TracedGraph, TracedNodes};
 use crate::plan_cache;
 use crate::tensor::Tensor;
 
-/// Bytes that evaluating tensors takes on their device.
+/// Device memory of an evaluation, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// What is there already: data and values the work reads.
+    /// Memory that is allocated already: data and values that the evaluation reads.
     pub inputs: u64,
-    /// The values that were asked for, as far as they do not take the memory of others.
+    /// Memory of the outputs, except outputs in donated buffers.
     pub outputs: u64,
-    /// What is needed in between, all of it together at its fullest.
+    /// Peak memory of the intermediate values.
     pub temp: u64,
 }
 
 impl MemoryPlan {
-    /// The plan of evaluating these on one device. Nothing runs, but data move to the device; the plan is kept for the run.
+    /// Plans the evaluation of these tensors on one device. Nothing runs, but data is uploaded to the device; the
+    /// plan is cached for the run.
+    ///
+    /// # Errors
+    /// A mistake in an expression, or a failure of the device.
     pub fn for_eval(roots: &[&Tensor]) -> Result<MemoryPlan> {
         MemoryPlan::for_eval_donated(&[], roots)
     }
 
-    /// The plan of an [`crate::eval_donated`] of these old tensors, if nobody holds them besides.
+    /// Plans a [`crate::eval_donated`] of these old tensors, assuming that they have no other handles.
+    ///
+    /// # Errors
+    /// As [`MemoryPlan::for_eval`].
     pub fn for_eval_donated(old: &[&Tensor], roots: &[&Tensor]) -> Result<MemoryPlan> {
         let device = roots.iter().find_map(|root| root.device().cloned()).map_or_else(Device::current, Ok)?;
         let waiting: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
@@ -46,7 +53,7 @@ impl MemoryPlan {
         Ok(MemoryPlan { inputs, outputs, temp: scratch })
     }
 
-    /// Bytes that the run allocates.
+    /// Returns the bytes that the run allocates.
     pub fn allocated_bytes(&self) -> u64 {
         self.outputs + self.temp
     }

@@ -1,7 +1,7 @@
-//! What a tensor carries in place of a value when its expression makes no sense.
+//! The error that a tensor carries in place of a value.
 //!
-//! Whoever first asks is told. A program that never asks goes on without what it meant to compute, and without a word it would never be known
-//! why: what nobody was told of is logged when the last who could have asked has gone.
+//! The first read of a result returns the error. A program that never reads the result would lose it silently;
+//! therefore an error that was never reported is logged when the last handle to its tensor is dropped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use panoply_runtime::log;
 
 use crate::tensor::Tensor;
 
-/// What the caller did wrong, and whether anybody was told.
+/// An error of the caller, and whether it was reported.
 pub(crate) struct Mistake {
     error: Error,
     told: AtomicBool,
@@ -21,20 +21,21 @@ impl Mistake {
         Mistake { error, told: AtomicBool::new(false) }
     }
 
-    /// The error, for who asks for a result.
+    /// Returns the error and marks it as reported.
     pub fn report(&self) -> Error {
         self.told.store(true, Ordering::Relaxed);
         self.error.clone()
     }
 
-    /// Its sentence, for what else is said of the tensor.
+    /// Returns the message, for the `Debug` output of the tensor.
     pub fn message(&self) -> &str {
         self.error.message()
     }
 }
 
 impl Tensor {
-    /// The leftmost mistake among operands. It stands for the others, which are not logged: who mends it meets the next.
+    /// Returns the leftmost mistake among the operands. The other mistakes are marked as reported and not logged:
+    /// once the first is fixed, the next is reported.
     pub(crate) fn leftmost<'t>(operands: impl IntoIterator<Item = &'t Tensor>) -> Option<Tensor> {
         let mut mistakes = operands.into_iter().filter(|operand| operand.is_mistake());
         let first = mistakes.next()?;
@@ -47,7 +48,7 @@ impl Drop for Mistake {
     fn drop(&mut self) {
         if !*self.told.get_mut() {
             let lines = || self.error.to_string().lines().map(str::trim).collect::<Vec<&str>>().join("; ");
-            log::warn(|| format!("a mistake that nobody was told of: {}", lines()));
+            log::warn(|| format!("a mistake was never reported: {}", lines()));
         }
     }
 }

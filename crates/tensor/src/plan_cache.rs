@@ -1,8 +1,8 @@
-//! Plans by graph, device and what was chosen for it, so that a training loop schedules and compiles once.
+//! Cache of compiled plans by graph, device and options, so that a training loop schedules and compiles once.
 //!
-//! The graph itself is the key: it holds no addresses and no values, and comparing it cannot mistake one program for
-//! another. The cache belongs to the process, as the registry of devices does; when a device has [`CAPACITY`] programs,
-//! the one not used for longest goes.
+//! The graph itself is the key: it holds no addresses and no values, and comparing graphs rules out hash collisions.
+//! The cache is global to the process, like the registry of devices. When a device has [`CAPACITY`] plans, the least
+//! recently used one is dropped.
 
 use std::collections::{BTreeMap, HashMap};
 use std::iter;
@@ -19,19 +19,20 @@ use panoply_runtime::{
 
 use crate::hasher::WordMap;
 
-/// Programs kept for each device.
+/// Maximum number of cached plans for each device.
 const CAPACITY: usize = 512;
 
-/// Recordings tried for each plan: leaves may be parts of other memory once, or from then on.
+/// Maximum number of recording attempts for each plan: the memory layout of the leaves can differ once, or change
+/// permanently.
 const RECORDINGS: usize = 2;
 
 static PLANS: LazyLock<Mutex<Plans>> = LazyLock::new(Mutex::default);
 static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(0), replays: AtomicU64::new(0) };
 
-/// The programs of each device, as it was chosen to compute.
+/// Plans by device and options.
 type Plans = HashMap<(Device, Options), Programs>;
 
-/// The programs of one device, each with when it was last used.
+/// Plans of one device, each with the time of its last use.
 type Programs = WordMap<Arc<Graph>, (Arc<CompiledPlan>, u64)>;
 
 struct Counts {
@@ -40,51 +41,52 @@ struct Counts {
     replays: AtomicU64,
 }
 
-/// How often a graph was planned, how often it was known already, and how often it was replayed, in this process.
+/// Statistics of the plan cache of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanCacheStats {
-    /// Graphs planned.
+    /// Graphs that were planned.
     pub misses: u64,
-    /// Graphs found in the cache.
+    /// Graphs that were found in the cache.
     pub hits: u64,
-    /// Runs of recorded plans, whose steps were not made again.
+    /// Runs that replayed a recorded command buffer.
     pub replays: u64,
 }
 
-/// The counts so far.
+/// Returns the statistics since the start of the process.
 pub fn stats() -> PlanCacheStats {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     PlanCacheStats { misses: read(&COUNTS.plans), hits: read(&COUNTS.hits), replays: read(&COUNTS.replays) }
 }
 
-/// A plan whose kernels are ready to launch, in the order of the plan's steps; none for a copy, or for a routine without an epilogue.
+/// A plan with its compiled kernels, one entry for each step of the plan: `None` for a copy, or for a routine without
+/// an epilogue.
 pub(crate) struct CompiledPlan {
     graph: Arc<Graph>,
-    /// How it was planned.
+    /// Options of the plan.
     options: Options,
     plan: Plan,
     kernels: Vec<Option<Arc<CompiledKernel>>>,
-    /// What runs in place of the kernels of some steps, once they were measured.
+    /// Fastest measured variants of some steps, which replace their kernels.
     fastest: OnceLock<BTreeMap<usize, (Arc<CompiledKernel>, Grid)>>,
-    /// The plan's work, recorded when it runs a second time.
+    /// Command buffers of the plan, recorded when it runs a second time.
     recordings: Mutex<CommandBuffers>,
-    /// Whether it ran.
+    /// True once the plan ran.
     ran: AtomicBool,
-    /// What runs in its place, once the device gave up a routine of it.
+    /// Replacement plan, once the device disabled a routine of this one.
     instead: OnceLock<Arc<CompiledPlan>>,
 }
 
-/// A plan's work as it was recorded, for each way in which the leaves lie.
+/// The recorded command buffers of a plan, one for each memory layout of the leaves.
 #[derive(Clone, Default)]
 struct CommandBuffers {
     made: Vec<Arc<CommandBuffer>>,
-    /// How many were made or could not be.
+    /// Number of attempts, failed ones included.
     tried: usize,
 }
 
-/// The memory of one run: what a recording binds, and each of the plan's buffers.
+/// The memory of one run.
 struct PlanMemory {
-    /// The leaves, then the arenas, then each output.
+    /// The buffers that a command buffer binds: the leaves, then the arenas, then each output.
     bindings: Vec<Storage>,
     leaves: usize,
     outputs: usize,
@@ -103,7 +105,7 @@ impl PlanMemory {
         Ok(PlanMemory { bindings, leaves, outputs })
     }
 
-    /// Where each of the plan's buffers is: a binding, and the first byte in it.
+    /// Returns the location of each of the plan's buffers: a binding, and the byte offset in it.
     fn of<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = (usize, u64)> + use<'p> {
         let (leaves, mut output) = (self.leaves, self.outputs);
         plan.buffers.iter().map(move |buffer| match buffer.role {
@@ -130,7 +132,7 @@ impl PlanMemory {
         plan.outputs.iter().map(|id: &BufferId| self.bindings[places[id.index()].0].clone()).collect()
     }
 
-    /// Which operands of the plan's work are which bindings and slots.
+    /// Returns which operands of the plan's steps are which bindings and slots.
     fn places(&self, plan: &Plan) -> Vec<BindingSlot> {
         let of: Vec<(usize, u64)> = self.of(plan).collect();
         let source = |id: &BufferId| {
@@ -164,13 +166,14 @@ impl PlanMemory {
 }
 
 impl CompiledPlan {
-    /// Whether the plan reads the n-th leaf, or writes it over.
+    /// Returns true if the plan reads or overwrites the n-th leaf.
     pub fn reads(&self, leaf: usize) -> bool {
         let is = |n: u32| n as usize == leaf;
         self.plan.buffers.iter().any(|buffer| matches!(buffer.role, Role::Leaf(n) | Role::Donated(n) if is(n)))
     }
 
-    /// Runs the plan and gives its outputs; another plan for the same, if a routine of it failed and is offered no more.
+    /// Runs the plan and returns its outputs. If a library routine fails and is disabled, runs another plan of the
+    /// same graph.
     pub fn run(&self, device: &Device, leaves: Vec<Storage>, slots: &[Scalar]) -> Result<Vec<Storage>> {
         if let Some(instead) = self.instead.get() {
             return instead.run(device, leaves, slots);
@@ -181,7 +184,8 @@ impl CompiledPlan {
             PlanStep::Kernel { .. } | PlanStep::Copy { .. } => None,
         });
         match self.run_on(device, &memory, slots) {
-            // The leaves are as they were: a plan with a vendor's routines changes none before the last of them.
+            // The leaves are unchanged: a plan with library routines does not write to them before its last routine
+            // ran.
             Err(failure) if device.has_lost_routine(routines, &failure) => {
                 memory.bindings.truncate(memory.leaves);
                 let instead = Arc::new(CompiledPlan::new(device, &self.options, self.graph.clone())?);
@@ -191,7 +195,7 @@ impl CompiledPlan {
         }
     }
 
-    /// Bytes of the plan's outputs and of what it needs in between.
+    /// Returns the bytes of the plan's outputs and of its arenas.
     pub fn memory(&self) -> (u64, u64) {
         let outputs = self.plan.buffers.iter().filter(|buffer| matches!(buffer.role, Role::Output));
         (outputs.map(|buffer| buffer.bytes()).sum(), self.plan.arenas.iter().sum())
@@ -202,7 +206,7 @@ impl CompiledPlan {
         let bindings: Vec<&Storage> = memory.bindings.iter().collect();
         let recordings = self.recordings().clone();
         for recorded in &recordings.made {
-            // What was found while it ran is not tried again: leaves may have been written over.
+            // An error during the replay is returned, not retried: leaves may have been overwritten.
             if recorded.try_replay(&bindings, slots)?.is_some() {
                 COUNTS.replays.fetch_add(1, Ordering::Relaxed);
                 return Ok(());
@@ -220,7 +224,7 @@ impl CompiledPlan {
         Ok(())
     }
 
-    /// Plans a graph and makes its kernels ready.
+    /// Plans a graph and compiles its kernels.
     fn new(device: &Device, options: &Options, graph: Arc<Graph>) -> Result<CompiledPlan> {
         COUNTS.plans.fetch_add(1, Ordering::Relaxed);
         let plan = plan_with(options, &graph, device.target(), &|routine| device.supports_routine(routine))?;
@@ -231,7 +235,8 @@ impl CompiledPlan {
         Ok(CompiledPlan { graph, options: *options, plan, kernels, fastest, recordings, ran, instead })
     }
 
-    /// Does the plan's work step by step, and of steps with variants the fastest, which later runs take at once.
+    /// Runs the plan step by step, measures the variants of steps that have some, and keeps the fastest for later
+    /// runs.
     fn tune(&self, device: &Device, work: &[Command<'_>]) -> Result<()> {
         let mut fastest = BTreeMap::new();
         for (at, one) in work.iter().enumerate() {
@@ -246,7 +251,7 @@ impl CompiledPlan {
                 _ => device.submit(std::slice::from_ref(one))?,
             }
         }
-        // Another thread may have been first; either choice is right.
+        // Another thread may have been first; either choice is correct.
         let _ = self.fastest.set(fastest);
         Ok(())
     }
@@ -255,9 +260,9 @@ impl CompiledPlan {
         self.recordings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps one more recording, unless another thread was first.
+    /// Keeps a recording, unless another thread made one first.
     fn keep(&self, tried: usize, recorded: Result<CommandBuffer>) {
-        // There may be room the next time.
+        // Out of memory is not counted as an attempt: the next one can succeed.
         let again = matches!(&recorded, Err(error) if error.is_out_of_memory());
         let mut recordings = self.recordings();
         if recordings.tried == tried && !again {
@@ -266,7 +271,7 @@ impl CompiledPlan {
         }
     }
 
-    /// The plan's steps on these buffers, one for each of the plan's.
+    /// Returns the commands of the plan with these buffers, one for each of the plan's buffers.
     fn work<'a>(&'a self, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Command<'a>> {
         let fastest = self.fastest.get();
         let step =
@@ -293,14 +298,14 @@ impl CompiledPlan {
                     Command::Copy { from: &buffers[from.index()], to: &buffers[to.index()] }
                 }
                 (PlanStep::Kernel { kernel, .. }, None) => {
-                    unreachable!("kernel {} of a plan was not prepared", kernel.name)
+                    unreachable!("kernel {} of a plan was not compiled", kernel.name)
                 }
             };
         self.plan.steps.iter().zip(&self.kernels).enumerate().map(step).collect()
     }
 }
 
-/// The arguments of a launch on these buffers, one for each of the plan's.
+/// Returns the launch arguments of a kernel with these buffers, one for each of the plan's buffers.
 fn arguments<'a>(kernel: &Kernel, args: &[PlanArg], buffers: &'a [Storage], slots: &[Scalar]) -> Vec<LaunchArg<'a>> {
     let args = kernel.params.iter().zip(args).map(|(param, arg)| match (param, arg) {
         (Param::Buffer(mem), PlanArg::Buffer(id)) => {
@@ -320,12 +325,12 @@ fn arguments<'a>(kernel: &Kernel, args: &[PlanArg], buffers: &'a [Storage], slot
     args.collect()
 }
 
-/// Whether a kernel gives the same when it runs again.
+/// Returns true if running the kernel again gives the same result.
 fn repeats(kernel: &Kernel) -> bool {
     kernel.mems.iter().all(|mem| mem.space != Space::Buffer(Access::InOut))
 }
 
-/// The plan of a graph. It is made if it is not there.
+/// Returns the cached plan of a graph, compiling it on a miss.
 pub(crate) fn lookup_or_compile(device: &Device, graph: Graph) -> Result<Arc<CompiledPlan>> {
     let key = (
         device.clone(),
@@ -341,7 +346,7 @@ pub(crate) fn lookup_or_compile(device: &Device, graph: Graph) -> Result<Arc<Com
         COUNTS.hits.fetch_add(1, Ordering::Relaxed);
         return Ok(ready.clone());
     }
-    // Planning is slow: others may use the cache meanwhile, and two threads may plan the same graph once each.
+    // Planning is slow: the lock is free meanwhile, and two threads can plan the same graph once each.
     let ready = Arc::new(CompiledPlan::new(device, &key.1, Arc::new(graph))?);
     let mut gone = None;
     let mut plans = lock();
@@ -351,7 +356,7 @@ pub(crate) fn lookup_or_compile(device: &Device, graph: Graph) -> Result<Arc<Com
         gone = oldest.and_then(|graph| programs.remove(&graph));
     }
     let replaced = programs.insert(ready.graph.clone(), (ready.clone(), used));
-    // Recordings wait for their device as they go, and nobody else for that.
+    // Dropping a command buffer waits for its device, so it happens without the lock.
     drop(plans);
     drop((gone, replaced));
     Ok(ready)

@@ -12,15 +12,15 @@ use crate::tensor::{Node, NodeKind, Tensor};
 pub struct Program {
     /// The primitive graph.
     pub graph: Graph,
-    /// The binding of each leaf of the graph.
+    /// Binding of each leaf of the graph.
     pub leaves: Vec<ProgramLeaf>,
-    /// The value of each slot of the graph.
+    /// Value of each slot of the graph.
     pub slots: Vec<Scalar>,
-    /// For each result of the function its position in the outputs of the graph: equal results share an output.
+    /// For each result of the function its index among the outputs of the graph: equal results share an output.
     pub results: Vec<usize>,
 }
 
-/// What a leaf of a [`Program`] is bound to.
+/// Binding of a leaf of a [`Program`].
 #[derive(Clone, Debug)]
 pub enum ProgramLeaf {
     /// The n-th input of the function.
@@ -40,6 +40,8 @@ pub enum ProgramLeaf {
 ///
 /// # Errors
 /// If the function fails, reads the value of a placeholder, or draws random numbers.
+#[doc(alias = "make_fx")]
+#[doc(alias = "export")]
 pub fn program(function: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>, inputs: &[&Tensor]) -> Result<Program> {
     inputs.iter().try_for_each(|input| input.check())?;
     eval(inputs)?;

@@ -1,7 +1,7 @@
-//! Random numbers from an explicit generator; the same bits on every device.
+//! Random numbers from an explicit generator, with the same bits on every device.
 //!
-//! Philox4x32-10: a counter-based generator, so that element i of a tensor is a pure function of the seed and a counter and
-//! needs no state on the device. Only 32-bit integer operations are used, which every device has.
+//! The generator is Philox4x32-10. It is counter-based: element i of a tensor is a pure function of the seed and a
+//! counter, and the device keeps no state. It uses only 32-bit integer operations, which every device has.
 //!
 //! Source: Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC'11.
 
@@ -13,45 +13,47 @@ use panoply_ir::{Alu, DType, Error, Result, Scalar, Shape};
 
 use crate::tensor::Tensor;
 
-/// A seed and how many numbers were drawn; copying it repeats the numbers, so it is borrowed mutably.
+/// A random number generator: a seed and the number of blocks drawn. A copy repeats the numbers, so drawing borrows
+/// it mutably.
+#[doc(alias = "Generator")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
-    /// The key.
+    /// The Philox key.
     pub seed: u64,
-    /// Blocks of four words drawn so far.
+    /// Number of blocks of four words drawn so far.
     pub counter: u64,
-    /// Forks drawn so far; part of the seed of the next.
+    /// Number of forks made so far, which is part of the seed of the next one.
     pub forks: u64,
-    /// Which of a function's generators it stands for while that is traced.
+    /// The generator that this one represents while a function is traced.
     traced: Option<TracedRng>,
 }
 
-/// A generator of a function under trace, whose numbers are others in each run.
+/// A generator of a function under trace, whose numbers differ in each run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TracedRng {
-    /// Which trace, and which of its generators.
+    /// The trace, and the index among its generators.
     generator: (u64, usize),
-    /// The counter when the trace began.
+    /// Counter at the start of the trace.
     start: u64,
-    /// Seed, counter and forks as drawing left them: whatever else is in them, a program has set.
+    /// Seed, counter and forks after the last draw; other values mean that the program has set the fields.
     left: [u64; 3],
-    /// What was done with it or a copy that no run could do again.
+    /// The first operation on it or a copy that a replay could not repeat.
     wrong: Arc<OnceLock<&'static str>>,
 }
 
-/// A word that says which numbers are drawn.
+/// A word of seed or counter that is an argument of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RngWord {
-    /// Which trace, and which of its generators.
+    /// The trace, and the index among its generators.
     pub generator: (u64, usize),
-    /// Blocks drawn since the trace began.
+    /// Number of blocks drawn since the trace began.
     ahead: u64,
-    /// Its place among seed and counter.
+    /// Index among the words of seed and counter.
     place: usize,
 }
 
 impl RngWord {
-    /// What it is where the generator begins like this one.
+    /// Returns the word for a generator with this state at the start of the function.
     pub fn from(&self, rng: &Rng) -> Scalar {
         words(rng.seed, rng.counter.wrapping_add(self.ahead))[self.place].into()
     }
@@ -62,12 +64,14 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: u32 = 10;
 
 impl Rng {
-    /// A generator whose every number is determined by the seed.
+    /// Creates a generator from a seed.
+    #[doc(alias = "manual_seed")]
     pub fn seed_from_u64(seed: u64) -> Rng {
         Rng { seed, counter: 0, forks: 0, traced: None }
     }
 
-    /// An independent generator, determined by this one's seed and how many forks it made before.
+    /// Creates an independent generator, determined by the seed and the number of earlier forks.
+    #[doc(alias = "split")]
     pub fn fork(&mut self) -> Rng {
         self.draw_on_host();
         self.forks += 1;
@@ -75,7 +79,7 @@ impl Rng {
         Rng::seed_from_u64(u64::from(words[0]) | u64::from(words[1]) << 32)
     }
 
-    /// The next block of four words, on the host.
+    /// Draws the next block of four words on the host.
     pub fn next_words(&mut self) -> [u32; 4] {
         self.draw_on_host();
         let words = philox([self.counter as u32, (self.counter >> 32) as u32, 0, 0], self.seed);
@@ -83,9 +87,13 @@ impl Rng {
         words
     }
 
-    /// A number in `0 .. below`, on the host, without bias.
+    /// Draws a number in `0 .. below` on the host, without bias.
+    ///
+    /// # Panics
+    /// If `below` is 0.
+    #[doc(alias = "randint")]
     pub fn random_below(&mut self, below: u32) -> u32 {
-        assert!(below > 0, "there is no number below 0");
+        assert!(below > 0, "random_below: the bound must be at least 1");
         // Lemire, Fast Random Integer Generation in an Interval, 2019.
         loop {
             let wide = u64::from(self.next_words()[0]) * u64::from(below);
@@ -95,7 +103,8 @@ impl Rng {
         }
     }
 
-    /// The numbers 0 .. len in random order (Fisher-Yates), on the host.
+    /// Returns a random permutation of `0 .. len` (Fisher-Yates), on the host.
+    #[doc(alias = "randperm")]
     pub fn permutation(&mut self, len: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..len).collect();
         for i in (1..len).rev() {
@@ -104,7 +113,7 @@ impl Rng {
         order
     }
 
-    /// u32 words of all bits equally likely.
+    /// Draws u32 words with all bits equally likely.
     #[track_caller]
     pub fn bits(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
@@ -112,7 +121,8 @@ impl Rng {
         Tensor::call("random bits", [&a, &b, &c, &d], shape, bits)
     }
 
-    /// f32 in 0 .. 1, multiples of 2^-24.
+    /// Draws f32 numbers uniformly from [0, 1), multiples of 2^-24.
+    #[doc(alias = "rand")]
     #[track_caller]
     pub fn uniform(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
@@ -120,8 +130,10 @@ impl Rng {
         Tensor::call("random uniform", [&a, &b, &c, &d], shape, uniform)
     }
 
-    /// Numbers of a float type in 0 .. 1, all multiples of the type's precision at 1 equally likely: of 2^-11 for f16, 2^-8 for bf16,
-    /// 2^-24 for f32 and 2^-53 for f64. Those of [`Rng::uniform`] cast to f16 or bf16 would be rounded up to 1 now and then.
+    /// Draws numbers of a float type uniformly from [0, 1). They are multiples of 2^-11 for f16, 2^-8 for bf16, 2^-24
+    /// for f32 and 2^-53 for f64, all equally likely. Numbers of [`Rng::uniform`] cast to f16 or bf16 would sometimes
+    /// round up to 1.
+    #[doc(alias = "rand")]
     #[track_caller]
     pub fn uniform_of(&mut self, shape: impl Into<Shape>, dtype: DType) -> Tensor {
         let shape = shape.into();
@@ -146,7 +158,7 @@ impl Rng {
             | DType::U16
             | DType::U32
             | DType::U64 => {
-                let message = format!("uniform_of: {dtype} has no fractions; take a float type");
+                let message = format!("uniform_of: {dtype} has no fractions; use a float type");
                 return Tensor::mistake(Error::mistake(message));
             }
         };
@@ -154,7 +166,8 @@ impl Rng {
         (top.cast(DType::F32) * (1.0 / f64::from(1u32 << digits))).cast(dtype)
     }
 
-    /// f32 with mean 0 and variance 1. [Box and Muller 1958]
+    /// Draws f32 numbers with mean 0 and variance 1. [Box and Muller 1958]
+    #[doc(alias = "randn")]
     #[track_caller]
     pub fn normal(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
@@ -162,25 +175,28 @@ impl Rng {
         let [e, f, g, h] = self.draw(shape.numel());
         Tensor::call("random normal", [&a, &b, &c, &d, &e, &f, &g, &h], shape, |[a, b, c, d, e, f, g, h], shape| {
             let (radius, angle) = (uniform([a, b, c, d], shape), uniform([e, f, g, h], shape));
-            // 1 - u lies in (0, 1], where the logarithm is finite.
+            // 1 - u is in (0, 1], where the logarithm is finite.
             let radius = ((1.0 - radius).log() * -2.0).sqrt();
             radius * (angle * std::f64::consts::TAU).cos()
         })
     }
 
-    /// [`Rng::uniform`] for each element of a tensor; under a [`crate::Dim`] as many are drawn as its bound says.
+    /// Draws from [`Rng::uniform`] in the shape of a tensor. An axis with a [`crate::Dim`] consumes as many numbers
+    /// as its bound.
+    #[doc(alias = "rand_like")]
     #[track_caller]
     pub fn uniform_like(&mut self, like: &Tensor) -> Tensor {
         if like.is_mistake() { like.clone() } else { self.uniform(like.0.shape.clone()).with_lengths_of(like) }
     }
 
-    /// [`Rng::normal`] for each element of a tensor, likewise.
+    /// Draws from [`Rng::normal`] in the shape of a tensor; see [`Rng::uniform_like`].
+    #[doc(alias = "randn_like")]
     #[track_caller]
     pub fn normal_like(&mut self, like: &Tensor) -> Tensor {
         if like.is_mistake() { like.clone() } else { self.normal(like.0.shape.clone()).with_lengths_of(like) }
     }
 
-    /// Seed and counter as words, for this many numbers.
+    /// Advances the counter by `elems` words and returns seed and counter before that as tensors.
     fn draw(&mut self, elems: usize) -> [Tensor; 4] {
         self.check_untouched();
         let start = self.counter;
@@ -200,16 +216,16 @@ impl Rng {
         [0, 1, 2, 3].map(word)
     }
 
-    /// Stands for a generator of a function from now on.
+    /// Turns this into the placeholder of a generator argument.
     pub(crate) fn stand_in(&mut self, generator: (u64, usize)) {
         let (start, left) = (self.counter, self.fields());
         self.traced = Some(TracedRng { generator, start, left, wrong: Arc::default() });
     }
 
-    /// How many blocks were drawn since it stands for this generator, or what no run could do again.
+    /// Returns the number of blocks drawn since [`Rng::stand_in`], or the operation that a replay could not repeat.
     pub(crate) fn drawn_as(&self, generator: (u64, usize)) -> Result<u64, &'static str> {
         let Some(traced) = self.traced.as_ref().filter(|traced| traced.generator == generator) else {
-            return Err("replaces it, and would in every call; set it outside");
+            return Err("replaces it, which would be repeated in every call; set it outside");
         };
         self.check_untouched();
         traced.wrong.get().map_or(Ok(self.counter.wrapping_sub(traced.start)), |wrong| Err(*wrong))
@@ -232,13 +248,13 @@ impl Rng {
     }
 }
 
-/// Seed and counter as the kernel takes them.
+/// Returns seed and counter as the arguments of the kernel.
 fn words(seed: u64, counter: u64) -> [u32; 4] {
     [seed as u32, (seed >> 32) as u32, counter as u32, (counter >> 32) as u32]
 }
 
-/// The words that start at a counter under a seed. A kernel of their own: in the graph their eight hundred steps for each element
-/// would be a hundred arrays.
+/// Returns the words from a counter under a seed. This is a custom kernel: as graph nodes its eight hundred
+/// operations for each element would be a hundred arrays.
 fn bits(words: [&Tensor; 4], shape: &Shape) -> Tensor {
     if shape.numel() == 0 {
         return Tensor::constant(Scalar::from(0u32)).expanded(shape);
@@ -252,7 +268,7 @@ fn uniform(words: [&Tensor; 4], shape: &Shape) -> Tensor {
     top.cast(DType::F32) * (1.0 / (1 << 24) as f64)
 }
 
-/// Philox4x32-10 on the host: four words from a counter and a key.
+/// Computes Philox4x32-10 on the host: four words from a counter and a key.
 pub fn philox(counter: [u32; 4], key: u64) -> [u32; 4] {
     let ([mut a, mut b, mut c, mut d], mut key) = (counter, [key as u32, (key >> 32) as u32]);
     for _ in 0..ROUNDS {
@@ -263,7 +279,7 @@ pub fn philox(counter: [u32; 4], key: u64) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// The kernel of [`bits`]: a work-item writes the block of four words that stands so many after the first.
+/// Builds the kernel of [`bits`]: work-item i writes the i-th block of four words.
 fn blocks() -> Result<Kernel> {
     let mut b = Builder::new("random_words");
     let words = b.buffer("words", DType::U32, Access::Out);
@@ -303,7 +319,7 @@ fn blocks() -> Result<Kernel> {
     b.finish()
 }
 
-/// High and low word of a 32 × 32-bit product, from 16-bit halves: not every device has wider numbers.
+/// Returns the high and low word of a 32 × 32-bit product, from 16-bit halves: not every device has wider integers.
 fn wide_product(b: &mut Builder, x: ExprId, y: u32) -> (ExprId, ExprId) {
     let [y, y_low, y_high, low_mask, half] = [y, y & 0xFFFF, y >> 16, 0xFFFF, 16].map(|word| b.constant(word));
     let (x_low, x_high) = (b.alu(Alu::And, &[x, low_mask]), b.alu(Alu::Shr, &[x, half]));

@@ -1,7 +1,7 @@
-//! The handle, its node, and how mistakes travel.
+//! The tensor handle, its graph node, and propagation of mistakes.
 //!
-//! Nodes are immutable but for one thing: a node that was asked for keeps its value. Walks over nodes and their dropping
-//! are loops, never recursion, so a chain of a million operations is as safe as one of three.
+//! Nodes are immutable except that an evaluated node keeps its value. Traversals and drops are loops, never
+//! recursion, so a chain of a million operations does not overflow the stack.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,13 +20,14 @@ use crate::random::RngWord;
 
 /// A lazy multi-dimensional array on a device.
 #[derive(Clone)]
+#[doc(alias = "ndarray")]
 pub struct Tensor(pub(crate) Arc<Node>);
 
-/// Nodes one after another that wait for somebody to ask. Then the last of them is computed, so that a program that never asks has no more
-/// than that to do, and plans equal stretches once.
+/// Maximum depth of nodes without a value. A node at this depth is evaluated at once, so that a program that never
+/// reads a value bounds its memory and plans equal segments once.
 const MAX_PENDING_DEPTH: u32 = 1 << 14;
 
-/// The depth of what waits for a function's inputs: nothing can be computed before they are there.
+/// Depth of a node that depends on a function's inputs, which have no value during a trace.
 const DEPTH_NEEDS_INPUTS: u32 = u32::MAX;
 
 pub(crate) struct Node {
@@ -34,49 +35,50 @@ pub(crate) struct Node {
     pub inputs: Vec<Tensor>,
     pub shape: Shape,
     pub dtype: DType,
-    /// How much of the shape is there, if a plan is not to know.
+    /// Valid lengths of the axes with a [`crate::Dim`]; `None` if there are none.
     pub valid_lengths: Option<Box<ValidLengths>>,
-    /// Where it lives; none for constants, which fit anywhere.
+    /// Device of the value; `None` for constants, which fit every device.
     pub device: Option<Device>,
     pub location: &'static Location<'static>,
-    /// Larger than that of every node made before.
+    /// Creation order: larger than the serial of every earlier node.
     pub serial: u64,
-    /// The longest way, in nodes, to what was given or is made of numbers alone.
+    /// Length of the longest path, in nodes, to a leaf or a constant.
     pub depth: u32,
-    /// Whether it was among what waited too long.
+    /// True once [`Tensor::flush_pending`] has counted the node.
     pub flushed: AtomicBool,
-    /// The value, once somebody asked.
+    /// The value, once it is computed.
     pub value: OnceLock<Storage>,
 }
 
 pub(crate) enum NodeKind {
     /// A primitive over the inputs.
     Op(Op),
-    /// Bytes of the host, until they are on the device.
+    /// Host bytes, dropped once they are on the device.
     Host(Mutex<Option<Arc<[u8]>>>),
-    /// Numbers that the host works out once a plan reads them.
+    /// A table that the host computes when a plan first reads it.
     Table(Table),
-    /// A number passed at launch; with which word of a generator it is, if a function under trace drew it.
+    /// A scalar argument of the launch; the word of a generator if a traced function drew it.
     ScalarArg(Scalar, Option<RngWord>),
-    /// A value that was given; `value` is set from the start.
+    /// A value passed by the caller; `value` is set from the start.
     Materialized,
-    /// An output of an operation that was traced before.
+    /// An output of a composite operation.
     Call(Arc<TracedBody>, u32),
-    /// What an operation or a function under trace is given: its n-th input.
+    /// The n-th input of a body or function under trace: a placeholder.
     Input(u32),
-    /// The input's values without its history.
+    /// The input's value, cut off from the input's history.
     Detach,
-    /// The first input, whose history is computed anew from the next so many when something flows back. The others are what
-    /// that history begins with beside.
+    /// The value of the first input. Its history is recomputed for the gradient from the next n inputs; the remaining
+    /// inputs are captured tensors that the history also reads.
     Checkpoint(usize),
-    /// What the caller did wrong; shape and dtype mean nothing.
+    /// An error of the caller; shape and dtype have no meaning.
     Mistake(Mistake),
 }
 
 impl Tensor {
-    /// A tensor of these elements in row-major order on the current device.
+    /// Creates a tensor from elements in row-major order on the current device.
     ///
-    /// As many elements as the shape holds are needed.
+    /// `data.len()` must equal `shape.numel()`; otherwise the result carries a mistake.
+    #[doc(alias = "tensor")]
     #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], shape: impl Into<Shape>) -> Tensor {
         match Device::current() {
@@ -85,7 +87,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor of these elements in row-major order on a device.
+    /// Creates a tensor from elements in row-major order on `device`; see [`Tensor::from_slice`].
     #[track_caller]
     pub fn from_slice_on<T: Element>(device: &Device, data: &[T], shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
@@ -98,20 +100,22 @@ impl Tensor {
         Tensor::host(bytemuck::cast_slice(data).into(), shape, T::DTYPE, Some(device.clone()), None)
     }
 
-    /// Positions as a tensor, i32: `x.index_select(0, &Tensor::from_positions(&[0, 2]))`.
+    /// Creates an i32 tensor of indices: `x.index_select(0, &Tensor::from_indices(&[0, 2]))`.
     #[track_caller]
     pub fn from_indices(positions: &[usize]) -> Tensor {
         let numbers = positions.iter().map(|position| i32::try_from(*position).map_err(|_| position));
         match numbers.collect::<Result<Vec<i32>, &usize>>() {
             Ok(numbers) => Tensor::from_slice(&numbers, [numbers.len()]),
             Err(position) => {
-                let message = format!("from_positions: {position} is more than the {} that an i32 holds", i32::MAX);
-                Tensor::mistake(Error::mistake(message).note("give positions as i64, with `Tensor::from_slice`"))
+                let message = format!("from_indices: {position} is more than {}, the largest i32", i32::MAX);
+                Tensor::mistake(Error::mistake(message).note("pass the indices as i64 with `Tensor::from_slice`"))
             }
         }
     }
 
-    /// A tensor of elements given as bytes (little-endian, row-major) on the current device.
+    /// Creates a tensor from bytes (little-endian, row-major) on the current device. `bytes` must hold exactly the
+    /// elements of `shape`.
+    #[doc(alias = "frombuffer")]
     #[track_caller]
     pub fn from_bytes(bytes: &[u8], shape: impl Into<Shape>, dtype: DType) -> Tensor {
         let shape = shape.into();
@@ -124,7 +128,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor of bytes that go to the device when they are needed there.
+    /// Creates a tensor from host bytes, which are uploaded when a plan first reads them.
     #[track_caller]
     pub(crate) fn host(
         bytes: Arc<[u8]>,
@@ -136,7 +140,7 @@ impl Tensor {
         Tensor::with_valid_lengths(NodeKind::Host(Mutex::new(Some(bytes))), Vec::new(), shape, dtype, device, live)
     }
 
-    /// The bytes that are not on the device yet.
+    /// Returns the host bytes if they are not on the device yet.
     pub(crate) fn host_bytes(&self) -> Option<Arc<[u8]>> {
         match &self.0.source {
             NodeKind::Host(bytes) => bytes.lock().expect("no thread panics while it holds host bytes").clone(),
@@ -144,7 +148,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor over a buffer's bytes, row-major; it must hold as many elements as the shape.
+    /// Creates a tensor over the bytes of a buffer, row-major. The buffer must hold exactly the elements of `shape`.
     #[track_caller]
     pub fn from_storage(storage: Storage, shape: impl Into<Shape>, dtype: DType) -> Tensor {
         let shape = shape.into();
@@ -155,7 +159,7 @@ impl Tensor {
         Tensor::from_storage_unchecked_shape(storage, shape, dtype, None)
     }
 
-    /// A tensor over as many bytes as it needs.
+    /// Creates a tensor over a buffer whose size the caller has checked.
     #[track_caller]
     pub(crate) fn from_storage_unchecked_shape(
         storage: Storage,
@@ -169,13 +173,16 @@ impl Tensor {
         tensor
     }
 
-    /// A tensor of shape `[]` holding a number of this program; equal programs differ if it differs.
+    /// Creates a constant of shape `[]`, which is part of the program: graphs with different constants have different
+    /// plans.
     #[track_caller]
     pub(crate) fn constant(value: Scalar) -> Tensor {
         Tensor::new(NodeKind::Op(Op::Const(value)), Vec::new(), Shape::default(), value.dtype, None)
     }
 
-    /// A tensor of shape `[]` holding a number that may differ from run to run of the same program.
+    /// Creates a number of shape `[]` that is an argument of the program: its value can change from run to run of one
+    /// plan.
+    #[doc(alias = "scalar_tensor")]
     #[track_caller]
     pub fn scalar(value: impl Into<Scalar>) -> Tensor {
         Tensor::slot_from(value.into(), None)
@@ -186,7 +193,8 @@ impl Tensor {
         Tensor::new(NodeKind::ScalarArg(value, word), Vec::new(), Shape::default(), value.dtype, None)
     }
 
-    /// A value that carries a mistake to whoever asks for a result: how operations built on this crate report theirs.
+    /// Creates a tensor that carries a mistake until a result is read. Operations built on this crate report errors
+    /// with it.
     #[track_caller]
     pub fn from_mistake(error: Error) -> Tensor {
         Tensor::mistake(error)
@@ -211,7 +219,7 @@ impl Tensor {
         Tensor::with_valid_lengths(source, inputs, shape, dtype, device, None)
     }
 
-    /// A node of which not all may be there.
+    /// Creates a node with valid lengths.
     #[track_caller]
     pub(crate) fn with_valid_lengths(
         source: NodeKind,
@@ -222,9 +230,7 @@ impl Tensor {
         live: Option<Box<ValidLengths>>,
     ) -> Tensor {
         if !fits(&shape, dtype) {
-            return Tensor::mistake(Error::mistake(format!(
-                "{dtype}{shape} has more elements than there are addresses"
-            )));
+            return Tensor::mistake(Error::mistake(format!("{dtype}{shape} has more bytes than the address space")));
         }
         let depth = match &source {
             NodeKind::Input(_) | NodeKind::ScalarArg(_, Some(_)) => DEPTH_NEEDS_INPUTS,
@@ -253,9 +259,11 @@ impl Tensor {
         tensor
     }
 
-    /// Computes this if so much waits for it; a failure is met again by whoever asks for the value.
+    /// Evaluates this tensor if enough nodes without a value lead to it. An error is dropped here; reading the value
+    /// reports it again.
     ///
-    /// What waits is counted once: only the last of it has a value then, and a gradient comes by all the others again.
+    /// Each node is counted once: after the evaluation only the last node has a value, and the graph of a gradient
+    /// reaches the other nodes again.
     #[cold]
     fn flush_pending(&self) {
         let has_value = |tensor: &Tensor| tensor.0.value.get().is_some();
@@ -266,13 +274,14 @@ impl Tensor {
         }
     }
 
-    /// A primitive over inputs whose shapes and types the caller has checked. The leftmost mistake among them wins.
+    /// Creates a primitive over inputs whose shapes and types the caller has checked. Returns the leftmost mistake
+    /// among the inputs, if any.
     #[track_caller]
     pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: impl Into<Shape>, dtype: DType) -> Tensor {
         Tensor::primitive_of(op, inputs.iter().map(|input| (*input).clone()).collect(), shape.into(), dtype)
     }
 
-    /// The same over inputs that were made for it.
+    /// Like [`Tensor::primitive`], of owned inputs.
     #[track_caller]
     pub(crate) fn primitive_of(op: Op, inputs: Vec<Tensor>, shape: Shape, dtype: DType) -> Tensor {
         let adds = matches!(op, Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_));
@@ -287,7 +296,7 @@ impl Tensor {
         Tensor::over(NodeKind::Op(op), inputs, shape, dtype, None)
     }
 
-    /// A node that computes something of its inputs, on their device.
+    /// Creates a node computed from its inputs, on their device.
     #[track_caller]
     pub(crate) fn step(
         source: NodeKind,
@@ -299,7 +308,7 @@ impl Tensor {
         Tensor::over(source, inputs.iter().map(|input| (*input).clone()).collect(), shape, dtype, live)
     }
 
-    /// The same over inputs that were made for it.
+    /// Like [`Tensor::step`], of owned inputs.
     #[track_caller]
     pub(crate) fn over(
         source: NodeKind,
@@ -316,7 +325,7 @@ impl Tensor {
             match (device, &input.0.device) {
                 (None, Some(_)) => device = Some(input),
                 (Some(first), Some(other)) if first.0.device.as_ref() != Some(other) => {
-                    let message = format!("operands live on different devices: {:?} and {input:?}", first);
+                    let message = format!("operands are on different devices: {:?} and {input:?}", first);
                     return Tensor::mistake(Error::mistake(message).note("move one with `.to(&device)`"));
                 }
                 _ => {}
@@ -326,7 +335,7 @@ impl Tensor {
         Tensor::with_valid_lengths(source, inputs, shape, dtype, device, live)
     }
 
-    /// A node of this one's shape, type and device.
+    /// Creates a node with the shape, element type, device and valid lengths of this one.
     #[track_caller]
     pub(crate) fn with_source(&self, source: NodeKind, inputs: Vec<Tensor>) -> Tensor {
         let node = &self.0;
@@ -344,7 +353,11 @@ impl Tensor {
         matches!(self.0.source, NodeKind::Mistake(_))
     }
 
-    /// The mistake this value carries, if any; free. One that is dropped and that nobody was told of is logged.
+    /// Returns the mistake that this tensor carries, if any. Computes nothing. A mistake that is dropped without
+    /// being reported is logged.
+    ///
+    /// # Errors
+    /// The mistake, if the tensor carries one.
     pub fn check(&self) -> Result<()> {
         match &self.0.source {
             NodeKind::Mistake(mistake) => Err(mistake.report()),
@@ -352,7 +365,11 @@ impl Tensor {
         }
     }
 
-    /// Lengths of the axes. In a function under trace that of a [`crate::Dim`] is not known.
+    /// Returns the lengths of the axes.
+    ///
+    /// # Errors
+    /// The tensor carries a mistake, or a length of a [`crate::Dim`] is not known while a function is traced.
+    #[doc(alias = "size")]
     pub fn shape(&self) -> Result<&Shape> {
         self.check()?;
         match &self.0.valid_lengths {
@@ -361,7 +378,10 @@ impl Tensor {
         }
     }
 
-    /// Lengths of exactly N axes.
+    /// Returns the lengths of exactly N axes.
+    ///
+    /// # Errors
+    /// The tensor does not have N axes, or [`Tensor::shape`] fails.
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
         let (shape, place) = (self.shape()?, Location::caller());
@@ -369,17 +389,17 @@ impl Tensor {
         shape.dims().try_into().map_err(wrong)
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
 
-    /// Where it lives; none for a constant, which fits anywhere.
+    /// Returns the device; `None` for a constant, which fits every device.
     pub fn device(&self) -> Option<&Device> {
         self.0.device.as_ref()
     }
 
-    /// The same values without their history: gradients stop here.
+    /// Returns the same values without their history; gradients stop here.
     #[track_caller]
     pub fn detach(&self) -> Tensor {
         if self.is_mistake() {
@@ -396,20 +416,21 @@ impl Tensor {
         self.with_source(NodeKind::Detach, vec![self.clone()])
     }
 
-    /// Whether both are the same node.
+    /// Returns true if both handles refer to the same node.
     pub fn ptr_eq(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// Whether as many elements can be counted in bytes, and as many if empty axes had one: lengths beside those are multiplied, too.
+/// Returns true if the bytes of the shape can be counted in an i64, with empty axes counted as length 1: the other
+/// lengths are multiplied as well.
 pub(crate) fn fits(shape: &Shape, dtype: DType) -> bool {
     let lengths = shape.dims().iter().map(|length| (*length).max(1) as u64);
     let bytes = lengths.into_iter().try_fold(dtype.bytes() as u64, |bytes, length| bytes.checked_mul(length));
     bytes.is_some_and(|bytes| bytes <= i64::MAX as u64)
 }
 
-/// Another handle to the same: for what takes a tensor, or keeps it for its owner.
+/// Clones the handle, for functions that take a tensor by value.
 impl From<&Tensor> for Tensor {
     fn from(tensor: &Tensor) -> Tensor {
         tensor.clone()
@@ -417,13 +438,13 @@ impl From<&Tensor> for Tensor {
 }
 
 impl Node {
-    /// A number larger than every one before.
+    /// Returns a number larger than all earlier ones.
     pub fn next_serial() -> u64 {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         SERIAL.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The inputs that its value is made of.
+    /// Returns the inputs that the node's value is computed from.
     pub fn operands(&self) -> &[Tensor] {
         match &self.source {
             NodeKind::Checkpoint(_) => &self.inputs[..1],

@@ -1,8 +1,9 @@
-//! A function of one example as a function of many: a transform of the graph, like the gradient.
+//! Vectorizing map: a function of one example applied to a batch, as a transform of the graph.
 //!
-//! The function runs once, on stand-ins without the first axis; then every step that depends on one is made anew with that
-//! axis in front ([`VmapBatch::step`] says how, for each primitive), and all other steps stay what they are, computed once for
-//! all. So whatever the function is made of, gradients included, fuses and runs for all examples together.
+//! The function is traced once on placeholders without the batch axis. Every node that depends on a placeholder is
+//! then rebuilt with a leading batch axis ([`VmapBatch::step`] defines this for each primitive). All other nodes are
+//! computed once and shared. Everything the function is made of, gradients included, is fused and runs for the whole
+//! batch.
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use crate::hasher::NodeMap;
 use crate::tensor::{NodeKind, Tensor};
 
 impl Tensor {
-    /// What `body` makes of each element along the first axis of the inputs, one after another along a new first axis. What
-    /// it captures is the same for each.
+    /// Applies `body` to each element along the first axis of the inputs and stacks the results along a new first
+    /// axis. Tensors that `body` captures are shared by all elements.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -43,7 +44,7 @@ impl Tensor {
         let lengths = inputs.map(|input| input.0.shape.dims().first().copied());
         let common = lengths.first().filter(|first| lengths.iter().all(|length| length == *first));
         let Some(Some(count)) = common.copied() else {
-            let error = Error::mistake("vmap: the first axes of the inputs are not equally long");
+            let error = Error::mistake("vmap: the first axes of the inputs differ in length");
             let error = inputs.iter().fold(error, |error, input| error.note(format!("input {input:?}")));
             return fail(Tensor::mistake(error));
         };
@@ -58,7 +59,7 @@ impl Tensor {
         std::array::from_fn(|n| whole[n].clone())
     }
 
-    /// What a function is given in the place of one element along the first axis.
+    /// Creates the placeholder for one element along the first axis.
     #[track_caller]
     pub(crate) fn single(&self) -> Tensor {
         let shape = Shape::from(&self.0.shape.dims()[1..]);
@@ -66,27 +67,27 @@ impl Tensor {
     }
 }
 
-/// So many examples.
+/// A batch of `count` examples.
 #[derive(Clone, Copy)]
 pub(crate) struct VmapBatch {
     pub count: usize,
 }
 
-/// An input of a step: all examples', or one that is the same for each.
+/// An input of a node: with a batch axis if `each`, otherwise shared by all examples.
 struct BatchedInput {
     tensor: Tensor,
     each: bool,
 }
 
 impl BatchedInput {
-    /// The lengths of the axes for one example.
+    /// Returns the lengths of the axes of one example.
     fn dims(&self) -> &[usize] {
         &self.tensor.0.shape.dims()[usize::from(self.each)..]
     }
 }
 
 impl VmapBatch {
-    /// Results for all examples, where in place of each of these tensors all examples' stand.
+    /// Rebuilds `results` for the batch, with each placeholder of `given` replaced by its batched tensor.
     #[track_caller]
     pub fn apply<'a>(self, given: impl Iterator<Item = (&'a Tensor, Tensor)>, results: &[Tensor]) -> Vec<Tensor> {
         let key = |tensor: &Tensor| Arc::as_ptr(&tensor.0);
@@ -112,12 +113,12 @@ impl VmapBatch {
         results.iter().map(one).collect()
     }
 
-    /// This shape with the examples in front.
+    /// Returns the shape with the batch axis in front.
     pub fn shape(self, shape: &Shape) -> Shape {
         Shape::new([&[self.count], shape.dims()].concat())
     }
 
-    /// An input with an axis for the examples.
+    /// Broadcasts an input to the batch.
     #[track_caller]
     fn lift(self, input: &BatchedInput) -> Tensor {
         if input.each {
@@ -127,7 +128,7 @@ impl VmapBatch {
         input.tensor.reshaped(Shape::new([&[1], shape.dims()].concat())).expanded(&self.shape(shape))
     }
 
-    /// The step that led to a tensor, for all examples.
+    /// Rebuilds one node for the batch.
     #[track_caller]
     fn step(self, one: &Tensor, inputs: &[BatchedInput]) -> Tensor {
         let node = &one.0;
@@ -163,7 +164,7 @@ impl VmapBatch {
             | NodeKind::ScalarArg(..)
             | NodeKind::Materialized
             | NodeKind::Input(_) => {
-                unreachable!("what is given depends on nothing")
+                unreachable!("a leaf has no inputs")
             }
         };
         let behind = |axes: &[usize]| axes.iter().map(|axis| axis + 1).collect::<Vec<usize>>();
@@ -174,7 +175,7 @@ impl VmapBatch {
             Op::Permute(perm) => Op::Permute([&[0], &behind(perm)[..]].concat()),
             Op::Pad(widths) => Op::Pad([&[(0, 0)], &widths[..]].concat()),
             Op::Slice(slices) => Op::Slice([&[Slice { start: 0, step: 1, len: self.count }], &slices[..]].concat()),
-            // One product of many rows.
+            // One matrix product with all rows of the batch.
             Op::MatMul if !inputs[1].each && inputs[1].dims().len() == 2 => {
                 return inputs[0].tensor.matmul(&inputs[1].tensor);
             }
@@ -194,7 +195,7 @@ impl VmapBatch {
         Tensor::primitive(op, &whole.iter().collect::<Vec<&Tensor>>(), shape, node.dtype)
     }
 
-    /// A kernel of its author's runs once for each example.
+    /// Launches a custom kernel once for each example.
     #[track_caller]
     fn sequential_vmap(self, one: &Tensor, op: &Op, inputs: &[BatchedInput]) -> Tensor {
         if self.count == 0 {
@@ -222,7 +223,7 @@ impl VmapBatch {
             return x.tensor.index_select(along, &positions.tensor).movedim(along, 0);
         }
         let taken = self.rows(axis, &x.tensor).index_select(0, &self.places(x.dims()[axis], &positions.tensor));
-        // The positions' axes stand in front, the result has them where the axis was.
+        // The axes of the positions come first; the result has them in place of the indexed axis.
         let count = positions.dims().len();
         let rest = 1 + count + axis;
         let axes = [0].into_iter().chain(1 + count..rest).chain(1..=count).chain(rest..taken.0.shape.ndim());
@@ -262,7 +263,7 @@ impl VmapBatch {
         written.where_self(&inside.reshaped(dims.into()), &whole)
     }
 
-    /// All examples' elements along an axis as rows of one tensor, the axis in front.
+    /// Moves an axis behind the batch axis and merges both into rows.
     #[track_caller]
     fn rows(self, axis: usize, whole: &Tensor) -> Tensor {
         let moved = whole.movedim(axis as isize + 1, 1);
@@ -270,7 +271,7 @@ impl VmapBatch {
         moved.reshaped([&[dims[0] * dims[1]], &dims[2..]].concat().into())
     }
 
-    /// Positions of all examples among those rows; -1 out of range.
+    /// Returns the positions of all examples as positions among those rows; -1 if out of range.
     #[track_caller]
     fn places(self, length: usize, positions: &Tensor) -> Tensor {
         let mut column = vec![1; positions.0.shape.ndim()];

@@ -1,7 +1,7 @@
-//! Counterexamples: points of the set whose outputs are computed on the device and satisfy a case.
+//! Search for counterexamples: points of the input set whose outputs, computed on the device, satisfy a case.
 //!
-//! A point counts only if it is an f32 input inside the exact set, the device's own f32 outputs satisfy the case, and so do the outputs of the
-//! function of real numbers, enclosed by intervals.
+//! A point is a counterexample only if it is an f32 input inside the exact set and both the f32 outputs of the device and the outputs in
+//! real arithmetic, enclosed by intervals, satisfy the case.
 
 use panoply_tensor::{Error, Result, Shape, Tensor};
 
@@ -10,28 +10,28 @@ use crate::property::{Case, Property, Range};
 use crate::steps::Steps;
 use crate::values;
 
-/// Points of a batch on the device.
+/// Number of points per batch on the device.
 const BATCH: usize = 512;
-/// Batches for each box: the first of points anywhere, later ones around the best so far.
+/// Number of batches per box: the first one samples the whole box, later ones around the best point so far.
 const ROUNDS: i32 = 12;
-/// How often sampling of each box starts anew.
+/// Number of restarts per case.
 const STARTS: usize = 8;
-/// Inputs up to which all corners of a box are tried.
+/// Maximum number of inputs for which all corners of a box are tried.
 const MAX_CORNERS: usize = 6;
 
-/// A function of one tensor of f32 with its shape.
+/// A function of one f32 tensor, with its input shape.
 pub struct Function<'f> {
     /// The function.
     pub run: &'f dyn Fn(&Tensor) -> Result<Tensor>,
-    /// The shape of its input.
+    /// Shape of the input.
     pub shape: Shape,
 }
 
-/// Random numbers by SplitMix64 (Steele et al., 2014).
+/// SplitMix64 random number generator (Steele et al., 2014).
 pub struct Random(pub u64);
 
 impl Random {
-    /// A number from 0 to 1.
+    /// Returns a random number in 0 .. 1.
     pub fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -42,7 +42,7 @@ impl Random {
 }
 
 impl Function<'_> {
-    /// The outputs at several inputs, each a list of elements, computed by one run on the device.
+    /// Returns the outputs at several inputs, each as a list of elements, computed in one batch on the device.
     ///
     /// # Errors
     /// If the function fails or its output is not f32 with `outputs` elements.
@@ -61,7 +61,7 @@ impl Function<'_> {
         Ok(values.chunks_exact(outputs).map(<[f32]>::to_vec).collect())
     }
 
-    /// The output at one input, computed as the function is written.
+    /// Returns the output at one input, computed without batching.
     ///
     /// # Errors
     /// If the function fails.
@@ -70,18 +70,18 @@ impl Function<'_> {
     }
 }
 
-/// The f32 nearest `x` that is surely in a range, if there is one.
+/// Returns the f32 nearest to `x` that is certainly in a range, if there is one.
 pub fn inside(range: Range, x: f64) -> Option<f32> {
     let near = x as f32;
     [near, near.next_up(), near.next_down()].into_iter().find(|x| range.contains(f64::from(*x)))
 }
 
-/// The f32 point of a case nearest these inputs.
+/// Returns the f32 point of a case nearest to these inputs.
 pub fn point_of(case: &Case, inputs: impl Iterator<Item = f64>) -> Option<Vec<f32>> {
     case.ranges.iter().zip(inputs).map(|(range, x)| inside(*range, x)).collect()
 }
 
-/// Whether the function of real numbers surely satisfies a case at a point.
+/// Returns true if the function in real arithmetic certainly satisfies a case at a point.
 pub fn is_real(steps: &Steps, case: &Case, point: &[f32]) -> bool {
     let inputs: Vec<f64> = point.iter().map(|x| f64::from(*x)).collect();
     let intervals: Vec<Interval> = inputs.iter().map(|x| Interval::point(*x)).collect();
@@ -89,14 +89,14 @@ pub fn is_real(steps: &Steps, case: &Case, point: &[f32]) -> bool {
     case.is_satisfied(&inputs, &bounds[steps.output].elements)
 }
 
-/// Whether f32 outputs satisfy a case.
+/// Returns true if f32 outputs satisfy a case.
 pub fn is_computed(case: &Case, point: &[f32], outputs: &[f32]) -> bool {
     let inputs: Vec<f64> = point.iter().map(|x| f64::from(*x)).collect();
     let outputs: Vec<Interval> = outputs.iter().map(|y| Interval::point(f64::from(*y))).collect();
     case.is_satisfied(&inputs, &outputs)
 }
 
-/// How far outputs are from satisfying a case: not above 0 if they do.
+/// Returns the distance of outputs from satisfying a case; at most 0 if they do.
 fn distance(case: &Case, point: &[f32], outputs: &[f32]) -> f64 {
     let number = |x: &f32| Interval::point(f64::from(*x));
     let (inputs, outputs): (Vec<_>, Vec<_>) =
@@ -104,7 +104,7 @@ fn distance(case: &Case, point: &[f32], outputs: &[f32]) -> f64 {
     case.constraints.iter().map(|constraint| constraint.value(&inputs, &outputs).hi).fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Looks for a counterexample by sampling, until `is_over`.
+/// Searches for a counterexample by random sampling, until `is_over` returns true.
 ///
 /// # Errors
 /// If the function fails.
@@ -147,7 +147,8 @@ pub fn sample(
     Ok(None)
 }
 
-/// Points of a case: in the first round its center, its corners and points anywhere, later points within `spread` of its size around a point.
+/// Returns points of a case: first its center, its corners and random points, later random points within `spread` of its size around a
+/// point.
 fn batch(case: &Case, ranges: &[Interval], around: Option<&[f32]>, spread: f64, random: &mut Random) -> Vec<Vec<f32>> {
     let mut points = Vec::with_capacity(BATCH);
     if around.is_none() {

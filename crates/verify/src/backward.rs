@@ -1,9 +1,9 @@
-//! Linear lower bounds by a walk from a step back to the input (CROWN; Zhang et al., *Efficient Neural Network Robustness Certification
-//! with General Activation Functions*, 2018, and its generalization to graphs, Xu et al., 2020).
+//! Linear lower bounds by backward propagation from a step to the input (CROWN; Zhang et al., *Efficient Neural Network Robustness
+//! Certification with General Activation Functions*, 2018, and its generalization to graphs, Xu et al., 2020).
 //!
-//! The walk keeps, for each row, coefficients of steps whose weighted sum plus a constant is at most the quantity that is bounded. A linear
-//! step hands its coefficients on by its transpose, a ReLU by one of its two lines, and any other step is replaced by its interval. The
-//! arithmetic is that of f64: what it may lose is added up in `error` and subtracted at the end.
+//! For each row, the propagation keeps coefficients of steps whose weighted sum plus a constant is a lower bound of the row. A linear step
+//! is replaced by its operands through the transposed coefficients, a ReLU by one of its two relaxations, and any other step by its
+//! interval. The computation uses f64; its rounding errors are accumulated in `error` and subtracted at the end.
 
 use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
@@ -12,21 +12,21 @@ use crate::interval::Interval;
 use crate::steps::{Matrix, Sizes, Step, StepId, Steps, ZERO};
 use crate::values::{self, Bounds, EPSILON, MAX_MAGNITUDE, TINY};
 
-/// Lower bounds of several quantities over a box.
+/// Lower bounds of several rows over a box.
 #[derive(Clone, Debug)]
 pub struct Lower {
-    /// The bound of each row; minus infinity if there is none.
+    /// Bound of each row; minus infinity if there is none.
     pub bounds: Vec<f64>,
-    /// The coefficient of each input in the linear function below each row, row by row.
+    /// Coefficients of the inputs in the linear lower bound of each row, row by row.
     pub slopes: Vec<f64>,
 }
 
-/// Quantities Σ `output`·y + Σ `input`·x for an output y and an input x, row by row.
+/// Linear functions Σ `output`·y + Σ `input`·x of an output y and an input x, row by row.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// How many rows there are.
+    /// Number of rows.
     pub count: usize,
-    /// Coefficients of the step that the walk begins at.
+    /// Coefficients of the step where the propagation starts.
     pub output: Vec<f64>,
     /// Coefficients of the input; empty if all are 0.
     pub input: Vec<f64>,
@@ -35,11 +35,12 @@ pub struct Rows {
 /// Bounds of the operand of each ReLU, in the order of the steps.
 pub type Known = Vec<Vec<Interval>>;
 
-/// Bounds of all steps for a box, those of the operands of ReLUs tightened by linear bounds and by what is `known` of a box around it.
+/// Returns bounds of all steps over a box. The operands of ReLUs are tightened by linear bounds and by the bounds `known` for an enclosing
+/// box.
 pub fn tightened<'a>(steps: &'a Steps, input: &[Interval], known: &[Vec<Interval>]) -> (Vec<Bounds<'a>>, Known) {
     let mut bounds: Vec<Bounds<'a>> = Vec::with_capacity(steps.steps.len());
     let mut found = Known::new();
-    // The first ReLU's operand is an affine function of the input, whose interval is as tight as a linear bound.
+    // The operand of the first ReLU is an affine function of the input, for which intervals are as tight as linear bounds.
     let mut is_affine = true;
     for entry in &steps.steps {
         if let Step::Relu(x) = entry.step {
@@ -59,7 +60,7 @@ pub fn tightened<'a>(steps: &'a Steps, input: &[Interval], known: &[Vec<Interval
     (bounds, found)
 }
 
-/// What two bounds of one value have in common. They meet unless one of them is wrong; then the first stays.
+/// Returns the intersection of two bounds of one value. It is empty only if one of them is wrong; then `x` is returned.
 fn narrowed(x: Interval, other: Interval) -> Interval {
     let lo = if other.lo > x.lo { other.lo } else { x.lo };
     let hi = if other.hi < x.hi { other.hi } else { x.hi };
@@ -67,7 +68,7 @@ fn narrowed(x: Interval, other: Interval) -> Interval {
     if lo <= hi { Interval { lo, hi } } else { x }
 }
 
-/// Tightens the elements of a step that may have either sign.
+/// Tightens the elements of a step that can have either sign.
 fn tighten(steps: &Steps, bounds: &mut [Bounds<'_>], id: StepId) {
     let unstable = |(at, x): (usize, &Interval)| (x.lo < 0.0 && x.hi > 0.0).then_some(at);
     let unstable: Vec<usize> = bounds[id].elements.iter().enumerate().filter_map(unstable).collect();
@@ -88,7 +89,7 @@ fn tighten(steps: &Steps, bounds: &mut [Bounds<'_>], id: StepId) {
     }
 }
 
-/// Lower bounds of rows over the step `start`.
+/// Returns lower bounds of rows over the step `start`.
 pub fn lower(steps: &Steps, bounds: &[Bounds<'_>], start: StepId, rows: Rows) -> Lower {
     let count = rows.count;
     let mut walk = Walk {
@@ -123,14 +124,14 @@ pub fn lower(steps: &Steps, bounds: &[Bounds<'_>], start: StepId, rows: Rows) ->
 struct Walk<'b, 'a> {
     count: usize,
     bounds: &'b [Bounds<'a>],
-    /// Of each step that is still to be passed, row by row.
+    /// Coefficients of each step that is not yet propagated, row by row.
     coefficients: Vec<Option<Vec<f64>>>,
-    /// What was added up so far for each row.
+    /// Accumulated constant of each row.
     constant: Vec<f64>,
-    /// The magnitudes of the numbers in `constant`, and at most how many there are in a row.
+    /// Sum of the magnitudes of the terms in `constant`, and the maximum number of terms per row.
     magnitude: Vec<f64>,
     terms: usize,
-    /// Bounds on what roundings have cost.
+    /// Bounds of the accumulated rounding errors.
     error: Vec<f64>,
 }
 
@@ -151,7 +152,7 @@ impl Walk<'_, '_> {
         self.coefficients[id] = Some(sum);
     }
 
-    /// Adds to each row's error Σ |coefficient| · `per_unit`.
+    /// Adds Σ |coefficient| · `per_unit` to the error of each row.
     fn charge(&mut self, coefficients: &[f64], per_unit: impl Fn(usize) -> f64) {
         let numel = coefficients.len() / self.count.max(1);
         for (row, coefficients) in coefficients.chunks_exact(numel.max(1)).enumerate() {
@@ -167,7 +168,7 @@ impl Walk<'_, '_> {
         self.terms += elements.len();
         for (row, coefficients) in coefficients.chunks_exact(elements.len().max(1)).enumerate() {
             for (a, x) in coefficients.iter().zip(elements.iter()) {
-                // A coefficient of 0 does not save what is unknown: the product may be undefined, or the coefficient an underflow.
+                // A coefficient of 0 does not cancel an unknown value: the product can be undefined, or the coefficient an underflow.
                 if x.magnitude() < MAX_MAGNITUDE {
                     let term = if *a > 0.0 { a * x.lo } else { a * x.hi };
                     self.constant[row] += term;
@@ -179,7 +180,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Hands the coefficients of a step on to those that it reads.
+    /// Propagates the coefficients of a step to its operands.
     fn pass(&mut self, steps: &Steps, id: StepId, a: &[f64]) {
         let entry = &steps.steps[id];
         let linear = match &entry.step {
@@ -227,7 +228,7 @@ impl Walk<'_, '_> {
         self.add(x, sum);
     }
 
-    /// Passes a linear scalar operation; false if it is none.
+    /// Propagates through a linear scalar operation; returns false if it is not linear.
     fn pass_scalar(&mut self, steps: &Steps, op: Alu, operands: &[StepId], a: &[f64]) -> bool {
         let is_constant = |id: &StepId| matches!(steps.steps[*id].step, Step::Constant(_));
         match (op, operands) {
@@ -248,7 +249,7 @@ impl Walk<'_, '_> {
         true
     }
 
-    /// Passes x times constants, of which each is an interval; false if one is not bounded.
+    /// Propagates through x times constants that are intervals; returns false if one is unbounded.
     fn pass_product(&mut self, x: StepId, by: StepId, factor: fn(Interval) -> Interval, a: &[f64]) -> bool {
         let bounds = self.bounds;
         let factors: Vec<Interval> = bounds[by].elements.iter().map(|by| factor(*by)).collect();
@@ -265,7 +266,7 @@ impl Walk<'_, '_> {
         true
     }
 
-    /// Passes max(x, 0): 0 or x where the sign of x is known, else a line below or, for a negative coefficient, above.
+    /// Propagates through max(x, 0): 0 or x if the sign of x is known, else the lower line or, for a negative coefficient, the upper line.
     fn pass_relu(&mut self, x: StepId, a: &[f64]) {
         let bounds = self.bounds;
         let lines: Vec<Relaxed> = bounds[x].elements.iter().map(|x| Relaxed::of(*x)).collect();
@@ -291,7 +292,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Lines around max(x, 0) on an interval: `below`·x ≤ max(x, 0) ≤ `above`·x + `offset`.
+/// Linear relaxation of max(x, 0) on an interval: `below`·x ≤ max(x, 0) ≤ `above`·x + `offset`.
 struct Relaxed {
     below: f64,
     above: f64,
@@ -301,7 +302,7 @@ struct Relaxed {
 impl Relaxed {
     fn of(x: Interval) -> Relaxed {
         if !x.is_finite() {
-            // What may be undefined has no lines.
+            // A value that is possibly undefined has no relaxation.
             return Relaxed { below: f64::NAN, above: f64::NAN, offset: f64::NAN };
         }
         if x.hi <= 0.0 {
@@ -310,7 +311,7 @@ impl Relaxed {
         if x.lo >= 0.0 {
             return Relaxed { below: 1.0, above: 1.0, offset: 0.0 };
         }
-        // Any slope between 0 and 1 is sound below, and any at all above: the function is convex, so the ends decide the offset.
+        // Any slope between 0 and 1 is sound below, and any slope above: the function is convex, so the ends determine the offset.
         let above = (x.hi / (x.hi - x.lo)).clamp(0.0, 1.0);
         let offset = (-above * x.lo).max(x.hi - above * x.hi);
         let below = if x.hi > -x.lo { 1.0 } else { 0.0 };
@@ -318,7 +319,7 @@ impl Relaxed {
     }
 }
 
-/// Coefficients of x from those of x × w.
+/// Returns the coefficients of x from those of x × w.
 fn transposed(a: &[f64], matrix: &Matrix, count: usize) -> Vec<f64> {
     let Sizes { batch, m, k, n } = matrix.sizes;
     let mut result = vec![0.0; count * batch * m * k];

@@ -1,37 +1,37 @@
-//! Decimal numbers of a property, enclosed in f64.
+//! Decimal numbers of a property, enclosed by f64 numbers.
 
 use crate::interval::Interval;
 
-/// The longest number that is read.
+/// Maximum number of characters of a number.
 const MAX_DIGITS: usize = 400;
-/// Exponents beyond this are refused: their numbers are no f64.
+/// Maximum exponent; larger ones exceed the range of f64.
 const MAX_EXPONENT: i64 = 400;
 
-/// Reads a decimal such as `-0.45` or `1.5e-3`: a point if an f64 holds it exactly, else the two f64 around it.
+/// Parses a decimal such as `-0.45` or `1.5e-3`: a point if f64 represents it exactly, else the two adjacent f64 numbers.
 ///
 /// # Errors
-/// If the text is not a decimal of a length and size that are supported.
+/// If the text is not a decimal, or is too long or too large.
 pub fn enclose(text: &str) -> Result<Interval, String> {
     let exact = Decimal::parse(text)?;
     let nearest: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     if !nearest.is_finite() {
         return Err(format!("`{text}` is larger than a 64-bit float holds"));
     }
-    // A float has at most 1,074 decimal places.
+    // A double has at most 1,074 decimal places.
     let shown = Decimal::parse_any(&format!("{nearest:.1080}"))?;
     if shown == exact {
         return Ok(Interval::point(nearest));
     }
-    // The nearest float is at most half a unit off, on whichever side.
+    // The nearest double differs by at most half a unit, in either direction.
     Ok(Interval { lo: nearest.next_down(), hi: nearest.next_up() })
 }
 
-/// A decimal in its only normal form: no zeros at either end of the digits.
+/// A decimal in normal form: no zeros at either end of the digits.
 #[derive(PartialEq, Eq)]
 struct Decimal {
     negative: bool,
     digits: Vec<u8>,
-    /// The power of ten of the last digit.
+    /// Power of ten of the last digit.
     exponent: i64,
 }
 
@@ -39,7 +39,7 @@ impl Decimal {
     fn parse(text: &str) -> Result<Decimal, String> {
         match text.len() <= MAX_DIGITS {
             true => Decimal::parse_any(text),
-            false => Err(format!("a number has {} characters; at most {MAX_DIGITS} are read", text.len())),
+            false => Err(format!("a number has {} characters; at most {MAX_DIGITS} are supported", text.len())),
         }
     }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimals_that_floats_hold_are_points() {
+    fn exactly_representable_decimals_are_points() {
         for (text, value) in [
             ("0.5", 0.5),
             ("-0.45e2", -45.0),
@@ -100,13 +100,13 @@ mod tests {
             let nearest: f64 = text.parse().unwrap();
             assert!(around.lo < nearest && nearest < around.hi, "{text}: {around:?}");
         }
-        // The digits of the double nearest 0.1 are that double.
+        // These digits are exactly the double nearest to 0.1.
         assert!(enclose("0.1000000000000000055511151231257827021181583404541015625").unwrap().is_point());
         assert!(!enclose("0.1000000000000000055511151231257827021181583404541015626").unwrap().is_point());
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn invalid_numbers_are_rejected() {
         for text in ["", "-", ".", "1e", "0x1", "inf", "nan", "1e999", "1_0", "--1", "1.2.3", "é"] {
             assert!(enclose(text).is_err(), "{text}");
         }

@@ -1,30 +1,30 @@
-//! Intervals of f64 that contain the exact result: every bound is rounded outwards after each operation.
+//! Interval arithmetic in f64 that contains the exact result: every bound is rounded outwards after each operation.
 //!
-//! A bound is never NaN. What is not known, a domain error included, is [`Interval::ENTIRE`], which proves nothing.
+//! A bound is never NaN. Unknown values, including domain errors, are [`Interval::ENTIRE`], which proves nothing.
 
 use std::ops::{Add, Mul, Neg, Sub};
 
 use panoply_ir::Alu;
 
-/// All real numbers from `lo` to `hi`. Truth values are 0 and 1.
+/// The real numbers from `lo` to `hi`. Bools are 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The lower bound.
+    /// Lower bound.
     pub lo: f64,
-    /// The upper bound.
+    /// Upper bound.
     pub hi: f64,
 }
 
 impl Interval {
-    /// No knowledge: also the value of whatever may be undefined.
+    /// The interval of unknown or possibly undefined values.
     pub const ENTIRE: Interval = Interval { lo: f64::NEG_INFINITY, hi: f64::INFINITY };
 
-    /// One number; [`Interval::ENTIRE`] if it is not finite.
+    /// Returns the interval of one number; [`Interval::ENTIRE`] if it is not finite.
     pub fn point(value: f64) -> Interval {
         Interval::new(value, value)
     }
 
-    /// Bounds in either order; [`Interval::ENTIRE`] if one is not a finite number.
+    /// Returns the interval between two bounds in either order; [`Interval::ENTIRE`] if one is not finite.
     pub fn new(a: f64, b: f64) -> Interval {
         if !a.is_finite() || !b.is_finite() {
             return Interval::ENTIRE;
@@ -32,37 +32,37 @@ impl Interval {
         if a <= b { Interval { lo: a, hi: b } } else { Interval { lo: b, hi: a } }
     }
 
-    /// A rounded result, made wide enough for the exact one.
+    /// Widens rounded bounds so that they contain the exact result.
     fn outward(lo: f64, hi: f64) -> Interval {
         Interval::new(lo.next_down(), hi.next_up())
     }
 
-    /// Whether it is one finite number.
+    /// Returns true if the interval is one finite number.
     pub fn is_point(self) -> bool {
         self.lo == self.hi
     }
 
-    /// Whether both bounds are numbers.
+    /// Returns true if both bounds are finite.
     pub fn is_finite(self) -> bool {
         self.lo.is_finite() && self.hi.is_finite()
     }
 
-    /// The largest magnitude.
+    /// Returns the largest magnitude.
     pub fn magnitude(self) -> f64 {
         self.lo.abs().max(self.hi.abs())
     }
 
-    /// The smallest interval that contains both.
+    /// Returns the smallest interval that contains both.
     pub fn hull(self, other: Interval) -> Interval {
         Interval { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
     }
 
-    /// Both bounds moved outwards by a distance that is not negative.
+    /// Returns the interval with both bounds moved outwards by a non-negative distance.
     pub fn widened(self, by: f64) -> Interval {
         if by == 0.0 { self } else { Interval::outward(self.lo - by, self.hi + by) }
     }
 
-    /// All reciprocals; unknown if 0 is among the divisors.
+    /// Returns the reciprocals; unknown if the interval contains 0.
     pub fn recip(self) -> Interval {
         let defined = self.is_finite() && (self.lo > 0.0 || self.hi < 0.0);
         if defined { Interval::outward(1.0 / self.hi, 1.0 / self.lo) } else { Interval::ENTIRE }
@@ -82,17 +82,17 @@ impl Interval {
         Interval::new(low, self.magnitude())
     }
 
-    /// A function that does not decrease and is exact in f64, such as rounding.
+    /// Applies a non-decreasing function that is exact in f64, such as rounding.
     fn monotone(self, function: fn(f64) -> f64) -> Interval {
         Interval::new(function(self.lo), function(self.hi))
     }
 
-    /// A truth value: 1 if `surely`, 0 if not `maybe`, unknown otherwise.
+    /// Returns a bool: 1 if `surely`, 0 if not `maybe`, else unknown.
     fn truth(surely: bool, maybe: bool) -> Interval {
         Interval { lo: f64::from(u8::from(surely)), hi: f64::from(u8::from(maybe)) }
     }
 
-    /// A scalar operation on intervals of floats; `None` if there is no rule for it.
+    /// Applies a scalar operation to intervals of floats; returns `None` if there is no rule for it.
     pub fn alu(op: Alu, x: &[Interval]) -> Option<Interval> {
         let finite = x.iter().all(|x| x.is_finite());
         let unless_unknown = |interval: Interval| if finite { interval } else { Interval::ENTIRE };
@@ -135,7 +135,7 @@ impl Interval {
 impl Add for Interval {
     type Output = Interval;
 
-    /// All sums.
+    /// Returns the interval of sums.
     fn add(self, other: Interval) -> Interval {
         Interval::outward(self.lo + other.lo, self.hi + other.hi)
     }
@@ -144,7 +144,7 @@ impl Add for Interval {
 impl Sub for Interval {
     type Output = Interval;
 
-    /// All differences.
+    /// Returns the interval of differences.
     fn sub(self, other: Interval) -> Interval {
         self.add(other.neg())
     }
@@ -153,7 +153,7 @@ impl Sub for Interval {
 impl Neg for Interval {
     type Output = Interval;
 
-    /// All opposites.
+    /// Returns the interval of negated numbers.
     fn neg(self) -> Interval {
         Interval { lo: -self.hi, hi: -self.lo }
     }
@@ -162,7 +162,7 @@ impl Neg for Interval {
 impl Mul for Interval {
     type Output = Interval;
 
-    /// All products.
+    /// Returns the interval of products.
     fn mul(self, other: Interval) -> Interval {
         if !self.is_finite() || !other.is_finite() {
             return Interval::ENTIRE;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undefined_is_unknown() {
+    fn undefined_results_are_unknown() {
         let alu = |op, x: &[Interval]| Interval::alu(op, x).unwrap();
         assert_eq!(at(-1.0, 1.0).recip(), Interval::ENTIRE);
         assert_eq!(Interval::point(f64::NAN), Interval::ENTIRE);

@@ -1,12 +1,12 @@
-//! Proofs of properties of networks: for all inputs of a set, no output violates the property.
+//! Proofs of properties of networks: no input of a set has an output that violates the property.
 //!
-//! In the order the data flows: [`vnnlib`] (the property as cases of forbidden outputs), [`Program`](panoply_tensor::Program) (the graph of the
-//! function), [`steps`] (the graph with calls inlined, over flat arrays), [`values`] (interval bounds of every step), [`backward`] (linear
-//! bounds), [`attack`] (counterexamples), [`search`] (branch and bound over boxes of inputs). [`interval`] and [`decimal`] enclose what
-//! floats do not hold.
+//! In the order of data flow: [`vnnlib`] (the property as cases of forbidden outputs), [`Program`](panoply_tensor::Program) (the graph of
+//! the function), [`steps`] (the graph with inlined calls, over flat arrays), [`values`] (interval bounds of every step), [`backward`]
+//! (linear bounds), [`attack`] (counterexamples), [`search`] (branch and bound over boxes of inputs). [`interval`] and [`decimal`] enclose
+//! numbers that floats do not represent.
 //!
-//! Nothing here knows networks, files of models or the command line. A bound is rounded outwards wherever it is computed, what has no rule is
-//! unknown, and a comparison with NaN proves nothing: an error of this crate may cost a proof, never make one.
+//! This crate does not depend on networks, model files or the command line. Every bound is rounded outwards, an operation without a rule is
+//! unknown, and a comparison with NaN proves nothing: imprecision can prevent a proof, but never causes a wrong one.
 
 #![forbid(unsafe_code)]
 

@@ -1,65 +1,65 @@
-//! Properties: which outputs may not occur for which inputs.
+//! Properties: the outputs that are forbidden for a set of inputs.
 //!
-//! A property is stated by its counterexamples, as VNN-LIB does: it holds if no input of any case satisfies all constraints of the case.
+//! As in VNN-LIB, a property is given by its counterexamples: it holds if no input of any case satisfies all constraints of the case.
 
 use std::ops::{Add, Mul};
 
 use crate::interval::Interval;
 
-/// The cases that would violate a property.
+/// A property, as the cases that violate it.
 #[derive(Clone, Debug)]
 pub struct Property {
-    /// How many elements the input has.
+    /// Number of elements of the input.
     pub inputs: usize,
-    /// How many elements the output has.
+    /// Number of elements of the output.
     pub outputs: usize,
     /// Cases; an input that satisfies one of them is a counterexample.
     pub cases: Vec<Case>,
 }
 
-/// A box of inputs and constraints that hold together.
+/// A box of inputs and a conjunction of constraints.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The range of each input.
+    /// Range of each input.
     pub ranges: Vec<Range>,
     /// Constraints on outputs.
     pub constraints: Vec<Constraint>,
 }
 
-/// A closed range whose ends are decimals, of which each is enclosed by two floats.
+/// A closed range whose ends are decimals, each enclosed by two floats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The lower end.
+    /// Lower end.
     pub lo: Interval,
-    /// The upper end.
+    /// Upper end.
     pub hi: Interval,
 }
 
-/// Σ `input`·x + Σ `output`·y + `constant` ≤ 0.
+/// The constraint Σ `input`·x + Σ `output`·y + `constant` ≤ 0.
 #[derive(Clone, Debug)]
 pub struct Constraint {
     /// Coefficients of the inputs.
     pub input: Vec<Interval>,
     /// Coefficients of the outputs.
     pub output: Vec<Interval>,
-    /// What is added.
+    /// The constant.
     pub constant: Interval,
 }
 
 impl Range {
-    /// The floats around the range: it contains all of it.
+    /// Returns the interval of floats that contains the whole range.
     pub fn outer(self) -> Interval {
         Interval { lo: self.lo.lo, hi: self.hi.hi }
     }
 
-    /// Whether a float is surely in the range.
+    /// Returns true if a float is certainly in the range.
     pub fn contains(self, x: f64) -> bool {
         x >= self.lo.hi && x <= self.hi.lo
     }
 }
 
 impl Constraint {
-    /// Bounds of the left side.
+    /// Returns bounds of the left side.
     pub fn value(&self, inputs: &[Interval], outputs: &[Interval]) -> Interval {
         let zero = Interval::point(0.0);
         let of = |coefficients: &[Interval], values: &[Interval]| {
@@ -71,7 +71,7 @@ impl Constraint {
 }
 
 impl Case {
-    /// Whether this input with these outputs surely satisfies the case.
+    /// Returns true if this input with these outputs certainly satisfies the case.
     pub fn is_satisfied(&self, inputs: &[f64], outputs: &[Interval]) -> bool {
         let points: Vec<Interval> = inputs.iter().map(|x| Interval::point(*x)).collect();
         self.ranges.iter().zip(inputs).all(|(range, x)| range.contains(*x))

@@ -1,47 +1,47 @@
-//! Boxes of the search: what linear bounds exclude is clipped away, the rest is split in two.
+//! Boxes of the search: parts excluded by linear bounds are clipped, the rest is split in two.
 
 use std::sync::Arc;
 
 use crate::backward::Known;
 use crate::interval::Interval;
 
-/// For splits a slope counts as at least this fraction of the largest one.
+/// Minimum coefficient for choosing a split, as a fraction of the largest one.
 const SLOPE_FLOOR: f64 = 0.1;
-/// Passes over the constraints of a case while clipping.
+/// Number of passes over the constraints of a case while clipping.
 const SWEEPS: usize = 3;
 
 /// A box with the cases that are not excluded in it.
 pub struct Region {
     /// The box.
     pub input: Vec<Interval>,
-    /// Cases by their number.
+    /// Indices of the cases.
     pub cases: Vec<usize>,
-    /// Its fraction of the whole set.
+    /// Fraction of the whole set.
     pub volume: f64,
-    /// The width of each input in the whole set.
+    /// Width of each input in the whole set.
     pub whole: Arc<[f64]>,
-    /// How many splits made it.
+    /// Number of splits that led to this box.
     pub depth: usize,
-    /// Bounds that hold in it, found for a box around it.
+    /// Bounds from an enclosing box, which hold in this one too.
     pub known: Arc<Known>,
 }
 
 /// A case that linear bounds do not exclude.
 pub struct Open<'r> {
-    /// Its number.
+    /// Index of the case.
     pub case: usize,
-    /// The part of the box in which it may be satisfied.
+    /// Part of the box in which it can be satisfied.
     pub input: Vec<Interval>,
     /// Coefficients of the linear bound that is nearest to excluding it.
     pub slopes: &'r [f64],
 }
 
 impl<'r> Open<'r> {
-    /// Clips a box by the linear bounds of a case's constraints, each given by its minimum over the box and its coefficients; `None` if the
-    /// case is excluded in all of it.
+    /// Clips a box by the linear bounds of a case's constraints, each given by its minimum over the box and its coefficients. Returns
+    /// `None` if the case is excluded in the whole box.
     ///
-    /// A constraint is at least `least` + Σ slope·(x - corner), with the corner at which that is least. The case needs it to be at most 0, so
-    /// that no input is farther from the corner than -`least` / |slope|.
+    /// A constraint is at least `least` + Σ slope·(x - corner), where the corner minimizes it. The case requires it to be at most 0, so no
+    /// input is farther from the corner than -`least` / |slope|.
     pub fn of(case: usize, rows: Vec<(f64, &'r [f64])>, region: &[Interval]) -> Option<Open<'r>> {
         let mut input = region.to_vec();
         let nearest = rows.iter().max_by(|(a, _), (b, _)| a.total_cmp(b))?;
@@ -60,7 +60,7 @@ impl<'r> Open<'r> {
     }
 }
 
-/// The minimum of a linear bound over a part of the box for which `least` is its minimum.
+/// Returns the minimum of a linear bound over a part of the box, where `least` is its minimum over the box.
 fn raised(least: f64, slopes: &[f64], region: &[Interval], part: &[Interval]) -> f64 {
     let corner = |x: &Interval, slope: f64| if slope > 0.0 { x.lo } else { x.hi };
     let rise = |((slope, old), new): ((&f64, &Interval), &Interval)| {
@@ -70,7 +70,7 @@ fn raised(least: f64, slopes: &[f64], region: &[Interval], part: &[Interval]) ->
     slopes.iter().zip(region).zip(part).map(rise).fold(least, |least, rise| (least + rise).next_down())
 }
 
-/// Clips a box by one linear bound; false if nothing is left.
+/// Clips a box by one linear bound; returns false if it becomes empty.
 fn clip(input: &mut [Interval], least: f64, slopes: &[f64]) -> bool {
     for (x, slope) in input.iter_mut().zip(slopes) {
         let reach = (-least / slope.abs()).next_up();
@@ -89,14 +89,14 @@ fn clip(input: &mut [Interval], least: f64, slopes: &[f64]) -> bool {
 }
 
 impl Region {
-    /// Its size in memory, roughly.
+    /// Returns the approximate size in memory.
     pub fn bytes(&self) -> usize {
         let known: usize = self.known.iter().map(Vec::len).sum();
         256 + (known + self.input.len()) * size_of::<Interval>() + self.cases.len() * size_of::<usize>()
     }
 
-    /// The halves of what is left of the box, along the input that matters most to the linear bounds; `None` if no input has a point between
-    /// its ends.
+    /// Splits the remaining box in two, along the input with the largest effect on the linear bounds. Returns `None` if no input has a
+    /// float between its ends.
     pub fn split(&self, left: &[Open<'_>], known: Known) -> Option<Box<[Region; 2]>> {
         let mut input = left.first()?.input.clone();
         for open in &left[1..] {
@@ -105,7 +105,7 @@ impl Region {
         let width = |x: &Interval| x.hi - x.lo;
         let shrunk = |(new, old): (&Interval, &Interval)| if width(old) > 0.0 { width(new) / width(old) } else { 1.0 };
         let volume = self.volume * input.iter().zip(&self.input).map(shrunk).product::<f64>();
-        // A slope says how much the bound gains by a split; an input that it neglects still makes ReLUs change sign.
+        // The coefficient measures the effect of a split on the bound. Inputs with small coefficients can still change the sign of ReLUs.
         let slope = |n: usize| left.iter().map(|open| open.slopes[n].abs()).sum::<f64>() * self.whole[n];
         let least = SLOPE_FLOOR * (0..input.len()).map(slope).fold(0.0, f64::max);
         let score = |n: usize| slope(n).max(least).max(f64::MIN_POSITIVE) * (width(&input[n]) / self.whole[n]);
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::attack::Random;
 
-    /// Against random points: a point that satisfies all constraints stays in the box.
+    /// Test with random points: a point that satisfies all constraints stays in the box.
     #[test]
     fn clipping_keeps_every_point_that_satisfies_the_constraints() {
         let mut random = Random(3);
@@ -145,7 +145,7 @@ mod tests {
             };
             let rows = lines.iter().map(|line| {
                 let corner = region.iter().zip(line.0).map(|(x, slope)| if slope > 0.0 { x.lo } else { x.hi });
-                // Less than any rounding of the sum.
+                // Larger than the rounding error of the sum.
                 (value(line, &corner.collect::<Vec<f64>>()) - 1e-12, &line.0[..])
             });
             let open = Open::of(0, rows.collect(), &region);

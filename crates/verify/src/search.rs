@@ -1,6 +1,7 @@
-//! Branch and bound: a box of inputs is proven by its bounds or split in two, until all are proven, a counterexample is found or time is up.
+//! Branch and bound: a box of inputs is proven by its bounds or split in two, until all boxes are proven, a counterexample is found, or the
+//! time limit is reached.
 //!
-//! Threads take boxes from one stack, last in first out, so that its length grows with the depth of splits and not with their number.
+//! Threads take boxes from one stack, last in first out, so that its length grows with the depth of the splits and not with their number.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,27 +17,27 @@ use crate::region::{Open, Region};
 use crate::steps::{self, Steps};
 use crate::values::Arithmetic;
 
-/// Bytes of the boxes that wait, at most.
+/// Maximum memory of waiting boxes in bytes.
 const MAX_BYTES: usize = 1 << 30;
-/// Sampling takes at most this part of the time.
+/// Divisor of the time limit for sampling.
 const SAMPLING: u32 = 10;
-/// Splits after which all bounds are computed anew.
+/// Number of splits after which all bounds are recomputed.
 const REFRESH_EVERY: usize = 3;
-/// Points that wait for the device, at most.
+/// Maximum number of points that wait to be checked on the device.
 const MAX_CANDIDATES: usize = 16;
-/// How often progress is reported.
+/// Interval of progress reports.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
-/// Settings of [`verify`].
+/// Options of [`verify`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The longest time to search, in seconds.
+    /// Time limit in seconds.
     pub seconds: f64,
-    /// What a proof covers.
+    /// Arithmetic that a proof covers.
     pub arithmetic: Arithmetic,
-    /// Threads; by default as many as the machine runs at once.
+    /// Number of threads [default: all hardware threads].
     pub threads: Option<usize>,
-    /// Seed of random points.
+    /// Seed of the random points.
     pub seed: u64,
 }
 
@@ -46,52 +47,52 @@ impl Default for Options {
     }
 }
 
-/// The state of a search.
+/// Progress of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// The fraction of the set that is proven, from 0 to 1.
+    /// Proven fraction of the set, 0 to 1.
     pub proven: f64,
-    /// Boxes bounded so far.
+    /// Number of boxes bounded so far.
     pub boxes: u64,
-    /// Time since the start.
+    /// Time since the start in seconds.
     pub seconds: f64,
 }
 
-/// An input that violates a property.
+/// An input that violates the property.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counterexample {
-    /// Its elements.
+    /// Elements of the input.
     pub input: Vec<f32>,
-    /// The output that the device computes.
+    /// Output computed on the device.
     pub output: Vec<f32>,
 }
 
-/// The answer.
+/// Result of a verification.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The property holds for every input of the set, in the arithmetic that was asked for.
+    /// The property holds for every input of the set, in the requested arithmetic.
     Proven,
     /// The property does not hold.
     Counterexample(Counterexample),
-    /// Neither was found, for this reason.
+    /// Neither a proof nor a counterexample was found, for this reason.
     Undecided(String),
 }
 
-/// The result of a search.
+/// Result and statistics of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The answer.
+    /// The verdict.
     pub verdict: Verdict,
-    /// How far the search came.
+    /// Progress at the end.
     pub progress: Progress,
 }
 
 /// Proves a property of a function of one f32 tensor of this shape, or finds a counterexample.
 ///
-/// A counterexample satisfies a case of the property in the f32 arithmetic of the current device and in real numbers.
+/// A counterexample satisfies a case of the property in the f32 arithmetic of the current device and in real arithmetic.
 ///
 /// # Errors
-/// If the function fails or does not fit the property.
+/// If the function fails or its shapes differ from those of the property.
 pub fn verify(
     run: &dyn Fn(&Tensor) -> Result<Tensor>,
     shape: impl Into<Shape>,
@@ -100,14 +101,14 @@ pub fn verify(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report> {
     let started = Instant::now();
-    // A limit of no number or of centuries is none.
+    // A limit of NaN, or one too large for a `Duration`, means no limit.
     let limit = Duration::try_from_secs_f64(options.seconds).unwrap_or(Duration::MAX);
     let remaining = || limit.saturating_sub(started.elapsed());
     let is_over = || remaining().is_zero();
     let function = Function { run, shape: shape.into() };
     if function.shape.numel() != property.inputs {
         let message =
-            format!("the property has {} inputs, the network has {}", property.inputs, function.shape.numel());
+            format!("the property has {} inputs, but the network has {}", property.inputs, function.shape.numel());
         return Err(Error::mistake(message));
     }
     let zeros = Tensor::from_slice(&vec![0f32; property.inputs], function.shape.clone());
@@ -116,7 +117,7 @@ pub fn verify(
     let output = &real.steps[real.output];
     if output.numel != property.outputs || output.dtype != DType::F32 {
         let message = format!(
-            "the property has {} outputs of f32, the network has {} of {}",
+            "the property has {} f32 outputs, but the network has {} of {}",
             property.outputs, output.numel, output.dtype
         );
         return Err(Error::mistake(message));
@@ -154,7 +155,7 @@ pub fn verify(
         None if state.is_full => {
             Verdict::Undecided(format!("the boxes that wait to be proven take more than {MAX_BYTES} bytes"))
         }
-        None if is_over() => Verdict::Undecided(format!("the limit of {} s is reached", options.seconds)),
+        None if is_over() => Verdict::Undecided(format!("the time limit of {} s is reached", options.seconds)),
         None => Verdict::Undecided(format!("{} boxes cannot be split any further", state.unresolved)),
     };
     report(verdict, state.proven.min(1.0), boxes)
@@ -163,18 +164,18 @@ pub fn verify(
 #[derive(Default)]
 struct State {
     waiting: Vec<Region>,
-    /// Boxes that threads are at work on.
+    /// Number of boxes that threads are working on.
     busy: usize,
     candidates: Vec<(usize, Vec<f32>)>,
     proven: f64,
     unresolved: u64,
     is_full: bool,
-    /// Whether a thread ended before its box was done.
+    /// True if a thread panicked before its box was done.
     failed: bool,
 }
 
 impl State {
-    /// Replaces a box by its halves; what was clipped away is proven.
+    /// Replaces a box by its halves; the clipped part is proven.
     fn split(&mut self, volume: f64, halves: [Region; 2]) {
         self.proven += (volume - halves.iter().map(|half| half.volume).sum::<f64>()).max(0.0);
         self.waiting.extend(halves);
@@ -257,7 +258,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes boxes until there are none or the search is stopped.
+    /// Processes boxes until there are none or the search is stopped.
     fn work(&self) {
         let guard = Failed(self);
         while let Some(region) = self.take() {
@@ -305,7 +306,7 @@ impl<'a> Search<'a> {
 
     fn examine(&self, region: &Region) -> Outcome {
         let inputs = region.input.len();
-        // What is inherited spares the work on ReLUs of known sign, and grows old: loose bounds make the error terms large.
+        // Inherited bounds save work on ReLUs of known sign, but become loose, which makes the error terms large.
         let inherited = if region.depth.is_multiple_of(REFRESH_EVERY) { &[] } else { &region.known[..] };
         let (bounds, known) = tightened(self.steps, &region.input, inherited);
         let constraints: Vec<&Constraint> =
@@ -336,7 +337,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A point that violates the property in real numbers: the center of a case's box, or the corner at which its bound is least.
+    /// Returns a point that violates the property in real arithmetic: the center of a case's box, or the corner that minimizes its bound.
     fn candidate(&self, left: &[Open<'_>]) -> Option<(usize, Vec<f32>)> {
         left.iter().find_map(|open| {
             let case = &self.property.cases[open.case];
@@ -349,7 +350,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Tells the others if a thread panics, so that its box never counts as done.
+/// Marks the search as failed if a thread panics, so that its box never counts as done.
 struct Failed<'s, 'a>(&'s Search<'a>);
 
 impl Drop for Failed<'_, '_> {
@@ -359,17 +360,17 @@ impl Drop for Failed<'_, '_> {
     }
 }
 
-/// What became of a box.
+/// Result of processing a box.
 enum Outcome {
     Proven,
     Split(Box<[Region; 2]>),
-    /// It has no point between its ends.
+    /// No input has a float between its ends.
     Unresolved,
-    /// A point of it, for this case, and its halves.
+    /// A candidate point for this case, and the halves of the box.
     Candidate(usize, Vec<f32>, Option<Box<[Region; 2]>>),
 }
 
-/// The middles of the coefficients of constraints as rows of a walk.
+/// Returns the centers of the coefficients of constraints as rows for the backward propagation.
 fn rows(constraints: &[&Constraint]) -> Rows {
     let middle = |x: &Interval| 0.5 * (x.lo + x.hi);
     let output = constraints.iter().flat_map(|constraint| constraint.output.iter().map(middle)).collect();
@@ -378,7 +379,7 @@ fn rows(constraints: &[&Constraint]) -> Rows {
     Rows { count: constraints.len(), output, input: if reads_input { input.collect() } else { Vec::new() } }
 }
 
-/// A lower bound of a constraint from that of its row: less what the widths of its coefficients may cost, plus its constant.
+/// Returns a lower bound of a constraint from that of its row, corrected for the widths of its coefficients and its constant.
 fn at_least(constraint: &Constraint, bound: f64, inputs: &[Interval], outputs: &[Interval]) -> f64 {
     let cost = |coefficients: &[Interval], values: &[Interval]| {
         let wide = coefficients.iter().zip(values).filter(|(coefficient, _)| !coefficient.is_point());

@@ -1,7 +1,8 @@
-//! A program as steps over flat arrays: calls are inlined, movements are index maps, and what depends on no input is a constant.
+//! A program as steps over flat arrays: calls are inlined, data movements are index maps, and values that do not depend on the input are
+//! constants.
 //!
-//! The meaning of each step is that of its primitive in [`panoply_ir::graph::Op`]. A primitive without a rule becomes [`Step::Unknown`],
-//! whose value may be anything.
+//! Each step has the semantics of its primitive in [`panoply_ir::graph::Op`]. A primitive without a rule becomes [`Step::Unknown`], whose
+//! value is unbounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,55 +15,55 @@ use panoply_tensor::{Error, Program, ProgramLeaf, Result, Shape, Tensor};
 use crate::interval::Interval;
 use crate::values::{self, Arithmetic};
 
-/// The position of a step.
+/// Index of a step.
 pub type StepId = usize;
 
-/// In the index map of [`Step::Move`]: the element is 0 and read from nowhere.
+/// Marks elements in the index map of [`Step::Move`] that are 0 (padding).
 pub const ZERO: u32 = u32::MAX;
 
-/// Elements of a program, at most: a limit on memory.
+/// Maximum number of elements of a program, which limits memory.
 const MAX_ELEMENTS: usize = 1 << 24;
 
 /// A program with one input and one output.
 #[derive(Debug)]
 pub struct Steps {
-    /// Steps, each after those that it reads.
+    /// Steps in topological order.
     pub steps: Vec<Entry>,
-    /// The step that is the input.
+    /// The input step.
     pub input: StepId,
-    /// The step that is the output.
+    /// The output step.
     pub output: StepId,
-    /// The first step whose value may be anything, by the name of its primitive.
+    /// Name of the first primitive without a rule, if any.
     pub unknown: Option<String>,
-    /// What the bounds of its values include.
+    /// Arithmetic that the bounds cover.
     pub arithmetic: Arithmetic,
 }
 
-/// A step and what its result is.
+/// A step with the size and type of its result.
 #[derive(Debug)]
 pub struct Entry {
-    /// What it computes.
+    /// The operation.
     pub step: Step,
-    /// How many elements it has.
+    /// Number of elements.
     pub numel: usize,
-    /// Their type, whose arithmetic rounds.
+    /// Element type, which determines the rounding.
     pub dtype: DType,
 }
 
-/// One step.
+/// An operation.
 #[derive(Debug)]
 pub enum Step {
     /// The input of the program.
     Input,
-    /// Elements that depend on no input.
+    /// Elements that do not depend on the input.
     Constant(Arc<[Interval]>),
     /// Element i is element `from[i]` of x, or 0 for [`ZERO`].
     Move(StepId, Vec<u32>),
     /// max(x, 0).
     Relu(StepId),
-    /// A scalar operation on elements at equal positions.
+    /// A scalar operation on elements at equal indices.
     Alu(Alu, Vec<StepId>),
-    /// Element i of x is combined into element `to[i]`.
+    /// Combines element i of x into element `to[i]`.
     Reduce(ReduceOp, StepId, Vec<u32>),
     /// x[batch, m, k] × w[batch, k, n] with constant w.
     Linear(StepId, Matrix),
@@ -70,38 +71,38 @@ pub enum Step {
     MatMul(StepId, StepId, Sizes),
     /// A conversion to a float.
     Cast(StepId),
-    /// Anything.
+    /// An operation without bounds.
     Unknown,
 }
 
-/// The sizes of a matrix product.
+/// Sizes of a batched matrix product.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Number of products.
     pub batch: usize,
     /// Rows of the left matrix.
     pub m: usize,
-    /// Terms of each sum.
+    /// Number of terms of each sum.
     pub k: usize,
     /// Columns of the right matrix.
     pub n: usize,
 }
 
-/// The constant right side of a matrix product.
+/// The constant right-hand side of a matrix product.
 #[derive(Debug)]
 pub struct Matrix {
     /// Sizes of the product.
     pub sizes: Sizes,
     /// Elements `[batch, k, n]`, exact.
     pub forward: Vec<f64>,
-    /// The same as `[batch, n, k]`.
+    /// The transposed elements `[batch, n, k]`.
     pub backward: Vec<f64>,
 }
 
-/// Compiles a program with one result.
+/// Compiles a program with one input and one result.
 ///
 /// # Errors
-/// If it has several inputs or results, or more elements than are supported.
+/// If it has several inputs or results, or too many elements.
 pub fn compile(program: &Program, arithmetic: Arithmetic) -> Result<Steps> {
     let mut compiler = Compiler { steps: Vec::new(), input: None, unknown: None, elements: 0, arithmetic };
     let leaf = |compiler: &mut Compiler, n: u32, node: &Node| match &program.leaves[n as usize] {
@@ -130,10 +131,10 @@ struct Compiler {
 type LeafRule<'a> = &'a dyn Fn(&mut Compiler, u32, &Node) -> Result<StepId>;
 
 impl Compiler {
-    /// Compiles the nodes of a graph; the step of each.
+    /// Compiles the nodes of a graph; returns the step of each node.
     fn graph(&mut self, graph: &Graph, slots: &[Scalar], leaf: LeafRule<'_>) -> Result<Vec<StepId>> {
         let mut ids: Vec<StepId> = Vec::with_capacity(graph.nodes.len());
-        // The outputs of a call are nodes of their own; its body is compiled once.
+        // Each output of a call is a separate node; the body is compiled once.
         let mut bodies: HashMap<(usize, Vec<NodeId>), Vec<StepId>> = HashMap::new();
         for node in &graph.nodes {
             let inputs: Vec<StepId> = node.inputs.iter().map(|input| ids[input.index()]).collect();
@@ -145,7 +146,7 @@ impl Compiler {
                     let outputs = match bodies.get(&key) {
                         Some(outputs) => outputs.clone(),
                         None => {
-                            // Bodies nest as deep as our own operations do: a handful of levels.
+                            // Bodies nest only as deep as the library's composite operations: a few levels.
                             let inner = self.graph(&call.body, &[], &|_, n, _| Ok(inputs[n as usize]))?;
                             let outputs: Vec<StepId> = call.body.outputs.iter().map(|id| inner[id.index()]).collect();
                             bodies.insert(key, outputs.clone());
@@ -191,7 +192,7 @@ impl Compiler {
         Ok(self.push(step, node))
     }
 
-    /// Whether an operation is max(x, 0), which [`Tensor::relu`] writes as a selection; x is its last operand.
+    /// Returns true for max(x, 0), which [`Tensor::relu`] writes as a selection; x is the last operand.
     fn is_relu(&self, op: Alu, x: &[StepId]) -> bool {
         let zero = |id: StepId| match &self.steps[id].step {
             Step::Constant(values) => values.iter().all(|value| *value == Interval::point(0.0)),
@@ -263,7 +264,7 @@ impl Compiler {
         }
     }
 
-    /// Appends a step, as a constant if all that it reads are.
+    /// Appends a step, folded to a constant if all its operands are constants.
     fn push(&mut self, step: Step, node: &Node) -> StepId {
         let entry = Entry { step, numel: node.shape.numel(), dtype: node.dtype };
         if let Some(values) = values::folded(&self.steps, &entry, self.arithmetic) {
@@ -274,19 +275,19 @@ impl Compiler {
     }
 }
 
-/// Whether intervals have a rule for a scalar operation.
+/// Returns true if interval arithmetic has a rule for a scalar operation.
 fn has_rule(op: Alu) -> bool {
     Interval::alu(op, &vec![Interval::point(1.0); op.arity()]).is_some()
 }
 
-/// A scalar's exact value.
+/// Returns the exact value of a scalar.
 fn number(value: Scalar) -> Interval {
     let float = value.to_f64();
     let exact = value.dtype.is_float() || float.abs() < 9e15;
     if exact { Interval::point(float) } else { Interval::ENTIRE }
 }
 
-/// For each position of a shape, in row-major order, what `from` makes of it.
+/// Returns `from` of each index of a shape, in row-major order.
 fn indices(shape: &Shape, mut from: impl FnMut(&[usize]) -> Option<usize>) -> Vec<u32> {
     let dims = shape.dims();
     let mut at = vec![0; dims.len()];
@@ -326,7 +327,7 @@ fn sliced(x: &Shape, slices: &[Slice], shape: &Shape) -> Vec<u32> {
     indices(shape, |at| Some((0..at.len()).map(|axis| along(&slices[axis], at[axis]) * strides[axis]).sum()))
 }
 
-/// For each element of x the element of the result that it is combined into.
+/// Returns for each element of x the index of the result element that it is combined into.
 fn reduced(x: &Shape, axes: &[usize]) -> Vec<u32> {
     let mut kept = x.dims().to_vec();
     axes.iter().for_each(|axis| kept[*axis] = 1);

@@ -1,8 +1,8 @@
-//! Interval bounds of every step for a box of inputs.
+//! Interval bounds of every step over a box of inputs.
 //!
-//! [`Arithmetic::Real`] bounds the function of real numbers that the program states. [`Arithmetic::Float`] bounds what a device may compute
-//! besides: each operation's bounds are widened by its rounding, sums by γₖ·Σ|wᵢ||xᵢ| with γₖ = ku/(1-ku), which holds for every order of
-//! summation, fused or not (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 3.1).
+//! [`Arithmetic::Real`] bounds the program in real arithmetic. [`Arithmetic::Float`] also covers the results that a device computes: bounds
+//! are widened by the rounding of each operation, sums by γₖ·Σ|wᵢ||xᵢ| with γₖ = ku/(1-ku), which holds for every order of summation, fused
+//! or not (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 3.1).
 
 use std::borrow::Cow;
 use std::ops::{Add, Mul};
@@ -13,33 +13,33 @@ use panoply_ir::{Alu, DType};
 use crate::interval::Interval;
 use crate::steps::{Entry, Matrix, Sizes, Step, StepId, Steps, ZERO};
 
-/// What bounds include.
+/// The arithmetic that bounds cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// The function of real numbers.
+    /// Real arithmetic.
     Real,
-    /// That function, and what is computed from it in floats with sums in any order.
+    /// Real arithmetic and floating-point arithmetic with sums in any order.
     Float,
 }
 
-/// Bounds on one step.
+/// Bounds of a step.
 #[derive(Clone, Debug)]
 pub struct Bounds<'a> {
-    /// Of each element.
+    /// Bounds of each element.
     pub elements: Cow<'a, [Interval]>,
-    /// For each element of a linear step a bound on its own rounding and on the error per unit of coefficient that a walk backwards
+    /// For each element of a linear step, a bound of its rounding error plus the error per unit of coefficient that backward propagation
     /// through it makes in f64.
     pub slack: Vec<f64>,
 }
 
-/// Rounding of f64 with room for the rounding of its own bound: eight units.
+/// Relative rounding error of f64 with a safety margin: eight units.
 pub const EPSILON: f64 = 4.0 * f64::EPSILON;
-/// Covers underflow of products in f64 whose factors are below [`MAX_MAGNITUDE`].
+/// Covers underflow of f64 products whose factors are below [`MAX_MAGNITUDE`].
 pub const TINY: f64 = 1e-250;
-/// Magnitudes beyond this are taken for unknown.
+/// Larger magnitudes count as unknown.
 pub const MAX_MAGNITUDE: f64 = 1e60;
 
-/// Bounds of all steps for inputs in these intervals.
+/// Returns bounds of all steps for inputs in these intervals.
 pub fn forward<'a>(steps: &'a Steps, input: &[Interval]) -> Vec<Bounds<'a>> {
     let mut bounds: Vec<Bounds<'a>> = Vec::with_capacity(steps.steps.len());
     for entry in &steps.steps {
@@ -48,7 +48,7 @@ pub fn forward<'a>(steps: &'a Steps, input: &[Interval]) -> Vec<Bounds<'a>> {
     bounds
 }
 
-/// Bounds of one step from those before it.
+/// Returns bounds of a step from those of earlier steps.
 pub fn step<'a>(entry: &'a Entry, bounds: &[Bounds<'a>], input: &[Interval], arithmetic: Arithmetic) -> Bounds<'a> {
     let known = |values: Cow<'a, [Interval]>| Bounds { elements: values, slack: Vec::new() };
     match &entry.step {
@@ -63,7 +63,7 @@ pub fn step<'a>(entry: &'a Entry, bounds: &[Bounds<'a>], input: &[Interval], ari
     }
 }
 
-/// The values of a step that reads constants alone; `None` if it reads anything else.
+/// Returns the values of a step whose operands are all constants; otherwise `None`.
 pub fn folded(steps: &[Entry], entry: &Entry, arithmetic: Arithmetic) -> Option<Vec<Interval>> {
     let constant = |id: &StepId| matches!(steps[*id].step, Step::Constant(_));
     let all = match &entry.step {
@@ -80,7 +80,7 @@ pub fn folded(steps: &[Entry], entry: &Entry, arithmetic: Arithmetic) -> Option<
     all.then(|| evaluate(&entry.step, entry, &value, arithmetic).0)
 }
 
-/// Looks up the bounds of a step.
+/// Returns the bounds of a step.
 type Lookup<'b> = &'b dyn Fn(StepId) -> &'b [Interval];
 
 fn evaluate(step: &Step, entry: &Entry, x: Lookup<'_>, arithmetic: Arithmetic) -> (Vec<Interval>, Vec<f64>) {
@@ -108,12 +108,12 @@ fn evaluate(step: &Step, entry: &Entry, x: Lookup<'_>, arithmetic: Arithmetic) -
     }
 }
 
-/// The error per unit of coefficient of a walk backwards that adds up to so many products, and an operation's own rounding.
+/// Returns the error per unit of coefficient of a backward propagation that sums `terms` products, plus the rounding of the operation.
 fn slack(magnitude: f64, terms: usize, rounding: f64) -> f64 {
     rounding + (terms + 4) as f64 * EPSILON * magnitude + TINY
 }
 
-/// Bounds of max(x, 0).
+/// Returns bounds of max(x, 0).
 pub fn relu(x: Interval) -> Interval {
     if x.is_finite() { Interval { lo: x.lo.max(0.0), hi: x.hi.max(0.0) } } else { Interval::ENTIRE }
 }
@@ -131,7 +131,7 @@ fn scalar(op: Alu, operands: &[Interval], rounding: Rounding) -> (Interval, f64)
     }
 }
 
-/// What arithmetic of an element type may add to an exact result.
+/// Rounding of an element type's arithmetic.
 #[derive(Clone, Copy)]
 struct Rounding {
     arithmetic: Arithmetic,
@@ -139,7 +139,7 @@ struct Rounding {
 }
 
 impl Rounding {
-    /// A bound on the rounding of a sum of so many products whose magnitudes add up to `magnitude`; infinite if there is none.
+    /// Returns a bound of the rounding error of a sum of `terms` products with a total magnitude `magnitude`; infinite if there is none.
     fn error(self, magnitude: f64, terms: usize) -> f64 {
         if self.arithmetic == Arithmetic::Real {
             return 0.0;
@@ -152,11 +152,11 @@ impl Rounding {
         let terms = terms as f64;
         let gamma = terms * unit / (1.0 - terms * unit);
         let error = (gamma * magnitude + (terms + 1.0) * least) * (1.0 + 1e-9);
-        // A sum beyond this could overflow on the way.
+        // A larger sum could overflow in an intermediate result.
         if terms * unit < 0.01 && magnitude < largest / 4.0 { error } else { f64::INFINITY }
     }
 
-    /// The bounds of an exact result with its rounding, and its slack.
+    /// Returns the bounds of an exact result including rounding, and its slack.
     fn of(self, exact: Interval, magnitude: f64, terms: usize) -> (Interval, f64) {
         let error = self.error(magnitude, terms);
         let bounds = if error.is_finite() { exact.widened(error) } else { Interval::ENTIRE };
@@ -188,7 +188,7 @@ fn reduce(op: ReduceOp, x: &[Interval], to: &[u32], numel: usize, rounding: Roun
     (0..numel).map(element).unzip()
 }
 
-/// Centers, radii and magnitudes of intervals; `None` if one is too large.
+/// Returns centers, radii and magnitudes of intervals; `None` if one is too large.
 fn centered(x: &[Interval]) -> Option<[Vec<f64>; 3]> {
     if !x.iter().all(|x| x.magnitude() < MAX_MAGNITUDE) {
         return None;
@@ -198,7 +198,7 @@ fn centered(x: &[Interval]) -> Option<[Vec<f64>; 3]> {
     Some([centers, radii, x.iter().map(|x| x.magnitude()).collect()])
 }
 
-/// Bounds of x × w: center ± radius, with the error of both sums.
+/// Returns bounds of x × w as center ± radius, including the errors of both sums.
 fn linear(x: &[Interval], matrix: &Matrix, rounding: Rounding) -> (Vec<Interval>, Vec<f64>) {
     let Sizes { batch, m, k, n } = matrix.sizes;
     let Some([centers, radii, magnitudes]) = centered(x) else {

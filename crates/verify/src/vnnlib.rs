@@ -1,8 +1,8 @@
-//! VNN-LIB 1.0: which inputs are considered, and which outputs would violate the property.
+//! Parser for VNN-LIB 1.0: the set of inputs and the forbidden outputs.
 //!
-//! A file declares `X_i` and `Y_j` and asserts what a counterexample satisfies: comparisons (`<=`, `>=`) of linear expressions, joined by
-//! `and` and `or`. It is turned into cases of which each is a box of inputs with linear constraints. Decimals are enclosed, never rounded.
-//! The file is untrusted: its size, the depth of its brackets and the number of cases are limited.
+//! A file declares `X_i` and `Y_j` and asserts the conditions of a counterexample: comparisons (`<=`, `>=`) of linear expressions, combined
+//! by `and` and `or`. The result is a list of cases, each a box of inputs with linear constraints. Decimals are enclosed, never rounded.
+//! The file is untrusted: its size, nesting depth and number of cases are limited.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,20 +15,20 @@ use crate::decimal;
 use crate::interval::Interval;
 use crate::property::{Case, Constraint, Property, Range};
 
-/// Bytes of a property, at most, unpacked.
+/// Maximum size of a property in bytes, after decompression.
 const MAX_BYTES: u64 = 64 << 20;
-/// Brackets within brackets, at most.
+/// Maximum nesting depth of brackets.
 const MAX_DEPTH: usize = 64;
-/// Cases of a property, at most, and comparisons of all cases together.
+/// Maximum number of cases of a property, and of comparisons in all cases.
 const MAX_CASES: usize = 1 << 14;
 const MAX_COMPARISONS: usize = 1 << 20;
-/// Variables of each kind, at most.
+/// Maximum number of inputs and of outputs.
 const MAX_VARIABLES: usize = 1 << 20;
 
-/// Reads a file, which may be packed with gzip if its name ends in `.gz`.
+/// Reads a file, which is decompressed with gzip if its name ends in `.gz`.
 ///
 /// # Errors
-/// If the file cannot be read, or is not VNN-LIB 1.0; the message names line and column.
+/// If the file cannot be read or is not VNN-LIB 1.0; the message contains line and column.
 pub fn read(path: &Path) -> Result<Property> {
     let fail = |error| Error::io(format!("cannot read {}", path.display()), error);
     let file = std::fs::File::open(path).map_err(fail)?;
@@ -62,7 +62,7 @@ struct Place {
 
 type Parsed<T> = std::result::Result<T, (Place, String)>;
 
-/// A word or a list in brackets.
+/// An atom or a parenthesized list.
 enum Term<'t> {
     Word(Place, &'t str),
     List(Place, Vec<Term<'t>>),
@@ -75,7 +75,7 @@ impl Term<'_> {
         }
     }
 
-    /// Shows a term in a message.
+    /// Returns the term as it appears in a message.
     fn named(&self) -> String {
         match self {
             Term::Word(_, word) => format!("`{}`", word.chars().take(40).collect::<String>().escape_debug()),
@@ -84,7 +84,7 @@ impl Term<'_> {
     }
 }
 
-/// Splits a text into its terms.
+/// Splits a text into terms.
 fn terms(text: &str) -> Parsed<Vec<Term<'_>>> {
     let mut open: Vec<(Place, Vec<Term<'_>>)> = Vec::new();
     let mut done = Vec::new();
@@ -107,7 +107,7 @@ fn terms(text: &str) -> Parsed<Vec<Term<'_>>> {
             if word == "(" {
                 open.push((place, Vec::new()));
                 if open.len() > MAX_DEPTH {
-                    return Err((place, format!("more than {MAX_DEPTH} brackets are open")));
+                    return Err((place, format!("more than {MAX_DEPTH} nested brackets")));
                 }
                 continue;
             }
@@ -121,7 +121,7 @@ fn terms(text: &str) -> Parsed<Vec<Term<'_>>> {
         }
     }
     match open.pop() {
-        Some((place, _)) => Err((place, "the bracket is never closed".to_string())),
+        Some((place, _)) => Err((place, "unclosed bracket".to_string())),
         None => Ok(done),
     }
 }
@@ -146,7 +146,7 @@ impl Linear {
     }
 
     fn plus(mut self, other: Linear) -> Linear {
-        // Adding 0 is exact, which keeps a bound that is a float what it is.
+        // Adding 0 is exact; skipping it keeps a bound that is a point.
         let sum = |a: Interval, b: Interval| {
             let zero = Interval::point(0.0);
             if a == zero {
@@ -188,14 +188,14 @@ impl Linear {
     }
 }
 
-/// What a counterexample satisfies; a comparison says that its expression is at most 0.
+/// Conditions of a counterexample; a comparison states that its expression is at most 0.
 enum Formula {
     Comparison(Linear),
     And(Vec<Formula>),
     Or(Vec<Formula>),
 }
 
-/// Declared variables: how many inputs and outputs.
+/// Declared variables.
 #[derive(Default)]
 struct Declared {
     inputs: Vec<bool>,
@@ -323,7 +323,7 @@ fn atom(word: &str, declared: &Declared) -> std::result::Result<Linear, String> 
     }
 }
 
-/// The formula as alternatives of comparisons that hold together.
+/// Converts a formula to disjunctive normal form: alternatives of conjunctions of comparisons.
 fn cases(formula: &Formula) -> std::result::Result<Vec<Vec<&Linear>>, String> {
     let limited = |cases: Vec<Vec<_>>| {
         let comparisons: usize = cases.iter().map(Vec::len).sum();
@@ -349,7 +349,7 @@ fn cases(formula: &Formula) -> std::result::Result<Vec<Vec<&Linear>>, String> {
     }
 }
 
-/// A case from its comparisons; `None` if its box is surely empty.
+/// Returns a case from its comparisons; `None` if its box is certainly empty.
 fn case(comparisons: &[&Linear], inputs: usize, outputs: usize) -> std::result::Result<Option<Case>, String> {
     let mut lows: Vec<Option<Interval>> = vec![None; inputs];
     let mut highs: Vec<Option<Interval>> = vec![None; inputs];
@@ -359,7 +359,7 @@ fn case(comparisons: &[&Linear], inputs: usize, outputs: usize) -> std::result::
         match (variables.next(), variables.next()) {
             (Some((Variable::Input(n), factor)), None) => {
                 let (above, bound) = bound(*factor, linear.constant)?;
-                // Of two enclosures the one that is surely tighter, or what both allow.
+                // The certainly tighter enclosure of two, or the intersection.
                 let (bounds, tighter): (_, fn(Interval, Interval) -> Interval) = match above {
                     true => (&mut highs, |a, b| Interval { lo: a.lo.min(b.lo), hi: a.hi.min(b.hi) }),
                     false => (&mut lows, |a, b| Interval { lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) }),
@@ -369,7 +369,7 @@ fn case(comparisons: &[&Linear], inputs: usize, outputs: usize) -> std::result::
             _ if linear.coefficients.keys().any(|variable| matches!(variable, Variable::Output(_))) => {
                 constraints.push(constraint(linear, inputs, outputs));
             }
-            _ => return Err("a comparison of several inputs with each other, or of none, is not supported".to_string()),
+            _ => return Err("a comparison of several inputs, or of no variable, is not supported".to_string()),
         }
     }
     if constraints.is_empty() {
@@ -384,7 +384,7 @@ fn case(comparisons: &[&Linear], inputs: usize, outputs: usize) -> std::result::
     Ok((!empty).then_some(Case { ranges, constraints }))
 }
 
-/// The bound that `factor`·x + `constant` ≤ 0 is on x, and whether it is an upper one.
+/// Returns the bound of x from `factor`·x + `constant` ≤ 0, and true if it is an upper bound.
 fn bound(factor: Interval, constant: Interval) -> std::result::Result<(bool, Interval), String> {
     let (one, negative) = (Interval::point(1.0), Interval::point(-1.0));
     let found = match factor {

@@ -1,7 +1,8 @@
-//! What the page calls: the devices of a browser, the kernels that ship, and the first steps of a training, checked on each.
+//! Functions for the web page: the devices of a browser, the built-in kernels, and the first training steps, checked
+//! on each device.
 //!
-//! The page decides what is shown, and knows nothing of devices; this knows nothing of the page. On other machines than browsers there is
-//! nothing in it.
+//! The page decides what is shown and knows nothing about devices; this crate knows nothing about the page. It is
+//! empty on targets other than WebAssembly.
 
 #![forbid(unsafe_code)]
 #![cfg(target_family = "wasm")]
@@ -11,10 +12,13 @@ use panoply::nn::conformance::{FirstSteps, STEPS, oracle};
 use panoply::{Device, Result};
 use wasm_bindgen::prelude::*;
 
-/// Determines the inputs of the kernels.
+/// Seed of the kernels' inputs.
 const SEED: u64 = 0x5eed;
 
-/// Asks the browser for its GPU. Gives the devices that there are then, as a user spells them, and throws why the GPU is not among them.
+/// Requests the browser's GPU. Returns the device strings of all devices.
+///
+/// # Errors
+/// The reason why the GPU is not available, thrown as an exception.
 #[wasm_bindgen]
 pub async fn open() -> std::result::Result<Vec<String>, JsError> {
     panoply::runtime::request_webgpu_device().await?;
@@ -22,7 +26,10 @@ pub async fn open() -> std::result::Result<Vec<String>, JsError> {
     Ok(devices.map(|device| device.device_string().to_string()).collect())
 }
 
-/// What a device says about itself.
+/// Returns the name and driver of a device.
+///
+/// # Errors
+/// There is no such device.
 #[wasm_bindgen]
 pub fn describe(device: &str) -> std::result::Result<String, JsError> {
     let device = Device::get(device)?;
@@ -30,13 +37,16 @@ pub fn describe(device: &str) -> std::result::Result<String, JsError> {
     Ok(format!("{} ({})", info.name, info.driver))
 }
 
-/// The kernels that ship.
+/// Returns the names of the built-in kernels.
 #[wasm_bindgen]
 pub fn names() -> Vec<String> {
     kernels::ALL.iter().map(|shipped| shipped.name.to_string()).collect()
 }
 
-/// Runs a kernel on a device. Gives what came of it, and throws what is wrong.
+/// Runs a kernel on a device and checks its results. Returns a summary.
+///
+/// # Errors
+/// The failed check, thrown as an exception.
 #[wasm_bindgen]
 pub async fn check(name: &str, device: &str) -> std::result::Result<String, JsError> {
     let mut verdicts = Vec::new();
@@ -50,7 +60,11 @@ pub async fn check(name: &str, device: &str) -> std::result::Result<String, JsEr
     Ok(verdicts.swap_remove(1))
 }
 
-/// Trains a network on the digits for a few steps. Gives the first loss and the last, and throws where they differ from another device's.
+/// Trains a network on the digits for a few steps and compares with another device. Returns a summary with the first
+/// and the last loss.
+///
+/// # Errors
+/// The first difference, thrown as an exception.
 #[wasm_bindgen]
 pub async fn train(device: &str) -> std::result::Result<String, JsError> {
     let device = Device::get(device)?;
@@ -65,14 +79,17 @@ pub async fn train(device: &str) -> std::result::Result<String, JsError> {
     Ok(format!("loss {first:.4} to {last:.4} in {STEPS} steps; compared with {oracle}: {losses}"))
 }
 
-/// What a device says to a program that waits for it, which no browser allows; throws if it did not refuse.
+/// Returns the error of a blocking read, which browsers do not allow.
+///
+/// # Errors
+/// The read did not fail, or failed for another reason.
 #[wasm_bindgen]
 pub fn refusal(device: &str) -> std::result::Result<String, JsError> {
     let waited = Device::get(device)?.buffer(&[1.0f32])?.to_vec();
     match waited {
         Err(error) if error.is_unsupported() => Ok(error.message().to_string()),
         Err(error) => Err(error.into()),
-        Ok(_) => Err(JsError::new("it waited")),
+        Ok(_) => Err(JsError::new("the blocking read did not fail")),
     }
 }
 

@@ -1,13 +1,13 @@
-//! `cargo xtask devices`: README's table of devices, and that of `docs/ops.md`, from what the last `cargo xtask test` ran on.
+//! `cargo xtask devices`: updates the device tables in README and `docs/ops.md` from the last run of `cargo xtask test`.
 //!
-//! The conformance suite prints a line `TESTED kind | device` for each device it passed on, the op table `TESTED results | kind |
-//! device | which` and `TESTED gradients | …`; `test` keeps those lines in `target/tested`. What nobody ran on is in the first table
-//! as untested, whatever the code says, and not in the second.
+//! The conformance suite prints a line `TESTED kind | device` for each device that passed, the op table prints `TESTED results | kind |
+//! device | which` and `TESTED gradients | …`; `test` stores these lines in `target/tested`. Devices without such a line are listed as
+//! untested in the first table, and omitted in the second.
 
 use crate::place::Place;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A kind of device: its names, how it is reached, and what a machine without the hardware leaves open.
+/// A row of the table: backends, how they are reached, and what is untested without the hardware.
 struct Row {
     kinds: &'static [&'static str],
     how: &'static str,
@@ -67,7 +67,7 @@ pub fn run(place: &Place) -> bool {
     }
 }
 
-/// Keeps what a test run said.
+/// Stores the `TESTED` lines of a test run.
 pub fn keep(place: &Place, tested: &[String]) -> std::io::Result<()> {
     std::fs::create_dir_all(place.target())?;
     std::fs::write(place.target().join("tested"), tested.join("\n"))
@@ -79,13 +79,13 @@ fn write(place: &Place) -> Result<(), String> {
     for (name, table) in [("README.md", table(&tested)), ("docs/ops.md", operations(&tested))] {
         let path = place.root.join(name);
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?;
-        let new = replaced(&text, &table).ok_or_else(|| format!("{name} lacks {BEGIN} or {END}"))?;
+        let new = replaced(&text, &table).ok_or_else(|| format!("{name} has no {BEGIN} or {END}"))?;
         std::fs::write(path, new).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(())
 }
 
-/// Which rows of the op table passed where.
+/// Returns the table of op-table rows that passed on each device.
 fn operations(tested: &str) -> String {
     let mut ran: BTreeMap<(&str, &str), [&str; 2]> = BTreeMap::new();
     for line in tested.lines() {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_names_what_ran_and_nothing_else() {
+    fn tables_list_only_tested_devices() {
         let table =
             table("TESTED opencl | PoCL\nTESTED opencl | Intel\nTESTED opencl | PoCL\nnoise\nTESTED cpu | Xeon");
         for (kind, ran) in [("opencl", "Intel; PoCL"), ("cpu", "Xeon"), ("cuda", "–")] {

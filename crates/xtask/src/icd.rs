@@ -1,52 +1,52 @@
-//! Folders of `.icd` files, one per choice of OpenCL drivers, for `OCL_ICD_VENDORS`.
+//! Folders of `.icd` files, one per selection of OpenCL drivers, for `OCL_ICD_VENDORS`.
 //!
 //! | folder | drivers |
 //! |---|---|
-//! | `.tools/icd` | all the machine registers (PoCL, a GPU's own) and Intel's CPU runtime |
-//! | `.tools/icd-pocl` | PoCL alone |
-//! | `.tools/icd-intel` | Intel's CPU runtime alone |
-//! | `.tools/icd-oclgrind` | oclgrind alone: it is too slow to be one device among others |
+//! | `.tools/icd` | all registered drivers (PoCL, those of GPUs) and Intel's CPU runtime |
+//! | `.tools/icd-pocl` | only PoCL |
+//! | `.tools/icd-intel` | only Intel's CPU runtime |
+//! | `.tools/icd-oclgrind` | only oclgrind, which is too slow to run with the others |
 //!
-//! The files are rewritten whenever they differ, because Intel's holds an absolute path and repositories move.
+//! Files are rewritten if they differ, since Intel's contains an absolute path and the repository can move.
 
 use crate::place::Place;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the system's OpenCL drivers register themselves.
+/// Folder in which the system's OpenCL drivers are registered.
 const SYSTEM: &str = "/etc/OpenCL/vendors";
 
-/// An `.icd` file: its name and the library it names.
+/// Name and library of an `.icd` file.
 type Icd = (String, String);
 
-/// The folder with every driver that tests run on.
+/// Returns the folder with every driver that tests run on.
 pub fn all(place: &Place) -> PathBuf {
     place.tools().join("icd")
 }
 
-/// The folder with PoCL alone.
+/// Returns the folder with only PoCL.
 pub fn one(place: &Place) -> PathBuf {
     place.tools().join("icd-pocl")
 }
 
-/// Intel's library in the virtual environment, if it is there with its undeclared dependency.
+/// Returns Intel's library in the virtual environment, if it and its undeclared dependency are installed.
 pub fn intel(place: &Place) -> Option<PathBuf> {
     let lib = place.venv().join("lib");
     let (driver, needs) = (lib.join("libintelocl.so"), lib.join("libsvml.so"));
     (driver.is_file() && needs.is_file()).then_some(driver)
 }
 
-/// PoCL's registration.
+/// Returns the registration of PoCL.
 pub fn pocl() -> Option<Icd> {
     registered().into_iter().find(|(name, _)| name.contains("pocl"))
 }
 
-/// Oclgrind's driver; Debian does not register it.
+/// Returns the driver of oclgrind, which Debian does not register.
 pub fn oclgrind() -> Option<PathBuf> {
     library("liboclgrind-rt-icd.so")
 }
 
-/// The library of this name in the usual places.
+/// Returns the library of this name in the usual folders.
 pub fn library(name: &str) -> Option<PathBuf> {
     let triple = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     [triple.as_str(), "/usr/lib/oclgrind", "/usr/lib64", "/usr/lib", "/usr/local/lib"]
@@ -55,7 +55,7 @@ pub fn library(name: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-/// Makes the folders say what the machine has now.
+/// Updates the folders to the installed drivers.
 pub fn write(place: &Place) -> Result<(), String> {
     let registered = registered();
     let intel: Option<Icd> = intel(place).map(|path| ("panoply-intel-cpu.icd".into(), path.display().to_string()));
@@ -73,14 +73,14 @@ pub fn write(place: &Place) -> Result<(), String> {
     Ok(())
 }
 
-/// Mesa's Vulkan driver for the CPU, where it registers itself.
+/// Returns Mesa's Vulkan driver for the CPU, if registered.
 pub fn lavapipe() -> Option<PathBuf> {
     let folder = fs::read_dir("/usr/share/vulkan/icd.d").ok()?;
     let named = |file: &PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("lvp_icd"));
     folder.flatten().map(|entry| entry.path()).find(named)
 }
 
-/// Chromium's Vulkan driver for the CPU, which no loader finds by itself.
+/// Returns Chromium's Vulkan driver for the CPU, which is not registered with the loader.
 pub fn swiftshader() -> Option<PathBuf> {
     let manifest = Path::new("/usr/lib/chromium/vk_swiftshader_icd.json");
     manifest.is_file().then(|| manifest.to_path_buf())
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_ends_with_exactly_the_wanted_files() {
+    fn folder_contains_exactly_the_given_files() {
         let folder = std::env::temp_dir().join(format!("panoply-xtask-icd-{}", std::process::id()));
         let icd = |name: &str, library: &str| (name.to_string(), library.to_string());
         fill(&folder, &[icd("old.icd", "old.so"), icd("kept.icd", "before.so")]).unwrap();

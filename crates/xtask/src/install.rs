@@ -1,7 +1,7 @@
-//! Puts what the tests need on this machine, by the ordinary clients: apt, pip in `.tools/venv`, rustup.
+//! Installs what the tests need, with the ordinary clients: apt, pip in `.tools/venv`, rustup.
 //!
-//! A tool that cannot be had never turns a run red: it is asked for twice, then named in one loud line, and the tests that
-//! need it say the same. With everything present this costs a few file look-ups.
+//! A tool that cannot be installed never fails a run: the installation is tried twice, then reported in one line, and the tests that need
+//! the tool report it too. If everything is installed, this costs a few file look-ups.
 
 use crate::icd;
 use crate::place::Place;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Something the tests need and a new machine lacks.
+/// A tool that the tests need and a new machine lacks.
 struct Tool {
     name: &'static str,
-    /// What nobody checks while it is missing.
+    /// The checks that are skipped without it.
     loses: &'static str,
     present: fn(&Place) -> bool,
     how: How,
@@ -22,11 +22,11 @@ struct Tool {
 enum How {
     /// Debian packages.
     Apt(&'static [&'static str]),
-    /// Python packages for `.tools/venv`, in binary form for one architecture only.
+    /// Python packages for `.tools/venv`, published as binaries for one architecture only.
     Pip { arch: &'static str, packages: &'static [&'static str] },
     /// A component of the Rust toolchain.
     Rustup(&'static str),
-    /// The program that belongs to a library, in the version that Cargo.lock has of that.
+    /// A program that belongs to a library, in the version of the library in Cargo.lock.
     Cargo { program: &'static str, library: &'static str },
 }
 
@@ -59,12 +59,12 @@ const TOOLS: &[Tool] = &[
         name: "Intel's CPU OpenCL runtime",
         loses: "OpenCL tests with f16, subgroups and SPIR-V",
         present: |place| icd::intel(place).is_some(),
-        // The second is a dependency that the first does not declare.
+        // The second package is an undeclared dependency of the first.
         how: How::Pip { arch: "x86_64", packages: &["intel-opencl-rt==2026.2.*", "intel-cmplr-lib-rt==2026.2.*"] },
     },
     Tool {
         name: "oclgrind",
-        loses: "the search for races and stray accesses in OpenCL kernels",
+        loses: "the check for data races and out-of-bounds accesses in OpenCL kernels",
         present: |_| icd::oclgrind().is_some(),
         how: How::Apt(&["oclgrind"]),
     },
@@ -76,7 +76,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "Chromium, and SwiftShader in it",
-        loses: "Vulkan on the poorest device, and WebGPU",
+        loses: "Vulkan with minimum capabilities, and WebGPU",
         present: |_| on_path("chromium") && icd::swiftshader().is_some(),
         how: How::Apt(&["chromium"]),
     },
@@ -103,24 +103,24 @@ const TOOLS: &[Tool] = &[
         name: "NVIDIA's ptxas",
         loses: "the compilation of CUDA kernels for every GPU from Maxwell to Blackwell",
         present: |place| ptxas(place).is_some(),
-        // The last line of versions that knows both ends.
+        // The last version that supports both the oldest and the newest architecture.
         how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
     },
     Tool {
         name: "NVIDIA's NVRTC",
-        loses: "programs of a user's own in CUDA C++",
+        loses: "external kernels in CUDA C++",
         present: |place| nvrtc(place).is_some(),
         how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvrtc-cu12==12.9.86"] },
     },
     Tool {
         name: "Khronos' SPIR-V tools",
-        loses: "the comparison of our SPIR-V with their assembler's, and its validation",
+        loses: "the comparison of generated SPIR-V with their assembler, and its validation",
         present: |_| on_path("spirv-as") && on_path("spirv-val"),
         how: How::Apt(&["spirv-tools"]),
     },
     Tool {
         name: "Khronos' glslang",
-        loses: "the reading of kernels in HLSL, as DirectX 12 is given them",
+        loses: "the validation of HLSL kernels for DirectX 12",
         present: |_| on_path("glslangValidator"),
         how: How::Apt(&["glslang-tools"]),
     },
@@ -138,33 +138,33 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-/// The Python that can run ONNX files.
+/// Returns the Python that can run ONNX files.
 pub fn onnxruntime(place: &Place) -> Option<PathBuf> {
     let versions = std::fs::read_dir(place.venv().join("lib")).ok()?;
     let here = versions.flatten().any(|version| version.path().join("site-packages/onnxruntime").is_dir());
     here.then(|| place.venv().join("bin").join("python"))
 }
 
-/// The program that makes a page's half of a WebAssembly module, if it is of the module's version.
+/// Returns wasm-bindgen, if it has the version of the library.
 pub fn wasm_bindgen(place: &Place) -> Option<PathBuf> {
     let program = place.tools().join("bin").join("wasm-bindgen");
     let version = quiet(command(place, &program).arg("--version")).ok()?;
     (version.split_whitespace().nth(1) == locked(place, "wasm-bindgen").as_deref()).then_some(program)
 }
 
-/// The version of a crate in Cargo.lock.
+/// Returns the version of a crate in Cargo.lock.
 fn locked(place: &Place, name: &str) -> Option<String> {
     let lock = std::fs::read_to_string(place.root.join("Cargo.lock")).ok()?;
     let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
     Some(rest.split_once('"')?.0.to_string())
 }
 
-/// Where pip puts NVIDIA's assembler.
+/// Returns the path where pip installs NVIDIA's assembler.
 fn ptxas(place: &Place) -> Option<PathBuf> {
     nvidia(place, "cuda_nvcc/bin/ptxas")
 }
 
-/// Where pip puts NVIDIA's compiler of CUDA C++.
+/// Returns the path where pip installs NVIDIA's compiler for CUDA C++.
 fn nvrtc(place: &Place) -> Option<PathBuf> {
     nvidia(place, "cuda_nvrtc/lib/libnvrtc.so.12")
 }
@@ -175,34 +175,34 @@ fn nvidia(place: &Place, file: &str) -> Option<PathBuf> {
     versions.flatten().map(at).find(|file| file.is_file())
 }
 
-/// What may be done about a missing tool.
+/// Handling of a missing tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// Install it.
     Install,
-    /// Only say so.
+    /// Only report it.
     Name,
 }
 
-/// Whether apt's package lists were fetched in this run.
+/// State of apt's package lists in this run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lists {
-    /// Perhaps not.
+    /// Possibly outdated.
     Unknown,
-    /// They were.
+    /// Updated in this run.
     Fresh,
 }
 
-/// `cargo xtask install`.
+/// Runs `cargo xtask install`.
 pub fn run(place: &Place) -> bool {
     let skipped = ensure(place, Missing::Install);
     skipped.iter().for_each(|line| println!("{line}"));
     println!("OpenCL drivers for the tests: OCL_ICD_VENDORS={}", icd::all(place).display());
-    println!("{} of {} tools are here", TOOLS.len() - skipped.len(), TOOLS.len());
+    println!("{} of {} tools are installed", TOOLS.len() - skipped.len(), TOOLS.len());
     true
 }
 
-/// Looks for every tool, installs what is missing if allowed, and answers one line for each that is still missing.
+/// Looks for every tool, installs what is missing if allowed, and returns one line per tool that is still missing.
 pub fn ensure(place: &Place, missing: Missing) -> Vec<String> {
     let mut skipped = Vec::new();
     let mut apt_lists = Lists::Unknown;
@@ -228,8 +228,8 @@ fn install(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), Stri
     println!("installing {} …", tool.name);
     let mut result = attempt(place, tool, apt_lists);
     if let Err(why) = &result {
-        println!("{} was refused ({why}), trying once more …", tool.name);
-        // The usual reasons pass by themselves: a lock held by another apt, lists grown old, a mirror that is busy.
+        println!("cannot install {} ({why}); trying again …", tool.name);
+        // The usual causes are temporary: a lock held by another apt, outdated lists, a busy mirror.
         std::thread::sleep(Duration::from_secs(2));
         *apt_lists = Lists::Unknown;
         result = attempt(place, tool, apt_lists);
@@ -237,11 +237,11 @@ fn install(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), Stri
     result?;
     match (tool.present)(place) {
         true => Ok(()),
-        false => Err("installed, but its files are not where they belong".to_string()),
+        false => Err("installed, but its files were not found".to_string()),
     }
 }
 
-/// What trying again would not change.
+/// Returns an obstacle that a second attempt would not remove.
 fn obstacle(place: &Place, tool: &Tool) -> Option<String> {
     match tool.how {
         How::Apt(packages) => apt_obstacle(place, packages),
@@ -251,7 +251,7 @@ fn obstacle(place: &Place, tool: &Tool) -> Option<String> {
         }
         How::Cargo { library, .. } => locked(place, library).is_none().then(|| format!("Cargo.lock has no {library}")),
         How::Rustup(component) => {
-            (!on_path("rustup")).then(|| format!("no rustup here; install the toolchain's {component} by hand"))
+            (!on_path("rustup")).then(|| format!("rustup not found; install {component} of the toolchain manually"))
         }
     }
 }
@@ -259,10 +259,10 @@ fn obstacle(place: &Place, tool: &Tool) -> Option<String> {
 fn apt_obstacle(place: &Place, packages: &[&str]) -> Option<String> {
     let by_hand = packages.join(" ");
     if !on_path("apt-get") {
-        return Some(format!("no apt-get here; install by hand what Debian calls {by_hand}"));
+        return Some(format!("apt-get not found; install the equivalent of the Debian packages {by_hand} manually"));
     }
     let may = is_root(place) || on_path("sudo");
-    (!may).then(|| format!("needs root and there is no sudo; run as root: apt-get install {by_hand}"))
+    (!may).then(|| format!("needs root, but sudo was not found; run as root: apt-get install {by_hand}"))
 }
 
 fn attempt(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), String> {
@@ -283,7 +283,7 @@ fn attempt(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), Stri
 }
 
 fn apt(place: &Place, packages: &[&str], lists: &mut Lists) -> Result<(), String> {
-    // A fresh container knows no packages at all.
+    // A fresh container has no package lists.
     if *lists == Lists::Unknown {
         quiet(&mut as_root(place, &["update", "-o", "Acquire::http::Timeout=30"]))?;
         *lists = Lists::Fresh;
@@ -310,7 +310,7 @@ pub fn is_root(place: &Place) -> bool {
     quiet(command(place, "id").arg("-u")).is_ok_and(|user| user.trim() == "0")
 }
 
-/// Packages for a virtual environment that is there.
+/// Installs packages into an existing virtual environment.
 pub fn pip(place: &Place, venv: &Path, packages: &[&str]) -> Result<(), String> {
     let python = venv.join("bin").join("python");
     let mut arguments = vec!["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--timeout", "30"];
@@ -318,7 +318,7 @@ pub fn pip(place: &Place, venv: &Path, packages: &[&str]) -> Result<(), String> 
     quiet(&mut limited(place, &python.to_string_lossy(), 15, &arguments)).map(drop)
 }
 
-/// A virtual environment, made if it is not there or not whole.
+/// Creates a virtual environment, if it is missing or incomplete.
 pub fn venv(place: &Place, folder: &Path, apt_lists: &mut Lists) -> Result<(), String> {
     let python = folder.join("bin").join("python");
     if python.is_file() && quiet(command(place, &python).args(["-m", "pip", "--version"])).is_ok() {
@@ -329,7 +329,7 @@ pub fn venv(place: &Place, folder: &Path, apt_lists: &mut Lists) -> Result<(), S
     if make().is_ok() {
         return Ok(());
     }
-    // Debian keeps a part of Python's own venv module in a package of its own.
+    // Debian ships a part of Python's venv module in a separate package.
     let packages = ["python3-venv"];
     if let Some(obstacle) = apt_obstacle(place, &packages) {
         return Err(format!("python3 cannot make a virtual environment: {obstacle}"));
@@ -338,7 +338,7 @@ pub fn venv(place: &Place, folder: &Path, apt_lists: &mut Lists) -> Result<(), S
     make().map(drop)
 }
 
-/// A command that a silent server cannot hold for ever, where coreutils are there to stop it.
+/// Returns a command with a time limit, if coreutils are installed; otherwise a server that does not answer can block it forever.
 pub fn limited(place: &Place, program: &str, minutes: u32, arguments: &[&str]) -> Command {
     if !on_path("timeout") {
         let mut plain = command(place, program);
@@ -355,13 +355,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_install_is_one_line_that_names_tool_loss_and_reason() {
+    fn impossible_install_returns_the_reason() {
         let nowhere =
             Place { root: std::env::temp_dir().join(format!("panoply-xtask-install-{}", std::process::id())) };
         std::fs::create_dir_all(&nowhere.root).unwrap();
         let tool = Tool {
             name: "unobtainium",
-            loses: "all hope",
+            loses: "nothing",
             present: |_| false,
             how: How::Pip { arch: "no such architecture", packages: &[] },
         };
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn naming_what_is_missing_installs_nothing() {
+    fn reporting_missing_tools_installs_nothing() {
         let nowhere = Place { root: std::env::temp_dir().join(format!("panoply-xtask-name-{}", std::process::id())) };
         std::fs::create_dir_all(&nowhere.root).unwrap();
         let skipped = ensure(&nowhere, Missing::Name);

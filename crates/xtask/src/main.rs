@@ -1,6 +1,6 @@
-//! The project's own chores, as `cargo xtask <chore>`.
+//! Development tasks of the project: `cargo xtask <task>`.
 //!
-//! Plain std on purpose: this is the first thing a new machine compiles, and what checks the dependencies should have none.
+//! It uses only std: it is the first program that a new machine compiles, and a checker of dependencies should have none.
 #![forbid(unsafe_code)]
 
 mod devices;
@@ -22,19 +22,19 @@ mod web;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask <chore>
+usage: cargo xtask <task>
 
-  install              put what the tests need on this machine (apt, .tools/); safe to repeat
-  test                 install, format, lint, tidy, test, docs, features: all that must hold
-       --quick         the inner loop: installs nothing, builds no docs
-       --full          also the exhaustive sweeps and every target
-  peers                our benchmarks beside PyTorch's, Burn's and candle's in the same session, as docs/measured/peers-cpu.md and operations-cpu.md
-  devices              README's table of devices and docs/ops.md's, from what the last test run ran on
-  web                  the page that runs the shipped kernels in a browser, built and served here
-       --check         opened in Chromium instead, and what it says
-  tidy                 the rules of this repository that no compiler checks
-  vnn --data DIR       `panoply verify` on the instances of a folder of VNN-LIB properties; --seconds N limits each
-  size                 lines of code per crate, and the size of the release binary
+  install              install what the tests need (apt, .tools/); safe to repeat
+  test                 run all checks: install, format, lint, tidy, tests, docs, features
+       --quick         installs nothing, builds no docs, leaves out slow tests
+       --full          also exhaustive sweeps and every target
+  peers                benchmark against PyTorch, Burn and candle; writes docs/measured/peers-cpu.md and operations-cpu.md
+  devices              update the device tables of README and docs/ops.md from the last test run
+  web                  build and serve the page that runs the built-in kernels in a browser
+       --check         open it in Chromium and print its result
+  tidy                 check the rules of this repository that the compiler does not check
+  vnn --data DIR       run `panoply verify` on a folder of VNN-LIB instances; --seconds N limits each
+  size                 print lines of code per crate and the size of the release binary
 ";
 
 fn main() -> ExitCode {
@@ -61,8 +61,8 @@ fn main() -> ExitCode {
             print!("{USAGE}");
             true
         }
-        [] => return fail("no chore named"),
-        _ => return fail(&format!("`{}`: no such chore", words.join(" "))),
+        [] => return fail("missing task"),
+        _ => return fail(&format!("unknown task `{}`", words.join(" "))),
     };
     if green { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

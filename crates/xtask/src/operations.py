@@ -1,9 +1,9 @@
-"""What operations by themselves take on the CPU beside PyTorch, in one session.
+"""Compares single operations on the CPU with PyTorch in one session.
 
     python operations.py OPERATIONS_BINARY TABLE.md
 
-Runs `operations` of the crate `tensor`, then the same in PyTorch with as many threads, and writes milliseconds as a Markdown table, what
-loses most first. Arrays are of some megabytes, which caches hold: larger ones stand in `peers-cpu.md`.
+Runs the example `operations` of the crate `tensor`, then the same operations in PyTorch with the same number of threads, and writes
+milliseconds as a Markdown table, the largest ratio first. Arrays have a few megabytes and fit into caches; `peers-cpu.md` has larger ones.
 """
 
 import datetime
@@ -45,7 +45,7 @@ positive, integers, divisors = big.abs() + 0.1, (big * 1e6).int(), (big2 * 1000)
 octets, longs, doubles, f16s, bf16s = (big.abs() * 100).to(torch.uint8), integers.long(), big.double(), big.half(), big.bfloat16()
 mask, ordered, definite, square16 = big > big2, line.sort()[0], square512 @ square512.T / 512 + torch.eye(512), square.half()
 
-# By the names that `operations` gives them.
+# Rows by the names that the example prints.
 ROWS = {
     "exp": ([big], torch.exp),
     "ln": ([positive], torch.log),
@@ -243,7 +243,7 @@ def theirs(name):
             return median(lambda: op(*inputs))
     inputs = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
     flow, wanted = torch.ones_like(op(*inputs).detach()), [x for x in inputs if x.requires_grad]
-    # A slope that is a view of the flow is written too, as ours is.
+    # A gradient that is a view of the cotangent is copied, as in Panoply.
     return median(lambda: [slope.contiguous() for slope in torch.autograd.grad(op(*inputs), wanted, flow)])
 
 

@@ -1,10 +1,10 @@
-"""The same rows as `panoply bench tensors` and `panoply bench training`, in PyTorch, and all side by side.
+"""Compares the rows of `panoply bench tensors` and `panoply bench training` with PyTorch, Burn and candle.
 
     python peers.py PANOPLY_BINARY RUST_PEERS_BINARY TABLE.md [--seconds S] [--threads N]
 
-Runs ours, PyTorch's and what the program in `peers/` runs in other Rust frameworks one after the other on the CPU, warm, and writes
-medians as Markdown tables: ours over theirs in time and, beside PyTorch, in memory; smaller is better. What of our training steps is the
-host's stands in a table of its own. A row that not all of them have is named too.
+Runs Panoply, PyTorch and the program in `peers/` (Burn and candle) one after the other on the CPU, and writes medians of warm runs as
+Markdown tables: ratios of time and, for PyTorch, of memory; smaller is better. A separate table lists the host time of training steps.
+Rows that only some frameworks have are included.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import torch.nn.functional as F
 M = 1 << 20
 
 
-# What ours ÷ PyTorch's is to be at most.
+# Maximum ratio to PyTorch that we aim for.
 GOALS = {
     **{f"matmul {n}": 0.5 for n in (256, 512, 1024, 2048, 4096)},
     **{f"matmul bf16 {n}": 1.0 for n in (1024, 2048)},
@@ -60,13 +60,13 @@ def median(run, seconds):
 
 
 def status(name):
-    """Bytes, of what /proc/self/status says in KiB."""
+    """Returns an entry of /proc/self/status, which is in KiB, in bytes."""
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name + ":"))
 
 
 def growth(make):
-    """The bytes by which the process is larger at most than before, while a network is made and trained for four steps."""
+    """Returns the peak growth of the process in bytes while a network is created and trained for four steps."""
     with open("/proc/self/clear_refs", "w") as forget:
         forget.write("5")
     before = status("VmRSS")
@@ -150,7 +150,7 @@ def training():
 
 
 def trainer(make, shape, mixed):
-    """A step of a network that is made now."""
+    """Creates a network and returns its training step."""
     model, x, y = make(), torch.randn(shape), torch.randint(0, 10, (shape[0],))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
@@ -177,7 +177,7 @@ def column(rows, number):
 
 
 def memory(arguments, names):
-    """What a fresh process of each side grows by, by row."""
+    """Returns the growth of a new process by row, of Panoply and of PyTorch."""
     mine, theirs = {}, {}
     for name in names:
         mine |= column(ours(arguments.binary, "training", 0, "--case", name), "rss_bytes")
@@ -187,7 +187,7 @@ def memory(arguments, names):
 
 
 def rust_peers(arguments):
-    """Rows of each framework by its name."""
+    """Returns the rows of each framework by name."""
     threads = dict(os.environ, RAYON_NUM_THREADS=str(arguments.threads))
     run = subprocess.run([arguments.peers, str(arguments.seconds)], check=True, stdout=subprocess.PIPE, text=True, env=threads)
     found = {}
@@ -206,7 +206,7 @@ def shown(number, scale):
 
 
 def table(what, mine, peers, unit="ms", scale=1e3):
-    """Rows of ours beside those of each peer, the first of which has them all."""
+    """Formats a table of our rows and those of each peer, the first of which has all rows."""
     first = next(iter(peers.values()))
     head = [what, f"ours, {unit}", *(f"{peer}, {unit}" for peer in peers), *(f"ours ÷ {peer}" for peer in peers)]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
@@ -240,7 +240,7 @@ def processor():
 def main():
     if sys.argv[1:2] == ["--grow"]:
         torch.set_num_threads(int(sys.argv[3]))
-        # What is read in for any network at all.
+        # Loads everything that any network needs.
         trainer(lambda: nn.Linear(8, 10), (4, 8), False)()
         print(growth(dict(training())[sys.argv[2]]))
         return

@@ -1,14 +1,14 @@
-//! `cargo xtask peers`: what users would otherwise use, on the same rows in the same session.
+//! `cargo xtask peers`: benchmarks of PyTorch, Burn and candle on the same rows in the same session.
 //!
-//! PyTorch is installed into a virtual environment of its own (several gigabytes, which is why no test asks for it), Burn and candle
-//! are built with a program of ours in a package that is no part of the workspace (some minutes), then `peers.py` runs all sides and
-//! writes the table, and `operations.py` one of operations by themselves.
+//! PyTorch is installed into a separate virtual environment (several gigabytes, so no test depends on it). Burn and candle are built with
+//! a program in a package outside of the workspace (some minutes). Then `peers.py` runs all of them and writes the table, and
+//! `operations.py` writes that of single operations.
 
 use crate::install::{self, Lists};
 use crate::place::Place;
 use crate::shell::{cargo, command, quiet, stream};
 
-/// What `import torch` needs on Linux, where it opens the CUDA libraries even to compute on the CPU.
+/// Packages that `import torch` needs on Linux, where it loads the CUDA libraries even for the CPU.
 const PYTORCH: &[&[&str]] = &[
     &["numpy", "sympy", "typing_extensions", "networkx", "jinja2", "filelock", "fsspec", "setuptools"],
     &["--no-deps", "torch==2.15.0"],
@@ -21,7 +21,7 @@ const PYTORCH: &[&[&str]] = &[
     ],
 ];
 
-/// Writes `docs/measured/peers-cpu.md`, and of operations by themselves `docs/measured/operations-cpu.md`.
+/// Writes `docs/measured/peers-cpu.md` and, for single operations, `docs/measured/operations-cpu.md`.
 pub fn run(place: &Place) -> bool {
     match measure(place) {
         Ok(green) => green,

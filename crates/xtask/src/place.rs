@@ -1,4 +1,4 @@
-//! Where things are: the repository's root and the folders in it that chores write to.
+//! The repository's root and the folders in it that tasks write to.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// The workspace that contains the manifest cargo ran us from, or else the current folder.
+    /// Returns the workspace that contains the manifest from which cargo started this program, else the current folder.
     pub fn find() -> Result<Place, String> {
         let start = match std::env::var_os("CARGO_MANIFEST_DIR") {
             Some(manifest) => PathBuf::from(manifest),
-            None => std::env::current_dir().map_err(|e| format!("no current folder: {e}"))?,
+            None => std::env::current_dir().map_err(|e| format!("cannot read the current folder: {e}"))?,
         };
         let root = start.ancestors().find(|folder| is_workspace(folder));
         match root {
@@ -23,7 +23,7 @@ impl Place {
         }
     }
 
-    /// What the install chore puts into the repository; ignored by git.
+    /// Folder of installed tools, which git ignores.
     pub fn tools(&self) -> PathBuf {
         self.root.join(".tools")
     }

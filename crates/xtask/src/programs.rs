@@ -1,5 +1,4 @@
-//! The workspace's test programs, as many at once as there are cores: `cargo test` runs one after the other, and each waits for its
-//! slowest test.
+//! Runs the workspace's test programs in parallel, one per core: `cargo test` runs them sequentially, and each waits for its slowest test.
 
 use crate::place::Place;
 use crate::shell::{cargo, command, quiet, stream};
@@ -10,30 +9,41 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+<<<<<<< 500041b
 /// A process that runs tests: those of one module of a test program, all of a program, or the documentation's examples.
 pub struct Program {
     /// The module or program in the source tree, such as `crates/nn/tests/it/losses`, or `documentation`.
+=======
+/// A test program, or the documentation examples.
+pub struct Program {
+    /// Name in the output: the source file, or `documentation`.
+>>>>>>> prose
     pub name: String,
     command: Command,
 }
 
-/// How a program ended.
+/// Result of a program.
 pub struct End {
-    /// That of [`Program`].
+    /// Name of the [`Program`].
     pub name: String,
     /// All its output, in order.
     pub lines: Vec<String>,
-    /// Whether it succeeded, or why it did not run.
+    /// True if it succeeded; an error if it could not run.
     pub result: Result<bool, String>,
-    /// From start to end.
+    /// Duration.
     pub took: Duration,
 }
 
+<<<<<<< 500041b
 /// Builds all test programs of the workspace and returns those that `wanted` accepts by name. Integration tests are one program for each
 /// crate, and each module of it runs in a separate process: a slow module occupies one core while others run on the rest.
 ///
 /// # Errors
 /// A program that does not compile; cargo prints why.
+=======
+/// Builds every test program of the workspace for whose source `wanted` returns true. Cargo shows its progress; a compile error is returned
+/// as an error.
+>>>>>>> prose
 pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program>, String> {
     let arguments = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
     let mut artifacts = Vec::new();
@@ -47,7 +57,7 @@ pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program
     if !succeeded {
         return Err("the tests do not compile".to_string());
     }
-    // A test of procedural macros loads the standard library from here, as cargo would let it.
+    // Tests of procedural macros load the standard library from this folder, which cargo would add to the search path.
     let libraries = quiet(command(place, "rustc").args(["--print", "target-libdir"]))?;
     let mut programs = Vec::new();
     for program in artifacts.iter().filter_map(|artifact| program(place, artifact, libraries.trim())) {
@@ -58,6 +68,7 @@ pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program
     Ok(programs)
 }
 
+<<<<<<< 500041b
 /// The modules of a program of integration tests, each as a program that runs its tests alone; other programs unchanged.
 fn modules(Program { name, mut command }: Program) -> Result<Vec<Program>, String> {
     let Some(folder) = name.strip_suffix("/main.rs") else { return Ok(vec![Program { name, command }]) };
@@ -92,13 +103,21 @@ fn clone(command: &mut Command) -> Command {
 }
 
 /// The examples in the documentation, which rustdoc builds and runs.
+=======
+/// Returns the documentation examples, which rustdoc builds and runs.
+>>>>>>> prose
 pub fn documentation(place: &Place) -> Program {
     let command = cargo(place, &["test", "--workspace", "--doc", "--no-fail-fast", "--", "--show-output"]);
     Program { name: "documentation".to_string(), command }
 }
 
+<<<<<<< 500041b
 /// The program of one line that cargo wrote, if it is a test.
 fn program(place: &Place, artifact: &str, libraries: &str) -> Option<Program> {
+=======
+/// Returns the program of one line of cargo's output, if it is a test.
+fn program(place: &Place, artifact: &str, libraries: &str, wanted: impl Fn(&str) -> bool) -> Option<Program> {
+>>>>>>> prose
     let is_test = artifact.split_once("\"profile\":")?.1.split_once('}')?.0.contains("\"test\":true");
     let (executable, source) = (field(artifact, "executable")?, field(artifact, "src_path")?);
     let manifest = PathBuf::from(field(artifact, "manifest_path")?);
@@ -107,7 +126,7 @@ fn program(place: &Place, artifact: &str, libraries: &str) -> Option<Program> {
         return None;
     }
     let folder = manifest.parent()?;
-    // `…#panoply-ir@0.1.0`, or `…/panoply#0.1.0` where the folder has the package's name.
+    // `…#panoply-ir@0.1.0`, or `…/panoply#0.1.0` if the folder has the name of the package.
     let id = field(artifact, "package_id")?.split_once('#')?.1;
     let package = id.split_once('@').map_or_else(|| folder.file_name(), |(package, _)| Some(package.as_ref()))?;
     let mut command = command(place, executable);
@@ -120,13 +139,13 @@ fn program(place: &Place, artifact: &str, libraries: &str) -> Option<Program> {
     Some(Program { name, command })
 }
 
-/// The text of a field of cargo's messages, whose names are unique to one level where they are asked for.
+/// Returns a text field of cargo's messages; the fields used here have unique names.
 fn field<'a>(message: &'a str, name: &str) -> Option<&'a str> {
     let after = message.split_once(&format!("\"{name}\":\""))?.1;
     after.split_once('"').map(|(text, _)| text)
 }
 
-/// Runs the programs in their order on all cores, each after `prepare`; `ended` hears of each as it ends.
+/// Runs the programs in their order on all cores, each after `prepare`; calls `ended` with each result.
 pub fn run(programs: Vec<Program>, prepare: impl Fn(&mut Command) + Sync, mut ended: impl FnMut(End)) {
     let workers = thread::available_parallelism().map_or(1, usize::from).min(programs.len());
     let waiting = Mutex::new(programs.into_iter());
@@ -167,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_is_run_in_its_package() {
+    fn test_program_runs_in_its_package_folder() {
         let found = found(TEST).unwrap();
         assert_eq!(found.name, "crates/a/tests/deep.rs");
         assert_eq!(found.command.get_program(), "/r/target/debug/deps/deep-1");
@@ -182,7 +201,11 @@ mod tests {
     }
 
     #[test]
+<<<<<<< 500041b
     fn only_tests_are_programs() {
+=======
+    fn only_selected_tests_are_programs() {
+>>>>>>> prose
         assert!(
             found(&TEST.replace("\"opt_level\":\"1\",\"test\":true", "\"opt_level\":\"1\",\"test\":false")).is_none()
         );
@@ -205,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_run_and_their_output_is_kept_apart() {
+    fn outputs_of_programs_are_separated() {
         let place = Place { root: std::env::temp_dir() };
         let shell = |name: &str, script: &str| {
             let mut command = command(&place, "sh");

@@ -1,11 +1,11 @@
-//! `cargo xtask size`: how large the project is, because deleting is a feature.
+//! `cargo xtask size`: the size of the project.
 
 use crate::place::Place;
 use crate::tidy::{self, Source};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-/// Lines by kind; blank lines are none of these.
+/// Lines by type, without blank lines.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Lines {
     files: usize,

@@ -1,44 +1,44 @@
-//! Reads the output of `cargo test` as it passes: counts the tests, collects what was skipped, keeps the rest short.
+//! Parses the output of `cargo test` as it is written: counts the tests, collects skips, and shortens the rest.
 //!
-//! libtest swallows what a passing test prints, and a skipped back end is a passing test. So tests run with
-//! `--show-output`, and of the section in which libtest repeats what passing tests said only the loud lines are shown.
+//! libtest hides what a passing test prints, and a skipped backend is a passing test. So tests run with `--show-output`, and of the
+//! section in which libtest repeats the output of passing tests only the `SKIPPED` lines are shown.
 
-/// An assertion's sentence, its left and its right side.
+/// Message, left and right side of an assertion.
 const LINES_OF_A_PANIC: usize = 3;
 
-/// What the output has said so far.
+/// Results collected so far.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Tests that passed.
+    /// Number of passed tests.
     pub passed: usize,
-    /// Tests that failed.
+    /// Number of failed tests.
     pub failed: usize,
-    /// Lines that begin with `SKIPPED`, each once, in order.
+    /// Lines that begin with `SKIPPED`, without duplicates, in order.
     pub skipped: Vec<String>,
-    /// Lines that begin with `TESTED`: the devices that tests ran on.
+    /// Lines that begin with `TESTED`: the devices on which tests ran.
     pub tested: Vec<String>,
-    /// A line for each test that failed: its name, and where and how it panicked.
+    /// One line per failed test: its name, and the place and message of its panic.
     pub failures: Vec<String>,
     successes: Successes,
-    /// Whether what follows is what the last of `failures` wrote,
+    /// True while the lines are output of the last failure.
     in_a_failure: bool,
-    /// and how many of the next lines are its panic.
+    /// Number of the following lines that belong to the panic of the last failure.
     of_a_failure: usize,
 }
 
-/// What libtest repeats of the tests that passed.
+/// Section in which libtest repeats the passed tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Successes {
     #[default]
     Nothing,
-    /// What they said, which may be what another run of tests said.
+    /// Their output, which can contain the output of another test run.
     Output,
     /// Their names.
     Names,
 }
 
 impl Tally {
-    /// Takes note of a line and answers whether a reader wants to see it.
+    /// Processes a line and returns true if it is to be shown.
     pub fn watch(&mut self, line: &str) -> bool {
         let trimmed = line.trim();
         let loud = trimmed.starts_with("SKIPPED");
@@ -48,7 +48,7 @@ impl Tally {
         if trimmed.starts_with("TESTED ") && !self.tested.iter().any(|known| known == trimmed) {
             self.tested.push(trimmed.to_string());
         }
-        // Cargo says so only of a test binary that died before it could report.
+        // Cargo prints this only for a test binary that died before its report.
         if trimmed.starts_with("process didn't exit successfully: ") {
             self.failed += 1;
         }
@@ -75,7 +75,7 @@ impl Tally {
         } else if line == "failures:" || line.starts_with("test result: ") {
             self.in_a_failure = false;
         } else if let (true, Some(failure)) = (self.in_a_failure, self.failures.last_mut()) {
-            // Whatever else the test wrote stands before it.
+            // Other output of the test can precede it on the line.
             if let Some((_, place)) = line.split_once("' panicked at ").or(line.split_once(") panicked at ")) {
                 *failure += &format!(": {place}");
                 self.of_a_failure = LINES_OF_A_PANIC;
@@ -87,14 +87,14 @@ impl Tally {
     }
 }
 
-/// Single successes, which the count at the end repeats, and the lines of binaries without tests.
+/// Returns true for single successes, which the final count includes, and for lines of binaries without tests.
 fn says_nothing(line: &str) -> bool {
     let one_success = line.starts_with("test ") && line.ends_with(" ... ok");
     let no_tests = line == "running 0 tests" || line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored; ");
     one_success || no_tests || line.is_empty()
 }
 
-/// The counts of `test result: ok. 3 passed; 0 failed; …`.
+/// Returns the counts in `test result: ok. 3 passed; 0 failed; …`.
 fn result(line: &str) -> Option<(usize, usize)> {
     let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
     let mut counts = counts.split("; ");
@@ -106,7 +106,7 @@ fn result(line: &str) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    /// As libtest prints it, from a run with one skip and one failure.
+    /// Output of libtest for a run with one skip and one failure.
     const OUTPUT: &str = "
 running 3 tests
 test a::fine ... ok
@@ -146,7 +146,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 ";
 
     #[test]
-    fn counts_are_summed_over_binaries_and_skips_are_kept_once() {
+    fn counts_are_summed_and_skips_are_deduplicated() {
         let mut tally = Tally::default();
         let shown: Vec<&str> = OUTPUT.lines().filter(|line| tally.watch(line)).collect();
         assert_eq!((tally.passed, tally.failed), (3, 1));
@@ -162,7 +162,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn a_binary_that_dies_is_one_failure() {
+    fn crashed_test_binary_counts_as_one_failure() {
         let mut tally = Tally::default();
         let lines = ["running 3 tests", "error: test failed, to rerun pass `-p x --lib`", "", "Caused by:"];
         for line in lines {
@@ -173,7 +173,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn only_libtests_own_line_is_a_result() {
+    fn only_result_lines_of_libtest_are_parsed() {
         assert_eq!(result("test result: ok. 12 passed; 0 failed; 1 ignored"), Some((12, 0)));
         assert_eq!(result("test result: good"), None);
         assert_eq!(result("the test result: ok. 1 passed; 0 failed"), None);

@@ -1,7 +1,6 @@
-//! `cargo xtask test`: everything that must hold before a change is done, as a table of stages.
+//! `cargo xtask test`: all checks that a change must pass, as a table of stages.
 //!
-//! A stage that fails does not stop the next one, so one run tells all; the end repeats every skip, says which stages
-//! failed and counts the tests.
+//! A failed stage does not stop the next one. The summary repeats every skip, lists the failed stages and counts the tests.
 
 use crate::devices;
 use crate::features;
@@ -17,23 +16,23 @@ use crate::web;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How much is run.
+/// Extent of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// The inner loop.
+    /// For use while working.
     Quick,
-    /// What a change must pass.
+    /// All checks that a change must pass.
     Default,
     /// With the exhaustive sweeps.
     Full,
 }
 
-/// One step of the run.
+/// A stage of the run.
 struct Stage {
     name: &'static str,
-    /// The lowest tier it belongs to.
+    /// The lowest tier that includes it.
     from: Tier,
-    /// Whether the repository has what it checks; a stage ahead of its subject is not listed at all.
+    /// Returns true if the repository contains what the stage checks; otherwise the stage is not listed.
     applies: fn(&Place) -> bool,
     run: fn(&mut Run) -> Outcome,
 }
@@ -53,18 +52,27 @@ const STAGES: &[Stage] = &[
     Stage { name: "other targets", from: Tier::Default, applies: always, run: other_targets },
 ];
 
+<<<<<<< 500041b
 /// Modules of tests of the CPU that Miri gets through in minutes: those of the vector machine take hours.
 const MIRI_TESTS: &[&str] = &["pool::"];
+=======
+/// Test programs that Miri runs in minutes; those of the vector machine take hours.
+const MIRI_TESTS: &[&str] = &["pool"];
+>>>>>>> prose
 
-/// Asks the runtime's tests to expect a machine without OpenCL.
+/// Makes the runtime's tests expect a machine without OpenCL.
 const NO_OPENCL: &str = "PANOPLY_TEST_NO_OPENCL";
-/// The same for Vulkan.
+/// Makes them expect a machine without Vulkan.
 const NO_VULKAN: &str = "PANOPLY_TEST_NO_VULKAN";
-/// The libraries that find the drivers of both.
+/// Loader libraries of OpenCL and Vulkan.
 const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
+<<<<<<< 500041b
 /// Modules of tests that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
 /// few changes touch.
+=======
+/// Test programs that `--quick` leaves out: they wait for compilers, train a model, or take long for code that few changes touch.
+>>>>>>> prose
 const SLOW: [&str; 16] = [
     "crates/cli/tests/it/regression_and_text",
     "crates/cli/tests/it/mesh",
@@ -84,7 +92,7 @@ const SLOW: [&str; 16] = [
     "crates/tensor/tests/it/strided_inputs",
 ];
 
-/// How a stage ended.
+/// Result of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Passed,
@@ -92,14 +100,14 @@ enum Outcome {
     Skipped,
 }
 
-/// The state of one run.
+/// State of a run.
 struct Run<'a> {
     place: &'a Place,
     tier: Tier,
     tally: Tally,
 }
 
-/// Runs the stages of `tier`; answers whether none failed.
+/// Runs the stages of `tier`; returns true if none failed.
 pub fn run(place: &Place, tier: Tier) -> bool {
     let started = Instant::now();
     let mut run = Run { place, tier, tally: Tally::default() };
@@ -110,11 +118,11 @@ pub fn run(place: &Place, tier: Tier) -> bool {
         let outcome = (stage.run)(&mut run);
         ends.push((stage.name, outcome, stage_started.elapsed()));
     }
-    // A quick run leaves devices out.
+    // A quick run leaves out devices.
     if tier > Tier::Quick
         && let Err(error) = devices::keep(place, &run.tally.tested)
     {
-        println!("what was tested could not be kept: {error}");
+        println!("cannot store the tested devices: {error}");
     }
     summary(&ends, &run.tally, started.elapsed());
     ends.iter().all(|(_, outcome, _)| *outcome != Outcome::Failed)
@@ -142,24 +150,24 @@ fn summary(ends: &[(&str, Outcome, Duration)], tally: &Tally, total: Duration) {
 }
 
 impl Run<'_> {
-    /// Runs a command of a stage, all its output shown.
+    /// Runs a command of a stage and shows all its output.
     fn step(&mut self, command: &mut Command) -> Outcome {
         finish(stream(command, |_| true))
     }
 
-    /// Runs a command that runs tests, which are counted.
+    /// Runs a command that runs tests, and counts them.
     fn tests(&mut self, command: &mut Command) -> Outcome {
         let failed_before = self.tally.failed;
         let tally = &mut self.tally;
         let outcome = finish(stream(command, |line| tally.watch(line)));
-        // A test binary that does not compile or dies has no line of results.
+        // A test binary that does not compile or crashes has no line of results.
         if outcome == Outcome::Failed && self.tally.failed == failed_before {
             self.tally.failed += 1;
         }
         outcome
     }
 
-    /// Runs test programs, or says why there are none; what they wrote is shown, and their tests counted, as each ends.
+    /// Runs test programs; shows their output and counts their tests as each ends.
     fn programs(&mut self, programs: Result<Vec<Program>, String>, prepare: impl Fn(&mut Command) + Sync) -> Outcome {
         let (mut outcome, tally) = (Outcome::Passed, &mut self.tally);
         let ended = |end: programs::End| {
@@ -168,9 +176,9 @@ impl Run<'_> {
             end.lines.iter().filter(|line| tally.watch(line)).for_each(|line| println!("{line}"));
             if finish(end.result) == Outcome::Failed {
                 outcome = Outcome::Failed;
-                // A program that died, be it after its tests, has no line of results that says so.
+                // A program that crashed, even after its tests, has no line of results that reports it.
                 if tally.failed == failed_before {
-                    let line = format!("FAILED: {} did not end as a program does that succeeds", end.name);
+                    let line = format!("FAILED: {} ended without success", end.name);
                     println!("{line}");
                     tally.failures.push(line);
                     tally.failed += 1;
@@ -194,7 +202,7 @@ impl Run<'_> {
         Outcome::Skipped
     }
 
-    /// Whether cargo has this subcommand; without it the stage was named as skipped by the install stage.
+    /// Returns true if cargo has this subcommand; otherwise the install stage has reported it as missing.
     fn has(&self, subcommand: &str) -> bool {
         quiet(&mut cargo(self.place, &[subcommand, "--version"])).is_ok()
     }
@@ -211,7 +219,7 @@ fn finish(result: Result<bool, String>) -> Outcome {
     }
 }
 
-/// Failed if one failed, passed if one passed.
+/// Returns failed if any failed, else passed if any passed, else skipped.
 fn worst(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
     outcomes.into_iter().fold(Outcome::Skipped, |worst, outcome| match (worst, outcome) {
         (Outcome::Failed, _) | (_, Outcome::Failed) => Outcome::Failed,
@@ -256,9 +264,9 @@ fn tests(run: &mut Run) -> Outcome {
     let python = install::onnxruntime(place);
     let (vendors, swiftshader, size) = match run.tier {
         Tier::Quick => {
-            // They take most of the time.
-            let left_out = format!("Intel's OpenCL, SwiftShader, the documentation's examples, {}", SLOW.join(", "));
-            run.skip(&left_out, "`--quick` was asked for");
+            // These take most of the time.
+            let left_out = format!("Intel's OpenCL, SwiftShader, the documentation examples, {}", SLOW.join(", "));
+            run.skip(&left_out, "`--quick` was given");
             (icd::one(place), None, Some("PANOPLY_TEST_QUICK"))
         }
         Tier::Default => (icd::all(place), icd::swiftshader(), None),
@@ -267,7 +275,7 @@ fn tests(run: &mut Run) -> Outcome {
     let is_quick = run.tier == Tier::Quick;
     let mut programs = programs::built(place, |source| !(is_quick && SLOW.contains(&source)));
     if let (Ok(programs), false) = (&mut programs, is_quick) {
-        // They take longest.
+        // The documentation examples take longest.
         programs.insert(0, programs::documentation(place));
     }
     run.programs(programs, |command| {
@@ -283,7 +291,7 @@ fn knows_no_opencl(place: &Place) -> bool {
 }
 
 fn no_opencl(run: &mut Run) -> Outcome {
-    // Files of the loaders' names that are no libraries stand before the real ones.
+    // Files that are not libraries but have the names of the loaders precede the real ones.
     let hiding = run.place.root.join("target").join("no-loaders");
     let hide = |name: &str| std::fs::write(hiding.join(name), "");
     let hidden = std::fs::create_dir_all(&hiding).and_then(|()| LOADERS.iter().try_for_each(|name| hide(name)));
@@ -302,7 +310,7 @@ fn docs(run: &mut Run) -> Outcome {
     run.step(docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// None of the facade's features is a working CPU build without any driver; `--full` also takes each alone.
+/// Without its default features the facade must be a working CPU build without drivers; `--full` also builds each feature alone.
 fn features(run: &mut Run) -> Outcome {
     let findings = [features::findings(run.place), features::pulled_in(run.place)].concat();
     findings.iter().for_each(|finding| println!("{finding}"));
@@ -321,43 +329,50 @@ fn features(run: &mut Run) -> Outcome {
     worst(outcomes)
 }
 
-/// Miri executes the `unsafe` of the CPU's thread pool and says what is undefined.
+/// Runs the `unsafe` code of the CPU's thread pool under Miri, which detects undefined behavior.
 fn miri(run: &mut Run) -> Outcome {
     if let Err(why) = nightly(run, "miri,rust-src") {
-        return run.skip("the search for undefined behavior", &why);
+        return run.skip("the check for undefined behavior", &why);
     }
     let mut tests = on_nightly(run, "miri");
     tests.args(["cargo", "miri", "test", "--package", "panoply-cpu"]);
+<<<<<<< 500041b
     tests.args(["--test", "it", "--"]).args(MIRI_TESTS);
     // Addresses pass through the vector machine's registers as numbers.
+=======
+    for name in MIRI_TESTS {
+        tests.args(["--test", name]);
+    }
+    // The vector machine passes pointers through its registers as integers.
+>>>>>>> prose
     run.tests(tests.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance"))
 }
 
-/// AddressSanitizer watches what the loops of the vector machine and the routines read and write, with every instruction set of
-/// this machine: Miri, which sees more, would take days for them.
+/// Runs the loops of the vector machine and the routines under AddressSanitizer, with every instruction set of this machine. Miri, which
+/// detects more, would take days.
 fn addresses(run: &mut Run) -> Outcome {
     let host = quiet(command(run.place, "rustc").arg("-vV"));
     let host = host.map(|text| text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("").to_string());
     let host = match nightly(run, "rust-src").and(host) {
         Ok(host) => host,
-        Err(why) => return run.skip("the search for wrong addresses", &why),
+        Err(why) => return run.skip("the check with AddressSanitizer", &why),
     };
     let mut tests = on_nightly(run, "addresses");
-    // With a target named, what runs while building is left as it is.
+    // With an explicit target, build scripts and macros are not instrumented.
     tests.args(["cargo", "test", "--package", "panoply-cpu", "--tests", "--target", &host]);
     run.tests(tests.env("RUSTFLAGS", "-Zsanitizer=address"))
 }
 
-/// Installs a nightly toolchain, which nothing but the two searches needs.
+/// Installs a nightly toolchain, which only Miri and AddressSanitizer need.
 fn nightly(run: &Run, components: &str) -> Result<(), String> {
     if !on_path("rustup") {
-        return Err("no rustup here to install it".to_string());
+        return Err("rustup not found; it is needed to install a nightly toolchain".to_string());
     }
     let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", components];
     quiet(command(run.place, "rustup").args(install)).map(drop)
 }
 
-/// A command of the nightly toolchain with a build folder of its own.
+/// Returns a command of the nightly toolchain with a separate build folder.
 fn on_nightly(run: &Run, folder: &str) -> Command {
     let mut command = command(run.place, "rustup");
     command.args(["run", "nightly"]).env("CARGO_TARGET_DIR", run.place.root.join("target").join(folder));
@@ -403,13 +418,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_inner_loop_leaves_out_is_there() {
+    fn slow_tests_exist() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         assert!(SLOW.iter().all(|module| root.join(format!("{module}.rs")).is_file()));
     }
 
     #[test]
-    fn one_failure_among_outcomes_is_a_failure() {
+    fn worst_outcome_is_failed_if_any_failed() {
         use Outcome::{Failed, Passed, Skipped};
         assert_eq!(worst([Passed, Failed, Skipped]), Failed);
         assert_eq!(worst([Skipped, Passed]), Passed);

@@ -1,7 +1,12 @@
-//! `cargo xtask tidy`: the rules of this repository that no compiler checks.
+//! `cargo xtask tidy`: checks the rules of this repository that the compiler does not check.
 //!
+<<<<<<< 500041b
 //! A rule is a row of [`RULES`]: a name, the reason it prints, and one function from sources to places. Adding one is a row,
 //! a function in one of the modules below, and planted bad text in its test.
+=======
+//! A rule is a row of [`RULES`]: a name, the reason to print, and a function from sources to findings. A new rule needs a row, a function
+//! in [`text`] or [`imports`], and a test with text that violates it.
+>>>>>>> prose
 
 mod cycles;
 mod imports;
@@ -13,24 +18,24 @@ use crate::place::Place;
 pub use source::Source;
 use std::path::Path;
 
-/// Where a rule is broken.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
     path: String,
-    /// From 1.
+    /// Line number, from 1.
     line: usize,
     what: String,
 }
 
-/// What a rule looks at.
+/// Scope of a rule.
 enum Check {
-    /// Each file by itself.
+    /// Each file separately.
     File(fn(&Source) -> Vec<Finding>),
     /// All files together.
     Tree(fn(&[Source]) -> Vec<Finding>),
 }
 
-/// One rule.
+/// A rule.
 struct Rule {
     name: &'static str,
     reason: &'static str,
@@ -40,7 +45,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         name: "imports",
-        reason: "imports between crates follow the table in ARCHITECTURE.md; a new edge is a decision",
+        reason: "dependencies between crates follow the table in ARCHITECTURE.md; a new one is a separate commit",
         check: Check::Tree(imports::table),
     },
     Rule {
@@ -50,27 +55,32 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "forbid-unsafe",
-        reason: "unsafe lives in driver, cpu, driver-sim and few places of ir, device, compile and runtime",
+        reason: "unsafe is limited to driver, cpu, driver-sim and a few places of ir, device, compile and runtime",
         check: Check::Tree(text::forbid_unsafe),
     },
-    Rule { name: "safety", reason: "every unsafe block says why it holds", check: Check::File(text::safety) },
-    Rule { name: "module-docs", reason: "a file's first line says what it is", check: Check::File(text::module_docs) },
-    Rule { name: "file-size", reason: "one idea per file", check: Check::File(text::file_size) },
-    Rule { name: "file-name", reason: "names explain themselves", check: Check::File(text::file_name) },
-    Rule { name: "ignored-test", reason: "a test runs or is deleted", check: Check::File(text::ignored_test) },
+    Rule { name: "safety", reason: "every unsafe block states why it is sound", check: Check::File(text::safety) },
+    Rule {
+        name: "module-docs",
+        reason: "the first line of a file says what it contains",
+        check: Check::File(text::module_docs),
+    },
+    Rule { name: "file-size", reason: "one concept per file", check: Check::File(text::file_size) },
+    Rule { name: "file-name", reason: "names describe the content", check: Check::File(text::file_name) },
+    Rule { name: "ignored-test", reason: "a test either runs or is deleted", check: Check::File(text::ignored_test) },
     Rule {
         name: "sleeping-test",
-        reason: "a test waits for an event, never for time",
+        reason: "a test waits for events, not for time to pass",
         check: Check::File(text::sleeping_test),
     },
-    Rule { name: "unfinished", reason: "what is not written is not offered", check: Check::File(text::unfinished) },
+    Rule { name: "unfinished", reason: "unfinished code is not committed", check: Check::File(text::unfinished) },
     Rule {
         name: "unwrap",
-        reason: "an error names its operands and remedy, `expect` states an invariant",
+        reason: "an error names its operands and the fix, `expect` states an invariant",
         check: Check::File(text::unwrap),
     },
-    Rule { name: "home-path", reason: "it exists on one machine only", check: Check::File(text::home_path) },
+    Rule { name: "home-path", reason: "the path exists on one machine only", check: Check::File(text::home_path) },
     Rule { name: "spelling", reason: "American spelling, as in the ecosystem", check: Check::File(text::spelling) },
+<<<<<<< 500041b
     Rule {
         name: "module-cycles",
         reason: "a module is read after those it imports",
@@ -87,6 +97,9 @@ const RULES: &[Rule] = &[
         check: Check::File(prose::first_sentence),
     },
     Rule { name: "indented-code", reason: "documents' code is compiled", check: Check::File(text::indented_code) },
+=======
+    Rule { name: "indented-code", reason: "code in documents is compiled", check: Check::File(text::indented_code) },
+>>>>>>> prose
 ];
 
 /// Runs all rules on the repository.
@@ -110,7 +123,7 @@ pub fn run(place: &Place) -> bool {
         findings += 1;
     }
     match findings {
-        0 => println!("tidy: {} files keep {} rules", sources.len(), RULES.len() + 1),
+        0 => println!("tidy: {} files follow {} rules", sources.len(), RULES.len() + 1),
         1 => println!("tidy: 1 finding"),
         _ => println!("tidy: {findings} findings"),
     }
@@ -124,7 +137,7 @@ fn apply(rule: &Rule, sources: &[Source]) -> Vec<Finding> {
     }
 }
 
-/// All text files that are ours: what `.gitignore` anchors at the root is not, nor is data.
+/// Reads all text files of the repository, except those that `.gitignore` anchors at the root, and data.
 pub fn read(root: &Path) -> Result<Vec<Source>, String> {
     let ignore = std::fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
     let mut outside = vec!["/.git", "/data"];
@@ -134,7 +147,7 @@ pub fn read(root: &Path) -> Result<Vec<Source>, String> {
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     let for_tests: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
     for source in &mut sources {
-        // A test module's own submodules are test code too.
+        // Submodules of a test module are test code too.
         if for_tests
             .iter()
             .any(|path| *path == source.path || source.path.starts_with(&format!("{}/", path.trim_end_matches(".rs"))))
@@ -158,7 +171,7 @@ fn walk(root: &Path, inside: &str, outside: &[&str], sources: &mut Vec<Source>) 
         if kind.is_dir() {
             walk(root, &path, outside, sources)?;
         } else if is_ours(&path) {
-            // A file that another program is replacing right now is not an error of the repository.
+            // A file that another program is replacing at the moment is not an error of the repository.
             let Ok(bytes) = std::fs::read(entry.path()) else {
                 continue;
             };
@@ -177,9 +190,9 @@ fn is_ours(path: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Applies the rule called `name` to planted files and compares `path:line` of its findings.
+    /// Applies the rule `name` to files in memory and compares `path:line` of its findings.
     pub fn check(name: &str, files: &[(&str, &str)], expected: &[&str]) {
-        let rule = RULES.iter().find(|rule| rule.name == name).expect("a rule of that name");
+        let rule = RULES.iter().find(|rule| rule.name == name).expect("the rule exists");
         let sources: Vec<Source> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
         let found: Vec<String> =
             apply(rule, &sources).iter().map(|finding| format!("{}:{}", finding.path, finding.line)).collect();
@@ -187,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn this_repository_is_read_without_its_output() {
+    fn build_outputs_are_not_read() {
         let place = Place::find().unwrap();
         let sources = read(&place.root).unwrap();
         assert!(sources.iter().any(|source| source.path == "crates/xtask/src/tidy.rs"));
@@ -195,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_declared_for_tests_is_test_code_with_all_below_it() {
+    fn submodules_of_test_modules_are_test_code() {
         let root = std::env::temp_dir().join(format!("panoply-xtask-tidy-{}", std::process::id()));
         std::fs::create_dir_all(root.join("src/oracle")).unwrap();
         std::fs::write(root.join("src/lib.rs"), "#[cfg(test)]\nmod oracle;\n").unwrap();

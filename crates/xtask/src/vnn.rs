@@ -1,7 +1,7 @@
-//! `cargo xtask vnn --data DIR`: runs `panoply verify` on the instances of a folder and compares with the expected verdicts.
+//! `cargo xtask vnn --data DIR`: runs `panoply verify` on the instances in a folder and compares the verdicts with the expected ones.
 //!
-//! The folder holds networks, properties, `instances.csv` with rows `NETWORK,PROPERTY,SECONDS` and, if verdicts are known, `expected.csv` with
-//! rows `NETWORK,PROPERTY,sat` or `unsat`. Nothing of it is part of the repository.
+//! The folder contains networks, properties, `instances.csv` with rows `NETWORK,PROPERTY,SECONDS` and, if verdicts are known,
+//! `expected.csv` with rows `NETWORK,PROPERTY,sat` or `unsat`. It is not part of the repository.
 
 use crate::place::Place;
 use crate::shell::{cargo, command};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-/// Runs all instances, each for the seconds of its row or at most `limit`; false if a verdict is wrong.
+/// Runs all instances with the time limit of the row or of `limit`; returns false if a verdict is wrong.
 pub fn run(place: &Place, data: &str, limit: Option<&str>) -> bool {
     match instances(place, Path::new(data), limit) {
         Ok(wrong) => wrong == 0,

@@ -1,8 +1,7 @@
-//! `cargo xtask web`: the page that runs the shipped kernels in a browser, built and served to this machine; and the test that opens it in
-//! Chromium without a window and reads what it says.
+//! `cargo xtask web`: builds and serves the page that runs the built-in kernels in a browser; the test opens it in headless Chromium and
+//! reads its result.
 //!
-//! Chromium computes on SwiftShader where there is no GPU. The page itself tells when it has come to its end: the clocks by which Chromium
-//! dumps a page that was loaded do not wait for a GPU.
+//! Without a GPU, Chromium uses SwiftShader. The page itself posts its result, because Chromium's `--dump-dom` does not wait for a GPU.
 
 use crate::install;
 use crate::place::Place;
@@ -16,31 +15,31 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const TRIPLE: &str = "wasm32-unknown-unknown";
-/// How long the page may take.
+/// Time limit of the page.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long Chromium may take to end, and who connects to say what is wanted.
+/// Time limit for the end of Chromium and for reading a request.
 const COURTESY: Duration = Duration::from_secs(5);
-/// Between two looks at Chromium.
+/// Polling interval.
 const BLINK: Duration = Duration::from_millis(100);
-/// What the page says in a browser that gives it no GPU.
+/// Text of the page if the browser has no GPU for it.
 const NO_GPU: &str = "the browser gives this page no GPU";
-/// Bytes of a request that are read.
+/// Maximum size of a request in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What the page said in the end.
+/// Result of the page.
 pub struct Said {
-    /// On what it ran.
+    /// Device on which it ran.
     pub device: String,
-    /// How many kernels passed.
+    /// Number of passed kernels, as text.
     pub words: String,
     pub passed: bool,
 }
 
-/// Why the page said nothing.
+/// Reason for a missing result.
 pub enum Silence {
-    /// Chromium does not run here, or has no GPU for a page, not even SwiftShader.
+    /// Chromium is not available, or has no GPU for the page, not even SwiftShader.
     Absent(String),
-    /// What was to be tested is wrong.
+    /// The page or the test failed.
     Wrong(String),
 }
 
@@ -55,7 +54,7 @@ pub fn run(place: &Place) -> bool {
     served.inspect_err(|why| println!("web: {why}")).is_ok()
 }
 
-/// Says what the page says in Chromium.
+/// Prints the result of the page in Chromium.
 pub fn run_check(place: &Place) -> bool {
     let said = check(place).inspect_err(|(Silence::Absent(why) | Silence::Wrong(why))| println!("web: {why}"));
     said.is_ok_and(|said| {
@@ -64,7 +63,7 @@ pub fn run_check(place: &Place) -> bool {
     })
 }
 
-/// Builds the page, has Chromium open it and waits for what it says.
+/// Builds the page, opens it in Chromium and waits for its result.
 pub fn check(place: &Place) -> Result<Said, Silence> {
     let folder = build(place).map_err(Silence::Wrong)?;
     let (profile, log) = (folder.with_extension("profile"), folder.with_extension("log"));
@@ -72,21 +71,21 @@ pub fn check(place: &Place) -> Result<Said, Silence> {
     let address = format!("{}?report", address(&listener).map_err(Silence::Wrong)?);
     let (report, reported) = mpsc::channel();
     std::thread::spawn(move || serve(&listener, &folder, &report));
-    // The lock in a profile of another run, perhaps on another host, keeps Chromium from starting.
+    // A profile locked by another run, possibly on another host, keeps Chromium from starting.
     let _ = std::fs::remove_dir_all(&profile);
     let body = std::fs::create_dir_all(&profile)
         .map_err(|error| Silence::Wrong(format!("{}: {error}", profile.display())))
         .and_then(|()| visit(place, &address, &profile, &log, &reported));
     let _ = std::fs::remove_dir_all(&profile);
     let body = body?;
-    let said = read(&body).ok_or_else(|| Silence::Wrong(format!("the page lacks its verdict: {body}")))?;
+    let said = read(&body).ok_or_else(|| Silence::Wrong(format!("the page has no verdict: {body}")))?;
     match said.words.contains(NO_GPU) {
         true => Err(Silence::Absent(said.words)),
         false => Ok(said),
     }
 }
 
-/// Has Chromium open an address with a profile of its own; what was posted from there.
+/// Opens an address in Chromium with a separate profile; returns what the page posts.
 fn visit(
     place: &Place,
     address: &str,
@@ -105,7 +104,7 @@ fn visit(
     chromium.arg(address).stdout(Stdio::null()).stderr(file);
     let mut chromium = chromium.spawn().map_err(|error| Silence::Absent(format!("chromium: {error}")))?;
     let body = awaited(&mut chromium, reported, PATIENCE);
-    // It would stay open.
+    // The browser would stay open.
     end(place, &mut chromium);
     let said = |why: String| format!("{why}; {}: {}", log.display(), last_line(log));
     body.map_err(|silence| match silence {
@@ -114,7 +113,7 @@ fn visit(
     })
 }
 
-/// What is posted before the browser ends or patience does.
+/// Returns what the page posts before the browser ends or the time limit is reached.
 fn awaited(browser: &mut Child, reported: &mpsc::Receiver<String>, patience: Duration) -> Result<String, Silence> {
     let start = Instant::now();
     while start.elapsed() < patience {
@@ -122,13 +121,13 @@ fn awaited(browser: &mut Child, reported: &mpsc::Receiver<String>, patience: Dur
             return Ok(body);
         }
         if let Ok(Some(status)) = browser.try_wait() {
-            return Err(Silence::Absent(format!("chromium ended by itself ({status})")));
+            return Err(Silence::Absent(format!("chromium ended ({status})")));
         }
     }
     Err(Silence::Wrong(format!("the page did not end within {} s", patience.as_secs())))
 }
 
-/// Asks a browser to end, which lets it clean up, and makes it end if it does not.
+/// Ends a browser with SIGTERM, so that it can clean up, and kills it if it does not end.
 fn end(place: &Place, browser: &mut Child) {
     let start = Instant::now();
     let asked = quiet(command(place, "kill").arg(browser.id().to_string())).is_ok();
@@ -140,24 +139,24 @@ fn end(place: &Place, browser: &mut Child) {
 
 fn last_line(log: &Path) -> String {
     let text = std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_string()
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output").to_string()
 }
 
-/// What the page's elements say.
+/// Parses the result from the elements of the page.
 fn read(dom: &str) -> Option<Said> {
     let (attributes, words) = element(dom, "verdict")?;
     let device = element(dom, "adapter").map_or_else(String::new, |(_, text)| text.to_string());
     Some(Said { device, words: words.to_string(), passed: attributes.contains("class=\"passed\"") })
 }
 
-/// The attributes and the text of the element with an id.
+/// Returns the attributes and the text of the element with an id.
 fn element<'a>(dom: &'a str, id: &str) -> Option<(&'a str, &'a str)> {
     let (_, rest) = dom.split_once(&format!("id=\"{id}\""))?;
     let (attributes, rest) = rest.split_once('>')?;
     Some((attributes, rest.split_once('<')?.0))
 }
 
-/// Why the page cannot be built here, if it cannot.
+/// Returns why the page cannot be built here, if so.
 pub fn obstacle(place: &Place) -> Option<String> {
     if !on_path("chromium") {
         return Some("chromium is not installed".to_string());
@@ -167,7 +166,7 @@ pub fn obstacle(place: &Place) -> Option<String> {
         .then(|| "wasm-bindgen of the version in Cargo.lock is not in .tools".to_string())
 }
 
-/// The page and all it loads, in a folder.
+/// Builds the page and its files in a folder.
 fn build(place: &Place) -> Result<PathBuf, String> {
     let tool = install::wasm_bindgen(place)
         .ok_or("wasm-bindgen of the version in Cargo.lock is not in .tools; run `cargo xtask install`")?;
@@ -184,7 +183,7 @@ fn build(place: &Place) -> Result<PathBuf, String> {
 }
 
 fn listen() -> Result<TcpListener, String> {
-    TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no port on this machine: {error}"))
+    TcpListener::bind("127.0.0.1:0").map_err(|error| format!("cannot open a local port: {error}"))
 }
 
 fn address(listener: &TcpListener) -> Result<String, String> {
@@ -192,16 +191,16 @@ fn address(listener: &TcpListener) -> Result<String, String> {
     Ok(format!("http://localhost:{}/", address.port()))
 }
 
-/// Answers every request for a file of a folder, for ever, and passes on what is posted.
+/// Serves the files of a folder forever, and forwards what is posted.
 fn serve(listener: &TcpListener, folder: &Path, report: &mpsc::Sender<String>) {
     for stream in listener.incoming().flatten() {
-        // Who hangs up misses the rest.
+        // Errors of a connection that was closed are ignored.
         let _ = answer(stream, folder, report);
     }
 }
 
 fn answer(mut stream: TcpStream, folder: &Path, report: &mpsc::Sender<String>) -> std::io::Result<()> {
-    // Browsers open connections that they may want later; meanwhile nobody else is answered.
+    // Browsers open connections for later use; while one is idle, others must not wait forever.
     stream.set_read_timeout(Some(COURTESY))?;
     let mut reader = BufReader::new((&mut stream).take(MOST_BYTES));
     let (mut request, mut line, mut length) = (String::new(), String::new(), 0);
@@ -214,7 +213,7 @@ fn answer(mut stream: TcpStream, folder: &Path, report: &mpsc::Sender<String>) -
     if request.starts_with("POST ") {
         let mut body = vec![0; length.min(MOST_BYTES as usize)];
         reader.read_exact(&mut body)?;
-        // Nobody may be waiting for it.
+        // The receiver is gone if the result is no longer needed.
         let _ = report.send(String::from_utf8_lossy(&body).into_owned());
         return write!(stream, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
     }
@@ -225,7 +224,7 @@ fn answer(mut stream: TcpStream, folder: &Path, report: &mpsc::Sender<String>) -
         Some("js") => "text/javascript",
         _ => "application/wasm",
     };
-    // A name and nothing that leads out of the folder.
+    // Only plain file names, so that no path leads out of the folder.
     let file = if name.contains(['/', '\\']) { None } else { std::fs::read(folder.join(name)).ok() };
     let (status, bytes) = file.map_or(("404 Not Found", Vec::new()), |bytes| ("200 OK", bytes));
     let length = bytes.len();
@@ -241,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_read() {
+    fn page_result_is_parsed() {
         let dom = "<p id=\"verdict\" class=\"passed\">12 passed</p><li id=\"adapter\">google swiftshader</li>";
         let said = read(dom).unwrap();
         assert_eq!((said.passed, said.words.as_str(), said.device.as_str()), (true, "12 passed", "google swiftshader"));
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_ends_is_not_waited_for() {
+    fn waiting_ends_with_the_browser_or_the_time_limit() {
         let place = Place { root: std::env::temp_dir() };
         let (report, reported) = mpsc::channel();
         let start = Instant::now();
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_folder_are_served_and_no_others() {
+    fn only_files_of_the_folder_are_served() {
         let folder = std::env::temp_dir().join(format!("panoply-xtask-web-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("index.html"), "hello").unwrap();

@@ -1,7 +1,7 @@
-//! `panoply bench devices`: how long finding devices takes, and what a device's memory, its way to the host and its launches reach.
+//! `panoply bench devices`: times of device discovery, and rates of a device's memory, transfers and launches.
 //!
-//! What moves or computes is checked before it is timed. A limit is what the same device reached in the row beside it, since drivers do not
-//! tell theirs: copies up and down are shares of a copy on the device, a product of matrices of the largest one.
+//! Copies and computations are checked before they are timed. Drivers do not report peak rates, so rates are relative to another row of
+//! the same device: transfers to a copy on the device, a matrix product to the fastest one.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -17,28 +17,28 @@ use crate::driver_probe;
 
 #[derive(Args)]
 pub struct BenchDevicesCommand {
-    /// The device, as `panoply devices` spells it; every one that is not `cpu:checked` if none is named.
+    /// The device, as named by `panoply devices` [default: all except `cpu:checked`]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Seconds spent on each row.
+    /// Minimum seconds of measuring per row
     #[arg(long, visible_alias = "seconds", default_value_t = 0.3, value_parser = seconds)]
     min_time: f64,
-    /// One JSON line for each row on stdout.
+    /// Print one JSON document per row on stdout
     #[arg(long)]
     json: bool,
 }
 
-/// Elements that no cache holds.
+/// Number of elements that fits into no cache.
 const MANY: usize = 1 << 24;
-/// Elements of a piece that drivers stage in pinned memory, where the host has some.
+/// Elements of a chunk that drivers stage in pinned memory, if available.
 const PIECE: usize = 1 << 18;
-/// Launches in a row, so that waiting for the last counts little.
+/// Number of consecutive launches, so that the final wait is negligible.
 const LAUNCHES: usize = 1000;
-/// Launches that are recorded together.
+/// Number of launches in a recorded command buffer.
 const RECORDED: u32 = 100;
 const SIZES: [usize; 3] = [512, 1024, 2048];
 
-/// Prints the rows of each device. A device that cannot do one says why and makes the command fail.
+/// Prints the rows of each device. If a row fails on a device, its error is printed and the command fails.
 pub fn run(arguments: &BenchDevicesCommand) -> Result<ExitCode> {
     let devices = match &arguments.device {
         Some(spelling) => {
@@ -66,18 +66,18 @@ pub fn run(arguments: &BenchDevicesCommand) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is moved or computed in a second.
+/// Amount of work from which a rate is computed.
 #[derive(Clone, Copy)]
 enum Rate {
     /// Bytes.
     Bytes(f64),
     /// Floating-point operations.
     Flops(f64),
-    /// Times something is done.
+    /// Number of executions.
     Times,
 }
 
-/// What finding devices takes: asking every driver, in a process of its own each time, and asking again in this one.
+/// Measures device discovery: in a new process each time, and again in this process.
 fn finding(arguments: &BenchDevicesCommand) -> Result<()> {
     if !arguments.json {
         println!("finding devices");
@@ -90,12 +90,12 @@ fn finding(arguments: &BenchDevicesCommand) -> Result<()> {
         (0..LAUNCHES).try_for_each(|_| Device::auto().map(drop))?;
         Ok(start.elapsed().as_secs_f64() / LAUNCHES as f64)
     };
-    // Each says what one took, so it is repeated as often as is worth while.
+    // Each sample is an average over many calls, so the time limit is divided by their number.
     show("Device::auto(), again", median_time(arguments.min_time / LAUNCHES as f64, again)?);
     Ok(())
 }
 
-/// Shows a row, and gives what was done in a second.
+/// Prints a row and returns its rate.
 fn row(device: Option<&Device>, as_json: bool, name: &str, seconds: f64, rate: Rate, limit: Option<f64>) -> f64 {
     let (per_second, unit) = match rate {
         Rate::Bytes(bytes) => (bytes / seconds / 1e9, "GB/s"),
@@ -130,7 +130,7 @@ fn rows(device: &Device, arguments: &BenchDevicesCommand) -> Result<()> {
     y.copy_from(&x)?;
     y.read_into(&mut back)?;
     if back != host {
-        return Err(wrong("a copy up, over and down"));
+        return Err(wrong("a copy to, on and from the device"));
     }
     let copy = median_time(arguments.min_time, || timed(device, || y.copy_from(&x)))?;
     let limit = show("copy on the device", copy, Rate::Bytes(2.0 * bytes), None);
@@ -175,10 +175,10 @@ fn rows(device: &Device, arguments: &BenchDevicesCommand) -> Result<()> {
     Ok(())
 }
 
-/// Shows a row: its name, seconds, what they are counted against, and the limit.
+/// Prints a row from its name, seconds, rate and peak, and returns its rate.
 type Show<'a> = dyn Fn(&str, f64, Rate, Option<f64>) -> f64 + 'a;
 
-/// What a launch costs: waited for, one after the other, and recorded and replayed.
+/// Measures a launch: with a wait, in a sequence, and in a replayed command buffer.
 fn launches(device: &Device, seconds: f64, show: &Show<'_>) -> Result<()> {
     let mut one = device.zeros::<f32>(1)?;
     empty(&mut one).launch(1)?;
@@ -201,7 +201,7 @@ fn launches(device: &Device, seconds: f64, show: &Show<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Compares an element of a product with its sum in f64.
+/// Compares an element of a product with its f64 sum.
 fn check(a: &Tensor, b: &Tensor, n: usize) -> Result<()> {
     let product = a.matmul(b);
     let (row, column) = (n / 3, n / 2);
@@ -209,11 +209,11 @@ fn check(a: &Tensor, b: &Tensor, n: usize) -> Result<()> {
     let (left, right) = (a.narrow(0, row, 1), b.narrow(1, column, 1));
     let terms = left.reshape([-1]).to_vec::<f32>()?.into_iter().zip(right.reshape([-1]).to_vec::<f32>()?);
     let want: f64 = terms.map(|(x, y)| f64::from(x) * f64::from(y)).sum();
-    if (have - want).abs() > 1e-4 { Err(wrong(&format!("a product of {n}²"))) } else { Ok(()) }
+    if (have - want).abs() > 1e-4 { Err(wrong(&format!("a matrix product of size {n}²"))) } else { Ok(()) }
 }
 
 fn wrong(what: &str) -> Error {
-    Error::new(ErrorKind::Driver, format!("{what} came out wrong; run `panoply selftest` on this device"))
+    Error::new(ErrorKind::Driver, format!("{what} gave a wrong result; run `panoply selftest` on this device"))
 }
 
 fn timed(device: &Device, work: impl FnOnce() -> Result<()>) -> Result<f64> {

@@ -1,4 +1,4 @@
-//! `panoply bench kernels`: the kernels that ship, beside what memory gives in the same run and what an empty launch costs.
+//! `panoply bench kernels`: the built-in kernels, relative to the memory bandwidth of the same run, and the time of an empty launch.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,10 +28,10 @@ enum InputSize {
     Large,
 }
 
-/// Operations for each byte from which on arithmetic, not memory, is taken for the limit.
+/// Operations per byte from which a kernel counts as bound by arithmetic instead of memory.
 const INTENSE: u64 = 4;
 
-/// STREAM's triad (McCalpin 1995): what memory gives when nothing else is in the way.
+/// STREAM triad (McCalpin 1995): measures the memory bandwidth.
 #[kernel]
 fn triad(a: &mut [f32], b: &[f32], c: &[f32], s: f32) {
     let i = global_index();
@@ -40,11 +40,11 @@ fn triad(a: &mut [f32], b: &[f32], c: &[f32], s: f32) {
     }
 }
 
-/// Nothing: what is left is the launch.
+/// An empty kernel, to measure the launch alone.
 #[kernel]
 pub fn empty(_x: &mut [f32]) {}
 
-/// The limit of what moves bytes.
+/// The reference for kernels that are bound by memory.
 pub const TRIAD: BuiltinKernel = BuiltinKernel {
     name: "triad",
     about: "a = b + s c, the limit",
@@ -88,7 +88,7 @@ fn empty_job(_: Size, _: u64) -> Job {
     }
 }
 
-/// Prints a row for each kernel. Fails if a result is wrong.
+/// Prints a row for each kernel; fails if a result is wrong.
 pub fn run(BenchKernelsCommand { options, size }: &BenchKernelsCommand) -> Result<ExitCode> {
     let choice = options.device.select()?;
     choice.explain();
@@ -117,7 +117,7 @@ pub fn run(BenchKernelsCommand { options, size }: &BenchKernelsCommand) -> Resul
     Ok(if failed > 0 { ExitCode::FAILURE } else { choice.exit_code() })
 }
 
-/// The share of what triad reached, for what memory limits.
+/// Returns the bandwidth relative to triad, for kernels that are bound by memory.
 fn share(outcome: &BenchResult, limit: &BenchResult) -> Option<f64> {
     let moves = outcome.bytes > 0 && outcome.ops < INTENSE * outcome.bytes;
     moves.then(|| outcome.gb_per_s() / limit.gb_per_s())

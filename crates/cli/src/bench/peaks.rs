@@ -1,7 +1,7 @@
-//! What a device reaches when nothing is in the way: the rates that rows of a benchmark are shares of.
+//! Peak rates of a device, to which benchmark rows are relative.
 //!
-//! Each is measured when a row first asks, on the device that the rows run on: bytes by STREAM's triad, arithmetic by chains of
-//! multiply-adds that touch no memory. The CPU's chains are native code, as its routines are; its vector machine does not reach them.
+//! Each rate is measured on first use, on the device of the rows: memory by the STREAM triad, arithmetic by chains of multiply-adds in
+//! registers. On the CPU the chains are native code, like its routines; the vector interpreter does not reach this rate.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use panoply::{Backend, DType, Device, Result, internal, kernel};
 
 use super::kernels::TRIAD;
 
-/// The limits of one device.
+/// Peak rates of one device.
 pub struct Limits<'a> {
     device: &'a Device,
     seconds: f64,
@@ -21,18 +21,18 @@ pub struct Limits<'a> {
 }
 
 impl<'a> Limits<'a> {
-    /// Limits that so many seconds are spent on, each.
+    /// Creates peak rates that take `seconds` each to measure.
     pub fn new(device: &'a Device, seconds: f64) -> Limits<'a> {
         let (gbps, gflops, gflops_bf16) = Default::default();
         Limits { device, seconds, gbps, gflops, gflops_bf16 }
     }
 
-    /// 10⁹ bytes a second of the memory.
+    /// Returns the memory bandwidth in 10⁹ bytes/s.
     pub fn gbps(&self) -> Result<f64> {
         once(&self.gbps, || Ok(self.shipped(&TRIAD)?.gb_per_s()))
     }
 
-    /// 10⁹ floating-point operations a second on elements of a type; none if nothing here measures them.
+    /// Returns the arithmetic peak for an element type in 10⁹ FLOP/s; `None` if it cannot be measured.
     pub fn gflops(&self, dtype: DType) -> Result<Option<f64>> {
         let native = self.device.info().kind == Backend::Cpu;
         match dtype {
@@ -60,9 +60,9 @@ fn once(cell: &OnceCell<f64>, measure: impl FnOnce() -> Result<f64>) -> Result<f
     measure().map(|rate| *cell.get_or_init(|| rate))
 }
 
-/// Multiply-adds of a work-item in a turn, none of which waits for another.
+/// Independent multiply-adds per work-item and iteration.
 const SIDE_BY_SIDE: u64 = 8;
-/// Turns.
+/// Number of iterations.
 const TURNS: u32 = 1024;
 
 /// Chains of multiply-adds in registers.
@@ -103,7 +103,7 @@ const CHAINS: BuiltinKernel = BuiltinKernel {
         Job {
             data: vec![Data::zeros::<f32>(n)],
             steps: vec![JobLaunch::new(chains::build, n, vec![JobArg::Write(0), TURNS.into(), 0.5.into()])],
-            // x = x / 2 + 1 / 2 goes to 1 and stays there; each chain begins elsewhere, so that no compiler takes two for one.
+            // x = x / 2 + 1 / 2 converges to 1. Each chain starts at another value, so that no compiler merges two of them.
             check: |_, after| {
                 let have = after[0].elements::<f32>();
                 CheckResult::exact(&have, &vec![SIDE_BY_SIDE as f32; have.len()])

@@ -1,4 +1,4 @@
-//! `panoply bench tensors`: operations on tensors, with the share of what limits them on this device.
+//! `panoply bench tensors`: tensor operations, relative to the peak rate that bounds them on this device.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -14,14 +14,14 @@ struct Row {
     name: &'static str,
     /// Shapes of the inputs.
     inputs: &'static [&'static [usize]],
-    /// What their elements are.
+    /// Element type of the inputs.
     dtype: DType,
     op: fn(&[Tensor]) -> Tensor,
-    /// Bytes that must move.
+    /// Minimum number of bytes moved.
     bytes: f64,
-    /// Floating-point operations, where they are the limit.
+    /// Floating-point operations, if these bound the operation.
     flops: f64,
-    /// Whether it is written out each time or captured.
+    /// True if the operation is captured by jit, false if it is traced each time.
     captured: bool,
 }
 
@@ -40,7 +40,7 @@ const fn moving(
     Row { name, inputs, op, bytes: bytes as f64, ..PLAIN }
 }
 
-/// What costs the host more than the device.
+/// Creates a row that is bound by the host.
 const fn small(
     name: &'static str,
     inputs: &'static [&'static [usize]],
@@ -50,7 +50,7 @@ const fn small(
     Row { name, inputs, op, captured, ..PLAIN }
 }
 
-/// A factorization with its cost in n³ floating-point operations.
+/// Creates a row for a factorization of `cubes` · n³ floating-point operations.
 const fn factoring(name: &'static str, op: fn(&[Tensor]) -> Tensor, cubes: f64) -> Row {
     const N: usize = 512;
     Row {
@@ -63,12 +63,12 @@ const fn factoring(name: &'static str, op: fn(&[Tensor]) -> Tensor, cubes: f64) 
     }
 }
 
-/// Matrices that can be factored: with a heavy diagonal.
+/// Makes the diagonal dominant, so that the matrix can be factored.
 fn heavy(x: &Tensor) -> Tensor {
     x + Tensor::eye(512, DType::F32) * 64.0
 }
 
-/// A hundred nodes of the graph beside the inputs, a third of them products.
+/// Builds a graph of a hundred nodes, a third of them matrix products.
 fn hundred(x: &[Tensor]) -> Tensor {
     (0..33).fold(-&x[0], |y, _| (y.matmul(&x[1]) + &x[2]).tanh())
 }
@@ -101,7 +101,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "matmul i8 1024",
         op: |x| x[0].cast(DType::I32).matmul(&x[1].cast(DType::I32)),
-        // What is read is i8, what is written i32.
+        // Inputs are i8, the output is i32.
         bytes: (6 * 1024 * 1024) as f64,
         ..product!(1024, "", DType::I8)
     },
@@ -172,7 +172,7 @@ pub fn run(arguments: &ProfiledArgs) -> Result<ExitCode> {
 }
 
 impl Row {
-    /// Inputs: numbers around 0 up to a half, integers up to 100, since as integers the others would all be 0.
+    /// Returns random inputs: floats in -0.5 .. 0.5, integers in -100 .. 100.
     fn random(&self) -> Vec<Tensor> {
         let mut rng = panoply::Rng::seed_from_u64(1);
         let size = if self.dtype.is_int() { 200.0 } else { 1.0 };
@@ -183,7 +183,7 @@ impl Row {
         self.bytes == 0.0
     }
 
-    /// What limits it: the rate of multiply-adds where there are many, that of the memory otherwise; in 10⁹ a second.
+    /// Returns the peak rate that bounds the operation, arithmetic or memory, in 10⁹/s.
     fn limit(&self, limits: &Limits<'_>) -> Result<Option<f64>> {
         match (self.flops > 0.0, self.is_small()) {
             (true, _) => limits.gflops(self.dtype),
@@ -192,7 +192,7 @@ impl Row {
         }
     }
 
-    /// 10⁹ a second of what limits it.
+    /// Returns the achieved rate in 10⁹/s, in the unit of the peak rate.
     fn rate(&self, seconds: f64) -> f64 {
         (if self.flops > 0.0 { self.flops } else { self.bytes }) / seconds / 1e9
     }
@@ -210,7 +210,7 @@ impl Row {
     fn line(&self, seconds: f64, host: Option<f64>, limit: Option<f64>) -> String {
         if self.is_small() {
             let host = host.unwrap_or_default() * 1e6;
-            return format!("{:<32} {:>9.3} µs, the host's share {host:.3} µs", self.name, seconds * 1e6);
+            return format!("{:<32} {:>9.3} µs, host {host:.3} µs", self.name, seconds * 1e6);
         }
         let (rate, unit) = (self.rate(seconds), if self.flops > 0.0 { "GFLOP/s" } else { "GB/s" });
         let share = |limit: f64| format!("  {:>3.0} % of {limit:.0}", 100.0 * rate / limit);
@@ -219,13 +219,13 @@ impl Row {
     }
 }
 
-/// The same on a device that computes nothing: what the host does for it, and that device's own checks.
+/// Measures the operation on a device that computes nothing: the time of the host, including that device's checks.
 fn host(device: &Device, row: &Row, arguments: &ProfiledArgs) -> Result<f64> {
     let idle = null_device_like(device);
     idle.scope(|| median(&idle, row, arguments))
 }
 
-/// The median time of one evaluation, warm.
+/// Returns the median time of one evaluation after a warm-up.
 fn median(device: &Device, row: &Row, ProfiledArgs { options, profile }: &ProfiledArgs) -> Result<f64> {
     let inputs = row.random();
     eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
@@ -253,9 +253,9 @@ fn median(device: &Device, row: &Row, ProfiledArgs { options, profile }: &Profil
 mod tests {
     use super::*;
 
-    /// What is measured is work: few of a product's inputs are 0, and they are of both signs.
+    /// Inputs of products are nonzero except for a few, and have both signs.
     #[test]
-    fn products_are_of_numbers() {
+    fn product_inputs_are_nonzero_with_both_signs() {
         Device::get("cpu").unwrap().scope(|| {
             for row in ROWS.iter().filter(|row| row.name.ends_with(" 1024")) {
                 for input in row.random() {

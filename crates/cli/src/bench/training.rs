@@ -1,5 +1,5 @@
-//! `panoply bench training`: whole training steps, forward, backward, update and the loss read back; in f32, and with layers that
-//! multiply in bf16. Beside the time of a step what of it is the host's, and the memory that the first steps take.
+//! `panoply bench training`: whole training steps with forward, backward, update and readback of the loss, in f32 and with layers that
+//! multiply in bf16. Reports the time of a step, the part of it on the host, and the memory that the first steps take.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub struct BenchTrainingCommand {
     case: Option<String>,
 }
 
-/// A network with a batch to learn.
+/// A network and a batch to train on.
 struct Row {
     name: &'static str,
     run: fn(&mut Bench<'_>) -> Result<()>,
@@ -37,7 +37,7 @@ const ROWS: &[Row] = &[
     Row { name: "transformer, d 256, 4 layers, 8 × 128", run: |bench| bench.transformer() },
 ];
 
-/// What any network makes the process load, threads included, is there after it.
+/// Runs first, so that everything that any network makes the process load, threads included, is already loaded.
 const FIRST: Row = Row {
     name: "a dense layer",
     run: |bench| {
@@ -46,30 +46,30 @@ const FIRST: Row = Row {
     },
 };
 
-/// One row under way.
+/// State of a running row.
 struct Bench<'a> {
     device: &'a Device,
     budget: f64,
     profile: bool,
-    /// What layers that multiply compute in.
+    /// Element type in which layers multiply.
     precision: DType,
     rng: Rng,
-    /// The median of a step, once there is one.
+    /// Median time of a step, once measured.
     median: f64,
     params: usize,
 }
 
-/// What a row takes.
+/// Measurement of a row.
 struct Measurement {
-    /// A step.
+    /// Time of a step.
     seconds: f64,
-    /// The host's share of it.
+    /// Time of a step on the host.
     host_seconds: f64,
-    /// The most that buffers of the device held.
+    /// Peak of allocated device memory.
     pool_bytes: u64,
-    /// The most that the process grew by, where the system says it.
+    /// Peak growth of the process, if the system reports it.
     grown: Option<u64>,
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     params: usize,
 }
 
@@ -84,13 +84,13 @@ pub fn run(
     if !rows.iter().any(|(name, ..)| wanted(name)) {
         let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
         let message = format!("--case {}: unknown case", case.as_deref().unwrap_or_default());
-        return Err(Error::mistake(message).note(format!("there are {}", names.join("; "))));
+        return Err(Error::mistake(message).note(format!("the cases are {}", names.join("; "))));
     }
     choice.explain();
     rows.into_iter().filter(|(name, ..)| wanted(name)).try_for_each(|(name, row, precision)| {
         let taken = Measurement::by(row, precision, device, options.min_time, *profile)?;
         let Measurement { seconds, host_seconds, pool_bytes, grown, params } = taken;
-        // What earlier rows gave back may not have gone back to the system.
+        // Memory that earlier rows freed is possibly not returned to the system.
         let resident_bytes = grown.filter(|_| case.is_some());
         if options.json {
             let (device, dtype) = (device.device_string(), precision.to_string());
@@ -101,8 +101,8 @@ pub fn run(
             println!("{row}");
         } else {
             let (steps, host, mib) = (1.0 / seconds, host_seconds * 1e6, pool_bytes as f64 / f64::from(1 << 20));
-            let took = format!("{:>9.3} ms a step, {steps:>8.0} steps/s", seconds * 1e3);
-            println!("{name:<43} {took}, the host's share {host:>6.0} µs, {mib:>7.1} MiB");
+            let took = format!("{:>9.3} ms/step, {steps:>8.0} steps/s", seconds * 1e3);
+            println!("{name:<43} {took}, host {host:>6.0} µs, {mib:>7.1} MiB");
         }
         Ok(())
     })?;
@@ -141,7 +141,7 @@ impl Bench<'_> {
         self.classifier(model, &[batch, 784], 10)
     }
 
-    /// Two convolutions with pooling, the first one normalized.
+    /// Two convolutions with pooling, the first one with batch norm.
     fn cnn(&mut self) -> Result<()> {
         let same = ConvOptions { padding: [1, 1], ..ConvOptions::default() };
         let model = Sequential::new()
@@ -157,7 +157,7 @@ impl Bench<'_> {
         self.classifier(model, &[64, 1, 28, 28], 10)
     }
 
-    /// The last output of an LSTM through a dense layer.
+    /// A linear layer on the last output of an LSTM.
     fn lstm(&mut self) -> Result<()> {
         let model = Sequential::new()
             .add(RnnBase::new(RnnKind::Lstm, 64, 128, 1, false, &mut self.rng))
@@ -166,7 +166,7 @@ impl Bench<'_> {
         self.classifier(model, &[32, 50, 64], 10)
     }
 
-    /// The mean over an encoder's positions through a dense layer.
+    /// A linear layer on the mean over the positions of an encoder.
     fn transformer(&mut self) -> Result<()> {
         let shape = TransformerConfig {
             d_model: 256,
@@ -182,7 +182,7 @@ impl Bench<'_> {
         self.classifier(model, &[8, 128, 256], 10)
     }
 
-    /// Steps of Adam on random examples that stay on the device.
+    /// Measures AdamW steps on random examples that stay on the device.
     fn classifier(&mut self, mut model: impl Layer + Module, input: &[usize], classes: usize) -> Result<()> {
         let x = self.rng.normal(input);
         let y = (self.rng.uniform([input[0]]) * classes as f64).cast(DType::I32);

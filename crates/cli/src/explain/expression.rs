@@ -1,8 +1,8 @@
-//! Expressions as text: `softmax(x @ w + b)`, as in mathematics, as in Python or as in Rust.
+//! Parser for expressions such as `softmax(x @ w + b)`, in mathematical, Python or Rust notation.
 //!
-//! A name is a tensor of random numbers; what a word before `(` means is a row of [`operations`], whose arguments may be named. A method is an
-//! operation whose first argument stands before the dot, and `&` means nothing, so that a line of a program can be given as it is. Every
-//! mistake names its column, those that the tensors find as well.
+//! A name is a tensor of random numbers. A name before `(` is an operation, listed in [`operations`], whose arguments can be passed by
+//! name. A method is an operation whose first argument precedes the dot. `&` is ignored, so that Rust code can be pasted. Every error
+//! names its column, including errors of tensor operations.
 
 mod operations;
 mod value;
@@ -15,18 +15,18 @@ use self::operations::OPERATIONS;
 use self::value::{Argument, Value, beside};
 use super::given;
 
-/// What a tensor is without a shape of its own.
+/// Default shape of a tensor.
 const SHAPE: [usize; 2] = [64, 64];
 
-/// How deep brackets and signs may be within each other.
+/// Maximum nesting depth of brackets and signs.
 const DEPTH: usize = 64;
 
-/// What is said of tensors without the lines of this program that made them.
+/// Removes source locations of this program from an error message.
 fn without_places(text: &str) -> String {
     let mut said = String::new();
     for word in text.split(' ').filter(|word| *word != "pending,") {
         match word.split_once(".rs:") {
-            // What stands behind a place stands behind what was before it.
+            // The text after a location follows the text before it.
             Some((_, behind)) => {
                 said.truncate(said.trim_end_matches(',').len());
                 said += behind.trim_start_matches(|letter: char| letter.is_ascii_digit());
@@ -40,18 +40,18 @@ fn without_places(text: &str) -> String {
     said
 }
 
-/// An expression that was read: what it is and the tensors it names.
+/// A parsed expression: its values and the tensors it names.
 pub struct Expression {
     pub values: Vec<Tensor>,
     pub names: BTreeMap<String, Tensor>,
 }
 
-/// Whether this is more than a name.
+/// Returns true if the text is more than a name.
 pub fn is_expression(text: &str) -> bool {
     text.contains(|letter: char| !(letter.is_alphanumeric() || letter == '_'))
 }
 
-/// Reads an expression over tensors of these shapes (`x=64x128`), and of one shape where none is said.
+/// Parses an expression over tensors of these shapes (`x=64x128`); the others have the default shape.
 pub fn read(text: &str, shapes: &[String]) -> Result<Expression> {
     let mut parser =
         Parser { text, at: 0, depth: 0, shapes: of_names(shapes)?, names: BTreeMap::new(), rng: Rng::seed_from_u64(0) };
@@ -65,7 +65,7 @@ pub fn read(text: &str, shapes: &[String]) -> Result<Expression> {
     }
     let names = parser.names;
     match parser.shapes.keys().find(|name| !names.contains_key(*name)) {
-        Some(name) => Err(Error::mistake(format!("explain: --shape is of {name}, which `{text}` does not name"))),
+        Some(name) => Err(Error::mistake(format!("explain: --shape: `{text}` has no tensor named {name}"))),
         None => Ok(Expression { values, names }),
     }
 }
@@ -77,13 +77,14 @@ fn of_names(shapes: &[String]) -> Result<BTreeMap<String, Vec<usize>>> {
         let lengths = lengths.into_iter().map(|length| length.trim().parse().ok());
         Some((name.trim().to_string(), lengths.collect::<Option<Vec<usize>>>()?))
     };
-    let wrong = |shape| Error::mistake(format!("explain: --shape {shape} is not a name and lengths, such as x=64x128"));
+    let wrong =
+        |shape| Error::mistake(format!("explain: --shape {shape}: expected a name and a shape, such as x=64x128"));
     shapes.iter().map(|shape| read(shape).ok_or_else(|| wrong(shape))).collect()
 }
 
 struct Parser<'t> {
     text: &'t str,
-    /// Bytes that were read.
+    /// Position in bytes.
     at: usize,
     depth: usize,
     shapes: BTreeMap<String, Vec<usize>>,
@@ -98,10 +99,10 @@ impl Parser<'_> {
     }
 
     fn trailing(&self, letter: char) -> Error {
-        self.error(self.at, format!("`{letter}` does not go on with what stands before it"))
+        self.error(self.at, format!("unexpected `{letter}`"))
     }
 
-    /// A tensor that is none is said with the place where it would have been made.
+    /// Returns the value, or the error of a tensor in it with the column of the operation.
     fn made(&self, at: usize, value: Value) -> Result<Value> {
         let wrong = |error: Error| {
             let notes = error.notes().iter().map(|note| without_places(note));
@@ -117,14 +118,14 @@ impl Parser<'_> {
         self.text[self.at..].chars().next()
     }
 
-    /// Whether this comes next; if so it is read.
+    /// Consumes this text if it comes next, and returns true if so.
     fn accept(&mut self, sign: &str) -> bool {
         let there = self.peek().is_some() && self.text[self.at..].starts_with(sign);
         self.at += if there { sign.len() } else { 0 };
         there
     }
 
-    /// The letters from here on that belong together.
+    /// Consumes the following characters that satisfy the predicate.
     fn word(&mut self, belongs: impl Fn(char) -> bool) -> String {
         let rest = &self.text[self.at..];
         let word = &rest[..rest.find(|letter| !belongs(letter)).unwrap_or(rest.len())];
@@ -132,7 +133,7 @@ impl Parser<'_> {
         word.to_string()
     }
 
-    /// What may stand in brackets.
+    /// Parses an expression of the lowest precedence.
     fn whole(&mut self) -> Result<Value> {
         self.chain(&["<=", ">=", "==", "!=", "<", ">"], Parser::sum)
     }
@@ -145,7 +146,7 @@ impl Parser<'_> {
         self.chain(&["*", "/", "%", "@"], Parser::signed)
     }
 
-    /// Parts with signs between them, from the left.
+    /// Parses operands of left-associative binary operators.
     fn chain(&mut self, signs: &[&'static str], part: fn(&mut Self) -> Result<Value>) -> Result<Value> {
         let mut left = part(self)?;
         loop {
@@ -166,16 +167,16 @@ impl Parser<'_> {
                 "/" => x / y,
                 "%" => x % y,
                 "**" => x.powf(*y),
-                _ => return Err(self.error(at, format!("`{sign}` is not between tensors"))),
+                _ => return Err(self.error(at, format!("invalid operands for `{sign}`"))),
             };
             return Ok(Value::Number(number));
         }
         let sides = [left, right];
-        // A matrix is no number.
+        // `@` does not accept numbers.
         let fits = sides.iter().all(|side| sign != "@" || matches!(side, Value::Tensor(_)));
         let beside = beside(&sides, &[]);
         let [Some(x), Some(y)] = sides.map(|side| Tensor::of(&side, beside.as_ref()).filter(|_| fits)) else {
-            return Err(self.error(at, format!("`{sign}` is not between tensors")));
+            return Err(self.error(at, format!("invalid operands for `{sign}`")));
         };
         let tensor = match sign {
             "+" => x + y,
@@ -195,19 +196,19 @@ impl Parser<'_> {
         self.made(at, tensor.into())
     }
 
-    /// What may have a sign before it, and methods, places and a power behind it.
+    /// Parses an operand with an optional sign.
     fn signed(&mut self) -> Result<Value> {
         self.peek();
         let at = self.at;
         self.depth += 1;
         if self.depth > DEPTH {
-            return Err(self.error(at, format!("more than {DEPTH} brackets and signs are within each other")));
+            return Err(self.error(at, format!("more than {DEPTH} nested brackets and signs")));
         }
         let value = if self.accept("-") {
             match self.signed()? {
                 Value::Tensor(x) => self.made(at, (-x).into())?,
                 Value::Number(number) => Value::Number(-number),
-                value => return Err(self.error(at, format!("{} has no sign", value.in_words()))),
+                value => return Err(self.error(at, format!("cannot negate {}", value.in_words()))),
             }
         } else if self.accept("&") {
             self.signed()?
@@ -226,7 +227,7 @@ impl Parser<'_> {
             return Ok(base);
         }
         match (base, self.signed()?) {
-            // It needs no logarithm, which some devices have too coarse a one for.
+            // A square needs no logarithm, which is imprecise on some devices.
             (Value::Tensor(x), Value::Number(2.0)) => self.made(at, x.square().into()),
             (base, exponent) => self.joined(at, "**", base, exponent),
         }
@@ -249,7 +250,7 @@ impl Parser<'_> {
                 } else if self.accept("(") {
                     self.call(at, &name, vec![value])?
                 } else {
-                    let what = "after a dot stands an operation with brackets, such as `.relu()`";
+                    let what = "expected a method call after the dot, such as `.relu()`";
                     return Err(self.error(at, what.to_string()));
                 };
             } else {
@@ -258,7 +259,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Elements of a tensor, as in `x[1:3, ::2]`, or one of several tensors.
+    /// Indexes a tensor, as in `x[1:3, ::2]`, or a list of tensors.
     fn places(&mut self, value: Value) -> Result<Value> {
         let opened = self.at;
         self.at += 1;
@@ -270,22 +271,22 @@ impl Parser<'_> {
             ranges.push(self.range()?);
         }
         match (value, ranges.as_slice()) {
-            (_, []) => Err(self.error(opened, "no place stands in these brackets".to_string())),
+            (_, []) => Err(self.error(opened, "empty index".to_string())),
             (Value::Tensor(x), _) => self.made(opened, x.slice(ranges).into()),
             (Value::List(values), [TensorIndex::Index(place)]) => {
                 let found = usize::try_from(*place).ok().and_then(|place| values.get(place).cloned());
-                found.ok_or_else(|| self.error(opened, format!("there is no {place} among {} values", values.len())))
+                found.ok_or_else(|| self.error(opened, format!("index {place} out of range 0..{}", values.len())))
             }
-            (value, _) => Err(self.error(opened, format!("{} has no such places", value.in_words()))),
+            (value, _) => Err(self.error(opened, format!("{} cannot be indexed like this", value.in_words()))),
         }
     }
 
-    /// Positions along one axis: `1`, `-3:`, `::2`, `1..3` or `..`.
+    /// Parses an index along one axis: `1`, `-3:`, `::2`, `1..3` or `..`.
     fn range(&mut self) -> Result<TensorIndex> {
         let start = self.position()?;
         let is_span = self.accept("..") || self.accept(":");
         if !is_span {
-            let what = "a place is a whole number or a range, such as 1:3 or ::2";
+            let what = "an index must be an integer or a range, such as 1:3 or ::2";
             return start.map(TensorIndex::Index).ok_or_else(|| self.error(self.at, what.to_string()));
         }
         let end = self.position()?;
@@ -293,11 +294,12 @@ impl Parser<'_> {
         let at = self.at;
         let step = if is_stepped { self.position()?.unwrap_or(1) } else { 1 };
         let step = usize::try_from(step).ok().filter(|step| *step > 0);
-        let step = step.ok_or_else(|| self.error(at, "a step is at least 1; flip turns an axis around".to_string()))?;
+        let step =
+            step.ok_or_else(|| self.error(at, "a step must be at least 1; use flip to reverse an axis".to_string()))?;
         Ok(TensorIndex::Slice { start, end, step })
     }
 
-    /// A whole number, if one comes next.
+    /// Parses an integer, if one comes next.
     fn position(&mut self) -> Result<Option<isize>> {
         self.peek();
         let at = self.at;
@@ -312,7 +314,7 @@ impl Parser<'_> {
         Ok(Some(if is_below { -number } else { number }))
     }
 
-    /// A number, a name, an operation or something in brackets.
+    /// Parses a number, a name, a call or a bracketed expression.
     fn part(&mut self) -> Result<Value> {
         let letter = self.peek();
         let at = self.at;
@@ -321,7 +323,7 @@ impl Parser<'_> {
                 self.at += 1;
                 let mut values = self.values(at, ")")?;
                 match values.len() {
-                    0 => Err(self.error(at, "nothing stands in these brackets".to_string())),
+                    0 => Err(self.error(at, "empty brackets".to_string())),
                     1 => Ok(values.remove(0)),
                     _ => Ok(Value::List(values)),
                 }
@@ -335,7 +337,7 @@ impl Parser<'_> {
                 let text = self.word(|letter| letter != quote);
                 let is_closed = self.text[self.at..].starts_with(quote);
                 self.at += usize::from(is_closed);
-                is_closed.then_some(Value::Text(text)).ok_or_else(|| self.error(at, "this text is not closed".into()))
+                is_closed.then_some(Value::Text(text)).ok_or_else(|| self.error(at, "unterminated string".into()))
             }
             Some('.') if self.accept("..") => Ok(Value::All),
             Some(letter) if letter.is_ascii_digit() || letter == '.' => self.number(),
@@ -343,8 +345,8 @@ impl Parser<'_> {
                 let name = self.word(|letter| letter.is_alphanumeric() || letter == '_');
                 if self.accept("(") { self.call(at, &name, Vec::new()) } else { self.named(at, name) }
             }
-            Some(letter) => Err(self.error(at, format!("`{letter}` begins no tensor and no number"))),
-            None => Err(self.error(at, "a tensor or a number is missing".to_string())),
+            Some(letter) => Err(self.error(at, format!("expected a tensor or a number, found `{letter}`"))),
+            None => Err(self.error(at, "expected a tensor or a number".to_string())),
         }
     }
 
@@ -352,7 +354,7 @@ impl Parser<'_> {
         let at = self.at;
         let mut word = self.word(|letter| letter.is_ascii_digit() || letter == '.');
         if word.len() > 1 && word.ends_with('.') {
-            // The dot of a method.
+            // The dot belongs to a method call.
             word.pop();
             self.at -= 1;
         }
@@ -365,7 +367,7 @@ impl Parser<'_> {
         word.parse().map(Value::Number).map_err(|_| self.error(at, format!("invalid number `{word}`")))
     }
 
-    /// A tensor, but for the words that mean something already.
+    /// Returns the value of a name: a keyword, an element type or a tensor.
     fn named(&mut self, at: usize, name: String) -> Result<Value> {
         match name.as_str() {
             "true" | "True" => return Ok(Value::Truth(true)),
@@ -388,11 +390,11 @@ impl Parser<'_> {
     fn not_closed(&mut self, opened: usize) -> Error {
         match self.peek() {
             Some(letter) => self.trailing(letter),
-            None => self.error(opened, "this bracket is not closed".to_string()),
+            None => self.error(opened, "unclosed bracket".to_string()),
         }
     }
 
-    /// What stands between brackets, of which the first was read.
+    /// Parses comma-separated values up to the closing bracket; the opening one is already consumed.
     fn values(&mut self, opened: usize, closed: &str) -> Result<Vec<Value>> {
         let mut values = Vec::new();
         while !self.accept(closed) {
@@ -404,7 +406,7 @@ impl Parser<'_> {
         Ok(values)
     }
 
-    /// The name before a `=`, if that comes next.
+    /// Parses the name before a `=`, if that comes next.
     fn keyword(&mut self) -> Option<String> {
         self.peek();
         let start = self.at;
@@ -414,7 +416,7 @@ impl Parser<'_> {
         is_keyword.then_some(name)
     }
 
-    /// An operation of what stood before the dot and of what stands before the bracket that closes.
+    /// Parses the arguments of a call, up to the closing bracket, and applies the operation.
     fn call(&mut self, at: usize, name: &str, mut by_place: Vec<Value>) -> Result<Value> {
         let (opened, mut by_name) = (self.at - 1, Vec::new());
         while !self.accept(")") {
@@ -423,7 +425,7 @@ impl Parser<'_> {
             match self.keyword() {
                 Some(name) => by_name.push((name, self.whole()?)),
                 None if by_name.is_empty() => by_place.push(self.whole()?),
-                None => return Err(self.error(at, "what has no name stands before what has one".to_string())),
+                None => return Err(self.error(at, "positional argument follows keyword argument".to_string())),
             }
             if !self.accept(",") && self.peek() != Some(')') {
                 return Err(self.not_closed(opened));
@@ -436,7 +438,7 @@ impl Parser<'_> {
         let Some(operation) = OPERATIONS.iter().find(|operation| operation.name == name) else {
             let mut known: Vec<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
             known.sort_unstable();
-            return Err(self.error(at, format!("no operation is called `{name}`; one of {}", known.join(", "))));
+            return Err(self.error(at, format!("unknown operation `{name}`; expected one of {}", known.join(", "))));
         };
         let made = operation.applied(by_place, by_name).map_err(|what| self.error(at, format!("{name}: {what}")))?;
         self.made(at, made)

@@ -1,5 +1,5 @@
-//! WGSL in the languages of Metal and of DirectX 12, as `wgpu` hands them to Apple's and to Microsoft's compilers: its translator makes them,
-//! with the settings that it has on those systems.
+//! Translation of WGSL to MSL and HLSL by naga, with the settings with which `wgpu` passes shaders to the compilers of Apple and
+//! Microsoft.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use naga::{AddressSpace, ResourceBinding, ShaderStage, StorageAccess};
 use panoply::internal::ir::Target;
 use panoply::{Error, Result};
 
-/// A program as the translator has read it.
+/// A parsed WGSL program.
 pub struct Program {
     module: naga::Module,
     info: ModuleInfo,
     entry: String,
-    /// Whether it needs a newer compiler on Windows than every system has.
+    /// True if it needs a newer shader model than every Windows system supports.
     newer: bool,
-    /// What the program leaves to the launch and to the device, and what it is here: a line for each in both languages.
+    /// Comment lines with the values of override constants, which the launch or the device determines.
     decided: String,
 }
 
 impl Program {
-    /// A program in WGSL for a target and for groups of this size, where a launch chooses it.
+    /// Parses a WGSL program for a target; `group` is the work-group size if the launch chooses it.
     pub fn read(source: &str, entry: &str, target: &Target, group: [u32; 3]) -> Result<Program> {
         let module = naga::front::wgsl::parse_str(source).map_err(|error| wrong(error.emit_to_string(source)))?;
         let mut has = Capabilities::empty();
@@ -38,8 +38,8 @@ impl Program {
         for name in module.overrides.iter().filter_map(|(_, known)| known.name.clone()) {
             let axis = ["items0", "items1", "items2"].iter().position(|known| *known == name);
             decided += &match axis {
-                Some(axis) => format!("// {name} = {}: the launch decides\n", group[axis]),
-                None => format!("// {name} = false: the device decides, which is tried for it when it is opened\n"),
+                Some(axis) => format!("// {name} = {}: set by the launch\n", group[axis]),
+                None => format!("// {name} = false: set by a test when the device is opened\n"),
             };
             told.insert(name, axis.map_or(0.0, |axis| f64::from(group[axis])));
         }
@@ -49,7 +49,7 @@ impl Program {
         Ok(Program { module, info, entry: entry.to_string(), newer, decided })
     }
 
-    /// Metal's language, from the version on that has 64-bit integers.
+    /// Translates to MSL 2.3, the first version with 64-bit integers.
     pub fn metal(&self) -> Result<String> {
         let unchecked = BoundsCheckPolicy::Unchecked;
         let policies = BoundsCheckPolicies {
@@ -87,7 +87,7 @@ impl Program {
         Ok(format!("{}{}", self.decided, written.0))
     }
 
-    /// HLSL, for the compiler that every Windows has, or for one with what that lacks.
+    /// Translates to HLSL: shader model 5.1, which every Windows supports, or 6.2 if the program needs it.
     pub fn direct3d(&self) -> Result<String> {
         let options = hlsl::Options {
             shader_model: if self.newer { hlsl::ShaderModel::V6_2 } else { hlsl::ShaderModel::V5_1 },
@@ -108,5 +108,5 @@ impl Program {
 }
 
 fn wrong(what: impl std::fmt::Display) -> Error {
-    Error::unsupported(format!("the translator of WGSL refuses the program: {what}"))
+    Error::unsupported(format!("naga cannot translate the WGSL program: {what}"))
 }

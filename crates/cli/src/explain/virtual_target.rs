@@ -1,6 +1,6 @@
-//! Devices that are not here: what `--target` names, by the least that devices of their kind have.
+//! Targets of `--target`: devices that are not present, with the minimum capabilities of their type.
 //!
-//! A device that only records stands for them, so that what is explained goes the way of every other device.
+//! A null device represents them, so that they pass through the same stages as any other device.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use panoply::internal::{NullDevice, routine};
 use panoply::runtime::DeviceOptions;
 use panoply::{Backend, Device, DeviceInfo, Error, Result};
 
-/// The model of an NVIDIA GPU where none is said: the first one with units for small products in bf16.
+/// Default model of an NVIDIA GPU: the first one with tensor cores for bf16.
 const CAPABILITY: &str = "sm_80";
 
-/// The model of an AMD GPU where none is said: the first one with waves of 32.
+/// Default model of an AMD GPU: the first one with waves of 32 lanes.
 const ARCHITECTURE: &str = "gfx1010";
 
-/// What stands for a device of this kind, as `metal`, or of this model, as `cuda:sm_90`.
+/// A null device for a backend, such as `metal`, or for a model, such as `cuda:sm_90`.
 pub struct VirtualTarget {
     pub device: Device,
-    /// One line on what this is and is not.
+    /// A line that describes the target.
     pub note: String,
 }
 
 impl VirtualTarget {
-    /// The one of this spelling.
+    /// Parses the spelling of `--target`.
     pub fn new(spelling: &str) -> Result<VirtualTarget> {
         let (kind, model) = spelling.split_once(':').map_or((spelling, None), |(kind, model)| (kind, Some(model)));
         let kind: Backend =
@@ -44,11 +44,11 @@ impl VirtualTarget {
             physical_id: None,
             details: Vec::new(),
         };
-        // Numbers are neither kept nor computed, so that there is room for all.
+        // Buffers have no storage, so that any size fits.
         let null = NullDevice::new(target).with_info(info).in_memory(u64::MAX >> 1).without_memory();
         let null = if kind == Backend::Cpu { null.with_routines(routine::offers) } else { null };
         let products = match kind {
-            Backend::Cuda | Backend::Rocm => ", its vendor's matrix products among it",
+            Backend::Cuda | Backend::Rocm => ", such as its vendor's matrix products",
             Backend::Metal
             | Backend::OneApi
             | Backend::OpenCl
@@ -58,14 +58,14 @@ impl VirtualTarget {
             | Backend::Cpu => "",
         };
         let note = format!(
-            "no device was asked: this is made for the least that {what} have; one that is here (--device) may have \
+            "no device was queried: this is for the minimum capabilities of {what}; a real device (--device) can have \
              more{products}"
         );
         Ok(VirtualTarget { device: Device::new(Arc::new(null), DeviceOptions::from_env()?), note })
     }
 }
 
-/// The least that devices of this kind and model have, the model, and what they are; none if there is no such model.
+/// Returns the minimum target of a backend and model, the model, and a description; `None` if there is no such model.
 fn of(kind: Backend, model: Option<&str>) -> Option<(Target, &str, String)> {
     let least = model.unwrap_or("minimum");
     let plain = |target: Target, what: &str| model.is_none().then(|| (target, least, what.to_string()));
@@ -81,14 +81,14 @@ fn of(kind: Backend, model: Option<&str>) -> Option<(Target, &str, String)> {
         }
         Backend::Rocm => {
             let model = model.unwrap_or(ARCHITECTURE);
-            // From the sixth generation on; the last place, the stepping, is hexadecimal.
+            // Generations from 6 on; the last digit, the stepping, is hexadecimal.
             let number = model.strip_prefix("gfx")?;
             let (generation, stepping) = number.split_at_checked(number.len().checked_sub(1)?)?;
             let is_stepping = stepping.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit));
             let is_number = generation.bytes().all(|digit| digit.is_ascii_digit()) && !generation.starts_with('0');
             let generation: u32 = generation.parse().ok().filter(|number| is_number && (60..1000).contains(number))?;
             let wave = if generation >= 100 { 32 } else { 64 };
-            let what = format!("AMD GPUs of architecture {model}, in waves of {wave},");
+            let what = format!("AMD GPUs of architecture {model} with waves of {wave}");
             is_stepping.then(|| (Target::hip_minimum(wave), model, what))
         }
         Backend::OpenCl => plain(Target::opencl_minimum(), "GPUs with OpenCL 1.2"),
@@ -100,17 +100,17 @@ fn of(kind: Backend, model: Option<&str>) -> Option<(Target, &str, String)> {
     }
 }
 
-/// Which models there are of a kind.
+/// Describes the models of a backend.
 fn models(kind: Backend) -> &'static str {
     match kind {
-        Backend::Cuda => "a model of cuda is its compute capability from 5.0 on, as cuda:sm_90",
-        Backend::Rocm => "a model of rocm is its architecture, as rocm:gfx90a",
+        Backend::Cuda => "a cuda model is a compute capability of at least 5.0, such as cuda:sm_90",
+        Backend::Rocm => "a rocm model is an architecture, such as rocm:gfx90a",
         Backend::Metal
         | Backend::OneApi
         | Backend::OpenCl
         | Backend::Vulkan
         | Backend::Dx12
         | Backend::WebGpu
-        | Backend::Cpu => "models are told apart for cuda and rocm only, as cuda:sm_90",
+        | Backend::Cpu => "only cuda and rocm have models, such as cuda:sm_90",
     }
 }

@@ -1,4 +1,4 @@
-//! What keeps a driver from working on this machine, and what would mend it.
+//! Finds the reason why a driver does not work on this machine, and how to fix it.
 
 use panoply::internal::library_search::Library;
 use panoply::runtime::Backend;
@@ -8,12 +8,12 @@ use super::machine::Machine;
 const NVIDIA: u16 = 0x10de;
 const AMD: u16 = 0x1002;
 
-/// Something to mend.
+/// A problem and its fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// What is the matter.
+    /// The problem.
     pub what: String,
-    /// What mends it.
+    /// The fix.
     pub remedy: String,
 }
 
@@ -23,12 +23,12 @@ impl Diagnosis {
     }
 }
 
-/// The library through which a kind is reached, where there is one.
+/// Returns the library of a backend, if there is one.
 pub fn library(kind: Backend, machine: &Machine) -> Option<Library> {
     names(kind).iter().find_map(|name| machine.library(name))
 }
 
-/// What that library may be called, the likeliest first.
+/// Returns the possible names of that library, the most likely first.
 fn names(kind: Backend) -> &'static [&'static str] {
     match kind {
         Backend::Cuda => &["libcuda.so.1"],
@@ -40,7 +40,7 @@ fn names(kind: Backend) -> &'static [&'static str] {
     }
 }
 
-/// Why a kind that has no devices has none although it could; nothing if nothing is amiss.
+/// Returns why a backend without devices has none although the hardware is present; `None` if nothing is wrong.
 pub fn diagnose(kind: Backend, machine: &Machine) -> Option<Diagnosis> {
     match kind {
         Backend::Cuda => cuda(machine),
@@ -52,7 +52,7 @@ pub fn diagnose(kind: Backend, machine: &Machine) -> Option<Diagnosis> {
 
 fn cuda(machine: &Machine) -> Option<Diagnosis> {
     let card = machine.cards_of(NVIDIA).next();
-    // Under Windows the card is on no bus; its library is there if it is NVIDIA's.
+    // In WSL the card is not on the PCI bus; the library exists if the card is from NVIDIA.
     let through_windows = machine.wsl && library(Backend::Cuda, machine).is_some();
     if card.is_none() && machine.nvidia_module.is_none() && !through_windows {
         return None;
@@ -60,24 +60,24 @@ fn cuda(machine: &Machine) -> Option<Diagnosis> {
     let what = card.map_or("an NVIDIA card".to_string(), |card| format!("the NVIDIA card at {}", card.address));
     if let Some(denied) = machine.nodes_under("/dev/nvidia").find(|node| !node.allowed) {
         return Diagnosis::new(
-            format!("{} may not be opened by this user", denied.path),
-            "join the group that owns it, or ask for `chmod a+rw` in a udev rule",
+            format!("{} cannot be opened by this user", denied.path),
+            "join the group that owns it, or ask for access by a udev rule",
         );
     }
     let nodes = machine.nodes_under("/dev/nvidia").any(|node| node.path != "/dev/nvidia-uvm");
     if !through_windows && !nodes {
         if let Some(container) = machine.container {
             return Diagnosis::new(
-                format!("{what} is not let into this container ({container}): there is no /dev/nvidia0"),
-                "start the container with `--gpus all`, which takes the NVIDIA Container Toolkit on the host",
+                format!("{what} is not passed to this container ({container}): /dev/nvidia0 is missing"),
+                "start the container with `--gpus all`, which needs the NVIDIA Container Toolkit on the host",
             );
         }
         return match (&machine.nvidia_module, card.and_then(|card| card.driver.as_deref())) {
             (Some(_), _) => {
-                Diagnosis::new("NVIDIA's kernel module is loaded but made no /dev/nvidia0", "run `nvidia-modprobe`")
+                Diagnosis::new("NVIDIA's kernel module is loaded, but /dev/nvidia0 is missing", "run `nvidia-modprobe`")
             }
             (None, Some(other)) => Diagnosis::new(
-                format!("{what} is driven by {other}, which CUDA cannot use"),
+                format!("{what} uses the kernel driver {other}, which CUDA cannot use"),
                 "install NVIDIA's driver and restart",
             ),
             (None, None) => {
@@ -88,7 +88,7 @@ fn cuda(machine: &Machine) -> Option<Diagnosis> {
     let Some(library) = library(Backend::Cuda, machine) else {
         let version = machine.nvidia_module.as_ref().map_or(String::new(), |version| format!(" of version {version}"));
         return Diagnosis::new(
-            format!("{what} is here, its library libcuda.so.1 is not"),
+            format!("{what} is present, but its library libcuda.so.1 is not"),
             match machine.container {
                 Some(_) => {
                     "start the container with `--gpus all` and NVIDIA_DRIVER_CAPABILITIES=compute,utility".to_string()
@@ -102,20 +102,20 @@ fn cuda(machine: &Machine) -> Option<Diagnosis> {
     if let Some(flaw) = library.flaw {
         return Diagnosis::new(
             format!("{} {flaw}", library.path.display()),
-            "take its folder out of LD_LIBRARY_PATH, or install NVIDIA's driver for this architecture",
+            "remove its folder from LD_LIBRARY_PATH, or install NVIDIA's driver for this architecture",
         );
     }
     let file = library.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let version = file.strip_prefix("libcuda.so.").filter(|version| version.contains('.'));
-    // A container may hold a newer library made to work with an older module.
+    // A container can hold a newer compatibility library for an older module.
     let compatible = machine.container.is_some() || library.path.components().any(|part| part.as_os_str() == "compat");
     if let (Some(library), Some(module)) = (version, &machine.nvidia_module)
         && library != module
         && !compatible
     {
         return Diagnosis::new(
-            format!("libcuda is of version {library}, the kernel module of version {module}"),
-            "restart the machine, or unload and load the module, so that both are of one version",
+            format!("libcuda has version {library}, but the kernel module has version {module}"),
+            "restart the machine or reload the module, so that both versions are equal",
         );
     }
     None
@@ -128,14 +128,14 @@ fn rocm(machine: &Machine) -> Option<Diagnosis> {
         machine.nodes_under("/dev/kfd").chain(machine.nodes_under("/dev/dri/")).find(|node| !node.allowed)
     {
         return Diagnosis::new(
-            format!("{} may not be opened by this user", denied.path),
+            format!("{} cannot be opened by this user", denied.path),
             "join the groups `render` and `video`, and log in again",
         );
     }
     if machine.nodes_under("/dev/kfd").next().is_none() {
         if let Some(container) = machine.container {
             return Diagnosis::new(
-                format!("{what} is not let into this container ({container}): there is no /dev/kfd"),
+                format!("{what} is not passed to this container ({container}): /dev/kfd is missing"),
                 "start the container with `--device=/dev/kfd --device=/dev/dri`",
             );
         }
@@ -149,13 +149,13 @@ fn rocm(machine: &Machine) -> Option<Diagnosis> {
             Diagnosis::new(format!("{} {}", path.display(), flaw?), "install ROCm for this architecture")
         }
         None => Diagnosis::new(
-            format!("{what} is here, ROCm's library is not"),
+            format!("{what} is present, but ROCm's library is not"),
             "install the HIP runtime of ROCm 5 or newer, or use the card as opencl or vulkan",
         ),
     }
 }
 
-/// The interface's own loader, which is no driver yet.
+/// Checks the loader library of the interface, which is separate from the drivers.
 fn loader(kind: Backend, machine: &Machine) -> Option<Diagnosis> {
     let card = machine.cards.iter().find(|card| card.maker() != "virtual" && card.maker() != "other")?;
     let name = names(kind).first()?;
@@ -166,7 +166,7 @@ fn loader(kind: Backend, machine: &Machine) -> Option<Diagnosis> {
             Diagnosis::new(format!("{} {flaw}", library.path.display()), format!("install the package {package}"))
         }
         None => Diagnosis::new(
-            format!("a card by {} is here, the loader {name} is not", card.maker()),
+            format!("a card by {} is present, but the loader {name} is not", card.maker()),
             format!("install the package {package} and the card's own driver"),
         ),
     }
@@ -175,7 +175,7 @@ fn loader(kind: Backend, machine: &Machine) -> Option<Diagnosis> {
 fn render_nodes(machine: &Machine) -> Option<Diagnosis> {
     let denied = machine.nodes_under("/dev/dri/").find(|node| !node.allowed)?;
     Diagnosis::new(
-        format!("{} may not be opened by this user", denied.path),
+        format!("{} cannot be opened by this user", denied.path),
         "join the groups `render` and `video`, and log in again",
     )
 }

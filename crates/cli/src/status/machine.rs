@@ -1,4 +1,4 @@
-//! What the operating system shows of graphics cards and their drivers, before any driver is asked.
+//! Graphics cards and their drivers as the operating system reports them, without calling any driver.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 
 use panoply::internal::library_search::{self, Library};
 
-/// A machine as its operating system shows it. On other systems than Linux nothing is known.
+/// State of the machine as reported by the operating system. Most fields are empty on systems other than Linux.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// Kernel and architecture.
     pub system: String,
-    /// The kind of container this is, if it is one.
+    /// Name of the container runtime, if the process runs in a container.
     pub container: Option<&'static str>,
-    /// Whether this is Linux under Windows, where cards are not on a bus.
+    /// True in WSL, where cards are not on a PCI bus.
     pub wsl: bool,
-    /// Whether the PCI bus could be looked at.
+    /// True if the PCI bus can be listed.
     pub bus: bool,
-    /// Graphics cards and accelerators on it.
+    /// Graphics cards and accelerators on the PCI bus.
     pub cards: Vec<Card>,
-    /// What programs open to reach a card.
+    /// Device nodes through which programs access a card.
     pub nodes: Vec<Node>,
-    /// The version of NVIDIA's kernel module, if it is loaded.
+    /// Version of NVIDIA's kernel module, if it is loaded.
     pub nvidia_module: Option<String>,
     /// Libraries that this process has loaded.
     pub loaded: Vec<PathBuf>,
@@ -32,27 +32,27 @@ pub struct Machine {
 /// A graphics card or accelerator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// Where on the bus.
+    /// PCI address.
     pub address: String,
-    /// The vendor's PCI number.
+    /// PCI vendor id.
     pub vendor: u16,
-    /// The device's.
+    /// PCI device id.
     pub device: u16,
-    /// The kernel driver that has it.
+    /// Kernel driver bound to the card.
     pub driver: Option<String>,
 }
 
 /// A device node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its path.
+    /// Path of the node.
     pub path: String,
-    /// Whether this user may open it.
+    /// True if this user can open it.
     pub allowed: bool,
 }
 
 impl Card {
-    /// Who made it.
+    /// Returns the name of the vendor.
     pub fn maker(&self) -> &'static str {
         match self.vendor {
             0x10de => "NVIDIA",
@@ -65,7 +65,7 @@ impl Card {
 }
 
 impl Machine {
-    /// The machine whose root folder this is; `/` but in tests.
+    /// Reads the state of the machine with this root folder, which is `/` except in tests.
     pub fn read(root: &Path, library_path: &OsStr) -> Machine {
         let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         let version = text("proc/version");
@@ -88,7 +88,7 @@ impl Machine {
         }
     }
 
-    /// A library of this name (`libcuda.so.1`) among those loaded, else where the loader would find it.
+    /// Returns the library of this name (`libcuda.so.1`) that is loaded, else the one that the dynamic loader would find.
     pub fn library(&self, name: &str) -> Option<Library> {
         let stem = name.split(".so").next().unwrap_or(name);
         let is_it = |path: &&PathBuf| {
@@ -102,12 +102,12 @@ impl Machine {
         library_search::find(&self.folders, name)
     }
 
-    /// Cards of a vendor.
+    /// Returns the cards of a vendor.
     pub fn cards_of(&self, vendor: u16) -> impl Iterator<Item = &Card> {
         self.cards.iter().filter(move |card| card.vendor == vendor)
     }
 
-    /// Nodes whose paths begin so.
+    /// Returns the nodes whose path has this prefix.
     pub fn nodes_under(&self, prefix: &str) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(move |node| node.path.starts_with(prefix))
     }
@@ -121,7 +121,7 @@ fn container(root: &Path, cgroup: &str) -> Option<&'static str> {
     mark.or_else(|| words.into_iter().find(|(word, _)| cgroup.contains(word)).map(|(_, name)| name))
 }
 
-/// Display controllers (class 03) and processing accelerators (class 12).
+/// Returns display controllers (class 03) and processing accelerators (class 12).
 fn cards(bus: &Path) -> Vec<Card> {
     let mut cards: Vec<Card> =
         fs::read_dir(bus).into_iter().flatten().flatten().filter_map(|entry| card(&entry.path())).collect();

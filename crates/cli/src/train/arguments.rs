@@ -1,4 +1,4 @@
-//! What `panoply train` is told.
+//! Arguments of `panoply train`.
 
 use std::path::PathBuf;
 
@@ -73,5 +73,5 @@ fn class_weights(text: &str) -> Result<ClassWeights, String> {
     }
     let weight = |text: &str| text.trim().parse().ok().filter(|weight: &f64| weight.is_finite() && *weight > 0.0);
     let weights: Option<Vec<f64>> = text.split(',').map(weight).collect();
-    weights.map(ClassWeights::PerClass).ok_or_else(|| "take balanced, or numbers above 0 such as 1,2.5".to_string())
+    weights.map(ClassWeights::PerClass).ok_or_else(|| "expected balanced, or numbers above 0 such as 1,2.5".to_string())
 }

@@ -1,4 +1,4 @@
-//! What was taken for what, as text and as a picture in SVG.
+//! The confusion matrix as text and as an SVG image.
 
 use panoply::nn::metrics::ConfusionMatrix;
 
@@ -6,23 +6,23 @@ use super::curves::STYLE;
 use super::metrics::LabelMetrics;
 use crate::console;
 
-/// More classes than this have a list of cells in place of the full table, and the picture shows this many of them.
+/// Above this number of classes the text lists cells instead of a table, and the image shows only this number of classes.
 const SHOWN: usize = 50;
 
-/// A table, the right class to the left and what was read above, with each class's precision, recall and F1; of many classes a list
-/// of the cells above 0.
+/// Formats a table with actual classes as rows, predicted classes as columns, and precision, recall and F1 of each class. With many
+/// classes it lists the nonzero cells instead.
 pub fn text(counts: &ConfusionMatrix, classes: &[String]) -> String {
     let classes: Vec<String> = classes.iter().map(|class| console::escaped(class).to_string()).collect();
     let table = if classes.len() > SHOWN { list(counts, &classes) } else { table(counts, &classes) };
-    table + &format!("{:.2} % right, mean F1 {:.2} %\n", counts.accuracy() * 100.0, counts.macro_f1() * 100.0)
+    table + &format!("accuracy {:.2} %, macro F1 {:.2} %\n", counts.accuracy() * 100.0, counts.macro_f1() * 100.0)
 }
 
 fn table(counts: &ConfusionMatrix, classes: &[String]) -> String {
-    let name = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max("is \\ read".len());
+    let name = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max("actual \\ predicted".len());
     let cell = counts.cells().map(|(_, _, count)| count.to_string().len()).max().unwrap_or(1);
     let cell = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).clamp(cell.max(3), 12);
     let short = |class: &str| class.chars().take(12).collect::<String>();
-    let mut table = format!("{:name$}", "is \\ read");
+    let mut table = format!("{:name$}", "actual \\ predicted");
     classes.iter().for_each(|class| table += &format!(" {:>cell$}", short(class)));
     table += "  precision  recall     F1\n";
     for (right, class) in classes.iter().enumerate() {
@@ -34,13 +34,13 @@ fn table(counts: &ConfusionMatrix, classes: &[String]) -> String {
     table
 }
 
-/// One line for each cell above 0: the right class, the predicted one, and the count.
+/// Formats one line per nonzero cell: the actual class, the predicted one and the count.
 fn list(counts: &ConfusionMatrix, classes: &[String]) -> String {
     let lines = counts.cells().map(|(right, read, count)| format!("{}\t{}\t{count}\n", classes[right], classes[read]));
-    format!("{} classes, the cells above 0\nis\tread\tcount\n{}", classes.len(), lines.collect::<String>())
+    format!("{} classes, nonzero cells\nactual\tpredicted\tcount\n{}", classes.len(), lines.collect::<String>())
 }
 
-/// The classes that a picture shows, in their order: all, or those with most errors.
+/// Returns the classes of the image in their order: all, or those with the most errors.
 fn shown(counts: &ConfusionMatrix) -> Vec<usize> {
     let mut classes: Vec<usize> = (0..counts.num_classes).collect();
     if classes.len() > SHOWN {
@@ -51,13 +51,13 @@ fn shown(counts: &ConfusionMatrix) -> Vec<usize> {
     classes
 }
 
-/// A table of answers: how often each was yes or no and read so, with precision, recall, F1 and the area under the curve.
+/// Formats a table of binary labels: true and false positives and negatives, accuracy, precision, recall, F1 and ROC AUC.
 pub fn answers(each: &[LabelMetrics], counts: &[ConfusionMatrix]) -> String {
     let labels: Vec<_> = each.iter().map(|each| console::escaped(&each.label)).collect();
-    let name = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0).max("answer".len());
+    let name = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0).max("label".len());
     let mut table = format!(
-        "{:name$}  yes: read yes   no  no: read yes    no    right  precision  recall      F1     AUC\n",
-        "answer"
+        "{:name$}             TP   FN            FP    TN accuracy  precision  recall      F1     AUC\n",
+        "label"
     );
     for ((each, label), counts) in each.iter().zip(&labels).zip(counts) {
         let [yes, missed, found, no] = [(1, 1), (1, 0), (0, 1), (0, 0)].map(|(right, read)| counts.count(right, read));
@@ -70,10 +70,10 @@ pub fn answers(each: &[LabelMetrics], counts: &[ConfusionMatrix]) -> String {
     table
 }
 
-/// More classes than this are drawn without numbers.
+/// Maximum number of classes for which the image shows counts.
 const NUMBERED: usize = 24;
 
-/// Squares whose depth is the share of the right class, with counts in them; of many classes those with most errors.
+/// Draws cells shaded by the fraction of the actual class, with counts; with many classes only those with the most errors.
 pub fn draw(counts: &ConfusionMatrix, classes: &[String]) -> String {
     let shown = shown(counts);
     let side = if shown.len() <= NUMBERED { 40.0 } else { 12.0 };
@@ -91,9 +91,9 @@ pub fn draw(counts: &ConfusionMatrix, classes: &[String]) -> String {
     } else {
         String::new()
     };
-    svg += &format!("<text class=\"title\" x=\"{middle}\" y=\"18\" text-anchor=\"middle\">read as{part}</text>\n");
+    svg += &format!("<text class=\"title\" x=\"{middle}\" y=\"18\" text-anchor=\"middle\">predicted{part}</text>\n");
     svg += &format!(
-        "<text class=\"title\" transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">is</text>\n"
+        "<text class=\"title\" transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">actual</text>\n"
     );
     for (row, right) in shown.iter().enumerate() {
         let at = margin + (row as f64 + 0.5) * side;
@@ -106,7 +106,7 @@ pub fn draw(counts: &ConfusionMatrix, classes: &[String]) -> String {
     svg + &format!("<path class=\"axis\" d=\"M{margin} {margin}h{size}v{size}h-{size}z\"/>\n</svg>\n")
 }
 
-/// The squares of a right class in its row.
+/// Draws the cells of an actual class in its row.
 fn squares(
     counts: &ConfusionMatrix,
     (row, right): (usize, usize),
@@ -130,7 +130,7 @@ fn squares(
     svg
 }
 
-/// Text that may stand in SVG; XML has no way to write most control characters.
+/// Escapes text for SVG; control characters, which XML mostly cannot represent, are escaped as in the terminal.
 pub fn escaped(text: &str) -> String {
     console::escaped(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -140,15 +140,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_hold_every_count() {
+    fn text_and_image_show_every_count() {
         let (right, read): (Vec<i32>, Vec<i32>) =
             [(0, 0, 31), (0, 1, 4), (1, 1, 59)].iter().flat_map(|(a, b, n)| vec![(*a, *b); *n]).unzip();
         let counts = ConfusionMatrix::of(&right, &read, 2).unwrap();
         let classes = ["cat".to_string(), "<dog>".to_string()];
-        let want = "is \\ read   cat <dog>  precision  recall     F1\n\
-                    cat          31     4    100.0 %  88.6 %  93.9 %\n\
-                    <dog>         0    59     93.7 % 100.0 %  96.7 %\n\
-                    95.74 % right, mean F1 95.33 %\n";
+        let want = "actual \\ predicted   cat <dog>  precision  recall     F1\n\
+                    cat                   31     4    100.0 %  88.6 %  93.9 %\n\
+                    <dog>                  0    59     93.7 % 100.0 %  96.7 %\n\
+                    accuracy 95.74 %, macro F1 95.33 %\n";
         assert_eq!(text(&counts, &classes), want);
         let svg = draw(&counts, &classes);
         for part in [">31<", ">4<", ">59<", "&lt;dog&gt;", "fill-opacity=\"1.000\""] {
@@ -157,9 +157,9 @@ mod tests {
         assert!(!svg.contains(">0<") && svg.matches("<rect").count() == 4);
     }
 
-    /// The size follows the examples, not the square of the classes.
+    /// The output size depends on the number of examples, not on the square of the number of classes.
     #[test]
-    fn many_classes_take_little_room() {
+    fn output_for_many_classes_is_small() {
         let classes: Vec<String> = (0..10_000).map(|class| format!("user{class:05}")).collect();
         let right: Vec<i32> = (0..2000).map(|at| at * 5).collect();
         let read: Vec<i32> = right.iter().map(|class| if *class < 100 { 9_999 } else { *class }).collect();
@@ -167,7 +167,7 @@ mod tests {
         let (list, picture) = (text(&counts, &classes), draw(&counts, &classes));
         assert_eq!(list.lines().count(), 2 + 2000 + 1);
         assert!(
-            list.contains("user00095\tuser09999\t1\n") && list.ends_with("99.00 % right, mean F1 98.95 %\n"),
+            list.contains("user00095\tuser09999\t1\n") && list.ends_with("accuracy 99.00 %, macro F1 98.95 %\n"),
             "{}",
             list.len()
         );

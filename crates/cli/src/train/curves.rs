@@ -1,8 +1,8 @@
-//! Loss and score over the epochs as a picture in SVG, readable on light and dark.
+//! Curves of loss and score over the epochs in SVG, readable on light and dark backgrounds.
 
 use panoply::nn::{EpochReport, Metric};
 
-/// Colors that stand out from white and from black, and what follows the reader's choice of the two.
+/// Style sheet with colors that contrast with white and black; the text color follows the color scheme of the reader.
 pub const STYLE: &str = "<style>text{font:13px system-ui,sans-serif;fill:#333}.title{font-weight:600}.axis{stroke:#777;fill:none}\
 .grid{stroke:#777;stroke-opacity:.3;fill:none}.train{stroke:#0a84d6;fill:none;stroke-width:2}.held{stroke:#e0782a;fill:none;stroke-width:2}\
 .best{stroke:#777;stroke-dasharray:3 4;fill:none}@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>";
@@ -14,7 +14,7 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 42.0;
 
-/// One picture above the other: what falls and what rises.
+/// Draws two plots, the loss above the score.
 pub fn draw(history: &[EpochReport]) -> String {
     let of = |value: fn(&EpochReport) -> f64| history.iter().map(value).collect::<Vec<f64>>();
     let epochs: Vec<usize> = history.iter().map(|report| report.epoch).collect();
@@ -38,7 +38,7 @@ pub fn draw(history: &[EpochReport]) -> String {
     svg + "</svg>\n"
 }
 
-/// One measure, of training and of what is held out.
+/// One metric on training and validation data.
 struct Panel {
     title: &'static str,
     train: Vec<f64>,
@@ -46,14 +46,14 @@ struct Panel {
     scale: Scale,
 }
 
-/// What a panel's axis says.
+/// Axis of a panel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scale {
-    /// Numbers from 0 on.
+    /// Starts at 0.
     FromZero,
-    /// Numbers up to 1.
+    /// Ends at 1.
     Plain,
-    /// Shares up to 100 %.
+    /// Ends at 1, labeled in percent.
     Percent,
 }
 
@@ -104,7 +104,7 @@ impl Panel {
     }
 }
 
-/// A line through points, or a dot where there is only one.
+/// Draws a line through points, or a dot for a single point.
 fn line(class: &str, points: Vec<(f64, f64)>) -> String {
     if let [(x, y)] = points[..] {
         return format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>\n");
@@ -121,9 +121,9 @@ fn legend(best: bool) -> String {
     best + &entry(WIDTH - 240.0, "train", "training") + &entry(WIDTH - 130.0, "held", "validation")
 }
 
-/// Round numbers from below the lowest to above the highest, four to eight of them.
+/// Returns two to nine round numbers that enclose the range.
 pub fn ticks(low: f64, high: f64) -> Vec<f64> {
-    // Values as good as equal get room that they can be told apart in.
+    // Almost equal values get a minimum range, so that ticks are distinct.
     let room = (high - low).max(1e-6 * high.abs().max(1.0));
     let power = 10f64.powf((room / 5.0).log10().floor());
     let step =
@@ -132,7 +132,7 @@ pub fn ticks(low: f64, high: f64) -> Vec<f64> {
     (first..=last.max(first + 1)).map(|at| at as f64 * step).collect()
 }
 
-/// A number without zeros at its end.
+/// Formats a number without trailing zeros.
 pub fn tidy(number: f64) -> String {
     if number != 0.0 && number.abs() < 1e-4 {
         return format!("{number:.2e}");
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_hold_the_values() {
+    fn ticks_are_round_and_enclose_the_values() {
         assert_eq!(ticks(0.0, 2.3), [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]);
         assert_eq!(
             ticks(0.61, 1.0).iter().map(|tick| tidy(*tick)).collect::<Vec<String>>(),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_epoch_is_a_point_within_the_picture() {
+    fn every_epoch_is_a_point_within_the_image() {
         let report = |epoch: usize, loss: f64| EpochReport {
             epoch,
             train_loss: loss,
@@ -189,7 +189,7 @@ mod tests {
             assert!(lines.len() == 4 || history.len() == 1);
             assert!(!svg.contains("NaN") && svg.ends_with("</svg>\n"));
         }
-        // A loss that was no number leaves a gap and no nonsense.
+        // A loss of NaN leaves a gap.
         assert!(!draw(&[report(1, f64::NAN), report(2, 1.0)]).contains("NaN"));
     }
 }

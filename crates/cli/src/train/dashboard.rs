@@ -1,8 +1,8 @@
-//! `--tui`: curves, speed and memory on the whole terminal while a network trains.
+//! `--tui`: a full-screen dashboard of loss curves, speed and memory during training.
 //!
-//! It is drawn on stderr, so that stdout holds the results as always. [`draw`] makes a picture of a [`State`] and touches nothing
-//! else. A thread draws it ten times in a second and reads what is typed, however long a step takes; [`Dashboard`] tells it what
-//! became of the run, and gives the terminal back when it goes away.
+//! It is drawn on stderr; stdout holds only the results. [`draw`] renders a [`State`] and has no other effect. A thread draws ten times
+//! a second and reads keys, regardless of the duration of a step. [`Dashboard`] passes the progress to this thread and restores the
+//! terminal when it is dropped.
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Stderr, stderr};
@@ -35,80 +35,80 @@ use super::curves::tidy;
 use super::metrics::in_words;
 use crate::output::INTERRUPTED;
 
-/// Between two pictures.
+/// Interval between two frames.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// How long the end of a picture is waited for.
+/// Maximum time to wait for a frame to end.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Steps whose losses are kept; beyond it every second one goes.
+/// Maximum number of step losses kept; beyond it every second one is dropped.
 const MOST_STEPS: usize = 2000;
 
-/// Whether the terminal is ours.
+/// True while a dashboard uses the terminal.
 static OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Held while something is drawn.
+/// Held while a frame is drawn.
 static DRAWING: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// Whether this thread is the one that draws.
+    /// True in the thread that draws.
     static DRAWS: Cell<bool> = const { Cell::new(false) };
 }
 
 const TRAIN: Color = Color::Cyan;
 const HELD: Color = Color::Yellow;
 
-/// What does not change while a run goes on.
+/// The part of the display that is constant during a run.
 pub struct RunInfo {
     /// Data and network.
     pub title: String,
-    /// The device and why this one.
+    /// The device and the reason for its choice.
     pub device: String,
-    /// Examples of a step.
+    /// Examples per step.
     pub batch: usize,
-    /// How often every example is seen.
+    /// Number of epochs.
     pub epochs: usize,
-    /// Examples of an epoch.
+    /// Examples per epoch.
     pub examples: usize,
 }
 
-/// What does.
+/// The part of the display that changes during a run.
 struct State {
     history: Vec<EpochReport>,
     text: bool,
-    /// Losses of steps, by the epochs that have gone by.
+    /// Step losses by training time in epochs.
     steps: Vec<(f64, f64)>,
     now: Option<StepReport>,
     seen: u64,
     started: Instant,
-    /// Examples in a second, lately.
+    /// Examples per second, smoothed.
     rate: f64,
     memory: MemoryStats,
     stopping: bool,
 }
 
-/// The terminal while it is ours.
+/// A dashboard that uses the terminal until it is dropped.
 pub struct Dashboard {
     shared: Arc<Mutex<Shared>>,
     drawing: Option<JoinHandle<()>>,
-    /// When the speed was last looked at, and the examples seen by then.
+    /// Time of the last speed measurement, and the examples seen by then.
     looked: (Instant, u64),
 }
 
-/// What the run tells and the thread draws.
+/// State shared between training and the drawing thread.
 struct Shared {
     facts: RunInfo,
     state: State,
-    /// Why nothing is drawn any more.
+    /// The error that ended the drawing.
     failed: Option<Error>,
 }
 
-/// Whether the terminal is a dashboard's.
+/// Returns true while a dashboard uses the terminal.
 pub fn is_open() -> bool {
     OPEN.load(Ordering::SeqCst)
 }
 
-/// Gives the terminal back, if it was taken.
+/// Restores the terminal if a dashboard uses it.
 pub fn leave() {
     if OPEN.swap(false, Ordering::SeqCst) {
         let _drawn = picture_ended();
@@ -117,7 +117,8 @@ pub fn leave() {
     }
 }
 
-/// Waits for a picture under way, unless it is what panicked, and not for ever: its thread may wait for whoever calls this.
+/// Waits for the current frame to end, up to [`PATIENCE`] because the drawing thread can be waiting for the caller. Returns at once in
+/// the drawing thread itself, which calls this when it panics.
 fn picture_ended() -> Option<MutexGuard<'static, ()>> {
     if DRAWS.get() {
         return None;
@@ -133,7 +134,7 @@ fn picture_ended() -> Option<MutexGuard<'static, ()>> {
     }
 }
 
-/// A panic's message would go with the screen on which it was written.
+/// Restores the terminal before a panic message is written, which would vanish with the alternate screen.
 fn say_panics_where_they_are_read() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -159,15 +160,15 @@ fn failed(error: std::io::Error) -> Error {
 }
 
 impl Dashboard {
-    /// Whether there is a terminal to take.
+    /// Returns an error if stderr is not a terminal.
     pub fn check() -> Result<()> {
         match stderr().is_terminal() {
             true => Ok(()),
-            false => Err(Error::mistake("--tui needs a terminal on stderr; leave it out to get lines")),
+            false => Err(Error::mistake("--tui needs a terminal on stderr; run without it to get one line per epoch")),
         }
     }
 
-    /// Takes the terminal. `history` is what earlier runs reached.
+    /// Opens the dashboard. `history` holds the epochs of earlier runs.
     pub fn open(facts: RunInfo, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Result<Dashboard> {
         let device = Device::current()?;
         let memory = device.memory_stats();
@@ -203,7 +204,7 @@ impl Dashboard {
         Ok(Dashboard { shared, drawing: Some(drawing), looked: (now, 0) })
     }
 
-    /// After a step.
+    /// Records a step.
     pub fn step(&mut self, report: &StepReport) -> Result<()> {
         let mut shared = lock(&self.shared);
         let Shared { facts, state, failed } = &mut *shared;
@@ -227,7 +228,7 @@ impl Dashboard {
         failed.clone().map_or(Ok(()), Err)
     }
 
-    /// After an epoch.
+    /// Records an epoch.
     pub fn epoch(&mut self, report: &EpochReport) -> Result<()> {
         let mut shared = lock(&self.shared);
         shared.state.history.push(report.clone());
@@ -239,7 +240,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Draws and reads what is typed until the terminal is given back.
+/// Draws frames and handles keys until the dashboard is closed.
 fn keep_drawing(
     mut terminal: Terminal<CrosstermBackend<Stderr>>,
     shared: &Mutex<Shared>,
@@ -262,7 +263,8 @@ fn keep_drawing(
     Ok(())
 }
 
-/// What is typed for a while: q ends after this step, as Ctrl-C does, which does not come as a signal here; twice ends at once.
+/// Handles keys for the time of one frame. `q` and Ctrl-C, which raises no signal in raw mode, end training after this step; a second
+/// Ctrl-C ends the program.
 fn handle_keys(stop: &AtomicBool) -> Result<()> {
     if !event::poll(EVERY).map_err(failed)? {
         return Ok(());
@@ -280,7 +282,7 @@ fn handle_keys(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// One picture.
+/// Draws one frame.
 fn draw(frame: &mut Frame<'_>, facts: &RunInfo, state: &State) {
     let rows = [
         Constraint::Length(2),
@@ -303,13 +305,13 @@ fn draw(frame: &mut Frame<'_>, facts: &RunInfo, state: &State) {
         right,
     );
     let keys = match state.stopping {
-        true => "finishing this step; Ctrl-C again ends at once",
+        true => "finishing this step; Ctrl-C again stops immediately",
         false => "q or Ctrl-C finishes this step and saves",
     };
     frame.render_widget(Paragraph::new(keys).dim().alignment(Alignment::Right), foot);
 }
 
-/// The share of all steps that is made.
+/// Returns the fraction of all steps that is done.
 fn progress(facts: &RunInfo, state: &State) -> f64 {
     let now =
         state.now.map_or(state.history.len() as f64, |now| (now.epoch - 1) as f64 + now.step as f64 / now.steps as f64);
@@ -324,7 +326,7 @@ fn gauge(facts: &RunInfo, state: &State) -> Gauge<'static> {
     Gauge::default().ratio(progress(facts, state)).label(label).gauge_style(Style::new().fg(TRAIN).bg(Color::DarkGray))
 }
 
-/// A curve: its name, color and points.
+/// A curve: name, color and points.
 type Curve<'a> = (&'a str, Color, &'a [(f64, f64)]);
 
 fn draw_losses(frame: &mut Frame<'_>, area: Rect, facts: &RunInfo, state: &State) {
@@ -333,7 +335,7 @@ fn draw_losses(frame: &mut Frame<'_>, area: Rect, facts: &RunInfo, state: &State
     let train = if state.steps.is_empty() { &before } else { &state.steps };
     let top = train.iter().chain(&held).map(|point| point.1).filter(|loss| loss.is_finite()).fold(0.0, f64::max);
     let top = if top > 0.0 { top } else { 1.0 };
-    chart(frame, area, " loss ", [0.0, top], facts.epochs, &[("training", TRAIN, train), ("held out", HELD, &held)]);
+    chart(frame, area, " loss ", [0.0, top], facts.epochs, &[("training", TRAIN, train), ("val", HELD, &held)]);
 }
 
 fn draw_scores(frame: &mut Frame<'_>, area: Rect, facts: &RunInfo, state: &State) {
@@ -347,7 +349,7 @@ fn draw_scores(frame: &mut Frame<'_>, area: Rect, facts: &RunInfo, state: &State
         Some(Metric::R2) => " R² ",
         _ => " accuracy ",
     };
-    chart(frame, area, title, [low, 1.0], facts.epochs, &[("training", TRAIN, &train), ("held out", HELD, &held)]);
+    chart(frame, area, title, [low, 1.0], facts.epochs, &[("training", TRAIN, &train), ("val", HELD, &held)]);
 }
 
 fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epochs: usize, curves: &[Curve<'_>]) {
@@ -366,11 +368,11 @@ fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epoch
     frame.render_widget(chart, area);
 }
 
-/// The last epochs and the best.
+/// Returns lines for the last epochs and the best one.
 fn draw_epochs(state: &State) -> Vec<Line<'static>> {
     let line = |report: &EpochReport| {
         let reached = in_words(report, state.text);
-        format!("{:>4}  loss {:.4}, held out {:.4}, {reached}", report.epoch, report.train_loss, report.val_loss)
+        format!("{:>4}  loss {:.4}, val {:.4}, {reached}", report.epoch, report.train_loss, report.val_loss)
     };
     let best = state.history.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss));
     let last = state.history.iter().rev().take(3).rev().map(|report| Line::from(line(report)));
@@ -394,13 +396,13 @@ fn draw_speed(facts: &RunInfo, state: &State) -> Vec<Line<'static>> {
     let cap = memory.limit.map_or(String::new(), |cap| format!(" of {:.1}", mib(cap)));
     vec![
         Line::from(format!("{:.0} examples/s, {:.1} steps/s", state.rate, state.rate / facts.batch.max(1) as f64)),
-        Line::from(format!("{} gone{left}", clock(gone))),
+        Line::from(format!("{} elapsed{left}", clock(gone))),
         Line::from(format!("memory {:.1} MiB{cap}, at most {:.1}", mib(memory.allocated), mib(memory.peak_allocated))),
         Line::from(format!("{:.1} MiB to the device, {:.1} back", mib(memory.uploaded), mib(memory.downloaded))),
     ]
 }
 
-/// `1:02:03`.
+/// Formats a duration as `1:02:03`.
 fn clock(seconds: f64) -> String {
     let whole = seconds.clamp(0.0, 1e8) as u64;
     let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
@@ -456,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_holds_progress_curves_speed_and_memory() {
+    fn frame_shows_progress_curves_speed_and_memory() {
         let now = StepReport { epoch: 3, step: 12, steps: 23, loss: 0.5 };
         let rows = picture(110, 30, vec![report(1, 1.0), report(2, 0.5)], Some(now));
         let all = rows.join("\n");
@@ -464,24 +466,24 @@ mod tests {
             "panoply train digits · mlp",
             "device: cpu (a test)",
             "epoch 3 of 10, step 12 of 23",
-            "   2  loss 0.5000, held out 0.6250, 92.0 % right",
+            "   2  loss 0.5000, val 0.6250, accuracy 92.0 %",
             "best 2  loss 0.5000",
             "6400 examples/s, 100.0 steps/s",
             "memory 3.0 MiB, at most 5.0",
             "1.0 MiB to the device, 0.0 back",
             "training",
-            "held out",
+            "val",
             "q or Ctrl-C",
         ] {
             assert!(all.contains(part), "{part} in\n{all}");
         }
-        // The loss falls: its curve begins in the upper left and goes on below.
+        // The loss falls: its curve starts at the upper left and ends lower.
         let braille = |row: &String| row.chars().take(55).any(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
         assert!(rows[4..8].iter().any(braille) && rows[14..22].iter().any(braille), "{all}");
     }
 
     #[test]
-    fn the_end_of_a_picture_is_waited_for_but_not_by_who_draws_it_and_not_for_ever() {
+    fn waiting_for_a_frame_times_out_and_skips_the_drawing_thread() {
         let waited = |draws| {
             let waiting = std::thread::spawn(move || {
                 DRAWS.set(draws);
@@ -498,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn no_size_and_no_history_is_too_small() {
+    fn every_size_and_an_empty_history_can_be_drawn() {
         for (width, height) in [(1, 1), (20, 5), (40, 12), (300, 80)] {
             picture(width, height, vec![], None);
             picture(width, height, vec![report(1, f64::NAN)], None);

@@ -4,7 +4,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use panoply::nn::data::reader::{ReadOptions, Task};
 
-/// What the data leave open; a run that goes on keeps to it.
+/// Options for reading data; a resumed run keeps them.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DataArgs {
     /// Task [default: detected from the data]
@@ -26,7 +26,7 @@ pub struct DataArgs {
     /// Column whose value groups rows into sequences: rows with the same value are one example
     #[arg(long, visible_alias = "sequence", value_name = "COLUMN")]
     pub sequence_column: Option<String>,
-    /// Whether the first line of a table holds column names [default: detected]
+    /// True if the first line of a table contains column names [default: detected]
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
     pub header: Option<bool>,
     /// Resize images to this height and width, such as 32x32
@@ -37,7 +37,7 @@ pub struct DataArgs {
     pub context_length: Option<usize>,
 }
 
-/// What is learned, as it is spelled on the command line.
+/// Task.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum TaskArg {
     /// One class per example
@@ -52,7 +52,7 @@ pub enum TaskArg {
 }
 
 impl DataArgs {
-    /// What is said here, and what another says where nothing is.
+    /// Returns these options, with those of `other` where an option is not set.
     #[must_use]
     pub fn merged_over(self, other: DataArgs) -> DataArgs {
         let several = |here: Vec<String>, there: Vec<String>| if here.is_empty() { there } else { here };
@@ -69,7 +69,7 @@ impl DataArgs {
         }
     }
 
-    /// The same for whoever reads.
+    /// Returns the options for the reader.
     pub fn read_options(self) -> ReadOptions {
         let task = self.task.map(|task| match task {
             TaskArg::Classification => Task::Classification,
@@ -106,6 +106,6 @@ fn image_size(text: &str) -> Result<(usize, usize), String> {
     let (rows, columns) = text.split_once(['x', '×']).unwrap_or((text, text));
     match (rows.parse(), columns.parse()) {
         (Ok(rows @ 1..=65536), Ok(columns @ 1..=65536)) => Ok((rows, columns)),
-        _ => Err("take two numbers such as 32x32".to_string()),
+        _ => Err("expected two numbers such as 32x32".to_string()),
     }
 }

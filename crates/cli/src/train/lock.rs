@@ -1,7 +1,7 @@
-//! The lock on the folder of a run: one process at a time writes it.
+//! The lock of a run folder: only one process at a time writes to it.
 //!
-//! An advisory lock of the operating system on a file in the folder, which holds the process's id. It ends with the process, however that
-//! ends; the file alone locks nothing.
+//! It is an advisory lock of the operating system on a file in the folder, which contains the process id. The operating system releases
+//! it when the process ends for any reason; a leftover file locks nothing.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use panoply::{Error, Result};
 
-/// The name of the file.
+/// Name of the lock file.
 pub const NAME: &str = "run.lock";
 
-/// How often a file that went away while it was locked is looked for again.
+/// Maximum number of attempts if the file is removed while it is being locked.
 const ATTEMPTS: usize = 100;
 
-/// The folder of a run while this process may write it.
+/// Exclusive write access to a run folder.
 #[derive(Debug)]
 pub struct RunLock {
     file: File,
@@ -23,7 +23,7 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// Locks a folder, or says which process holds it.
+    /// Locks a folder; the error names the process that holds it.
     pub fn acquire(folder: &Path) -> Result<RunLock> {
         let path = folder.join(NAME);
         let failed = |error| Error::io(format!("cannot lock {}", folder.display()), error);
@@ -34,11 +34,11 @@ impl RunLock {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(held(folder)),
                 Err(TryLockError::Error(error)) => {
-                    // Some file systems have no locks. A run there is as safe as its user is careful.
-                    eprintln!("{} cannot be locked ({error}); start no second run in it", folder.display());
+                    // Some file systems do not support locks; there the user must avoid concurrent runs.
+                    eprintln!("cannot lock {} ({error}); do not start a second run in it", folder.display());
                 }
             }
-            // The process that held it before may have removed the file between opening and locking.
+            // The previous holder can have removed the file between opening and locking.
             if !is_at(&file, &path) {
                 continue;
             }
@@ -49,11 +49,11 @@ impl RunLock {
         Err(held(folder))
     }
 
-    /// An error if a process holds the folder; changes nothing in it.
+    /// Returns an error if a process holds the folder; does not change the folder.
     pub fn check(folder: &Path) -> Result<()> {
         match File::open(folder.join(NAME)).map(|file| file.try_lock()) {
             Ok(Err(TryLockError::WouldBlock)) => Err(held(folder)),
-            // No file, no lock on it, or no locks on that file system.
+            // No file, not locked, or a file system without locks.
             Ok(Ok(()) | Err(TryLockError::Error(_))) | Err(_) => Ok(()),
         }
     }
@@ -61,14 +61,14 @@ impl RunLock {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // Elsewhere a file that is open cannot be removed by its name.
+        // Other systems cannot remove an open file.
         if cfg!(unix) && is_at(&self.file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// The folder is locked by another process.
+/// Returns the error for a folder that another process has locked.
 fn held(folder: &Path) -> Error {
     let mut pid = String::new();
     let read = File::open(folder.join(NAME)).and_then(|file| file.take(20).read_to_string(&mut pid));
@@ -80,7 +80,7 @@ fn held(folder: &Path) -> Error {
     Error::mistake(message).note("wait until it has ended, or stop it; nothing was changed")
 }
 
-/// Whether this file is still the one of this path.
+/// Returns true if the path still refers to this file.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_locked_once_and_a_file_that_was_left_locks_nothing() {
+    fn folder_is_locked_once_and_stale_lock_file_is_ignored() {
         let folder = std::env::temp_dir().join(format!("panoply-lock-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join(NAME), "4000000000\n").unwrap();
@@ -111,7 +111,7 @@ mod tests {
             assert!(error.message().ends_with(&format!("is in use: process {} is training there", std::process::id())));
         }
         drop(lock);
-        assert!(!cfg!(unix) || !folder.join(NAME).exists(), "it goes with the lock");
+        assert!(!cfg!(unix) || !folder.join(NAME).exists(), "releasing the lock removes the file");
         drop(RunLock::acquire(&folder).unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
     }

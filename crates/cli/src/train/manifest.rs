@@ -1,4 +1,4 @@
-//! `manifest.json`: what a run is, what came of it, and how to go on or use it. The model file carries the same.
+//! `manifest.json`: the description of a run, its result, and the commands to resume or use it. The model file contains it as well.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -19,124 +19,123 @@ use crate::shell;
 /// The metadata entry of a model file that holds a manifest.
 const KEY: &str = "manifest";
 
-/// What a run is and what came of it.
+/// Description and result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Of this document.
+    /// Version of this document format.
     pub schema: u32,
-    /// The version that wrote it.
+    /// Version of Panoply that wrote it.
     pub panoply_version: String,
-    /// What the network takes and does.
+    /// Input, layers and loss of the network.
     pub network: Network,
-    /// Numbers that were trained.
+    /// Number of trained parameters.
     pub num_parameters: usize,
-    /// What was learned from.
+    /// Training data.
     pub data: DataInfo,
-    /// How.
+    /// Training settings.
     pub settings: TrainSettings,
-    /// On which device, and why that one.
+    /// The device and the reason for its choice.
     pub device: serde_json::Value,
-    /// What came of it; nothing before the first epoch has ended.
+    /// Result; `None` before the first epoch has ended.
     pub result: Option<RunResult>,
-    /// What to type next.
+    /// Commands to resume or use the run.
     pub commands: Commands,
 }
 
-/// What was learned from.
+/// Training data of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DataInfo {
-    /// As it was given.
+    /// Path as given on the command line.
     pub path: String,
-    /// The same from the root, by which it is found from other folders; none of data that ship.
+    /// Absolute path, which is valid in other folders; `None` for the built-in digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absolute: Option<String>,
-    /// Its kind, with what more of it needs.
+    /// Format, with what is needed to read more data of it.
     pub format: DataFormat,
-    /// Names of the classes; none if numbers are learned.
+    /// Names of the classes; empty for regression.
     pub class_names: Vec<String>,
-    /// Examples learned from.
+    /// Number of training examples.
     pub train_examples: usize,
-    /// Examples held out.
+    /// Number of validation examples.
     pub val_examples: usize,
     /// xxh3-128 of all examples, in hexadecimal.
     pub fingerprint: String,
-    /// How it was read, as far as it was said.
+    /// Reading options that were set.
     #[serde(flatten)]
     pub reading: ReadOptions,
 }
 
-/// How training went on.
+/// Training settings of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrainSettings {
-    /// The network's name on the command line.
+    /// Name of the network on the command line.
     pub model: String,
-    /// How often every example is seen.
+    /// Number of epochs.
     pub epochs: usize,
-    /// Examples of a batch.
+    /// Examples per batch.
     pub batch_size: usize,
-    /// Batches whose gradients make one step together.
+    /// Batches per optimizer step.
     #[serde(default = "alone")]
     pub accumulate_grad_batches: usize,
-    /// What moves the parameters.
+    /// Optimizer.
     #[serde(default)]
     pub optimizer: OptimizerKind,
-    /// Its learning rate.
+    /// Learning rate.
     pub learning_rate: f64,
-    /// How much of its last step it keeps, if it was said.
+    /// Momentum, if it was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,
-    /// The pull of the weights towards zero, not of biases and norms. Without it, in runs of early versions, the usual pull is one of
-    /// all parameters.
+    /// Weight decay, which exempts biases and norms. `None` in runs of early versions, which apply the default decay to all parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_decay: Option<f64>,
-    /// Length to which longer gradients are cut, if it was said.
+    /// Maximum gradient norm, if it was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
-    /// Limit of each element of gradients, if it was said.
+    /// Maximum absolute value of gradient elements, if it was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_value: Option<f64>,
-    /// What becomes of the learning rate.
+    /// Learning rate schedule.
     pub lr_schedule: LrScheduleKind,
-    /// Share that a running average of the parameters keeps, if there is one.
+    /// Decay of the exponential moving average of the parameters, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ema_decay: Option<f64>,
-    /// Epochs without a better validation loss after which to stop.
+    /// Epochs without a better validation loss before training stops.
     pub patience: Option<usize>,
-    /// Share held out.
+    /// Fraction of the examples used for validation.
     pub val_split: f64,
-    /// Of weights, order and dropout.
+    /// Seed of initial weights, example order and dropout.
     pub seed: u64,
-    /// What layers computed in.
+    /// Element type of layer computations.
     pub precision: String,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunResult {
-    /// Whether it was stopped before its end.
+    /// True if the run was stopped before its end.
     pub interrupted: bool,
-    /// Epochs made.
+    /// Number of completed epochs.
     pub epochs: usize,
-    /// The best of them, whose model is kept.
+    /// Report of the best epoch, whose model is kept.
     pub best_epoch_report: EpochReport,
-    /// How good it is beyond its score.
+    /// Further metrics of the best model.
     #[serde(flatten)]
     pub measures: Metrics,
-    /// Steps left out because gradients overflowed.
+    /// Number of steps skipped because gradients overflowed.
     pub skipped_steps: u64,
 }
 
-/// What to type next.
+/// Commands to type next.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Commands {
-    /// To go on with it.
+    /// Command that resumes the run.
     pub resume: String,
-    /// To use it.
+    /// Command that uses the model.
     pub predict: String,
 }
 
 impl Commands {
-    /// Of a run in this folder, for a POSIX shell.
+    /// Returns the commands for a run in this folder, quoted for a POSIX shell.
     pub fn of(folder: &RunDir) -> Commands {
         Commands {
             resume: format!("panoply train --resume {}", shell::quoted(&folder.0)),
@@ -146,12 +145,12 @@ impl Commands {
 }
 
 impl DataInfo {
-    /// Reads it again, as it was read.
+    /// Reads the data again with the same options.
     pub fn open(&self) -> Result<LabeledData> {
         open(self.place(), &self.reading)
     }
 
-    /// How examples that were read again differ from those that were learned from, if they do.
+    /// Returns the first difference between the training data and data that were read again, if any.
     pub fn changed(&self, again: &LabeledData) -> Option<String> {
         let now = again.format.clone();
         let names = match (&self.format, &now) {
@@ -160,7 +159,7 @@ impl DataInfo {
                 DataFormat::Csv { feature_columns: c, label_columns: l, categories: w, .. },
             ) => {
                 let word = words.keys().chain(w.keys()).find(|column| words.get(*column) != w.get(*column));
-                let word = word.map(|column| format!("the words of column `{column}` have changed"));
+                let word = word.map(|column| format!("the categories of column `{column}` have changed"));
                 renamed("column", columns, c).or_else(|| renamed("label", labels, l)).or(word)
             }
             _ => None,
@@ -171,7 +170,7 @@ impl DataInfo {
             .or_else(|| (numbers || now != self.format).then(|| "its examples have changed".to_string()))
     }
 
-    /// What the numbers or answers are called that are learned of each example; those of arrays have no names but their places.
+    /// Returns the names of the targets or labels; those of arrays are numbered.
     pub fn labels(&self, width: usize) -> Vec<String> {
         match &self.format {
             DataFormat::Csv { label_columns: labels, .. } => labels.clone(),
@@ -180,12 +179,12 @@ impl DataInfo {
         }
     }
 
-    /// Where it is found now: from the root if it is still there, otherwise as it was given.
+    /// Returns the current path of the data: the absolute path if it exists, else the path as given.
     pub fn place(&self) -> &str {
         self.absolute.as_deref().filter(|path| Path::new(path).exists()).unwrap_or(&self.path)
     }
 
-    /// What is added in f64 to each number that the network gives; none if nothing is.
+    /// Returns the f64 offset to add to each output of the network; empty if there are none.
     pub fn offsets(&self) -> Vec<f64> {
         match &self.format {
             DataFormat::Csv { label_columns: labels, offsets, task: Task::Regression, .. } => {
@@ -196,7 +195,7 @@ impl DataInfo {
         }
     }
 
-    /// What is subtracted from inputs and added to outputs, by the name of the column or the place in an array.
+    /// Returns the offsets that are subtracted from inputs and added to outputs, by column name or array index.
     pub fn offsets_by_name(&self) -> BTreeMap<String, f64> {
         let places = |name: &str, offsets: &[f64]| -> Vec<(String, f64)> {
             let moved = offsets.iter().enumerate().filter(|(_, offset)| **offset != 0.0);
@@ -213,7 +212,7 @@ impl DataInfo {
         }
     }
 
-    /// Lengths of an example's axes.
+    /// Returns the shape of an example.
     fn example_lengths(&self) -> std::result::Result<Vec<usize>, String> {
         match &self.format {
             DataFormat::Digits => Ok(vec![1, 8, 8]),
@@ -225,7 +224,7 @@ impl DataInfo {
             DataFormat::Images { channels, height: rows, width: columns } => {
                 const MOST: usize = 1 << 16;
                 if !(1..=4).contains(channels) || !(1..=MOST).contains(rows) || !(1..=MOST).contains(columns) {
-                    return Err(format!("images of {channels} channels and {rows} × {columns} points"));
+                    return Err(format!("images of {channels} channels and {rows} × {columns} pixels"));
                 }
                 Ok(vec![*channels, *rows, *columns])
             }
@@ -233,12 +232,12 @@ impl DataInfo {
         }
     }
 
-    /// The kind of what is learned, without examples, and for how many times of each if it is a sequence.
+    /// Returns empty targets of the right type, and the number of time steps for a language model.
     fn targets(&self) -> std::result::Result<(Targets, Option<usize>), String> {
         let (classes, values) = (self.class_names.len(), Vec::new());
         let (width, answers) = match &self.format {
             DataFormat::Csv { task: Task::Text, .. } | DataFormat::Npy { task: Task::Text, .. } => {
-                return Err("the task `text`, and no text".to_string());
+                return Err("task `text`, but the data are not text".to_string());
             }
             DataFormat::Csv { label_columns, task: task @ (Task::MultiLabel | Task::Regression), .. } => {
                 (label_columns.len(), *task == Task::MultiLabel)
@@ -249,7 +248,7 @@ impl DataInfo {
             DataFormat::Text { vocabulary, context_length: time } => {
                 let letters: Vec<char> = vocabulary.chars().collect();
                 if letters.len() != classes || !letters.is_sorted_by(|a, b| a < b) {
-                    return Err(format!("a vocabulary of {} characters with {classes} classes", letters.len()));
+                    return Err(format!("a vocabulary of {} characters, but {classes} classes", letters.len()));
                 }
                 return Ok((
                     Targets::Classes { labels: Vec::new(), num_classes: classes, labels_per_example: *time },
@@ -257,7 +256,7 @@ impl DataInfo {
                 ));
             }
             DataFormat::Csv { label_columns: labels, .. } if labels.len() != 1 => {
-                return Err(format!("classes of {} columns", labels.len()));
+                return Err(format!("classification with {} label columns", labels.len()));
             }
             DataFormat::Digits
             | DataFormat::Csv { .. }
@@ -273,20 +272,21 @@ impl DataInfo {
             }
         };
         match width {
-            0 => Err("no numbers to learn".to_string()),
+            0 => Err("no targets".to_string()),
             _ if answers => Ok((Targets::MultiLabel { values, num_labels: width }, None)),
             _ => Ok((Targets::Regression { values, num_outputs: width }, None)),
         }
     }
 
-    /// What is learned, in a few words.
+    /// Describes the task in a few words.
     pub fn learned(&self) -> String {
         let mut learned = self.what();
         if let DataFormat::Csv { sequence: sequences, categories: words, .. } = &self.format {
             let of = |sequences: &SequenceColumn| format!(", sequences of up to {} rows", sequences.max_len);
             learned += &sequences.as_ref().map_or_else(String::new, of);
             let names: Vec<&str> = words.keys().map(String::as_str).collect();
-            learned += &if names.is_empty() { String::new() } else { format!(", words in {}", names.join(", ")) };
+            learned +=
+                &if names.is_empty() { String::new() } else { format!(", categorical columns {}", names.join(", ")) };
         }
         escaped(&learned).into_owned()
     }
@@ -294,60 +294,60 @@ impl DataInfo {
     fn what(&self) -> String {
         match &self.format {
             DataFormat::Csv { label_columns: labels, task: Task::MultiLabel, .. } => {
-                format!("{} as {}", listed(labels), yes_or_no(labels.len()))
+                format!("targets {} as {}", listed(labels), yes_or_no(labels.len()))
             }
             DataFormat::Csv { label_columns: labels, task: Task::Regression, .. } if labels.len() == 1 => {
-                format!("{} as a number (`--task classification` makes it classes)", labels[0])
+                format!("target {} as a number (`--task classification` treats it as classes)", labels[0])
             }
             DataFormat::Csv { label_columns: labels, task: Task::Regression, .. } => {
-                format!("{} as numbers", listed(labels))
+                format!("targets {} as numbers", listed(labels))
             }
-            DataFormat::Npy { num_outputs: 1, task: Task::MultiLabel, .. } => format!("{} of each", yes_or_no(1)),
+            DataFormat::Npy { num_outputs: 1, task: Task::MultiLabel, .. } => format!("{} per example", yes_or_no(1)),
             DataFormat::Npy { num_outputs: numbers, task: Task::MultiLabel, .. } => {
-                format!("{numbers} {} of each", yes_or_no(*numbers))
+                format!("{numbers} {} per example", yes_or_no(*numbers))
             }
-            DataFormat::Npy { num_outputs: 1, .. } => "a number of each".to_string(),
-            DataFormat::Npy { num_outputs: numbers @ 2.., .. } => format!("{numbers} numbers of each"),
+            DataFormat::Npy { num_outputs: 1, .. } => "a number per example".to_string(),
+            DataFormat::Npy { num_outputs: numbers @ 2.., .. } => format!("{numbers} numbers per example"),
             DataFormat::Csv { label_columns: labels, .. } => {
                 let numbers =
                     self.class_names.len() > 2 && self.class_names.iter().all(|class| class.parse::<f64>().is_ok());
-                let other = if numbers { " (`--task regression` makes it a number)" } else { "" };
-                format!("{} as one of {} classes{other}", listed(labels), self.class_names.len())
+                let other = if numbers { " (`--task regression` treats it as a number)" } else { "" };
+                format!("target {} with {} classes{other}", listed(labels), self.class_names.len())
             }
             DataFormat::Text { context_length: time, .. } => {
-                format!("{} characters, {time} at a time", self.class_names.len())
+                format!("{} distinct characters, context length {time}", self.class_names.len())
             }
             _ => format!("{} classes", self.class_names.len()),
         }
     }
 }
 
-/// Reads what is learned from: the digits that ship, or a file or folder.
+/// Reads training data: the built-in digits, or a file or folder.
 pub fn open(data: &str, reading: &ReadOptions) -> Result<LabeledData> {
     match data {
         "digits" => reader::digits(),
         path => reader::open(Path::new(path), reading).map_err(|error| match Path::new(path).exists() {
             true => error,
-            false => error.note("DATA is `digits`, which ship, or a file or folder"),
+            false => error.note("DATA must be `digits`, a file or a folder"),
         }),
     }
 }
 
-/// The first of some names that is another now.
+/// Describes the first name that differs.
 fn renamed(what: &str, before: &[String], now: &[String]) -> Option<String> {
     if before.len() != now.len() {
-        return Some(format!("a {what} more or less: {} were learned from, and there are {}", before.len(), now.len()));
+        return Some(format!("the {what} count has changed from {} to {}", before.len(), now.len()));
     }
     let at = (0..now.len()).find(|at| before[*at] != now[*at])?;
     Some(format!("{what} {} is `{}` now and was `{}`", at + 1, now[at], before[at]))
 }
 
-/// What each answer is.
+/// Names the type of the labels.
 fn yes_or_no(count: usize) -> &'static str {
-    if count == 1 { "an answer of yes or no" } else { "answers of yes or no" }
+    if count == 1 { "a yes/no label" } else { "yes/no labels" }
 }
 
-/// `a, b and c`.
+/// Formats a list as `a, b and c`.
 fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -356,32 +356,32 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// Batches of a step in runs that do not say it.
+/// Batches per optimizer step in manifests without the entry.
 fn alone() -> usize {
     1
 }
 
 impl TrainSettings {
-    /// In a few words, but for the defaults that say nothing.
+    /// Returns the settings as text, without defaults.
     pub fn in_words(&self) -> String {
-        let mut words = format!("{} at {}", value_name(self.optimizer), self.learning_rate);
+        let mut words = format!("{}, learning rate {}", value_name(self.optimizer), self.learning_rate);
         let said = [
             self.momentum.map(|momentum| format!("momentum {momentum}")),
             self.weight_decay.filter(|decay| *decay > 0.0).map(|decay| format!("weight decay {decay}")),
-            self.clip_norm.map(|norm| format!("gradients up to {norm}")),
-            self.clip_value.map(|value| format!("elements of gradients up to ±{value}")),
+            self.clip_norm.map(|norm| format!("gradient norm up to {norm}")),
+            self.clip_value.map(|value| format!("gradient elements up to ±{value}")),
             (self.lr_schedule != LrScheduleKind::Constant)
                 .then(|| format!("schedule {}", value_name(self.lr_schedule))),
-            Some(format!("batches of {}", self.batch_size)),
-            (self.accumulate_grad_batches > 1).then(|| format!("{} of them a step", self.accumulate_grad_batches)),
-            self.ema_decay.map(|share| format!("an average that keeps {share}")),
+            Some(format!("batch size {}", self.batch_size)),
+            (self.accumulate_grad_batches > 1).then(|| format!("{} batches per step", self.accumulate_grad_batches)),
+            self.ema_decay.map(|share| format!("EMA decay {share}")),
             (self.precision != "f32").then(|| self.precision.clone()),
         ];
         said.into_iter().flatten().for_each(|said| words += &format!(", {said}"));
         words
     }
 
-    /// What layers compute in.
+    /// Returns the element type of layer computations.
     pub fn dtype(&self) -> DType {
         match self.precision.as_str() {
             "bf16" => DType::BF16,
@@ -392,12 +392,12 @@ impl TrainSettings {
 }
 
 impl Manifest {
-    /// Writes it into a run's folder.
+    /// Writes the manifest to a run folder.
     pub fn write(&self, folder: &Path) -> Result<()> {
         checkpoint::write_atomic(&folder.join("manifest.json"), (self.text()? + "\n").as_bytes())
     }
 
-    /// Reads a run's folder.
+    /// Reads the manifest of a run folder.
     pub fn read(folder: &Path) -> Result<Manifest> {
         let file = folder.join("manifest.json");
         let text = std::fs::read_to_string(&file).map_err(|error| {
@@ -406,33 +406,33 @@ impl Manifest {
         parse(&text, &file)
     }
 
-    /// What a model file says about itself.
+    /// Reads the manifest of a model file.
     pub fn of_model(file: &TensorFile) -> Result<Manifest> {
         let metadata = file.metadata()?;
         let text = metadata.get(KEY).ok_or_else(|| {
-            let message = format!("{}: it does not say which network it holds", file.path().display());
+            let message = format!("{}: its metadata contain no manifest", file.path().display());
             Error::corrupt(message).note("was it written by `panoply train`?")
         })?;
         parse(text, file.path())
     }
 
-    /// The metadata of a model file.
+    /// Returns the metadata for a model file.
     pub fn metadata(&self) -> Result<HashMap<String, String>> {
         Ok(HashMap::from([(KEY.to_string(), self.text()?)]))
     }
 
-    /// The model in a file that this manifest describes.
+    /// Loads the model that this manifest describes.
     pub fn load(&self, file: &TensorFile) -> Result<Model> {
         self.network.load_file(file)
     }
 
-    /// What in it contradicts something else in it, in words: data, classes, network, settings.
+    /// Checks that data, classes, network and settings are consistent; the error describes the first contradiction.
     fn check(&self) -> std::result::Result<(), String> {
         let Manifest { network, data, settings, .. } = self;
         let output = network.output_shape().map_err(|error| error.message().to_string())?;
         if settings.batch_size == 0 || settings.accumulate_grad_batches == 0 {
             return Err(format!(
-                "batches of {}, {} of them a step",
+                "batch size {}, {} batches per step",
                 settings.batch_size, settings.accumulate_grad_batches
             ));
         }
@@ -440,39 +440,39 @@ impl Manifest {
         let lengths = data.example_lengths()?;
         let sequence = matches!(&data.format, DataFormat::Csv { sequence: Some(_), .. });
         if !network.accepts_shape(&lengths) || (sequence && network.input != lengths) {
-            return Err(format!("examples are {lengths:?}, the network takes {:?}", network.input));
+            return Err(format!("examples are {lengths:?}, but the network takes {:?}", network.input));
         }
         network.loss.for_targets(&targets).map_err(|error| error.message().to_string())?;
         let outputs = network.loss.num_outputs(&targets);
         let wanted: Vec<usize> = times.into_iter().chain([outputs]).collect();
         if output != wanted {
-            return Err(format!("{} takes outputs {wanted:?}, the network gives {output:?}", data.learned()));
+            return Err(format!("{}: expected outputs {wanted:?}, but the network gives {output:?}", data.learned()));
         }
         Ok(())
     }
 
     fn text(&self) -> Result<String> {
         serde_json::to_string_pretty(self)
-            .map_err(|error| Error::mistake(format!("a manifest: {error}")).with_source(error))
+            .map_err(|error| Error::mistake(format!("cannot write the manifest: {error}")).with_source(error))
     }
 }
 
 fn parse(text: &str, file: &Path) -> Result<Manifest> {
-    let note = "it was cut short or changed; take another copy, or train again";
+    let note = "the file is truncated or was edited; use another copy, or train again";
     let manifest: Manifest = serde_json::from_str(text).map_err(|error| {
         let message = format!("{}: its manifest cannot be read ({error})", file.display());
         Error::corrupt(message).note(note).with_source(error)
     })?;
     let fits = manifest.check();
     fits.map_err(|what| {
-        Error::corrupt(format!("{}: its manifest contradicts itself: {what}", file.display())).note(note)
+        Error::corrupt(format!("{}: its manifest is inconsistent: {what}", file.display())).note(note)
     })?;
     Ok(manifest)
 }
 
-/// An error if a path out of a manifest is neither a file nor a folder: whoever reads a pipe or a device waits for it, perhaps for ever.
+/// Returns an error if a path from a manifest is neither a file nor a folder: reading a pipe or a device can block forever.
 pub fn check_path(path: &Path) -> Result<()> {
-    // What is missing is said by whoever reads it.
+    // A missing file is reported when it is read.
     let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
     let special = ["/dev", "/proc", "/sys"];
     let inside = path.canonicalize().is_ok_and(|path| special.iter().any(|folder| path.starts_with(folder)));
@@ -481,7 +481,7 @@ pub fn check_path(path: &Path) -> Result<()> {
     }
     let message =
         format!("{}: the manifest names it as data, but it is neither a file nor a folder of data", path.display());
-    Err(Error::corrupt(message).note("name the data yourself"))
+    Err(Error::corrupt(message).note("pass the data as an argument"))
 }
 
 #[cfg(test)]
@@ -501,10 +501,10 @@ mod tests {
         "metric": "accuracy", "train_score": 0.9, "val_score": 0.9, "seconds": 0.1}, "skipped_steps": 0},
         "commands": {"resume": "r", "predict": "p"}}"#;
 
-    /// 3,000 manifests, or 20,000 with `PANOPLY_TEST_FULL=1`, of which a few bytes or values are others: each is read, and then what it
-    /// says of itself can be said, or is refused.
+    /// Reads 3,000 manifests, or 20,000 with `PANOPLY_TEST_FULL=1`, with a few changed bytes or values. Each is rejected or can be
+    /// described.
     #[test]
-    fn mutated_manifests_are_read_or_refused() {
+    fn mutated_manifests_are_read_or_rejected() {
         const VALUES: [&str; 8] =
             ["0", "-1", "1e999", "18446744073709551615", "4611686018427387904", "[]", "null", "\"\""];
         let file = Path::new("m.safetensors");

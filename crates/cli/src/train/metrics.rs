@@ -1,4 +1,4 @@
-//! What came of a run: measured on the examples that were held out, written into its folder, said in a few lines.
+//! Metrics of a run: measured on the validation data, written to the run folder and printed.
 
 use panoply::nn::data::reader::{DataFormat, Task};
 use panoply::nn::data::{Dataset, Targets};
@@ -11,69 +11,68 @@ use super::manifest::Manifest;
 use super::run_dir::RunDir;
 use crate::console::escaped;
 
-/// Characters of the sample that a network of text writes.
+/// Length of the sample that a text model generates.
 const SAMPLE_CHARS: usize = 400;
 
-/// Among how many of the likeliest classes the right one is looked for, where there are more.
+/// The `k` of top-k accuracy.
 const TOP_K: usize = 3;
 
-/// How good the best model is beyond its score.
+/// Metrics of the best model besides its score.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Metrics {
-    /// Mean of F1 over the classes or the answers, where there are some.
+    /// Mean F1 over the classes or labels, for classification.
     pub macro_f1: Option<f64>,
-    /// The share of examples whose class is among the three likeliest, where there are more.
+    /// Top-3 accuracy, with more than three classes.
     pub top_3_accuracy: Option<f64>,
-    /// The area under the curve of true over false positives, where there are two classes, of which the second is the positive one; the
-    /// mean over the answers, where there are answers of both kinds.
+    /// Area under the ROC curve: of the second class if there are two, or the mean over the labels that have examples of both values.
     pub roc_auc: Option<f64>,
-    /// How far off numbers are on average, where numbers are learned.
+    /// Mean absolute error, for regression.
     pub mae: Option<f64>,
-    /// How good each of several numbers is, or each answer.
+    /// Metrics of each label or target, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub per_label: Vec<LabelMetrics>,
 }
 
-/// How good a number is that is one of several, or an answer.
+/// Metrics of one of several labels or targets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LabelMetrics {
-    /// The column.
+    /// Name of the column.
     pub label: String,
-    /// The share of answers that are right.
+    /// Accuracy of the label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// F1 of the answer yes.
+    /// F1 of the positive value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub f1: Option<f64>,
-    /// The area under the curve of true over false positives, where there are answers of both kinds.
+    /// Area under the ROC curve, if there are examples of both values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roc_auc: Option<f64>,
-    /// The share of the number's variance that is explained.
+    /// Coefficient of determination of the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r2: Option<f64>,
-    /// How far off the number is on average.
+    /// Mean absolute error of the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mae: Option<f64>,
 }
 
 impl Metrics {
-    /// In a few words, but for those that another line has.
+    /// Returns lines with these metrics, without those of the headline.
     pub fn in_words(&self) -> Vec<String> {
         let said = [
-            self.macro_f1.map(|f1| format!("mean F1 {:.2} %", f1 * 100.0)),
-            self.top_3_accuracy.map(|share| format!("{:.2} % among the three likeliest", share * 100.0)),
-            self.roc_auc.map(|auc| format!("area under the ROC curve {auc:.4}")),
+            self.macro_f1.map(|f1| format!("macro F1 {:.2} %", f1 * 100.0)),
+            self.top_3_accuracy.map(|share| format!("top-3 accuracy {:.2} %", share * 100.0)),
+            self.roc_auc.map(|auc| format!("ROC AUC {auc:.4}")),
         ];
         let said: Vec<String> = said.into_iter().flatten().collect();
         let all = (!said.is_empty()).then(|| said.join(", "));
-        // Of one alone all is said already.
+        // The headline covers a single label.
         let each = if self.per_label.len() > 1 { &self.per_label[..] } else { &[] };
         all.into_iter().chain(each.iter().map(LabelMetrics::in_words)).collect()
     }
 
-    /// Of shares of classes, one row for each example.
+    /// Computes the metrics of class probabilities, one row per example.
     fn of_classes(shares: &[f32], labels: &[i32], counts: &ConfusionMatrix) -> Result<Metrics> {
         let classes = counts.num_classes;
         let top = || -> Result<f64> {
@@ -85,13 +84,13 @@ impl Metrics {
         Ok(Metrics {
             macro_f1: Some(counts.macro_f1()),
             top_3_accuracy: (classes > TOP_K).then(top).transpose()?,
-            // Where only one kind is held out, there is no curve.
+            // Undefined if the validation data have only one class.
             roc_auc: if classes == 2 { roc_auc(&second, &positive).ok() } else { None },
             ..Metrics::default()
         })
     }
 
-    /// Of how likely each answer is yes, and what is right, one row for each example.
+    /// Computes the metrics of label probabilities and actual labels, one row per example.
     fn of_answers(shares: &[f32], right: &[f32], labels: Vec<String>) -> Result<(Metrics, Vec<ConfusionMatrix>)> {
         let width = labels.len();
         let column =
@@ -121,7 +120,7 @@ impl Metrics {
         Ok((Metrics { macro_f1, roc_auc: auc, per_label: each, ..Metrics::default() }, counted))
     }
 
-    /// Of numbers that are right and what was read instead, one row for each example.
+    /// Computes the metrics of actual and predicted numbers, one row per example.
     fn of_numbers(right: &[f32], read: &[f32], labels: Vec<String>) -> Metrics {
         let off = |pairs: &[(f64, f64)]| {
             pairs.iter().map(|(right, read)| (right - read).abs()).sum::<f64>() / pairs.len().max(1) as f64
@@ -139,30 +138,30 @@ impl Metrics {
 }
 
 impl LabelMetrics {
-    /// In a few words.
+    /// Returns a line with these metrics.
     fn in_words(&self) -> String {
         let said = [
-            self.accuracy.map(|share| format!("{:.2} % right", share * 100.0)),
+            self.accuracy.map(|share| format!("accuracy {:.2} %", share * 100.0)),
             self.f1.map(|f1| format!("F1 {:.2} %", f1 * 100.0)),
-            self.roc_auc.map(|auc| format!("area under the ROC curve {auc:.4}")),
+            self.roc_auc.map(|auc| format!("ROC AUC {auc:.4}")),
             self.r2.map(|r2| format!("R² {r2:.3}")),
-            self.mae.map(|off| format!("{} off on average", format_number(off))),
+            self.mae.map(|off| format!("mean absolute error {}", format_number(off))),
         ];
         format!("{}: {}", escaped(&self.label), said.into_iter().flatten().collect::<Vec<String>>().join(", "))
     }
 }
 
-/// From which share on an answer is taken for a yes.
+/// Probability from which a label is predicted as yes.
 pub const POSITIVE_THRESHOLD: f32 = 0.5;
 
-/// The share of variance that is explained of numbers that are right, each with what was read; none of numbers that are all the same.
+/// Returns R² of pairs of actual and predicted numbers; `None` if all actual numbers are equal.
 fn explained(pairs: &[(f64, f64)]) -> Option<f64> {
     let mean = pairs.iter().map(|(right, _)| right).sum::<f64>() / pairs.len().max(1) as f64;
     let spread: f64 = pairs.iter().map(|(right, _)| (right - mean).powi(2)).sum();
     r2_score(pairs.iter().map(|(right, read)| (right - read).powi(2)).sum(), spread)
 }
 
-/// Measures the best model and writes what the folder shows of it.
+/// Measures the best model and writes the results to the run folder.
 pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &RunDir) -> Result<Metrics> {
     if let DataFormat::Text { vocabulary, .. } = &manifest.data.format {
         let letters: Vec<char> = vocabulary.chars().collect();
@@ -192,59 +191,59 @@ pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &RunD
     }
 }
 
-/// What an epoch reached on the examples that were held out, in a few words.
+/// Returns the validation score of an epoch as text.
 pub fn in_words(report: &EpochReport, text: bool) -> String {
     match report.metric {
         Metric::Accuracy if text => {
-            format!("perplexity {:.2}, {:.1} % right", perplexity(report.val_loss), report.val_score * 100.0)
+            format!("perplexity {:.2}, accuracy {:.1} %", perplexity(report.val_loss), report.val_score * 100.0)
         }
-        Metric::Accuracy => format!("{:.1} % right", report.val_score * 100.0),
+        Metric::Accuracy => format!("accuracy {:.1} %", report.val_score * 100.0),
         Metric::R2 => format!("R² {:.3}", report.val_score),
     }
 }
 
-/// The first of the lines that a person reads at the end, but for the time it took.
+/// Returns the first line of the report, without the time.
 pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
     let Manifest { data, result, .. } = manifest;
     match &data.format {
         DataFormat::Text { .. } => {
             let loss = best.val_loss;
             format!(
-                "{loss:.3} nats for each held-out character, a perplexity of {:.2} (epoch {})",
+                "validation loss {loss:.3} nats per character, perplexity {:.2} (epoch {})",
                 perplexity(loss),
                 best.epoch
             )
         }
         DataFormat::Csv { task: Task::MultiLabel, .. } | DataFormat::Npy { task: Task::MultiLabel, .. } => {
-            format!("{:.1} % of the held-out answers right (epoch {})", best.val_score * 100.0, best.epoch)
+            format!("{:.1} % of the validation labels correct (epoch {})", best.val_score * 100.0, best.epoch)
         }
         DataFormat::Csv { task: Task::Regression, .. } | DataFormat::Npy { task: Task::Regression, .. } => {
             let measures = result.as_ref().map(|result| &result.measures);
             let said = match measures.map_or(0, |measures| measures.per_label.len()) {
-                several @ 2.. => format!("of {several} numbers together"),
+                several @ 2.. => format!("over {several} targets"),
                 _ => {
                     let label = data.labels(1).into_iter().next().unwrap_or_default();
                     let label = escaped(&label);
                     let off = measures.and_then(|measures| measures.mae).unwrap_or(f64::NAN);
-                    format!("{label} {} off on average", format_number(off))
+                    format!("mean absolute error of {label} {}", format_number(off))
                 }
             };
-            format!("R² {:.3} on the held-out examples, {said} (epoch {})", best.val_score, best.epoch)
+            format!("validation R² {:.3}, {said} (epoch {})", best.val_score, best.epoch)
         }
         source => {
             let what = if *source == DataFormat::Digits { "digits" } else { "examples" };
-            format!("{:.1} % of the held-out {what} right (epoch {})", best.val_score * 100.0, best.epoch)
+            format!("{:.1} % of the validation {what} correct (epoch {})", best.val_score * 100.0, best.epoch)
         }
     }
 }
 
-/// A number that was measured: four places behind the point where that says something.
+/// Formats a measured number: with four decimals, or in scientific notation if it is very small or large.
 pub fn format_number(number: f64) -> String {
     let plain = number == 0.0 || (1e-2..1e9).contains(&number.abs());
     if plain { format!("{number:.4}") } else { format!("{number:.3e}") }
 }
 
-/// What the folder shows besides model and history.
+/// Returns the name of the file that shows the result.
 pub fn main_artifact(source: &DataFormat) -> &'static str {
     match source {
         DataFormat::Text { .. } => "sample.txt",
@@ -258,7 +257,7 @@ pub fn main_artifact(source: &DataFormat) -> &'static str {
     }
 }
 
-/// The position of the largest of some shares.
+/// Returns the index of the largest element.
 pub fn argmax(shares: &[f32]) -> usize {
     shares.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(at, _)| at)
 }
@@ -269,15 +268,15 @@ mod tests {
 
     use super::*;
 
-    /// Counted by hand, as scikit-learn's `f1_score(average="macro")` and `roc_auc_score(average="macro")` define them.
+    /// Computed by hand, as scikit-learn's `f1_score(average="macro")` and `roc_auc_score(average="macro")` define them.
     #[test]
-    fn measures_of_answers() {
+    fn multilabel_metrics_match_scikit_learn() {
         Device::get("cpu").unwrap().scope(|| {
             let right = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0];
             let shares = [0.9, 0.1, 0.6, 0.7, 0.4, 0.2, 0.1, 0.3];
             let labels = vec!["a".to_string(), "never".to_string()];
             let (measures, counts) = Metrics::of_answers(&shares, &right, labels).unwrap();
-            // Of `a` one of two was found and one of two findings is right; of four pairs three are in order.
+            // For `a`, recall and precision are 1 of 2; 3 of 4 pairs are ranked correctly.
             let a = &measures.per_label[0];
             assert_eq!((a.accuracy, a.f1, a.roc_auc), (Some(0.5), Some(0.5), Some(0.75)));
             let never = &measures.per_label[1];
@@ -293,9 +292,9 @@ mod tests {
         });
     }
 
-    /// Of the first number all of the variance is explained, of the second none is: its mean is read.
+    /// R² is 1 for the first target, and 0 for the second, whose mean is predicted.
     #[test]
-    fn measures_of_several_numbers() {
+    fn metrics_of_several_targets() {
         let labels = vec!["x".to_string(), "y".to_string()];
         let measures = Metrics::of_numbers(&[1.0, 10.0, 2.0, 20.0], &[1.0, 15.0, 2.0, 15.0], labels);
         let each: Vec<_> = measures.per_label.iter().map(|each| (each.r2, each.mae)).collect();

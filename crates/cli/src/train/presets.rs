@@ -1,4 +1,4 @@
-//! The networks that `panoply train` knows by name, for the examples at hand.
+//! The networks that `panoply train` knows by name.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,18 +13,18 @@ use panoply::{Error, Result};
 use super::data_args::DataArgs;
 use super::train_args::{TrainOptions, section};
 
-/// Which network to train.
+/// The network to train.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelArg {
-    /// Dense layers.
+    /// Fully connected layers.
     Mlp,
-    /// Convolution, batch normalization and pooling, once for each number of channels.
+    /// Convolution, batch normalization and pooling, once per entry of the channel list.
     Cnn,
-    /// A long short-term memory that reads row after row.
+    /// An LSTM over the rows.
     Lstm,
-    /// Attention between the rows.
+    /// A transformer encoder over the rows.
     Transformer,
-    /// What a file says.
+    /// Layers listed in a file.
     File(PathBuf),
 }
 
@@ -38,13 +38,13 @@ impl FromStr for ModelArg {
             "lstm" => Ok(ModelArg::Lstm),
             "transformer" => Ok(ModelArg::Transformer),
             file if file.ends_with(".toml") => Ok(ModelArg::File(PathBuf::from(file))),
-            other => Err(format!("there is no network `{other}`; take mlp, cnn, lstm, transformer or a FILE.toml")),
+            other => Err(format!("unknown network `{other}`; use mlp, cnn, lstm, transformer or a FILE.toml")),
         }
     }
 }
 
 impl ModelArg {
-    /// As it is spelled on the command line.
+    /// Returns the spelling on the command line.
     pub fn name(&self) -> String {
         match self {
             ModelArg::Mlp => "mlp".to_string(),
@@ -55,7 +55,7 @@ impl ModelArg {
         }
     }
 
-    /// What is said of training and of data beside it.
+    /// Returns the options that a network file sets for training and data.
     pub fn file_args(&self) -> Result<(TrainOptions, DataArgs)> {
         match self {
             ModelArg::File(file) => {
@@ -66,12 +66,12 @@ impl ModelArg {
         }
     }
 
-    /// The network for this data, with its loss.
+    /// Returns the network for this data, with its loss.
     pub fn network(&self, labeled: &LabeledData, sizes: &SizeArgs, wanted: &LossArgs) -> Result<Network> {
         let network = match (self, &labeled.format) {
             (ModelArg::File(file), _) => {
                 let network = Network::read(file)?;
-                let own = wanted.kind.is_none().then(|| format!("the loss is what {} says", file.display()));
+                let own = wanted.kind.is_none().then(|| format!("the loss is set in {}", file.display()));
                 let loss = wanted.loss(network.loss.clone(), labeled);
                 let loss = loss.map_err(|error| own.map_or(error.clone(), |own| error.note(own)))?;
                 fits(&network, &loss, labeled, file)?;
@@ -91,12 +91,12 @@ impl ModelArg {
         Ok(network)
     }
 
-    /// A network that is known by name.
+    /// Returns a preset network.
     fn preset(&self, labeled: &LabeledData, sizes: &SizeArgs, loss: Loss) -> Result<Network> {
         let lengths = &labeled.dataset.example_shape;
         let hidden = self.hidden(sizes.hidden.as_deref())?;
         let mut network = Network::with_input(lengths);
-        // Columns of tables and arrays have scales of their own, and images have a contrast. The digits that ship are in 0 ..= 1.
+        // Columns of tables and arrays have different scales, and images differ in contrast. The built-in digits are in 0 ..= 1 already.
         if labeled.format != DataFormat::Digits {
             network = network.add_layer(LayerSpec::Standardize {});
         }
@@ -123,7 +123,7 @@ impl ModelArg {
             .loss(loss))
     }
 
-    /// A network that tells from characters the next one, at each of them.
+    /// Returns a language model that predicts the next character at each position.
     fn text(&self, labeled: &LabeledData, sizes: &SizeArgs) -> Result<Network> {
         let hidden = self.hidden(sizes.hidden.as_deref())?;
         let classes = labeled.dataset.num_classes();
@@ -137,21 +137,20 @@ impl ModelArg {
                 .add_layer(LayerSpec::Dropout { p: sizes.dropout }),
             ModelArg::Transformer => blocks(letters(hidden[0]), &hidden, sizes.dropout, true),
             _ => {
-                let message =
-                    format!("{} does not read texts, in which each character has others before it", self.name());
-                return Err(Error::mistake(message).note("`--model lstm` and `--model transformer` do"));
+                let message = format!("{} cannot be trained on text: it is not a sequence model", self.name());
+                return Err(Error::mistake(message).note("use `--model lstm` or `--model transformer`"));
             }
         };
         Ok(network.add_layer(LayerSpec::linear(classes)))
     }
 
-    /// The widths asked for, or the usual ones.
+    /// Returns the requested layer sizes, or the defaults.
     fn hidden(&self, asked: Option<&[usize]>) -> Result<Vec<usize>> {
         let (usual, fits, needs): (&[usize], fn(usize) -> bool, &str) = match self {
-            ModelArg::Mlp | ModelArg::File(_) => (&[128, 64], |_| true, "any number of widths"),
+            ModelArg::Mlp | ModelArg::File(_) => (&[128, 64], |_| true, "any number of sizes"),
             ModelArg::Cnn => (&[16, 32], |count| count > 0, "the channels of each convolution"),
-            ModelArg::Lstm => (&[64], |count| count == 1, "one width"),
-            ModelArg::Transformer => (&[64, 2], |count| (1..=2).contains(&count), "a width and a number of blocks"),
+            ModelArg::Lstm => (&[64], |count| count == 1, "one size"),
+            ModelArg::Transformer => (&[64, 2], |count| (1..=2).contains(&count), "a width and a number of layers"),
         };
         let hidden = asked.unwrap_or(usual);
         if !fits(hidden.len()) || hidden.contains(&0) {
@@ -164,37 +163,37 @@ impl ModelArg {
     }
 }
 
-/// What may be said about a network that is known by name.
+/// Options of the preset networks.
 #[derive(Clone, Debug)]
 pub struct SizeArgs {
-    /// Widths of what lies between input and output.
+    /// Sizes of the hidden layers.
     pub hidden: Option<Vec<usize>>,
-    /// Probability of dropping an activation in training.
+    /// Dropout probability in training.
     pub dropout: f64,
 }
 
-/// What may be said about the loss.
+/// Options of the loss.
 #[derive(Clone, Debug)]
 pub struct LossArgs {
-    /// How outputs and targets are compared.
+    /// The loss function.
     pub kind: Option<LossKind>,
-    /// How much each class counts.
+    /// Weight of each class.
     pub class_weights: Option<ClassWeights>,
 }
 
 impl LossArgs {
-    /// The usual loss, or the one that is wanted, if it is one for these examples: of another kind it is without the usual settings.
-    /// Balanced weights stay to be computed.
+    /// Returns the default loss, or the requested one if it fits the data; another loss function drops the settings of the default.
+    /// Balanced class weights are computed later.
     fn loss(&self, usual: Loss, labeled: &LabeledData) -> Result<Loss> {
         let mut loss = self.kind.filter(|kind| *kind != usual.kind).map_or(usual, Loss::new);
         loss.class_weights = self.class_weights.clone().or(loss.class_weights);
         if let (DataFormat::Text { .. }, false) = (&labeled.format, loss.kind == LossKind::CrossEntropy) {
-            let message = format!("the loss {} does not fit: characters are to be learned", loss.kind.name());
-            return Err(Error::mistake(message).note("texts take cross_entropy"));
+            let message = format!("the loss {} cannot be used for text", loss.kind.name());
+            return Err(Error::mistake(message).note("use cross_entropy"));
         }
         if let (DataFormat::Text { .. }, true) = (&labeled.format, loss.class_weights.is_some()) {
-            let message = "class weights are not for texts: each character counts once, or there is no perplexity";
-            return Err(Error::mistake(message).note("leave them out"));
+            let message = "class weights cannot be used for text: perplexity needs equal weights";
+            return Err(Error::mistake(message).note("remove them"));
         }
         let (fitted, classes) = (loss.for_targets(&labeled.dataset.targets), &labeled.class_names);
         match (fitted, &loss.class_weights) {
@@ -211,10 +210,10 @@ impl LossArgs {
     }
 }
 
-/// So many classes are named in a message.
+/// Maximum number of classes that a message names.
 const NAMED: usize = 20;
 
-/// Images as rows one under another, numbers of a row as a time each; sequences are what they are.
+/// Reshapes an image to a sequence of its rows and a vector to a sequence of numbers; sequences are kept.
 fn in_rows(network: Network, lengths: &[usize]) -> Network {
     if lengths.len() == 2 {
         return network;
@@ -224,11 +223,12 @@ fn in_rows(network: Network, lengths: &[usize]) -> Network {
     network.add_layer(LayerSpec::Reshape { shape: if lengths.len() > 1 { vec![time, last] } else { vec![last, 1] } })
 }
 
-/// Convolution, norm, relu, and pooling while the image bears it. No bias before a norm, which takes any constant away.
+/// Stacks convolution, batch norm and ReLU, with pooling while the image is large enough. The convolutions have no bias because the
+/// norm that follows cancels any constant.
 fn cnn(network: Network, channels: &[usize], drop: LayerSpec) -> Result<Network> {
     let [_, mut rows, mut columns] = network.input[..] else {
-        let message = format!("cnn needs images, these examples are {:?}", network.input);
-        return Err(Error::mistake(message).note("`--model mlp` takes rows of numbers"));
+        let message = format!("cnn needs images, but the examples have shape {:?}", network.input);
+        return Err(Error::mistake(message).note("use `--model mlp` for rows of numbers"));
     };
     let mut network = network;
     for outputs in channels {
@@ -251,7 +251,7 @@ fn cnn(network: Network, channels: &[usize], drop: LayerSpec) -> Result<Network>
     Ok(network.add_layer(LayerSpec::Flatten {}).add_layer(drop))
 }
 
-/// Places, blocks of attention and a norm over `[time, hidden[0]]`.
+/// Adds positional encoding, transformer blocks and a layer norm over `[time, hidden[0]]`.
 fn blocks(network: Network, hidden: &[usize], dropout: f64, causal: bool) -> Network {
     let (width, count) = (hidden[0], hidden.get(1).copied().unwrap_or(2));
     let heads = [4, 2, 1].into_iter().find(|heads| width.is_multiple_of(*heads)).unwrap_or(1);
@@ -264,12 +264,12 @@ fn blocks(network: Network, hidden: &[usize], dropout: f64, causal: bool) -> Net
     (0..count).fold(start, |network, _| network.add_layer(block.clone())).add_layer(LayerSpec::layer_norm())
 }
 
-/// A mistake if a network of a file does not take these examples and give what this loss compares with their targets.
+/// Returns an error unless the network of a file takes these examples and its output fits the loss and the targets.
 fn fits(network: &Network, loss: &Loss, labeled: &LabeledData, file: &Path) -> Result<()> {
     let lengths = &labeled.dataset.example_shape;
     if !network.accepts_shape(lengths) || (labeled.dataset.seq_lengths.is_some() && network.input != *lengths) {
         let message =
-            format!("{}: input {:?} does not hold these examples of {lengths:?}", file.display(), network.input);
+            format!("{}: input {:?} does not match examples of shape {lengths:?}", file.display(), network.input);
         return Err(Error::mistake(message));
     }
     let (output, outputs) = (network.output_shape()?, loss.num_outputs(&labeled.dataset.targets));
@@ -278,16 +278,16 @@ fn fits(network: &Network, loss: &Loss, labeled: &LabeledData, file: &Path) -> R
             (vec![outputs], format!("there are {classes} classes"))
         }
         Targets::Classes { num_classes: classes, labels_per_example: places, .. } => {
-            (vec![*places, outputs], format!("there are {classes} characters at {places} times"))
+            (vec![*places, outputs], format!("there are {classes} characters at {places} positions"))
         }
-        Targets::Regression { num_outputs: width, .. } => (vec![outputs], format!("{width} numbers are to be learned")),
-        Targets::MultiLabel { num_labels: width, .. } => (vec![outputs], format!("{width} answers are to be learned")),
+        Targets::Regression { num_outputs: width, .. } => (vec![outputs], format!("there are {width} target values")),
+        Targets::MultiLabel { num_labels: width, .. } => (vec![outputs], format!("there are {width} yes/no labels")),
     };
     if output != wanted {
-        let message = format!("{}: it gives {output:?}, but {what}", file.display());
+        let message = format!("{}: its output is {output:?}, but {what}", file.display());
         let note = match output.len() > wanted.len() {
-            true => "a layer of the kind `flatten` makes one row of all that an example is".to_string(),
-            false => format!("for {} the last layer must have outputs = {outputs}", loss.kind.name()),
+            true => "a `flatten` layer turns each example into one row".to_string(),
+            false => format!("for {} the last layer must have out_features = {outputs}", loss.kind.name()),
         };
         return Err(Error::mistake(message).note(note));
     }

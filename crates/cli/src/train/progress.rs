@@ -1,4 +1,4 @@
-//! What a person sees while a network trains, and how they stop it.
+//! Progress output during training, and stopping by Ctrl-C.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::metrics::in_words;
 use super::run_dir::RunDir;
 use crate::output::INTERRUPTED;
 
-/// True once the user pressed Ctrl-C; the second time the program ends at once. Says so unless it is to be silent.
+/// Returns a flag that the first Ctrl-C sets; the second one ends the program. Prints a message unless `silent`.
 pub fn stop_flag(silent: bool) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();
@@ -24,16 +24,16 @@ pub fn stop_flag(silent: bool) -> Result<Arc<AtomicBool>> {
             std::process::exit(INTERRUPTED);
         }
         if !dashboard::is_open() && !silent {
-            eprintln!("finishing this step; press Ctrl-C again to end at once");
+            eprintln!("finishing this step; press Ctrl-C again to stop immediately");
         }
     });
-    set.map_err(|error| Error::mistake(format!("cannot listen for Ctrl-C: {error}")))?;
+    set.map_err(|error| Error::mistake(format!("cannot install a handler for Ctrl-C: {error}")))?;
     Ok(stop)
 }
 
-/// Shows nothing: for the ranks but the first.
+/// Callback without output, for ranks other than 0.
 pub struct Silent {
-    /// True once the user wants it to end.
+    /// Set once the user requests a stop.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -47,9 +47,9 @@ impl Callback for Silent {
     }
 }
 
-/// Progress, a line for each epoch, and the history in the run's folder.
+/// Callback that shows progress, prints a line per epoch and writes the history to the run folder.
 pub struct Screen {
-    /// The first failure to write the history.
+    /// The first error in writing the history.
     pub failed: Option<Error>,
     show: Show,
     history: Vec<EpochReport>,
@@ -59,37 +59,37 @@ pub struct Screen {
     stop: Arc<AtomicBool>,
 }
 
-/// Where progress is seen.
+/// The display of progress.
 enum Show {
     Bar(ProgressBar),
     Dashboard(Box<Dashboard>),
 }
 
 impl Screen {
-    /// `history` is what earlier runs reached, `text` whether a text is learned.
+    /// Creates a screen without a display. `history` holds the epochs of earlier runs; `text` is true for a language model.
     pub fn new(epochs: usize, folder: RunDir, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Screen {
         Screen { failed: None, show: Show::Bar(ProgressBar::hidden()), history, folder, epochs, text, stop }
     }
 
-    /// A bar on a terminal, if it is not to be quiet.
+    /// Shows a progress bar if stderr is a terminal and `quiet` is false.
     pub fn show_bar(&mut self, quiet: bool) {
         if quiet || !std::io::stderr().is_terminal() {
             return;
         }
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{prefix} {bar:30.cyan/dim} {pos}/{len} steps · {per_sec} · {msg}");
-        bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
+        bar.set_style(style.expect("the template is valid").progress_chars("━╸─"));
         self.show = Show::Bar(bar);
     }
 
-    /// The whole terminal, until [`Screen::close`].
+    /// Shows the dashboard until [`Screen::close`].
     pub fn show_dashboard(&mut self, facts: RunInfo) -> Result<()> {
         let dashboard = Dashboard::open(facts, self.history.clone(), self.text, self.stop.clone())?;
         self.show = Show::Dashboard(Box::new(dashboard));
         Ok(())
     }
 
-    /// Leaves the terminal as it was.
+    /// Restores the terminal.
     pub fn close(&mut self) {
         if let Show::Bar(bar) = &self.show {
             bar.finish_and_clear();
@@ -97,13 +97,13 @@ impl Screen {
         self.show = Show::Bar(ProgressBar::hidden());
     }
 
-    /// A terminal that is lost, or on which nothing can be drawn any more, ends the dashboard and not the training.
+    /// Closes the dashboard after a terminal error; training continues.
     fn go_on_without_dashboard(&mut self, error: &Error) {
         self.show = Show::Bar(ProgressBar::hidden());
-        eprintln!("{error}; training goes on without the dashboard");
+        eprintln!("{error}; training continues without the dashboard");
     }
 
-    /// Whether the user wants it to end.
+    /// Returns true once the user requests a stop.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
@@ -132,7 +132,7 @@ impl Callback for Screen {
         let EpochReport { epoch, train_loss: loss, val_loss: validation_loss, seconds, .. } = report;
         let reached = in_words(report, self.text);
         let line = format!(
-            "epoch {epoch:>3}  loss {loss:.4}  held out: loss {validation_loss:.4}, {reached}  {:.0} ms",
+            "epoch {epoch:>3}  loss {loss:.4}  validation: loss {validation_loss:.4}, {reached}  {:.0} ms",
             seconds * 1e3
         );
         self.history.push(report.clone());

@@ -1,4 +1,4 @@
-//! The folder of a run: where everything that comes of it lies.
+//! The folder of a run, which holds all its files.
 
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
@@ -19,17 +19,17 @@ use crate::shell;
 pub struct RunDir(pub PathBuf);
 
 impl RunDir {
-    /// A new folder, locked: the one asked for, in which nothing lies yet, or `runs/NAME-N` with the next free number.
+    /// Creates and locks a folder: the requested one, which must be new or empty, or `runs/NAME-N` with the next free number.
     pub fn new(asked: Option<&Path>, name: &str) -> Result<(RunDir, RunLock)> {
-        let note = "`--output-dir` takes a folder that is not there yet, or is empty, where you may write";
+        let note = "`--output-dir` must name a new or empty folder that is writable";
         let failed =
-            |path: &Path, error| Error::io(format!("cannot make the folder {}", path.display()), error).note(note);
+            |path: &Path, error| Error::io(format!("cannot create the folder {}", path.display()), error).note(note);
         if let Some(path) = asked {
             RunLock::check(path)?;
             let taken = || {
-                let message = format!("{} holds a run already", path.display());
+                let message = format!("{} already contains a run", path.display());
                 let note = format!(
-                    "`--resume {}` goes on with it; another run takes another `--output-dir`",
+                    "use `--resume {}` to continue it, or another `--output-dir` for a new run",
                     shell::quoted(path)
                 );
                 Err(Error::mistake(message).note(note))
@@ -41,11 +41,11 @@ impl RunDir {
             let there: Vec<DirEntry> = made.map_err(|error| failed(path, error))?;
             let own = |name: &std::ffi::OsString| name != lock::NAME;
             if let Some(first) = there.iter().map(DirEntry::file_name).filter(own).min() {
-                let message = format!("{} is not empty: {} lies in it", path.display(), first.display());
+                let message = format!("{} is not empty: it contains {}", path.display(), first.display());
                 return Err(Error::mistake(message).note(note));
             }
             let lock = RunLock::acquire(path)?;
-            // A run that began in it since it was looked at.
+            // Another run can have started in the folder since the check above.
             return if path.join("manifest.json").exists() { taken() } else { Ok((RunDir(path.to_path_buf()), lock)) };
         }
         let runs = Path::new("runs");
@@ -61,10 +61,10 @@ impl RunDir {
                 Err(error) => return Err(failed(&path, error)),
             }
         }
-        unreachable!("some number is free")
+        unreachable!("the numbers of run folders are exhausted")
     }
 
-    /// A folder with a run in it, which this process has locked. What an end without warning left half written goes away.
+    /// Opens the folder of an existing run, which this process has locked, and removes temporary files that a killed process left.
     pub fn existing(path: &Path, _: &RunLock) -> RunDir {
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             if checkpoint::is_temporary(&entry.file_name()) {
@@ -74,36 +74,36 @@ impl RunDir {
         RunDir(path.to_path_buf())
     }
 
-    /// What is wrong with the file that decides how the run goes on, of which there is no other copy.
+    /// Adds a note to the error of a corrupt checkpoint: it has no backup.
     pub fn without_its_state(&self, error: Error) -> Error {
         if !error.is_corrupt() {
             return error;
         }
         let stands = match self.model_path() {
-            model if model.exists() => format!("; {} stands", model.display()),
+            model if model.exists() => format!("; {} is kept", model.display()),
             _ => String::new(),
         };
-        let note = format!("the run cannot go on from it{stands}; start another run");
+        let note = format!("the run cannot be resumed from it{stands}; start another run");
         Error::corrupt(error.message()).note(note).with_source(error)
     }
 
-    /// What an epoch that ended has left, if there is anything.
+    /// Returns a file that an earlier epoch wrote, if there is one.
     pub fn leftover(&self) -> Option<PathBuf> {
         let is_there = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
         [self.model_path(), self.0.join("history.jsonl")].into_iter().find(is_there)
     }
 
-    /// All that decides how the run goes on.
+    /// Path of the checkpoint: the complete training state.
     pub fn checkpoint_path(&self) -> PathBuf {
         self.0.join("checkpoint.safetensors")
     }
 
-    /// The best model.
+    /// Path of the best model.
     pub fn model_path(&self) -> PathBuf {
         self.0.join("model.safetensors")
     }
 
-    /// Writes what the epochs reached: as lines of JSON, as a table and as a picture.
+    /// Writes the history of the epochs as JSON lines, as CSV and as an image.
     pub fn write_history(&self, history: &[EpochReport]) -> Result<()> {
         let lines: Vec<String> = history.iter().map(|epoch| json!(epoch).to_string() + "\n").collect();
         self.write("history.jsonl", &lines.concat())?;
@@ -120,13 +120,13 @@ impl RunDir {
         self.write("curves.svg", &curves::draw(history))
     }
 
-    /// Writes what was taken for what.
+    /// Writes the confusion matrix as text and as an image.
     pub fn write_confusion(&self, counts: &ConfusionMatrix, classes: &[String]) -> Result<()> {
         self.write("confusion_matrix.txt", &confusion::text(counts, classes))?;
         self.write("confusion_matrix.svg", &confusion::draw(counts, classes))
     }
 
-    /// Writes right numbers and what was read instead, of each example so many as they have names, each with the offset of its name.
+    /// Writes targets and predictions as CSV and as an image. Each example has one value per name; the offset of the name is added to it.
     pub fn write_predictions(&self, right: &[f32], read: &[f32], offsets: &[f64], names: &[String]) -> Result<()> {
         let line = |cells: Vec<String>| cells.join(",") + "\n";
         let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
@@ -154,18 +154,18 @@ impl RunDir {
         self.write("predictions.svg", &scatter::draw(&moved(right), &moved(read), names))
     }
 
-    /// Writes how each answer was read.
+    /// Writes the metrics of each label.
     pub fn write_answers(&self, each: &[LabelMetrics], counts: &[ConfusionMatrix]) -> Result<()> {
         self.write("classification_report.txt", &confusion::answers(each, counts))
     }
 
-    /// Writes a file of text.
+    /// Writes a text file atomically.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         checkpoint::write_atomic(&self.0.join(name), text.as_bytes())
     }
 }
 
-/// Takes the path of a model file, or of a run's folder, whose model file it is.
+/// Parses the path of a model file, or of a run folder, which stands for its model file.
 pub fn model_file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(|path| if path.is_dir() { RunDir(path).model_path() } else { path })
 }

@@ -1,4 +1,4 @@
-//! Right numbers and what was read instead as a picture in SVG: all on the diagonal is perfect.
+//! Scatter plot of actual and predicted values in SVG; perfect predictions lie on the diagonal.
 
 use super::confusion::escaped;
 use super::curves::{STYLE, ticks, tidy};
@@ -6,30 +6,30 @@ use super::curves::{STYLE, ticks, tidy};
 const SIDE: f64 = 420.0;
 const MARGIN: f64 = 70.0;
 
-/// More points than this are thinned out.
+/// Maximum number of points per plot; more are thinned out.
 const MOST: usize = 2000;
 
-/// Of more numbers than this the first are drawn.
+/// Maximum number of plots; further targets are not drawn.
 const SQUARES: usize = 12;
 
-/// A point for each example, the right number along, the one that was read up; of several numbers each has a square of its own.
+/// Draws one plot per target, with a point per example: the actual value on x, the predicted value on y.
 pub fn draw(right: &[f64], read: &[f64], names: &[String]) -> String {
     let count = names.len();
-    let (size, label) = (SIDE + MARGIN + 20.0, "right and predicted numbers");
+    let (size, label) = (SIDE + MARGIN + 20.0, "actual and predicted values");
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {size}\" role=\"img\" aria-label=\"{label}\">\
          {STYLE}<style>.point{{fill:#0a84d6;fill-opacity:.5}}</style>\n",
         size * count.min(SQUARES) as f64
     );
     if count > SQUARES {
-        let said = format!("the first {SQUARES} of {count} numbers; predictions.csv holds all");
+        let said = format!("the first {SQUARES} of {count} targets; predictions.csv has all");
         svg += &format!("<text class=\"title\" x=\"{MARGIN}\" y=\"14\">{said}</text>\n");
     }
     for (at, name) in names.iter().enumerate().take(SQUARES) {
         let pairs = right.iter().zip(read).skip(at).step_by(count);
         let pairs = pairs.map(|(right, read)| (*right, *read));
         let pairs: Vec<(f64, f64)> = pairs.filter(|(right, read)| right.is_finite() && read.is_finite()).collect();
-        let title = if count > 1 { format!("{}, right", escaped(name)) } else { "right".to_string() };
+        let title = if count > 1 { format!("{}, actual", escaped(name)) } else { "actual".to_string() };
         svg += &format!("<g transform=\"translate({} 20)\">\n", MARGIN + size * at as f64);
         svg += &(square(&pairs, &title) + "</g>\n");
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_pair_is_a_point_and_the_diagonal_is_right() {
+    fn scatter_plot_draws_one_point_per_pair() {
         let one = ["y".to_string()];
         let svg = draw(&[0.0, 10.0, 5.0], &[0.0, 10.0, 10.0], &one);
         for point in ["cx=\"0.0\" cy=\"420.0\"", "cx=\"420.0\" cy=\"0.0\"", "cx=\"210.0\" cy=\"0.0\""] {
@@ -80,20 +80,18 @@ mod tests {
         assert_eq!(draw(&vec![1.0; 9000], &vec![2.0; 9000], &one).matches("<circle").count(), 1800);
     }
 
-    /// Each has its own ticks, however small its unit is beside the other's.
+    /// Each plot has its own axis ticks, even if the targets have very different units.
     #[test]
-    fn several_numbers_have_squares_of_their_own() {
+    fn each_target_has_a_separate_plot() {
         let names = ["a < b".to_string(), "grams".to_string()];
         let svg = draw(&[0.0, 0.0, 0.5, 1000.0], &[0.0, 500.0, 0.5, 1000.0], &names);
-        for part in [">a &lt; b, right<", ">grams, right<", ">0.5<", ">1000<", "viewBox=\"0 0 1020 510\""] {
+        for part in [">a &lt; b, actual<", ">grams, actual<", ">0.5<", ">1000<", "viewBox=\"0 0 1020 510\""] {
             assert!(svg.contains(part), "{part} in {svg}");
         }
-        // The corners of both, and 500 of 1000 where 0 is right.
+        // The corners of both plots, and 500 of 1000 where the actual value is 0.
         assert!(svg.matches("cx=\"420.0\" cy=\"0.0\"").count() == 2 && !svg.contains("the first "), "{svg}");
         let many: Vec<String> = (0..14).map(|at| at.to_string()).collect();
-        assert!(
-            draw(&[0.5; 28], &[0.5; 28], &many).contains(">the first 12 of 14 numbers; predictions.csv holds all<")
-        );
+        assert!(draw(&[0.5; 28], &[0.5; 28], &many).contains(">the first 12 of 14 targets; predictions.csv has all<"));
         assert!(svg.contains("cx=\"0.0\" cy=\"210.0\""), "{svg}");
     }
 }

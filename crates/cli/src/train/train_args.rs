@@ -1,5 +1,5 @@
-//! How to train, said on the command line or in the section `[training]` of a FILE.toml: the same names, the same checks. [`section`] reads
-//! any section so.
+//! Training options, from the command line or from the section `[training]` of a FILE.toml, with the same names and checks. [`section`]
+//! parses any such section.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use panoply::nn::{LayerSpec, TrainConfig};
 use panoply::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// All that may be said.
+/// All training options.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TrainOptions {
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub struct TrainOptions {
     pub manner: TrainArgs,
 }
 
-/// For how long.
+/// Duration of training.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LengthArgs {
     /// Number of epochs [default: 30]
@@ -32,7 +32,7 @@ pub struct LengthArgs {
     min_steps: Option<usize>,
 }
 
-/// In which way; a run that goes on keeps to it.
+/// Options that a resumed run keeps.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TrainArgs {
     /// Examples per batch, or `auto` for the largest batch that fits into memory [default: 64]
@@ -83,7 +83,7 @@ pub struct TrainArgs {
     pub seed: Option<u64>,
 }
 
-/// Settings of a file as if they stood on a command line.
+/// Parses settings of a file like a command line.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Line<A: Args> {
@@ -91,7 +91,7 @@ struct Line<A: Args> {
     said: A,
 }
 
-/// What a section of a file says, under the names and with the checks of the command line.
+/// Parses a section of a file with the names and checks of the command line.
 pub fn section<A: Args>(file: &Path, name: &str, settings: &[Setting]) -> Result<A> {
     let option = |Setting { name, value, .. }: &Setting| format!("--{}={value}", name.replace('_', "-"));
     let wrong = |line: usize, what: String| Error::corrupt(format!("{}:{line}: {name}: {what}", file.display()));
@@ -105,7 +105,8 @@ pub fn section<A: Args>(file: &Path, name: &str, settings: &[Setting]) -> Result
 }
 
 impl TrainOptions {
-    /// What is said here, and what another says where nothing is; of another optimizer it says nothing that only that one means.
+    /// Returns these options, with those of `other` where an option is not set. Settings of `other` that belong to another optimizer are
+    /// dropped.
     #[must_use]
     pub fn merged_over(self, other: TrainOptions) -> TrainOptions {
         let (here, mut there) = (self.manner, other.manner);
@@ -139,7 +140,7 @@ impl TrainOptions {
     }
 }
 
-/// What the parser of the command line says, in one line.
+/// Returns the error of the command-line parser as one line.
 fn sentence(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines =
@@ -149,47 +150,49 @@ fn sentence(error: &clap::Error) -> String {
 }
 
 impl LengthArgs {
-    /// How often so many examples are seen in batches of this size, if it was said.
+    /// Returns the number of epochs over `examples` in batches of size `batch`, if it was set.
     pub fn num_epochs(&self, examples: usize, batch: usize) -> Option<usize> {
         self.min_steps.map(|steps| TrainConfig::with_min_steps(steps, examples, batch).epochs).or(self.epochs)
     }
 }
 
 impl TrainArgs {
-    /// What moves the parameters.
+    /// Returns the optimizer.
     pub fn optimizer(&self) -> OptimizerKind {
         self.optimizer.unwrap_or_default()
     }
 
-    /// How much of the last step is kept, if it was said of an optimizer that can.
+    /// Returns the momentum, if it was set; an error if the optimizer has none.
     pub fn momentum(&self) -> Result<Option<f64>> {
         match self.momentum {
             Some(momentum) if !self.optimizer().has_momentum() => {
-                let message = format!("--momentum {momentum} is not for --optimizer {}", value_name(self.optimizer()));
-                Err(Error::mistake(message).note("sgd and rmsprop take it; the others have their own or none"))
+                let message =
+                    format!("--momentum {momentum} cannot be used with --optimizer {}", value_name(self.optimizer()));
+                Err(Error::mistake(message).note("only sgd and rmsprop take a momentum"))
             }
             momentum => Ok(momentum),
         }
     }
 
-    /// The pull of the weights towards zero, if the optimizer knows one.
+    /// Returns the weight decay, if the optimizer supports it.
     pub fn weight_decay(&self) -> Result<Option<f64>> {
         match (self.weight_decay, self.optimizer().weight_decay()) {
             (Some(decay), None) => {
-                let message = format!("--weight-decay {decay} is not for --optimizer {}", value_name(self.optimizer()));
-                Err(Error::mistake(message).note("adamw, adam, sgd and lion take it"))
+                let message =
+                    format!("--weight-decay {decay} cannot be used with --optimizer {}", value_name(self.optimizer()));
+                Err(Error::mistake(message).note("only adamw, adam, sgd and lion take a weight decay"))
             }
             (said, own) => Ok(said.or(own)),
         }
     }
 }
 
-/// Examples of a batch.
+/// Number of examples per batch.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchSize {
-    /// As many as fit.
+    /// The largest batch that fits into memory.
     Auto,
-    /// So many.
+    /// A fixed number.
     Count(usize),
 }
 
@@ -200,28 +203,29 @@ impl Default for BatchSize {
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "take a number of at least 1".to_string())
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a number of at least 1".to_string())
 }
 
 fn parse_positive(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-    rate.ok_or_else(|| "take a number above 0, such as 1e-3".to_string())
+    rate.ok_or_else(|| "expected a number above 0, such as 1e-3".to_string())
 }
 
 fn parse_weight_decay(text: &str) -> Result<f64, String> {
     let pull = text.parse().ok().filter(|pull: &f64| pull.is_finite() && *pull >= 0.0);
-    pull.ok_or_else(|| "take a number of at least 0, such as 0.01".to_string())
+    pull.ok_or_else(|| "expected a number of at least 0, such as 0.01".to_string())
 }
 
 fn parse_fraction(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share: &f64| (0.0..1.0).contains(share));
-    share.ok_or_else(|| "take a number in 0 .. 1, such as 0.9".to_string())
+    share.ok_or_else(|| "expected a number in 0 .. 1, such as 0.9".to_string())
 }
 
 fn parse_augmentation(text: &str) -> Result<LayerSpec, String> {
     let (name, number) = text.split_once('=').map_or((text, None), |(name, number)| (name, Some(number)));
     let wrong = || {
-        "take random-shift=PIXELS, horizontal-flip, horizontal-flip=PROBABILITY or gaussian-noise=STDDEV".to_string()
+        "expected random-shift=PIXELS, horizontal-flip, horizontal-flip=PROBABILITY or gaussian-noise=STDDEV"
+            .to_string()
     };
     match (name.trim(), number.map(str::trim)) {
         ("random-shift", Some(by)) => {
@@ -243,45 +247,45 @@ fn batch(text: &str) -> Result<BatchSize, String> {
         "auto" => Ok(BatchSize::Auto),
         _ => match text.parse() {
             Ok(count) if count > 0 => Ok(BatchSize::Count(count)),
-            _ => Err("take a number of at least 1, or auto".to_string()),
+            _ => Err("expected a number of at least 1, or auto".to_string()),
         },
     }
 }
 
-/// What layers compute in.
+/// Element type of layer computations.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum Precision {
-    /// 32 bits.
+    /// 32-bit floating point
     #[default]
     F32,
-    /// 16 bits, 8 of them for the exponent.
+    /// 16-bit floating point with 8 exponent bits
     Bf16,
-    /// 16 bits, 5 of them for the exponent.
+    /// 16-bit floating point with 5 exponent bits
     F16,
 }
 
-/// What moves the parameters.
+/// Optimizer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
 pub enum OptimizerKind {
-    /// Adam with weight decay apart from the gradient.
+    /// Adam with decoupled weight decay
     #[default]
     AdamW,
-    /// Running means of gradients over the roots of those of their squares.
+    /// Adam: running mean of the gradient divided by the root of the running mean of its square
     Adam,
-    /// Gradient descent.
+    /// Stochastic gradient descent
     Sgd,
-    /// Gradients over the root of the running mean of their squares.
+    /// Gradient divided by the root of the running mean of its square
     RmsProp,
-    /// Gradients over the root of the sum of their squares.
+    /// Gradient divided by the root of the sum of its squares
     Adagrad,
-    /// The sign of a running mean of gradients.
+    /// Sign of a running mean of the gradient
     Lion,
 }
 
 impl OptimizerKind {
-    /// The learning rate if nothing is said.
+    /// Returns the default learning rate.
     pub fn default_lr(self) -> f64 {
         match self {
             OptimizerKind::AdamW | OptimizerKind::Adam | OptimizerKind::RmsProp => 0.002,
@@ -291,12 +295,12 @@ impl OptimizerKind {
         }
     }
 
-    /// Whether it can keep some of its last step.
+    /// Returns true if the optimizer supports momentum.
     pub fn has_momentum(self) -> bool {
         matches!(self, OptimizerKind::Sgd | OptimizerKind::RmsProp)
     }
 
-    /// Its pull of the weights towards zero if nothing is said; none if it knows none.
+    /// Returns the default weight decay, or `None` if the optimizer has none.
     pub fn weight_decay(self) -> Option<f64> {
         match self {
             OptimizerKind::AdamW => Some(0.01),
@@ -305,8 +309,8 @@ impl OptimizerKind {
         }
     }
 
-    /// At the start of training. Runs of versions before weight decay could be said have none here and go on as they began: the usual
-    /// pull, of biases and norms as well.
+    /// Creates the optimizer. Runs of versions before `--weight-decay` existed have `None` here and resume unchanged: with the default
+    /// decay, applied to biases and norms as well.
     pub fn optimizer(self, rate: f64, momentum: f64, weight_decay: Option<f64>) -> Optimizer<Box<dyn UpdateRule>> {
         let decay = weight_decay.or(self.weight_decay()).unwrap_or(0.0);
         let optimizer = match self {
@@ -321,7 +325,7 @@ impl OptimizerKind {
     }
 }
 
-/// What becomes of the learning rate.
+/// Learning rate schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LrScheduleKind {
@@ -343,7 +347,7 @@ pub enum LrScheduleKind {
 }
 
 impl LrScheduleKind {
-    /// Over so many steps.
+    /// Returns the schedule over a number of steps.
     pub fn schedule(self, steps: u64) -> LrSchedule {
         match self {
             LrScheduleKind::Constant | LrScheduleKind::ReduceOnPlateau => LrSchedule::Constant,
@@ -358,13 +362,13 @@ impl LrScheduleKind {
             LrScheduleKind::Exponential => LrSchedule::Exponential(0.01f64.powf(1.0 / steps.max(1) as f64)),
         }
     }
-    /// What listens to the validation loss besides.
+    /// Returns the scheduler that reacts to the validation loss, if any.
     pub fn plateau(self) -> Option<ReduceLrOnPlateau> {
         (self == LrScheduleKind::ReduceOnPlateau).then(|| ReduceLrOnPlateau::new(1.0 / 3.0, 2))
     }
 }
 
-/// A value as it is spelled on the command line.
+/// Returns the spelling of a value on the command line.
 pub fn value_name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `panoply bench training`: what each row says, for programs that read it. What it measures is no test's business.
+//! `panoply bench training`: the fields of each row. The measured values are not tested.
 
 use crate::place;
 
@@ -6,7 +6,7 @@ use place::{Place, text};
 use serde_json::Value;
 
 #[test]
-fn a_row_of_training_alone() {
+fn training_case_reports_time_and_memory() {
     let place = Place::new("bench");
     let name = "MLP 784-512-256-10, batch 64";
     let output = place.run(&["bench", "training", "--seconds", "0", "--json", "--only", name]);
@@ -17,7 +17,7 @@ fn a_row_of_training_alone() {
     let params = (784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10) as f64;
     assert_eq!(number("num_parameters"), params);
     assert!(number("seconds") > 0.0 && number("host_seconds") > 0.0, "{row}");
-    // Parameters and both moments of them, before and after the step.
+    // Parameters and the two moments of AdamW, before and after the step.
     assert!(number("pool_bytes") > 3.0 * 4.0 * params && number("pool_bytes") < 100.0 * params, "{row}");
     if cfg!(target_os = "linux") {
         assert!(number("rss_bytes") > 3.0 * 4.0 * params, "{row}");
@@ -27,7 +27,7 @@ fn a_row_of_training_alone() {
 }
 
 #[test]
-fn seconds_are_a_time() {
+fn invalid_seconds_are_rejected() {
     let place = Place::new("seconds");
     for seconds in ["nan", "inf", "1e30", "-1", "soon"] {
         for what in ["kernels", "devices"] {

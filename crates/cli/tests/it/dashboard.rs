@@ -1,4 +1,4 @@
-//! `--tui` in a real terminal, which tmux plays.
+//! `--tui` in a terminal emulated by tmux.
 
 use crate::place;
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use place::Place;
 
-/// A terminal of 110 × 32 characters with a program in it.
+/// A terminal of 110 × 32 characters that runs a program.
 struct Screen {
     socket: String,
 }
@@ -23,7 +23,7 @@ impl Screen {
         self.tmux(&["capture-pane", "-p", "-t", "0"])
     }
 
-    /// What it shows once it shows all of these.
+    /// Waits until the screen shows all of these, and returns its content.
     #[track_caller]
     fn wait_for(&self, parts: &[&str]) -> String {
         let start = Instant::now();
@@ -44,12 +44,12 @@ impl Drop for Screen {
     }
 }
 
-/// What is typed counts while a step is under way: one that takes seconds, all examples through tens of millions of parameters.
+/// Keys are handled during a step that takes seconds: all examples through tens of millions of parameters.
 #[test]
 fn keys_are_read_during_a_step() {
     let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !there.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: keys during a step: there is no tmux");
+        eprintln!("SKIPPED: keys during a step: tmux is not installed");
         return;
     }
     let place = Place::new("keys");
@@ -61,17 +61,17 @@ fn keys_are_read_during_a_step() {
     screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
     screen.wait_for(&["compiling the first step", "q or Ctrl-C finishes this step and saves"]);
     screen.tmux(&["send-keys", "-t", "0", "C-c"]);
-    screen.wait_for(&["compiling the first step", "finishing this step; Ctrl-C again ends at once"]);
+    screen.wait_for(&["compiling the first step", "finishing this step; Ctrl-C again stops immediately"]);
     screen.tmux(&["send-keys", "-t", "0", "C-c"]);
     let after = screen.wait_for(&["ended with 130"]);
-    assert!(!after.contains("compiling the first step"), "the screen before is back\n{after}");
+    assert!(!after.contains("compiling the first step"), "the previous screen is restored\n{after}");
 }
 
 #[test]
-fn the_dashboard_shows_a_run_and_gives_the_terminal_back() {
+fn dashboard_shows_a_run_and_restores_the_terminal() {
     let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !there.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: the dashboard in a terminal: there is no tmux");
+        eprintln!("SKIPPED: the dashboard in a terminal: tmux is not installed");
         return;
     }
     let place = Place::new("dashboard");
@@ -93,19 +93,20 @@ fn the_dashboard_shows_a_run_and_gives_the_terminal_back() {
     ]);
     assert!(shown.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "no curve in\n{shown}");
     screen.tmux(&["send-keys", "-t", "0", "q"]);
-    let after = screen.wait_for(&["of the held-out digits right", "saved run: the model", "go on:", "ended with 0"]);
-    assert!(!after.contains("examples/s"), "the screen before is back\n{after}");
+    let after =
+        screen.wait_for(&["of the validation digits correct", "saved run: the model", "resume:", "ended with 0"]);
+    assert!(!after.contains("examples/s"), "the previous screen is restored\n{after}");
     assert!(place.0.join("run/model.safetensors").exists());
 
-    // Ctrl-C does the same; a dashboard needs a terminal.
+    // Ctrl-C stops the run too; a dashboard needs a terminal.
     let train = format!("'{program}' train --resume run --tui --device cpu; echo ended with $?; exec cat");
     screen.tmux(&["new-window", "-t", "0:1", "-c", &folder, &train]);
     screen.tmux(&["select-window", "-t", "0:1"]);
     screen.wait_for(&["examples/s"]);
     screen.tmux(&["send-keys", "-t", "0:1", "C-c"]);
-    screen.wait_for(&["ended with 0", "go on:"]);
+    screen.wait_for(&["ended with 0", "resume:"]);
 
-    // So does SIGTERM, which no key sends.
+    // SIGTERM as well.
     let train = format!(
         "sh -c 'echo $$ > pid; exec \"{program}\" train --resume run --tui --device cpu'; echo ended with $?; exec cat"
     );
@@ -114,13 +115,13 @@ fn the_dashboard_shows_a_run_and_gives_the_terminal_back() {
     screen.wait_for(&["examples/s"]);
     let pid = std::fs::read_to_string(place.0.join("pid")).unwrap();
     assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
-    let after = screen.wait_for(&["ended with 0", "go on:"]);
-    assert!(!after.contains("examples/s"), "the screen before is back\n{after}");
+    let after = screen.wait_for(&["ended with 0", "resume:"]);
+    assert!(!after.contains("examples/s"), "the previous screen is restored\n{after}");
     assert!(place.refused(&["train", "digits", "--tui"]).contains("--tui needs a terminal"));
-    assert!(!place.0.join("runs").exists(), "nothing was begun");
+    assert!(!place.0.join("runs").exists(), "no run is started");
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 fn wait_until(what: &str, so: impl Fn() -> bool) {
     let start = Instant::now();
@@ -130,14 +131,13 @@ fn wait_until(what: &str, so: impl Fn() -> bool) {
     }
 }
 
-/// A terminal that is closed: the run that it hangs up on is saved and ends; one that it does not hang up on goes on without the
-/// dashboard.
+/// Closes the terminal: a run that receives SIGHUP is saved and ends; one that does not continues without the dashboard.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_terminal_that_is_gone_ends_the_dashboard() {
+fn closing_the_terminal_ends_the_dashboard() {
     let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !there.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: a terminal that is closed: there is no tmux");
+        eprintln!("SKIPPED: a terminal that is closed: tmux is not installed");
         return;
     }
     let place = Place::new("gone");
@@ -145,7 +145,7 @@ fn a_terminal_that_is_gone_ends_the_dashboard() {
     let epochs = |run: &str| {
         std::fs::read_to_string(place.0.join(run).join("history.jsonl")).map_or(0, |text| text.lines().count())
     };
-    // In a session of its own, and so without the signal that its terminal is gone, the second time.
+    // The second run is in a separate session and receives no SIGHUP.
     for (run, session) in [("hung-up", ""), ("alone", "setsid ")] {
         let screen = Screen { socket: format!("panoply-{run}-{}", std::process::id()) };
         let train = format!(
@@ -161,7 +161,7 @@ fn a_terminal_that_is_gone_ends_the_dashboard() {
             wait_until("training without its terminal", || epochs(run) > before + 2);
             assert!(Command::new("kill").args(["-TERM", pid]).status().unwrap().success());
         }
-        // One that is no more than waited for by nobody has ended, too.
+        // A zombie has ended too.
         let ended = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
             Ok(stat) => stat.contains(") Z "),
             Err(_) => true,

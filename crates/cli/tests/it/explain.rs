@@ -1,4 +1,4 @@
-//! `panoply explain`: which stages there are of what, and what it says where there are none.
+//! `panoply explain`: the stages of kernels and expressions, and errors.
 
 use crate::place;
 
@@ -12,7 +12,7 @@ fn titles(document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_program_is_all_its_kernels() {
+fn program_name_selects_all_its_kernels() {
     let place = Place::new("explain");
     let rust = place.json(&["explain", "prefix_scan", "--stage", "rust"]);
     assert!(titles(&rust).len() > 1, "{rust}");
@@ -23,7 +23,7 @@ fn a_program_is_all_its_kernels() {
 }
 
 #[test]
-fn a_stage_that_is_not_there_is_named() {
+fn missing_stages_and_unknown_names_are_reported() {
     let place = Place::new("explain-stage");
     let refusal = place.refused(&["explain", "saxpy", "--stage", "graph"]);
     assert!(refusal.contains("saxpy has no stage graph; it has rust, ir, passes, optimized, device"), "{refusal}");
@@ -31,7 +31,7 @@ fn a_stage_that_is_not_there_is_named() {
     assert!(refusal.contains("relu has no stage rust; it has graph, schedule, plan"), "{refusal}");
     let refusal = place.refused(&["explain", "nothing"]);
     assert!(
-        refusal.contains("nothing is called nothing; give an expression, as `relu(x)`, or one of ")
+        refusal.contains("unknown name nothing; pass an expression such as `relu(x)`, or one of ")
             && refusal.contains("prefix_scan"),
         "{refusal}"
     );
@@ -43,12 +43,12 @@ fn text(document: &Value, stage: &str) -> String {
 }
 
 #[test]
-fn an_expression_is_explained_however_it_is_written() {
+fn python_and_rust_notation_are_equivalent() {
     let place = Place::new("explain-expression");
     let of = |text: &str| place.json(&["explain", text, "--shape", "x=64x784,w=784x128,b=128"]);
     let (python, rust) = (of("softmax(x @ w + b)"), of("(x.matmul(&w) + &b).softmax(-1)"));
     assert_eq!(python["stages"], rust["stages"]);
-    // The example is the same, made by the library's own methods.
+    // The built-in example builds the same graph with methods of the library.
     let (example, graph) = (place.json(&["explain", "dense"]), text(&python, "graph"));
     let (names, steps) = graph.split_at(graph.find("%0").unwrap());
     assert_eq!(names, "leaf 0 is x, f32[64, 784]\nleaf 1 is w, f32[784, 128]\nleaf 2 is b, f32[128]\n");
@@ -62,7 +62,7 @@ fn an_expression_is_explained_however_it_is_written() {
     assert!(graph("gradient(sum(tanh(x @ w)), w)").contains("matmul"));
 }
 
-/// What an expression is, and the same in words that were understood before or that say it otherwise.
+/// Expressions and equivalent ones in another notation.
 const SAME: &[(&str, &str)] = &[
     ("sum(x, axis=1)", "x.sum(1)"),
     ("softmax(axis=-2, x=x)", "x.softmax(0)"),
@@ -101,13 +101,13 @@ const SAME: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn arguments_have_names_and_operations_signs() {
+fn keyword_arguments_and_operators_are_equivalent_to_calls() {
     let place = Place::new("explain-names");
     let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
     for (text, same) in SAME {
         assert_eq!(graph(text), graph(same), "{text} is not {same}");
     }
-    // What differs is told apart.
+    // Different expressions give different graphs.
     for (text, other) in
         [("x[1:3]", "x[1:4]"), ("x > y", "x >= y"), ("sum(x, axis=0)", "sum(x, axis=1)"), ("x ** 3", "x ** 4")]
     {
@@ -122,16 +122,16 @@ fn arguments_have_names_and_operations_signs() {
         "graph",
     ]);
     assert!(text(&convolution, "graph").contains("f32[2, 4, 4, 4]"), "{convolution}");
-    // All results of an operation that has several, or one of them.
+    // All results of an operation with several results, or one of them.
     let both = place.json(&["explain", "topk(x, 3)", "--shape", "x=5x7", "--stage", "graph"]);
     assert!(text(&both, "graph").contains("f32[5, 3]") && text(&both, "graph").contains("i32[5, 3]"), "{both}");
     assert_ne!(graph("topk(x, 3)[0]"), graph("topk(x, 3)[1]"));
 }
 
-/// Operations with rows of their own, and what they come to.
+/// Operations with a separate row, and the expected type and shape of the result.
 #[rustfmt::skip]
 const SHAPES: &[(&str, &str)] = &[
-    // Element types and shapes by hand; names are f32[64, 64].
+    // Element types and shapes computed by hand; tensors are f32[64, 64].
     ("cast(x, bool)", "bool[64, 64]"), ("bitcast(x, i32)", "i32[64, 64]"), ("concat(x, y, axis=1)", "f32[64, 128]"),
     ("stack([x, y, z], axis=1)", "f32[64, 3, 64]"), ("diagonal(x, 3)", "f32[61]"), ("broadcast_to(x[0], 5, 64)", "f32[5, 64]"),
     ("flatten(x)", "f32[4096]"), ("flatten(x.reshape(4, 16, 64), start_dim=1)", "f32[4, 1024]"), ("meshgrid(x[0], y[0, :5])[1]", "f32[64, 5]"),
@@ -171,7 +171,7 @@ const SHAPES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn operations_take_what_they_say() {
+fn operations_have_the_documented_parameters() {
     let place = Place::new("explain-shapes");
     for (expression, shape) in SHAPES {
         let graph = text(&place.json(&["explain", expression, "--stage", "graph"]), "graph");
@@ -181,7 +181,7 @@ fn operations_take_what_they_say() {
     }
 }
 
-/// Operations with options of their own, and a value for each that is not what it has without; `axis` alone is tried for whoever has it.
+/// Operations with options, and a value of each option that differs from the default. A sole `axis` is tried without a row.
 #[rustfmt::skip]
 const OPTIONS: &[(&str, &[&str])] = &[
     ("concat(x, y)", &["axis=1"]), ("stack(x, y)", &["axis=1"]), ("flatten(x)", &["start_dim=1"]), ("repeat_interleave(x, 3)", &["axis=0"]),
@@ -219,7 +219,7 @@ const OPTIONS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn every_option_changes_something() {
+fn every_option_changes_the_result() {
     let place = Place::new("explain-options");
     let said = place.refused(&["explain", "no_such(x)"]);
     let (_, operations) = said.split_once("one of ").unwrap();
@@ -242,31 +242,31 @@ fn every_option_changes_something() {
             let (expression, setting) = match cases.find(|(_, setting)| setting.starts_with(&sets)) {
                 Some(case) => case,
                 None if option == "axis" => (plain.as_str(), "axis=0"),
-                None => panic!("{operation}: nothing tries {option}"),
+                None => panic!("{operation}: no row of OPTIONS sets {option}"),
             };
             let with = format!("{}, {setting})", expression.strip_suffix(')').unwrap());
-            // A graph has a call's name and not its numbers; the kernels have those, where no routine is in their place.
+            // The graph does not show constants of a call; the kernels do, unless a library routine replaces them.
             let with = stages(&with).unwrap();
-            // Filters of groups are no filters of one.
+            // Weights for several groups do not fit one group.
             let Ok(without) = stages(expression) else {
                 assert_eq!(option, "groups", "{expression} is refused");
                 continue;
             };
-            assert_ne!(with, without, "{expression} does not heed {setting}");
+            assert_ne!(with, without, "{expression} ignores {setting}");
         }
     }
 }
 
-/// Operations of the library that have no row, and why.
+/// Library operations without a row, and the reason.
 const LEFT_OUT: &[(&str, &str)] = &[
-    ("slice", "it is the brackets behind a tensor"),
+    ("slice", "it is the index notation"),
     ("interpolate", "interpolate_nearest2d and interpolate_linear2d are its modes"),
-    ("reduce_keepdim", "it is what sum, max, min and prod are made of"),
-    ("max_pool_with", "an expression pools as max_pool does"),
-    ("avg_pool_with", "an expression pools as avg_pool does"),
+    ("reduce_keepdim", "sum, max, min and prod are implemented with it"),
+    ("max_pool_with", "max_pool covers it in expressions"),
+    ("avg_pool_with", "avg_pool covers it in expressions"),
 ];
 
-/// Public methods of tensors in the library's folder of operations, those that its macros make among them.
+/// Returns the public methods of tensors in the library's folder of operations, including those that its macros generate.
 fn of_the_library() -> Vec<String> {
     let folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tensor/src/ops");
     let mut folders = vec![folder];
@@ -296,12 +296,12 @@ fn of_the_library() -> Vec<String> {
 }
 
 #[test]
-fn every_operation_of_the_library_has_a_row() {
+fn every_library_operation_has_a_row() {
     let place = Place::new("explain-rows");
     let said = place.refused(&["explain", "no_such(x)"]);
     let (_, list) = said.split_once("one of ").unwrap();
     let rows: Vec<&str> = list.split(',').map(str::trim).collect();
-    // The number of axes stands behind some names, where the library has it as a parameter.
+    // Some names have the number of axes as a suffix, which is a const generic parameter in the library.
     let is_row = |name: &str| rows.iter().any(|row| *row == name || row.strip_suffix("2d") == Some(name));
     let library = of_the_library();
     assert!(library.len() > 190, "{library:?}");
@@ -309,79 +309,79 @@ fn every_operation_of_the_library_has_a_row() {
         let left_out = LEFT_OUT.iter().any(|(left_out, _)| left_out == name);
         assert!(is_row(name) != left_out, "{name}: a row in OPERATIONS or in LEFT_OUT, and not in both");
     }
-    LEFT_OUT.iter().for_each(|(name, _)| assert!(library.iter().any(|known| known == name), "{name} is none any more"));
+    LEFT_OUT.iter().for_each(|(name, _)| assert!(library.iter().any(|known| known == name), "{name} no longer exists"));
     assert!(rows.is_sorted(), "{rows:?}");
 }
 
 #[test]
-fn a_mistake_in_an_expression_names_its_column() {
+fn expression_errors_name_the_column() {
     let place = Place::new("explain-mistakes");
     let brackets = "(".repeat(1000);
     for (text, part) in [
-        ("softmax(x @ )", "column 13 of `softmax(x @ )`: `)` begins no tensor and no number"),
-        ("x +", "column 4 of `x +`: a tensor or a number is missing"),
-        ("(x + y", "column 1 of `(x + y`: this bracket is not closed"),
-        ("relu(x", "column 5 of `relu(x`: this bracket is not closed"),
-        ("é + softmx(x)", "column 5 of `é + softmx(x)`: no operation is called `softmx`; one of abs, "),
-        ("softmax(x, 0.5)", "column 1 of `softmax(x, 0.5)`: softmax: axis is a whole number, not 0.5"),
-        ("relu(x, y)", "column 1 of `relu(x, y)`: relu: it takes (x), and 2 were given"),
-        ("matmul(x, [2])", "matmul: y is a tensor, not [2]"),
-        ("x.relu + y", "column 3 of `x.relu + y`: after a dot stands an operation with brackets"),
-        ("x ^ y", "column 3 of `x ^ y`: `^` does not go on with what stands before it"),
+        ("softmax(x @ )", "column 13 of `softmax(x @ )`: expected a tensor or a number, found `)`"),
+        ("x +", "column 4 of `x +`: expected a tensor or a number"),
+        ("(x + y", "column 1 of `(x + y`: unclosed bracket"),
+        ("relu(x", "column 5 of `relu(x`: unclosed bracket"),
+        ("é + softmx(x)", "column 5 of `é + softmx(x)`: unknown operation `softmx`; expected one of abs, "),
+        ("softmax(x, 0.5)", "column 1 of `softmax(x, 0.5)`: softmax: axis must be an integer, not 0.5"),
+        ("relu(x, y)", "column 1 of `relu(x, y)`: relu: it takes (x), but 2 values were given"),
+        ("matmul(x, [2])", "matmul: y must be a tensor, not [2]"),
+        ("x.relu + y", "column 3 of `x.relu + y`: expected a method call after the dot"),
+        ("x ^ y", "column 3 of `x ^ y`: unexpected `^`"),
         ("1 + 2", "the expression has no tensor"),
-        ("1 @ x", "column 3 of `1 @ x`: `@` is not between tensors"),
+        ("1 @ x", "column 3 of `1 @ x`: invalid operands for `@`"),
         ("1..2 + x", "column 1 of `1..2 + x`: invalid number `1..2`"),
         ("1.2.3 + x", "column 1 of `1.2.3 + x`: invalid number `1.2.3`"),
         ("x.sum(7)", "column 3 of `x.sum(7)`: sum: axis 7 is out of range for [64, 64] with 2 axes"),
         ("gradient(x, x)", "is not a single number"),
         ("x @ w.sum(0).sum(0)", "column 3 of "),
-        // Arguments by name, lists, places and texts.
+        // Keyword arguments, lists, indexing and strings.
         ("sum(axis=1)", "column 1 of `sum(axis=1)`: sum: x is missing; it takes (x, axis = ..)"),
-        ("softmax(x, dim=1)", "softmax: nothing it takes is called dim; it takes (x, axis = -1)"),
+        ("softmax(x, dim=1)", "softmax: unknown argument dim; it takes (x, axis = -1)"),
         ("softmax(x, 1, axis=1)", "softmax: axis is given twice"),
-        ("softmax(axis=1, x)", "column 17 of `softmax(axis=1, x)`: what has no name stands before what has one"),
+        ("softmax(axis=1, x)", "column 17 of `softmax(axis=1, x)`: positional argument follows keyword argument"),
         (
             "scaled_dot_product_attention(x, y, z, is_causal=1)",
-            "scaled_dot_product_attention: is_causal is true or false, not 1",
+            "scaled_dot_product_attention: is_causal must be true or false, not 1",
         ),
         (
             "conv2d(x, w, padding=[1, 2, 3])",
-            "conv2d: padding is a number or one for each axis, such as [2, 3], not [1, 2, 3]",
+            "conv2d: padding must be a number or one per axis, such as [2, 3], not [1, 2, 3]",
         ),
-        ("cast(x, f17)", "cast: dtype is an element type, such as f16, not a tensor"),
+        ("cast(x, f17)", "cast: dtype must be an element type, such as f16, not a tensor"),
         ("x.reshape(3, -1)", "column 3 of `x.reshape(3, -1)`: reshape: "),
-        ("x.reshape(1, 1, 1, 1, 1, 64, 64)", "reshape: 7 numbers are more than 6 axes have"),
+        ("x.reshape(1, 1, 1, 1, 1, 64, 64)", "reshape: 7 numbers are given, but a tensor has at most 6 axes"),
         ("x[70]", "column 2 of `x[70]`: "),
-        ("x[::0]", "column 5 of `x[::0]`: a step is at least 1"),
-        ("x[::-1]", "a step is at least 1; flip turns an axis around"),
-        ("x[]", "no place stands in these brackets"),
-        ("x[1", "column 2 of `x[1`: this bracket is not closed"),
-        ("x[y]", "column 3 of `x[y]`: a place is a whole number or a range, such as 1:3 or ::2"),
-        ("qr(x)[2]", "there is no 2 among 2 values"),
-        ("einsum(\"ij,jk->ik, x)", "column 8 of `einsum(\"ij,jk->ik, x)`: this text is not closed"),
-        ("einsum(x, x)", "einsum: equation is text in quotes, not a tensor"),
-        ("1 < 2", "`<` is not between tensors"),
-        // Numbers beside integers are what the library's operators take.
-        ("x.cast(i32) * 0.5", "column 13 of `x.cast(i32) * 0.5`: 0.5 is no i32: cast "),
-        ("x.cast(u8) - 300", "column 12 of `x.cast(u8) - 300`: 300 is no u8"),
-        ("x.cast(i32) * 1e20", "100000000000000000000 is no i32"),
-        ("x.cast(u32) - -1", "-1 is no u32"),
-        ("arange(5) / 2.7", "column 11 of `arange(5) / 2.7`: 2.7 is no i32"),
-        ("2.5 > x.cast(i32)", "column 5 of `2.5 > x.cast(i32)`: 2.5 is no i32"),
-        ("maximum(x.cast(i32), 0.5)", "column 1 of `maximum(x.cast(i32), 0.5)`: 0.5 is no i32"),
-        ("where(x > 0, x.cast(i8), 200)", "200 is no i8"),
-        // What may be left out, and only that.
-        ("relu(none)", "relu: x is a tensor, not none"),
-        ("softmax(x, axis=None)", "softmax: axis is a whole number, not none"),
-        ("none + x", "column 6 of `none + x`: `+` is not between tensors"),
-        ("-none", "column 1 of `-none`: none has no sign"),
-        ("none[0]", "column 5 of `none[0]`: none has no such places"),
-        ("fft_with(complex(x, y), norm=\"both\")", "norm is \"backward\", \"forward\" or \"ortho\", not \"both\""),
-        ("x = y", "column 3 of `x = y`: `=` does not go on with what stands before it"),
-        ("()", "nothing stands in these brackets"),
-        (" ", "nothing is asked for; give an expression, as `relu(x)`, or a kernel's name"),
-        ("", "nothing is asked for"),
-        (brackets.as_str(), "more than 64 brackets and signs are within each other"),
+        ("x[::0]", "column 5 of `x[::0]`: a step must be at least 1"),
+        ("x[::-1]", "a step must be at least 1; use flip to reverse an axis"),
+        ("x[]", "empty index"),
+        ("x[1", "column 2 of `x[1`: unclosed bracket"),
+        ("x[y]", "column 3 of `x[y]`: an index must be an integer or a range, such as 1:3 or ::2"),
+        ("qr(x)[2]", "index 2 out of range 0..2"),
+        ("einsum(\"ij,jk->ik, x)", "column 8 of `einsum(\"ij,jk->ik, x)`: unterminated string"),
+        ("einsum(x, x)", "einsum: equation must be a string in quotes, not a tensor"),
+        ("1 < 2", "invalid operands for `<`"),
+        // Numbers combined with integer tensors must fit the element type, as in the library's operators.
+        ("x.cast(i32) * 0.5", "column 13 of `x.cast(i32) * 0.5`: 0.5 is not a valid i32: cast "),
+        ("x.cast(u8) - 300", "column 12 of `x.cast(u8) - 300`: 300 is not a valid u8"),
+        ("x.cast(i32) * 1e20", "100000000000000000000 is not a valid i32"),
+        ("x.cast(u32) - -1", "-1 is not a valid u32"),
+        ("arange(5) / 2.7", "column 11 of `arange(5) / 2.7`: 2.7 is not a valid i32"),
+        ("2.5 > x.cast(i32)", "column 5 of `2.5 > x.cast(i32)`: 2.5 is not a valid i32"),
+        ("maximum(x.cast(i32), 0.5)", "column 1 of `maximum(x.cast(i32), 0.5)`: 0.5 is not a valid i32"),
+        ("where(x > 0, x.cast(i8), 200)", "200 is not a valid i8"),
+        // `none` is valid for optional arguments only.
+        ("relu(none)", "relu: x must be a tensor, not none"),
+        ("softmax(x, axis=None)", "softmax: axis must be an integer, not none"),
+        ("none + x", "column 6 of `none + x`: invalid operands for `+`"),
+        ("-none", "column 1 of `-none`: cannot negate none"),
+        ("none[0]", "column 5 of `none[0]`: none cannot be indexed like this"),
+        ("fft_with(complex(x, y), norm=\"both\")", "norm must be \"backward\", \"forward\" or \"ortho\", not \"both\""),
+        ("x = y", "column 3 of `x = y`: unexpected `=`"),
+        ("()", "empty brackets"),
+        (" ", "missing expression; pass an expression such as `relu(x)`, or the name of a kernel"),
+        ("", "missing expression"),
+        (brackets.as_str(), "more than 64 nested brackets and signs"),
     ] {
         let refusal = place.refused(&["explain", text]);
         assert!(refusal.contains(part), "{text}: {refusal}");
@@ -390,17 +390,17 @@ fn a_mistake_in_an_expression_names_its_column() {
     let refusal = place.refused(&["explain", "x @ w", "--shape", "x=64x3,w=4x5"]);
     assert!(refusal.contains("column 3 of `x @ w`: matmul: inner dimensions 3 and 4 differ"), "{refusal}");
     let refusal = place.refused(&["explain", "x + y", "--shape", "z=3"]);
-    assert!(refusal.contains("--shape is of z, which `x + y` does not name"), "{refusal}");
+    assert!(refusal.contains("--shape: `x + y` has no tensor named z"), "{refusal}");
     for shape in ["x", "x=3y4", "x=-1", "x=2x", "x=x2"] {
         let refusal = place.refused(&["explain", "x + y", "--shape", shape]);
-        assert!(refusal.contains("is not a name and lengths, such as x=64x128"), "{refusal}");
+        assert!(refusal.contains("expected a name and a shape, such as x=64x128"), "{refusal}");
     }
     let refusal = place.refused(&["explain", "relu", "--shape", "x=3"]);
-    assert!(refusal.contains("relu has shapes of its own"), "{refusal}");
+    assert!(refusal.contains("relu has fixed shapes"), "{refusal}");
 }
 
 #[test]
-fn leaves_are_named_even_where_nothing_is_in_them() {
+fn empty_leaves_are_named() {
     let place = Place::new("explain-leaves");
     let lines = |shapes: &str| {
         let graph = place.json(&["explain", "relu(x) + y", "--shape", shapes, "--stage", "graph"]);
@@ -408,12 +408,12 @@ fn leaves_are_named_even_where_nothing_is_in_them() {
     };
     assert_eq!(lines("x=2x64,y=64"), ["leaf 0 is x, f32[2, 64]", "leaf 1 is y, f32[64]"]);
     assert_eq!(lines("x=0x64,y=64"), ["leaf 0 is x, f32[0, 64]", "leaf 1 is y, f32[64]"]);
-    // A sign before an expression begins no option.
+    // An expression that starts with a sign is not parsed as an option.
     let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
     assert_eq!(graph("-x ** 2"), graph("-(x.square())"));
 }
 
-/// Every target, and words of the language that its devices are given.
+/// Every target, its language, and fragments of the code for it.
 const TARGETS: &[(&str, &str, &[&str])] = &[
     ("cpu", "vector program", &["exp"]),
     ("cuda", "PTX", &[".version 7.0", ".target sm_80", ".visible .entry", "ld.global.nc", "st.global"]),
@@ -437,28 +437,28 @@ fn explained(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn an_expression_is_shown_for_devices_that_are_not_here() {
+fn expression_is_compiled_for_every_target() {
     let expression = ["softmax(x @ w + b)", "--shape", "x=64x784,w=784x128,b=128"];
     let here = explained(&[&expression[..], &["--device", "cpu"]].concat());
     assert_eq!(here["note"], Value::Null);
     for (target, language, words) in TARGETS {
         let document = explained(&[&expression[..], &["--target", target]].concat());
-        // What was asked for is the same everywhere, its shapes among it.
+        // The graph is the same for every target.
         assert_eq!(text(&document, "graph"), text(&here, "graph"), "{target}");
         assert!(text(&document, "graph").contains("f32[64, 128]"), "{document}");
         let stages = ["graph", "schedule", "plan", "ir", "passes", "optimized", "device"];
         assert!(stages.iter().all(|stage| !text(&document, stage).is_empty()), "{target}");
         assert!(document["device"].as_str().unwrap().starts_with(target), "{document}");
         let note = document["note"].as_str().unwrap();
-        assert!(note.starts_with("no device was asked"), "{note}");
-        // What was written for is named, and products of a vendor's only where there are any.
+        assert!(note.starts_with("no device was queried"), "{note}");
+        // The note names the model, and vendor libraries only for backends that have them.
         let model = target.split_once(':').map_or("", |(_, model)| model);
         let has_products = ["cuda", "rocm"].iter().any(|kind| target.starts_with(kind));
         assert!(
             note.contains(model) && note.contains("its vendor's matrix products") == has_products,
             "{target}: {note}"
         );
-        // Every kernel of the plan is there down to its last text.
+        // Every kernel of the plan has its device code.
         let texts = |title: &str| {
             let sections = document["stages"].as_array().unwrap().iter();
             let sections = sections.filter(|section| section["title"].as_str().unwrap().ends_with(title));
@@ -470,18 +470,18 @@ fn an_expression_is_shown_for_devices_that_are_not_here() {
             words.iter().for_each(|word| assert!(text.contains(word), "{target}: no {word} in {text}"));
         }
     }
-    // What such devices need not have is a refusal that names them.
+    // An operation that the target does not support is an error that names the target.
     let output = Command::new(env!("CARGO_BIN_EXE_panoply"))
         .args(["explain", "cast(x, f64) + 1", "--target", "metal"])
         .output()
         .unwrap();
     let said = place::text(&output.stderr);
     assert!(!output.status.success() && said.contains("needs f64, which metal:minimum does not have"), "{said}");
-    // A kernel that ships goes the same way, from its Rust.
+    // Built-in kernels pass through the same stages, starting from Rust.
     let shipped = explained(&["saxpy", "--target", "metal"]);
     assert_eq!(titles(&shipped)[0], "saxpy: Rust");
     assert!(titles(&shipped).contains(&"saxpy: MSL".to_string()), "{shipped}");
-    // What the launch and the device decide is what they say, or said to be open.
+    // Constants that the launch or the device determines are listed.
     let last = |arguments: &[&str]| {
         let document = explained(&[arguments, &["--stage", "device"]].concat());
         document["stages"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_string()
@@ -494,24 +494,24 @@ fn an_expression_is_shown_for_devices_that_are_not_here() {
         let text = last(&[arguments, &["--target", "dx12"]].concat());
         let [x, y, z] = group;
         assert!(text.contains(&format!("[numthreads({x}, {y}, {z})]")), "{arguments:?}: {text}");
-        assert!(text.starts_with(&format!("// items0 = {x}: the launch decides\n")), "{arguments:?}: {text}");
+        assert!(text.starts_with(&format!("// items0 = {x}: set by the launch\n")), "{arguments:?}: {text}");
     }
     let text = last(&["x @ w", "--target", "metal"]);
-    assert!(text.starts_with("// fused_f32 = false: the device decides"), "{text}");
+    assert!(text.starts_with("// fused_f32 = false: set by a test"), "{text}");
 }
 
 #[test]
-fn a_target_that_is_none_is_answered_with_those_that_are() {
+fn invalid_targets_are_rejected_with_the_valid_ones() {
     let refused = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).output().unwrap();
         assert!(!output.status.success(), "{arguments:?}");
         place::text(&output.stderr)
     };
-    let all = "no such kind of device; one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu";
+    let all = "no such backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu";
     for (target, part) in [
         ("nvidia", all),
         ("", all),
-        ("cuda:90", "a model of cuda is its compute capability from 5.0 on, as cuda:sm_90"),
+        ("cuda:90", "a cuda model is a compute capability of at least 5.0, such as cuda:sm_90"),
         ("cuda:sm_", "as cuda:sm_90"),
         ("cuda:sm_30", "as cuda:sm_90"),
         ("cuda:sm_99999999999999", "as cuda:sm_90"),
@@ -521,8 +521,8 @@ fn a_target_that_is_none_is_answered_with_those_that_are() {
         ("rocm:gfx000", "as rocm:gfx90a"),
         ("rocm:gfxabc", "as rocm:gfx90a"),
         ("rocm:gfx90A", "as rocm:gfx90a"),
-        ("rocm:mi300", "a model of rocm is its architecture, as rocm:gfx90a"),
-        ("metal:m4", "models are told apart for cuda and rocm only"),
+        ("rocm:mi300", "a rocm model is an architecture, such as rocm:gfx90a"),
+        ("metal:m4", "only cuda and rocm have models"),
     ] {
         let said = refused(&["explain", "relu(x)", "--target", target]);
         assert!(said.contains(&format!("--target {target}")) && said.contains(part), "{target}: {said}");
@@ -532,7 +532,7 @@ fn a_target_that_is_none_is_answered_with_those_that_are() {
 }
 
 #[test]
-fn the_checked_device_runs_what_was_built() {
+fn checked_device_has_no_device_code() {
     let stages = |device: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_panoply"))
             .args(["explain", "saxpy", "--json", "--device", device])
@@ -540,6 +540,6 @@ fn the_checked_device_runs_what_was_built() {
             .unwrap();
         titles(&serde_json::from_slice(&output.stdout).unwrap())
     };
-    assert_eq!(stages("cpu:checked"), ["saxpy: Rust", "saxpy: kernel IR", "saxpy: no text"]);
+    assert_eq!(stages("cpu:checked"), ["saxpy: Rust", "saxpy: kernel IR", "saxpy: no device code"]);
     assert!(stages("cpu").iter().any(|title| title.contains("vector program")));
 }

@@ -1,5 +1,5 @@
-//! Runs that end badly and go on: what is missing, what is not finite, what nobody can read, what contradicts itself, what cannot be
-//! written, and folders that another run holds.
+//! Runs that fail and are resumed: missing, corrupt or inconsistent files, diverging training, output that cannot be written, and locked
+//! folders.
 
 use crate::place;
 use crate::untrusted;
@@ -11,32 +11,32 @@ use place::{Place, text};
 use serde_json::Value;
 
 #[test]
-fn a_run_whose_state_is_gone_is_not_begun_again() {
+fn run_without_its_checkpoint_is_not_restarted() {
     let place = Place::new("stateless");
     place.json(&["train", "digits", "--epochs", "2", "--out", "run"]);
     let read = |name: &str| std::fs::read(place.0.join("run").join(name)).unwrap();
     let before = ["history.jsonl", "model.safetensors", "manifest.json"].map(read);
     std::fs::remove_file(place.0.join("run/checkpoint.safetensors")).unwrap();
     let said = place.refused(&["train", "--resume", "run", "--epochs", "4"]);
-    assert!(said.contains("run/checkpoint.safetensors is missing, beside run/model.safetensors"), "{said}");
+    assert!(said.contains("run/checkpoint.safetensors is missing, but run/model.safetensors exists"), "{said}");
     assert_eq!(["history.jsonl", "model.safetensors", "manifest.json"].map(read), before, "nothing was changed");
 }
 
-/// Numbers that grow until the loss overflows: the run stops with what it has, and what it has can be read again.
+/// The loss overflows: the run stops, keeps its files, and these can be read again.
 #[test]
-fn a_run_that_diverges_says_what_would_help_and_can_be_read_again() {
+fn diverged_run_gives_advice_and_can_be_read_again() {
     let place = Place::new("diverging");
     let train = line(&place, "mse");
     let rate = ["--optimizer", "sgd", "--learning-rate", "3", "--clip-norm", "1e30", "--epochs", "300", "--out", "run"];
     let said = place.refused(&[&train[..], &rate].concat());
-    assert!(said.contains("smaller `--learning-rate`") && !said.contains("goes on from there"), "{said}");
+    assert!(said.contains("smaller `--learning-rate`") && !said.contains("continues from it"), "{said}");
     let history = std::fs::read_to_string(place.0.join("run/history.jsonl")).unwrap();
     assert!(!history.is_empty() && !history.contains("null"), "{history}");
     let again = place.refused(&["train", "--resume", "run"]);
     assert!(again.contains("smaller `--learning-rate`") && !again.contains("invalid type"), "{again}");
 }
 
-/// A line to be learned, and a network of one layer for it.
+/// Data on a line, and a network of one layer.
 fn line(place: &Place, loss: &str) -> [&'static str; 8] {
     let rows: Vec<String> = (0..60).map(|i| format!("{i},{}\n", 3 * i)).collect();
     place.write("line.csv", format!("x,y\n{}", rows.concat()));
@@ -46,24 +46,24 @@ fn line(place: &Place, loss: &str) -> [&'static str; 8] {
 }
 
 #[test]
-fn a_run_that_diverges_at_once_says_what_would_help() {
+fn run_that_diverges_in_the_first_epoch_gives_advice() {
     let place = Place::new("diverging-at-once");
     let train = line(&place, "mse");
     let rate = ["--optimizer", "sgd", "--learning-rate", "1e30", "--clip-norm", "1e30", "--out", "run"];
     let said = place.refused(&[&train[..], &rate].concat());
     assert!(said.contains("after epoch 1\n"), "{said}");
-    assert!(said.contains("another run, in another folder, may take a smaller `--learning-rate`"), "{said}");
+    assert!(said.contains("start another run in another folder with a smaller `--learning-rate`"), "{said}");
     assert!(!place.0.join("run/model.safetensors").exists() && !said.contains("--resume"), "{said}");
-    // What the advice comes to in the same folder.
+    // Following the advice in the same folder is an error.
     let again = place.refused(&[&train[..], &["--learning-rate", "0.01", "--out", "run"]].concat());
     assert!(
-        again.contains("run holds a run already") && again.contains("another run takes another `--output-dir`"),
+        again.contains("run already contains a run") && again.contains("or another `--output-dir` for a new run"),
         "{again}"
     );
 }
 
 #[test]
-fn a_score_that_is_infinite_has_one_form() {
+fn infinite_score_is_written_as_minus_inf() {
     let place = Place::new("infinite");
     let train = line(&place, "l1");
     let rate = ["--optimizer", "sgd", "--learning-rate", "1e25", "--clip-norm", "1e30", "--epochs", "1"];
@@ -72,30 +72,30 @@ fn a_score_that_is_infinite_has_one_form() {
 }
 
 #[test]
-fn a_class_that_is_not_held_out_is_named() {
+fn class_missing_from_one_split_is_reported() {
     let place = Place::new("one-sided");
     let rows: Vec<String> = (0..40).map(|i| format!("{i}.5,{}\n", if i == 7 { "odd" } else { "even" })).collect();
     place.write("few.csv", format!("x,label\n{}", rows.concat()));
     let said = text(&place.run(&["train", "few.csv", "--epochs", "1"]).stderr);
     assert!(
-        said.contains("no example held out is of class odd") || said.contains("to learn from is of class odd"),
+        said.contains("no validation example has class odd") || said.contains("no training example has class odd"),
         "{said}"
     );
 }
 
 #[test]
-fn files_that_nobody_can_read_name_the_place_and_a_remedy() {
+fn unreadable_files_are_reported_with_location_and_fix() {
     let place = Place::new("unread");
     let refused = |name: &str, content: &[u8]| {
         place.write(name, content);
         place.refused(&["train", name, "--epochs", "1"])
     };
     let said = refused("latin.csv", b"x,label\n1,caf\xe9\n2,b\n");
-    assert!(said.contains("latin.csv:2: byte 0xe9 is no UTF-8") && said.contains("save it as UTF-8"), "{said}");
+    assert!(said.contains("latin.csv:2: byte 0xe9 is not UTF-8") && said.contains("save it as UTF-8"), "{said}");
     let said = refused("head.csv", b"x,label\n");
-    assert!(said.contains("head.csv: there is one line; with names in the first there is no row"), "{said}");
+    assert!(said.contains("head.csv: there is only one line; if it is a header, there are no rows"), "{said}");
     let said = refused("only.csv", b"x,label\n1,a\n");
-    assert!(said.contains("only.csv: there is one row beside the names"), "{said}");
+    assert!(said.contains("only.csv: there is only one row after the header"), "{said}");
     let said = refused("cut.csv.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b]);
     assert!(said.contains("gzip") && said.contains("another copy"), "{said}");
     place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
@@ -103,26 +103,26 @@ fn files_that_nobody_can_read_name_the_place_and_a_remedy() {
     place.write("run/model.safetensors", &model[..model.len() / 2]);
     let said = place.refused(&["predict", "run"]);
     assert!(said.contains("run/model.safetensors: ") && said.contains("another copy"), "{said}");
-    // Of what a run goes on from there is no other copy.
+    // A checkpoint has no other copy.
     let state = std::fs::read(place.0.join("run/checkpoint.safetensors")).unwrap();
     place.write("run/checkpoint.safetensors", &state[..state.len() / 2]);
     let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
-    assert!(said.contains("run/checkpoint.safetensors: it is no safetensors file, or not all of one"), "{said}");
+    assert!(said.contains("run/checkpoint.safetensors: it is not a complete safetensors file"), "{said}");
     assert!(
-        said.contains("cannot go on from it; run/model.safetensors stands; start another run")
+        said.contains("cannot be resumed from it; run/model.safetensors is kept; start another run")
             && !said.contains("copy"),
         "{said}"
     );
 }
 
-/// A table of two columns and a class, that a model of one epoch has seen.
+/// A table with two features and a class, and a model trained on it for one epoch.
 fn trained(place: &Place) {
     let row = |at: usize| format!("{},{},{}\n", at % 7, (at * 5) % 11, if at % 7 > 3 { "high" } else { "low" });
     place.write("d.csv", format!("a,b,y\n{}", (0..60).map(row).collect::<String>()));
     place.json(&["train", "d.csv", "--label", "y", "--epochs", "1", "--hidden-sizes", "8", "--out", "run"]);
 }
 
-/// `panoply` without `--device`, which some commands have not.
+/// Runs `panoply` without `--device`, which some commands do not accept.
 fn plain(place: &Place, arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap()
 }
@@ -134,7 +134,7 @@ fn export_refused(place: &Place, arguments: &[&str]) -> String {
     text(&output.stderr)
 }
 
-/// Every file of a folder with its content.
+/// Returns every file of a folder with its content.
 fn contents(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let mut all: Vec<_> = entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect();
@@ -142,9 +142,9 @@ fn contents(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     all
 }
 
-/// Whatever the file is called, what a run needs and what it was trained on stay as they are.
+/// An export never overwrites files of a run or the training data.
 #[test]
-fn an_export_writes_over_no_model_no_run_and_no_data() {
+fn export_overwrites_no_model_run_or_data() {
     let place = Place::new("spared");
     trained(&place);
     std::fs::copy(place.0.join("run/model.safetensors"), place.0.join("self.safetensors")).unwrap();
@@ -163,8 +163,8 @@ fn an_export_writes_over_no_model_no_run_and_no_data() {
         ("self.safetensors", "run/manifest.json", "manifest.json, a file of a run"),
         ("run", "run/next.bin", "in the folder of a run"),
         ("run", "other/manifest.json", "manifest.json, a file of a run"),
-        ("run", "d.csv", "what the model was trained on"),
-        ("run", "./notes.txt", "there already, and it is not called NAME.onnx"),
+        ("run", "d.csv", "the training data of the model"),
+        ("run", "./notes.txt", "an existing file that is not named NAME.onnx"),
     ];
     if cfg!(unix) {
         #[cfg(unix)]
@@ -178,7 +178,7 @@ fn an_export_writes_over_no_model_no_run_and_no_data() {
             ("self.safetensors", "soft.onnx", "the model itself"),
             ("run", "hard.onnx", "checkpoint.safetensors, a file of a run"),
             ("linked.safetensors", "self.safetensors", "the model itself"),
-            ("run", "notes.onnx", "there already, and it is not called NAME.onnx"),
+            ("run", "notes.onnx", "an existing file that is not named NAME.onnx"),
         ]);
     }
     for (model, out, said) in cases {
@@ -187,7 +187,7 @@ fn an_export_writes_over_no_model_no_run_and_no_data() {
     }
     assert_eq!([contents(&place.0.join("run")), contents(&place.0.join("other"))], before);
     assert_eq!(kept(), files);
-    // An export of before is written over, beside the run and in its folder.
+    // An earlier export is overwritten, beside the run and in its folder.
     for arguments in [&["export", "run"][..], &["export", "run"], &["export", "run", "--out", "new.onnx"]] {
         assert!(plain(&place, arguments).status.success());
     }
@@ -198,10 +198,10 @@ fn an_export_writes_over_no_model_no_run_and_no_data() {
     place.json(&["train", "--resume", "run", "--epochs", "2"]);
 }
 
-/// Modes and links of a run's files survive going on with it; a pipe and a device take an export and stay what they are.
+/// Resuming keeps modes and links of a run's files; exports can be written to a pipe and to a device.
 #[cfg(unix)]
 #[test]
-fn files_stay_what_they_are() {
+fn file_modes_and_links_are_kept() {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
     let place = Place::new("modes");
     trained(&place);
@@ -230,10 +230,10 @@ fn files_stay_what_they_are() {
     assert!(plain(&place, &["export", "run", "--out", &long]).status.success());
 }
 
-/// What is typed next is about the folder that the run is in now, as a shell reads it.
+/// Printed commands name the current folder of the run, quoted for a shell.
 #[cfg(unix)]
 #[test]
-fn a_run_that_was_copied_names_its_own_folder() {
+fn copied_run_names_its_current_folder() {
     let place = Place::new("copied");
     trained(&place);
     let copy = "it's a copy";
@@ -253,11 +253,11 @@ fn a_run_that_was_copied_names_its_own_folder() {
     assert_eq!(commands(&serde_json::from_slice(&manifest).unwrap()), [resume, predict]);
     let said = text(&place.run(&["train", "--resume", copy, "--epochs", "3"]).stdout);
     assert!(
-        said.contains(&format!("\ntry it:   {predict}\n"))
-            && said.contains(&format!("\ngo on:    {resume} --epochs 6\n")),
+        said.contains(&format!("\npredict:  {predict}\n"))
+            && said.contains(&format!("\nresume:   {resume} --epochs 6\n")),
         "{said}"
     );
-    // As they stand.
+    // The printed commands work as they are.
     for (command, more) in [(predict, " d.csv --device cpu"), (resume, " --epochs 4 --device cpu")] {
         let line = command.replacen("panoply", env!("CARGO_BIN_EXE_panoply"), 1) + more;
         let output = Command::new("sh").args(["-c", &line]).current_dir(&place.0).output().unwrap();
@@ -265,9 +265,9 @@ fn a_run_that_was_copied_names_its_own_folder() {
     }
 }
 
-/// The same numbers under other names are other data: a column by place is not that column by name.
+/// Renamed columns or classes count as changed data, even with equal numbers.
 #[test]
-fn a_run_goes_on_with_the_columns_and_classes_it_began_with() {
+fn resume_rejects_renamed_columns_and_classes() {
     let place = Place::new("renamed");
     trained(&place);
     let table = std::fs::read_to_string(place.0.join("d.csv")).unwrap();
@@ -289,24 +289,24 @@ fn a_run_goes_on_with_the_columns_and_classes_it_began_with() {
     place.write("d.csv", &table);
     assert_eq!(place.json(&["predict", "run"])["labeled"], 4);
     place.json(&["train", "--resume", "run", "--epochs", "2"]);
-    // Another file of that name beside the command: the run's own is read, wherever the command starts.
+    // With another file of the same name in the current folder, the file of the run is read.
     place.write("elsewhere/d.csv", "a,b,y\n1,2,low\n3,4,high\n");
     let elsewhere = Place(place.0.join("elsewhere"));
     assert_eq!(elsewhere.json(&["predict", "../run"])["labeled"], 4);
-    // A word of a column, which `predict` finds by its spelling.
+    // A changed category, which `predict` finds by its spelling.
     let rows: String =
         (0..40).map(|at| format!("{},{},{}\n", at % 5, if at % 3 == 0 { "red" } else { "blue" }, at % 2)).collect();
     place.write("words.csv", format!("n,color,y\n{rows}"));
     place.json(&["train", "words.csv", "--label", "y", "--epochs", "1", "--out", "words"]);
     place.write("words.csv", format!("n,color,y\n{}", rows.replace("red", "green")));
     let refusal = place.refused(&["train", "--resume", "words", "--epochs", "2"]);
-    assert!(refusal.contains("words.csv has changed since words began: the words of column `color`"), "{refusal}");
+    assert!(refusal.contains("words.csv has changed since words began: the categories of column `color`"), "{refusal}");
 }
 
-/// A folder whose name is not UTF-8, as every command takes it.
+/// Every command accepts a folder whose name is not UTF-8.
 #[cfg(target_os = "linux")]
 #[test]
-fn folders_of_any_name_are_taken() {
+fn folder_names_need_not_be_utf8() {
     use std::os::unix::ffi::OsStrExt;
     let place = Place::new("bytes");
     trained(&place);
@@ -326,7 +326,7 @@ fn folders_of_any_name_are_taken() {
         assert!(output.status.success(), "{before:?}: {}", text(&output.stderr));
         assert!(
             before[0] != "train"
-                || text(&output.stdout).contains("go on:    panoply train --resume $'caf\\351' --epochs 4\n")
+                || text(&output.stdout).contains("resume:   panoply train --resume $'caf\\351' --epochs 4\n")
         );
     }
     assert!(place.0.join(name).join("model.onnx").exists());
@@ -335,12 +335,12 @@ fn folders_of_any_name_are_taken() {
 /// A model from a pipe is read once.
 #[cfg(unix)]
 #[test]
-fn a_model_may_come_through_a_pipe() {
+fn model_can_be_read_from_a_pipe() {
     let place = Place::new("piped");
     trained(&place);
     let panoply = env!("CARGO_BIN_EXE_panoply");
     for (line, said) in [
-        (format!("cat run/model.safetensors | {panoply} predict /dev/stdin d.csv --device cpu"), " right, "),
+        (format!("cat run/model.safetensors | {panoply} predict /dev/stdin d.csv --device cpu"), " correct, "),
         (format!("cat run/model.safetensors | {panoply} inspect /dev/stdin"), "trained on d.csv"),
         (format!("cat run/model.safetensors | {panoply} export /dev/stdin --out piped.onnx"), "wrote piped.onnx: "),
     ] {
@@ -352,9 +352,9 @@ fn a_model_may_come_through_a_pipe() {
     assert!(text(&output.stderr).contains("--output FILE.onnx is missing"), "{output:?}");
 }
 
-/// One array of eight bits does not hide the others; NaN is counted by the definitions of its types.
+/// An 8-bit tensor does not hide the others; NaN is counted by the definition of each type.
 #[test]
-fn inspect_lists_types_that_are_not_ours() {
+fn inspect_lists_unsupported_element_types() {
     let place = Place::new("eight");
     let header = r#"{"e4":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},"e5":{"dtype":"F8_E5M2","shape":[4],"data_offsets":[4,8]},"w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}"#;
     let numbers = [&[0x7f, 0xff, 0x7e, 0][..], &[0x7c, 0xfd, 0x7b, 0]].concat();
@@ -371,10 +371,10 @@ fn inspect_lists_types_that_are_not_ours() {
         .collect();
     assert_eq!(rows, [("F8_E4M3", 4, 2), ("F8_E5M2", 4, 2), ("f32", 8, 1)]);
     assert_eq!((&report["numel"], &report["bytes"]), (&10.into(), &16.into()));
-    // A file of another program is called by its name.
+    // Files of other programs are identified.
     place.write("m.pt", "PK\u{3}\u{4}          model/data.pkl");
     for command in ["inspect", "predict", "export"] {
         let refusal = text(&plain(&place, &[command, "m.pt"]).stderr);
-        assert!(refusal.contains("m.pt: it is a file of torch.save") && refusal.contains("torch.load"), "{refusal}");
+        assert!(refusal.contains("m.pt: it is a torch.save file") && refusal.contains("torch.load"), "{refusal}");
     }
 }

@@ -1,4 +1,4 @@
-//! `panoply train` in several processes: the numbers of one, one report, and an end for all when one is lost.
+//! `panoply train` in several processes: the same losses as one process, one report, and an error for all if a rank is lost.
 
 use crate::place;
 
@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 use place::{Place, text};
 use serde_json::Value;
 
-/// Losses may differ from those of one process by this share: sums over a batch are rounded in another order, and each step
-/// begins where the one before ended.
+/// Relative tolerance for losses compared to one process: sums over a batch are rounded in another order, and errors accumulate over the
+/// steps.
 const TOLERANCE: f64 = 1e-5;
 
-/// A lost rank ends all within this time.
+/// Time limit for the end of all ranks after one is lost.
 const END: Duration = Duration::from_secs(5);
 
-/// Whether `mpirun` is here; says what is not tested if it is not.
+/// Returns true if `mpirun` is installed; otherwise prints which test is skipped.
 fn has_launcher(what: &str) -> bool {
     let here = Command::new("mpirun").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if here.is_err() {
-        println!("SKIPPED: {what}: there is no mpirun; run `cargo xtask install`");
+        println!("SKIPPED: {what}: mpirun is not installed; run `cargo xtask install`");
     }
     here.is_ok()
 }
 
-/// `panoply mesh run` of a command in a folder.
+/// Returns `panoply mesh run` of a command in a folder.
 fn mesh_run(place: &Place, ranks: usize, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
     command.args(["mesh", "run", "-n", &ranks.to_string(), "--"]).args(arguments);
@@ -32,7 +32,7 @@ fn mesh_run(place: &Place, ranks: usize, arguments: &[&str]) -> Command {
     command
 }
 
-/// The document on stdout of a command that succeeds, and what it says on stderr.
+/// Returns the stdout document of a command that succeeds, and its stderr.
 #[track_caller]
 fn report(mut command: Command) -> (Value, String) {
     let output = command.output().unwrap();
@@ -41,7 +41,7 @@ fn report(mut command: Command) -> (Value, String) {
     (report.unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout))), text(&output.stderr))
 }
 
-/// The numbers of each epoch.
+/// Returns the losses and the score of each epoch.
 fn history(report: &Value) -> Vec<[f64; 3]> {
     let number = |epoch: &Value, name: &str| epoch[name].as_f64().unwrap();
     let epochs = report["history"].as_array().unwrap().iter();
@@ -56,7 +56,7 @@ fn assert_close(several: &Value, one: &Value) {
         for (have, want) in [(loss, loss1), (validation, validation1)] {
             assert!((have - want).abs() <= TOLERANCE * want, "{have} and {want}: {several:?} {one:?}");
         }
-        // One example of 359 may change its class.
+        // One example of 359 can change its class.
         assert!((score - score1).abs() <= 1.0 / 350.0, "{several:?} {one:?}");
     }
 }
@@ -67,7 +67,7 @@ fn ranks_train_to_the_loss_of_one_process() {
         return;
     }
     let place = Place::new("mesh-train");
-    // 1438 examples: the last batch of 100 has 38, and 3 ranks have unequal parts of each. Dropout draws the same numbers.
+    // 1438 examples: the last batch of 100 has 38, and 3 ranks have parts of unequal size. Dropout draws the same numbers.
     for (ranks, options) in [
         (2, &["--epochs", "4"][..]),
         (3, &["--epochs", "2", "--batch-size", "100", "--accumulate-grad-batches", "2", "--class-weights", "balanced"]),
@@ -76,18 +76,18 @@ fn ranks_train_to_the_loss_of_one_process() {
         let alone = place.json(&[&["train", "digits"], options].concat());
         let (together, said) = report(mesh_run(&place, ranks, &train));
         assert_close(&together, &alone);
-        assert_eq!(said.matches("to learn from").count(), 1, "one rank speaks: {said}");
+        assert_eq!(said.matches("training and").count(), 1, "one rank reports: {said}");
     }
     let folders = std::fs::read_dir(place.0.join("runs")).unwrap().count();
     assert_eq!(folders, 4, "one folder for each run");
-    // A run of several ranks goes on as one of one process.
+    // A run of several ranks resumes like one of a single process.
     let alone = place.json(&["train", "digits", "--epochs", "6"]);
     let (together, _) = report(mesh_run(&place, 2, &["train", "--resume", "runs/digits-2", "--epochs", "6", "--json"]));
     assert_close(&together, &alone);
 }
 
 #[test]
-fn a_lost_rank_ends_all_and_is_named() {
+fn lost_rank_ends_all_ranks_and_is_named() {
     if !has_launcher("the end of a rank") || !cfg!(target_os = "linux") {
         return;
     }
@@ -96,7 +96,7 @@ fn a_lost_rank_ends_all_and_is_named() {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = place.0.join("lost/checkpoint.safetensors");
     while !begun.exists() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(child.try_wait().unwrap().is_none(), "the run ended early");
         std::thread::yield_now();
     }
     let rank = process_of_rank(&place, 1);
@@ -106,11 +106,11 @@ fn a_lost_rank_ends_all_and_is_named() {
     let (took, said) = (start.elapsed(), text(&output.stderr));
     assert!(took < END, "{took:?}");
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let message = "panoply: rank 1 of 2 ended by signal 9 (Killed), and all others with it";
+    let message = "panoply: rank 1 of 2 ended by signal 9 (Killed); all other ranks were stopped";
     assert!(said.contains(message), "{said}");
 }
 
-/// The process of a rank that runs in this place.
+/// Returns the id of the process of a rank that runs in this folder.
 fn process_of_rank(place: &Place, rank: usize) -> String {
     let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
     let found = std::fs::read_dir("/proc").unwrap().flatten().find(|process| {
@@ -122,7 +122,7 @@ fn process_of_rank(place: &Place, rank: usize) -> String {
 }
 
 #[test]
-fn a_rank_that_fails_ends_all() {
+fn failing_rank_ends_all_ranks() {
     if !has_launcher("a failure of a rank") {
         return;
     }
@@ -134,17 +134,20 @@ fn a_rank_that_fails_ends_all() {
     let said = text(&output.stderr);
     assert!(start.elapsed() < 2 * END, "{said}");
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("panoply: rank 0: taken is not empty: notes.txt lies in it"), "{said}");
+    assert!(said.contains("panoply: rank 0: taken is not empty: it contains notes.txt"), "{said}");
     assert!(said.contains("panoply: rank 0 of 2 ended"), "{said}");
-    // What all ranks find is said once, by the first.
+    // An error that all ranks find is reported once, by rank 0.
     let train = ["train", "digits", "--learning-rate", "1e38", "--out", "diverged"];
     let said = text(&mesh_run(&place, 2, &train).output().unwrap().stderr);
     assert_eq!(said.matches("panoply: rank").count(), 2, "{said}");
-    assert!(said.contains("panoply: rank 0: ") && said.contains("the model is as the step before left it"), "{said}");
+    assert!(
+        said.contains("panoply: rank 0: ") && said.contains("the parameters from before the step are kept"),
+        "{said}"
+    );
 }
 
 #[test]
-fn launchers_that_do_not_fit_are_named() {
+fn unsupported_launchers_are_reported() {
     let place = Place::new("mesh-launcher");
     let with = |variable: &str, value: &str| {
         let output = place.command(&["train", "digits", "--epochs", "1"]).env(variable, value).output().unwrap();
@@ -152,10 +155,7 @@ fn launchers_that_do_not_fit_are_named() {
         text(&output.stderr)
     };
     let said = with("PMI_SIZE", "2");
-    assert!(
-        said.contains("the launcher of MPICH started this process (PMI_SIZE=2); only Open MPI is supported"),
-        "{said}"
-    );
+    assert!(said.contains("MPICH's launcher started this process (PMI_SIZE=2); only Open MPI is supported"), "{said}");
     let said = with("OMPI_COMM_WORLD_SIZE", "two");
     assert!(said.contains("OMPI_COMM_WORLD_SIZE=two: not a number of processes"), "{said}");
     if has_launcher("a library that belongs to another launcher") {
@@ -164,6 +164,6 @@ fn launchers_that_do_not_fit_are_named() {
     }
     let output = mesh_run(&place, 2, &["train"]).env("PATH", "").output().unwrap();
     let said = text(&output.stderr);
-    assert!(said.contains("panoply: there is no mpirun here; install Open MPI 4 or 5"), "{said}");
+    assert!(said.contains("panoply: mpirun not found; install Open MPI 4 or 5"), "{said}");
     assert!(!place.0.join("runs").exists());
 }

@@ -1,5 +1,5 @@
-//! Several columns learned together: answers of yes or no that exclude nothing, and numbers, from the command line and from files, kept
-//! over a stop and used by `predict` and `inspect`.
+//! Several target columns: multilabel classification and regression of several outputs, with options from the command line and from
+//! files, resuming, `predict` and `inspect`.
 
 use crate::place;
 
@@ -12,12 +12,12 @@ fn manifest(place: &Place, run: &str) -> Value {
     serde_json::from_slice(&std::fs::read(place.0.join(run).join("manifest.json")).unwrap()).unwrap()
 }
 
-/// Numbers in -1 .. 1 that follow no line.
+/// Returns a pseudorandom number in -1 .. 1.
 fn number(row: usize, column: usize) -> f64 {
     (((row * 7919 + column * 104_729 + row * row * 31 * (column + 1)) % 2003) as f64) / 1001.5 - 1.0
 }
 
-/// Tastes, each decided by columns of its own, and two measures of very different units.
+/// Labels that depend on different columns, and two numbers in very different units.
 fn drinks(rows: usize) -> String {
     let row = |row: usize| {
         let [a, b, c] = [0, 1, 2].map(|column| number(row, column));
@@ -31,7 +31,7 @@ fn drinks(rows: usize) -> String {
 const TRAIN: [&str; 8] = ["--epochs", "30", "--batch-size", "16", "--hidden-sizes", "24", "--dropout", "0"];
 
 #[test]
-fn answers_that_exclude_nothing_are_learned_together() {
+fn multilabel_columns_are_trained_together() {
     let place = Place::new("answers");
     place.write("drinks.csv", drinks(400));
     let without = ["--drop-columns", "litres", "--drop-columns", "grams"];
@@ -56,7 +56,7 @@ fn answers_that_exclude_nothing_are_learned_together() {
     let shown = std::fs::read_to_string(place.0.join("run/classification_report.txt")).unwrap();
     assert!(shown.lines().count() == 4 && shown.contains("\ncold, or iced"), "{shown}");
 
-    // What is said of each answer, beside what is right and without.
+    // Predictions with and without actual labels.
     let seen = place.json(&["predict", "run", "drinks.csv"]);
     assert_eq!(seen["labeled"], 1200);
     let mut right = 0;
@@ -76,8 +76,8 @@ fn answers_that_exclude_nothing_are_learned_together() {
     assert!(lines[1].starts_with("line 2  ") && lines[1].matches('%').count() == 3, "{said}");
     let mut inspect = Command::new(env!("CARGO_BIN_EXE_panoply"));
     let said = text(&inspect.args(["inspect", "run"]).current_dir(&place.0).output().unwrap().stdout);
-    assert!(said.contains("\nsweet, sour and cold, or iced as answers of yes or no\n"), "{said}");
-    assert!(said.contains(" % of the held-out answers right (epoch "), "{said}");
+    assert!(said.contains("\ntargets sweet, sour and cold, or iced as yes/no labels\n"), "{said}");
+    assert!(said.contains(" % of the validation labels correct (epoch "), "{said}");
 
     let longer = place.json(&["train", "--resume", "run", "--epochs", "31"]);
     assert_eq!(
@@ -86,9 +86,9 @@ fn answers_that_exclude_nothing_are_learned_together() {
     );
 }
 
-/// A file says what is learned as the command line does, which wins.
+/// A file sets data options like the command line, which takes precedence.
 #[test]
-fn a_file_says_how_its_data_are_read() {
+fn network_file_sets_data_options() {
     let place = Place::new("view");
     place.write("drinks.csv", drinks(120));
     let net = "input = [3]\nloss = { kind = \"bce_with_logits\" }\n[data]\nlabel = [\"sweet\", \"sour\"]\ntask = \"multilabel\"\n\
@@ -99,7 +99,7 @@ fn a_file_says_how_its_data_are_read() {
     assert_eq!(report["per_label"].as_array().unwrap().len(), 2);
     assert_eq!(manifest(&place, "run")["data"]["label_columns"], serde_json::json!(["sweet", "sour"]));
     let refusal = place.refused(&[&train[..], &["--label", "sweet"]].concat());
-    assert!(refusal.contains("net.toml: input [3] does not hold these examples of [4]"), "{refusal}");
+    assert!(refusal.contains("net.toml: input [3] does not match examples of shape [4]"), "{refusal}");
     for (from, to, what) in [
         (
             "\"multilabel\"",
@@ -107,11 +107,11 @@ fn a_file_says_how_its_data_are_read() {
             "net.toml:5: data: task: invalid value 'guesses' for '--task <TASK>'; [possible",
         ),
         ("task = ", "tusk = ", "net.toml:5: data: tusk: unexpected argument '--tusk' found"),
-        ("\"bce_with_logits\"", "\"mse\"", "the loss mse does not fit: answers of yes or no are to be learned"),
+        ("\"bce_with_logits\"", "\"mse\"", "the loss mse does not fit multi-label targets"),
         (
             "\"sour\"",
             "\"soar\"",
-            "there is no column `soar`; there are a, b, c, sweet, sour, cold, or iced, litres, grams",
+            "no column `soar`; the columns are a, b, c, sweet, sour, cold, or iced, litres, grams",
         ),
     ] {
         place.write("net.toml", net.replace(from, to));
@@ -120,9 +120,9 @@ fn a_file_says_how_its_data_are_read() {
     }
 }
 
-/// Each of several numbers is learned, however small its unit is beside the others'.
+/// Each target is learned, even if the units are very different.
 #[test]
-fn several_numbers_of_a_table_are_learned() {
+fn several_regression_targets_of_a_table_are_learned() {
     let place = Place::new("numbers");
     place.write("drinks.csv", drinks(400));
     let without = ["--drop-columns", "sweet, sour", "--drop-columns", "cold, or iced"];
@@ -140,12 +140,12 @@ fn several_numbers_of_a_table_are_learned() {
     assert_eq!((&seen["labels"], &seen["labeled"]), (&serde_json::json!(["litres", "grams"]), &400.into()));
     assert_eq!(seen["predictions"][0]["prediction"].as_array().unwrap().len(), 2);
     let said = text(&place.run(&["train", "--resume", "run", "--epochs", "31"]).stdout);
-    assert!(said.contains("of 2 numbers together") && said.contains("\ngrams: R² "), "{said}");
+    assert!(said.contains("over 2 targets") && said.contains("\ngrams: R² "), "{said}");
 }
 
-/// One scale said of all numbers is the same loss as that scale said of each, and gradients are as long before they are cut.
+/// A uniform target scale gives the same loss and the same gradient norm as equal scales per target.
 #[test]
-fn one_scale_of_all_numbers_is_that_of_each() {
+fn uniform_target_scale_equals_equal_scales_per_target() {
     let place = Place::new("scale");
     place.write("drinks.csv", drinks(120));
     let loss = |scale: &str, out: &str| {
@@ -161,55 +161,52 @@ fn one_scale_of_all_numbers_is_that_of_each() {
 }
 
 #[test]
-fn columns_that_do_not_fit_together_are_named() {
+fn incompatible_columns_are_reported() {
     let place = Place::new("columns");
     place.write("drinks.csv", drinks(60));
     place.write("odd.csv", "a,yes,odd,word\n1,0,1,red\n2,1,2,blue\n3,1,0,red\n4,0,1,blue\n");
     place.write("unnamed.csv", ",x,y,z\n0,1.5,2.5,0.5\n1,2.5,3.5,0.5\n2,3.5,4.5,1.5\n");
     place.write("empty.csv", "a,yes,no\n1,0,1\n2,1,\n3,1,0\n");
     for (arguments, refused) in [
-        (&["drinks.csv", "--label", "sweet,bitter"][..], "there is no column `bitter`; there are a, b, c, sweet"),
-        (&["drinks.csv", "--label", "sweet,sour,sweet"], "the column sweet is to be learned twice"),
-        (&["drinks.csv", "--label", "sweet,grams"], "sweet holds answers, 0 and 1, and grams other numbers"),
-        (&["drinks.csv", "--label", "sweet,grams"], "\n  `--task regression` learns both as numbers"),
-        (&["drinks.csv", "--label", "sweet,sour", "--task", "classification"], "sweet and sour cannot be classes both"),
+        (&["drinks.csv", "--label", "sweet,bitter"][..], "no column `bitter`; the columns are a, b, c, sweet"),
+        (&["drinks.csv", "--label", "sweet,sour,sweet"], "the label column sweet is given twice"),
+        (&["drinks.csv", "--label", "sweet,grams"], "sweet has yes/no labels, 0 and 1, and grams other numbers"),
+        (&["drinks.csv", "--label", "sweet,grams"], "\n  use `--task regression` to predict both as numbers"),
+        (
+            &["drinks.csv", "--label", "sweet,sour", "--task", "classification"],
+            "sweet and sour cannot both be class labels",
+        ),
         (
             &["drinks.csv", "--label", "sweet,sour", "--drop-columns", "sour"],
-            "sour is learned, so it cannot be left out",
+            "sour is a label, so it cannot be ignored",
         ),
         (
             &["drinks.csv", "--label", "sweet,sour", "--sequence-column", "sour"],
-            "sour is learned, so it cannot say which rows",
+            "sour is a label, so it cannot identify sequences",
         ),
-        (
-            &["drinks.csv", "--label", "sweet,sour", "--loss", "mse"],
-            "the loss mse does not fit: answers of yes or no are",
-        ),
-        (
-            &["drinks.csv", "--label", "sweet,sour", "--class-weights", "balanced"],
-            "class weights do not fit: by bce_with_logits no classes",
-        ),
+        (&["drinks.csv", "--label", "sweet,sour", "--loss", "mse"], "the loss mse does not fit multi-label"),
+        (&["drinks.csv", "--label", "sweet,sour", "--class-weights", "balanced"], "class weights need class targets"),
         (
             &["drinks.csv", "--label", "sweet", "--task", "multilabel", "--class-weights", "1,2"],
-            "class weights do not fit: by bce_with_logits no classes",
+            "class weights need class targets",
         ),
-        (&["drinks.csv", "--label", "sweet,"], "a name of a column is empty, as behind a last comma"),
-        (&["unnamed.csv", "--label", "y,z,"], "\n  a column that has no name is said by its place, counted from 1"),
+        (&["drinks.csv", "--label", "sweet,"], "a column name is empty, such as after a trailing comma"),
+        (&["unnamed.csv", "--label", "y,z,"], "\n  select a column without a name by its position, counted from 1"),
         (&["odd.csv", "--label", "yes,odd", "--task", "multilabel"], "odd.csv:3: odd: `2` is neither 0 nor 1"),
-        (&["odd.csv", "--label", "yes,word"], "odd.csv:2: word: `red` is neither a number nor an answer"),
+        (&["odd.csv", "--label", "yes,word"], "odd.csv:2: word: `red` is not a number"),
         (&["empty.csv", "--label", "yes,no"], "empty.csv:3: no: it is empty"),
-        (&["digits", "--task", "multilabel"], "--task: digits have no use for it"),
+        (&["digits", "--task", "multilabel"], "--task does not apply to digits"),
     ] {
         let refusal = place.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
         assert!(!refusal.contains("in this order"), "{arguments:?} has no classes: {refusal}");
-        assert!(!place.0.join("runs").exists(), "nothing was begun");
+        assert!(!place.0.join("runs").exists(), "no run is started");
     }
 }
 
-/// Arrays of zeros and ones are answers if that is said.
+/// Arrays of zeros and ones are labels with `--task multilabel`.
 #[test]
-fn answers_of_arrays_are_learned() {
+fn multilabel_arrays_are_learned() {
     use panoply::nn::data::npy;
     use panoply::{DType, Device, Rng, Tensor};
 
@@ -232,13 +229,13 @@ fn answers_of_arrays_are_learned() {
         npy::save(&first.gt(&(&first * 0.0)).cast(DType::U8), &place.0.join("one/y.npy")).unwrap();
     });
     let said = text(&place.run(&["train", "one", "--task", "multilabel", "--epochs", "1"]).stderr);
-    assert!(said.contains("an answer of yes or no of each") && !said.contains("1 an answer"), "{said}");
+    assert!(said.contains("a yes/no label per example") && !said.contains("1 a yes/no"), "{said}");
     let seen = place.json(&["predict", "run", "pair/x.npy"]);
     assert!(seen["labeled"] == 600 && seen["correct"].as_u64().unwrap() > 540, "{seen}");
     Device::get("cpu").unwrap().scope(|| npy::save(&logits, &place.0.join("pair/y.npy")).unwrap());
     let refusal = place.refused(&["train", "pair", "--task", "multilabel"]);
     assert!(
-        refusal.contains("which is neither 0 nor 1") && refusal.contains("\n  in pair/y.npy; `--task regression`"),
+        refusal.contains("which is neither 0 nor 1") && refusal.contains("\n  in pair/y.npy; use `--task regression`"),
         "{refusal}"
     );
 }

@@ -1,4 +1,4 @@
-//! `panoply train` on what is no class: numbers of a table, characters of a text; and what wrong input of these kinds gets.
+//! `panoply train` for regression on tables and for text, and errors in their input.
 
 use crate::place;
 
@@ -7,16 +7,16 @@ use std::path::Path;
 use place::{Place, text};
 use serde_json::Value;
 
-/// Wisconsin's breast cancer table (see `data/README.md`): the area of a nucleus follows from its other measures, about as the
-/// square of its radius, in numbers up to 2500.
+/// Wisconsin breast cancer table (see `data/README.md`): the area of a nucleus, up to 2500, depends on the other columns, roughly on the
+/// square of its radius.
 #[test]
-fn a_number_of_a_real_table_is_learned() {
+fn regression_on_a_real_table_is_learned() {
     let place = Place::new("numbers");
     let table =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/breast_cancer.csv")).unwrap();
     let (head, rows) = table.split_once('\n').unwrap();
     let names: Vec<&str> = head.split(',').collect();
-    // Without the diagnosis, which is a word.
+    // Without the diagnosis, which is categorical.
     let last = names.iter().position(|name| *name == "diagnosis").unwrap();
     let kept = |line: &str| {
         let cells: Vec<&str> =
@@ -52,7 +52,7 @@ fn a_number_of_a_real_table_is_learned() {
             .starts_with("epoch,train_loss,val_loss,metric,train_score,val_score,")
     );
 
-    // Other rows of the table, with and without the number.
+    // Other rows of the table, with the target.
     place.write("more.csv", format!("{}\n{}\n{}\n", kept(head), rows[0], rows[7]));
     let seen = place.json(&["predict", "runs/cells-1", "more.csv"]);
     for row in seen["predictions"].as_array().unwrap() {
@@ -61,31 +61,28 @@ fn a_number_of_a_real_table_is_learned() {
     }
     assert_eq!(seen["labeled"], 2);
     let refusal = place.refused(&["predict", "runs/cells-1", "--prompt", "a"]);
-    assert!(refusal.contains("this network knows no texts"), "{refusal}");
+    assert!(refusal.contains("this model generates no text"), "{refusal}");
 
-    // The exported network gives the number itself, and a resumed run is the run.
+    // A resumed run continues the history.
     let longer = ["train", "--resume", "runs/cells-1", "--epochs", "31"];
     assert_eq!(place.json(&longer)["history"].as_array().unwrap().len(), 31);
 
     let net = "input = [29]\n[[layer]]\nkind = \"linear\"\nout_features = 1\n";
     place.write("net.toml", net);
     let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
-    assert!(refusal.contains("the loss cross_entropy does not fit: numbers are to be learned"), "{refusal}");
-    assert!(
-        refusal.contains("\n  numbers take mse, l1, huber") && refusal.contains("is what net.toml says"),
-        "{refusal}"
-    );
+    assert!(refusal.contains("the loss cross_entropy does not fit regression targets"), "{refusal}");
+    assert!(refusal.contains("\n  use mse, l1, huber") && refusal.contains("is set in net.toml"), "{refusal}");
     place.write("net.toml", format!("loss = {{ kind = \"l1\", label_smoothing = 0.1 }}\n{net}"));
     let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
-    assert!(refusal.contains("label_smoothing is for cross_entropy"), "{refusal}");
+    assert!(refusal.contains("label_smoothing applies to cross_entropy"), "{refusal}");
     place.write("net.toml", format!("loss = {{ kind = \"huber\" }}\n{net}"));
     let report = place.json(&[&train[..4], &["--epochs", "1", "--model", "net.toml"]].concat());
     assert!(report["r2"].as_f64().is_some(), "{report}");
 }
 
-/// The unit of a number is no part of what is learned: nanometres are learned as kilometres are.
+/// Training does not depend on the unit of a number.
 #[test]
-fn numbers_of_any_scale_are_learned_alike() {
+fn regression_does_not_depend_on_the_scale_of_numbers() {
     let place = Place::new("scales");
     let net = "input = [2]\nloss = { kind = \"LOSS\" }\n[[layer]]\nkind = \"standardize\"\n[[layer]]\nkind = \"linear\"\n\
                out_features = 16\n[[layer]]\nkind = \"tanh\"\n[[layer]]\nkind = \"linear\"\nout_features = 1\n";
@@ -108,7 +105,7 @@ fn numbers_of_any_scale_are_learned_alike() {
             let (right, read) = (row["target"].as_f64().unwrap(), row["prediction"].as_f64().unwrap());
             assert!((right - read).abs() < 12.0 * unit, "{name}: {row}");
         }
-        // A description of one's own learns as well, with every loss of numbers; its numbers are scaled back, too.
+        // A network file trains as well, with every regression loss; its outputs are rescaled too.
         for loss in ["mse", "huber", "l1"] {
             place.write("net.toml", net.replace("LOSS", loss));
             let report = place.json(&[&train[..], &["--model", "net.toml"]].concat());
@@ -122,13 +119,13 @@ fn numbers_of_any_scale_are_learned_alike() {
     assert!(manifest["network"]["layers"][4]["inverse_standardize"].is_object(), "{manifest}");
     let scale = manifest["network"]["loss"]["target_scale"].as_f64().unwrap();
     assert!((1e-9..1e-7).contains(&scale), "{scale}");
-    // A scale of 1 that was said is no scale that was not.
+    // An explicit scale of 1 differs from an unset one.
     place.write("net.toml", net.replace("\"LOSS\"", "\"mse\", target_scale = 1.0"));
     let said = place.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
     assert_eq!(read(said["run_dir"].as_str().unwrap())["network"]["loss"]["target_scale"], 1.0);
     for (loss, what) in [
         ("{ kind = \"mse\", target_scale = 0.0 }", "target_scale 0 is not a positive number"),
-        ("{ target_scale = 2.0 }", "target_scale is for mse, l1 and huber; cross_entropy compares no differences"),
+        ("{ target_scale = 2.0 }", "target_scale applies to mse, l1 and huber, not to cross_entropy"),
     ] {
         place.write("net.toml", net.replace("{ kind = \"LOSS\" }", loss));
         let refusal = place.refused(&["train", "nano.csv", "--model", "net.toml"]);
@@ -137,7 +134,7 @@ fn numbers_of_any_scale_are_learned_alike() {
 }
 
 #[test]
-fn many_whole_numbers_are_numbers_and_few_are_classes() {
+fn few_distinct_integers_are_classes_and_many_are_numbers() {
     let place = Place::new("whole");
     let rows = |values: usize| -> String {
         let rows: Vec<String> = (0..60).map(|i| format!("{},{}\n", i % values, (i % values) * 3)).collect();
@@ -154,9 +151,9 @@ fn many_whole_numbers_are_numbers_and_few_are_classes() {
     assert!(classes["r2"].is_number(), "{classes}");
 }
 
-/// A text in which every second character tells the next: a network that reads knows more than the characters' frequencies.
+/// In this text the previous character tells much about the next: a sequence model beats the entropy of character frequencies.
 #[test]
-fn a_text_is_learned_judged_and_written() {
+fn text_is_trained_evaluated_and_generated() {
     let place = Place::new("text");
     let license = include_str!("../../../../LICENSE-APACHE");
     let text: String = license.split_whitespace().collect::<Vec<&str>>().join(" ").to_lowercase();
@@ -189,19 +186,19 @@ fn a_text_is_learned_judged_and_written() {
     };
     let once = written();
     assert!(once.as_str().unwrap().starts_with("the licens") && once.as_str().unwrap().chars().count() == 50, "{once}");
-    assert_eq!(once, written(), "the seed decides");
+    assert_eq!(once, written(), "the same seed gives the same text");
     let refusal = place.refused(&["predict", "runs/license-1", "--num-examples", "3"]);
     assert!(refusal.contains("--num-examples: this model reads text; --max-new-tokens"), "{refusal}");
     let sample = std::fs::read_to_string(place.0.join("runs/license-1/sample.txt")).unwrap();
     assert_eq!(sample.chars().count(), 401);
 
     let refusal = place.refused(&["predict", "runs/license-1", "--prompt", "the License"]);
-    assert!(refusal.contains("'L' is no character that this network knows"), "{refusal}");
+    assert!(refusal.contains("'L' is not in the network's vocabulary"), "{refusal}");
     place.write("other.txt", format!("{text}\nÅ {text}"));
     let refusal = place.refused(&["predict", "runs/license-1", "other.txt"]);
-    assert!(refusal.contains("other.txt:1: '\\n' is no character that this network knows"), "{refusal}");
+    assert!(refusal.contains("other.txt:1: '\\n' is not in the network's vocabulary"), "{refusal}");
     let refusal = place.refused(&["train", "license.txt", "--model", "cnn"]);
-    assert!(refusal.contains("cnn does not read texts") && refusal.contains("`--model lstm`"), "{refusal}");
+    assert!(refusal.contains("cnn cannot be trained on text") && refusal.contains("`--model lstm`"), "{refusal}");
     for (both, seen) in [(true, true), (false, false)] {
         let layers = format!(
             "[[layer]]\nkind = \"embedding\"\nnum_embeddings = {0}\nembedding_dim = 8\n[[layer]]\nkind = \"lstm\"\nhidden_size = 8\nbidirectional = {both}\n\
@@ -212,7 +209,7 @@ fn a_text_is_learned_judged_and_written() {
         let output =
             place.run(&["train", "license.txt", "--context-length", "24", "--model", "net.toml", "--epochs", "1"]);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said.contains("what it gives at a time depends on later characters"), seen, "{said}");
+        assert_eq!(said.contains("the output at a position depends on later characters"), seen, "{said}");
         assert_eq!(output.status.success(), !seen, "{said}");
     }
     let refusal = place.refused(&["train", "license.txt", "--context-length", "9000"]);
@@ -223,53 +220,53 @@ fn a_text_is_learned_judged_and_written() {
     place.write("wide.txt", [0xff, 0xfe, 0x61, 0x00]);
     assert!(place.refused(&["train", "wide.txt"]).contains("wide.txt is UTF-16\n  save it as UTF-8"));
     place.write("bytes.txt", [0xff, 0x61, 0x00]);
-    assert!(place.refused(&["train", "bytes.txt"]).contains("bytes.txt:1: byte 0xff is no UTF-8"));
+    assert!(place.refused(&["train", "bytes.txt"]).contains("bytes.txt:1: byte 0xff is not UTF-8"));
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(place.0.join("runs/license-1/manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["data"]["format"]["context_length"], 24);
 }
 
-/// Nothing that is said is passed over.
+/// No option is ignored.
 #[test]
-fn options_that_the_data_have_no_use_for_are_refused() {
+fn options_that_do_not_apply_to_the_data_are_rejected() {
     let place = Place::new("options");
     place.write("few.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
     for (arguments, refused) in [
-        (&["digits", "--label", "foo"][..], "--label: digits have no use for it"),
-        (&["digits", "--task", "text"], "--task: digits have no use for it"),
-        (&["few.csv", "--context-length", "9"], "--context-length: tables have no use for it"),
-        (&["few.csv", "--image-size", "8x8"], "--image-size: tables have no use for it"),
+        (&["digits", "--label", "foo"][..], "--label does not apply to digits"),
+        (&["digits", "--task", "text"], "--task does not apply to digits"),
+        (&["few.csv", "--context-length", "9"], "--context-length does not apply to tables"),
+        (&["few.csv", "--image-size", "8x8"], "--image-size does not apply to tables"),
     ] {
         let refusal = place.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
-        assert!(!place.0.join("runs").exists(), "nothing was begun");
+        assert!(!place.0.join("runs").exists(), "no run is started");
     }
 }
 
-/// What a hand slips into is refused in a sentence that says what would do.
+/// Usage errors have a message with the fix.
 #[test]
-fn slips_are_named() {
+fn usage_errors_are_reported_with_a_fix() {
     let place = Place::new("slips");
     place.write("text.csv", "Call me Ishmael.");
     for (arguments, refused) in [
         (&["train", "digit"][..], "cannot read digit: No such file"),
-        (&["train", "digit"], "\n  DATA is `digits`, which ship, or a file or folder"),
-        (&["train", "--learning-rate", "-1"], "take a number above 0, such as 1e-3"),
-        (&["train", "--learning-rate", "NaN"], "take a number above 0, such as 1e-3"),
-        (&["train", "--hidden-sizes", "0"], "--hidden-sizes [0]: mlp takes any number of widths, each at least 1"),
+        (&["train", "digit"], "\n  DATA must be `digits`, a file or a folder"),
+        (&["train", "--learning-rate", "-1"], "expected a number above 0, such as 1e-3"),
+        (&["train", "--learning-rate", "NaN"], "expected a number above 0, such as 1e-3"),
+        (&["train", "--hidden-sizes", "0"], "--hidden-sizes [0]: mlp takes any number of sizes, each at least 1"),
         (&["train", "--resume", "runs"], "\n  is this the folder of a run?"),
-        (&["predict", "text.csv"], "text.csv: it is a text, not a safetensors file"),
+        (&["predict", "text.csv"], "text.csv: it is a text file, not a safetensors file"),
     ] {
         let refusal = place.refused(arguments);
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
-        assert!(!place.0.join("runs").exists(), "nothing was begun");
+        assert!(!place.0.join("runs").exists(), "no run is started");
     }
 }
 
-/// `panoply inspect MODEL | head` ends as programs do in a pipe, without a word.
+/// A command whose stdout is a closed pipe ends with 141 and without a panic.
 #[cfg(unix)]
 #[test]
-fn a_reader_that_goes_ends_it_quietly() {
+fn closed_stdout_pipe_ends_the_command_quietly() {
     let place = Place::new("reader");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -277,9 +274,9 @@ fn a_reader_that_goes_ends_it_quietly() {
     assert_eq!((output.status.code(), text(&output.stderr).contains("panicked")), (Some(141), false));
 }
 
-/// `accuracy_score` of labels of which some are new: they are wrong, and named.
+/// Unknown labels count as wrong, as in `accuracy_score`, and are named.
 #[test]
-fn labels_that_were_never_learned_count_as_wrong() {
+fn unknown_labels_count_as_wrong() {
     let place = Place::new("unknown-labels");
     let rows: String = (0..60).map(|i| format!("{},0.{i},{}\n", ["red", "blue"][i % 2], ["a", "b"][i % 2])).collect();
     place.write("train.csv", format!("color,x,label\n{rows}"));
@@ -309,9 +306,9 @@ fn labels_that_were_never_learned_count_as_wrong() {
     );
 }
 
-/// scikit-learn in f64: y = 10⁹ + x from x has R² 1.0, and the predictions are within a deviation of the file's own numbers.
+/// Reference, scikit-learn in f64: y = 10⁹ + x has R² 1.0; predictions are compared with the numbers in the file.
 #[test]
-fn targets_far_from_zero_are_scored_against_the_file() {
+fn targets_with_a_large_offset_are_predicted_in_f64() {
     let place = Place::new("offset");
     let x: Vec<f64> = (0..300).map(|i| f64::from(i * 77 % 300) / 100.0).collect();
     let rows: String = x.iter().map(|x| format!("{x},{:.2}\n", 1e9 + x)).collect();
@@ -338,9 +335,9 @@ fn targets_far_from_zero_are_scored_against_the_file() {
     assert!(text(&output.stderr).contains("y is a difference from 100000000"), "{}", text(&output.stderr));
 }
 
-/// scikit-learn's `StandardScaler` before its `MLPClassifier`: scales of columns do not matter, in arrays as in tables.
+/// Arrays are standardized like tables, as with scikit-learn's `StandardScaler` before an `MLPClassifier`.
 #[test]
-fn arrays_are_standardized_as_tables_are() {
+fn arrays_are_standardized_like_tables() {
     let place = Place::new("arrays");
     let wine = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/wine.csv")).unwrap();
     let rows: Vec<Vec<&str>> = wine.lines().skip(1).map(|line| line.split(',').collect()).collect();

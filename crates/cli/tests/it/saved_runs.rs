@@ -1,4 +1,4 @@
-//! What released versions wrote loads, gives what it gave, and goes on (see `saved_runs/README.md`).
+//! Runs that released versions wrote can be loaded, give the same results, and can be resumed (see `saved_runs/README.md`).
 
 use crate::place;
 
@@ -10,7 +10,7 @@ use panoply::{Device, Rng};
 use place::{Place, text};
 use serde_json::Value;
 
-/// The folders of all runs of all versions.
+/// Returns the folders of all runs of all versions.
 fn runs() -> Vec<PathBuf> {
     let folders = |path: &Path| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
@@ -27,7 +27,7 @@ fn manifest(run: &Path) -> Value {
 }
 
 #[test]
-fn models_give_what_they_gave() {
+fn saved_models_give_the_recorded_loss() {
     Device::get("cpu").unwrap().scope(|| {
         let mut seen = 0;
         for run in runs() {
@@ -36,14 +36,14 @@ fn models_give_what_they_gave() {
                 continue;
             }
             let network: Network = serde_json::from_value(manifest["network"].clone()).unwrap();
-            // As `panoply train` divides them.
+            // The same split as in `panoply train`.
             let mut rng = Rng::seed_from_u64(manifest["settings"]["seed"].as_u64().unwrap());
             let (_, held) = reader::digits().unwrap().dataset.train_test_split(0.2, &mut rng).unwrap();
             let mut model = network.build(&mut rng).unwrap();
             checkpoint::load(&mut model, &run.join("model.safetensors")).unwrap();
             let found = evaluate(&model, &held, &Loss::default()).unwrap();
             let want = manifest["result"]["best_epoch_report"]["val_loss"].as_f64().unwrap();
-            assert!((found.loss - want).abs() < 1e-4 * want, "{}: loss {}, it was {want}", run.display(), found.loss);
+            assert!((found.loss - want).abs() < 1e-4 * want, "{}: loss {}, expected {want}", run.display(), found.loss);
             seen += 1;
         }
         assert!(seen >= 4, "{seen} runs");
@@ -51,7 +51,7 @@ fn models_give_what_they_gave() {
 }
 
 #[test]
-fn runs_are_used_exported_and_resumed() {
+fn saved_runs_are_used_exported_and_resumed() {
     let place = Place::new("released");
     place.write("wine.csv", include_str!("../data/wine.csv"));
     for (at, run) in runs().into_iter().enumerate() {
@@ -62,7 +62,7 @@ fn runs_are_used_exported_and_resumed() {
         }
         let mut manifest = manifest(&run);
         if manifest["data"]["path"].as_str().unwrap().ends_with("wine.csv") {
-            // Its table was elsewhere.
+            // The table was in another folder.
             manifest["data"]["path"] = "wine.csv".into();
             place.write(&format!("{name}/manifest.json"), manifest.to_string());
         }

@@ -1,4 +1,4 @@
-//! Tables in which several rows are one example: learned, judged, gone on with; and what wrong ones get.
+//! Tables in which several rows form one example: training, prediction, resuming, and errors.
 
 use crate::place;
 
@@ -7,8 +7,8 @@ use std::fmt::Write;
 use place::{Place, text};
 use serde_json::Value;
 
-/// Walks of 2 to 9 steps, two at a time side by side, each of which ends above or below where it began. What a walk is to be known by
-/// is the sum of its steps, and no step of its own.
+/// Walks of 2 to 9 steps, interleaved in pairs, each of which ends above or below its start. The class is the sign of the sum of the
+/// steps; no single step determines it.
 fn walks(count: i64, first: i64) -> String {
     let mut table = "walk,step,wind,direction\n".to_string();
     for pair in (first..first + count).step_by(2) {
@@ -31,7 +31,7 @@ fn walks(count: i64, first: i64) -> String {
 }
 
 #[test]
-fn sequences_are_learned_and_judged() {
+fn sequences_are_trained_and_predicted() {
     let place = Place::new("sequences");
     place.write("walks.csv", walks(400, 0));
     let train = ["train", "walks.csv", "--sequence-column", "walk", "--label", "direction", "--learning-rate", "1e-2"];
@@ -43,7 +43,9 @@ fn sequences_are_learned_and_judged() {
     let plain = place.run(&[&train[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
     let said = text(&plain.stderr);
     assert!(
-        said.contains("320 to learn from, 80 held out, direction as one of 2 classes, sequences of up to 9 rows; lstm"),
+        said.contains(
+            "320 training and 80 validation examples, target direction with 2 classes, sequences of up to 9 rows; lstm"
+        ),
         "{said}"
     );
     place.json(&["train", "--resume", "runs/walks-1", "--epochs", "21"]);
@@ -53,14 +55,14 @@ fn sequences_are_learned_and_judged() {
     assert_eq!(judged["predictions"].as_array().unwrap().len(), 60);
     assert_eq!(judged["predictions"][1]["example"], "walk 1001");
     assert!(judged["correct"].as_u64().unwrap() > 48 && judged["labeled"] == 60, "{judged}");
-    // A walk alone is taken for what it is taken for beside longer ones.
+    // A sequence has the same prediction alone and in a batch with longer ones.
     let rows: Vec<String> =
         walks(2, 1000).lines().filter(|row| !row.starts_with("1001,")).map(str::to_string).collect();
     place.write("one.csv", rows.join("\n"));
     let alone = place.json(&["predict", "runs/walks-1", "one.csv"]);
     let share = |judged: &Value| judged["predictions"][0]["probability"].as_f64().unwrap();
     assert!((share(&alone) - share(&judged)).abs() < 1e-5, "{alone}");
-    // A file of layers reads them, too.
+    // A network file can read sequences too.
     place.write(
         "mean.toml",
         "input = [9, 2]\nlayer = [{ kind = \"standardize\" }, { kind = \"time_mean\" }, { kind = \"linear\", out_features = 2 }]\n",
@@ -70,7 +72,7 @@ fn sequences_are_learned_and_judged() {
 }
 
 #[test]
-fn wrong_sequences_are_named() {
+fn invalid_sequences_are_reported() {
     let place = Place::new("wrong-sequences");
     place.write("walks.csv", walks(40, 0));
     place.write("two.csv", "id,x,kind\na,1,p\nb,2,q\na,3,q\nb,1,q\n");
@@ -81,27 +83,30 @@ fn wrong_sequences_are_named() {
             &["train", "two.csv", "--sequence-column", "id"][..],
             "two.csv:4: kind: `q`, but `p` in line 2 of the same sequence",
         ),
-        (&["train", "two.csv", "--sequence-column", "name"], "there is no column `name`; there are id, x, kind"),
-        (&["train", "two.csv", "--sequence-column", "kind"], "two.csv: kind is learned, so it cannot say which rows"),
-        (&["train", "digits", "--sequence-column", "id"], "--sequence-column: digits have no use for it"),
-        (&[&walks_by[..], &["--model", "mlp"]].concat(), "layer 2 (flatten): it mixes the times of sequences"),
+        (&["train", "two.csv", "--sequence-column", "name"], "no column `name`; the columns are id, x, kind"),
+        (
+            &["train", "two.csv", "--sequence-column", "kind"],
+            "two.csv: kind is a label, so it cannot identify sequences",
+        ),
+        (&["train", "digits", "--sequence-column", "id"], "--sequence-column does not apply to digits"),
+        (&[&walks_by[..], &["--model", "mlp"]].concat(), "layer 2 (flatten): it mixes time steps"),
         (&[&walks_by[..], &["--model", "cnn"]].concat(), "cnn needs images"),
         (
             &[&walks_by[..], &["--augment", "horizontal-flip"]].concat(),
-            " (random_horizontal_flip): it mixes the times of sequences",
+            " (random_horizontal_flip): it mixes time steps",
         ),
-        (&[&walks_by[..], &["--augment", "horizontal-flip"]].concat(), "\n  what `--augment` says comes first"),
-        (&[&walks_by[..], &["--model", "flat.toml"]].concat(), "input [18] does not hold these examples of [9, 2]"),
+        (&[&walks_by[..], &["--augment", "horizontal-flip"]].concat(), "\n  the layers of `--augment` come first"),
+        (&[&walks_by[..], &["--model", "flat.toml"]].concat(), "input [18] does not match examples of shape [9, 2]"),
     ] {
         let refusal = place.refused(arguments);
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
     }
-    assert!(!place.0.join("runs").exists(), "nothing was begun");
+    assert!(!place.0.join("runs").exists(), "no run is started");
     place.json(&[&walks_by[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
     let longer: String = (0..10).map(|at| format!("7,{at},1\n")).collect();
     place.write("long.csv", format!("walk,step,wind\n{longer}"));
     let refusal = place.refused(&["predict", "runs/walks-1", "long.csv"]);
-    assert!(refusal.contains("long.csv:2: walk: `7` has 10 rows, this network takes up to 9"), "{refusal}");
+    assert!(refusal.contains("long.csv:2: walk: `7` has 10 rows, but this network supports at most 9"), "{refusal}");
     place.write("none.csv", "step,wind\n1,2\n");
     let refusal = place.refused(&["predict", "runs/walks-1", "none.csv"]);
     assert!(refusal.contains("none.csv: 1 columns are missing (walk)"), "{refusal}");

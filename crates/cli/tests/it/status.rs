@@ -1,4 +1,4 @@
-//! `panoply backends`, `summary`, `default`, `status` and `selftest`, on this machine and on one whose driver crashes.
+//! `panoply backends`, `summary`, `default`, `status` and `selftest`, on this machine and with a driver that crashes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -26,7 +26,7 @@ fn kind<'a>(document: &'a Value, list: &str, kind: &str) -> &'a Value {
 }
 
 #[test]
-fn the_views_agree() {
+fn device_commands_agree() {
     let (backends, devices) = (json(&["backends"], None), json(&["devices"], None));
     let (summary, default) = (json(&["summary"], None), json(&["default"], None));
     for (document, view) in
@@ -47,14 +47,14 @@ fn the_views_agree() {
 }
 
 #[test]
-fn doing_without_an_accelerator_is_a_failure_if_asked() {
+fn strict_fails_without_an_accelerator() {
     let expected = if json(&["default"], None)["is_fallback"] == true { 3 } else { 0 };
     for command in [&["default", "--strict"][..], &["selftest", "--only", "kernels", "--strict"]] {
         let output = panoply(command, None);
         assert_eq!(output.status.code(), Some(expected), "{}", String::from_utf8_lossy(&output.stderr));
     }
     assert_eq!(panoply(&["default"], None).status.code(), Some(0));
-    // Who asks for the CPU has what he asked for.
+    // An explicit request for the CPU is not a fallback.
     let mut chosen = Command::new(env!("CARGO_BIN_EXE_panoply"));
     chosen.args(["default", "--strict", "--json"]).env("PANOPLY_DEVICE", "cpu");
     let output = chosen.output().unwrap();
@@ -62,12 +62,12 @@ fn doing_without_an_accelerator_is_a_failure_if_asked() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (&document["selected_by"], &document["is_fallback"]),
-        (&"asked for by PANOPLY_DEVICE".into(), &false.into())
+        (&"requested by PANOPLY_DEVICE".into(), &false.into())
     );
 }
 
 #[test]
-fn a_setting_that_is_misspelled_is_named() {
+fn unknown_environment_variable_is_reported() {
     let status = |json: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
         command.arg("status").args(json).env_remove("PANOPLY_DEVICE");
@@ -82,7 +82,7 @@ fn a_setting_that_is_misspelled_is_named() {
 }
 
 #[test]
-fn status_tries_every_device() {
+fn status_tests_every_device() {
     let status = json(&["status"], None);
     let cpu = kind(&status, "backends", "cpu");
     let tried: Vec<&str> = cpu["tests"].as_array().unwrap().iter().map(|one| one["device"].as_str().unwrap()).collect();
@@ -94,7 +94,7 @@ fn status_tries_every_device() {
 }
 
 #[test]
-fn selftest_asks_for_every_part() {
+fn selftest_runs_every_suite() {
     let parts = |document: &Value| {
         let mut parts: Vec<String> = document["checks"]
             .as_array()
@@ -115,7 +115,7 @@ fn selftest_asks_for_every_part() {
     assert_eq!(parts(&some), ["contract", "functions"]);
 }
 
-/// A folder with a libcuda whose code runs when it is loaded.
+/// Creates a folder with a libcuda whose code runs when it is loaded.
 #[cfg(target_os = "linux")]
 fn planted(name: &str, code: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("panoply-status-{name}-{}", std::process::id()));
@@ -130,35 +130,35 @@ fn planted(name: &str, code: &str) -> PathBuf {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_driver_that_crashes_costs_its_own_kind_only() {
+fn crashing_driver_disables_only_its_backend() {
     let folder = planted("crash", "*(volatile int *)8 = 1;");
     let backends = json(&["backends"], Some(&folder));
     let cuda = kind(&backends, "backends", "cuda");
-    assert_eq!(cuda["reason"], "the driver crashed (signal 11) when it was asked for devices");
+    assert_eq!(cuda["reason"], "the driver crashed (signal 11) during device discovery");
     assert!(cuda["fix"].as_str().unwrap().contains("nvidia-smi"));
     assert_eq!(kind(&backends, "backends", "cpu")["available"], true);
 
     let named = panoply(&["selftest", "--device", "cuda:0"], Some(&folder));
-    assert_eq!(named.status.code(), Some(1), "an error, no crash");
+    assert_eq!(named.status.code(), Some(1), "an error, not a crash");
     let said = String::from_utf8_lossy(&named.stderr);
     assert!(said.contains("cuda:0: no such device") && said.contains("crashed (signal 11)"), "{said}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A library of the right name for another machine: the system's loader passes over it and says only that there is none.
+/// A library of the right name for another architecture: the system's loader skips it and reports only that none was found.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_library_for_another_architecture_is_named() {
+fn library_for_another_architecture_is_reported() {
     let folder = planted("foreign", "");
     let library = folder.join("libcuda.so.1");
     let mut elf = std::fs::read(&library).unwrap();
-    // ELF's numbers of x86-64 and of 64-bit Arm.
+    // ELF machine numbers of x86-64 and AArch64.
     let other: u16 = if cfg!(target_arch = "x86_64") { 183 } else { 62 };
     elf[18..20].copy_from_slice(&other.to_le_bytes());
     std::fs::write(&library, elf).unwrap();
     let place = std::fs::canonicalize(&library).unwrap().display().to_string();
     let expected = format!(
-        "{place} is for another architecture, so it is passed over; install the one for {}",
+        "{place} is for another architecture, so it is skipped; install the one for {}",
         std::env::consts::ARCH
     );
     for (view, list) in [("backends", "backends"), ("devices", "backends"), ("status", "backends")] {
@@ -169,7 +169,7 @@ fn a_library_for_another_architecture_is_named() {
         let output = panoply(&[view], Some(&folder));
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(said.contains(&format!("    {expected}\n")), "{view}: {said}");
-        assert_eq!(output.status.code(), Some(0), "{view}: what is not here is no failure");
+        assert_eq!(output.status.code(), Some(0), "{view}: a missing backend is not a failure");
     }
     let named = panoply(&["selftest", "--device", "cuda:0"], Some(&folder));
     assert_eq!(named.status.code(), Some(1));
@@ -178,20 +178,20 @@ fn a_library_for_another_architecture_is_named() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// The tiny LLaMA whose results of `transformers` are in `crates/llm/tests/fixtures`.
+/// A tiny LLaMA; reference results of `transformers` are in `crates/llm/tests/fixtures`.
 const TINY_LLAMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../llm/tests/fixtures/tiny-Q8_0.gguf");
 
 #[test]
 fn run_generates_the_reference_text() {
     let arguments = ["run", TINY_LLAMA, "the quick brown fox", "--temperature", "0", "-n", "16", "--device", "cpu"];
     let document = json(&arguments, None);
-    // By the greedy continuation of `transformers`, which the tests of `llm` compare token by token.
+    // From the greedy continuation of `transformers`, which the tests of `llm` compare token by token.
     assert_eq!(document["prompt_tokens"], 9);
     assert_eq!(document["completion_tokens"], 16);
     assert_eq!(document["finish_reason"], "length");
     let output = panoply(&arguments, None);
     let text = document["text"].as_str().unwrap();
-    // A control character of the text does not reach the terminal.
+    // A control character in the text does not reach the terminal.
     let shown = text.replace('\u{1e}', "\\u{1e}");
     assert!(shown != text && !shown.contains(|letter: char| letter.is_control() && letter != '\n'), "{text:?}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{shown}\n"));
@@ -199,7 +199,7 @@ fn run_generates_the_reference_text() {
 }
 
 #[test]
-fn run_says_what_is_wrong_with_a_model_or_a_setting() {
+fn run_reports_invalid_models_and_settings() {
     let error = |arguments: &[&str]| {
         let output = panoply(arguments, None);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");

@@ -1,4 +1,4 @@
-//! `panoply train`, `predict` and `inspect` as a person uses them: files of every kind, mistakes, stopping, going on.
+//! `panoply train`, `predict` and `inspect` on all file formats: errors, stopping and resuming.
 
 use crate::place;
 
@@ -21,7 +21,7 @@ const FILES: [&str; 8] = [
 ];
 
 #[test]
-fn a_run_has_a_folder_with_all_that_came_of_it() {
+fn run_folder_contains_all_results() {
     let place = Place::new("folder");
     let report = place.json(&["train", "digits", "--epochs", "3"]);
     assert_eq!(report["run_dir"], "runs/digits-1");
@@ -52,8 +52,8 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
         .output()
         .unwrap();
     let inspected = text(&inspected.stdout);
-    assert!(inspected.contains("17226 parameters to train, 68904 bytes"), "{inspected}");
-    assert!(inspected.contains("6 arrays, 17226 numbers, 68904 bytes, 0 NaN or infinite"), "{inspected}");
+    assert!(inspected.contains("17226 trainable parameters, 68904 bytes"), "{inspected}");
+    assert!(inspected.contains("6 tensors, 17226 elements, 68904 bytes, 0 NaN or infinite"), "{inspected}");
 
     let export = |out: &str| {
         let arguments = ["export", "runs/digits-1/model.safetensors", "--out", out];
@@ -64,7 +64,7 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     assert!(std::fs::metadata(place.0.join("digits.onnx")).unwrap().len() > 68904);
     assert!(text(&export("runs/digits-1/model.safetensors").stderr).contains("is the model itself"));
 
-    // A second run has the next number; the first goes on, as one of four epochs would have: 23 steps each.
+    // A second run has the next number. The first one resumes to the state of a run of four epochs, with 23 steps each.
     let longer = place.json(&["train", "digits", "--min-steps", "70"]);
     assert_eq!(longer["run_dir"], "runs/digits-2");
     let resumed = place.json(&["train", "--resume", "runs/digits-1", "--epochs", "4"]);
@@ -73,37 +73,37 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     assert_eq!(ends[0], ends[1]);
 
     let refusal = place.refused(&["train", "--resume", "runs/digits-1"]);
-    assert!(refusal.contains("all 4 epochs are made; `--epochs 8` goes on"), "{refusal}");
+    assert!(refusal.contains("all 4 epochs are done; use `--epochs 8` to continue"), "{refusal}");
     let refusal = place.refused(&["train", "--out", "runs/digits-1"]);
-    assert!(refusal.contains("runs/digits-1 holds a run already"), "{refusal}");
-    // Nor is anything else written over.
+    assert!(refusal.contains("runs/digits-1 already contains a run"), "{refusal}");
+    // Other files are not overwritten either.
     place.write("old/model.safetensors", "precious");
     place.write("old/history.csv", "notes");
     let refusal = place.refused(&["train", "--out", "old"]);
-    assert!(refusal.contains("old is not empty: history.csv lies in it"), "{refusal}");
-    assert!(refusal.contains("takes a folder that is not there yet, or is empty"), "{refusal}");
+    assert!(refusal.contains("old is not empty: it contains history.csv"), "{refusal}");
+    assert!(refusal.contains("must name a new or empty folder"), "{refusal}");
     let left = ["model.safetensors", "history.csv"].map(|name| std::fs::read_to_string(place.0.join("old").join(name)));
     assert_eq!(left.map(Result::unwrap), ["precious", "notes"]);
     std::fs::create_dir(place.0.join("bare")).unwrap();
     place.json(&["train", "--epochs", "1", "--out", "bare"]);
     let refusal = place.refused(&["train", "digits", "--epochs", "0"]);
-    assert!(refusal.contains("take a number of at least 1"), "{refusal}");
+    assert!(refusal.contains("expected a number of at least 1"), "{refusal}");
     let refusal = place.refused(&["train", "--resume", "runs"]);
     assert!(refusal.contains("is this the folder of a run?"), "{refusal}");
     let output = place.run(&["train", "--resume", "runs/digits-1", "--model", "cnn"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 
-/// Ends without warning, at any time, and what was saved goes on bit for bit.
+/// A run that is killed at any time resumes bit for bit from its last checkpoint.
 #[test]
-fn a_killed_run_goes_on_as_if_it_had_not_been() {
+fn killed_run_resumes_bit_for_bit() {
     let place = Place::new("killed");
     let train = ["train", "digits", "--epochs", "9", "--batch-size", "32", "--hidden-sizes", "16"];
     place.json(&[&train[..], &["--out", "whole"]].concat());
     let mut child = place.command(&[&train[..], &["--out", "killed"]].concat()).stderr(Stdio::null()).spawn().unwrap();
     let begun = place.0.join("killed/checkpoint.safetensors");
     wait_for(&mut child, || begun.exists());
-    // Twice while a file is written, once within an epoch.
+    // Killed twice during a write and once within an epoch.
     let lines = || std::fs::read_to_string(place.0.join("killed/history.jsonl")).unwrap_or_default().lines().count();
     for saving in [true, false, true] {
         let before = lines();
@@ -116,7 +116,7 @@ fn a_killed_run_goes_on_as_if_it_had_not_been() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // What an end within a write leaves behind.
+    // Files that a process killed during a write leaves behind.
     let parts = ["killed/training.part4711", "killed/checkpoint.safetensors.part4711-0"];
     parts.iter().for_each(|part| place.write(part, "half"));
     place.json(&["train", "--resume", "killed"]);
@@ -126,16 +126,16 @@ fn a_killed_run_goes_on_as_if_it_had_not_been() {
     assert!(!parts.iter().any(|part| place.0.join(part).exists()));
 }
 
-/// A file that may not grow stands for a disk that is full while the run is saved: nothing is lost, and the run goes on.
+/// A file size limit simulates a full disk while the run is saved: nothing is lost, and the run can be resumed.
 #[cfg(unix)]
 #[test]
-fn a_disk_that_fills_loses_nothing() {
+fn full_disk_loses_no_checkpoint() {
     let place = Place::new("full");
     let train = ["train", "digits", "--batch-size", "128", "--epochs"];
     place.json(&[&train[..], &["2", "--out", "whole"]].concat());
     place.json(&[&train[..], &["1", "--out", "full"]].concat());
     let before = place.digest("full/checkpoint.safetensors");
-    // Of 250 KiB at most half in blocks of 512 bytes, at most all of it less a little in blocks of 1024.
+    // `ulimit -f` counts blocks of 512 or 1024 bytes: less than half, or less than all, of the 250 KiB of a checkpoint.
     let limited = format!("trap '' XFSZ; ulimit -f 200; exec '{}' \"$@\"", env!("CARGO_BIN_EXE_panoply"));
     let mut full = Command::new("sh");
     full.args(["-c", &limited, "sh", "train", "--resume", "full", "--epochs", "2", "--device", "cpu"]);
@@ -144,7 +144,7 @@ fn a_disk_that_fills_loses_nothing() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot write full/checkpoint.safetensors: File too large"), "{said}");
     assert!(
-        said.contains("\n  the file is as it was") && said.contains("`panoply train --resume full` goes on"),
+        said.contains("\n  the file is unchanged") && said.contains("`panoply train --resume full` continues"),
         "{said}"
     );
     assert_eq!(place.digest("full/checkpoint.safetensors"), before);
@@ -152,9 +152,9 @@ fn a_disk_that_fills_loses_nothing() {
     assert_eq!(place.digest("full/checkpoint.safetensors"), place.digest("whole/checkpoint.safetensors"));
 }
 
-/// Each way to move parameters and each course of the learning rate, both kept over an end without warning.
+/// Every optimizer and learning rate schedule resumes bit for bit after the process was killed.
 #[test]
-fn optimizers_and_schedules_go_on_bit_for_bit() {
+fn optimizers_and_schedules_resume_bit_for_bit() {
     let place = Place::new("movers");
     let kinds: [(&str, &[&str]); 9] = [
         ("constant", &["adamw", "--clip-norm", "0.1"]),
@@ -173,7 +173,7 @@ fn optimizers_and_schedules_go_on_bit_for_bit() {
         let train =
             [&["train", "digits", "--epochs", "4", "--lr-schedule", schedule, "--optimizer"][..], optimizer].concat();
         let report = place.json(&[&train[..], &["--out", &whole]].concat());
-        // What stands for nothing said learns; a guess has a tenth.
+        // The defaults train; chance level is 0.1.
         assert!(report["accuracy"].as_f64().unwrap() > 0.5, "{optimizer:?}: {report}");
         let mut child = place.command(&[&train[..], &["--out", &part]].concat()).stderr(Stdio::null()).spawn().unwrap();
         let begun = place.0.join(&part).join("checkpoint.safetensors");
@@ -185,18 +185,18 @@ fn optimizers_and_schedules_go_on_bit_for_bit() {
         assert_eq!(whole, part, "{optimizer:?} {schedule}");
         ends.insert(whole);
     }
-    assert_eq!(ends.len(), kinds.len(), "each is something else");
+    assert_eq!(ends.len(), kinds.len(), "all configurations differ");
 
     let refusal = place.refused(&["train", "--momentum", "0.9"]);
-    assert!(refusal.contains("--momentum 0.9 is not for --optimizer adamw"), "{refusal}");
+    assert!(refusal.contains("--momentum 0.9 cannot be used with --optimizer adamw"), "{refusal}");
     for (wrong, right) in [
         (["--optimizer", "adamax"], "adamw, adam, sgd, rmsprop, adagrad, lion"),
         (
             ["--lr-schedule", "linear"],
             "constant, cosine, cosine-with-warmup, one-cycle, step, exponential, reduce-on-plateau",
         ),
-        (["--clip-norm", "-1"], "take a number above 0"),
-        (["--momentum", "1"], "take a number in 0 .. 1"),
+        (["--clip-norm", "-1"], "expected a number above 0"),
+        (["--momentum", "1"], "expected a number in 0 .. 1"),
     ] {
         let output = place.run(&[&["train", "digits"][..], &wrong].concat());
         let said = text(&output.stderr);
@@ -204,12 +204,12 @@ fn optimizers_and_schedules_go_on_bit_for_bit() {
     }
 }
 
-/// Waits for something a child does, for half a minute at most.
+/// Waits up to 30 s for a condition while a child runs.
 #[track_caller]
 fn wait_for(child: &mut Child, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        assert!(child.try_wait().unwrap().is_none(), "the run ended early");
         assert!(start.elapsed() < Duration::from_secs(30), "nothing happened");
         std::thread::yield_now();
     }
@@ -236,7 +236,7 @@ fn ctrl_c_saves_and_twice_ends_at_once() {
     let lines = || std::fs::read_to_string(place.0.join("run/history.jsonl")).unwrap().lines().count();
     let before = lines();
     wait_for(&mut child, || lines() > before);
-    // The second one may come when the first has already ended it.
+    // The second signal can arrive after the first one has ended the process.
     interrupt(&child);
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
     let code = child.wait().unwrap().code();
@@ -245,12 +245,12 @@ fn ctrl_c_saves_and_twice_ends_at_once() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn ctrl_c_in_the_first_epoch_saves_what_there_is() {
+fn ctrl_c_in_the_first_epoch_saves_a_checkpoint() {
     let place = Place::new("stopped_first");
     let train = ["train", "digits", "--hidden-sizes", "2048,2048", "--batch-size", "1", "--out", "run", "--json"];
     let mut child = place.command(&train).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
-    // The signals that it catches, as bits from 1 on.
+    // The mask of caught signals; bit 0 is signal 1.
     let catches = |signal: u32| {
         let status = std::fs::read_to_string(&status).unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
@@ -268,7 +268,7 @@ fn ctrl_c_in_the_first_epoch_saves_what_there_is() {
     assert!(place.0.join("run/checkpoint.safetensors").exists() && !place.0.join("run/model.safetensors").exists());
 }
 
-/// Points of two kinds that a line divides.
+/// Points of two linearly separable classes.
 fn table(rows: usize) -> String {
     let mut table = "width,kind,\"height, in cm\"\n".to_string();
     for row in 0..rows {
@@ -281,7 +281,7 @@ fn table(rows: usize) -> String {
 }
 
 #[test]
-fn tables_are_learned_and_judged() {
+fn tables_are_trained_and_predicted() {
     let place = Place::new("table");
     place.write("flowers.csv", table(120));
     let report = place.json(&[
@@ -299,7 +299,7 @@ fn tables_are_learned_and_judged() {
     assert_eq!(report["run_dir"], "runs/flowers-1");
     assert!(report["accuracy"].as_f64().unwrap() > 0.9, "{report}");
     let model = "runs/flowers-1/model.safetensors";
-    // Without the column of classes, columns in another order.
+    // Without the label column, and with the columns in another order.
     place.write("more.csv", "\"height, in cm\",width\n3.4,190\n-1.4,10\n");
     let seen = place.json(&["predict", model, "more.csv"]);
     let read: Vec<&str> =
@@ -310,32 +310,33 @@ fn tables_are_learned_and_judged() {
     assert!(place.refused(&["predict", model, "other.csv"]).contains("1 columns are missing (height, in cm)"));
     place.write("mixed.csv", table(120).replace("\n0.00,tulip", "\n0.00,"));
     let refusal = place.refused(&["train", "mixed.csv"]);
-    assert!(refusal.contains("mixed.csv:2: kind: it is empty, in a column of words"), "{refusal}");
-    let notes = [
-        "`--drop-columns \"kind\"` leaves the column out",
-        "height, in cm is learned from the others; `--label COLUMN`",
-    ];
+    assert!(refusal.contains("mixed.csv:2: kind: it is empty, in a categorical column"), "{refusal}");
+    let notes =
+        ["use `--drop-columns \"kind\"` to ignore the column", "height, in cm is the label; use `--label COLUMN`"];
     assert!(notes.iter().all(|note| refusal.contains(note)), "{refusal}");
     let refusal = place.refused(&["train", "flowers.csv", "--task", "classification"]);
     assert!(
-        refusal.contains("flowers.csv:2: height, in cm: `1.500` is no class") && refusal.contains("--task regression")
+        refusal.contains("flowers.csv:2: height, in cm: `1.500` is not a class")
+            && refusal.contains("--task regression")
     );
     let refusal = place.refused(&["train", "flowers.csv", "--task", "regression", "--label", "kind"]);
-    assert!(refusal.contains("flowers.csv:2: kind: `tulip` is no finite number"), "{refusal}");
+    assert!(refusal.contains("flowers.csv:2: kind: `tulip` is not a finite number"), "{refusal}");
     assert!(
         place
             .refused(&["train", "flowers.csv", "--label", "kin"])
-            .contains("there is no column `kin`; there are width, kind")
+            .contains("no column `kin`; the columns are width, kind")
     );
     place.write("flowers.csv", table(120).replace("20.00", "20,00"));
-    assert!(place.refused(&["train", "flowers.csv", "--label", "kind"]).contains("4 cells, not 3 as above"));
+    assert!(
+        place.refused(&["train", "flowers.csv", "--label", "kind"]).contains("4 cells, expected 3 as in the first row")
+    );
     place.write("flowers.csv", table(120).replace("\n0.00,", "\nnil,"));
     let refusal = place.refused(&["train", "flowers.csv", "--label", "kind"]);
-    assert!(refusal.contains("flowers.csv:2: width: `nil` is no finite number"), "{refusal}");
+    assert!(refusal.contains("flowers.csv:2: width: `nil` is not a finite number"), "{refusal}");
     place.write("flowers.csv", table(121));
     let refusal = place.refused(&["train", "--resume", "runs/flowers-1"]);
     assert!(refusal.contains("flowers.csv has changed since runs/flowers-1 began"), "{refusal}");
-    // A table that gzip packed; the run's folder has the table's name.
+    // A gzipped table; the run folder is named after the table.
     if cfg!(unix) {
         place.write("packed.csv", table(40));
         assert!(Command::new("gzip").arg(place.0.join("packed.csv")).status().unwrap().success());
@@ -345,12 +346,14 @@ fn tables_are_learned_and_judged() {
     place.write("one.csv", "a,label\n1,x\n2,x\n");
     assert!(place.refused(&["train", "one.csv"]).contains("label: 1 classes in 2 rows"));
     place.write("few.csv", "a,label\n1,x\n2,y\n");
-    assert!(place.refused(&["train", "few.csv"]).contains("leaves 2 to learn from and 0 held out"));
+    assert!(
+        place.refused(&["train", "few.csv"]).contains("splits 2 examples into 2 for training and 0 for validation")
+    );
     assert!(place.refused(&["train", "nothing.csv"]).contains("cannot read nothing.csv"));
     assert!(place.refused(&["train", "few.csv", "--val-split", "0.5", "--model", "cnn"]).contains("cnn needs images"));
 }
 
-/// Real tables (see `data/README.md`), of which a linear rule alone reads 95 %.
+/// Real tables (see `data/README.md`), on which a linear classifier reaches 95 %.
 #[test]
 fn real_tables_are_learned() {
     let place = Place::new("real");
@@ -372,7 +375,7 @@ fn real_tables_are_learned() {
         assert!(report["accuracy"].as_f64().unwrap() > 0.93, "{name}: {report}");
         let folder = place.0.join(report["run_dir"].as_str().unwrap());
         let manifest: Value = serde_json::from_slice(&std::fs::read(folder.join("manifest.json")).unwrap()).unwrap();
-        // Two classes have a curve: a linear rule reaches an area of 0.99.
+        // ROC AUC needs two classes; a linear classifier reaches 0.99.
         let auc = report["roc_auc"].as_f64();
         assert!(if name == "wine" { auc.is_none() } else { auc > Some(0.97) && auc <= Some(1.0) }, "{name}: {report}");
         let held = &manifest["data"];
@@ -381,7 +384,7 @@ fn real_tables_are_learned() {
     }
 }
 
-/// A bright left or right half.
+/// An image with a bright left or right half.
 fn image(side: u32, right: bool, shade: u8) -> image::GrayImage {
     image::GrayImage::from_fn(side, side, |x, _| {
         image::Luma([if (x >= side / 2) == right { 200 + shade } else { shade }])
@@ -389,7 +392,7 @@ fn image(side: u32, right: bool, shade: u8) -> image::GrayImage {
 }
 
 #[test]
-fn folders_of_images_are_learned_and_judged() {
+fn image_folders_are_trained_and_predicted() {
     let place = Place::new("images");
     for shade in 0..20 {
         for (class, right) in [("left", false), ("right", true)] {
@@ -408,7 +411,7 @@ fn folders_of_images_are_learned_and_judged() {
     assert_eq!(seen["predictions"][0]["prediction"], "right");
     place.write("net.toml", network.replace("out_features = 2", "out_features = 3"));
     let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
-    assert!(refusal.contains("net.toml: it gives [3], but there are 2 classes"), "{refusal}");
+    assert!(refusal.contains("net.toml: its output is [3], but there are 2 classes"), "{refusal}");
     place.write("net.toml", network.replace("out_features = 2", "out_features = 0"));
     let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
     assert!(refusal.contains("net.toml:6: layer 2 (linear): out_features 0 is not in 1 ..="), "{refusal}");
@@ -417,16 +420,16 @@ fn folders_of_images_are_learned_and_judged() {
     image(9, true, 3).save(place.0.join("halves/left/broken.png")).unwrap();
     let refusal = place.refused(&train);
     assert!(
-        refusal.contains("broken.png has 9 × 9 points, not 8 × 8 as") && refusal.contains("--image-size"),
+        refusal.contains("broken.png has 9 × 9 pixels, not 8 × 8 as") && refusal.contains("--image-size"),
         "{refusal}"
     );
     std::fs::create_dir_all(place.0.join("halves/none")).unwrap();
     assert!(place.refused(&train).contains("halves/none: it holds no image"));
     std::fs::create_dir_all(place.0.join("empty")).unwrap();
-    assert!(place.refused(&["train", "empty"]).contains("empty: there is no sub-folder with images in it"));
+    assert!(place.refused(&["train", "empty"]).contains("empty: no sub-folder contains images"));
 }
 
-/// Twelve examples of 2 × 3 bytes in MNIST's format, and their classes.
+/// Twelve examples of 2 × 3 bytes in the format of MNIST, and their classes.
 #[test]
 fn idx_and_numpy_files_are_learned() {
     let place = Place::new("pairs");
@@ -456,7 +459,7 @@ fn idx_and_numpy_files_are_learned() {
     assert_eq!((report["run_dir"].as_str(), report["accuracy"].as_f64()), (Some("runs/x-1"), Some(1.0)));
     let seen = place.json(&["predict", "runs/mnist-1/model.safetensors"]);
     assert_eq!(seen["correct"], 4);
-    // The same in one file.
+    // The same arrays in one file.
     panoply::Device::get("cpu").unwrap().scope(|| {
         let arrays = ["x", "y"].map(|name| {
             let file = place.0.join(format!("arrays/{name}.npy"));
@@ -472,19 +475,19 @@ fn idx_and_numpy_files_are_learned() {
         panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
     });
     let seen = place.json(&["predict", "runs/x-1/model.safetensors", "arrays/x.npy"]);
-    // `accuracy_score` counts labels that were never learned as wrong.
+    // Unknown labels count as wrong, as in `accuracy_score`.
     let unknown = &seen["unknown_labels"];
     let counted: u64 = unknown.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!((&seen["labeled"], counted, &unknown["6"]), (&12.into(), 9, &1.into()), "{seen}");
     assert!(seen["correct"].as_u64().unwrap() <= 3, "{seen}");
-    // Classes are the values that occur, and the only example of one is learned from.
+    // Classes are the values that occur; the only example of a class is used for training.
     panoply::Device::get("cpu").unwrap().scope(|| {
         let labels = panoply::Tensor::from_slice(&[0i32, 4, 0, 4, 0, 4, 2, 4, 0, 4, 0, 4], [12]);
         panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
     });
     let said = text(&place.run(&["train", "arrays/x.npy", "--min-steps", "4", "--val-split", "0.5"]).stderr);
-    assert!(said.contains(", 3 classes; ") && said.contains("\nno example held out is of class 2\n"), "{said}");
-    // One class alone teaches nothing, but it can be right.
+    assert!(said.contains(", 3 classes; ") && said.contains("\nno validation example has class 2\n"), "{said}");
+    // A single class cannot be trained, but can be predicted.
     panoply::Device::get("cpu").unwrap().scope(|| {
         let labels = panoply::Tensor::from_slice(&[0i32; 12], [12]);
         panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
@@ -492,13 +495,13 @@ fn idx_and_numpy_files_are_learned() {
     assert_eq!(place.json(&["predict", "runs/x-1", "arrays/x.npy"])["labeled"], 12);
     std::fs::remove_file(Path::new(&place.0).join("mnist/train-labels-idx1-ubyte")).unwrap();
     let refusal = place.refused(&["train", "mnist"]);
-    assert!(refusal.contains("its classes are not beside it; looked for"), "{refusal}");
+    assert!(refusal.contains("no labels found beside it; looked for"), "{refusal}");
 }
 
-/// Written by pyarrow.
+/// Parquet files written by pyarrow.
 #[cfg(feature = "parquet")]
 #[test]
-fn a_table_of_parquet_is_learned_and_judged() {
+fn parquet_tables_are_trained_and_predicted() {
     let place = Place::new("parquet");
     let houses = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/fixtures/snappy.parquet");
     std::fs::copy(houses, place.0.join("houses.parquet")).unwrap();
@@ -508,9 +511,9 @@ fn a_table_of_parquet_is_learned_and_judged() {
     let seen = place.json(&["predict", "runs/houses-1", "houses.parquet"]);
     assert_eq!((seen["labeled"].as_u64(), seen["predictions"][4]["label"].as_str()), (Some(5), Some("Bergen")));
     let refusal = place.refused(&["train", "houses.parquet", "--task", "regression", "--label", "city"]);
-    assert!(refusal.contains("houses.parquet:1: city: `Bergen` is no finite number"), "{refusal}");
+    assert!(refusal.contains("houses.parquet:1: city: `Bergen` is not a finite number"), "{refusal}");
     let refusal = place.refused(&["train", "houses.parquet", "--header", "no"]);
-    assert!(refusal.contains("--header: houses.parquet is a table of Parquet, which names its columns"), "{refusal}");
+    assert!(refusal.contains("--header: houses.parquet is a Parquet table, which has column names"), "{refusal}");
     place.write("cut.parquet", &std::fs::read(place.0.join("houses.parquet")).unwrap()[..900]);
     assert!(place.refused(&["train", "cut.parquet"]).contains("cut.parquet: "));
 }
@@ -529,7 +532,7 @@ fn every_network_and_precision_trains() {
         let seen = place.json(&["predict", &format!("{folder}/model.safetensors"), "--num-examples", "2"]);
         assert_eq!(seen["labeled"], 2);
     }
-    // A network of one's own with a block that its input goes around.
+    // A network file with a residual block.
     place.write(
         "block.toml",
         "input = [1, 8, 8]\n[[layer]]\nkind = \"residual\"\nshortcut = [{ kind = \"conv\", out_channels = 4, kernel_size = [1, 1] }]\n\
@@ -572,7 +575,7 @@ fn every_network_and_precision_trains() {
     assert!(said.contains("out of memory on cpu: a step of 1024 examples needs") && said.contains("fits"), "{said}");
     let refusal = place.refused(&["train", "--model", "perceptron"]);
     assert!(
-        refusal.contains("there is no network `perceptron`; take mlp, cnn, lstm, transformer or a FILE.toml"),
+        refusal.contains("unknown network `perceptron`; use mlp, cnn, lstm, transformer or a FILE.toml"),
         "{refusal}"
     );
 }

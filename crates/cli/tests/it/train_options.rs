@@ -1,5 +1,5 @@
-//! How to train, said on the command line and in files: losses, weights of classes, the section `[training]`; which of them wins, what a
-//! run says of itself, and what wrong ones get.
+//! Training options from the command line and from files: losses, class weights, the section `[training]`, precedence, the recorded
+//! settings, and errors.
 
 use crate::place;
 
@@ -20,9 +20,9 @@ fn inspected(place: &Place, run: &str) -> String {
     text(&output.stdout)
 }
 
-/// One output tells malign from benign as two do, and its shares are what `predict` shows.
+/// A single output with BCE separates two classes as well as two outputs; `predict` shows its probability.
 #[test]
-fn a_yes_or_no_is_learned_by_one_output() {
+fn binary_classification_with_one_output_is_learned() {
     let place = Place::new("bce");
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/breast_cancer.csv").display().to_string();
     let train =
@@ -37,7 +37,7 @@ fn a_yes_or_no_is_learned_by_one_output() {
         (layers[layers.len() - 1]["linear"]["out_features"].as_u64(), &network["loss"]["kind"]),
         (Some(1), &"bce_with_logits".into())
     );
-    // 170 and 286 of 456 to learn from: 456 / (2 · 286) and 456 / (2 · 170), whichever comes first.
+    // 170 and 286 of 456 training examples: weights 456 / (2 · 286) and 456 / (2 · 170), in either order.
     let mut weights: Vec<f64> =
         network["loss"]["class_weights"].as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap()).collect();
     weights.sort_by(f64::total_cmp);
@@ -45,7 +45,7 @@ fn a_yes_or_no_is_learned_by_one_output() {
     let shown = inspected(&place, "run");
     assert!(
         shown.contains(
-            "\nby adamw at 0.002, weight decay 0.01, batches of 16; the loss bce_with_logits, class weights "
+            "\noptimizer adamw, learning rate 0.002, weight decay 0.01, batch size 16; loss bce_with_logits, class weights "
         ),
         "{shown}"
     );
@@ -54,18 +54,18 @@ fn a_yes_or_no_is_learned_by_one_output() {
     for row in seen["predictions"].as_array().unwrap() {
         assert!((0.5..=1.0).contains(&row["probability"].as_f64().unwrap()), "{row}");
     }
-    // The loss of the file that goes on is the loss it began with.
+    // A resumed run keeps its loss.
     let longer = place.json(&["train", "--resume", "run", "--epochs", "16"]);
     assert_eq!(manifest(&place, "run")["network"], network);
     assert!(longer["accuracy"].as_f64().unwrap() > 0.93, "{longer}");
     let refusal = place.refused(&[&train[..], &["--class-weights", "1,2,3"]].concat());
-    assert!(refusal.contains("3 class weights are not one for each of 2 classes"), "{refusal}");
+    assert!(refusal.contains("class_weights has 3 numbers, but there are 2 classes"), "{refusal}");
     assert!(refusal.contains("\n  the classes are, in this order, "), "{refusal}");
 }
 
-/// What a rare class is worth changes how often it is found.
+/// The weight of a rare class raises its recall.
 #[test]
-fn rare_classes_count_as_much() {
+fn class_weights_raise_the_recall_of_rare_classes() {
     let place = Place::new("rare");
     // Overlapping: a rare `yes` around 1, a common `no` around 0, with the same spread.
     let rows: Vec<String> = (0..400)
@@ -114,7 +114,7 @@ out_features = 10
 "#;
 
 #[test]
-fn a_file_says_how_to_train_and_the_command_line_wins() {
+fn command_line_overrides_training_options_of_a_file() {
     let place = Place::new("recipe");
     place.write("net.toml", NETWORK);
     place.json(&["train", "digits", "--model", "net.toml", "--out", "file"]);
@@ -138,18 +138,18 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
     {
         assert_eq!(settings[name], want, "{name}");
     }
-    let words = "by sgd at 0.01, momentum 0.8, weight decay 0.05, gradients up to 2, schedule reduce-on-plateau, batches of 32, 2 of them a \
-                 step, an average that keeps 0.95, bf16; the loss cross_entropy, label smoothing 0.1, class weights ";
+    let words = "optimizer sgd, learning rate 0.01, momentum 0.8, weight decay 0.05, gradient norm up to 2, schedule reduce-on-plateau, \
+                 batch size 32, 2 batches per step, EMA decay 0.95, bf16; loss cross_entropy, label smoothing 0.1, class weights ";
     let shown = inspected(&place, "file");
     assert!(shown.contains(words), "{shown}");
-    // What the file says of its own optimizer and loss is not for others.
+    // Settings of the file that belong to its optimizer and loss are dropped for others.
     let said = ["--min-steps", "50", "--optimizer", "lion", "--batch-size", "64"];
     let line = ["train", "digits", "--model", "net.toml", "--loss", "bce-with-logits", "--out", "line"];
     place.json(&[&line[..], &said].concat());
     let of_line = manifest(&place, "line");
     let settings = &of_line["settings"];
     assert_eq!((&settings["optimizer"], &settings["batch_size"]), (&"lion".into(), &64.into()));
-    // 1258 to learn from are 20 batches of 64, so 50 of them are three epochs.
+    // 1258 training examples are 20 batches of 64, so 50 steps are three epochs.
     assert_eq!((&settings["epochs"], &settings["weight_decay"]), (&3.into(), &0.05.into()));
     assert_eq!((&settings["learning_rate"], &settings["momentum"]), (&0.001.into(), &Value::Null));
     let loss = &of_line["network"]["loss"];
@@ -160,20 +160,20 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
     place.json(&adagrad);
     let settings = manifest(&place, "adagrad")["settings"].clone();
     assert_eq!((&settings["learning_rate"], &settings["weight_decay"]), (&0.02.into(), &Value::Null));
-    // One limit of gradients takes the place of the other, and goes on: with next to nothing of them nothing is learned.
+    // Clipping by value replaces clipping by norm and is kept when resuming: with a tiny limit the loss hardly changes.
     let limited = ["train", "digits", "--model", "net.toml", "--clip-value", "1e-9", "--weight-decay", "0"];
     place.json(&[&limited[..], &["--epochs", "1", "--out", "limited"]].concat());
     let longer = place.json(&["train", "--resume", "limited", "--epochs", "3"]);
     let settings = manifest(&place, "limited")["settings"].clone();
     assert_eq!((&settings["clip_value"], &settings["clip_norm"]), (&1e-9.into(), &Value::Null));
-    assert!(inspected(&place, "limited").contains("elements of gradients up to ±0.000000001"));
+    assert!(inspected(&place, "limited").contains("gradient elements up to ±0.000000001"));
     let loss = |epoch: usize| longer["history"][epoch]["val_loss"].as_f64().unwrap();
     assert!((loss(0) - loss(2)).abs() < 1e-4, "{longer}");
     let refusal = place.refused(&["train", "digits", "--clip-value", "1", "--clip-norm", "1"]);
     assert!(refusal.contains("'--clip-value <CLIP_VALUE>' cannot be used with '--clip-norm <CLIP_NORM>'"), "{refusal}");
     let refusal = place.refused(&[&adagrad[..8], &["--momentum", "0.8"]].concat());
-    assert!(refusal.contains("--momentum 0.8 is not for --optimizer adagrad"), "{refusal}");
-    // The same optimizer and loss as the file's change nothing of it.
+    assert!(refusal.contains("--momentum 0.8 cannot be used with --optimizer adagrad"), "{refusal}");
+    // Naming the optimizer and loss of the file keeps its settings.
     let same = ["--optimizer", "sgd", "--loss", "cross-entropy", "--epochs", "1", "--out", "same"];
     place.json(&[&["train", "digits", "--model", "net.toml"][..], &same].concat());
     let of_same = manifest(&place, "same");
@@ -181,18 +181,18 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
     assert_eq!(of_same["network"]["loss"]["label_smoothing"], 0.1);
     place.write("turned.toml", NETWORK.replace("[64]", "[4, 16]"));
     let refusal = place.refused(&["train", "digits", "--model", "turned.toml"]);
-    assert!(refusal.contains("turned.toml: input [4, 16] does not hold these examples of [1, 8, 8]"), "{refusal}");
+    assert!(refusal.contains("turned.toml: input [4, 16] does not match examples of shape [1, 8, 8]"), "{refusal}");
 
     place.write("wide.toml", NETWORK.replace("[64]", "[1, 8, 8]"));
     let refusal = place.refused(&["train", "digits", "--model", "wide.toml"]);
-    assert!(refusal.contains("wide.toml: it gives [1, 8, 10], but there are 10 classes"), "{refusal}");
-    assert!(refusal.contains("\n  a layer of the kind `flatten` makes one row"), "{refusal}");
+    assert!(refusal.contains("wide.toml: its output is [1, 8, 10], but there are 10 classes"), "{refusal}");
+    assert!(refusal.contains("\n  a `flatten` layer turns each example into one row"), "{refusal}");
 
     for (from, to, what) in [
         (
             "epochs = 2",
             "epochs = 0",
-            "net.toml:5: training: epochs: invalid value '0' for '--epochs <EPOCHS>': take a number of",
+            "net.toml:5: training: epochs: invalid value '0' for '--epochs <EPOCHS>': expected a number of",
         ),
         (
             "\"sgd\"",
@@ -203,7 +203,7 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
         (
             "ema_decay = 0.95",
             "ema_decay = 1",
-            "net.toml:12: training: ema_decay: invalid value '1' for '--ema-decay <DECAY>': take a",
+            "net.toml:12: training: ema_decay: invalid value '1' for '--ema-decay <DECAY>': expected a",
         ),
         ("seed = 7", "sead = 7", "net.toml:17: training: sead: unexpected argument '--sead' found"),
         ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected argument '--hidden' found"),
@@ -212,7 +212,7 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
             "min_steps = 7",
             "net.toml:5: training: the argument '--epochs <EPOCHS>' cannot be used with '--min-steps <MIN_STEPS>'",
         ),
-        ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a number for each class"),
+        ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a list of class weights"),
     ] {
         place.write("net.toml", NETWORK.replace(from, to));
         let refusal = place.refused(&["train", "digits", "--model", "net.toml"]);
@@ -220,9 +220,9 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
     }
 }
 
-/// Changes at random are layers of training alone: kept over a stop bit for bit, absent in use, said by a file as well.
+/// Augmentations are layers that are active in training only: kept bit for bit when resuming, and also set by files.
 #[test]
-fn examples_are_changed_at_random() {
+fn augmentations_are_applied_in_training_only() {
     let place = Place::new("augment");
     let train =
         ["train", "digits", "--hidden-sizes", "16", "--epochs", "3", "--augment", "random-shift=1,gaussian-noise=0.05"];
@@ -254,21 +254,18 @@ fn examples_are_changed_at_random() {
     for (arguments, refused) in [
         (
             &["digits", "--augment", "turn=9"][..],
-            "take random-shift=PIXELS, horizontal-flip, horizontal-flip=PROBABILITY or gaussian-noise=STDDEV",
+            "expected random-shift=PIXELS, horizontal-flip, horizontal-flip=PROBABILITY or gaussian-noise=STDDEV",
         ),
-        (&["digits", "--augment", "random-shift"], "take random-shift=PIXELS"),
-        (&["digits", "--augment", "random-shift=8"], "max_shift 8 moves all of a length of 8 away"),
+        (&["digits", "--augment", "random-shift"], "expected random-shift=PIXELS"),
+        (&["digits", "--augment", "random-shift=8"], "max_shift 8 is not smaller than the axis length 8"),
         (&["digits", "--augment", "horizontal-flip=2"], "p 2"),
-        (&["digits", "--augment", "gaussian-noise=-1"], "stddev -1 is not a number of at least 0"),
-        (&["kinds.csv", "--augment", "random-shift=1"], "\n  what `--augment` says comes first"),
+        (&["digits", "--augment", "gaussian-noise=-1"], "stddev -1 must be at least 0"),
+        (&["kinds.csv", "--augment", "random-shift=1"], "\n  the layers of `--augment` come first"),
         (
             &["kinds.csv", "--augment", "horizontal-flip"],
-            "layer 2 (random_horizontal_flip): needs [channels, lengths], not the [1] of layer 1",
+            "layer 2 (random_horizontal_flip): expected [channels, lengths], got [1] from layer 1",
         ),
-        (
-            &["tale.txt", "--augment", "gaussian-noise=1"],
-            "--augment: words and characters cannot be changed by a little",
-        ),
+        (&["tale.txt", "--augment", "gaussian-noise=1"], "--augment cannot be used with text"),
     ] {
         let refusal = place.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
@@ -276,74 +273,69 @@ fn examples_are_changed_at_random() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_before_anything_begins() {
+fn incompatible_options_are_rejected_before_the_run_starts() {
     let place = Place::new("unfit");
     place.write("numbers.csv", "a,b\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n");
     place.write("walks.csv", "walk,y,kind\na,2,up\na,3,up\nb,2,down\n");
     place.write("tale.txt", "once upon a time there was a network ".repeat(40));
     for (arguments, refused) in [
-        (&["digits", "--loss", "mse"][..], "the loss mse does not fit: classes are to be learned"),
-        (&["digits", "--loss", "mse"], "\n  classes take cross_entropy or bce"),
+        (&["digits", "--loss", "mse"][..], "the loss mse does not fit class targets"),
+        (&["digits", "--loss", "mse"], "\n  use cross_entropy or bce"),
         (
             &["digits", "--loss", "hinge"],
             "expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
         ),
-        (&["digits", "--class-weights", "1,x"], "take balanced, or numbers above 0 such as 1,2.5"),
-        (&["digits", "--weight-decay", "-1"], "take a number of at least 0, such as 0.01"),
+        (&["digits", "--class-weights", "1,x"], "expected balanced, or numbers above 0 such as 1,2.5"),
+        (&["digits", "--weight-decay", "-1"], "expected a number of at least 0, such as 0.01"),
         (
             &["digits", "--weight-decay", "0.1", "--optimizer", "adagrad"],
-            "--weight-decay 0.1 is not for --optimizer adagrad",
+            "--weight-decay 0.1 cannot be used with --optimizer adagrad",
         ),
-        (&["numbers.csv", "--loss", "cross-entropy"], "the loss cross_entropy does not fit: numbers are to be learned"),
+        (&["numbers.csv", "--loss", "cross-entropy"], "the loss cross_entropy does not fit regression targets"),
         (
             &["numbers.csv", "--loss", "bce-with-logits"],
             "the loss bce_with_logits does not fit: example 0 has 2.5, which is not in 0 ..= 1",
         ),
         (
             &["numbers.csv", "--class-weights", "balanced"],
-            "class_weights are for cross_entropy and bce_with_logits; mse compares numbers",
+            "class_weights apply to cross_entropy and bce_with_logits, not to mse",
         ),
-        (
-            &["tale.txt", "--loss", "bce-with-logits"],
-            "the loss bce_with_logits does not fit: characters are to be learned",
-        ),
-        (&["tale.txt", "--class-weights", "balanced"], "class weights are not for texts"),
+        (&["tale.txt", "--loss", "bce-with-logits"], "the loss bce_with_logits cannot be used for text"),
+        (&["tale.txt", "--class-weights", "balanced"], "class weights cannot be used for text"),
         (&["walks.csv", "--sequence-column", "walk"], "walks.csv:3: y: `3`, but `2` in line 2 of the same sequence"),
-        (
-            &["walks.csv", "--sequence-column", "walk"],
-            "\n  y is learned from the others; `--label COLUMN` names another",
-        ),
-        (&["digits", "--header", "no"], "--header: digits have no use for it"),
+        (&["walks.csv", "--sequence-column", "walk"], "\n  y is the label; use `--label COLUMN` to select another"),
+        (&["digits", "--header", "no"], "--header does not apply to digits"),
         (&["--resume", "run", "--ema-decay", "0.9"], "cannot be used with"),
     ] {
         let refusal = place.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
-        assert!(!place.0.join("runs").exists(), "nothing was begun");
+        assert!(!place.0.join("runs").exists(), "no run is started");
     }
 }
 
-/// A table of words alone whose first line is like no other: it is taken as names with a word of warning, or as what it is said to be.
+/// A table of text columns whose first line occurs only once: it is taken as the header with a warning, unless `--header` says otherwise.
 #[test]
-fn a_first_line_that_may_be_an_example() {
+fn ambiguous_header_is_reported() {
     let place = Place::new("header");
     let rows = "green,pear\nred,apple\nred,apple\nblack,plum\nblack,plum\nred,apple\nblack,plum\n";
     place.write("fruit.csv", rows);
     let train = ["train", "fruit.csv", "--epochs", "1", "--val-split", "0.3"];
     let said = text(&place.run(&[&train[..], &["--out", "named"]].concat()).stderr);
-    let guess = "fruit.csv: its first line (green, pear) is taken as the names of its columns; if it is an example, `--header no`";
-    assert!(said.contains(guess) && said.contains("pear as one of 2 classes"), "{said}");
+    let guess =
+        "fruit.csv: its first line (green, pear) is taken as the header; if it is an example, use `--header no`";
+    assert!(said.contains(guess) && said.contains("target pear with 2 classes"), "{said}");
     let said = text(&place.run(&[&train[..], &["--header", "no", "--out", "bare"]].concat()).stderr);
-    assert!(!said.contains("its first line") && said.contains("column 2 as one of 3 classes"), "{said}");
+    assert!(!said.contains("its first line") && said.contains("target column 2 with 3 classes"), "{said}");
     assert_eq!(manifest(&place, "bare")["data"]["train_examples"].as_u64().unwrap() + 2, 7);
     assert_eq!(place.json(&["predict", "bare", "fruit.csv"])["labeled"], 7);
-    // It goes on with what it was told.
+    // A resumed run keeps the option.
     let longer = place.json(&["train", "--resume", "bare", "--epochs", "2"]);
     assert_eq!(longer["history"].as_array().unwrap().len(), 2);
 }
 
-/// Arrays of several numbers: shares that sum to 1, and answers of yes and no that exclude nothing.
+/// Array targets with several outputs: probabilities that sum to 1, and independent labels.
 #[test]
-fn several_numbers_of_arrays_are_learned() {
+fn array_targets_with_several_outputs_are_learned() {
     use panoply::nn::data::npy;
     use panoply::{Device, Rng};
 
@@ -367,9 +359,7 @@ fn several_numbers_of_arrays_are_learned() {
         let out = format!("{data}-{loss}");
         let report = place.json(&[&["train", data, "--loss", loss, "--out", &out][..], &train].concat());
         assert!(report["r2"].as_f64().unwrap() > 0.8 && report["accuracy"].is_null(), "{report}");
-        assert!(
-            loss == "bce-with-logits" || inspected(&place, &out).contains(" examples, of 3 numbers together (epoch ")
-        );
+        assert!(loss == "bce-with-logits" || inspected(&place, &out).contains(", over 3 targets (epoch "));
         let seen = place.json(&["predict", &out, &format!("{data}/x.npy")]);
         assert_eq!(seen["labeled"], 300);
         let mut off = 0.0;
@@ -387,14 +377,14 @@ fn several_numbers_of_arrays_are_learned() {
         assert_eq!(said.matches(", ").count(), 5, "{said}");
     }
     let refusal = place.refused(&["train", "answers", "--loss", "kl-div"]);
-    assert!(refusal.contains("which are no shares that sum to 1"), "{refusal}");
+    assert!(refusal.contains("which are not probabilities that sum to 1"), "{refusal}");
     let refusal = place.refused(&["train", "answers", "--task", "classification"]);
     assert!(refusal.contains("y.npy: u8[300, 3] is not one label for each example"), "{refusal}");
 }
 
-/// A rate that rises until the loss is no number any more: the error names where, and the best model of before can be used.
+/// The learning rate rises until the loss is not finite: the error names the cause, and the best model is kept.
 #[test]
-fn a_run_that_breaks_keeps_its_best_model() {
+fn diverged_run_keeps_its_best_model() {
     let place = Place::new("breaks");
     let rows: Vec<String> = (0..200)
         .map(|i| {
@@ -411,13 +401,10 @@ fn a_run_that_breaks_keeps_its_best_model() {
     );
     let refusal = place.refused(&["train", "line.csv", "--model", "net.toml", "--out", "run"]);
     assert!(refusal.contains("panoply: the loss became "), "{refusal}");
-    assert!(
-        refusal.contains("the first values that are no finite numbers are the loss's own, of outputs that are finite"),
-        "{refusal}"
-    );
+    assert!(refusal.contains("the first non-finite values are in the loss; the outputs are finite"), "{refusal}");
     assert!(
         refusal.contains(
-            "the best model so far is in run; another run, in another folder, may take a smaller `--learning-rate`"
+            "the best model so far is in run; start another run in another folder with a smaller `--learning-rate`"
         ),
         "{refusal}"
     );

@@ -4,7 +4,7 @@ use crate::place;
 
 use place::{Place, text};
 
-/// A property of a network of two inputs and two outputs.
+/// Returns a property of a network with two inputs and two outputs.
 fn property(asserted: &str) -> String {
     let declared: String = ["X_0", "X_1", "Y_0", "Y_1"].map(|name| format!("(declare-const {name} Real)\n")).concat();
     let set = "(assert (<= X_0 1)) (assert (>= X_0 0)) (assert (<= X_1 1)) (assert (>= X_1 0))\n";
@@ -12,7 +12,7 @@ fn property(asserted: &str) -> String {
 }
 
 #[test]
-fn an_exported_network_is_verified() {
+fn exported_network_is_verified() {
     let place = Place::new("verify");
     let rows: String =
         (0..80).map(|at| format!("{},{},{}\n", at % 9, at % 7, ["a", "b"][usize::from(at % 9 > at % 7)])).collect();
@@ -50,7 +50,7 @@ fn an_exported_network_is_verified() {
         (
             "c.vnnlib",
             property("(assert (<= Y_0 0))").replace("(declare-const Y_1 Real)", ""),
-            "the property has 1 outputs of f32, the network has 2",
+            "the property has 1 f32 outputs, but the network has 2",
         ),
     ] {
         place.write(name, content);

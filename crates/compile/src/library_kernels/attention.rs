@@ -1,8 +1,8 @@
-//! Attention in one kernel: no matrix of all scores is ever in memory.
+//! Attention in one kernel, without storing the score matrix.
 //!
-//! A group owns some queries of one head and walks over the keys they see, some at a time. Of each query it carries along the
-//! largest score so far and the sum of exponentials of scores less that, and scales down what it has summed when a larger one
-//! comes. A query that sees no key gives zeros, as the body of the call does.
+//! A group owns some queries of one head and iterates over tiles of the keys visible to them. For each query it
+//! maintains the running maximum of the scores and the sum of exponentials relative to it, and rescales its
+//! accumulators when the maximum grows. A query without visible keys gives zeros, like the body of the call.
 //!
 //! Sources: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao, FlashAttention-2, 2023, algorithm 1.
 
@@ -25,16 +25,18 @@ use crate::opt::contract;
 
 pub(super) use gradient::gradient;
 
-/// Elements of a query, a key or a value that registers hold sums for.
+/// Maximum width of queries, keys and values for which accumulators fit in registers.
 const WIDEST: usize = 128;
-/// Fewer queries would leave most of a tile empty,
+/// Minimum number of queries; fewer would leave most of a tile empty.
 const FEWEST: usize = 16;
-/// which matters when they walk over more keys than this: the body's kernels divide those among groups.
+/// Number of keys up to which fewer queries are accepted: for more keys, the body's kernels are better because they
+/// divide the keys among groups.
 const FEW_KEYS: usize = 128;
-/// Groups along an axis that every device takes.
+/// Number of groups along an axis that every device supports.
 const MOST_GROUPS: usize = 65_535;
 
-/// The output and the logarithms of the scores' sums, these in the type of sums; none where the body is better.
+/// Returns the kernel for the output and the log-sum-exp of the scores, the latter in the accumulation type; `None` if
+/// the body is faster.
 pub(super) fn output(
     of: &Attention,
     results: &[Shape],
@@ -57,7 +59,8 @@ pub(super) fn output(
     authored(ways.into_iter().map(write), results)
 }
 
-/// Whether attention, or its gradient, is work for tiles on a target, by kernels that bind so many buffers.
+/// Returns true if the tiled kernels for attention, or its gradient, fit a target and bind at most its number of
+/// buffers.
 fn fits(routine: &Routine, of: &Attention, target: &Target, accuracy: MathMode, bindings: usize) -> bool {
     let most = target.max_seen_bytes();
     let seen = |elems: Option<u64>, dtype: DType| {
@@ -74,17 +77,17 @@ fn fits(routine: &Routine, of: &Attention, target: &Target, accuracy: MathMode, 
         && routine.operands().all(|operand| seen(operand.elems, operand.dtype))
 }
 
-/// What the device multiplies fragments of, if it is halves and it does.
+/// Returns the element type of matrix fragments, if the device supports them for this type.
 fn fragments(of: &Attention, target: &Target) -> Option<DType> {
     (target.mma && wide(of.dtype) != of.dtype).then_some(of.dtype)
 }
 
-/// What sums of a type are made in.
+/// Returns the accumulation type.
 fn wide(dtype: DType) -> DType {
     if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
 }
 
-/// A kernel of attention being written, and what it reads.
+/// An attention kernel under construction, with its inputs.
 struct Heads<'a> {
     of: &'a Attention,
     tiles: Tiles,
@@ -94,13 +97,13 @@ struct Heads<'a> {
     mask: Option<(Mask, MemId)>,
 }
 
-/// One head's part of what is read.
+/// The inputs of one head.
 #[derive(Clone, Copy)]
 struct Head {
     queries: MatrixRef,
     keys: MatrixRef,
     values: MatrixRef,
-    /// A mask and its first element.
+    /// Mask, its buffer, and the index of its first element.
     mask: Option<(Mask, MemId, ExprId)>,
 }
 
@@ -113,13 +116,14 @@ impl<'a> Heads<'a> {
         Heads { of, tiles, queries, keys, values, mask }
     }
 
-    /// A matrix of a buffer that holds as many as there are heads of some kind.
+    /// Returns the `number`-th matrix of a buffer that holds one matrix per head.
     fn matrix(&mut self, mem: MemId, number: ExprId, rows: usize, width: usize) -> MatrixRef {
         let start = self.tiles.times(number, (rows * width) as u64);
         MatrixRef { mem, start: self.tiles.b.bind("head", start), rows: rows as u64, width: width as u64 }
     }
 
-    /// The head of the queries with a number, counted through all items of the batch, whose number is `item`.
+    /// Returns the inputs of a query head. `number` is its index over the whole batch, `item` the batch index, and
+    /// `head` the index within the item.
     fn head(&mut self, number: ExprId, item: ExprId, head: ExprId) -> Head {
         let Attention { heads, key_heads, queries, keys, width, depth, .. } = *self.of;
         let (own, _) = self.tiles.split(head, (heads / key_heads) as u64);
@@ -138,26 +142,26 @@ impl<'a> Heads<'a> {
         }
     }
 
-    /// The head of the queries that a group has to itself, with its number.
+    /// Returns the group's query head with its index.
     fn own_head(&mut self) -> (ExprId, Head) {
         let number = self.tiles.b.builtin(Builtin::GroupId(2));
         let (item, head) = self.tiles.split(number, self.of.heads as u64);
         (number, self.head(number, item, head))
     }
 
-    /// The first row that a group owns.
+    /// Returns the first row that a group owns.
     fn first(&mut self) -> ExprId {
         let group = self.tiles.b.builtin(Builtin::GroupId(0));
         let first = self.tiles.times(group, self.tiles.t.own());
         self.tiles.b.bind("first", first)
     }
 
-    /// How many keys stand before the first query, if there is a key that not all queries see.
+    /// Returns the number of keys before the first query, if some key is not visible to all queries.
     fn past(&self) -> Option<u64> {
         self.of.past.filter(|past| *past < self.of.keys - 1).map(|past| past as u64)
     }
 
-    /// How many keys own queries from `first` on see at most.
+    /// Returns the exclusive end of the keys visible to the group's queries from `first` on.
     fn end(&mut self, first: ExprId) -> ExprId {
         let keys = self.tiles.b.index(self.of.keys as u64);
         let Some(past) = self.past() else { return keys };
@@ -166,7 +170,8 @@ impl<'a> Heads<'a> {
         self.tiles.b.bind("end", end)
     }
 
-    /// What the product of a query and a key, which may not be there, comes to: minus infinity where it is not seen.
+    /// Returns the score for the product of a query and a key, minus infinity if the key is masked or either is out of
+    /// range.
     fn score(&mut self, product: ExprId, head: &Head, query: (ExprId, bool), key: (ExprId, bool)) -> ExprId {
         let (scale, never) = (self.tiles.number(self.of.scale.to_f64()), self.tiles.number(f64::NEG_INFINITY));
         let mut score = self.tiles.b.alu(Alu::Mul, &[product, scale]);
@@ -195,7 +200,8 @@ impl<'a> Heads<'a> {
         self.tiles.b.bind("score", score)
     }
 
-    /// What is subtracted before exponentials are taken: minus infinity is left out, as nothing is seen then.
+    /// Returns the value subtracted before exponentials: the maximum, or 0 if it is minus infinity because no key is
+    /// visible.
     fn base(&mut self, top: ExprId) -> ExprId {
         let (never, zero) = (self.tiles.number(f64::NEG_INFINITY), self.tiles.number(0.0));
         let blind = self.tiles.b.alu(Alu::Eq, &[top, never]);
@@ -203,7 +209,7 @@ impl<'a> Heads<'a> {
         self.tiles.b.bind("base", base)
     }
 
-    /// The exponential of a difference.
+    /// Returns `exp(of - less)`.
     fn power(&mut self, of: ExprId, less: ExprId) -> ExprId {
         let difference = self.tiles.b.alu(Alu::Sub, &[of, less]);
         let power = self.tiles.b.alu(Alu::Math(Math::Exp), &[difference]);
@@ -211,20 +217,20 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// The forward direction, with what is known of each of a work-item's queries.
+/// The forward kernel, with the state of each of a work-item's queries.
 struct Forward<'a> {
     heads: Heads<'a>,
-    /// The largest score so far.
+    /// Running maximum of the scores.
     tops: Vec<LocalId>,
     /// A work-item's part of the sum of exponentials.
     parts: Vec<LocalId>,
-    /// The output before it is divided.
+    /// Output before division by the sum.
     sums: Vec<LocalId>,
-    /// A number of each work-item's, line by line.
+    /// Shared memory for exchanging one number per work-item within a line.
     line: MemId,
 }
 
-/// Shared memory of the forward direction.
+/// Shared memory of the forward kernel.
 #[derive(Clone, Copy)]
 struct Slabs {
     queries: SharedTile,
@@ -261,7 +267,7 @@ impl<'a> Forward<'a> {
         forward.heads.tiles.b
     }
 
-    /// Adds a tile of keys and values.
+    /// Processes a tile of keys and values.
     fn process_key_tile(&mut self, head: &Head, [first, tile]: [ExprId; 2], slabs: Slabs) {
         self.heads.tiles.load_tile(head.keys, tile, slabs.keys);
         self.heads.tiles.b.barrier();
@@ -270,7 +276,7 @@ impl<'a> Forward<'a> {
         for (row, scores) in scores.chunks(scores.len() / self.tops.len()).enumerate() {
             let b = &mut self.heads.tiles.b;
             let largest = scores.iter().copied().reduce(|x, y| b.alu(Alu::Max, &[x, y]));
-            self.publish(row, largest.expect("a work-item has a column"));
+            self.publish(row, largest.expect("every work-item has at least one column"));
         }
         self.heads.tiles.b.barrier();
         let (mut weights, mut shrunk) = (Vec::with_capacity(scores.len()), Vec::new());
@@ -299,10 +305,10 @@ impl<'a> Forward<'a> {
         tiles.b.barrier();
     }
 
-    /// A work-item's scores, query by query.
+    /// Returns a work-item's scores, query by query.
     fn scores(&mut self, head: &Head, [first, tile]: [ExprId; 2], products: Vec<ExprId>) -> Vec<ExprId> {
         let (of, t) = (self.heads.of, self.heads.tiles.t);
-        // A query that is not there reads no mask; its scores go nowhere.
+        // A query out of range reads no mask; its scores are discarded.
         let open_query = !(of.queries as u64).is_multiple_of(t.own()) && head.mask.is_some();
         let open_key = !(of.keys as u64).is_multiple_of(t.other());
         let columns = self.heads.tiles.columns();
@@ -315,7 +321,7 @@ impl<'a> Forward<'a> {
         (0..).zip(products).map(score).collect()
     }
 
-    /// Shows a line a number of an own row.
+    /// Publishes a number of an own row to the line.
     fn publish(&mut self, row: usize, value: ExprId) {
         let start = self.place(row);
         let tiles = &mut self.heads.tiles;
@@ -323,7 +329,7 @@ impl<'a> Forward<'a> {
         tiles.b.store(self.line, at, value, Guard::Proven);
     }
 
-    /// Combines what a line's work-items have shown.
+    /// Reduces the numbers that a line's work-items have published.
     fn line_reduce(&mut self, row: usize, op: Alu, first: ExprId) -> ExprId {
         let start = self.place(row);
         let tiles = &mut self.heads.tiles;
@@ -341,7 +347,7 @@ impl<'a> Forward<'a> {
         self.heads.tiles.times(row, self.heads.tiles.t.line())
     }
 
-    /// Divides by the sums, and stores their logarithms.
+    /// Divides by the sums, and stores the log-sum-exp.
     fn finish(&mut self, output: MatrixRef, logarithms: MatrixRef, first: ExprId) {
         for (row, part) in self.parts.clone().into_iter().enumerate() {
             let part = self.heads.tiles.b.get(part);

@@ -1,11 +1,12 @@
-//! Tiles of matrices in shared memory, and their products in registers: what kernels over two matrices have in common.
+//! Matrix tiles in shared memory and their products in registers: the common part of kernels over two matrices.
 //!
-//! A group owns some rows of one matrix and walks over the rows of another, some at a time. Its work-items stand in lines: those of a
-//! line share rows of the group's own, and divide the other rows and the columns of a result among them. Each holds the products of
-//! its own rows with its other ones, and its columns of the sums of a third matrix' rows with such weights.
+//! A group owns some rows of one matrix and iterates over tiles of rows of another. Its work-items are arranged in
+//! lines. Those of a line share some of the group's own rows, and divide the other rows and the columns of a result
+//! among them. Each work-item holds the products of its own rows with its other rows, and its columns of the sums of a
+//! third matrix' rows weighted by such products.
 //!
-//! Where the device multiplies small matrices of halves itself, products are made of those ([`fragments`]), and a line is the four
-//! work-items that hold the same rows of a fragment.
+//! Where the device has matrix units for 16-bit floats, products are composed of their fragments ([`fragments`]), and a
+//! line is the four work-items that hold the same rows of a fragment.
 
 mod fragments;
 
@@ -16,45 +17,45 @@ use panoply_ir::{DType, Scalar};
 
 use super::tiling::{Tiling, UNIT, padded};
 
-/// Steps of a product that are written out.
+/// Unrolled steps of a product.
 const STEPS: u64 = 4;
 
-/// Rows of a matrix in shared memory.
+/// A tile of matrix rows in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SharedTile {
     mem: MemId,
     rows: u64,
     width: u64,
-    /// Whether fragments hold what are neighbors down a column.
+    /// True if fragments hold elements that are adjacent in a column, that is, the tile is transposed.
     turned: bool,
 }
 
 impl SharedTile {
-    /// Elements from one row to the next, of turned rows from one column to the next.
+    /// Returns the elements from one row to the next, or for transposed tiles from one column to the next.
     fn pitch(self, t: Tiling) -> u64 {
         t.pitch([self.rows, self.width], self.turned)
     }
 }
 
-/// A matrix in a buffer, row after row.
+/// A row-major matrix in a buffer.
 #[derive(Clone, Copy)]
 pub(super) struct MatrixRef {
     pub mem: MemId,
-    /// Its first element.
+    /// Index of its first element.
     pub start: ExprId,
     pub rows: u64,
     pub width: u64,
 }
 
-/// A kernel being written.
+/// A kernel under construction.
 pub(super) struct Tiles {
     pub b: Builder,
     pub t: Tiling,
-    /// What sums are made in.
+    /// Accumulation type.
     pub sum: DType,
-    /// Whether a product is rounded together with its addition.
+    /// True if multiply-adds are fused, with a single rounding.
     fused: bool,
-    /// The work-item's place in its line.
+    /// Position of the work-item in its line.
     pub column: ExprId,
     line: ExprId,
     item: ExprId,
@@ -82,25 +83,25 @@ impl Tiles {
         self.b.alu(Alu::Add, &[value, by])
     }
 
-    /// A number in parts of a size: which part, and where in it.
+    /// Returns quotient and remainder.
     pub fn split(&mut self, number: ExprId, size: u64) -> (ExprId, ExprId) {
         let size = self.b.index(size);
         (self.b.alu(Alu::Div, &[number, size]), self.b.alu(Alu::Rem, &[number, size]))
     }
 
-    /// A number of the sums' type.
+    /// Returns a constant of the accumulation type.
     pub fn number(&mut self, value: f64) -> ExprId {
         self.b.constant(Scalar::from_f64(self.sum, value))
     }
 
-    /// Shared memory for rows as they are.
+    /// Allocates shared memory for rows in their own layout.
     pub fn slab(&mut self, name: &str, rows: u64, width: u64) -> SharedTile {
         let length = self.t.length([rows, width], false);
         let mem = self.b.shared(name, self.t.held(self.sum), length as u32);
         SharedTile { mem, rows, width, turned: false }
     }
 
-    /// The same rows as [`Tiles::add_weighted`] takes them: turned, if that is another order.
+    /// Allocates the same rows in the layout for [`Tiles::add_weighted`]: transposed, if that differs.
     pub fn transposed(&mut self, name: &str, of: SharedTile) -> SharedTile {
         if self.t.fragments.is_none() {
             return of;
@@ -109,7 +110,8 @@ impl Tiles {
         SharedTile { mem: self.b.shared(name, DType::U32, length as u32), turned: true, ..of }
     }
 
-    /// Shared memory for rows as they are and, at other times, for turned rows of another matrix.
+    /// Allocates shared memory used for rows in their own layout and, at other times, for transposed rows of another
+    /// matrix.
     pub fn either(&mut self, name: &str, rows: u64, width: u64, turned_width: u64) -> [SharedTile; 2] {
         let [whole, turned] = [(width, false), (turned_width, true)];
         let length = self.t.length([rows, whole.0], whole.1).max(self.t.length([rows, turned.0], turned.1));
@@ -122,13 +124,13 @@ impl Tiles {
         })
     }
 
-    /// Shared memory for weights of each own row with each other row, where they go through that.
+    /// Allocates shared memory for the weights of each own row with each other row, unless weights stay in registers.
     pub fn weights(&mut self, name: &str) -> Option<SharedTile> {
         let (own, other) = (self.t.own(), self.t.other());
         self.t.fragments.is_none().then(|| self.slab(name, own, other))
     }
 
-    /// Which of the group's own rows the n-th of a work-item's is.
+    /// Returns the index in the group of a work-item's n-th own row.
     pub fn own_row(&mut self, n: u64) -> ExprId {
         match self.t.fragments {
             None => self.plus(self.line, n * self.t.items[1]),
@@ -136,7 +138,7 @@ impl Tiles {
         }
     }
 
-    /// Which of the other rows, or of a result's columns, the n-th of a work-item's is.
+    /// Returns the index of a work-item's n-th other row, or column of a result.
     pub fn other_row(&mut self, n: u64) -> ExprId {
         match self.t.fragments {
             None => self.plus(self.column, n * self.t.line()),
@@ -144,17 +146,17 @@ impl Tiles {
         }
     }
 
-    /// How many own rows a work-item has.
+    /// Returns the number of a work-item's own rows.
     pub fn rows(&self) -> u64 {
         self.t.block[1]
     }
 
-    /// How many other rows a work-item has.
+    /// Returns the number of a work-item's other rows.
     pub fn columns(&self) -> u64 {
         self.t.block[0]
     }
 
-    /// How many columns of a result a work-item has.
+    /// Returns the number of a work-item's columns of a result.
     fn across(&self, width: u64) -> u64 {
         match self.t.fragments {
             None => width.div_ceil(self.t.line()),
@@ -162,19 +164,19 @@ impl Tiles {
         }
     }
 
-    /// Numbers of a work-item's, all zero.
+    /// Declares `count` locals, initialized to zero.
     pub fn zeros(&mut self, name: &str, count: u64) -> Vec<LocalId> {
         let zero = self.number(0.0);
         (0..count).map(|_| self.b.declare(name, zero, true)).collect()
     }
 
-    /// A work-item's sums of a result of this width, own row by own row.
+    /// Declares a work-item's accumulators for a result of this width, own row by own row.
     pub fn result(&mut self, width: u64) -> Vec<LocalId> {
         let count = self.rows() * self.across(width);
         self.zeros("sum", count)
     }
 
-    /// Brings rows of a matrix from `first` on into shared memory; zeros where there are none, and beyond its width.
+    /// Loads rows of a matrix from `first` on into shared memory, with zeros beyond its rows and width.
     pub fn load_tile(&mut self, from: MatrixRef, first: ExprId, to: SharedTile) {
         if self.t.fragments.is_some() {
             return self.bring_words(from, first, to);
@@ -190,7 +192,7 @@ impl Tiles {
         });
     }
 
-    /// Divides so many pieces of work among the group's work-items.
+    /// Distributes `count` items of work among the group's work-items.
     fn for_each(&mut self, count: u64, each: impl FnOnce(&mut Tiles, ExprId)) {
         let items = self.t.items[0] * self.t.items[1];
         let [start, end, step] = [0, count.next_multiple_of(items), items].map(|number| self.b.index(number));
@@ -204,7 +206,7 @@ impl Tiles {
         self.b.end();
     }
 
-    /// An element in the sums' type, so many rows behind `first`; zero where there is none.
+    /// Returns an element in the accumulation type, `row` rows after `first`; zero out of range.
     fn element(&mut self, from: MatrixRef, [first, row, column]: [ExprId; 3], to: SharedTile) -> ExprId {
         let place = self.b.alu(Alu::Add, &[first, row]);
         let rows = (!from.rows.is_multiple_of(to.rows)).then_some((place, from.rows));
@@ -217,7 +219,7 @@ impl Tiles {
         self.read(from.mem, at, inside)
     }
 
-    /// Whether all of these numbers that are in doubt are below their bounds; none if none is.
+    /// Returns the condition that all of the given numbers are below their bounds; `None` if no check is needed.
     pub fn below(&mut self, numbers: &[Option<(ExprId, u64)>]) -> Option<ExprId> {
         let mut all = None;
         for (number, bound) in numbers.iter().flatten() {
@@ -228,12 +230,12 @@ impl Tiles {
         all
     }
 
-    /// One more condition.
+    /// Returns the conjunction with another condition.
     pub fn both(&mut self, known: Option<ExprId>, one: ExprId) -> Option<ExprId> {
         Some(known.map_or(one, |known| self.b.alu(Alu::And, &[known, one])))
     }
 
-    /// An element of a buffer in the sums' type, zero where it is not inside.
+    /// Loads an element of a buffer in the accumulation type, zero where `inside` is false.
     pub fn read(&mut self, mem: MemId, at: ExprId, inside: Option<ExprId>) -> ExprId {
         let guard = if inside.is_some() { Guard::Checked } else { Guard::Proven };
         let value = self.b.load(mem, at, guard);
@@ -243,7 +245,7 @@ impl Tiles {
         self.b.alu(Alu::Select, &[inside, value, zero])
     }
 
-    /// The products of a work-item's own rows with its other ones along their width, own row by own row.
+    /// Returns the products of a work-item's own rows with its other rows along their width, own row by own row.
     pub fn outer_products(&mut self, left: SharedTile, right: SharedTile) -> Vec<ExprId> {
         if let Some(dtype) = self.t.fragments {
             return self.dots_of_fragments(dtype, left, right);
@@ -260,10 +262,10 @@ impl Tiles {
         sums.into_iter().map(|sum| self.b.get(sum)).collect()
     }
 
-    /// Multiplies sums by a number for each own row, if there are any, and adds to them the products of weights, own row by own row
-    /// one for each of a work-item's other rows, with those rows.
+    /// Multiplies sums by a factor for each own row, if factors are given, and adds the other rows weighted by
+    /// `weights`, which holds one weight per own row and other row of the work-item.
     ///
-    /// Weights go through shared memory, if there is such: between there is a barrier.
+    /// If weights are exchanged through shared memory, a barrier is needed between storing and using them.
     pub fn add_weighted(
         &mut self,
         through: Option<SharedTile>,
@@ -273,7 +275,7 @@ impl Tiles {
         sums: &[LocalId],
     ) {
         let Some(through) = through else {
-            let dtype = self.t.fragments.expect("only fragments go from register to register");
+            let dtype = self.t.fragments.expect("only fragments keep weights in registers");
             return self.add_fragments(dtype, weights, rows, shrunk, sums);
         };
         let across = self.across(rows.width);
@@ -296,7 +298,7 @@ impl Tiles {
         });
     }
 
-    /// Shows the group a work-item's weights, where they go through shared memory.
+    /// Stores a work-item's weights for the group, if they are exchanged through shared memory.
     pub fn store_weights(&mut self, through: Option<SharedTile>, weights: &[ExprId]) {
         let Some(through) = through else { return };
         for (n, weight) in (0..).zip(weights) {
@@ -307,7 +309,7 @@ impl Tiles {
         }
     }
 
-    /// Where rows begin.
+    /// Returns the start index of each row.
     fn starts(&mut self, rows: &[ExprId], slab: SharedTile) -> Vec<ExprId> {
         let mut starts = Vec::with_capacity(rows.len());
         for row in rows {
@@ -317,7 +319,7 @@ impl Tiles {
         starts
     }
 
-    /// A loop over steps, some of which are written out.
+    /// Emits a partially unrolled loop.
     fn unrolled_loop(&mut self, count: u64, mut each: impl FnMut(&mut Tiles, ExprId)) {
         let by = if count.is_multiple_of(STEPS) { STEPS } else { 1 };
         let [start, end, step] = [0, count, by].map(|number| self.b.index(number));
@@ -329,7 +331,7 @@ impl Tiles {
         self.b.end();
     }
 
-    /// What lies so far behind each of these places.
+    /// Loads the element `behind` elements after each of these indices.
     fn load_at(&mut self, mem: MemId, places: &[ExprId], behind: ExprId) -> Vec<ExprId> {
         let mut values = Vec::with_capacity(places.len());
         for place in places {
@@ -340,7 +342,7 @@ impl Tiles {
         values
     }
 
-    /// Adds the products of each with each.
+    /// Adds the products of all pairs.
     fn multiply(&mut self, left: &[ExprId], right: &[ExprId], sums: &[LocalId]) {
         let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (*left, *right)));
         for ((left, right), sum) in pairs.zip(sums) {
@@ -350,7 +352,7 @@ impl Tiles {
         }
     }
 
-    /// A product added to something.
+    /// Returns `to + left · right`.
     fn product(&mut self, left: ExprId, right: ExprId, to: ExprId) -> ExprId {
         if self.fused {
             return self.b.alu(Alu::Fma, &[left, right, to]);
@@ -359,7 +361,8 @@ impl Tiles {
         self.b.alu(Alu::Add, &[to, product])
     }
 
-    /// Stores what a function makes of a work-item's sums, of the number of the own row and the sum, where there is such an element.
+    /// Stores `finish(row, sum)` for each of a work-item's sums that is in range, where `row` is the number of the own
+    /// row.
     pub fn store(
         &mut self,
         to: MatrixRef,

@@ -1,69 +1,71 @@
-//! How a group divides the rows of two matrices among its work-items, and what shared memory that takes.
+//! Division of the rows of two matrices among a group's work-items, and the shared memory it needs.
 
 use panoply_ir::kernel::Mma;
 use panoply_ir::{DType, Target};
 
-/// How work is divided.
+/// A division of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiling {
-    /// Work-items of a line, and lines.
+    /// Work-items per line, and lines.
     pub items: [u64; 2],
-    /// Of a work-item, other rows and own rows.
+    /// Other rows and own rows of a work-item.
     pub block: [u64; 2],
-    /// What the device multiplies fragments of, if it does.
+    /// Element type of the device's matrix fragments, if used.
     pub fragments: Option<DType>,
 }
 
-/// Work-items of a group, the block of each, and for how many groups and more such tiles are taken where nobody measures.
+/// Work-items of a group, block of each work-item, and the minimum number of groups for which the size is chosen
+/// without measurement.
 type Size = ([u64; 2], [u64; 2], u64);
 
-/// The largest tiles first.
+/// Sizes, the largest first.
 const SIZES: [Size; 5] =
     [([8, 16], [4, 4], 64), ([8, 8], [4, 4], 0), ([8, 8], [2, 4], 0), ([8, 8], [2, 2], 0), ([8, 8], [1, 2], 0)];
 
-/// The same where the device multiplies fragments: 64 or 32 own rows, 64 or 32 others. Which is the fastest nobody has measured on a
-/// card.
+/// Sizes with fragments: 64, 32 or 16 own rows, and 64, 32 or 16 other rows. The choice has not been tuned by
+/// measurement on a GPU.
 const OF_FRAGMENTS: [Size; 5] =
     [([4, 32], [16, 2], 64), ([4, 16], [16, 2], 0), ([4, 32], [8, 2], 64), ([4, 16], [8, 2], 0), ([4, 8], [4, 2], 0)];
 
-/// Elements that a step of fragments sums: widths are whole steps.
+/// Elements summed by one fragment step; widths are padded to whole steps.
 pub(super) const UNIT: u64 = Mma::INNER as u64;
 
-/// Words beyond the length of a row, so that a fragment's rows use other banks.
+/// Words of padding per row, so that a fragment's rows use different banks.
 const SKEW: u64 = 4;
 
-/// Words of a row of so many halves.
+/// Returns the words of a row of `width` 16-bit floats.
 pub(super) fn words(width: u64) -> u64 {
     width.next_multiple_of(UNIT) / 2
 }
 
-/// Columns of a result of this width with those that fill its fragments.
+/// Returns the width of a result padded to whole fragments.
 pub(super) fn padded(width: u64) -> u64 {
     width.next_multiple_of(Mma::COLUMNS.into())
 }
 
 impl Tiling {
-    /// Rows that a group owns.
+    /// Returns the number of rows that a group owns.
     pub fn own(self) -> u64 {
         self.items[1] * self.block[1]
     }
 
-    /// Rows that it walks over at a time.
+    /// Returns the number of other rows processed at a time.
     pub fn other(self) -> u64 {
         self.items[0] * self.block[0]
     }
 
-    /// Work-items of a line.
+    /// Returns the number of work-items per line.
     pub fn line(self) -> u64 {
         self.items[0]
     }
 
-    /// Work-items for so many rows of so many matrices.
+    /// Returns the grid for a number of matrices with this many rows.
     pub fn grid(self, rows: u64, matrices: u64) -> [u64; 3] {
         [rows.div_ceil(self.own()) * self.items[0], self.items[1], matrices]
     }
 
-    /// Those that fit a target when a group takes so many bytes: the best guess first, then what gives the same bits.
+    /// Returns the tilings that fit a target if a group needs `bytes(tiling)` of shared memory: the best estimate
+    /// first, then those that give the same bits.
     pub fn fitting(
         target: &Target,
         fragments: Option<DType>,
@@ -83,33 +85,34 @@ impl Tiling {
         let fit: Vec<(Tiling, u64)> = all.filter(fits).collect();
         let enough = |(tiling, least): &&(Tiling, u64)| rows.div_ceil(tiling.own()) * matrices >= *least;
         let Some((best, _)) = fit.iter().find(enough).or(fit.last()) else { return Vec::new() };
-        // Parts of a sum are a line's work-items' own, and what was summed is scaled after so many other rows.
+        // Results depend on the division of sums among a line's work-items, and on the number of other rows between
+        // rescalings.
         let same = |tiling: &Tiling| tiling != best && (tiling.line(), tiling.other()) == (best.line(), best.other());
         std::iter::once(*best).chain(fit.iter().map(|(tiling, _)| *tiling).filter(same)).collect()
     }
 
-    /// Bytes of shared memory for so many rows, where sums are of this type.
+    /// Returns the bytes of shared memory for a tile of rows, with the given accumulation type.
     pub fn bytes(self, sum: DType, rows: u64, width: u64) -> u64 {
         self.length([rows, width], false) * self.held(sum).bytes() as u64
     }
 
-    /// The same for rows that are turned.
+    /// Returns the same for transposed rows.
     pub fn turned_bytes(self, sum: DType, rows: u64, width: u64) -> u64 {
         self.length([rows, width], true) * self.held(sum).bytes() as u64
     }
 
-    /// Bytes of shared memory for weights of each own row with each other row: fragments stay in registers.
+    /// Returns the bytes of shared memory for weights of each own row with each other row; fragments stay in registers.
     pub fn weights_bytes(self, sum: DType) -> u64 {
         self.fragments.map_or(self.bytes(sum, self.own(), self.other()), |_| 0)
     }
 
-    /// Bytes of shared memory for rows that are there once as they are and once turned, beside those as they are.
+    /// Returns the bytes of shared memory for an additional transposed copy of rows; 0 if none is needed.
     pub fn copy_bytes(self, sum: DType, rows: u64, width: u64) -> u64 {
         self.fragments.map_or(0, |_| self.turned_bytes(sum, rows, width))
     }
 
-    /// Elements from one row to the next, of turned rows from one column to the next: one more or some, so that neighbors in a
-    /// column use other banks.
+    /// Returns the elements from one row to the next, or for transposed rows from one column to the next. Padding makes
+    /// neighbors in a column use different banks.
     pub fn pitch(self, [rows, width]: [u64; 2], turned: bool) -> u64 {
         match self.fragments {
             None => width.next_multiple_of(self.line()) + 1,
@@ -117,13 +120,13 @@ impl Tiling {
         }
     }
 
-    /// Elements of shared memory for so many rows, which fragments may want turned.
+    /// Returns the elements of shared memory for a tile of rows, which fragments can need transposed.
     pub fn length(self, [rows, width]: [u64; 2], turned: bool) -> u64 {
         let turned = turned && self.fragments.is_some();
         self.pitch([rows, width], turned) * if turned { padded(width) } else { rows }
     }
 
-    /// What shared memory holds: two halves are a word.
+    /// Returns the element type in shared memory: two 16-bit floats form a word.
     pub fn held(self, sum: DType) -> DType {
         self.fragments.map_or(sum, |_| DType::U32)
     }

@@ -1,29 +1,29 @@
-//! Where in a nest each value exists, and after what.
+//! Determines the loop level and the phase at which each value of a nest is computed.
 
 use crate::schedule::affine::{AffineExpr, AffineTerm};
 use crate::schedule::loop_nest::{LoopNest, Store, Value, ValueId};
 
-/// How often a value is computed.
+/// Loop level at which a value is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComputeLevel {
-    /// Once for each row.
+    /// Once per row.
     Row,
-    /// Once for each turn of a loop.
+    /// Once per iteration of a loop.
     Iteration(usize),
 }
 
-/// What the emitter must know about each value of a nest.
+/// Levels, phases and use counts of a nest's values.
 pub struct ComputeLevels {
-    /// Where it exists.
+    /// Loop level of each value.
     pub place: Vec<ComputeLevel>,
-    /// How many loops, one after another, must have ended before it can be computed.
+    /// Number of consecutive loops that must have finished before each value can be computed.
     pub phase: Vec<usize>,
-    /// How often it is named.
+    /// Number of uses of each value.
     pub uses: Vec<usize>,
 }
 
 impl ComputeLevels {
-    /// Places and phases of all values. A value's operands and the positions it reads may stand anywhere in the list.
+    /// Computes levels and phases of all values. Operands and loaded indices can be at any position in the list.
     pub fn new(nest: &LoopNest) -> ComputeLevels {
         let count = nest.values.len();
         let mut levels =
@@ -61,18 +61,18 @@ impl ComputeLevels {
         };
     }
 
-    /// Where a store happens, and how many loops must have ended before.
+    /// Returns the level of a store, and the number of loops that must have finished before it.
     pub fn of_store(&self, nest: &LoopNest, store: &Store) -> (ComputeLevel, usize) {
         let needs = store_needs(nest, store);
         let inherited = needs.iter().map(|need| self.place[*need]).find(|place| *place != ComputeLevel::Row);
-        // A sum grows in every iteration of its loop, whatever position and value depend on.
+        // An accumulation runs in every iteration of its loop, independent of its position and value.
         let adds = store.accumulate.map(ComputeLevel::Iteration);
         let place = adds.or(turn_of(nest, &store.at)).or(inherited).unwrap_or(ComputeLevel::Row);
         (place, needs.iter().map(|need| self.phase[*need]).max().unwrap_or(0))
     }
 }
 
-/// All values that must exist before a store can happen.
+/// Returns all values that must be computed before a store.
 pub fn store_needs(nest: &LoopNest, store: &Store) -> Vec<ValueId> {
     let mut needs = read_by(nest, &store.at);
     needs.push(store.value);
@@ -80,7 +80,7 @@ pub fn store_needs(nest: &LoopNest, store: &Store) -> Vec<ValueId> {
     needs
 }
 
-/// All values that must exist before one can be computed.
+/// Returns all values that must be computed before another.
 pub fn needs(nest: &LoopNest, id: ValueId) -> Vec<ValueId> {
     let value = &nest.values[id].0;
     let mut needs = value.operands().to_vec();
@@ -88,7 +88,7 @@ pub fn needs(nest: &LoopNest, id: ValueId) -> Vec<ValueId> {
     needs
 }
 
-/// The values behind the positions a form reads.
+/// Returns the values of the indices that an expression loads.
 fn read_by(nest: &LoopNest, form: &AffineExpr) -> Vec<ValueId> {
     let mut read = Vec::new();
     form.any_atom(&mut |atom| {

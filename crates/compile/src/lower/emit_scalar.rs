@@ -1,10 +1,11 @@
-//! Writing the values of a nest as kernel IR.
+//! Emits the values of a nest as kernel IR.
 //!
-//! An [`ScalarEmitter`] knows where each value is: some exist once for a row, some only for the turn being written. A value is
-//! computed when it is first wanted, its operands before it. One that several others name, or that the turns of a loop
-//! share, becomes a local; but what may read beyond its memory stays an expression inside the selection that checks it.
+//! A [`ScalarEmitter`] tracks where each value is available: some for the entire row, some only for the current
+//! iteration. A value is computed on first use, after its operands. A value with several uses, or shared by the
+//! iterations of a loop, becomes a local. A value that could read out of bounds remains an expression inside the
+//! selection that checks it.
 //!
-//! Reads that certainly stay inside their buffer are marked as proven: a plan binds each buffer with exactly its node's
+//! Loads that are always within their buffer are marked as proven: a plan binds each buffer with exactly its node's
 //! elements and launches exactly the mapped grid.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,43 +22,43 @@ use crate::schedule::affine::{AffineExpr, AffineTerm, LoopVar};
 use crate::schedule::index_map::{self, BoundsCheck};
 use crate::schedule::loop_nest::{LoopNest, Store, Value, ValueId};
 
-/// What a kernel's parameter stands for.
+/// Value bound to a kernel parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Argument {
-    /// The memory of a node.
+    /// Memory of a node.
     Node(NodeId),
-    /// A number passed at launch.
+    /// A scalar slot, passed at launch.
     Slot(u32),
 }
 
-/// A kernel being written: where the values of its nest are.
+/// Emitter of a kernel, with the expressions of the nest's values.
 pub struct ScalarEmitter<'a> {
-    /// What the nest's nodes are.
+    /// Graph with the nest's nodes.
     pub graph: &'a Graph,
-    /// What is written.
+    /// Nest that is emitted.
     pub nest: &'a LoopNest,
-    /// Where its values exist.
+    /// Loop levels of its values.
     pub levels: &'a ComputeLevels,
-    /// The kernel.
+    /// Builder of the kernel.
     pub b: Builder,
-    /// The values of variables.
+    /// Expressions of loop variables.
     pub vars: BTreeMap<u32, ExprId>,
-    /// Values that exist for the rest of the row.
+    /// Values available for the rest of the row.
     pub row: Vec<Option<ExprId>>,
-    /// Values of the turn being written.
+    /// Values of the current iteration.
     pub turn: Vec<Option<ExprId>>,
-    /// Running combinations of the loop being written.
+    /// Accumulators of the current loop's scans.
     pub running: BTreeMap<ValueId, LocalId>,
-    /// Work-items of the group that shares the row, if one does.
+    /// Work-items of the group that shares the row; `None` if each work-item has its own row.
     pub lanes: Option<u32>,
-    /// Whether variables may be beyond their extents, so that nothing may be read outside the selection that checks them.
+    /// True if variables can exceed their extents, so that nothing can be read outside the selection that checks them.
     pub beyond: bool,
     mems: BTreeMap<NodeId, MemId>,
     slots: BTreeMap<u32, ExprId>,
 }
 
 impl<'a> ScalarEmitter<'a> {
-    /// A kernel without statements, and what its parameters stand for.
+    /// Creates a kernel without statements, and returns the arguments of its parameters.
     pub fn new(graph: &'a Graph, nest: &'a LoopNest, levels: &'a ComputeLevels) -> (ScalarEmitter<'a>, Vec<Argument>) {
         let count = nest.values.len();
         let mut emitter = ScalarEmitter {
@@ -111,7 +112,7 @@ impl<'a> ScalarEmitter<'a> {
         }
         for (number, slot) in slots.into_iter().enumerate() {
             let of_slot = |(value, _): &&(Value, DType)| *value == Value::Slot(slot);
-            let dtype = self.nest.values.iter().find(of_slot).expect("the slot was found among the values").1;
+            let dtype = self.nest.values.iter().find(of_slot).expect("every slot is a value of the nest").1;
             let value = self.b.scalar(&format!("s{number}"), dtype);
             self.slots.insert(slot, value);
             arguments.push(Argument::Slot(slot));
@@ -119,7 +120,7 @@ impl<'a> ScalarEmitter<'a> {
         arguments
     }
 
-    /// Gives variables their values from one number that counts their combinations.
+    /// Computes the values of variables from a linear index over their combinations.
     pub fn delinearize(&mut self, number: ExprId, vars: &[LoopVar]) {
         let mut rest = number;
         for (at, var) in vars.iter().enumerate().rev() {
@@ -131,7 +132,7 @@ impl<'a> ScalarEmitter<'a> {
         }
     }
 
-    /// Computes what all turns of a loop share, and starts the running combinations its turns need.
+    /// Computes the values shared by all iterations of a loop, and declares the accumulators of its scans.
     pub fn before_loop(&mut self, roots: &[ValueId]) {
         let mut seen = BTreeSet::new();
         let mut open = roots.to_vec();
@@ -151,22 +152,25 @@ impl<'a> ScalarEmitter<'a> {
         }
     }
 
-    /// Declares the running combination of a value.
+    /// Declares the accumulator of a reduction or scan.
     pub fn start_running(&mut self, id: ValueId, name: &str) -> (ReduceOp, LocalId) {
         let (value, dtype) = &self.nest.values[id];
-        let (Value::Reduce(op, ..) | Value::Scan(op, ..)) = value else { unreachable!("it combines") };
+        let (Value::Reduce(op, ..) | Value::Scan(op, ..)) = value else {
+            unreachable!("the value is a reduction or scan")
+        };
         let identity = self.b.constant(op.identity(*dtype));
         (*op, self.b.declare(name, identity, true))
     }
 
-    /// Combines a running combination with its next value.
+    /// Combines an accumulator with the next value.
     pub fn accumulate(&mut self, running: LocalId, op: ReduceOp, next: ExprId) {
         let before = self.b.get(running);
         let after = self.b.alu(op.alu(), &[before, next]);
         self.b.assign(running, after);
     }
 
-    /// Combines a running combination with the next values of a group's work-items, one after another; what it comes to at each.
+    /// Combines an accumulator with the next values of a group's work-items in lane order, and returns the inclusive
+    /// scan.
     fn advance_group(&mut self, running: LocalId, op: ReduceOp, next: ExprId, lanes: u32) -> ExprId {
         let (before, lane, zero) = (self.b.get(running), self.b.builtin(Builtin::LocalId(0)), self.b.index(0));
         let first = self.b.alu(Alu::Eq, &[lane, zero]);
@@ -178,13 +182,13 @@ impl<'a> ScalarEmitter<'a> {
         scanned
     }
 
-    /// Forgets all values, for another row.
+    /// Discards all values, for another row.
     pub fn clear(&mut self) {
         self.row.fill(None);
         self.turn.fill(None);
     }
 
-    /// Writes a store.
+    /// Emits a store.
     pub fn store(&mut self, store: &Store) {
         let (mut value, mem) = (self.value(store.value), self.mems[&store.node]);
         let condition = store.condition.map(|condition| self.value(condition));
@@ -192,7 +196,8 @@ impl<'a> ScalarEmitter<'a> {
             self.b.begin_if(condition);
         }
         let at = self.form(&store.at);
-        // A condition proves the position unless memory says it: then it may have changed since it was compared.
+        // A condition proves the position unless it is loaded from memory, which could have changed since the
+        // comparison.
         let compared = condition.is_some() && !store.at.reads();
         let proven = compared || index_map::stays_below(&store.at, self.elems(store.node));
         let guard = if proven { Guard::Proven } else { Guard::Checked };
@@ -206,7 +211,7 @@ impl<'a> ScalarEmitter<'a> {
         }
     }
 
-    /// The expression of a value, computed now if it is not there yet.
+    /// Returns the expression of a value, computing it if necessary.
     pub fn value(&mut self, id: ValueId) -> ExprId {
         let mut open = vec![id];
         while let Some(next) = open.last().copied() {
@@ -223,7 +228,7 @@ impl<'a> ScalarEmitter<'a> {
                 }
             }
         }
-        self.cached(id).expect("it was just computed")
+        self.cached(id).expect("the value was just computed")
     }
 
     fn cached(&self, id: ValueId) -> Option<ExprId> {
@@ -269,14 +274,14 @@ impl<'a> ScalarEmitter<'a> {
                 self.accumulate(running, *op, next);
                 return self.b.get(running);
             }
-            Value::Reduce(..) => unreachable!("its loop has ended"),
+            Value::Reduce(..) => unreachable!("the reduction's loop has ended"),
         };
         let outside_loops = self.levels.place[id] == ComputeLevel::Row && !self.nest.loops.is_empty();
         let kept = self.nest.speculatable[id] && !self.beyond && (self.levels.uses[id] > 1 || outside_loops);
         if kept { self.b.bind("v", expr) } else { expr }
     }
 
-    /// A bound without arithmetic that could wrap: what is subtracted moves to the other side.
+    /// Emits a bounds check without arithmetic that could wrap: subtracted terms move to the other side.
     fn inside(&mut self, bound: &BoundsCheck) -> ExprId {
         let (added, taken) = self.split_signs(&bound.form);
         let (low, high) = bound.form.guaranteed_range().unwrap_or((i64::MIN, i64::MAX));
@@ -291,13 +296,13 @@ impl<'a> ScalarEmitter<'a> {
         }
     }
 
-    /// The expression of a position.
+    /// Emits an index expression.
     fn form(&mut self, form: &AffineExpr) -> ExprId {
         let (added, taken) = self.split_signs(form);
         taken.map_or(added, |taken| self.b.alu(Alu::Sub, &[added, taken]))
     }
 
-    /// What a form adds, and what it subtracts if anything.
+    /// Emits the sum of positive terms, and the sum of subtracted terms if there are any.
     fn split_signs(&mut self, form: &AffineExpr) -> (ExprId, Option<ExprId>) {
         let (mut added, mut taken) = (None, None);
         let constant = self.b.index(form.offset().unsigned_abs());
@@ -315,7 +320,7 @@ impl<'a> ScalarEmitter<'a> {
         let value = match atom {
             AffineTerm::Var(var) => self.vars[&var.id],
             AffineTerm::Read(number, _) => {
-                let position = self.cached(self.nest.reads[*number as usize]).expect("positions are read first");
+                let position = self.cached(self.nest.reads[*number as usize]).expect("index values are computed first");
                 self.b.cast(Type::Index, position)
             }
             AffineTerm::Div(inner, n) => {
@@ -339,12 +344,12 @@ impl<'a> ScalarEmitter<'a> {
     }
 }
 
-/// What is known about a position in a buffer of this many elements.
+/// Returns the guard of an index into a buffer with this number of elements.
 fn guard(form: &AffineExpr, elems: u64) -> Guard {
     if index_map::stays_below(form, elems) { Guard::Proven } else { Guard::Checked }
 }
 
-/// A name that says what is computed: the first few operations in their order.
+/// Returns a kernel name from the first few operations, in their order.
 fn name(nest: &LoopNest) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for (value, _) in &nest.values {

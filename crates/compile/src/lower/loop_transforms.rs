@@ -1,21 +1,21 @@
-//! Fewer and better loop variables: neighbors merge where all positions agree, variables split where that removes
-//! quotients.
+//! Simplifies loop variables: merges neighbors where all index expressions allow it, and splits variables where that
+//! removes quotients.
 //!
-//! Walking through four axes of a contiguous tensor is walking through one; a reshape that cannot be a stride becomes a
-//! split loop. What cannot be helped stays a quotient, computed by each work-item.
+//! Four axes of a contiguous tensor become one loop; a reshape that cannot be expressed by strides becomes a split
+//! loop. Remaining quotients are computed by each work-item.
 
 use crate::schedule::affine::{AffineExpr, AffineTerm, LoopVar};
 use crate::schedule::index_map::BoundsCheck;
 use crate::schedule::loop_nest::{LoopNest, Value};
 
-/// The same nest over as few variables as possible.
+/// Returns an equivalent nest with as few variables as possible.
 pub fn simplify_loops(mut nest: LoopNest) -> LoopNest {
     let mut next = largest_id(&nest) + 1;
     let scanned = |nest: &LoopNest, number: usize| {
         nest.values.iter().any(|(value, _)| matches!(value, Value::Scan(_, _, along) if *along == number))
     };
     for list in 0..=nest.loops.len() {
-        // The turns of a scan keep their order either way; one plain loop is what its lowering takes.
+        // A scan keeps the order of its iterations in any case, and its lowering needs a single plain loop.
         if list > 0 && scanned(&nest, list - 1) {
             continue;
         }
@@ -32,7 +32,7 @@ pub fn simplify_loops(mut nest: LoopNest) -> LoopNest {
     nest
 }
 
-/// List 0 is the outer variables, list n + 1 those of loop n.
+/// Returns a list of variables: list 0 is the outer variables, list n + 1 those of loop n.
 fn vars(nest: &LoopNest, list: usize) -> &Vec<LoopVar> {
     if list == 0 { &nest.outer } else { &nest.loops[list - 1] }
 }
@@ -50,7 +50,7 @@ fn largest_id(nest: &LoopNest) -> u32 {
     nest.outer.iter().chain(nest.loops.iter().flatten()).map(|var| var.id).max().unwrap_or(0)
 }
 
-/// A variable in two parts, if fewer quotients and remainders are left then.
+/// Splits a variable in two, if that removes quotients and remainders.
 fn find_split(nest: &LoopNest, list: usize, next: u32) -> Option<(usize, LoopNest)> {
     let before = divisions(nest);
     if before == 0 {
@@ -72,7 +72,7 @@ fn find_split(nest: &LoopNest, list: usize, next: u32) -> Option<(usize, LoopNes
     None
 }
 
-/// The numbers a variable is divided by that divide its extent.
+/// Returns the divisors of a variable in index expressions that divide its extent.
 fn units(nest: &LoopNest, var: LoopVar) -> Vec<u64> {
     let mut units = Vec::new();
     forms(nest).for_each(|form| {
@@ -91,7 +91,7 @@ fn units(nest: &LoopNest, var: LoopVar) -> Vec<u64> {
     units
 }
 
-/// Two neighbors as one variable, if no quotient or remainder appears by that.
+/// Merges two neighboring variables, if that adds no quotient or remainder.
 fn find_merge(nest: &LoopNest, list: usize, next: u32) -> Option<LoopNest> {
     let before = divisions(nest);
     let known = vars(nest, list);
@@ -107,7 +107,7 @@ fn find_merge(nest: &LoopNest, list: usize, next: u32) -> Option<LoopNest> {
     })
 }
 
-/// The same positions with one variable in place of two.
+/// Returns the nest with two variables replaced by one.
 fn merged(nest: &LoopNest, slow: LoopVar, fast: LoopVar, both: LoopVar) -> LoopNest {
     let (quotient, rest) =
         (AffineExpr::var(both).floor_div(fast.extent), AffineExpr::var(both).rem_euclid(fast.extent));
@@ -118,26 +118,27 @@ fn merged(nest: &LoopNest, slow: LoopVar, fast: LoopVar, both: LoopVar) -> LoopN
     })
 }
 
-/// How long the innermost outer variable is made.
+/// Target extent of the innermost outer variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InnerExtent {
-    /// So many values.
+    /// Minimum number of values.
     pub wanted: u64,
-    /// Rows shorter than this are walked together even if memory is then no longer walked in even steps.
+    /// Rows shorter than this are merged even if memory accesses then no longer have constant strides.
     pub short: u64,
 }
 
 impl InnerExtent {
-    /// As it is.
+    /// Leaves the extent unchanged.
     pub const OWN: InnerExtent = InnerExtent { wanted: 1, short: 0 };
 }
 
-/// Axes of a grid.
+/// Axes of a launch grid.
 const GRID: usize = 3;
 
-/// The innermost outer variables as one until it takes this many values: for a machine whose every step along the others is a
-/// program run anew. Quotients in bounds are its price, and for short rows quotients in positions too. What has no axis of the grid is
-/// then one with the outermost, for positions that both go through evenly are even in their product.
+/// Merges the innermost outer variables until the last has this extent, for targets where each step along the other
+/// axes restarts the program. The cost is quotients in bounds checks, and for short rows also in index expressions.
+/// Variables beyond the grid's axes are merged with the outermost one; index expressions that are linear in both
+/// usually stay linear in the merged variable.
 pub fn with_inner_extent(mut nest: LoopNest, InnerExtent { wanted, short }: InnerExtent) -> LoopNest {
     let mut next = largest_id(&nest) + 1;
     while let [.., slow, fast] = nest.outer[..]
@@ -166,7 +167,7 @@ pub fn with_inner_extent(mut nest: LoopNest, InnerExtent { wanted, short }: Inne
     nest
 }
 
-/// Quotients and remainders in the positions of what is read and written.
+/// Counts quotients and remainders in the indices of loads and stores.
 fn div_rem_count(nest: &LoopNest) -> usize {
     let loads = nest.values.iter().filter_map(|(value, _)| match value {
         Value::Load(_, form) => Some(form),

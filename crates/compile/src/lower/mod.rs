@@ -1,8 +1,8 @@
-//! From loop nests to kernels.
+//! Lowers loop nests to kernels.
 //!
-//! [`lower`] is the table of contents: variables are merged and split ([`loop_transforms`]), values are placed ([`compute_at`]),
-//! variables are mapped to the machine ([`thread_mapping`]), and kernel IR is written: row_kernel ([`row_kernel`]) for nearly everything,
-//! tiled_matmuls ([`tiled_matmul`]) for products of matrices on a GPU, both on top of [`emit_scalar`].
+//! [`lower`] runs these steps: variables are merged and split ([`loop_transforms`]), values are assigned to loop levels
+//! ([`compute_at`]), and variables are mapped to the target ([`thread_mapping`]). Then kernel IR is emitted, on top of
+//! [`emit_scalar`]: by [`row_kernel`] for most nests, by [`tiled_matmul`] for matrix products on a GPU.
 
 pub mod compute_at;
 pub mod emit_scalar;
@@ -24,28 +24,45 @@ use crate::proven::verify;
 use crate::schedule::loop_nest::LoopNest;
 pub use emit_scalar::Argument;
 
-/// A kernel with how to launch it.
+/// A kernel with its launch parameters.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The kernel.
     pub kernel: Arc<Verified<Kernel>>,
     /// Work-items along each axis.
     pub grid: [u64; 3],
-    /// What each parameter is given.
+    /// Argument of each parameter.
     pub arguments: Vec<Argument>,
 }
 
-/// The kernel of a nest on a target.
+/// Lowers a nest to the kernel for a target.
+///
+/// # Errors
+///
+/// Returns an error if the kernel cannot be built.
+///
+/// # Panics
+///
+/// Panics if the emitted kernel does not verify, which is a bug.
 pub fn lower(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode) -> Result<Lowered> {
     Variants::new(nest, target, accuracy).lower(0, graph, target, accuracy)
 }
 
-/// Kernels of a nest that give the same bits of the same arguments, the one [`lower`] gives first: which is the fastest only a device can say.
+/// Returns kernels of a nest with bit-identical results for the same arguments, the one of [`lower`] first. The fastest
+/// one must be determined by measurement on the device.
+///
+/// # Errors
+///
+/// Returns an error if a kernel cannot be built.
+///
+/// # Panics
+///
+/// Panics if an emitted kernel does not verify, which is a bug.
 pub fn variants(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode) -> Result<Vec<Lowered>> {
     let ways = Variants::new(nest, target, accuracy);
     let first = ways.lower(0, graph, target, accuracy)?;
     let mut all = vec![first];
-    // Sums of lanes side by side are rounded otherwise than those of one after the other.
+    // Sums across lanes are rounded differently from sequential sums.
     for way in (1..ways.count())
         .filter(|way| ways.combines_lanes(*way, target, accuracy) == ways.combines_lanes(0, target, accuracy))
     {
@@ -58,14 +75,14 @@ pub fn variants(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathM
     Ok(all)
 }
 
-/// A nest with the ways in which its kernel may be written.
+/// A nest with the alternatives for emitting its kernel.
 struct Variants {
     nest: LoopNest,
     levels: compute_at::ComputeLevels,
-    /// As a product of matrices; rows if there is none.
+    /// Tilings as a matrix product; empty if the nest is not one.
     tilings: Vec<tiled_matmul::MatmulTiling>,
     mapping: thread_mapping::ThreadMapping,
-    /// How long the innermost variable is made; as it is if there is none.
+    /// Alternative extents of the innermost variable; empty if it stays unchanged.
     lengths: Vec<loop_transforms::InnerExtent>,
 }
 
@@ -83,7 +100,7 @@ impl Variants {
         self.tilings.len().max(self.lengths.len()).max(1)
     }
 
-    /// Whether lanes share the turns of a loop.
+    /// Returns true if lanes share the iterations of a loop.
     fn combines_lanes(&self, way: usize, target: &Target, accuracy: MathMode) -> bool {
         match (self.tilings.get(way), self.lengths.get(way)) {
             (None, Some(length)) => {
@@ -107,19 +124,20 @@ impl Variants {
         };
         let contracts = accuracy == MathMode::Fast && contract::fuses(target);
         let kernel = if contracts { contract(emitted.kernel) } else { emitted.kernel };
-        let kernel = verify(kernel).unwrap_or_else(|error| panic!("lowering wrote a wrong kernel: {error}\n{nest}"));
+        let kernel =
+            verify(kernel).unwrap_or_else(|error| panic!("lowering emitted an invalid kernel: {error}\n{nest}"));
         Ok(Lowered { kernel: Arc::new(kernel), grid: emitted.grid, arguments: emitted.arguments })
     }
 }
 
-/// Sizes at which lowering decides otherwise, with what they are of: tests take sizes on both sides of each.
+/// Returns the sizes at which lowering decisions change, with descriptions. Tests use sizes on both sides of each.
 pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
     let all = [
-        ("turns of a loop that are written out", row_kernel::FEW_TURNS),
-        ("rows that are joined to fill a CPU's blocks", thread_mapping::SHORTEST_ROW),
+        ("iterations of a loop that is unrolled", row_kernel::FEW_TURNS),
+        ("rows that are merged to fill a CPU's blocks", thread_mapping::SHORTEST_ROW),
         ("elements of a row that a group shares", thread_mapping::SHORT_ROW),
-        ("elements of a row that a group shares across memory", thread_mapping::LONG_ROW),
-        ("elements of a row that one group takes at once", thread_mapping::GPU_GROUP as u64),
+        ("elements of a strided row that a group shares", thread_mapping::LONG_ROW),
+        ("elements of a row that a group processes at once", thread_mapping::GPU_GROUP as u64),
         ("rows that keep a device busy", thread_mapping::BUSY_ROWS),
         ("rows and columns of a tile", tiled_matmul::SMALLEST),
     ];

@@ -1,7 +1,7 @@
-//! Kernels of rows: what most nests become.
+//! Row kernels, the lowering of most nests.
 //!
-//! The kernel's body is a row. Loops follow one another in the order of their phases; what a loop's turns share is
-//! computed before it, and what it combines is a value of the row after it.
+//! The kernel's body computes one row. Loops follow one another in the order of their phases. Loop-invariant values are
+//! computed before a loop, and its reductions are available to the row after it.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,21 @@ use super::thread_mapping::{AxisBinding, ThreadMapping};
 use crate::schedule::affine::LoopVar;
 use crate::schedule::loop_nest::{LoopNest, Store, Value, ValueId};
 
-/// A kernel, how many work-items it runs on, and what it is given.
+/// A kernel with its grid and arguments.
 pub struct EmittedKernel {
     /// The kernel.
     pub kernel: Kernel,
     /// Work-items along each axis.
     pub grid: [u64; 3],
-    /// Its arguments, in the order of its parameters.
+    /// Arguments, in the order of the parameters.
     pub arguments: Vec<Argument>,
 }
 
-/// Writes the kernel of a nest.
+/// Emits the kernel of a nest.
+///
+/// # Errors
+///
+/// Returns an error if the kernel cannot be built.
 pub fn emit(graph: &Graph, nest: &LoopNest, levels: &ComputeLevels, mapping: &ThreadMapping) -> Result<EmittedKernel> {
     let (mut emitter, arguments) = ScalarEmitter::new(graph, nest, levels);
     emitter.lanes = mapping.lanes;
@@ -43,19 +47,20 @@ pub(super) struct RowEmitter<'a> {
     pub e: ScalarEmitter<'a>,
     pub nest: &'a LoopNest,
     pub mapping: &'a ThreadMapping,
-    /// Blocks that hold the whole body.
+    /// Number of open blocks that enclose the entire body.
     pub open: usize,
-    /// For loops whose few turns are written out, the values of each turn, for the loops of later phases.
+    /// For unrolled loops, the values of each iteration, reused by the same loop in later phases.
     kept: BTreeMap<usize, Vec<Vec<Option<ExprId>>>>,
 }
 
-/// Turns that are written out if several phases go through them: values then stay in registers between the phases.
+/// Maximum iterations of a loop that is unrolled if several phases run it: values then stay in registers between the
+/// phases.
 pub(super) const FEW_TURNS: u64 = 8;
-/// Values that are kept in that way.
+/// Maximum number of values kept this way.
 const MOST_KEPT: u64 = 512;
 
 impl<'a> RowEmitter<'a> {
-    /// Gives the outer variables their values; the grid.
+    /// Assigns the outer variables, and returns the grid.
     fn begin(&mut self) -> [u64; 3] {
         let on = |kind: AxisBinding| -> Vec<LoopVar> {
             self.mapping.outer.iter().filter(|(_, other)| *other == kind).map(|(var, _)| *var).collect()
@@ -85,7 +90,7 @@ impl<'a> RowEmitter<'a> {
         (0..self.open).for_each(|_| self.e.b.end());
     }
 
-    /// Everything that can be done once the loops of earlier phases have ended.
+    /// Emits everything that can be computed once the loops of earlier phases have finished.
     fn phase(&mut self, phase: usize) {
         let mut sums = Vec::new();
         for number in 0..self.nest.loops.len() {
@@ -99,7 +104,7 @@ impl<'a> RowEmitter<'a> {
                 sums.extend(self.inner_loop(number, &reduced, &stores));
             }
         }
-        // Nobody needs them before the next phase: side by side they wait for each other once.
+        // The sums are not used before the next phase. Combined together, they need only one synchronization.
         for (id, op, sum) in sums {
             let sum = self.e.b.get(sum);
             self.e.row[id] = Some(match self.mapping.lanes {
@@ -111,7 +116,7 @@ impl<'a> RowEmitter<'a> {
         if stores.is_empty() {
             return;
         }
-        // Later phases may use them too: they are computed where all work-items see them.
+        // Later phases can use these values too, so they are computed where all work-items see them.
         for store in &stores {
             self.e.value(store.value);
             store.condition.iter().for_each(|condition| _ = self.e.value(*condition));
@@ -132,7 +137,7 @@ impl<'a> RowEmitter<'a> {
         nest.stores.iter().filter(|store| levels.of_store(nest, store) == (place, phase)).collect()
     }
 
-    /// Writes a loop; what it combines of each work-item's turns.
+    /// Emits a loop, and returns each work-item's accumulators.
     fn inner_loop(
         &mut self,
         number: usize,
@@ -156,7 +161,7 @@ impl<'a> RowEmitter<'a> {
         sums.into_iter().zip(reduced).map(|((op, sum), id)| (*id, op, sum)).collect()
     }
 
-    /// Writes all turns of a loop.
+    /// Emits all iterations of a loop.
     fn walk(&mut self, number: usize, turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
         let Some(turns) = self.few_turns(number) else { return self.walk_from(number, 0, turn) };
         let (var, kind) = self.mapping.loops[number][0];
@@ -179,7 +184,7 @@ impl<'a> RowEmitter<'a> {
         self.kept.insert(number, kept);
     }
 
-    /// How many turns a loop has, if they are to be written out.
+    /// Returns the number of iterations if the loop is to be unrolled.
     fn few_turns(&self, number: usize) -> Option<u64> {
         let [(var, kind)] = self.mapping.loops[number][..] else { return None };
         let step = if kind == AxisBinding::Lane { self.mapping.lanes.map_or(1, u64::from) } else { 1 };
@@ -198,7 +203,7 @@ impl<'a> RowEmitter<'a> {
         (fits && passes > 1 && !scans).then_some(turns)
     }
 
-    /// Writes the loops over a loop's variables from one on, and a turn inside them.
+    /// Emits the loops over the variables from index `from` on, with the iteration's body inside.
     fn walk_from(&mut self, number: usize, from: usize, turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
         let vars = &self.mapping.loops[number][from..];
         match vars.first() {
@@ -222,9 +227,9 @@ impl<'a> RowEmitter<'a> {
         turn(&mut self.e);
     }
 
-    /// Writes the turns of variables that a group's work-items share out: full rounds of all, then a last round of some.
+    /// Distributes the iterations over a group's work-items: full rounds of all, then a partial round.
     fn across_lanes(&mut self, vars: &[LoopVar], turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
-        let lanes = self.mapping.lanes.expect("lanes belong to groups") as u64;
+        let lanes = self.mapping.lanes.expect("a lane binding implies a group") as u64;
         let count: u64 = vars.iter().map(|var| var.extent).product();
         let full = count / lanes * lanes;
         let lane = self.e.b.builtin(Builtin::LocalId(0));

@@ -1,7 +1,7 @@
-//! Which variable runs where on a machine.
+//! Maps loop variables to the grid, work-groups, lanes and sequential loops.
 //!
-//! The shape of a kernel is decided here from the target's style and from which variables walk through memory in steps
-//! of one element; `emit` only obeys.
+//! The shape of a kernel is decided here, from the target's style and from which variables access memory with stride 1;
+//! the emitters follow it.
 
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::target::Style;
@@ -12,52 +12,52 @@ use super::loop_transforms::InnerExtent;
 use crate::schedule::affine::{AffineExpr, LoopVar};
 use crate::schedule::loop_nest::{LoopNest, Value, ValueId};
 
-/// What runs through a variable's values.
+/// Execution resource that iterates over a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisBinding {
-    /// Work-items along this axis of the grid; several variables of one axis are told apart by quotients.
+    /// Work-items along this axis of the grid; several variables on one axis are separated by quotients.
     Grid(u8),
-    /// Groups: all work-items of a group share the value.
+    /// Work-groups: all work-items of a group share the value.
     Group,
-    /// The work-items of a group, each with every so-many-th value.
+    /// Work-items of a group, each with every n-th value for n work-items.
     Lane,
-    /// One work-item, one value after another.
+    /// A loop within one work-item.
     Sequential,
 }
 
-/// Every variable of a nest with its kind, in the nest's order.
+/// The binding of every variable of a nest, in the nest's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadMapping {
-    /// The outer variables.
+    /// Outer variables.
     pub outer: Vec<(LoopVar, AxisBinding)>,
-    /// The variables of each loop.
+    /// Variables of each loop.
     pub loops: Vec<Vec<(LoopVar, AxisBinding)>>,
-    /// Work-items of a group, if groups share rows.
+    /// Work-items per group, if groups share rows.
     pub lanes: Option<u32>,
-    /// Work-items of a group along each of the grid's first two axes, if elements are moved from one order into another.
+    /// Tile of work-items along the grid's first two axes, if the kernel is a transpose.
     pub tile: Option<TransposeTile>,
 }
 
-/// A square of rows whose elements lie side by side along one axis where they are read and along the other where they
-/// are written.
+/// A square tile for a transpose: elements are contiguous along one axis where they are loaded, and along the other
+/// where they are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransposeTile {
     /// Work-items along each side.
     pub side: u32,
-    /// The loads that go through shared memory.
+    /// Loads that are staged in shared memory.
     pub staged: Vec<ValueId>,
 }
 
-/// Rows shorter than this are walked by one work-item each.
+/// Rows shorter than this are processed by one work-item each.
 pub(super) const SHORT_ROW: u64 = 48;
-/// Rows from this length on are shared by a group even across memory, where there are few.
+/// Rows at least this long are shared by a group even with strided access, if there are few rows.
 pub(super) const LONG_ROW: u64 = 4 * SHORT_ROW;
-/// Rows that keep a GPU busy with a work-item each.
+/// Number of rows that keep a GPU busy with one work-item each.
 pub(super) const BUSY_ROWS: u64 = 2048;
-/// The longest group that is asked for on a GPU.
+/// Maximum group size used on a GPU.
 pub(super) const GPU_GROUP: u32 = 256;
 
-/// Of rows shorter than this not even whole planes fill a CPU's block.
+/// Rows shorter than this do not fill a CPU's block even if entire planes are merged.
 pub(super) const SHORTEST_ROW: u64 = 4;
 
 /// Chooses a mapping.
@@ -78,7 +78,8 @@ pub fn map(nest: &LoopNest, levels: &ComputeLevels, target: &Target, accuracy: M
     let grouped = grouped && !(accuracy == MathMode::Exact && sums_floats(nest));
     if grouped {
         let mapping = by_group(nest, target, longest);
-        // A CPU's groups scan in order, full rounds only; a GPU's would wait for each other. Exact is what every device does.
+        // A CPU's groups scan in order, in full rounds only; on a GPU their work-items would wait for each other. Exact
+        // mode uses the order that every device uses.
         let even = |length: u64| length.is_multiple_of(mapping.lanes.map_or(1, u64::from));
         let in_order = matches!(target.style, Style::Cpu { .. }) && contiguous && accuracy != MathMode::Exact;
         if scanned.is_none_or(|length| in_order && even(length)) {
@@ -88,7 +89,7 @@ pub fn map(nest: &LoopNest, levels: &ComputeLevels, target: &Target, accuracy: M
     by_item(nest, target)
 }
 
-/// Whether the order in which a loop's turns are combined can be seen in the result.
+/// Returns true if the order of a reduction's iterations affects the result.
 fn sums_floats(nest: &LoopNest) -> bool {
     let sums = |op: ReduceOp| match op {
         ReduceOp::Sum | ReduceOp::Prod => true,
@@ -98,8 +99,8 @@ fn sums_floats(nest: &LoopNest) -> bool {
 }
 
 impl ThreadMapping {
-    /// How long the innermost outer variable should be made, if it is so short that a CPU's blocks would be mostly empty; the best guess
-    /// first, and as it is last. Empty if it is long enough.
+    /// Returns candidate extents of the innermost outer variable if it is so short that a CPU's blocks would be mostly
+    /// empty: the best estimate first, the unchanged extent last. Returns an empty vector if it is long enough.
     pub fn lengths(&self, nest: &LoopNest, target: &Target) -> Vec<InnerExtent> {
         let Style::Cpu { block } = target.style else { return Vec::new() };
         let block = block as u64;
@@ -110,7 +111,7 @@ impl ThreadMapping {
     }
 }
 
-/// Whether walking along the loops touches neighboring elements more often than walking across rows does.
+/// Returns true if iterating along the loops accesses neighboring elements more often than iterating across rows.
 fn along_rows(nest: &LoopNest, levels: &ComputeLevels) -> bool {
     let steps_by_one = |form: &AffineExpr, var: Option<&LoopVar>| {
         var.is_some_and(|var| matches!(form.coefficient(*var), Some(1 | -1)))
@@ -131,14 +132,15 @@ fn along_rows(nest: &LoopNest, levels: &ComputeLevels) -> bool {
     score > 0
 }
 
-/// A group of work-items for each row.
+/// Maps a group of work-items to each row.
 fn by_group(nest: &LoopNest, target: &Target, longest: u64) -> ThreadMapping {
-    // A CPU's blocks are as long as one likes: what lies side by side is walked in even steps, rather than by quotients.
+    // A CPU's blocks can have any length: contiguous elements are then accessed with constant strides instead of by
+    // quotients.
     let last = nest.loops.iter().filter_map(|vars| vars.last()).map(|var| var.extent).max().unwrap_or(1);
     let along_last = matches!(target.style, Style::Cpu { .. }) && last >= SHORT_ROW;
     let lanes = lanes(target, if along_last { last } else { longest });
     let along = |vars: &Vec<LoopVar>| -> Vec<(LoopVar, AxisBinding)> {
-        // A last variable much shorter than the group would leave most of it idle.
+        // A last variable much shorter than the group would leave most work-items idle.
         let flat = vars.last().is_some_and(|var| var.extent * 2 < lanes as u64);
         let last = vars.len() - 1;
         let kind = |at: usize| if flat || at == last { AxisBinding::Lane } else { AxisBinding::Sequential };
@@ -152,7 +154,7 @@ fn by_group(nest: &LoopNest, target: &Target, longest: u64) -> ThreadMapping {
     }
 }
 
-/// Work-items of a group that walks rows of a length: preferably a divisor of it.
+/// Returns the group size for rows of a length, preferably a divisor of it.
 fn lanes(target: &Target, length: u64) -> u32 {
     let limit = target.max_group_items.min(target.max_group[0]);
     match target.style {
@@ -169,8 +171,8 @@ fn lanes(target: &Target, length: u64) -> u32 {
     }
 }
 
-/// A work-item for each row: the innermost variables on axes of their own, those beyond the grid's three told apart by
-/// quotients on the last.
+/// Maps a work-item to each row. The innermost variables get separate grid axes; those beyond the grid's three axes
+/// share the last and are separated by quotients.
 fn by_item(nest: &LoopNest, target: &Target) -> ThreadMapping {
     let mut order: Vec<usize> = (0..nest.outer.len()).rev().collect();
     let crossing = crossing(nest, target);
@@ -188,8 +190,8 @@ fn by_item(nest: &LoopNest, target: &Target) -> ThreadMapping {
     }
 }
 
-/// In a nest without loops that moves elements from one order into another: the outer variable along which most of what
-/// does not lie side by side along the last one does, and the tile to do it in.
+/// Returns, for a transposing nest without loops, the outer variable along which most of the strided loads are
+/// contiguous, and the tile for the transpose.
 fn crossing(nest: &LoopNest, target: &Target) -> Option<(usize, TransposeTile)> {
     let (last, others) = nest.outer.split_last().filter(|_| nest.loops.is_empty())?;
     let loads = nest.values.iter().enumerate().filter_map(|(id, (value, dtype))| match value {
@@ -214,7 +216,7 @@ fn crossing(nest: &LoopNest, target: &Target) -> Option<(usize, TransposeTile)> 
     (fits && large && !staged.is_empty()).then_some((best, TransposeTile { side, staged }))
 }
 
-/// How many values variables take together.
+/// Returns the product of the variables' extents.
 pub fn extent(vars: &[LoopVar]) -> u64 {
     vars.iter().map(|var| var.extent).product()
 }

@@ -1,16 +1,16 @@
-//! Products of matrices on a GPU: tiles through shared memory.
+//! Matrix products on a GPU, tiled through shared memory.
 //!
-//! A nest is a product if all it combines is the sum along one loop of `a × b`, where `a` does not depend on some outer
-//! variables (the *columns*) and `b` not on others (the *rows*). Every group computes a tile of rows × columns: it brings
-//! a slab of both operands at a time into shared memory, whatever they are computed from, and every work-item accumulates
-//! a small block of the tile in registers. What is computed from the sums, bias and activation for instance, is computed
-//! and stored right there.
+//! A nest is a product if its only reduction is the sum along one loop of `a × b`, where `a` does not depend on some
+//! outer variables (the *columns*) and `b` not on others (the *rows*). Every group computes a tile of rows × columns.
+//! It loads or computes a slab of both operands at a time into shared memory, and every work-item accumulates a small
+//! block of the tile in registers. Values computed from the sums, such as bias and activation, are computed and stored
+//! in the same kernel.
 //!
-//! Rows, columns and the steps of the sum may each be combinations of several variables. So a convolution is a product too,
-//! and so are its gradients: of filters by windows, whose elements are found, and masked where they hang over the edge, on
-//! their way into shared memory.
+//! Rows, columns and the inner dimension can each combine several variables. So a convolution is a product too, and so
+//! are its gradients: of filters by windows, whose elements are gathered, and masked at the edges, while they are
+//! written to shared memory.
 //!
-//! Where the device multiplies small matrices of f16 and bf16 itself, a tile of them is made of those ([`fragments`]).
+//! Where the device has matrix units for f16 and bf16, a tile is composed of their fragments ([`fragments`]).
 
 mod fragments;
 
@@ -28,57 +28,58 @@ use crate::opt::contract;
 use crate::schedule::affine::LoopVar;
 use crate::schedule::loop_nest::{LoopNest, Value, ValueId};
 
-/// How a product is divided.
+/// Tiling of a matrix product.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatmulTiling {
     sum: ValueId,
     a: ValueId,
     b: ValueId,
-    /// What only `a` depends on.
+    /// Variables on which only `a` depends.
     row: Axis,
-    /// What only `b` depends on.
+    /// Variables on which only `b` depends.
     column: Axis,
-    /// What the sum runs along.
+    /// Variables of the sum.
     inner: Axis,
     /// The other outer variables: one product for each combination.
     batch: Axis,
-    /// Work-items of a group along columns and along rows; of fragments, sets of those that multiply together.
+    /// Work-items of a group along columns and along rows; for fragments, sets of 32 work-items.
     items: [u64; 2],
-    /// Columns and rows of a work-item's block; fragments along them.
+    /// Columns and rows of a work-item's block; for fragments, the number of fragments.
     block: [u64; 2],
-    /// Steps along the inner variable that shared memory holds at a time.
+    /// Steps along the inner dimension held in shared memory at a time.
     slab: u64,
     dtype: DType,
-    /// Whether a product is rounded together with its addition.
+    /// True if multiply-adds are fused, with a single rounding.
     fused: bool,
-    /// What the device multiplies fragments of, if it does.
+    /// Element type of the device's matrix fragments, if used.
     fragments: Option<DType>,
 }
 
-/// Variables counted by one number, the last one fastest.
+/// Variables with a common linear index, the last one fastest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Axis(Vec<LoopVar>);
 
 impl Axis {
-    /// How many combinations there are.
+    /// Returns the number of combinations.
     fn extent(&self) -> u64 {
         self.0.iter().map(|var| var.extent).product()
     }
 }
 
-/// Elements between the slab's rows beyond their length, so that work-items that write a column of it use different banks.
+/// Padding between rows of a slab in elements, so that work-items that write a column use different banks.
 const SMEM_PADDING: u64 = 4;
 
-/// Neighbors that a work-item has of a tile's rows or columns: blocks are whole runs.
+/// Length of the runs of consecutive rows or columns that a work-item owns; blocks consist of whole runs.
 const ELEMS_PER_ITEM: u64 = 4;
 
-/// Bytes of a slab that a work-item reads at once: no more than a run, and slabs' rows are whole such vectors.
+/// Bytes of a slab that a work-item loads at once: at most one run, and rows of slabs consist of whole vectors.
 const VECTOR_BYTES: u64 = 16;
 
-/// Work-items of a group, the block of each, and for how many groups and more such tiles are taken where nobody measures.
+/// Work-items of a group, block of each work-item, and the minimum number of groups for which the tile is chosen
+/// without measurement.
 type Shape = ([u64; 2], [u64; 2], Option<u64>);
 
-/// The largest tiles first.
+/// Tile shapes, the largest first.
 const TILES: [Shape; 6] = [
     ([16, 16], [8, 8], Some(128)),
     ([16, 16], [8, 4], None),
@@ -88,13 +89,14 @@ const TILES: [Shape; 6] = [
     ([8, 8], [4, 4], Some(0)),
 ];
 
-/// Bytes of a work-item's block: more would be more than its registers.
+/// Maximum bytes of a work-item's block, limited by its registers.
 const BLOCK_BYTES: u64 = 256;
 
-/// Fewer rows, columns or steps would leave most of a tile empty.
+/// Minimum rows, columns and inner steps; fewer would leave most of a tile empty.
 pub(super) const SMALLEST: u64 = 16;
 
-/// How to divide a nest, the best guess first, if it is a product large enough for tiles. The order of its sums is the same in all.
+/// Returns tilings of a nest that is a sufficiently large product, the best estimate first. The order of summation is
+/// the same in all.
 pub fn tilings(nest: &LoopNest, levels: &ComputeLevels, target: &Target, accuracy: MathMode) -> Vec<MatmulTiling> {
     let fused = contract::in_sums(target, accuracy);
     let whole = if target.style == Style::Gpu { product(nest, levels, fused) } else { None };
@@ -104,7 +106,7 @@ pub fn tilings(nest: &LoopNest, levels: &ComputeLevels, target: &Target, accurac
     whole.map_or(Vec::new(), |tiling| tiling.sized(target))
 }
 
-/// A nest as a product, not divided yet.
+/// Recognizes a nest as a product, with a provisional tiling.
 fn product(nest: &LoopNest, levels: &ComputeLevels, fused: bool) -> Option<MatmulTiling> {
     let [inner] = &nest.loops[..] else { return None };
     let combined = |value: &Value| matches!(value, Value::Reduce(..) | Value::Scan(..));
@@ -118,7 +120,7 @@ fn product(nest: &LoopNest, levels: &ComputeLevels, fused: bool) -> Option<Matmu
     let only =
         |this: &[LoopVar], other: &[LoopVar]| Axis(this.iter().copied().filter(|var| !other.contains(var)).collect());
     let (left, right) = (only(&in_a, &in_b), only(&in_b, &in_a));
-    // The columns are those further in, along which results lie side by side.
+    // The columns are the inner variables, along which results are contiguous.
     let innermost = |axis: &Axis| nest.outer.iter().rposition(|var| axis.0.contains(var));
     let swapped = innermost(&left) > innermost(&right);
     let (row, column, a, b) = if swapped { (right, left, b, a) } else { (left, right, a, b) };
@@ -133,7 +135,7 @@ fn product(nest: &LoopNest, levels: &ComputeLevels, fused: bool) -> Option<Matmu
     Some(MatmulTiling { sum, a, b, row, column, inner, batch, items, block, slab: 16, dtype, fused, fragments: None })
 }
 
-/// The outer variables a value depends on, in the nest's order.
+/// Returns the outer variables on which a value depends, in the nest's order.
 fn outer_vars(nest: &LoopNest, id: ValueId) -> Vec<LoopVar> {
     let (mut open, mut seen) = (vec![id], vec![false; nest.values.len()]);
     let mut used = vec![false; nest.outer.len()];
@@ -150,7 +152,7 @@ fn outer_vars(nest: &LoopNest, id: ValueId) -> Vec<LoopVar> {
 }
 
 impl MatmulTiling {
-    /// Tiles that fit the device's limits: the largest that leave it enough groups, then all others.
+    /// Returns the tilings that fit the device's limits: first the largest with enough groups, then all others.
     fn sized(&self, target: &Target) -> Vec<MatmulTiling> {
         let (mut fit, mut best) = (Vec::new(), None);
         let shapes = if self.fragments.is_some() { &fragments::TILES[..] } else { &TILES };
@@ -178,19 +180,20 @@ impl MatmulTiling {
         fit
     }
 
-    /// Columns and rows of a tile.
+    /// Returns columns and rows of a tile.
     fn tile(&self) -> [u64; 2] {
         let unit = self.fragments.map_or([1; 2], |_| [Mma::COLUMNS, Mma::ROWS].map(u64::from));
         [0, 1].map(|axis| self.items[axis] * self.block[axis] * unit[axis])
     }
 
-    /// Work-items of a group along columns and along rows.
+    /// Returns work-items of a group along columns and along rows.
     fn group(&self) -> [u32; 2] {
         let [columns, rows] = self.items.map(|items| items as u32);
         if self.fragments.is_some() { [columns * rows * Mma::ITEMS, 1] } else { [columns, rows] }
     }
 
-    /// Elements of shared memory for a slab of so many rows or columns: two halves are one of them.
+    /// Returns elements of shared memory for a slab with `count` rows or columns. For fragments an element is a word of
+    /// two 16-bit floats.
     fn slab_elements(&self, count: u64) -> u64 {
         if self.fragments.is_some() {
             count * (self.slab / 2 + SMEM_PADDING)
@@ -200,7 +203,11 @@ impl MatmulTiling {
     }
 }
 
-/// Writes the kernel of a product.
+/// Emits the kernel of a product.
+///
+/// # Errors
+///
+/// Returns an error if the kernel cannot be built.
 pub fn emit(graph: &Graph, nest: &LoopNest, levels: &ComputeLevels, tiling: &MatmulTiling) -> Result<EmittedKernel> {
     let (e, arguments) = ScalarEmitter::new(graph, nest, levels);
     let mut tiles = Tiles { e, t: tiling, own: None };
@@ -211,19 +218,19 @@ pub fn emit(graph: &Graph, nest: &LoopNest, levels: &ComputeLevels, tiling: &Mat
 struct Tiles<'a> {
     e: ScalarEmitter<'a>,
     t: &'a MatmulTiling,
-    /// Where a work-item's fragments are, if there are any.
+    /// Position of the work-item's fragments, if fragments are used.
     own: Option<fragments::FragmentOwnership>,
 }
 
-/// An operand of the product on its way through shared memory.
+/// An operand of the product that is staged in shared memory.
 #[derive(Clone, Copy)]
 struct Operand<'a> {
     value: ValueId,
-    /// Its rows or columns.
+    /// Variables of its rows or columns.
     axis: &'a Axis,
-    /// The first of the tile's rows or columns.
+    /// First row or column of the tile.
     first: ExprId,
-    /// How many of them.
+    /// Rows or columns of the tile.
     count: u64,
     slab: MemId,
 }
@@ -280,7 +287,8 @@ impl<'a> Tiles<'a> {
         self.e.b.alu(Alu::Add, &[value, by])
     }
 
-    /// Brings a slab of an operand into shared memory: `slab[step][position]`, or of fragments `slab[position][word]`.
+    /// Loads a slab of an operand into shared memory as `slab[step][position]`, or for fragments as
+    /// `slab[position][word]`.
     fn bring(&mut self, operand: Operand<'a>, slab: ExprId) {
         let t = self.t;
         let [x, y] = t.group().map(u64::from);
@@ -288,11 +296,11 @@ impl<'a> Tiles<'a> {
         let (column, row) = (self.e.b.builtin(Builtin::LocalId(0)), self.e.b.builtin(Builtin::LocalId(1)));
         let before = self.times(row, x);
         let item = if y > 1 { self.e.b.alu(Alu::Add, &[before, column]) } else { column };
-        // Neighboring work-items read neighboring elements.
+        // Neighboring work-items load neighboring elements.
         let along_inner = self.runs_along_inner(operand.value);
         let fast = if along_inner { steps } else { operand.count };
         for round in 0..(steps * operand.count).div_ceil(items) {
-            // Where rounds are whole lines, what they read and write lies at constant distances.
+            // If rounds are whole lines, their addresses have constant distances.
             let lines = if t.fragments.is_some() && items.is_multiple_of(fast) { items / fast } else { 0 };
             let number = if lines > 0 { item } else { self.plus(item, round * items) };
             let fast_extent = self.e.b.index(fast);
@@ -314,7 +322,7 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// An operand's element, zero beyond its extents; of fragments its bits.
+    /// Returns an element of an operand, zero beyond its extents; for fragments its bits.
     fn checked(&mut self, operand: Operand<'a>, inner: ExprId, outer: ExprId) -> ExprId {
         let t = self.t;
         self.e.clear();
@@ -340,7 +348,7 @@ impl<'a> Tiles<'a> {
         inside.map_or(value, |inside| self.e.b.alu(Alu::Select, &[inside, value, zero]))
     }
 
-    /// Whether most of what an operand loads lies side by side along the inner variable.
+    /// Returns true if most loads of an operand are contiguous along the inner variable.
     fn runs_along_inner(&self, operand: ValueId) -> bool {
         let (nest, fastest) = (self.e.nest, self.t.inner.0.last());
         let (mut open, mut score) = (vec![operand], 0);
@@ -376,7 +384,7 @@ impl<'a> Tiles<'a> {
         self.e.b.end();
     }
 
-    /// The elements of a slab's row that a work-item's block needs.
+    /// Loads the elements of a slab's row that a work-item's block needs.
     fn registers(&mut self, operand: Operand<'a>, axis: u8, inner: ExprId) -> Vec<ExprId> {
         let row = self.times(inner, operand.count + SMEM_PADDING);
         let lanes = VECTOR_BYTES / self.t.dtype.bytes() as u64;
@@ -391,15 +399,15 @@ impl<'a> Tiles<'a> {
         registers
     }
 
-    /// Which column (axis 0) or row (axis 1) of the tile the n-th of a work-item's block is: in runs, so that neighboring
-    /// work-items read neighboring runs.
+    /// Returns the column (axis 0) or row (axis 1) of the tile for the n-th element of a work-item's block. Elements
+    /// are in runs, so that neighboring work-items load neighboring runs.
     fn place(&mut self, axis: u8, number: u64) -> ExprId {
         let local = self.e.b.builtin(Builtin::LocalId(axis));
         let run = self.times(local, ELEMS_PER_ITEM);
         self.plus(run, number / ELEMS_PER_ITEM * ELEMS_PER_ITEM * self.t.items[axis as usize] + number % ELEMS_PER_ITEM)
     }
 
-    /// Computes and stores what follows from the sums.
+    /// Computes and stores the values that depend on the sums.
     fn finish(&mut self, a: Operand<'a>, b: Operand<'a>, sums: &[LocalId]) {
         let elements = self.own.map_or(1, |_| Mma::ELEMENTS);
         for (number, sum) in (0..).zip(sums) {

@@ -1,7 +1,7 @@
-//! Moving elements from one order into another: square tiles through shared memory.
+//! Transposes through square tiles in shared memory.
 //!
-//! Read along one axis and written along another, one of the two would touch a cache line for each element. A group reads
-//! its square along the first, and takes it out of shared memory along the second.
+//! If elements are loaded along one axis and stored along another, one of the two accesses would touch a cache line per
+//! element. A group loads its tile along the first axis, and reads it from shared memory along the second.
 
 use panoply_ir::alu::Alu;
 use panoply_ir::kernel::{Builtin, ExprId, Guard, MemId};
@@ -11,8 +11,8 @@ use super::thread_mapping::{AxisBinding, TransposeTile};
 use crate::schedule::affine::LoopVar;
 
 impl RowEmitter<'_> {
-    /// Brings what a tile reads into shared memory, neighboring work-items along the axis where it lies side by side;
-    /// then turns the tile around.
+    /// Loads the tile into shared memory with neighboring work-items along the axis where it is contiguous, then reads
+    /// it transposed.
     pub(super) fn stage(&mut self, tile: &TransposeTile, grid: [u64; 3]) {
         let side = tile.side as u64;
         self.e.b.group([tile.side, tile.side, 1]);
@@ -25,7 +25,7 @@ impl RowEmitter<'_> {
         });
         for (axis, at) in crossed.iter().enumerate() {
             let on_axis = |(_, kind): &&(LoopVar, AxisBinding)| *kind == AxisBinding::Grid(axis as u8);
-            let (var, _) = self.mapping.outer.iter().find(on_axis).expect("a tile has both axes");
+            let (var, _) = self.mapping.outer.iter().find(on_axis).expect("a tile spans two grid axes");
             self.e.vars.insert(var.id, *at);
         }
         let open = self.stay_below(crossed, grid, side);
@@ -49,14 +49,16 @@ impl RowEmitter<'_> {
         }
     }
 
-    /// A place in a tile in shared memory, whose rows are one longer than its side so that columns use all banks.
+    /// Returns the index of an element of a tile in shared memory. Rows are one element longer than the tile's side so
+    /// that columns use all banks.
     fn cell(&mut self, row: ExprId, column: ExprId, side: u64) -> ExprId {
         let pitch = self.e.b.index(side + 1);
         let first = self.e.b.alu(Alu::Mul, &[row, pitch]);
         self.e.b.alu(Alu::Add, &[first, column])
     }
 
-    /// Whole groups reach beyond the grid: those work-items do nothing. How many blocks this opens.
+    /// Disables work-items beyond the grid, which exist because groups are complete. Returns the number of blocks
+    /// opened.
     fn stay_below(&mut self, at: [ExprId; 2], grid: [u64; 3], side: u64) -> usize {
         let mut open = 0;
         for (at, extent) in at.into_iter().zip(grid) {

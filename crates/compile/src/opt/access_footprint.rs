@@ -1,8 +1,9 @@
-//! Which elements of each buffer a part of a launch touches.
+//! Computes the elements of each buffer that a part of a launch accesses.
 //!
-//! With the sizes of a launch and the numbers of some work-items every index has an interval, and so has what an access touches.
-//! An index below zero is a huge one, and what lies beyond a buffer's length is not touched: guards see to it, or the author
-//! promised it. Of an index nothing is known about, the whole buffer is what it may touch.
+//! Given the sizes of a launch and the ids of some work-items, every index has an interval, and so do the elements that
+//! an access touches. An index below zero wraps to a huge one, and elements beyond a buffer's length are not accessed:
+//! guards ensure this, or the author promised it. If nothing is known about an index, the access can touch the entire
+//! buffer.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,8 +16,8 @@ use super::range_dataflow::walk;
 use super::ranges;
 use super::walk::transitive_operands;
 
-/// For every parameter the elements that these work-items of a launch touch, in one interval: all of the groups that a launch has along
-/// each axis, or some. Nothing of what is no buffer.
+/// Returns for every parameter the interval of elements that these work-items of a launch access. `items` is the range
+/// along each axis of the work-items of all groups, or of some. Parameters that are not buffers get an empty interval.
 pub fn access_footprint(kernel: &Verified<Kernel>, launch: &Launch, items: &[Range<u64>; 3]) -> Vec<Range<u64>> {
     let mut touched = Footprint { kernel, launch, found: vec![0..0; kernel.params.len()] };
     let Some(mut known) = leaves(kernel, launch) else {
@@ -52,7 +53,7 @@ pub fn access_footprint(kernel: &Verified<Kernel>, launch: &Launch, items: &[Ran
     touched.found
 }
 
-/// What was found so far.
+/// Intervals found so far.
 struct Footprint<'k> {
     kernel: &'k Kernel,
     launch: &'k Launch,
@@ -60,7 +61,7 @@ struct Footprint<'k> {
 }
 
 impl Footprint<'_> {
-    /// Elements of a memory, the first of them somewhere in an interval; anywhere if there is none.
+    /// Adds `lanes` elements of a memory whose first is in an interval, or anywhere if `first` is `None`.
     fn add(&mut self, mem: MemId, first: Option<ranges::Range>, lanes: u8) {
         let of = |param: &Param| matches!(param, Param::Buffer(own) if *own == mem);
         let Some(at) = self.kernel.params.iter().position(of) else { return };
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_touches_its_own_elements() {
+    fn work_items_access_their_own_elements() {
         let each = "kernel k(a: f32, x: &[f32], y: &mut [f32]) { y[global_id.x] = mul(a, x[global_id.x]) }";
         check(each, [1000, 1, 1], &[0, 1000, 900], [256..512, 0..1, 0..1], &[0..0, 256..512, 256..512]);
         check(each, [1000, 1, 1], &[0, 1000, 900], [768..1000, 0..1, 0..1], &[0..0, 768..1000, 768..900]);
@@ -107,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_before_the_first_is_beyond_the_last() {
+    fn negative_indices_access_nothing() {
         let shifted = "kernel k(x: &[f32], y: &out [f32]) { y[global_id.x] = x[sub(global_id.x, 300)] }";
         check(shifted, [1000, 1, 1], &[1000, 1000], [0..200, 0..1, 0..1], &[0..0, 0..200]);
         check(shifted, [1000, 1, 1], &[1000, 1000], [256..512, 0..1, 0..1], &[0..212, 256..512]);
     }
 
     #[test]
-    fn of_what_data_decide_nothing_is_known() {
+    fn loaded_indices_can_access_the_entire_buffer() {
         let gather =
             "kernel k(at: &[u32], x: &[f32], y: &out [f32]) { y[global_id.x] = x[cast<index>(at[global_id.x])] }";
         check(gather, [1000, 1, 1], &[1000, 50, 1000], [10..20, 0..1, 0..1], &[10..20, 0..50, 10..20]);

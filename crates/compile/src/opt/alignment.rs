@@ -1,19 +1,20 @@
-//! Which powers of two integers are multiples of, wherever and whenever they are evaluated.
+//! Alignment analysis: powers of two that divide integer expressions in every evaluation.
 //!
-//! Sums, differences and products that wrap stay multiples of what they were multiples of, so no interval is asked for. What
-//! locals are is what everything assigned to them is: assumed to be the best at first, and taken back until nothing changes.
+//! Wrapping sums, differences and products preserve divisibility by powers of two, so no intervals are needed. The
+//! alignment of a local is the minimum over all values assigned to it, computed as a fixed point from the most
+//! optimistic assumption.
 
 use panoply_ir::kernel::{Expr, ExprId, Kernel, Op};
 use panoply_ir::{Alu, Type};
 
-/// The largest exponent that is told apart: nobody asks for more than 16 elements.
+/// Largest exponent distinguished: no user needs more than 16 elements.
 const MOST: u32 = 4;
 
 /// Exponents by expression.
 pub(crate) struct KnownAlignment(Vec<u32>);
 
 impl KnownAlignment {
-    /// Of a kernel's expressions.
+    /// Analyzes a kernel's expressions.
     pub fn of(kernel: &Kernel) -> KnownAlignment {
         let mut locals = vec![MOST; kernel.locals.len()];
         loop {
@@ -35,13 +36,13 @@ impl KnownAlignment {
         }
     }
 
-    /// Whether an expression is surely a multiple of a power of two.
+    /// Returns true if an expression is always a multiple of a power of two.
     pub fn is(&self, id: ExprId, power: u32) -> bool {
         self.0[id.index()] >= power.ilog2()
     }
 }
 
-/// The exponent of every expression, given those of locals.
+/// Returns the exponent of every expression, given those of locals.
 fn exponents(kernel: &Kernel, locals: &[u32]) -> Vec<u32> {
     let exprs = &kernel.exprs;
     let mut known: Vec<u32> = Vec::with_capacity(exprs.len());
@@ -72,7 +73,7 @@ fn exponents(kernel: &Kernel, locals: &[u32]) -> Vec<u32> {
     known
 }
 
-/// Whether something is a whole number of one lane.
+/// Returns true for scalar integer types.
 fn is_integer(ty: Type) -> bool {
     ty.is_int() && ty.lanes() == 1
 }
@@ -84,7 +85,7 @@ mod tests {
 
     use super::KnownAlignment;
 
-    /// Whether the index of a kernel's one store is a multiple of four.
+    /// Returns true if the index of a kernel's only store is known to be a multiple of four.
     fn stores_at_fours(body: &str) -> bool {
         let source = format!("kernel k(x: &mut [f32], y: &[f32], n: index) {{ {body} }}");
         let kernel = verify(text::parse(&source).expect("parses")).expect("verifies");
@@ -94,7 +95,7 @@ mod tests {
                 found = Some(KnownAlignment::of(&kernel).is(index, 4));
             }
         });
-        found.expect("it stores")
+        found.expect("the kernel has a store")
     }
 
     #[test]
@@ -105,11 +106,11 @@ mod tests {
         for index in ["n", "mul(n, 2)", "add(mul(n, 4), 2)", "mul(n, 3)", "div(mul(n, 8), 2)", "shr(mul(n, 4), 1)"] {
             assert!(!stores_at_fours(&format!("x[{index}] = y[0]")), "{index}");
         }
-        assert!(!stores_at_fours("x[cast<index>(y[0])] = y[0]"), "nothing is known of what was a float");
+        assert!(!stores_at_fours("x[cast<index>(y[0])] = y[0]"), "a cast from a float has no known alignment");
     }
 
     #[test]
-    fn locals_are_what_all_their_values_are() {
+    fn locals_have_the_alignment_of_all_their_values() {
         let counted = |start: u64, step: u64| {
             stores_at_fours(&format!(
                 "let mut last: index = 0\n for at: index in {start}..64 step {step} {{ last = add(last, at) }}\n x[last] = y[0]"

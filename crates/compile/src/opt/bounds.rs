@@ -1,8 +1,8 @@
-//! Bounds proofs: accesses that surely lie inside their memory lose their guard.
+//! Bounds check elimination: accesses that are proven to be in bounds lose their guard.
 //!
-//! Sources of proofs are conditions around an access, bounds of loop counters, and intervals of ids in groups of fixed size
-//! (see [`super::facts`]). The lengths of two buffers are only known to be equal where the program compared them. A
-//! condition that is decided by the same knowledge becomes a constant.
+//! Proofs are derived from conditions around an access, bounds of loop counters, and intervals of ids in groups of
+//! fixed size (see [`super::facts`]). The lengths of two buffers are known to be equal only where the program compared
+//! them. A condition decided by the same facts becomes a constant.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::Context;
 use super::range_dataflow::{Leaves, walk};
 use super::walk::{KernelExt, map_operands, transitive_operands};
 
-/// The pass.
+/// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     let mut found = Vec::new();
     walk(&kernel, &Leaves::new(), &mut |facts, stmt| {
@@ -46,11 +46,11 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     Kernel { body, ..applier.kernel }
 }
 
-/// What was proven about a statement, in the order of [`walk`].
+/// Facts proven about a statement, in the order of [`walk`].
 #[derive(Default)]
 struct Proofs {
     exprs: HashMap<ExprId, Proof>,
-    /// Whether the statement's own access lies inside.
+    /// True if the statement's own access is in bounds.
     access: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Copies of statements, with expressions replaced and locals of their own.
+//! Clones statements with expressions replaced and locals renamed.
 
 use std::collections::HashMap;
 
@@ -6,19 +6,19 @@ use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, Op, Stmt};
 
 use super::walk::{KernelExt, map_operands, rebuild};
 
-/// One copy under way.
+/// State of one clone operation.
 pub(super) struct Copy {
     made: HashMap<ExprId, ExprId>,
     locals: HashMap<LocalId, LocalId>,
 }
 
 impl Copy {
-    /// A copy in which expressions are replaced.
+    /// Creates a clone operation that replaces expressions.
     pub fn replacing(made: HashMap<ExprId, ExprId>) -> Copy {
         Copy { made, locals: HashMap::new() }
     }
 
-    /// Turns a clone of a block into a copy; `rename` gives it new locals, which every copy but one needs.
+    /// Rewrites a clone of a block. `rename` creates new locals, which is required for every copy but one.
     pub fn block(&mut self, kernel: &mut Kernel, block: &mut Block, rename: bool) {
         for Stmt { op, .. } in block {
             map_operands(op, |id| rebuild(kernel, id, &mut self.made));
@@ -41,7 +41,7 @@ impl Copy {
         }
     }
 
-    /// A new local for one the body introduces; what reads the old one comes after and has not been rebuilt yet.
+    /// Creates a new local for one introduced in the body. Its reads come later and have not been rebuilt yet.
     fn rename(&mut self, kernel: &mut Kernel, local: LocalId) {
         let known = kernel.local(local).clone();
         let new = kernel.new_local(&known.name, known.ty, known.mutable);

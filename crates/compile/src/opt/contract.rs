@@ -1,6 +1,7 @@
-//! Contraction: a product to which something is added becomes one operation, rounded once.
+//! Contraction: fuses a multiplication and an addition into one operation with a single rounding.
 //!
-//! It changes bits, so it is none of [`super::PASSES`]: lowering does it where a user allowed it and the target has the operation.
+//! Contraction changes bits, so it is not one of [`super::PASSES`]: lowering applies it if the user allowed it and the
+//! target has the operation.
 
 use std::collections::HashMap;
 
@@ -10,12 +11,12 @@ use panoply_ir::{Alu, DType, MathMode, Target};
 
 use super::walk::{KernelExt, map_block, transitive_operands};
 
-/// Whether a multiply-add is one operation of the target's.
+/// Returns true if the target has a fused multiply-add.
 pub(crate) fn fuses(target: &Target) -> bool {
     target.language != Language::Wgsl
 }
 
-/// Whether each product of a sum of products is rounded together with its addition.
+/// Returns true if multiply-adds are fused in sums of products.
 pub(crate) fn in_sums(target: &Target, accuracy: MathMode) -> bool {
     match accuracy {
         MathMode::Exact => false,
@@ -24,7 +25,7 @@ pub(crate) fn in_sums(target: &Target, accuracy: MathMode) -> bool {
     }
 }
 
-/// The kernel with every such sum in f32 or f64 contracted.
+/// Contracts every addition of a product in f32 or f64.
 pub(crate) fn contract(mut kernel: Kernel) -> Kernel {
     let mut body = std::mem::take(&mut kernel.body);
     let mut made: HashMap<ExprId, ExprId> = HashMap::new();

@@ -1,11 +1,12 @@
-//! Common subexpressions of several statements, computed once.
+//! Common subexpression elimination across statements.
 //!
-//! An expression is evaluated where its statement stands, so equal expressions of two statements have equal values only if
-//! nothing they depend on changed in between: no assignment to a local they read, no write to a memory they read, no barrier
-//! (which shows what others wrote). The first statement gets a `let` before it, or is one already; the others read the local,
-//! if the first always runs before them: it stands in the same block or in one around it.
+//! An expression is evaluated at its statement, so equal expressions of two statements have equal values only if none
+//! of their dependencies changed in between: no assignment to a local they read, no write to a memory they read, and no
+//! barrier (which makes writes of other work-items visible). The first statement gets a `let` before it, or already is
+//! one. The other statements read the local if the first dominates them, that is, it is in the same block or in an
+//! enclosing one.
 //!
-//! Within one statement nothing is to be done: there equal expressions are one node.
+//! Within one statement there is nothing to do, because equal expressions are one node.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +16,7 @@ use super::Context;
 use super::effects::{Effects, ExprDeps};
 use super::walk::{KernelExt, map_operands, rebuild};
 
-/// The pass.
+/// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     let mentions = ExprDeps::of(&kernel);
     let mut finder = CseAnalysis {
@@ -37,40 +38,40 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     Kernel { body, ..sharer.kernel }
 }
 
-/// Statements are numbered in the order in which they stand, outer ones before inner ones.
+/// Number of a statement in preorder.
 type Number = usize;
 
 /// An expression that several statements evaluate to the same value.
 #[derive(Clone, Copy)]
 struct EquivalenceClass {
     expr: ExprId,
-    /// The statement that evaluates it first.
+    /// First statement that evaluates it.
     first: Number,
 }
 
-/// Where an expression was met.
+/// First occurrence of an expression in a block.
 struct Occurrence {
-    /// When what it depends on last changed.
+    /// Time of the last change of its dependencies.
     since: u64,
     by: Number,
-    /// Its group, once it was met again.
+    /// Index of its equivalence class, after the second occurrence.
     group: Option<usize>,
 }
 
 struct CseAnalysis<'k> {
     kernel: &'k Kernel,
     mentions: &'k ExprDeps,
-    /// What was met in each open block.
+    /// Occurrences in each open block.
     scopes: Vec<HashMap<ExprId, Occurrence>>,
-    /// Counts changes.
+    /// Number of changes so far.
     clock: u64,
-    /// When each local last changed.
+    /// Time of each local's last change.
     locals: Vec<u64>,
-    /// When each memory last changed.
+    /// Time of each memory's last change.
     mems: Vec<u64>,
     number: Number,
     groups: Vec<EquivalenceClass>,
-    /// The groups whose value each statement reads instead of computing it.
+    /// Equivalence classes whose value each statement reads instead of computing it.
     repeats: HashMap<Number, Vec<usize>>,
 }
 
@@ -89,7 +90,8 @@ impl CseAnalysis<'_> {
         match op {
             Op::While { condition, body } => {
                 self.change(&Effects::of_block(body));
-                // Evaluated in every turn: it may read what is there already, but no `let` can stand before it.
+                // The condition is evaluated in every iteration: it can read existing locals, but a `let` cannot
+                // precede it.
                 self.meet(number, &[*condition], false);
                 self.block(body);
                 self.change(&Effects::of_block(body));
@@ -139,20 +141,22 @@ impl CseAnalysis<'_> {
         }
     }
 
-    /// When anything an expression depends on last changed. Equal times mean equal values, for every change has its own.
+    /// Returns the time of the last change of an expression's dependencies. Equal times imply equal values, because
+    /// every change has a distinct time.
     fn since(&self, id: ExprId) -> u64 {
         let locals = self.mentions.locals(id).iter().map(|local: &LocalId| self.locals[local.index()]);
         let mems = self.mentions.mems(id).iter().map(|mem: &MemId| self.mems[mem.index()]);
         locals.chain(mems).max().unwrap_or(0)
     }
 
-    /// A statement evaluates expressions: those known are repeats, the others may be repeated if a `let` can stand here.
+    /// Records the expressions that a statement evaluates. Known expressions are repeats; the others can be shared
+    /// later if a `let` can precede the statement (`first`).
     fn meet(&mut self, number: Number, roots: &[ExprId], first: bool) {
         let mut pending = roots.to_vec();
         let mut seen = HashSet::new();
         while let Some(id) = pending.pop() {
             if !self.mentions.is_worth_a_local(self.kernel, id) {
-                // What it is made of is worth no more, but for what only moves lanes.
+                // Operands of cheap expressions are cheap too, except below operations that only move lanes.
                 if let Expr::Splat(..) | Expr::Extract(..) = self.kernel.exprs.get(id) {
                     pending.extend(self.kernel.exprs.get(id).operands().iter());
                 }
@@ -174,7 +178,7 @@ impl CseAnalysis<'_> {
                 }
                 None => {
                     if first {
-                        let scope = self.scopes.last_mut().expect("a block is open");
+                        let scope = self.scopes.last_mut().expect("a scope is open");
                         scope.insert(id, Occurrence { since, by: number, group: None });
                     }
                     pending.extend(self.kernel.exprs.get(id).operands().iter());
@@ -190,7 +194,7 @@ struct CseRewriter<'c, 't> {
     groups: Vec<EquivalenceClass>,
     repeats: HashMap<Number, Vec<usize>>,
     number: Number,
-    /// The local of each group that got one, as an expression.
+    /// Local of each class that has one, as an expression.
     shared: HashMap<usize, ExprId>,
 }
 
@@ -227,7 +231,7 @@ impl CseRewriter<'_, '_> {
         }
     }
 
-    /// Gives a group its local at its first statement.
+    /// Creates the local of a class at its first statement.
     fn share(&mut self, group: usize, stmt: &Stmt, made: &mut HashMap<ExprId, ExprId>, out: &mut Block) {
         if !self.context.fuel.spend() {
             return;

@@ -1,11 +1,11 @@
 //! Dead code elimination.
 //!
-//! Three things go, repeatedly until nothing more does: statements that cannot be reached (after a return, in the branch of
-//! a constant condition, in a loop that never turns), values nobody reads (locals, and what is written only to shared and
-//! private arrays that nobody reads), and empty shells. A `while` stays even if it is empty: it may never end.
+//! Removes, until nothing changes: unreachable statements (after a return, in the dead branch of a constant condition,
+//! in a loop without iterations), unused values (locals, and stores to shared and private arrays that are never read),
+//! and empty blocks. A `while` remains even if it is empty, because it might not terminate.
 //!
-//! At the end the arena and the tables are rebuilt without what is no longer used ([`compact`]); that costs no fuel, for it
-//! changes nothing that runs.
+//! Finally the expression arena and the tables are rebuilt without unused entries ([`compact`]). This uses no fuel,
+//! because it does not affect execution.
 
 mod compact;
 
@@ -17,7 +17,7 @@ use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, MemId, Op, Space,
 use super::walk::{KernelExt, leaves, transitive_operands, visit};
 use super::{Context, Fuel};
 
-/// The pass.
+/// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     loop {
         let body = std::mem::take(&mut kernel.body);
@@ -32,16 +32,16 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     }
 }
 
-/// What anything that matters reads. A value read only to compute what nobody reads does not count.
+/// Locals and memories with live reads. A value read only to compute unused values does not count.
 struct Reads {
     locals: Vec<bool>,
     mems: Vec<bool>,
-    /// Which locals any statement names, if only to compute what nobody reads: until those statements are gone, which takes
-    /// fuel, the local must be there.
+    /// Locals that any statement reads or assigns, even if only to compute unused values. Until these statements are
+    /// removed, which uses fuel, the locals must exist.
     named: Vec<bool>,
 }
 
-/// What an expression is computed for, if it is not for an effect.
+/// Destination for which an expression without side effects is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Purpose {
     Local(LocalId),
@@ -118,14 +118,14 @@ impl Reads {
     }
 }
 
-/// What follows the end of a block.
+/// Control flow after the end of a block.
 #[derive(Clone, Copy, PartialEq)]
 enum Tail {
     /// The end of the kernel.
     Body,
-    /// The next turn of a loop.
+    /// The next iteration of a loop.
     Loop,
-    /// Anything else.
+    /// Any other continuation.
     Other,
 }
 
@@ -137,7 +137,7 @@ struct DeadCodeSweeper<'f> {
 }
 
 impl DeadCodeSweeper<'_> {
-    /// Whether a rewrite is made.
+    /// Returns true if fuel permits a rewrite, and records the change.
     fn spend(&mut self) -> bool {
         let spent = self.fuel.spend();
         self.changed |= spent;
@@ -168,7 +168,7 @@ impl DeadCodeSweeper<'_> {
         out
     }
 
-    /// Adds what is left of a statement; `tail` is what follows it.
+    /// Appends the remainder of a statement; `tail` is what follows it.
     fn statement(&mut self, stmt: Stmt, tail: Tail, out: &mut Block) {
         let at = stmt.at;
         let op = match stmt.op {
@@ -222,7 +222,7 @@ impl DeadCodeSweeper<'_> {
         }
     }
 
-    /// A conditional whose blocks have been swept.
+    /// Simplifies a conditional whose blocks have been swept.
     fn branch(&mut self, stmt: Stmt, out: &mut Block) {
         let Op::If { condition, then, otherwise } = stmt.op else { unreachable!("only conditionals branch") };
         let keep = |condition, then, otherwise| Stmt { op: Op::If { condition, then, otherwise }, at: stmt.at };
@@ -230,7 +230,7 @@ impl DeadCodeSweeper<'_> {
             return;
         }
         match self.truth(condition) {
-            // The locals of the block are known to what follows now, which names none of them.
+            // Locals of the block become visible to the following statements, which do not use them.
             Some(truth) if self.spend() => out.extend(if truth { then } else { otherwise }),
             _ if then.is_empty() && !otherwise.is_empty() && self.spend() => {
                 let opposite = self.kernel.alu(Alu::Not, &[condition]);

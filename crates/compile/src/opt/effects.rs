@@ -1,29 +1,29 @@
-//! What an expression's value depends on besides its operands, and what a block changes.
+//! Dependencies of expressions, and side effects of blocks.
 
 use panoply_ir::Alu;
 use panoply_ir::kernel::{Access, Block, Expr, ExprId, Kernel, LocalId, MemId, Op, Space};
 
 use super::walk::visit;
 
-/// For every expression of a kernel, what it mentions that may change, and what it costs.
+/// For every expression of a kernel: the mutable state it depends on, and its cost.
 pub(crate) struct ExprDeps {
     locals: Vec<Vec<LocalId>>,
     mems: Vec<Vec<MemId>>,
     costs: Vec<Cost>,
-    /// Whether its value comes from memory.
+    /// True if the value is loaded from memory.
     loaded: Vec<bool>,
 }
 
-/// About how much work an expression is, in simple operations.
+/// Approximate cost of an expression, in simple operations.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
-    /// Of its dearest operation.
+    /// Cost of its most expensive operation.
     dearest: u32,
-    /// Of all, as a tree.
+    /// Cost of all operations, counted as a tree.
     total: u32,
 }
 
-/// From here on an operation is dear: a read, a division, anything transcendental.
+/// Cost from which an operation is expensive: a load, a division, or a transcendental function.
 const DEAR: u32 = 4;
 
 impl ExprDeps {
@@ -31,7 +31,8 @@ impl ExprDeps {
         ExprDeps::knowing(kernel, &loaded_locals(kernel))
     }
 
-    /// The same of a kernel whose body is elsewhere, given its [`loaded_locals`]. Locals that were made since are taken for loaded.
+    /// Analyzes a kernel whose body is stored elsewhere, given its [`loaded_locals`]. Locals created since then are
+    /// assumed to be loaded.
     pub fn knowing(kernel: &Kernel, loaded_locals: &[bool]) -> ExprDeps {
         let mut mentions = ExprDeps { locals: Vec::new(), mems: Vec::new(), costs: Vec::new(), loaded: Vec::new() };
         for (id, expr, _) in kernel.exprs.iter() {
@@ -66,30 +67,30 @@ impl ExprDeps {
         mentions
     }
 
-    /// How many expressions it knows: those made later are not among them.
+    /// Returns the number of analyzed expressions; expressions created later are not included.
     pub fn len(&self) -> usize {
         self.costs.len()
     }
 
-    /// The locals an expression reads.
+    /// Returns the locals an expression reads.
     pub fn locals(&self, id: ExprId) -> &[LocalId] {
         &self.locals[id.index()]
     }
 
-    /// The memories an expression reads that somebody may write.
+    /// Returns the memories an expression reads that can be written during the launch.
     pub fn mems(&self, id: ExprId) -> &[MemId] {
         &self.mems[id.index()]
     }
 
-    /// Whether an expression's value comes from memory, directly or by way of immutable locals. A back end may read that memory again
-    /// wherever the value is used, and another launch or another work-item may have written it in between, so a comparison of
-    /// the value proves nothing about a later use.
+    /// Returns true if an expression's value is loaded from memory, directly or through immutable locals. A back end
+    /// can load it again wherever the value is used, and another launch or work-item can have written the memory in
+    /// between, so a comparison of the value proves nothing about a later use.
     pub fn is_loaded(&self, id: ExprId) -> bool {
         self.loaded[id.index()]
     }
 
-    /// Whether an expression is worth a local. Cheap index arithmetic is not: executors advance affine addresses themselves,
-    /// and see through them better as they stand.
+    /// Returns true if an expression is worth storing in a local. Cheap index arithmetic is not: executors advance
+    /// affine addresses themselves, and recognize them better in their original form.
     pub fn is_worth_a_local(&self, kernel: &Kernel, id: ExprId) -> bool {
         let cost = self.costs[id.index()];
         let is_plain = matches!(kernel.exprs.get(id), Expr::Splat(..) | Expr::Extract(..));
@@ -98,8 +99,8 @@ impl ExprDeps {
     }
 }
 
-/// For every local whether it is immutable and its value comes from memory: see [`ExprDeps::is_loaded`]. A mutable local has a variable of
-/// its own, which holds what was read once.
+/// Returns for every local whether it is immutable and its value is loaded from memory; see [`ExprDeps::is_loaded`]. A
+/// mutable local is a separate variable, which holds the value that was loaded once.
 pub(crate) fn loaded_locals(kernel: &Kernel) -> Vec<bool> {
     let mut values: Vec<Option<ExprId>> = vec![None; kernel.locals.len()];
     visit(&kernel.body, &mut |op| {
@@ -171,26 +172,26 @@ fn own_cost(kernel: &Kernel, id: ExprId) -> u32 {
     }
 }
 
-/// What a block changes for expressions evaluated after some of it has run.
+/// State changed by a block, for expressions evaluated after part of it has run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Effects {
     /// Locals that are assigned or introduced.
     pub locals: Vec<LocalId>,
     /// Memories that are written.
     pub mems: Vec<MemId>,
-    /// Whether other work-items' writes become visible.
+    /// True if writes of other work-items become visible.
     pub synchronizes: bool,
 }
 
 impl Effects {
-    /// What one statement changes, blocks inside aside.
+    /// Returns the effects of one statement, without nested blocks.
     pub fn of_op(op: &Op) -> Effects {
         let mut effects = Effects::default();
         effects.add(op);
         effects
     }
 
-    /// What a block changes, with the blocks inside.
+    /// Returns the effects of a block, including nested blocks.
     pub fn of_block(block: &Block) -> Effects {
         let mut effects = Effects::default();
         visit(block, &mut |op| effects.add(op));
@@ -208,7 +209,7 @@ impl Effects {
         }
     }
 
-    /// Whether an expression means the same before and after.
+    /// Returns true if an expression has the same value before and after.
     pub fn preserves(&self, kernel: &Kernel, mentions: &ExprDeps, id: ExprId) -> bool {
         let others_write = |mem: &MemId| self.synchronizes && !matches!(kernel.mem(*mem).space, Space::Private(_));
         !mentions.locals(id).iter().any(|local| self.locals.contains(local))

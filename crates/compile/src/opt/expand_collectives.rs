@@ -1,19 +1,21 @@
-//! Collectives through shared memory, barriers and shuffles: all a language needs to have is the last, if its device has
-//! subgroups.
+//! Lowers collectives to shared memory, barriers and shuffles. A language needs only the last of these as a primitive,
+//! and only if its device has subgroups.
 //!
-//! Any group size works, and the order of combination depends on it alone, so results are the same in every run:
+//! Any group size is supported. The order of combination depends only on the group size, so results are the same in
+//! every run:
 //!
-//! * **reduce**: a tree. At each width w, from half of the next power of two down to 1, work-item l < w takes in l + w; reductions that
-//!   follow one another and need nothing of each other go side by side, and share their barriers;
-//! * **scan**: Hillis and Steele, log₂ n rounds in which each work-item takes in the one 1, 2, 4 … before it (W. D. Hillis,
-//!   G. L. Steele: Data parallel algorithms, CACM 29(12), 1986);
-//! * **broadcast**: one writes, all read.
+//! * **reduce**: a tree. At each width w, from half of the next power of two down to 1, work-item l < w adds element l
+//!   + w. Consecutive reductions that do not depend on each other are done together, and share their barriers;
+//! * **scan**: Hillis and Steele, log₂ n rounds in which each work-item adds the element 1, 2, 4 … before it (W. D.
+//!   Hillis, G. L. Steele: Data parallel algorithms, CACM 29(12), 1986);
+//! * **broadcast**: one work-item writes, all read.
 //!
-//! Within a subgroup the same is done by shuffles (`subgroup.rs`), and the last rounds of a group's reduction are, which take
-//! the same pairs. Where a subgroup is a single work-item its collectives are trivial.
+//! Within a subgroup the same is done by shuffles (`subgroup.rs`). The last rounds of a group's reduction also use
+//! shuffles, with the same pairs. If a subgroup is a single work-item, its collectives are trivial.
 //!
-//! The result is not verified: what a reduction gives is uniform, which cannot be seen once it is read from shared memory.
-//! It holds because the kernel before was verified and the place of a collective is uniform.
+//! The result is not verified: the result of a reduction is uniform, which cannot be recognized after a load from
+//! shared memory. Uniformity holds because the original kernel was verified and its collectives are in uniform control
+//! flow.
 
 use std::collections::HashMap;
 
@@ -28,7 +30,7 @@ use super::walk::{KernelExt, live_exprs, map_block, rebuild, transitive_operands
 
 mod subgroup;
 
-/// Whether [`expand`] would change the kernel.
+/// Returns true if [`expand`] would change the kernel.
 pub(crate) fn applies(kernel: &Kernel) -> bool {
     let mut collectives = false;
     kernel.walk(&mut |stmt| collectives |= matches!(&stmt.op, Op::Collective { op, .. } if !stays(*op)));
@@ -36,16 +38,17 @@ pub(crate) fn applies(kernel: &Kernel) -> bool {
     collectives || live_exprs(kernel).into_iter().any(|id| numbers.contains(&kernel.exprs.get(id)))
 }
 
-/// Whether a collective is what the target has itself: [`super::expand_mma`] has left only such products.
+/// Returns true if the target supports a collective directly. After [`super::expand_mma`] only supported matrix
+/// products remain.
 fn stays(op: CollectiveOp) -> bool {
     matches!(op, CollectiveOp::Mma(_))
 }
 
-/// Reductions that share their barriers, at most: each has an array of its own in shared memory.
+/// Maximum number of reductions that share their barriers; each has a separate array in shared memory.
 const MOST_JOINED: usize = 16;
 
-/// The kernel without collectives but products of matrices and shuffles of 32 bits. It must have been verified; see above for what
-/// that no longer shows.
+/// Returns the kernel without collectives except matrix products and 32-bit shuffles. The kernel must have been
+/// verified; the result might not verify, see the module documentation.
 pub(crate) fn expand(mut kernel: Kernel, target: &Target) -> Kernel {
     let Some(group) = kernel.group_size else { return kernel };
     let subgroup = target.subgroup_of(kernel.group_size);
@@ -62,7 +65,7 @@ pub(crate) fn expand(mut kernel: Kernel, target: &Target) -> Kernel {
     Kernel { body, ..expander.kernel }
 }
 
-/// Bytes of shared memory that a kernel leaves; in WGSL its shuffles may go through some.
+/// Returns the bytes of shared memory not used by a kernel. In WGSL its shuffles can need some of them.
 fn room(kernel: &Kernel, target: &Target, items: u32, subgroup: u32) -> u64 {
     let bytes = |mem: &Memory| match mem.space {
         Space::Shared(len) => u64::from(len) * target.shared_elem_bytes(mem.dtype),
@@ -72,7 +75,7 @@ fn room(kernel: &Kernel, target: &Target, items: u32, subgroup: u32) -> u64 {
     u64::from(target.shared_bytes).saturating_sub(kernel.mems.iter().map(bytes).sum::<u64>() + shuffles)
 }
 
-/// Puts numbers where the kernel asks for the size of a subgroup, or for the lane in one of a single work-item.
+/// Replaces the subgroup size, and the lane id in a subgroup of a single work-item, by constants.
 fn number_subgroup(kernel: &mut Kernel, body: &mut Block, subgroup: u32) {
     let mut known = HashMap::new();
     let size = kernel.expr(Expr::Builtin(Builtin::SubgroupSize));
@@ -84,7 +87,7 @@ fn number_subgroup(kernel: &mut Kernel, body: &mut Block, subgroup: u32) {
     map_block(body, &mut |id| rebuild(kernel, id, &mut known));
 }
 
-/// `x + size.x * (y + size.y * z)`, without the axes of a single work-item.
+/// Returns `x + size.x * (y + size.y * z)`, without axes of length 1.
 pub(crate) fn linear_id(kernel: &mut Kernel, group: [u32; 3]) -> ExprId {
     let mut id = None;
     for axis in (0..3).rev().filter(|axis| group[*axis] > 1) {
@@ -104,22 +107,22 @@ pub(crate) fn linear_id(kernel: &mut Kernel, group: [u32; 3]) -> ExprId {
 struct Expander<'t> {
     kernel: Kernel,
     target: &'t Target,
-    /// Which work-item of the group this is.
+    /// Linear id of the work-item in the group.
     lane: ExprId,
     items: u32,
-    /// Work-items of a whole subgroup.
+    /// Work-items of a full subgroup.
     subgroup: u32,
-    /// Bytes of shared memory that the kernel itself leaves.
+    /// Bytes of shared memory not used by the kernel itself.
     room: u64,
-    /// The arrays of `items` elements of each type that collectives go through; all but reductions through the first.
+    /// Arrays of `items` elements of each type used by collectives; collectives other than reductions use the first.
     scratch: HashMap<DType, Vec<MemId>>,
 }
 
-/// A reduction of the group that waits for others to be done beside.
+/// A group reduction to be done together with others.
 struct PendingReduction {
     op: ReduceOp,
     value: ExprId,
-    /// Shared memory of its own.
+    /// Its array in shared memory.
     array: MemId,
     result: LocalId,
     at: Loc,
@@ -156,7 +159,7 @@ impl Expander<'_> {
                     };
                     writer.push(Op::Let { local: result, value });
                     if scope == Scope::Group && !matches!(op, CollectiveOp::Reduce(_)) {
-                        // The scratch may be written again from here on.
+                        // The scratch array can be written again from here on.
                         writer.push(Op::Barrier);
                     }
                 }
@@ -167,7 +170,7 @@ impl Expander<'_> {
         out
     }
 
-    /// Whether a reduction of a value can be done beside those that wait.
+    /// Returns true if the reduction of a value can be done together with the pending ones.
     fn joins(&self, parts: &[PendingReduction], value: ExprId) -> bool {
         let dtype = self.dtype(value);
         let is_there = self.scratch.get(&dtype).is_some_and(|arrays| arrays.len() > self.alike(parts, value));
@@ -178,12 +181,12 @@ impl Expander<'_> {
             && !transitive_operands(&self.kernel, &[value]).iter().any(waits)
     }
 
-    /// How many parts are of the type of a value.
+    /// Returns the number of pending reductions with the type of a value.
     fn alike(&self, parts: &[PendingReduction], value: ExprId) -> usize {
         parts.iter().filter(|part| self.dtype(part.value) == self.dtype(value)).count()
     }
 
-    /// Reductions of the group, side by side.
+    /// Emits pending group reductions together.
     fn reduce(&mut self, parts: Vec<PendingReduction>, out: &mut Block) {
         let Some(first) = parts.first() else { return };
         let mut writer = Writer { expander: self, at: first.at, out };
@@ -194,15 +197,15 @@ impl Expander<'_> {
             let value = writer.load(array, start, Guard::Proven);
             writer.push(Op::Let { local: result, value });
         }
-        // The scratch may be written again from here on.
+        // The scratch arrays can be written again from here on.
         writer.push(Op::Barrier);
     }
 
     fn dtype(&self, value: ExprId) -> DType {
-        self.kernel.exprs.ty(value).dtype().expect("a collective combines elements")
+        self.kernel.exprs.ty(value).dtype().expect("a collective's operand has an element type")
     }
 
-    /// The array of a type with this number.
+    /// Returns the array of a type with this number, creating it if needed.
     fn scratch(&mut self, dtype: DType, number: usize) -> MemId {
         let bytes = self.scratch_bytes(dtype);
         let (kernel, items) = (&mut self.kernel, self.items);
@@ -220,7 +223,7 @@ impl Expander<'_> {
     }
 }
 
-/// Writes the statements of one collective.
+/// Emits the statements of one collective.
 struct Writer<'e, 't> {
     expander: &'e mut Expander<'t>,
     at: Loc,
@@ -236,7 +239,7 @@ impl Writer<'_, '_> {
         &mut self.expander.kernel
     }
 
-    /// The result of a collective of one work-item.
+    /// Returns the result of a collective of one work-item.
     fn alone(&mut self, op: CollectiveOp, value: ExprId) -> ExprId {
         match op {
             CollectiveOp::Reduce(_)
@@ -244,7 +247,7 @@ impl Writer<'_, '_> {
             | CollectiveOp::Broadcast(_)
             | CollectiveOp::Shuffle(_) => value,
             CollectiveOp::ExclusiveScan(op) => self.identity(op, value),
-            CollectiveOp::Mma(_) => unreachable!("products stay"),
+            CollectiveOp::Mma(_) => unreachable!("matrix products are not expanded"),
         }
     }
 
@@ -253,14 +256,14 @@ impl Writer<'_, '_> {
         self.kernel().expr(Expr::Const(op.identity(dtype)))
     }
 
-    /// The result of a collective of the group, which may be read up to the next barrier.
+    /// Returns the result of a group collective, which can be read until the next barrier.
     fn group(&mut self, op: CollectiveOp, value: ExprId) -> ExprId {
         if let CollectiveOp::Reduce(op) = op {
             return self.reduce_subgroup(op, value);
         }
         let scratch = self.expander.scratch(self.expander.dtype(value), 0);
         match op {
-            CollectiveOp::Reduce(_) => unreachable!("those of groups that are no subgroup are done side by side"),
+            CollectiveOp::Reduce(_) => unreachable!("reductions of larger groups are collected as pending reductions"),
             CollectiveOp::InclusiveScan(op) => {
                 let scan = self.scan(op, scratch, value);
                 self.kernel().expr(Expr::Local(scan))
@@ -270,8 +273,8 @@ impl Writer<'_, '_> {
                 self.exclusive(op, scratch, scan)
             }
             CollectiveOp::Broadcast(from) => self.broadcast(from, scratch, value),
-            CollectiveOp::Shuffle(_) => unreachable!("the verifier lets only subgroups shuffle"),
-            CollectiveOp::Mma(_) => unreachable!("products stay"),
+            CollectiveOp::Shuffle(_) => unreachable!("the verifier permits shuffles only in subgroups"),
+            CollectiveOp::Mma(_) => unreachable!("matrix products are not expanded"),
         }
     }
 
@@ -288,13 +291,14 @@ impl Writer<'_, '_> {
         self.push(Op::If { condition, then, otherwise: Block::new() });
     }
 
-    /// Leaves what parts come to at the start of their arrays, where it may be read up to the next barrier.
+    /// Stores the results of reductions at the start of their arrays, where they can be read until the next barrier.
     fn reduce(&mut self, parts: &[PendingReduction]) {
         let (lane, items) = (self.expander.lane, self.expander.items);
         let set = |mem: MemId, index: ExprId, value: ExprId| Op::Store { mem, index, value, guard: Guard::Proven };
         parts.iter().for_each(|part| self.push(set(part.array, lane, part.value)));
         self.push(Op::Barrier);
-        // Whole subgroups do the last rounds among themselves, all of them, though only the first one's result counts.
+        // Full subgroups do the last rounds among themselves. All subgroups take part, but only the result of the first
+        // counts.
         let shuffled = if self.whole_subgroups() { self.expander.subgroup } else { 1 };
         let mut width = items.next_power_of_two() / 2;
         while width >= shuffled {
@@ -324,7 +328,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// An inclusive scan, in a local. No work-item reads the scratch any more.
+    /// Returns an inclusive scan in a local. Afterwards no work-item reads the scratch array any more.
     fn scan(&mut self, op: ReduceOp, scratch: MemId, value: ExprId) -> LocalId {
         let (lane, items) = (self.expander.lane, self.expander.items);
         let ty: Type = self.kernel().exprs.ty(value);
@@ -355,7 +359,7 @@ impl Writer<'_, '_> {
         let (zero, one) = (self.kernel().index(0), self.kernel().index(1));
         let first = self.kernel().alu(Alu::Eq, &[lane, zero]);
         let other = self.kernel().alu(Alu::Sub, &[lane, one]);
-        // The first has nobody before it; its guarded read is not used.
+        // The first work-item has no predecessor; its guarded load is not used.
         let before = self.load(scratch, other, Guard::Checked);
         let identity = self.identity(op, current);
         self.kernel().alu(Alu::Select, &[first, identity, before])
@@ -380,7 +384,7 @@ mod tests {
     use super::expand;
     use crate::proven::verify;
 
-    /// What both kernels leave of 96 numbers.
+    /// Returns the results of a kernel for 96 numbers.
     fn results(kernel: &Verified<Kernel>, group: [u32; 3], subgroup: u32) -> Vec<u8> {
         let mut numbers: Vec<u8> = (0..96u32).flat_map(|i| (i * i % 17).to_ne_bytes()).collect();
         let args = &mut [Arg::Write(&mut numbers)];
@@ -388,9 +392,9 @@ mod tests {
         numbers
     }
 
-    /// In integers, where the order of combination does not show, and for every kind of group size.
+    /// Uses integers, where the order of combination does not affect the result, and various group sizes.
     #[test]
-    fn expansion_gives_what_the_interpreter_gives() {
+    fn expansion_matches_interpreter() {
         let collectives = [
             "group_sum(x[i])",
             "group_min(x[i])",
@@ -418,7 +422,7 @@ mod tests {
                     }}"
                 );
                 let kernel = verify(text::parse(&source).expect("parses")).expect("verifies");
-                // What is read from shared memory no longer shows that it is uniform.
+                // A value loaded from shared memory is not recognized as uniform.
                 let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), &target(subgroup, 1 << 15)) };
                 let text = expanded.to_string();
                 expanded.walk(&mut |stmt| match &stmt.op {
@@ -438,9 +442,9 @@ mod tests {
         Target { subgroup, shared_bytes, ..Target::cuda_minimum(80) }
     }
 
-    /// In words, beside those that shuffles go through, as the renderer counts them.
+    /// Shared memory is counted in 32-bit words, including words for shuffles, as in the renderer.
     #[test]
-    fn what_is_done_side_by_side_fits_into_words() {
+    fn joint_reductions_fit_in_shared_memory() {
         let source = "kernel k(x: &mut [u8]) group(64, 1, 1) {
                 let i: index = global_id.x
                 let a: u8 = group_sum(x[i])
@@ -458,9 +462,9 @@ mod tests {
         }
     }
 
-    /// Three at once and one that needs the first, which waits; as much at once as there is room for.
+    /// Three reductions together, then one that depends on the first; fewer together if shared memory is limited.
     #[test]
-    fn reductions_side_by_side_share_their_barriers() {
+    fn independent_reductions_share_barriers() {
         let source = "kernel k(x: &mut [u32]) group(8, 2, 1) {
                 let i: index = add(global_id.x, mul(48, global_id.y))
                 let a: u32 = group_sum(x[i])
@@ -470,8 +474,8 @@ mod tests {
                 x[i] = add(add(a, cast<u32>(b)), add(c, d))
             }";
         let kernel = verify(text::parse(source).expect("parses")).expect("verifies");
-        // Of 16 work-items: four rounds, one barrier before them and one after, and one more after the last shuffle. Without room
-        // for more at once, memory that the first left serves a later one beside another.
+        // 16 work-items need four rounds, with one barrier before and one after them, and one more after the last
+        // shuffle. If there is no room for more reductions together, a later one reuses the memory of the first.
         for (subgroup, room, barriers) in [(1, 1 << 15, 12), (4, 1 << 15, 10), (1, 128, 18), (1, 0, 18)] {
             let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), &target(subgroup, room)) };
             let mut count = 0;

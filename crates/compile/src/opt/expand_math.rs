@@ -1,13 +1,15 @@
-//! Transcendental functions as arithmetic, for languages whose own are too loose, and conversions to 16-bit floats that languages would
-//! round twice.
+//! Expands transcendental functions to arithmetic, for languages whose built-in functions are too inaccurate, and
+//! conversions to 16-bit floats that languages would round twice.
 //!
-//! What is left are sums, products, fused multiply-adds, quotients, square roots, roundings, comparisons, selections and bits:
-//! within 2 ULP for every f32 and 4 for f64, as the numeric contract has it, and the same bits wherever it is used. There is no
-//! branch and no table in memory, so the functions work on vectors and inside any expression; the price is that rare cases cost
-//! everybody (the reduction of huge angles, above all).
+//! The result consists of sums, products, fused multiply-adds, quotients, square roots, roundings, comparisons,
+//! selections and bit operations. It is within 2 ULP for every f32 and 4 ULP for f64, as the numeric contract requires,
+//! with the same bits on every device. There are no branches and no tables in memory, so the functions work on vectors
+//! and inside any expression; the price is that every evaluation pays for rare cases, above all the reduction of huge
+//! angles.
 //!
-//! The methods, polynomials and error bounds are those of `math` in the crate `cpu`, where the sources are named and every f32 was
-//! tried: this is the same text over expressions, with fused multiply-adds. Only angles in f32 are reduced otherwise, by integers.
+//! Methods, polynomials and error bounds are those of `math` in the crate `cpu`, where the sources are named and every
+//! f32 was tested; this is the same algorithm over expressions, with fused multiply-adds. Only the reduction of f32
+//! angles differs: it uses integers.
 
 mod double;
 mod odd;
@@ -25,13 +27,13 @@ use panoply_ir::{Alu, DType, Type};
 use super::walk::{KernelExt, live_exprs, map_block};
 use value::{Math, V};
 
-/// The kernel without transcendental functions and conversions that round twice. It verifies if the kernel did.
+/// Expands transcendental functions and conversions that round twice. The result verifies if the kernel did.
 pub(crate) fn expand(kernel: Kernel) -> Kernel {
     expand_some(kernel, Alu::is_transcendental)
 }
 
-/// The kernel without the functions that OpenCL's drivers compute too loosely: a hyperbolic tangent that stays an ulp below 1 up to
-/// infinity has a slope there.
+/// Expands only the functions that OpenCL drivers compute too inaccurately: a tanh that stays an ulp below 1 up to
+/// infinity would have a nonzero gradient there.
 pub(crate) fn expand_for_opencl(kernel: Kernel) -> Kernel {
     expand_some(kernel, |op| op == Alu::Math(Function::Tanh))
 }
@@ -63,10 +65,10 @@ fn expand_some(kernel: Kernel, wanted: impl Fn(Alu) -> bool) -> Kernel {
     Kernel { body, ..kernel }
 }
 
-/// The function of operands; 16-bit floats go through f32.
+/// Expands a function of operands; 16-bit floats are computed in f32.
 fn function(op: Alu, args: Vec<V<'_>>) -> ExprId {
     let ty = args[0].ty();
-    let dtype = ty.dtype().expect("a transcendental function of floats");
+    let dtype = ty.dtype().expect("a transcendental function has float operands");
     if dtype == DType::F64 {
         return double(op, &args).id;
     }
@@ -112,7 +114,7 @@ fn double<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
     }
 }
 
-/// The type with the same lanes.
+/// Returns the type with another element type and the same lanes.
 fn like(ty: Type, dtype: DType) -> Type {
     ty.with_dtype(dtype)
 }

@@ -1,7 +1,8 @@
-//! Products of matrices written out, for targets that have no instruction for them.
+//! Expands matrix products for targets without an instruction for them.
 //!
-//! Fragments of both factors go through shared memory, A row by row, B column by column. Then every work-item adds up its four
-//! elements, one product after the other in the order the IR states. The layout is that of [`panoply_ir::collective`].
+//! Fragments of both factors are stored in shared memory, A by rows and B by columns. Then every work-item accumulates
+//! its four elements, product by product in the order defined by the IR. The layout is that of
+//! [`panoply_ir::collective`].
 
 use panoply_ir::kernel::{Block, CollectiveOp, Expr, ExprId, Guard, Kernel, Loc, LocalId, MemId, Memory, Mma, Op};
 use panoply_ir::kernel::{Space, Stmt};
@@ -10,17 +11,17 @@ use panoply_ir::{Alu, DType, Scalar, Target, Type};
 use super::expand_collectives::linear_id;
 use super::walk::KernelExt;
 
-/// Words of a row of A or a column of B.
+/// Words per row of A or column of B.
 const WORDS: u64 = Mma::INNER as u64 / 2;
 
-/// Whether [`expand`] would change the kernel.
+/// Returns true if [`expand`] would change the kernel.
 pub(crate) fn applies(kernel: &Kernel, target: &Target) -> bool {
     let mut products = false;
     kernel.walk(&mut |stmt| products |= matches!(stmt.op, Op::Collective { op: CollectiveOp::Mma(_), .. }));
     products && !target.mma
 }
 
-/// The kernel without products of matrices, unless the target has them.
+/// Returns the kernel without matrix products, unless the target supports them.
 pub(crate) fn expand(mut kernel: Kernel, target: &Target) -> Kernel {
     let Some(group) = kernel.group_size.filter(|_| applies(&kernel, target)) else { return kernel };
     let mut body = std::mem::take(&mut kernel.body);
@@ -34,19 +35,19 @@ pub(crate) fn expand(mut kernel: Kernel, target: &Target) -> Kernel {
 
 struct Expander {
     kernel: Kernel,
-    /// What comes before everything else.
+    /// Statements at the start of the kernel.
     first: Block,
-    /// Words of A, of every 32 work-items one after the other.
+    /// Words of A, consecutively for each set of 32 work-items.
     a: MemId,
     /// Words of B.
     b: MemId,
-    /// A work-item's elements: vectors are made in memory.
+    /// A work-item's elements: vectors are assembled in memory.
     sums: MemId,
-    /// Where the rows of this work-item's words of A begin, the first row being g.
+    /// Start of row g of A, from which this work-item's words are addressed.
     a_row: ExprId,
-    /// Where the column g of B begins.
+    /// Start of column g of B.
     b_column: ExprId,
-    /// Where the column 2 t of B begins.
+    /// Start of column 2 t of B.
     own_column: ExprId,
     /// t.
     word: ExprId,
@@ -96,7 +97,7 @@ impl Expander {
         self.kernel.alu(op, &[x, by])
     }
 
-    /// A value that all products need.
+    /// Stores a value needed by all products in a local.
     fn bind(&mut self, name: &str, value: ExprId) -> ExprId {
         let local = self.kernel.new_local(name, Type::Index, false);
         self.first.push(Stmt { op: Op::Let { local, value }, at: Loc::default() });
@@ -151,7 +152,7 @@ impl Expander {
         ops
     }
 
-    /// The loop over words that adds the products of both their halves.
+    /// Builds the loop over words that adds the products of both their halves.
     fn walk(&mut self, dtype: DType, sums: &[LocalId]) -> Op {
         let counter = self.kernel.new_local("pair", Type::Index, false);
         let pair = self.kernel.expr(Expr::Local(counter));
@@ -180,14 +181,14 @@ impl Expander {
         Op::For { counter, start, end, step, body }
     }
 
-    /// A value of a turn that several products need.
+    /// Stores a value needed by several products of an iteration in a local.
     fn hold(&mut self, body: &mut Block, value: ExprId) -> ExprId {
         let local = self.kernel.new_local("pair", self.kernel.exprs.ty(value), false);
         body.push(Stmt { op: Op::Let { local, value }, at: Loc::default() });
         self.kernel.expr(Expr::Local(local))
     }
 
-    /// The element in one half of a word, as f32.
+    /// Returns the element in one half of a word, as f32.
     fn half(&mut self, dtype: DType, word: ExprId, low: u32) -> ExprId {
         let by = self.kernel.expr(Expr::Const(Scalar::from(low)));
         let word = if low == 0 { word } else { self.kernel.alu(Alu::Shr, &[word, by]) };

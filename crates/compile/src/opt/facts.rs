@@ -1,13 +1,14 @@
-//! What is known about integers at one place of a kernel.
+//! Facts about integers at one point of a kernel.
 //!
-//! Two kinds of knowledge: an interval for an expression, and inequalities `a ≤ b + c` between **terms** (expressions,
-//! lengths of buffers, zero) with a constant c. Both speak of true values: an expression is taken apart, `i + 1` into the
-//! term i and 1, only where its interval shows that it does not wrap. A proof of `i < len` is a path of inequalities from i
-//! to the length whose constants add up to less than 0.
+//! There are two types of facts: intervals of expressions, and inequalities `a ≤ b + c` between **terms** (expressions,
+//! lengths of buffers, zero) with a constant c. Both are about mathematical values: an expression is decomposed, such
+//! as `i + 1` into the term i and 1, only where its interval shows that it does not wrap. A proof of `i < len` is a
+//! path of inequalities from i to the length whose constants sum to less than 0.
 //!
-//! Knowledge about an expression dies with an assignment to a local it mentions. Nothing is ever learnt about a value that comes from
-//! memory, a read-only buffer included: another handle to the same bytes may write them, and a back end may read them again at each
-//! use. What holds for every value of its type (an interval, a remainder) is known of it all the same.
+//! A fact about an expression is invalidated by an assignment to a local that it reads. Nothing is ever learned about a
+//! value loaded from memory, including read-only buffers: another handle to the same bytes can write them, and a back
+//! end can load them again at each use. Facts that hold for every value of the type (an interval, a remainder) remain
+//! valid.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use panoply_ir::{Alu, Type};
 use super::effects::ExprDeps;
 use super::ranges::{MOST, Range, range};
 
-/// What an inequality is about.
+/// Subject of an inequality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Term {
     Zero,
@@ -26,7 +27,7 @@ pub(crate) enum Term {
     Expr(ExprId),
 }
 
-/// `from ≤ to + slack`.
+/// The inequality `from ≤ to + slack`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Inequality {
     from: Term,
@@ -34,21 +35,21 @@ struct Inequality {
     slack: i128,
 }
 
-/// What is known at one place.
+/// The facts that hold at one point.
 pub(crate) struct Facts<'k> {
     kernel: &'k Kernel,
     mentions: &'k ExprDeps,
     inequalities: Vec<Inequality>,
-    /// Intervals narrower than what the expressions themselves allow.
+    /// Intervals narrower than those implied by the expressions themselves.
     narrowed: HashMap<ExprId, Range>,
-    /// Intervals of leaves: of immutable locals from their value, of mutable ones from all their values, of others from the
-    /// launch if it is known.
+    /// Intervals of leaves: for immutable locals from their value, for mutable locals from all their values, for others
+    /// from the launch if it is known.
     leaves: HashMap<Expr, Range>,
-    /// Intervals found since the last change.
+    /// Intervals computed since the last change.
     found: RefCell<RangeCache>,
 }
 
-/// Intervals by expression. Forgetting all is counting up.
+/// Intervals by expression. Incrementing the epoch discards all of them.
 #[derive(Default)]
 struct RangeCache {
     epoch: u32,
@@ -56,7 +57,7 @@ struct RangeCache {
 }
 
 impl RangeCache {
-    /// Nothing yet, for so many expressions.
+    /// Creates an empty cache for a number of expressions.
     fn nothing(exprs: usize) -> RefCell<RangeCache> {
         RefCell::new(RangeCache { epoch: 1, ranges: vec![(0, None); exprs] })
     }
@@ -79,19 +80,19 @@ impl Clone for Facts<'_> {
     }
 }
 
-/// How many terms a proof may pass.
+/// Maximum number of terms visited by a proof.
 const EFFORT: usize = 48;
 
 impl<'k> Facts<'k> {
-    /// Nothing but what expressions themselves say, and what is known of leaves.
+    /// Creates facts from the intervals of leaves only.
     pub fn new(kernel: &'k Kernel, mentions: &'k ExprDeps, leaves: HashMap<Expr, Range>) -> Facts<'k> {
         let (inequalities, narrowed, found) = (Vec::new(), HashMap::new(), RangeCache::nothing(kernel.exprs.len()));
         Facts { kernel, mentions, inequalities, narrowed, leaves, found }
     }
 
-    // Asking.
+    // Queries.
 
-    /// What an integer expression can be here; none for other types.
+    /// Returns the interval of an integer expression; `None` for other types.
     pub fn range(&self, root: ExprId) -> Option<Range> {
         let mut found = self.found.borrow_mut();
         let mut pending = vec![root];
@@ -114,7 +115,7 @@ impl<'k> Facts<'k> {
         found.ranges[root.index()].1
     }
 
-    /// Whether `first`, `first` + 1, … `first` + `lanes` - 1 are surely elements of a memory.
+    /// Returns true if `first`, `first` + 1, … `first` + `lanes` - 1 are proven to be in bounds of a memory.
     pub fn is_inside(&self, first: ExprId, lanes: u8, mem: MemId) -> bool {
         let len = match self.kernel.mem(mem).space {
             Space::Buffer(_) => (Term::Len(mem), 0),
@@ -124,7 +125,7 @@ impl<'k> Facts<'k> {
         [self.parts(first), whole].into_iter().any(|(term, plus)| self.is_at_most((term, plus + lanes as i128), len))
     }
 
-    /// Whether a condition surely holds (or surely does not).
+    /// Returns the value of a condition if it is proven.
     pub fn truth(&self, condition: ExprId) -> Option<bool> {
         let Expr::Alu(op, args) = self.kernel.exprs.get(condition) else { return None };
         let integers = self.kernel.exprs.ty(args[0]).is_int() && self.kernel.exprs.ty(args[0]).lanes() == 1;
@@ -146,17 +147,17 @@ impl<'k> Facts<'k> {
         }
     }
 
-    /// Whether an expression mentions a mutable local.
+    /// Returns true if an expression reads a mutable local.
     pub fn mentions(&self, id: ExprId, local: LocalId) -> bool {
         self.mentions.locals(id).contains(&local)
     }
 
-    /// Whether nothing may be learnt about an expression: what it is read from may be written between two reads.
+    /// Returns true if nothing can be learned about an expression, because its memory can be written between two loads.
     fn is_volatile(&self, id: ExprId) -> bool {
         self.mentions.is_loaded(id)
     }
 
-    /// An expression as a term and a constant that is added to it.
+    /// Decomposes an expression into a term and an added constant.
     fn parts(&self, id: ExprId) -> (Term, i128) {
         let exprs = &self.kernel.exprs;
         match exprs.get(id) {
@@ -187,7 +188,7 @@ impl<'k> Facts<'k> {
         }
     }
 
-    /// Whether an expression plus a number stays within a type.
+    /// Returns true if an expression plus a constant does not wrap in a type.
     fn fits(&self, x: ExprId, by: i128, ty: Type) -> bool {
         match (self.range(x), Range::of_type(ty)) {
             (Some(x), Some(whole)) => whole.has(Range { lo: x.lo + by, hi: x.hi + by }),
@@ -203,10 +204,11 @@ impl<'k> Facts<'k> {
         }
     }
 
-    /// Whether `a + p ≤ b + q` follows from what is known.
+    /// Returns true if `a + p ≤ b + q` follows from the known facts.
     fn is_at_most(&self, (a, p): (Term, i128), (b, q): (Term, i128)) -> bool {
         let (wanted, least) = (q - p, self.term_range(b).lo);
-        // Terms that a is at most, each plus a constant; one that a better constant is found for is looked at again.
+        // Terms that are upper bounds of `a`, each with an added constant. A term is visited again if a smaller
+        // constant is found.
         let mut bounds: Vec<(Term, i128)> = vec![(a, 0)];
         let mut at = 0;
         while let Some((term, bound)) = bounds.get(at).copied().filter(|_| at < EFFORT) {
@@ -224,7 +226,7 @@ impl<'k> Facts<'k> {
         false
     }
 
-    /// Calls `f` with terms that a term is at most, each plus a constant.
+    /// Calls `f` with upper bounds of a term, each with an added constant.
     fn upper_bounds(&self, term: Term, f: &mut impl FnMut(Term, i128)) {
         self.inequalities.iter().filter(|known| known.from == term).for_each(|known| f(known.to, known.slack));
         let Term::Expr(id) = term else { return };
@@ -248,7 +250,8 @@ impl<'k> Facts<'k> {
             Alu::Rem | Alu::And | Alu::Div | Alu::Shr if natural(args[0]) && natural(args[1]) => {
                 part(args[0], 0);
                 match op {
-                    // By zero the dividend is the remainder, and a quotient is no less than its divisor.
+                    // For a zero divisor the remainder is the dividend, so a remainder is below the divisor only if
+                    // that is positive.
                     Alu::Rem if self.range(args[1]).is_some_and(|range| range.lo > 0) => part(args[1], -1),
                     Alu::And => part(args[1], 0),
                     _ => {}
@@ -279,9 +282,9 @@ impl<'k> Facts<'k> {
         }
     }
 
-    // Learning.
+    // Updates.
 
-    /// A condition holds from here on (or does not).
+    /// Records that a condition holds from here on, or does not.
     pub fn assume(&mut self, condition: ExprId, holds: bool) {
         let mut pending = vec![(condition, holds)];
         while let Some((id, holds)) = pending.pop() {
@@ -298,7 +301,7 @@ impl<'k> Facts<'k> {
         }
     }
 
-    /// A comparison of integers holds (or does not).
+    /// Records that a comparison of integers holds, or does not.
     fn compare(&mut self, op: Alu, args: &[ExprId], holds: bool) {
         match (op, holds, args) {
             (Alu::Lt, true, [x, y]) => self.at_most(*x, *y, -1),
@@ -313,7 +316,7 @@ impl<'k> Facts<'k> {
         }
     }
 
-    /// `x ≤ y + slack`, as true values.
+    /// Records `x ≤ y + slack`, as mathematical values.
     pub fn at_most(&mut self, x: ExprId, y: ExprId, slack: i128) {
         if self.is_volatile(x) || self.is_volatile(y) {
             return;
@@ -322,7 +325,8 @@ impl<'k> Facts<'k> {
             self.narrow(x, Range { lo: low.lo, hi: low.hi.min(high.hi + slack) });
             self.narrow(y, Range { lo: high.lo.max(low.lo - slack), hi: high.hi });
         }
-        // Taken apart with the narrower intervals; and as they stand, for that is how they may be met again.
+        // Record the decomposed terms, with the narrower intervals, and also the undecomposed ones, because later
+        // queries can contain either.
         let whole = |id: ExprId| (Term::Expr(id), 0);
         let mut sides = vec![(self.parts(x), self.parts(y))];
         sides.push((whole(x), self.parts(y)));
@@ -343,13 +347,13 @@ impl<'k> Facts<'k> {
         self.found.borrow_mut().epoch += 1;
     }
 
-    /// What an integer local can be.
+    /// Sets the interval of an integer local.
     pub fn local(&mut self, local: LocalId, range: Range) {
         self.leaves.insert(Expr::Local(local), range);
         self.found.borrow_mut().epoch += 1;
     }
 
-    /// Locals may change here.
+    /// Invalidates facts about locals that are assigned here.
     pub fn invalidate(&mut self, changed: &[LocalId]) {
         if changed.is_empty() {
             return;
@@ -357,7 +361,7 @@ impl<'k> Facts<'k> {
         let mentions = self.mentions;
         let dies = |id: ExprId| mentions.locals(id).iter().any(|local| changed.contains(local));
         let term_dies = |term: Term| matches!(term, Term::Expr(id) if dies(id));
-        // What was known by way of a dying term stays known without it.
+        // Preserve consequences of inequalities that connect through an invalidated term.
         let (to, from): (Vec<_>, Vec<_>) = (
             self.inequalities.iter().filter(|known| term_dies(known.to) && !term_dies(known.from)).copied().collect(),
             self.inequalities.iter().filter(|known| term_dies(known.from) && !term_dies(known.to)).copied().collect(),

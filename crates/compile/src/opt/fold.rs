@@ -1,12 +1,12 @@
-//! Constant folding and algebra.
+//! Constant folding and algebraic simplification.
 //!
-//! Every expression is rebuilt, operands first, through [`Folder::make`], which tries the rules of its kind: [`integer`],
-//! [`float`], [`logic`] and [`conversion`]. A rule gives an equal expression that is cheaper or nearer to the canonical
-//! form: constants to the right, operands of commutative operations in the order of their ids. Every rule is exact: for
-//! floats that leaves few (`x + 0` is none of them: -0 + 0 is 0).
+//! Every expression is rebuilt, operands first, through [`Folder::make`], which tries the rules for its operation:
+//! [`integer`], [`float`], [`logic`] and [`conversion`]. A rule gives an equal expression that is cheaper or closer to
+//! the canonical form: constants on the right, operands of commutative operations in the order of their ids. Every rule
+//! is exact, which leaves few rules for floats (`x + 0` is not simplified: -0 + 0 is 0).
 //!
-//! An immutable local whose value is a leaf (a constant, a parameter, a number of the launch, a length, another such local)
-//! is replaced by it, and a mutable one that is never assigned becomes immutable.
+//! An immutable local whose value is a leaf (a constant, a parameter, a launch builtin, a length, or another such
+//! local) is replaced by it. A mutable local that is never assigned becomes immutable.
 
 mod conversion;
 mod float;
@@ -22,7 +22,7 @@ use panoply_ir::{Alu, DType, Scalar, Type};
 use super::walk::{KernelExt, map_operands, visit};
 use super::{Context, Fuel};
 
-/// The pass.
+/// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     let mut body = std::mem::take(&mut kernel.body);
     let mut folder = Folder { kernel, fuel: &mut context.fuel, folded: HashMap::new(), leaves: HashMap::new() };
@@ -34,9 +34,9 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
 struct Folder<'f> {
     kernel: Kernel,
     fuel: &'f mut Fuel,
-    /// What has become of expressions.
+    /// Result for each folded expression.
     folded: HashMap<ExprId, ExprId>,
-    /// Immutable locals that are just leaves.
+    /// Immutable locals whose value is a leaf.
     leaves: HashMap<LocalId, ExprId>,
 }
 
@@ -44,7 +44,7 @@ struct Folder<'f> {
 type Operands<'a> = &'a [ExprId];
 
 impl Folder<'_> {
-    /// Makes mutable locals that never change immutable.
+    /// Makes mutable locals that are never assigned immutable.
     fn settle_locals(&mut self, body: &Block) {
         let mut assigned = vec![false; self.kernel.locals.len()];
         visit(body, &mut |op| {
@@ -72,7 +72,7 @@ impl Folder<'_> {
         }
     }
 
-    /// Whether an expression costs nothing and means the same wherever it stands.
+    /// Returns true if an expression is free and has the same value everywhere.
     fn is_leaf(&self, id: ExprId) -> bool {
         match self.kernel.exprs.get(id) {
             Expr::Const(_) | Expr::Index(_) | Expr::Param(_) | Expr::Builtin(_) | Expr::Len(_) => true,
@@ -86,7 +86,7 @@ impl Folder<'_> {
         }
     }
 
-    /// What becomes of an expression. Operands have smaller ids; those not yet folded are done first, without recursion.
+    /// Returns the folded expression. Operands have smaller ids and are folded first, without recursion.
     fn fold(&mut self, root: ExprId) -> ExprId {
         let mut pending = vec![root];
         while let Some(id) = pending.last().copied() {
@@ -106,7 +106,7 @@ impl Folder<'_> {
         self.folded[&root]
     }
 
-    /// An expression over folded operands, as simple as the rules make it.
+    /// Returns an expression over folded operands, simplified by the rules.
     fn make(&mut self, expr: Expr) -> ExprId {
         let simpler = match expr {
             Expr::Local(local) => self.leaves.get(&local).copied(),
@@ -150,7 +150,7 @@ impl Folder<'_> {
             .or_else(|| if ty.is_float() { self.float(op, ty, args) } else { self.integer(op, ty, args) })
     }
 
-    /// The value of an operation on constants.
+    /// Evaluates an operation on constants.
     fn evaluate(&mut self, op: Alu, args: Operands<'_>) -> Option<ExprId> {
         let values: Option<Vec<Scalar>> = args.iter().map(|arg| self.constant(*arg)).collect();
         let result = scalar::alu(op, &values?);
@@ -159,7 +159,8 @@ impl Folder<'_> {
         Some(self.literal(ty, result))
     }
 
-    /// Operands of a commutative operation in canonical order. `Min` and `Max` of floats tell -0 from 0 by order.
+    /// Sorts operands of a commutative operation into canonical order. `Min` and `Max` of floats are excluded, because
+    /// for -0 and 0 the result depends on the order.
     fn ordered(&mut self, op: Alu, ty: Type, args: Operands<'_>) -> Option<ExprId> {
         if !op.is_commutative() || ty.is_float() && matches!(op, Alu::Min | Alu::Max) {
             return None;
@@ -168,7 +169,7 @@ impl Folder<'_> {
         (rank(args[0]) > rank(args[1])).then(|| self.alu(op, &[args[1], args[0]]))
     }
 
-    // What rules are made of.
+    // Helpers for rules.
 
     fn ty(&self, id: ExprId) -> Type {
         self.kernel.exprs.ty(id)
@@ -178,7 +179,7 @@ impl Folder<'_> {
         self.kernel.exprs.get(id)
     }
 
-    /// The operands of an expression if it is this operation.
+    /// Returns the operands of an expression if it is this operation.
     fn operands_of(&self, id: ExprId, op: Alu) -> Option<Args> {
         match self.get(id) {
             Expr::Alu(found, args) if found == op => Some(args),
@@ -186,7 +187,7 @@ impl Folder<'_> {
         }
     }
 
-    /// The value that every lane has, if it is constant; of an index as u64.
+    /// Returns the common value of all lanes if it is constant; for an index as u64.
     fn constant(&self, id: ExprId) -> Option<Scalar> {
         match self.get(id) {
             Expr::Const(value) => Some(value),
@@ -196,13 +197,13 @@ impl Folder<'_> {
         }
     }
 
-    /// A constant integer.
+    /// Returns the value of a constant integer.
     fn int(&self, id: ExprId) -> Option<i128> {
         let value = self.constant(id)?;
         (!value.dtype.is_float()).then(|| value.to_i128())
     }
 
-    /// The constant of a type.
+    /// Returns a constant of a type.
     fn literal(&mut self, ty: Type, value: Scalar) -> ExprId {
         match ty {
             Type::Index => self.kernel.index(value.bits),
@@ -214,7 +215,7 @@ impl Folder<'_> {
         }
     }
 
-    /// An integer constant of a type, wrapped to its width.
+    /// Returns an integer constant of a type, wrapped to its width.
     fn number(&mut self, ty: Type, value: i128) -> ExprId {
         self.literal(ty, Scalar::from_i128(ty.dtype().unwrap_or(DType::U64), value))
     }

@@ -1,13 +1,13 @@
-//! Guard hoisting: one comparison before many accesses instead of one for each.
+//! Guard hoisting: one comparison before many accesses instead of one for each access.
 //!
-//! * [`tail_guard`]: where a block ends in guarded writes of one element, and what leads to them does nothing else, all of it moves
-//!   under one `if`, and reads of that element need no guard any more.
-//! * [`loop_versioning`]: an innermost loop whose guarded accesses advance evenly gets a second version without their guards, which
-//!   runs if the first and the last access of each lie inside.
+//! * [`tail_guard`]: if a block ends in guarded stores of one element, and the statements before them only prepare
+//!   these stores, all of them move under one `if`, and loads of that element need no guard any more.
+//! * [`loop_versioning`]: an innermost loop whose guarded accesses are affine in the counter gets a second version
+//!   without guards, which runs if the accesses are in bounds for all iterations.
 //!
-//! Both are for languages whose compilers see a branch at every guard. Measured on Intel's CPU OpenCL runtime (two cores
-//! of an AMD EPYC, 512 × 512 matrix product, a work-item per element): 80 ms with guards in the inner loop, 30 ms without. The CPU's
-//! vector machine compares whole blocks of lanes at once and gains nothing.
+//! Both are for languages whose compilers emit a branch for every guard. Measured on Intel's CPU OpenCL runtime (two
+//! cores of an AMD EPYC, 512 × 512 matrix product, one work-item per element): 80 ms with guards in the inner loop, 30
+//! ms without. The CPU's vector machine compares entire blocks of lanes at once and gains nothing.
 
 mod loop_versioning;
 mod tail_guard;
@@ -18,7 +18,7 @@ use panoply_ir::target::Language;
 use super::Context;
 use super::effects::loaded_locals;
 
-/// The pass.
+/// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     match context.target.language {
         Language::Ir => return kernel,
@@ -36,7 +36,7 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     Kernel { body, ..kernel }
 }
 
-/// Inner blocks first.
+/// Processes a block, inner blocks first.
 fn block(kernel: &mut Kernel, stmts: &mut Block, loaded: &[bool], context: &mut Context<'_>) {
     for stmt in stmts.iter_mut() {
         stmt.op.blocks_mut().into_iter().for_each(|inner| block(kernel, inner, loaded, context));

@@ -1,9 +1,9 @@
-//! Whether 32-bit indices are enough for a launch.
+//! Determines whether 32-bit indices suffice for a launch.
 //!
-//! With the sizes of a launch every index expression has an interval. 32 bits are enough if each keeps within
-//! -2³¹ … 2³¹ - 1: addition, subtraction, multiplication and comparison then give the same in 32 bits as in 64, where an
-//! index below zero is a huge one either way. What a negative index would give differently (a quotient, a shift, a cast) must
-//! see none.
+//! Given the sizes of a launch, every index expression has an interval. 32 bits suffice if each stays within -2³¹ … 2³¹
+//! - 1: addition, subtraction, multiplication and comparison then give the same results in 32 bits as in 64, where a
+//! negative index is a huge one either way. Operations for which a negative index would give a different result (a
+//! quotient, a shift, a cast) must not have one.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,14 @@ use super::walk::transitive_operands;
 /// The sizes of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Launch {
-    /// Work-items asked for.
+    /// Requested work-items along each axis.
     pub grid: [u64; 3],
-    /// For every parameter: a buffer's length in elements, or an index's value; anything for other scalars.
+    /// For every parameter: a buffer's length in elements, or an index's value; arbitrary for other scalars.
     pub args: Vec<u64>,
 }
 
-/// 32 if every index of this launch fits, else 64. It costs some microseconds for a small kernel: keep the answer.
+/// Returns 32 if every index of this launch fits, otherwise 64. It takes some microseconds for a small kernel, so
+/// callers should cache the result.
 pub fn index_bits(kernel: &Verified<Kernel>, launch: &Launch) -> u32 {
     let narrow = leaves(kernel, launch).is_some_and(|leaves| {
         let mut fits = true;
@@ -36,7 +37,7 @@ pub fn index_bits(kernel: &Verified<Kernel>, launch: &Launch) -> u32 {
 
 const NARROW: Range = Range { lo: -(1 << 31), hi: (1 << 31) - 1 };
 
-/// What the launch says of leaves; none if a size alone is too large.
+/// Returns the intervals of leaves given by a launch; `None` if a size alone is too large.
 pub(super) fn leaves(kernel: &Kernel, launch: &Launch) -> Option<Leaves> {
     let mut leaves = Leaves::new();
     for (position, (param, size)) in kernel.params.iter().zip(&launch.args).enumerate() {
@@ -70,7 +71,7 @@ fn all_fit(kernel: &Kernel, facts: &Facts<'_>, roots: &[ExprId]) -> bool {
     })
 }
 
-/// The interval of an index, below zero where it would wrap; none if it leaves 32 bits.
+/// Returns the interval of an index, negative where it would wrap; `None` if it does not fit in 32 bits.
 pub(super) fn interval(
     kernel: &Kernel,
     facts: &Facts<'_>,
@@ -96,14 +97,14 @@ pub(super) fn interval(
     known.or_else(computed).filter(|range| NARROW.has(*range))
 }
 
-/// Whether an operation on indices that fit gives the same in 32 bits.
+/// Returns true if an operation on indices that fit gives the same result in 32 bits.
 fn same_in_32_bits(kernel: &Kernel, facts: &Facts<'_>, id: ExprId, signed: &HashMap<ExprId, Range>) -> bool {
     let natural = |id: ExprId| signed.get(&id).is_none_or(|range| range.lo >= 0);
     let (op, args) = match kernel.exprs.get(id) {
         Expr::Alu(op, args) => (op, args),
         Expr::Cast(_, x) => return natural(x),
         Expr::Const(_) | Expr::Index(_) | Expr::Param(_) | Expr::Builtin(_) | Expr::Len(_) => return true,
-        // An index that one of these refers to is looked at for itself.
+        // Indices among their operands are checked separately.
         Expr::Local(_) | Expr::Load { .. } | Expr::Bitcast(..) | Expr::Splat(..) | Expr::Extract(..) => return true,
     };
     match op {
@@ -114,7 +115,7 @@ fn same_in_32_bits(kernel: &Kernel, facts: &Facts<'_>, id: ExprId, signed: &Hash
         Alu::PopCount | Alu::Div | Alu::Rem | Alu::And | Alu::Or | Alu::Xor | Alu::Abs | Alu::Min | Alu::Max => {
             args.iter().all(|arg| natural(*arg))
         }
-        // An inverted index has its high bits set: `interval` has refused it.
+        // An inverted index has its high bits set, so `interval` has already rejected it.
         Alu::Not | Alu::Neg | Alu::Add | Alu::Sub | Alu::Mul | Alu::Shl | Alu::Shr => true,
         Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Select => true,
         Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Pow | Alu::Fma => true,
@@ -137,7 +138,7 @@ mod tests {
         for k: index in 0..width { x[add(mul(global_id.y, width), k)] = x[sub(k, 1)] } }";
 
     #[test]
-    fn sizes_decide() {
+    fn index_width_depends_on_launch_sizes() {
         check(MATRIX, [1, 1000, 1], &[1_000_000, 1000], 32);
         check(MATRIX, [1, 1000, 1], &[1 << 31, 1000], 64);
         check(MATRIX, [1, 1 << 31, 1], &[1000, 1000], 64);
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_the_width_is_wide() {
+    fn operations_that_expose_the_width_need_64_bits() {
         let with = |index: &str| format!("kernel k(x: &mut [f32], y: &[f32], n: &[i32]) {{ x[{index}] = y[0] }}");
         for narrow in [
             "sub(global_id.x, 1)",

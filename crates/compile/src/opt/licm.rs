@@ -1,9 +1,9 @@
-//! Loop-invariant code motion: what a loop computes anew in each turn, but never differently, is computed before it.
+//! Loop-invariant code motion: hoists loop-invariant expressions out of loops.
 //!
-//! Inner loops come first, so that what leaves one may leave the next. Only expressions worth a local move, and only those
-//! that stand directly in the body or its condition: what stands under an `if` may never be needed. Moving an expression
-//! before a loop may evaluate it where it was not: all are pure, and every read is guarded again, for what proved it or
-//! promised it to lie inside may be inside the loop.
+//! Inner loops come first, so that expressions hoisted out of one loop can be hoisted out of the next. Only expressions
+//! worth a local are hoisted, and only those evaluated directly in the body or its condition: expressions under an `if`
+//! might not be needed. A hoisted expression can be evaluated where it was not evaluated before. All expressions are
+//! pure, and every load is guarded again, because the proof or promise that it is in bounds can depend on the loop.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::Context;
 use super::effects::{Effects, ExprDeps};
 use super::walk::{KernelExt, map_block, map_operands, rebuild};
 
-/// The pass.
+/// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
     let mut mover = LoopHoister { kernel, context };
@@ -41,7 +41,7 @@ impl LoopHoister<'_, '_> {
         out
     }
 
-    /// Moves what it can out of a loop, to the end of `out`.
+    /// Hoists invariant expressions out of a loop, to the end of `out`.
     fn lighten(&mut self, stmt: &mut Stmt, out: &mut Block) {
         let mentions = ExprDeps::of(&self.kernel);
         let invariant = self.invariant(&stmt.op, &mentions);
@@ -50,7 +50,7 @@ impl LoopHoister<'_, '_> {
             if !self.context.fuel.spend() {
                 break;
             }
-            // What moved before may be a part of it.
+            // Previously hoisted expressions can be part of it.
             let value = rebuild(&mut self.kernel, id, &mut made);
             let value = self.guarded(value);
             let local = self.kernel.new_local("fixed", self.kernel.exprs.ty(id), false);
@@ -69,7 +69,7 @@ impl LoopHoister<'_, '_> {
         }
     }
 
-    /// The largest expressions directly in a loop that no turn changes and that are worth a local, operands first.
+    /// Returns the largest loop-invariant expressions directly in a loop that are worth a local, operands first.
     fn invariant(&self, op: &Op, mentions: &ExprDeps) -> Vec<ExprId> {
         let effects = op.blocks().into_iter().fold(Effects::of_op(op), |mut all, block| {
             let inner = Effects::of_block(block);
@@ -80,7 +80,7 @@ impl LoopHoister<'_, '_> {
         });
         let mut pending = if let Op::While { condition, .. } = op { vec![*condition] } else { Vec::new() };
         let direct = op.blocks().into_iter().flatten();
-        // A `while` inside evaluates its condition in its own turns.
+        // A nested `while` evaluates its condition in its own iterations.
         pending.extend(direct.filter(|stmt| !matches!(stmt.op, Op::While { .. })).flat_map(|stmt| stmt.op.operands()));
         let mut found = Vec::new();
         let mut seen = vec![false; self.kernel.exprs.len()];
@@ -98,7 +98,7 @@ impl LoopHoister<'_, '_> {
         found
     }
 
-    /// The expression with every read guarded.
+    /// Returns the expression with every load guarded.
     fn guarded(&mut self, root: ExprId) -> ExprId {
         let mut made: HashMap<ExprId, ExprId> = HashMap::new();
         for id in super::walk::transitive_operands(&self.kernel, &[root]) {

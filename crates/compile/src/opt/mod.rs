@@ -1,20 +1,21 @@
-//! Passes over kernels.
+//! Optimization passes over kernels.
 //!
-//! [`PASSES`] is the whole list, in order; each pass is one file, a function from kernel to kernel. Between any two the
-//! kernel is verified, so a pass that breaks a rule is caught by name. Each rewrite costs one unit of fuel: with
-//! [`Options::fuel`] a wrong result is bisected to the single rewrite that caused it.
+//! [`PASSES`] is the complete list, in order; each pass is one file with a function from kernel to kernel. The kernel
+//! is verified after each pass, so an invalid result is attributed to the pass by name. Each rewrite costs one unit of
+//! fuel: with [`Options::fuel`] a wrong result can be bisected to the rewrite that caused it.
 //!
-//! A pass keeps the kernel's meaning bit for bit as the interpreter defines it (the bits of a NaN aside), and reorders no
-//! float arithmetic. Multiplication and addition are never contracted: a fused multiply-add happens where the program
-//! says `Fma` and nowhere else, or results would depend on the device. Who allows that has [`contract`] before.
+//! A pass preserves the kernel's results bit for bit as defined by the interpreter (except the bits of a NaN), and does
+//! not reorder float arithmetic. Multiplication and addition are never contracted: a fused multiply-add occurs only
+//! where the program contains `Fma`, because results would otherwise depend on the device. If the user permits
+//! contraction, [`contract`] is applied before the passes.
 //!
-//! Two passes one might look for are not here. **Affine strength reduction** (addresses and quotients of loop counters
-//! advanced by addition): the CPU's vector machine advances affine addresses itself, and compilers of text do; a loop of
-//! 512 turns over `x[k * s + i]` took 0.41 ms either way on Intel's OpenCL runtime (two EPYC cores, 16384 work-items), and
-//! one with `k / w` and `k % w` 0.49 ms as it stands but 1.17 with running counters. **Merging neighboring reads into
-//! vectors**: OpenCL's `vload` promises the alignment of one element only, so a device can do no more with it than with the
-//! single reads, which its compiler merges where that is possible. The renderers do write vectors that a kernel asks for.
-//! Figures of both: `docs/measured/2026-11-22-passes-left-out.md`.
+//! Two common passes are deliberately omitted. **Affine strength reduction** (advancing addresses and quotients of loop
+//! counters by addition): the CPU's vector machine advances affine addresses itself, and so do compilers of rendered
+//! text. A loop of 512 iterations over `x[k * s + i]` took 0.41 ms either way on Intel's OpenCL runtime (two EPYC
+//! cores, 16384 work-items), and one with `k / w` and `k % w` took 0.49 ms unchanged but 1.17 ms with running counters.
+//! **Vectorizing adjacent loads**: OpenCL's `vload` promises only the alignment of one element, so a device can do no
+//! more with it than with the scalar loads, which its compiler merges where possible. The renderers do emit the vectors
+//! that a kernel contains. Measurements of both: `docs/measured/2026-11-22-passes-left-out.md`.
 
 pub(crate) mod alignment;
 pub(crate) mod contract;
@@ -43,31 +44,31 @@ use panoply_ir::{Target, Verified};
 
 use crate::proven::verify;
 
-/// What may be chosen about optimization.
+/// Options of optimization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How many rewrites may be made in all; none is no limit.
+    /// Maximum number of rewrites in total; `None` for no limit.
     pub fuel: Option<u32>,
 }
 
-/// A pass.
+/// An optimization pass.
 pub struct Pass {
-    /// Its name: that of its file.
+    /// Name, equal to that of its file.
     pub name: &'static str,
     change: fn(Kernel, &mut Context<'_>) -> Kernel,
 }
 
-/// What a pass may know besides the kernel.
+/// Information available to a pass besides the kernel.
 pub(crate) struct Context<'t> {
     pub target: &'t Target,
     pub fuel: Fuel,
 }
 
-/// How many rewrites may still be made.
+/// Remaining number of rewrites.
 pub(crate) struct Fuel(Option<u32>);
 
 impl Fuel {
-    /// Whether one more rewrite may be made; it must be made then.
+    /// Consumes one unit and returns true if a rewrite is permitted. The caller must then make it.
     pub fn spend(&mut self) -> bool {
         match &mut self.0 {
             None => true,
@@ -80,7 +81,7 @@ impl Fuel {
     }
 }
 
-/// Every pass in the order in which they run.
+/// All passes, in execution order.
 pub const PASSES: &[Pass] = &[
     FOLD,
     DCE,
@@ -98,10 +99,11 @@ const FOLD: Pass = Pass { name: "fold", change: fold::run };
 const DCE: Pass = Pass { name: "dce", change: dce::run };
 
 impl Pass {
-    /// What this pass alone makes of a kernel.
+    /// Applies this pass alone to a kernel.
     ///
     /// # Panics
-    /// If that does not verify: a bug of ours, shown with the kernel before.
+    ///
+    /// Panics if the result does not verify, which is a bug; the message contains the original kernel.
     pub fn apply(&self, kernel: Verified<Kernel>, target: &Target, options: &Options) -> Verified<Kernel> {
         self.run(kernel, &mut Context { target, fuel: Fuel(options.fuel) })
     }
@@ -112,20 +114,26 @@ impl Pass {
         walk::recheck_guards(&mut after);
         verify(after).unwrap_or_else(|error| {
             let before = before.unwrap_or_default();
-            panic!("pass {} made a kernel that does not verify: {error}\nit was\n{before}", self.name)
+            panic!("pass {} produced a kernel that does not verify: {error}\noriginal kernel:\n{before}", self.name)
         })
     }
 }
 
-/// The kernel after all passes.
+/// Runs all passes on a kernel.
 ///
 /// # Panics
-/// If a pass makes a kernel that does not verify: a bug of ours, shown with the kernel before.
+///
+/// Panics if a pass produces a kernel that does not verify, which is a bug; the message contains the original kernel.
 pub fn optimize(kernel: Verified<Kernel>, target: &Target, options: &Options) -> Verified<Kernel> {
     optimize_observed(kernel, target, options, &mut |_, _| {})
 }
 
-/// The kernel after all passes, and before them without products of matrices that the target does not have; each pass and what it made is shown to `observe`.
+/// Runs all passes on a kernel, after expanding matrix products that the target does not support. Calls `observe` with
+/// each pass and its result.
+///
+/// # Panics
+///
+/// Panics if a pass produces a kernel that does not verify, which is a bug.
 pub fn optimize_observed(
     mut kernel: Verified<Kernel>,
     target: &Target,
@@ -134,7 +142,7 @@ pub fn optimize_observed(
 ) -> Verified<Kernel> {
     if expand_mma::applies(&kernel, target) {
         let written = verify(expand_mma::expand(kernel.into_inner(), target));
-        kernel = written.unwrap_or_else(|error| panic!("a product of matrices was written out wrongly: {error}"));
+        kernel = written.unwrap_or_else(|error| panic!("expansion of a matrix product is invalid: {error}"));
     }
     let mut context = Context { target, fuel: Fuel(options.fuel) };
     for pass in PASSES {

@@ -1,7 +1,7 @@
-//! Facts carried through a kernel's statements, in the order in which they run.
+//! Forward dataflow analysis of [`Facts`] through a kernel's statements.
 //!
-//! A branch learns its condition; what follows a branch that always leaves learns the opposite. A loop forgets what its
-//! body changes before it learns its condition or the bounds of its counter.
+//! A branch learns its condition; statements after a branch that always exits learn the opposite. A loop invalidates
+//! facts about locals that its body assigns before it learns its condition or the bounds of its counter.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use super::facts::Facts;
 use super::ranges::Range;
 use super::walk::{leaves, visit};
 
-/// How often the intervals of mutable locals may grow before those that still do are given up.
+/// Number of rounds in which intervals of mutable locals can grow before they are widened.
 const ROUNDS: usize = 4;
 
 /// Intervals of leaves.
 pub(crate) type Leaves = HashMap<Expr, Range>;
 
-/// Calls `f` for every statement, outer ones first, with what is known when it evaluates its expressions. `launch` is what is
-/// known of parameters, lengths and numbers of the launch beforehand.
+/// Calls `f` for every statement, outer ones first, with the facts that hold when it evaluates its expressions.
+/// `launch` contains known intervals of parameters, lengths and launch builtins.
 pub(crate) fn walk(kernel: &Kernel, launch: &Leaves, f: &mut dyn FnMut(&Facts<'_>, &Stmt)) {
     let mentions = ExprDeps::of(kernel);
     let mut leaves = mutable_ranges(kernel, &mentions, launch);
@@ -36,8 +36,8 @@ fn walk_knowing(kernel: &Kernel, mentions: &ExprDeps, leaves: Leaves, f: &mut dy
     Walker { kernel, reads: reads.collect(), f }.block(&kernel.body, &mut facts);
 }
 
-/// What each mutable integer local can be at any time: the least intervals that hold its first value and, as long as all
-/// locals stay in theirs, every value it is assigned.
+/// Returns an interval for each mutable integer local that contains all its values. It is the smallest one that
+/// contains the first value and, as long as all locals stay in their intervals, every assigned value.
 fn mutable_ranges(kernel: &Kernel, mentions: &ExprDeps, launch: &Leaves) -> Leaves {
     let given = |assumed: &Leaves, later: bool| {
         let mut leaves = launch.clone();
@@ -51,10 +51,10 @@ fn mutable_ranges(kernel: &Kernel, mentions: &ExprDeps, launch: &Leaves) -> Leav
             let known = known.entry(local).or_insert(range);
             if !known.has(range) {
                 grown = true;
-                let Expr::Local(of) = local else { unreachable!("only locals are given values") };
+                let Expr::Local(of) = local else { unreachable!("only locals are assigned") };
                 let whole = Range::of_type(kernel.local(of).ty).expect("only integers have intervals");
                 let joined = known.join(range);
-                // A bound that still moves is given up; the other may well stand.
+                // A bound that still moves is widened to the type's; the other can be kept.
                 *known = Range {
                     lo: if round >= ROUNDS && joined.lo < known.lo { whole.lo } else { joined.lo },
                     hi: if round >= ROUNDS && joined.hi > known.hi { whole.hi } else { joined.hi },
@@ -65,14 +65,15 @@ fn mutable_ranges(kernel: &Kernel, mentions: &ExprDeps, launch: &Leaves) -> Leav
             break;
         }
     }
-    // What was given up comes back where a condition bounds it: a sound assumption gives a sound answer.
+    // Widened bounds are narrowed again where a condition limits them: a sound assumption gives a sound result.
     for _ in 0..2 {
         known = given(&known, true);
     }
     known
 }
 
-/// What mutable integer locals are given, first and (if asked) later, when they are what is assumed.
+/// Returns the intervals of values given to mutable integer locals, initially and, if `later`, by assignments, under
+/// the assumed intervals.
 fn given(kernel: &Kernel, mentions: &ExprDeps, assumed: Leaves, later: bool) -> Leaves {
     let mut given = Leaves::new();
     walk_knowing(kernel, mentions, assumed, &mut |facts, stmt| {
@@ -92,13 +93,13 @@ fn given(kernel: &Kernel, mentions: &ExprDeps, assumed: Leaves, later: bool) -> 
 
 struct Walker<'k, 'f> {
     kernel: &'k Kernel,
-    /// The expression that reads each local, where there is one.
+    /// Expression that reads each local, if there is one.
     reads: HashMap<LocalId, ExprId>,
     f: &'f mut dyn FnMut(&Facts<'_>, &Stmt),
 }
 
 impl Walker<'_, '_> {
-    /// Goes through a block; what is known at its end is left in `facts`.
+    /// Processes a block; `facts` then holds what is known at its end.
     fn block(&mut self, block: &Block, facts: &mut Facts<'_>) {
         block.iter().for_each(|stmt| self.statement(stmt, facts));
     }
@@ -146,7 +147,7 @@ impl Walker<'_, '_> {
         self.equal(local, value, facts);
     }
 
-    /// A local has just been given a value.
+    /// Records that a local was just assigned a value.
     fn equal(&mut self, local: LocalId, value: ExprId, facts: &mut Facts<'_>) {
         let Some(read) = self.reads.get(&local).copied() else { return };
         if self.kernel.local(local).ty.is_int()
@@ -186,7 +187,7 @@ impl Walker<'_, '_> {
             inside.at_most(start, read, 0);
             inside.at_most(read, end, -1);
         }
-        // Bounds are evaluated once: what the counter is compared with may change afterwards.
+        // Bounds are evaluated once: operands of the counter's comparison can change afterwards.
         inside.invalidate(&assigned(body));
         facts.invalidate(&assigned(body));
         self.block(body, &mut inside);
@@ -204,7 +205,7 @@ impl Walker<'_, '_> {
     }
 }
 
-/// The locals that a block changes.
+/// Returns the locals that a block assigns.
 fn assigned(block: &Block) -> Vec<LocalId> {
     let mut locals = Vec::new();
     visit(block, &mut |op| {
@@ -215,7 +216,7 @@ fn assigned(block: &Block) -> Vec<LocalId> {
     locals
 }
 
-/// Whether a block may leave the loop around it by a break.
+/// Returns true if a block can exit the enclosing loop by a break.
 fn breaks(block: &Block) -> bool {
     block.iter().any(|stmt| match &stmt.op {
         Op::Break => true,

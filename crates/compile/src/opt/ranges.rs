@@ -1,12 +1,12 @@
-//! Intervals of integers: what an operation can give, given what its operands can be.
+//! Interval arithmetic: the interval of an operation's result, given those of its operands.
 //!
-//! Intervals are of the true values, in i128. An operation whose result might not fit its type wraps, and then anything
-//! is possible: the interval is the whole type's. An index counts as 64 bits here; [`super::index_width`] asks what 32 would do.
+//! Intervals are of mathematical values, in i128. If a result might not fit its type, the operation can wrap, and the
+//! interval is that of the entire type. An index is treated as 64 bits here; [`super::index_width`] analyzes 32 bits.
 
 use panoply_ir::kernel::{Builtin, Expr, ExprId, Kernel, MAX_LAUNCH_SIZE, Space};
 use panoply_ir::{Alu, DType, Type};
 
-/// Numbers from `lo` to `hi`, both included.
+/// The integers from `lo` to `hi`, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub lo: i128,
@@ -14,12 +14,12 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// One number.
+    /// Returns the interval of one number.
     pub const fn just(value: i128) -> Range {
         Range { lo: value, hi: value }
     }
 
-    /// Every number of an integer type or bool; none for floats and vectors.
+    /// Returns all values of an integer type or bool; `None` for floats and vectors.
     pub fn of_type(ty: Type) -> Option<Range> {
         let dtype = match ty {
             Type::Index => DType::U64,
@@ -30,17 +30,18 @@ impl Range {
         Some(Range { lo: if dtype.is_signed() { -most - 1 } else { 0 }, hi: most })
     }
 
-    /// Whether a number lies in it.
+    /// Returns true if an interval is contained in this one.
     pub fn has(self, other: Range) -> bool {
         self.lo <= other.lo && other.hi <= self.hi
     }
 
-    /// The smallest interval with both.
+    /// Returns the smallest interval that contains both.
     pub fn join(self, other: Range) -> Range {
         Range { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
     }
 
-    /// What both have; the first alone where they have nothing in common, which only code that never runs can claim.
+    /// Returns the intersection, or the first interval if the intersection is empty, which is possible only in
+    /// unreachable code.
     pub fn meet(self, other: Range) -> Range {
         let met = Range { lo: self.lo.max(other.lo), hi: self.hi.min(other.hi) };
         if met.lo <= met.hi { met } else { self }
@@ -48,15 +49,15 @@ impl Range {
 
     fn of_corners(corners: impl IntoIterator<Item = i128>) -> Range {
         let mut corners = corners.into_iter();
-        let first = Range::just(corners.next().expect("there are corners"));
+        let first = Range::just(corners.next().expect("the caller passes at least one corner"));
         corners.fold(first, |range, corner| range.join(Range::just(corner)))
     }
 }
 
-/// The largest length, size, id or count of any launch, if nothing more is known.
+/// Largest length, size, id or count of any launch, if nothing more is known.
 pub(crate) const MOST: i128 = MAX_LAUNCH_SIZE as i128;
 
-/// What a number of the launch can be in any launch.
+/// Returns the interval of a builtin in any launch.
 pub(crate) fn builtin(kernel: &Kernel, builtin: Builtin) -> Range {
     let size = |axis: u8| kernel.group_size.map_or(MOST, |group| group[axis as usize] as i128);
     match builtin {
@@ -69,8 +70,8 @@ pub(crate) fn builtin(kernel: &Kernel, builtin: Builtin) -> Range {
     }
 }
 
-/// What an integer expression can be, given its operands' ranges and what more is known of leaves (lengths, parameters,
-/// locals, numbers of the launch); none for what is no integer.
+/// Returns the interval of an integer expression, given its operands' intervals and additional knowledge about leaves
+/// (lengths, parameters, locals, builtins); `None` for non-integers.
 pub(crate) fn range(
     kernel: &Kernel,
     id: ExprId,
@@ -92,7 +93,7 @@ pub(crate) fn range(
             let ranges: Option<Vec<Range>> = args.iter().map(|arg| operand(*arg)).collect();
             ranges.and_then(|ranges| operation(op, &ranges, whole))
         }
-        // Within the type the value stays; a float saturates into the whole type.
+        // A value within the type is unchanged; a float operand can saturate to any value of the type.
         Expr::Cast(_, x) => operand(x).filter(|_| !whole_is_bool(kernel, id)),
         Expr::Load { .. } | Expr::Bitcast(..) | Expr::Splat(..) | Expr::Extract(..) => None,
     };
@@ -103,7 +104,7 @@ fn whole_is_bool(kernel: &Kernel, id: ExprId) -> bool {
     kernel.exprs.ty(id).is_bool()
 }
 
-/// The interval of a result, as if the type had no bounds; none if little can be said.
+/// Returns the interval of a result as if the type were unbounded; `None` if no useful bound is known.
 fn operation(op: Alu, x: &[Range], whole: Range) -> Option<Range> {
     let positive = |range: Range| range.lo > 0;
     let natural = |range: Range| range.lo >= 0;
@@ -126,7 +127,7 @@ fn operation(op: Alu, x: &[Range], whole: Range) -> Option<Range> {
                 hi: if x[0].hi > 0 { x[0].hi.min(most) } else { 0 },
             }
         }
-        // By zero the dividend is the remainder.
+        // For a zero divisor the remainder is the dividend.
         Alu::Rem if natural(x[0]) && natural(x[1]) => Range { lo: 0, hi: x[0].hi },
         Alu::Div if natural(x[0]) && natural(x[1]) => Range { lo: 0, hi: x[0].hi },
         Alu::Min => Range { lo: x[0].lo.min(x[1].lo), hi: x[0].hi.min(x[1].hi) },

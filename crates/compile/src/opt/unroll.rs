@@ -1,7 +1,7 @@
-//! Unrolling of short loops with constant bounds, inner ones first.
+//! Unrolls short loops with constant bounds, inner loops first.
 //!
-//! Each turn becomes a copy of the body with the counter a constant and locals of its own. A loop that is left or continued
-//! from inside stays, and so does one whose copies would be long.
+//! Each iteration becomes a copy of the body with a constant counter and separate locals. A loop with `break` or
+//! `continue` is not unrolled, nor is one whose copies would be long.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ use super::Context;
 use super::clone::Copy;
 use super::walk::{KernelExt, transitive_operands, visit};
 
-/// Most turns of a loop that is unrolled. An executor of the IR turns a loop once for a block of lanes, which costs it
-/// nothing, so there only what constants make simpler is won.
+/// Returns the maximum iterations of a loop that is unrolled. An executor of the IR runs the loop control once for a
+/// block of lanes, at negligible cost, so there only simplification by constants is gained.
 fn most_turns(language: Language) -> i128 {
     match language {
         Language::Ir => 4,
@@ -28,15 +28,16 @@ fn most_turns(language: Language) -> i128 {
     }
 }
 
-/// Most work of all its copies, counted in statements and in the operations they evaluate.
+/// Maximum work of all copies, counted in statements and in the operations they evaluate.
 const WORK: usize = 512;
 
-/// What a function counts that a shader is given as arithmetic: a dozen fused multiply-adds, each some eighty operations where the device
-/// has none. Ten of `exp` in a row took SwiftShader half a minute; lavapipe, which has f64 and fuses, does not end on one loop of them within
-/// another, so what has f64 counts them as one.
+/// Work counted for a function that is expanded to arithmetic in shaders: a dozen fused multiply-adds, each some eighty
+/// operations if the device has none. Ten consecutive `exp` took SwiftShader half a minute. Targets with f64 count a
+/// function as one: lavapipe, which has f64 and fused multiply-adds, does not finish compiling one loop of them inside
+/// another.
 const WRITTEN_OUT: usize = 64;
 
-/// The pass.
+/// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
     let mut unroller = Unroller { kernel, context };
@@ -64,7 +65,7 @@ impl Unroller<'_, '_> {
         out
     }
 
-    /// The counter's values if the statement is a loop worth unrolling.
+    /// Returns the counter's values if the statement is a loop worth unrolling.
     fn turns(&self, op: &Op) -> Option<Vec<i128>> {
         let Op::For { start, end, step, body, .. } = op else { return None };
         let (start, end, step) = (self.constant(*start)?, self.constant(*end)?, self.constant(*step)?);
@@ -108,7 +109,7 @@ impl Unroller<'_, '_> {
             };
             debug_assert!(matches!(ty, Type::Index | Type::Scalar(_)));
             let mut copy = Copy::replacing(HashMap::from([(read, value)]));
-            // The first copy may keep the body's own locals.
+            // The first copy can keep the body's own locals.
             let mut body = body.clone();
             copy.block(&mut self.kernel, &mut body, turn > 0);
             out.append(&mut body);
@@ -116,12 +117,12 @@ impl Unroller<'_, '_> {
     }
 }
 
-/// Whether a block leaves or continues the loop around it.
+/// Returns true if a block breaks or continues the enclosing loop.
 fn leaves_early(block: &Block) -> bool {
     block.iter().any(|stmt| match &stmt.op {
         Op::Break | Op::Continue => true,
         Op::If { then, otherwise, .. } => leaves_early(then) || leaves_early(otherwise),
-        // What stands in a loop inside leaves that one.
+        // A break or continue in a nested loop belongs to that loop.
         Op::For { .. } | Op::While { .. } => false,
         Op::Let { .. }
         | Op::Assign { .. }

@@ -1,4 +1,4 @@
-//! Going through a kernel and changing it: which expressions live, every expression a statement names, new expressions.
+//! Traversal and rewriting of kernels.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use panoply_ir::kernel::{Args, Block, Expr, ExprId, Guard, Kernel, Local, LocalI
 use panoply_ir::verify::typing::type_of;
 use panoply_ir::{Alu, Type};
 
-/// The expressions that statements need, operands before users.
+/// Returns the expressions that statements need, operands before users.
 pub(crate) fn live_exprs(kernel: &Kernel) -> Vec<ExprId> {
     let mut needed = vec![false; kernel.exprs.len()];
     kernel.walk(&mut |stmt| stmt.op.operands().iter().for_each(|id| needed[id.index()] = true));
-    // Operands have smaller ids, so one pass downwards reaches everything.
+    // Operands have smaller ids, so one descending pass reaches everything.
     for at in (0..needed.len()).rev() {
         if needed[at] {
             kernel.exprs.get(ExprId(at as u32)).operands().iter().for_each(|id| needed[id.index()] = true);
@@ -19,7 +19,7 @@ pub(crate) fn live_exprs(kernel: &Kernel) -> Vec<ExprId> {
     (0..needed.len()).filter(|at| needed[*at]).map(|at| ExprId(at as u32)).collect()
 }
 
-/// Everything below some expressions, themselves included, operands before users.
+/// Returns some expressions and all their direct and indirect operands, operands before users.
 pub(crate) fn transitive_operands(kernel: &Kernel, roots: &[ExprId]) -> Vec<ExprId> {
     let mut found = std::collections::BTreeSet::new();
     let mut pending = roots.to_vec();
@@ -31,7 +31,7 @@ pub(crate) fn transitive_operands(kernel: &Kernel, roots: &[ExprId]) -> Vec<Expr
     found.into_iter().collect()
 }
 
-/// An expression with parts replaced: `made` says by what, and remembers what becomes of everything else.
+/// Returns an expression with subexpressions replaced according to `made`, which also caches the other results.
 pub(crate) fn rebuild(kernel: &mut Kernel, root: ExprId, made: &mut HashMap<ExprId, ExprId>) -> ExprId {
     let mut pending = vec![root];
     while let Some(id) = pending.last().copied() {
@@ -50,7 +50,7 @@ pub(crate) fn rebuild(kernel: &mut Kernel, root: ExprId, made: &mut HashMap<Expr
     made[&root]
 }
 
-/// Replaces the expressions a statement itself evaluates; those of blocks inside are left.
+/// Replaces the expressions that a statement itself evaluates, without nested blocks.
 pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(ExprId) -> ExprId) {
     let mut each = |id: &mut ExprId| *id = f(*id);
     match op {
@@ -78,7 +78,7 @@ pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(ExprId) -> ExprId) {
     }
 }
 
-/// Replaces every expression that statements of a block and of blocks inside evaluate.
+/// Replaces every expression that the statements of a block and of nested blocks evaluate.
 pub(crate) fn map_block(block: &mut Block, f: &mut impl FnMut(ExprId) -> ExprId) {
     for stmt in block {
         map_operands(&mut stmt.op, &mut *f);
@@ -86,7 +86,7 @@ pub(crate) fn map_block(block: &mut Block, f: &mut impl FnMut(ExprId) -> ExprId)
     }
 }
 
-/// Calls `f` for every statement of a block and of blocks inside, outer ones first.
+/// Calls `f` for every statement of a block and of nested blocks, outer ones first.
 pub(crate) fn visit<'b>(block: &'b Block, f: &mut impl FnMut(&'b Op)) {
     for stmt in block {
         f(&stmt.op);
@@ -94,7 +94,7 @@ pub(crate) fn visit<'b>(block: &'b Block, f: &mut impl FnMut(&'b Op)) {
     }
 }
 
-/// Whether nothing in the same block runs after a statement.
+/// Returns true if nothing in the same block runs after a statement.
 pub(crate) fn leaves(op: &Op) -> bool {
     match op {
         Op::Break | Op::Continue | Op::Return => true,
@@ -113,8 +113,9 @@ pub(crate) fn leaves(op: &Op) -> bool {
     }
 }
 
-/// The guard, unless it claims a proof for a constant index beyond an array. Code that never runs comes to claim that when
-/// its condition is not yet known to be false but its index is known already; the verifier refuses such claims.
+/// Returns the guard, or [`Guard::Checked`] if it claims a proof for a constant index out of bounds of an array.
+/// Unreachable code can contain such claims when its index is already constant but its condition is not yet; the
+/// verifier rejects them.
 fn checked_guard(kernel: &Kernel, mem: MemId, index: ExprId, lanes: u8, guard: Guard) -> Guard {
     match (kernel.mem(mem).space, kernel.exprs.get(index)) {
         (Space::Shared(len) | Space::Private(len), Expr::Index(first))
@@ -126,7 +127,7 @@ fn checked_guard(kernel: &Kernel, mem: MemId, index: ExprId, lanes: u8, guard: G
     }
 }
 
-/// Takes back wrong claims of statements; see [`checked_guard`].
+/// Replaces invalid proven guards of statements; see [`checked_guard`].
 pub(crate) fn recheck_guards(kernel: &mut Kernel) {
     fn block(kernel: &Kernel, stmts: &mut Block) {
         for stmt in stmts {
@@ -145,20 +146,21 @@ pub(crate) fn recheck_guards(kernel: &mut Kernel) {
     kernel.body = body;
 }
 
-/// Adding to a kernel. Passes build only well-typed expressions; a wrong one is a bug of the pass.
+/// Construction of expressions and locals. Passes build only well-typed expressions; an ill-typed one is a bug of the
+/// pass.
 pub(crate) trait KernelExt {
-    /// The id of an expression whose operands are there.
+    /// Adds an expression whose operands exist, and returns its id.
     fn expr(&mut self, expr: Expr) -> ExprId;
 
-    /// A new local.
+    /// Adds a local.
     fn new_local(&mut self, name: &str, ty: Type, mutable: bool) -> LocalId;
 
-    /// An operation.
+    /// Adds an operation.
     fn alu(&mut self, op: Alu, operands: &[ExprId]) -> ExprId {
         self.expr(Expr::Alu(op, Args::new(operands)))
     }
 
-    /// A constant index.
+    /// Adds a constant index.
     fn index(&mut self, value: u64) -> ExprId {
         self.expr(Expr::Index(value))
     }
@@ -172,7 +174,8 @@ impl KernelExt for Kernel {
             }
             other => other,
         };
-        let ty = type_of(self, expr).unwrap_or_else(|why| panic!("a pass built {expr:?}: {why}"));
+        let ty =
+            type_of(self, expr).unwrap_or_else(|why| panic!("a pass built the ill-typed expression {expr:?}: {why}"));
         self.exprs.intern(expr, ty)
     }
 

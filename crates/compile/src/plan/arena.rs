@@ -1,13 +1,13 @@
-//! Where temporaries lie: offsets in an arena, so that two share bytes only if they are never needed at once; in several arenas where a
-//! device's buffers are too small for one.
+//! Assigns temporaries to offsets in an arena, so that two share bytes only if their lifetimes do not overlap. Uses
+//! several arenas if a device's maximum buffer size is too small for one.
 //!
-//! Lifetimes are known before anything runs: from the step that first touches a buffer to the last. The largest are
-//! placed first, each at the tightest gap among those whose lifetimes overlap its own (greedy by size, best fit
-//! [Pisarchyk and Lee 2020]).
+//! A lifetime, known before anything runs, extends from the first step that accesses a buffer to the last. The largest
+//! buffers are placed first, each in the tightest gap among those with overlapping lifetimes (greedy by size, best fit;
+//! Pisarchyk and Lee 2020).
 
 use super::{PlanBuffer, PlanStep, Role};
 
-/// What offsets are multiples of, in bytes: enough for vector loads and for devices that bind parts of an allocation.
+/// Alignment of offsets in bytes: sufficient for vector loads and for devices that bind ranges of an allocation.
 pub const ALIGN: u64 = 256;
 
 struct LiveRange {
@@ -17,15 +17,15 @@ struct LiveRange {
     bytes: u64,
 }
 
-/// An arena: its size, and what was placed in it, sorted by offset.
+/// An arena's size, and the temporaries placed in it, sorted by offset.
 #[derive(Default)]
 struct Arena<'a> {
     bytes: u64,
     placed: Vec<(u64, &'a LiveRange)>,
 }
 
-/// Gives every temporary its arena and its offset there; the sizes of the arenas, none of which exceeds the most a buffer may have unless a
-/// temporary alone does.
+/// Assigns every temporary its arena and offset, and returns the sizes of the arenas. No arena exceeds `most` bytes
+/// unless a single temporary does.
 pub fn assign_offsets(buffers: &mut [PlanBuffer], steps: &[PlanStep], most: u64) -> Vec<u64> {
     let mut lives = live_ranges(buffers, steps);
     lives.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffer));
@@ -65,7 +65,8 @@ fn live_ranges(buffers: &[PlanBuffer], steps: &[PlanStep]) -> Vec<LiveRange> {
     lives
 }
 
-/// The offset of the smallest gap that holds it between those alive at the same time; `placed` is sorted by offset.
+/// Returns the offset of the smallest gap that holds `life` among buffers with overlapping lifetimes; `placed` is
+/// sorted by offset.
 fn tightest_gap(life: &LiveRange, placed: &[(u64, &LiveRange)]) -> u64 {
     let together = placed.iter().filter(|(_, other)| other.first <= life.last && life.first <= other.last);
     let (mut end, mut best) = (0, None::<(u64, u64)>);

@@ -1,15 +1,18 @@
-//! Which nodes take the memory of leaves that the caller gives away.
+//! Assigns the memory of donated leaves to nodes.
 //!
-//! THE rule: an output takes the memory of a spent leaf of its type and length if every step that reads the leaf comes before the
-//! one that writes the output, or is that one, and in it each work-item touches the element of its own number alone and reads it
-//! before it writes it. What a write changes ([`Op::SliceScatter`]) takes the leaf's memory if nobody reads the leaf from then on, and
-//! the copy before it is left out.
+//! Rule: an output takes the memory of a donated leaf of the same type and length in one of these cases:
 //!
-//! A kernel that replaces what it reads has one memory for both, which it reads and writes: two parameters over one memory
-//! would be free to be read late. Whether it reads first is read off the kernel itself.
+//! * Every step that reads the leaf precedes the step that writes the output.
+//! * The step that writes the output is the last reader, and in it each work-item accesses only the element of its own
+//!   index and loads it before storing.
+//! * The output is the result of an update ([`Op::SliceScatter`]) of the leaf, which no other step reads from then on.
+//!   The copy before the update is then omitted.
 //!
-//! On a GPU a routine is a vendor's, which may refuse when its turn comes, and the plan is then made anew without it: until
-//! the last of them has run, all leaves stay as they are.
+//! A kernel that overwrites its input has a single read-write parameter for both, because loads through a second
+//! parameter over the same memory could be delayed. Loads-before-stores is checked on the kernel itself.
+//!
+//! On a GPU a routine is a vendor's, which can fail at run time; the plan is then rebuilt without it. Therefore all
+//! leaves stay intact until the last routine has run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +25,7 @@ use crate::lower::{Argument, lower};
 use crate::schedule::loop_nest::{LoopNest, Store};
 use crate::schedule::{Schedule, ScheduledOp};
 
-/// Leaves, each with the node that takes its memory. Nests are told what they replace.
+/// Returns pairs of a donated leaf and the node that takes its memory. Records the aliases in the nests.
 pub fn assign_donations(
     schedule: &mut Schedule,
     spent: &[u32],
@@ -46,7 +49,8 @@ pub fn assign_donations(
             taken.extend(ends.donate_elementwise(graph, at, nest, target, accuracy)?);
         }
     }
-    // What a write changes may have the memory of what it becomes, and then from long before on.
+    // The result of an update can share the memory of the array it updates, which is then in use from an earlier step
+    // on.
     let changes = |step: &ScheduledOp| matches!(step, ScheduledOp::Nest(LoopNest { updates_in_place: Some(_), .. }));
     for (at, step) in steps.iter().enumerate().skip(first).filter(|(_, step)| !changes(step)) {
         taken.extend(ends.donate_dead(graph, at, step));
@@ -54,11 +58,11 @@ pub fn assign_donations(
     Ok(taken)
 }
 
-/// What may still be given and taken.
+/// Donated leaves and outputs that are not yet paired.
 struct DonationState {
-    /// Leaves whose memory is to be had, each with the last step that reads it.
+    /// Donated leaves, each with the last step that reads it.
     leaves: BTreeMap<NodeId, Option<usize>>,
-    /// Outputs that have no memory yet.
+    /// Outputs without assigned memory.
     outputs: BTreeSet<NodeId>,
 }
 
@@ -71,7 +75,7 @@ impl DonationState {
         };
         let mut leaves = BTreeMap::new();
         for number in spent {
-            // A leaf that is there twice has readers under two names.
+            // A leaf with two nodes has its readers divided between them.
             if let (Some(leaf), 1) = (ids(*number).next(), ids(*number).count())
                 && !outputs.contains(&leaf)
             {
@@ -90,7 +94,7 @@ impl DonationState {
         DonationState { leaves, outputs }
     }
 
-    /// The leaf that a write changes, if nobody needs it besides.
+    /// Pairs the result of an update with the leaf that it updates, if nothing else needs the leaf.
     fn donate_to_update(&mut self, graph: &Graph, at: usize, nest: &LoopNest) -> Option<(NodeId, NodeId)> {
         let (before, after) = nest.updates_in_place?;
         let reads = || ScheduledOp::Nest(nest.clone()).reads().contains(&before);
@@ -101,7 +105,8 @@ impl DonationState {
         })
     }
 
-    /// The leaves that a nest reads last and element by element, each with what it writes over them.
+    /// Pairs outputs of an element-wise nest with leaves of which it is the last reader, and records the aliases in the
+    /// nest.
     fn donate_elementwise(
         &mut self,
         graph: &Graph,
@@ -116,7 +121,7 @@ impl DonationState {
         let last = |store: &Store| {
             self.leaves.iter().any(|(leaf, last)| *last == Some(at) && same_layout(graph, *leaf, store.node))
         };
-        // The work-items of a group read for each other.
+        // In a kernel with a work-group size, work-items load elements for each other.
         if !whole || !nest.stores.iter().any(last) || lower(graph, nest, target, accuracy)?.kernel.group_size.is_some()
         {
             return Ok(Vec::new());
@@ -141,7 +146,7 @@ impl DonationState {
         Ok(nest.aliases.clone())
     }
 
-    /// Leaves that nobody reads any more, for what a step writes.
+    /// Pairs the outputs of a step with leaves that are no longer read.
     fn donate_dead(&mut self, graph: &Graph, at: usize, step: &ScheduledOp) -> Vec<(NodeId, NodeId)> {
         let mut taken = Vec::new();
         for after in step.writes() {
@@ -160,13 +165,13 @@ impl DonationState {
     }
 }
 
-/// Whether two nodes have as many elements of one type.
+/// Returns true if two nodes have the same type and number of elements.
 fn same_layout(graph: &Graph, one: NodeId, other: NodeId) -> bool {
     let (one, other) = (graph.node(one), graph.node(other));
     (one.dtype, one.shape.numel()) == (other.dtype, other.shape.numel())
 }
 
-/// Whether the kernel of a nest may have one memory for all that it replaces.
+/// Returns true if the kernel of a nest loads every aliased element before it stores it.
 fn loads_before_stores(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode) -> Result<bool> {
     let lowered = lower(graph, nest, target, accuracy)?;
     let of = |wanted: NodeId| lowered.arguments.iter().position(|argument| *argument == Argument::Node(wanted));

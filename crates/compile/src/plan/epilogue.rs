@@ -1,13 +1,15 @@
-//! What a routine's result goes through before it leaves the cache: bias, activation, residual, cast.
+//! Fuses kernels into routines as epilogues: bias, activation, residual, cast, applied before the output leaves the
+//! cache.
 //!
-//! THE rule of epilogues: a kernel becomes a routine's if each of its work-items reads of the routine's first result the
-//! element of its own number and no other, whatever else it reads and writes. The routine then runs where the kernel stood. If
-//! nobody else wants the result, it is never written.
+//! Rule: a kernel is fused into a routine as its epilogue if work-item *i* reads only element *i* of the routine's
+//! first output, regardless of its other accesses. The fused routine runs at the kernel's position. If no other step
+//! needs the output, it is never written.
 //!
-//! Only where a routine runs on the processor that runs the kernels: a GPU's is somebody else's program and a launch of its
-//! own. Our products on a GPU are kernels, and [fusion](crate::schedule::fuse) has put there what follows from them. Of a kernel
-//! behind somebody else's product one kind can go: that which adds the same vector to every row and does nothing else, where
-//! a product with that bias is offered. Both round the sum, then what is added to it: the bits are the same.
+//! This applies only if the routine runs on the processor that runs the kernels. On a GPU a vendor's routine is a
+//! separate launch of a closed library, and our own products are kernels, into which [fusion](crate::schedule::fuse)
+//! already placed their users. One pattern can be fused into a vendor's product: a kernel that only adds the same
+//! vector to every row, if a product with that bias is offered. Both round the sum before the bias is added, so the
+//! bits are the same.
 
 use panoply_ir::kernel::{Access, Expr, ExprId, Kernel, MemId, Op, Param, Stmt};
 use panoply_ir::routine::{Gemm, Routine};
@@ -16,8 +18,8 @@ use panoply_ir::{Alu, Target, strides};
 
 use super::{BufferId, PlanArg, PlanBuffer, PlanEpilogue, PlanStep, Role, bound};
 
-/// Makes kernels the epilogues of routines wherever the rule allows it: the routine is where the kernel was, and none where it was
-/// itself.
+/// Fuses kernels into routines as epilogues where the rule allows it. The fused routine replaces the kernel; the
+/// routine's own position becomes `None`.
 pub fn fuse_epilogues(
     target: &Target,
     offers: &dyn Fn(&Routine) -> bool,
@@ -40,8 +42,8 @@ pub fn fuse_epilogues(
     steps
 }
 
-/// The routine whose epilogue the kernel at this step becomes, where it stands, and what stands here then. `writers` are the last steps
-/// before that write each buffer.
+/// Returns the index of the routine into which the kernel at step `at` is fused, and the fused step. `writers` holds
+/// the last step before `at` that writes each buffer.
 fn try_fuse(
     target: &Target,
     offers: &dyn Fn(&Routine) -> bool,
@@ -67,7 +69,8 @@ fn try_fuse(
     }
     let biased = fuse_bias(routine, kernel, *grid, args, result);
     let (routine, bias, sum) = biased.filter(|(routine, ..)| !keeps && offers(routine))?;
-    // Until the last routine has run all leaves stay: one that fails is made up for from the beginning.
+    // All leaves stay intact until the last routine has run: if a routine fails, the plan is restarted from the
+    // beginning.
     let spends = |step: &PlanStep| {
         step.touches().any(|(id, access)| access != Access::In && matches!(buffers[id.index()].role, Role::Donated(_)))
     };
@@ -78,8 +81,8 @@ fn try_fuse(
     Some((maker, PlanStep::Routine { routine, buffers, epilogue: None }))
 }
 
-/// The product that does what this kernel does with a product's result besides, what it adds, and where it leaves the sum; none if that
-/// is more or less than adding one vector to every row.
+/// Returns the product with bias that replaces a product followed by this kernel, the bias, and the output buffer.
+/// Returns `None` unless the kernel exactly adds one vector to every row.
 fn fuse_bias(
     routine: &Routine,
     kernel: &Kernel,
@@ -99,12 +102,12 @@ fn fuse_bias(
     let rows = grid[0] == gemm.n as u64 && strides::strides(kernel, bias) == Some([1, 0, 0]);
     let whole = strides::strides(kernel, *sum).is_some_and(|own| strides::count(own, grid));
     let (biased, to) = (Routine::Gemm(Gemm { bias: true, ..gemm }), buffer(kernel, args, *sum)?);
-    // In one row the sum may be to lie where the bias does.
+    // With one row the sum could alias the bias.
     let apart = from != result && from != to;
     (rows && whole && apart && !gemm.bias).then_some((biased, from, to))
 }
 
-/// What a kernel is given as one of its memories.
+/// Returns the buffer bound to one of a kernel's memories.
 fn buffer(kernel: &Kernel, args: &[PlanArg], mem: MemId) -> Option<BufferId> {
     kernel.params.iter().zip(args).find_map(|(param, arg)| match (param, arg) {
         (Param::Buffer(own), PlanArg::Buffer(id)) if *own == mem => Some(*id),
@@ -112,14 +115,14 @@ fn buffer(kernel: &Kernel, args: &[PlanArg], mem: MemId) -> Option<BufferId> {
     })
 }
 
-/// Whether this step is a routine that may be given an epilogue, and the buffer its result.
+/// Returns true if this step is a routine without an epilogue whose first output is the buffer.
 fn makes(step: &Option<PlanStep>, id: BufferId) -> bool {
     let Some(PlanStep::Routine { routine, buffers, epilogue: None }) = step else { return false };
     let mut results = routine.operands().zip(buffers).filter(|(operand, _)| operand.access != Access::In);
     results.next().is_some_and(|(_, result)| *result == id)
 }
 
-/// Whether a kernel may be the epilogue of the first of these steps, all of which stand before it.
+/// Returns true if the kernel can be the epilogue of the first of these steps, all of which precede it.
 fn fits(
     target: &Target,
     steps: &[Option<PlanStep>],
@@ -133,10 +136,10 @@ fn fits(
         (Param::Buffer(mem), PlanArg::Buffer(id)) if *id == result => Some(*mem),
         _ => None,
     });
-    // An author's kernel may be given the result twice, and read it in another order as well.
+    // A custom kernel can receive the output twice, and read it in another order as well.
     let once = args.iter().filter(|arg| **arg == PlanArg::Buffer(result)).count() == 1;
     let numbered = own.and_then(|mem| strides::strides(kernel, mem)).is_some_and(|own| strides::count(own, grid));
-    // What the routine reads and writes stays as it is until the kernel's place, and what the kernel writes is apart from it.
+    // No step in between changes the routine's operands, and the kernel's writes do not overlap them.
     let clash = |(id, access): (BufferId, Access)| {
         routine.touches().any(|(other, ours)| other == id && (access != Access::In || ours != Access::In))
     };

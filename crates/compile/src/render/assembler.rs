@@ -1,4 +1,4 @@
-//! How languages of instructions evaluate expressions: each shared node once, vectors lane by lane.
+//! Expression evaluation for assembly languages: each shared node once, vectors lane by lane.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,20 @@ use panoply_ir::{Alu, DType};
 
 use crate::opt::walk::transitive_operands;
 
-/// Names of results or constants, one for each lane.
+/// Names of results or constants, one per lane.
 pub(super) type Value = Vec<String>;
 
-/// A writer of instructions, each of which names what it makes of one lane.
+/// A writer of instructions, each of which has a named scalar result.
 pub(super) trait Assembler<'k> {
     fn kernel(&self) -> &'k Kernel;
 
-    /// The type of an index.
+    /// Returns the type of an index.
     fn index(&self) -> DType;
 
-    /// An expression that has no operands.
+    /// Evaluates an expression without operands.
     fn leaf(&mut self, expr: Expr, dtype: DType) -> Value;
 
-    /// Elements from an index on, which is this expression and has this value.
+    /// Loads `lanes` elements from an index on, given as expression and value.
     fn load(&mut self, mem: MemId, index: (ExprId, &str), lanes: u8, guard: Guard) -> Value;
 
     fn alu(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String;
@@ -29,12 +29,12 @@ pub(super) trait Assembler<'k> {
 
     fn bitcast(&mut self, from: DType, to: DType, x: &str) -> String;
 
-    /// The type in which something is computed; an index has none of its own.
+    /// Returns the element type of a computation, which for an index is the index type.
     fn element(&self, dtype: Option<DType>) -> DType {
         dtype.unwrap_or(self.index())
     }
 
-    /// Evaluates expressions here.
+    /// Evaluates expressions at the current position.
     fn evaluate<const N: usize>(&mut self, roots: [ExprId; N]) -> [Value; N] {
         let mut values: HashMap<ExprId, Value> = HashMap::new();
         for id in transitive_operands(self.kernel(), &roots) {
@@ -44,20 +44,20 @@ pub(super) trait Assembler<'k> {
         roots.map(|root| values[&root].clone())
     }
 
-    /// One expression of one lane.
+    /// Evaluates a scalar expression.
     fn scalar(&mut self, root: ExprId) -> String {
         let [mut value] = self.evaluate([root]);
         value.swap_remove(0)
     }
 
-    /// An expression over operands that have values.
+    /// Evaluates an expression whose operands have values.
     fn node(&mut self, id: ExprId, values: &HashMap<ExprId, Value>) -> Value {
         let exprs = &self.kernel().exprs;
         let to = self.element(exprs.ty(id).dtype());
         match exprs.get(id) {
             Expr::Load { mem, index, lanes, guard } => self.load(mem, (index, &values[&index][0]), lanes, guard),
             Expr::Alu(op, args) => {
-                // The type of a comparison is that of its operands, of a select that of its choices.
+                // The relevant type of a comparison is that of its operands, and of a select that of its alternatives.
                 let of = self.element(exprs.ty(args[args.len() - 1]).dtype());
                 let lane = |lane: usize| args.iter().map(|arg| values[arg][lane].as_str()).collect::<Vec<&str>>();
                 (0..values[&args[0]].len()).map(|at| self.alu(op, of, &lane(at))).collect()

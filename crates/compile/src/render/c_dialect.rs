@@ -1,88 +1,90 @@
-//! What differs between the languages of the C family.
+//! Differences between the languages of the C family.
 //!
-//! A dialect is data: spellings, and a few one-line functions for what is no fixed word. It holds no knowledge of the IR
-//! beyond the operation it spells.
+//! A dialect is data: spellings, and a few one-line functions where the spelling depends on arguments. It contains no
+//! knowledge of the IR beyond the operation it spells.
 
 use panoply_ir::kernel::{AtomicOp, Builtin};
 use panoply_ir::{Alu, DType};
 
 /// One language of the C family.
 pub(super) struct CDialect {
-    /// What stands before everything.
+    /// Text at the start of the program.
     pub preamble: fn(&Extensions) -> String,
-    /// The types of elements. There are none for f16 and bf16, whose bits are u16 and whose values are f32.
+    /// Element types. f16 and bf16 are omitted: their bits are stored as u16 and their values as f32.
     pub types: [(DType, &'static str); 11],
-    /// The type of a vector of elements of a type.
+    /// Vector type with elements of a type.
     pub vector: fn(name: &str, lanes: u8) -> String,
-    /// What ends an i64 and a u64 literal.
+    /// Suffixes of i64 and u64 literals.
     pub suffix_64: [&'static str; 2],
-    /// What stands before a pointer or array in buffer memory.
+    /// Qualifier of a pointer or array in buffer memory.
     pub global: &'static str,
-    /// What stands before a pointer or array in shared memory.
+    /// Qualifier of a pointer or array in shared memory.
     pub shared: &'static str,
-    /// What says that a pointer's memory is reached by no other.
+    /// Qualifier of a pointer without aliases.
     pub restrict: &'static str,
-    /// What stands before a function that kernels call.
+    /// Qualifiers of a function called by kernels.
     pub function: &'static str,
-    /// What stands before an entry point's name, given its group size.
+    /// Qualifiers of an entry point, given its group size.
     pub entry: fn(group: Option<[u32; 3]>, &Extensions) -> String,
-    /// A number of the launch, given its group size if it is fixed. Never asked for sizes, which are passed or constant.
+    /// Expression for a launch builtin, given the group size if it is fixed. Not called for sizes, which are passed as
+    /// arguments or constant.
     pub builtin: fn(Builtin, group: Option<[u32; 3]>) -> String,
-    /// Waits for the group; shared memory and buffers are seen by all after it.
+    /// Statement for a barrier of the group, after which writes to shared memory and buffers are visible to the group.
     pub barrier: &'static str,
-    /// The 32-bit value of the work-item of the subgroup with this lane. Never asked for where a target has no subgroups.
+    /// Expression for the 32-bit value of the subgroup's work-item with this lane. Not called for targets without
+    /// subgroups.
     pub shuffle: fn(value: &str, lane: &str) -> String,
-    /// The functions that are not called what the IR calls them.
+    /// Math functions whose name differs from the IR's.
     pub math: &'static [(Alu, &'static str)],
-    /// What ends the name of a function of f32.
+    /// Suffix of f32 math functions.
     pub math_f32: &'static str,
-    /// The functions that read the bits of their operand as this type of the same width.
+    /// Functions that reinterpret the bits of their operand as this type of the same width.
     pub bits_as: [(DType, &'static str); 6],
-    /// The functions `f16_from_bits(u16) -> f32` and `f16_bits(f32) -> u16`, rounding to nearest even.
+    /// Definitions of the functions `f16_from_bits(u16) -> f32` and `f16_bits(f32) -> u16`, rounding to nearest even.
     pub f16: fn(native: bool) -> &'static str,
-    /// Most lanes of a vector read or write.
+    /// Maximum lanes of a vector load or store.
     pub max_lanes: u8,
-    /// A vector of elements from a pointer, which is aligned to one element only.
+    /// Expression that loads a vector from a pointer, which is aligned to one element only.
     pub load_vector: fn(lanes: u8, pointer: &str) -> String,
-    /// A statement that writes elements to a pointer, which is aligned to one element only.
+    /// Statement that stores elements to a pointer, which is aligned to one element only.
     pub store_vector: fn(vector: &str, lanes: &[String], pointer: &str) -> String,
-    /// What follows a vector to name a lane.
+    /// Suffix that selects a lane of a vector.
     pub lane: fn(u8) -> String,
-    /// The function that changes an element of this type at a pointer, and gives the old one; none asks for the loop of
-    /// compare and exchange (f32 addition only).
+    /// Atomic function that updates an element of this type at a pointer and returns the old value. `None` selects a
+    /// compare-and-exchange loop (f32 addition only).
     pub atomic: fn(AtomicOp, DType) -> Option<&'static str>,
-    /// Functions that this table spells and the language lacks: how a program mentions each, and its text, which may mention
-    /// those before it. No name of a kernel can be taken for one.
+    /// Functions that this table uses and the language lacks: the text by which a program mentions each, and its
+    /// definition, which can mention earlier functions. No name of a kernel equals one of them.
     pub library: &'static [(&'static str, &'static str)],
 }
 
-/// What a program uses that not every program may.
+/// Optional language features that a program uses.
 pub(super) struct Extensions {
-    /// Whether f64 is used.
+    /// True if f64 is used.
     pub f64: bool,
-    /// Whether f16 conversions are the device's own.
+    /// True if f16 conversions are native.
     pub f16: bool,
     /// Work-items of a subgroup, if the program depends on it.
     pub subgroup: Option<u32>,
 }
 
 impl CDialect {
-    /// The type of an element.
+    /// Returns the name of an element type.
     pub fn type_name(&self, dtype: DType) -> &'static str {
         find(&self.types, dtype)
     }
 
-    /// The type of a vector of an element type.
+    /// Returns the name of a vector type.
     pub fn vector_name(&self, dtype: DType, lanes: u8) -> String {
         (self.vector)(self.type_name(dtype), lanes)
     }
 
-    /// The function that reads the bits of its operand as this type of the same width.
+    /// Returns the function that reinterprets the bits of its operand as this type of the same width.
     pub fn bits_as(&self, dtype: DType) -> &'static str {
         find(&self.bits_as, dtype)
     }
 
-    /// The function of one, two or three f32 or f64, or of unsigned integers.
+    /// Returns the function for an operation on f32, f64 or unsigned integers.
     pub fn math(&self, op: Alu, dtype: DType) -> String {
         let known = self.math.iter().find(|(known, _)| *known == op);
         let name = known.map_or(op.name(), |(_, name)| *name);
@@ -90,7 +92,7 @@ impl CDialect {
     }
 }
 
-/// The functions of the library that a program mentions, and those that they do.
+/// Returns the library functions that a program mentions, directly or through other library functions.
 pub(super) fn mentioned(library: &[(&str, &str)], program: &str) -> String {
     let mut text = String::new();
     for (name, function) in library.iter().rev() {
@@ -103,5 +105,5 @@ pub(super) fn mentioned(library: &[(&str, &str)], program: &str) -> String {
 
 fn find(table: &[(DType, &'static str)], dtype: DType) -> &'static str {
     let entry = table.iter().find(|(known, _)| *known == dtype);
-    entry.unwrap_or_else(|| panic!("{dtype} is rendered as another type here")).1
+    entry.unwrap_or_else(|| panic!("{dtype} has no type of its own in this language")).1
 }

@@ -1,4 +1,4 @@
-//! The program around a kernel's statements: pragmas, functions it calls, and the entry point with its arguments.
+//! Renders the program around a kernel's statements: pragmas, called functions, and the entry point with its arguments.
 
 use panoply_ir::kernel::{Access, Builtin, Expr, ExprId, Kernel, Op, Param, Space};
 use panoply_ir::{DType, Target};
@@ -12,7 +12,7 @@ use super::prelude::Prelude;
 use super::requirements::uses;
 use crate::opt::walk::live_exprs;
 
-/// A kernel without collectives as a program.
+/// Renders a kernel without collectives as a program.
 pub(super) fn program(
     kernel: &Kernel,
     target: &Target,
@@ -56,14 +56,14 @@ pub(super) fn program(
     GeneratedSource { source, entry, index_bits }
 }
 
-/// Whether the kernel depends on how work-items form subgroups.
+/// Returns true if the kernel depends on how work-items form subgroups.
 fn shuffles(kernel: &Kernel, live: &[ExprId]) -> bool {
     let mut shuffles = live.iter().any(|id| kernel.exprs.get(*id) == Expr::Builtin(Builtin::SubgroupLane));
     kernel.walk(&mut |stmt| shuffles |= matches!(stmt.op, Op::Collective { .. }));
     shuffles
 }
 
-/// The launch's numbers that are worth a variable, in a fixed order.
+/// Returns the launch builtins stored in variables, in a fixed order.
 pub(super) fn builtins(kernel: &Kernel, live: &[ExprId]) -> Vec<Builtin> {
     let mut known = Vec::new();
     if kernel.group_size.is_none() {
@@ -71,7 +71,7 @@ pub(super) fn builtins(kernel: &Kernel, live: &[ExprId]) -> Vec<Builtin> {
     }
     for id in live {
         match kernel.exprs.get(*id) {
-            // A size is an argument, and a fixed group's a constant.
+            // A size is an argument, and the size of a fixed group is a constant.
             Expr::Builtin(Builtin::GlobalSize(_)) => {}
             Expr::Builtin(Builtin::GroupSize(_)) if kernel.group_size.is_some() => {}
             Expr::Builtin(builtin) if !known.contains(&builtin) => known.push(builtin),
@@ -81,7 +81,7 @@ pub(super) fn builtins(kernel: &Kernel, live: &[ExprId]) -> Vec<Builtin> {
     known
 }
 
-/// The arguments' declarations, as `Signature` in the crate `device` describes them.
+/// Returns the declarations of the arguments, as described by `Signature` in the crate `device`.
 fn arguments(writer: &Writer<'_>) -> Vec<String> {
     let Writer { kernel, ops, .. } = writer;
     let dialect = ops.dialect;

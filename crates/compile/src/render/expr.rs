@@ -1,7 +1,7 @@
-//! Expressions to C, each shared node once.
+//! Renders expressions as C, each shared node once.
 //!
-//! A statement's expressions are a graph. Its nodes are visited in the order of their ids, operands before users, so
-//! nothing recurses; a node with several users, or with a long text, is written to a temporary before the statement.
+//! A statement's expressions form a graph. Its nodes are visited in the order of their ids, operands before users,
+//! without recursion. A node with several users, or with long text, is assigned to a temporary before the statement.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,18 @@ use super::literal::literal;
 use super::names::Names;
 use super::ops::{Ops, bare, in_memory};
 
-/// A text longer than this becomes a temporary: lines stay readable and parentheses stay within what compilers allow.
+/// Length from which text is assigned to a temporary: lines stay readable, and nesting of parentheses stays within
+/// compiler limits.
 pub(super) const LONG: usize = 96;
 
-/// An expression in C.
+/// A rendered expression.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
-    /// The text; for a vector, one for each lane.
+    /// Text of each lane.
     pub lanes: Vec<String>,
-    /// Whether the texts are names or literals, which may be repeated.
+    /// True if the texts are names or literals, which can be repeated.
     pub atom: bool,
-    /// Whether they mean the same for the rest of the block.
+    /// True if they have the same value for the rest of the block.
     pub fixed: bool,
 }
 
@@ -35,22 +36,22 @@ impl Value {
         Value { lanes, atom: false, fixed: false }
     }
 
-    /// The only lane's text, without parentheses around all of it.
+    /// Returns the text of the only lane, without enclosing parentheses.
     pub fn bare(&self) -> &str {
         bare(&self.lanes[0])
     }
 }
 
-/// The program being written, and what its names stand for.
+/// The program being rendered, with the names of its entities.
 pub(super) struct Writer<'k> {
     pub kernel: &'k Kernel,
     pub ops: Ops,
     pub names: Names,
-    /// The name of every memory.
+    /// Name of every memory.
     pub mems: Vec<String>,
-    /// The value of every scalar parameter; buffers have none.
+    /// Value of every scalar parameter; `None` for buffers.
     pub params: Vec<Option<Value>>,
-    /// The names of every local introduced so far, one for each lane.
+    /// Names of every local introduced so far, one per lane.
     pub locals: Vec<Vec<String>>,
     pub lines: Vec<String>,
     pub depth: usize,
@@ -58,12 +59,12 @@ pub(super) struct Writer<'k> {
 }
 
 impl Writer<'_> {
-    /// Adds a line.
+    /// Appends a line.
     pub fn line(&mut self, text: impl AsRef<str>) {
         self.lines.push(format!("{:1$}{2}", "", 4 * self.depth, text.as_ref()));
     }
 
-    /// Evaluates expressions here, writing what temporaries they need.
+    /// Evaluates expressions at the current position, writing the temporaries they need.
     pub fn evaluate<const N: usize>(&mut self, roots: [ExprId; N]) -> [Value; N] {
         let mut nodes = uses(self.kernel, &roots);
         let mut values: BTreeMap<ExprId, Value> = BTreeMap::new();
@@ -78,13 +79,13 @@ impl Writer<'_> {
         roots.map(|root| values[&root].clone())
     }
 
-    /// One expression of one lane.
+    /// Evaluates a scalar expression.
     pub fn scalar(&mut self, root: ExprId) -> Value {
         let [value] = self.evaluate([root]);
         value
     }
 
-    /// One expression of one lane as a name or literal that keeps its meaning.
+    /// Evaluates a scalar expression to a name or literal whose value does not change.
     pub fn fixed(&mut self, root: ExprId) -> String {
         let mut value = self.scalar(root);
         if !value.fixed {
@@ -93,12 +94,12 @@ impl Writer<'_> {
         value.lanes.swap_remove(0)
     }
 
-    /// Names the value of an expression here.
+    /// Assigns the value of an expression to a temporary.
     fn temporary(&mut self, id: ExprId, value: Value) -> Value {
         self.name_value(self.kernel.exprs.ty(id), value)
     }
 
-    /// Names a value here.
+    /// Assigns a value to a temporary.
     pub fn name_value(&mut self, ty: Type, value: Value) -> Value {
         let ty = self.ops.register(ty.dtype());
         let name = self.next_temporary();
@@ -132,7 +133,7 @@ impl Writer<'_> {
             Expr::Len(mem) => Value::atom(self.len(mem)),
             Expr::Load { mem, index, lanes, guard } => self.load(mem, index, lanes, guard, values),
             Expr::Alu(op, args) => {
-                // The type of a comparison is that of its operands, of a select that of its choices.
+                // The relevant type of a comparison is that of its operands, and of a select that of its alternatives.
                 let ty = exprs.ty(args[args.len() - 1]);
                 Value::composite(self.lanewise(&args, values, |ops, texts| ops.alu(op, ty.dtype(), texts)))
             }
@@ -159,7 +160,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An operation on each lane.
+    /// Applies an operation to each lane.
     fn lanewise(
         &mut self,
         args: &Args,
@@ -171,7 +172,7 @@ impl Writer<'_> {
         (0..count).map(|at| op(&mut self.ops, &lane(at))).collect()
     }
 
-    /// The value of an operand as a name or literal.
+    /// Returns the value of an operand as a name or literal.
     fn atom(&mut self, id: ExprId, values: &mut BTreeMap<ExprId, Value>) -> Value {
         let value = values[&id].clone();
         if value.atom {
@@ -190,7 +191,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The length of a memory in elements.
+    /// Returns the length of a memory in elements.
     pub fn len(&self, mem: MemId) -> String {
         match self.kernel.mem(mem).space {
             Space::Buffer(_) => format!("{}len", self.mems[mem.index()]),
@@ -238,12 +239,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether an index, a name or literal, lies inside a memory.
+    /// Returns the condition that an index, given as a name or literal, is in bounds of a memory.
     pub fn inside(&self, mem: MemId, index: &str) -> String {
         format!("{index} < {}", self.len(mem))
     }
 
-    /// How many elements there are from an index on, in a temporary: asking `index + lane < len` might wrap.
+    /// Returns a temporary with the number of elements from an index on. The condition `index + lane < len` could wrap.
     pub fn room(&mut self, mem: MemId, index: &str) -> String {
         let (name, len) = (self.next_temporary(), self.len(mem));
         let ty = self.ops.name(self.ops.index);
@@ -257,7 +258,7 @@ impl Writer<'_> {
         let dtype = self.kernel.mem(mem).dtype;
         let name = self.mems[mem.index()].clone();
         if in_memory(dtype) != dtype {
-            // Bits that must be converted one by one anyway.
+            // The elements are bits that must be converted individually.
             let text = |lane| self.ops.convert_loaded(dtype, format!("{name}[{}]", plus(index, lane)));
             return Value::composite((0..lanes).map(text).collect());
         }
@@ -275,7 +276,7 @@ impl Writer<'_> {
     }
 }
 
-/// All nodes below the roots with how often they are used.
+/// Counts the uses of all nodes reachable from the roots.
 pub(super) fn uses(kernel: &Kernel, roots: &[ExprId]) -> BTreeMap<ExprId, u32> {
     let mut uses = BTreeMap::new();
     let mut pending = roots.to_vec();
@@ -289,7 +290,7 @@ pub(super) fn uses(kernel: &Kernel, roots: &[ExprId]) -> BTreeMap<ExprId, u32> {
     uses
 }
 
-/// The variable that holds a number of the launch.
+/// Returns the variable that holds a launch builtin.
 pub(super) fn builtin_name(builtin: Builtin) -> String {
     match builtin {
         Builtin::GlobalId(axis) => format!("gid{axis}"),
@@ -303,7 +304,7 @@ pub(super) fn builtin_name(builtin: Builtin) -> String {
     }
 }
 
-/// An index and a lane after it.
+/// Returns the text of an index plus a lane.
 pub(super) fn plus(index: &str, lane: u8) -> String {
     if lane == 0 { index.to_string() } else { format!("{index} + {lane}") }
 }

@@ -1,8 +1,9 @@
-//! HIP C++, as hiprtc and clang take it without any header: what HIP's own would declare is spelled by the compiler's builtins.
+//! HIP C++ that hiprtc and clang accept without headers: the compiler's builtins replace the declarations of HIP's
+//! headers.
 //!
-//! The driver builds with `-ffp-contract=off`, and the text says the same; divisions are correctly rounded by the language's
-//! default. Of the device's functions only those are used that are exact: the square root is corrected, the remainder is computed
-//! here, and transcendental functions were expanded before.
+//! The driver builds with `-ffp-contract=off`, and the text contains the equivalent pragma; divisions are correctly
+//! rounded by default. Only exact functions of the device are used: the square root is corrected, the remainder is
+//! computed here, and transcendental functions were expanded before.
 
 use panoply_ir::kernel::{AtomicOp, Builtin};
 use panoply_ir::{Alu, DType};
@@ -54,7 +55,7 @@ pub(super) const DIALECT: CDialect = CDialect {
         (DType::F32, "as<f32>"),
         (DType::F64, "as<f64>"),
     ],
-    // Every device converts; half-precision conversions are older than the oldest one served.
+    // Every device has these conversions; half-precision instructions are older than the oldest supported device.
     f16: |_| {
         "static __attribute__((device)) f32 f16_from_bits(u16 bits) { return as<_Float16>(bits); }\n\
          static __attribute__((device)) u16 f16_bits(f32 x) { return as<u16>((_Float16)x); }\n"
@@ -81,7 +82,8 @@ fn entry(group: Option<[u32; 3]>, _: &Extensions) -> String {
     format!("extern \"C\" __attribute__((global)) {}void", size.unwrap_or_default())
 }
 
-/// A launch has fewer than 2³² work-items along an axis, so 32 bits hold every number of it.
+/// Returns the expression for a builtin. A launch has fewer than 2³² work-items along an axis, so 32 bits hold every
+/// id.
 fn builtin(builtin: Builtin, group: Option<[u32; 3]>) -> String {
     let of = |what: &str, axis: u8| format!("__builtin_amdgcn_{what}_{}()", ["x", "y", "z"][axis as usize]);
     let width =
@@ -94,9 +96,9 @@ fn builtin(builtin: Builtin, group: Option<[u32; 3]>) -> String {
         Builtin::GroupId(axis) => of("workgroup_id", axis),
         Builtin::GroupSize(axis) => width(axis),
         Builtin::GroupCount(axis) => format!("{} / {}", of("grid_size", axis), width(axis)),
-        // How many lanes come before; of 32 lanes the second count adds nothing.
+        // Counts the lanes with smaller ids; with 32 lanes the second count adds nothing.
         Builtin::SubgroupLane => "__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u))".to_string(),
-        Builtin::GlobalSize(_) | Builtin::SubgroupSize => unreachable!("sizes are passed or constant"),
+        Builtin::GlobalSize(_) | Builtin::SubgroupSize => unreachable!("sizes are arguments or constants"),
     }
 }
 
@@ -110,7 +112,7 @@ fn atomic(op: AtomicOp, _: DType) -> Option<&'static str> {
     })
 }
 
-/// An operation on memory that other work-items change too.
+/// Defines an atomic read-modify-write function.
 macro_rules! fetch {
     ($name:literal) => {
         (
@@ -126,7 +128,7 @@ macro_rules! fetch {
     };
 }
 
-/// What the language has no function for, by how programs mention it; each may mention those before it.
+/// Functions that the language lacks, with the text by which programs mention them; each can mention earlier ones.
 const LIBRARY: &[(&str, &str)] = &[
     (
         "as<",

@@ -1,10 +1,10 @@
-//! Constants as C literals that the compiler reads back as the same bits.
+//! Renders constants as C literals with exactly the same bits.
 
 use panoply_ir::{DType, Scalar};
 
 use super::c_dialect::CDialect;
 
-/// The constant in the type of its register: an f16 or bf16 as the f32 of the same value.
+/// Returns the constant in the type of its register: an f16 or bf16 as the f32 of the same value.
 pub(super) fn literal(dialect: &CDialect, value: Scalar) -> String {
     match value.dtype {
         DType::Bool => value.is_true().to_string(),
@@ -23,7 +23,7 @@ fn int_literal(dialect: &CDialect, dtype: DType, value: i128) -> String {
         DType::U64 => dialect.suffix_64[1],
         _ => "",
     };
-    // The least value has no literal: C reads a minus sign and a number too large for the type.
+    // The minimum has no literal: C parses a minus sign and a number too large for the type.
     let least = -(1i128 << (dtype.bits() - 1));
     match value {
         _ if value >= 0 => format!("{value}{suffix}"),

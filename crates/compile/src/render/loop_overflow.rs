@@ -1,9 +1,9 @@
-//! Whether a counting loop can pass the end of its type.
+//! Determines if the counter of a counting loop can overflow.
 
 use panoply_ir::kernel::{Expr, ExprId, Kernel};
 use panoply_ir::{Alu, DType, Type};
 
-/// Whether a counter below `end` plus `step` surely fits its type, given what an index is.
+/// Returns true if `step` plus a counter below `end` always fits the counter's type, given the index type.
 pub(super) fn never_wraps(kernel: &Kernel, index: DType, end: ExprId, step: ExprId) -> bool {
     let exprs = &kernel.exprs;
     let most = |id| most(kernel, index, id);
@@ -18,8 +18,8 @@ pub(super) fn never_wraps(kernel: &Kernel, index: DType, end: ExprId, step: Expr
     }
 }
 
-/// An upper bound of an integer, from what it is made of only. With 32-bit indices all lengths, sizes and index arguments
-/// are below 2³¹; with 64-bit ones below 2⁶³.
+/// Returns an upper bound of an integer expression, derived from its operands only. With 32-bit indices all lengths,
+/// sizes and index arguments are below 2³¹; with 64-bit indices below 2⁶³.
 fn most(kernel: &Kernel, index: DType, id: ExprId) -> i128 {
     let launch = if index == DType::U32 { 1 << 31 } else { 1 << 63 };
     let exprs = &kernel.exprs;

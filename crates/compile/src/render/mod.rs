@@ -1,22 +1,23 @@
-//! Kernel IR to source text.
+//! Renders kernel IR as source text.
 //!
-//! There is one renderer for the whole C family and one table per language ([`c_dialect::CDialect`]): the renderer knows what
-//! an operation means, the table knows how a language spells it ([`opencl`], [`hip`]). WGSL has its own ([`wgsl`]), and so have
-//! the languages of instructions, which evaluate expressions alike ([`assembler`]: [`ptx`], [`spirv`]). What all keep exactly as
-//! the IR says, on every device:
+//! One renderer serves the entire C family, with one table per language ([`c_dialect::CDialect`]): the renderer
+//! implements the semantics of operations, the table their spelling ([`opencl`], [`hip`]). WGSL has a separate renderer
+//! ([`wgsl`]). The assembly languages share the evaluation of expressions ([`assembler`]: [`ptx`], [`spirv`]). All of
+//! them preserve the semantics of the IR exactly, on every device:
 //!
-//! * **Floats**: no contraction, no reassociation; `Min` and `Max` keep NaN; f16 and bf16 values live in f32 registers and
-//!   are rounded after every operation, so they agree bit for bit whether or not the device has such arithmetic. Compilers
-//!   fuse the widening and the rounding into a native operation where that is the same.
-//! * **Integers** wrap (they are computed unsigned), shifts take the amount modulo the width, division by zero is defined,
-//!   casts from float saturate.
-//! * **Memory**: guarded reads give zero beyond the length, guarded writes are dropped. A bool is a byte, f16 and bf16 are
-//!   their bits in a 16-bit integer.
-//! * **Vectors** are rendered as their lanes; only reads and writes are vector instructions.
+//! * **Floats**: no contraction, no reassociation; `Min` and `Max` propagate NaN. f16 and bf16 values are held in f32
+//!   registers and rounded after every operation, so results are bit-identical with and without native arithmetic.
+//!   Compilers fuse the widening and rounding into a native operation where that is equivalent.
+//! * **Integers** wrap (they are computed unsigned), shifts use the amount modulo the width, division by zero is
+//!   defined, casts from float saturate.
+//! * **Memory**: guarded loads return zero out of bounds, guarded stores are skipped. A bool is a byte; f16 and bf16
+//!   are stored as their bits in a 16-bit integer.
+//! * **Vectors** are rendered as scalars per lane; only loads and stores are vector instructions.
 //!
-//! An expression used twice in a statement becomes a C temporary, and so does a long one: text grows with the number of
-//! nodes, not of paths. Entry points take the arguments that `Signature` in the crate `device` describes. Every name that
-//! comes from the kernel ends in an underscore or in one and digits, which no keyword or library function of the family does.
+//! An expression used twice in a statement, or a long one, becomes a temporary: the text grows with the number of
+//! nodes, not of paths. Entry points take the arguments described by `Signature` in the crate `device`. Every name that
+//! comes from the kernel ends in an underscore, or in an underscore and digits, unlike all keywords and library
+//! functions of these languages.
 
 mod assembler;
 mod c_dialect;
@@ -43,42 +44,48 @@ use panoply_ir::{Error, Result, Target, Verified};
 
 use crate::opt::{expand_collectives, expand_math, expand_mma};
 
-/// A kernel as text.
+/// A kernel rendered as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratedSource {
-    /// The whole program.
+    /// Text of the complete program.
     pub source: String,
-    /// The function to launch.
+    /// Name of the entry point.
     pub entry: String,
     /// Bits of every index argument, and of index arithmetic: 32 or 64.
     pub index_bits: u32,
 }
 
-/// What may be chosen about the text.
+/// Options of rendering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// 32 or 64. With 32, every length, size and index argument of the launch must be below 2³¹ and no index expression may
-    /// leave 32 bits; [`crate::opt::index_width::index_bits`] decides that for a launch.
+    /// Bits of indices: 32 or 64. With 32, every length, size and index argument of the launch must be below 2³¹, and
+    /// every index expression must fit in 32 bits; [`crate::opt::index_width::index_bits`] determines this for a
+    /// launch.
     pub index_bits: u32,
 }
 
 impl Options {
-    /// The options that are right for every launch: 64-bit indices. A device without such integers gets 32-bit ones, and each
-    /// launch there must be asked about first.
+    /// Returns options that are valid for every launch: 64-bit indices. For a device without 64-bit integers it returns
+    /// 32-bit indices, and each launch must be checked with [`crate::opt::index_width::index_bits`].
     pub fn of(target: &Target) -> Options {
         Options { index_bits: if target.int64 { 64 } else { 32 } }
     }
 }
 
-/// The kernel in the target's language, right for every launch.
+/// Renders a kernel in the target's language, valid for every launch. Expands collectives if necessary.
 ///
-/// Collectives are expanded on the way if they have not been. `Unsupported` if the device lacks a type or the room the
-/// kernel needs, or takes no text at all.
+/// # Errors
+///
+/// Returns an unsupported error if the device lacks a type or resources that the kernel needs, or has no text format.
 pub fn render(kernel: &Verified<Kernel>, target: &Target) -> Result<GeneratedSource> {
     render_with(kernel, target, &Options::of(target))
 }
 
-/// The kernel in the target's language, with chosen options.
+/// Renders a kernel in the target's language like [`render`], with options.
+///
+/// # Errors
+///
+/// Returns an unsupported error if the device lacks a type or resources that the kernel needs, or has no text format.
 pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options) -> Result<GeneratedSource> {
     let mut expanded = Cow::Borrowed(&**kernel);
     if expand_mma::applies(&expanded, target) {
@@ -107,11 +114,11 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
             Ok(spirv::program(&expand_math::expand_for_opencl(kernel.clone()), target, options.index_bits))
         }
         Language::Ir => Err(Error::unsupported(format!(
-            "kernel {}: {} takes the kernel itself, there is no text to render; ask for a text device such as opencl",
+            "kernel {}: {} executes the kernel IR directly and has no text format; use a device with a text format, such as opencl",
             kernel.name, target.name
         ))),
         Language::CudaC | Language::Msl => Err(Error::unsupported(format!(
-            "kernel {}: nothing is rendered as {}; render PTX or WGSL instead",
+            "kernel {}: rendering as {} is not supported; render PTX or WGSL instead",
             kernel.name,
             target.language.name()
         ))),

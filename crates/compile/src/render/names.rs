@@ -1,23 +1,23 @@
-//! Names of the kernel made safe for any language of the family.
+//! Makes names of the kernel safe for every target language.
 
 use std::collections::HashSet;
 
-/// Longest part of a name that is kept.
+/// Maximum length kept of a name.
 const LONGEST: usize = 40;
 
-/// Hands out names that are unique in the program and are no keyword or library function anywhere.
+/// Allocator of names that are unique in the program and collide with no keyword or library function.
 #[derive(Default)]
 pub(super) struct Names {
     taken: HashSet<String>,
 }
 
 impl Names {
-    /// `wanted` with an underscore behind it, and a number behind that if others wanted the same.
+    /// Returns `wanted` followed by an underscore, and by a number if the name is already taken.
     pub fn pick(&mut self, wanted: &str) -> String {
         let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let clean: String = wanted.chars().map(letter).take(LONGEST).collect();
         let clean = clean.trim_matches('_');
-        // A leading underscore or digit is not for programs to use.
+        // Names with a leading underscore or digit are reserved or invalid.
         let clean =
             if clean.starts_with(|c: char| c.is_ascii_alphabetic()) { clean.into() } else { format!("v{clean}") };
         let mut name = format!("{clean}_");

@@ -1,7 +1,7 @@
-//! OpenCL C 1.2.
+//! The OpenCL C 1.2 dialect.
 //!
-//! The driver builds with `-cl-std=CL1.2` and, where the device has it, `-cl-fp32-correctly-rounded-divide-sqrt`; it never
-//! asks for relaxed mathematics.
+//! The driver builds with `-cl-std=CL1.2` and, where the device supports it, `-cl-fp32-correctly-rounded-divide-sqrt`.
+//! It never requests relaxed math.
 
 use panoply_ir::kernel::{AtomicOp, Builtin};
 use panoply_ir::{Alu, DType, Math};
@@ -93,7 +93,7 @@ fn builtin(builtin: Builtin, _: Option<[u32; 3]>) -> String {
         Builtin::GroupSize(axis) => format!("get_local_size({axis})"),
         Builtin::GroupCount(axis) => format!("get_num_groups({axis})"),
         Builtin::SubgroupLane => "get_sub_group_local_id()".to_string(),
-        Builtin::GlobalSize(_) | Builtin::SubgroupSize => unreachable!("sizes are passed or constant"),
+        Builtin::GlobalSize(_) | Builtin::SubgroupSize => unreachable!("sizes are arguments or constants"),
     }
 }
 

@@ -1,23 +1,23 @@
-//! What each operation is in C, on the texts of its operands.
+//! Renders operations as C, from the texts of their operands.
 //!
-//! Every text that comes in or goes out can stand next to any operator: names, literals, calls, casts of such, or something
-//! in parentheses. Operands appear once, so nothing is evaluated twice.
+//! Every input and output text can be placed next to any operator: names, literals, calls, casts of these, or text in
+//! parentheses. Each operand appears once, so nothing is evaluated twice.
 
 use panoply_ir::{Alu, DType};
 
 use super::c_dialect::CDialect;
 use super::prelude::{Helper, Prelude, unsigned};
 
-/// Spells operations, and remembers which functions they call.
+/// Renders operations, and records the helper functions they call.
 pub(super) struct Ops {
     pub dialect: &'static CDialect,
     pub prelude: Prelude,
-    /// What an index is: u32 or u64.
+    /// Index type: u32 or u64.
     pub index: DType,
 }
 
 impl Ops {
-    /// The type of a register that holds an element; an index has none of its own.
+    /// Returns the type of a register that holds an element; for an index the index type.
     pub fn register(&self, dtype: Option<DType>) -> DType {
         match dtype {
             None => self.index,
@@ -26,12 +26,13 @@ impl Ops {
         }
     }
 
-    /// The type's name.
+    /// Returns the type's name.
     pub fn name(&self, dtype: DType) -> &'static str {
         self.dialect.type_name(dtype)
     }
 
-    /// An operation on one lane. `dtype` is the operands' type (of the choices, for `Select`), none for indices.
+    /// Renders a scalar operation. `dtype` is the operands' type (for `Select` that of the alternatives), `None` for
+    /// indices.
     pub fn alu(&mut self, op: Alu, dtype: Option<DType>, args: &[String]) -> String {
         let element = dtype.unwrap_or(self.index);
         if element.is_float() { self.float(op, element, args) } else { self.integer(op, element, args) }
@@ -45,7 +46,7 @@ impl Ops {
             Alu::Mul => infix("*", args),
             Alu::Div => infix("/", args),
             Alu::Math(_) | Alu::Sqrt | Alu::Pow | Alu::Fma => self.math(op, register, args),
-            // What follows is exact in every format, or no float at all.
+            // The following operations are exact in every format, or do not give a float.
             Alu::Neg => return format!("(-{})", args[0]),
             Alu::Abs | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Rem => {
                 return self.math(op, register, args);
@@ -68,13 +69,14 @@ impl Ops {
             Alu::Or if is_bool => infix("||", args),
             Alu::Xor if is_bool => infix("!=", args),
             Alu::Neg => self.wrapping(dtype, "-", &["0".to_string(), args[0].clone()]),
-            // C inverts the promoted bits too.
+            // C also inverts the promoted bits.
             Alu::Not if dtype.bytes() < 4 => format!("({})(~{})", self.name(dtype), args[0]),
             Alu::Not => format!("(~{})", args[0]),
             Alu::Abs if !dtype.is_signed() => args[0].clone(),
             Alu::Abs => self.call(Helper::Abs(dtype), args),
             Alu::PopCount => {
-                // The sign of a narrow integer would be promoted to more bits, and some languages' functions give an `int`.
+                // The sign of a narrow integer would be promoted to more bits. Also, some languages' functions return
+                // an `int`.
                 let bits = self.cast(Some(dtype), Some(dtype.unsigned()), &args[0]);
                 format!("({}){}", self.name(dtype), self.math(op, dtype.unsigned(), &[bits]))
             }
@@ -105,7 +107,8 @@ impl Ops {
         }
     }
 
-    /// Arithmetic modulo the width: C leaves signed overflow undefined and promotes narrow types, so it is done unsigned.
+    /// Renders arithmetic modulo the width. C leaves signed overflow undefined and promotes narrow types, so it is
+    /// computed unsigned.
     fn wrapping(&self, dtype: DType, sign: &str, args: &[String]) -> String {
         let wide = unsigned(dtype);
         if dtype == wide {
@@ -114,13 +117,13 @@ impl Ops {
         let wide = self.name(wide);
         let [left, right] =
             [&args[0], &args[1]].map(|arg| if is_digits(arg) { arg.clone() } else { format!("({wide}){arg}") });
-        // One side suffices to make C compute unsigned, and a shift's amount has no say in its type.
+        // One unsigned operand suffices to make C compute unsigned. The type of a shift does not depend on the amount.
         let right = if sign == "<<" { &args[1] } else { &right };
         let left = if is_digits(&left) && is_digits(right) { format!("({wide}){left}") } else { left };
         format!("({})({left} {sign} {right})", self.name(dtype))
     }
 
-    /// A shift's amount modulo the width.
+    /// Renders a shift amount modulo the width.
     fn shift_amount(&self, dtype: DType, text: &str) -> String {
         let mask = dtype.bits() - 1;
         match text.trim_end_matches(['u', 'U', 'L']).parse::<u32>() {
@@ -137,7 +140,7 @@ impl Ops {
         call(&self.prelude.call(helper), args)
     }
 
-    /// An f32 result rounded to the 16-bit type it stands for.
+    /// Rounds an f32 result to the 16-bit type that it represents.
     fn rounded(&mut self, dtype: DType, text: String) -> String {
         match dtype {
             DType::F16 => self.call(Helper::RoundF16, &[text]),
@@ -146,7 +149,7 @@ impl Ops {
         }
     }
 
-    /// The value as another type, as Rust's `as`.
+    /// Converts a value with the semantics of Rust's `as`.
     pub fn cast(&mut self, from: Option<DType>, to: Option<DType>, text: &str) -> String {
         let (from, to) = (from.unwrap_or(self.index), to.unwrap_or(self.index));
         let text = text.to_string();
@@ -157,7 +160,7 @@ impl Ops {
             (DType::F16 | DType::BF16, DType::F32) => text,
             (_, DType::Bool) => format!("({text} != 0)"),
             (_, DType::F16 | DType::BF16) => {
-                // By way of f32, by definition.
+                // Defined as a conversion through f32.
                 let single = self.cast(Some(from), Some(DType::F32), &text);
                 self.rounded(to, single)
             }
@@ -169,7 +172,7 @@ impl Ops {
         }
     }
 
-    /// The same bits as another type of the same width.
+    /// Reinterprets the bits as another type of the same width.
     pub fn bitcast(&mut self, from: Option<DType>, to: Option<DType>, text: &str) -> String {
         let (from, to) = (from.unwrap_or(self.index), to.unwrap_or(self.index));
         if from == to {
@@ -190,7 +193,7 @@ impl Ops {
         }
     }
 
-    /// The value of an element as it lies in memory.
+    /// Converts an element from its memory representation.
     pub fn convert_loaded(&mut self, dtype: DType, text: String) -> String {
         match dtype {
             DType::Bool => format!("({text} != 0)"),
@@ -199,11 +202,11 @@ impl Ops {
         }
     }
 
-    /// A value as it lies in memory.
+    /// Converts a value to its memory representation.
     pub fn convert_stored(&mut self, dtype: DType, text: &str) -> String {
         match dtype {
             DType::F16 | DType::BF16 => {
-                // What was just rounded is rounded again on the way.
+                // The conversion rounds anyway, so a preceding rounding is redundant.
                 let rounding = if dtype == DType::F16 { Helper::RoundF16 } else { Helper::RoundBF16 };
                 let text = text.strip_prefix(&rounding.name()).map_or(text, bare);
                 call(&self.prelude.bits(dtype, true), &[text.to_string()])
@@ -213,7 +216,7 @@ impl Ops {
     }
 }
 
-/// The type of an element in memory.
+/// Returns the type of an element in memory.
 pub(super) fn in_memory(dtype: DType) -> DType {
     match dtype {
         DType::Bool => DType::U8,
@@ -241,18 +244,18 @@ fn call(function: &str, args: &[String]) -> String {
     format!("{function}({})", args.join(", "))
 }
 
-/// Whether a text is a literal without sign and suffix.
+/// Returns true if a text is a literal without sign and suffix.
 fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a divisor is a positive literal, so that C's division is the IR's.
+/// Returns true if a divisor is a positive literal, for which C's division equals the IR's.
 fn is_nonzero(text: &str) -> bool {
     let digits = text.trim_end_matches(['u', 'U', 'L']);
     is_digits(digits) && digits.bytes().any(|digit| digit != b'0')
 }
 
-/// A text without the parentheses around all of it.
+/// Returns a text without enclosing parentheses.
 pub(super) fn bare(text: &str) -> &str {
     let Some(inner) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) else { return text };
     let mut depth = 0i32;
@@ -270,7 +273,7 @@ mod tests {
     use super::bare;
 
     #[test]
-    fn only_parentheses_around_everything_are_taken_off() {
+    fn bare_removes_only_enclosing_parentheses() {
         let cases = [
             ("(a + b)", "a + b"),
             ("(a) + (b)", "(a) + (b)"),

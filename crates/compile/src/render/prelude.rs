@@ -1,7 +1,8 @@
-//! Functions that generated kernels call for what C has no expression for, written out only when a kernel needs them.
+//! Helper functions for operations without an equivalent C expression, included only when a kernel needs them.
 //!
 //! They take their operands by value, so an operand's text never appears twice. The sources are templates over the
-//! dialect: `$fn` is what stands before a function, `$u32` a type's name, `$as_f32` the function that rereads bits.
+//! dialect: `$fn` expands to the function qualifiers, `$u32` to a type's name, `$as_f32` to the function that
+//! reinterprets bits.
 
 use std::collections::BTreeSet;
 
@@ -11,34 +12,34 @@ use panoply_ir::{DType, Scalar};
 use super::c_dialect::CDialect;
 use super::literal::literal;
 
-/// A function of the prelude. Each may call those declared before it.
+/// A helper function. Each can call those declared before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Helper {
-    /// The smaller of two integers, or of two floats unless one is NaN, which wins.
+    /// Minimum of two integers, or of two floats with NaN propagation.
     Min(DType),
-    /// The larger.
+    /// Maximum, likewise.
     Max(DType),
-    /// The magnitude of a signed integer; wraps.
+    /// Absolute value of a signed integer; wraps.
     Abs(DType),
-    /// The quotient of two integers, defined for every divisor.
+    /// Quotient of two integers, defined for every divisor.
     Div(DType),
-    /// The remainder, likewise.
+    /// Remainder, likewise.
     Rem(DType),
-    /// f32 or f64 to an integer: truncated, saturated, NaN to 0.
+    /// Conversion of f32 or f64 to an integer: truncates, saturates, maps NaN to 0.
     Saturate(DType, DType),
     /// Both conversions between f16 bits and f32.
     F16,
-    /// f32 to the nearest f16, as f32.
+    /// Rounding of f32 to f16, as f32.
     RoundF16,
     /// Both conversions between bf16 bits and f32.
     BF16,
-    /// f32 to the nearest bf16, as f32.
+    /// Rounding of f32 to bf16, as f32.
     RoundBF16,
     /// Atomic addition of f32 in buffer (false) or shared memory (true).
     AtomicAddF32(bool),
 }
 
-/// The functions a program needs.
+/// The helper functions that a program needs.
 pub(super) struct Prelude {
     dialect: &'static CDialect,
     native_f16: bool,
@@ -50,7 +51,7 @@ impl Prelude {
         Prelude { dialect, native_f16, needed: BTreeSet::new() }
     }
 
-    /// Asks for a function and gives its name.
+    /// Requests a function and returns its name.
     pub fn call(&mut self, helper: Helper) -> String {
         self.needed.insert(helper);
         match helper {
@@ -61,18 +62,18 @@ impl Prelude {
         helper.name()
     }
 
-    /// `f16_from_bits`, `f16_bits` and the like.
+    /// Requests the conversions of a 16-bit float and returns the name of one, such as `f16_from_bits` or `f16_bits`.
     pub fn bits(&mut self, dtype: DType, to_bits: bool) -> String {
         self.needed.insert(if dtype == DType::F16 { Helper::F16 } else { Helper::BF16 });
         format!("{dtype}_{}", if to_bits { "bits" } else { "from_bits" })
     }
 
-    /// The text of all that was asked for.
+    /// Returns the text of all requested functions.
     pub fn source(&self) -> String {
         self.needed.iter().map(|helper| self.expand(&helper.template(self.dialect, self.native_f16))).collect()
     }
 
-    /// Fills in what a template leaves to the dialect.
+    /// Substitutes the dialect's spellings in a template.
     fn expand(&self, template: &str) -> String {
         let mut text = String::with_capacity(template.len());
         let mut parts = template.split('$');
@@ -94,20 +95,20 @@ impl Prelude {
 }
 
 fn dtype(name: &str) -> DType {
-    DType::from_name(name).expect("a template names element types only")
+    DType::from_name(name).expect("templates contain only names of element types")
 }
 
-/// Which helper adds to an f32 of this memory.
+/// Returns the helper for atomic f32 addition in this memory space.
 pub(super) fn atomic_add_f32(space: Space) -> Helper {
     match space {
         Space::Buffer(_) => Helper::AtomicAddF32(false),
         Space::Shared(_) => Helper::AtomicAddF32(true),
-        Space::Private(_) => unreachable!("the verifier allows atomics on buffers and shared arrays only"),
+        Space::Private(_) => unreachable!("the verifier permits atomics only on buffers and shared arrays"),
     }
 }
 
 impl Helper {
-    /// What it is called.
+    /// Returns the function's name.
     pub fn name(self) -> String {
         match self {
             Helper::Min(dtype) => format!("min_{dtype}"),
@@ -116,7 +117,7 @@ impl Helper {
             Helper::Rem(dtype) => format!("rem_{dtype}"),
             Helper::Saturate(from, to) => format!("{to}_from_{from}"),
             Helper::Abs(dtype) => format!("abs_{dtype}"),
-            Helper::F16 | Helper::BF16 => unreachable!("two functions: see `bits`"),
+            Helper::F16 | Helper::BF16 => unreachable!("these are two functions, see `bits`"),
             Helper::RoundF16 => "round_f16".into(),
             Helper::RoundBF16 => "round_bf16".into(),
             Helper::AtomicAddF32(false) => "atomic_add_f32".into(),
@@ -152,7 +153,7 @@ impl Helper {
     }
 }
 
-/// Integer division without a branch: the divisor that would trap is replaced, then the result is.
+/// Returns the text of integer division without a branch: a divisor that would trap is replaced, and then the result.
 fn division(t: DType, name: &str, sign: &str, by_zero: &str) -> String {
     let by_minus_one = match sign {
         "/" => format!("(${t})(0 - (${})a)", unsigned(t)),
@@ -168,12 +169,13 @@ fn division(t: DType, name: &str, sign: &str, by_zero: &str) -> String {
     }
 }
 
-/// The unsigned type in which integers of a type are computed: at least 32 bits, for C would promote anyway.
+/// Returns the unsigned type in which integers of a type are computed: at least 32 bits, because C would promote
+/// anyway.
 pub(super) fn unsigned(dtype: DType) -> DType {
     if dtype.bytes() == 8 { DType::U64 } else { DType::U32 }
 }
 
-/// The bounds are powers of two, so they are exact in either float type.
+/// Returns the text of a saturating conversion. The bounds are powers of two, so they are exact in either float type.
 fn saturate(dialect: &CDialect, from: DType, to: DType, name: &str) -> String {
     let bits = to.bits() - u32::from(to.is_signed());
     let above = literal(dialect, Scalar::from_f64(from, 2f64.powi(bits as i32)));

@@ -1,14 +1,14 @@
-//! What a device must have to run a kernel, asked before any text is written.
+//! Checks that a device supports a kernel, before rendering.
 
 use panoply_ir::kernel::{ExprId, Kernel, Param, Space};
 use panoply_ir::{DType, Error, Result, Target, Type};
 
 use crate::opt::walk::live_exprs;
 
-/// Refuses a kernel that needs a type, a group, shared memory or bindings that the device lacks.
+/// Returns an unsupported error if a kernel needs a type, group size, shared memory or bindings that the device lacks.
 pub(super) fn check(kernel: &Kernel, target: &Target, index_bits: u32) -> Result<()> {
     if index_bits == 64 && !target.int64 {
-        let remedy = "ask for 32-bit indices";
+        let remedy = "use 32-bit indices";
         return Err(lacks(kernel, target, "64-bit indices", remedy));
     }
     let live = live_exprs(kernel);
@@ -21,7 +21,7 @@ pub(super) fn check(kernel: &Kernel, target: &Target, index_bits: u32) -> Result
     sizes(kernel, target)
 }
 
-/// Whether a type appears anywhere in a kernel, given the expressions its statements need.
+/// Returns true if a type is used anywhere in a kernel, given the expressions its statements need.
 pub(super) fn uses(kernel: &Kernel, live: &[ExprId], dtype: DType) -> bool {
     let scalar = |param: &Param| matches!(param, Param::Scalar { ty: Type::Scalar(of), .. } if *of == dtype);
     kernel.mems.iter().any(|mem| mem.dtype == dtype)
@@ -53,7 +53,7 @@ fn sizes(kernel: &Kernel, target: &Target) -> Result<()> {
     }
     let buffers = kernel.mems.iter().filter(|mem| matches!(mem.space, Space::Buffer(_))).count();
     if buffers > target.max_bindings as usize {
-        return too_large(format!("{buffers} buffers"), format!("{} at most; split it", target.max_bindings));
+        return too_large(format!("{buffers} buffers"), format!("{} at most; split the kernel", target.max_bindings));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Statements to C.
+//! Renders statements as C.
 
 use panoply_ir::kernel::{AtomicOp, Block, Builtin, CollectiveOp, ExprId, Guard, LocalId, MemId, Op, Param, Space};
 use panoply_ir::{Scalar, Type};
@@ -10,7 +10,7 @@ use super::ops::{bare, in_memory};
 use super::prelude::atomic_add_f32;
 
 impl Writer<'_> {
-    /// The statements of a block, in order.
+    /// Renders the statements of a block, in order.
     pub fn block(&mut self, block: &Block) {
         for stmt in block {
             self.statement(&stmt.op);
@@ -45,7 +45,7 @@ impl Writer<'_> {
                 let theirs = (self.ops.dialect.shuffle)(value.bare(), lane.bare());
                 self.declare(*result, &Value::atom(theirs));
             }
-            Op::Collective { .. } => unreachable!("collectives were expanded before"),
+            Op::Collective { .. } => unreachable!("other collectives were expanded before"),
             Op::Barrier => self.line(self.ops.dialect.barrier),
             Op::If { condition, then, otherwise } => {
                 let condition = self.scalar(*condition);
@@ -69,7 +69,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Introduces a local with its first value.
+    /// Declares a local with its first value.
     fn declare(&mut self, local: LocalId, value: &Value) {
         let known = self.kernel.local(local);
         let names = self.introduce(local);
@@ -80,7 +80,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Names a local.
+    /// Allocates names for a local.
     fn introduce(&mut self, local: LocalId) -> Vec<String> {
         let known = self.kernel.local(local);
         let name = self.names.pick(&known.name);
@@ -95,7 +95,7 @@ impl Writer<'_> {
     fn assign(&mut self, local: LocalId, value: Value) {
         let names = self.locals[local.index()].clone();
         let ty = self.ops.name(self.ops.register(self.kernel.local(local).ty.dtype()));
-        // A lane's next value may depend on another lane, so all are computed before any is changed.
+        // A lane's new value can depend on another lane, so all are computed before any is changed.
         let many = names.len() > 1;
         let staged: Vec<String> =
             names.iter().map(|name| if many { format!("next_{name}") } else { name.clone() }).collect();
@@ -126,7 +126,7 @@ impl Writer<'_> {
             return self.guarded(guard, &self.inside(mem, &place.lanes[0]), &write);
         }
         let index = self.named_index(index).lanes.swap_remove(0);
-        // A lane may read what another lane's write changes, so all are computed before any is written.
+        // A lane can read an element that another lane's store changes, so all are computed before any is stored.
         let value = if value.atom { value } else { self.name_value(Type::Scalar(dtype), value) };
         if guard == Guard::Checked || in_memory(dtype) != dtype {
             let room = if guard == Guard::Checked { self.room(mem, &index) } else { String::new() };
@@ -157,7 +157,7 @@ impl Writer<'_> {
         if index.atom { index } else { self.name_value(Type::Index, index) }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the fields of one statement")]
+    #[allow(clippy::too_many_arguments, reason = "these are the fields of one statement")]
     fn atomic(
         &mut self,
         op: AtomicOp,
@@ -194,7 +194,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The head of a counting loop; the counter never passes the end by wrapping around.
+    /// Renders the head of a counting loop; the counter never wraps around past the end.
     fn counted(&mut self, [start, end, step]: [ExprId; 3], counter: LocalId) {
         let ty = self.kernel.local(counter).ty;
         let first = self.fixed(start);
@@ -215,20 +215,20 @@ impl Writer<'_> {
         self.depth += 1;
         let condition = self.scalar(condition);
         if self.lines.len() > head {
-            // What the condition needs is computed again before each turn.
+            // Temporaries of the condition are computed again before each iteration.
             self.line(format!("if (!{}) break;", condition.lanes[0]));
         }
         self.depth -= 1;
         let open =
             if self.lines.len() > head { "for (;;) {".to_string() } else { format!("while ({}) {{", condition.bare()) };
         self.line(open);
-        let open = self.lines.pop().expect("it was just written");
+        let open = self.lines.pop().expect("the line was just appended");
         self.lines.insert(head, open);
         self.inner(body);
         self.line("}");
     }
 
-    /// What stands before the statements: numbers of the launch, moved pointers, arrays, converted scalars.
+    /// Renders the start of the function: launch builtins, adjusted pointers, arrays, converted scalars.
     pub fn prologue(&mut self, builtins: &[Builtin]) {
         let index = self.ops.name(self.ops.index);
         for builtin in builtins {
@@ -236,7 +236,7 @@ impl Writer<'_> {
             self.line(format!("const {index} {} = {text};", super::expr::builtin_name(*builtin)));
         }
         if self.kernel.group_size.is_none() {
-            // Launches are rounded up to whole groups; this kernel asked for exact sizes.
+            // Launches are rounded up to whole groups, but this kernel has an exact grid size.
             self.line("if (gid0 >= size0 || gid1 >= size1 || gid2 >= size2) return;");
         }
         for (mem, name) in self.kernel.mems.iter().zip(self.mems.clone()) {

@@ -1,60 +1,60 @@
-//! Positions as sums of loop variables: the index arithmetic behind movement operations.
+//! Affine index expressions over loop variables: the index arithmetic of movement operations.
 //!
-//! A [`AffineExpr`] is `constant + Σ coefficient · atom`. Where slices, pads, permutations and expansions stay sums, a reshape
-//! may need quotients and remainders by constants; these are atoms of their own, and every way of making a form
-//! simplifies them away wherever the ranges of the variables allow it. Equal forms compare equal, so a walk that reaches
-//! one element on two ways sees that it did.
+//! An [`AffineExpr`] is `constant + Σ coefficient · term`. Slices, pads, permutations and expansions preserve affine
+//! sums. A reshape can need quotients and remainders by constants, which are separate terms; every constructor
+//! simplifies them away where the ranges of the variables allow it. Equal expressions compare equal, so two paths to
+//! the same element are recognized as such.
 //!
-//! Forms are over the integers. A position that a mask will discard may be negative; it is emitted with wrapping
-//! arithmetic, and what is inside a quotient or remainder is kept non-negative over the variables' ranges, so that
-//! unsigned arithmetic agrees wherever the position counts.
+//! Expressions are over the integers. An index that a mask will discard can be negative; it is emitted with wrapping
+//! arithmetic. The operand of a quotient or remainder is kept non-negative over the variables' ranges, so that unsigned
+//! arithmetic gives the same value wherever the index is used.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A loop variable: it runs over `0 .. extent`.
+/// A loop variable with values in `0 .. extent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LoopVar {
-    /// Which one, unique within a kernel.
+    /// Identifier, unique within a kernel.
     pub id: u32,
-    /// How many values it takes; at least 1.
+    /// Number of values, at least 1.
     pub extent: u64,
 }
 
-/// What a form is a sum of.
+/// A term of an affine sum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AffineTerm {
     /// A loop variable.
     Var(LoopVar),
-    /// A position read from memory, by its number within the kernel. Below the extent wherever it counts; a mask discards
-    /// the rest.
+    /// An index loaded from memory, by its number within the kernel, and its extent. It is below the extent wherever it
+    /// is used; a mask discards the rest.
     Read(u32, u64),
-    /// The quotient by a constant, rounded down.
+    /// Quotient by a constant, rounded down.
     Div(Arc<AffineExpr>, u64),
-    /// The remainder by a constant, not negative.
+    /// Remainder by a constant, not negative.
     Rem(Arc<AffineExpr>, u64),
 }
 
-/// A constant plus multiples of atoms.
+/// A constant plus multiples of terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AffineExpr {
     constant: i64,
-    /// Sorted by atom, each once, none with coefficient 0.
+    /// Sorted by term, each term once, no coefficient 0.
     terms: Vec<(AffineTerm, i64)>,
 }
 
 impl AffineExpr {
-    /// A number.
+    /// Returns a constant expression.
     pub fn constant(value: i64) -> AffineExpr {
         AffineExpr { constant: value, terms: Vec::new() }
     }
 
-    /// A variable; 0 if that is the only value it takes.
+    /// Returns a variable, or 0 if that is its only value.
     pub fn var(var: LoopVar) -> AffineExpr {
         if var.extent == 1 { AffineExpr::default() } else { AffineExpr::atom(AffineTerm::Var(var)) }
     }
 
-    /// A position read from memory.
+    /// Returns an index loaded from memory.
     pub fn read(number: u32, extent: u64) -> AffineExpr {
         AffineExpr::atom(AffineTerm::Read(number, extent))
     }
@@ -63,22 +63,22 @@ impl AffineExpr {
         AffineExpr { constant: 0, terms: vec![(atom, 1)] }
     }
 
-    /// The constant part.
+    /// Returns the constant.
     pub fn offset(&self) -> i64 {
         self.constant
     }
 
-    /// The other parts, sorted by atom.
+    /// Returns the terms with their coefficients, sorted by term.
     pub fn terms(&self) -> &[(AffineTerm, i64)] {
         &self.terms
     }
 
-    /// The value, if it depends on nothing.
+    /// Returns the value if the expression is constant.
     pub fn as_constant(&self) -> Option<i64> {
         self.terms.is_empty().then_some(self.constant)
     }
 
-    /// How often a variable counts; none if it also stands inside a quotient or remainder.
+    /// Returns the coefficient of a variable, or `None` if the variable also occurs in a quotient or remainder.
     pub fn coefficient(&self, var: LoopVar) -> Option<i64> {
         let mut coefficient = 0;
         for (atom, factor) in &self.terms {
@@ -92,12 +92,12 @@ impl AffineExpr {
         Some(coefficient)
     }
 
-    /// The sum of two.
+    /// Returns the sum of two expressions.
     pub fn add(&self, other: &AffineExpr) -> AffineExpr {
         self.add_scaled(other, 1)
     }
 
-    /// A sum with a multiple of another.
+    /// Returns `self + factor · other`.
     pub fn add_scaled(&self, other: &AffineExpr, factor: i64) -> AffineExpr {
         let mut sum = self.clone();
         sum.add_times(other, factor);
@@ -105,12 +105,12 @@ impl AffineExpr {
         sum
     }
 
-    /// The sum with a number.
+    /// Returns the sum with a constant.
     pub fn add_const(&self, by: i64) -> AffineExpr {
         AffineExpr { constant: self.constant + by, terms: self.terms.clone() }
     }
 
-    /// A multiple.
+    /// Returns `factor · self`.
     pub fn mul(&self, factor: i64) -> AffineExpr {
         AffineExpr::default().add_scaled(self, factor)
     }
@@ -133,7 +133,7 @@ impl AffineExpr {
         }
     }
 
-    /// `n·(x / n) + x % n` becomes x.
+    /// Rewrites `n·(x / n) + x % n` to `x`.
     fn recombine_div_rem(&mut self) {
         let mut at = 0;
         while at < self.terms.len() {
@@ -154,7 +154,7 @@ impl AffineExpr {
         }
     }
 
-    /// The quotient by a constant, rounded down.
+    /// Returns the quotient by a constant, rounded down.
     pub fn floor_div(&self, n: u64) -> AffineExpr {
         if n == 1 {
             return self.clone();
@@ -183,7 +183,7 @@ impl AffineExpr {
         whole.add_const(turns).add(&AffineExpr::atom(AffineTerm::Div(Arc::new(rest.add_const(-turns * step)), n)))
     }
 
-    /// The remainder by a constant, not negative.
+    /// Returns the remainder by a constant, not negative.
     pub fn rem_euclid(&self, n: u64) -> AffineExpr {
         if n == 1 {
             return AffineExpr::default();
@@ -210,7 +210,7 @@ impl AffineExpr {
         AffineExpr::atom(AffineTerm::Rem(Arc::new(rest.add_const(-turns.min(0) * step)), n))
     }
 
-    /// `(whole, rest)` with `self = n · whole + rest`, as much in `whole` as divides.
+    /// Returns `(whole, rest)` with `self = n · whole + rest`, and the largest possible multiple in `whole`.
     fn split(&self, n: u64) -> (AffineExpr, AffineExpr) {
         let n = n as i64;
         let mut whole = AffineExpr::constant(self.constant.div_euclid(n));
@@ -222,8 +222,8 @@ impl AffineExpr {
         (whole, rest)
     }
 
-    /// `(unit, coarse, fine)` with `self = unit · coarse + fine`, where the unit divides n, is above 1 and as large as
-    /// possible, and `fine` stays in `0 .. unit`: what a division by n need not look at.
+    /// Returns `(unit, coarse, fine)` with `self = unit · coarse + fine`. The unit is the largest divisor of `n` above
+    /// 1 such that `fine` stays in `0 .. unit`; a division by `n` can then ignore `fine`.
     fn split_unit(&self, n: u64) -> Option<(u64, AffineExpr, AffineExpr)> {
         let mut units: Vec<u64> = self.terms.iter().map(|(_, factor)| gcd(n, factor.unsigned_abs())).collect();
         units.sort_unstable_by(|a, b| b.cmp(a));
@@ -235,12 +235,12 @@ impl AffineExpr {
         })
     }
 
-    /// Least and greatest value over all values of the variables, provided that what was read is in range.
+    /// Returns the minimum and maximum over all values of the variables, assuming that loaded indices are in range.
     pub fn range(&self) -> (i64, i64) {
-        self.bounds(true).expect("everything that is read is bounded")
+        self.bounds(true).expect("loaded indices are bounded")
     }
 
-    /// Least and greatest value whatever memory holds; none if that decides.
+    /// Returns the minimum and maximum for all contents of memory, or `None` if they depend on loaded indices.
     pub fn guaranteed_range(&self) -> Option<(i64, i64)> {
         self.bounds(false)
     }
@@ -267,17 +267,17 @@ impl AffineExpr {
         Some(sum)
     }
 
-    /// Whether it depends on a variable.
+    /// Returns true if the expression depends on a variable.
     pub fn uses(&self, var: LoopVar) -> bool {
         self.any_atom(&mut |atom| *atom == AffineTerm::Var(var))
     }
 
-    /// Whether it depends on memory.
+    /// Returns true if the expression depends on memory.
     pub fn reads(&self) -> bool {
         self.any_atom(&mut |atom| matches!(atom, AffineTerm::Read(..)))
     }
 
-    /// How many quotients and remainders it holds.
+    /// Returns the number of quotients and remainders.
     pub fn divisions(&self) -> usize {
         let mut count = 0;
         self.any_atom(&mut |atom| {
@@ -287,7 +287,7 @@ impl AffineExpr {
         count
     }
 
-    /// Calls `f` for every atom, outer ones before those inside, until it says true; whether it did.
+    /// Calls `f` for every term, outer terms before nested ones, until it returns true. Returns true if it did.
     pub fn any_atom(&self, f: &mut dyn FnMut(&AffineTerm) -> bool) -> bool {
         self.terms.iter().any(|(atom, _)| {
             f(atom)
@@ -298,7 +298,7 @@ impl AffineExpr {
         })
     }
 
-    /// The same form of other atoms: where `f` gives a form for a variable or read, it takes its place.
+    /// Returns the expression with variables and loaded indices replaced where `f` returns a replacement.
     pub fn substitute(&self, f: &dyn Fn(&AffineTerm) -> Option<AffineExpr>) -> AffineExpr {
         let mut result = AffineExpr::constant(self.constant);
         for (atom, coefficient) in &self.terms {
@@ -314,19 +314,20 @@ impl AffineExpr {
         result
     }
 
-    /// Whether different values of these variables give different results, and nothing else counts.
+    /// Returns true if the expression depends only on these variables and different values of them give different
+    /// results.
     pub fn is_injective(&self, vars: &[LoopVar]) -> bool {
         self.radix(vars).is_some_and(|steps| steps.windows(2).all(|pair| pair[0].0 * pair[0].1 <= pair[1].0))
     }
 
-    /// Whether the values are exactly `0 .. elems`, each once, over these variables.
+    /// Returns true if the values over these variables are exactly `0 .. elems`, each once.
     pub fn is_bijective(&self, vars: &[LoopVar], elems: u64) -> bool {
         let count: u64 = vars.iter().map(|var| var.extent).product();
         self.constant == 0 && count == elems && self.is_injective(vars) && self.range() == (0, elems as i64 - 1)
     }
 
-    /// Coefficient and extent of each variable that takes more than one value, ascending; none if the form is not a
-    /// sum of positive multiples of just these.
+    /// Returns the coefficient and extent of each variable with more than one value, in ascending order, or `None` if
+    /// the expression is not a sum of positive multiples of exactly these variables.
     fn radix(&self, vars: &[LoopVar]) -> Option<Vec<(u64, u64)>> {
         let mut steps = Vec::new();
         for (atom, coefficient) in &self.terms {
@@ -382,7 +383,7 @@ mod tests {
     fn value(form: &AffineExpr, at: &[i64]) -> i64 {
         let atom = |atom: &AffineTerm| match atom {
             AffineTerm::Var(var) => at[var.id as usize],
-            AffineTerm::Read(..) => unreachable!("no test reads"),
+            AffineTerm::Read(..) => unreachable!("the tests use no loaded indices"),
             AffineTerm::Div(inner, n) => {
                 assert!(value(inner, at) >= 0, "{form} has a negative dividend");
                 value(inner, at) / *n as i64
@@ -395,7 +396,7 @@ mod tests {
         form.constant + form.terms.iter().map(|(part, coefficient)| coefficient * atom(part)).sum::<i64>()
     }
 
-    /// A small generator of pseudo-random numbers (xorshift); the seed is printed with a failure.
+    /// Pseudo-random number generator (xorshift); a failing test prints the seed.
     struct Draw(u64);
 
     impl Draw {
@@ -449,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn reshapes_leave_no_division_where_none_is_needed() {
+    fn reshape_simplifies_redundant_divisions() {
         let (a, b, c) = (LoopVar { id: 0, extent: 4 }, LoopVar { id: 1, extent: 6 }, LoopVar { id: 2, extent: 5 });
         let linear = AffineExpr::var(a).mul(30).add_scaled(&AffineExpr::var(b), 5).add(&AffineExpr::var(c));
         assert_eq!(linear.floor_div(30), AffineExpr::var(a));

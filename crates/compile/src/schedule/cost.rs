@@ -1,20 +1,20 @@
-//! What recomputing a value costs against storing it: the numbers behind the fusion rule.
+//! Cost of recomputing a value relative to storing it, used by the fusion rule.
 //!
-//! The unit is one element read from or written to memory in a stream. The figures are rough on purpose; they only have
-//! to separate an addition from an exponential and a short chain from a long one.
+//! The unit is one element read from or written to memory sequentially. The estimates are deliberately rough: they only
+//! distinguish an addition from an exponential, and a short chain from a long one.
 
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::{Graph, NodeId, Op};
 
-/// What an additional kernel costs before it does anything, in elements.
+/// Fixed cost of an additional kernel launch, in elements.
 pub(super) const LAUNCH: f64 = 8192.0;
 
-/// What one element of a node costs if everything down to the nearest stored value is computed again.
+/// Cost of one element of a node when everything down to the nearest stored value is recomputed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Elements read.
     reads: f64,
-    /// Arithmetic.
+    /// Cost of arithmetic.
     work: f64,
 }
 
@@ -22,7 +22,7 @@ pub struct Cost {
 pub struct Costs(Vec<Cost>);
 
 impl Costs {
-    /// Estimates, inputs first. Shared nodes that will be worth storing are taken for stored.
+    /// Estimates the costs of all nodes, inputs first. Shared nodes that are worth storing are assumed to be stored.
     pub fn new(graph: &Graph) -> Costs {
         let mut users = vec![0usize; graph.nodes.len()];
         graph.nodes.iter().flat_map(|node| &node.inputs).for_each(|input| users[input.index()] += 1);
@@ -61,12 +61,12 @@ impl Costs {
         Costs(costs)
     }
 
-    /// Whether computing a node in each of several kernels beats storing it once.
+    /// Returns true if computing a node in each of `kernels` kernels is cheaper than storing it once.
     pub fn is_cheap(&self, graph: &Graph, id: NodeId, kernels: usize) -> bool {
         self.0[id.index()].is_cheap(kernels, graph.node(id).shape.numel())
     }
 
-    /// Whether computing each element of a node this many times within one kernel beats storing it.
+    /// Returns true if computing each element of a node `times` times within one kernel is cheaper than storing it.
     pub fn is_cheap_repeated(&self, graph: &Graph, id: NodeId, times: f64) -> bool {
         let elems = graph.node(id).shape.numel() as f64;
         let again = self.0[id.index()].work * (times - 1.0);
@@ -85,7 +85,7 @@ impl Cost {
     }
 }
 
-/// Arithmetic in units of a streamed element.
+/// Returns the cost of an operation in units of a sequential element access.
 fn alu_cost(alu: Alu) -> f64 {
     use Alu::*;
     match alu {

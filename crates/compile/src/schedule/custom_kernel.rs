@@ -1,4 +1,4 @@
-//! A kernel of its author's in a schedule: what it reads, and which of its outputs are wanted.
+//! Custom kernels in a schedule: their inputs and used outputs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use panoply_ir::custom_kernel::{CustomKernel, Role};
 use panoply_ir::graph::{Graph, NodeId, Op};
 
-/// A kernel with the nodes of its parameters.
+/// A custom kernel with the nodes bound to its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomKernelCall {
-    /// What runs.
+    /// The kernel.
     pub authored: Arc<CustomKernel>,
-    /// The input of each parameter that has one, in their order. No reshapes: they are other views of the same memory.
+    /// Input of each parameter that has one, in their order. Reshapes are resolved to the node that they view.
     pub inputs: Vec<NodeId>,
-    /// The node of each output, where it is wanted.
+    /// Node of each output, or `None` if it is not used.
     pub outputs: Vec<Option<NodeId>>,
 }
 
 impl CustomKernelCall {
-    /// The kernel of a node, of which no other output is wanted so far.
+    /// Creates the call of a node, with no other output used so far.
     pub fn new(graph: &Graph, id: NodeId, authored: &Arc<CustomKernel>) -> CustomKernelCall {
         let inputs = graph.node(id).inputs.iter().map(|input| graph.storage_node(*input)).collect();
         let output =
@@ -27,7 +27,7 @@ impl CustomKernelCall {
         CustomKernelCall { authored: authored.clone(), inputs, outputs }
     }
 
-    /// The inputs that are read from memory; the others are numbers.
+    /// Returns the inputs that are read from memory; the others are scalars.
     pub fn stored(&self) -> impl Iterator<Item = NodeId> + '_ {
         let taking = self.authored.roles.iter().filter(|role| !matches!(role, Role::Write(_)));
         taking.zip(&self.inputs).filter(|(role, _)| !matches!(role, Role::Scalar(_))).map(|(_, input)| *input)

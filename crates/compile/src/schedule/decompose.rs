@@ -1,9 +1,10 @@
-//! Rewriting before fusion: operations without a kernel of their own as those that have one.
+//! Decomposes operations without a kernel into operations that have one, before fusion.
 //!
-//! A matrix product that no routine takes is a sum over products of expanded operands. Adding rows at positions is a sum
-//! over positions of what is meant for an element, unless there are enough columns that a work-item can own each. All
-//! accumulate f16 and bf16 in f32, as sums do. A few writes at known positions are selections, which fuse with what comes
-//! before and after; many, or one at a position of the launch, change memory.
+//! A matrix product without a routine becomes a sum over products of expanded operands. A scatter-add becomes, for each
+//! element, a masked sum over all positions, unless there are enough columns to give each a work-item. All of these
+//! accumulate f16 and bf16 in f32, as sums do. A few writes at constant positions become selections, which fuse with
+//! the operations before and after them. Many writes, or a write at a position passed at launch, update memory in
+//! place.
 
 use std::collections::HashMap;
 
@@ -17,8 +18,8 @@ use super::index_map;
 use super::rewrite::GraphRewriter;
 use super::routine_match;
 
-/// The same values, where a product that is only wanted transposed is one of transposed operands: routines read operands in
-/// any layout, while whoever reads a transposed product walks it against its rows.
+/// Rewrites a matrix product that is used only transposed as a product of transposed operands. Routines read operands
+/// in any layout, while a consumer of a transposed product would read it with a large stride.
 pub fn transpose_matmuls(graph: &Graph) -> Graph {
     let uses = uses(graph);
     rewrite(graph, |rewriter, id, inputs| {
@@ -39,8 +40,8 @@ pub fn transpose_matmuls(graph: &Graph) -> Graph {
     })
 }
 
-/// The same values without the matrix products that nobody offers to do, without scatters of few columns, and without
-/// writes that are cheaper as selections.
+/// Decomposes the matrix products that no routine takes, scatters with few columns, and writes that are cheaper as
+/// selections.
 pub fn decompose(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Graph {
     let (chains, joins) = (chains(graph), match_concat(graph, target.max_binding_bytes));
     let mut parts: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
@@ -57,7 +58,7 @@ pub fn decompose(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bo
                 Some(rewriter.add(Op::SliceScatter(axis), &all, node.shape.clone(), node.dtype))
             }
             Op::SliceScatter(axis) if inputs.len() > 3 => {
-                // A graph may say so for itself: one after the other.
+                // A graph can contain such a node already: it becomes a chain of single writes.
                 let each = |whole, pair: &[NodeId]| {
                     rewriter.add(Op::SliceScatter(axis), &[whole, pair[0], pair[1]], node.shape.clone(), node.dtype)
                 };
@@ -70,7 +71,7 @@ pub fn decompose(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bo
             }
             Op::MatMul if node.shape.numel() > 0 => {
                 let routine = routine_match::product(graph, id).routine;
-                // A routine's product of i8 is one of i32, which is more than was asked for.
+                // A routine's product of i8 gives i32, which can differ from the requested type.
                 let gives = matches!(routine, Routine::Gemm(gemm) if gemm.result() == node.dtype);
                 (!gives || !offers(&routine)).then(|| matmul(rewriter, node, inputs))
             }
@@ -87,7 +88,7 @@ pub fn decompose(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bo
     })
 }
 
-/// How often each node is read or asked for.
+/// Returns how often each node is used as an input or output.
 fn uses(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.nodes.len()];
     let used = graph.nodes.iter().flat_map(|node| &node.inputs).chain(&graph.outputs);
@@ -95,16 +96,16 @@ fn uses(graph: &Graph) -> Vec<usize> {
     uses
 }
 
-/// Writes one after another that are cheaper as selections than as kernels of their own.
+/// Length of a chain of writes up to which selections are cheaper than separate kernels.
 pub(super) const FEW_WRITES: usize = 4;
-/// Elements up to which selecting among all parts for each costs less than launching a kernel for each part.
+/// Elements up to which selecting among all parts costs less than a kernel launch for each part.
 pub(super) const SHORT: usize = 1 << 13;
-/// Columns from which a scatter has a work-item for each column rather than for each element.
+/// Columns from which a scatter uses one work-item per column rather than per element.
 pub(super) const COLUMNS: usize = 32;
-/// Elements times positions from which it has so with fewer columns.
+/// Product of elements and positions above which a scatter with fewer columns does so too.
 pub(super) const SCATTER_WORK: usize = 1 << 26;
 
-/// For each node that is a write, how many there are on the same array one after another.
+/// Returns for each write the length of its chain of successive writes to the same array.
 fn chains(graph: &Graph) -> Vec<usize> {
     let mut chains = vec![0; graph.nodes.len()];
     let writes = || graph.nodes.iter().enumerate().filter(|(_, node)| matches!(node.op, Op::SliceScatter(_)));
@@ -120,10 +121,11 @@ fn chains(graph: &Graph) -> Vec<usize> {
     chains
 }
 
-/// A few parts of one shape that are joined where memory is wanted, such as for a product: one kernel makes all of them where they
-/// are to stand. Of such writes each, with the last of them.
+/// Finds concatenations of a few parts of one shape whose result must be in memory, such as the operand of a product.
+/// One kernel then writes all parts in place. Returns each write of such a chain with the last write of the chain.
 ///
-/// What a launch cannot see at once is gone through in parts, and each part would be written all over it.
+/// A result larger than the binding limit is processed in parts, and each part would write all over it; such
+/// concatenations are left out.
 fn match_concat(graph: &Graph, most_bytes: u64) -> HashMap<NodeId, NodeId> {
     let uses = uses(graph);
     let mut stored = vec![false; graph.nodes.len()];
@@ -147,7 +149,7 @@ fn match_concat(graph: &Graph, most_bytes: u64) -> HashMap<NodeId, NodeId> {
         }
         let shape = |write: &Node| graph.node(write.inputs[1]).shape.clone();
         while chain.len() < FEW_WRITES {
-            let before = graph.node(*chain.last().expect("it begins with one")).inputs[0];
+            let before = graph.node(*chain.last().expect("the chain is not empty")).inputs[0];
             let other = graph.node(before);
             if other.op != node.op || other.inputs.len() > 3 || uses[before.index()] > 1 || shape(other) != shape(node)
             {
@@ -163,13 +165,13 @@ fn match_concat(graph: &Graph, most_bytes: u64) -> HashMap<NodeId, NodeId> {
     joins
 }
 
-/// Whether a write leaves nothing of what it is given.
+/// Returns true if a write overwrites every element of its base.
 pub fn overwrites_all(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     is_partition(graph, node, &node.inputs[1..])
 }
 
-/// Whether these parts and positions are all of what a write gives, each element once.
+/// Returns true if these parts at these positions cover the result of a write exactly once.
 fn is_partition(graph: &Graph, node: &Node, pairs: &[NodeId]) -> bool {
     let Op::SliceScatter(axis) = node.op else { return false };
     let length = graph.node(pairs[0]).shape.dims()[axis] as i128;
@@ -184,7 +186,7 @@ fn is_partition(graph: &Graph, node: &Node, pairs: &[NodeId]) -> bool {
         && starts.into_iter().eq(next.take(pairs.len() / 2))
 }
 
-/// What is written selected where it goes.
+/// Replaces a write at a constant position by a selection between the padded part and the base.
 fn write(rewriter: &mut GraphRewriter, node: &Node, axis: usize, start: i128, inputs: &[NodeId]) -> NodeId {
     let part = rewriter.node(inputs[1]).clone();
     let (whole, length) = (node.shape.dims()[axis] as i128, part.shape.dims()[axis] as i128);
@@ -207,7 +209,7 @@ fn write(rewriter: &mut GraphRewriter, node: &Node, axis: usize, start: i128, in
     rewriter.add(Op::Alu(Alu::Select), &[inside, part, inputs[0]], node.shape.clone(), node.dtype)
 }
 
-/// A graph added node by node to a new one; `f` may add something else in a node's place, given the new inputs.
+/// Rebuilds a graph node by node. `f` receives each node's new inputs and can return a replacement for the node.
 pub fn rewrite(graph: &Graph, mut f: impl FnMut(&mut GraphRewriter, NodeId, &[NodeId]) -> Option<NodeId>) -> Graph {
     let mut rewriter = GraphRewriter::default();
     let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
@@ -223,7 +225,7 @@ pub fn rewrite(graph: &Graph, mut f: impl FnMut(&mut GraphRewriter, NodeId, &[No
     rewriter.finish(&outputs)
 }
 
-/// What a sum of this type accumulates in.
+/// Returns the type in which a sum of this type accumulates.
 pub fn accumulator(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
@@ -252,14 +254,15 @@ fn matmul(rewriter: &mut GraphRewriter, node: &Node, inputs: &[NodeId]) -> NodeI
     rewriter.cast(sums, node.dtype)
 }
 
-/// Whether one work-item for each column, walking along all positions, beats one for each element doing the same.
+/// Returns true if one work-item per column, looping over all positions, is cheaper than one per element doing the
+/// same.
 fn by_column(node: &Node, axis: usize, positions: usize) -> bool {
     let length = node.shape.dims()[axis];
     let columns = node.shape.numel() / length;
     length > 1 && (columns >= COLUMNS || node.shape.numel().saturating_mul(positions) > SCATTER_WORK)
 }
 
-/// A scatter in the type sums accumulate in.
+/// Adds a scatter in the accumulation type.
 fn widened(rewriter: &mut GraphRewriter, node: &Node, axis: usize, inputs: &[NodeId]) -> NodeId {
     let wide = accumulator(node.dtype);
     let operands = [rewriter.cast(inputs[0], wide), inputs[1], rewriter.cast(inputs[2], wide)];

@@ -1,22 +1,25 @@
-//! THE fusion rule: which nodes run in one kernel. It is decided here and nowhere else.
+//! The fusion rule: decides which nodes run in one kernel. No other module decides this, except for [horizontal
+//! fusion](super::horizontal_fusion).
 //!
-//! Nodes are visited users first. Each open group (a kernel to be) *demands* nodes at coordinates over its loop
-//! variables; when a node's turn comes, all groups that want it are known, and it is either computed inside each of them
-//! or stored once and loaded by the others.
+//! Nodes are visited in reverse order, users first. Each open group (a future kernel) *demands* nodes at coordinates
+//! over its loop variables. When a node is visited, all groups that demand it are known, and it is either computed
+//! inside each of them or stored once and loaded by the others.
 //!
-//! - **Movement, constants** are always computed inside: they are index arithmetic and cost no memory.
-//! - **Element-wise nodes and gathers** are computed inside unless several groups want them and [`Costs`] finds storing
-//!   cheaper, or a broadcast would repeat expensive work; what only widens halves never is on a device that multiplies their matrices.
-//! - **Reductions** are computed inside a group if the group's other variables are exactly the rows the reduction gives
-//!   one number for (the *outer* variables), so that softmax or layer norm is one kernel: rows outside, and inside a row
-//!   several loops one after another. All reductions of a group share its rows.
-//! - **Scans, scatters and writes** are the root of a group. A write binds the memory it changes, which nobody computes inside.
-//! - **What a routine takes** (matrix products, calls) is a group of its own and loads what it reads.
-//! - A node that is stored is stored by the group that computes it anyway, if that group visits each element once and the
-//!   others can wait for it; otherwise a new group has it as its root. So a kernel may have several outputs.
-//! - A group never touches more buffers than the target can bind.
+//! - **Movement operations and constants** are always computed inside: they are index arithmetic and use no memory.
+//! - **Element-wise nodes and gathers** are computed inside unless several groups demand them and [`Costs`] finds
+//!   storing cheaper, or a broadcast would repeat expensive work. A cast that only widens 16-bit floats is never stored
+//!   on a device with matrix units for them.
+//! - **Reductions** are computed inside a group if the reduction's results correspond one to one to the group's rows
+//!   (the *outer* variables). Softmax or layer norm is then one kernel with rows outside and several consecutive loops
+//!   inside a row. All reductions of a group share its rows.
+//! - **Scans, scatters and writes** are the root of a group. A write binds the memory it updates, which must not be
+//!   computed inside.
+//! - **Routines and custom kernels** (matrix products, calls) form separate groups and load their inputs.
+//! - A stored node is stored by a group that computes it anyway, if that group visits each element once and the others
+//!   can wait for it. Otherwise it becomes the root of a new group. So a kernel can have several outputs.
+//! - A group never accesses more buffers than the target can bind.
 //!
-//! Kernels that must wait for one another never form a cycle: every load is an edge, and edges are checked when made.
+//! Dependencies between kernels never form a cycle: every load is an edge, and edges are checked when they are added.
 
 use std::collections::BTreeSet;
 
@@ -33,31 +36,32 @@ use super::index_map::{self, IndexExprs};
 use super::routine_match::RoutineMatch;
 use super::{horizontal_fusion, topological_order};
 
-/// Nodes computed inside one kernel, counted once for each place they are computed at.
+/// Maximum number of nodes computed inside one kernel, each counted once per place.
 pub(super) const MAX_VISITS: usize = 320;
-/// Places one node is computed at within a kernel.
+/// Maximum number of places at which one node is computed within a kernel.
 const MAX_PLACES: usize = 4;
-/// Rows below which a reduction and what follows it are not worth serializing into one group of work-items each.
+/// Number of rows below which a reduction is not fused with its users, because one work-group per row would leave the
+/// device idle.
 pub(super) const FEW_ROWS: u64 = 16;
-/// Elements below which a kernel's launch costs more than anything it does.
+/// Number of elements below which a kernel's launch costs more than its work.
 pub(super) const SMALL: u64 = 1 << 15;
 
 struct Fusion<'a> {
     graph: &'a Graph,
     target: &'a Target,
-    /// Whether the device multiplies matrices of 16-bit floats themselves.
+    /// True if the device has matrix units for 16-bit floats.
     halves: bool,
     waits: &'a [Vec<NodeId>],
     costs: Costs,
     groups: Vec<FusionGroup>,
-    /// Which groups demand a node.
+    /// Groups that demand each node.
     users: Vec<BTreeSet<usize>>,
-    /// For a reduction, and for what is computed element by element from one, how many elements were combined.
+    /// For reductions, and for nodes computed element-wise from one: the number of elements combined.
     combined: Vec<Option<u64>>,
 }
 
-/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes a routine.
-/// `waits` says for each node after which others it is computed.
+/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes
+/// a routine. `waits` lists for each node the nodes that must be computed before it.
 pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, waits: &[Vec<NodeId>]) -> Vec<FusionGroup> {
     let users = vec![BTreeSet::new(); graph.nodes.len()];
     let (costs, combined) = (Costs::new(graph), combined(graph));
@@ -80,7 +84,7 @@ pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, waits: &[Vec<Nod
 }
 
 impl Fusion<'_> {
-    /// Decides where a node is computed, all its users being decided.
+    /// Decides where a node is computed, after all its users are decided.
     fn assign(&mut self, id: NodeId, asked: bool) {
         let users = std::mem::take(&mut self.users[id.index()]);
         let op = &self.graph.node(id).op;
@@ -99,7 +103,7 @@ impl Fusion<'_> {
             users.iter().for_each(|group| self.inline(*group, id));
             return;
         }
-        // A group without loops has all the device's lanes for it, a reduction only those of its rows.
+        // A group without loops uses all lanes of the device for the node, a reduction only those of its rows.
         let hosts = fit.iter().copied().filter(|group| self.can_host(*group, id, &users));
         let host = hosts.max_by_key(|group| (self.groups[*group].loops.is_empty(), *group));
         let host = match host {
@@ -124,7 +128,7 @@ impl Fusion<'_> {
         }
     }
 
-    /// A new group with a node as its root.
+    /// Opens a new group with a node as its root.
     fn new_group(&mut self, id: NodeId) -> usize {
         let node = self.graph.node(id);
         if let Some(number) = self.library_group_of(id) {
@@ -172,7 +176,7 @@ impl Fusion<'_> {
         number
     }
 
-    /// The group that does a node whole already, for another of its outputs.
+    /// Finds the group of a routine or custom kernel that already computes a node as another of its outputs.
     fn library_group_of(&mut self, id: NodeId) -> Option<usize> {
         let same = |group: &FusionGroup| {
             let (ours, theirs) = (self.graph.node(id), self.graph.node(group.root));
@@ -189,17 +193,18 @@ impl Fusion<'_> {
         group.stores.push((id, AffineExpr::default()));
         let output = match self.graph.node(id).op {
             Op::CustomCall(_, output) | Op::Call(_, output) => output as usize,
-            _ => unreachable!("nothing else has several outputs"),
+            _ => unreachable!("only calls have several outputs"),
         };
         match &mut group.whole {
             Some(LibraryKernel::Kernel(call)) => call.outputs[output] = Some(id),
             Some(LibraryKernel::Routine(claim)) => claim.outputs[output] = Some(id),
-            None => unreachable!("its root is done whole"),
+            None => unreachable!("its root is a routine or custom kernel"),
         }
         Some(number)
     }
 
-    /// A new group that adds rows at positions: a work-item owns a column and walks first along it, then along the rows.
+    /// Opens a new scatter-add group: a work-item owns a column, and loops first along the column, then over the rows
+    /// to add.
     fn new_scatter_group(&mut self, mut group: FusionGroup, axis: usize) -> usize {
         let number = self.groups.len();
         let inputs: Vec<&[usize]> =
@@ -219,7 +224,7 @@ impl Fusion<'_> {
         number
     }
 
-    /// Computes a node inside a group, which then demands its inputs.
+    /// Computes a node inside a group, which then demands the node's inputs.
     fn inline(&mut self, number: usize, id: NodeId) {
         let places = self.groups[number].pending.remove(&id).expect("the group demands the node");
         for coords in &places {
@@ -231,7 +236,7 @@ impl Fusion<'_> {
         self.add_dependency(number, id);
     }
 
-    /// Makes a group that computes a node wait for what the node waits for, which is then stored.
+    /// Adds the ordering dependencies of a node to the group that computes it; the nodes it waits for are then stored.
     fn add_dependency(&mut self, number: usize, id: NodeId) {
         for before in &self.waits[id.index()] {
             self.groups[number].ordering_deps.insert(*before);
@@ -256,7 +261,7 @@ impl Fusion<'_> {
         self.users[id.index()].insert(number);
     }
 
-    /// Whether a group may compute a node it demands.
+    /// Returns true if a group can compute a node that it demands.
     fn fits(&self, number: usize, id: NodeId) -> bool {
         let group = &self.groups[number];
         if group.ordering_deps.contains(&id) {
@@ -289,15 +294,16 @@ impl Fusion<'_> {
         }
     }
 
-    /// Whether a node only widens halves where matrices of these themselves are multiplied: stored, they would be lost.
+    /// Returns true if a node only widens 16-bit floats for which the device has matrix units. If it were stored, they
+    /// could not be used.
     fn widens_factor(&self, node: &Node) -> bool {
         let from = node.inputs.first().map(|input| self.graph.node(*input).dtype);
         let widens = node.op == Op::Cast && node.dtype == DType::F32;
         self.halves && widens && matches!(from, Some(DType::F16 | DType::BF16))
     }
 
-    /// Whether a reduction, or what is computed from one, gives one number for each row of a group, and computing it there
-    /// is worth it.
+    /// Returns true if a reduction, or a node computed from one, gives one number for each row of a group, and
+    /// computing it there is profitable.
     fn shares_rows(&self, number: usize, id: NodeId) -> bool {
         let (group, node) = (&self.groups[number], self.graph.node(id));
         let (Some(length), [coords]) = (self.combined[id.index()], &group.pending[&id][..]) else { return false };
@@ -312,7 +318,7 @@ impl Fusion<'_> {
         if outer.len() != rows.len() || (group.rows_fixed && !inner.is_empty()) {
             return false;
         }
-        // A product of matrices has a loop of its own kind.
+        // A matrix product is lowered with its own loop structure.
         let sums = group.visits.keys().filter(|visited| matches!(self.graph.node(**visited).op, Op::Reduce(..)));
         let sums: Vec<NodeId> = sums.copied().chain([id]).collect();
         if sums.len() > 1 && sums.iter().any(|sum| is_product(self.graph, *sum)) {
@@ -326,8 +332,8 @@ impl Fusion<'_> {
         across <= 8 * length && (count >= FEW_ROWS || small && count * across <= SMALL)
     }
 
-    /// Whether the buffers a group touches stay within the target's limit after it computes a node, with so many stores
-    /// more. What it demands counts as the buffers it would load at once.
+    /// Returns true if the buffers that a group accesses stay within the target's limit after it computes a node, with
+    /// `stores` additional stores. Each demanded node counts as the buffers that loading it would bind.
     fn fits_binding_limit(&self, number: usize, id: NodeId, stores: usize) -> bool {
         let group = &self.groups[number];
         let mut buffers: BTreeSet<NodeId> = group.loads.keys().copied().collect();
@@ -337,13 +343,15 @@ impl Fusion<'_> {
         buffers.len() + group.stores.len() + stores <= self.target.max_bindings as usize
     }
 
-    /// The factors of what a product of matrices sums, which must never be stored; of anything else the node itself.
+    /// Returns the factors of the products that a matrix product sums, which must never be stored; for other nodes the
+    /// node itself.
     fn factors<'n>(&'n self, id: &'n NodeId) -> &'n [NodeId] {
         if is_outer_product(self.graph, *id) { &self.graph.node(*id).inputs } else { std::slice::from_ref(id) }
     }
 
-    /// How many visits of nodes that take no memory are still to come after a group computes a node. Room is kept for them: stored, they
-    /// would be buffers beyond those that [`Fusion::fits_binding_limit`] counts.
+    /// Returns the number of visits to memory-free nodes still to come after a group computes a node. Room is reserved
+    /// for them: if they had to be stored, they would be buffers beyond those that [`Fusion::fits_binding_limit`]
+    /// counts.
     fn waiting(&self, number: usize, id: NodeId) -> usize {
         let (node, demands) = (self.graph.node(id), &self.groups[number].pending);
         if is_free(&node.op) {
@@ -360,7 +368,7 @@ impl Fusion<'_> {
         demands.iter().map(|(id, places)| free(*id) * places.len()).chain(inputs).sum()
     }
 
-    /// The node behind movements, unless it takes no memory.
+    /// Returns the node behind movement operations, unless it uses no memory.
     fn stored_behind(&self, id: NodeId) -> Option<NodeId> {
         let node = self.graph.node(id);
         match &node.op {
@@ -370,7 +378,7 @@ impl Fusion<'_> {
         }
     }
 
-    /// Whether a group that computes a node may also store it for the other users.
+    /// Returns true if a group that computes a node can also store it for the other users.
     fn can_host(&self, number: usize, id: NodeId, users: &BTreeSet<usize>) -> bool {
         let (group, node) = (&self.groups[number], self.graph.node(id));
         let position = index_map::linear(&group.pending[&id][0], &node.shape);
@@ -384,25 +392,25 @@ impl Fusion<'_> {
     }
 }
 
-/// Whether a node takes neither memory nor arithmetic worth counting.
+/// Returns true if a node uses neither memory nor significant arithmetic.
 fn is_free(op: &Op) -> bool {
     index_map::is_movement(op) || matches!(op, Op::Const(_) | Op::ScalarInput(_) | Op::Iota)
 }
 
-/// Whether a node sums products of elements that repeat along different axes.
+/// Returns true if a node is a matrix product: a sum over products of expanded operands.
 pub(super) fn is_product(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     matches!(node.op, Op::Reduce(ReduceOp::Sum, _)) && is_outer_product(graph, node.inputs[0])
 }
 
-/// Whether a node is the products of elements that repeat along different axes.
+/// Returns true if a node is a product of operands expanded along different axes.
 fn is_outer_product(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let repeats = |id: &NodeId| matches!(graph.node(*id).op, Op::Expand);
     node.op == Op::Alu(Alu::Mul) && node.inputs.iter().all(repeats)
 }
 
-/// For each node, see [`Fusion::combined`].
+/// Returns [`Fusion::combined`] for each node.
 fn combined(graph: &Graph) -> Vec<Option<u64>> {
     let mut combined: Vec<Option<u64>> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
@@ -419,7 +427,7 @@ fn combined(graph: &Graph) -> Vec<Option<u64>> {
     combined
 }
 
-/// Whether a group must wait for any of the others.
+/// Returns true if a group depends, directly or indirectly, on any of the others.
 pub(super) fn depends<'a>(
     after: impl Fn(usize) -> &'a BTreeSet<usize>,
     number: usize,

@@ -1,4 +1,5 @@
-//! A kernel to be, as [fusion](super::fuse) makes it: the nodes it computes, at coordinates over the variables of its loops.
+//! Fusion groups, created by [fusion](super::fuse): the nodes a future kernel computes, at coordinates over its loop
+//! variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,54 +11,54 @@ use super::decompose;
 use super::index_map::{self, IndexExprs};
 use super::routine_match::RoutineMatch;
 
-/// The loop of a scatter over its positions; the one before it walks along a column.
+/// Index of a scatter's loop over its positions; the loop before it runs along a column.
 pub(super) const POSITIONS: usize = 1;
 
-/// A kernel to be: what it computes, where, and what it reads and writes.
+/// A future kernel: the nodes it computes and their coordinates, its loads and its stores.
 #[derive(Debug)]
 pub struct FusionGroup {
-    /// The node it was opened for.
+    /// Node for which the group was opened.
     pub root: NodeId,
-    /// What does it whole, if something does.
+    /// Routine or custom kernel that computes the root, if any.
     pub whole: Option<LibraryKernel>,
-    /// Variables that tell work-items apart.
+    /// Variables that distinguish work-items.
     pub outer: Vec<LoopVar>,
-    /// Whether reductions have decided which variables are outer. Until then all of them are.
+    /// True if reductions have determined which variables are outer. Until then all of them are.
     pub rows_fixed: bool,
     /// Variables of the loops inside a row; loops of equal lengths share them.
     pub loops: Vec<Vec<LoopVar>>,
-    /// Nodes computed inside and at which coordinates.
+    /// Nodes computed inside, with their coordinates.
     pub visits: BTreeMap<NodeId, Vec<IndexExprs>>,
-    /// Stored nodes read, and at which coordinates.
+    /// Stored nodes that are loaded, with their coordinates.
     pub loads: BTreeMap<NodeId, Vec<IndexExprs>>,
-    /// Nodes written and at which position.
+    /// Nodes stored, with the index of the element.
     pub stores: Vec<(NodeId, AffineExpr)>,
-    /// Positions read from memory: the node and coordinates behind each [`super::affine::AffineTerm::Read`].
+    /// Indices loaded from memory: the node and coordinates of each [`super::affine::AffineTerm::Read`].
     pub reads: Vec<(NodeId, IndexExprs)>,
-    /// Groups whose results it loads.
+    /// Groups whose results this group loads.
     pub dependencies: BTreeSet<usize>,
-    /// Nodes that are stored before it runs, whether it reads them or not.
+    /// Nodes that must be stored before this group runs, even if it does not load them.
     pub(super) ordering_deps: BTreeSet<NodeId>,
-    /// Nodes wanted at coordinates, their turn not having come.
+    /// Nodes demanded at coordinates and not yet visited.
     pub(super) pending: BTreeMap<NodeId, Vec<IndexExprs>>,
-    /// For a scatter, the variables of the array's axes.
+    /// Variables of the array's axes, for a scatter.
     pub(super) scatter: Vec<LoopVar>,
-    /// For a write, the variables of the axes of what is written.
+    /// Variables of the axes of the written part, for a write.
     pub(super) write_vars: Vec<LoopVar>,
     next_var: u32,
 }
 
-/// What is done whole, with its operands in memory of their own.
+/// A routine or custom kernel, with its operands in separate buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LibraryKernel {
-    /// A routine of the device.
+    /// A library routine of the device.
     Routine(RoutineMatch),
-    /// A kernel of its author's.
+    /// A custom kernel.
     Kernel(CustomKernelCall),
 }
 
 impl FusionGroup {
-    /// A group that computes nothing yet.
+    /// Creates a group that computes nothing yet.
     pub(super) fn new(root: NodeId, whole: Option<LibraryKernel>) -> FusionGroup {
         FusionGroup {
             root,
@@ -78,13 +79,13 @@ impl FusionGroup {
         }
     }
 
-    /// A variable of its own.
+    /// Creates a new variable.
     pub(super) fn fresh(&mut self, extent: usize) -> LoopVar {
         self.next_var += 1;
         LoopVar { id: self.next_var - 1, extent: extent as u64 }
     }
 
-    /// What a node at coordinates reads, and where. Called again it gives the same.
+    /// Returns the inputs of a node at coordinates, with their coordinates. Repeated calls give the same result.
     pub fn inputs(&mut self, graph: &Graph, id: NodeId, coords: &IndexExprs) -> Vec<(NodeId, IndexExprs)> {
         let node = graph.node(id);
         let shape = |input: usize| &graph.node(node.inputs[input]).shape;
@@ -132,37 +133,37 @@ impl FusionGroup {
                     }
                     inputs.extend([(pair[0], coords.clone()), read]);
                 }
-                // What is written over everywhere is not bound.
+                // An array that is overwritten completely is not bound.
                 inputs.extend((!decompose::overwrites_all(graph, id)).then(|| (node.inputs[0], IndexExprs::new())));
                 inputs
             }
             Op::Input(_) | Op::MatMul | Op::Call(..) | Op::CustomCall(..) | Op::ControlDependency => {
-                unreachable!("never computed inside a group")
+                unreachable!("not computed inside a group")
             }
         }
     }
 
-    /// Whether its root is a scatter.
+    /// Returns true if the root is a scatter.
     pub fn is_scatter(&self) -> bool {
         !self.scatter.is_empty()
     }
 
-    /// The coordinates of a scatter's array along its columns.
+    /// Returns the coordinates of the scatter's array along its columns.
     pub fn scatter_coords(&self) -> IndexExprs {
         self.scatter.iter().map(|var| AffineExpr::var(*var)).collect()
     }
 
-    /// Whether its root is a write.
+    /// Returns true if the root is a write.
     pub fn is_write(&self) -> bool {
         !self.write_vars.is_empty()
     }
 
-    /// The coordinates of what is written.
+    /// Returns the coordinates of the written part.
     pub fn written_coords(&self) -> IndexExprs {
         self.write_vars.iter().map(|var| AffineExpr::var(*var)).collect()
     }
 
-    /// Makes the variables of these coordinates the rows, if nothing has decided that yet.
+    /// Makes the variables of these coordinates the rows, unless the rows are already fixed.
     pub(super) fn fix(&mut self, rows: &IndexExprs) {
         if !self.rows_fixed {
             let rows = self.vars_of(rows);
@@ -173,7 +174,7 @@ impl FusionGroup {
         }
     }
 
-    /// The variables of the loop of these lengths.
+    /// Returns the variables of the loop with these lengths, creating it if needed.
     pub(super) fn inner_loop(&mut self, extents: &[usize]) -> Vec<LoopVar> {
         let fits = |vars: &&Vec<LoopVar>| vars.iter().map(|var| var.extent as usize).eq(extents.iter().copied());
         if let Some(vars) = self.loops.iter().find(fits) {
@@ -184,13 +185,14 @@ impl FusionGroup {
         vars
     }
 
-    /// The group's variables that coordinates depend on.
+    /// Returns the group's variables on which coordinates depend.
     pub(super) fn vars_of(&self, coords: &[AffineExpr]) -> Vec<LoopVar> {
         let all = self.outer.iter().chain(self.loops.iter().flatten());
         all.copied().filter(|var| coords.iter().any(|form| form.uses(*var))).collect()
     }
 
-    /// How often something at these coordinates is computed: once for each value of the variables of its level.
+    /// Returns how often a value at these coordinates is computed: once for each combination of the variables of its
+    /// loop level.
     pub(super) fn times(&self, coords: &[AffineExpr]) -> f64 {
         let used = self.vars_of(coords);
         match self.loops.iter().find(|vars| vars.iter().any(|var| used.contains(var))) {
@@ -201,7 +203,7 @@ impl FusionGroup {
     }
 }
 
-/// How many values variables take together.
+/// Returns the product of the variables' extents.
 pub(super) fn extent(vars: &[LoopVar]) -> u64 {
     vars.iter().map(|var| var.extent).product()
 }

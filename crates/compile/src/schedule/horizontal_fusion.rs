@@ -1,7 +1,7 @@
-//! Kernels side by side: groups over the same rows that read the same memory become one.
+//! Horizontal fusion: merges independent groups over the same rows that load the same memory.
 //!
-//! The second half of the fusion rule. [`super::fuse`] joins a node with what uses it; what is left are groups that do not
-//! need one another but load the same node, such as two sums over the columns of one matrix. Joined, they load it once.
+//! This is the second half of the fusion rule. [`super::fuse`] fuses a node with its users; the remaining groups can be
+//! independent but load the same node, such as two sums over the columns of one matrix. Merged, they load it once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::fuse::{MAX_VISITS, depends, is_product};
 use super::fusion_group::FusionGroup;
 use super::index_map::IndexExprs;
 
-/// Joins what can be joined. A group that was joined to another is left empty-handed: none in its place.
+/// Merges groups where possible. A group that was merged into another becomes `None`.
 pub fn fuse_horizontally(graph: &Graph, target: &Target, groups: Vec<FusionGroup>) -> Vec<Option<FusionGroup>> {
     let mut groups: Vec<Option<FusionGroup>> = groups.into_iter().map(Some).collect();
     let mut readers: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
@@ -40,8 +40,8 @@ fn fits(graph: &Graph, target: &Target, groups: &[Option<FusionGroup>], first: u
         group.whole.is_some() || group.is_scatter() || group.is_write() || group.visits.keys().any(special)
     };
     let extents = |(a, b): (&LoopVar, &LoopVar)| a.extent == b.extent;
-    let after = |group: usize| &groups[group].as_ref().expect("no group waits for one that was joined").dependencies;
-    // What is cheap to ask, of two that may be of thousands, first.
+    let after = |group: usize| &groups[group].as_ref().expect("no group depends on a merged group").dependencies;
+    // There can be thousands of candidate pairs, so cheap checks come first.
     let room = (target.max_bindings as usize).saturating_sub(a.stores.len() + b.stores.len());
     let loads = || a.loads.keys().chain(b.loads.keys()).collect::<BTreeSet<&NodeId>>().len();
     let visits = || a.visits.values().chain(b.visits.values()).map(Vec::len).sum::<usize>();
@@ -57,7 +57,7 @@ fn fits(graph: &Graph, target: &Target, groups: &[Option<FusionGroup>], first: u
         && !depends(after, second, &[first].into())
 }
 
-/// Adds everything of the second group to the first.
+/// Merges the second group into the first.
 fn merge_groups(groups: &mut [Option<FusionGroup>], first: usize, second: usize) {
     let (Some(b), Some(a)) = (groups[second].take(), &mut groups[first]) else { return };
     let mut vars: BTreeMap<LoopVar, LoopVar> = b.outer.iter().copied().zip(a.outer.iter().copied()).collect();
@@ -67,7 +67,7 @@ fn merge_groups(groups: &mut [Option<FusionGroup>], first: usize, second: usize)
     }
     let mut reads: Vec<u32> = Vec::new();
     for (id, coords) in &b.reads {
-        // A position may itself be read at a position; those come first.
+        // An index can itself be loaded at a loaded index; such inner indices come first.
         let read = (*id, moved_all(coords, &vars, &reads));
         let known = a.reads.iter().position(|known| *known == read);
         reads.push(known.unwrap_or(a.reads.len()) as u32);

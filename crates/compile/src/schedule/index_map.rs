@@ -1,31 +1,31 @@
-//! Movement as index arithmetic: where an element of a node comes from.
+//! Movement operations as index arithmetic: maps coordinates of a node's element to coordinates in its input.
 //!
-//! Walking from a result towards its inputs, a reshape, permutation, expansion, slice or padding is a change of
-//! coordinates and nothing else. Only padding adds something: bounds outside which the element is zero.
+//! From a result towards its inputs, a reshape, permutation, expansion, slice or padding is only a change of
+//! coordinates. Padding additionally gives bounds outside which the element is zero.
 
 use panoply_ir::graph::{Node, Op};
 use panoply_ir::shape::Shape;
 
 use super::affine::AffineExpr;
 
-/// One form for each axis of a tensor.
+/// One index expression for each axis of a tensor.
 pub type IndexExprs = Vec<AffineExpr>;
 
 /// A condition on an element: `0 <= form < extent`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BoundsCheck {
-    /// What must be in range.
+    /// Expression that must be in range.
     pub form: AffineExpr,
-    /// Where the range ends.
+    /// Exclusive end of the range.
     pub extent: u64,
 }
 
-/// Whether a node only names other positions of its input.
+/// Returns true if a node only rearranges elements of its input.
 pub fn is_movement(op: &Op) -> bool {
     matches!(op, Op::Reshape | Op::Permute(_) | Op::Expand | Op::Pad(_) | Op::Slice(_))
 }
 
-/// The coordinates in the input of a movement node's element, and the bounds within which there is one.
+/// Returns the coordinates in the input of an element of a movement node, and the bounds within which it exists.
 pub fn index_map(node: &Node, input: &Shape, coords: &[AffineExpr]) -> (IndexExprs, Vec<BoundsCheck>) {
     let pulled = match &node.op {
         Op::Reshape => reshape(coords, node.shape.dims(), input.dims()),
@@ -69,30 +69,30 @@ pub fn index_map(node: &Node, input: &Shape, coords: &[AffineExpr]) -> (IndexExp
     (pulled, Vec::new())
 }
 
-/// What must hold for coordinates to name an element of a shape, beside what certainly does.
+/// Returns the conditions under which coordinates are within a shape, without those that always hold.
 pub fn open_bounds(coords: &[AffineExpr], shape: &Shape) -> Vec<BoundsCheck> {
     let bounds =
         coords.iter().zip(shape.dims()).map(|(form, dim)| BoundsCheck { form: form.clone(), extent: *dim as u64 });
     bounds.filter(|bound| !stays_below(&bound.form, bound.extent)).collect()
 }
 
-/// Whether a form certainly lies in `0 .. extent`.
+/// Returns true if an expression is always in `0 .. extent`.
 pub fn stays_below(form: &AffineExpr, extent: u64) -> bool {
     form.guaranteed_range().is_some_and(|(low, high)| low >= 0 && high < extent as i64)
 }
 
-/// Whether coordinates certainly name an element of a shape.
+/// Returns true if coordinates are always within a shape.
 pub fn is_within(coords: &[AffineExpr], shape: &Shape) -> bool {
     coords.iter().zip(shape.dims()).all(|(form, dim)| stays_below(form, *dim as u64))
 }
 
-/// The position of an element in a row-major buffer of this shape.
+/// Returns the index of an element in a row-major buffer of this shape.
 pub fn linear(coords: &[AffineExpr], shape: &Shape) -> AffineExpr {
     let strides = shape.strides();
     coords.iter().zip(strides).fold(AffineExpr::default(), |sum, (form, stride)| sum.add_scaled(form, stride as i64))
 }
 
-/// The coordinates under lengths `dims` of the element at a row-major position.
+/// Returns the coordinates in shape `dims` of the element at a row-major index.
 pub fn unflatten(position: &AffineExpr, dims: &[usize]) -> IndexExprs {
     let mut rest = position.clone();
     let mut coords = vec![AffineExpr::default(); dims.len()];
@@ -107,8 +107,8 @@ pub fn unflatten(position: &AffineExpr, dims: &[usize]) -> IndexExprs {
     coords
 }
 
-/// Coordinates under lengths `from` as coordinates under lengths `to` of as many elements. Runs of axes with equal
-/// products are changed on their own, so that an axis both have stays what it is.
+/// Converts coordinates in shape `from` to coordinates in shape `to`, which has the same number of elements. Runs of
+/// axes with equal products are converted separately, so that axes common to both are unchanged.
 fn reshape(coords: &[AffineExpr], from: &[usize], to: &[usize]) -> IndexExprs {
     let (mut i, mut j) = (0, 0);
     let mut result = IndexExprs::with_capacity(to.len());

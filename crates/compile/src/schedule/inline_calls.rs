@@ -1,5 +1,5 @@
-//! Calls on their way into a simplified graph: left to a routine where one takes them, done by kernels of our own where those
-//! are better than their bodies, and inlined everywhere else.
+//! Simplifies a graph and resolves its calls: a call is left to a routine if one matches, replaced by library kernels
+//! where these are faster than its body, and inlined otherwise.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::decompose::{accumulator, rewrite};
 use super::rewrite::GraphRewriter;
 use crate::library_kernels;
 
-/// The same values, simplified, with bodies in place of the calls that nobody does whole, in their own type or a wider one:
-/// what two bodies have in common is then computed once.
+/// Simplifies a graph and inlines the calls that neither a routine (in the same or a wider type) nor library kernels
+/// compute. Common subexpressions of inlined bodies are then computed once.
 pub fn simplify(graph: &Graph, target: &Target, accuracy: MathMode, offers: &dyn Fn(&Routine) -> bool) -> Graph {
     let mut calls = CallInliner { target, accuracy, offers, written: HashMap::new(), rounded: HashSet::new() };
     rewrite(graph, |rewriter, id, inputs| match &graph.node(id).op {
@@ -25,22 +25,22 @@ pub fn simplify(graph: &Graph, target: &Target, accuracy: MathMode, offers: &dyn
     })
 }
 
-/// Kernels that do a routine between them.
+/// Library kernels that together compute a routine.
 type Kernels = Vec<Arc<CustomKernel>>;
 
-/// Calls on their way into a simplified graph.
+/// Resolves calls while a simplified graph is built.
 struct CallInliner<'a> {
     target: &'a Target,
     accuracy: MathMode,
     offers: &'a dyn Fn(&Routine) -> bool,
-    /// Our own kernels for a routine with results of some shapes, where there are any.
+    /// Library kernels of a routine with results of these shapes; `None` if there are none.
     written: HashMap<(Routine, Vec<Shape>), Option<Kernels>>,
-    /// Casts that round what was computed in a wider type; all others are the program's own.
+    /// Casts that round a result computed in a wider type; all other casts belong to the program.
     rounded: HashSet<NodeId>,
 }
 
 impl CallInliner<'_> {
-    /// What does a call; none if a routine takes it as it is.
+    /// Returns the replacement of a call, or `None` if a routine takes it unchanged.
     fn called(
         &mut self,
         rewriter: &mut GraphRewriter,
@@ -51,7 +51,7 @@ impl CallInliner<'_> {
         if let Some(routine) = call.routine.filter(|routine| routine_matches(routine, self.offers)) {
             let reads = routine.input_count();
             return (reads < inputs.len()).then(|| {
-                // What only the body needs is not made.
+                // Inputs that only the body needs are not computed.
                 let node = call.body.node(call.body.outputs[output as usize]);
                 let op = Op::Call(call.clone(), output);
                 rewriter.add(op, &inputs[..reads], node.shape.clone(), node.dtype)
@@ -67,7 +67,7 @@ impl CallInliner<'_> {
         })
     }
 
-    /// A call by kernels of our own, if there are any for it.
+    /// Replaces a call by library kernels, if there are any for it.
     fn by_library_kernel(
         &mut self,
         rewriter: &mut GraphRewriter,
@@ -99,9 +99,11 @@ impl CallInliner<'_> {
         Some(rounded)
     }
 
-    /// What our kernels of attention's gradient read: in place of the output its product with what flows to it, row by row.
+    /// Returns the inputs of the library kernels for attention's gradient: the output is replaced by the row sums of
+    /// its product with the output gradient.
     fn attention_backward_inputs(&self, rewriter: &mut GraphRewriter, dtype: DType, inputs: &[NodeId]) -> Vec<NodeId> {
-        let (read, [output, logarithms, flow]) = inputs.split_last_chunk().expect("a gradient has these three");
+        let (read, [output, logarithms, flow]) =
+            inputs.split_last_chunk().expect("an attention gradient has at least three inputs");
         let wide = accumulator(dtype);
         let shape = rewriter.node(*output).shape.clone();
         let (rows, last) = (rewriter.node(*logarithms).shape.clone(), shape.ndim() - 1);
@@ -113,7 +115,8 @@ impl CallInliner<'_> {
         [read, &[self.wide_value(rewriter, *logarithms, wide), mean, *flow]].concat()
     }
 
-    /// A call by a routine on wider elements: rounded once, where its body would round every step.
+    /// Replaces a call by a routine on wider elements. The result is rounded once, while the body would round every
+    /// step.
     fn by_widened_routine(
         &mut self,
         rewriter: &mut GraphRewriter,
@@ -146,7 +149,8 @@ impl CallInliner<'_> {
         rounded
     }
 
-    /// A value in a wider type: where it is what another routine gave before it was rounded for it, that.
+    /// Returns a value in a wider type. If the value was rounded from a routine's result of that type, returns that
+    /// result.
     fn wide_value(&self, rewriter: &mut GraphRewriter, value: NodeId, wide: DType) -> NodeId {
         match rewriter.node(value).inputs.first().copied() {
             Some(given) if self.rounded.contains(&value) && rewriter.node(given).dtype == wide => given,
@@ -173,7 +177,7 @@ impl CallInliner<'_> {
     }
 }
 
-/// Whether a routine takes a call whole. One that touches nothing of some buffer is left to the body.
+/// Returns true if a routine takes an entire call. A routine with an empty operand is left to the body.
 fn routine_matches(routine: &Routine, offers: &dyn Fn(&Routine) -> bool) -> bool {
     !routine.is_empty() && offers(routine)
 }

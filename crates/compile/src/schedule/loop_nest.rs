@@ -1,9 +1,9 @@
-//! A kernel before it is mapped to a machine: scalar values over loop variables.
+//! Loop nests: kernels before they are mapped to a target, as scalar values over loop variables.
 //!
-//! A [`LoopNest`] has **rows**, one for each combination of its outer variables, and inside a row **loops** that run one
-//! after another. Values that depend on a loop's variables exist once for each turn, the others once for each row.
-//! A [`Value::Reduce`] combines a value over all turns of a loop, a [`Value::Scan`] over the turns so far.
-//! Movement operations are gone: they became the positions of loads.
+//! A [`LoopNest`] has **rows**, one for each combination of its outer variables, and inside a row consecutive
+//! **loops**. Values that depend on a loop's variables are computed in each iteration, other values once per row. A
+//! [`Value::Reduce`] combines a value over all iterations of a loop, a [`Value::Scan`] over the iterations so far.
+//! Movement operations no longer exist: they became the indices of loads.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,28 +18,30 @@ use super::decompose;
 use super::fusion_group::{self, FusionGroup};
 use super::index_map::{self, BoundsCheck, IndexExprs};
 
-/// A value of a nest, by its position in [`LoopNest::values`].
+/// Identifier of a nest's value: its index in [`LoopNest::values`].
 pub type ValueId = usize;
 
-/// Rows, loops inside them, and what is computed and stored.
+/// Rows, the loops inside them, and the values computed and stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LoopNest {
-    /// One row for each combination.
+    /// Variables of the rows: one row for each combination.
     pub outer: Vec<LoopVar>,
-    /// The variables of each loop inside a row, outermost first.
+    /// Variables of each loop inside a row, outermost first.
     pub loops: Vec<Vec<LoopVar>>,
-    /// Operands before users, no two equal.
+    /// Values with their types: operands precede users, and no two are equal.
     pub values: Vec<(Value, DType)>,
-    /// Whether each value may be computed on its own. What stands behind a mask reads beyond its memory where the mask
-    /// is false, and must stay within the selection.
+    /// True for values that can be computed unconditionally. A value behind a mask can read out of bounds where the
+    /// mask is false, so it must stay inside the selection.
     pub speculatable: Vec<bool>,
-    /// The value behind each [`super::affine::AffineTerm::Read`].
+    /// Value of each [`super::affine::AffineTerm::Read`].
     pub reads: Vec<ValueId>,
-    /// What is written.
+    /// Stores.
     pub stores: Vec<Store>,
-    /// The node whose memory it changes, and the node that memory then is: the rest stays as it was.
+    /// For an update in place: the node whose memory it updates, and the node that is the result. Other elements stay
+    /// unchanged.
     pub updates_in_place: Option<(NodeId, NodeId)>,
-    /// Nodes that it reads, each with one of the same memory that it writes: an element is read only before it is written.
+    /// Nodes that it reads, each with a node that it writes to the same memory. Each element is loaded before it is
+    /// stored.
     pub aliases: Vec<(NodeId, NodeId)>,
 }
 
@@ -48,44 +50,44 @@ pub struct LoopNest {
 pub enum Value {
     /// An element of a stored node.
     Load(NodeId, AffineExpr),
-    /// A number of the program.
+    /// A constant.
     Const(Scalar),
-    /// A number passed at launch.
+    /// A scalar slot, passed at launch.
     Slot(u32),
-    /// A position as i32.
+    /// An index as i32.
     Index(AffineExpr),
-    /// Whether a position lies within bounds.
+    /// True if an index is within bounds.
     InBounds(BoundsCheck),
     /// A scalar operation.
     Alu(Alu, Vec<ValueId>),
-    /// Conversion as Rust's `as`.
+    /// Conversion with the semantics of Rust's `as`.
     Cast(ValueId),
-    /// The same bits as another type.
+    /// Bit reinterpretation as another type.
     Bitcast(ValueId),
-    /// The combination over all turns of a loop, of its elements widened to the accumulator's type.
+    /// Reduction over all iterations of a loop, accumulated in the (possibly wider) type of the operand.
     Reduce(ReduceOp, ValueId, usize),
-    /// The combination over the turns so far of a loop.
+    /// Inclusive scan over the iterations of a loop.
     Scan(ReduceOp, ValueId, usize),
 }
 
 /// A value written to a node's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Store {
-    /// The node.
+    /// Destination.
     pub node: NodeId,
-    /// Which element.
+    /// Index of the element.
     pub at: AffineExpr,
-    /// Its value.
+    /// Value to write.
     pub value: ValueId,
-    /// The loop in each iteration of which the value is added to the element; none if the value replaces it. How often a sum grows does not
-    /// follow from what its operands depend on.
+    /// Loop in each iteration of which the value is added to the element; `None` if the value replaces the element. The
+    /// number of additions cannot be derived from what the operands depend on.
     pub accumulate: Option<usize>,
-    /// The value that says whether anything is written, if that depends on something.
+    /// Boolean value that enables the store; `None` if it is unconditional.
     pub condition: Option<ValueId>,
 }
 
 impl Value {
-    /// The values it is made of; not those that its positions read.
+    /// Returns the operands, without the values that its index loads.
     pub fn operands(&self) -> &[ValueId] {
         match self {
             Value::Load(..) | Value::Const(_) | Value::Slot(_) | Value::Index(_) | Value::InBounds(_) => &[],
@@ -96,7 +98,7 @@ impl Value {
         }
     }
 
-    /// The position it needs.
+    /// Returns the index expression, if the value has one.
     pub fn form(&self) -> Option<&AffineExpr> {
         match self {
             Value::Load(_, form) | Value::Index(form) => Some(form),
@@ -107,7 +109,7 @@ impl Value {
     }
 }
 
-/// The nest of a group of nodes.
+/// Builds the loop nest of a fusion group.
 pub fn nest(graph: &Graph, mut group: FusionGroup) -> LoopNest {
     let visits = std::mem::take(&mut group.visits);
     let (values, sure) = (Vec::new(), Vec::new());
@@ -120,7 +122,7 @@ pub fn nest(graph: &Graph, mut group: FusionGroup) -> LoopNest {
         made: HashMap::new(),
         positions: Vec::new(),
     };
-    // A node's inputs come before it in the graph.
+    // A node's inputs precede it in the graph.
     let loads = std::mem::take(&mut maker.group.loads);
     let mut nodes: Vec<(NodeId, Vec<IndexExprs>, bool)> = Vec::new();
     nodes.extend(loads.into_iter().map(|(id, places)| (id, places, true)));
@@ -136,7 +138,7 @@ pub fn nest(graph: &Graph, mut group: FusionGroup) -> LoopNest {
     maker.finish()
 }
 
-/// Whether an element is read there; what a write changes is only bound.
+/// Returns true if an element is read there; the base of an update is only bound.
 fn is_read(graph: &Graph, id: NodeId, coords: &IndexExprs) -> bool {
     coords.len() == graph.node(id).shape.ndim()
 }
@@ -147,14 +149,15 @@ struct LoopNestBuilder<'a> {
     values: Vec<(Value, DType)>,
     sure: Vec<bool>,
     known: HashMap<(Value, DType), ValueId>,
-    /// The value of a node at coordinates.
+    /// Value of each node at coordinates.
     made: HashMap<(NodeId, IndexExprs), ValueId>,
-    /// Positions that were computed, numbered after those that the group reads.
+    /// Indices that were computed, numbered after those that the group loads.
     positions: Vec<ValueId>,
 }
 
 impl LoopNestBuilder<'_> {
-    /// A value, unless there is an equal one. It is sure if it exists everywhere, and its operands and positions are.
+    /// Adds a value, or returns an equal one. It is speculatable if it is defined everywhere, and its operands and
+    /// indices are speculatable.
     fn add(&mut self, value: Value, dtype: DType) -> ValueId {
         if let Some(known) = self.known.get(&(value.clone(), dtype)) {
             return *known;
@@ -164,7 +167,7 @@ impl LoopNestBuilder<'_> {
         let positions = !value.form().is_some_and(|form| form.any_atom(&mut |atom| unsure(atom)));
         let alone = match &value {
             Value::Load(..) => false,
-            // Below zero there is no index.
+            // Indices are unsigned, so a negative index is undefined.
             Value::Index(form) => form.guaranteed_range().is_some_and(|(low, _)| low >= 0),
             _ => true,
         };
@@ -174,7 +177,7 @@ impl LoopNestBuilder<'_> {
         self.values.len() - 1
     }
 
-    /// Whether what stands behind an [`AffineTerm::Read`], which may be made later, is sure.
+    /// Returns true if the value of an [`AffineTerm::Read`], which can be created later, is speculatable.
     fn is_sure_position(&self, number: u32) -> bool {
         let (number, reads) = (number as usize, &self.group.reads);
         match reads.get(number) {
@@ -218,15 +221,15 @@ impl LoopNestBuilder<'_> {
                 self.combine(Value::Reduce, *op, inputs[0], number, node.dtype)
             }
             Op::Scan(op, _) => self.combine(Value::Scan, *op, inputs[0], 0, node.dtype),
-            // Its value is memory: see `scattered` and `written`.
+            // The result is memory: see `scattered` and `written`.
             Op::ScatterAdd(_) | Op::SliceScatter(_) => inputs[0],
             Op::Input(_) | Op::MatMul | Op::Call(..) | Op::CustomCall(..) | Op::ControlDependency => {
-                unreachable!("never computed inside a nest")
+                unreachable!("not computed inside a nest")
             }
         }
     }
 
-    /// A combination accumulated in a type wide enough and rounded at the end.
+    /// Adds a reduction or scan, accumulated in a sufficiently wide type and rounded at the end.
     fn combine(
         &mut self,
         kind: impl Fn(ReduceOp, ValueId, usize) -> Value,
@@ -241,25 +244,25 @@ impl LoopNestBuilder<'_> {
         if wide == dtype { combined } else { self.add(Value::Cast(combined), dtype) }
     }
 
-    /// A value within bounds, zero outside.
+    /// Returns a value within bounds, and zero outside.
     fn within(&mut self, bounds: Vec<BoundsCheck>, value: ValueId, dtype: DType) -> ValueId {
         let inside = bounds.into_iter().map(Value::InBounds).collect();
         self.masked(inside, value, dtype)
     }
 
-    /// A gathered value where the position read is in range, zero elsewhere.
+    /// Returns a gathered value where the loaded position is in range, and zero elsewhere.
     fn at_position(&mut self, value: ValueId, position: ValueId, length: usize, dtype: DType) -> ValueId {
         let inside = self.in_range(position, length);
         self.masked(inside, value, dtype)
     }
 
-    /// Whether a position is below a length and not negative.
+    /// Returns the conditions that a position is not negative and below a length.
     fn in_range(&mut self, position: ValueId, length: usize) -> Vec<Value> {
         let ty = self.values[position].1;
         let zero = self.add(Value::Const(Scalar::from_i128(ty, 0)), ty);
         let mut inside = vec![Value::Alu(Alu::Le, vec![zero, position])];
         let beyond = Scalar::from_i128(ty, length as i128);
-        // A length the type cannot hold is beyond every position.
+        // A length that the type cannot represent is above every position.
         if beyond.to_i128() == length as i128 {
             let beyond = self.add(Value::Const(beyond), ty);
             inside.push(Value::Alu(Alu::Lt, vec![position, beyond]));
@@ -267,7 +270,7 @@ impl LoopNestBuilder<'_> {
         inside
     }
 
-    /// Whether all of these hold; none if there are none.
+    /// Returns the conjunction of the conditions, or `None` if there are none.
     fn all(&mut self, conditions: Vec<Value>) -> Option<ValueId> {
         let mut all = None;
         for condition in conditions {
@@ -305,7 +308,7 @@ impl LoopNestBuilder<'_> {
             let dims = &self.graph.node(node).shape;
             let found =
                 self.made.iter().filter(|((id, coords), _)| *id == node && index_map::linear(coords, dims) == at);
-            let value = found.map(|(_, value)| *value).min().expect("what is stored was computed");
+            let value = found.map(|(_, value)| *value).min().expect("stored values were computed");
             stores.push(Store { node, at, value, accumulate: None, condition: None });
         }
         let LoopNestBuilder { group, values, sure, made, positions, .. } = self;
@@ -322,14 +325,16 @@ impl LoopNestBuilder<'_> {
         }
     }
 
-    /// The stores of a scatter: first every element of a column as it was, then the rows added at their positions.
+    /// Returns the stores of a scatter: first every element of a column unchanged, then the rows added at their
+    /// positions.
     fn scattered(&mut self, id: NodeId, axis: usize) -> [Store; 2] {
         let node = self.graph.node(id);
         let coords = self.group.scatter_coords();
         let [base, place, row] =
-            <[_; 3]>::try_from(self.group.inputs(self.graph, id, &coords)).expect("it has 3 inputs");
+            <[_; 3]>::try_from(self.group.inputs(self.graph, id, &coords)).expect("a scatter has 3 inputs");
         let extent = node.shape.dims()[axis] as u64;
-        let number = self.group.reads.iter().position(|read| *read == place).expect("its positions are read");
+        let number =
+            self.group.reads.iter().position(|read| *read == place).expect("the scatter's positions are loaded");
         let mut target = base.1.clone();
         target[axis] = AffineExpr::read(number as u32, extent);
         let value = |place: &(NodeId, IndexExprs)| self.made[place];
@@ -343,7 +348,7 @@ impl LoopNestBuilder<'_> {
         ]
     }
 
-    /// The stores of a write: an element of what is written goes where its position and the first one lead.
+    /// Returns the stores of a write: each element of a part goes to its own position plus the part's start.
     fn written(&mut self, id: NodeId, axis: usize) -> Vec<Store> {
         let coords = self.group.written_coords();
         let parts = self.graph.node(id).inputs.len() / 2;
@@ -365,7 +370,8 @@ impl LoopNestBuilder<'_> {
             let own = self.add(Value::Index(coords[axis].clone()), DType::I32);
             let own = if ty == DType::I32 { own } else { self.add(Value::Cast(own), ty) };
             let position = self.add(Value::Alu(Alu::Add, vec![start, own]), ty);
-            // The sum is what is read: an index is never negative, not even on the way.
+            // The sum is a loaded index, because an index expression must never be negative, not even in a
+            // subexpression.
             target[axis] = AffineExpr::read((self.group.reads.len() + self.positions.len()) as u32, length as u64);
             self.positions.push(position);
             let inside = self.in_range(position, length);

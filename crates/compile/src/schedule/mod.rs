@@ -1,10 +1,9 @@
-//! What runs together: from a graph to a list of kernels to be.
+//! Scheduling: turns a graph into a list of future kernels and routines.
 //!
-//! [`schedule`] is the table of contents: the graph is simplified ([`rewrite`]) and inline_calls become what does them ([`inline_calls`]),
-//! operations without a kernel of their own are decomposeed ([`decompose`]), long reductions are split
-//! ([`split_reduction`]), [`fuse`] decides what runs in one kernel, and
-//! [`loop_nest`] writes each of those as scalar values over loop variables ([`affine`], [`index_map`]). Nothing here knows what a
-//! work-item is; that is `lower`'s business.
+//! [`schedule`] runs these steps. The graph is simplified ([`rewrite`]) and calls are resolved ([`inline_calls`]).
+//! Operations without a kernel are decomposed ([`decompose`]) and long reductions are split ([`split_reduction`]).
+//! [`fuse`] decides which nodes run in one kernel, and [`loop_nest`] writes each kernel as scalar values over loop
+//! variables ([`affine`], [`index_map`]). This module does not know work-items; these are introduced by `lower`.
 
 pub mod affine;
 pub mod cost;
@@ -34,28 +33,28 @@ use fusion_group::{FusionGroup, LibraryKernel};
 use loop_nest::{LoopNest, Value};
 use routine_match::RoutineMatch;
 
-/// What to run, in order.
+/// Kernels and routines to run, in order.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// The graph the steps refer to: the one that was asked for, rewritten.
+    /// Rewritten graph to which the steps refer.
     pub graph: Graph,
-    /// What runs, in order.
+    /// Steps, in execution order.
     pub steps: Vec<ScheduledOp>,
 }
 
 /// One kernel or routine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScheduledOp {
-    /// A kernel of our own.
+    /// A generated kernel.
     Nest(LoopNest),
-    /// A routine of the device.
+    /// A library routine of the device.
     Routine(RoutineMatch),
-    /// A kernel of its author's.
+    /// A custom kernel.
     Kernel(CustomKernelCall),
 }
 
 impl ScheduledOp {
-    /// The stored nodes whose elements it reads.
+    /// Returns the stored nodes whose elements the step reads.
     pub fn reads(&self) -> BTreeSet<NodeId> {
         match self {
             ScheduledOp::Nest(nest) => {
@@ -70,7 +69,7 @@ impl ScheduledOp {
         }
     }
 
-    /// The nodes whose elements it writes.
+    /// Returns the nodes whose elements the step writes.
     pub fn writes(&self) -> BTreeSet<NodeId> {
         match self {
             ScheduledOp::Nest(nest) => nest.stores.iter().map(|store| store.node).collect(),
@@ -80,12 +79,22 @@ impl ScheduledOp {
     }
 }
 
-/// Decides what runs together on a target that offers these routines.
+/// Schedules a graph for a target with default math mode. `offers` returns true for the routines that the target
+/// provides.
+///
+/// # Errors
+///
+/// Returns an error if the graph is invalid.
 pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Schedule> {
     schedule_with(MathMode::default(), graph, target, offers)
 }
 
-/// [`schedule`] with a say in the order of sums.
+/// Schedules a graph like [`schedule`], with a [`MathMode`]. In [`MathMode::Exact`] the order of float sums does not
+/// depend on the device.
+///
+/// # Errors
+///
+/// Returns an error if the graph is invalid.
 pub fn schedule_with(
     accuracy: MathMode,
     graph: &Graph,
@@ -111,12 +120,12 @@ pub fn schedule_with(
     Ok(Schedule { graph, steps })
 }
 
-/// Sizes at which scheduling decides otherwise, with what they are of: tests take sizes on both sides of each.
+/// Returns the sizes at which scheduling decisions change, with descriptions. Tests use sizes on both sides of each.
 pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
     let (busy, part) = split_reduction::scan_sizes(style);
     let mut all = vec![
-        ("writes that are selections", decompose::FEW_WRITES),
-        ("elements among which writes are selections", decompose::SHORT),
+        ("writes that become selections", decompose::FEW_WRITES),
+        ("elements up to which writes become selections", decompose::SHORT),
         ("columns of a scatter by column", decompose::COLUMNS),
         ("elements times positions of a scatter by column", decompose::SCATTER_WORK),
         ("rows of a reduction that is fused with its users", fuse::FEW_ROWS as usize),

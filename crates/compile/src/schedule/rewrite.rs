@@ -1,8 +1,9 @@
-//! A graph under reconstruction: every node that is added is simplified and shared.
+//! Graph construction with simplification: every added node is simplified and deduplicated.
 //!
-//! What holds afterwards: no two nodes are equal; no movement moves nothing; a reshape's input is no reshape; a reduction
-//! has only axes longer than 1; a node that has elements depends on no node without; multiplying by one and the like is
-//! gone where it changes no bit. Passes over graphs walk the old graph and add to a new one.
+//! Invariants of the result: no two nodes are equal; there are no identity movements; a reshape's input is not a
+//! reshape; a reduction has only axes longer than 1; a non-empty node depends on no empty node; multiplications by one
+//! and similar identities are removed where this changes no bit. Passes over graphs walk the old graph and add to a new
+//! one.
 
 use std::collections::HashMap;
 
@@ -11,22 +12,22 @@ use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
 use panoply_ir::interpret::scalar;
 use panoply_ir::{DType, Scalar, Shape};
 
-/// A graph that grows.
+/// A graph under construction.
 #[derive(Default)]
 pub struct GraphRewriter {
     graph: Graph,
     known: HashMap<Node, NodeId>,
-    /// The one value all elements of a node have, where that is known.
+    /// Common value of all elements of each node, where it is known.
     uniform: Vec<Option<Scalar>>,
 }
 
 impl GraphRewriter {
-    /// The node behind an id.
+    /// Returns the node with an identifier.
     pub fn node(&self, id: NodeId) -> &Node {
         self.graph.node(id)
     }
 
-    /// Adds a node and gives the one that takes its place.
+    /// Adds a node and returns the node that represents it after simplification.
     pub fn add(&mut self, op: Op, inputs: &[NodeId], shape: impl Into<Shape>, dtype: DType) -> NodeId {
         let node = Node { op, inputs: inputs.to_vec(), shape: shape.into(), dtype };
         match self.simplify(&node) {
@@ -35,43 +36,43 @@ impl GraphRewriter {
         }
     }
 
-    /// A tensor of equal elements.
+    /// Adds a tensor filled with a value.
     pub fn fill(&mut self, value: Scalar, shape: &Shape) -> NodeId {
         let one = self.add(Op::Const(value), &[], Shape::default(), value.dtype);
         self.broadcast(one, shape)
     }
 
-    /// A single element in every position of a shape.
+    /// Broadcasts a single element to a shape.
     pub fn broadcast(&mut self, element: NodeId, shape: &Shape) -> NodeId {
         let dtype = self.node(element).dtype;
         let flat = self.add(Op::Reshape, &[element], vec![1; shape.ndim()], dtype);
         self.add(Op::Expand, &[flat], shape.clone(), dtype)
     }
 
-    /// Whether all elements of a node are known to be zero bits.
+    /// Returns true if all elements of a node are known to be zero bits.
     pub fn is_zero(&self, id: NodeId) -> bool {
         self.uniform[id.index()].is_some_and(|value| value.bits == 0)
     }
 
-    /// Conversion to a type.
+    /// Adds a conversion to a type.
     pub fn cast(&mut self, value: NodeId, dtype: DType) -> NodeId {
         let shape = self.node(value).shape.clone();
         self.add(Op::Cast, &[value], shape, dtype)
     }
 
-    /// Another shape of as many elements.
+    /// Adds a reshape to a shape with the same number of elements.
     pub fn reshape(&mut self, value: NodeId, dims: impl Into<Shape>) -> NodeId {
         let dtype = self.node(value).dtype;
         self.add(Op::Reshape, &[value], dims, dtype)
     }
 
-    /// Axes of length 1 repeated to these lengths.
+    /// Adds an expansion of axes of length 1 to these lengths.
     pub fn expand(&mut self, value: NodeId, dims: impl Into<Shape>) -> NodeId {
         let dtype = self.node(value).dtype;
         self.add(Op::Expand, &[value], dims, dtype)
     }
 
-    /// The graph with these outputs and nothing they do not need. An output that is a reshape becomes what it reshapes:
+    /// Returns the graph with these outputs, without dead nodes. An output that is a reshape is replaced by its input:
     /// outputs are buffers and have no shape.
     pub fn finish(mut self, outputs: &[NodeId]) -> Graph {
         let bare = |id: NodeId| match self.node(id).op {
@@ -150,12 +151,13 @@ impl GraphRewriter {
         }
     }
 
-    /// A slice of what was put together, where it is one of a part of that; none if it is not.
+    /// Simplifies a slice of a concatenation or padding that is contained in one part to a slice of that part; returns `None`
+    /// if it does not.
     fn slice_of_concat(&mut self, whole: NodeId, slices: &[Slice]) -> Option<NodeId> {
         if slices.iter().any(|slice| slice.len == 0) {
             return None;
         }
-        // It is the permutation of a slice of this node.
+        // The requested slice is a permutation of slice `inner` of node `at`.
         let (mut at, mut inner, mut turn) = (whole, slices.to_vec(), (0..slices.len()).collect::<Vec<usize>>());
         let mut found = false;
         while !is_whole(&inner, &self.node(at).shape) {
@@ -204,8 +206,8 @@ impl GraphRewriter {
         })
     }
 
-    /// The part of a write that holds all of a slice of its axis, and where it begins, or that none holds any of it; none if that is not known, or
-    /// is neither.
+    /// Finds the part of a write that contains an entire slice of its axis. Returns the part and its start,
+    /// `Some(None)` if no part overlaps the slice, or `None` if this is unknown or the slice overlaps a part partially.
     fn containing_part(
         &self,
         inputs: &[NodeId],
@@ -213,7 +215,7 @@ impl GraphRewriter {
         whole: usize,
         slice: &Slice,
     ) -> Option<Option<(NodeId, usize)>> {
-        // The last that is written at a place stands there.
+        // If parts overlap, the last one written determines the value.
         for pair in inputs[1..].chunks(2).rev() {
             let Op::Const(at) = self.node(pair[1]).op else { return None };
             let (at, length) = (usize::try_from(at.to_i128()).ok()?, self.node(pair[0]).shape.dims()[axis]);
@@ -227,7 +229,7 @@ impl GraphRewriter {
         Some(None)
     }
 
-    /// What an operation gives when an operand is the number that changes nothing.
+    /// Returns the operand that an operation with a neutral element passes through.
     fn identity(&self, alu: Alu, node: &Node) -> Option<NodeId> {
         let is = |operand: usize, number: f64| {
             let id = node.inputs[operand];
@@ -251,7 +253,7 @@ impl GraphRewriter {
         }
     }
 
-    /// A power that a few products, a quotient or a root come to, within the few last places that powers are promised to.
+    /// Replaces a power by a few products, a quotient or a root, within the error in ulps that powers guarantee.
     fn power(&mut self, alu: Alu, node: &Node) -> Option<NodeId> {
         let &[x, exponent] = &node.inputs[..] else { return None };
         let exponent = if alu == Alu::Pow { self.uniform[exponent.index()]?.to_f64() } else { return None };
@@ -259,7 +261,7 @@ impl GraphRewriter {
         if exponent == 2.0 {
             return Some(of(Alu::Mul, &[x, x]));
         }
-        // Of halves, a power is rounded once, these would be twice.
+        // For 16-bit floats a power is rounded once, but the products would be rounded twice.
         let whole = matches!(node.dtype, DType::F32 | DType::F64);
         if whole && exponent == 3.0 {
             let square = of(Alu::Mul, &[x, x]);
@@ -283,7 +285,7 @@ impl GraphRewriter {
         Some(of(Alu::Select, &[is_least, most, root], node.dtype))
     }
 
-    /// What a node with elements is when one of its inputs has none.
+    /// Returns the value of a non-empty node with an empty input.
     fn without_empty_inputs(&mut self, node: &Node) -> Option<NodeId> {
         let empty = |id: &NodeId| self.node(*id).shape.numel() == 0;
         if node.shape.numel() == 0 || !node.inputs.iter().any(empty) {
@@ -298,7 +300,7 @@ impl GraphRewriter {
     }
 }
 
-/// How much of a slice lies in a part of its axis.
+/// Overlap of a slice with a part of its axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Overlap {
     Contains,
@@ -324,13 +326,13 @@ fn lengths_of(slices: &[Slice]) -> Vec<usize> {
     slices.iter().map(|slice| slice.len).collect()
 }
 
-/// Whether slices of all axes leave nothing out.
+/// Returns true if slices of all axes are the identity.
 fn is_whole(slices: &[Slice], shape: &Shape) -> bool {
     let whole = |(slice, dim): (&Slice, &usize)| slice.len == *dim && (slice.step == 1 || *dim == 1);
     slices.iter().zip(shape.dims()).all(whole)
 }
 
-/// The nodes an output needs, renumbered.
+/// Removes dead nodes and renumbers the others.
 fn without_dead(graph: &Graph) -> Graph {
     let mut needed = vec![false; graph.nodes.len()];
     graph.outputs.iter().for_each(|output| needed[output.index()] = true);
@@ -367,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_of_what_was_padded_very_often_is_one_of_what_that_was() {
+    fn slice_of_deeply_nested_pads_is_simplified_without_recursion() {
         let deep = || {
             let mut rewriter = GraphRewriter::default();
             let x = rewriter.add(Op::Input(0), &[], [3, 4], DType::F32);
@@ -385,8 +387,8 @@ mod tests {
             let zeros = rewriter.add(Op::Slice(last(2, 1)), &[whole], [3, 1], DType::F32);
             (same == x, rewriter.is_zero(zeros))
         };
-        // Less than a call for each would need.
-        let thread = std::thread::Builder::new().stack_size(1 << 18).spawn(deep).expect("a thread");
-        assert_eq!(thread.join().expect("it does not overflow"), (true, true));
+        // A recursive implementation would overflow this stack.
+        let thread = std::thread::Builder::new().stack_size(1 << 18).spawn(deep).expect("spawns a thread");
+        assert_eq!(thread.join().expect("does not overflow the stack"), (true, true));
     }
 }

@@ -1,8 +1,9 @@
-//! Work that a routine of the device does whole: which nodes it reads and writes, and how they lie in memory.
+//! Matches nodes with library routines of the device, and determines the routine's operands and their layouts.
 //!
-//! A call that names its routine reads its inputs row-major. Of a matrix product, transposed, sliced and repeated operands
-//! are strides: the routine reads the deepest node below an operand whose elements still lie at
-//! `offset + batch + row + column`; what stands between is never computed. A product of i32 that were i8 is one of the i8.
+//! A call that names its routine reads its inputs row-major. In a matrix product, transposed, sliced and repeated
+//! operands become strides: the routine reads the deepest node below an operand whose elements are at `offset + batch +
+//! row + column`, and the nodes in between are never computed. A product of i32 operands that were cast from i8 becomes
+//! a product of i8.
 
 use std::fmt;
 
@@ -13,25 +14,25 @@ use panoply_ir::routine::{Gemm, Layout, Routine};
 use super::affine::{AffineExpr, AffineTerm, LoopVar};
 use super::index_map;
 
-/// A routine and the nodes behind its buffers.
+/// A routine and the nodes bound to its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutineMatch {
     /// The routine.
     pub routine: Routine,
-    /// What it reads, in the order it names them.
+    /// Input nodes, in the routine's operand order.
     pub inputs: Vec<NodeId>,
-    /// What it writes, in the order it names them, where it is wanted.
+    /// Output nodes, in the routine's operand order; `None` if not used.
     pub outputs: Vec<Option<NodeId>>,
 }
 
 impl RoutineMatch {
-    /// The routine that does a node, of which no other output is wanted so far; none if none does.
+    /// Returns the routine that computes a node, with no other output used so far; `None` if there is none.
     pub fn new(graph: &Graph, id: NodeId) -> Option<RoutineMatch> {
         let node = graph.node(id);
         match &node.op {
             Op::MatMul => Some(product(graph, id)),
             Op::Call(call, output) => Some(RoutineMatch {
-                routine: call.routine.expect("only calls that a routine takes were kept"),
+                routine: call.routine.expect("calls without a routine were inlined"),
                 inputs: node.inputs.iter().map(|input| graph.storage_node(*input)).collect(),
                 outputs: (0..call.body.outputs.len()).map(|at| (at == *output as usize).then_some(id)).collect(),
             }),
@@ -49,7 +50,7 @@ impl fmt::Display for RoutineMatch {
     }
 }
 
-/// The routine that does a [`Op::MatMul`] node.
+/// Returns the routine that computes a [`Op::MatMul`] node.
 pub fn product(graph: &Graph, id: NodeId) -> RoutineMatch {
     let node = graph.node(id);
     let (dims, rank) = (node.shape.dims(), node.shape.ndim());
@@ -58,7 +59,7 @@ pub fn product(graph: &Graph, id: NodeId) -> RoutineMatch {
         |dtype: DType| Some((operand(graph, node.inputs[0], dtype)?, operand(graph, node.inputs[1], dtype)?, dtype));
     let narrow = if node.dtype == DType::I32 { of(DType::I8) } else { None };
     let ((a, a_layout), (b, b_layout), dtype) =
-        narrow.or_else(|| of(node.dtype)).expect("the operands themselves are row-major");
+        narrow.or_else(|| of(node.dtype)).expect("unmodified operands are row-major");
     let gemm = Gemm {
         dtype,
         tf32: false,
@@ -74,8 +75,8 @@ pub fn product(graph: &Graph, id: NodeId) -> RoutineMatch {
     RoutineMatch { routine: Routine::Gemm(gemm), inputs: vec![a, b], outputs: vec![Some(id)] }
 }
 
-/// The deepest node of a type below an operand that still lies as a matrix, and how; below one of another type, through the
-/// conversion from that type.
+/// Returns the deepest node of type `dtype` below an operand that still has a matrix layout, and that layout. If the
+/// operand has another type, it is searched through a conversion from `dtype`.
 fn operand(graph: &Graph, id: NodeId, dtype: DType) -> Option<(NodeId, Layout)> {
     let (dims, rank) = (graph.node(id).shape.dims(), graph.node(id).shape.ndim());
     let batch: usize = dims[..rank - 2].iter().product();

@@ -1,9 +1,10 @@
-//! Long reductions and scans in steps, so that all of a device has work.
+//! Splits long reductions and scans into steps, so that the entire device has work.
 //!
-//! A sum of sixteen million elements to one number would be one row, and one row is one group of work-items. Part of a
-//! reduced axis is kept through a first step and combined in a second. Running sums of as many would be a single work-item's:
-//! they are those of parts, each from what the parts before it come to, which is a scan of sums. How an axis is divided
-//! depends on its length and the target's style alone, so the order of summation is the same on every run.
+//! A sum of sixteen million elements to one number would be one row, and one row is one work-group. Therefore the first
+//! step keeps part of a reduced axis, and a second step combines the parts. A scan of the same length would be computed
+//! by a single work-item. It is divided into scans of parts, each starting from the total of the parts before it, which
+//! is a scan of sums. The division depends only on the axis length and the target's style, so the order of summation is
+//! the same in every run.
 
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
@@ -14,10 +15,10 @@ use panoply_ir::{DType, Scalar};
 use super::decompose::{accumulator, rewrite};
 use super::rewrite::GraphRewriter;
 
-/// The style that everything is divided for where no device shall have a say in it.
+/// Style used for division when the result must not depend on the device.
 pub const ANYWHERE: Style = Style::Gpu;
 
-/// The same values with long reductions to few numbers in two steps.
+/// Splits long reductions with few results into two steps, and long scans into parts.
 pub fn split_reductions(graph: &Graph, style: Style) -> Graph {
     let users = users(graph);
     rewrite(graph, |rewriter, id, inputs| {
@@ -33,11 +34,11 @@ pub fn split_reductions(graph: &Graph, style: Style) -> Graph {
     })
 }
 
-/// A scan by parts of its axis; none where the rows are enough, or the axis is short.
+/// Divides a scan into parts of its axis. Returns `None` if there are enough rows, or the axis is short.
 fn scan(rewriter: &mut GraphRewriter, op: ReduceOp, axis: usize, x: NodeId, style: Style) -> Option<NodeId> {
     let Node { shape, dtype, .. } = rewriter.node(x).clone();
     let (dims, length) = (shape.dims(), shape.dims()[axis]);
-    // Rows that keep the device busy, and elements of a part.
+    // Number of rows that keep the device busy, and elements per part.
     let (busy, part) = scan_sizes(style);
     let apart = adds_apart(op, dtype);
     let enough = shape.numel() / length.max(1) >= busy && !(apart && length >= LONG);
@@ -47,7 +48,7 @@ fn scan(rewriter: &mut GraphRewriter, op: ReduceOp, axis: usize, x: NodeId, styl
     let part = (part / 2..=2 * part).rev().find(|part| length.is_multiple_of(*part)).unwrap_or(part);
     let parts = length.div_ceil(part);
     let with = |middle: &[usize]| [&dims[..axis], middle, &dims[axis + 1..]].concat();
-    // What is put behind the end is before nothing that is kept.
+    // Padding at the end affects no element that is kept.
     let whole = pad(rewriter, x, axis, (0, parts * part - length));
     let divided = with(&[parts, part]);
     let whole = rewriter.reshape(whole, divided.clone());
@@ -75,17 +76,17 @@ fn scan(rewriter: &mut GraphRewriter, op: ReduceOp, axis: usize, x: NodeId, styl
     Some(first(rewriter, running, axis, length))
 }
 
-/// Elements of an axis from which an f32 sum in order has lost digits: one of as many ones is exact up to 2²⁴ only, and each addition
-/// of a small number to a large sum rounds alike.
+/// Length from which an f32 sum in order loses digits: a sum of ones is exact only up to 2²⁴, and each addition of a
+/// small number to a large sum rounds in the same direction.
 const LONG: usize = 1 << 16;
 
-/// Whether each part is summed up from zero and joined to what comes before it by one addition, which takes a pass more. Where sums are
-/// exact or have digits to spare, a part goes on from what comes before it.
+/// Returns true if each part is scanned from zero and then combined with the prefix by one addition, which takes an
+/// additional pass. If sums are exact or have digits to spare, a part instead starts from the prefix.
 fn adds_apart(op: ReduceOp, dtype: DType) -> bool {
     matches!(op, ReduceOp::Sum | ReduceOp::Prod) && dtype == DType::F32
 }
 
-/// For a scan: rows that keep the device busy, and elements of a part.
+/// Returns for a scan the number of rows that keep the device busy, and the number of elements per part.
 pub(super) fn scan_sizes(style: Style) -> (usize, usize) {
     match style {
         Style::Cpu { .. } => (16, 4 << 10),
@@ -93,7 +94,8 @@ pub(super) fn scan_sizes(style: Style) -> (usize, usize) {
     }
 }
 
-/// For a reduction, of columns or of rows: results side by side that keep the device busy, and the least a part is worth.
+/// Returns for a reduction of columns or rows the number of results that keep the device busy, and the minimum elements
+/// per part.
 pub(super) fn reduce_sizes(style: Style, columns: bool, spreads: bool) -> (usize, usize) {
     match (style, columns) {
         (Style::Cpu { .. }, false) => (if spreads { 16 } else { 64 }, 16 << 10),
@@ -103,7 +105,7 @@ pub(super) fn reduce_sizes(style: Style, columns: bool, spreads: bool) -> (usize
     }
 }
 
-/// Zeros before and after along an axis.
+/// Pads with zeros before and after along an axis.
 fn pad(rewriter: &mut GraphRewriter, x: NodeId, axis: usize, (before, after): (usize, usize)) -> NodeId {
     let Node { shape, dtype, .. } = rewriter.node(x).clone();
     let (mut dims, mut widths) = (shape.dims().to_vec(), vec![(0, 0); shape.ndim()]);
@@ -112,7 +114,7 @@ fn pad(rewriter: &mut GraphRewriter, x: NodeId, axis: usize, (before, after): (u
     rewriter.add(Op::Pad(widths), &[x], dims, dtype)
 }
 
-/// So many elements of an axis.
+/// Returns the first `len` elements of an axis.
 fn first(rewriter: &mut GraphRewriter, x: NodeId, axis: usize, len: usize) -> NodeId {
     let Node { shape, dtype, .. } = rewriter.node(x).clone();
     let mut dims = shape.dims().to_vec();
@@ -121,7 +123,7 @@ fn first(rewriter: &mut GraphRewriter, x: NodeId, axis: usize, len: usize) -> No
     rewriter.add(Op::Slice(slices), &[x], dims, dtype)
 }
 
-/// Where a position on an axis is 0, or is not.
+/// Returns a mask that is true where the index on an axis is 0, or where it is not, depending on `is`.
 fn start(rewriter: &mut GraphRewriter, dims: &[usize], axis: usize, is: Alu) -> NodeId {
     let mut around = vec![1; dims.len()];
     around[axis] = dims[axis];
@@ -132,13 +134,13 @@ fn start(rewriter: &mut GraphRewriter, dims: &[usize], axis: usize, is: Alu) -> 
     rewriter.expand(start, dims)
 }
 
-/// How a reduced axis is divided.
+/// Division of a reduced axis.
 struct ReductionSplit {
     axis: usize,
     /// Parts that are combined in the second step.
     parts: usize,
-    /// Whether neighbors along the axis belong to different parts: then lanes can stand side by side on the parts and on
-    /// the kept axes behind them.
+    /// True if neighbors along the axis belong to different parts. Lanes can then be assigned to the parts and to the
+    /// kept axes after them.
     interleaved: bool,
 }
 
@@ -155,7 +157,7 @@ fn divide(graph: &Graph, node: &Node, axes: &[usize], style: Style, spreads: boo
     };
     let interleaved = columns && kept < enough_lanes;
     let parts = (busy / kept.max(1)).min(length / least);
-    // The outermost axis that is long enough: its parts lie together in memory.
+    // Prefer the outermost axis that is long enough, because its parts are contiguous in memory.
     let long = axes.iter().copied().find(|axis| dims[*axis] >= parts);
     let axis = long.or_else(|| axes.iter().copied().max_by_key(|axis| dims[*axis]))?;
     let parts = parts.min(dims[axis]);
@@ -181,7 +183,7 @@ impl ReductionSplit {
         rewriter.cast(total, node.dtype)
     }
 
-    /// Nearly as many parts as wanted: a divisor of the length if one is near.
+    /// Returns a number of parts near the desired one, if possible a divisor of the length.
     fn even_parts(&self, length: usize) -> usize {
         let near = (self.parts.div_ceil(2)..=self.parts).rev();
         near.into_iter().find(|parts| length.is_multiple_of(*parts)).unwrap_or(self.parts)
@@ -224,8 +226,8 @@ fn users(graph: &Graph) -> Vec<Vec<NodeId>> {
     users
 }
 
-/// Whether the numbers a reduction gives, or what is computed from them, are spread over the rows again: then reduction
-/// and user may be one kernel.
+/// Returns true if the results of a reduction, or values computed from them, are broadcast over the rows again:
+/// reduction and user can then be one kernel.
 fn spreads(graph: &Graph, users: &[Vec<NodeId>], id: NodeId) -> bool {
     let elems = graph.node(id).shape.numel();
     let (mut open, mut seen) = (vec![id], 0);

@@ -1,9 +1,9 @@
-//! When things run: what must wait, and which of the kernels that could run next does.
+//! Orders groups topologically, and chooses between those that are ready.
 //!
-//! A program says that something is to be computed late with [`Op::ControlDependency`]. It has no kernel: [`remove_ordering_nodes`] turns it into what
-//! the nodes that read it wait for. In such a program, among kernels that could run, the one that leaves the least memory in use
-//! does ([`topological_order`]), so that what is computed late is also done with early. In others the program's own order stays: an
-//! LSTM's step took a third longer in the sparing one.
+//! A program requests late computation with [`Op::ControlDependency`]. It has no kernel: [`remove_ordering_nodes`]
+//! converts it to ordering dependencies of the nodes that read it. In such a program [`topological_order`] picks the
+//! ready kernel that leaves the least memory in use, so that a value computed late also dies early. Other programs keep
+//! their own order: an LSTM's step took a third longer in the memory-saving one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,10 @@ use panoply_ir::graph::{Graph, NodeId, Op};
 use super::fusion_group::FusionGroup;
 use super::index_map;
 
-/// The graph without [`Op::ControlDependency`], and for each node the stored nodes that must be there before it is computed.
+/// Returns the graph without [`Op::ControlDependency`], and for each node the stored nodes that must be computed before
+/// it.
 ///
-/// Nothing merges equal nodes from here on: those that wait for something else would become one again.
+/// Equal nodes must not be merged afterwards: nodes with different ordering dependencies would become one again.
 pub fn remove_ordering_nodes(graph: &Graph) -> (Graph, Vec<Vec<NodeId>>) {
     let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     let mut waits: Vec<Vec<NodeId>> = Vec::new();
@@ -27,7 +28,7 @@ pub fn remove_ordering_nodes(graph: &Graph) -> (Graph, Vec<Vec<NodeId>>) {
         let mut before: BTreeSet<NodeId> = BTreeSet::new();
         for input in &node.inputs {
             before.extend(ordering_deps(graph, *input).filter_map(|awaited| stored(&released, moved[awaited.index()])));
-            // What takes no kernel of its own waits in those that it is part of.
+            // A node without a kernel passes its dependencies on to its users' kernels.
             let at = moved[input.index()];
             if index_map::is_movement(&released.node(at).op) {
                 before.extend(&waits[at.index()]);
@@ -41,7 +42,7 @@ pub fn remove_ordering_nodes(graph: &Graph) -> (Graph, Vec<Vec<NodeId>>) {
     (released, waits)
 }
 
-/// What a value is given after, where it is one of [`Op::ControlDependency`], or of several in each other.
+/// Returns the ordering dependencies of a value that is an [`Op::ControlDependency`], or several nested ones.
 fn ordering_deps(graph: &Graph, mut at: NodeId) -> impl Iterator<Item = NodeId> {
     std::iter::from_fn(move || {
         let node = graph.node(at);
@@ -52,7 +53,7 @@ fn ordering_deps(graph: &Graph, mut at: NodeId) -> impl Iterator<Item = NodeId> 
     })
 }
 
-/// The node behind movements that a kernel must have computed, if there is one.
+/// Returns the computed node behind movement operations, or `None` for leaves and constants.
 fn stored(graph: &Graph, mut at: NodeId) -> Option<NodeId> {
     while index_map::is_movement(&graph.node(at).op) {
         at = graph.node(at).inputs[0];
@@ -60,11 +61,11 @@ fn stored(graph: &Graph, mut at: NodeId) -> Option<NodeId> {
     (!matches!(graph.node(at).op, Op::Input(_) | Op::Const(_) | Op::ScalarInput(_) | Op::Iota)).then_some(at)
 }
 
-/// The groups so that each comes after those it waits for. Among those that could come next, the one whose root was asked for
-/// first is taken; if `sparing`, the one that takes the least memory more than it gives back.
+/// Returns the groups in topological order. Among ready groups, the one whose root comes first in the graph is taken;
+/// if `sparing`, the one with the smallest increase in memory use.
 pub fn topological_order(graph: &Graph, sparing: bool, mut groups: Vec<Option<FusionGroup>>) -> Vec<FusionGroup> {
     let numbers: Vec<usize> = (0..groups.len()).filter(|at| groups[*at].is_some()).collect();
-    let group = |at: usize| groups[at].as_ref().expect("only groups that are there are numbered");
+    let group = |at: usize| groups[at].as_ref().expect("only existing groups are numbered");
     let mut readers: BTreeMap<NodeId, usize> = BTreeMap::new();
     let mut waiting: Vec<usize> = vec![0; groups.len()];
     let mut then: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
@@ -73,7 +74,7 @@ pub fn topological_order(graph: &Graph, sparing: bool, mut groups: Vec<Option<Fu
         waiting[*at] = group(*at).dependencies.len();
         group(*at).dependencies.iter().for_each(|before| then[*before].push(*at));
     }
-    // Outputs stay, and leaves are somebody else's.
+    // Outputs stay in memory, and leaves belong to the caller.
     let outputs: BTreeSet<NodeId> = graph.outputs.iter().copied().collect();
     let stays = |id: NodeId| outputs.contains(&id) || matches!(graph.node(id).op, Op::Input(_));
     let mut ready: BTreeSet<usize> = numbers.iter().copied().filter(|at| waiting[*at] == 0).collect();
@@ -86,7 +87,7 @@ pub fn topological_order(graph: &Graph, sparing: bool, mut groups: Vec<Option<Fu
             taken - last.map(|read| bytes(*read)).sum::<i64>()
         };
         let next = ready.iter().copied().min_by_key(|at| (if sparing { more(*at) } else { 0 }, group(*at).root));
-        let at = next.expect("groups never wait for one another in a circle");
+        let at = next.expect("dependencies between groups have no cycle");
         ready.remove(&at);
         for read in group(at).loads.keys() {
             readers.entry(*read).and_modify(|left| *left -= 1);

@@ -1,7 +1,7 @@
-//! Passes, each on kernels before and after, and all of them against the interpreter.
+//! Tests of optimization passes: each pass on example kernels, and all passes against the interpreter.
 //!
-//! `opt/<pass>.txt` holds cases: a kernel, `=>`, and what the pass makes of it. `UPDATE_GOLDEN=1` rewrites what stands behind
-//! the arrows. Every kernel of these files is run before and after by the interpreter, which must see no difference.
+//! `opt/<pass>.txt` contains cases: a kernel, `=>`, and the pass's result. `UPDATE_GOLDEN=1` rewrites the results. The
+//! interpreter runs every kernel of these files before and after the pass, with equal results.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ mod products;
 mod random;
 mod run;
 
-/// The cases of a file: what stands before and behind each arrow.
+/// Returns the cases of a file: the texts before and after each arrow.
 fn cases(pass: &str) -> (PathBuf, Vec<(String, String)>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/opt/{pass}.txt"));
     let file = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -30,9 +30,9 @@ fn kernel(source: &str) -> Verified<Kernel> {
     proven(kernel).unwrap_or_else(|error| panic!("{error}\n{source}"))
 }
 
-/// Verifies a kernel some of whose guards were proven.
+/// Verifies a kernel with guards marked as proven.
 fn proven(kernel: Kernel) -> panoply_ir::Result<Verified<Kernel>> {
-    // SAFETY: no device runs it, only the interpreter, which compares every index.
+    // SAFETY: no device runs it, only the interpreter, which checks every index.
     unsafe { verify_proven(kernel) }
 }
 
@@ -49,7 +49,7 @@ fn check(pass: &Pass) {
         file.push(format!("{before}=>\n{text}"));
     }
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        // Other tests read the file at any time.
+        // Other tests can read the file at the same time.
         let new = path.with_extension("new");
         std::fs::write(&new, file.join("---\n")).expect("the cases can be written");
         std::fs::rename(new, path).expect("the cases can be replaced");
@@ -57,14 +57,14 @@ fn check(pass: &Pass) {
 }
 
 #[test]
-fn every_pass_does_what_its_cases_say() {
+fn passes_match_their_cases() {
     PASSES.iter().map(|pass| pass.name).collect::<std::collections::BTreeSet<_>>().into_iter().for_each(|name| {
-        check(PASSES.iter().find(|pass| pass.name == name).expect("it is one of them"));
+        check(PASSES.iter().find(|pass| pass.name == name).expect("the name is that of a pass"));
     });
 }
 
 #[test]
-fn all_passes_together_keep_the_meaning() {
+fn all_passes_together_preserve_results() {
     for pass in PASSES {
         for (before, _) in cases(pass.name).1 {
             for target in [Target::cpu(), Target::opencl_minimum()] {
@@ -74,9 +74,9 @@ fn all_passes_together_keep_the_meaning() {
     }
 }
 
-/// With any fuel the kernel means the same.
+/// Any amount of fuel preserves the results.
 #[test]
-fn fuel_stops_anywhere() {
+fn any_fuel_preserves_results() {
     for pass in PASSES {
         for (before, _) in cases(pass.name).1 {
             for fuel in 0..40 {
@@ -87,7 +87,7 @@ fn fuel_stops_anywhere() {
     }
 }
 
-/// A kernel's text without arrays that nothing names, which cost no fuel.
+/// Returns a kernel's text without unused arrays, whose removal uses no fuel.
 fn compacted(kernel: &Kernel) -> String {
     let text = text::print(kernel);
     let unused = |line: &str| {
@@ -98,9 +98,9 @@ fn compacted(kernel: &Kernel) -> String {
     text.lines().filter(|line| !unused(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Without fuel a kernel stays as it is, and with enough it becomes what it becomes without a limit.
+/// Without fuel a kernel is unchanged, and with sufficient fuel the result is the same as without a limit.
 #[test]
-fn no_fuel_is_no_rewrite() {
+fn zero_fuel_makes_no_rewrites() {
     let target = Target::opencl_minimum();
     for pass in PASSES {
         for (before, _) in cases(pass.name).1 {
@@ -113,7 +113,8 @@ fn no_fuel_is_no_rewrite() {
     }
 }
 
-/// Each pass on three places that it rewrites, `body` behind one another, with a word of which each rewrite takes one away or adds one.
+/// For each pass a body, of which three copies are rewritten, and a text whose number of occurrences changes by one
+/// with each rewrite.
 const THREEFOLD: &[(&str, &str, &str)] = &[
     ("fold", "x[N] = add(Nu32, 7u32)", "add("),
     ("dce", "let unread.N: u32 = x[N]", "unread"),
@@ -124,7 +125,7 @@ const THREEFOLD: &[(&str, &str, &str)] = &[
     ("cse", "y[N] = exp(cast<f32>(add(a, N))) y[add(N, 3)] = exp(cast<f32>(add(a, N)))", "let common"),
 ];
 
-/// So many units of fuel, so many rewrites: neither more nor fewer.
+/// The number of rewrites equals the units of fuel.
 #[test]
 fn a_unit_of_fuel_is_one_rewrite() {
     for pass in PASSES {

@@ -1,7 +1,7 @@
-//! Plans against the graph interpreter: what a plan computes, and how many kernels it takes.
+//! Plans against the graph interpreter: the results of a plan, and its number of kernels.
 //!
-//! Kernels are executed by the kernel interpreter, which shares nothing with the lowering, under an observer that fails on
-//! any access beyond a buffer and on index arithmetic that wraps.
+//! Kernels are executed by the kernel interpreter, which shares no code with lowering. An observer fails on any access
+//! out of bounds and on index arithmetic that wraps.
 
 mod attention;
 mod build;

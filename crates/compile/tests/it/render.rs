@@ -1,7 +1,9 @@
-//! Rendered text of the kernels in `golden/*.ir` against the files beside them. `UPDATE_GOLDEN=1` rewrites those.
+//! Compares the rendered text of the kernels in `golden/*.ir` with the files beside them. `UPDATE_GOLDEN=1` rewrites
+//! these.
 //!
-//! Together the kernels use everything the renderer writes. These files are executed nowhere: whether compilers take such texts and
-//! compute the same as the interpreter is asked of random and shipped kernels and of the conformance suite, where there is a device.
+//! Together the kernels cover everything that the renderers emit. These texts are not executed here: that compilers
+//! accept them and compute the same as the interpreter is tested on a device, with random kernels, generated kernels
+//! and the conformance suite.
 
 use std::path::PathBuf;
 
@@ -17,14 +19,14 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// The kernel of a file.
+/// Loads the kernel of a file.
 fn kernel(name: &str) -> Verified<Kernel> {
-    let source = std::fs::read_to_string(folder().join(name)).expect("the kernel's file is there");
+    let source = std::fs::read_to_string(folder().join(name)).expect("the kernel's file exists");
     // SAFETY: nothing runs it.
     unsafe { verify_proven(text::parse(&source).expect("the kernel parses")) }.expect("the kernel verifies")
 }
 
-/// A device with f64 and nothing else beyond the minimum.
+/// Returns a device with f64 and otherwise the minimum.
 fn target() -> Target {
     Target { f64: true, ..Target::opencl_minimum() }
 }
@@ -39,10 +41,10 @@ fn check(name: &str, text: &str) {
 }
 
 #[test]
-fn text_is_golden() {
-    let files = std::fs::read_dir(folder()).expect("the golden folder is there");
+fn rendered_text_matches_golden_files() {
+    let files = std::fs::read_dir(folder()).expect("the golden folder exists");
     let mut names: Vec<String> =
-        files.map(|file| file.expect("it is readable").file_name().into_string().expect("ASCII")).collect();
+        files.map(|file| file.expect("the entry is readable").file_name().into_string().expect("ASCII")).collect();
     names.retain(|name| name.ends_with(".ir"));
     assert!(names.len() >= 10, "{names:?}");
     for name in names {
@@ -52,7 +54,7 @@ fn text_is_golden() {
         let rendered = render(&kernel(&name), &spirv_target()).expect("the kernel renders");
         check(&name.replace(".ir", ".spvasm"), &rendered.source);
         let rendered = render(&kernel(&name), &Target::cuda_minimum(75)).expect("the kernel renders");
-        // Every function of floats, expanded, is too much to read; devices and `expand_math` check it.
+        // The text of all expanded float functions is too long to review; devices and `expand_math` test it.
         if name != "floats.ir" {
             check(&name.replace(".ir", ".ptx"), &rendered.source);
             let rendered = render(&kernel(&name), &Target::hip_minimum(64)).expect("the kernel renders");
@@ -61,18 +63,18 @@ fn text_is_golden() {
     }
 }
 
-/// The same through SPIR-V.
+/// Returns the same device with SPIR-V.
 fn spirv_target() -> Target {
     Target { f64: true, ..Target::spirv_minimum() }
 }
 
-/// A device with all that WebGPU's extensions offer.
+/// Returns a device with all extensions of WebGPU.
 fn web_target() -> Target {
     Target { f64: true, int64: true, max_bindings: 32, shared_bytes: 32 << 10, ..Target::webgpu_minimum() }
 }
 
 #[test]
-fn wgsl_is_golden_and_valid() {
+fn wgsl_matches_golden_files_and_is_valid() {
     for name in [
         "collectives",
         "halves",
@@ -98,12 +100,12 @@ fn wgsl_is_golden_and_valid() {
     }
     let kernel = kernel("loops.ir");
     check("loops.64.wgsl", &render(&kernel, &web_target()).expect("the kernel renders").source);
-    // Where the device has f16 they lie in memory as they are.
+    // If the device has f16, elements are stored natively.
     let halves = Target { f16: true, ..web_target() };
     let rendered = render(&self::kernel("halves.ir"), &halves).expect("the kernel renders");
     validate(&rendered.source, Capabilities::FLOAT64 | Capabilities::SHADER_INT64 | Capabilities::SHADER_FLOAT16);
     check("halves.f16.wgsl", &rendered.source);
-    // Where the device has subgroups, words go from lane to lane.
+    // If the device has subgroups, words are exchanged by shuffles.
     let lanes = Target { subgroup: 8, ..web_target() };
     let shuffling = "kernel shuffling(x: &mut [f32], y: &mut [i64]) group(32, 1, 1) {
         let sum: f32 = group_sum(x[global_id.x])
@@ -115,7 +117,7 @@ fn wgsl_is_golden_and_valid() {
     let rendered = render_with(&shuffling, &lanes, &Options { index_bits: 32 }).expect("the kernel renders");
     validate(&rendered.source, Capabilities::SHADER_INT64 | Capabilities::SUBGROUP);
     check("subgroups.wgsl", &rendered.source);
-    // Without 64-bit numbers, integers of 64 bits are pairs of words.
+    // Without 64-bit numbers, 64-bit integers are pairs of words.
     let poor = Target { int64: false, f64: false, ..web_target() };
     for name in ["integers", "loops", "saxpy"] {
         let rendered = render(&self::kernel(&format!("{name}.ir")), &poor).expect("the kernel renders");
@@ -125,11 +127,11 @@ fn wgsl_is_golden_and_valid() {
     for function in ["sin(x[0])", "pow(x[0], 0.3f32)"] {
         let kernel = format!("kernel k(x: &mut [f32]) {{\n    x[0] = {function}\n}}\n");
         let kernel = verify(text::parse(&kernel).expect("parses")).expect("verifies");
-        validate(&render(&kernel, &poor).expect("it renders").source, Capabilities::empty());
+        validate(&render(&kernel, &poor).expect("the kernel renders").source, Capabilities::empty());
     }
 }
 
-/// Asks the compiler that `wgpu` stands on.
+/// Validates the source with naga, the shader compiler of `wgpu`.
 fn validate(source: &str, capabilities: Capabilities) {
     let module = naga::front::wgsl::parse_str(source);
     let module = module.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(source)));
@@ -140,7 +142,7 @@ fn validate(source: &str, capabilities: Capabilities) {
 }
 
 #[test]
-fn what_wgsl_lacks_is_named() {
+fn missing_wgsl_features_are_reported() {
     let message = "kernel halves needs f64, which webgpu does not have; compute in f32, or choose another device";
     let error = render(&kernel("halves.ir"), &Target::webgpu_minimum()).expect_err(message);
     assert_eq!(error.to_string(), message);
@@ -150,7 +152,7 @@ fn what_wgsl_lacks_is_named() {
 }
 
 #[test]
-fn narrow_indices_and_native_halves() {
+fn narrow_indices_and_native_f16() {
     let rendered = render_with(&kernel("loops.ir"), &target(), &Options { index_bits: 32 }).expect("renders");
     assert_eq!((rendered.index_bits, rendered.entry.as_str()), (32, "float_"));
     check("loops.32.cl", &rendered.source);
@@ -165,7 +167,7 @@ fn narrow_indices_and_native_halves() {
 }
 
 #[test]
-fn what_a_device_lacks_is_named() {
+fn missing_device_features_are_reported() {
     let (floats, shared) = (kernel("floats.ir"), kernel("histogram.ir"));
     let minimum = Target::opencl_minimum();
     let cases = [
@@ -197,12 +199,12 @@ fn what_a_device_lacks_is_named() {
         (
             &shared,
             Target { max_bindings: 2, ..minimum.clone() },
-            "kernel histogram has 4 buffers, opencl allows 2 at most; split it",
+            "kernel histogram has 4 buffers, opencl allows 2 at most; split the kernel",
         ),
         (
             &floats,
             Target { language: Language::Ir, ..Target::cpu() },
-            "kernel floats: vm takes the kernel itself, there is no text to render; ask for a text device such as opencl",
+            "kernel floats: vm executes the kernel IR directly and has no text format; use a device with a text format, such as opencl",
         ),
     ];
     for (kernel, target, message) in cases {
@@ -214,11 +216,11 @@ fn what_a_device_lacks_is_named() {
     let error = render_with(&shared, &Target { int64: false, ..minimum }, &narrow).expect_err("64-bit indices");
     assert_eq!(
         error.to_string(),
-        "kernel histogram needs 64-bit indices, which opencl does not have; ask for 32-bit indices"
+        "kernel histogram needs 64-bit indices, which opencl does not have; use 32-bit indices"
     );
 }
 
-/// Each value is used twice by the next: text that followed every path would have 2²⁰⁰⁰ parts.
+/// Each value is used twice by the next: text for every path would have 2²⁰⁰⁰ parts.
 #[test]
 fn shared_nodes_are_written_once() {
     let mut b = Builder::new("diamonds");

@@ -1,4 +1,4 @@
-//! What was found, as sentences.
+//! Formats the defects as messages.
 
 use std::collections::HashMap;
 
@@ -9,34 +9,34 @@ use panoply_ir::{Alu, Error, Result};
 use super::item_of;
 use super::shadow::Mark;
 
-/// Findings that are told in full; the others are counted.
+/// Number of defects reported in full; the others are counted.
 const TOLD: usize = 8;
 
 /// One defect.
 pub(super) enum Finding {
-    /// An access beyond the length.
+    /// An access beyond the length of a memory.
     OutOfBounds(Access),
-    /// A read of what was never written.
+    /// A read of an element that was never written.
     Uninitialized(Access),
     /// Two accesses that nothing orders.
     Race {
         access: Access,
-        /// What the earlier access did.
+        /// Type of the earlier access.
         before: AccessKind,
         other: WorkItem,
         other_at: Loc,
         between_groups: bool,
     },
-    /// A barrier or collective that not all reach.
+    /// A barrier or collective that only a part of a group reaches.
     Divergence(Divergence),
-    /// Index arithmetic without a true result.
+    /// Index arithmetic without a mathematical result.
     Overflow(Overflow),
 }
 
-/// Equal keys are one defect that shows several times.
+/// Identity of a defect: occurrences with equal keys are the same defect.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
-    /// Reads apart from writes.
+    /// The bool is true for reads.
     OutOfBounds(MemId, bool, Loc),
     Uninitialized(MemId, Loc),
     Race(MemId, Loc, Loc),
@@ -44,7 +44,7 @@ enum Key {
     Overflow(Alu, Loc),
 }
 
-/// Everything found in one run.
+/// All defects found in one run.
 pub(super) struct Reports<'k> {
     kernel: &'k Kernel,
     grid: [u64; 3],
@@ -54,7 +54,7 @@ pub(super) struct Reports<'k> {
     untold: usize,
 }
 
-/// Where a defect is told, and how often it showed.
+/// Position of a defect in the report, and its number of occurrences.
 struct Seen {
     place: Option<usize>,
     times: u64,
@@ -65,7 +65,7 @@ impl<'k> Reports<'k> {
         Reports { kernel, grid, group, told: Vec::new(), seen: HashMap::new(), untold: 0 }
     }
 
-    /// Who made a mark.
+    /// Returns the work-item of a mark.
     pub(super) fn item(&self, mark: Mark) -> WorkItem {
         item_of(self.grid, self.group, mark.group, mark.item)
     }
@@ -84,7 +84,7 @@ impl<'k> Reports<'k> {
         }
     }
 
-    /// The error that holds all findings, the first in its sentence.
+    /// Returns the error that lists all defects, with the first in its message.
     pub(super) fn into_result(self) -> Result<()> {
         let mut times = vec![0; self.told.len()];
         for seen in self.seen.values() {
@@ -114,7 +114,7 @@ impl<'k> Reports<'k> {
         }
     }
 
-    /// A sentence, its place, and who did it.
+    /// Returns the message of a defect, its location, and the work-items involved.
     fn describe(&self, finding: &Finding) -> (String, Loc, String) {
         match finding {
             Finding::OutOfBounds(access) => {
@@ -129,13 +129,13 @@ impl<'k> Reports<'k> {
                     Space::Shared(_) => "shared",
                     Space::Private(_) | Space::Buffer(_) => "private",
                 };
-                let sentence = format!("reads {kind} {element}, which nothing has written; fill the array first");
+                let sentence = format!("reads {kind} {element}, which is uninitialized; fill the array first");
                 (sentence, access.at, format!("by {}", self.who(access.item)))
             }
             Finding::Race { access, before, other, other_at, between_groups } => {
                 let element = self.element(access, self.name(access.mem));
                 let remedy = match between_groups {
-                    true => "nothing orders groups; use an atomic, or two launches",
+                    true => "work-groups are not ordered; use an atomic, or two launches",
                     false => "put a barrier between them, or use an atomic",
                 };
                 let earlier = self.kernel.place(*other_at).unwrap_or_else(|| "an unknown line".to_string());
@@ -153,13 +153,13 @@ impl<'k> Reports<'k> {
             Finding::Overflow(overflow) => {
                 let [a, b] = overflow.operands;
                 let sentence = match overflow.op {
-                    Alu::Neg => format!("the index -{a} is below zero"),
-                    Alu::Sub => format!("the index {a} - {b} is below zero"),
+                    Alu::Neg => format!("the index -{a} is negative"),
+                    Alu::Sub => format!("the index {a} - {b} is negative"),
                     Alu::Div => format!("the index {a} / {b} divides by zero"),
                     Alu::Rem => format!("the index {a} % {b} divides by zero"),
-                    Alu::Add => format!("the index {a} + {b} is beyond 64 bits"),
-                    Alu::Mul => format!("the index {a} * {b} is beyond 64 bits"),
-                    op => format!("the index {}({a}, {b}) is beyond 64 bits", op.name()),
+                    Alu::Add => format!("the index {a} + {b} overflows 64 bits"),
+                    Alu::Mul => format!("the index {a} * {b} overflows 64 bits"),
+                    op => format!("the index {}({a}, {b}) overflows 64 bits", op.name()),
                 };
                 (sentence, overflow.at, format!("by {}", self.who(overflow.item)))
             }
@@ -195,7 +195,7 @@ fn verb(touch: AccessKind) -> &'static str {
     match touch {
         AccessKind::Load => "reads",
         AccessKind::Store => "writes",
-        AccessKind::Atomic => "atomically changes",
+        AccessKind::Atomic => "atomically updates",
     }
 }
 

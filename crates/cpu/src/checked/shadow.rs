@@ -1,25 +1,25 @@
-//! Beside each element: who touched it, and whether it was written.
+//! Shadow memory: for each element, the past accesses and whether it was written.
 
 use panoply_ir::interpret::AccessKind;
 use panoply_ir::kernel::{Access, Loc, Space};
 
-/// Elements whose shadow is made at once, when the first of them is touched.
+/// Number of elements whose shadow is allocated together on first access.
 const PAGE: usize = 1024;
 
-/// One past access.
+/// A past access.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mark {
     /// The linear id of the group.
     pub(super) group: u64,
     /// The linear id within the group.
     pub(super) item: u32,
-    /// Between which barriers.
+    /// Number of barriers and group starts before the access.
     pub(super) epoch: u32,
-    /// Where it was written.
+    /// Source location.
     pub(super) at: Loc,
 }
 
-/// A past access that is not ordered with the present one.
+/// A past access that is not ordered with the current one.
 pub(super) struct Conflict {
     pub(super) touch: AccessKind,
     pub(super) mark: Mark,
@@ -28,9 +28,9 @@ pub(super) struct Conflict {
 /// The shadow of one memory.
 pub(super) struct Shadow {
     space: Space,
-    /// Who touched each element, page by page.
+    /// Past accesses of each element, page by page.
     pages: Vec<Option<Box<[Cell]>>>,
-    /// Which elements of a group's arrays were written; one array after the other for private ones.
+    /// True for each written element of a group's arrays; private arrays are stored one after the other.
     written: Vec<bool>,
 }
 
@@ -41,20 +41,20 @@ struct Cell {
     atomics: Track,
 }
 
-/// Past accesses of one kind to one element. Groups run one after the other, so three are enough: if any past access
+/// Past accesses of one type to one element. Groups run one after the other, so three are enough: if any past access
 /// conflicts with a new one, one of these does.
 #[derive(Clone, Default)]
 struct Track {
-    /// The last one.
+    /// The last access.
     last: Option<Mark>,
     others: Option<Box<Others>>,
 }
 
 #[derive(Clone, Default)]
 struct Others {
-    /// The last one by another work-item of the last one's group.
+    /// The last access by another work-item of the same group as `last`.
     item: Option<Mark>,
-    /// The last one by another group.
+    /// The last access by another group.
     group: Option<Mark>,
 }
 
@@ -70,7 +70,7 @@ impl Track {
         self.last = Some(mark);
     }
 
-    /// A past access that nothing orders with this one.
+    /// Returns a past access that is not ordered with this one.
     fn unordered(&self, mark: Mark) -> Option<Mark> {
         let others = self.others.as_deref();
         let past = [self.last, others.and_then(|others| others.item), others.and_then(|others| others.group)];
@@ -90,7 +90,7 @@ impl Shadow {
         Shadow { space, pages: Vec::new(), written: vec![false; written] }
     }
 
-    /// A group's arrays are new; what happened to buffers stays.
+    /// Resets a group's arrays; the history of buffers is kept.
     pub(super) fn start_group(&mut self) {
         self.written.fill(false);
         if !matches!(self.space, Space::Buffer(_)) {
@@ -98,7 +98,7 @@ impl Shadow {
         }
     }
 
-    /// Whether an element has a value.
+    /// Returns true if an element is initialized.
     pub(super) fn is_written(&self, element: u64, item: u32) -> bool {
         self.place(element, item).is_none_or(|place| self.written[place])
     }
@@ -111,7 +111,7 @@ impl Shadow {
         }
     }
 
-    /// Notes an access, and gives a past one that it races with.
+    /// Records an access and returns a past one that it races with.
     pub(super) fn touch(&mut self, touch: AccessKind, element: u64, mark: Mark) -> Option<Conflict> {
         if touch != AccessKind::Load
             && let Some(place) = self.place(element, mark.item)

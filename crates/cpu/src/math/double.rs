@@ -1,4 +1,4 @@
-//! The functions for `f64`, within 4 ULP.
+//! The functions for `f64`, accurate to 4 ULP.
 
 use panoply_ir::polynomials::double::{LN_2_HI, LN_2_LO};
 
@@ -22,19 +22,19 @@ pub use trig::{NEAR, cos, cos_near, sin, sin_near, tan, tan_near};
 
 use super::Isa;
 
-/// 3 * 2^51: adding it to a number below 2^51 rounds that to an integer, which then stands in the low bits of the sum.
+/// 3 * 2^51: adding it to a number below 2^51 rounds that number to an integer, in the low bits of the sum.
 pub(super) const SHIFT: f64 = 6_755_399_441_055_744.0;
 
 /// The sign bit.
 const SIGN: u64 = 1 << 63;
 
-/// `a * b + c`, with one rounding where that is cheap. For code that is right either way.
+/// Returns `a * b + c`, with one rounding if the machine has fused multiply-add. Only for code that is correct either way.
 #[inline(always)]
 pub(super) fn mad<I: Isa>(a: f64, b: f64, c: f64) -> f64 {
     if I::FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// The polynomial with these coefficients, the lowest first, by Horner's rule.
+/// Evaluates a polynomial by Horner's rule; coefficients start with the lowest degree.
 #[inline(always)]
 pub(super) fn poly<I: Isa, const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
     let mut sum = coefficients[N - 1];
@@ -46,27 +46,27 @@ pub(super) fn poly<I: Isa, const N: usize>(x: f64, coefficients: [f64; N]) -> f6
     sum
 }
 
-/// `x` within `low..=high`; NaN stays NaN.
+/// Clamps `x` to `low..=high`; NaN stays NaN.
 #[inline(always)]
 pub(super) fn clamp(x: f64, low: f64, high: f64) -> f64 {
     let x = if x < low { low } else { x };
     if x > high { high } else { x }
 }
 
-/// `e` and `m` with `x = 2^e m` and m within sqrt(1/2)..sqrt(2), for normal positive x.
+/// Returns `e` and `m` with `x = 2^e m` and m within sqrt(1/2)..sqrt(2), for normal positive x.
 #[inline(always)]
 pub(super) fn split_normal(x: f64) -> (f64, f64) {
     const ONE: u64 = 1f64.to_bits();
     const SQRT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
     let bits = x.to_bits().wrapping_add(ONE - SQRT_HALF);
-    // The biased exponent becomes a number by standing in the low bits of 2^52: few machines convert 64-bit integers.
+    // The biased exponent is converted to a number by placing it in the low bits of 2^52: few machines convert 64-bit integers.
     const UNIT: f64 = 4_503_599_627_370_496.0;
     let e = f64::from_bits((bits >> 52) | UNIT.to_bits()) - (UNIT + 1023.0);
     let m = f64::from_bits((bits & ((1 << 52) - 1)).wrapping_add(SQRT_HALF));
     (e, m)
 }
 
-/// The same for denormals too.
+/// Same as `split_normal`, also for denormals.
 #[inline(always)]
 fn split(x: f64) -> (f64, f64) {
     const UP: f64 = 18_014_398_509_481_984.0;
@@ -77,7 +77,7 @@ fn split(x: f64) -> (f64, f64) {
 
 super::power::rests!(f64, 27);
 
-/// The sum as a rounded part and the exact rest (Knuth).
+/// Returns the rounded sum and its exact error (Knuth).
 #[inline(always)]
 fn sum_and_rest(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;

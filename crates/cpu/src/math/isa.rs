@@ -1,11 +1,11 @@
-//! What the functions need to know of the machine they are compiled for.
+//! Properties of the target machine that the functions depend on.
 
-/// Whether the surrounding function may use fused multiply-add and native rounding.
+/// Selects whether a function uses fused multiply-add and native rounding.
 ///
-/// Without the instructions `f32::mul_add` and `f32::floor` are calls into the C library, which are slow and end all
-/// vectorization; with them they are the fastest and most accurate choice.
+/// Without the instructions `f32::mul_add` and `f32::floor` are calls into the C library, which are slow and prevent
+/// vectorization. With them they are the fastest and most accurate choice.
 pub trait Isa: Copy {
-    /// Fused multiply-add and rounding to an integer are one instruction each.
+    /// True if fused multiply-add and rounding to an integer are one instruction each.
     const FUSED: bool;
 }
 
@@ -13,7 +13,7 @@ pub trait Isa: Copy {
 #[derive(Clone, Copy, Debug)]
 pub struct Fused;
 
-/// Machines without, or of which nothing is known: x86-64 baseline, WebAssembly.
+/// Machines without these instructions, or unknown ones: x86-64 baseline, WebAssembly.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
 

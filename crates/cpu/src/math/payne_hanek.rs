@@ -1,20 +1,20 @@
 //! The bits of 2 / pi, for reducing large angles.
 //!
-//! An angle of `x` radians is `x * 2 / pi` quarter turns; the functions need the fraction `s` of that, within -1/2..=1/2,
-//! and the whole quarters modulo 4. Payne and Hanek's observation: of the product of `x` with the bits of `2 / pi`, the
-//! leading bits contribute only whole turns. Here the constant is cut into pieces so narrow that the product of a piece
-//! with a significand (or half of one) is exact in an `f64`, and its whole quarters can be taken off exactly. From the
-//! leading piece down,
+//! An angle of `x` radians is `x * 2 / pi` quarter turns. The functions need the fraction `s` of that, within
+//! -1/2..=1/2, and the whole quarters modulo 4. Payne and Hanek observed that in the product of `x` with the bits of `2
+//! / pi`, the leading bits contribute only whole turns. Here the constant is cut into pieces so narrow that the product
+//! of a piece with a significand (or half of one) is exact in an `f64`, and its whole quarters can be subtracted
+//! exactly. From the leading piece down,
 //!
 //! ```text
 //! v = s + x * piece;   k = round(v);   s = v - k;   quarters += k, unless k is a multiple of 4 and huge
 //! ```
 //!
-//! Where a product may still exceed 1/2, both it and `s` are multiples of 2^-53, so that `v` is exact; in the first step
-//! that is not exact `|v| < 0.7`, so that either `s = v` and small, with an error relative to `v`, or `s` is not small. In
-//! both cases the error stays relative to `s`, however close the angle is to a multiple of a quarter turn.
+//! Where a product may still exceed 1/2, both it and `s` are multiples of 2^-53, so that `v` is exact. In the first
+//! step that is not exact, `|v| < 0.7`; either `s = v` and small, with an error relative to `v`, or `s` is not small.
+//! In both cases the error stays relative to `s`, however close the angle is to a multiple of a quarter turn.
 
-/// How many bits a piece of [`PIECES`] holds.
+/// Number of bits of a piece of [`PIECES`].
 pub(super) const PIECE_BITS: usize = 24;
 
 /// The fraction bits of 2 / pi, from the binary point down, 24 at a time: enough for the largest `f64`. The length is a
@@ -30,7 +30,7 @@ pub(super) const PIECES: [u32; 64] = [
     0x4d7327, 0x310606, 0x1556ca, 0x73a8c9,
 ];
 
-/// A multiple of 4 from here on, in the steps above: the products have too few bits to be both larger and not.
+/// The steps above treat values from here on as multiples of 4: the products have too few bits to be that large otherwise.
 pub(super) const WHOLE_TURNS: f64 = 4_503_599_627_370_496.0;
 
 /// 2^-n.
@@ -38,7 +38,7 @@ pub(super) const fn weight(n: usize) -> f64 {
     f64::from_bits((1023 - n as u64) << 52)
 }
 
-/// The number made of `count` (at most 53) fraction bits of 2 / pi after the first `start`.
+/// Returns the value of `count` (at most 53) fraction bits of 2 / pi after the first `start`.
 pub(super) const fn bits(start: usize, count: usize) -> f64 {
     let mut value = 0u64;
     let mut n = start;

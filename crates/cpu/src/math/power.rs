@@ -1,12 +1,12 @@
 //! Powers of floats of either type: `2^(y log2 |x|)` with the logarithm in two parts, and the special cases of C's `pow`.
 //!
-//! The text is written once, over what a type's module has: its coefficients, `split`, `exp2_sum` and sums in two parts.
+//! The code is written once, in terms of items of the type's module: its coefficients, `split`, `exp2_sum` and sums in two parts.
 
-/// The product of two floats of a type, and their sum, as a rounded part and the exact rest; of its bits so many are the lower half of
-/// a significand.
+/// Defines the product of two floats of a type, and their sum, as a rounded value and the exact error. `$lower` is the
+/// number of low bits of a significand that form its lower half.
 macro_rules! rests {
     ($float:ident, $lower:literal) => {
-        /// The product as a rounded part and the exact rest (Dekker; Veltkamp's split by masking).
+        /// Returns the rounded product and its exact error (Dekker; Veltkamp's split by masking).
         #[inline(always)]
         fn product_and_rest<I: Isa>(a: $float, b: $float) -> ($float, $float) {
             let product = a * b;
@@ -17,14 +17,14 @@ macro_rules! rests {
             (product, ((a_hi * b_hi - product) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo)
         }
 
-        /// `x` as a number of the upper bits of its significand and the exact rest.
+        /// Splits `x` into a number with the upper bits of its significand and the exact rest.
         #[inline(always)]
         fn halves(x: $float) -> ($float, $float) {
             let upper = $float::from_bits(x.to_bits() & !((1 << $lower) - 1));
             (upper, x - upper)
         }
 
-        /// The sum of |a| >= |b|, or a = 0, as a rounded part and the exact rest (Dekker).
+        /// Returns the rounded sum and its exact error, for |a| >= |b| or a = 0 (Dekker).
         #[inline(always)]
         fn sum_and_rest_ordered(a: $float, b: $float) -> ($float, $float) {
             let sum = a + b;
@@ -33,10 +33,10 @@ macro_rules! rests {
     };
 }
 
-/// `pow` of a type.
+/// Defines `pow` of a type.
 macro_rules! power {
     ($float:ident) => {
-        /// x to the y, as C's `pow`.
+        /// Returns x to the power y, as C's `pow`.
         #[inline(always)]
         pub fn pow<I: Isa>(x: $float, y: $float) -> $float {
             let a = x.abs();
@@ -45,7 +45,7 @@ macro_rules! power {
             let log = if a > 0.0 { log } else { $float::NEG_INFINITY };
             let (product, product_low) = product_and_rest::<I>(y, log);
             let product_low = mad::<I>(y, log_low, product_low);
-            // 1 to the infinity is 1, and -1 too.
+            // 1 and -1 to the power infinity are 1.
             let (product, product_low) = if a == 1.0 { (0.0, 0.0) } else { (product, product_low) };
             let magnitude = exp2_sum::<I>(product, product_low);
 
@@ -57,7 +57,7 @@ macro_rules! power {
             if y == 0.0 || x == 1.0 { 1.0 } else { result }
         }
 
-        /// log2 of a positive number as a sum of two.
+        /// Returns log2 of a positive number as a sum of two.
         #[inline(always)]
         fn log2<I: Isa>(x: $float) -> ($float, $float) {
             let (e, m) = split(x);

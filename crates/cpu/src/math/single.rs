@@ -1,4 +1,4 @@
-//! The functions for `f32`, within 2 ULP.
+//! The functions for `f32`, accurate to 2 ULP.
 
 use panoply_ir::polynomials::single::{LN_2_HI, LN_2_LO};
 
@@ -24,19 +24,19 @@ pub use trig::{NEAR, cos, cos_near, sin, sin_near, tan, tan_near};
 
 use super::Isa;
 
-/// 3 * 2^22: adding it to a number below 2^22 rounds that to an integer, which then stands in the low bits of the sum.
+/// 3 * 2^22: adding it to a number below 2^22 rounds that number to an integer, in the low bits of the sum.
 const SHIFT: f32 = 12_582_912.0;
 
 /// The sign bit.
 const SIGN: u32 = 1 << 31;
 
-/// `a * b + c`, with one rounding where that is cheap. For code that is right either way.
+/// Returns `a * b + c`, with one rounding if the machine has fused multiply-add. Only for code that is correct either way.
 #[inline(always)]
 fn mad<I: Isa>(a: f32, b: f32, c: f32) -> f32 {
     if I::FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// The polynomial with these coefficients, the lowest first, by Horner's rule.
+/// Evaluates a polynomial by Horner's rule; coefficients start with the lowest degree.
 #[inline(always)]
 fn poly<I: Isa, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut sum = coefficients[N - 1];
@@ -48,7 +48,7 @@ fn poly<I: Isa, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     sum
 }
 
-/// `x` within `low..=high`; NaN stays NaN.
+/// Clamps `x` to `low..=high`; NaN stays NaN.
 #[inline(always)]
 fn clamp(x: f32, low: f32, high: f32) -> f32 {
     let x = if x < low { low } else { x };

@@ -1,11 +1,12 @@
-//! Attention and what flows back from it, block by block: no matrix of all scores is ever stored.
+//! Attention and its gradient, block by block: the matrix of all scores is never stored.
 //!
-//! Scores stand keys by queries, so that vectors run along queries: their maxima and sums need no look across a vector, and
-//! neither keys nor values have to be turned, only a block of queries. Over the blocks of keys the largest score so far and
-//! the sum of exponentials are carried along. What flows back computes the scores again, from their logarithm.
+//! Scores are stored as keys by queries, so that vectors run along queries. Their maxima and sums then need no
+//! horizontal operations, and only a block of queries is transposed, not keys or values. The running maximum of the
+//! scores and the sum of exponentials are carried over the blocks of keys. The gradient recomputes the scores and uses
+//! their logarithm of the sum of exponentials.
 //!
-//! Sources: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Rabe and Staats, Self-attention Does
-//! Not Need O(n²) Memory, 2021; Dao et al., FlashAttention, 2022.
+//! Sources: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Rabe and Staats, Self-attention
+//! Does Not Need O(n²) Memory, 2021; Dao et al., FlashAttention, 2022.
 
 mod gradient;
 
@@ -20,15 +21,15 @@ use crate::vm::isa::{Isa, Machine};
 
 pub use gradient::gradient;
 
-/// Queries of a block: whole vectors on every machine, and tiles of the widest kind.
+/// Queries per block: a multiple of the vector length of every machine and of the widest tile.
 const QUERIES: usize = 48;
-/// Keys of a block: with the queries their scores take a part of the first-level cache.
+/// Keys per block: the scores with the queries take a part of the L1 cache.
 const KEYS: usize = 128;
 
-/// A number for each query of a block.
+/// One number per query of a block.
 type Row<T> = [T; QUERIES];
 
-/// The output, and the logarithm of each query's sum.
+/// Computes the output, and for each query the logarithm of its sum of exponentials.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -46,12 +47,12 @@ pub unsafe fn output<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, buff
             output: output.at(0).cast::<T>().wrapping_add(query * attention.depth),
             logarithms: logarithms.at(0).cast::<T>().wrapping_add(query),
         };
-        // SAFETY: the caller's promise; blocks write rows of their own.
+        // SAFETY: the caller's promise; blocks write disjoint rows.
         unsafe { simd::run(isa, block) };
     });
 }
 
-/// Multiplications and additions, about.
+/// Returns the approximate number of multiply-adds.
 fn work(attention: &Attention) -> usize {
     let Attention { batch, heads, queries, keys, width, depth, .. } = *attention;
     [batch, heads, queries, keys, width + depth]
@@ -59,12 +60,12 @@ fn work(attention: &Attention) -> usize {
         .fold(1, |product: usize, factor| product.saturating_mul(*factor))
 }
 
-/// What both directions read.
+/// Inputs of the forward and the backward pass.
 struct Inputs<'a> {
     attention: &'a Attention,
     buffers: [Shared; 3],
     mask: Option<(Mask, Shared)>,
-    /// How many buffers that were.
+    /// Number of input buffers.
     count: usize,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Inputs<'a> {
         Inputs { attention, buffers: [0, 1, 2].map(|at| Shared(buffers[at])), mask, count }
     }
 
-    /// The n-th head of all items of the batch.
+    /// Returns head `number` of the whole batch.
     fn head<T: Real>(&self, number: usize) -> Head<'a, T> {
         let Attention { heads, key_heads, queries, keys, width, depth, .. } = *self.attention;
         let (item, head) = (number / heads, number % heads);
@@ -95,7 +96,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// One head of one item.
+/// One head of one batch item.
 struct Head<'a, T> {
     attention: &'a Attention,
     queries: *const T,
@@ -105,14 +106,14 @@ struct Head<'a, T> {
 }
 
 impl<T: Real> Head<'_, T> {
-    /// How many keys the queries of a block see at most.
+    /// Returns the maximum number of keys that the queries of a block attend to.
     fn seen(&self, first: usize) -> usize {
         let Attention { keys, past, queries, .. } = *self.attention;
         let last = (first + QUERIES).min(queries);
         past.map_or(keys, |past| keys.min(past.saturating_add(last)))
     }
 
-    /// Scores of a block of keys, each with all queries of a block that were turned and scaled.
+    /// Computes the scores of a block of keys with all queries of a block, which are transposed and scaled.
     #[inline(always)]
     unsafe fn scores<M: Machine>(&self, turned: *const T, first: usize, keys: std::ops::Range<usize>, scores: *mut T) {
         let Attention { width, queries, .. } = *self.attention;
@@ -128,7 +129,7 @@ impl<T: Real> Head<'_, T> {
             adds: false,
         };
         let count = QUERIES.min(queries - first);
-        // SAFETY: the caller's promise: there are scores for every key of the block with every query.
+        // SAFETY: the caller's promise: there is a score for every key of the block with every query.
         unsafe {
             product.run::<M>(keys.len(), QUERIES);
             if let Some((mask, start)) = self.mask {
@@ -170,7 +171,7 @@ unsafe fn hide<T: Real>(
     }
 }
 
-/// Turns rows of a block, each times a factor; what is missing of the block are zeros.
+/// Transposes the rows of a block, scaled by a factor, and fills missing rows with zeros.
 #[inline(always)]
 unsafe fn turn<T: Real>(rows: *const T, count: usize, width: usize, factor: T, to: *mut T) {
     for column in 0..width {
@@ -186,8 +187,8 @@ unsafe fn turn<T: Real>(rows: *const T, count: usize, width: usize, factor: T, t
     }
 }
 
-/// Rows that can be read to the end of a vector: where they are if they end with one, a copy otherwise. Gives their start
-/// and the distance between them.
+/// Returns rows padded to whole vectors: the rows themselves if their width is a multiple of the vector length, a copy
+/// otherwise. Returns their start and the distance between them.
 #[inline(always)]
 unsafe fn whole_rows<M: Machine, T: Real>(
     rows: *const T,
@@ -200,18 +201,18 @@ unsafe fn whole_rows<M: Machine, T: Real>(
         return (rows, width);
     }
     for row in 0..count {
-        // SAFETY: the caller's promise: there is room for whole rows.
+        // SAFETY: the caller's promise: there is room for padded rows.
         unsafe { std::ptr::copy_nonoverlapping(rows.add(row * width), room.add(row * whole), width) };
     }
     (room, whole)
 }
 
-/// The factor of the scores.
+/// Returns the factor of the scores.
 fn factor<T: Real>(scale: Scalar) -> T {
     T::of(scale.to_f64())
 }
 
-/// What is subtracted before exponentials are taken: minus infinity is left out, as nothing is seen then.
+/// Returns the value subtracted before exponentiation: the maximum score, or 0 if it is minus infinity because all keys are masked.
 #[inline(always)]
 fn base<T: Real>(top: T) -> T {
     if top == T::LOWEST { T::default() } else { top }
@@ -240,7 +241,7 @@ impl<T: Real> Task for Block<'_, T> {
         let room = sums.wrapping_add(QUERIES * whole);
         let mut state = State { top: [T::LOWEST; QUERIES], sum: [T::default(); QUERIES] };
         let seen = self.head.seen(self.first);
-        // SAFETY: the caller's promise; the scratch memory has room for all of that.
+        // SAFETY: the caller's promise; the scratch memory has room for all parts.
         unsafe {
             turn(self.head.queries.add(self.first * width), count, width, factor(scale), turned);
             (0..QUERIES * whole).for_each(|at| *sums.add(at) = T::default());
@@ -278,19 +279,20 @@ impl<T: Real> Task for Block<'_, T> {
     }
 }
 
-/// Of each query the largest score so far, and the sum of exponentials of scores less that.
+/// The running maximum of each query's scores, and the sum of exponentials of the scores minus that maximum.
 struct State<T> {
     top: Row<T>,
     sum: Row<T>,
 }
 
 impl<T: Real> State<T> {
-    /// Adds a block of keys, whose scores become their exponentials. Gives what earlier sums shrink by.
+    /// Adds a block of keys and replaces its scores by their exponentials. Returns the factors by which earlier sums
+    /// must be scaled.
     #[inline(always)]
     unsafe fn add<M: Machine>(&mut self, scores: *mut T, keys: usize) -> Row<T> {
         let before = self.top;
         for key in 0..keys {
-            // SAFETY: the caller's promise: there are scores for so many keys.
+            // SAFETY: the caller's promise: there are scores for `keys` keys.
             let row = unsafe { &*scores.add(key * QUERIES).cast::<Row<T>>() };
             for (top, score) in self.top.iter_mut().zip(row) {
                 *top = if *score > *top { *score } else { *top };
@@ -314,7 +316,7 @@ impl<T: Real> State<T> {
     }
 }
 
-/// Multiplies each row by a number.
+/// Multiplies each row by a factor.
 #[inline(always)]
 unsafe fn rescale<T: Real>(sums: *mut T, row: usize, count: usize, factors: &Row<T>) {
     for (number, factor) in factors.iter().enumerate().take(count) {

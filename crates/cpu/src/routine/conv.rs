@@ -1,13 +1,13 @@
-//! Convolution and what flows back from it, without a matrix of windows.
+//! Convolution and its gradients, without an im2col matrix.
 //!
-//! Output and input are sums over taps of shifted planes ([`grid`]): a thread copies a band of some channels into planes
-//! in its own scratch memory, where they stay in the second-level cache, and every block of filters goes over them.
-//! Filters are products of what flows to the output, one vector of filters for each position, with the same planes
-//! ([`backward_weight`]). Each result is summed in an order that depends on the shapes alone, or for backward_weight on the number of
-//! threads too.
+//! Output and input gradient are sums over taps of shifted planes ([`grid`]). A thread copies a band of some channels
+//! into planes in its scratch memory, where they stay in the L2 cache, and every block of filters is applied to them.
+//! Filter gradients are products of the output gradient, one vector of filters for each position, with the same planes
+//! ([`backward_weight`]). The summation order of each result depends only on the shapes, and for `backward_weight` also
+//! on the number of threads.
 //!
-//! Sources: Georganas et al., Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures, 2018;
-//! Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008 (blocking).
+//! Sources: Georganas et al., Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures, 2018; Goto
+//! and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008 (blocking).
 
 mod backward_weight;
 mod grid;
@@ -25,27 +25,27 @@ use crate::simd::{Task, Vector};
 use crate::vm::isa::{Isa, Machine};
 use grid::ConvSweep;
 
-/// Bytes of a thread's planes: a part of the second-level cache.
+/// Size in bytes of a thread's planes: a part of the L2 cache.
 const PLANE_BYTES: usize = 256 << 10;
-/// Taps of a block of channels: with 8 filters they take a part of the first-level cache.
+/// Number of taps of a block of channels: with 8 filters they take a part of the L1 cache.
 const BLOCK_TAPS: usize = 384;
 
-/// What is wanted of a convolution.
+/// The pass of a convolution.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ConvDirection {
-    /// Its output, from input and filters.
+    /// The output, from input and filters.
     Forward,
-    /// What flows to the input, from what flows to the output and the filters.
+    /// The gradient of the input, from the gradient of the output and the filters.
     BackwardData,
-    /// What flows to the filters, from what flows to the output and the input.
+    /// The gradient of the filters, from the gradient of the output and the input.
     BackwardFilter,
 }
 
-/// Elements of scratch memory that every convolution may take.
+/// Number of elements of scratch memory that every convolution may use.
 const MODERATE: u128 = 1 << 26;
 
-/// Whether the planes of a convolution take memory in proportion to its buffers. Dilations and paddings can be much larger than those;
-/// kernels, which index the input without a copy, are better then.
+/// Returns true if the planes of a convolution use memory in proportion to its buffers. Dilation and padding can make
+/// the planes much larger; kernels, which index the input without a copy, are better then.
 pub fn has_moderate_scratch(conv: &Conv) -> bool {
     let shift = |axis: &ConvAxis| (axis.size - 1).saturating_mul(axis.dilation) / axis.stride;
     let product = |extent: &dyn Fn(&ConvAxis) -> usize| {
@@ -96,20 +96,20 @@ unsafe fn of_format<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, of: ConvDirec
     }
 }
 
-/// What is computed: `results` channels from `channels` for each group.
+/// Sizes of a convolution that computes `results` channels from `channels` in each group.
 struct Sizes {
     batch: usize,
     groups: usize,
     channels: usize,
     results: usize,
-    /// Elements of a source's and of a result's channel.
+    /// Elements of a channel of the source and of the result.
     source: usize,
     result: usize,
     /// Elements of a filter's channel.
     filter: usize,
-    /// Elements between filters of neighboring results, and of neighboring channels.
+    /// Elements between filters of adjacent results, and of adjacent channels.
     steps: [usize; 2],
-    /// Multiplications and additions.
+    /// Number of multiply-adds.
     work: usize,
 }
 
@@ -126,7 +126,7 @@ impl Sizes {
     }
 }
 
-/// The output from input and filters, or, the other way round, what flows to the input.
+/// Computes the output from input and filters, or, if `to_input` is true, the gradient of the input.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -149,7 +149,7 @@ unsafe fn sums<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8
         let job = Job { sizes: &sizes, pass: &pass, lanes, block, slice, pool, isa };
         let mut packed = pool.scratch().take::<F::Sum>(job.weights(sizes.groups * sizes.results));
         let packed = Shared(packed.start().cast());
-        // SAFETY: the caller's promise; the scratch memory has room for the taps that count of every filter.
+        // SAFETY: the caller's promise; the scratch memory has room for the used taps of every filter.
         unsafe {
             job.pack::<F>(filters, packed);
             job.sum::<F>(source, packed, result);
@@ -157,7 +157,7 @@ unsafe fn sums<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8
     }
 }
 
-/// Filters of one element that see every element once are a matrix, by which each item is multiplied.
+/// Returns the matrix product that computes the convolution, if the filters have one element and unit stride without padding.
 fn product(conv: &Conv, to_input: bool) -> Option<Gemm> {
     let plain = |axis: &ConvAxis| axis.size == 1 && axis.stride == 1 && axis.padding == 0;
     if conv.groups > 1 || !conv.axes.iter().all(plain) {
@@ -170,7 +170,7 @@ fn product(conv: &Conv, to_input: bool) -> Option<Gemm> {
     Some(Gemm { dtype: conv.dtype, tf32: false, bias: false, batch: conv.batch, m, n, k, a, b: items(k), c: items(m) })
 }
 
-/// Parts of `count`, at most so large, as even as can be.
+/// Returns the size of parts of `count`, at most `most` and as even as possible.
 fn even(count: usize, most: usize) -> usize {
     count.div_ceil(count.div_ceil(most.max(1)).max(1)).max(1)
 }
@@ -178,23 +178,23 @@ fn even(count: usize, most: usize) -> usize {
 struct Job<'a> {
     sizes: &'a Sizes,
     pass: &'a ConvSweep,
-    /// Of a group's channels: those that are multiplied at once are one.
+    /// Number of lanes of a group's channels; channels multiplied by one instruction share a lane.
     lanes: usize,
     /// Lanes of a block.
     block: usize,
-    /// Results of a group that one part does.
+    /// Number of results of a group that one part computes.
     slice: usize,
     pool: &'a Pool,
     isa: Isa,
 }
 
 impl Job<'_> {
-    /// Numbers of so many filters' taps that count.
+    /// Returns the number of packed elements of `filters` filters.
     fn weights(&self, filters: usize) -> usize {
         filters * self.lanes * self.pass.taps.len()
     }
 
-    /// Puts filters of a tile's rows side by side, slice by slice.
+    /// Packs filters slice by slice: the filters of a tile's rows are interleaved.
     unsafe fn pack<F: Format>(&self, filters: Shared, packed: Shared) {
         let slices = self.sizes.results.div_ceil(self.slice);
         in_numbers(self.pool, self.sizes.groups * slices, self.sizes.work, |number| {
@@ -219,13 +219,13 @@ impl Job<'_> {
                 packed: packed.at(0).cast(),
                 result: result.at(0).cast::<F::Result>().wrapping_add(item * self.sizes.results * self.sizes.result),
             };
-            // SAFETY: the caller's promise; parts write results of their own.
+            // SAFETY: the caller's promise; parts write disjoint results.
             unsafe { F::run(self.isa, part) };
         });
     }
 }
 
-/// Filters of a slice, packed.
+/// Packs the filters of a slice.
 struct Pack<'a, F: Format> {
     job: &'a Job<'a>,
     group: usize,
@@ -260,7 +260,7 @@ impl<F: Format> Task for Pack<'_, F> {
                 to = to.wrapping_add(rows);
             }
         };
-        // Filters are read in the order they lie in.
+        // Filters are read in memory order.
         let blocks = || row_blocks(count, most_rows::<F::Vector<M>>());
         if by_channel > by_result {
             (0..self.job.lanes).for_each(|lane| blocks().for_each(|(start, rows)| block(start, rows, lane)));
@@ -270,7 +270,7 @@ impl<F: Format> Task for Pack<'_, F> {
     }
 }
 
-/// Some results of one group of one item, in one band.
+/// Some results of one group of one batch item, in one band.
 struct ConvTileJob<'a, F: Format> {
     job: &'a Job<'a>,
     group: usize,
@@ -319,7 +319,7 @@ impl<F: Format> Task for ConvTileJob<'_, F> {
 }
 
 impl<F: Format> ConvTileJob<'_, F> {
-    /// Makes planes of the channels of a lane.
+    /// Packs the channels of a lane into planes.
     #[inline(always)]
     unsafe fn pack(&self, lane: usize, to: *mut F::Sum) {
         let Job { sizes, pass, .. } = self.job;
@@ -337,7 +337,7 @@ impl<F: Format> ConvTileJob<'_, F> {
         }
     }
 
-    /// Puts the sums that stand for results where they belong.
+    /// Writes the sums of positions that are results to the result.
     #[inline(always)]
     unsafe fn write(&self, sums: *const F::Sum, positions: usize) {
         let Job { sizes, pass, .. } = self.job;
@@ -356,13 +356,13 @@ impl<F: Format> ConvTileJob<'_, F> {
     }
 }
 
-/// Sums of a block of channels for one tile.
+/// The sums of a block of channels for one tile.
 struct Block<'a, F: Format> {
     weights: *const F::Sum,
     source: *const F::Sum,
     sums: *mut F::Sum,
     row: usize,
-    /// Whether nothing was summed before.
+    /// True if there are no previous sums.
     fresh: bool,
     taps: Taps<'a>,
 }

@@ -1,7 +1,8 @@
-//! Eigenvectors of symmetric matrices: reflections leave a tridiagonal matrix, whose vectors are found by halves, and turn those back.
-//! All that concerns single numbers of the tridiagonal matrix is f64; matrices hold the elements' own type.
+//! Eigendecomposition of symmetric matrices: Householder reflections reduce them to tridiagonal form, divide and
+//! conquer finds the eigenvectors of that, and the reflections transform them back. Scalars of the tridiagonal problem are f64;
+//! matrices have the element type.
 //!
-//! What a matrix comes to does not depend on the number of threads: they divide rows, roots and panels, never a sum.
+//! The result does not depend on the number of threads: they divide rows, roots and panels, never a sum.
 
 mod leaf;
 mod merge;
@@ -19,7 +20,7 @@ use crate::pool::Pool;
 use crate::simd::{self, Real, Task};
 use crate::vm::isa::{Isa, Machine};
 
-/// Elements to a multiple of which rows are padded: the longest vector of any type.
+/// Multiple to which rows are padded, in elements: the longest vector of any type.
 const LANES: usize = 16;
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -34,7 +35,8 @@ struct Rows<T> {
 }
 
 impl<T: Real> Rows<T> {
-    /// Elements from one row to the next: an odd number of pairs of lines, so that the same columns of many rows do not meet in a cache.
+    /// Returns the elements from one row to the next: an odd number of pairs of cache lines, so that equal columns of
+    /// many rows do not map to the same cache set.
     fn distance(columns: usize) -> usize {
         let step = LANES.max(2 * LINE / size_of::<T>());
         (columns.div_ceil(step) | 1) * step
@@ -44,18 +46,18 @@ impl<T: Real> Rows<T> {
         Rows { start: Shared(start.cast()), row, elem: PhantomData }
     }
 
-    /// An element, and where those behind it are.
+    /// Returns the address of an element.
     fn at(&self, row: usize, column: usize) -> *mut T {
         self.start.at((row * self.row + column) * size_of::<T>()).cast()
     }
 
-    /// The part from an element on.
+    /// Returns the submatrix that starts at an element.
     fn from(&self, row: usize, column: usize) -> Rows<T> {
         Rows::new(self.at(row, column), self.row)
     }
 }
 
-/// The eigenvectors and eigenvalues of matrices.
+/// Computes the eigenvectors and eigenvalues of matrices.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -66,7 +68,7 @@ pub unsafe fn eigh<T: Real>(pool: &Pool, isa: Isa, of: &Eigh, buffers: &[*mut u8
     each_matrix(pool, batch, work, |matrix| {
         let at = |buffer: Shared, elems: usize| Shared(buffer.at(matrix * elems * size_of::<T>()));
         let [a, vectors, values] = [at(a, size * size), at(vectors, size * size), at(values, size)];
-        // SAFETY: the caller's promise; matrices are apart.
+        // SAFETY: the caller's promise; matrices do not overlap.
         unsafe {
             if !decomposed::<T>(pool, isa, size, [a, vectors, values]) {
                 let nan = |of: Shared, elems: usize| {
@@ -79,14 +81,15 @@ pub unsafe fn eigh<T: Real>(pool: &Pool, isa: Isa, of: &Eigh, buffers: &[*mut u8
     });
 }
 
-/// The vectors and values of one matrix; whether it has any.
+/// Computes the eigenvectors and eigenvalues of one matrix. Returns false if the matrix has elements that are not
+/// finite or the iteration fails.
 ///
 /// # Safety
 /// As [`super::run`].
 unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, values]: [Shared; 3]) -> bool {
     let row = Rows::<T>::distance(size);
     let (panelled, small) = (Panels::<T>::elems(size, size), PANEL * size.next_multiple_of(PANEL));
-    // Each is at some time the one or the other.
+    // Each block holds panels and rows at different times.
     let square = panelled.max(size * row);
     let mut scratch = pool.scratch().take::<T>(4 * square + small + 4 * PANEL * row);
     let mut next = scratch.start();
@@ -99,7 +102,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
     let together = Panels::new(part(small), PANEL, size - 1);
     let sides = [(); 2].map(|()| Rows::new(part(2 * PANEL * row), row));
     let (mut diagonal, mut beside) = (vec![0.0; size], vec![0.0; size]);
-    // SAFETY: the caller's promise; the parts of the scratch memory are as long as that, and apart.
+    // SAFETY: the caller's promise; the parts of the scratch memory have these lengths and do not overlap.
     unsafe {
         let a = std::slice::from_raw_parts(a.at(0).cast::<T>(), size * size);
         let mut largest = f64::NAN;
@@ -107,7 +110,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
         if !largest.is_finite() {
             return false;
         }
-        // A power of two: squares neither overflow nor vanish, and nothing is rounded.
+        // Scaling by a power of two is exact, and squares neither overflow nor underflow.
         let scale = if largest == 0.0 { 1.0 } else { 2f64.powi((-largest.log2().floor()).min(1000.0) as i32) };
         in_numbers(pool, size.div_ceil(PANEL), size * size, |block| {
             let rows = block * PANEL..size.min((block + 1) * PANEL);
@@ -127,7 +130,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
         for (at, from) in order.iter().enumerate() {
             *values.at(0).cast::<T>().add(at) = T::of(diagonal[*from] / scale);
         }
-        // What the matrix was in is free again.
+        // The matrix's memory is free again.
         let columns = Panels::<T>::new(matrix.at(0, 0), size, size);
         turned_back(pool, isa, [&reflections, &together, &columns], turned, &order);
         columns.store(pool, vectors);
@@ -135,10 +138,10 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
     true
 }
 
-/// The columns that reflections make of rows in an order.
+/// Applies the reflections to rows in an order and stores the results as columns.
 ///
 /// # Safety
-/// The instruction set is available; all are as large as the matrix.
+/// The instruction set is available; all operands have the size of the matrix.
 unsafe fn turned_back<T: Real>(
     pool: &Pool,
     isa: Isa,
@@ -148,7 +151,7 @@ unsafe fn turned_back<T: Real>(
 ) {
     columns.each(pool, 0..columns.count(), |panel| {
         let target = columns.at(panel, 0);
-        // SAFETY: the caller's promise; panels are apart.
+        // SAFETY: the caller's promise; panels do not overlap.
         unsafe {
             simd::run(isa, Columns { from, order: &order[columns.columns(panel)], size: order.len(), to: target });
             for of in 0..reflections.count() {
@@ -160,7 +163,7 @@ unsafe fn turned_back<T: Real>(
     });
 }
 
-/// The largest magnitude, NaN if something is no finite number.
+/// Computes the largest magnitude; NaN if an element is not finite.
 struct Largest<'a, T> {
     of: &'a [T],
     result: &'a mut f64,
@@ -185,7 +188,7 @@ impl<T: Real> Task for Largest<'_, T> {
     }
 }
 
-/// Rows of a matrix times a number, with zeros to the end of each row.
+/// Scales rows of a matrix and pads each row with zeros.
 struct Scale<'a, T> {
     a: &'a [T],
     size: usize,
@@ -210,7 +213,7 @@ impl<T: Real> Task for Scale<'_, T> {
     }
 }
 
-/// Rows in an order as the columns of a panel, zeros behind the last.
+/// Stores rows in an order as the columns of a panel, followed by zeros.
 struct Columns<'a, T> {
     from: Rows<T>,
     order: &'a [usize],

@@ -1,5 +1,5 @@
-//! How the numbers of products and convolutions lie in memory, and what vectors make of them: bf16 is multiplied in pairs where the
-//! machine does that, other 16-bit floats are widened to f32 as they are packed.
+//! Element formats of matrix products and convolutions: bf16 is multiplied in pairs if the machine supports it; other
+//! 16-bit floats are widened to f32 when they are packed.
 
 use std::marker::PhantomData;
 
@@ -9,39 +9,39 @@ use crate::vm::isa::{Avx512Pairs, Avx512Words, has_pairs, has_words};
 use crate::vm::isa::{Isa, Machine};
 use crate::vm::ops::half;
 
-/// Elements in memory, and the lanes they become.
+/// A format of elements in memory and of the lanes computed from them.
 pub trait Format: 'static {
-    /// In memory.
+    /// Type of an element in memory.
     type Elem: Copy + Default;
-    /// In a copy of memory from any place of which a lane can be read.
+    /// Type of an element in a plane: a copy from which a lane can be read at any position.
     type Plane: Copy + Default;
-    /// What they are summed in; as an operand, what a lane holds.
+    /// Type of a sum; as an operand, the contents of a lane.
     type Sum: Number;
-    /// A result in memory.
+    /// Type of a result in memory.
     type Result: Copy;
-    /// What multiplies and adds.
+    /// The vector that multiplies and adds.
     type Vector<M: Machine>: Vector<Elem = Self::Sum>;
-    /// Elements along `k` that a lane holds.
+    /// Number of elements along `k` in a lane.
     const DEPTH: usize;
-    /// Whether memory itself is such a copy.
+    /// True if memory itself can be used as a plane.
     const IN_PLACE: bool;
 
-    /// A lane; of one element, the second does not count.
+    /// Packs elements into a lane; the second one is ignored if a lane has one element.
     fn lane(first: Self::Elem, second: Self::Elem) -> Self::Sum;
 
-    /// An element in a copy.
+    /// Converts an element for a plane.
     fn plane(elem: Self::Elem) -> Self::Plane;
 
-    /// A lane of one element of a copy.
+    /// Creates a lane from one element of a plane.
     fn alone(plane: Self::Plane) -> Self::Sum;
 
-    /// Lanes from one to the next along `k`, if elements that lie so far apart are lanes as they are.
+    /// Returns the step between lanes along `k`, if elements at this distance can be used as lanes directly.
     fn step(distance: usize) -> Option<usize>;
 
-    /// A sum as it is written.
+    /// Converts a sum to a result.
     fn narrow(sum: Self::Sum) -> Self::Result;
 
-    /// Does a task with the best instructions for it.
+    /// Runs a task with the best instructions for the format.
     ///
     /// # Safety
     /// As [`simd::run`].
@@ -51,7 +51,7 @@ pub trait Format: 'static {
     }
 }
 
-/// Elements that are summed as they are.
+/// Elements that are summed in their own type.
 pub struct Plain<T>(PhantomData<T>);
 
 impl<T: Real> Format for Plain<T> {
@@ -132,32 +132,32 @@ macro_rules! widened {
 }
 
 widened!(
-    /// f16, widened when it is packed.
+    /// f16, widened when packed.
     F16,
     f16_to_f32,
     f32_to_f16
 );
 
 widened!(
-    /// bf16, widened when it is packed.
+    /// bf16, widened when packed.
     Bf16,
     bf16_to_f32,
     f32_to_bf16
 );
 
-/// Whether this machine multiplies [`Bf16Pairs`], and may.
+/// Returns true if this machine supports [`Bf16Pairs`] and `isa` allows it.
 #[cfg(target_arch = "x86_64")]
 pub fn multiply_pairs(isa: Isa) -> bool {
     isa == Isa::Avx512 && has_pairs()
 }
 
-/// Whether this machine multiplies [`Bytes`] at once, and may.
+/// Returns true if this machine multiplies and accumulates [`Bytes`] in one instruction and `isa` allows it.
 #[cfg(target_arch = "x86_64")]
 pub fn multiply_words(isa: Isa) -> bool {
     isa == Isa::Avx512 && has_words()
 }
 
-/// bf16 in pairs, where [`multiply_pairs`] holds.
+/// bf16 in pairs; requires [`multiply_pairs`].
 #[cfg(target_arch = "x86_64")]
 pub struct Bf16Pairs;
 
@@ -197,15 +197,15 @@ impl Format for Bf16Pairs {
     }
 
     unsafe fn run<T: Task>(isa: Isa, task: T) {
-        assert!(multiply_pairs(isa), "pairs were asked for where there are none");
-        // SAFETY: the caller's promise; the machine has what multiplies pairs.
+        assert!(multiply_pairs(isa), "the machine has no bf16 dot product");
+        // SAFETY: the caller's promise; the machine multiplies pairs.
         unsafe { Avx512Pairs::run(task) }
     }
 }
 
-/// Whole numbers of 8 bits, widened to pairs of 16 when they are packed; products and sums of 32 are exact, and wrap.
+/// i8, widened to pairs of i16 when packed. Products and sums in i32 are exact and wrap.
 ///
-/// At once: both products and their addition by one instruction, where this machine has it.
+/// If `AT_ONCE` is true, one instruction computes both products and their sum; the machine must support it.
 pub struct Bytes<const AT_ONCE: bool>;
 
 impl<const AT_ONCE: bool> Format for Bytes<AT_ONCE> {
@@ -248,8 +248,8 @@ impl<const AT_ONCE: bool> Format for Bytes<AT_ONCE> {
             // SAFETY: the caller's promise.
             return unsafe { simd::run(isa, task) };
         }
-        assert!(multiply_words(isa), "words were asked for where there are none");
-        // SAFETY: the caller's promise; the machine has what multiplies words.
+        assert!(multiply_words(isa), "the machine has no i16 dot product");
+        // SAFETY: the caller's promise; the machine multiplies words.
         unsafe { Avx512Words::run(task) }
     }
 }

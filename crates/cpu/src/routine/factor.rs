@@ -1,5 +1,5 @@
-//! Triangular systems and Cholesky factors, a few rows at a time: one product with all rows before them, and what is left among
-//! themselves. Rows stand in scratch memory as whole vectors.
+//! Triangular solves and Cholesky factors, by blocks of rows: one matrix product with all previous rows, then
+//! elimination within the block. Rows in scratch memory are padded to whole vectors.
 //!
 //! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, sections 3.1 and 4.2.
 
@@ -13,11 +13,12 @@ use crate::vm::isa::{Isa, Machine};
 
 /// Rows of a block: those of the highest tile.
 const BLOCK: usize = 8;
-/// Columns of a thread's part of the right side: a multiple of all vectors, and few enough for all rows to stay in the second-level cache.
+/// Columns of a thread's part of the right side: a multiple of all vector lengths, and few enough for all rows to stay
+/// in the L2 cache.
 const WIDTH: usize = 192;
 const LANES: usize = 16;
 
-/// Solves triangular systems: each thread does some columns.
+/// Solves triangular systems; each thread computes some columns.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -34,7 +35,7 @@ pub unsafe fn solve<T: Real>(pool: &Pool, isa: Isa, of: &Triangular, buffers: &[
         let sides = matrix * size * columns + first;
         let (a, b, x) = (at(a, matrix * size * size), at(b, sides), at(x, sides));
         let count = width.min(columns - first);
-        // SAFETY: the caller's promise; parts of the solution are apart.
+        // SAFETY: the caller's promise; parts of the solution do not overlap.
         unsafe { simd::run(isa, Columns { pool, size, lower, a, b, x, row: columns, count }) };
     });
 }
@@ -47,7 +48,7 @@ struct Columns<'a, T> {
     a: *const T,
     b: *const T,
     x: *mut T,
-    /// Elements from row to row of both sides.
+    /// Elements from row to row of the right side and the solution.
     row: usize,
     count: usize,
 }
@@ -58,11 +59,11 @@ impl<T: Real> Task for Columns<'_, T> {
         let Columns { pool, size, lower, a, b, x, row, count } = self;
         let width = count.next_multiple_of(T::Vector::<M>::LANES);
         let mut scratch = pool.scratch().take::<T>((width + BLOCK) * size);
-        // The solution with its sign turned, in the order in which it is found: products are only added.
+        // The negated solution, in the order of computation, so that products are only added.
         let solved = scratch.start();
         let left = solved.wrapping_add(width * size);
         let place = |at: usize| if lower { at } else { size - 1 - at };
-        // SAFETY: the caller's promise; the scratch memory is as long as that.
+        // SAFETY: the caller's promise; the scratch memory has this length.
         unsafe {
             for first in (0..size).step_by(BLOCK) {
                 let rows = BLOCK.min(size - first);
@@ -104,7 +105,7 @@ impl<T: Real> Task for Columns<'_, T> {
     }
 }
 
-/// Cholesky factors, a thread for each matrix.
+/// Computes Cholesky factors, one thread per matrix.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -114,12 +115,12 @@ pub unsafe fn cholesky<T: Real>(pool: &Pool, isa: Isa, of: &Cholesky, buffers: &
     let work = [size, size, size / 3].into_iter().fold(batch, usize::saturating_mul);
     in_numbers(pool, batch, work, |matrix| {
         let at = |buffer: Shared| buffer.at(matrix * size * size * size_of::<T>()).cast::<T>();
-        // SAFETY: the caller's promise; matrices are apart.
+        // SAFETY: the caller's promise; matrices do not overlap.
         unsafe { simd::run(isa, Factor { pool, size, a: at(a), l: at(l) }) };
     });
 }
 
-/// A matrix whose factor is wanted.
+/// Computes the Cholesky factor of a matrix.
 struct Factor<'a, T> {
     pool: &'a Pool,
     size: usize,
@@ -132,13 +133,13 @@ impl<T: Real> Task for Factor<'_, T> {
     unsafe fn run<M: Machine>(self) {
         let Factor { pool, size, a, l } = self;
         let lanes = T::Vector::<M>::LANES;
-        // A row may begin within a vector and is read and written to the end of one.
+        // A row may start within a vector and is read and written to the end of one.
         let width = size.next_multiple_of(lanes) + lanes;
         let mut scratch = pool.scratch().take::<T>((width + BLOCK) * size);
-        // The transposed factor: its rows are vectors.
+        // The transposed factor, whose rows are contiguous.
         let upper = scratch.start();
         let left = upper.wrapping_add(width * size);
-        // SAFETY: the caller's promise; the scratch memory is as long as that.
+        // SAFETY: the caller's promise; the scratch memory has this length.
         unsafe {
             for first in (0..size).step_by(BLOCK) {
                 let rows = BLOCK.min(size - first);
@@ -175,7 +176,7 @@ impl<T: Real> Task for Factor<'_, T> {
                     }
                 }
             }
-            // In squares, so that whole cache lines are read.
+            // Copied in square blocks, so that whole cache lines are used.
             for first in (0..size).step_by(LANES) {
                 for c in 0..size {
                     for row in first..size.min(first + LANES) {

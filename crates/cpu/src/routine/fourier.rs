@@ -1,5 +1,5 @@
-//! Fourier transforms: rows as they lie, columns some at a time in memory of their own, so that nothing is transposed as a whole.
-//! How one line of numbers is transformed stands in [`mod@line`].
+//! Fourier transforms. Rows are read and written directly; columns are copied in groups to scratch memory, so that the
+//! array is never transposed as a whole. The transform of one line is in [`mod@line`].
 
 mod line;
 
@@ -14,17 +14,17 @@ use super::{Shared, in_numbers};
 use crate::pool::Pool;
 use crate::vm::isa::Isa;
 
-/// Elements of a thread's part where lines are short.
+/// Elements of a thread's part if lines are short.
 const PART: usize = 1 << 13;
 
-/// Bytes of neighboring columns that are taken together: a few cache lines of each row.
+/// Bytes of adjacent columns that are copied together: a few cache lines of each row.
 const COLUMNS_BYTES: usize = 128;
 
-/// Elements between two columns in memory of their own, besides their numbers: a power of two would have all of them compete for the
-/// same places of the cache.
+/// Extra elements between two columns in scratch memory: with a distance of a power of two they would compete for the
+/// same cache sets.
 const APART: usize = 16;
 
-/// Transforms along an axis.
+/// Transforms an array along an axis.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -41,12 +41,12 @@ pub unsafe fn transform<T: Element>(pool: &Pool, isa: Isa, of: &Fourier, buffers
     let work = of.flops().map_or(usize::MAX, |flops| flops as usize);
     if of.inner == 1 {
         let each = (PART / of.length).max(1);
-        // SAFETY: the caller's promise; rows are apart.
+        // SAFETY: the caller's promise; rows do not overlap.
         return in_numbers(pool, of.outer.div_ceil(each), work, |part| unsafe { all.rows(part * each, each) });
     }
     let each = (COLUMNS_BYTES / (2 * size_of::<T>())).min(of.inner);
     let parts = of.inner.div_ceil(each);
-    // SAFETY: the caller's promise; columns are apart.
+    // SAFETY: the caller's promise; columns do not overlap.
     in_numbers(pool, of.outer * parts, work, |part| unsafe { all.columns(part / parts, part % parts * each, each) });
 }
 
@@ -61,10 +61,10 @@ struct All<'a, T: Element> {
 }
 
 impl<T: Element> All<'_, T> {
-    /// Up to so many rows from one on.
+    /// Transforms up to `each` rows, starting at `first`.
     ///
     /// # Safety
-    /// As [`super::run`]; nobody else writes these rows.
+    /// As [`super::run`]; only this call writes these rows.
     unsafe fn rows(&self, first: usize, each: usize) {
         let [read, written] = self.of.kind.elems(self.of.length);
         let mut scratch = self.pool.scratch().take::<T>(self.line.scratch());
@@ -81,17 +81,17 @@ impl<T: Element> All<'_, T> {
         }
     }
 
-    /// Up to so many columns from one on.
+    /// Transforms up to `each` columns, starting at `first`.
     ///
     /// # Safety
-    /// As [`super::run`]; nobody else writes these columns.
+    /// As [`super::run`]; only this call writes these columns.
     unsafe fn columns(&self, outer: usize, first: usize, each: usize) {
         let Fourier { kind, length, inner, .. } = *self.of;
         let ([read, written], [wide, narrow]) = (kind.elems(length), self.line.parts());
         let count = each.min(inner - first);
         let (from_row, to_row) = (read.next_multiple_of(2) + APART, written.next_multiple_of(2) + APART);
         let mut memory = self.pool.scratch().take::<T>(each * (from_row + to_row) + self.line.scratch());
-        // SAFETY: the block is as long as that.
+        // SAFETY: the block has this length.
         let memory =
             unsafe { slice::from_raw_parts_mut(memory.start(), each * (from_row + to_row) + self.line.scratch()) };
         let (lines, rest) = memory.split_at_mut(each * from_row);
@@ -109,10 +109,10 @@ impl<T: Element> All<'_, T> {
     }
 }
 
-/// Copies columns to lines; a number has so many parts.
+/// Copies columns to lines; a number has `parts` elements.
 ///
 /// # Safety
-/// The array has so many rows and columns, `inner` numbers from row to row.
+/// The array has the given rows and columns, and `inner` numbers from row to row.
 unsafe fn gather<T: Element>(
     from: *const T,
     inner: usize,
@@ -133,10 +133,10 @@ unsafe fn gather<T: Element>(
     }
 }
 
-/// Copies lines to columns; a number has so many parts.
+/// Copies lines to columns; a number has `parts` elements.
 ///
 /// # Safety
-/// As [`gather`]; nobody else writes these columns.
+/// As [`gather`]; only this call writes these columns.
 unsafe fn scatter<T: Element>(
     lines: &[T],
     pitch: usize,

@@ -1,7 +1,7 @@
 //! Matrix products.
 //!
-//! A product is divided into [`GemmBlock`]s of the result, each of which runs on one thread. How its elements lie in memory is
-//! a [`Format`]. Sums are f32 or f64, and are rounded once; those of products of i8 are i32.
+//! A product is divided into [`GemmBlock`]s of the result, each of which runs on one thread. The [`Format`] describes
+//! the elements in memory. Sums are f32 or f64 and are rounded once; those of i8 products are i32.
 
 mod block;
 mod dot_kernel;
@@ -21,24 +21,24 @@ use crate::vm::isa::Isa;
 use block::{End, GemmBlock};
 use pack::Matrix;
 
-/// The longer side of a part is at least so long,
+/// Minimum length of the longer side of a part.
 const TILE: usize = 48;
-/// and a multiple of this, to fill vectors.
+/// Multiple of the sides of a part, to fill vectors.
 const FULL: usize = 16;
-/// Columns below which rows fill vectors better.
+/// Number of columns below which vectors along rows are better.
 const FEW: usize = 16;
-/// Rows up to which a product is one of a matrix with vectors, which comes from memory only once.
+/// Number of rows up to which a product is treated as matrix-vector products, which read the matrix from memory only once.
 const VECTORS: usize = 4;
 
-/// Numbers along `k` up to which a product waits for memory about as long as for multiplications.
+/// Number of elements along `k` up to which memory traffic takes about as long as the multiplications.
 const SHALLOW: usize = 256;
 
-/// Whether memory is what a product waits for.
+/// Returns true if the product is bound by memory.
 pub fn is_shallow(gemm: &Gemm) -> bool {
     gemm.k <= SHALLOW
 }
 
-/// Whether the rows of a product's result are made whole vectors at a time and follow one another, as an epilogue wants them.
+/// Returns true if the result's rows are produced as whole vectors and are contiguous, as an epilogue requires.
 pub fn can_end(gemm: &Gemm) -> bool {
     let Gemm { m, n, batch, c, .. } = *gemm;
     m.min(n) >= FEW
@@ -51,7 +51,7 @@ pub fn can_end(gemm: &Gemm) -> bool {
 /// As [`super::run`].
 pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3], epilogue: Option<Epilogue<'_>>) {
     if gemm.batch == 0 || gemm.m == 0 || gemm.n == 0 {
-        // The other lengths may be any number then.
+        // The other lengths can have any value here.
         return;
     }
     // SAFETY: the caller's promise.
@@ -100,16 +100,16 @@ unsafe fn product<F: Format>(
     });
 }
 
-/// A matrix of a batch.
+/// Returns a matrix of a batch.
 fn matrix<T>(buffer: Shared, layout: Layout, batch: usize) -> Matrix<T> {
     let Layout { offset, batch: next, row, column } = layout;
     Matrix { start: buffer.at(0).cast::<T>().wrapping_add(offset + batch * next), row, column }
 }
 
-/// The same product, with all batches' rows, or columns, as those of one matrix if they lie so.
+/// Returns an equivalent product in which the rows or columns of all batch items form one matrix, if the layout allows it.
 fn joined(gemm: Gemm) -> Gemm {
     let Gemm { batch, m, n, a, b, c, .. } = gemm;
-    // From one to the next of all batches' rows or columns; where each has one, it may be anywhere.
+    // Distance between the rows or columns across batch items; if each item has only one, any distance works.
     let next = |layout: Layout, count: usize, distance: usize| match count {
         1 => Some(layout.batch),
         _ => (layout.batch == count * distance).then_some(distance),
@@ -130,7 +130,7 @@ fn joined(gemm: Gemm) -> Gemm {
     }
 }
 
-/// The same product, or the transposed one if its rows are what vectors are better made of; and whether it is that.
+/// Returns the product, or the transposed one if vectors along rows are better, with a flag that is true if transposed.
 fn turned(gemm: Gemm) -> (Gemm, bool) {
     let Gemm { m, n, a, b, c, .. } = gemm;
     let turns = if m.min(n) < FEW { n < m } else { c.row < c.column };
@@ -138,13 +138,13 @@ fn turned(gemm: Gemm) -> (Gemm, bool) {
     if turns { (Gemm { m: n, n: m, a: turn(b), b: turn(a), c: turn(c), ..gemm }, true) } else { (gemm, false) }
 }
 
-/// How a product is divided.
+/// The division of a product into tiles.
 #[derive(Clone, Copy, Debug)]
 struct Tiles {
     batches: usize,
     rows: usize,
     columns: usize,
-    /// Rows and columns of all but the last tile.
+    /// Rows and columns of all tiles but the last.
     m: usize,
     n: usize,
 }
@@ -153,7 +153,7 @@ impl Tiles {
     fn new(gemm: &Gemm, threads: usize) -> Tiles {
         let work = gemm.batch.saturating_mul(gemm.m).saturating_mul(gemm.n).saturating_mul(gemm.k);
         let wanted = if work < PARALLEL_FLOPS { 1 } else { threads.div_ceil(gemm.batch.max(1)) };
-        // Each cut goes through the longer side, so that tiles stay as square as can be.
+        // Each cut divides the longer side, so that tiles are as square as possible.
         let (mut rows, mut columns) = (1, 1);
         while rows * columns < wanted {
             let (height, width) = (gemm.m / (rows + 1), gemm.n / (columns + 1));
@@ -171,7 +171,7 @@ impl Tiles {
         self.batches * self.rows * self.columns
     }
 
-    /// Batch, first row, first column, rows and columns of a tile.
+    /// Returns batch item, first row, first column, rows and columns of a tile.
     fn part(&self, gemm: &Gemm, number: usize) -> (usize, usize, usize, usize, usize) {
         let (tile, batch) = (number % (self.rows * self.columns), number / (self.rows * self.columns));
         let (row, column) = (tile / self.columns * self.m, tile % self.columns * self.n);
@@ -185,7 +185,8 @@ mod tests {
 
     use super::*;
 
-    /// A matrix in memory, with gaps, in either order, repeated or not.
+    /// Returns the layout of a matrix with gaps, in row- or column-major order, and its length in elements; a repeated
+    /// matrix has batch stride 0.
     fn layout(rows: usize, columns: usize, batch: usize, transposed: bool, repeated: bool) -> (Layout, usize) {
         let (row, column) = if transposed { (1, rows + 2) } else { (columns + 3, 1) };
         let matrix = rows.max(1) * row.max(1) + columns.max(1) * column.max(1) + rows * columns * 4;
@@ -226,7 +227,7 @@ mod tests {
                 for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]) {
                     z.clone_from(&before);
                     let buffers: [*mut u8; 3] = [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
-                    // SAFETY: the vectors are as long as the layouts reach; the set is available.
+                    // SAFETY: the vectors have the lengths of the layouts; the set is available.
                     unsafe { run(&Pool::new(threads), isa, &gemm, buffers, None) };
                     compare(&gemm, &x, &y, &z, &before, tolerance);
                 }
@@ -264,13 +265,13 @@ mod tests {
             }
         }
         for (place, written) in written.into_iter().enumerate() {
-            assert!(written || c[place] == before[place], "{gemm:?}: wrote between the elements of the result");
+            assert!(written || c[place] == before[place], "{gemm:?}: wrote between elements of the result");
         }
         assert_eq!(T::DTYPE, gemm.dtype);
     }
 
     #[test]
-    fn batches_that_share_a_matrix_are_one_product() {
+    fn batches_with_a_shared_matrix_are_joined() {
         let dense = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: columns, column: 1 };
         let shared = |layout: Layout| Layout { batch: 0, ..layout };
         let of = |a, b, c| Gemm { dtype: DType::F32, tf32: false, bias: false, batch: 3, m: 4, n: 5, k: 6, a, b, c };
@@ -285,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_one_row_or_column_are_one_product() {
-        // As the compiler claims them: along an axis of one element there is no distance.
+    fn batches_of_one_row_or_column_are_joined() {
+        // The compiler passes such layouts: an axis of one element has stride 0.
         let layout = |batch, row, column| Layout { offset: 0, batch, row, column };
         let of = |m, n, a, b, c| Gemm { dtype: DType::F32, tf32: false, bias: false, batch: 3, m, n, k: 6, a, b, c };
         let rows = of(1, 5, layout(6, 0, 1), layout(0, 5, 1), layout(5, 5, 1));
@@ -298,30 +299,31 @@ mod tests {
         }
     }
 
-    /// Runs a product of small numbers.
+    /// Runs and checks a product of small numbers.
     fn sums(gemm: &Gemm) {
         let number = |i: usize| (i * 5 % 11) as f32;
         let (mut a, mut b, mut c) = (vec![0f32; 72], vec![0f32; 90], vec![0f32; 60]);
         a.iter_mut().chain(&mut b).enumerate().for_each(|(i, value)| *value = number(i));
         let before = c.clone();
         let buffers = [a.as_mut_ptr().cast(), b.as_mut_ptr().cast(), c.as_mut_ptr().cast()];
-        // SAFETY: the vectors are as long as the layouts reach.
+        // SAFETY: the vectors have the lengths of the layouts.
         unsafe { run(&Pool::new(2), Isa::best(), gemm, buffers, None) };
         compare(gemm, &a, &b, &c, &before, 0.0);
     }
 
     #[test]
-    fn products_of_every_layout() {
-        // Small integers: exact in f32 and f64; f16 and bf16 round the result once.
+    fn all_layouts_are_multiplied_correctly() {
+        // Small integers are exact in f32 and f64; f16 and bf16 round the result once.
         check::<f32>(DType::F32, 0.0);
         check::<f64>(DType::F64, 0.0);
         check::<panoply_ir::f16>(DType::F16, 1.0 / 2048.0);
         check::<panoply_ir::bf16>(DType::BF16, 1.0 / 256.0);
     }
 
-    /// Every product and every sum of i8 is exact: with the extremes, on every set, and on AVX-512 without products of words too.
+    /// All i8 products and sums are exact: with extreme values, on every instruction set, and on AVX-512 also without
+    /// i16 dot products.
     #[test]
-    fn bytes_are_multiplied_exactly() {
+    fn i8_products_are_exact() {
         for (number, [m, n, k, batch]) in [
             [1, 1, 1, 1],
             [3, 5, 7, 2],
@@ -349,7 +351,7 @@ mod tests {
                         let buffers: [*mut u8; 3] =
                             [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
                         let pool = Pool::new(threads);
-                        // SAFETY: the vectors are as long as the layouts reach; the set is available.
+                        // SAFETY: the vectors have the lengths of the layouts; the set is available.
                         unsafe {
                             match best {
                                 true => run(&pool, isa, &gemm, buffers, None),

@@ -1,5 +1,5 @@
-//! Gauss' elimination with pivots, a panel of columns at a time: its own first, then the same rows change places in every other panel,
-//! and those behind lose the multiples by one product.
+//! LU decomposition with partial pivoting, by panels of columns: eliminate the panel, swap the same rows in every other
+//! panel, and update the panels to the right with one matrix product.
 //!
 //! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, section 3.4.
 
@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::simd::{self, Real, Task};
 use crate::vm::isa::{Isa, Machine};
 
-/// Eliminates with pivots.
+/// Computes the LU decomposition of matrices, with partial pivoting.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -22,7 +22,7 @@ pub unsafe fn lu<T: Real>(pool: &Pool, isa: Isa, of: &Lu, buffers: &[*mut u8]) {
     let work = [size, size / 3].into_iter().fold(size, usize::saturating_mul);
     each_matrix(pool, batch, work, |matrix| {
         let at = |buffer: Shared| Shared(buffer.at(matrix * size * size * size_of::<T>()));
-        // SAFETY: the caller's promise; matrices are apart.
+        // SAFETY: the caller's promise; matrices do not overlap.
         unsafe {
             let order = std::slice::from_raw_parts_mut(order.at(matrix * size * size_of::<i32>()).cast::<i32>(), size);
             eliminated::<T>(pool, isa, at(a), at(packed), order);
@@ -30,7 +30,7 @@ pub unsafe fn lu<T: Real>(pool: &Pool, isa: Isa, of: &Lu, buffers: &[*mut u8]) {
     });
 }
 
-/// Eliminates one matrix.
+/// Decomposes one matrix.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -39,7 +39,7 @@ unsafe fn eliminated<T: Real>(pool: &Pool, isa: Isa, a: Shared, packed: Shared, 
     let mut scratch = pool.scratch().take::<T>(Panels::<T>::elems(size, size));
     let panels = Panels::new(scratch.start(), size, size);
     order.iter_mut().zip(0..).for_each(|(order, row)| *order = row);
-    // SAFETY: the caller's promise; the scratch memory is as long as the panels, which are apart.
+    // SAFETY: the caller's promise; the scratch memory has the length of the panels, which do not overlap.
     unsafe {
         panels.each(pool, 0..panels.count(), |panel| {
             let columns = panels.columns(panel);
@@ -71,11 +71,11 @@ unsafe fn eliminated<T: Real>(pool: &Pool, isa: Isa, a: Shared, packed: Shared, 
     }
 }
 
-/// A panel from its diagonal on, to be eliminated by itself.
+/// Eliminates a panel from its diagonal on.
 struct Eliminate<'a, T> {
     panel: *mut T,
     rows: usize,
-    /// Which row comes to each diagonal, from the first of these rows on.
+    /// The row swapped with each diagonal row, relative to the first of these rows.
     pivots: &'a mut [usize],
 }
 
@@ -98,7 +98,8 @@ impl<T: Real> Task for Eliminate<'_, T> {
                 *pivot = place;
                 exchange(panel, [column, place]);
                 let value = *at(column).add(column);
-                // Whole vectors, of which those before and at the column stay as they are.
+                // Whole vectors are subtracted; elements at and before the column are not changed because the
+                // multiplier row is zero there.
                 let mut behind = [T::default(); PANEL];
                 (column + 1..width).for_each(|c| behind[c] = *at(column).add(c));
                 for row in column + 1..rows {
@@ -113,22 +114,22 @@ impl<T: Real> Task for Eliminate<'_, T> {
     }
 }
 
-/// Makes two rows of a panel change places.
+/// Swaps two rows of a panel.
 #[inline(always)]
 unsafe fn exchange<T>(panel: *mut T, [one, other]: [usize; 2]) {
     if one != other {
-        // SAFETY: the caller's promise; the rows are two.
+        // SAFETY: the caller's promise; the rows are different.
         unsafe { std::ptr::swap_nonoverlapping(panel.add(one * PANEL), panel.add(other * PANEL), PANEL) };
     }
 }
 
-/// What the elimination of a panel does to another one.
+/// Applies the elimination of a panel to another one.
 struct Follow<'a, T> {
-    /// The other one from the same row on.
+    /// The other panel, starting at the same row.
     target: *mut T,
     rows: usize,
     pivots: &'a [usize],
-    /// The panel itself, if the other one is behind it.
+    /// The eliminated panel, if the other one is to its right.
     behind: Option<*const T>,
 }
 

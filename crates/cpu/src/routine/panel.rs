@@ -1,5 +1,5 @@
-//! Matrices in panels of a few columns, one after the other in scratch memory: rows of a panel are whole vectors of every machine, and
-//! threads that have panels of their own share nothing but what they read.
+//! Matrices stored as panels of a few columns, one after the other in scratch memory. Rows of a panel are whole vectors
+//! on every machine, and threads with separate panels share only what they read.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -9,11 +9,11 @@ use crate::pool::Pool;
 use crate::simd::{Real, Vector};
 use crate::vm::isa::Machine;
 
-/// Columns of a panel.
+/// Number of columns of a panel.
 pub const PANEL: usize = 32;
 
-/// Calls `f` with each matrix of so much work: each is a thread's, or the panels of one after the other are, where there are fewer
-/// matrices than threads.
+/// Calls `f` for each matrix, given the work per matrix. The matrices are divided among threads; if there are fewer
+/// large matrices than threads, they run one after the other and `f` divides the panels instead.
 pub fn each_matrix(pool: &Pool, count: usize, work: usize, f: impl Fn(usize) + Sync) {
     if count < pool.threads() && work >= PARALLEL_FLOPS {
         (0..count).for_each(f);
@@ -22,67 +22,67 @@ pub fn each_matrix(pool: &Pool, count: usize, work: usize, f: impl Fn(usize) + S
     }
 }
 
-/// A matrix in panels.
+/// A matrix stored as panels.
 #[derive(Clone, Copy)]
 pub struct Panels<T> {
     start: Shared,
-    /// Its rows.
+    /// Number of rows.
     pub rows: usize,
     columns: usize,
     elem: PhantomData<T>,
 }
 
 impl<T: Real> Panels<T> {
-    /// Elements of all panels.
+    /// Returns the number of elements of all panels.
     pub fn elems(rows: usize, columns: usize) -> usize {
         rows * columns.next_multiple_of(PANEL)
     }
 
-    /// In so much memory from here on.
+    /// Creates a matrix in memory of [`Panels::elems`] elements at `start`.
     pub fn new(start: *mut T, rows: usize, columns: usize) -> Panels<T> {
         Panels { start: Shared(start.cast()), rows, columns, elem: PhantomData }
     }
 
-    /// How many there are.
+    /// Returns the number of panels.
     pub fn count(&self) -> usize {
         self.columns.div_ceil(PANEL)
     }
 
-    /// The columns of a panel.
+    /// Returns the columns of a panel.
     pub fn columns(&self, panel: usize) -> Range<usize> {
         panel * PANEL..self.columns.min((panel + 1) * PANEL)
     }
 
-    /// A row of a panel.
+    /// Returns the address of a row of a panel.
     pub fn at(&self, panel: usize, row: usize) -> *mut T {
         self.start.at((panel * self.rows + row) * PANEL * size_of::<T>()).cast()
     }
 
-    /// Writes the matrix row by row.
+    /// Writes the matrix in row-major order.
     ///
     /// # Safety
-    /// Both are valid for all rows and columns, and apart.
+    /// Both are valid for all rows and columns and do not overlap.
     pub unsafe fn store(&self, pool: &Pool, to: Shared) {
         self.each(pool, 0..self.count(), |panel| {
             let columns = self.columns(panel);
             for row in 0..self.rows {
                 let to = to.at((row * self.columns + columns.start) * size_of::<T>()).cast::<T>();
-                // SAFETY: the caller's promise; panels are apart.
+                // SAFETY: the caller's promise; panels do not overlap.
                 unsafe { to.copy_from_nonoverlapping(self.at(panel, row), columns.len()) };
             }
         });
     }
 
-    /// Calls `f` with each of some panels, on several threads if multiplying as many by one is worth it.
+    /// Calls `f` for each of some panels, on several threads if a multiplication of all of them by one panel is large enough.
     pub fn each(&self, pool: &Pool, panels: Range<usize>, f: impl Fn(usize) + Sync) {
         in_numbers(pool, panels.len(), panels.len() * self.rows * PANEL * PANEL, |at| f(panels.start + at));
     }
 }
 
-/// Subtracts a multiple of what stands elsewhere, in whole vectors.
+/// Subtracts a multiple of a vector: `from -= factor · what`, by whole SIMD vectors.
 ///
 /// # Safety
-/// The machine has the instructions; both are valid for so many elements.
+/// The machine has the instructions; both are valid for `length` elements, rounded up to whole vectors.
 #[inline(always)]
 pub unsafe fn subtract<T: Real, M: Machine>(from: *mut T, factor: T, what: *const T, length: usize) {
     // SAFETY: the caller's promise.

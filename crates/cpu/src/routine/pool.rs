@@ -1,4 +1,4 @@
-//! What flows back from the largest elements of windows.
+//! Gradient of max pooling.
 
 use panoply_ir::routine::{self, PoolAxis};
 
@@ -7,7 +7,7 @@ use crate::pool::Pool;
 use crate::simd::{self, Real, Task};
 use crate::vm::isa::{Isa, Machine};
 
-/// What flows to the input: each window's flow, in equal parts to its largest elements.
+/// Computes the gradient of the input: each window's gradient is divided equally among its largest elements.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -19,7 +19,7 @@ pub unsafe fn max_gradient<T: Real>(pool: &Pool, isa: Isa, windows: &routine::Po
     let work = windows.planes.saturating_mul(short).saturating_mul(8 * size);
     in_numbers(pool, windows.planes, work, |plane| {
         let of = |buffer: Shared, elems: usize| buffer.at(plane * elems * size_of::<T>()).cast::<T>();
-        // SAFETY: the caller's promise; planes are apart.
+        // SAFETY: the caller's promise; planes do not overlap.
         unsafe {
             let input = std::slice::from_raw_parts(of(input, long), long);
             let output = std::slice::from_raw_parts(of(output, short), short);
@@ -33,17 +33,18 @@ pub unsafe fn max_gradient<T: Real>(pool: &Pool, isa: Isa, windows: &routine::Po
     });
 }
 
-/// Windows of a row from which on vectors of what belongs to them are worth writing out.
+/// Number of windows of a row from which replicating values per element and vectorizing pays off.
 const LONG: usize = 6;
 
-/// Where windows and their elements are in a plane.
+/// Positions of windows and their elements in a plane.
 struct WindowOffsets {
     positions: [usize; 3],
     /// Elements from one window to the next along each axis.
     steps: [usize; 3],
-    /// Elements from a window's first element to each of its elements.
+    /// Offsets from a window's first element to each of its elements.
     offsets: Vec<usize>,
-    /// How many of these lie side by side, where windows of a row follow one another and are enough for vectors; 0 elsewhere.
+    /// Number of contiguous elements of a window's row, if the windows of a row are adjacent, not overlapping, and
+    /// enough for vectors; 0 otherwise.
     run: usize,
 }
 
@@ -64,7 +65,7 @@ impl WindowOffsets {
         WindowOffsets { positions: axes.map(|axis| axis.positions), steps, offsets, run }
     }
 
-    /// Rows of windows at once, and no branch on what is equal: nobody could predict it.
+    /// Processes rows of windows without branching on equality, which would be unpredictable.
     fn spread<T: Real>(&self, input: &[T], output: &[T], flow: &[T], to: &mut [T]) {
         to.fill(T::default());
         let [_, rows, columns] = self.positions;
@@ -93,7 +94,7 @@ impl WindowOffsets {
     }
 }
 
-/// A plane's windows, and what flows back through them.
+/// The windows of a plane and their gradients.
 struct Plane<'a, T> {
     places: &'a WindowOffsets,
     input: &'a [T],
@@ -113,8 +114,8 @@ impl<T: Real> Task for Plane<'_, T> {
 }
 
 impl<T: Real> Plane<'_, T> {
-    /// Windows of a row that follow one another: what belongs to a window is written out for each of its `RUN` elements of a row,
-    /// and rows are compared and given as they lie.
+    /// Processes adjacent windows of a row: a window's value is replicated for each of its `RUN` elements of a row, so
+    /// that whole rows are compared and written in memory order.
     #[inline(always)]
     fn side_by_side<const RUN: usize>(self) {
         let Plane { places, input, output, flow, to } = self;
@@ -126,7 +127,7 @@ impl<T: Real> Plane<'_, T> {
             let first = row / rows * places.steps[0] + row % rows * places.steps[1];
             largest.as_chunks_mut::<RUN>().0.iter_mut().zip(most).for_each(|(run, most)| *run = [*most; RUN]);
             shares.fill(T::default());
-            // Of a window's offsets those along a row follow one another.
+            // Offsets of a window along a row are consecutive.
             for offset in places.offsets.iter().step_by(RUN) {
                 let elements = &input[first + offset..][..length];
                 for ((hits, largest), element) in shares.iter_mut().zip(&largest).zip(elements) {

@@ -1,6 +1,7 @@
-//! Orthonormal columns by reflections, a panel of columns at a time: its own first, then what all of them together do to each panel
-//! behind it by three products. The product of all reflections is made the same way from the end. Each panel stands in scratch memory by
-//! itself, a few vectors wide, so that threads share nothing but what they read.
+//! Q of the QR decomposition by Householder reflections, one panel of columns at a time: reduce the panel, then apply
+//! its reflections to each panel to the right by three matrix products (WY form). The product of all reflections is
+//! computed the same way, from the last panel to the first. Each panel is separate in scratch memory, a few vectors
+//! wide, so that threads share only what they read.
 //!
 //! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, section 5.2.
 
@@ -14,7 +15,7 @@ use crate::pool::Pool;
 use crate::simd::{self, Real, Task};
 use crate::vm::isa::{Isa, Machine};
 
-/// The Q of matrices.
+/// Computes Q of matrices.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -24,19 +25,19 @@ pub unsafe fn qr<T: Real>(pool: &Pool, isa: Isa, of: &Qr, buffers: &[*mut u8]) {
     let work = [columns, columns].into_iter().fold(rows, usize::saturating_mul);
     each_matrix(pool, batch, work, |matrix| {
         let at = |buffer: Shared| Shared(buffer.at(matrix * rows * columns * size_of::<T>()));
-        // SAFETY: the caller's promise; matrices are apart.
+        // SAFETY: the caller's promise; matrices do not overlap.
         unsafe { orthonormal::<T>(pool, isa, [rows, columns], at(a), at(q)) };
     });
 }
 
-/// The Q of one matrix.
+/// Computes Q of one matrix.
 ///
 /// # Safety
 /// As [`super::run`].
 unsafe fn orthonormal<T: Real>(pool: &Pool, isa: Isa, [rows, columns]: [usize; 2], a: Shared, q: Shared) {
     let (all, panels) = (Panels::<T>::elems(rows, columns), columns.div_ceil(PANEL));
     let mut scratch = pool.scratch().take::<T>(2 * all + panels * PANEL * PANEL);
-    // The matrix, which becomes the reflections; what becomes their product; how those of each panel act together.
+    // The matrix, overwritten by the reflections; their product; and the triangular factors of each panel's reflections.
     let [matrix, product, together] = [0, all, 2 * all].map(|first| scratch.start().wrapping_add(first));
     let [matrix, product] = [matrix, product].map(|start| Panels::new(start, rows, columns));
     let together = Panels::<T>::new(together, PANEL, columns);
@@ -47,7 +48,7 @@ unsafe fn orthonormal<T: Real>(pool: &Pool, isa: Isa, [rows, columns]: [usize; 2
         target,
         backwards,
     };
-    // SAFETY: the caller's promise; the scratch memory is as long as that, and panels are apart.
+    // SAFETY: the caller's promise; the scratch memory has this length, and panels do not overlap.
     unsafe {
         matrix.each(pool, 0..panels, |panel| {
             let columns_of = matrix.columns(panel);
@@ -75,14 +76,14 @@ unsafe fn orthonormal<T: Real>(pool: &Pool, isa: Isa, [rows, columns]: [usize; 2
     }
 }
 
-/// A panel of a matrix, its columns divided by their largest: squares of what is at most 1 do not overflow, and no column vanishes
-/// beside another. Q stays the same.
+/// Copies a panel of a matrix with each column divided by its largest magnitude, so that squares neither overflow nor
+/// underflow. Q does not change.
 struct Scale<T> {
     from: *const T,
     /// Elements from one row to the next.
     row: usize,
     rows: usize,
-    /// Columns there are; the others are zeros.
+    /// Number of columns present; the others are filled with zeros.
     count: usize,
     to: *mut T,
 }
@@ -114,13 +115,13 @@ impl<T: Real> Task for Scale<T> {
     }
 }
 
-/// The reflections I - v·vᵀ that clear the columns of a panel below its diagonal, and how all of them act together.
+/// Computes the Householder reflections I - v·vᵀ that clear the columns of a panel below its diagonal, and their block form.
 struct Reflect<T> {
-    /// The panel from its diagonal on; the vectors take its place, with zeros above.
+    /// The panel from its diagonal on; overwritten by the vectors, with zeros above.
     panel: *mut T,
     rows: usize,
     count: usize,
-    /// As [`BlockReflector`] makes it.
+    /// The triangular factor, as in [`BlockReflector`].
     together: *mut T,
 }
 
@@ -139,7 +140,7 @@ impl<T: Real> Task for Reflect<T> {
     }
 }
 
-/// Makes the vector of a column, and reflects those behind it.
+/// Computes the reflection vector of a column, and reflects the columns to its right.
 #[inline(always)]
 unsafe fn reflect<T: Real, M: Machine>(panel: *mut T, rows: usize, column: usize) {
     // SAFETY: the caller's promise.
@@ -150,7 +151,8 @@ unsafe fn reflect<T: Real, M: Machine>(panel: *mut T, rows: usize, column: usize
         let head = *vector;
         let length = T::add(T::mul(head, head), square).sqrt();
         let moved = if head < T::default() { T::sub(head, length) } else { T::add(head, length) };
-        // Far below what rounding leaves of a column whose largest was 1, and 2 over it is still a number.
+        // This threshold is far below the rounding error of a column whose largest magnitude is 1, and 2 divided by it
+        // does not overflow.
         let least = T::of(2f64.powi(if size_of::<T>() == size_of::<f64>() { -900 } else { -100 }));
         let factor = T::div(T::of(2.0), T::add(T::mul(moved, moved), square)).sqrt();
         let factor = if square < least { T::default() } else { factor };

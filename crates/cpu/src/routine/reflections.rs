@@ -1,21 +1,24 @@
-//! Reflections I - v·vᵀ whose vectors are the columns of a panel, and what all of them together do to another panel, by three products.
+//! Block Householder reflections: the vectors of reflections I - v·vᵀ are the columns of a panel, and all of them are
+//! applied to another panel together, by three matrix products.
 //!
-//! Source: Schreiber and Van Loan, A Storage-Efficient WY Representation for Products of Householder Transformations, 1989; Joffrain,
-//! Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited, 2006.
+//! Source: Schreiber and Van Loan, A Storage-Efficient WY Representation for Products of Householder Transformations,
+//! 1989; Joffrain, Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited,
+//! 2006.
 
 use super::panel::{PANEL, subtract};
 use super::tile::Product;
 use crate::simd::{Real, Task};
 use crate::vm::isa::Machine;
 
-/// How the reflections of a panel act together.
+/// Computes the triangular factor of a panel's reflections.
 pub struct BlockReflector<T> {
-    /// The vectors, zeros in columns that are none.
+    /// The reflection vectors; unused columns are zero.
     pub vectors: *const T,
     /// Rows of the panel.
     pub rows: usize,
-    /// With V of all vectors, minus the inverse of L, ones on the diagonal and Vᵀ·V below: the first reflection and then the others are
-    /// I - V·L⁻¹·Vᵀ, the last one first I - V·L⁻ᵀ·Vᵀ.
+    /// The result: minus the inverse of L, where L has ones on the diagonal and Vᵀ·V below it, and V holds all vectors.
+    /// The product that applies the first reflection first is I - V·L⁻¹·Vᵀ, and the one that applies the last first is
+    /// I - V·L⁻ᵀ·Vᵀ.
     pub together: *mut T,
 }
 
@@ -38,7 +41,7 @@ impl<T: Real> Task for BlockReflector<T> {
     }
 }
 
-/// Vᵀ·X of vectors and what stands beside them.
+/// Returns the product Vᵀ·X of the vectors and another panel.
 pub fn across<T>(vectors: *const T, rows: usize, beside: *const T, result: *mut T) -> Product<T> {
     Product {
         left: vectors,
@@ -53,17 +56,17 @@ pub fn across<T>(vectors: *const T, rows: usize, beside: *const T, result: *mut 
     }
 }
 
-/// What the reflections of a panel do to another one.
+/// Applies the reflections of a panel to another panel.
 pub struct ApplyReflector<T> {
-    /// The vectors as columns of a panel.
+    /// The vectors, as columns of a panel.
     pub vectors: *const T,
-    /// As [`BlockReflector`] makes it.
+    /// The triangular factor, as in [`BlockReflector`].
     pub together: *const T,
     /// Rows of both panels.
     pub rows: usize,
-    /// The other one.
+    /// The other panel.
     pub target: *mut T,
-    /// Whether the last reflection comes first.
+    /// True if the last reflection is applied first.
     pub backwards: bool,
 }
 

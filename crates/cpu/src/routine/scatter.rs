@@ -1,4 +1,5 @@
-//! Rows put at positions, in their order whoever puts them: threads share out the rows that are there before, or the batch.
+//! Scatters rows to positions. Rows are applied in order whatever the number of threads: threads divide the rows of the
+//! output, or the batch.
 
 use std::slice;
 
@@ -8,16 +9,16 @@ use panoply_ir::routine::Scatter;
 use super::{Shared, copy};
 use crate::pool::Pool;
 
-/// Elements from which the work is divided among threads.
+/// Number of elements from which the work is divided among threads.
 const PARALLEL_ELEMS: usize = 1 << 14;
-/// Positions that are looked at together before any is used.
+/// Number of positions whose range is checked together before any is used.
 const LOOKED_AT: usize = 256;
-/// Threads that go through all positions, each for rows of its own.
+/// Maximum number of threads that each scan all positions for their own rows.
 const MOST_PARTS: usize = 8;
 
 /// A type whose elements are added; integers wrap.
 pub trait Element: Copy {
-    /// The sum.
+    /// Returns the sum.
     fn plus(self, other: Self) -> Self;
 }
 
@@ -40,7 +41,7 @@ element! {
     i64: i64::wrapping_add;
 }
 
-/// Adds the rows.
+/// Adds the rows to the output.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -49,7 +50,7 @@ pub unsafe fn add<T: Element>(pool: &Pool, of: &Scatter, buffers: &[*mut u8]) {
     unsafe { put(pool, of, buffers, T::plus) }
 }
 
-/// Puts the rows in place of others.
+/// Overwrites rows of the output.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -77,7 +78,7 @@ unsafe fn put_at<T: Copy, I: Copy + Sync + Ord + Into<i64>>(
     let Scatter { batch, length, count, columns, .. } = *of;
     let [array, rows, output] = [0, 2, 3].map(|at| Shared(buffers[at]));
     let (table, put) = (length * columns, count * columns);
-    // SAFETY: the caller's promise: the routine's buffers are as long as it says, and the output is apart from the others.
+    // SAFETY: the caller's promise: the buffers have the lengths of the routine, and the output does not overlap the others.
     let positions = unsafe {
         copy(pool, array.0, output.0, batch * table * size_of::<T>());
         slice::from_raw_parts(buffers[1].cast::<I>(), count)
@@ -88,7 +89,7 @@ unsafe fn put_at<T: Copy, I: Copy + Sync + Ord + Into<i64>>(
     pool.run(parts, &|part| {
         let (batch, own) = if by_batch { (share(batch, part), 0..length) } else { (0..batch, share(length, part)) };
         for b in batch {
-            // SAFETY: as above; no other thread has these rows of the output.
+            // SAFETY: as above; no other thread writes these rows of the output.
             let (rows, output) = unsafe {
                 let rows = rows.at(b * put * size_of::<T>()).cast::<T>();
                 let output = output.at((b * table + own.start * columns) * size_of::<T>()).cast::<T>();
@@ -103,7 +104,8 @@ unsafe fn put_at<T: Copy, I: Copy + Sync + Ord + Into<i64>>(
     });
 }
 
-/// Puts rows whose positions lie within two ends. Often all or none do, as positions along the rows of a matrix.
+/// Scatters rows whose positions are within a range. Often all or none of the positions are, for example along the rows
+/// of a matrix.
 #[inline(always)]
 fn put_near<T: Copy, I: Copy + Ord + Into<i64>>(
     positions: &[I],

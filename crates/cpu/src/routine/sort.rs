@@ -1,5 +1,5 @@
-//! Rows in order. An element becomes an unsigned number that compares as it does, followed by its position, so that all
-//! words differ and an unstable sort leaves equal elements as they stood.
+//! Sorts rows. An element is mapped to an unsigned key with the same order, followed by its position. All such words
+//! differ, so an unstable sort of the words is a stable sort of the elements.
 
 use panoply_ir::routine::Sort;
 use panoply_ir::{bf16, f16};
@@ -7,21 +7,21 @@ use panoply_ir::{bf16, f16};
 use super::{Shared, in_numbers};
 use crate::pool::Pool;
 
-/// Elements from which one row is worth several threads.
+/// Row length from which one row is sorted by several threads.
 const LONG_ROW: usize = 1 << 14;
 
-/// Elements up to which the first of a row are kept in order while it is gone through.
+/// Number of leading elements up to which they are selected by insertion in one pass over the row.
 const FEW: usize = 32;
 
-/// A type that is sorted.
+/// A sortable type.
 pub trait Element: Copy {
-    /// A key and a position.
+    /// Type of a key followed by a position.
     type Word: Copy + Ord;
 
-    /// Compares as the element does, or the other way around.
+    /// Returns the key followed by the position; the key has the order of the elements, or the reverse order if `descending`.
     fn word(self, place: u32, descending: bool) -> Self::Word;
 
-    /// The position of a word.
+    /// Returns the position of a word.
     fn place(word: Self::Word) -> u32;
 }
 
@@ -43,13 +43,13 @@ macro_rules! element {
     )*};
 }
 
-/// The bits of a float as a number that compares as it does. Both zeros are equal, and so is every NaN.
+/// Maps the bits of a float to an unsigned integer with the same order. Both zeros are equal, and so are all NaNs.
 macro_rules! float_key {
     ($x:expr, $key:ident) => {{
         let x = $x;
         let bits = (x + 0.0).to_bits();
         let sign = 1 << ($key::BITS - 1);
-        // Signs are not to be predicted: without a branch, all bits of a negative number change, of another only the sign.
+        // Signs are unpredictable, so there is no branch: for negative numbers all bits are inverted, for others only the sign.
         let key = bits ^ ((bits >> ($key::BITS - 1)).wrapping_neg() | sign);
         if x.is_nan() { $key::MAX } else { key }
     }};
@@ -70,7 +70,7 @@ element! {
     u64 u64 u128 |x| x;
 }
 
-/// Sorts rows.
+/// Sorts rows, or finds their first elements, with positions.
 ///
 /// # Safety
 /// As [`super::run`].
@@ -79,7 +79,7 @@ pub unsafe fn rows<T: Element>(pool: &Pool, sort: &Sort, buffers: &[*mut u8]) {
     let Sort { rows, length, count, descending, .. } = *sort;
     let alone = rows < pool.threads() && length >= LONG_ROW;
     let row = |number: usize| {
-        // SAFETY: the caller's promise; rows are apart.
+        // SAFETY: the caller's promise; rows do not overlap.
         let (input, values, positions) = unsafe {
             (
                 std::slice::from_raw_parts(input.at(number * length * size_of::<T>()).cast::<T>(), length),
@@ -108,7 +108,7 @@ pub unsafe fn rows<T: Element>(pool: &Pool, sort: &Sort, buffers: &[*mut u8]) {
     in_numbers(pool, rows, rows.saturating_mul(length).saturating_mul(length.max(2).ilog2() as usize), row);
 }
 
-/// Leaves the first words in their order: each of the others is most often behind the last of these.
+/// Sorts the first `count` words and drops the others. Most of the others are greater than the last kept one.
 fn first<W: Copy + Ord>(words: &mut Vec<W>, count: usize) {
     let (kept, others) = words.split_at_mut(count);
     kept.sort_unstable();
@@ -123,7 +123,7 @@ fn first<W: Copy + Ord>(words: &mut Vec<W>, count: usize) {
     words.truncate(count);
 }
 
-/// Sorts one row: each thread a piece, then pairs of pieces become one.
+/// Sorts one row: each thread sorts a piece, then pairs of pieces are merged.
 fn in_pieces<W: Copy + Ord>(pool: &Pool, words: &mut Vec<W>) {
     let mut piece = words.len().div_ceil(pool.threads()).max(1);
     let (length, start) = (words.len(), Shared(words.as_mut_ptr().cast()));
@@ -142,7 +142,7 @@ fn in_pieces<W: Copy + Ord>(pool: &Pool, words: &mut Vec<W>) {
         pool.run(length.div_ceil(2 * piece), &|number| {
             let first = number * 2 * piece;
             let (both, middle) = ((2 * piece).min(length - first), piece.min(length - first));
-            // SAFETY: as above, of two vectors.
+            // SAFETY: as above, for two vectors.
             let (from, to) = unsafe {
                 (
                     std::slice::from_raw_parts(from.at(first * size_of::<W>()).cast::<W>(), both),
@@ -156,7 +156,7 @@ fn in_pieces<W: Copy + Ord>(pool: &Pool, words: &mut Vec<W>) {
     }
 }
 
-/// Two sorted slices as one.
+/// Merges two sorted slices.
 fn merge<W: Copy + Ord>((mut left, mut right): (&[W], &[W]), to: &mut [W]) {
     for to in to {
         let from = match (left.first(), right.first()) {

@@ -1,30 +1,29 @@
-//! Small products that stay in registers: a few rows of sums, a few vectors wide.
+//! Register tiles of matrix products: a few rows of sums, a few vectors wide.
 //!
-//! All routines that multiply come down to one of two loops. In [`taps`] rows are filters, packed side by side, and the
-//! vectors come from wherever an offset says; in [`rows`] each row reads numbers of its own, and the vectors follow one
-//! another at a distance.
+//! All routines that multiply use one of two loops. In [`taps`] rows are filters, packed side by side, and the vectors
+//! are at given offsets. In [`rows`] each row reads its own elements, and the vectors are at a fixed distance.
 
 use crate::simd::{Real, Vector};
 use crate::vm::isa::Machine;
 
-/// Vectors of the widest tile.
+/// Maximum width of a tile in vectors.
 pub const MOST_VECTORS: usize = 3;
 
-/// Rows of the highest tile of a machine.
+/// Returns the maximum number of rows of a tile on a machine.
 pub const fn most_rows<V: Vector>() -> usize {
     if V::MANY { 8 } else { 4 }
 }
 
-/// A tile whose extents are known when it is compiled.
+/// A tile whose extents are known at compile time.
 pub trait Tile {
-    /// Does R rows of C vectors. To be marked `#[inline(always)]`.
+    /// Computes R rows of C vectors. Implementations must be `#[inline(always)]`.
     ///
     /// # Safety
-    /// The machine has the instructions, and what the tile itself asks for holds.
+    /// The machine has the instructions, and the tile's own requirements hold.
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self);
 }
 
-/// Does a tile of these extents: one of 8, 4, 2 and 1 rows and up to [`MOST_VECTORS`] vectors.
+/// Runs a tile with these extents: 8, 4, 2 or 1 rows and up to [`MOST_VECTORS`] vectors.
 ///
 /// # Safety
 /// As [`Tile::run`].
@@ -50,7 +49,7 @@ pub unsafe fn with_extents<M: Machine, V: Vector, T: Tile>(rows: usize, vectors:
     }
 }
 
-/// Rows in blocks that have a tile, each as its first row and its height.
+/// Divides rows into blocks that have a tile; yields the first row and the number of rows of each.
 #[inline(always)]
 pub fn row_blocks(count: usize, most: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     let mut at = 0;
@@ -64,7 +63,7 @@ pub fn row_blocks(count: usize, most: usize) -> impl Iterator<Item = (usize, usi
     })
 }
 
-/// Vectors in parts that have a tile, as even as can be, each as its first vector and its width.
+/// Divides vectors into parts that have a tile, as even as possible; yields the first vector and the number of vectors of each.
 #[inline(always)]
 pub fn vector_parts(count: usize) -> impl Iterator<Item = (usize, usize)> {
     let (mut at, mut parts) = (0, count.div_ceil(MOST_VECTORS));
@@ -80,7 +79,7 @@ pub fn vector_parts(count: usize) -> impl Iterator<Item = (usize, usize)> {
 /// Sums in registers.
 pub type Sums<V, const R: usize, const C: usize> = [[V; C]; R];
 
-/// No sums yet.
+/// Returns sums of zero.
 ///
 /// # Safety
 /// The machine has the instructions.
@@ -90,7 +89,7 @@ pub unsafe fn zeros<V: Vector, const R: usize, const C: usize>() -> Sums<V, R, C
     [[unsafe { V::splat(V::Elem::default()) }; C]; R]
 }
 
-/// Sums from memory, with this distance between rows.
+/// Loads sums from memory; `row` is the distance between rows.
 ///
 /// # Safety
 /// The machine has the instructions; all rows are valid for reads of C vectors.
@@ -107,7 +106,7 @@ pub unsafe fn load<V: Vector, const R: usize, const C: usize>(from: *const V::El
     sums
 }
 
-/// Sums to memory, with this distance between rows.
+/// Stores sums to memory; `row` is the distance between rows.
 ///
 /// # Safety
 /// The machine has the instructions; all rows are valid for writes of C vectors.
@@ -121,19 +120,19 @@ pub unsafe fn store<V: Vector, const R: usize, const C: usize>(sums: Sums<V, R, 
     }
 }
 
-/// Where the vectors of [`taps`] are.
+/// The positions of the vectors of [`taps`].
 #[derive(Clone, Copy)]
 pub struct Taps<'a> {
-    /// Channels that are summed over.
+    /// Number of channels to sum over.
     pub channels: usize,
     /// Elements from one channel to the next.
     pub channel: usize,
-    /// Where the taps of a channel are, from its first element on.
+    /// Offsets of the taps of a channel, from its first element.
     pub offsets: &'a [usize],
 }
 
-/// Adds to row r, for every channel and tap, `weights[…, r]` times the vectors at the tap. The weights of a tap stand side
-/// by side, taps follow one another, then channels.
+/// Adds to row r, for every channel and tap, `weights[…, r]` times the vectors at the tap. The weights of a tap are
+/// contiguous, followed by the next tap, then by the next channel.
 ///
 /// # Safety
 /// The machine has the instructions; there are R weights for each tap of each channel, and C vectors at each tap.
@@ -168,7 +167,7 @@ pub unsafe fn taps<V: Vector, const R: usize, const C: usize>(
 /// Adds to row r, for every k below `depth`, `left[r][k · step]` times the vectors at `right[k · distance]`.
 ///
 /// # Safety
-/// The machine has the instructions; all of that is valid for reads, aligned or not.
+/// The machine has the instructions; all these elements are valid for reads, aligned or not.
 #[inline(always)]
 pub unsafe fn rows<V: Vector, const R: usize, const C: usize>(
     sums: &mut Sums<V, R, C>,
@@ -195,35 +194,35 @@ pub unsafe fn rows<V: Vector, const R: usize, const C: usize>(
     }
 }
 
-/// A product of two matrices, or what is added to one: row r of the result is the sum over k of `left[r, k]` times row k
-/// of `right`.
+/// A product of two matrices, stored or added to the result: row r of the result is the sum over k of `left[r, k]`
+/// times row k of `right`.
 #[derive(Clone, Copy)]
 pub struct Product<T> {
     /// The left matrix.
     pub left: *const T,
-    /// Elements from one row of it to the next.
+    /// Elements from one row of the left matrix to the next.
     pub left_row: usize,
-    /// Elements from one column of it to the next.
+    /// Elements from one column of the left matrix to the next.
     pub left_column: usize,
     /// The right matrix; its rows may be read to the end of a vector.
     pub right: *const T,
-    /// Elements from one row of it to the next.
+    /// Elements from one row of the right matrix to the next.
     pub right_row: usize,
-    /// Columns of the left matrix, rows of the right one.
+    /// Number of columns of the left matrix and of rows of the right one.
     pub depth: usize,
     /// The result; its rows are written to the end of a vector.
     pub result: *mut T,
-    /// Elements from one row of it to the next.
+    /// Elements from one row of the result to the next.
     pub result_row: usize,
-    /// Whether the result is added to what is there.
+    /// True if the product is added to the result.
     pub adds: bool,
 }
 
 impl<T: Real> Product<T> {
-    /// Computes so many rows and columns.
+    /// Computes `height` rows and `columns` columns of the result.
     ///
     /// # Safety
-    /// The machine has the instructions; the matrices are valid for that, and the result overlaps nothing else.
+    /// The machine has the instructions; the matrices are valid for these extents, and the result overlaps nothing else.
     #[inline(always)]
     pub unsafe fn run<M: Machine>(&self, height: usize, columns: usize) {
         let lanes = <T::Vector<M> as Vector>::LANES;

@@ -1,4 +1,4 @@
-//! Programs as text, for people.
+//! Human-readable dump of programs.
 
 use std::fmt;
 
@@ -27,11 +27,11 @@ impl fmt::Display for Program {
         let line = |f: &mut fmt::Formatter<'_>, number: usize, instr: &Instr| {
             writeln!(f, "{number:5}  {}", Line { instr, names: &names })
         };
-        writeln!(f, "once a launch:")?;
+        writeln!(f, "once per launch:")?;
         for (number, instr) in self.launch.iter().enumerate() {
             line(f, number, instr)?;
         }
-        writeln!(f, "once a block:")?;
+        writeln!(f, "once per block:")?;
         for (number, instr) in self.body.iter().enumerate() {
             line(f, number, instr)?;
         }
@@ -62,11 +62,11 @@ impl Program {
 }
 
 fn constant(bits: u64) -> String {
-    // Small numbers are counts and indices; what looks like a float's bits is easier to read in hexadecimal.
+    // Small numbers are counts and indices; float bit patterns are easier to read in hexadecimal.
     if bits < 1 << 20 { bits.to_string() } else { format!("{bits:#x}") }
 }
 
-/// An instruction with the names of slots.
+/// An instruction with the names of the slots.
 struct Line<'a> {
     instr: &'a Instr,
     names: &'a [String],

@@ -1,32 +1,32 @@
-//! Instruction sets, and how one loop is compiled for each of them.
+//! Instruction sets, and compiling one loop for each of them.
 //!
-//! A [`Body`] is a loop written once, inlined into a function per [`Isa`] that enables the set's instructions, so that
-//! the compiler vectorizes it for each. All those functions share one signature, [`VecFn`], and are found at run time by
-//! the set the machine has.
+//! A [`Body`] is a loop written once. It is inlined into one function per [`Isa`] that enables the set's instructions,
+//! so that the compiler vectorizes it for each. All these functions have the signature [`VecFn`] and are selected at
+//! run time.
 
 use std::fmt;
 
 use crate::math;
 use crate::simd::{Lanes, Task, Vector, Words};
 
-/// An instruction set the vector machine has loops for.
+/// An instruction set for which the vector machine has loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
-    /// What every machine of the architecture has.
+    /// Baseline of the target architecture.
     Portable,
     /// 128-bit vectors with fused multiply-add, on 64-bit Arm.
     Neon,
     /// 256-bit vectors with fused multiply-add.
     Avx2,
-    /// 512-bit vectors with byte, word and 64-bit integer forms.
+    /// 512-bit vectors with 8-, 16- and 64-bit integer operations.
     Avx512,
 }
 
 impl Isa {
-    /// Every set, the poorest first.
+    /// All sets, least capable first.
     pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Neon, Isa::Avx2, Isa::Avx512];
 
-    /// The spelling.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -36,12 +36,12 @@ impl Isa {
         }
     }
 
-    /// The set with this spelling.
+    /// Returns the set with a name.
     pub fn from_name(name: &str) -> Option<Isa> {
         Isa::ALL.into_iter().find(|isa| isa.name() == name)
     }
 
-    /// Whether this machine has it.
+    /// Returns true if this machine has the set.
     pub fn is_available(self) -> bool {
         match self {
             Isa::Portable => true,
@@ -55,12 +55,12 @@ impl Isa {
         }
     }
 
-    /// The sets this machine has, the poorest first.
+    /// Returns the sets this machine has, least capable first.
     pub fn available() -> Vec<Isa> {
         Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect()
     }
 
-    /// The richest set this machine has.
+    /// Returns the most capable set of this machine.
     pub fn best() -> Isa {
         Isa::available().pop().unwrap_or(Isa::Portable)
     }
@@ -80,34 +80,34 @@ pub type VecFn = unsafe fn(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c
 
 /// An instruction set as a type.
 pub trait Machine: Sized + 'static {
-    /// What [`crate::math`] must know of it.
+    /// The set's properties that [`crate::math`] needs.
     type Math: math::Isa;
 
-    /// A register of f32.
+    /// A vector of f32.
     type Single: Vector<Elem = f32>;
 
-    /// A register of f64.
+    /// A vector of f64.
     type Double: Vector<Elem = f64>;
 
-    /// A register of i32, to which products of pairs of i16 are added.
+    /// A vector of i32 accumulators of products of i16 pairs.
     type Words: Vector<Elem = i32>;
 
-    /// How many f16 it converts at once; 0 if it has no instruction for that.
+    /// Number of f16 converted by one instruction; 0 if there is none.
     const HALVES: usize;
 
-    /// The loop, compiled for this set.
+    /// Returns the loop compiled for this set.
     fn compile<B: Body>() -> VecFn;
 
-    /// Does a task with this set.
+    /// Runs a task with this set.
     ///
     /// # Safety
-    /// The machine has the set, and what the task asks for holds.
+    /// The machine has the set, and the task's requirements hold.
     unsafe fn run<T: Task>(task: T);
 }
 
 /// A loop that is written once and compiled for every set.
 pub trait Body: 'static {
-    /// Runs it; to be marked `#[inline(always)]`.
+    /// Runs the loop. Implementations must be `#[inline(always)]`.
     ///
     /// # Safety
     /// As [`VecFn`].
@@ -200,7 +200,7 @@ mod x86 {
     );
 
     machine!(
-        /// [`super::Isa::Avx512`] with products of bf16, for routines.
+        /// [`super::Isa::Avx512`] with bf16 dot products, for routines.
         Avx512Pairs,
         math: math::Fused,
         __m512,
@@ -211,7 +211,7 @@ mod x86 {
     );
 
     machine!(
-        /// [`super::Isa::Avx512`] with products of words, for routines.
+        /// [`super::Isa::Avx512`] with i16 dot products, for routines.
         Avx512Words,
         math: math::Fused,
         __m512,
@@ -239,12 +239,12 @@ mod x86 {
             && is_x86_feature_detected!("avx512vl")
     }
 
-    /// Whether this machine has [`Avx512Pairs`].
+    /// Returns true if this machine supports [`Avx512Pairs`].
     pub fn has_pairs() -> bool {
         has_avx512() && is_x86_feature_detected!("avx512bf16")
     }
 
-    /// Whether this machine has [`Avx512Words`].
+    /// Returns true if this machine supports [`Avx512Words`].
     pub fn has_words() -> bool {
         has_avx512() && is_x86_feature_detected!("avx512vnni")
     }

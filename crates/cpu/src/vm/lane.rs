@@ -1,13 +1,13 @@
-//! What a lane of a register holds.
+//! Lane types of registers.
 //!
-//! Registers know fewer types than the IR: an index is a u64, and f16 and bf16 are f32 lanes that hold only values of the
-//! narrower type, because every operation rounds its result ([`Round`]). Memory always holds the IR's own types.
+//! Registers have fewer types than the IR: an index is a u64, and f16 and bf16 are f32 lanes restricted to values of
+//! the narrower type, because every operation rounds its result ([`Round`]). Memory always holds the IR's types.
 
 use panoply_ir::{DType, Type};
 
 /// The type of one lane of a register, or of a scalar slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the variants are Rust's own names")]
+#[allow(missing_docs, reason = "the variants are named like Rust's types")]
 pub enum Lane {
     Bool,
     I8,
@@ -22,10 +22,10 @@ pub enum Lane {
     F64,
 }
 
-/// The narrower float type whose values an f32 lane is confined to.
+/// The narrower float type to which the values of an f32 lane are restricted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Round {
-    /// The lane's own type.
+    /// No restriction.
     None,
     /// IEEE half precision.
     F16,
@@ -44,7 +44,7 @@ impl Lane {
         }
     }
 
-    /// The lane that represents a scalar or one element of a vector, and what its results are rounded to.
+    /// Returns the lane type of a scalar or of one element of a vector, and the type its results are rounded to.
     pub fn of(ty: Type) -> (Lane, Round) {
         match ty {
             Type::Index => (Lane::U64, Round::None),
@@ -52,7 +52,7 @@ impl Lane {
         }
     }
 
-    /// The lane that represents an element type, and what its results are rounded to.
+    /// Returns the lane type of an element type, and the type its results are rounded to.
     pub fn of_dtype(dtype: DType) -> (Lane, Round) {
         let lane = match dtype {
             DType::Bool => Lane::Bool,
@@ -72,7 +72,7 @@ impl Lane {
         (lane, Round::None)
     }
 
-    /// The unsigned lane of the same width, for work that only moves bits or wraps.
+    /// Returns the unsigned lane type of the same width, for operations that only move bits or wrap.
     pub const fn unsigned(self) -> Lane {
         match self.bytes() {
             1 => Lane::U8,
@@ -82,7 +82,7 @@ impl Lane {
         }
     }
 
-    /// The spelling in a dump.
+    /// Returns the name in a dump.
     pub const fn name(self) -> &'static str {
         match self {
             Lane::Bool => "bool",

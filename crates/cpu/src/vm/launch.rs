@@ -1,7 +1,7 @@
-//! From a grid to blocks, and from blocks to threads.
+//! Divides a grid into blocks, and the blocks among threads.
 //!
-//! Each block is independent of the others, so any division gives the same result. A launch starts on the calling thread;
-//! only if the first block says that the rest would take long does the pool join in.
+//! Blocks are independent, so any division gives the same result. A launch starts on the calling thread; the pool joins
+//! only if the duration of the first block predicts that the rest takes long.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -18,53 +18,59 @@ use super::ops::Ops;
 use super::program::{Program, TileShape};
 use crate::pool::Pool;
 
-/// Rows shorter than this share a block with others.
+/// Length in work-items below which a row shares a block with others.
 const SHORT_ROW: u64 = 96;
-/// Work that takes less than this is not worth waking another thread for.
+/// Duration in nanoseconds below which waking another thread does not pay off.
 const ALONE_NS: u64 = 15_000;
-/// Pieces of a launch for each thread: more balance the load better, fewer cost less.
+/// Parts of a launch per thread: more parts balance the load better, fewer cost less.
 const PARTS_PER_THREAD: usize = 8;
-/// Lanes of a block below which more blocks would not be quicker.
+/// Number of lanes of a block below which splitting into more blocks is not faster.
 const FAIR_LANES: u64 = 1024;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch::new()) };
 }
 
-/// A kernel, compiled for the ways it is launched.
+/// A kernel compiled for each launch shape it is used with.
 #[derive(Debug)]
 pub struct Compiled {
     kernel: Arc<Verified<Kernel>>,
     isa: Isa,
-    /// For groups, or rows.
+    /// Program for groups or long rows.
     main: Program,
-    /// For grids of short rows, and of small planes.
+    /// Programs for grids of short rows and of small planes, compiled on first use.
     plane: OnceLock<Result<Program>>,
     planes: OnceLock<Result<Program>>,
 }
 
 impl Compiled {
     /// Compiles a kernel for an instruction set of this machine.
+    ///
+    /// # Errors
+    /// If the kernel cannot be compiled for the vector machine.
     pub fn new(kernel: Arc<Verified<Kernel>>, isa: Isa) -> Result<Compiled> {
         let cover = kernel.group_size.map_or(TileShape::Row, TileShape::Group);
         let main = compile(&kernel, cover, Ops::of(isa))?;
         Ok(Compiled { kernel, isa, main, plane: OnceLock::new(), planes: OnceLock::new() })
     }
 
-    /// The program for long rows, or for groups.
+    /// Returns the program for long rows or for groups.
     pub fn program(&self) -> &Program {
         &self.main
     }
 
-    /// The kernel.
+    /// Returns the kernel.
     pub fn kernel(&self) -> &Verified<Kernel> {
         &self.kernel
     }
 
-    /// Runs it over a grid. Buffers stand by memory, scalars by parameter; 16-bit floats are given as f32 bits.
+    /// Runs the kernel over a grid. `buffers` is indexed by memory and `scalars` by parameter; 16-bit floats are given as f32 bits.
     ///
     /// # Safety
-    /// As [`Runner::new`], of which every thread of the pool makes one.
+    /// As [`Runner::new`], which every thread of the pool calls.
+    ///
+    /// # Errors
+    /// If the program for this grid's shape cannot be compiled.
     pub unsafe fn launch(&self, pool: &Pool, grid: [u64; 3], buffers: &[Buffer], scalars: &[u64]) -> Result<()> {
         let program = self.program_for(grid)?;
         let blocks = Blocks::new(program, grid, pool.threads());
@@ -72,7 +78,7 @@ impl Compiled {
         let done = SCRATCH.with_borrow_mut(|scratch| {
             // SAFETY: the caller's promise.
             let mut runner = unsafe { Runner::new(program, &launch, scratch) };
-            // SAFETY: as above; the blocks make up the grid.
+            // SAFETY: as above; the blocks partition the grid.
             unsafe { blocks.start(&mut runner, pool.threads()) }
         });
         let left = blocks.count - done;
@@ -88,8 +94,8 @@ impl Compiled {
         Ok(())
     }
 
-    /// The launch piece by piece; none if it is better done at once. What the memory of this number holds is given piece by
-    /// piece too: each work-item touches of it the element of its own number.
+    /// Returns the launch in a form that runs chunk by chunk, or `None` if it is better run at once. The contents of
+    /// memory `mem` are supplied per chunk too: work-item *i* accesses only element *i* of that memory.
     pub fn chunks<'a>(&'a self, grid: [u64; 3], mem: usize, args: Args<'a>) -> Option<Chunks<'a>> {
         let Args { buffers, scalars } = args;
         let launch = Launch { grid, groups: grid, buffers, scalars, alone: false };
@@ -102,7 +108,7 @@ impl Compiled {
         if self.kernel.group_size.is_some() || rows == 1 || grid[0] >= SHORT_ROW {
             return Ok(&self.main);
         }
-        // What is the same for a plane costs no lanes: several planes share a block only where one would not fill it.
+        // Values uniform over a plane need no lanes, so several planes share a block only if one plane does not fill it.
         let (known, cover) = if grid[0] * grid[1] >= SHORT_ROW {
             (&self.plane, TileShape::Tile2d)
         } else {
@@ -112,16 +118,16 @@ impl Compiled {
     }
 }
 
-/// What a launch is given. Buffers stand by memory, scalars by parameter; 16-bit floats are given as f32 bits.
+/// Arguments of a launch; 16-bit floats are given as f32 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
-    /// By memory.
+    /// Buffers, indexed by memory.
     pub buffers: &'a [Buffer],
-    /// By parameter.
+    /// Scalars, indexed by parameter.
     pub scalars: &'a [u64],
 }
 
-/// A launch that is run piece by piece, each on elements of one of its buffers that were just made.
+/// A launch that runs chunk by chunk, each chunk on newly produced elements of one of its buffers.
 pub struct Chunks<'a> {
     program: &'a Program,
     launch: Launch<'a>,
@@ -129,18 +135,18 @@ pub struct Chunks<'a> {
     bytes: usize,
 }
 
-// SAFETY: as for `Shared`: whoever runs the pieces answers for what the buffers alias.
+// SAFETY: as for `Shared`: the code that runs the chunks is responsible for aliasing of the buffers.
 unsafe impl Sync for Chunks<'_> {}
 
-/// What runs a piece: work-items from a number on, so many, on elements that lie here.
+/// Runs one chunk: the first work-item, the number of work-items, and the address of their elements.
 pub type RunChunk<'a> = dyn FnMut(u64, usize, *mut u8) + 'a;
 
 impl Chunks<'_> {
-    /// Lets the calling thread run pieces.
+    /// Calls `f` with a function that runs chunks on the calling thread.
     ///
     /// # Safety
-    /// As [`Runner::new`]; pieces lie within the grid, on whichever threads they run they are disjoint, and as many elements
-    /// lie where each of them says.
+    /// As [`Runner::new`]. Chunks are inside the grid and disjoint across all threads, and each chunk's address holds
+    /// one element per work-item.
     pub unsafe fn here(&self, f: impl FnOnce(&mut RunChunk<'_>)) {
         SCRATCH.with_borrow_mut(|scratch| {
             // SAFETY: the caller's promise.
@@ -152,12 +158,12 @@ impl Chunks<'_> {
                 unsafe { runner.place(self.mem, elements.wrapping_sub(first as usize * self.bytes)) };
                 let (mut at, end) = (first, first + count as u64);
                 while at < end {
-                    // Most grids have one axis or two, and a piece is most often one block.
+                    // Most grids have one or two axes, and a chunk is usually one block.
                     let (row, column) = if rows == 1 { (0, at) } else { (at / x, at % x) };
                     let (y, z) = if row < y { (row, 0) } else { (row % y, row / y) };
                     let left = (end - at).min(x - column);
                     let lanes = if left <= most { left } else { row_length(left, most).min(left) };
-                    // SAFETY: the caller's promise; the block lies within a row.
+                    // SAFETY: the caller's promise; the block is inside a row.
                     unsafe { runner.block([column, y, z], [0; 3], [lanes as usize, 1, 1]) };
                     at += lanes;
                 }
@@ -166,15 +172,15 @@ impl Chunks<'_> {
     }
 }
 
-/// What the threads of a launch share.
+/// State shared by the threads of a launch.
 struct Shared<'a> {
     program: &'a Program,
     launch: Launch<'a>,
     blocks: Blocks,
 }
 
-// SAFETY: the buffers' addresses are used by several threads just as the kernel's blocks may run on several devices; the
-// caller of the launch answers for what they alias.
+// SAFETY: several threads use the buffers' addresses as the kernel's blocks would on a parallel device; the caller of
+// the launch is responsible for aliasing.
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
@@ -190,12 +196,12 @@ impl Shared<'_> {
     }
 }
 
-/// How a grid is divided.
+/// The division of a grid into blocks.
 #[derive(Clone, Copy, Debug)]
 struct Blocks {
     grid: [u64; 3],
     groups: [u64; 3],
-    /// Work-items of a whole block along each axis.
+    /// Work-items of a full block along each axis.
     shape: [u64; 3],
     /// Blocks along each axis.
     counts: [u64; 3],
@@ -205,7 +211,7 @@ struct Blocks {
 
 impl Blocks {
     fn new(program: &Program, grid: [u64; 3], threads: usize) -> Blocks {
-        // Long blocks are for grids that are longer still: every thread is to have some.
+        // Long blocks are only used for large grids, so that every thread gets some blocks.
         let fair =
             grid.iter().fold(1, |all: u64, side| all.saturating_mul(*side)) / (threads * PARTS_PER_THREAD) as u64;
         let lanes = (program.lanes as u64).min(fair.max(FAIR_LANES));
@@ -226,7 +232,7 @@ impl Blocks {
         Blocks { grid, groups, shape, counts, count: counts.iter().product(), is_group }
     }
 
-    /// Runs blocks on the calling thread: all of them if that is quick, else the first. Gives how many were run.
+    /// Runs blocks on the calling thread: all of them if that is quick, else the first. Returns the number of blocks run.
     ///
     /// # Safety
     /// As [`Runner::block`].
@@ -250,7 +256,7 @@ impl Blocks {
     /// # Safety
     /// As [`Runner::block`].
     unsafe fn run(&self, runner: &mut Runner<'_>, block: u64) {
-        // Quotients take as long as a short block: most grids need none.
+        // A division takes as long as a short block; most grids need none.
         let apart = |at: u64, count: u64| if at < count { (0, at) } else { (at / count, at % count) };
         let (row, x) = apart(block, self.counts[0]);
         let (z, y) = apart(row, self.counts[1]);
@@ -258,22 +264,22 @@ impl Blocks {
         let origin: [u64; 3] = std::array::from_fn(|d| position[d] * self.shape[d]);
         let shape: [usize; 3] = std::array::from_fn(|d| {
             let whole = self.shape[d];
-            // A group is always whole, even beyond the grid.
+            // A group is always complete, even beyond the grid.
             (if self.is_group { whole } else { whole.min(self.grid[d] - origin[d]) }) as usize
         });
         let group = if self.is_group { position } else { [0; 3] };
-        // SAFETY: the block lies within the grid.
+        // SAFETY: the block is inside the grid.
         unsafe { runner.block(origin, group, shape) };
     }
 }
 
-/// Lanes for the blocks of a row: as few blocks as possible, all but the last equally long.
+/// Returns the number of lanes of a row's blocks: as few blocks as possible, all but the last of equal length.
 fn row_length(row: u64, lanes: u64) -> u64 {
     let blocks = row.div_ceil(lanes);
     row.div_ceil(blocks).next_multiple_of(32).min(lanes)
 }
 
-/// A scalar argument as a slot holds it.
+/// Converts a scalar argument to the bits of a slot.
 pub fn scalar_bits(value: Scalar) -> u64 {
     match Lane::of_dtype(value.dtype).1 {
         Round::None => value.bits,

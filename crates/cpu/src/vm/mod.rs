@@ -1,8 +1,8 @@
-//! The vector machine: runs kernels without a compiler, a block of work-items at a time.
+//! The vector machine: runs kernels without a compiler, one block of work-items at a time.
 //!
-//! In the order the data flows: [`compile`] makes a [`program`] of a kernel; [`launch`] divides a grid into blocks and
-//! these among threads; [`exec`] runs the program on a block, calling the loops of [`ops`], which exist for every
-//! [`isa`]. A [`lane`] is what one work-item has in a register.
+//! In the order of the data flow: [`compile`] compiles a kernel to a [`program`]; [`launch`] divides a grid into blocks
+//! and the blocks among threads; [`exec`] runs the program on a block by calling the loops of [`ops`], which exist for
+//! every [`isa`]. A [`lane`] is the part of a register that belongs to one work-item.
 
 pub mod compile;
 mod dump;

@@ -1,15 +1,15 @@
-//! What a kernel is compiled to: a list of instructions over a frame of memory.
+//! The compiled form of a kernel: a list of instructions over a frame of memory.
 //!
-//! A **block** of up to [`Program::lanes`] work-items runs the list together. The frame holds, in this order, one 8-byte
-//! **slot** for each value that all lanes share, the **registers** with one lane per work-item, the bytes of the masks, and
-//! the private and shared arrays. An operand is a slot, a register, or a **cell**: a slot that holds the address of lanes
-//! which lie elsewhere, usually in a buffer, so that arithmetic reads and writes buffers without copies.
+//! A **block** of up to [`Program::lanes`] work-items runs the list together. The frame holds, in this order, one
+//! 8-byte **slot** per uniform value (shared by all lanes), the **registers** with one lane per work-item, the bytes of
+//! the masks, and the private and shared arrays. An operand is a slot, a register, or a **cell**: a slot that holds the
+//! address of lanes stored elsewhere, usually in a buffer, so that arithmetic reads and writes buffers without copies.
 //!
 //! Lanes have coordinates within the block's shape. An index that is a linear function of them is an [`Affine`]: a base
-//! and three strides in slots, never lanes in a register unless something needs them.
+//! and three strides in slots. It is materialized as lanes in a register only if needed.
 //!
-//! Instructions work on the lanes of the **current mask**, a range that may have holes. `compile` writes programs, `exec`
-//! runs them; this module knows neither.
+//! Instructions work on the lanes of the **current mask**, a range that may have holes. `compile` produces programs and
+//! `exec` runs them; this module depends on neither.
 
 mod condition;
 mod operands;
@@ -26,29 +26,29 @@ use super::ops::pair::Pair;
 
 pub use self::condition::{Compare, Condition, Range};
 
-/// A value that all lanes share, by its position in the frame.
+/// A uniform value (shared by all lanes), by its position in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub u32);
 
-/// Slots the launch fills, before the compiler's own.
+/// Slots that the launch fills, before the compiler's own.
 pub mod known {
     use super::Slot;
 
-    /// The first work-item's global ids.
+    /// The global ids of the first work-item.
     pub const GLOBAL: u32 = 0;
-    /// The group's ids.
+    /// The group ids.
     pub const GROUP: u32 = 3;
-    /// Work-items asked for.
+    /// The grid size in work-items.
     pub const SIZE: u32 = 6;
-    /// Groups.
+    /// The grid size in groups.
     pub const GROUPS: u32 = 9;
     /// A constant 0.
     pub const ZERO: Slot = Slot(12);
-    /// How many there are.
+    /// Number of these slots.
     pub const COUNT: u32 = 13;
 }
 
-/// Lanes that are active.
+/// A set of active lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mask(pub u32);
 
@@ -57,23 +57,23 @@ impl Mask {
     pub const ROOT: Mask = Mask(0);
 }
 
-/// An instruction's position; before the layout, a label.
+/// The position of an instruction; before the layout pass, a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target(pub u32);
 
-/// Where lanes or a value lie.
+/// The location of lanes or of a uniform value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Src {
-    /// The slot's number; the register's number before the layout and its offset in the frame after.
+    /// The slot's number; the register's number before the layout pass and its offset in the frame after.
     pub at: u32,
     /// Bytes from one lane to the next; 0 if all lanes share one value.
     pub step: u8,
-    /// How to read `at`.
+    /// Interpretation of `at`.
     pub kind: Kind,
 }
 
-/// What an operand is.
+/// The type of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A value in a slot.
@@ -85,15 +85,15 @@ pub enum Kind {
 }
 
 impl Src {
-    /// An operand that is not used.
+    /// An unused operand.
     pub const NONE: Src = Src::slot(known::ZERO);
 
-    /// A value that all lanes share.
+    /// Creates an operand for a uniform value.
     pub const fn slot(slot: Slot) -> Src {
         Src { kind: Kind::Slot, step: 0, at: slot.0 }
     }
 
-    /// Whether it has a value for each lane.
+    /// Returns true if the operand has a value for each lane.
     pub const fn is_lanes(self) -> bool {
         self.step != 0
     }
@@ -102,13 +102,13 @@ impl Src {
 /// The index `base + Σ strides[d] · coordinate[d]`, wrapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Affine {
-    /// At coordinates 0.
+    /// The value at coordinates 0.
     pub base: Slot,
-    /// Along the axes of the block.
+    /// Strides along the axes of the block.
     pub strides: [Slot; 3],
 }
 
-/// Which element each lane means.
+/// The element index of each lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// A linear function of the coordinates.
@@ -121,22 +121,22 @@ pub enum At {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mem(pub u32);
 
-/// An access to memory, apart from the place of the value.
+/// A memory access, without its index and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Which memory.
+    /// The memory accessed.
     pub mem: Mem,
     /// Bytes of an element.
     pub bytes: u8,
-    /// Elements to add to the index, which must not wrap: the position in a vector.
+    /// Number of elements to add to the index: the position in a vector. The sum must not wrap.
     pub offset: u8,
-    /// What happens beyond the length.
+    /// Behavior beyond the length.
     pub guard: Guard,
 }
 
-/// What a loop computes, for the dump.
+/// The operation of a loop, for the dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are those of the tables in `ops`")]
+#[allow(missing_docs, reason = "named like the tables in `ops`")]
 pub enum LoopOp {
     Alu(Alu, Lane),
     Pair(Pair, Lane),
@@ -154,27 +154,27 @@ pub enum LoopOp {
 pub struct VectorLoop {
     /// The loop.
     pub f: VecFn,
-    /// Where the result goes.
+    /// Destination of the result.
     pub dst: Src,
-    /// The operands; those a loop does not have are [`Src::NONE`].
+    /// The operands; unused ones are [`Src::NONE`].
     pub args: [Src; 3],
-    /// What it computes.
+    /// The operation.
     pub what: LoopOp,
-    /// Whether lanes around the active ones may be computed too: only registers are touched, and nobody needs those lanes.
+    /// True if lanes around the active ones may be computed too, because only registers are touched and those lanes are not needed.
     pub may_overcompute: bool,
 }
 
-/// Lanes that loose work is rounded to: no loop has a ragged end then.
+/// Multiple to which the lane count of overcomputing loops is rounded up, so that no loop has a remainder.
 pub const ROUND_LANES: usize = 32;
 
-/// Arithmetic on indices that all lanes share.
+/// Arithmetic on uniform indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "as the operations of `Alu`")]
+#[allow(missing_docs, reason = "named like the operations of `Alu`")]
 pub enum IndexOp {
     Move,
     Add,
     Sub,
-    /// Never below 0.
+    /// Saturates at 0.
     SaturatingSub,
     Mul,
     Div,
@@ -193,7 +193,7 @@ pub enum IndexOp {
 }
 
 impl IndexOp {
-    /// The result.
+    /// Computes the result.
     #[inline(always)]
     pub fn eval(self, a: u64, b: u64) -> u64 {
         match self {
@@ -222,69 +222,69 @@ impl IndexOp {
 /// An atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Atomic {
-    /// How.
+    /// The operation.
     pub op: AtomicOp,
-    /// Of what.
+    /// The memory accessed.
     pub access: Access,
     /// u32, i32 or f32.
     pub lane: Lane,
-    /// Which elements: u64 lanes or a slot.
+    /// The element indices: u64 lanes or a slot.
     pub index: Src,
     /// The operand.
     pub value: Src,
-    /// What a compare-exchange expects.
+    /// Expected value of a compare-exchange.
     pub expected: Src,
-    /// Where the element before goes.
+    /// Destination of the previous value.
     pub old: Option<Src>,
 }
 
 /// A combination over the lanes of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Collective {
-    /// How.
+    /// The operation.
     pub op: CollectiveOp,
-    /// Of what lanes.
+    /// Lane type.
     pub lane: Lane,
-    /// What every partial result is rounded to.
+    /// The type every partial result is rounded to.
     pub round: Round,
-    /// The value that changes nothing.
+    /// The identity element of the operation.
     pub identity: u64,
     /// The loop of a reduction.
     pub reduce: Option<VecFn>,
-    /// The parts.
+    /// The operand.
     pub value: Src,
     /// A slot for a reduction or broadcast, a register for a scan.
     pub result: Src,
 }
 
-/// One step of a program.
+/// An instruction of a program.
 #[derive(Clone, Debug)]
 pub enum Instr {
     /// A loop over the active lanes.
     Vector(VectorLoop),
-    /// A loop whose result replaces a register's active lanes only.
+    /// A loop whose result replaces only the active lanes of a register.
     Merge {
         /// The loop, with the register as destination.
         work: VectorLoop,
-        /// The loop for when no lane between the active ones is inactive, if it may write the register directly.
+        /// The loop used when the active lanes are contiguous, if it can write the register directly.
         direct: Option<VecFn>,
-        /// Where the result waits otherwise.
+        /// Temporary for the result otherwise.
         temp: Src,
     },
-    /// A loop whose destination may be its own operand.
+    /// A loop whose destination can be its own operand.
     Update {
-        /// The loop for when it is not.
+        /// The loop used when it is not.
         work: VectorLoop,
-        /// The loop for when it is.
+        /// The loop used when it is.
         direct: VecFn,
-        /// Which operand it may be.
+        /// Index of that operand.
         operand: u8,
     },
     /// A loop on slots, for one lane.
     Scalar(VectorLoop),
     /// Index arithmetic on slots.
     Index {
-        /// How.
+        /// The operation.
         op: IndexOp,
         /// The result.
         dst: Slot,
@@ -300,87 +300,87 @@ pub enum Instr {
         /// The index.
         at: Affine,
     },
-    /// Writes the outcome of a comparison to bool lanes.
+    /// Writes the result of a comparison to bool lanes.
     Compare {
         /// The register.
         dst: Src,
         /// The comparison.
         range: Range,
     },
-    /// Points a cell at elements in memory, or collects them in a register and points the cell there.
+    /// Points a cell at elements in memory, or gathers them into a register and points the cell there.
     Stream {
         /// The cell.
         cell: Slot,
-        /// What is read.
+        /// The memory read.
         access: Access,
-        /// Which elements.
+        /// The element indices.
         at: Affine,
-        /// Where they are collected if they are not side by side and within the length.
+        /// Register for gathered elements, if they are not contiguous and within the length.
         temp: Src,
     },
-    /// Collects elements of memory in a register.
+    /// Gathers elements of memory into a register.
     Gather {
         /// The register.
         dst: Src,
-        /// What is read.
+        /// The memory read.
         access: Access,
-        /// Which elements, as u64 lanes.
+        /// The element indices, as u64 lanes.
         index: Src,
     },
     /// Reads one element into a slot.
     Load {
         /// The slot.
         dst: Slot,
-        /// What is read.
+        /// The memory read.
         access: Access,
-        /// Which element.
+        /// The element index.
         index: Slot,
     },
-    /// Points a cell at the memory that a result may be written to directly, or at a register.
+    /// Points a cell at memory that a result can be written to directly, or at a register.
     PrepareStore {
         /// The cell.
         cell: Slot,
-        /// What is written.
+        /// The memory written.
         access: Access,
-        /// Which elements.
+        /// The element indices.
         at: Affine,
         /// The register.
         temp: Src,
     },
-    /// After [`Instr::PrepareStore`] and the loop that wrote to its cell: stores the register, if it was one.
+    /// Stores the register, if [`Instr::PrepareStore`] chose one; runs after the loop that wrote to its cell.
     CommitStore {
         /// The cell.
         cell: Slot,
-        /// What is written.
+        /// The memory written.
         access: Access,
-        /// Which elements.
+        /// The element indices.
         at: Affine,
         /// The register.
         temp: Src,
     },
     /// Writes lanes to memory.
     Store {
-        /// What is written.
+        /// The memory written.
         access: Access,
-        /// Which elements.
+        /// The element indices.
         at: At,
         /// The lanes.
         value: Src,
     },
-    /// Changes elements indivisibly.
+    /// Updates elements atomically.
     Atomic(Box<Atomic>),
-    /// Combines lanes of a group.
+    /// Combines the lanes of a group.
     Collective(Box<Collective>),
-    /// Goes elsewhere.
+    /// Jumps.
     Jump(Target),
-    /// Goes elsewhere if the bool in a slot is false.
+    /// Jumps if the bool in a slot is false.
     Branch {
         /// The bool.
         condition: Slot,
-        /// Where to.
+        /// Target of the jump.
         otherwise: Target,
     },
-    /// Goes elsewhere unless a counter is below its end.
+    /// Jumps unless a counter is below its end.
     LoopTest {
         /// The counter.
         counter: Slot,
@@ -388,27 +388,27 @@ pub enum Instr {
         end: Slot,
         /// Their type.
         lane: Lane,
-        /// Where to.
+        /// Target of the jump.
         exit: Target,
     },
-    /// Advances a counter, and goes back if it is still below its end.
+    /// Advances a counter and jumps back if it is still below its end.
     Next {
         /// The counter.
         counter: Slot,
         /// Its end.
         end: Slot,
-        /// By how much.
+        /// The increment.
         step: Slot,
         /// Their type.
         lane: Lane,
-        /// Where to.
+        /// Target of the jump.
         back: Target,
     },
-    /// Keeps the lanes of a mask that fulfill a condition.
+    /// Keeps the lanes of a mask that satisfy a condition.
     Narrow {
         /// The mask.
         from: Mask,
-        /// What is left; may be `from`.
+        /// The remaining lanes; may be `from`.
         to: Mask,
         /// The condition.
         when: Condition,
@@ -417,9 +417,9 @@ pub enum Instr {
     MaskAndNot {
         /// The mask.
         from: Mask,
-        /// What leaves it.
+        /// The lanes to remove.
         take: Mask,
-        /// What is left.
+        /// The remaining lanes.
         to: Mask,
     },
     /// `to` = `from`.
@@ -429,40 +429,40 @@ pub enum Instr {
         /// Its copy.
         to: Mask,
     },
-    /// Makes a mask the current one; goes elsewhere if it is empty.
+    /// Makes a mask the current one; jumps if it is empty.
     Enter {
         /// The mask.
         mask: Mask,
-        /// Where to.
+        /// Target of the jump.
         if_empty: Target,
     },
-    /// The lanes of the current mask leave other masks, and the current one itself.
+    /// Removes the lanes of the current mask from other masks and from the current one.
     Leave(Box<[Mask]>),
     /// Ends the block.
     Done,
-    /// Marks a place; only before the layout.
+    /// Marks a jump target; only before the layout pass.
     Label(Target),
-    /// Marks the first and last place of a loop; only before the layout.
+    /// Marks the start of a loop; only before the layout pass.
     LoopBegin,
-    /// See [`Instr::LoopBegin`].
+    /// Marks the end of a loop; only before the layout pass.
     LoopEnd,
 }
 
-/// Which work-items a block covers.
+/// The shape of the work-items that a block covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TileShape {
-    /// Consecutive ones along axis 0; the other ids are the same for all.
+    /// Consecutive work-items along axis 0; the other ids are uniform.
     Row,
-    /// Whole rows of a plane; the ids along axis 2 are the same for all.
+    /// Whole rows of a plane; the ids along axis 2 are uniform.
     Tile2d,
     /// Whole planes.
     Tile3d,
-    /// The group.
+    /// A work-group.
     Group([u32; 3]),
 }
 
 impl TileShape {
-    /// Whether the global and local ids along an axis differ between lanes.
+    /// Returns true if the global and local ids along an axis differ between lanes.
     pub fn varies(self, axis: u8) -> bool {
         match self {
             TileShape::Row => axis == 0,
@@ -480,7 +480,7 @@ pub struct Array {
     pub at: u32,
     /// Elements.
     pub len: u32,
-    /// Whether every lane has its own; element e of lane l is then number `e · lanes + l`.
+    /// True if every lane has its own copy; element e of lane l then has index `e · lanes + l`.
     pub private: bool,
 }
 
@@ -489,43 +489,43 @@ pub struct Array {
 pub struct Program {
     /// The kernel's name.
     pub name: String,
-    /// Whose loops it calls.
+    /// The instruction set of its loops.
     pub isa: Isa,
-    /// Which work-items a block covers.
+    /// The shape of the work-items that a block covers.
     pub cover: TileShape,
-    /// Most lanes of a block.
+    /// Maximum number of lanes of a block.
     pub lanes: usize,
-    /// Run once before the blocks.
+    /// Instructions that run once before the blocks.
     pub launch: Vec<Instr>,
-    /// Run for each block.
+    /// Instructions that run for each block.
     pub body: Vec<Instr>,
-    /// What slots hold at the start.
+    /// Initial contents of the slots.
     pub slots: Vec<u64>,
     /// Slots that never change.
     pub constants: Vec<Slot>,
-    /// Where scalar parameters go, by parameter; none for buffers.
+    /// Slots of the scalar parameters, by parameter; `None` for buffers.
     pub params: Vec<Option<(Slot, Round)>>,
-    /// Where the lengths of buffers go, by memory.
+    /// Slots of the buffer lengths, by memory.
     pub lengths: Vec<Option<Slot>>,
-    /// Arrays in the frame, by memory; none for buffers.
+    /// Arrays in the frame, by memory; `None` for buffers.
     pub arrays: Vec<Option<Array>>,
-    /// Masks.
+    /// Number of masks.
     pub masks: u32,
     /// Offset of the masks' bytes in the frame, `mask_stride` apart.
     pub mask_at: u32,
     /// Bytes from one mask to the next.
     pub mask_stride: u32,
-    /// Bytes of the frame.
+    /// Size of the frame in bytes.
     pub frame_bytes: usize,
-    /// Bytes of the registers that are in use in the ordinary case.
+    /// Bytes of the registers that ordinary blocks use.
     pub hot_bytes: usize,
-    /// Loops that instructions need besides their own.
+    /// Loops that instructions need in addition to their own.
     pub tools: HelperLoops,
 }
 
-/// Loops on lanes of 1, 2, 4 and 8 bytes, and on masks, for what is decided only at run time.
+/// Loops on lanes of 1, 2, 4 and 8 bytes and on masks, for decisions made at run time.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "as the tables in `ops`")]
+#[allow(missing_docs, reason = "named like the tables in `ops`")]
 pub struct HelperLoops {
     pub copy: [VecFn; 4],
     pub splat: [VecFn; 4],
@@ -546,7 +546,7 @@ pub struct HelperLoops {
 }
 
 impl HelperLoops {
-    /// Those of an instruction set.
+    /// Returns the loops of an instruction set.
     pub fn new(ops: &Ops) -> HelperLoops {
         let moves = |how| [1, 2, 4, 8].map(|bytes| (ops.memory)(how, bytes));
         HelperLoops {

@@ -1,4 +1,4 @@
-//! The checked executor: each planted defect is found, with its line; correct kernels have none.
+//! The checking interpreter: each planted defect is reported with its line, and correct kernels have none.
 
 use panoply_cpu::checked::run_checked;
 use panoply_ir::interpret::Arg;
@@ -30,7 +30,7 @@ fn clean(arrays: &str, body: &str) {
 }
 
 #[test]
-fn accesses_beyond_the_length() {
+fn out_of_bounds_accesses_are_reported() {
     found(
         "",
         "let i: index = global_id.x //@ k.rs:1
@@ -50,14 +50,14 @@ fn accesses_beyond_the_length() {
     found(
         "shared s: [u32; 4]",
         "atomic_add(s[add(4, global_id.x)], 1u32) //@ k.rs:5",
-        "kernel k: atomically changes s[4], beyond its 4 elements\n  k.rs:5\n  by work-item 0 of group 0; 7 more like it",
+        "kernel k: atomically updates s[4], beyond its 4 elements\n  k.rs:5\n  by work-item 0 of group 0; 7 more like it",
     );
     clean("", "if lt(add(global_id.x, 1), len(x)) { y[global_id.x] = x[add(global_id.x, 1)] }");
     clean("", "y[global_id.x] = select(lt(add(global_id.x, 1), len(x)), x[add(global_id.x, 1)], 0u32)");
 }
 
 #[test]
-fn races_within_a_group() {
+fn races_within_a_group_are_reported() {
     found(
         "shared s: [u32; 4]",
         "let l: index = local_id.x //@ k.rs:1
@@ -72,7 +72,7 @@ fn races_within_a_group() {
         "kernel k: data race on s[0]\n  k.rs:4\n  work-item 1 of group 0 writes it, work-item 0 of group 0 writes it at k.rs:4; \
          put a barrier between them, or use an atomic; 5 more like it",
     );
-    // Reading first and writing then races as well, and so does a plain read of what others change atomically.
+    // Reading before another work-item writes is a race too, and so is a plain read of an element that others update atomically.
     found(
         "",
         "let l: index = local_id.x
@@ -89,7 +89,7 @@ fn races_within_a_group() {
          barrier()
          atomic_add(s[0], 1u32) //@ k.rs:7
          y[global_id.x] = s[0] //@ k.rs:8",
-        "kernel k: data race on s[0]\n  k.rs:8\n  work-item 0 of group 0 reads it, work-item 3 of group 0 atomically changes it at k.rs:7; \
+        "kernel k: data race on s[0]\n  k.rs:8\n  work-item 0 of group 0 reads it, work-item 3 of group 0 atomically updates it at k.rs:7; \
          put a barrier between them, or use an atomic; 7 more like it",
     );
     clean(
@@ -108,14 +108,14 @@ fn races_within_a_group() {
 }
 
 #[test]
-fn races_between_groups() {
+fn races_between_groups_are_reported() {
     found(
         "",
         "y[local_id.x] = 1u32 //@ k.rs:1",
         "kernel k: data race on y[0]\n  k.rs:1\n  work-item 4 of group 1 writes it, work-item 0 of group 0 writes it at k.rs:1; \
-         nothing orders groups; use an atomic, or two launches; 3 more like it",
+         work-groups are not ordered; use an atomic, or two launches; 3 more like it",
     );
-    // A barrier does not help, and the read of another group is remembered however often its own group reads.
+    // A barrier does not help, and a read by another group is remembered however often the own group reads.
     found(
         "",
         "if eq(group_id.x, 0) {
@@ -127,14 +127,14 @@ fn races_between_groups() {
              }
          }",
         "kernel k: data race on y[5]\n  k.rs:4\n  work-item 5 of group 1 writes it, work-item 3 of group 0 reads it at k.rs:2; \
-         nothing orders groups; use an atomic, or two launches",
+         work-groups are not ordered; use an atomic, or two launches",
     );
     clean("", "atomic_add(y[0], 1u32) if lt(0, global_id.x) { y[global_id.x] = x[0] }");
 }
 
-/// Without a group size there are no groups to speak of, and one race whatever the groups.
+/// Without a group size the grouping is arbitrary, so the race is the same for any grouping and the report names no groups.
 #[test]
-fn races_without_a_group_size() {
+fn races_without_a_group_size_are_reported() {
     let kernel = kernel("kernel k(y: &mut [u32]) { y[div(global_id.x, 2)] = 1u32 //@ k.rs:1\n }");
     for group in [1, 2, 3, 8] {
         let mut y = [0; 16];
@@ -147,13 +147,13 @@ fn races_without_a_group_size() {
 }
 
 #[test]
-fn reads_of_what_was_never_written() {
+fn uninitialized_reads_are_reported() {
     found(
         "shared s: [u32; 4]",
         "if lt(local_id.x, 3) { s[local_id.x] = 1u32 }
          barrier()
          let v: u32 = s[sub(3, local_id.x)] //@ k.rs:1",
-        "kernel k: reads shared s[3], which nothing has written; fill the array first\n  k.rs:1\n  \
+        "kernel k: reads shared s[3], which is uninitialized; fill the array first\n  k.rs:1\n  \
          by work-item 0 of group 0; 1 more like it",
     );
     found(
@@ -161,19 +161,19 @@ fn reads_of_what_was_never_written() {
         "p[0] = 1u32
          if eq(global_id.x, 5) { let v: u32 = p[1] //@ k.rs:2
          }",
-        "kernel k: reads private p[1], which nothing has written; fill the array first\n  k.rs:2\n  by work-item 5 of group 1",
+        "kernel k: reads private p[1], which is uninitialized; fill the array first\n  k.rs:2\n  by work-item 5 of group 1",
     );
     found(
         "shared s: [u32; 4]",
         "atomic_add(s[1], 1u32) //@ k.rs:3",
-        "kernel k: reads shared s[1], which nothing has written; fill the array first\n  k.rs:3\n  \
+        "kernel k: reads shared s[1], which is uninitialized; fill the array first\n  k.rs:3\n  \
          by work-item 0 of group 0; 1 more like it",
     );
     clean("private p: [u32; 2]", "for i: index in 0..2 { p[i] = 1u32 } y[global_id.x] = add(p[0], p[1])");
 }
 
 #[test]
-fn barriers_that_some_miss() {
+fn divergent_barriers_are_reported() {
     found(
         "",
         "if lt(local_id.x, 3) {
@@ -193,14 +193,14 @@ fn barriers_that_some_miss() {
 }
 
 #[test]
-fn index_arithmetic_without_a_result() {
+fn index_overflow_is_reported() {
     let cases = [
-        ("sub(global_id.x, 1)", "the index 0 - 1 is below zero", "0 of group 0"),
+        ("sub(global_id.x, 1)", "the index 0 - 1 is negative", "0 of group 0"),
         ("div(3, global_id.x)", "the index 3 / 0 divides by zero", "0 of group 0"),
         ("rem(3, global_id.x)", "the index 3 % 0 divides by zero", "0 of group 0"),
         (
             "add(sub(18446744073709551615, 6), global_id.x)",
-            "the index 18446744073709551609 + 7 is beyond 64 bits",
+            "the index 18446744073709551609 + 7 overflows 64 bits",
             "7 of group 1",
         ),
     ];
@@ -213,7 +213,7 @@ fn index_arithmetic_without_a_result() {
 }
 
 #[test]
-fn all_findings_are_one_error() {
+fn all_defects_are_in_one_error() {
     let body = "y[local_id.x] = x[8] //@ k.rs:1
                 let i: index = sub(3, global_id.x) //@ k.rs:2";
     found(
@@ -221,15 +221,15 @@ fn all_findings_are_one_error() {
         body,
         "kernel k: reads x[8], beyond its 8 elements\n  k.rs:1\n  by work-item 0 of group 0; 7 more like it\n  \
          also data race on y[0]\n    k.rs:1\n    work-item 4 of group 1 writes it, work-item 0 of group 0 writes it at k.rs:1; \
-         nothing orders groups; use an atomic, or two launches; 3 more like it\n  \
-         also the index 3 - 4 is below zero\n    k.rs:2\n    by work-item 4 of group 1; 3 more like it",
+         work-groups are not ordered; use an atomic, or two launches; 3 more like it\n  \
+         also the index 3 - 4 is negative\n    k.rs:2\n    by work-item 4 of group 1; 3 more like it",
     );
     let many: String = (1..=20).map(|line| format!("let v{line}: u32 = x[9] //@ k.rs:{line}\n")).collect();
     assert!(on_eight("", &many).unwrap_err().to_string().ends_with("and 12 further defects"));
 }
 
 #[test]
-fn effects_and_launch_mistakes_are_the_interpreters() {
+fn effects_and_launch_errors_equal_the_interpreters() {
     let kernel = kernel("kernel k(y: &mut [u32]) { y[global_id.x] = 7u32 }");
     let mut y = [0; 12];
     run_checked(&kernel, [3, 1, 1], [2, 1, 1], &mut [Arg::Write(&mut y)]).unwrap();
@@ -238,9 +238,9 @@ fn effects_and_launch_mistakes_are_the_interpreters() {
     assert!(error.message().contains("takes 1 arguments, not 0"));
 }
 
-/// Kernels as they are written in earnest, without a defect.
+/// Realistic kernels without a defect.
 #[test]
-fn correct_kernels_have_no_findings() {
+fn correct_kernels_have_no_defects() {
     let reduction = "kernel k(x: &[f32], sums: &out [f32]) group(8, 1, 1) {
         shared s: [f32; 8]
         let l: index = local_id.x
@@ -274,7 +274,7 @@ fn correct_kernels_have_no_findings() {
 }
 
 #[test]
-fn random_kernels_have_no_findings_unless_they_reach_beyond() {
+fn random_kernels_have_only_out_of_bounds_defects() {
     let full = std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1");
     let kernels = if full { 10_000 } else { 300 };
     let mut beyond = 0;

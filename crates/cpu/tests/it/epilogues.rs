@@ -1,5 +1,4 @@
-//! Products whose rows go through a kernel as they are made, against the same kernel afterwards: bit for bit, with every
-//! instruction set of the machine.
+//! Products with a fused epilogue, against the same kernel run afterwards: bit for bit, with every instruction set of the machine.
 
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ fn numbers(count: usize, dtype: DType) -> Vec<u8> {
     (0..count).flat_map(|i| value(i).bits.to_le_bytes().into_iter().take(dtype.bytes())).collect()
 }
 
-/// The product if it is kept, `y` and `z`.
+/// Returns the product if it is kept, `y` and `z`.
 fn results(isa: Isa, threads: usize, gemm: &Gemm, at_once: bool, keeps: bool) -> [Vec<u8>; 3] {
     let Gemm { dtype, batch, m, n, k, .. } = *gemm;
     let (pool, width) = (Pool::new(threads), dtype.bytes());
@@ -53,7 +52,8 @@ fn results(isa: Isa, threads: usize, gemm: &Gemm, at_once: bool, keeps: bool) ->
     let [row, y_at, z_at] = [&mut row, &mut y, &mut z].map(|bytes| bytes.as_mut_ptr());
     let buffers = [buffer(operands[2], elems), buffer(row, n), buffer(y_at, elems), buffer(z_at, elems)];
     let args = Args { buffers: &buffers, scalars: &[0; 4] };
-    // SAFETY: the buffers are as long as that, and apart; each row's elements are read by the work-items of their numbers.
+    // SAFETY: the buffers have these lengths and do not overlap; each element of the product is read by the work-item
+    // of the same index.
     unsafe {
         if at_once {
             assert!(supports_epilogue(&routine), "{routine}");
@@ -69,7 +69,7 @@ fn results(isa: Isa, threads: usize, gemm: &Gemm, at_once: bool, keeps: bool) ->
 }
 
 #[test]
-fn a_kernel_on_rows_as_they_are_made_gives_what_it_gives_afterwards() {
+fn fused_epilogues_equal_a_separate_kernel() {
     let shapes =
         [[1, 16, 97, 3], [1, 70, 500, 600], [1, 600, 130, 1], [3, 40, 1000, 40], [2, 33, 250, 1100], [1, 20, 96, 0]];
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {

@@ -1,5 +1,5 @@
-//! Fourier transforms against the sums of their definition in f64: lengths of every kind, all kinds of numbers, rows and columns, every
-//! instruction set, one thread and several.
+//! Fourier transforms against the sums of their definition in f64: various lengths, all kinds of transforms, rows and
+//! columns, every instruction set, one thread and several.
 
 use std::f64::consts::TAU;
 
@@ -9,7 +9,7 @@ use panoply_cpu::vm::isa::Isa;
 use panoply_ir::routine::{Fourier, FourierKind, Routine};
 use panoply_ir::{Element, Scalar};
 
-/// Numbers from -1 to 1.
+/// Returns pseudo-random numbers from -1 to 1.
 fn numbers(seed: u64, count: usize) -> Vec<f64> {
     let mut state = seed;
     let mut number = || {
@@ -19,11 +19,11 @@ fn numbers(seed: u64, count: usize) -> Vec<f64> {
     (0..count).map(|_| number()).collect()
 }
 
-/// The definition, of one line.
+/// Computes the definition for one line.
 fn sums(kind: FourierKind, n: usize, x: &[f64]) -> Vec<f64> {
     let pair = |k: usize| [x[2 * k], x[2 * k + 1]];
     let real = |k: usize| if n - k < k { [pair(n - k)[0], -pair(n - k)[1]] } else { pair(k) };
-    // A number of which the imaginary part does not count.
+    // The imaginary part of these numbers is ignored.
     let whole = |k: usize| if k == 0 || 2 * k == n { [pair(k)[0], 0.0] } else { real(k) };
     let (given, sign): (Vec<[f64; 2]>, f64) = match kind {
         FourierKind::Forward => ((0..n).map(pair).collect(), -1.0),
@@ -45,7 +45,7 @@ fn sums(kind: FourierKind, n: usize, x: &[f64]) -> Vec<f64> {
     }
 }
 
-/// The definition along the middle axis.
+/// Computes the definition along the middle axis.
 fn want(of: &Fourier, x: &[f64]) -> Vec<f64> {
     let Fourier { kind, length, outer, inner, .. } = *of;
     let [read, written] = kind.elems(length);
@@ -66,7 +66,7 @@ fn want(of: &Fourier, x: &[f64]) -> Vec<f64> {
     result
 }
 
-/// The largest difference, as a share of the root of the mean square.
+/// Checks that the largest difference, relative to the root mean square, is within a limit.
 fn check<T: Element>(pool: &Pool, isa: Isa, of: Fourier, rounded: fn(f64) -> T, limit: f64) {
     let routine = Routine::Fourier(of);
     assert!(offers(&routine), "{routine}");
@@ -76,7 +76,7 @@ fn check<T: Element>(pool: &Pool, isa: Isa, of: Fourier, rounded: fn(f64) -> T, 
     let mut to = vec![rounded(f64::NAN); written];
     let exact: Vec<f64> = from.iter().map(value).collect();
     let want = want(&of, &exact);
-    // SAFETY: the vectors are as long as the routine says.
+    // SAFETY: the vectors have the lengths of the routine.
     unsafe { run(pool, isa, &routine, &[from.as_mut_ptr().cast(), to.as_mut_ptr().cast()]) }.unwrap();
     let scale = (want.iter().map(|x| x * x).sum::<f64>() / want.len() as f64).sqrt();
     for (at, (have, want)) in to.iter().zip(&want).enumerate() {
@@ -96,7 +96,7 @@ fn both(pool: &Pool, isa: Isa, kind: FourierKind, [outer, length, inner]: [usize
 }
 
 #[test]
-fn lines_of_every_length_are_the_sums_of_the_definition() {
+fn lines_of_all_lengths_equal_the_definition() {
     let pool = Pool::new(1);
     let lengths =
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 17, 97, 100, 127, 128, 131, 200, 257, 262, 1000, 1013, 1024];
@@ -108,7 +108,7 @@ fn lines_of_every_length_are_the_sums_of_the_definition() {
 }
 
 #[test]
-fn rows_and_columns_are_transformed_by_themselves() {
+fn rows_and_columns_equal_the_definition() {
     for (threads, kind) in [1, 3].into_iter().flat_map(|threads| KINDS.map(|kind| (threads, kind))) {
         let pool = Pool::new(threads);
         for shape in [[700, 3, 1], [300, 130, 1], [3, 64, 5], [2, 75, 33], [5, 1, 7], [1, 256, 100], [40, 2, 50]] {
@@ -118,7 +118,7 @@ fn rows_and_columns_are_transformed_by_themselves() {
 }
 
 #[test]
-fn a_wave_in_many_numbers_is_one_frequency() {
+fn a_long_wave_has_one_frequency() {
     for (threads, n, at) in [(1, 1 << 16, 12345), (2, 1 << 17, 77), (3, 30_011, 29_000), (2, 1 << 16 | 2, 9)] {
         let pool = Pool::new(threads);
         let wave = |j: usize| {
@@ -129,7 +129,7 @@ fn a_wave_in_many_numbers_is_one_frequency() {
         let mut to = vec![f64::NAN; 2 * n];
         let (dtype, kind) = (f64::DTYPE, FourierKind::Forward);
         let routine = Routine::Fourier(Fourier { dtype, kind, outer: 1, length: n, inner: 1, scale: 1.0.into() });
-        // SAFETY: the vectors are as long as the routine says.
+        // SAFETY: the vectors have the lengths of the routine.
         unsafe { run(&pool, Isa::best(), &routine, &[from.as_mut_ptr().cast(), to.as_mut_ptr().cast()]) }.unwrap();
         for (k, pair) in to.as_chunks::<2>().0.iter().enumerate() {
             let want = if k == at { n as f64 } else { 0.0 };

@@ -1,5 +1,5 @@
-//! Matrix products of random numbers, some of which are not finite, against sums in f64, with every instruction set of the
-//! machine and on one thread and several.
+//! Matrix products of random numbers, some of which are not finite, against sums in f64, with every instruction set of
+//! the machine and on one thread and several.
 
 use panoply_cpu::pool::Pool;
 use panoply_cpu::routine::{offers, run};
@@ -20,7 +20,7 @@ fn wide(value: impl Element) -> f64 {
     scalar.to_f64()
 }
 
-/// Half the distances of neighboring numbers at 1, of elements and of sums; and of elements at 0.
+/// Checks products with error bounds: the unit roundoff of elements, that of sums, and half the smallest positive element.
 fn check<T: Element>(of: fn(f64) -> T, [element, sum, least]: [f64; 3]) {
     let mut below = numbers(7);
     let layout = |rows: usize, columns: usize, turned: usize| {
@@ -49,7 +49,7 @@ fn check<T: Element>(of: fn(f64) -> T, [element, sum, least]: [f64; 3]) {
             z.clear();
             z.resize(batch * m * n, of(7.0));
             let buffers = [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
-            // SAFETY: the vectors are as long as the layouts reach; the set is available.
+            // SAFETY: the vectors have the lengths of the layouts; the set is available.
             unsafe { run(&Pool::new(1 + round % 3), isa, &Routine::Gemm(gemm), &buffers) }
                 .expect("products do not fail");
             for at in 0..batch * m * n {
@@ -70,7 +70,7 @@ fn check<T: Element>(of: fn(f64) -> T, [element, sum, least]: [f64; 3]) {
 }
 
 #[test]
-fn products_are_what_they_should_be() {
+fn random_products_equal_f64_sums() {
     let unit = |bits: i32| 2f64.powi(-bits);
     check::<f32>(|value| value as f32, [unit(24), unit(24), 0.0]);
     check::<f64>(|value| value, [unit(53), unit(53), 0.0]);

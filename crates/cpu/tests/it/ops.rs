@@ -1,5 +1,5 @@
-//! Every operation on every type it is defined for, and every conversion, against the interpreter: operands as vectors,
-//! as values for all lanes, and as the destination itself.
+//! Every operation on every type it is defined for, and every conversion, against the interpreter: with vector
+//! operands, uniform operands, and the destination as an operand.
 
 use crate::compared;
 
@@ -21,7 +21,7 @@ fn tolerance(alu: Alu, dtype: DType) -> Tolerance {
     }
 }
 
-/// Values at the edges of a type, and some in between.
+/// Returns values at the edges of a type, and some in between.
 fn values(dtype: DType, seed: u64) -> Vec<Scalar> {
     let mut random = Random::new(seed);
     let bits = dtype.bits();
@@ -81,13 +81,13 @@ fn values(dtype: DType, seed: u64) -> Vec<Scalar> {
             _ => Scalar { dtype, bits: raw & mask },
         });
     }
-    // Edges meet edges: the second and third operand are the first one's, shifted.
+    // Edge values must be combined with edge values, so each operand's values are rotated differently.
     let by = (seed as usize * 7) % N;
     edges.rotate_left(by);
     edges
 }
 
-/// What the operands are: bit i set means operand i is one value for all lanes.
+/// Checks an operation; if bit i of `uniform` is set, operand i is one value for all lanes.
 fn run(alu: Alu, dtype: DType, uniform: u32, in_place: bool) {
     let mut b = Builder::new(format!("{}_{dtype}_{uniform}", alu.name()));
     let types: Vec<DType> = (0..alu.arity())
@@ -100,7 +100,7 @@ fn run(alu: Alu, dtype: DType, uniform: u32, in_place: bool) {
     for (position, ty) in types.iter().enumerate() {
         let data = values(*ty, position as u64 + 1);
         if uniform >> position & 1 == 1 {
-            // A finite ordinary value and each edge in turn would be many kernels: the random third is as good.
+            // Testing every edge value as a uniform operand would need many kernels, so one value of the sequence is used.
             operands.push(b.scalar("s", *ty));
             given.push(CaseArg::Scalar(data[N / 2 + position]));
         } else {
@@ -112,7 +112,7 @@ fn run(alu: Alu, dtype: DType, uniform: u32, in_place: bool) {
     let y = b.buffer("y", out, Access::Out);
     given.push(compared::of(&vec![Scalar::from_i128(out, 0); N]));
     if in_place {
-        // `acc` starts as the operand that can be updated, is updated twice, and once more for some lanes only.
+        // `acc` starts as the operand that can be updated, is updated twice, and then once more for some lanes only.
         let position = if alu.arity() == 3 { 2 } else { 0 };
         let acc = b.declare("acc", operands[position], true);
         operands[position] = b.get(acc);
@@ -138,7 +138,7 @@ fn run(alu: Alu, dtype: DType, uniform: u32, in_place: bool) {
 }
 
 #[test]
-fn every_operation_on_every_type() {
+fn every_operation_equals_the_interpreter() {
     for alu in Alu::ALL {
         for dtype in DType::ALL {
             let types: Vec<Type> = (0..alu.arity())
@@ -159,7 +159,7 @@ fn every_operation_on_every_type() {
 }
 
 #[test]
-fn every_conversion() {
+fn every_conversion_equals_the_interpreter() {
     for from in DType::ALL {
         for to in DType::ALL {
             for (bitcast, uniform) in [(false, false), (false, true), (true, false), (true, true)] {

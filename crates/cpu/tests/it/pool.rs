@@ -1,4 +1,4 @@
-//! The thread pool: every part once, nesting, panics, many callers, and the end.
+//! The thread pool: every part runs once, nesting, panics, concurrent callers, and shutdown.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::thread;
 
 use panoply_cpu::pool::Pool;
 
-/// Interpreters are slow.
+/// Miri is slow.
 const RUNS: usize = if cfg!(miri) { 5 } else { 2000 };
 
 /// Runs `parts` parts and checks that each was executed once when `run` returned.
@@ -33,10 +33,10 @@ fn every_part_is_executed_once() {
     }
 }
 
-/// A slice whose elements are written by whoever executes the part of that number.
+/// A slice whose elements are written by the thread that executes the part with that index.
 struct Slots(*mut usize, usize);
 
-// SAFETY: every element is accessed by one part only while the run lasts, as `Pool::run` promises.
+// SAFETY: during a run every element is accessed by one part only, as `Pool::run` promises.
 unsafe impl Sync for Slots {}
 
 impl Slots {
@@ -47,9 +47,9 @@ impl Slots {
     }
 }
 
-/// Without synchronization of its own: Miri would call a missing one in the pool a data race.
+/// The writes are not synchronized, so that Miri would report missing synchronization of the pool as a data race.
 #[test]
-fn plain_writes_are_seen_after_the_run() {
+fn plain_writes_are_visible_after_the_run() {
     let pool = Pool::new(3);
     for run in 0..RUNS {
         let mut out = vec![0; 16];
@@ -62,7 +62,7 @@ fn plain_writes_are_seen_after_the_run() {
 #[test]
 fn a_run_uses_several_threads() {
     let pool = Pool::new(3);
-    // Nobody passes unless three threads execute a part each at the same time.
+    // The barrier opens only if three threads execute a part each at the same time.
     let meeting = Barrier::new(3);
     pool.run(3, &|_| {
         meeting.wait();
@@ -77,7 +77,7 @@ fn sleeping_workers_are_woken() {
         pool.run(2, &|_| {
             meeting.wait();
         });
-        // Longer than workers spin; whether they sleep by now or not, the next run must succeed.
+        // Longer than workers spin; the next run must succeed whether they sleep by now or not.
         thread::park_timeout(std::time::Duration::from_millis(2));
     }
 }
@@ -167,7 +167,7 @@ fn a_second_caller_does_not_wait_for_the_first() {
         scope.spawn(|| {
             pool.run(2, &|_| {
                 first_runs.wait();
-                // Both threads of the pool stay here until the second caller is through.
+                // Both threads of the pool block here until the second caller is done.
                 receive.lock().unwrap().recv().expect("the second caller sends twice");
             });
         });
@@ -180,7 +180,7 @@ fn a_second_caller_does_not_wait_for_the_first() {
 }
 
 #[test]
-fn pools_come_and_go() {
+fn pools_can_be_created_and_dropped_repeatedly() {
     for run in 0..RUNS / 20 + 1 {
         let pool = Pool::new(1 + run % 4);
         if run % 3 != 0 {

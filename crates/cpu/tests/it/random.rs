@@ -1,6 +1,6 @@
 //! Random kernels: the interpreter and the vector machine agree, with every instruction set of this machine.
 //!
-//! All tests together take 380 kernels, or 12,920 with `PANOPLY_TEST_FULL=1`. A failure names the seed.
+//! All tests together check 380 kernels, or 12,920 with `PANOPLY_TEST_FULL=1`. A failure reports the seed.
 
 use crate::compared;
 
@@ -13,13 +13,13 @@ use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::kernel::Param;
 use panoply_ir::random::{self, Case, Options};
 
-/// How many kernels a run looks at.
+/// Returns the number of kernels that a run checks.
 fn count(usual: u64) -> u64 {
     let full = std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1");
     if full { usual * 34 } else { usual }
 }
 
-/// How two executors disagree about a case, if they do.
+/// Returns a description of how two executors disagree about a case, if they do.
 fn disagreement(case: &Case, isa: Isa, pool: &Pool) -> Option<String> {
     let expected = match case.interpret(1) {
         Ok(expected) => expected,
@@ -33,7 +33,7 @@ fn disagreement(case: &Case, isa: Isa, pool: &Pool) -> Option<String> {
     let mut found = Vec::new();
     for param in &case.kernel.params {
         found.push(match param {
-            Param::Buffer(_) => buffers.next().expect("one for each"),
+            Param::Buffer(_) => buffers.next().expect("there is a buffer for each buffer parameter"),
             Param::Scalar { .. } => Vec::new(),
         });
     }

@@ -1,4 +1,4 @@
-//! Rows put at positions against a loop: types, positions outside, batches, one thread and several.
+//! Scatters against a loop: types, positions out of range, batches, one thread and several.
 
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ fn check<T: Element + Debug + PartialEq, I: Element>(of: fn(i64) -> T, at: fn(i6
     {
         let array: Vec<T> = (0..batch * length * columns).map(|i| of(i as i64 * 7919 % 1009)).collect();
         let rows: Vec<T> = (0..batch * count * columns).map(|i| of(i as i64 * 104_729 % 2003)).collect();
-        // A few before the first row and behind the last.
+        // Some positions are before the first row or after the last.
         let places: Vec<i64> = (0..count).map(|i| (i as i64 * 31 % (length as i64 + 4)) - 2).collect();
         let mut want = array.clone();
         for b in 0..batch {
@@ -46,7 +46,7 @@ fn check<T: Element + Debug + PartialEq, I: Element>(of: fn(i64) -> T, at: fn(i6
                 rows.as_mut_ptr().cast(),
                 output.as_mut_ptr().cast(),
             ];
-            // SAFETY: the vectors are as long as the routine says.
+            // SAFETY: the vectors have the lengths of the routine.
             unsafe { run(&Pool::new(threads), Isa::best(), &routine, &buffers) }.unwrap();
             assert!(output == want, "{routine} on {threads} threads");
         }
@@ -62,7 +62,7 @@ fn rows_are_added_in_order() {
 }
 
 #[test]
-fn the_last_row_stays() {
+fn the_last_row_wins() {
     check(|n| n as u8, |at| at as i32, None);
     check(|n| f16::from_f64(n as f64), |at| at, None);
     check(|n| n as f32, |at| at as i32, None);

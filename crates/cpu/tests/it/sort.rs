@@ -1,5 +1,5 @@
-//! Sorting against the standard library's stable sort: every type, both directions, few of many, rows for one thread and for
-//! several.
+//! Sorting against the standard library's stable sort: every type, both directions, partial sorts, rows for one thread
+//! and for several.
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ fn words(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// `bits` says whether two elements are the same, NaN included.
+/// Checks sorts; `bits` maps elements to bits, so that NaNs can be compared.
 fn check<T: Element + Debug>(of: impl Fn(u64) -> T, order: fn(&T, &T) -> Ordering, bits: fn(T) -> u64) {
     let mut word = words(1);
     for (rows, length, count) in
@@ -31,7 +31,7 @@ fn check<T: Element + Debug>(of: impl Fn(u64) -> T, order: fn(&T, &T) -> Orderin
             let (mut from, mut values, mut places) =
                 (input.clone(), vec![of(0); rows * count], vec![-1i32; rows * count]);
             let buffers = [from.as_mut_ptr().cast(), values.as_mut_ptr().cast(), places.as_mut_ptr().cast()];
-            // SAFETY: the vectors are as long as the routine says.
+            // SAFETY: the vectors have the lengths of the routine.
             unsafe { run(&Pool::new(threads), Isa::best(), &routine, &buffers) }.unwrap();
             for row in 0..rows {
                 let line = &input[row * length..][..length];
@@ -50,12 +50,12 @@ fn check<T: Element + Debug>(of: impl Fn(u64) -> T, order: fn(&T, &T) -> Orderin
     }
 }
 
-/// NaN is larger than everything, both zeros are equal.
+/// Compares floats: NaN is greater than everything, and both zeros are equal.
 fn floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// Few different numbers, so that many are equal, and all that is special.
+/// Returns few different numbers, so that many are equal, and special values.
 fn float(word: u64) -> f64 {
     let special = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1e-310, -1e-42];
     if word.is_multiple_of(5) { special[(word / 5 % 8) as usize] } else { (word % 2001) as f64 - 1000.0 }

@@ -1,9 +1,14 @@
-//! How far the functions of `math` are from the truth, in units in the last place, and whether they treat the special
-//! values as C's Annex F says.
+//! Maximum errors of the functions of `math` in units in the last place, and their special values as in Annex F of C.
 //!
+<<<<<<< 500041b:crates/cpu/tests/it/ulp.rs
 //! The oracle is the platform's C library as `std` calls it, in f64 for both widths; for f64 it is itself up to 1 ULP off.
 //! By default a sample is taken. With `PANOPLY_TEST_FULL=1` every f32 is tried, and many more f64. The maxima are printed
 //! either way: `cargo test -p panoply-cpu --test it ulp -- --nocapture`.
+=======
+//! The reference is the platform's C library as called by `std`, in f64 for both widths; for f64 it is itself up to 1
+//! ULP off. By default a sample is tested. With `PANOPLY_TEST_FULL=1` every f32 is tested, and many more f64. The
+//! maxima are printed in either case: `cargo test -p panoply-cpu --test ulp -- --nocapture`.
+>>>>>>> prose:crates/cpu/tests/ulp.rs
 
 #[allow(dead_code)]
 mod blocks;
@@ -13,10 +18,10 @@ use blocks::{Level, Unary};
 use panoply_cpu::math::{double, single};
 use ulps::{Worst, random, ulps_f32, ulps_f64};
 
-/// How many numbers are computed at a time.
+/// Number of values computed at a time.
 const BLOCK: usize = 4096;
 
-/// The contract for f32 and f64.
+/// The maximum errors promised for f32 and f64.
 const LIMIT_F32: f64 = 2.0;
 const LIMIT_F64: f64 = 4.0;
 
@@ -28,7 +33,7 @@ fn full() -> bool {
     std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1")
 }
 
-/// The true value, and how many ULP are allowed at most if it is fewer than the contract has.
+/// Returns the reference function, and the maximum ULP if it is less than the promised one.
 fn oracle(name: &str) -> (fn(f64) -> f64, Option<f64>) {
     match name {
         "exp" => (f64::exp, None),
@@ -53,17 +58,17 @@ fn oracle(name: &str) -> (fn(f64) -> f64, Option<f64>) {
     }
 }
 
-/// Below which magnitude a function promises anything.
+/// Returns the magnitude below which a function is accurate.
 fn reach(name: &str, near: f64) -> f64 {
     if name.ends_with("_near") { near } else { f64::INFINITY }
 }
 
-/// Whether x is within reach; NaN always is.
+/// Returns true if x is within reach; NaN always is.
 fn within(x: f64, reach: f64) -> bool {
     reach == f64::INFINITY || x.abs() < reach || x.is_nan()
 }
 
-/// Numbers at which something changes: the special values, where results overflow or vanish, where intervals meet.
+/// Returns numbers at which the behavior changes: special values, overflow, underflow, and boundaries of intervals.
 fn edges() -> Vec<f64> {
     let mut edges = vec![0.0, f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE, 5e-324, 1e-310];
     edges.extend([f32::MAX as f64, f32::MIN_POSITIVE as f64, f32::from_bits(1) as f64, 1e-40]);
@@ -81,7 +86,7 @@ fn edges() -> Vec<f64> {
     edges.iter().flat_map(|x| neighbors(*x)).flat_map(|x| [x, -x]).collect()
 }
 
-/// Tries one f32 function on bit patterns `first, first + step ..`.
+/// Tests one f32 function on the bit patterns `first, first + step ..`.
 fn sweep_f32(name: &str, levels: &[Level], block: Unary<f32>, first: u64, step: u64, worst: &mut [Worst]) {
     let (truth, _) = oracle(name);
     let reach = reach(name, single::NEAR as f64);
@@ -104,7 +109,7 @@ fn compare_f32(truth: fn(f64) -> f64, levels: &[Level], block: Unary<f32>, x: &[
         block(*level, x, out);
         let most = out.iter().zip(&*exact).map(|(y, exact)| ulps_f32(*y, *exact)).fold(0.0, f64::max);
         if most > worst.ulps {
-            let at = (0..x.len()).find(|at| ulps_f32(out[*at], exact[*at]) == most).expect("it was there");
+            let at = (0..x.len()).find(|at| ulps_f32(out[*at], exact[*at]) == most).expect("it is in the block");
             let (x, y, exact) = (x[at], out[at], exact[at]);
             worst.see(most, || format!("{x:e} ({:#010x}): {y:e}, exactly {exact:e}", x.to_bits()));
         }
@@ -112,7 +117,7 @@ fn compare_f32(truth: fn(f64) -> f64, levels: &[Level], block: Unary<f32>, x: &[
 }
 
 #[test]
-fn f32_functions_stay_within_the_contract() {
+fn f32_functions_are_within_the_promised_ulp() {
     let levels = Level::available();
     let threads = if full() { 2 } else { 1 };
     let step = if full() { threads } else { 4099 };
@@ -149,7 +154,7 @@ fn f32_functions_stay_within_the_contract() {
 }
 
 #[test]
-fn f64_functions_stay_within_the_contract() {
+fn f64_functions_are_within_the_promised_ulp() {
     let levels = Level::available();
     let rounds = if full() { 8192 } else { 32 };
     let seed = 7;
@@ -184,7 +189,7 @@ fn f64_functions_stay_within_the_contract() {
 }
 
 #[test]
-fn pow_stays_within_the_contract_and_keeps_its_special_cases() {
+fn pow_is_within_the_promised_ulp_including_special_cases() {
     let levels = Level::available();
     let rounds = if full() { 65_536 } else { 128 };
     let seed = 11;
@@ -235,14 +240,14 @@ fn pow_f64(levels: &[Level], pairs: &[(f64, f64)], worst: &mut [Worst]) {
     }
 }
 
-/// The C library's `fma` is exact, so ours must be the same number everywhere.
+/// The C library's `fma` is exact, so the results must be equal.
 #[test]
 fn fma_rounds_once() {
     let mut state = 13;
     let rounds = if full() { 16_384 } else { 64 };
     let (_, block) = blocks::ternary_f32()[0];
     for _ in 0..rounds {
-        // Exponents close together, so that the sum cancels, rounds halfway and becomes denormal.
+        // Exponents are close together, so that the sum cancels, rounds halfway and becomes denormal.
         let (mut a, mut b, mut c, mut out) = (vec![], vec![], vec![], vec![0f32; BLOCK]);
         for n in 0..BLOCK {
             let [x, y, z] = random::products(&mut state, n);
@@ -261,7 +266,7 @@ fn fma_rounds_once() {
     }
 }
 
-/// The near variants may be used for a whole block instead of the others, so they must not differ.
+/// The near variants may replace the others for a whole block, so their results must not differ.
 #[test]
 fn near_variants_agree() {
     let mut state = 17;
@@ -285,7 +290,7 @@ fn agree<T: Copy + Default + std::fmt::Debug>(name: &str, blocks: &[(&str, Unary
     }
 }
 
-/// The f64 closest to a multiple of pi / 2, and its cosine, from J.-M. Muller's book, table 11.1. The C library gets it wrong.
+/// The f64 closest to a multiple of pi / 2, and its cosine, from J.-M. Muller's book, table 11.1. The C library's result is wrong.
 #[test]
 fn the_hardest_angle_is_reduced_exactly() {
     let x = [6_381_956_970_095_103.0 * 2f64.powi(797)];
@@ -296,7 +301,7 @@ fn the_hardest_angle_is_reduced_exactly() {
     }
 }
 
-/// The remainder is exact, and so is the C library's.
+/// The remainder is exact in both implementations.
 #[test]
 fn rem_is_exact() {
     let mut state = 19;
@@ -331,7 +336,7 @@ fn check_rem(level: Level, x: &[f32], y: &[f32], out: &[f32]) {
 }
 
 fn find<F: Copy>(table: &[(&str, F)], name: &str) -> F {
-    table.iter().find(|(own, _)| *own == name).expect("the table has it").1
+    table.iter().find(|(own, _)| *own == name).expect("the table has this function").1
 }
 
 fn report(name: &str, levels: &[Level], worst: &[Worst], limit: f64, failures: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! The vector machine against the interpreter: each way of control flow, each way of access, each tail.
+//! The vector machine against the interpreter: each form of control flow and memory access, and each size of a remainder.
 
 use crate::compared;
 
@@ -12,7 +12,7 @@ use panoply_ir::kernel::*;
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, DType, Scalar, Type};
 
-/// Sizes around every boundary: of a vector, of a block, of a short row.
+/// Sizes around every boundary: of a vector, of a block, and of a short row.
 const SIZES: [u64; 12] = [1, 2, 15, 16, 17, 63, 95, 96, 511, 512, 513, 2100];
 
 fn floats(n: u64) -> Vec<f32> {
@@ -23,7 +23,7 @@ fn global_id(b: &mut Builder) -> ExprId {
     b.builtin(Builtin::GlobalId(0))
 }
 
-/// `y[i] += a * x[i]` where `i < y.len()`.
+/// Builds `y[i] += a * x[i]` where `i < y.len()`.
 fn saxpy(guard: Guard) -> Kernel {
     let mut b = Builder::new("saxpy");
     let a = b.scalar("a", DType::F32);
@@ -42,7 +42,7 @@ fn saxpy(guard: Guard) -> Kernel {
 }
 
 #[test]
-fn saxpy_at_every_tail() {
+fn saxpy_with_every_remainder() {
     for n in SIZES {
         for len in [n, n - n / 3, n + 5] {
             let given = [CaseArg::Scalar(2.5_f32.into()), of(&floats(len)), of(&floats(len + 1)[1..])];
@@ -53,7 +53,7 @@ fn saxpy_at_every_tail() {
 }
 
 #[test]
-fn neighbors_beyond_both_ends_read_zero() {
+fn out_of_bounds_reads_give_zero() {
     let mut b = Builder::new("stencil");
     let x = b.buffer("x", DType::F32, Access::In);
     let y = b.buffer("y", DType::F32, Access::Out);
@@ -73,8 +73,8 @@ fn neighbors_beyond_both_ends_read_zero() {
 }
 
 #[test]
-fn a_buffer_shifted_onto_itself_is_read_before_it_is_written() {
-    // In lockstep within a work-item: y[i] = y[i] * y[i] + y[i], with all three reads of the same element.
+fn in_place_updates_read_before_they_write() {
+    // Lanes run in lockstep: y[i] = y[i] * y[i] + y[i], with all three reads of the same element.
     let mut b = Builder::new("square");
     let y = b.buffer("y", DType::F32, Access::InOut);
     let i = global_id(&mut b);
@@ -91,7 +91,7 @@ fn a_buffer_shifted_onto_itself_is_read_before_it_is_written() {
 }
 
 #[test]
-fn lets_keep_what_memory_held() {
+fn lets_keep_the_loaded_value() {
     let mut b = Builder::new("keep");
     let y = b.buffer("y", DType::F32, Access::InOut);
     let z = b.buffer("z", DType::F32, Access::Out);
@@ -107,7 +107,7 @@ fn lets_keep_what_memory_held() {
     check(kernel, [700, 1, 1], &[of(&floats(700)), of(&vec![0_f32; 700])]);
 }
 
-/// Rows of three axes, long and short: `y[x + nx * (y + ny * z)] = x - 2 y + 3 z`.
+/// Rows over three axes, long and short: `y[x + nx * (y + ny * z)] = x - 2 y + 3 z`.
 #[test]
 fn grids_of_three_axes() {
     let mut b = Builder::new("axes");
@@ -166,7 +166,7 @@ fn transposed_reads_and_writes() {
     }
 }
 
-/// The number of steps of the Collatz sequence, with `break` and `continue`.
+/// Counts the steps of the Collatz sequence, with `break` and `continue`.
 #[test]
 fn lanes_leave_loops_at_different_times() {
     let mut b = Builder::new("collatz");
@@ -210,7 +210,7 @@ fn lanes_leave_loops_at_different_times() {
 }
 
 #[test]
-fn what_waits_for_its_place_is_computed_there() {
+fn copies_into_locals_are_coalesced() {
     let mut b = Builder::new("spiral");
     let out = b.buffer("out", DType::F32, Access::Out);
     let i = global_id(&mut b);
@@ -250,9 +250,9 @@ fn what_waits_for_its_place_is_computed_there() {
     }
 }
 
-/// A loop to an end of one's own, from a start of one's own, in signed and unsigned counters of every width.
+/// Loops with uniform and varying starts, ends and steps, with signed and unsigned counters of various widths.
 #[test]
-fn counting_loops_of_every_kind() {
+fn counting_loops_with_uniform_and_varying_bounds() {
     for (dtype, start_varies, end_varies, step_varies) in [DType::I32, DType::U8, DType::I64, DType::U64, DType::I16]
         .into_iter()
         .flat_map(|dtype| (0..8).map(move |bits| (dtype, bits & 1 == 1, bits & 2 == 2, bits & 4 == 4)))
@@ -285,9 +285,9 @@ fn counting_loops_of_every_kind() {
     }
 }
 
-/// Counters next to the ends of their type do not wrap.
+/// Counters near the limits of their type do not wrap.
 #[test]
-fn counters_stop_at_the_end_of_their_type() {
+fn counters_do_not_overflow() {
     for dtype in [DType::I8, DType::U8, DType::I32, DType::U64, DType::I64] {
         for varies in [false, true] {
             let mut b = Builder::new("edge");
@@ -393,7 +393,7 @@ fn lanes_return_early() {
     }
 }
 
-/// Both branches assign, neither disturbs the other's lanes; one of them swaps.
+/// Both branches assign without changing the other's lanes; one of them swaps.
 #[test]
 fn branches_merge() {
     let mut b = Builder::new("merge");
@@ -425,7 +425,7 @@ fn branches_merge() {
     }
 }
 
-/// Gathers and scatters through an index from memory, some beyond the length.
+/// Gathers and scatters with indices from memory, some of them out of bounds.
 #[test]
 fn indices_from_memory() {
     for dtype in [DType::U8, DType::F16, DType::BF16, DType::I32, DType::F64, DType::Bool] {
@@ -457,7 +457,7 @@ fn indices_from_memory() {
     }
 }
 
-/// A tree reduction in shared memory, with barriers and a shrinking half of the group.
+/// A tree reduction in shared memory, with barriers and a shrinking active half of the group.
 #[test]
 fn groups_reduce_in_shared_memory() {
     for group in [1_u32, 2, 64, 256, 1024] {
@@ -501,7 +501,7 @@ fn groups_reduce_in_shared_memory() {
     }
 }
 
-/// A tiled matrix product: two local axes, shared tiles, a loop over tiles.
+/// A tiled matrix product: two local axes, shared tiles, and a loop over tiles.
 #[test]
 fn groups_of_two_axes_multiply_tiles() {
     const T: u32 = 8;
@@ -563,7 +563,7 @@ fn groups_of_two_axes_multiply_tiles() {
 }
 
 #[test]
-fn collectives_of_every_kind() {
+fn every_collective_equals_the_interpreter() {
     let ops = ReduceOp::ALL
         .into_iter()
         .flat_map(|op| [CollectiveOp::Reduce(op), CollectiveOp::InclusiveScan(op), CollectiveOp::ExclusiveScan(op)]);

@@ -1,5 +1,5 @@
-//! What the vector machine computes together, keeps, or computes for more lanes than were asked for, against the
-//! interpreter: every byte must be the same.
+//! Fused operations, cached values, and loops that compute more lanes than are active, against the interpreter: every
+//! byte must be equal.
 
 use crate::compared;
 
@@ -8,7 +8,7 @@ use panoply_ir::kernel::Kernel;
 use panoply_ir::text::parse;
 use panoply_ir::{DType, Scalar};
 
-/// Around the lengths of vectors and blocks.
+/// Sizes around the lengths of vectors and blocks.
 const SIZES: [u64; 6] = [1, 15, 33, 100, 513, 1500];
 
 fn kernel(text: &str) -> Kernel {
@@ -20,7 +20,7 @@ fn floats(n: u64, seed: f64) -> Vec<f64> {
 }
 
 #[test]
-fn two_operations_in_one_loop_round_as_two() {
+fn fused_pairs_round_each_operation() {
     let text = "kernel pairs(a: f32, x: &[f32], y: &[f32], z: &mut [f32]) {
         let i: index = global_id.x
         let mut s: f32 = x[i]
@@ -51,7 +51,7 @@ fn two_operations_in_one_loop_round_as_two() {
 }
 
 #[test]
-fn wide_products_and_their_halves() {
+fn wide_products_and_upper_halves() {
     let text = "kernel halves(k: u32, x: &[u32], y: &[u64], z: &mut [u32]) {
         let i: index = global_id.x
         let product: u64 = mul(cast<u64>(x[i]), 3528531795u64)
@@ -70,7 +70,7 @@ fn wide_products_and_their_halves() {
 }
 
 #[test]
-fn values_last_until_a_statement_changes_them() {
+fn cached_values_are_invalidated_by_statements() {
     let text = "kernel values(x: &mut [f32], y: &mut [f32]) {
         let i: index = global_id.x
         let mut s: f32 = x[i]
@@ -102,7 +102,7 @@ fn values_last_until_a_statement_changes_them() {
 }
 
 #[test]
-fn conditions_of_which_all_lanes_share_a_part() {
+fn conditions_with_uniform_terms() {
     let text = "kernel parts(n: u32, m: index, x: &[f32], y: &mut [f32]) {
         let i: index = global_id.x
         if and(and(lt(n, 3u32), lt(0.0f32, x[i])), and(lt(i, m), lt(x[i], 2.0f32))) {
@@ -128,9 +128,9 @@ fn conditions_of_which_all_lanes_share_a_part() {
     }
 }
 
-/// Of a comparison the other operand, or both, may be one value for all; what is no number compares as nothing.
+/// One or both operands of a comparison may be uniform; comparisons with NaN are false.
 #[test]
-fn comparisons_where_bools_hold() {
+fn comparisons_fused_with_bools() {
     let text = "kernel comparisons(a: T, x: &[T], y: &[T], z: &mut [T]) {
         let i: index = global_id.x
         let near: bool = lt(x[i], y[i])
@@ -160,7 +160,7 @@ fn comparisons_where_bools_hold() {
     }
 }
 
-/// Tiles read in rows and written in columns, whole and at ragged edges, in every width of element.
+/// Tiles read by rows and written by columns, complete and at partial edges, with every element width.
 #[test]
 fn tiles_of_every_shape() {
     for [w, h] in [[16_u64, 16], [32, 4], [8, 8], [1, 16], [3, 5]] {

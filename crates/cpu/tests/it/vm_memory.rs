@@ -51,9 +51,9 @@ fn atomics_count_exactly() {
     }
 }
 
-/// Each work-item owns its element, so what it gets back is certain.
+/// Each work-item has its own element, so the returned value is deterministic.
 #[test]
-fn atomics_give_the_element_before() {
+fn atomics_return_the_previous_value() {
     for op in [AtomicOp::Add, AtomicOp::Exchange, AtomicOp::CompareExchange, AtomicOp::Min] {
         let mut b = Builder::new("own");
         let y = b.buffer("y", DType::I32, Access::InOut);
@@ -117,7 +117,7 @@ fn private_arrays() {
     }
 }
 
-/// Vectors are taken apart: loads, arithmetic, lanes and stores, at the ends of buffers too.
+/// Vectors are scalarized: loads, arithmetic, lanes and stores, also at the ends of buffers.
 #[test]
 fn vectors_are_scalarized() {
     for lanes in [2_u8, 4, 8] {
@@ -148,7 +148,7 @@ fn vectors_are_scalarized() {
     }
 }
 
-/// Conditions that are sums of ranges, in every combination, negated and not.
+/// Conditions that combine ranges, in every combination, negated and not.
 #[test]
 fn ranges_of_lanes() {
     for (alu, swapped) in [Alu::Lt, Alu::Le, Alu::Eq, Alu::Ne].into_iter().flat_map(|alu| [(alu, false), (alu, true)]) {
@@ -190,9 +190,9 @@ fn ranges_of_lanes() {
     }
 }
 
-/// They are written out before, where a kernel is optimized for this target.
+/// Optimizing a kernel for this target expands matrix products beforehand.
 #[test]
-fn products_of_matrices_are_refused() {
+fn matrix_products_are_rejected() {
     let mut b = Builder::new("multiply");
     b.group([32, 1, 1]);
     let y = b.buffer("y", DType::F32, Access::Out);
@@ -203,5 +203,8 @@ fn products_of_matrices_are_refused() {
     b.store(y, first, product, Guard::Checked);
     let kernel = verify(b.finish().expect("the kernel is valid")).expect("it verifies");
     let error = Compiled::new(Arc::new(kernel), Isa::best()).map(|_| ()).expect_err("there is no such instruction");
-    assert!(error.to_string().contains("kernel multiply: the vector machine multiplies no matrices"), "{error}");
+    assert!(
+        error.to_string().contains("kernel multiply: the vector machine does not support matrix products"),
+        "{error}"
+    );
 }

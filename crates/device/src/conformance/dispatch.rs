@@ -1,4 +1,4 @@
-//! Launches: which work-items run, and what they are given.
+//! Launches: the executed work-items and their arguments.
 
 use panoply_ir::routine::{Gemm, Layout, Routine};
 use panoply_ir::{DType, Result, Scalar};
@@ -11,19 +11,19 @@ use crate::command::{Arg, DeviceCommand};
 pub const CASES: &[Case] = &[
     Case { name: "grids in one to three dimensions are exact", needs: &[Requirement::Computing], run: grids },
     Case { name: "every work-item runs once", needs: &[Requirement::Computing], run: once },
-    Case { name: "fixed groups are whole", needs: &[Requirement::Computing, Requirement::Groups], run: groups },
+    Case { name: "fixed work-groups are complete", needs: &[Requirement::Computing, Requirement::Groups], run: groups },
     Case { name: "barriers order shared memory", needs: &[Requirement::Computing, Requirement::Groups], run: barriers },
-    Case { name: "groups combine values", needs: &[Requirement::Computing, Requirement::Groups], run: combining },
+    Case { name: "work-group collectives", needs: &[Requirement::Computing, Requirement::Groups], run: combining },
     Case { name: "scalars of every type", needs: &[Requirement::Computing], run: scalars },
-    Case { name: "indices", needs: &[Requirement::Computing], run: indices },
+    Case { name: "index arguments", needs: &[Requirement::Computing], run: indices },
     Case { name: "many arguments", needs: &[Requirement::Computing], run: arguments },
-    Case { name: "regions begin where they say", needs: &[Requirement::Computing], run: regions },
+    Case { name: "regions start at their offset", needs: &[Requirement::Computing], run: regions },
     Case {
-        name: "what lies beyond a region is guarded",
+        name: "accesses beyond a region are guarded",
         needs: &[Requirement::Computing, Requirement::BoundsGuards],
         run: guards,
     },
-    Case { name: "routines it offers are right", needs: &[Requirement::Computing], run: routines },
+    Case { name: "supported routines are correct", needs: &[Requirement::Computing], run: routines },
 ];
 
 fn grids(bench: &Bench<'_>) -> Result<()> {
@@ -44,7 +44,7 @@ fn grids(bench: &Bench<'_>) -> Result<()> {
     for grid in grids {
         let items = grid.iter().product::<u64>() as usize;
         for group in groups.map(|group| bench.group(group)) {
-            // A work-item too many would write into the rest.
+            // A surplus work-item would write into the rest.
             let out = bench.holding(&vec![0u32; items + 300])?;
             bench.run(&[launch(&program, grid, group, vec![Arg::Buffer(out.all())])])?;
             let mut expected = Vec::new();
@@ -65,7 +65,7 @@ fn once(bench: &Bench<'_>) -> Result<()> {
     let (counters, n) = (bench.holding(&[0u32, 0])?, 10_007u64);
     let args = vec![Arg::Buffer(counters.all())];
     bench.run(&[launch(&program, [n, 1, 1], bench.group([64, 1, 1]), args)])?;
-    expect("work-items and the sum of their numbers", counters.words()?, vec![n as u32, (n * (n - 1) / 2) as u32])
+    expect("number of work-items and sum of their ids", counters.words()?, vec![n as u32, (n * (n - 1) / 2) as u32])
 }
 
 fn groups(bench: &Bench<'_>) -> Result<()> {
@@ -82,9 +82,9 @@ fn barriers(bench: &Bench<'_>) -> Result<()> {
     let step = launch(&program, [160, 1, 1], [16, 1, 1], vec![Arg::Buffer(x.all())]);
     bench.run(std::slice::from_ref(&step))?;
     let turned = (0..160u32).map(|i| i / 16 * 16 + 15 - i % 16);
-    expect_all("groups turned around", &x.words()?, &Vec::from_iter(turned))?;
+    expect_all("reversed work-groups", &x.words()?, &Vec::from_iter(turned))?;
     bench.run(&[step])?;
-    expect_all("and back", &x.words()?, &Vec::from_iter(0..160))
+    expect_all("reversed twice", &x.words()?, &Vec::from_iter(0..160))
 }
 
 fn combining(bench: &Bench<'_>) -> Result<()> {
@@ -96,7 +96,7 @@ fn combining(bench: &Bench<'_>) -> Result<()> {
         let largest = group.iter().max().copied().unwrap_or(0);
         (1..=16).map(move |n| 1000 * largest + group[..n].iter().sum::<u32>())
     });
-    expect_all("running sums and largest", &x.words()?, &Vec::from_iter(expected))
+    expect_all("inclusive scans and maxima", &x.words()?, &Vec::from_iter(expected))
 }
 
 fn scalars(bench: &Bench<'_>) -> Result<()> {
@@ -109,7 +109,7 @@ fn scalars(bench: &Bench<'_>) -> Result<()> {
     for dtype in DType::ALL.into_iter().filter(|dtype| !missing(*dtype)) {
         let program = bench.compile(keep(dtype))?;
         for value in [0.0, 1.0, -1.0, 0.375, 57.0, -57.25] {
-            // Every float type holds these exactly, so its bits must come back.
+            // Every float type represents these values exactly, so the bits must be equal.
             let scalar = Scalar::from_f64(dtype, value);
             let (out, others) = (bench.holding(&[0xEEu8; 8])?, bench.holding(&[0u32, 0])?);
             let args = vec![
@@ -123,7 +123,7 @@ fn scalars(bench: &Bench<'_>) -> Result<()> {
             let mut expected = [0xEE; 8];
             expected[..dtype.bytes()].copy_from_slice(&scalar.bits.to_le_bytes()[..dtype.bytes()]);
             expect(format_args!("{scalar}"), out.bytes()?, expected.to_vec())?;
-            expect(format_args!("what stands beside {scalar}"), others.words()?, vec![0xDEAD_BEEF, 0xA5])?;
+            expect(format_args!("neighbors of {scalar}"), others.words()?, vec![0xDEAD_BEEF, 0xA5])?;
         }
     }
     Ok(())
@@ -155,12 +155,12 @@ fn arguments(bench: &Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Fewer work-items than elements: every access lies inside.
+/// Launches fewer work-items than elements: every access is in bounds.
 fn regions(bench: &Bench<'_>) -> Result<()> {
     shifted(bench, |length| length.saturating_sub(1))
 }
 
-/// More work-items than elements: reads beyond give zero, writes beyond are dropped.
+/// Launches more work-items than elements: out-of-bounds loads return zero and out-of-bounds stores are dropped.
 fn guards(bench: &Bench<'_>) -> Result<()> {
     shifted(bench, |length| length + 10)
 }
@@ -186,7 +186,7 @@ fn shifted(bench: &Bench<'_>, items: impl Fn(u64) -> u64) -> Result<()> {
     Ok(())
 }
 
-/// Small integers: every order of adding them is exact, so the result has one value.
+/// Uses small integers, whose sums are exact in every order, so that the expected result is unique.
 fn routines(bench: &Bench<'_>) -> Result<()> {
     let (batch, m, n, k) = (2, 17, 9, 13);
     let dense = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: columns, column: 1 };

@@ -1,11 +1,11 @@
-//! The suite's kernels.
+//! Kernels of the suite.
 
 use panoply_ir::alu::Alu;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, AtomicOp, Builtin, CollectiveOp, ExprId, Guard, MemId, ReduceOp, Scope};
 use panoply_ir::{DType, Type};
 
-/// `x[i] = 2 x[i] + add`: any other order of two launches, or a launch too many, gives another number.
+/// Builds `x[i] = 2 x[i] + add`, whose result depends on the number and order of launches.
 pub fn turn() -> Builder {
     let mut b = Builder::new("turn");
     let add = b.scalar("add", DType::U32);
@@ -19,7 +19,7 @@ pub fn turn() -> Builder {
     b
 }
 
-/// `out[where in the grid] = x + 100 y + 10000 z + 1`, where the row length is the size asked for.
+/// Builds `out[i] = x + 100 y + 10000 z + 1`, where `i` is the linear index for the launch's global size.
 pub fn places() -> Builder {
     let mut b = Builder::new("places");
     let out = b.buffer("out", DType::U32, Access::Out);
@@ -41,7 +41,7 @@ fn multiply_add(b: &mut Builder, x: ExprId, y: ExprId, z: ExprId) -> ExprId {
     b.alu(Alu::Add, &[product, z])
 }
 
-/// Every work-item adds 1 to one counter and its number to the next.
+/// Builds a kernel in which every work-item adds 1 to the first counter and its id to the second.
 pub fn census() -> Builder {
     let mut b = Builder::new("census");
     let counters = b.buffer("counters", DType::U32, Access::InOut);
@@ -53,7 +53,7 @@ pub fn census() -> Builder {
     b
 }
 
-/// In groups of 16: `out[i]` is the work-item's place in its group, then the group, then the size asked for, as decimals.
+/// With work-groups of 16: `out[i]` is the local id, plus 100 times the group id, plus 10000 times the global size.
 pub fn whole_groups() -> Builder {
     let mut b = grouped("whole_groups");
     let out = b.buffer("out", DType::U32, Access::Out);
@@ -68,7 +68,7 @@ pub fn whole_groups() -> Builder {
     b
 }
 
-/// In groups of 16: turns each group's elements around, through shared memory.
+/// With work-groups of 16: reverses the elements of each work-group through shared memory.
 pub fn reverse_groups() -> Builder {
     let mut b = grouped("reverse_groups");
     let x = b.buffer("x", DType::U32, Access::InOut);
@@ -84,7 +84,7 @@ pub fn reverse_groups() -> Builder {
     b
 }
 
-/// In groups of 16: the running sum within the group, plus 1000 times the group's largest.
+/// With work-groups of 16: the inclusive scan of the work-group, plus 1000 times its maximum.
 pub fn collectives() -> Builder {
     let mut b = grouped("collectives");
     let x = b.buffer("x", DType::U32, Access::InOut);
@@ -105,7 +105,7 @@ fn grouped(name: &str) -> Builder {
     b
 }
 
-/// `out[0] = value` for a scalar of this type, between two others, so that a wrong size would shift them.
+/// Builds `out[0] = value` for a scalar of this type between two other scalars, so that a wrong size would shift them.
 pub fn keep(dtype: DType) -> Builder {
     let mut b = Builder::new(format!("keep_{dtype}"));
     let before = b.scalar("before", DType::U32);
@@ -121,7 +121,7 @@ pub fn keep(dtype: DType) -> Builder {
     b
 }
 
-/// Two indices, as words of 32 bits: each low half, then each high half where the device has 64-bit integers.
+/// Stores two indices as 32-bit words: the low halves, then the high halves if the device has 64-bit integers.
 pub fn keep_indices(int64: bool) -> Builder {
     let mut b = Builder::new("keep_indices");
     let values = [b.scalar("a", Type::Index), b.scalar("b", Type::Index)];
@@ -144,7 +144,7 @@ pub fn keep_indices(int64: bool) -> Builder {
     b
 }
 
-/// As many buffers as asked for: `buffer[k][i] += scalar[k]`.
+/// Builds `buffer[k][i] += scalar[k]` for `buffers` buffers.
 pub fn many(buffers: usize) -> Builder {
     let mut b = Builder::new("many");
     let pairs: Vec<(MemId, ExprId)> = (0..buffers)
@@ -159,7 +159,7 @@ pub fn many(buffers: usize) -> Builder {
     b
 }
 
-/// `y[i] = x[i + 1] + 100 × length of x`, all guarded; work-items beyond either length see the guards at work.
+/// Builds `y[i] = x[i + 1] + 100 × length of x` with guarded accesses; work-items beyond either length test the guards.
 pub fn neighbors() -> Builder {
     let mut b = Builder::new("neighbors");
     let x = b.buffer("x", DType::U32, Access::In);
@@ -174,7 +174,7 @@ pub fn neighbors() -> Builder {
     b
 }
 
-/// Adds 1 to `x[0]` many times over, one after the other: a launch that takes a while.
+/// Adds 1 to `x[0]` many times sequentially: a slow launch.
 pub fn slow() -> Builder {
     let mut b = Builder::new("slow");
     let times = b.scalar("times", DType::U32);
@@ -188,13 +188,14 @@ pub fn slow() -> Builder {
     b
 }
 
-/// The atomics there are for a type, in the order of their results.
+/// Returns the atomic operations defined for a type, in the order of their results.
 pub fn atomics_of(dtype: DType) -> &'static [AtomicOp] {
     let all = &[AtomicOp::Add, AtomicOp::Exchange, AtomicOp::Min, AtomicOp::Max, AtomicOp::CompareExchange];
     if dtype.is_float() { &all[..2] } else { all }
 }
 
-/// `old[k i + a] = x[k i + a]`, changed by the a-th of the k atomics there are, with `value[i]` and `expected[i]`.
+/// Sets `old[k i + a] = x[k i + a]` and updates that element of `x` by the a-th of k atomic operations, with `value[i]` and
+/// `expected[i]`.
 pub fn atomics(dtype: DType) -> Builder {
     let mut b = Builder::new(format!("atomics_{dtype}"));
     let x = b.buffer("x", dtype, Access::InOut);
@@ -214,7 +215,7 @@ pub fn atomics(dtype: DType) -> Builder {
     b
 }
 
-/// Every work-item takes a number from `counters[0]` into `taken[i]`, offers its own as the largest and as the least, and adds 1 to `sum[0]`.
+/// Every work-item takes a number from `counters[0]` into `taken[i]`, applies its id to a maximum and a minimum, and adds 1 to `sum[0]`.
 pub fn crowd() -> Builder {
     let mut b = Builder::new("crowd");
     let counters = b.buffer("counters", DType::I32, Access::InOut);
@@ -231,7 +232,7 @@ pub fn crowd() -> Builder {
     b
 }
 
-/// What is combined, each over elements of this type.
+/// The tested collectives with their element types.
 pub const COMBINED: &[(CollectiveOp, DType)] = &[
     (CollectiveOp::Reduce(ReduceOp::Sum), DType::F32),
     (CollectiveOp::Reduce(ReduceOp::Max), DType::F32),
@@ -245,8 +246,8 @@ pub const COMBINED: &[(CollectiveOp, DType)] = &[
     (CollectiveOp::Broadcast(0), DType::F32),
 ];
 
-/// In groups of this shape: `lanes[i]` is the work-item's lane and 100 times the size of a subgroup, and `out[k i + c]` the bits of
-/// the c-th of the k combinations of `x` within the group or subgroup, where `i` counts group after group.
+/// With work-groups of this shape: `lanes[i]` is the lane plus 100 times the subgroup size, and `out[k i + c]` has the bits of the c-th
+/// of k collectives over `x` within the work-group or subgroup, where `i` counts work-group after work-group.
 pub fn combinations(group: [u32; 3], scope: Scope) -> Builder {
     let mut b = Builder::new("combinations");
     b.group(group);

@@ -1,4 +1,4 @@
-//! Products of matrices by the work-items of a group: where fragments belong, and how close sums are.
+//! Matrix products by the work-items of a work-group (MMA): fragment layout and accuracy.
 
 use panoply_ir::alu::Alu;
 use panoply_ir::builder::Builder;
@@ -10,18 +10,26 @@ use super::{Case, Requirement, broken, expect_all};
 use crate::command::Arg;
 
 pub const CASES: &[Case] = &[
-    Case { name: "matrices are multiplied exactly", needs: &[Requirement::Computing, Requirement::Mma], run: whole },
-    Case { name: "matrices are multiplied closely", needs: &[Requirement::Computing, Requirement::Mma], run: close },
+    Case {
+        name: "integer matrices are multiplied exactly",
+        needs: &[Requirement::Computing, Requirement::Mma],
+        run: whole,
+    },
+    Case {
+        name: "matrix products are within the error bound",
+        needs: &[Requirement::Computing, Requirement::Mma],
+        run: close,
+    },
 ];
 
 const ROWS: usize = Mma::ROWS as usize;
 const COLUMNS: usize = Mma::COLUMNS as usize;
 const INNER: usize = Mma::INNER as usize;
-/// Products of a launch.
+/// Number of products in a launch.
 const COUNT: usize = 3;
 
-/// `C += A B` by every group of 32. A lies row by row and B column by column, two elements in a word; of C the four elements of
-/// each work-item lie side by side.
+/// Builds `C += A B` for every work-group of 32. A is row-major and B column-major, with two elements per word. The four elements of C
+/// of each work-item are contiguous.
 fn kernel(dtype: DType) -> Builder {
     let mut b = Builder::new("multiply");
     b.group([Mma::ITEMS, 1, 1]);
@@ -47,7 +55,7 @@ fn kernel(dtype: DType) -> Builder {
     let a = words(left, ROWS, &[0, 64, 4, 68]);
     let of_b = words(right, COLUMNS, &[0, 4]);
     let first = b.alu(Alu::Mul, &[number, four]);
-    // Of a vector's guard clang makes a saturating subtraction, which oclgrind does not know.
+    // A guarded vector load makes clang emit a saturating subtraction, which oclgrind does not support.
     let before = b.load_vector(sums, first, Mma::ELEMENTS, Guard::Unchecked);
     let mma = Mma { dtype, a: [a[0], a[1], a[2], a[3]], b: [of_b[0], of_b[1]] };
     let after = b.collective(CollectiveOp::Mma(mma), Scope::Group, before);
@@ -55,7 +63,7 @@ fn kernel(dtype: DType) -> Builder {
     b
 }
 
-/// Matrices of numbers that an element type has: A row by row, B column by column, C as work-items hold it.
+/// Matrices whose numbers are representable in the element type: A row-major, B column-major, C in the order of the work-items.
 struct Matrices {
     dtype: DType,
     a: Vec<f64>,
@@ -72,7 +80,7 @@ impl Matrices {
         Matrices { dtype, a: halves(ROWS * INNER, 0), b: halves(INNER * COLUMNS, 1000), c }
     }
 
-    /// What the device makes of C.
+    /// Returns C after the product on the device.
     fn multiplied(&self, bench: &Bench<'_>) -> Result<Vec<f32>> {
         let bits = |value: &f64| Scalar::from_f64(self.dtype, *value).bits as u32;
         let words =
@@ -85,7 +93,7 @@ impl Matrices {
         Ok(memories[2].words()?.into_iter().map(f32::from_bits).collect())
     }
 
-    /// The sum that the n-th element of C becomes, and that of its parts without their signs.
+    /// Returns the exact n-th element of the result, and the sum of the magnitudes of its terms.
     fn sum(&self, n: usize) -> (f64, f64) {
         let (item, element) = (n / 4, n % 4);
         let (set, g, t) = (item / 32, item % 32 / 4, item % 4);
@@ -96,7 +104,7 @@ impl Matrices {
     }
 }
 
-/// Whole numbers, whose sums are exact in every order: each element is where it belongs.
+/// Tests the layout with integers, whose sums are exact in every order.
 fn whole(bench: &Bench<'_>) -> Result<()> {
     for dtype in [DType::F16, DType::BF16] {
         let matrices = Matrices::new(dtype, |i| (i * 37 % 61) as f64 - 30.0);
@@ -106,13 +114,13 @@ fn whole(bench: &Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Numbers whose sums are rounded, in whatever order and way: no more than the worst of every step.
+/// Tests the accuracy with rounded sums, against the worst-case bound for any order and rounding.
 fn close(bench: &Bench<'_>) -> Result<()> {
     for dtype in [DType::F16, DType::BF16] {
         let matrices = Matrices::new(dtype, |i| ((i * 7919 % 1009) as f64 / 300.0 - 1.7) * [1.0, 30.0, 0.02][i % 3]);
         for (n, found) in matrices.multiplied(bench)?.into_iter().enumerate() {
             let (sum, size) = matrices.sum(n);
-            // An ulp for each addition, as truncation may lose.
+            // One ulp per addition, the error of truncation.
             let bound = (INNER + 1) as f64 * f64::from(f32::EPSILON) * size;
             if (f64::from(found) - sum).abs() > bound {
                 return Err(broken(format_args!(

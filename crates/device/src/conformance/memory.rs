@@ -1,4 +1,4 @@
-//! Memory: what it keeps, where, and when there is none.
+//! Memory: contents, offsets and out-of-memory errors.
 
 use std::collections::HashSet;
 
@@ -9,16 +9,16 @@ use super::{Case, Requirement, broken, expect, expect_all};
 use crate::command::{DeviceCommand, QueueId};
 
 pub const CASES: &[Case] = &[
-    Case { name: "allocations of any size are apart", needs: &[], run: sizes },
-    Case { name: "ids are unique among the living", needs: &[], run: unique_ids },
-    Case { name: "bytes at odd places", needs: &[], run: odd_places },
-    Case { name: "nothing at all", needs: &[], run: nothing },
-    Case { name: "fills of every pattern", needs: &[], run: fills },
-    Case { name: "copies within and between", needs: &[], run: copies },
-    Case { name: "bytes of a write are free at return", needs: &[], run: reused_source },
-    Case { name: "bytes of a read are given once", needs: &[], run: taken_once },
-    Case { name: "out of memory and then not", needs: &[], run: out_of_memory },
-    Case { name: "freed memory comes back", needs: &[Requirement::LargeMemory], run: recycling },
+    Case { name: "allocations of any size are disjoint", needs: &[], run: sizes },
+    Case { name: "ids of live allocations are unique", needs: &[], run: unique_ids },
+    Case { name: "accesses at unaligned offsets", needs: &[], run: odd_places },
+    Case { name: "empty regions and submissions", needs: &[], run: nothing },
+    Case { name: "fills with every pattern length", needs: &[], run: fills },
+    Case { name: "copies within and between allocations", needs: &[], run: copies },
+    Case { name: "the source of a write can be reused on return", needs: &[], run: reused_source },
+    Case { name: "bytes of a read are returned once", needs: &[], run: taken_once },
+    Case { name: "allocation works after out of memory", needs: &[], run: out_of_memory },
+    Case { name: "freed memory is reused", needs: &[Requirement::LargeMemory], run: recycling },
 ];
 
 fn sizes(bench: &Bench<'_>) -> Result<()> {
@@ -82,7 +82,7 @@ fn nothing(bench: &Bench<'_>) -> Result<()> {
         bench.run(&steps)?.wait()?;
     }
     bench.run(&[])?.wait()?;
-    expect("bytes nobody touched", memory.bytes()?, vec![1, 2, 3, 4])
+    expect("untouched bytes", memory.bytes()?, vec![1, 2, 3, 4])
 }
 
 fn fills(bench: &Bench<'_>) -> Result<()> {
@@ -116,8 +116,8 @@ fn copies(bench: &Bench<'_>) -> Result<()> {
     expected_b[1..31].copy_from_slice(&expected_a[99..129]);
     expected_b.copy_within(0..50, 50);
     expected_a[0] = expected_b[99];
-    expect_all("one memory", &a.bytes()?, &expected_a)?;
-    expect_all("the other", &b.bytes()?, &expected_b)
+    expect_all("first allocation", &a.bytes()?, &expected_a)?;
+    expect_all("second allocation", &b.bytes()?, &expected_b)
 }
 
 fn reused_source(bench: &Bench<'_>) -> Result<()> {
@@ -130,16 +130,16 @@ fn reused_source(bench: &Bench<'_>) -> Result<()> {
     }
     source.fill(0xEE);
     let expected: Vec<u8> = (0..count).flat_map(|i| [i as u8; 997]).collect();
-    expect_all("what was written", &memory.bytes()?, &expected)
+    expect_all("written bytes", &memory.bytes()?, &expected)
 }
 
 fn taken_once(bench: &Bench<'_>) -> Result<()> {
     let memory = bench.holding(&[5u8, 6, 7])?;
     let ticket = bench.device.read(QueueId::DEFAULT, memory.all())?;
-    // Dropped before it is done: nobody is harmed.
+    // Dropping a pending read must be harmless.
     drop(bench.device.read(QueueId::DEFAULT, memory.all())?);
-    expect("the first taking", ticket.take()?, vec![5, 6, 7])?;
-    expect("the second taking", ticket.take()?, Vec::new())
+    expect("the first take", ticket.take()?, vec![5, 6, 7])?;
+    expect("the second take", ticket.take()?, Vec::new())
 }
 
 fn out_of_memory(bench: &Bench<'_>) -> Result<()> {
@@ -147,19 +147,19 @@ fn out_of_memory(bench: &Bench<'_>) -> Result<()> {
     let too_many = if largest < 1 << 62 { [largest + 1, 1 << 62] } else { [1 << 61, 1 << 62] };
     for bytes in too_many {
         match bench.allocate(bytes) {
-            Ok(_) => return Err(broken(format_args!("{bytes} bytes were granted"))),
+            Ok(_) => return Err(broken(format_args!("{bytes} bytes were allocated"))),
             Err(error) if error.is_out_of_memory() => {}
             Err(error) => {
                 return Err(broken(format_args!("{bytes} bytes: not an out-of-memory error")).note(error.to_string()));
             }
         }
         let memory = bench.holding(&[1u8, 2, 3])?;
-        expect("memory after a refusal", memory.bytes()?, vec![1, 2, 3])?;
+        expect("memory after a failed allocation", memory.bytes()?, vec![1, 2, 3])?;
     }
     Ok(())
 }
 
-/// Much in all, never much at once. Only the ends are touched.
+/// Allocates much memory in total, but little at once. Accesses only the first and the last byte.
 fn recycling(bench: &Bench<'_>) -> Result<()> {
     let bytes = (8 << 20).min(bench.device.target().max_buffer_bytes);
     for round in 0..64u8 {
@@ -169,7 +169,7 @@ fn recycling(bench: &Bench<'_>) -> Result<()> {
             bench.device.write(QueueId::DEFAULT, end, &[round])?;
         }
         for end in ends {
-            expect("an end", bench.device.read(QueueId::DEFAULT, end)?.take()?, vec![round])?;
+            expect("first or last byte", bench.device.read(QueueId::DEFAULT, end)?.take()?, vec![round])?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Order: within a queue, between queues, between threads; and what tickets say about it.
+//! Ordering within a queue, between queues and between threads, and the state of tickets.
 
 use panoply_ir::Result;
 
@@ -9,18 +9,18 @@ use crate::command::{Arg, DeviceCommand, QueueId};
 use crate::driver_api::Ticket;
 
 pub const CASES: &[Case] = &[
-    Case { name: "steps of a queue happen in order", needs: &[Requirement::Computing], run: in_order },
-    Case { name: "reads and writes happen in order", needs: &[Requirement::Computing], run: with_the_host },
-    Case { name: "memory is freed while it is used", needs: &[Requirement::Computing], run: freed_in_use },
+    Case { name: "commands of a queue execute in order", needs: &[Requirement::Computing], run: in_order },
+    Case { name: "reads and writes execute in order", needs: &[Requirement::Computing], run: with_the_host },
+    Case { name: "memory is freed while in use", needs: &[Requirement::Computing], run: freed_in_use },
     Case { name: "queues wait for each other", needs: &[Requirement::Computing], run: across_queues },
-    Case { name: "waits for what is done", needs: &[], run: done_before },
-    Case { name: "an empty submission ends after the ones before", needs: &[Requirement::Computing], run: empty },
-    Case { name: "tickets come true", needs: &[Requirement::Computing], run: polling },
-    Case { name: "tickets may be dropped", needs: &[Requirement::Computing], run: dropped },
+    Case { name: "waits for completed work", needs: &[], run: done_before },
+    Case { name: "an empty submission completes after earlier ones", needs: &[Requirement::Computing], run: empty },
+    Case { name: "tickets complete", needs: &[Requirement::Computing], run: polling },
+    Case { name: "tickets can be dropped", needs: &[Requirement::Computing], run: dropped },
     Case { name: "synchronize waits for every queue", needs: &[Requirement::Computing], run: synchronize },
-    Case { name: "timed steps follow each other", needs: &[], run: timed },
+    Case { name: "times of commands do not overlap", needs: &[], run: timed },
     Case {
-        name: "threads with queues of their own",
+        name: "threads with separate queues",
         needs: &[Requirement::Computing, Requirement::Threads],
         run: own_queues,
     },
@@ -32,7 +32,7 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// What `turn` makes of a number, turn after turn.
+/// Returns the result of applying `turn` repeatedly.
 fn turned(start: u32, adds: impl IntoIterator<Item = u32>) -> u32 {
     adds.into_iter().fold(start, |x, add| x.wrapping_mul(2).wrapping_add(add))
 }
@@ -47,8 +47,8 @@ fn in_order(bench: &Bench<'_>) -> Result<()> {
     steps.extend((10..20).map(turn));
     bench.run(&steps[..7])?;
     bench.run(&steps[7..])?;
-    expect("after ten turns", y.words()?, vec![turned(3, 0..10)])?;
-    expect("after twenty", x.words()?, vec![turned(3, 0..20)])
+    expect("after ten launches", y.words()?, vec![turned(3, 0..10)])?;
+    expect("after twenty launches", x.words()?, vec![turned(3, 0..20)])
 }
 
 fn with_the_host(bench: &Bench<'_>) -> Result<()> {
@@ -75,9 +75,9 @@ fn freed_in_use(bench: &Bench<'_>) -> Result<()> {
         let args = vec![Arg::Scalar((20_000 + i as u32).into()), Arg::Buffer(x.all())];
         let copy = DeviceCommand::Copy { from: x.all(), to: out.region(4 * i, 4) };
         bench.run(&[launch(&program, [1; 3], [1; 3], args), copy])?;
-        // `x` is freed here, and its memory may be had again in the next turn.
+        // `x` is freed here; the next iteration can reuse its memory.
     }
-    expect_all("what freed memory was copied to", &out.words()?, &Vec::from_iter(20_000..20_008))
+    expect_all("copies of freed memory", &out.words()?, &Vec::from_iter(20_000..20_008))
 }
 
 fn across_queues(bench: &Bench<'_>) -> Result<()> {
@@ -94,8 +94,8 @@ fn across_queues(bench: &Bench<'_>) -> Result<()> {
         last = bench.device.submit(queues[turn as usize * 7 % 3], &steps, false)?;
     }
     bench.run(&[DeviceCommand::Wait(last)])?;
-    expect("thirty turns on three queues", x.words()?, vec![turned(1, 0..30)])?;
-    expect("what delayed them", other.words()?, vec![30 * 3000])
+    expect("thirty launches on three queues", x.words()?, vec![turned(1, 0..30)])?;
+    expect("delay counter", other.words()?, vec![30 * 3000])
 }
 
 fn done_before(bench: &Bench<'_>) -> Result<()> {
@@ -122,7 +122,7 @@ fn empty(bench: &Bench<'_>) -> Result<()> {
     let args = vec![Arg::Scalar(60_000u32.into()), Arg::Buffer(x.all())];
     let work = bench.run(&[launch(&program, [1; 3], [1; 3], args)])?;
     bench.run(&[])?.wait()?;
-    expect("whether the work before is done", work.poll()?, true)
+    expect("earlier work is complete", work.poll()?, true)
 }
 
 fn polling(bench: &Bench<'_>) -> Result<()> {
@@ -133,10 +133,10 @@ fn polling(bench: &Bench<'_>) -> Result<()> {
         while !ticket.poll()? {
             std::thread::yield_now();
         }
-        expect("poll after it came true", ticket.poll()?, true)?;
+        expect("poll after completion", ticket.poll()?, true)?;
         ticket.wait()?;
     }
-    expect("what was polled for", x.words()?, vec![50_000])
+    expect("result of the polled work", x.words()?, vec![50_000])
 }
 
 fn dropped(bench: &Bench<'_>) -> Result<()> {
@@ -145,7 +145,7 @@ fn dropped(bench: &Bench<'_>) -> Result<()> {
         let args = vec![Arg::Scalar(turn.into()), Arg::Buffer(x.all())];
         drop(bench.run(&[launch(&program, [1; 3], [1; 3], args)])?);
     }
-    expect("two hundred turns", x.words()?, vec![turned(0, 0..200)])
+    expect("two hundred launches", x.words()?, vec![turned(0, 0..200)])
 }
 
 fn synchronize(bench: &Bench<'_>) -> Result<()> {
@@ -160,7 +160,7 @@ fn synchronize(bench: &Bench<'_>) -> Result<()> {
     }
     bench.device.synchronize()?;
     for ticket in tickets {
-        expect("whether work is done", ticket.poll()?, true)?;
+        expect("work is complete", ticket.poll()?, true)?;
     }
     memories.iter().try_for_each(|x| expect("its result", x.words()?, vec![30_000]))
 }
@@ -173,15 +173,15 @@ fn timed(bench: &Bench<'_>) -> Result<()> {
     let mut before = 0;
     for _ in 0..3 {
         let times = bench.device.submit(QueueId::DEFAULT, &steps, true)?.times()?;
-        expect("times of five steps", times.len(), steps.len())?;
+        expect("number of times of five commands", times.len(), steps.len())?;
         for time in times {
             if time.start_ns < before || time.end_ns < time.start_ns {
-                return Err(broken(format_args!("{time:?} after a step that ended at {before}")));
+                return Err(broken(format_args!("{time:?} after a command that ended at {before}")));
             }
             before = time.end_ns;
         }
     }
-    expect("times nobody asked for", bench.run(&steps)?.times()?.len(), 0)
+    expect("number of times without timing", bench.run(&steps)?.times()?.len(), 0)
 }
 
 fn own_queues(bench: &Bench<'_>) -> Result<()> {
@@ -230,7 +230,7 @@ fn own_everything(bench: &Bench<'_>) -> Result<()> {
     })
 }
 
-/// Runs the same work on four threads; the first failure is the case's.
+/// Runs the same work on four threads and returns the first failure.
 fn in_threads(work: impl Fn(u32) -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
@@ -242,7 +242,7 @@ fn in_threads(work: impl Fn(u32) -> Result<()> + Sync) -> Result<()> {
             })
             .collect();
         let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(broken("a thread panicked"))));
-        // All are joined before the first failure is given.
+        // All threads are joined before the first failure is returned.
         Vec::from_iter(ends).into_iter().collect()
     })
 }

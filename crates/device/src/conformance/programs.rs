@@ -1,4 +1,4 @@
-//! Programs: accepted, refused, kept, released.
+//! Programs: compilation, rejection, binaries and release.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,24 +14,20 @@ use crate::command::Arg;
 use crate::program::{Program, SourceText};
 
 pub const CASES: &[Case] = &[
-    Case { name: "a program is released and made again", needs: &[Requirement::Computing], run: again },
-    Case { name: "program ids are unique among the living", needs: &[], run: unique_ids },
-    Case { name: "a program is released while it runs", needs: &[Requirement::Computing], run: released_running },
-    Case { name: "a refused program has a log", needs: &[Requirement::Computing, Requirement::Text], run: refused },
-    Case {
-        name: "a program comes back from its binary",
-        needs: &[Requirement::Computing, Requirement::Text],
-        run: binary,
-    },
-    Case { name: "a program in another form is refused", needs: &[Requirement::Computing], run: other_form },
+    Case { name: "a program is released and compiled again", needs: &[Requirement::Computing], run: again },
+    Case { name: "ids of live programs are unique", needs: &[], run: unique_ids },
+    Case { name: "a program is released while running", needs: &[Requirement::Computing], run: released_running },
+    Case { name: "a rejected program has a log", needs: &[Requirement::Computing, Requirement::Text], run: refused },
+    Case { name: "a program loads from its binary", needs: &[Requirement::Computing, Requirement::Text], run: binary },
+    Case { name: "a program in another form is rejected", needs: &[Requirement::Computing], run: other_form },
 ];
 
-/// The program adds 7 to twice 5.
+/// Checks that the program computes twice 5 plus 7.
 fn works(bench: &Bench<'_>, program: &Held<'_>) -> Result<()> {
     let x = bench.holding(&[5u32])?;
     let args = vec![Arg::Scalar(7u32.into()), Arg::Buffer(x.all())];
     bench.run(&[launch(program, [1; 3], [1; 3], args)])?;
-    expect("what the program made", x.words()?, vec![17])
+    expect("the program's result", x.words()?, vec![17])
 }
 
 fn again(bench: &Bench<'_>) -> Result<()> {
@@ -48,7 +44,7 @@ fn unique_ids(bench: &Bench<'_>) -> Result<()> {
         held.push(bench.compile(turn())?);
         held.push(bench.compile(slow())?);
         let ids: HashSet<_> = held.iter().map(|program| program.id).collect();
-        expect("ids of as many programs", ids.len(), held.len())?;
+        expect("number of distinct program ids", ids.len(), held.len())?;
     }
     Ok(())
 }
@@ -59,7 +55,7 @@ fn released_running(bench: &Bench<'_>) -> Result<()> {
     let ticket = bench.run(&[launch(&program, [1; 3], [1; 3], args)])?;
     drop(program);
     ticket.wait()?;
-    expect("what the program made", x.words()?, vec![30_001])
+    expect("the program's result", x.words()?, vec![30_001])
 }
 
 fn text(bench: &Bench<'_>) -> Result<SourceText> {
@@ -67,21 +63,21 @@ fn text(bench: &Bench<'_>) -> Result<SourceText> {
     match (bench.render)(&kernel, bench.device.target())? {
         Program::Text(text) => Ok(text),
         Program::Ir(_) | Program::Binary { .. } | Program::Image(_) | Program::Host(_) => {
-            Err(broken("the renderer gave no text"))
+            Err(broken("the renderer returned no source text"))
         }
     }
 }
 
 fn refused(bench: &Bench<'_>) -> Result<()> {
     let good = text(bench)?;
-    let bad = SourceText { source: format!("{}\nthis is no program;\n", good.source), ..good.clone() };
+    let bad = SourceText { source: format!("{}\nthis is not a program;\n", good.source), ..good.clone() };
     match bench.device.compile(&Program::Text(bad)) {
         Ok(id) => {
             drop(bench.own(id));
-            return Err(broken("a text that is no program was accepted"));
+            return Err(broken("invalid source text was accepted"));
         }
         Err(error) if error.is_compile_failed() && !error.notes().is_empty() => {}
-        Err(error) => return Err(broken("a refused text is a build error with a log").note(error.to_string())),
+        Err(error) => return Err(broken("invalid source text must give a compile error log").note(error.to_string())),
     }
     works(bench, &bench.own(bench.device.compile(&Program::Text(good))?))
 }
@@ -91,7 +87,7 @@ fn binary(bench: &Bench<'_>) -> Result<()> {
     let first = bench.own(bench.device.compile(&Program::Text(text.clone()))?);
     let Some(bytes) = bench.device.binary(first.id) else { return Ok(()) };
     drop(first);
-    // A damaged one must do no harm: the text is there for it.
+    // A damaged binary must be harmless: the device falls back to the source text.
     let half = bytes[..bytes.len() / 2].to_vec();
     let mut altered = bytes.clone();
     altered.iter_mut().skip(bytes.len() / 3).step_by(61).for_each(|byte| *byte ^= 0x5A);

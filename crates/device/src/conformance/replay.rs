@@ -1,4 +1,4 @@
-//! Tapes: a replay does what its steps do, over the memory and with the numbers it is given.
+//! Command buffers: a replay does the same as its commands, with the given bindings and slots.
 
 use panoply_ir::Result;
 
@@ -9,20 +9,20 @@ use crate::command::{Arg, DeviceCommand, QueueId, Region};
 use crate::command_buffer::{BindingKind, BindingSlot, RawCommandBuffer};
 
 pub const CASES: &[Case] = &[
-    Case { name: "a replay does what its steps do", needs: &[Requirement::Computing], run: replays },
+    Case { name: "a replay equals its commands", needs: &[Requirement::Computing], run: replays },
     Case { name: "a replay copies and fills between launches", needs: &[], run: moves },
     Case { name: "replays on several queues", needs: &[Requirement::Computing], run: queues },
     Case {
-        name: "a command buffer is forgotten while it is replayed",
+        name: "a command buffer is destroyed while it is replayed",
         needs: &[Requirement::Computing],
         run: forgotten,
     },
 ];
 
-/// Launches on a command buffer: enough for any device to think it worth while.
+/// Number of recorded launches: enough for every device to use its accelerated path.
 const LAUNCHES: u32 = 24;
 
-/// A command buffer that is forgotten with it.
+/// A command buffer that is destroyed on drop.
 struct Recorded<'a>(Bench<'a>, Option<RawCommandBuffer>);
 
 impl<'a> Recorded<'a> {
@@ -32,7 +32,7 @@ impl<'a> Recorded<'a> {
 
     fn replay(&mut self, queue: QueueId, bindings: &[Region], slots: &[u32]) -> Result<crate::driver_api::Ticket> {
         let slots: Vec<_> = slots.iter().map(|slot| (*slot).into()).collect();
-        let command_buffer = self.1.as_mut().ok_or_else(|| broken("the command buffer was forgotten"))?;
+        let command_buffer = self.1.as_mut().ok_or_else(|| broken("the command buffer was destroyed"))?;
         self.0.device.replay(queue, command_buffer, bindings, &slots)
     }
 }
@@ -45,7 +45,7 @@ impl Drop for Recorded<'_> {
     }
 }
 
-/// Launches of `turn`, alternately on the two halves of binding 0, adding slot 0, slot 1 and the launch's own number by turns.
+/// Records launches of `turn` on alternating halves of binding 0, adding slot 0, slot 1 and the launch's index in turn.
 fn command_buffer<'a>(bench: &Bench<'a>, program: &super::bench::Held<'_>, over: &Memory<'_>) -> Result<Recorded<'a>> {
     let half = over.bytes / 2;
     let (mut steps, mut places) = (Vec::new(), Vec::new());
@@ -61,7 +61,7 @@ fn command_buffer<'a>(bench: &Bench<'a>, program: &super::bench::Held<'_>, over:
     Recorded::new(bench, steps, places)
 }
 
-/// The words after the command buffer.
+/// Returns the words after a replay of the command buffer.
 fn expected(mut words: Vec<u32>, slots: [u32; 2]) -> Vec<u32> {
     let half = words.len() / 2;
     for step in 0..LAUNCHES {
@@ -78,7 +78,7 @@ fn replays(bench: &Bench<'_>) -> Result<()> {
     let memories = [bench.holding(&words(0))?, bench.holding(&words(1000))?];
     let mut recorded = command_buffer(bench, &program, &memories[0])?;
     let mut known = [words(0), words(1000)];
-    // The same again, other numbers, other memory, a part of larger memory.
+    // The same again, other slots, another binding; then a range of a larger allocation.
     for (memory, slots) in [(0, [1, 2]), (0, [1, 2]), (0, [3, 4]), (1, [3, 4]), (0, [5, 6]), (1, [7, 8])] {
         recorded.replay(QueueId::DEFAULT, &[memories[memory].all()], &slots)?;
         known[memory] = expected(std::mem::take(&mut known[memory]), slots);

@@ -1,10 +1,10 @@
-//! The suite on a device that computes nothing, and on devices that are broken on purpose.
+//! Tests of the suite on the null device, and on devices with injected failures.
 
 use super::*;
 use crate::null::{InjectedFailure, NullDevice};
 use crate::program::{Signature, SourceText};
 
-/// Text that names the kernel, which is all a device that computes nothing needs.
+/// Returns source text that only names the kernel, which suffices for the null device.
 fn render(kernel: &Arc<Verified<Kernel>>, target: &Target) -> Result<Program> {
     Ok(match target.language {
         panoply_ir::target::Language::Ir => Program::Ir(kernel.clone()),
@@ -18,11 +18,11 @@ fn render(kernel: &Arc<Verified<Kernel>>, target: &Target) -> Result<Program> {
 }
 
 fn computes_nothing(case: &Case) -> Option<String> {
-    case.needs.contains(&Requirement::Computing).then(|| "null computes nothing".to_string())
+    case.needs.contains(&Requirement::Computing).then(|| "the null device computes nothing".to_string())
 }
 
 #[test]
-fn names_are_unique() {
+fn case_names_are_unique() {
     let mut names: Vec<_> = cases().iter().map(|case| case.name).collect();
     names.sort_unstable();
     names.dedup();
@@ -30,25 +30,28 @@ fn names_are_unique() {
 }
 
 #[test]
-fn null_passes_whatever_needs_no_computing() {
+fn null_device_passes_cases_without_computing() {
     for target in [Target::cpu(), Target::opencl_minimum()] {
         let device = NullDevice::new(target);
         let outcomes = run_all(&device, &render, &computes_nothing);
         let report = report(&device, &outcomes).unwrap();
-        assert!(report.contains("SKIPPED: conformance of") && report.contains("null computes nothing"), "{report}");
+        assert!(
+            report.contains("SKIPPED: conformance of") && report.contains("the null device computes nothing"),
+            "{report}"
+        );
         let passed = outcomes.iter().filter(|outcome| matches!(outcome.verdict, CaseResult::Passed)).count();
         assert!(passed >= 12, "{report}");
         let counts = device.counts();
-        assert_eq!((counts.allocations, counts.bytes, counts.programs), (0, 0, 0), "the suite gives everything back");
+        assert_eq!((counts.allocations, counts.bytes, counts.programs), (0, 0, 0), "the suite releases everything");
     }
 }
 
-/// No case passes by itself: a device that runs nothing fails every one that needs computing.
+/// Checks that no case passes vacuously: the null device fails every case that needs computing.
 #[test]
 fn cases_that_need_computing_fail_without_it() {
     let device = NullDevice::new(Target::opencl_minimum());
-    // It offers no routine, and what is done at once is done after an empty submission.
-    let excused = ["routines it offers are right", "an empty submission ends after the ones before"];
+    // The null device supports no routine, and its work is complete before any empty submission.
+    let excused = ["supported routines are correct", "an empty submission completes after earlier ones"];
     let skip =
         |case: &Case| (!case.needs.contains(&Requirement::Computing) || excused.contains(&case.name)).then(String::new);
     for outcome in run_all(&device, &render, &skip) {
@@ -57,11 +60,11 @@ fn cases_that_need_computing_fail_without_it() {
 }
 
 #[test]
-fn a_device_that_fails_is_reported_with_every_failure() {
+fn report_lists_every_failure() {
     let device = NullDevice::new(Target::cpu());
     device.fail(InjectedFailure::Allocation { after: 3 });
     let outcomes = run_all(&device, &render, &computes_nothing);
     let error = report(&device, &outcomes).unwrap_err();
     assert!(error.message().contains("fails 1 of"), "{error}");
-    assert!(error.notes()[0].contains("allocations of any size are apart: out of memory"), "{error}");
+    assert!(error.notes()[0].contains("allocations of any size are disjoint: out of memory"), "{error}");
 }

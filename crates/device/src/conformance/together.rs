@@ -1,4 +1,4 @@
-//! Work-items that meet: what atomics give and leave, and what groups and subgroups combine to, bit for bit.
+//! Cooperation of work-items: results of atomics, and bitwise results of work-group and subgroup collectives.
 
 use panoply_ir::kernel::{AtomicOp, CollectiveOp, Scope};
 use panoply_ir::reduce::ReduceOp;
@@ -10,36 +10,40 @@ use super::{Case, Requirement, expect, expect_all};
 use crate::command::Arg;
 
 pub const CASES: &[Case] = &[
-    Case { name: "atomics give what was there", needs: &[Requirement::Computing], run: before },
-    Case { name: "atomics lose nothing in a crowd", needs: &[Requirement::Computing], run: crowded },
-    Case { name: "groups combine bit for bit", needs: &[Requirement::Computing, Requirement::Groups], run: groups },
+    Case { name: "atomics return the previous value", needs: &[Requirement::Computing], run: before },
+    Case { name: "atomics lose no update under contention", needs: &[Requirement::Computing], run: crowded },
     Case {
-        name: "subgroups combine bit for bit",
+        name: "work-group collectives are bitwise exact",
+        needs: &[Requirement::Computing, Requirement::Groups],
+        run: groups,
+    },
+    Case {
+        name: "subgroup collectives are bitwise exact",
         needs: &[Requirement::Computing, Requirement::Groups],
         run: subgroups,
     },
 ];
 
-/// Numbers of both signs and, as floats, of magnitudes whose sums are rounded in every order differently.
+/// Returns values of both signs whose float sums round differently in different orders.
 fn words(count: u32) -> Vec<u32> {
     let one = |i: u32| ((i * 37 % 101) as f32 - 49.7) * 0.1 * (1u32 << (i * 5 % 22)) as f32;
     (0..count).map(|i| one(i).to_bits()).collect()
 }
 
-/// Each work-item has elements of its own, so what it finds there is known.
+/// Each work-item has separate elements, so the previous values are known.
 fn before(bench: &Bench<'_>) -> Result<()> {
     for dtype in [DType::U32, DType::I32, DType::F32] {
         let (ops, count) = (atomics_of(dtype), 40usize);
         let data = words(((ops.len() + 1) * count) as u32);
         let (values, x) = data.split_at(count);
-        // Every second one is what a compare-exchange finds.
+        // Every second compare-exchange finds its expected value.
         let compared = ops.iter().position(|op| *op == AtomicOp::CompareExchange).unwrap_or(0);
         let expected: Vec<u32> = (0..count).map(|i| x[ops.len() * i + compared] ^ (i as u32 & 1)).collect();
         let program = bench.compile(atomics(dtype))?;
         let memories = [bench.holding(x)?, bench.holding(values)?, bench.holding(&expected)?, bench.holding(x)?];
         let args = memories.iter().map(|memory| Arg::Buffer(memory.all())).collect();
         bench.run(&[launch(&program, [count as u64, 1, 1], bench.group([16, 1, 1]), args)])?;
-        expect_all(format_args!("what atomics on {dtype} found"), &memories[3].words()?, x)?;
+        expect_all(format_args!("values returned by atomics on {dtype}"), &memories[3].words()?, x)?;
         let after = |(at, old): (usize, &u32)| {
             let (i, old) = (at / ops.len(), *old);
             match ops[at % ops.len()] {
@@ -51,7 +55,7 @@ fn before(bench: &Bench<'_>) -> Result<()> {
             }
         };
         let left: Vec<u32> = x.iter().enumerate().map(after).collect();
-        expect_all(format_args!("what atomics on {dtype} left, {ops:?} by turns"), &memories[0].words()?, &left)?;
+        expect_all(format_args!("values after atomics on {dtype}, {ops:?} in turn"), &memories[0].words()?, &left)?;
     }
     Ok(())
 }
@@ -62,15 +66,15 @@ fn crowded(bench: &Bench<'_>) -> Result<()> {
     let taken = bench.holding(&vec![-1i32; count])?;
     let args = [&counters, &sum, &taken].map(|memory| Arg::Buffer(memory.all())).to_vec();
     bench.run(&[launch(&program, [count as u64, 1, 1], bench.group([64, 1, 1]), args)])?;
-    expect("their count, the largest and the least", counters.words()?, vec![count as u32, count as u32 - 1, 0])?;
+    expect("count, maximum and minimum", counters.words()?, vec![count as u32, count as u32 - 1, 0])?;
     expect("a sum of ones", sum.words()?, vec![(count as f32).to_bits()])?;
     let mut numbers = taken.words()?;
     numbers.sort_unstable();
-    expect_all("the numbers that were taken", &numbers, &Vec::from_iter(0..count as u32))
+    expect_all("the numbers taken", &numbers, &Vec::from_iter(0..count as u32))
 }
 
 fn groups(bench: &Bench<'_>) -> Result<()> {
-    // The second has two axes, and no power of two for its halves.
+    // The second size has two axes and is not a power of two.
     for group in [[16, 1, 1], [5, 3, 1]] {
         let (found, _) = combined(bench, group, Scope::Group)?;
         let items = (group[0] * group[1]) as usize;
@@ -83,9 +87,9 @@ fn groups(bench: &Bench<'_>) -> Result<()> {
 fn subgroups(bench: &Bench<'_>) -> Result<()> {
     let (found, lanes) = combined(bench, [16, 1, 1], Scope::Subgroup)?;
     let (size, mut members) = (lanes[0] / 100, Vec::new());
-    expect("whether a subgroup has work-items", size > 0, true)?;
+    expect("a subgroup has work-items", size > 0, true)?;
     for (i, lane) in lanes.iter().enumerate() {
-        // Consecutive work-items, and the last of a group may be fewer.
+        // Lanes are consecutive work-items; the last subgroup of a work-group can be smaller.
         let next = i as u32 % 16 % size;
         expect(format_args!("lane of work-item {i} and 100 times the size {size}"), *lane, 100 * size + next)?;
         match members.last_mut() {
@@ -96,10 +100,10 @@ fn subgroups(bench: &Bench<'_>) -> Result<()> {
     expect_combined(&format!("subgroups of {size}"), &found, &members)
 }
 
-/// Groups of a launch.
+/// Number of work-groups in a launch.
 const GROUPS: usize = 3;
 
-/// What combinations gave, and the lanes.
+/// Runs the collectives; returns their results and the lanes.
 fn combined(bench: &Bench<'_>, group: [u32; 3], scope: Scope) -> Result<(Vec<u32>, Vec<u32>)> {
     let items = GROUPS * (group[0] * group[1]) as usize;
     let program = bench.compile(combinations(group, scope))?;
@@ -110,7 +114,7 @@ fn combined(bench: &Bench<'_>, group: [u32; 3], scope: Scope) -> Result<(Vec<u32
     Ok((out.words()?, lanes.words()?))
 }
 
-/// Holds if so many work-items after one another, then so many, and so on, combined what they have as the IR says.
+/// Checks the results of consecutive groups of `members` work-items against the IR's semantics.
 fn expect_combined(what: &str, found: &[u32], members: &[usize]) -> Result<()> {
     let x = words(members.iter().sum::<usize>() as u32);
     let mut start = 0;
@@ -133,7 +137,7 @@ fn expect_combined(what: &str, found: &[u32], members: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The contract of a reduction: at each width the first ones take in those that lie so far behind.
+/// Reduces as the IR defines: for each width, halved every step, element `l` takes in element `l + width`.
 fn by_halves(op: ReduceOp, dtype: DType, values: &[u32]) -> u32 {
     let mut values = values.to_vec();
     let mut width = values.len().next_power_of_two() / 2;
@@ -146,7 +150,7 @@ fn by_halves(op: ReduceOp, dtype: DType, values: &[u32]) -> u32 {
     values[0]
 }
 
-/// The order of a scan shows in no bit of these operations.
+/// Scans in order; the result of these operations does not depend on the order.
 fn in_order(op: ReduceOp, dtype: DType, values: &[u32]) -> u32 {
     let nothing = op.identity(dtype).bits as u32;
     values.iter().fold(nothing, |sum, value| pair(op, dtype, sum, *value))

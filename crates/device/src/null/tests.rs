@@ -1,4 +1,4 @@
-//! What the recorder records, keeps, refuses and pretends.
+//! Tests of the null device: recording, memory, validation and injected failures.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::*;
 use crate::command::{Arg, Dispatch};
 use crate::program::SourceText;
 
-/// A kernel in groups of 8 that takes a scalar, an index and a buffer of u32.
+/// Compiles a kernel with work-groups of 8 that takes a scalar, an index and a buffer of u32.
 fn program(device: &NullDevice) -> ProgramId {
     let mut b = Builder::new("scale");
     b.group([8, 1, 1]);
@@ -38,7 +38,7 @@ fn submit(device: &NullDevice, step: DeviceCommand) -> Result<Ticket> {
 }
 
 #[test]
-fn it_counts_and_records_what_it_is_asked() {
+fn operations_are_counted_and_recorded() {
     let device = NullDevice::new(Target::cpu());
     let (a, b) = (device.allocate(64).unwrap(), device.allocate(32).unwrap());
     let (program, queue) = (program(&device), device.queue().unwrap());
@@ -84,7 +84,7 @@ fn it_counts_and_records_what_it_is_asked() {
 }
 
 #[test]
-fn a_hollow_one_keeps_nothing() {
+fn device_without_memory_stores_nothing() {
     let device = NullDevice::new(Target::cpu()).without_memory();
     let a = device.allocate(1 << 29).unwrap();
     device.write(QueueId::DEFAULT, region(a, 0, 2), &[1, 2]).unwrap();
@@ -94,7 +94,7 @@ fn a_hollow_one_keeps_nothing() {
 }
 
 #[test]
-fn planned_failures_happen_once_and_a_lost_device_stays_lost() {
+fn injected_failures_occur_once_and_device_loss_is_permanent() {
     let device = NullDevice::new(Target::opencl_minimum()).in_memory(100);
     device.fail(InjectedFailure::Allocation { after: 1 });
     let first = device.allocate(10).unwrap();
@@ -118,7 +118,7 @@ fn planned_failures_happen_once_and_a_lost_device_stays_lost() {
 }
 
 #[test]
-fn held_tickets_are_pending_until_somebody_waits() {
+fn held_tickets_stay_pending_until_waited_for() {
     let device = NullDevice::new(Target::cpu());
     let a = device.allocate(4).unwrap();
     device.hold();
@@ -126,9 +126,9 @@ fn held_tickets_are_pending_until_somebody_waits() {
     let read = device.read(QueueId::DEFAULT, region(a, 0, 4)).unwrap();
     assert!(!ticket.poll().unwrap() && !read.poll().unwrap());
     submit(&device, DeviceCommand::Wait(ticket.clone())).unwrap();
-    assert!(!ticket.poll().unwrap(), "a queue that waits does not hurry the host's ticket");
+    assert!(!ticket.poll().unwrap(), "a wait on a queue does not complete the host's ticket");
     assert_eq!(read.take().unwrap(), [0; 4]);
-    assert!(ticket.poll().unwrap(), "what was submitted before is done as well");
+    assert!(ticket.poll().unwrap(), "earlier submissions are complete as well");
     let later = device.submit(QueueId::DEFAULT, &[], false).unwrap();
     assert!(!later.poll().unwrap());
     device.release_pending();
@@ -137,7 +137,7 @@ fn held_tickets_are_pending_until_somebody_waits() {
 }
 
 #[test]
-fn binaries_are_known_by_their_source() {
+fn binaries_are_identified_by_their_source() {
     let device = NullDevice::new(Target::opencl_minimum());
     let first = device.compile(&Program::Text(text())).unwrap();
     let bytes = device.binary(first).unwrap();
@@ -149,7 +149,7 @@ fn binaries_are_known_by_their_source() {
 }
 
 #[test]
-fn a_caller_that_fails_its_duty_is_told() {
+fn invalid_calls_are_rejected() {
     let device = NullDevice::new(Target::cpu());
     let (a, freed) = (device.allocate(64).unwrap(), device.allocate(8).unwrap());
     device.free(freed);
@@ -178,27 +178,30 @@ fn a_caller_that_fails_its_duty_is_told() {
         c: nothing,
     };
     let foreign = NullDevice::new(Target::cpu()).read(QueueId(7), region(a, 0, 1));
-    assert!(foreign.unwrap_err().is_mistake(), "a queue that is not there");
+    assert!(foreign.unwrap_err().is_mistake(), "a nonexistent queue");
     let table = [
-        ("a grid of nothing", DeviceCommand::Dispatch(Dispatch { grid: [8, 0, 1], ..good.clone() })),
+        ("an empty grid", DeviceCommand::Dispatch(Dispatch { grid: [8, 0, 1], ..good.clone() })),
         (
-            "another group than the kernel's",
+            "a work-group size other than the kernel's",
             DeviceCommand::Dispatch(Dispatch { group_size: [4, 1, 1], ..good.clone() }),
         ),
-        ("a group beyond the limit", DeviceCommand::Dispatch(Dispatch { group_size: [8, 1, 2000], ..good.clone() })),
-        ("a program nobody holds", DeviceCommand::Dispatch(Dispatch { program: ProgramId(99), ..good.clone() })),
-        ("an argument too few", args(vec![scalar, index])),
+        (
+            "a work-group beyond the limit",
+            DeviceCommand::Dispatch(Dispatch { group_size: [8, 1, 2000], ..good.clone() }),
+        ),
+        ("an unknown program", DeviceCommand::Dispatch(Dispatch { program: ProgramId(99), ..good.clone() })),
+        ("a missing argument", args(vec![scalar, index])),
         ("arguments in another order", args(vec![index, scalar, buffer])),
         ("another scalar type", args(vec![Arg::Scalar(Scalar::from(1.0f32)), index, buffer])),
-        ("a region off the elements", args(vec![scalar, index, Arg::Buffer(region(a, 2, 8))])),
-        ("a region with half an element", args(vec![scalar, index, Arg::Buffer(region(a, 0, 6))])),
+        ("an unaligned region", args(vec![scalar, index, Arg::Buffer(region(a, 2, 8))])),
+        ("a region with a partial element", args(vec![scalar, index, Arg::Buffer(region(a, 0, 6))])),
         ("a region beyond the end", args(vec![scalar, index, Arg::Buffer(region(a, 60, 8))])),
         ("a freed allocation", DeviceCommand::Fill { to: region(freed, 0, 8), pattern: vec![0] }),
-        ("a pattern of three", DeviceCommand::Fill { to: region(a, 0, 9), pattern: vec![1, 2, 3] }),
-        ("a pattern that does not fit", DeviceCommand::Fill { to: region(a, 0, 5), pattern: vec![1, 2] }),
+        ("a pattern of three bytes", DeviceCommand::Fill { to: region(a, 0, 9), pattern: vec![1, 2, 3] }),
+        ("a pattern that does not divide the region", DeviceCommand::Fill { to: region(a, 0, 5), pattern: vec![1, 2] }),
         ("a copy of unequal lengths", DeviceCommand::Copy { from: region(a, 0, 4), to: region(a, 8, 5) }),
         ("a copy onto itself", DeviceCommand::Copy { from: region(a, 0, 4), to: region(a, 3, 4) }),
-        ("a routine it does not offer", DeviceCommand::Routine(Routine::Gemm(gemm), Vec::new(), None)),
+        ("an unsupported routine", DeviceCommand::Routine(Routine::Gemm(gemm), Vec::new(), None)),
     ];
     for (what, step) in table {
         let error = submit(&device, step).unwrap_err();
@@ -209,15 +212,15 @@ fn a_caller_that_fails_its_duty_is_told() {
 }
 
 #[test]
-#[allow(unsafe_code, reason = "asking a driver is unsafe")]
-fn a_driver_finds_what_it_was_given() {
+#[allow(unsafe_code, reason = "probing a driver is unsafe")]
+fn driver_returns_its_devices() {
     let device = Arc::new(NullDevice::new(Target::cpu()));
     let refused = vec![Error::unavailable("opencl:1: too old; update it")];
     let driver = NullDriver { kind: Backend::OpenCl, devices: Ok(vec![device]), refused };
-    // SAFETY: these devices validate all they are given.
+    // SAFETY: these devices validate their arguments.
     let found = unsafe { driver.probe() }.unwrap();
     assert_eq!((found.len(), driver.rejected().len(), driver.kind()), (1, 1, Backend::OpenCl));
     let none = NullDriver { kind: Backend::Cuda, devices: Err(Error::unavailable("no")), refused: Vec::new() };
-    // SAFETY: these devices validate all they are given.
+    // SAFETY: these devices validate their arguments.
     assert!(unsafe { none.probe() }.unwrap_err().is_unavailable());
 }

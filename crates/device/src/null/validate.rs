@@ -1,4 +1,4 @@
-//! What the contract asks of whoever calls a device, checked.
+//! Validation of what the contract requires of a device's caller.
 
 use panoply_ir::kernel::Kernel;
 use panoply_ir::target::Language;
@@ -10,7 +10,7 @@ use crate::driver_api::{RawDevice, Ticket};
 use crate::host::HostFunction;
 use crate::program::{ParamType, Program, Signature, SourceText};
 
-/// What stands before the text in a pretended binary.
+/// Prefix of the text in a simulated binary.
 const BINARY: &[u8] = b"null ";
 
 impl NullDevice {
@@ -27,7 +27,7 @@ impl NullDevice {
         };
         match region.offset.checked_add(region.bytes) {
             Some(end) if end <= allocation.bytes => Ok(()),
-            _ => Err(self.mistake(format_args!("{region:?} leaves its allocation of {} bytes", allocation.bytes))),
+            _ => Err(self.mistake(format_args!("{region:?} exceeds its allocation of {} bytes", allocation.bytes))),
         }
     }
 
@@ -36,7 +36,7 @@ impl NullDevice {
             DeviceCommand::Dispatch(dispatch) => self.check_dispatch(state, dispatch),
             DeviceCommand::Routine(routine, regions, epilogue) => {
                 if !self.supports_routine(routine) {
-                    return Err(self.mistake(format_args!("{routine:?} is not offered")));
+                    return Err(self.mistake(format_args!("{routine:?} is not supported")));
                 }
                 regions.iter().try_for_each(|region| self.check_region(state, *region))?;
                 epilogue.as_ref().map_or(Ok(()), |epilogue| self.check_dispatch(state, &epilogue.dispatch))
@@ -46,14 +46,14 @@ impl NullDevice {
                 self.check_region(state, *to)?;
                 match from.bytes == to.bytes && !overlap(*from, *to) {
                     true => Ok(()),
-                    false => Err(self.mistake(format_args!("a copy from {from:?} to {to:?}"))),
+                    false => Err(self.mistake(format_args!("an invalid copy from {from:?} to {to:?}"))),
                 }
             }
             DeviceCommand::Fill { to, pattern } => {
                 self.check_region(state, *to)?;
                 match matches!(pattern.len(), 1 | 2 | 4 | 8) && to.bytes.is_multiple_of(pattern.len() as u64) {
                     true => Ok(()),
-                    false => Err(self.mistake(format_args!("a pattern of {} bytes for {}", pattern.len(), to.bytes))),
+                    false => Err(self.mistake(format_args!("{} pattern bytes for {} bytes", pattern.len(), to.bytes))),
                 }
             }
             DeviceCommand::Wait(Ticket::Done) => Ok(()),
@@ -66,13 +66,13 @@ impl NullDevice {
 
     fn check_dispatch(&self, state: &State, dispatch: &Dispatch) -> Result<()> {
         let Some(program) = state.programs.get(&dispatch.program) else {
-            return Err(self.mistake(format_args!("{:?} is not held", dispatch.program)));
+            return Err(self.mistake(format_args!("{:?} is not a live program", dispatch.program)));
         };
         let (group, target) = (dispatch.group_size, self.target());
         let items = group.iter().map(|size| u64::from(*size)).product::<u64>();
         let fits = (0..3).all(|i| (1..=target.max_group[i]).contains(&group[i]));
         if !fits || items > u64::from(target.max_group_items) || program.group.is_some_and(|needed| needed != group) {
-            return Err(self.mistake(format_args!("{} in groups of {group:?}", program.entry)));
+            return Err(self.mistake(format_args!("{} in work-groups of {group:?}", program.entry)));
         }
         if dispatch.grid.contains(&0) {
             return Err(self.mistake(format_args!("{} over a grid of {:?}", program.entry, dispatch.grid)));
@@ -92,7 +92,7 @@ impl NullDevice {
                 let elem = dtype.bytes() as u64;
                 match region.offset.is_multiple_of(elem) && region.bytes.is_multiple_of(elem) {
                     true => Ok(()),
-                    false => Err(self.mistake(format_args!("{region:?} does not hold whole {dtype}s"))),
+                    false => Err(self.mistake(format_args!("{region:?} is not aligned to {dtype} elements"))),
                 }
             }
             (ParamType::Scalar(Type::Index), Arg::Index(value)) => {
@@ -106,7 +106,7 @@ impl NullDevice {
         }
     }
 
-    /// What a program is, and whether it came from a binary of this device.
+    /// Returns the compiled program, and true if it came from a binary of this device.
     pub(super) fn read_program(&self, program: &Program) -> Result<(Compiled, bool)> {
         match (program, self.target().language) {
             (Program::Ir(kernel), Language::Ir) => Ok((of_kernel(kernel), false)),
@@ -119,7 +119,7 @@ impl NullDevice {
             (Program::Host(function), Language::Ir) => Ok((of_host(function), false)),
             (_, language) => {
                 let name = self.info().device_string();
-                Err(Error::unsupported(format!("{name}: takes programs in {language:?} only; render for its target")))
+                Err(Error::unsupported(format!("{name}: accepts only programs in {language:?}; render for its target")))
             }
         }
     }

@@ -1,9 +1,10 @@
-//! cuBLASLt, from NVIDIA's documentation of CUDA 12, and hipBLASLt, from AMD's headers of 0.10: one text, for AMD's was made after NVIDIA's, with other numbers
-//! ([`Dialect`]).
+//! cuBLASLt, from NVIDIA's documentation of CUDA 12, and hipBLASLt, from AMD's headers of 0.10. Both have one implementation, because AMD's
+//! is modeled on NVIDIA's with other constants ([`Dialect`]).
 //!
-//! Descriptors are checked when an algorithm is asked for and again when it is used, by an algorithm that is tied to what it was asked
-//! for. From a depth of 128 on the best algorithm divides sums and wants workspace: NVIDIA's in the way that the preference leaves it, AMD's so that parts are added in another
-//! order in every run. AMD's handles belong to the stream they were first used on, take memory of the device, and end the process where there is none.
+//! Descriptors are checked when an algorithm is queried and again when it is used; an algorithm is valid only for the product that it was
+//! queried for. From a depth of 128 on the best algorithm splits sums and requires workspace: NVIDIA's in the way that the preference
+//! allows, AMD's so that partial sums are added in a different order in every run. AMD's handles belong to the stream they were first used
+//! on, allocate memory of the device, and end the process if there is none.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -14,14 +15,14 @@ use crate::cuda::api::{exported, give};
 use crate::cuda::state::State;
 use crate::cuda::streams::Work;
 
-/// The depth from which sums are divided, and the workspace that takes.
+/// The depth from which sums are split, and the size of the workspace that this takes.
 const DIVIDED_FROM: u64 = 128;
 const DIVIDED_BYTES: u64 = 1 << 20;
-/// What AMD's handles take of the device, and what they have kernels for, as the configuration writes architectures.
+/// The device memory that AMD's handles take, and the architectures they have kernels for, in the configuration's notation.
 const HANDLE_BYTES: u64 = 25 << 20;
 const KERNELS: [u64; 3] = [0x90a, 0x942, 0x1100];
 
-/// A vendor's numbers.
+/// The constants of a vendor.
 pub struct Dialect {
     hip: bool,
     not_initialized: i32,
@@ -30,17 +31,17 @@ pub struct Dialect {
     not_supported: i32,
     /// CUBLAS_OP_N and T, or HIPBLAS_OP_N and T.
     operations: [i32; 2],
-    /// Attributes of an operation: transpositions, the epilogue, where the bias is.
+    /// Attributes of an operation: transpositions, the epilogue, the bias' address.
     transpose: [i32; 2],
     epilogue: i32,
     bias_pointer: i32,
     /// Attributes of a matrix.
     batch_count: i32,
     batch_offset: i32,
-    /// Attributes of a preference that only NVIDIA's has: ways of adding, and alignments.
+    /// Attributes of a preference that only NVIDIA's library has: reduction schemes and alignments.
     reductions: Option<i32>,
     alignments: Option<[i32; 4]>,
-    /// What the workspace is aligned to.
+    /// The required alignment of the workspace.
     workspace_align: u64,
 }
 
@@ -78,13 +79,13 @@ const HIP: Dialect = Dialect {
     workspace_align: 16,
 };
 
-/// Whose function this is.
+/// Returns the vendor of a function.
 fn dialect(name: &str) -> &'static Dialect {
     if name.starts_with("hip") { &HIP } else { &CUDA }
 }
 
 impl Dialect {
-    /// Compute, scale, A, B, C, D, as the documentation's table of types has them.
+    /// Returns true if these types are supported: compute, scale, A, B and D, as in the documentation's table of types.
     fn takes(&self, types: (i32, i32, i32, i32, i32), state: &State) -> bool {
         if self.hip {
             return KERNELS.contains(&state.config.architecture)
@@ -97,7 +98,7 @@ impl Dialect {
         }
     }
 
-    /// How a sum is done: computed in this, divided in that way if it is.
+    /// Returns how a sum is computed, from the compute type, the reduction scheme and whether it is split.
     fn sum(&self, compute: i32, scheme: u64, divided: bool, turn: u64) -> Sum {
         match compute {
             77 => Sum::Tf32,
@@ -110,21 +111,21 @@ impl Dialect {
     }
 }
 
-/// Everything made and not destroyed.
+/// All objects that were created and not destroyed.
 #[derive(Default)]
 pub struct Objects {
     handles: HashMap<u64, Handle>,
     operations: HashMap<u64, Operation>,
-    /// Where the bias of an operation lies.
+    /// The address of the bias of an operation.
     biases: HashMap<u64, u64>,
     layouts: HashMap<u64, Layout>,
     preferences: HashMap<u64, Preference>,
-    /// Products whose parts were added in an order of their own.
+    /// Number of products so far, which varies the order of partial sums.
     unordered: u64,
 }
 
 impl Objects {
-    /// How many there are.
+    /// Returns the number of objects.
     pub fn live(&self) -> usize {
         self.handles.len() + self.operations.len() + self.layouts.len() + self.preferences.len()
     }
@@ -132,7 +133,7 @@ impl Objects {
 
 struct Handle {
     device: usize,
-    /// The memory of AMD's, and the stream that it was used on.
+    /// The memory of AMD's handle, and the stream that it was first used on.
     memory: u64,
     stream: Option<u64>,
 }
@@ -160,14 +161,14 @@ struct Layout {
 struct Preference {
     workspace: u64,
     reductions: u32,
-    /// Of A, B, C and D.
+    /// The alignments of A, B, C and D.
     alignments: [u32; 4],
 }
 
-/// What stands in an algorithm: whose it is, the least alignments, workspace, how sums are divided.
+/// The contents of an algorithm: hash of the product, required alignments, workspace, reduction scheme, and 1 if sums are split.
 type Algorithm = [u64; 8];
 
-/// What a heuristic answers, as its words: the algorithm, of which AMD's has three, the workspace, the state and the utilization, four that are reserved.
+/// The words of a heuristic result: the algorithm (three words for AMD), the workspace, state and utilization, four reserved words.
 pub type Heuristic = [u64; 12];
 
 impl Dialect {
@@ -184,19 +185,19 @@ impl Dialect {
     }
 
     /// # Safety
-    /// As many words as an algorithm has are there.
+    /// `from` must point at the words of an algorithm.
     unsafe fn read(&self, from: *const u64, width: u64) -> Algorithm {
         if self.hip {
-            // SAFETY: as the caller promised.
+            // SAFETY: guaranteed by the caller.
             let [mark, workspace, _] = unsafe { from.cast::<[u64; 3]>().read() };
             return [mark, width, width, width, workspace, 0, u64::from(workspace > 0), 0];
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { from.cast::<Algorithm>().read() }
     }
 }
 
-/// A product as it was described.
+/// A product as described by the caller's objects.
 struct Described {
     operation: Operation,
     /// A, B, C and D.
@@ -218,7 +219,7 @@ impl Described {
         Ok(described)
     }
 
-    /// Rows of the result, its columns, and the depth.
+    /// Returns the rows of the result, its columns, and the depth.
     fn extents(&self) -> (u64, u64, u64) {
         let [a, b, ..] = self.layouts;
         let [left, right] = self.operation.transposed;
@@ -233,12 +234,12 @@ impl Described {
         let fits = inner == k && [c, d].iter().all(|layout| (layout.rows, layout.columns) == (m, n));
         let leads = |layout: &Layout| layout.leading >= layout.rows.max(1) as i64;
         let counts = self.layouts.iter().all(|layout| layout.count == d.count && layout.count >= 1);
-        // Results of a batch lie apart; factors may be shared.
+        // Results of a batch must not overlap; factors can be shared.
         let apart = d.count == 1 || d.offset >= d.leading * (d.columns as i64 - 1) + d.rows as i64;
         if !fits || !self.layouts.iter().all(leads) || !counts || !apart || c != d || m * n * k == 0 {
             return Err(self.by.invalid_value);
         }
-        // What an activation makes of a number is not told well enough to be computed here.
+        // The activations are not specified precisely enough to be computed here.
         if !matches!(self.operation.epilogue, 1 | 4) {
             return Err(self.by.not_supported);
         }
@@ -266,15 +267,15 @@ impl Described {
     }
 }
 
-/// An attribute's value, which must have as many bytes.
+/// Reads an attribute's value, whose size must be `bytes`.
 ///
 /// # Safety
-/// `from` has `bytes` bytes.
+/// `from` must have `bytes` bytes.
 unsafe fn value<T: Copy>(by: &Dialect, from: *const c_void, bytes: usize) -> Result<T, i32> {
     if bytes != size_of::<T>() || from.is_null() {
         return Err(by.invalid_value);
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { from.cast::<T>().read_unaligned() })
 }
 
@@ -353,7 +354,7 @@ exported! {
                 known.transposed[which] = by.operations.iter().position(|of| *of == number).ok_or(by.invalid_value)? == 1;
                 return Ok(());
             }
-            // None, RELU, BIAS, both, GELU, with a bias.
+            // None, RELU, BIAS, RELU_BIAS, GELU, GELU_BIAS.
             if attribute != by.epilogue || ![1, 2, 4, 6, 32, 36].contains(&number) {
                 return Err(by.invalid_value);
             }
@@ -521,13 +522,13 @@ exported! {
                 4 => Some(*state.lt.biases.get(&operation).ok_or(by.invalid_value)?),
                 _ => None,
             };
-            // A vector of the result's type, as long as the result has rows.
+            // The bias has the result's type and one element per row of the result.
             if bias.is_some_and(|at| at == 0 || !at.is_multiple_of(width)) {
                 return Err(by.invalid_value);
             }
             let wide = described.operation.scale == 1;
             let scalar = |from: *const c_void| {
-                // SAFETY: the caller's numbers, of the scale's type.
+                // SAFETY: the caller's numbers, of the scale type.
                 unsafe { if wide { from.cast::<f64>().read() } else { f64::from(from.cast::<f32>().read()) } }
             };
             state.lt.unordered += 1;

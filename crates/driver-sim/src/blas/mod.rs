@@ -1,5 +1,5 @@
-//! Libraries of matrix products that only pretend to be NVIDIA's cuBLASLt and AMD's hipBLASLt ([`lt`]) and rocBLAS ([`rocblas`]): they check what
-//! they are told as the vendors' documentation says, and multiply by three nested loops when a stream comes to it.
+//! Simulated libraries for matrix products: NVIDIA's cuBLASLt and AMD's hipBLASLt ([`lt`]) and rocBLAS ([`rocblas`]). They check their
+//! arguments according to the vendors' documentation, and multiply with three nested loops when the stream executes the work.
 
 mod lt;
 mod rocblas;
@@ -15,13 +15,13 @@ use crate::ptx::run::ILLEGAL_ADDRESS;
 pub use lt::Objects;
 pub use rocblas::Handle;
 
-/// A library's function that needs a device: failures of the driver are the library's own.
+/// Calls a library function that needs a device; failures of the driver become the library's own code.
 fn on_device(name: &'static str, own: i32, f: impl FnOnce(&mut State, usize) -> Answer) -> i32 {
     let code = State::on_device(name, f);
     if code < 100 { code } else { own }
 }
 
-/// A type of elements.
+/// An element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ty {
     F16,
@@ -65,17 +65,17 @@ impl Ty {
     }
 }
 
-/// A matrix in a device's memory, stored by columns.
+/// A column-major matrix in a device's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix {
     pub address: u64,
     pub ty: Ty,
-    /// As it is stored.
+    /// Rows of the stored matrix.
     pub rows: u64,
     pub columns: u64,
     pub leading: u64,
     pub stride: u64,
-    /// Whether the transpose is meant.
+    /// True if the stored matrix is the transpose of the logical one.
     pub transposed: bool,
 }
 
@@ -85,28 +85,28 @@ impl Matrix {
         ((i * self.stride + column * self.leading + row) * self.ty.bytes()) as usize
     }
 
-    /// Bytes from the first element to the end of the last.
+    /// Returns the number of bytes from the first element to the end of the last.
     fn reach(&self, batch: u64) -> u64 {
         ((batch - 1) * self.stride + (self.columns - 1) * self.leading + self.rows) * self.ty.bytes()
     }
 }
 
-/// How a sum is done.
+/// The way in which a sum is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sum {
     /// In f64.
     F64,
     /// In f32.
     F32,
-    /// In f32, of factors with the eleven bits of TF32.
+    /// In f32, of factors with the eleven significant bits of TF32.
     Tf32,
-    /// In f32, in parts that wait in the type of the result.
+    /// In f32, split into partial sums that are stored in the type of the result.
     Parts,
-    /// In f32, in parts that are added in another order every time.
+    /// In f32, split into partial sums that are added in a different order each time.
     Unordered(u64),
 }
 
-/// Work of a stream: `c = alpha · a × b + beta · c + bias`.
+/// A product that a stream executes: `c = alpha · a × b + beta · c + bias`.
 #[derive(Clone, Debug)]
 pub struct Product {
     pub batch: u64,
@@ -117,14 +117,14 @@ pub struct Product {
     pub alpha: f64,
     pub beta: f64,
     pub sum: Sum,
-    /// Where a vector is that is added to every column of the sums.
+    /// The address of a vector that is added to every column of the result.
     pub bias: Option<u64>,
-    /// Where the workspace begins, and its bytes, which lose what they held.
+    /// Address and size of the workspace, which is overwritten.
     pub workspace: (u64, u64),
 }
 
 impl Product {
-    /// Does it.
+    /// Computes the product.
     pub fn run(&self, memory: &mut Memory) -> Answer {
         let Product { batch, depth, a, b, c, alpha, beta, .. } = self;
         let (from, bytes) = self.workspace;
@@ -154,7 +154,7 @@ impl Product {
                     let place = c.at(i, row, column);
                     let before = if *beta == 0.0 { 0.0 } else { beta * element(c, to, place) };
                     let value = alpha * self.summed(*depth, factors) + before;
-                    // A sum of doubles or of f32, to which the bias is added in that type.
+                    // The sum is in f64 or f32, and the bias is added in that type.
                     let value = bias.get(row as usize).map_or(value, |bias| value + bias);
                     c.ty.write(value, &mut to[place..place + c.ty.bytes() as usize]);
                 }

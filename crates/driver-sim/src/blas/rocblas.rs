@@ -1,4 +1,4 @@
-//! rocBLAS, from AMD's documentation of ROCm 6. Over a GPU that it has no kernels for it ends the process, as AMD's does.
+//! rocBLAS, from AMD's documentation of ROCm 6. For a GPU that it has no kernels for it aborts the process, as AMD's does.
 
 use std::ffi::{c_char, c_void};
 
@@ -15,12 +15,12 @@ const MEMORY_ERROR: i32 = 5;
 const INTERNAL_ERROR: i32 = 6;
 const INVALID_VALUE: i32 = 11;
 
-/// What there are kernels for, as the configuration writes architectures.
+/// The architectures with kernels, in the configuration's notation.
 const KERNELS: [u64; 2] = [0x90a, 0x1100];
-/// Workspace that products of halves want.
+/// Size of the workspace that f16 and bf16 products require.
 const WANTED_BYTES: u64 = 1 << 20;
 
-/// What was set of a handle.
+/// The settings of a handle.
 pub struct Handle {
     device: usize,
     stream: u64,
@@ -28,7 +28,7 @@ pub struct Handle {
     atomics: bool,
 }
 
-/// Whether an operation is a transposition.
+/// Returns true if an operation is a transposition.
 fn turned(operation: i32) -> Result<bool, i32> {
     match operation {
         111 => Ok(false),
@@ -144,7 +144,7 @@ exported! {
             if [a, b, c, d].contains(&0) || alpha.is_null() || beta.is_null() {
                 return Err(INVALID_POINTER);
             }
-            // In place the result lies as what is added to it.
+            // The result is in place, so it has the layout of the matrix that is added.
             if c != d || (c_leading, c_stride) != (d_leading, d_stride) || (algorithm, solution, flags) != (0, 0, 0) {
                 return Err(INVALID_VALUE);
             }
@@ -155,14 +155,14 @@ exported! {
                 (Ty::BF16, Ty::BF16, Ty::BF16, Ty::BF16, Ty::F32) => Sum::F32,
                 _ => return Err(NOT_IMPLEMENTED),
             };
-            // Whoever comes first adds first.
+            // With atomics partial sums are added in the order of completion.
             let sum = if atomics && sum == Sum::F32 { Sum::Parts } else { sum };
             let halves = matches!(ty(a_type)?, Ty::F16 | Ty::BF16);
             if halves && workspace.1 < WANTED_BYTES {
                 return Err(MEMORY_ERROR);
             }
             let scalar = |from: *const c_void| {
-                // SAFETY: the caller's numbers, of the type that is computed in.
+                // SAFETY: the caller's numbers, of the compute type.
                 unsafe { if sum == Sum::F64 { from.cast::<f64>().read() } else { f64::from(from.cast::<f32>().read()) } }
             };
             let matrix = |address, number, (rows, columns): (i32, i32), leading: i32, stride: i64, transposed| {

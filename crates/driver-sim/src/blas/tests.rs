@@ -1,4 +1,4 @@
-//! What the pretended libraries refuse: each rule of the vendors' documentation, broken by itself.
+//! Checks that the simulated libraries reject invalid arguments: one test case per rule of the vendors' documentation.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,7 +10,7 @@ use crate::cuda::devices::{cuDevicePrimaryCtxRetain, cuInit};
 
 type Set = unsafe extern "C" fn(u64, i32, *const c_void, usize) -> i32;
 
-/// A library's functions and the numbers that differ.
+/// A library's functions and constants.
 struct Interface {
     create: unsafe extern "C" fn(*mut u64) -> i32,
     destroy: unsafe extern "C" fn(u64) -> i32,
@@ -39,14 +39,14 @@ struct Interface {
         usize,
         u64,
     ) -> i32,
-    /// Of an operation: what its result goes through, and where the bias is.
+    /// Attributes of an operation: the epilogue, and the bias' address.
     epilogue: [i32; 2],
-    /// Of a matrix: how many, and from one to the next.
+    /// Attributes of a matrix: batch count and batch stride.
     batch: [i32; 2],
-    /// Of a preference, as far as there are any.
+    /// Attributes of a preference, if the library has them.
     schemes: Option<i32>,
     alignments: &'static [i32],
-    /// The code for what is wrong.
+    /// The code for invalid arguments.
     invalid: i32,
 }
 
@@ -86,24 +86,24 @@ const HIPBLASLT: Interface = Interface {
     invalid: 3,
 };
 
-/// A product of 4×6 and 6×5 in columns, every part of which a test may spoil.
+/// A product of 4×6 and 6×5 column-major matrices; tests change single fields to invalid values.
 #[derive(Clone)]
 struct Asked {
     compute: i32,
     scale: i32,
     types: [i32; 3],
-    /// What the result goes through, and how far behind an aligned address its bias lies, if it is told one.
+    /// The epilogue, and the offset of the bias from an aligned address, if one is set.
     epilogue: i32,
     bias: Option<u64>,
-    /// Rows, columns and what lies between columns, of A, B and C.
+    /// Rows, columns and leading dimension of A, B and C.
     layouts: [(u64, u64, i64); 3],
     counts: [i32; 3],
     offsets: [i64; 3],
-    /// What the heuristic may use, and what the product is given.
+    /// Workspace limit of the heuristic, and workspace size of the product.
     workspace: (u64, usize),
-    /// Bytes that each matrix begins behind an aligned address.
+    /// Offset of each matrix from an aligned address, in bytes.
     behind: [u64; 3],
-    /// What the heuristic was told they are aligned to.
+    /// Alignment that is passed to the heuristic.
     aligned: u32,
 }
 
@@ -121,7 +121,7 @@ const PLAIN: Asked = Asked {
     aligned: 256,
 };
 
-/// A context, which every test needs.
+/// Makes a context current, which every test needs.
 fn current() {
     let mut context = 0;
     // SAFETY: the pointers are valid.
@@ -132,7 +132,7 @@ fn current() {
     }
 }
 
-/// A megabyte and a stream.
+/// Allocates four mebibytes and creates a stream.
 fn place() -> (u64, u64) {
     let (mut memory, mut stream) = (0, 0);
     // SAFETY: the pointers are valid.
@@ -147,10 +147,10 @@ fn value<T>(value: &T) -> (*const c_void, usize) {
     (ptr::from_ref(value).cast(), size_of::<T>())
 }
 
-/// What the heuristic answers, and what the product does if it answers.
+/// Returns the codes of the heuristic and, if it succeeds, of the product.
 fn product(by: &Interface, asked: &Asked) -> (i32, i32) {
     let (memory, stream) = place();
-    // SAFETY: everything is what the functions ask for, but for the values that a test spoiled.
+    // SAFETY: all arguments are valid, except for the values that a test changed.
     unsafe {
         let (mut handle, mut operation, mut layouts, mut preference) = (0, 0, [0; 3], 0);
         assert_eq!((by.create)(&mut handle), 0);
@@ -238,14 +238,14 @@ fn product(by: &Interface, asked: &Asked) -> (i32, i32) {
             0,
             stream,
         );
-        assert_eq!(stolen, by.invalid, "an algorithm belongs to its product");
+        assert_eq!(stolen, by.invalid, "an algorithm is valid only for its product");
         assert_eq!((by.destroy)(handle), 0);
         (answer, done)
     }
 }
 
 #[test]
-fn cublaslt_takes_what_fits_and_nothing_else() {
+fn cublaslt_accepts_valid_and_rejects_invalid_products() {
     current();
     let refused = (7, -1);
     let batch = Asked { counts: [3; 3], offsets: [24, 0, 20], ..PLAIN };
@@ -282,9 +282,9 @@ fn cublaslt_takes_what_fits_and_nothing_else() {
         ("types mixed", Asked { types: [2, 0, 0], ..PLAIN }, (15, -1)),
         ("an integer", Asked { types: [10; 3], ..PLAIN }, (15, -1)),
         ("less aligned than said", Asked { behind: [4, 0, 0], ..PLAIN }, (0, 7)),
-        ("less aligned, and said", Asked { behind: [4, 8, 12], aligned: 4, ..PLAIN }, (0, 0)),
+        ("less aligned, as said", Asked { behind: [4, 8, 12], aligned: 4, ..PLAIN }, (0, 0)),
         ("less workspace than needed", Asked { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 7)),
-        ("no workspace where it may have none", Asked { workspace: (0, 0), ..deep }, (0, 0)),
+        ("no workspace allowed", Asked { workspace: (0, 0), ..deep }, (0, 0)),
     ] {
         assert_eq!(product(&CUBLASLT, &asked), expected, "{what}");
     }
@@ -293,7 +293,7 @@ fn cublaslt_takes_what_fits_and_nothing_else() {
 }
 
 #[test]
-fn hipblaslt_takes_what_fits_and_nothing_else() {
+fn hipblaslt_accepts_valid_and_rejects_invalid_products() {
     current();
     let (refused, unknown) = ((3, -1), (7, -1));
     let plain = Asked { compute: 2, ..PLAIN };
@@ -323,7 +323,7 @@ fn hipblaslt_takes_what_fits_and_nothing_else() {
         ("between elements", Asked { behind: [2, 0, 0], ..plain }, (0, 3)),
         ("deep, with a workspace", deep.clone(), (0, 0)),
         ("less workspace than needed", Asked { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 3)),
-        ("no workspace where it may have none", Asked { workspace: (0, 0), ..deep }, (0, 0)),
+        ("no workspace allowed", Asked { workspace: (0, 0), ..deep }, (0, 0)),
     ] {
         assert_eq!(product(&HIPBLASLT, &asked), expected, "{what}");
     }
@@ -332,11 +332,11 @@ fn hipblaslt_takes_what_fits_and_nothing_else() {
 }
 
 #[test]
-fn rocblas_takes_what_fits_and_nothing_else() {
+fn rocblas_accepts_valid_and_rejects_invalid_products() {
     current();
     let (memory, stream) = place();
     let mut handle = 0;
-    // SAFETY: the pointers are valid, the handle and the stream live.
+    // SAFETY: the pointers are valid, the handle and the stream are live.
     unsafe {
         assert_eq!(rocblas_create_handle(&mut handle), 0);
         assert_eq!((rocblas_set_stream(handle, stream), rocblas_set_atomics_mode(handle, 0)), (0, 0));
@@ -346,7 +346,7 @@ fn rocblas_takes_what_fits_and_nothing_else() {
         let ([x, y], [ty, compute], [a, b, c], [from, to]) = (operations, types, leading, result);
         let (left, right) = (memory, memory + 65_536);
         let (alpha, beta) = (one.as_ptr().cast(), nought.as_ptr().cast());
-        // SAFETY: everything is what the function asks for, but for the values that a test spoiled.
+        // SAFETY: all arguments are valid, except for the values that a test changed.
         unsafe {
             rocblas_gemm_strided_batched_ex(
                 handle, x, y, 4, 5, 6, alpha, left, ty, a, 24, right, ty, b, 30, beta, from, ty, c, 20, to, ty, c, 20,
@@ -362,7 +362,7 @@ fn rocblas_takes_what_fits_and_nothing_else() {
     assert_eq!(call(plain, [151, 152], fits, result, 0), 2, "types mixed");
     assert_eq!(call(plain, f32s, fits, [memory, memory + 131_072], 0), 11, "the result is elsewhere");
     assert_eq!(call(plain, f32s, fits, [0; 2], 0), 3, "no result");
-    assert_eq!(call(plain, f32s, fits, result, 1), 11, "a solution's number");
+    assert_eq!(call(plain, f32s, fits, result, 1), 11, "a nonzero algorithm");
     assert_eq!(call(plain, [150, 151], fits, result, 0), 5, "halves without a workspace");
     // SAFETY: as above.
     unsafe {
@@ -370,7 +370,7 @@ fn rocblas_takes_what_fits_and_nothing_else() {
         assert_eq!(call(plain, [150, 151], fits, result, 0), 0);
         assert_eq!(cuStreamSynchronize(stream), 0);
         assert_eq!((rocblas_destroy_handle(handle), rocblas_destroy_handle(handle)), (0, 1));
-        assert_eq!(call(plain, f32s, fits, result, 0), 1, "no handle any more");
+        assert_eq!(call(plain, f32s, fits, result, 0), 1, "the handle was destroyed");
         assert_eq!(cuCtxPopCurrent_v2(ptr::null_mut()), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The exported functions but for those of devices and modules.
+//! The exported functions, except those for devices and modules.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -6,26 +6,26 @@ use super::codes::*;
 use super::state::{CURRENT, State};
 use super::streams::{Event, Host, Recording, Stream, Work};
 
-/// Writes an answer where the caller wants it.
+/// Writes a result to the caller's pointer.
 ///
 /// # Safety
-/// `to` is valid for writing.
+/// `to` must be valid for writing.
 pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { to.write(value) }
 }
 
-/// Exports functions; those of several names are the same in several interfaces. `NAME` is the name that was called.
+/// Exports functions; one with several names is the same in several APIs. `NAME` is the called name.
 macro_rules! exported {
     (@one $name:ident ($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
-        /// The interface's function of this name.
+        /// The API function of this name.
         ///
         /// # Safety
-        /// What its vendor's documentation asks of its callers.
+        /// The requirements of the vendor's documentation.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the vendors' names and arguments")]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
-            #[allow(dead_code, reason = "what is the same in every call needs no name")]
+            #[allow(dead_code, reason = "not every function uses its name")]
             const NAME: &str = stringify!($name);
             $body
         }
@@ -105,7 +105,7 @@ exported! {
                 return Err(INVALID_HANDLE);
             }
             if state.devices[device].memory.used + bytes as u64 > state.config.memory {
-                // What was freed in order may make room.
+                // Work that frees memory can make room.
                 state.drain(stream)?;
             }
             let found = allocate(state, device, bytes as u64)?;
@@ -143,7 +143,7 @@ exported! {
                 let from = Host(from as *mut u8);
                 return state.push(stream, Work::UploadPinned { to, from, bytes: bytes as u64 });
             }
-            // Pageable memory was copied at return.
+            // Pageable memory is copied before the call returns.
             // SAFETY: the caller's slice.
             let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec();
             state.push(stream, Work::Upload { to, bytes })
@@ -154,7 +154,7 @@ exported! {
         State::on_device(NAME, |state, _| {
             let pinned = state.is_pinned(to as u64);
             state.push(stream, Work::Download { to: Host(to.cast()), from, bytes: bytes as u64 })?;
-            // Pageable memory is written at return.
+            // Pageable memory is written before the call returns.
             if pinned { Ok(()) } else { state.drain(stream) }
         })
     }
@@ -321,44 +321,44 @@ fn fill(name: &'static str, to: u64, row: &[u8], pitch: u64, rows: usize, stream
 /// Makes calls fail; see `Control::fail`.
 ///
 /// # Safety
-/// `function` is a C string.
+/// `function` must be a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn panoply_driver_sim_fail(function: *const c_char, code: i32, skip: u32, times: u32) {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     let function = unsafe { CStr::from_ptr(function) }.to_string_lossy().into_owned();
     State::with(|state| state.fail(function, code, skip, times));
 }
 
-/// How often a function was called.
+/// Returns the number of calls of a function.
 ///
 /// # Safety
-/// `function` is a C string.
+/// `function` must be a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn panoply_driver_sim_calls(function: *const c_char) -> u64 {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     let function = unsafe { CStr::from_ptr(function) }.to_string_lossy();
     State::with(|state| state.calls(&function))
 }
 
-/// From now on HIP's kernels are executed.
+/// Enables the execution of HIP kernels.
 #[unsafe(no_mangle)]
 pub extern "C" fn panoply_driver_sim_execute() {
     State::with(|state| state.config.execute = true);
 }
 
-/// Whether somebody here executes Level Zero's kernels.
+/// Returns true if Level Zero kernels can be executed.
 #[unsafe(no_mangle)]
 pub extern "C" fn panoply_driver_sim_executes_spirv() -> bool {
     crate::level_zero::execute::available()
 }
 
-/// The position of the device that is this thread's, counted from 1; 0 if none is.
+/// Returns the index of the thread's current device plus 1; 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn panoply_driver_sim_current() -> u64 {
     CURRENT.with_borrow(|stack| stack.last().map_or(0, |device| *device as u64 + 1))
 }
 
-/// Objects that nobody gave back.
+/// Returns the number of live objects.
 #[unsafe(no_mangle)]
 pub extern "C" fn panoply_driver_sim_live() -> u64 {
     State::with(|state| state.live())

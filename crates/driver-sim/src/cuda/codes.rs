@@ -1,4 +1,4 @@
-//! What the driver API answers.
+//! Result codes of the driver API.
 
 #![allow(missing_docs, reason = "the names are NVIDIA's")]
 
@@ -20,7 +20,7 @@ pub const LAUNCH_FAILURE: i32 = 719;
 pub const NOT_SUPPORTED: i32 = 801;
 pub const UNKNOWN: i32 = 999;
 
-/// The name of a code, with the zero byte C wants.
+/// Returns the name of a code as a C string.
 pub fn name(code: i32) -> &'static std::ffi::CStr {
     match code {
         SUCCESS => c"CUDA_SUCCESS",

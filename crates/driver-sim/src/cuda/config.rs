@@ -1,6 +1,6 @@
-//! What a test chose.
+//! Configuration by the test.
 
-/// The choices of `PANOPLY_FAKE_CUDA`, `PANOPLY_FAKE_HIP` and `PANOPLY_FAKE_ZE`.
+/// The settings of `PANOPLY_FAKE_CUDA`, `PANOPLY_FAKE_HIP` and `PANOPLY_FAKE_ZE`.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub devices: usize,
@@ -8,13 +8,13 @@ pub struct Config {
     pub capability: i32,
     /// The version of cuBLASLt.
     pub cublas: i32,
-    /// The version of hipBLASLt, as it counts.
+    /// The version of hipBLASLt, in its own counting.
     pub hipblaslt: i32,
     /// The version of HIP's driver.
     pub hip: i32,
-    /// The architecture of HIP's devices, its digits read as hexadecimal ones.
+    /// The architecture of HIP devices, with its digits read as hexadecimal.
     pub architecture: u64,
-    /// Whether HIP's kernels are executed.
+    /// True if HIP kernels are executed.
     pub execute: bool,
     pub memory: u64,
     pub pools: i32,
@@ -24,7 +24,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What the environment says; nonsense is a panic, which ends the test.
+    /// Reads the environment; panics on invalid settings, which fails the test.
     pub fn read() -> Config {
         let mut config = Config {
             devices: 1,
@@ -61,7 +61,7 @@ impl Config {
                 "init" => config.init = number as i32,
                 "broken" => config.broken = Some(number as usize),
                 "prohibited" => config.prohibited = Some(number as usize),
-                _ => panic!("{name}: no such choice"),
+                _ => panic!("{name}: unknown setting"),
             }
         }
         config

@@ -1,4 +1,4 @@
-//! Which devices there are and what they say about themselves.
+//! Device enumeration and attributes.
 
 use std::ffi::c_char;
 
@@ -104,15 +104,15 @@ exported! {
     }
 }
 
-/// A device that is here.
+/// Returns the index of a device that exists.
 pub(crate) fn known(state: &State, device: i32) -> Result<usize, i32> {
     usize::try_from(device).ok().filter(|index| *index < state.devices.len()).ok_or(INVALID_DEVICE)
 }
 
-/// Attributes by their numbers in `CUdevice_attribute`.
+/// Returns an attribute by its number in `CUdevice_attribute`.
 fn attribute_of(state: &State, index: usize, attribute: i32) -> Option<i32> {
     Some(match attribute {
-        // Threads of a block: in all, along x, y, z.
+        // Threads of a block: total, along x, y, z.
         1..=3 => 1024,
         4 => 64,
         // Blocks along x, y, z.
@@ -122,7 +122,7 @@ fn attribute_of(state: &State, index: usize, attribute: i32) -> Option<i32> {
         8 | 97 => 48 << 10,
         // Threads of a warp.
         10 => 32,
-        // Clock in kHz, multiprocessors, whether it shares the host's memory.
+        // Clock in kHz, number of multiprocessors, 1 if memory is shared with the host.
         13 => 1_000_000,
         16 => 2,
         18 => 0,

@@ -1,5 +1,5 @@
-//! Graphs of kernels, of CUDA and of HIP. Nodes are executed in the order in which they were **not** added, as far as what they
-//! depend on allows, so that a dependency that was forgotten shows.
+//! Kernel graphs of CUDA and HIP. Nodes are executed in the reverse of the order in which they were added, as far as their dependencies
+//! allow, so that a missing dependency is detected.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,7 @@ use super::state::State;
 use super::streams::Work;
 use crate::hip;
 
-/// A node: its handle, those it waits for, and what it does.
+/// A node: its handle, its dependencies, and its work.
 #[derive(Clone)]
 pub struct Node {
     handle: u64,
@@ -93,19 +93,19 @@ exported! {
     }
 }
 
-/// The nodes of a list.
+/// Copies a list of nodes.
 ///
 /// # Safety
-/// The array has `count` elements, or is null if there are none.
+/// The array must have `count` elements; it can be null if there are none.
 unsafe fn nodes(list: *const u64, count: usize) -> Vec<u64> {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     if count == 0 { Vec::new() } else { unsafe { std::slice::from_raw_parts(list, count) }.to_vec() }
 }
 
-/// The launch that a structure describes: `CUDA_KERNEL_NODE_PARAMS` in its first version, or `hipKernelNodeParams`.
+/// Reads the launch from a structure: the first version of `CUDA_KERNEL_NODE_PARAMS`, or `hipKernelNodeParams`.
 ///
 /// # Safety
-/// It is that structure, and what it points at is there.
+/// `params` must point at that structure, and its pointers must be valid.
 unsafe fn described(name: &str, state: &State, params: *const c_void) -> Result<Work, i32> {
     /// As in cuda.h.
     #[repr(C)]
@@ -127,7 +127,7 @@ unsafe fn described(name: &str, state: &State, params: *const c_void) -> Result<
         params: *const *const c_void,
         shared: u32,
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if name.starts_with("hip") {
             let Hip { block, extra, function, grid, params, shared } = params.cast::<Hip>().read();

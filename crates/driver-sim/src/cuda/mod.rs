@@ -1,11 +1,12 @@
 //! NVIDIA's driver API, as far as Panoply's driver calls it.
 //!
-//! What a test chooses stands in the environment variable `PANOPLY_FAKE_CUDA` as `name=number` pairs with commas between:
-//! `devices` (1), `driver` (its version, 12040), `capability` (86), `cublas` (cuBLASLt's version, 12), `memory` (bytes of a device, 256 MiB), `pools` (1), `init` (what
-//! `cuInit` answers, 0), `broken` (the device whose context cannot be had), `prohibited` (the device nobody may use).
+//! A test configures it in the environment variable `PANOPLY_FAKE_CUDA` as comma-separated `name=number` pairs (defaults in parentheses):
+//! `devices` (1), `driver` (its version, 12040), `capability` (86), `cublas` (cuBLASLt's version, 12), `memory` (bytes of a device, 256
+//! MiB), `pools` (1), `init` (the result of `cuInit`, 0), `broken` (the device whose context cannot be retained), `prohibited` (the device
+//! in compute mode Prohibited).
 //!
-//! Work given to a stream is done when somebody waits for it, asks after it or needs it, not before: a driver that forgets to wait
-//! is found out. One lock serializes everything.
+//! Work of a stream is executed only when it is waited for, queried or needed, so that a driver that forgets to wait is detected. One lock
+//! serializes everything.
 
 pub(crate) mod api;
 pub(crate) mod codes;

@@ -9,7 +9,7 @@ use super::state::State;
 use super::streams::Work;
 use crate::ptx::{Module, module};
 
-/// First bytes of what linking makes; its length and the text follow.
+/// First bytes of a linked image; its length and the text follow.
 const MAGIC: &[u8; 8] = b"\x7FFAKEPTX";
 
 /// CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
@@ -20,7 +20,7 @@ exported! {
     fn cuLinkCreate_v2(count: u32, options: *const i32, values: *const *mut c_void, link: *mut u64) {
         State::on_device(NAME, |state, _| {
             let handle = state.handle();
-            // The log's place is kept in front of what is linked.
+            // The log's address and size are kept before the linked text.
             // SAFETY: the caller's arrays have `count` elements.
             let log = unsafe { log(count, options, values) };
             state.links.insert(handle, [log.0.to_le_bytes(), log.1.to_le_bytes()].concat());
@@ -59,7 +59,7 @@ exported! {
                 }
                 Err(why) => {
                     let word = |at: usize| u64::from_le_bytes(linked[at..at + 8].try_into().expect("eight bytes"));
-                    // SAFETY: the buffer was given with its length, and lives until the link is destroyed.
+                    // SAFETY: the buffer was passed with its length, and lives until the link is destroyed.
                     unsafe { write_log(word(0) as *mut u8, word(8) as usize, &why) };
                     Err(INVALID_PTX)
                 }
@@ -87,7 +87,7 @@ exported! {
 
     fn cuModuleLoadData(handle: *mut u64, image: *const c_void) {
         State::on_device(NAME, |state, _| {
-            // SAFETY: an image begins with a mark and its length.
+            // SAFETY: an image begins with a magic number and its length.
             let module = unsafe { load(image.cast()) }?;
             if module.target > state.config.capability as u32 {
                 return Err(NO_BINARY_FOR_GPU);
@@ -146,10 +146,10 @@ exported! {
     }
 }
 
-/// A launch, checked.
+/// Checks a launch and returns its work.
 ///
 /// # Safety
-/// There is a pointer to the bytes of every parameter.
+/// `params` must have a pointer to the bytes of every parameter.
 pub unsafe fn kernel(
     state: &State,
     function: u64,
@@ -171,7 +171,7 @@ pub unsafe fn kernel(
     }
     let value = |(at, bytes): (usize, usize)| {
         let mut word = [0; 8];
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::ptr::copy_nonoverlapping((*params.add(at)).cast::<u8>(), word.as_mut_ptr(), bytes) };
         u64::from_le_bytes(word)
     };
@@ -179,14 +179,14 @@ pub unsafe fn kernel(
     Ok(Work::Kernel { module, entry: name, grid, block, params })
 }
 
-/// The error log's place and length among options.
+/// Returns address and size of the error log from the options.
 ///
 /// # Safety
-/// The arrays have `count` elements.
+/// The arrays must have `count` elements.
 unsafe fn log(count: u32, options: *const i32, values: *const *mut c_void) -> (u64, u64) {
     let (mut place, mut bytes) = (0, 0);
     for at in 0..count as usize {
-        // SAFETY: as the caller promised.
+        // SAFETY: guaranteed by the caller.
         let (option, value) = unsafe { (*options.add(at), *values.add(at) as u64) };
         match option {
             LOG => place = value,
@@ -197,28 +197,28 @@ unsafe fn log(count: u32, options: *const i32, values: *const *mut c_void) -> (u
     (place, bytes)
 }
 
-/// Writes text with a zero byte behind it.
+/// Writes zero-terminated text.
 ///
 /// # Safety
-/// The buffer has as many bytes, or is null.
+/// The buffer must have `bytes` bytes, or be null.
 unsafe fn write_log(buffer: *mut u8, bytes: usize, text: &str) {
     let length = text.len().min(bytes.saturating_sub(1));
     if buffer.is_null() || bytes == 0 {
         return;
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), buffer, length);
         buffer.add(length).write(0);
     }
 }
 
-/// What linking made.
+/// Parses a linked image.
 ///
 /// # Safety
-/// The image begins with 16 bytes that say how long it is, if the first eight are ours.
+/// The image must have at least 8 bytes; if they are the magic number, the image must have the length in the next 8 bytes.
 unsafe fn load(image: *const u8) -> Result<Module, i32> {
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe {
         if std::slice::from_raw_parts(image, 8) != MAGIC {
             return Err(INVALID_IMAGE);

@@ -1,4 +1,4 @@
-//! Everything behind the API, under one lock.
+//! The state behind the API, under one lock.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -16,10 +16,10 @@ use crate::level_zero::Objects;
 use crate::ptx::Module;
 use crate::ptx::memory::Memory;
 
-/// What a call answers.
+/// The result of a call.
 pub type Answer = Result<(), i32>;
 
-/// The whole driver.
+/// The state of the simulated driver.
 pub struct State {
     pub config: Config,
     pub initialized: bool,
@@ -29,22 +29,22 @@ pub struct State {
     pub modules: HashMap<u64, Arc<Module>>,
     /// A module and the name of an entry point.
     pub functions: HashMap<u64, (Arc<Module>, String)>,
-    /// Graphs, and what can be launched of them.
+    /// Graphs, and their instances.
     pub graphs: HashMap<u64, Vec<Node>>,
     pub instances: HashMap<u64, Vec<Node>>,
-    /// What linking made.
+    /// Linked images.
     pub links: HashMap<u64, Vec<u8>>,
-    /// HIP's programs that were loaded.
+    /// HIP's loaded modules.
     pub code: HashMap<u64, Arc<Code>>,
-    /// A program of HIP and the name of an entry point.
+    /// HIP functions: a module and the name of an entry point.
     pub entries: HashMap<u64, (Arc<Code>, String)>,
-    /// HIP's texts as programs for the host.
+    /// HIP sources compiled for the host.
     pub executables: HashMap<String, Arc<Program>>,
-    /// HIP's programs that are being compiled.
+    /// HIP's compiler programs.
     pub sources: HashMap<u64, HipProgram>,
-    /// What Level Zero made.
+    /// Objects of Level Zero.
     pub level_zero: Objects,
-    /// What cuBLASLt or hipBLASLt made.
+    /// Objects of cuBLASLt or hipBLASLt.
     pub lt: blas::Objects,
     /// rocBLAS' handles.
     pub rocblas: HashMap<u64, blas::Handle>,
@@ -60,13 +60,13 @@ pub struct State {
 #[derive(Default)]
 pub struct Device {
     pub memory: Memory,
-    /// How often its context was asked for and not given back.
+    /// Reference count of its context.
     pub retained: u32,
-    /// The error that every call answers from now on.
+    /// The error that all further calls return.
     pub lost: Option<i32>,
 }
 
-/// A request that calls fail.
+/// A request to make calls fail.
 struct Failure {
     function: String,
     code: i32,
@@ -75,7 +75,7 @@ struct Failure {
 }
 
 thread_local! {
-    /// The devices whose contexts this thread pushed.
+    /// The stack of devices whose contexts this thread pushed.
     pub static CURRENT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -110,13 +110,13 @@ impl State {
         }
     }
 
-    /// Does something with the state.
+    /// Calls `f` with the state.
     pub fn with<T>(f: impl FnOnce(&mut State) -> T) -> T {
         let state = STATE.get_or_init(|| Mutex::new(State::new()));
         f(&mut state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A call of the API: counted, failed on request, refused before `cuInit`.
+    /// Executes a call of the API: counts it, fails it on request, rejects it before `cuInit`.
     pub fn call(name: &'static str, f: impl FnOnce(&mut State) -> Answer) -> i32 {
         State::with(|state| {
             *state.calls.entry(name).or_default() += 1;
@@ -124,7 +124,7 @@ impl State {
                 return code;
             }
             let before = ["cuInit", "cuDriverGetVersion", "hipInit", "hipDriverGetVersion"];
-            // Level Zero has its own answer to that.
+            // Level Zero returns a code of its own for this.
             if !state.initialized && !before.contains(&name) && !name.starts_with("ze") {
                 return NOT_INITIALIZED;
             }
@@ -132,9 +132,9 @@ impl State {
         })
     }
 
-    /// A call that needs the current context, given its device.
+    /// Executes a call that needs a current context, with its device.
     pub fn on_device(name: &'static str, f: impl FnOnce(&mut State, usize) -> Answer) -> i32 {
-        // A thread's device is the first of HIP until it says otherwise.
+        // HIP's first device is current on a thread by default.
         let first = (name.starts_with("hip") || name.starts_with("rocblas")).then_some(0);
         let current = CURRENT.with_borrow(|stack| stack.last().copied()).or(first);
         State::call(name, |state| {
@@ -161,12 +161,12 @@ impl State {
         self.failures.push(Failure { function, code, skip, times });
     }
 
-    /// How often a function was called.
+    /// Returns the number of calls of a function.
     pub fn calls(&self, name: &str) -> u64 {
         self.calls.get(name).copied().unwrap_or(0)
     }
 
-    /// Objects that nobody gave back.
+    /// Returns the number of live objects.
     pub fn live(&self) -> u64 {
         let contexts: u64 = self.devices.iter().map(|device| u64::from(device.retained)).sum();
         let memory: usize = self.devices.iter().map(|device| device.memory.count()).sum();
@@ -180,13 +180,13 @@ impl State {
             + (memory + events + programs + graphs + blas + self.streams.len() + self.pinned.len()) as u64
     }
 
-    /// A handle nobody has; never 0.
+    /// Returns a new handle, which is never 0.
     pub fn handle(&mut self) -> u64 {
         self.next += 1;
         0x1000 + self.next * 16
     }
 
-    /// Whether bytes at a host address are pinned.
+    /// Returns true if a host address is in pinned memory.
     pub fn is_pinned(&self, address: u64) -> bool {
         let before = self.pinned.range(..=address).next_back();
         before.is_some_and(|(start, bytes)| address < start + bytes.len() as u64)

@@ -1,4 +1,4 @@
-//! Streams and events: work that is done as late as the API allows.
+//! Streams and events: work is executed as late as the API allows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub struct Stream {
 pub struct Event {
     pub device: usize,
     pub timing: bool,
-    /// Whether nobody destroyed it.
+    /// False once the event was destroyed.
     pub live: bool,
-    /// Every recording: on which stream, and whether it is done. Who waits means the latest when the wait is asked for.
+    /// All recordings, with their streams and completion. A wait refers to the latest recording at the time of the call.
     pub recordings: Vec<Recording>,
     pub at: Duration,
 }
 
-/// One use of an event.
+/// A recording of an event.
 #[derive(Clone, Copy)]
 pub struct Recording {
     pub stream: u64,
@@ -36,20 +36,20 @@ pub struct Recording {
 }
 
 impl Event {
-    /// The latest recording; one that is done if there was none.
+    /// Returns the latest recording; a completed one if there was none.
     pub fn latest(&self) -> Recording {
         self.recordings.last().copied().unwrap_or(Recording { stream: 0, done: true })
     }
 }
 
-/// A host address that outlives the work, as the caller promised.
+/// A host address that outlives the work, as guaranteed by the caller.
 #[derive(Clone, Copy)]
 pub struct Host(pub *mut u8);
 
-// SAFETY: the API's callers promise that pinned memory lives until the work on it is done.
+// SAFETY: the API's callers guarantee that pinned memory lives until the work that uses it is complete.
 unsafe impl Send for Host {}
 
-/// Something a stream does.
+/// A unit of work in a stream.
 #[derive(Clone)]
 pub enum Work {
     Kernel {
@@ -59,7 +59,7 @@ pub enum Work {
         block: [u32; 3],
         params: Vec<u64>,
     },
-    /// A kernel of HIP.
+    /// A HIP kernel.
     Hip(hip::Launch),
     Upload {
         to: u64,
@@ -87,7 +87,7 @@ pub enum Work {
         from_device: usize,
         bytes: u64,
     },
-    /// `rows` times `pattern`, each `pitch` bytes after the one before.
+    /// Writes `pattern` `rows` times, with a pitch of `pitch` bytes.
     Fill {
         to: u64,
         pattern: Vec<u8>,
@@ -108,13 +108,13 @@ pub enum Work {
 }
 
 impl State {
-    /// Adds work to a stream.
+    /// Enqueues work on a stream.
     pub fn push(&mut self, stream: u64, work: Work) -> Answer {
         self.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?.work.push_back(work);
         Ok(())
     }
 
-    /// Adds a copy between two devices in use, of which the stream is of the one that is written.
+    /// Enqueues a copy between two devices; the stream belongs to the destination device.
     pub fn copy_peer(&mut self, to: (usize, u64), from: (usize, u64), bytes: u64, stream: u64) -> Answer {
         let here = self.streams.get(&stream).ok_or(INVALID_HANDLE)?.device;
         if to.0 != here || from.0 >= self.devices.len() {
@@ -123,20 +123,20 @@ impl State {
         self.push(stream, Work::Peer { to: to.1, from: from.1, from_device: from.0, bytes })
     }
 
-    /// Does everything a stream has to do.
+    /// Executes all work of a stream.
     pub fn drain(&mut self, stream: u64) -> Answer {
         while self.step(stream)? {}
         Ok(())
     }
 
-    /// Does everything a device has to do.
+    /// Executes all work of a device.
     pub fn drain_device(&mut self, device: usize) -> Answer {
         let streams = self.streams.iter().filter(|(_, stream)| stream.device == device);
         let streams: Vec<u64> = streams.map(|(handle, _)| *handle).collect();
         streams.into_iter().try_for_each(|stream| self.drain(stream))
     }
 
-    /// Goes on until an event's recording, counted from 1, is done; 0 is done.
+    /// Executes work until an event's recording, counted from 1, is complete; 0 is complete immediately.
     pub fn reach(&mut self, event: u64, serial: usize) -> Answer {
         loop {
             let known = self.events.get(&event).ok_or(INVALID_HANDLE)?;
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// Does one thing on a stream; false if there was nothing to do. A failure is the device's from now on.
+    /// Executes one unit of work of a stream; returns false if there is none. After a failure the device is lost.
     pub fn step(&mut self, stream: u64) -> Result<bool, i32> {
         let Some(known) = self.streams.get_mut(&stream) else { return Ok(false) };
         let device = known.device;
@@ -183,13 +183,13 @@ impl State {
             }
             Work::UploadPinned { to, from, bytes } => {
                 let place = memory.at(to, bytes).ok_or(ILLEGAL)?;
-                // SAFETY: the caller of the API promised that the memory lives until this is done.
+                // SAFETY: the caller of the API guarantees that the memory lives until this work is complete.
                 place.copy_from_slice(unsafe { std::slice::from_raw_parts(from.0, bytes as usize) });
                 Ok(())
             }
             Work::Download { to, from, bytes } => {
                 let place = memory.at(from, bytes).ok_or(ILLEGAL)?;
-                // SAFETY: the caller of the API promised that the memory lives until this is done.
+                // SAFETY: the caller of the API guarantees that the memory lives until this work is complete.
                 unsafe { std::slice::from_raw_parts_mut(to.0, bytes as usize) }.copy_from_slice(place);
                 Ok(())
             }
@@ -199,7 +199,7 @@ impl State {
                 Ok(())
             }
             Work::Peer { to, from, from_device, bytes } => {
-                // The other device is not waited for: that is the caller's duty.
+                // The other device is not synchronized: that is the caller's responsibility.
                 let moved = self.devices[from_device].memory.at(from, bytes).ok_or(ILLEGAL)?.to_vec();
                 self.devices[device].memory.at(to, bytes).ok_or(ILLEGAL)?.copy_from_slice(&moved);
                 Ok(())

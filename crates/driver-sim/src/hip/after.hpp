@@ -1,4 +1,4 @@
-// Runs the work-items of a launch: one group after the other, each work-item on a stack of its own, because it may wait for others.
+// Runs the work-items of a launch: one work-group after the other, each work-item on its own stack, because it can wait for others.
 namespace host {
 static ucontext_t scheduler;
 static void **arguments;
@@ -16,7 +16,7 @@ static unsigned exchange(int address, int value) {
     return current->result;
 }
 
-// The hardware's root is off by one unit in the last place at most, and takes denormals for zeros.
+// The hardware's square root has an error of at most one unit in the last place, and flushes denormals to zero.
 static float root(float x) {
     if (x > -0x1p-126f && x < 0x1p-126f) return __builtin_copysignf(0.0f, x);
     float y = __builtin_sqrtf(x);
@@ -29,7 +29,7 @@ static float root(float x) {
     return y;
 }
 
-// The hardware's reciprocal root has about 24 bits, and takes denormals for zeros.
+// The hardware's reciprocal square root has about 24 bits, and flushes denormals to zero.
 static double reciprocal_root(double x) {
     if (x > -0x1p-1022 && x < 0x1p-1022) return __builtin_copysign(__builtin_inf(), x);
     unsigned long long which;
@@ -48,7 +48,7 @@ static void run() {
     wait(DONE);
 }
 
-// Whether all work-items of a wave that are not done wait for each other; then each gets what it asked for.
+// Returns true if all unfinished work-items of a wavefront were at a shuffle; then each has received its value.
 static bool exchanged(Item *items, unsigned count, unsigned wave) {
     unsigned waiting = 0;
     for (unsigned i = 0; i < count; i++) {
@@ -59,7 +59,7 @@ static bool exchanged(Item *items, unsigned count, unsigned wave) {
     for (unsigned i = 0; i < count && waiting; i++) {
         if (items[i].wave != wave || items[i].state != AT_SHUFFLE) continue;
         unsigned from = wave * wave_size + (unsigned)items[i].from;
-        // Lanes that are not there have nothing to give.
+        // Lanes that do not exist have no value.
         items[i].result = from < count && items[from].state == AT_SHUFFLE ? items[from].value : 0;
     }
     for (unsigned i = 0; i < count && waiting; i++) {
@@ -68,7 +68,7 @@ static bool exchanged(Item *items, unsigned count, unsigned wave) {
     return waiting != 0;
 }
 
-// One group; false if some work-items wait for others that never come.
+// Runs a work-group; returns false on deadlock.
 static bool run_group(Item *items, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         Item &item = items[i];
@@ -87,7 +87,7 @@ static bool run_group(Item *items, unsigned count) {
     for (;;) {
         bool ran = false;
         unsigned done = 0, waiting = 0;
-        // The last first: nothing may depend on the order.
+        // In reverse order: no kernel may depend on the order.
         for (unsigned i = count; i-- > 0;) {
             if (items[i].state != READY) continue;
             ran = true;
@@ -111,7 +111,7 @@ static bool run_group(Item *items, unsigned count) {
 }
 }
 
-// Launches groups of work-items in waves of a size: 0 if all went well, 1 if some waited for ever.
+// Launches work-groups with a wavefront size; returns 0 on success, 1 on deadlock.
 extern "C" int panoply_launch(const unsigned *groups, const unsigned *size, unsigned wave, void **arguments) {
     using namespace host;
     host::arguments = arguments;

@@ -1,7 +1,7 @@
-// What the compiler of an AMD GPU knows by itself, for one work-item on the host; `after.hpp` runs the work-items.
+// Built-ins of AMD's compiler, for one work-item on the host; `after.hpp` runs the work-items.
 //
-// Written from LLVM's "User Guide for AMDGPU Backend" and the ISA documents; it shares nothing with the renderer. Where the hardware
-// is inexact this is too, as far as its documents allow.
+// Written from LLVM's "User Guide for AMDGPU Backend" and the ISA documents, independently of the renderer. Inexact hardware functions are
+// inexact here too, as far as the documents specify it.
 #include <ucontext.h>
 #include <stdlib.h>
 
@@ -64,7 +64,7 @@ template <class T> bool compare(T *at, T *seen, T x) {
 #define __hip_atomic_exchange(at, x, order, scope) host::exchange(at, x)
 #define __hip_atomic_compare_exchange_strong(at, seen, x, success, failure, scope) host::compare(at, seen, x)
 
-// What hiprtc declares for programs that were written by hand.
+// Declarations of hiprtc for handwritten programs.
 namespace host {
 struct Three { unsigned x, y, z; };
 static inline Three three(const unsigned *axes) { return {axes[0], axes[1], axes[2]}; }

@@ -1,8 +1,8 @@
-//! HIP C++ executed on the host: clang compiles the text as it is between two headers of ours, which spell what the compiler of an AMD
-//! GPU knows by itself, and run work-items one after the other as far as they need not wait for each other.
+//! HIP C++ executed on the host. Clang compiles the text unchanged between two headers, which define the built-ins of AMD's compiler and
+//! run the work-items one after the other up to the points where they wait for each other.
 //!
-//! Undefined behavior of the text (an overflowing sum, a shift beyond the width) ends the process, and nothing may depend on the order of
-//! work-items, which is the reverse of the usual one. The device's inexact functions are made inexact here too.
+//! Undefined behavior of the text (an overflowing sum, a shift beyond the width) ends the process. Work-items run in reverse order, because
+//! no kernel may depend on their order. The device's inexact functions are inexact here too.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,20 +13,20 @@ use dlopen2::raw::Library;
 const BEFORE: &str = include_str!("before.hpp");
 const AFTER: &str = include_str!("after.hpp");
 
-/// How a program is launched.
+/// The launch function of a compiled program.
 type Launch = unsafe extern "C" fn(*const u32, *const u32, u32, *const *const u64) -> i32;
 
-/// A program for the host.
+/// A program compiled for the host.
 pub struct Program {
     launch: Launch,
     _library: Library,
 }
 
 impl Program {
-    /// Compiles a text; what stands in the way if clang refuses it or is not here.
+    /// Compiles a text; returns the error message if clang rejects it or is not installed.
     pub fn new(text: &str) -> Result<Program, String> {
         let entry = entry(text).ok_or("no entry point")?;
-        // Arrays of a group: there is one group at a time.
+        // Shared arrays become static: only one work-group runs at a time.
         let text = text.replace("__attribute__((shared)) ", "static ");
         static PROGRAMS: AtomicU32 = AtomicU32::new(0);
         let name =
@@ -35,7 +35,7 @@ impl Program {
         std::fs::write(&source, format!("{BEFORE}{text}{AFTER}")).map_err(|error| error.to_string())?;
         let compiled = compile(&source, &library, entry);
         let opened = compiled.and_then(|()| Library::open(&library).map_err(|error| error.to_string()));
-        // An open library needs its file no more.
+        // A loaded library does not need its file.
         let _ = std::fs::remove_file(library);
         let _ = std::fs::remove_file(source);
         let opened = opened?;
@@ -44,18 +44,19 @@ impl Program {
         Ok(Program { launch, _library: opened })
     }
 
-    /// Runs a launch; false if some work-items waited for others that never came.
+    /// Runs a launch; returns false on deadlock.
     ///
     /// # Safety
-    /// The arguments are what the program takes, and its pointers lead to memory that nobody else touches and that it stays inside.
+    /// The arguments must have the program's types. Its pointers must lead to memory that is not accessed elsewhere, and the program must
+    /// access nothing beyond it.
     pub unsafe fn launch(&self, groups: &[u32; 3], size: &[u32; 3], wave: u32, arguments: &[u64]) -> bool {
         let pointers: Vec<*const u64> = arguments.iter().map(std::ptr::from_ref).collect();
-        // SAFETY: as the caller promised; the pointers lead to the bytes of each argument.
+        // SAFETY: guaranteed by the caller; the pointers lead to the bytes of each argument.
         unsafe { (self.launch)(groups.as_ptr(), size.as_ptr(), wave, pointers.as_ptr()) == 0 }
     }
 }
 
-/// Whether a line begins an entry point, in the words of a renderer or of an author.
+/// Returns true if a line declares an entry point, in the syntax of the renderer or of handwritten code.
 pub fn is_entry(line: &str) -> bool {
     line.contains("__attribute__((global))") || line.contains("__global__")
 }

@@ -1,4 +1,4 @@
-//! SPIR-V executed by an OpenCL driver of this machine that takes any address of the host's for a buffer.
+//! SPIR-V executed by an OpenCL driver of this machine that supports arbitrary host addresses as buffers (fine-grained system SVM).
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
@@ -14,13 +14,13 @@ const PROGRAM_BUILD_LOG: u32 = 0x1183;
 /// `ZE_RESULT_ERROR_UNKNOWN`
 const UNKNOWN: i32 = 0x7FFF_FFFE;
 
-/// Calls a function of the loader by its name; its arguments' types are written out.
+/// Calls a function of the loader by its name, with explicit argument types.
 macro_rules! ask {
     ($opencl:expr, $name:literal, ($($ty:ty),*) -> $answer:ty, $($value:expr),*) => {{
         let function: unsafe extern "C" fn($($ty),*) -> $answer =
             // SAFETY: the types are those of OpenCL's header.
             unsafe { $opencl.library.symbol($name) }.expect("a loader has the functions of OpenCL 2.1");
-        // SAFETY: handles are live, pointers valid, lists as long as they are said to be.
+        // SAFETY: handles are live, pointers are valid, and lists have the lengths that are passed.
         unsafe { function($($value),*) }
     }};
 }
@@ -33,13 +33,13 @@ struct OpenCl {
     queue: usize,
 }
 
-/// The first device that can do it; none, with a line that says so, if there is none.
+/// Returns the first suitable device, if there is one.
 fn opencl() -> Option<&'static OpenCl> {
     static FOUND: OnceLock<Option<OpenCl>> = OnceLock::new();
     FOUND.get_or_init(OpenCl::open).as_ref()
 }
 
-/// Whether kernels are executed.
+/// Returns true if kernels are executed.
 pub fn available() -> bool {
     opencl().is_some()
 }
@@ -100,10 +100,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// Compiles a module; none if nobody here executes it, and a log if it is refused.
+    /// Compiles a module; returns `None` if there is no suitable device, and the log if the module is rejected.
     pub fn build(words: &[u8], flags: &CStr) -> Result<Option<Program>, String> {
         if !words.starts_with(&0x0723_0203u32.to_ne_bytes()) {
-            return Err("these words are no SPIR-V".into());
+            return Err("these words are not SPIR-V".into());
         }
         let Some(opencl) = opencl() else { return Ok(None) };
         let mut code = 0;
@@ -112,7 +112,7 @@ impl Program {
             opencl.context, words.as_ptr(), words.len(), &mut code
         );
         if raw == 0 {
-            return Err(format!("clCreateProgramWithIL answered {code}"));
+            return Err(format!("clCreateProgramWithIL returned {code}"));
         }
         let program = Program { opencl, raw };
         let built = ask!(
@@ -132,7 +132,7 @@ impl Program {
         CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Runs a kernel and waits for it. Arguments of eight bytes that lead into memory are addresses.
+    /// Runs a kernel and waits for it. Eight-byte arguments that point into an allocation are passed as addresses.
     pub fn run(
         &self,
         name: &str,
@@ -142,7 +142,7 @@ impl Program {
         is_address: &dyn Fn(u64) -> bool,
     ) -> Result<(), i32> {
         let (opencl, mut code) = (self.opencl, 0);
-        let name = CString::new(name).expect("a name of C's has no zero byte");
+        let name = CString::new(name).expect("a C string contains no zero byte");
         let kernel = ask!(
             opencl, "clCreateKernel", (usize, *const c_char, *mut i32) -> usize, self.raw, name.as_ptr(), &mut code
         );
@@ -179,7 +179,7 @@ impl Drop for Program {
     }
 }
 
-/// The names of a module's entry points.
+/// Returns the names of a module's entry points.
 pub fn entries(words: &[u8]) -> Vec<String> {
     const OP_ENTRY_POINT: u32 = 15;
     let words: Vec<u32> =

@@ -1,43 +1,43 @@
-//! Instructions: what their words mean, and whether their operands have the types the ISA demands.
+//! Decodes instructions and checks the types of their operands.
 
 use super::lex::Token;
 use super::ops::{self, Function};
 use super::parse::Scope;
 use super::types::Ty;
 
-/// An instruction that is ready to run.
+/// A decoded instruction.
 pub struct Instruction {
-    /// A predicate's register, and whether it must be false.
+    /// The register of the guard predicate, and true if it is negated.
     pub guard: Option<(u32, bool)>,
-    /// What it does.
+    /// Its operation.
     pub kind: Kind,
-    /// Where it stood.
+    /// Its line in the text.
     pub line: u32,
 }
 
-/// What an instruction does.
+/// The operation of an instruction.
 pub enum Kind {
     /// Computes a register from operands.
     Compute { function: Function, to: u32, from: [PtxOperand; 3] },
-    /// The second function of the first one's result and the third operand's predicate.
+    /// Combines a comparison with a predicate: `join(function(a, b), c)`.
     Test { function: Function, join: Function, to: u32, from: [PtxOperand; 3] },
     /// Reads a parameter.
     Parameter { index: usize, ty: Ty, to: u32, mask: u64 },
     /// Reads memory.
     Load { space: Space, ty: Ty, to: u32, mask: u64, address: Address },
-    /// Reads neighbors in memory, which begin at a multiple of all their bytes.
+    /// Reads consecutive elements, at an address that is a multiple of their total size.
     LoadVector { space: Space, ty: Ty, to: Vec<u32>, address: Address },
     /// Writes memory.
     Store { space: Space, ty: Ty, from: PtxOperand, address: Address },
-    /// Changes memory indivisibly.
+    /// Modifies memory atomically.
     Atomic { space: Space, ty: Ty, function: Function, to: u32, from: [PtxOperand; 2], address: Address },
-    /// Goes elsewhere.
+    /// Jumps to an instruction.
     Branch(usize),
-    /// Waits for the block.
+    /// Waits at the block's barrier.
     Barrier,
-    /// Gives the value of the lane of the warp that is named; all lanes of the mask, if there is one, do so together.
+    /// Reads a value from another lane of the warp. With a mask, all its lanes take part together.
     Shuffle { to: u32, value: PtxOperand, lane: PtxOperand, mask: Option<PtxOperand> },
-    /// Multiplies the matrices whose fragments the threads of a warp bring, and adds the product to a third.
+    /// Multiplies matrices whose fragments are in the registers of a warp's threads, and adds a third (`mma`).
     Multiply(Box<Multiply>),
     /// Ends the thread.
     Return,
@@ -45,7 +45,7 @@ pub enum Kind {
 
 /// The registers of `mma.m16n8k16`, in the order of its operands.
 pub struct Multiply {
-    /// Whether the factors are bf16; otherwise they are f16.
+    /// True if the factors are bf16; otherwise they are f16.
     pub bf16: bool,
     pub d: [u32; 4],
     pub a: [PtxOperand; 4],
@@ -53,7 +53,7 @@ pub struct Multiply {
     pub c: [PtxOperand; 4],
 }
 
-/// Where memory lies.
+/// A state space of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     Global,
@@ -66,23 +66,23 @@ pub enum Space {
 pub enum PtxOperand {
     Register(u32),
     Value(u64),
-    /// tid, ntid, ctaid, nctaid; then the axis. Or laneid, which has none.
+    /// The register (tid, ntid, ctaid, nctaid) and the axis; or laneid, which has no axis.
     Special(u8, u8),
 }
 
-/// The number of `%laneid` among the special registers.
+/// The index of `%laneid` among the special registers.
 pub const LANE: u8 = 4;
 
-/// A place in memory.
+/// A memory address.
 #[derive(Clone, Copy, Debug)]
 pub struct Address {
     pub base: PtxOperand,
     pub offset: u64,
 }
 
-/// One instruction from its tokens, without the semicolon.
+/// Decodes an instruction from its tokens, without the semicolon.
 pub(super) fn decode(tokens: &[Token], scope: &Scope) -> Result<Instruction, String> {
-    let first = tokens.first().ok_or("an empty statement")?;
+    let first = tokens.first().ok_or("empty statement")?;
     let line = first.line;
     let text = || tokens.iter().map(|token| token.text.as_str()).collect::<Vec<_>>().join(" ");
     let wrong = |why: String| format!("line {line}: {}: {why}", text());
@@ -91,7 +91,7 @@ pub(super) fn decode(tokens: &[Token], scope: &Scope) -> Result<Instruction, Str
     let opcode = operands.word().map_err(wrong)?;
     let kind = kind(opcode, &mut operands).map_err(wrong)?;
     if operands.at != tokens.len() {
-        return Err(wrong("more operands than it takes".into()));
+        return Err(wrong("too many operands".into()));
     }
     Ok(Instruction { guard, kind, line })
 }
@@ -99,10 +99,10 @@ pub(super) fn decode(tokens: &[Token], scope: &Scope) -> Result<Instruction, Str
 fn kind(opcode: &str, operands: &mut Operands<'_>) -> Result<Kind, String> {
     let parts: Vec<&str> = opcode.split('.').collect();
     if parts.iter().any(|part| ["ftz", "sat", "approx"].contains(part)) {
-        return Err("flushed, saturated and approximate results are not what the IR says".into());
+        return Err("flushed, saturated and approximate results differ from the IR".into());
     }
-    let ty = |name: &str| Ty::parse(name).ok_or_else(|| format!("{name} is no type"));
-    let unknown = || "an instruction this interpreter does not know".to_string();
+    let ty = |name: &str| Ty::parse(name).ok_or_else(|| format!("unknown type {name}"));
+    let unknown = || "unknown instruction".to_string();
     match parts[..] {
         ["ret"] => Ok(Kind::Return),
         ["bra"] => {
@@ -112,7 +112,7 @@ fn kind(opcode: &str, operands: &mut Operands<'_>) -> Result<Kind, String> {
         }
         ["bar", "sync"] => match operands.word()? {
             "0" => Ok(Kind::Barrier),
-            other => Err(format!("barrier {other}")),
+            other => Err(format!("barrier {other} is not supported")),
         },
         ["shfl", "idx", "b32"] => operands.shuffle(false),
         ["shfl", "sync", "idx", "b32"] => operands.shuffle(true),
@@ -186,7 +186,7 @@ fn kind(opcode: &str, operands: &mut Operands<'_>) -> Result<Kind, String> {
         [name @ ("add" | "sub" | "div" | "rem" | "min" | "max"), of] => {
             let of = ty(of)?;
             let function = match of {
-                // Without `.rn` sums and products may be fused.
+                // Without `.rn` sums and products can be fused.
                 Ty::F(_) if name.starts_with('m') => ops::float(name, of),
                 _ => ops::integer(name, of),
             };
@@ -225,12 +225,12 @@ impl<'a> Operands<'a> {
         }
         let negated = self.take("!");
         let (register, ty) = self.register()?;
-        if ty == Ty::Pred { Ok(Some((register, negated))) } else { Err("the guard is no predicate".into()) }
+        if ty == Ty::Pred { Ok(Some((register, negated))) } else { Err("the guard is not a predicate".into()) }
     }
 
     fn register(&mut self) -> Result<(u32, Ty), String> {
         let name = self.word()?;
-        self.find(name).ok_or_else(|| format!("{name} is no register"))
+        self.find(name).ok_or_else(|| format!("{name} is not a register"))
     }
 
     fn find(&self, name: &str) -> Option<(u32, Ty)> {
@@ -241,7 +241,7 @@ impl<'a> Operands<'a> {
         Some((first + number, *ty))
     }
 
-    /// An operand of a type, or of a wider one where that is allowed.
+    /// Reads a source operand of a type, or of a wider one if that is allowed.
     fn source(&mut self, ty: Ty, wider: bool) -> Result<PtxOperand, String> {
         let negative = self.take("-");
         let word = self.word()?;
@@ -259,7 +259,9 @@ impl<'a> Operands<'a> {
         if let Some(special) = special(word) {
             return if ty.takes(Ty::U(32)) { Ok(special) } else { Err(format!("{word} has 32 bits")) };
         }
-        literal(word, negative, ty).map(PtxOperand::Value).ok_or_else(|| format!("{word} is no operand of type {ty:?}"))
+        literal(word, negative, ty)
+            .map(PtxOperand::Value)
+            .ok_or_else(|| format!("{word} is not an operand of type {ty:?}"))
     }
 
     fn destination(&mut self, ty: Ty, wider: bool) -> Result<(u32, Ty), String> {
@@ -305,7 +307,7 @@ impl<'a> Operands<'a> {
         let (to, held) = self.destination(ty, true)?;
         self.comma()?;
         if !self.take("[") {
-            return Err("a parameter stands in brackets".into());
+            return Err("expected a parameter in brackets".into());
         }
         let name = self.word()?;
         let (index, bytes) = *self.scope.params.get(name).ok_or_else(|| format!("no parameter {name}"))?;
@@ -317,13 +319,13 @@ impl<'a> Operands<'a> {
 
     fn address(&mut self) -> Result<Address, String> {
         if !self.take("[") {
-            return Err("an address stands in brackets".into());
+            return Err("expected an address in brackets".into());
         }
         let base = self.source(Ty::U(64), false)?;
         let mut offset = 0;
         if self.take("+") {
             let word = self.word()?;
-            offset = word.parse().map_err(|_| format!("{word} is no offset"))?;
+            offset = word.parse().map_err(|_| format!("{word} is not an offset"))?;
         }
         if self.take("]") { Ok(Address { base, offset }) } else { Err("a bracket is missing".into()) }
     }
@@ -337,7 +339,7 @@ impl<'a> Operands<'a> {
 
     fn load_vector<const N: usize>(&mut self, space: &str, ty: Ty) -> Result<Kind, String> {
         if N * ty.bytes() > 16 || ty.bytes() < 4 {
-            return Err(format!("{N} of {} bits are no vector of ours", ty.bits()));
+            return Err(format!("vectors of {N} elements of {} bits are not supported", ty.bits()));
         }
         let space = memory_space(space)?;
         let to: [u32; N] = self.list(|operands| Ok(operands.destination(ty, false)?.0))?;
@@ -381,7 +383,7 @@ impl Operands<'_> {
         Ok(Kind::Multiply(Box::new(Multiply { bf16, d, a, b, c })))
     }
 
-    /// Operands in braces, exactly so many.
+    /// Reads exactly `N` operands in braces.
     fn list<T, const N: usize>(
         &mut self,
         mut one: impl FnMut(&mut Self) -> Result<T, String>,
@@ -392,7 +394,7 @@ impl Operands<'_> {
         }
         let count = all.len();
         let closed = self.take("}");
-        all.try_into().ok().filter(|_| closed).ok_or_else(|| format!("{count} registers where {N} belong in braces"))
+        all.try_into().ok().filter(|_| closed).ok_or_else(|| format!("expected {N} registers in braces, found {count}"))
     }
 
     fn shuffle(&mut self, sync: bool) -> Result<Kind, String> {
@@ -403,7 +405,7 @@ impl Operands<'_> {
         let lane = self.source(Ty::B(32), false)?;
         self.comma()?;
         if self.word()? != "31" {
-            return Err("a shuffle within parts of a warp".into());
+            return Err("shuffles within parts of a warp are not supported".into());
         }
         let mask = if sync {
             self.comma()?;
@@ -420,7 +422,7 @@ fn memory_space(name: &str) -> Result<Space, String> {
         "global" => Ok(Space::Global),
         "shared" => Ok(Space::Shared),
         "local" => Ok(Space::Local),
-        _ => Err(format!("no memory {name}")),
+        _ => Err(format!("unknown state space {name}")),
     }
 }
 
@@ -434,7 +436,7 @@ fn special(word: &str) -> Option<PtxOperand> {
     Some(PtxOperand::Special(name as u8, axis as u8))
 }
 
-/// The bits of a number of a type.
+/// Returns the bits of a literal of a type.
 fn literal(word: &str, negative: bool, ty: Ty) -> Option<u64> {
     match ty {
         Ty::F(32) => u32::from_str_radix(word.strip_prefix("0f").filter(|hex| hex.len() == 8)?, 16).ok().map(u64::from),

@@ -1,15 +1,15 @@
-//! Tokens with their lines.
+//! Tokens with their line numbers.
 
-/// A piece of text and where it stood.
+/// A token and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     /// A word, a number or one character.
     pub text: String,
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub line: u32,
 }
 
-/// The tokens of a text without its comments.
+/// Splits a text into tokens, without comments.
 pub fn tokens(source: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     for (at, line) in source.lines().enumerate() {
@@ -20,7 +20,7 @@ pub fn tokens(source: &str) -> Result<Vec<Token>, String> {
             let length =
                 if is_word(first) { rest.find(|c| !is_word(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
             if !is_word(first) && !",;:{}()[]<>@!+-".contains(first) {
-                return Err(format!("line {number}: {first:?} is no part of PTX"));
+                return Err(format!("line {number}: unexpected character {first:?}"));
             }
             tokens.push(Token { text: rest[..length].to_string(), line: number });
             rest = rest[length..].trim_start();

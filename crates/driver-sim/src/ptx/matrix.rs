@@ -1,12 +1,12 @@
-//! `mma.m16n8k16` of 16-bit floats: where the ISA's section *Matrix Fragments for mma.m16n8k16 with floating point type* says
-//! that each thread's registers belong, element by element.
+//! `mma.m16n8k16` of 16-bit floats, with the fragment layouts of the ISA's section *Matrix Fragments for mma.m16n8k16 with floating point
+//! type*.
 //!
-//! The ISA promises no order of additions. Here an element's products and what they are added to are summed in f64 from the last
-//! product to the first, and rounded once: no kernel may rely on another order.
+//! The ISA does not specify the order of additions. Here an element's products and the addend are summed in f64 from the last product to
+//! the first, and rounded once, because no kernel may rely on another order.
 
 use half::{bf16, f16};
 
-/// The registers of the results, thread by thread, from those of A, B and C.
+/// Returns the result registers of each thread, from the registers of A, B and C of each thread.
 pub fn multiply(is_bf16: bool, a: &[Vec<u64>], b: &[Vec<u64>], c: &[Vec<u64>]) -> Vec<Vec<u64>> {
     let element = |registers: &[u64], i: usize| {
         let bits = (registers[i / 2] >> (16 * (i % 2))) as u16;

@@ -1,11 +1,11 @@
-//! PTX text to results.
+//! PTX interpreter.
 //!
-//! [`parse`] takes a module apart into tokens with their lines, [`decode`] turns each instruction into a function pointer and numbers
-//! of registers and checks the types as the PTX ISA demands, [`run`] executes a grid, one block after the other, the threads of
-//! a block in turns between barriers. [`matrix`] knows where fragments of matrices belong. Registers, shared and local memory begin with garbage, so what is read before it is written
-//! shows. Division by zero and the like, which the ISA leaves to the machine, give garbage too.
+//! [`parse`] parses a module into tokens with line numbers. [`decode`] turns each instruction into a function pointer and register numbers,
+//! and checks the types as the PTX ISA demands. [`run`] executes a grid, one block after the other, and the threads of a block in turns
+//! between barriers. [`matrix`] implements matrix fragments. Registers, shared and local memory are initialized with garbage, so that reads
+//! of uninitialized values are detected. Results that the ISA leaves unspecified, such as that of a division by zero, are garbage too.
 //!
-//! Floating-point instructions must carry `.rn` and may not carry `.ftz`: without the first a product may be fused with a sum.
+//! Floating-point instructions must carry `.rn` and must not carry `.ftz`: without `.rn` a product can be fused with a sum.
 
 mod decode;
 mod lex;

@@ -1,13 +1,13 @@
-//! What instructions compute: from the bits of up to three operands to the bits of the result.
+//! Semantics of instructions: from the bits of up to three operands to the bits of the result.
 
 use half::f16;
 
 use super::types::Ty;
 
-/// What an instruction computes.
+/// The function that an instruction computes.
 pub type Function = fn(u64, u64, u64) -> u64;
 
-/// What the ISA leaves to the machine.
+/// The result of operations that the ISA leaves unspecified.
 const UNSPECIFIED: u64 = 0xDEAD_BEEF_DEAD_BEEF;
 
 fn s(x: u64) -> f32 {
@@ -72,7 +72,7 @@ macro_rules! by_bits {
     };
 }
 
-/// Integer instructions of one type.
+/// Returns an integer instruction of a type.
 pub fn integer(name: &str, ty: Ty) -> Option<Function> {
     match name {
         "add" => by_int!(ty, |a, b, c| a.wrapping_add(b)),
@@ -95,7 +95,7 @@ pub fn integer(name: &str, ty: Ty) -> Option<Function> {
     }
 }
 
-/// Bitwise instructions of one type.
+/// Returns a bitwise instruction of a type.
 pub fn bitwise(name: &str, ty: Ty) -> Option<Function> {
     match (name, ty) {
         ("and", _) => by_bits!(ty, |a, b| a & b),
@@ -112,7 +112,7 @@ pub fn bitwise(name: &str, ty: Ty) -> Option<Function> {
     }
 }
 
-/// Floating-point instructions of one type; those that round say so in their name.
+/// Returns a floating-point instruction of a type; the names of rounding instructions include the rounding mode.
 pub fn float(name: &str, ty: Ty) -> Option<Function> {
     match name {
         "add.rn" => by_float!(ty, |a, b, c| a + b),
@@ -123,14 +123,14 @@ pub fn float(name: &str, ty: Ty) -> Option<Function> {
         "sqrt.rn" => by_float!(ty, |a, b, c| a.sqrt()),
         "neg" => by_float!(ty, |a, b, c| -a),
         "abs" => by_float!(ty, |a, b, c| a.abs()),
-        // A NaN on one side only is not the result.
+        // If only one operand is NaN, the result is the other one.
         "min" => by_float!(ty, |a, b, c| a.min(b)),
         "max" => by_float!(ty, |a, b, c| a.max(b)),
         _ => None,
     }
 }
 
-/// The products of two 32-bit integers in 64 bits.
+/// Returns a multiplication of 32-bit integers with a 64-bit result.
 pub fn wide(name: &str, ty: Ty) -> Option<Function> {
     match (name, ty) {
         ("mul", Ty::U(32)) => Some(|a, b, _| u64::from(a as u32) * u64::from(b as u32)),
@@ -141,7 +141,7 @@ pub fn wide(name: &str, ty: Ty) -> Option<Function> {
     }
 }
 
-/// A comparison of two numbers of a type.
+/// Returns a comparison of two numbers of a type.
 pub fn compare(relation: &str, ty: Ty) -> Option<Function> {
     macro_rules! floats {
         (|$a:ident, $b:ident| $value:expr) => {
@@ -194,7 +194,7 @@ pub fn compare(relation: &str, ty: Ty) -> Option<Function> {
     }
 }
 
-/// A conversion with its rounding, if it has one.
+/// Returns a conversion, with its rounding mode if it has one.
 pub fn convert(to: Ty, from: Ty, rounding: Option<&str>) -> Option<Function> {
     match (to, from, rounding) {
         (Ty::F(16), Ty::F(32), Some("rn")) => Some(|x, _, _| u64::from(f16::from_f32(s(x)).to_bits())),
@@ -220,7 +220,7 @@ pub fn convert(to: Ty, from: Ty, rounding: Option<&str>) -> Option<Function> {
     }
 }
 
-/// Towards zero and clamped. NaN is 0 where neither side has 64 bits, else the highest bit alone.
+/// Returns a conversion that truncates and saturates. NaN becomes 0 if neither type has 64 bits, otherwise the highest bit alone.
 fn truncate(to: Ty, from: Ty) -> Option<Function> {
     macro_rules! clamped {
         ($x:ident, $int:ident, $word:ident, $nan:expr) => {
@@ -266,7 +266,7 @@ fn truncate(to: Ty, from: Ty) -> Option<Function> {
     }
 }
 
-/// Truncation or extension, by the sign of the source.
+/// Returns a truncation, or an extension according to the source's signedness.
 fn integers(to: Ty, from: Ty) -> Option<Function> {
     match (to.bits(), from) {
         (64, Ty::S(32)) => Some(|x, _, _| x as i32 as i64 as u64),
@@ -280,7 +280,7 @@ fn integers(to: Ty, from: Ty) -> Option<Function> {
     }
 }
 
-/// What an atomic instruction leaves in memory, from what was there and its operands.
+/// Returns the function from the old value and the operands of an atomic instruction to the new value.
 pub fn atomic(name: &str, ty: Ty, shared: bool) -> Option<Function> {
     fn flush(x: f32) -> f32 {
         if x.is_subnormal() { 0f32.copysign(x) } else { x }

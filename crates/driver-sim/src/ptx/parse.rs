@@ -1,4 +1,4 @@
-//! A module's directives and declarations.
+//! Parses a module's directives and declarations.
 
 use std::collections::HashMap;
 
@@ -8,41 +8,41 @@ use super::types::Ty;
 
 /// A program: entry points by name.
 pub struct Module {
-    /// What can be launched.
+    /// The entry points.
     pub entries: HashMap<String, Entry>,
-    /// The architecture of `.target`, as 86 for `sm_86`.
+    /// The architecture of `.target`; 86 for `sm_86`.
     pub target: u32,
 }
 
 /// An entry point.
 #[derive(Default)]
 pub struct Entry {
-    /// Bytes of every parameter, in order.
+    /// Size of each parameter in bytes, in order.
     pub params: Vec<usize>,
-    /// What `.reqntid` demands.
+    /// The block size of `.reqntid`.
     pub required: Option<[u32; 3]>,
     /// The body.
     pub code: Vec<Instruction>,
-    /// Registers of a thread.
+    /// Number of registers of a thread.
     pub registers: usize,
-    /// Bytes of shared memory.
+    /// Size of shared memory in bytes.
     pub shared: u64,
-    /// Bytes of local memory of a thread.
+    /// Size of a thread's local memory in bytes.
     pub local: u64,
 }
 
-/// What names in a body mean.
+/// The names of a body.
 #[derive(Default)]
 pub(super) struct Scope {
-    /// First register, how many, and their type, by prefix.
+    /// First register, number of registers, and their type, by prefix.
     pub registers: HashMap<String, (u32, u32, Ty)>,
-    /// Offset in shared or local memory, whose name comes with it.
+    /// State space (shared or local) and offset of arrays.
     pub arrays: HashMap<String, (&'static str, u64)>,
     pub params: HashMap<String, (usize, usize)>,
     pub labels: HashMap<String, usize>,
 }
 
-/// A module from its text; an error names the line.
+/// Parses a module; an error names the line.
 pub fn module(source: &str) -> Result<Module, String> {
     let tokens = tokens(source)?;
     let mut reader = Reader { tokens: &tokens, at: 0 };
@@ -55,7 +55,7 @@ pub fn module(source: &str) -> Result<Module, String> {
         .text
         .strip_prefix("sm_")
         .and_then(|level| level.parse().ok())
-        .ok_or_else(|| format!("line {}: {} is no target", target.line, target.text))?;
+        .ok_or_else(|| format!("line {}: invalid target {}", target.line, target.text))?;
     reader.expect(".address_size")?;
     reader.expect("64")?;
     while !reader.is_done() {
@@ -65,7 +65,7 @@ pub fn module(source: &str) -> Result<Module, String> {
         let entry = entry(&mut reader)?;
         let multiplies = entry.code.iter().find(|instruction| matches!(instruction.kind, Kind::Multiply(_)));
         if let Some(instruction) = multiplies.filter(|_| module.target < 80) {
-            return Err(format!("line {}: mma.m16n8k16 of floats wants sm_80", instruction.line));
+            return Err(format!("line {}: mma.m16n8k16 of floats requires sm_80", instruction.line));
         }
         module.entries.insert(name, entry);
     }
@@ -103,7 +103,7 @@ fn entry(reader: &mut Reader<'_>) -> Result<Entry, String> {
             ".shared" | ".local" => array(reader, &mut entry, &mut scope)?,
             _ if reader.tokens.get(reader.at + 1).is_some_and(|token| token.text == ":") => {
                 if scope.labels.insert(first.text.clone(), statements.len()).is_some() {
-                    return Err(format!("line {}: label {} stands twice", first.line, first.text));
+                    return Err(format!("line {}: duplicate label {}", first.line, first.text));
                 }
                 reader.at += 2;
             }
@@ -114,7 +114,7 @@ fn entry(reader: &mut Reader<'_>) -> Result<Entry, String> {
     Ok(entry)
 }
 
-/// What a parameter may say of the memory it points at: a promise, which changes nothing.
+/// Skips a parameter's `.ptr` attributes, which are only hints.
 fn pointer(reader: &mut Reader<'_>) -> Result<(), String> {
     if reader.take(".ptr") {
         reader.take(".global");
@@ -138,10 +138,10 @@ fn registers(reader: &mut Reader<'_>, entry: &mut Entry, scope: &mut Scope) -> R
     Ok(())
 }
 
-/// Bytes that one instruction reads at most: nothing asks for more than to begin at a multiple of them.
+/// Bytes of the widest access of an instruction; no instruction requires a larger alignment.
 const WIDEST: u64 = 16;
 
-/// An array, aligned no better than it asks for.
+/// Parses an array. Its address is aligned to no more than its declaration requires.
 fn array(reader: &mut Reader<'_>, entry: &mut Entry, scope: &mut Scope) -> Result<(), String> {
     let shared = reader.next()?.text == ".shared";
     reader.expect(".align")?;
@@ -173,7 +173,7 @@ impl<'t> Reader<'t> {
     }
 
     fn peek(&self) -> Result<&'t Token, String> {
-        self.tokens.get(self.at).ok_or_else(|| "the text ends in the middle".to_string())
+        self.tokens.get(self.at).ok_or_else(|| "unexpected end of the text".to_string())
     }
 
     fn next(&mut self) -> Result<&'t Token, String> {
@@ -199,15 +199,15 @@ impl<'t> Reader<'t> {
     fn ty(&mut self) -> Result<Ty, String> {
         let token = self.next()?;
         let ty = token.text.strip_prefix('.').and_then(Ty::parse);
-        ty.ok_or_else(|| format!("line {}: {} is no type", token.line, token.text))
+        ty.ok_or_else(|| format!("line {}: unknown type {}", token.line, token.text))
     }
 
     fn number(&mut self) -> Result<u64, String> {
         let token = self.next()?;
-        token.text.parse().map_err(|_| format!("line {}: {} is no number", token.line, token.text))
+        token.text.parse().map_err(|_| format!("line {}: {} is not a number", token.line, token.text))
     }
 
-    /// The tokens up to the next semicolon.
+    /// Returns the tokens up to the next semicolon.
     fn statement(&mut self) -> Result<&'t [Token], String> {
         let start = self.at;
         while self.next()?.text != ";" {}

@@ -1,17 +1,17 @@
-//! Grids: blocks one after the other, the warps of a block in turns between barriers, the threads of a warp between shuffles and
-//! products of matrices.
+//! Executes grids: blocks one after the other, the warps of a block in turns between barriers, and the threads of a warp in turns between
+//! shuffles and matrix products.
 
 use super::decode::{self, Address, Instruction, Kind, Multiply, PtxOperand, Space};
 use super::matrix;
 use super::memory::Memory;
 use super::parse::Entry;
 
-/// What ended a grid early.
+/// The reason why a grid was aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What the driver would answer.
+    /// The error code of the driver.
     pub code: i32,
-    /// What happened, with the line of the text.
+    /// The description, with the line of the text.
     pub what: String,
 }
 
@@ -24,22 +24,22 @@ pub const MISALIGNED: i32 = 716;
 /// CUDA_ERROR_LAUNCH_FAILED.
 pub const FAILED: i32 = 719;
 
-/// Instructions after which a thread is given up.
+/// Number of instructions after which a thread is aborted.
 const PATIENCE: u64 = 1 << 32;
 
-/// Threads of a warp.
+/// Number of threads of a warp.
 const WARP: usize = 32;
 
-/// What undefined registers and arrays hold.
+/// The contents of uninitialized registers and arrays.
 const GARBAGE: u64 = 0xA5A5_A5A5_A5A5_A5A5;
 
 /// A launch.
 pub struct Launch<'a> {
-    /// What runs.
+    /// The entry point.
     pub entry: &'a Entry,
-    /// Blocks.
+    /// Number of blocks along each axis.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Number of threads of a block along each axis.
     pub block: [u32; 3],
     /// The bits of every parameter.
     pub params: &'a [u64],
@@ -61,7 +61,7 @@ struct Block<'a> {
     memory: &'a mut Memory,
 }
 
-/// Runs a grid to its end.
+/// Runs a grid to completion.
 pub fn run(launch: &Launch<'_>, memory: &mut Memory) -> Result<(), Fault> {
     let [gx, gy, gz] = launch.grid;
     let mut threads: Vec<Thread> = Vec::new();
@@ -118,32 +118,32 @@ impl Block<'_> {
         }
     }
 
-    /// Exchanges what the threads of a warp brought to an instruction.
+    /// Exchanges values between the threads of a warp.
     fn shuffle(&self, at: usize, warp: &mut [Thread]) -> Result<(), Fault> {
         let Kind::Shuffle { to, value, lane, mask } = self.launch.entry.code[at].kind else { return Ok(()) };
         let here = |thread: &Thread| !thread.done && thread.pc == at + 1;
         let present = warp.iter().enumerate().fold(0, |mask, (lane, thread)| mask | u64::from(here(thread)) << lane);
         if warp.iter().any(|thread| !thread.done && !here(thread)) {
-            return Err(self.fault(at, FAILED, "threads of a warp shuffle while others wait elsewhere"));
+            return Err(self.fault(at, FAILED, "some threads of a warp are at a shuffle, others wait elsewhere"));
         }
         let given: Vec<u64> = warp.iter().map(|thread| self.value(thread, value)).collect();
         for thread in warp.iter_mut().filter(|thread| here(thread)) {
             if mask.is_some_and(|mask| self.value(thread, mask) & u64::from(u32::MAX) != present) {
-                return Err(self.fault(at, FAILED, "a shuffle's mask names other lanes than those that came"));
+                return Err(self.fault(at, FAILED, "a shuffle's mask differs from the lanes that execute it"));
             }
             let from = self.value(thread, lane) as usize % WARP;
             if present >> from & 1 == 0 {
-                return Err(self.fault(at, FAILED, "a shuffle reads a lane that did not come"));
+                return Err(self.fault(at, FAILED, "a shuffle reads a lane that does not execute it"));
             }
             thread.registers[to as usize] = given[from];
         }
         Ok(())
     }
 
-    /// Multiplies the matrices that the threads of a warp brought to an instruction.
+    /// Multiplies matrices whose fragments are in the threads of a warp.
     fn multiply(&self, at: usize, multiply: &Multiply, warp: &mut [Thread]) -> Result<(), Fault> {
         if warp.len() < WARP || warp.iter().any(|thread| thread.done || thread.pc != at + 1) {
-            return Err(self.fault(at, FAILED, "a warp multiplies matrices without all of its threads"));
+            return Err(self.fault(at, FAILED, "a matrix product is executed without all of its threads"));
         }
         let of = |sources: &[PtxOperand]| -> Vec<Vec<u64>> {
             warp.iter().map(|thread| sources.iter().map(|source| self.value(thread, *source)).collect()).collect()
@@ -155,7 +155,7 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// Runs a thread up to a barrier, an exchange with others of its warp or its end.
+    /// Runs a thread up to a barrier, an exchange within its warp, or its end.
     fn advance(&mut self, thread: &mut Thread) -> Result<(), Fault> {
         let code = &self.launch.entry.code;
         while let Some(Instruction { guard, kind, .. }) = code.get(thread.pc) {
@@ -163,7 +163,7 @@ impl Block<'_> {
             thread.pc += 1;
             thread.steps += 1;
             if thread.steps > PATIENCE {
-                return Err(self.fault(at, TIMEOUT, "a thread does not end"));
+                return Err(self.fault(at, TIMEOUT, "a thread does not terminate"));
             }
             if let Some((register, negated)) = guard
                 && (thread.registers[*register as usize] & 1 == 1) == *negated
@@ -229,7 +229,7 @@ impl Block<'_> {
         }
     }
 
-    /// The bytes at an address.
+    /// Returns the bytes at an address.
     fn place<'s>(
         &'s mut self,
         at: usize,
@@ -240,7 +240,7 @@ impl Block<'_> {
     ) -> Result<&'s mut [u8], Fault> {
         let start = self.value(thread, address.base).wrapping_add(address.offset);
         if !start.is_multiple_of(bytes as u64) {
-            let what = format!("{start:#x} is no multiple of {bytes} in {space:?} memory");
+            let what = format!("{start:#x} in {space:?} memory is not a multiple of {bytes}");
             return Err(self.fault(at, MISALIGNED, &what));
         }
         let line = self.launch.entry.code[at].line;
@@ -255,7 +255,7 @@ impl Block<'_> {
         };
         found.ok_or_else(|| Fault {
             code: ILLEGAL_ADDRESS,
-            what: format!("line {line}: nothing lies at {start:#x} in {space:?} memory"),
+            what: format!("line {line}: {start:#x} in {space:?} memory is not allocated"),
         })
     }
 

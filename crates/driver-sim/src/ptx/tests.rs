@@ -1,10 +1,10 @@
-//! Single instructions against what the ISA's document says of them, and what is refused.
+//! Tests single instructions against the ISA's document, and the rejection of invalid ones.
 
 use super::memory::Memory;
 use super::module;
 use super::run::{FAILED, Fault, ILLEGAL_ADDRESS, Launch, MISALIGNED, run};
 
-/// A program whose one thread leaves `%rd9` at the address it is given.
+/// Returns a program whose only thread stores `%rd9` at the address of its argument.
 fn program(body: &str) -> String {
     format!(
         ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 out)\n{{\n\
@@ -22,7 +22,7 @@ fn launch(source: &str, block: [u32; 3]) -> Result<u64, Fault> {
     Ok(u64::from_le_bytes(memory.at(out, 8).unwrap().try_into().unwrap()))
 }
 
-/// What a body leaves in `%rd9`.
+/// Returns the value of `%rd9` after a body.
 fn result(body: &str) -> u64 {
     launch(&program(body), [1; 3]).unwrap_or_else(|fault| panic!("{fault:?}: {body}"))
 }
@@ -77,7 +77,7 @@ fn floats() {
     assert_eq!(single(&format!("div.rn.f32 %f1, {one}, {three}")), 1.0 / 3.0);
     assert_eq!(single(&format!("fma.rn.f32 %f1, {three}, {three}, {one}")), 10.0);
     assert_eq!(single(&format!("sqrt.rn.f32 %f1, {three}")), 3f32.sqrt());
-    assert_eq!(single(&format!("min.f32 %f1, {nan}, {three}")), 3.0, "NaN on one side is not the result");
+    assert_eq!(single(&format!("min.f32 %f1, {nan}, {three}")), 3.0, "a single NaN is not the result");
     assert_eq!(single("add.rn.f32 %f1, 0f00000001, 0f00000001"), f32::from_bits(2), "denormals are kept");
     assert_eq!(single("cvt.rni.f32.f32 %f1, 0f40200000"), 2.0, "2.5 is rounded to even");
     assert_eq!(single("cvt.rpi.f32.f32 %f1, 0fBF000000").to_bits(), (-0.0f32).to_bits());
@@ -111,7 +111,7 @@ fn conversions() {
 fn atomics() {
     let global = "mov.u32 %r2, 1;\nst.global.u32 [%rd1], %r2;\natom.global";
     assert_eq!(int(&format!("{global}.add.u32 %r3, [%rd1], 5;\nld.global.u32 %r1, [%rd1]")), 6);
-    assert_eq!(int(&format!("{global}.cas.b32 %r1, [%rd1], 1, 9")), 1, "it gives the old value");
+    assert_eq!(int(&format!("{global}.cas.b32 %r1, [%rd1], 1, 9")), 1, "it returns the old value");
     assert_eq!(int(&format!("{global}.cas.b32 %r3, [%rd1], 2, 9;\nld.global.u32 %r1, [%rd1]")), 1);
     assert_eq!(int(&format!("{global}.max.s32 %r3, [%rd1], -1;\nld.global.u32 %r1, [%rd1]")), 1);
     let denormal = "mov.f32 %f2, 0f00000001;\nst.SPACE.f32 [PLACE], %f2;\natom.SPACE.add.f32 %f3, [PLACE], 0f00000001;\nld.SPACE.u32 %r1, [PLACE]";
@@ -124,11 +124,11 @@ fn atomics() {
 }
 
 #[test]
-fn vectors_begin_at_a_multiple_of_all_their_bytes() {
+fn vectors_are_aligned_to_their_total_size() {
     let filled = "mov.u32 %r1, 7;\nmov.u32 %r2, 70;\nst.shared.u32 [held+16], %r1;\nst.shared.u32 [held+20], %r2;";
     let read = |wide: &str| result(&format!("{filled}\n{wide}\nsub.u32 %r1, %r4, %r3;\ncvt.u64.u32 %rd9, %r1;"));
     assert_eq!(read("ld.shared.v2.u32 {%r3, %r4}, [held+16];"), 63);
-    // The array is aligned to 8: a multiple of 16 is 8 bytes into it.
+    // The array is aligned to 8 bytes: a multiple of 16 is 8 bytes into it.
     assert_eq!(read("ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [held+8];"), 63);
     for read in
         ["v4.u32 {%r1, %r2, %r3, %r4}, [held+16];", "v2.u32 {%r1, %r2}, [held+12];", "v2.f64 {%fd1, %fd2}, [held];"]
@@ -140,7 +140,7 @@ fn vectors_begin_at_a_multiple_of_all_their_bytes() {
 
 #[test]
 fn threads_meet_at_barriers() {
-    // Each writes its number; the first adds up what the others wrote.
+    // Each thread writes its index; the first one adds up all of them.
     let body = "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\nmov.u64 %rd3, held;\nadd.s64 %rd3, %rd3, %rd2;\n\
                 st.shared.u32 [%rd3], %r1;\nbar.sync 0;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 ret;\nmov.u32 %r2, 0;\n\
                 mov.u32 %r3, 0;\nmov.u64 %rd3, held;\n$again:\nld.shared.u32 %r4, [%rd3];\nadd.u32 %r2, %r2, %r4;\n\
@@ -151,10 +151,10 @@ fn threads_meet_at_barriers() {
     assert_eq!(launch(&program(apart), [2, 1, 1]).unwrap_err().code, FAILED);
 }
 
-/// A lane gives 2 as the element of A in row 8 and column 1, another 3 as that of B in row 1 and column 5; of C all is 1. So the
-/// element in row 8 and column 5 is 7, which is the fourth of no lane but one.
+/// One lane sets the element of A in row 8 and column 1 to 2, another that of B in row 1 and column 5 to 3; all elements of C are 1. So the
+/// element in row 8 and column 5 is 7, which is the fourth register of exactly one lane.
 #[test]
-fn matrices_are_multiplied_as_the_isa_lays_them_out() {
+fn mma_uses_the_fragment_layout_of_the_isa() {
     let body = |shown: u32, register: u32| {
         format!(
             "mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 0;\nselp.b32 %r2, 1073741824, 0, %p1;\nsetp.eq.u32 %p2, %r1, 20;\n\
@@ -172,10 +172,10 @@ fn matrices_are_multiplied_as_the_isa_lays_them_out() {
             assert_eq!(shown(lane, register), expected, "lane {lane}, register {register}");
         }
     }
-    let fault = launch(&program(&body(0, 2)), [31, 1, 1]).expect_err("one is missing");
+    let fault = launch(&program(&body(0, 2)), [31, 1, 1]).expect_err("a thread is missing");
     assert!(fault.what.contains("without all of its threads"), "{fault:?}");
     let older = program(&body(0, 2)).replace("sm_80", "sm_75");
-    assert!(module(&older).err().expect("it has none").contains("wants sm_80"));
+    assert!(module(&older).err().expect("it is rejected").contains("requires sm_80"));
 }
 
 #[test]
@@ -191,29 +191,29 @@ fn stray_accesses_are_faults() {
 }
 
 #[test]
-fn what_the_isa_forbids_or_this_does_not_know_is_refused_with_its_line() {
+fn invalid_and_unknown_instructions_are_rejected_with_their_line() {
     for (body, why) in [
-        ("add.f32 %f1, %f2, %f3;", "an instruction this interpreter does not know"),
+        ("add.f32 %f1, %f2, %f3;", "unknown instruction"),
         ("add.rn.ftz.f32 %f1, %f2, %f3;", "flushed"),
         ("ex2.approx.f32 %f1, %f2;", "approximate"),
         ("add.u32 %r1, %r2, %rd3;", "%rd3 is B(64), not U(32)"),
         ("add.rn.f32 %f1, %f2, %fd3;", "%fd3 is F(64), not F(32)"),
         ("add.u32 %rd1, %r2, %r3;", "the result is U(32), its register B(64)"),
-        ("mov.u32 %r1, %r9;", "%r9 is no operand"),
-        ("add.u32 %r1, %r2, 4294967296;", "4294967296 is no operand"),
+        ("mov.u32 %r1, %r9;", "%r9 is not an operand"),
+        ("add.u32 %r1, %r2, 4294967296;", "4294967296 is not an operand"),
         ("add.u32 %r1, %r2;", "a comma is missing"),
         ("cvt.f32.f64 %f1, %fd1;", "no such conversion, or not with this rounding"),
         ("cvt.s32.f32 %r1, %f1;", "no such conversion, or not with this rounding"),
         ("bra nowhere;", "no label nowhere"),
-        ("@%r1 bra x;", "the guard is no predicate"),
+        ("@%r1 bra x;", "the guard is not a predicate"),
         ("ld.param.u32 %r1, [out];", "parameter out has 8 bytes"),
         ("atom.local.add.u32 %r1, [own], 1;", "no atomic add"),
-        ("ld.shared.v4.f64 {%fd1, %fd2, %fd3, %fd4}, [held];", "no vector of ours"),
-        ("ld.shared.v4.u32 {%r1, %r2}, [held];", "2 registers where 4 belong"),
-        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%f1}, {%r1}, {%r1}, {%f1};", "does not know"),
+        ("ld.shared.v4.f64 {%fd1, %fd2, %fd3, %fd4}, [held];", "vectors of 4 elements of 64 bits are not supported"),
+        ("ld.shared.v4.u32 {%r1, %r2}, [held];", "expected 4 registers in braces, found 2"),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%f1}, {%r1}, {%r1}, {%f1};", "unknown instruction"),
         (
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2}, {%r1}, {%r1}, {%f1};",
-            "2 registers where 4 belong",
+            "expected 4 registers in braces, found 2",
         ),
         (
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %rd1}, {%r1}, {%r1}, {%f1};",

@@ -36,7 +36,8 @@ impl Ty {
         (self.bits() / 8) as usize
     }
 
-    /// Whether a register of another type may stand where this type is asked for: the same size, and floats are no integers.
+    /// Returns true if a register of another type can be an operand of this type: it has the same size, and floats and integers are not
+    /// mixed.
     pub fn takes(self, register: Ty) -> bool {
         match (self, register) {
             (Ty::Pred, Ty::Pred) => true,
@@ -47,17 +48,17 @@ impl Ty {
         }
     }
 
-    /// The relaxed rule of loads, stores and conversions: an integer or untyped register may be wider.
+    /// Applies the relaxed rule of loads, stores and conversions: an integer or untyped register can be wider.
     pub fn takes_wider(self, register: Ty) -> bool {
         self.takes(register)
             || (!matches!(self, Ty::F(_) | Ty::Pred)
                 && !matches!(register, Ty::F(_) | Ty::Pred)
                 && register.bits() >= self.bits())
-            // f16 lives in untyped registers.
+            // f16 values are in untyped registers.
             || (self == Ty::F(16) && register == Ty::B(16))
     }
 
-    /// The low bits of a value.
+    /// Returns the mask of the value's bits.
     pub fn mask(self) -> u64 {
         match self.bits() {
             64 => u64::MAX,
@@ -65,7 +66,7 @@ impl Ty {
         }
     }
 
-    /// A value of this type as it fills a wider register.
+    /// Extends a value of this type to 64 bits.
     pub fn extend(self, value: u64) -> u64 {
         match self {
             Ty::S(bits) if bits < 64 => {

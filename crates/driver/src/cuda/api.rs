@@ -1,4 +1,4 @@
-//! NVIDIA's driver library, and what only it does.
+//! NVIDIA's driver library, and the functions that only it has.
 
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -18,27 +18,27 @@ use crate::stream::handles::Context;
 use crate::stream::program::{LOG_BYTES, refusal, source};
 use crate::stream::vendor::{Brand, Vendor, halves};
 
-/// Numbers of `CUjit_option` and `CUjitInputType` in NVIDIA's header.
+/// Values of `CUjit_option` and `CUjitInputType` in NVIDIA's header.
 const ERROR_LOG: i32 = 5;
 const ERROR_LOG_BYTES: i32 = 6;
 const INPUT_PTX: i32 = 1;
 
-/// Words and numbers of CUDA.
+/// Names, messages and constants of CUDA.
 pub const BRAND: Brand = Brand {
     words: Words {
         kind: Backend::Cuda.name(),
-        // The last one is Windows' Linux.
+        // The last one is for Linux under Windows (WSL).
         files: if cfg!(windows) {
             &["nvcuda.dll"]
         } else {
             &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"]
         },
         prefix: "cu",
-        install: "install NVIDIA's driver, of which it is a part, if an NVIDIA GPU is here",
-        lacking: "so it is no NVIDIA driver or one before CUDA 9; update the driver",
+        install: "install NVIDIA's driver, which contains it, if this machine has an NVIDIA GPU",
+        lacking: "so it is not NVIDIA's driver or is older than CUDA 9; update the driver",
     },
     codes: errors::CODES,
-    // The first whose PTX knows every device from Volta on and whose functions are all there.
+    // The first version whose PTX supports every device from Volta on and that has all the functions.
     oldest_driver: 9000,
     version: |number| format!("CUDA {}.{}", number / 1000, number % 1000 / 10),
     update: "update NVIDIA's driver",
@@ -50,7 +50,7 @@ pub const BRAND: Brand = Brand {
     max_items: u64::MAX,
     launches_in_parts: true,
     copies_pageable: true,
-    // CUDA_KERNEL_NODE_PARAMS in the version that every driver takes: function, groups, their size, shared bytes, arguments, extra.
+    // CUDA_KERNEL_NODE_PARAMS in the version that every driver takes: function, grid, block, shared bytes, arguments, extra.
     node: |launch| {
         let ([gx, gy, gz], [bx, by, bz]) = (launch.groups, launch.size);
         let params = launch.params.addr() as u64;
@@ -77,7 +77,7 @@ functions! {
     optional {}
 }
 
-/// Opens a library, or the one the system finds.
+/// Opens a library; `None` opens the one that the system finds.
 pub fn open(chosen: Option<&Path>, products: GemmRequest) -> Result<Api> {
     let library = Opened::open(&BRAND.words, chosen)?;
     let functions = Functions::find(&library, &BRAND.words)?;
@@ -89,10 +89,10 @@ pub fn open(chosen: Option<&Path>, products: GemmRequest) -> Result<Api> {
 /// CUDA as a vendor.
 struct Cuda {
     only: Only,
-    /// NVRTC, once somebody needed it and it was found.
+    /// NVRTC, opened at first use.
     compiler: OnceLock<Compiler>,
     wanted: GemmRequest,
-    /// Who does matrix products, once a device was found.
+    /// The library for matrix products, opened after the first device was found.
     products: OnceLock<Result<Arc<dyn Library>>>,
 }
 
@@ -112,12 +112,12 @@ impl Vendor for Cuda {
     }
 
     fn give_back(&self, device: i32) {
-        // SAFETY: this gives back the one reference that `retain` took.
+        // SAFETY: this releases the one reference that `retain` took.
         unsafe { (self.only.release)(device) };
     }
 
     fn enter(&self, _device: i32, context: Handle) -> Result<Handle, i32> {
-        // SAFETY: the caller retained the context. What was current before stays below it.
+        // SAFETY: the caller retained the context. The context that was current before stays below it on the stack.
         check(unsafe { (self.only.push)(context) }).map(|()| 0)
     }
 
@@ -127,7 +127,7 @@ impl Vendor for Cuda {
     }
 
     fn fill_64(&self, _functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32 {
-        // Rows of one word, each 8 bytes after the one before: first the low halves, then the high ones.
+        // Rows of one 32-bit word with a pitch of 8 bytes: first the low halves, then the high ones.
         // SAFETY: the caller's memory and stream.
         unsafe {
             match (self.only.fill_rows)(to, 8, word as u32, 1, count, stream) {
@@ -138,7 +138,7 @@ impl Vendor for Cuda {
     }
 
     fn copy_peer(&self, to: Peer, from: Peer, bytes: usize, stream: Handle) -> i32 {
-        // SAFETY: both ranges lie inside live allocations of the two devices, whose contexts are retained.
+        // SAFETY: both ranges are inside live allocations of the two devices, whose contexts are retained.
         unsafe { (self.only.copy_peer)(to.address, to.context, from.address, from.context, bytes, stream) }
     }
 
@@ -148,7 +148,7 @@ impl Vendor for Cuda {
         self.products.get_or_init(open).clone().map(|library| vec![library])
     }
 
-    /// By the driver's linker, because it gives the machine code, which a disk cache can keep.
+    /// Compiles with the driver's linker, because it returns the machine code, which a disk cache can keep.
     fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>> {
         if text.language == Language::CudaC {
             let capability = context.traits.architecture.trim_start_matches("sm_").parse().unwrap_or_default();
@@ -164,16 +164,16 @@ impl Cuda {
         if self.compiler.get().is_none() {
             let _ = self.compiler.set(Compiler::of(&compiler::NVRTC, driver)?);
         }
-        Ok(self.compiler.get().expect("it was set above or before"))
+        Ok(self.compiler.get().expect("the compiler was set above or by another thread"))
     }
 
-    /// PTX to machine code.
+    /// Compiles PTX to machine code.
     fn link(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>> {
         let entry = &text.entry;
         let source = source(&context.label, text)?;
         let mut log = vec![0u8; LOG_BYTES];
         let options = [ERROR_LOG, ERROR_LOG_BYTES];
-        // The linker reads these as long as it lives, and writes the length of the log over the second.
+        // The linker reads these arrays during its whole lifetime, and overwrites the second value with the length of the log.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
         let mut link = Link { raw: 0, context, only: &self.only };
         // SAFETY: the arrays have two elements, and the log outlives the link.
@@ -191,12 +191,12 @@ impl Cuda {
             if added == 0 { unsafe { (self.only.link_complete)(link.raw, &mut image, &mut length) } } else { added }
         });
         linked.map_err(|error| refused(context, error, entry, &log))?;
-        // SAFETY: the linker gave the address and length of what it made, which lives as long as the link.
+        // SAFETY: the linker returned address and length of the image, which lives as long as the link.
         Ok(unsafe { std::slice::from_raw_parts(image.cast::<u8>(), length) }.to_vec())
     }
 }
 
-/// A compilation's failure: the compiler's refusal with its log, unless something else is wrong.
+/// Returns the error of a failed compilation: the compiler's rejection with its log, or `error` itself if its kind is another.
 fn refused(context: &Context, error: Error, entry: &str, log: &[u8]) -> Error {
     if error.kind() != ErrorKind::CompileFailed {
         return error;
@@ -204,7 +204,7 @@ fn refused(context: &Context, error: Error, entry: &str, log: &[u8]) -> Error {
     refusal(&context.label, "the driver's compiler", entry, log, error.message())
 }
 
-/// A linker at work.
+/// A linker invocation (`CUlinkState`).
 struct Link<'a> {
     raw: Handle,
     context: &'a Context,
@@ -214,7 +214,7 @@ struct Link<'a> {
 impl Drop for Link<'_> {
     fn drop(&mut self) {
         if self.raw != 0 {
-            // SAFETY: nobody else has the link.
+            // SAFETY: this is the only reference to the link.
             let _ = self.context.ask("compiling", |_| unsafe { (self.only.link_destroy)(self.raw) });
         }
     }

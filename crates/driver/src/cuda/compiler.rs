@@ -1,4 +1,4 @@
-//! NVRTC, the compiler of CUDA C++ that comes with NVIDIA's toolkit: text to PTX. Nothing but a user's own source needs it.
+//! NVRTC, the CUDA C++ compiler of NVIDIA's toolkit: source text to PTX. Only a user's own source needs it.
 
 use panoply_device::{Backend, Error, Result, SourceText};
 
@@ -21,17 +21,17 @@ pub const NVRTC: Rtcs = Rtcs {
             ]
         },
         prefix: "nvrtc",
-        install: "install the CUDA toolkit's NVRTC, which compiles CUDA C++, or give PTX or a cubin",
-        lacking: "so it is no NVRTC; update the CUDA toolkit",
+        install: "install the CUDA toolkit's NVRTC, which compiles CUDA C++, or pass PTX or a cubin",
+        lacking: "so it is not NVRTC; update the CUDA toolkit",
     },
     name: "NVRTC",
     update: "update the CUDA toolkit",
     file: c"kernel.cu",
 };
 
-/// PTX for a device of this compute capability, 86 for 8.6.
+/// Compiles a text to PTX for a device of this compute capability; 86 is 8.6.
 ///
-/// As everywhere, a product and a sum are not contracted: who wants one rounding writes `fmaf`.
+/// As on every device, a product and a sum are not contracted: use `fmaf` for a fused multiply-add.
 pub fn compile(compiler: &Compiler, label: &str, capability: i32, text: &SourceText) -> Result<SourceText> {
     let known = compiler.architectures();
     let best = known.iter().copied().filter(|known| *known <= capability).max();
@@ -40,8 +40,8 @@ pub fn compile(compiler: &Compiler, label: &str, capability: i32, text: &SourceT
         (None, None) => capability,
         (None, Some(least)) => {
             return Err(Error::unavailable(format!(
-                "{label}: NVRTC here compiles for compute capability {}.{} and later, this GPU has {}.{}; install an older one or \
-                 give PTX",
+                "{label}: the installed NVRTC compiles for compute capability {}.{} and later, this GPU has {}.{}; install an older \
+                 NVRTC or pass PTX",
                 least / 10,
                 least % 10,
                 capability / 10,

@@ -1,8 +1,9 @@
-//! cuBLASLt, NVIDIA's matrix products, where somebody installed it: a part of the CUDA toolkit and of many Python packages, not of the
-//! driver.
+//! cuBLASLt, NVIDIA's library for matrix products, if it is installed. It is a part of the CUDA toolkit and of many Python packages, not of
+//! the driver.
 //!
-//! What it has in common with AMD's is [`crate::stream::blaslt`]. f32 is f32: TF32 is asked for only where a product says so, from compute capability 8.0 on. f16 and bf16 are
-//! summed in f32, parts of a sum too, and a sum is never divided among blocks that add to the result in the order in which they finish.
+//! [`crate::stream::blaslt`] holds what it has in common with hipBLASLt. f32 products are computed in f32: TF32 is used only if a product
+//! allows it, from compute capability 8.0 on. f16 and bf16 are accumulated in f32, including partial sums. A sum is never split among
+//! blocks that add to the result in the order in which they finish.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ functions! {
     optional {}
 }
 
-/// Numbers of NVIDIA's headers, the same from CUDA 11 to 13.
+/// Constants of NVIDIA's headers, the same from CUDA 11 to 13.
 const NUMBERS: Numbers = Numbers {
     // CUBLASLT_MATMUL_DESC_TRANSA and TRANSB, and CUBLAS_OP_T for them.
     transpose: [3, 4],
@@ -51,20 +52,20 @@ const NUMBERS: Numbers = Numbers {
     before: |_| Ok(()),
 };
 
-/// libraryPropertyType: major and minor.
+/// Values of libraryPropertyType: major and minor version.
 const VERSION: [i32; 2] = [0, 1];
-/// CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE and OUTPUT_TYPE: parts of a sum wait in the workspace, in the type it is computed in, or in that
-/// of the result.
+/// CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE and OUTPUT_TYPE: partial sums are kept in the workspace, in the compute type or in the type of
+/// the result.
 const IN_COMPUTE_TYPE: u32 = 2;
 const IN_OUTPUT_TYPE: u32 = 4;
 
-/// The compute capability from which tensor cores know TF32.
+/// The lowest compute capability whose tensor cores support TF32.
 const TF32_FROM: u32 = 80;
 
-/// What NVIDIA recommends from compute capability 9.0 on, and before.
+/// Workspace sizes in bytes that NVIDIA recommends: from compute capability 9.0 on, and before.
 const WORKSPACE: [usize; 2] = [32 << 20, 4 << 20];
 
-/// Names by the version of CUDA they are for; a driver takes none that is newer than itself. The last two say no version.
+/// File names in descending order of the CUDA version; a driver takes no library newer than itself. The last two carry no version.
 const FILES: &[&str] = if cfg!(windows) {
     &["cublasLt64_13.dll", "cublasLt64_12.dll", "cublasLt64_11.dll"]
 } else {
@@ -76,9 +77,9 @@ const FILES: &[&str] = if cfg!(windows) {
         "/usr/local/cuda/lib64/libcublasLt.so",
     ]
 };
-/// The version of the first name.
+/// The CUDA version of the first name.
 const NEWEST: i32 = 13;
-/// The oldest version with these functions.
+/// The oldest CUDA version with these functions.
 const OLDEST: i32 = 11;
 
 const CODES: Codes = Codes {
@@ -101,7 +102,7 @@ const CODES: Codes = Codes {
 const INSTALL_ANOTHER: &str = "install a cuBLASLt for this driver and GPU";
 const REPORT: &str = "update the CUDA toolkit or report this";
 
-/// The library, found.
+/// The opened library.
 pub struct CublasLt {
     interface: Interface,
     title: String,
@@ -110,7 +111,7 @@ pub struct CublasLt {
 }
 
 impl CublasLt {
-    /// The library that the system finds for a driver, whose version is as it counts; or a chosen one.
+    /// Opens the library that the system finds for a driver, or a chosen one. `driver` is the version in the driver's own counting.
     pub fn open(chosen: Option<&Path>, driver: i32) -> Result<CublasLt> {
         let driver = driver / 1000;
         let newer = usize::try_from(NEWEST - driver).unwrap_or(0).min((NEWEST - OLDEST) as usize + 1);
@@ -118,22 +119,22 @@ impl CublasLt {
             kind: Backend::Cuda.name(),
             files: FILES.get(newer..).filter(|files| !files.is_empty()).unwrap_or(FILES),
             prefix: "cublasLt",
-            install: "install cuBLASLt, a part of the CUDA toolkit, for faster products",
-            lacking: "so it is no cuBLASLt of CUDA 11 or later; update the CUDA toolkit",
+            install: "install cuBLASLt, a part of the CUDA toolkit, for faster matrix products",
+            lacking: "so it is not cuBLASLt of CUDA 11 or later; update the CUDA toolkit",
         };
         let library = Opened::open(&words, chosen)?;
         let only = Only::find(&library, &words)?;
         let functions = Arc::new(Lt::find(&library, &words)?);
         let [major, minor] = VERSION.map(|part| {
             let mut number = 0;
-            // SAFETY: the pointer is valid, and this function may be called at any time.
+            // SAFETY: the pointer is valid, and this function can be called at any time.
             let code = unsafe { (only.property)(part, &mut number) };
             if code == 0 { number } else { 0 }
         });
         if !(OLDEST..=driver).contains(&major) {
             return Err(Error::unavailable(format!(
-                "cuda: {} is cuBLASLt {major}.{minor}, this program needs {OLDEST}.0 or later and the driver {driver}.x or earlier; install \
-                 that of CUDA {driver}",
+                "cuda: {} is cuBLASLt {major}.{minor}, this program needs {OLDEST}.0 or later and the driver {driver}.x or earlier; \
+                 install the one of CUDA {driver}",
                 library.file
             )));
         }
@@ -158,12 +159,12 @@ impl Library for CublasLt {
     }
 }
 
-/// Ten times the major version of an architecture such as `sm_90` plus the minor one.
+/// Returns ten times the major version of an architecture such as `sm_90` plus the minor one.
 fn capability(architecture: &str) -> u32 {
     architecture.trim_start_matches("sm_").parse().unwrap_or(0)
 }
 
-/// A product's types: cublasComputeType_t, cudaDataType_t of alpha and beta, and that of the elements.
+/// Returns the types of a product: cublasComputeType_t, cudaDataType_t of alpha and beta, and that of the elements.
 fn types(product: &Product, architecture: &str) -> Option<Types> {
     let halves = matches!(product.dtype, DType::F16 | DType::BF16);
     let knows_tf32 = product.dtype == DType::F32 && capability(architecture) >= TF32_FROM;
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_one_kind_and_a_sentence() {
+    fn error_codes_map_to_kinds_and_messages() {
         CODES.check(&[
             (3, ErrorKind::OutOfMemory),
             (13, ErrorKind::Driver),

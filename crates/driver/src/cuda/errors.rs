@@ -1,10 +1,10 @@
-//! What CUDA's codes mean in Panoply's one error.
+//! Maps CUDA's error codes to [`ErrorKind`].
 
 use panoply_device::ErrorKind;
 
 use crate::error_codes::Codes;
 
-/// CUDA's codes.
+/// CUDA's error codes.
 pub const CODES: Codes = Codes { prefix: "CUDA_ERROR_", known: KNOWN, unknown: "UNKNOWN", otherwise: UPDATE };
 
 const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
@@ -16,20 +16,20 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
         34,
         "STUB_LIBRARY",
         ErrorKind::Unavailable,
-        "a toolkit's stub was found before the driver; take it off the library path",
+        "a toolkit's stub was found before the driver; remove it from the library path",
     ),
     (
         46,
         "DEVICE_UNAVAILABLE",
         ErrorKind::Unavailable,
-        "another process has the device for itself; wait for it or change the compute mode",
+        "another process uses the device exclusively; wait for it or change the compute mode",
     ),
-    (100, "NO_DEVICE", ErrorKind::Unavailable, "the driver sees no GPU; look at CUDA_VISIBLE_DEVICES and `nvidia-smi`"),
-    (101, "INVALID_DEVICE", ErrorKind::Unavailable, "look at CUDA_VISIBLE_DEVICES and `nvidia-smi`"),
+    (100, "NO_DEVICE", ErrorKind::Unavailable, "the driver sees no GPU; check CUDA_VISIBLE_DEVICES and `nvidia-smi`"),
+    (101, "INVALID_DEVICE", ErrorKind::Unavailable, "check CUDA_VISIBLE_DEVICES and `nvidia-smi`"),
     (200, "INVALID_IMAGE", ErrorKind::CompileFailed, LOG),
     (201, "INVALID_CONTEXT", ErrorKind::DeviceLost, LOST),
     (209, "NO_BINARY_FOR_GPU", ErrorKind::CompileFailed, "the program is for a newer GPU; render it for this one"),
-    (214, "ECC_UNCORRECTABLE", ErrorKind::DeviceLost, "the GPU's memory is failing; look at `nvidia-smi -q`"),
+    (214, "ECC_UNCORRECTABLE", ErrorKind::DeviceLost, "the GPU's memory is failing; check `nvidia-smi -q`"),
     (218, "INVALID_PTX", ErrorKind::CompileFailed, LOG),
     (
         221,
@@ -39,12 +39,17 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     ),
     (222, "UNSUPPORTED_PTX_VERSION", ErrorKind::Unavailable, "the driver is older than the GPU's PTX; update it"),
     (301, "FILE_NOT_FOUND", ErrorKind::Unavailable, "reinstall the driver"),
-    (304, "OPERATING_SYSTEM", ErrorKind::Unavailable, "the system refused; look at the permissions of /dev/nvidia*"),
+    (
+        304,
+        "OPERATING_SYSTEM",
+        ErrorKind::Unavailable,
+        "the operating system denied access; check the permissions of /dev/nvidia*",
+    ),
     (400, "INVALID_HANDLE", ErrorKind::Driver, UPDATE),
     (500, "NOT_FOUND", ErrorKind::CompileFailed, LOG),
     (700, "ILLEGAL_ADDRESS", ErrorKind::DeviceLost, LOST),
     (701, "LAUNCH_OUT_OF_RESOURCES", ErrorKind::Unsupported, "use a smaller group"),
-    (702, "LAUNCH_TIMEOUT", ErrorKind::DeviceLost, "a display's watchdog ended the kernel; make launches shorter"),
+    (702, "LAUNCH_TIMEOUT", ErrorKind::DeviceLost, "the display watchdog stopped the kernel; make launches shorter"),
     (709, "CONTEXT_IS_DESTROYED", ErrorKind::DeviceLost, LOST),
     (710, "ASSERT", ErrorKind::DeviceLost, LOST),
     (714, "HARDWARE_STACK_ERROR", ErrorKind::DeviceLost, LOST),
@@ -53,7 +58,7 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     (717, "INVALID_ADDRESS_SPACE", ErrorKind::DeviceLost, LOST),
     (718, "INVALID_PC", ErrorKind::DeviceLost, LOST),
     (719, "LAUNCH_FAILED", ErrorKind::DeviceLost, LOST),
-    (800, "NOT_PERMITTED", ErrorKind::Unavailable, "run as a user who may use the GPU"),
+    (800, "NOT_PERMITTED", ErrorKind::Unavailable, "run as a user with access to the GPU"),
     (801, "NOT_SUPPORTED", ErrorKind::Unsupported, UPDATE),
     (802, "SYSTEM_NOT_READY", ErrorKind::Unavailable, "start NVIDIA's fabric manager"),
     (
@@ -66,7 +71,7 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
         804,
         "COMPAT_NOT_SUPPORTED_ON_DEVICE",
         ErrorKind::Unavailable,
-        "take the compatibility library off the library path",
+        "remove the compatibility library from the library path",
     ),
 ];
 
@@ -80,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_one_kind_and_a_sentence() {
+    fn error_codes_map_to_kinds_and_messages() {
         assert_eq!(CODES.prefix, "CUDA_ERROR_");
         CODES.check(&[
             (2, ErrorKind::OutOfMemory),

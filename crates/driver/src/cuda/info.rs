@@ -1,11 +1,11 @@
-//! What a device is and can do, asked from its driver.
+//! Queries a device's properties from its driver.
 
 use panoply_device::{Backend, DeviceInfo, Language, Style, Target};
 
 use super::CudaDevice;
 use crate::stream::discovery::{DiscoveredDevice, Query};
 
-// Numbers of `CUdevice_attribute` in NVIDIA's header.
+// Values of `CUdevice_attribute` in NVIDIA's header.
 const MAX_THREADS: i32 = 1;
 const MAX_BLOCK: [i32; 3] = [2, 3, 4];
 const SHARED_BYTES: i32 = 8;
@@ -18,23 +18,24 @@ pub const COMPUTE_MODE: i32 = 20;
 const PCI: [i32; 3] = [50, 33, 34];
 const CAPABILITY: [i32; 2] = [75, 76];
 
-/// Buffers whose pointer, offset and length fit beside sizes and scalars into the 4096 bytes of arguments every device takes.
+/// Number of buffers whose pointer, offset and length fit, beside sizes and scalars, into the 4096 argument bytes that every device
+/// supports.
 const MAX_BINDINGS: u32 = 128;
 
-/// The compute capability: 86 is 8.6.
+/// Returns the compute capability; 86 is 8.6.
 pub fn capability(query: Query<'_>) -> u32 {
     let [major, minor] = CAPABILITY.map(|half| query.number(half));
     10 * major + minor
 }
 
-/// The device at a place.
+/// Creates the device for a discovered one.
 pub fn device(place: DiscoveredDevice) -> CudaDevice {
     let info = info(&place);
     let target = target(&place, &info);
     CudaDevice::new(place, info, target)
 }
 
-/// A device in words.
+/// Returns the description of a device.
 fn info(place: &DiscoveredDevice) -> DeviceInfo {
     let query = Query(place);
     let capability = capability(query);
@@ -53,13 +54,13 @@ fn info(place: &DiscoveredDevice) -> DeviceInfo {
             ("compute capability".into(), format!("{}.{}", capability / 10, capability % 10)),
             ("clock".into(), format!("{} MHz", query.number(CLOCK_KHZ) / 1000)),
             ("warp".into(), format!("{} threads", query.number(WARP))),
-            ("shared memory".into(), format!("{} bytes a group", query.number(SHARED_BYTES))),
-            ("memory in stream order".into(), if query.has_pools() { "yes" } else { "no" }.into()),
+            ("shared memory".into(), format!("{} bytes per block", query.number(SHARED_BYTES))),
+            ("stream-ordered allocation".into(), if query.has_pools() { "yes" } else { "no" }.into()),
         ],
     }
 }
 
-/// A device as far as generated code must know it.
+/// Returns the device properties that code generation needs.
 fn target(place: &DiscoveredDevice, info: &DeviceInfo) -> Target {
     let query = Query(place);
     let capability = capability(query);

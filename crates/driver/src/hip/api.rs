@@ -1,4 +1,4 @@
-//! AMD's driver library, and what only it does.
+//! AMD's driver library, and the functions that only it has.
 
 use std::ffi::{CStr, c_void};
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
 use crate::stream::vendor::{Brand, Vendor, halves};
 
-/// Words and numbers of ROCm.
+/// Names, messages and constants of ROCm.
 pub const BRAND: Brand = Brand {
     words: Words {
         kind: Backend::Rocm.name(),
@@ -33,19 +33,19 @@ pub const BRAND: Brand = Brand {
             ]
         },
         prefix: "hip",
-        install: "install ROCm's HIP runtime if an AMD GPU is here",
-        lacking: "so it is no HIP runtime or one before ROCm 5; update ROCm",
+        install: "install ROCm's HIP runtime if this machine has an AMD GPU",
+        lacking: "so it is not a HIP runtime or is older than ROCm 5; update ROCm",
     },
     codes: errors::CODES,
     oldest_driver: 50_000_000,
     version: |number| format!("ROCm {}.{}", number / 10_000_000, number / 100_000 % 100),
     update: "update ROCm",
     takes: &[ProgramForm::Image(BinaryFormat::CodeObject), ProgramForm::Text(Language::Hip)],
-    // The hardware counts work-items, in 32 bits.
+    // The hardware counts work-items in 32 bits.
     max_items: u32::MAX as u64,
     launches_in_parts: false,
     copies_pageable: false,
-    // hipKernelNodeParams: size of a group, extra, function, groups, arguments, shared bytes.
+    // hipKernelNodeParams: block, extra, function, grid, arguments, shared bytes.
     node: |launch| {
         let ([gx, gy, gz], [bx, by, bz]) = (launch.groups, launch.size);
         let params = launch.params.addr() as u64;
@@ -68,18 +68,18 @@ functions! {
     }
 }
 
-/// Where `gcnArchName` stands in `hipDeviceProp_t`: before ROCm 6, and since.
+/// Offset of `gcnArchName` in `hipDeviceProp_t`: before ROCm 6, and since.
 const ARCHITECTURE_AT: [usize; 2] = [396, 1160];
-/// Room for the properties of versions to come; those of ROCm 7 have 1472 bytes.
+/// Size of the buffer for the properties, in 64-bit words, with room for later versions; those of ROCm 7 have 1472 bytes.
 const PROPERTIES_WORDS: usize = 1024;
 
-/// Which libraries of matrix products are looked for.
+/// The libraries for matrix products to search for.
 pub struct WantedProducts {
     pub hipblaslt: GemmRequest,
     pub rocblas: GemmRequest,
 }
 
-/// Opens a library, or the one the system finds, and its compiler.
+/// Opens a library and its compiler; `None` opens the library that the system finds.
 pub fn open(chosen: Option<&Path>, wanted: WantedProducts) -> Result<Api> {
     let library = Opened::open(&BRAND.words, chosen)?;
     let functions = Functions::find(&library, &BRAND.words)?;
@@ -89,14 +89,14 @@ pub fn open(chosen: Option<&Path>, wanted: WantedProducts) -> Result<Api> {
     Ok(Api { functions, vendor: Box::new(vendor), library })
 }
 
-/// A library's compiler and the driver's version, as the driver counts.
+/// Returns a library's compiler and the driver's version in its own counting.
 pub fn compiler(chosen: Option<&Path>) -> Result<(Compiler, i32)> {
     let library = Opened::open(&BRAND.words, chosen)?;
     let functions = Functions::find(&library, &BRAND.words)?;
     let mut driver = 0;
-    // SAFETY: the pointer is valid, and this function may be called before the driver is started.
+    // SAFETY: the pointer is valid, and this function can be called before the driver is initialized.
     let known = check(unsafe { (functions.driver_version)(&mut driver) });
-    known.map_err(|code| BRAND.codes.unavailable("rocm: asking for the driver's version", code))?;
+    known.map_err(|code| BRAND.codes.unavailable("rocm: querying the driver's version", code))?;
     Ok((Compiler::of(&compiler::HIPRTC, &library)?, driver))
 }
 
@@ -105,21 +105,21 @@ struct Hip {
     only: Only,
     compiler: Compiler,
     wanted: WantedProducts,
-    /// Who does matrix products, once a device was found.
+    /// The libraries for matrix products, opened after the first device was found.
     hipblaslt: OnceLock<Result<Arc<HipBlasLt>>>,
     rocblas: OnceLock<Result<Arc<RocBlas>>>,
 }
 
 impl Hip {
-    /// What a device's code is compiled for, as `gfx90a`; empty if the driver does not say.
+    /// Returns the architecture that a device's code is compiled for, such as `gfx90a`; empty if the driver does not report it.
     fn architecture(&self, device: i32) -> String {
         let mut properties = [0u64; PROPERTIES_WORDS];
-        // SAFETY: there is more room than any version's properties take.
+        // SAFETY: the buffer is larger than the properties of any version.
         let code = unsafe { (self.only.properties)(properties.as_mut_ptr().cast(), device) };
         let at = ARCHITECTURE_AT[usize::from(self.only.newer_properties.is_some())];
         let bytes: Vec<u8> = properties.iter().flat_map(|word| word.to_ne_bytes()).skip(at).take(256).collect();
         let name = CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy();
-        // What follows a colon says how a device is set up, which code can leave open.
+        // The text after a colon is the device's configuration, which code does not have to fix.
         let name = name.split(':').next().unwrap_or_default();
         if code == 0 { name.to_string() } else { String::new() }
     }
@@ -138,7 +138,7 @@ impl Vendor for Hip {
         let mut before = 0;
         // SAFETY: the pointer is valid.
         check(unsafe { (self.only.device_of_thread)(&mut before) })?;
-        // Also if it is the thread's already, because every thread begins with the first device, be it broken.
+        // Set even if it is the thread's device already: every thread begins with the first device, even if that one is broken.
         // SAFETY: the device was enumerated.
         check(unsafe { (self.only.set_device_of_thread)(device) })?;
         self.leave(device, before as Handle);
@@ -166,10 +166,10 @@ impl Vendor for Hip {
     }
 
     fn fill_64(&self, functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32 {
-        // The first word, then copies of twice as many each time.
+        // Fill the first element, then double the filled range with each copy.
         let bytes = 8 * count;
         let mut filled = 8;
-        // SAFETY: the caller's memory and stream; what is copied from and to does not overlap.
+        // SAFETY: the caller guarantees memory and stream; source and destination of each copy do not overlap.
         unsafe {
             let mut code = (functions.fill_32)(to, word as u32, 1, stream);
             if code == 0 {
@@ -185,7 +185,7 @@ impl Vendor for Hip {
     }
 
     fn copy_peer(&self, to: Peer, from: Peer, bytes: usize, stream: Handle) -> i32 {
-        // SAFETY: both ranges lie inside live allocations of the two devices.
+        // SAFETY: both ranges are inside live allocations of the two devices.
         unsafe { (self.only.copy_peer)(to.address, to.device, from.address, from.device, bytes, stream) }
     }
 

@@ -16,14 +16,14 @@ pub const HIPRTC: Rtcs = Rtcs {
         },
         prefix: "hiprtc",
         install: "install hiprtc, ROCm's runtime compiler, beside the HIP runtime",
-        lacking: "so it is no hiprtc of ROCm 5 or later; update ROCm",
+        lacking: "so it is not hiprtc of ROCm 5 or later; update ROCm",
     },
     name: "hiprtc",
     update: "update ROCm",
     file: c"kernel.hip",
 };
 
-/// Machine code for an architecture that the compiler knows.
+/// Compiles a text to machine code for an architecture that the compiler supports.
 pub fn compile(compiler: &Compiler, label: &str, architecture: &str, text: &SourceText) -> Result<Vec<u8>> {
     compiler.compile(label, &[&format!("--offload-arch={architecture}"), "-O3", "-ffp-contract=off"], text)
 }

@@ -1,4 +1,4 @@
-//! Which devices are here, and which are here but cannot be used.
+//! Finds the usable devices, and the reasons why others cannot be used.
 
 use std::io::ErrorKind as Io;
 use std::path::Path;
@@ -9,11 +9,11 @@ use super::api::{self, WantedProducts};
 use super::info::{MAX_GRID, WAVE};
 use crate::stream::discovery::{self, DiscoveredDevice, Found, Query, Traits};
 
-/// GFX 9, Vega: the oldest that ROCm 5 serves.
+/// GFX 9, Vega: the oldest that ROCm 5 supports.
 const OLDEST_MAJOR: u32 = 9;
-/// ROCm 6.0: compilers before it end the process over an architecture they do not know.
+/// ROCm 6.0: earlier compilers abort the process for an architecture that they do not know.
 const NAMES_WHAT_IT_DOES_NOT_KNOW: i32 = 60_000_000;
-/// What compilers know, by the first version that does. Later ones are asked.
+/// Architectures that compilers support, by the first version that does. Later compilers are queried.
 const KNOWN: [(i32, &[&str]); 2] = [
     (
         50_000_000,
@@ -25,7 +25,7 @@ const KNOWN: [(i32, &[&str]); 2] = [
     (50_500_000, &["gfx940", "gfx1036", "gfx1100", "gfx1101", "gfx1102", "gfx1103"]),
 ];
 
-/// Asks the driver.
+/// Opens the library and enumerates its devices.
 pub fn enumerate(library: Option<&Path>, products: WantedProducts) -> Result<Found> {
     discovery::enumerate(api::open(library, products)?).map_err(|error| match obstacle(Path::new("/dev/kfd")) {
         Some(why) if cfg!(target_os = "linux") => error.note(why),
@@ -33,25 +33,25 @@ pub fn enumerate(library: Option<&Path>, products: WantedProducts) -> Result<Fou
     })
 }
 
-/// What stands between this user and the kernel's driver.
+/// Returns the reason why this user cannot open the kernel driver's device node, if there is one.
 fn obstacle(node: &Path) -> Option<String> {
     let error = std::fs::File::options().read(true).write(true).open(node).err()?;
     let node = node.display();
     Some(match error.kind() {
         Io::NotFound => format!(
-            "{node} is not there: no AMD GPU, the kernel's module amdgpu is not loaded, or a container was started without \
+            "{node} does not exist: no AMD GPU, the kernel module amdgpu is not loaded, or a container was started without \
              --device=/dev/kfd --device=/dev/dri"
         ),
         Io::PermissionDenied => {
             format!(
-                "{node} may not be opened by this user: add the user to the groups render and video and log in again"
+                "{node} cannot be opened by this user: add the user to the groups render and video and log in again"
             )
         }
         _ => format!("{node} cannot be opened: {error}"),
     })
 }
 
-/// What a device has, or why it cannot be used.
+/// Returns the traits of a device, or the reason why it cannot be used.
 pub fn traits(place: &DiscoveredDevice, architecture: String) -> Result<Traits> {
     let query = Query(place);
     let label = format!("rocm:{} ({})", place.index, query.name());
@@ -61,18 +61,18 @@ pub fn traits(place: &DiscoveredDevice, architecture: String) -> Result<Traits> 
     let wave = query.number(WAVE);
     if ![32, 64].contains(&wave) {
         return Err(Error::unavailable(format!(
-            "{label} has waves of {wave}, this program knows 32 and 64; report this"
+            "{label} has a wavefront size of {wave}, this program supports 32 and 64; report this"
         )));
     }
     Ok(Traits { architecture, max_groups: MAX_GRID.map(|axis| u64::from(query.number(axis).max(1))) })
 }
 
-/// Why code for an architecture cannot be had from the compiler of a driver's version.
+/// Returns the reason why the compiler of a driver's version cannot compile for an architecture; `None` if it can.
 pub fn objection(architecture: &str, driver: i32) -> Option<String> {
     let number = architecture.strip_prefix("gfx").filter(|number| number.len() >= 3 && number.is_ascii());
     let major = number.and_then(|number| number[..number.len() - 2].parse::<u32>().ok());
     let Some(major) = major else {
-        return Some(format!("is of the architecture {architecture:?}, which is no name of one; update ROCm"));
+        return Some(format!("reports the architecture {architecture:?}, which is not a valid name; update ROCm"));
     };
     if major < OLDEST_MAJOR {
         return Some(format!("is {architecture}, this program needs gfx900 or later; use it through OpenCL or Vulkan"));
@@ -80,7 +80,7 @@ pub fn objection(architecture: &str, driver: i32) -> Option<String> {
     let knows = |(since, names): &(i32, &[&str])| driver >= *since && names.contains(&architecture);
     if driver < NAMES_WHAT_IT_DOES_NOT_KNOW && !KNOWN.iter().any(knows) {
         return Some(format!(
-            "is {architecture}, which the compiler of {} does not know; update ROCm to 6.0 or later",
+            "is {architecture}, which the compiler of {} does not support; update ROCm to 6.0 or later",
             (api::BRAND.version)(driver)
         ));
     }
@@ -92,20 +92,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compilers_are_asked_for_what_they_know() {
+    fn objection_names_unsupported_architectures() {
         for (architecture, driver, why) in [
             ("gfx90a", 50_221_153, None),
             ("gfx1030", 50_221_153, None),
-            ("gfx1100", 50_221_153, Some("which the compiler of ROCm 5.2 does not know; update ROCm to 6.0")),
+            ("gfx1100", 50_221_153, Some("which the compiler of ROCm 5.2 does not support; update ROCm to 6.0")),
             ("gfx1100", 50_700_000, None),
-            ("gfx942", 50_700_000, Some("does not know")),
+            ("gfx942", 50_700_000, Some("does not support")),
             ("gfx942", 60_000_000, None),
             ("gfx1201", 60_400_000, None),
             ("gfx1399", 90_000_000, None),
             ("gfx803", 60_000_000, Some("is gfx803, this program needs gfx900 or later; use it through OpenCL")),
-            ("", 60_000_000, Some("is no name of one")),
-            ("gfxé", 60_000_000, Some("is no name of one")),
-            ("sm_90", 60_000_000, Some("is no name of one")),
+            ("", 60_000_000, Some("is not a valid name")),
+            ("gfxé", 60_000_000, Some("is not a valid name")),
+            ("sm_90", 60_000_000, Some("is not a valid name")),
         ] {
             let found = objection(architecture, driver);
             let fits = match (&found, why) {
@@ -118,23 +118,25 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_cannot_be_opened_is_named_with_its_remedy() {
+    fn obstacle_names_the_device_node_and_the_remedy() {
         let missing = obstacle(Path::new("/nowhere/kfd")).unwrap();
         assert!(
-            missing.starts_with("/nowhere/kfd is not there: ") && missing.contains("--device=/dev/kfd"),
+            missing.starts_with("/nowhere/kfd does not exist: ") && missing.contains("--device=/dev/kfd"),
             "{missing}"
         );
         let folder = obstacle(&std::env::temp_dir()).unwrap();
-        assert!(folder.contains("cannot be opened") || folder.contains("may not be opened"), "{folder}");
-        // Linux lets nobody write this file, root neither.
+        assert!(folder.contains("cannot be opened: ") || folder.contains("cannot be opened by this user"), "{folder}");
+        // Linux lets no user write this file, not even root.
         let denied = obstacle(Path::new("/sys/devices/system/cpu/online"));
-        match denied.filter(|why| !why.contains("Read-only file system") && !why.contains("is not there")) {
+        match denied.filter(|why| !why.contains("Read-only file system") && !why.contains("does not exist")) {
             Some(why) => assert_eq!(
                 why,
-                "/sys/devices/system/cpu/online may not be opened by this user: add the user to the groups render and video and \
+                "/sys/devices/system/cpu/online cannot be opened by this user: add the user to the groups render and video and \
                  log in again"
             ),
-            None => println!("SKIPPED: a node that is forbidden: this system has no file that nobody may write"),
+            None => println!(
+                "SKIPPED: a device node without permission: this system has no file that is read-only for every user"
+            ),
         }
     }
 }

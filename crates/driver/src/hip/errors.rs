@@ -1,16 +1,16 @@
-//! What HIP's codes mean in Panoply's one error.
+//! Maps HIP's error codes to [`ErrorKind`].
 
 use panoply_device::ErrorKind;
 
 use crate::error_codes::Codes;
 
-/// HIP's codes.
+/// HIP's error codes.
 pub const CODES: Codes = Codes { prefix: "hipError", known: KNOWN, unknown: "Unknown", otherwise: UPDATE };
 
 const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     (1, "InvalidValue", ErrorKind::Driver, UPDATE),
     (2, "OutOfMemory", ErrorKind::OutOfMemory, "free buffers or use smaller ones"),
-    (3, "NotInitialized", ErrorKind::Unavailable, "look at `rocminfo` and `dmesg`, then restart the program"),
+    (3, "NotInitialized", ErrorKind::Unavailable, "check `rocminfo` and `dmesg`, then restart the program"),
     (4, "Deinitialized", ErrorKind::DeviceLost, "the program is ending; use no device from exit handlers"),
     (9, "InvalidConfiguration", ErrorKind::Unsupported, "use smaller groups or fewer of them"),
     (35, "InsufficientDriver", ErrorKind::Unavailable, "the kernel's amdgpu is older than ROCm; update it"),
@@ -20,7 +20,7 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     (200, "InvalidImage", ErrorKind::CompileFailed, "clear the program cache, or report this"),
     (201, "InvalidContext", ErrorKind::DeviceLost, LOST),
     (209, "NoBinaryForGpu", ErrorKind::CompileFailed, "the program is for another GPU; render it for this one"),
-    (214, "ECCNotCorrectable", ErrorKind::DeviceLost, "the GPU's memory is failing; look at `rocm-smi --showrasinfo`"),
+    (214, "ECCNotCorrectable", ErrorKind::DeviceLost, "the GPU's memory is failing; check `rocm-smi --showrasinfo`"),
     (218, "InvalidKernelFile", ErrorKind::CompileFailed, "clear the program cache, or report this"),
     (301, "FileNotFound", ErrorKind::Unavailable, "reinstall ROCm"),
     (302, "SharedObjectSymbolNotFound", ErrorKind::Unavailable, "reinstall ROCm; two versions may be mixed"),
@@ -29,23 +29,23 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
         304,
         "OperatingSystem",
         ErrorKind::Unavailable,
-        "the system refused; look at the permissions of /dev/kfd and /dev/dri",
+        "the operating system denied access; check the permissions of /dev/kfd and /dev/dri",
     ),
     (400, "InvalidHandle", ErrorKind::Driver, UPDATE),
     (500, "NotFound", ErrorKind::CompileFailed, "report this"),
     (700, "IllegalAddress", ErrorKind::DeviceLost, LOST),
     (701, "LaunchOutOfResources", ErrorKind::Unsupported, "use a smaller group"),
-    (702, "LaunchTimeOut", ErrorKind::DeviceLost, "a watchdog ended the kernel; make launches shorter"),
+    (702, "LaunchTimeOut", ErrorKind::DeviceLost, "a watchdog stopped the kernel; make launches shorter"),
     (709, "ContextIsDestroyed", ErrorKind::DeviceLost, LOST),
     (710, "Assert", ErrorKind::DeviceLost, LOST),
     (719, "LaunchFailure", ErrorKind::DeviceLost, LOST),
     (801, "NotSupported", ErrorKind::Unsupported, UPDATE),
-    (1052, "RuntimeMemory", ErrorKind::Driver, "look at `dmesg`, then restart the program"),
+    (1052, "RuntimeMemory", ErrorKind::Driver, "check `dmesg`, then restart the program"),
     (1053, "RuntimeOther", ErrorKind::DeviceLost, LOST),
 ];
 
 const UPDATE: &str = "update ROCm or report this";
-const LOOK: &str = "the driver sees no GPU; look at HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and `rocminfo`";
+const LOOK: &str = "the driver sees no GPU; check HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and `rocminfo`";
 const LOST: &str = "its buffers are gone; restart the program";
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_one_kind_and_a_sentence() {
+    fn error_codes_map_to_kinds_and_messages() {
         assert_eq!(CODES.prefix, "hipError");
         CODES.check(&[
             (2, ErrorKind::OutOfMemory),

@@ -1,12 +1,13 @@
-//! hipBLASLt, AMD's matrix products with what follows them, where somebody installed it beside the HIP runtime.
+//! hipBLASLt, AMD's library for matrix products with epilogues, if it is installed beside the HIP runtime.
 //!
-//! What it has in common with NVIDIA's is [`crate::stream::blaslt`]. It is asked before rocBLAS, for f32, f16 and bf16. What AMD's library does otherwise than
-//! NVIDIA's:
-//! - It cannot be told how the parts of a sum may be added, and has kernels in which the block that ends last adds them. So it is given no workspace, in which
-//!   parts would wait, and divides no sum of halves. Parts of f32 could be added to the result itself by atomics: AMD's generator of kernels knows how, what it
-//!   ships of f32 that was looked at (gfx90a, 0.x) does not do it, and nothing here could forbid it.
-//! - A handle is for one stream, and writes to the operation it runs.
-//! - It ends the process if there is no memory for a handle, so there must be some before one is made.
+//! [`crate::stream::blaslt`] holds what it has in common with cuBLASLt. It is preferred over rocBLAS for f32, f16 and bf16. Differences
+//! from NVIDIA's library:
+//! - It has no setting for how partial sums are reduced, and it has kernels in which the block that finishes last adds them. Therefore it
+//!   is given no workspace, which would hold partial sums, and it splits no sum of f16 or bf16. Partial sums of f32 could be added to the
+//!   result itself by atomics: AMD's kernel generator supports that, but the shipped f32 kernels that were examined (gfx90a, 0.x) do not do
+//!   it, and no setting here could forbid it.
+//! - A handle belongs to one stream, and running an operation writes to the operation.
+//! - It ends the process if there is no memory for a handle, so free memory is checked before one is created.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,13 +32,13 @@ functions! {
     optional {}
 }
 
-/// Numbers of AMD's headers: hipblaslt.h of hipBLASLt 0.10 (ROCm 6.3) and 1.5 (ROCm 10.1), and hipblas-common.h 1.0 for operations, computation and codes.
-/// Bindings that were generated from the headers of 0.6, 0.7, 0.8, 0.12, 1.0, 1.1 and 1.2 (ROCm 6.0 to 7.2) have the same.
+/// Constants of AMD's headers: hipblaslt.h of hipBLASLt 0.10 (ROCm 6.3) and 1.5 (ROCm 10.1), and hipblas-common.h 1.0 for operations,
+/// compute types and codes. Bindings generated from the headers of 0.6, 0.7, 0.8, 0.12, 1.0, 1.1 and 1.2 (ROCm 6.0 to 7.2) have the same.
 const NUMBERS: Numbers = Numbers {
     // HIPBLASLT_MATMUL_DESC_TRANSA and TRANSB, and HIPBLAS_OP_T for them.
     transpose: [0, 1],
     transposed: 112,
-    // HIPBLASLT_MATMUL_DESC_EPILOGUE and BIAS_POINTER, and HIPBLASLT_EPILOGUE_BIAS. The bias has the result's type unless another is said.
+    // HIPBLASLT_MATMUL_DESC_EPILOGUE and BIAS_POINTER, and HIPBLASLT_EPILOGUE_BIAS. By default the bias has the result's type.
     epilogue: 2,
     bias_pointer: 3,
     bias: 4,
@@ -48,7 +49,7 @@ const NUMBERS: Numbers = Numbers {
     max_workspace: 1,
     reduction_schemes: None,
     min_alignment: None,
-    // HIPBLAS_STATUS_NOT_SUPPORTED, ARCH_MISMATCH, and INTERNAL_ERROR, which is what its own `not_implemented` becomes.
+    // HIPBLAS_STATUS_NOT_SUPPORTED, ARCH_MISMATCH, and INTERNAL_ERROR, which the library's own `not_implemented` is mapped to.
     not_here: &[7, 8, 6],
     // hipblasLtMatmulAlgo_t: 16 bytes and a size.
     algorithm_words: 3,
@@ -69,28 +70,28 @@ const BF16: i32 = 14;
 const ALLOC_FAILED: i32 = 2;
 const NOT_SUPPORTED: i32 = 7;
 
-/// Free memory without which no handle is made: one takes 25 MiB of the device, from 1.5 on 33.
+/// Free bytes required to create a handle: one takes 25 MiB of device memory, from 1.5 on 33 MiB.
 const ROOM: usize = 64 << 20;
-/// Bytes that a matrix may reach over: 1.x loses what lies beyond (its issue 2299).
+/// Largest extent of a matrix in bytes: 1.x drops the elements beyond it (hipBLASLt issue 2299).
 const LARGEST: usize = 1 << 31;
-/// 0.6, as the library counts; older ones have other numbers.
+/// Version 0.6 in the library's own counting; older ones have other constants.
 const OLDEST: i32 = 600;
-/// None, or it would divide sums.
+/// Workspace in bytes: none, because with one the library would split sums.
 const WORKSPACE: usize = 0;
 
 const WORDS: Words = Words {
     kind: Backend::Rocm.name(),
     files: &["libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so", "/opt/rocm/lib/libhipblaslt.so"],
     prefix: "hipblasLt",
-    install: "install hipBLASLt, a part of ROCm, for faster products",
-    lacking: "so it is no hipBLASLt of ROCm 6 or later; update ROCm",
+    install: "install hipBLASLt, a part of ROCm, for faster matrix products",
+    lacking: "so it is not hipBLASLt of ROCm 6 or later; update ROCm",
 };
 
 const CODES: Codes = Codes {
     prefix: "HIPBLAS_STATUS_",
     known: &[
         (1, "NOT_INITIALIZED", ErrorKind::Driver, UPDATE),
-        // Not out of memory: whoever does the product in its place needs none.
+        // Not `OutOfMemory`: the kernel that computes the product instead needs no such memory.
         (ALLOC_FAILED, "ALLOC_FAILED", ErrorKind::Unsupported, "keep 64 MiB of the GPU free for it"),
         (3, "INVALID_VALUE", ErrorKind::Driver, UPDATE),
         (4, "MAPPING_ERROR", ErrorKind::Driver, UPDATE),
@@ -107,7 +108,7 @@ const CODES: Codes = Codes {
 
 const UPDATE: &str = "update ROCm or report this";
 
-/// The library, found.
+/// The opened library.
 pub struct HipBlasLt {
     interface: Interface,
     only: Only,
@@ -118,11 +119,11 @@ pub struct HipBlasLt {
 }
 
 impl HipBlasLt {
-    /// A library, or the one the system finds.
+    /// Opens a library; `None` opens the one that the system finds.
     pub fn open(chosen: Option<&Path>) -> Result<HipBlasLt> {
         if cfg!(not(target_os = "linux")) {
             let message =
-                "rocm: hipBLASLt is looked for on Linux only, where its kernels are found before it is started";
+                "rocm: hipBLASLt is supported on Linux only, where its kernels can be found before it is initialized";
             return Err(Error::unavailable(message));
         }
         let library = Opened::open(&WORDS, chosen)?;
@@ -133,7 +134,7 @@ impl HipBlasLt {
         Ok(HipBlasLt { interface: Interface { functions, numbers: &NUMBERS }, only, title, kernels, _library: library })
     }
 
-    /// An error unless there are kernels for an architecture.
+    /// Returns an error unless there are kernels for an architecture.
     pub fn serves(&self, architecture: &str) -> Result<()> {
         self.kernels.serve(architecture, &self.title)
     }
@@ -160,15 +161,15 @@ impl Library for HipBlasLt {
     }
 }
 
-/// Whether there is memory for a handle.
+/// Checks that there is enough free memory for a handle.
 fn has_room(context: &Context) -> Result<(), i32> {
     let (mut free, mut total) = (0, 0);
-    // SAFETY: the pointers are valid, and the device is the thread's own.
+    // SAFETY: the pointers are valid, and the device is current on this thread.
     let code = unsafe { (context.api.functions.free_memory)(&mut free, &mut total) };
     if code == 0 && free >= ROOM { Ok(()) } else { Err(ALLOC_FAILED) }
 }
 
-/// The types of a product that is the library's to do.
+/// Returns the types of a product, or `None` if this library must not compute it.
 fn types(product: &Product, architecture: &str) -> Option<Types> {
     let halves = matches!(product.dtype, DType::F16 | DType::BF16);
     let reach = |(matrix, (rows, columns)): (Matrix, (usize, usize))| {
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_one_kind_and_a_sentence() {
+    fn error_codes_map_to_kinds_and_messages() {
         CODES.check(&[
             (2, ErrorKind::Unsupported),
             (6, ErrorKind::Driver),
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_its_own_where_their_bits_stay() {
+    fn types_reject_products_that_would_change_results() {
         let by_rows = |row: usize| Layout { offset: 0, batch: 0, row, column: 1 };
         let plain = Gemm {
             dtype: DType::F32,

@@ -1,11 +1,11 @@
-//! What a device is and can do, asked from its driver.
+//! Queries a device's properties from its driver.
 
 use panoply_device::{Backend, DeviceInfo, Language, Style, Target};
 
 use super::HipDevice;
 use crate::stream::discovery::{DiscoveredDevice, Query};
 
-// Numbers of `hipDeviceAttribute_t` in AMD's header, the same from ROCm 5 to 7.
+// Values of `hipDeviceAttribute_t` in AMD's header, the same from ROCm 5 to 7.
 const CLOCK_KHZ: i32 = 5;
 const INTEGRATED: i32 = 16;
 const MAX_BLOCK: [i32; 3] = [26, 27, 28];
@@ -17,10 +17,11 @@ const PCI: [i32; 3] = [69, 67, 68];
 const SHARED_BYTES: i32 = 74;
 pub const WAVE: i32 = 87;
 
-/// Buffers whose pointer, offset and length fit beside sizes and scalars into the 4096 bytes of arguments every device takes.
+/// Number of buffers whose pointer, offset and length fit, beside sizes and scalars, into the 4096 argument bytes that every device
+/// supports.
 const MAX_BINDINGS: u32 = 128;
 
-/// The device at a place.
+/// Creates the device for a discovered one.
 pub fn device(place: DiscoveredDevice) -> HipDevice {
     let info = info(&place);
     let target = target(&place, &info);
@@ -44,9 +45,9 @@ fn info(place: &DiscoveredDevice) -> DeviceInfo {
         details: vec![
             ("architecture".into(), architecture.clone()),
             ("clock".into(), format!("{} MHz", query.number(CLOCK_KHZ) / 1000)),
-            ("wave".into(), format!("{} work-items", query.number(WAVE))),
-            ("shared memory".into(), format!("{} bytes a group", query.number(SHARED_BYTES))),
-            ("memory in stream order".into(), if query.has_pools() { "yes" } else { "no" }.into()),
+            ("wavefront".into(), format!("{} work-items", query.number(WAVE))),
+            ("shared memory".into(), format!("{} bytes per work-group", query.number(SHARED_BYTES))),
+            ("stream-ordered allocation".into(), if query.has_pools() { "yes" } else { "no" }.into()),
         ],
     }
 }
@@ -55,7 +56,7 @@ fn target(place: &DiscoveredDevice, info: &DeviceInfo) -> Target {
     let query = Query(place);
     let items = query.number(MAX_THREADS).max(1);
     Target {
-        // The compiler comes with the driver, whose number says more than the version in words.
+        // The compiler comes with the driver, whose numeric version is more precise than the version string.
         name: format!("HIP {}; {} ({}); {}", place.traits.architecture, info.driver, place.driver, info.name),
         language: Language::Hip,
         style: Style::Gpu,

@@ -1,5 +1,6 @@
-//! Where AMD's libraries of matrix products have their kernels, and for which GPUs: over a GPU that there are none for, such a library ends the process
-//! or complains on every call, so they are looked for before it is started, where it looks for them itself.
+//! Search for the kernel files of AMD's libraries for matrix products. For a GPU without kernels such a library aborts the process or
+//! reports an error on every call. Therefore the files are searched for before the library is initialized, in the folder in which the
+//! library itself searches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,27 +10,27 @@ use panoply_device::{Error, Result};
 
 use crate::lock::locked;
 
-/// Folders within folders in which kernels are looked for.
+/// Depth of nested folders that are searched.
 const DEPTH: usize = 3;
 
-/// The kernels of a library.
+/// The kernel files of a library.
 pub struct Kernels {
-    /// The folder beside the library, if its place is known.
+    /// The folder beside the library, if the library's location is known.
     folder: Option<PathBuf>,
-    /// How the names of files begin that hold products.
+    /// The prefix of the names of files that hold matrix products.
     files: &'static str,
-    /// Architectures that were looked for: a folder has thousands of files.
+    /// Results of earlier searches by architecture: a folder has thousands of files.
     known: Mutex<BTreeMap<String, bool>>,
 }
 
 impl Kernels {
-    /// Those of the library that has a function at an address, in a folder of this name beside it.
+    /// Returns the kernels in the folder of this name beside the library that contains a function's address.
     pub fn beside(function: usize, folder: &str, files: &'static str) -> Kernels {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         Kernels { folder: home(&maps, function).map(|home| home.join(folder)), files, known: Mutex::default() }
     }
 
-    /// An error that names the library unless there are some for an architecture.
+    /// Returns an error that names the library unless there are kernels for an architecture.
     pub fn serve(&self, architecture: &str, title: &str) -> Result<()> {
         let look = || self.folder.as_ref().is_some_and(|folder| names(folder, self.files, architecture, DEPTH));
         if *locked(&self.known).entry(architecture.to_string()).or_insert_with(look) {
@@ -43,7 +44,7 @@ impl Kernels {
     }
 }
 
-/// The folder of the file that was mapped at an address, by Linux' list of what is mapped.
+/// Returns the folder of the file that is mapped at an address, from the text of `/proc/self/maps`.
 fn home(maps: &str, address: usize) -> Option<PathBuf> {
     let line = maps.lines().find(|line| {
         let range = line.split(' ').next().and_then(|range| range.split_once('-'));
@@ -53,7 +54,7 @@ fn home(maps: &str, address: usize) -> Option<PathBuf> {
     Path::new(&line[line.find('/')?..]).parent().map(Path::to_path_buf)
 }
 
-/// Whether some file in a folder or those in it, whose name begins so, is named for an architecture.
+/// Returns true if a folder, searched recursively, has a file with this prefix that is named for an architecture.
 fn names(folder: &Path, files: &str, architecture: &str, depth: usize) -> bool {
     std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
         let name = entry.file_name();
@@ -65,7 +66,7 @@ fn names(folder: &Path, files: &str, architecture: &str, depth: usize) -> bool {
     })
 }
 
-/// Whether a name holds an architecture's whole name.
+/// Returns true if a file name contains the full name of an architecture.
 fn is_for(name: &str, architecture: &str) -> bool {
     let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric());
     !architecture.is_empty() && name.match_indices(architecture).any(|(at, found)| !goes_on(&name[at + found.len()..]))
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_are_for_an_architecture_by_its_whole_name() {
+    fn is_for_matches_the_full_architecture_name() {
         for (name, architecture, expected) in [
             ("TensileLibrary_lazy_gfx1030.dat", "gfx1030", true),
             ("Kernels.so-000-gfx90a-xnack-.hsaco", "gfx90a", true),
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_a_library_is_where_it_was_mapped_from() {
+    fn home_finds_the_folder_of_the_mapped_file() {
         let maps = "\
 55d0c8e00000-55d0c8e21000 rw-p 00000000 00:00 0                          [heap]
 7f2a10000000-7f2a10021000 r-xp 00001000 08:01 42                         /opt/rocm 6/lib/librocblas.so.4.1.60000

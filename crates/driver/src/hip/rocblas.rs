@@ -1,6 +1,7 @@
-//! rocBLAS, AMD's matrix products, where somebody installed it beside the HIP runtime.
+//! rocBLAS, AMD's library for matrix products, if it is installed beside the HIP runtime.
 //!
-//! It ends the process over a GPU that it has no kernels for, so those are looked for first ([`super::kernels`]). Its matrices are stored by columns. It adds with atomics only if it may, which it may not: sums would change from run to run.
+//! It ends the process for a GPU that it has no kernels for, so those are searched for first ([`super::kernels`]). Its matrices are
+//! column-major. Atomics are disabled: with them sums would change from run to run.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::stream::handles::Context;
 use crate::stream::queue::Queue;
 
 functions! {
-    /// The library's functions; each is what AMD's documentation says.
+    /// The library's functions; AMD's documentation describes them.
     Roc
     needed {
         create(*mut Handle) "rocblas_create_handle";
@@ -37,12 +38,12 @@ functions! {
     }
 }
 
-// Numbers of AMD's headers, the same from ROCm 5 to 7.
+// Constants of AMD's headers, the same from ROCm 5 to 7.
 /// rocblas_operation_none and transpose.
 const OPERATIONS: [i32; 2] = [111, 112];
 /// rocblas_atomics_not_allowed.
 const NO_ATOMICS: i32 = 0;
-/// rocblas_gemm_algo_standard, no solution's number, rocblas_gemm_flags_none.
+/// rocblas_gemm_algo_standard, no solution index, rocblas_gemm_flags_none.
 const PLAIN: (i32, i32, u32) = (0, 0, 0);
 /// rocblas_datatype.
 const F16: i32 = 150;
@@ -50,9 +51,9 @@ const F32: i32 = 151;
 const F64: i32 = 152;
 const BF16: i32 = 168;
 
-/// Matrix instructions of this one take subnormal f16 for zero.
+/// The architecture whose matrix instructions flush subnormal f16 to zero.
 pub const FLUSHES_F16: &str = "gfx90a";
-/// What rocBLAS takes for itself unless it is given some.
+/// Size in bytes of the workspace that rocBLAS allocates itself by default.
 const WORKSPACE: usize = 32 << 20;
 
 const WORDS: Words = Words {
@@ -66,8 +67,8 @@ const WORDS: Words = Words {
         "/opt/rocm/lib/librocblas.so",
     ],
     prefix: "rocblas_",
-    install: "install rocBLAS, a part of ROCm, for faster products",
-    lacking: "so it is no rocBLAS of ROCm 5 or later; update ROCm",
+    install: "install rocBLAS, a part of ROCm, for faster matrix products",
+    lacking: "so it is not rocBLAS of ROCm 5 or later; update ROCm",
 };
 
 const CODES: Codes = Codes {
@@ -87,7 +88,7 @@ const CODES: Codes = Codes {
 
 const UPDATE: &str = "update ROCm or report this";
 
-/// The library, found.
+/// The opened library.
 pub struct RocBlas {
     functions: Arc<Roc>,
     title: String,
@@ -97,26 +98,27 @@ pub struct RocBlas {
 }
 
 impl RocBlas {
-    /// A library, or the one the system finds.
+    /// Opens a library; `None` opens the one that the system finds.
     pub fn open(chosen: Option<&Path>) -> Result<RocBlas> {
         if cfg!(not(target_os = "linux")) {
-            let message = "rocm: rocBLAS is looked for on Linux only, where its kernels are found before it is started";
+            let message =
+                "rocm: rocBLAS is supported on Linux only, where its kernels can be found before it is initialized";
             return Err(Error::unavailable(message));
         }
         let library = Opened::open(&WORDS, chosen)?;
         let functions = Roc::find(&library, &WORDS)?;
         let mut text = [0u8; 64];
-        // SAFETY: the buffer has one byte more than it is said to have.
+        // SAFETY: the buffer has one byte more than the size that is passed.
         let known = functions.version.is_some_and(|version| unsafe { version(text.as_mut_ptr().cast(), 63) } == 0);
         let version = CStr::from_bytes_until_nul(&text).ok().filter(|_| known).map(CStr::to_string_lossy);
-        // What follows the third number names a commit.
+        // The part after the third number names a commit.
         let version: Vec<&str> = version.iter().flat_map(|version| version.split('.')).take(3).collect();
         let title = format!("rocBLAS {} ({})", version.join("."), library.file).replace("  ", " ");
         let kernels = Kernels::beside(functions.gemm as usize, "rocblas", "");
         Ok(RocBlas { functions: Arc::new(functions), title, kernels, _library: library })
     }
 
-    /// An error unless there are kernels for an architecture.
+    /// Returns an error unless there are kernels for an architecture.
     pub fn serves(&self, architecture: &str) -> Result<()> {
         self.kernels.serve(architecture, &self.title)
     }
@@ -133,7 +135,7 @@ impl Library for RocBlas {
 
     fn start(&self, context: &Arc<Context>) -> Result<Box<dyn Blas>, i32> {
         let mut raw = 0;
-        // SAFETY: the pointer is valid and the device the thread's own.
+        // SAFETY: the pointer is valid and the device is current on this thread.
         check(unsafe { (self.functions.create)(&mut raw) })?;
         let functions = self.functions.clone();
         let started = Started { raw, functions, context: context.clone(), one_at_a_time: Mutex::default() };
@@ -143,19 +145,19 @@ impl Library for RocBlas {
     }
 }
 
-/// The library at work on a device.
+/// A handle of the library on a device.
 struct Started {
     raw: Handle,
     functions: Arc<Roc>,
     context: Arc<Context>,
-    /// The handle has a stream and a workspace, which are another call's the next moment.
+    /// Held during a call: stream and workspace are properties of the handle, which the next call changes.
     one_at_a_time: Mutex<()>,
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
         if let Ok(_current) = self.context.enter() {
-            // SAFETY: nobody else has the handle.
+            // SAFETY: this is the only reference to the handle.
             unsafe { (self.functions.destroy)(self.raw) };
         }
     }
@@ -184,13 +186,13 @@ impl Blas for Arc<Started> {
             | DType::U32
             | DType::U64 => return Ok(None),
         };
-        // Without a workspace it would take memory of its own, without a bound.
+        // Without a workspace the library would allocate memory itself, without a bound.
         let ready = Gemm { product: *product, elements, compute, started: self.clone() };
         Ok((workspace == WORKSPACE).then(|| Arc::new(ready) as Arc<dyn Ready>))
     }
 }
 
-/// A product in AMD's numbers.
+/// A product in terms of AMD's constants.
 struct Gemm {
     product: Product,
     elements: i32,
@@ -223,7 +225,7 @@ impl Ready for Gemm {
         };
         let ([m, n, k, batch], ty, (algorithm, solution, flags)) = (counts, self.elements, PLAIN);
         let _only = locked(&self.started.one_at_a_time);
-        // SAFETY: everything is live; the matrices lie inside their buffers, and the workspace has the size that is said.
+        // SAFETY: all objects are live; the matrices are inside their buffers, and the workspace has the size that is passed.
         unsafe {
             check((roc.set_stream)(raw, queue.stream.raw))?;
             check((roc.set_workspace)(raw, workspace, WORKSPACE))?;
@@ -267,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_one_kind_and_a_sentence() {
+    fn error_codes_map_to_kinds_and_messages() {
         CODES.check(&[
             (5, ErrorKind::OutOfMemory),
             (2, ErrorKind::Unsupported),

@@ -1,4 +1,4 @@
-//! Level Zero's loader: the functions that are called and the structures that they take, as the specification's header has them.
+//! Level Zero's loader: the functions that are called and the structures that they take, as declared in the specification's header.
 
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -13,11 +13,11 @@ pub const WORDS: Words = Words {
     files: if cfg!(windows) { &["ze_loader.dll"] } else { &["libze_loader.so.1"] },
     prefix: "ze",
     install: "install Level Zero's loader (package libze1) and Intel's GPU driver (package intel-level-zero-gpu)",
-    lacking: "so it is no loader of Level Zero 1; update it",
+    lacking: "so it is not the loader of Level Zero 1; update it",
 };
 
 functions! {
-    /// The functions of Level Zero; each is what its specification says.
+    /// The functions of Level Zero; its specification describes them.
     Functions
     needed {
         init(u32) "zeInit";
@@ -52,13 +52,13 @@ functions! {
     }
 }
 
-/// Opens the loader, or another library in its place.
+/// Opens the loader; `chosen` is the path of another library to use instead.
 pub fn open(chosen: Option<&Path>) -> Result<Functions> {
     let library = Opened::open(&WORDS, chosen)?;
     Functions::find(&library, &WORDS)
 }
 
-/// What every structure begins with: which it is, and nothing that extends it.
+/// The first members of every structure: its type, and a null pointer to extensions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
@@ -66,7 +66,7 @@ pub struct Head {
     next: *const c_void,
 }
 
-/// Declares the structures of the specification, whose first member says which each is.
+/// Declares structures of the specification with their type tag as the first member.
 macro_rules! structures {
     ($($(#[$doc:meta])* $name:ident $kind:literal { $($field:ident: $ty:ty,)* })*) => {$(
         $(#[$doc])*
@@ -78,9 +78,9 @@ macro_rules! structures {
         }
 
         impl $name {
-            /// All zero but for the head.
+            /// Returns a structure that is zero except for the head.
             pub fn new() -> $name {
-                // SAFETY: every member is a number, an array of numbers or a pointer, for which zero is a value.
+                // SAFETY: every member is a number, an array of numbers or a pointer, for which zero is a valid value.
                 let zero: $name = unsafe { std::mem::zeroed() };
                 $name { head: Head { kind: $kind, next: ptr::null() }, ..zero }
             }
@@ -89,12 +89,12 @@ macro_rules! structures {
 }
 
 structures! {
-    /// Which version a driver has.
+    /// Version of a driver.
     DriverProperties 0x1 {
         uuid: [u8; 16],
         version: u32,
     }
-    /// What a device is.
+    /// Properties of a device.
     DeviceProperties 0x3 {
         ty: u32,
         vendor: u32,
@@ -116,7 +116,7 @@ structures! {
         uuid: [u8; 16],
         name: [u8; 256],
     }
-    /// How work can be divided.
+    /// Limits of work-groups.
     ComputeProperties 0x4 {
         group_items: u32,
         group: [u32; 3],
@@ -125,7 +125,7 @@ structures! {
         subgroup_count: u32,
         subgroups: [u32; 8],
     }
-    /// What programs can compute.
+    /// Arithmetic capabilities of programs.
     ModuleProperties 0x5 {
         spirv: u32,
         flags: u32,
@@ -136,7 +136,7 @@ structures! {
         print_bytes: u32,
         native: [u8; 16],
     }
-    /// One memory of a device.
+    /// Properties of a memory of a device.
     MemoryProperties 0x7 {
         flags: u32,
         clock: u32,
@@ -144,7 +144,7 @@ structures! {
         bytes: u64,
         name: [u8; 256],
     }
-    /// Where on the bus a device is.
+    /// Address of a device on the bus.
     PciProperties 0x10008 {
         domain: u32,
         bus: u32,
@@ -154,11 +154,11 @@ structures! {
         width: i32,
         bandwidth: i64,
     }
-    /// How a context is made.
+    /// Parameters for creating a context.
     ContextDescription 0xD {
         flags: u32,
     }
-    /// How a command list is made that works at once.
+    /// Parameters for creating an immediate command list.
     QueueDescription 0xE {
         ordinal: u32,
         index: u32,
@@ -166,12 +166,12 @@ structures! {
         mode: u32,
         priority: u32,
     }
-    /// How memory is had.
+    /// Parameters for allocating device memory.
     MemoryDescription 0x15 {
         flags: u32,
         ordinal: u32,
     }
-    /// What a module is made of.
+    /// Parameters for creating a module.
     ModuleDescription 0x1B {
         format: u32,
         bytes: usize,
@@ -179,7 +179,7 @@ structures! {
         flags: *const c_char,
         constants: *const c_void,
     }
-    /// Which kernel of a module is meant.
+    /// Parameters for creating a kernel.
     KernelDescription 0x1D {
         flags: u32,
         name: *const c_char,
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// What a C compiler says of the header of Level Zero 1.8 on x86-64 Linux.
+    /// Sizes and offsets from a C compiler for the header of Level Zero 1.8 on x86-64 Linux.
     #[test]
     fn structures_are_laid_out_as_in_c() {
         let sizes = [

@@ -1,7 +1,7 @@
-//! The contract, for one GPU.
+//! The device contract for one GPU.
 //!
-//! A context is opened at the first use, not by looking at a device. A failure to open it is the error of whatever asked, and is
-//! tried again.
+//! A context is created at the first use, not at discovery. A failure to create it is returned to the caller, and the next call tries
+//! again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -21,12 +21,12 @@ use crate::library::{DevicePtr, Handle, check};
 use crate::lock::{exclusive, locked, shared};
 use crate::table::Table;
 
-/// Allocations begin at multiples of this many bytes.
+/// Alignment of allocations in bytes.
 const ALIGNMENT: usize = 64;
 /// `ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS`
 const WAITS: u32 = 1;
 
-/// One GPU of Level Zero's.
+/// A GPU of Level Zero.
 pub struct LevelZeroDevice {
     place: DiscoveredDevice,
     opening: Mutex<()>,
@@ -38,7 +38,7 @@ struct Open {
     context: Arc<Context>,
 }
 
-/// What a device's ids mean.
+/// The objects behind a device's ids.
 #[derive(Default)]
 pub struct Tables {
     pub programs: Table<Arc<Program>>,
@@ -46,27 +46,27 @@ pub struct Tables {
     pub queues: Vec<Arc<Queue>>,
 }
 
-/// A device in use.
+/// A context of a device.
 pub struct Context {
     pub functions: Arc<Functions>,
     pub raw: Handle,
     pub device: Handle,
-    /// `oneapi:0`, the beginning of every message.
+    /// The prefix of every message, such as `oneapi:0`.
     pub label: String,
-    /// What a binary depends on besides its text.
+    /// Everything that a binary depends on besides its source text.
     pub made_for: String,
     pub max_groups: [u32; 3],
     pub rounds: bool,
     pub opened: Instant,
 }
 
-/// Memory of the device.
+/// An allocation of device memory.
 pub struct Memory {
     address: DevicePtr,
     context: Arc<Context>,
 }
 
-/// A command list that works at once; it belongs to whoever holds its lock.
+/// A synchronous immediate command list, used only while holding its lock.
 pub struct Queue {
     pub list: Mutex<Handle>,
     context: Arc<Context>,
@@ -91,7 +91,7 @@ impl Context {
         }))
     }
 
-    /// The error for a code that an attempt brought.
+    /// Returns the error for a code; `doing` names the attempted operation.
     pub fn failed(&self, doing: impl fmt::Display, code: i32) -> Error {
         CODES.failed(format_args!("{}: {doing}", self.label), code)
     }
@@ -109,7 +109,7 @@ impl Queue {
 }
 
 impl Tables {
-    /// The address of a region.
+    /// Returns the device address of a region.
     pub fn address(&self, region: &Region, label: &str) -> Result<DevicePtr> {
         let found = self.memory.get(region.alloc.0);
         let memory = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was freed", region.alloc)))?;
@@ -124,7 +124,7 @@ impl Tables {
 }
 
 impl LevelZeroDevice {
-    /// The device at a place, not yet used.
+    /// Creates the device for a discovered one; it is opened at first use.
     pub(super) fn new(place: DiscoveredDevice) -> LevelZeroDevice {
         LevelZeroDevice { place, opening: Mutex::new(()), open: OnceLock::new() }
     }
@@ -139,10 +139,10 @@ impl LevelZeroDevice {
             let queues = vec![Arc::new(Queue::new(&context)?)];
             let _ = self.open.set(Open { tables: RwLock::new(Tables { queues, ..Tables::default() }), context });
         }
-        Ok(self.open.get().expect("it was set above or before"))
+        Ok(self.open.get().expect("the device was opened above or by another thread"))
     }
 
-    /// Does something with a queue and what ids mean, which stays so meanwhile.
+    /// Calls `act` with an encoder for a queue, holding the tables' lock for reading.
     fn with<T>(&self, queue: QueueId, act: impl FnOnce(&Encoder<'_>) -> Result<T>) -> Result<T> {
         let open = self.open()?;
         let tables = shared(&open.tables);
@@ -260,7 +260,7 @@ impl RawDevice for LevelZeroDevice {
     }
 
     fn synchronize(&self) -> Result<()> {
-        // Whoever holds a list is at work on it.
+        // A thread that holds a command list is executing commands on it.
         let Some(open) = self.open.get() else { return Ok(()) };
         let queues = shared(&open.tables).queues.clone();
         queues.iter().for_each(|queue| drop(locked(&queue.list)));
@@ -276,21 +276,21 @@ impl fmt::Debug for LevelZeroDevice {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the memory, and no work is under way on it.
+        // SAFETY: this is the only reference to the memory, and no command is using it.
         unsafe { (self.context.functions.free)(self.context.raw, self.address) };
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the list, and what it was given is done.
+        // SAFETY: this is the only reference to the list, and its commands are complete.
         unsafe { (self.context.functions.list_destroy)(*locked(&self.list)) };
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the context, and what lived in it is gone.
+        // SAFETY: this is the only reference to the context, and all objects created in it are destroyed.
         unsafe { (self.functions.context_destroy)(self.raw) };
     }
 }

@@ -1,4 +1,4 @@
-//! Which GPUs are here, what they can do, and what stands in the way of the others.
+//! Finds the usable GPUs, their properties, and the reasons why others cannot be used.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ const INTEL: u32 = 0x8086;
 const F16: u32 = 1;
 const F64: u32 = 2;
 const ROUNDED_DIVIDE_SQRT: u32 = 1 << 6;
-/// SPIR-V 1.1, with which a size of subgroups can be demanded.
+/// SPIR-V 1.1, which introduces the required subgroup size.
 const SPIRV_1_1: u32 = 0x0001_0100;
 
-/// What the loader shows.
+/// The result of the discovery.
 pub struct Found {
     pub devices: Vec<DiscoveredDevice>,
-    /// Why others cannot be used.
+    /// Reasons why other GPUs cannot be used.
     pub refused: Vec<Error>,
 }
 
-/// A GPU that can be used.
+/// A usable GPU.
 #[derive(Clone)]
 pub struct DiscoveredDevice {
     pub functions: Arc<Functions>,
@@ -37,18 +37,18 @@ pub struct DiscoveredDevice {
     pub device: Handle,
     pub info: DeviceInfo,
     pub target: Target,
-    /// Bytes in all.
+    /// Total device memory in bytes.
     pub memory: u64,
-    /// Most groups of a launch along each axis.
+    /// Largest number of work-groups of a launch along each axis.
     pub max_groups: [u32; 3],
-    /// Whether divisions and square roots of f32 can be asked to be rounded correctly.
+    /// True if correctly rounded f32 division and square root can be requested.
     pub rounds: bool,
 }
 
-/// All GPUs of all drivers, in their order.
+/// Enumerates all GPUs of all drivers, in their order.
 pub fn enumerate(library: Option<&Path>) -> Result<Found> {
     let functions = Arc::new(api::open(library)?);
-    // SAFETY: the only flags that are needed are none.
+    // SAFETY: zero is a valid set of flags.
     let started = check(unsafe { (functions.init)(0) });
     started.map_err(|code| CODES.unavailable("oneapi: starting Level Zero", code))?;
     // SAFETY: the library was started, and the pointers are valid.
@@ -65,7 +65,7 @@ pub fn enumerate(library: Option<&Path>) -> Result<Found> {
     Ok(found)
 }
 
-/// What a function lists that first tells how many there are.
+/// Returns the handles listed by a function that is called first for the number and then for the handles.
 fn list(mut call: impl FnMut(*mut u32, *mut Handle) -> i32) -> Result<Vec<Handle>, i32> {
     let mut count = 0;
     check(call(&mut count, std::ptr::null_mut()))?;
@@ -75,14 +75,16 @@ fn list(mut call: impl FnMut(*mut u32, *mut Handle) -> i32) -> Result<Vec<Handle
     Ok(handles)
 }
 
-/// Takes a device among those found or refused; one that is no GPU is neither.
+/// Adds a device to the usable or the rejected ones; a device that is not a GPU is skipped.
 fn look(functions: &Arc<Functions>, driver: Handle, device: Handle, found: &mut Found) {
     let index = found.devices.len() + found.refused.len();
     let mut properties = DeviceProperties::new();
     // SAFETY: the device was just listed, and the pointer is valid.
     let code = unsafe { (functions.properties)(device, &mut properties) };
     if let Err(code) = check(code) {
-        return found.refused.push(CODES.unavailable(format_args!("oneapi:{index}: looking at the device"), code));
+        return found
+            .refused
+            .push(CODES.unavailable(format_args!("oneapi:{index}: querying the device's properties"), code));
     }
     if properties.ty != GPU {
         return;
@@ -90,7 +92,7 @@ fn look(functions: &Arc<Functions>, driver: Handle, device: Handle, found: &mut 
     let (mut of_driver, mut compute) = (DriverProperties::new(), ComputeProperties::new());
     let (mut arithmetic, mut pci) = (ModuleProperties::new(), PciProperties::new());
     let (mut count, mut memory) = (1, MemoryProperties::new());
-    // SAFETY: the handles were just listed, and the pointers are valid; one memory is asked for.
+    // SAFETY: the handles were just listed, and the pointers are valid; one memory is requested.
     let codes = unsafe {
         [
             (functions.driver)(driver, &mut of_driver),
@@ -100,9 +102,9 @@ fn look(functions: &Arc<Functions>, driver: Handle, device: Handle, found: &mut 
         ]
     };
     if let Some(code) = codes.into_iter().find(|code| *code != 0) {
-        return found.refused.push(CODES.unavailable(format_args!("oneapi:{index}: asking the device"), code));
+        return found.refused.push(CODES.unavailable(format_args!("oneapi:{index}: querying the device"), code));
     }
-    // SAFETY: as above; one that does not answer has no address.
+    // SAFETY: as above; a device that reports an error has no address.
     let on_bus = functions.pci.is_some_and(|ask| unsafe { ask(device, &mut pci) } == 0);
     let identity = match on_bus {
         true => format!("{:04x}:{:02x}:{:02x}.{:x}", pci.domain, pci.bus, pci.device, pci.function),
@@ -159,7 +161,7 @@ fn target(
     let sizes = compute.subgroups.iter().take(compute.subgroup_count as usize);
     let demanded = sizes.copied().filter(|size| size.is_power_of_two() && *size <= 16).max();
     let items = compute.group_items.max(1);
-    // Pointer, offset and length of each, beside three sizes and sixteen scalars.
+    // Each buffer takes a pointer, an offset and a length, beside three sizes and sixteen scalars.
     let bindings = arithmetic.argument_bytes.saturating_sub((3 + 16) * 8) / 24;
     Target {
         name: format!("SPIR-V; {}; {}", info.driver, info.name),

@@ -1,15 +1,15 @@
-//! What Level Zero's codes mean in Panoply's one error.
+//! Maps Level Zero's error codes to [`ErrorKind`].
 
 use panoply_device::ErrorKind;
 
 use crate::error_codes::Codes;
 
-/// There is no memory left, on the host and on the device.
+/// The codes for exhausted memory, on the host and on the device.
 pub const OUT_OF_MEMORY: [i32; 2] = [0x7000_0002, 0x7000_0003];
-/// The driver's compiler refused a program, or could not link it.
+/// The codes with which the driver's compiler rejects a program or fails to link it.
 pub const REFUSED: [i32; 2] = [0x7000_0004, 0x7000_0005];
 
-/// Level Zero's codes.
+/// Level Zero's error codes.
 pub const CODES: Codes = Codes { prefix: "ZE_RESULT_ERROR_", known: KNOWN, unknown: "UNKNOWN", otherwise: UPDATE };
 
 const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
@@ -26,13 +26,13 @@ const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
         ErrorKind::Unavailable,
         "add the user to the group render and log in again",
     ),
-    (0x7001_0001, "NOT_AVAILABLE", ErrorKind::Unavailable, "another program holds the GPU; end it"),
+    (0x7001_0001, "NOT_AVAILABLE", ErrorKind::Unavailable, "another program uses the GPU exclusively; stop it"),
     (0x7002_0000, "DEPENDENCY_UNAVAILABLE", ErrorKind::Unavailable, "reinstall Intel's GPU driver"),
     (
         0x7800_0001,
         "UNINITIALIZED",
         ErrorKind::Unavailable,
-        "no GPU of Intel's has a driver here; install it (package intel-level-zero-gpu)",
+        "no driver for an Intel GPU is installed; install it (package intel-level-zero-gpu)",
     ),
     (0x7800_0002, "UNSUPPORTED_VERSION", ErrorKind::Unavailable, UPDATE),
     (0x7800_0003, "UNSUPPORTED_FEATURE", ErrorKind::Unsupported, UPDATE),
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_one_kind_and_a_sentence() {
+    fn error_codes_map_to_kinds_and_messages() {
         CODES.check(&[
             (0x7000_0001, ErrorKind::DeviceLost),
             (0x7000_0003, ErrorKind::OutOfMemory),

@@ -1,4 +1,4 @@
-//! Text or binary to a kernel that can be launched.
+//! Compiles source text or a binary to a kernel.
 
 use std::ffi::{CStr, CString};
 use std::ptr;
@@ -16,27 +16,27 @@ use crate::library::{Handle, check};
 use crate::spirv::assemble;
 use crate::spirv_words::words;
 
-/// Forms of a module: Khronos' and the driver's own.
+/// Formats of a module: SPIR-V and the driver's native format.
 const SPIRV: u32 = 0;
 const NATIVE: u32 = 1;
 
-/// What programs are.
+/// Program forms that the device accepts.
 pub const TAKES: &[ProgramForm] = &[ProgramForm::Text(Language::SpirV), ProgramForm::Image(BinaryFormat::SpirV)];
 
 /// A module and its one kernel.
 pub struct Program {
-    /// What the kernel is called.
+    /// Name of the entry point.
     pub entry: String,
-    /// How it is called.
+    /// Signature of the entry point.
     pub signature: Signature,
-    /// Its arguments and group belong to whoever holds the lock.
+    /// The kernel; its arguments and work-group size are set only while holding the lock.
     pub kernel: Mutex<Handle>,
     module: Handle,
     context: Arc<Context>,
 }
 
 impl Program {
-    /// Makes a program ready. A binary that the driver does not take is made of its text.
+    /// Builds a program. If the driver rejects a binary, it is compiled from its source text.
     pub fn build(context: &Arc<Context>, program: &Given) -> Result<Program> {
         let text = |text: &SourceText| {
             let words = assemble(&context.label, text)?;
@@ -53,7 +53,7 @@ impl Program {
                 if words(&image.bytes).is_none() {
                     let (label, entry, bytes) = (&context.label, &image.entry, image.bytes.len());
                     let message =
-                        format!("{label}: {entry} as SPIR-V is cut off or damaged: {bytes} bytes; build it again");
+                        format!("{label}: {entry} as SPIR-V is truncated or damaged: {bytes} bytes; build it again");
                     return Err(Error::new(ErrorKind::CompileFailed, message));
                 }
                 Program::load(context, SPIRV, &image.bytes, &image.entry, &image.signature)
@@ -65,7 +65,7 @@ impl Program {
     }
 
     fn load(context: &Arc<Context>, format: u32, input: &[u8], entry: &str, signature: &Signature) -> Result<Program> {
-        // What Intel's compiler takes from OpenCL it takes here too.
+        // Intel's compiler accepts OpenCL's build options here too.
         let flags = if context.rounds { c"-cl-fp32-correctly-rounded-divide-sqrt" } else { c"" };
         let description = ModuleDescription {
             format,
@@ -75,7 +75,7 @@ impl Program {
             ..ModuleDescription::new()
         };
         let (mut module, mut log) = (0, 0);
-        // SAFETY: context and device are live, and all that the description points at outlives the call.
+        // SAFETY: context and device are live, and everything that the description points at outlives the call.
         let code = unsafe {
             (context.functions.module_create)(context.raw, context.device, &description, &mut module, &mut log)
         };
@@ -96,8 +96,8 @@ impl Program {
     fn find_kernel(&self) -> Result<Handle> {
         let (label, entry) = (&self.context.label, &self.entry);
         let wrong = |what: String| Error::new(ErrorKind::CompileFailed, format!("{label}: {what}"));
-        let name =
-            CString::new(entry.as_str()).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
+        let name = CString::new(entry.as_str())
+            .map_err(|_| wrong(format!("{entry:?} is not a valid name; it contains a zero byte")))?;
         let description = KernelDescription { name: name.as_ptr(), ..KernelDescription::new() };
         let mut kernel = 0;
         // SAFETY: the module is live, and the name outlives the call.
@@ -106,14 +106,14 @@ impl Program {
         Ok(kernel)
     }
 
-    /// What the compiler made of it, in the driver's own format, sealed.
+    /// Returns the compiled module in the driver's native format, with a checksum.
     pub fn binary(&self) -> Option<Vec<u8>> {
         let ask = self.context.functions.module_binary;
         let mut bytes = 0;
-        // SAFETY: the module is live, and no bytes are asked for.
+        // SAFETY: the module is live, and only the size is requested.
         check(unsafe { ask(self.module, &mut bytes, ptr::null_mut()) }).ok()?;
         let mut binary = vec![0; bytes];
-        // SAFETY: as above, and there is room for as many as were told.
+        // SAFETY: as above, and the buffer has the size that was reported.
         check(unsafe { ask(self.module, &mut bytes, binary.as_mut_ptr()) }).ok()?;
         binary.truncate(bytes);
         (!binary.is_empty()).then(|| binary_checksum::seal(&binary, &self.context.made_for))
@@ -123,7 +123,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         let kernel = *self.kernel.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // SAFETY: nobody else has them, and no work is under way; a kernel that was never found is no handle.
+        // SAFETY: this is the only reference to them, and no command uses them; the handle of a kernel that was not found is 0.
         unsafe {
             if kernel != 0 {
                 (self.context.functions.kernel_destroy)(kernel);
@@ -134,13 +134,13 @@ impl Drop for Program {
 }
 
 impl Context {
-    /// What a build log says; it is given back.
+    /// Returns the text of a build log and destroys the log.
     fn log(&self, log: Handle) -> String {
         if log == 0 {
             return String::new();
         }
         let mut bytes = 0;
-        // SAFETY: the log is live and ours; room is made for as many bytes as it tells.
+        // SAFETY: the log is live and owned here; the buffer has the size that was reported.
         unsafe {
             (self.functions.log_text)(log, &mut bytes, ptr::null_mut());
             let mut text = vec![0u8; bytes];
@@ -150,7 +150,7 @@ impl Context {
         }
     }
 
-    /// A module's failure: the compiler's refusal with its log, unless the device or the memory is gone.
+    /// Returns the error of a failed build: the compiler's rejection with its log, or the code's own error if its kind is another.
     fn refused(&self, code: i32, entry: &str, log: String) -> Error {
         let error = CODES.failed(format_args!("{}: compiling {entry}", self.label), code);
         if !REFUSED.contains(&code) {

@@ -1,4 +1,4 @@
-//! Steps to commands, each of which is done when it returns.
+//! Submits commands, each of which is complete when the call returns.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -16,7 +16,7 @@ use crate::fill::parts;
 use crate::library::{Handle, check};
 use crate::lock::locked;
 
-/// Gives steps to a queue's command list.
+/// Submits commands to a queue's command list.
 pub struct Encoder<'a> {
     pub context: &'a Context,
     pub tables: &'a Tables,
@@ -24,7 +24,7 @@ pub struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// Does the steps.
+    /// Runs the commands.
     pub fn run(&self, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let list = locked(&self.queue.list);
         let mut times = Vec::new();
@@ -46,23 +46,23 @@ impl Encoder<'_> {
                 self.copy(list, target as *mut c_void, source as *const c_void, from.bytes)
             }
             DeviceCommand::Fill { to, pattern } => self.fill(list, to, pattern),
-            // All of ours are done.
+            // All commands of this device are complete.
             DeviceCommand::Wait(ticket) => match ticket.poll() {
                 Ok(true) => Ok(()),
                 _ => Err(Error::mistake(format!("{label}: the ticket to wait for belongs to another device"))),
             },
             DeviceCommand::Routine(routine, ..) => {
-                Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
+                Err(Error::unsupported(format!("{label}: supports no library routine: {routine:?}")))
             }
         }
     }
 
-    /// Copies between any two places; one of them may be the host's.
+    /// Copies between any two addresses; one of them can be in host memory.
     pub fn copy(&self, list: Handle, to: *mut c_void, from: *const c_void, bytes: u64) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the list is live, the ranges lie inside memory that outlives the call, which waits for the copy.
+        // SAFETY: the list is live; the ranges are inside memory that outlives the call, which waits for the copy.
         self.ask(format_args!("copying {bytes} bytes"), |functions| unsafe {
             (functions.copy)(list, to, from, bytes as usize, 0, 0, ptr::null())
         })
@@ -70,10 +70,11 @@ impl Encoder<'_> {
 
     fn fill(&self, list: Handle, to: &Region, pattern: &[u8]) -> Result<()> {
         let start = self.tables.address(to, &self.context.label)?;
-        // Allocations are aligned, so a place in one is aligned as its offset is.
+        // Allocations are aligned, so an address in one is aligned as its offset is.
         for part in parts(to.offset, to.bytes, pattern) {
             let (at, length) = (start + (part.offset - to.offset), part.pattern.len());
-            // SAFETY: the list is live, the range lies inside a live allocation and is a multiple of the pattern, as its place is.
+            // SAFETY: the list is live; the range is inside a live allocation, and its address and length are multiples of the pattern's
+            // length.
             self.ask(format_args!("filling {} bytes", part.bytes), |functions| unsafe {
                 (functions.fill)(list, at, part.pattern.as_ptr(), length, part.bytes as usize, 0, 0, ptr::null())
             })?;
@@ -86,7 +87,7 @@ impl Encoder<'_> {
         let found = self.tables.programs.get(dispatch.program.0);
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
         let values = values(label, &program.signature, dispatch, |region| self.tables.address(region, label))?;
-        // Whole groups; the size asked for is an argument of its own.
+        // The number of work-groups is rounded up; the requested grid size is passed as an argument.
         let count = |axis: usize| {
             let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group_size[axis].max(1)));
             let most = self.context.max_groups[axis];
@@ -110,7 +111,7 @@ impl Encoder<'_> {
         let kernel = locked(&program.kernel);
         let (entry, [x, y, z]) = (&program.entry, dispatch.group_size);
         let doing = format_args!("launching {entry} over {:?} in groups of {:?}", dispatch.grid, dispatch.group_size);
-        // SAFETY: list and kernel are live, the lock keeps the arguments just set, which are copied, and the call waits for the work.
+        // SAFETY: list and kernel are live; the lock protects the arguments set here, which are copied; the call waits for the work.
         self.ask(doing, |functions| unsafe {
             let mut code = (functions.kernel_group)(*kernel, x, y, z);
             for (index, value) in values.iter().enumerate() {
@@ -129,7 +130,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Work that was done before its ticket was made.
+/// The ticket of work that was complete before the ticket was created.
 pub struct Done {
     times: Vec<StepTime>,
     bytes: Mutex<Option<Vec<u8>>>,
@@ -137,7 +138,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// A ticket with what was asked for.
+    /// Creates a ticket with the times and the bytes that were read.
     pub fn ticket(times: Vec<StepTime>, bytes: Option<Vec<u8>>) -> Ticket {
         static TOKENS: AtomicU64 = AtomicU64::new(0);
         let token = TOKENS.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use panoply_device::Result;
 
 use crate::library::{Opened, Words};
 
-/// Values that each binary interface defines for itself.
+/// Constants that each binary interface defines.
 #[derive(Clone, Copy, Debug)]
 pub struct Constants<H> {
     /// `MPI_COMM_WORLD`.
@@ -23,7 +23,7 @@ pub struct Constants<H> {
     pub thread_serialized: c_int,
 }
 
-/// Declares the table and how its functions are found; `H` is the type of a handle.
+/// Declares the table of functions and how they are found; `H` is the type of a handle.
 macro_rules! table {
     ($($(#[$doc:meta])* $field:ident($($ty:ty),*) $name:literal;)*) => {
         /// Functions of the library; each returns `MPI_SUCCESS`, which is 0, or an error code.
@@ -63,10 +63,10 @@ table! {
     ialltoall(*const c_void, c_int, H, *mut c_void, c_int, H, H, *mut H) "MPI_Ialltoall";
     /// Data sent, count, type, data received, count, type, communicator; the request, which is written.
     iallgather(*const c_void, c_int, H, *mut c_void, c_int, H, H, *mut H) "MPI_Iallgather";
-    /// The request; whether it is complete, which is written; status.
+    /// The request; the completion flag, which is written; status.
     test(*mut H, *mut c_int, *mut c_void) "MPI_Test";
     /// Communicator, exit code.
     abort(H, c_int) "MPI_Abort";
-    /// Nothing.
+    /// No arguments.
     finalize() "MPI_Finalize";
 }

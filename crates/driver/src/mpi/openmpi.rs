@@ -1,4 +1,4 @@
-//! The binary interface of Open MPI 4 and 5: handles are addresses of objects in the library.
+//! The binary interface (ABI) of Open MPI 4 and 5: handles are addresses of objects in the library.
 
 use std::ffi::c_int;
 
@@ -7,7 +7,7 @@ use panoply_device::Result;
 use super::functions::Constants;
 use crate::library::{Opened, Words};
 
-/// How messages name the library.
+/// File names and messages of the library.
 pub const WORDS: Words = Words {
     kind: "mpi",
     files: if cfg!(target_vendor = "apple") { &["libmpi.40.dylib"] } else { &["libmpi.so.40"] },
@@ -19,10 +19,10 @@ pub const WORDS: Words = Words {
 /// `MPI_THREAD_SERIALIZED` of mpi.h.
 const THREAD_SERIALIZED: c_int = 2;
 
-/// The constants of mpi.h. `MPI_STATUS_IGNORE` is a null pointer.
+/// Returns the constants of mpi.h. `MPI_STATUS_IGNORE` is a null pointer.
 pub fn constants(library: &Opened) -> Result<Constants<usize>> {
     let address = |name: &'static str| {
-        // SAFETY: the address of a symbol fits a usize, and nothing is read from it here.
+        // SAFETY: the address of a symbol fits a usize, and nothing is read from the address here.
         unsafe { library.function::<usize>(WORDS.prefix, &[name]) }.map_err(|name| library.lacks(&WORDS, name))
     };
     Ok(Constants {

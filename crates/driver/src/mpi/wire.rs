@@ -1,7 +1,7 @@
-//! The contract between processes on MPI's functions.
+//! The [`Wire`] contract on MPI's functions.
 //!
-//! Calls that wait are made as requests that are polled: libraries of MPI wait by spinning, which takes a core from the
-//! ranks that still compute.
+//! Blocking calls are made as non-blocking requests that are polled: MPI libraries wait by spinning, which takes a core from the ranks that
+//! still compute.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -14,22 +14,22 @@ use panoply_device::{Error, ErrorKind, Result, Wire};
 
 use super::functions::{Constants, Functions};
 
-/// The tag of all messages: those of two ranks stay in order.
+/// The tag of all messages: MPI keeps messages between two ranks in order.
 const TAG: c_int = 1;
-/// The largest message in bytes. Counts are `int`.
+/// Largest message in bytes; counts are `int`.
 const MAX_MESSAGE: usize = 1 << 30;
-/// The most elements of one sum, so that counts stay far below the limit of `int`.
+/// Largest number of elements of one sum, so that counts stay far below the limit of `int`.
 const MAX_SUM: usize = 1 << 28;
-/// How often a request is polled at once, before each poll waits for [`PAUSE`].
+/// Number of immediate polls of a request, before each poll waits for [`PAUSE`].
 const EAGER_POLLS: usize = 200;
-/// The time between polls of a request that takes longer.
+/// Time between polls of a request that takes longer.
 const PAUSE: Duration = Duration::from_micros(50);
-/// Room for `MPI_MAX_ERROR_STRING` of every implementation, which is at most 1024.
+/// Buffer size for `MPI_MAX_ERROR_STRING` of every implementation, which is at most 1024.
 const MAX_ERROR_TEXT: usize = 2048;
 
-/// The world of one MPI library; `H` is the type of its handles.
+/// The world communicator of an MPI library; `H` is the type of its handles.
 pub struct MpiWire<H> {
-    /// Held during each call: the library was told that calls come one at a time.
+    /// Locked during each call: the library was initialized for one call at a time (`MPI_THREAD_SERIALIZED`).
     functions: Mutex<Functions<H>>,
     constants: Constants<H>,
     rank: usize,
@@ -43,10 +43,10 @@ impl<H> fmt::Debug for MpiWire<H> {
 }
 
 impl<H: Copy + Send + Sync> MpiWire<H> {
-    /// Initializes the library, once in a process.
+    /// Initializes the library; must be called once per process.
     pub fn connect(functions: Functions<H>, constants: Constants<H>) -> Result<MpiWire<H>> {
         let (mut granted, mut rank, mut ranks) = (0, 0, 0);
-        // SAFETY: null stands for no arguments, and `granted` is written during the call only.
+        // SAFETY: null is allowed for the arguments, and `granted` is written during the call only.
         let code =
             unsafe { (functions.init_thread)(null_mut(), null_mut(), constants.thread_serialized, &mut granted) };
         if code != 0 || granted < constants.thread_serialized {
@@ -72,7 +72,7 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
         self.functions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A code of the library as a result.
+    /// Converts an error code of the library to a `Result`.
     fn check(&self, function: &str, table: &Functions<H>, code: c_int) -> Result<()> {
         if code == 0 {
             return Ok(());
@@ -89,7 +89,7 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
 
     /// Starts a request and waits until it is complete. The library is locked during calls only.
     fn complete(&self, function: &str, start: impl FnOnce(&Functions<H>, *mut H) -> c_int) -> Result<()> {
-        // Any handle will do: the call writes it.
+        // The initial value does not matter: the call writes it.
         let mut request = self.constants.world;
         {
             let table = self.table();
@@ -99,7 +99,7 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
         for poll in 0.. {
             let mut done = 0;
             let table = self.table();
-            // SAFETY: the request is one that was started and is not complete; the constant stands for no status.
+            // SAFETY: the request was started and is not complete; the constant means that no status is wanted.
             let code = unsafe { (table.test)(&mut request, &mut done, self.constants.status_ignore as *mut c_void) };
             self.check(function, &table, code)?;
             drop(table);
@@ -112,7 +112,7 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
         Ok(())
     }
 
-    /// Sums some elements: each rank adds up one block of all of them, then all get all blocks.
+    /// Sums elements over all ranks: each rank adds up one block of every rank's values, then all ranks gather all blocks.
     fn sum(&self, values: &mut [f32]) -> Result<()> {
         let Constants { world, float, .. } = self.constants;
         let block = values.len().div_ceil(self.ranks);
@@ -131,7 +131,7 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
         }
         self.complete("MPI_Iallgather", |table, request| {
             let (from, to) = (sum.as_ptr().cast(), all.as_mut_ptr().cast());
-            // SAFETY: `sum` holds `count` floats, `all` as many for each rank, until the request is complete.
+            // SAFETY: `sum` holds `count` floats, and `all` holds `count` floats for each rank, until the request is complete.
             unsafe { (table.iallgather)(from, count, float, to, count, float, world, request) }
         })?;
         values.copy_from_slice(&all[..values.len()]);
@@ -153,7 +153,7 @@ impl<H: Copy + Send + Sync> Wire for MpiWire<H> {
         for part in bytes.chunks(MAX_MESSAGE) {
             self.complete("MPI_Isend", |table, request| {
                 let (data, count) = (part.as_ptr().cast(), part.len() as c_int);
-                // SAFETY: as many bytes are there until the request is complete, and their number fits an int.
+                // SAFETY: the slice holds this number of bytes until the request is complete, and the number fits an int.
                 unsafe { (table.isend)(data, count, byte, to as c_int, TAG, world, request) }
             })?;
         }
@@ -165,7 +165,7 @@ impl<H: Copy + Send + Sync> Wire for MpiWire<H> {
         for part in bytes.chunks_mut(MAX_MESSAGE) {
             self.complete("MPI_Irecv", |table, request| {
                 let (data, count) = (part.as_mut_ptr().cast(), part.len() as c_int);
-                // SAFETY: as many bytes may be written until the request is complete, and their number fits an int.
+                // SAFETY: this number of bytes can be written until the request is complete, and the number fits an int.
                 unsafe { (table.irecv)(data, count, byte, from as c_int, TAG, world, request) }
             })?;
         }
@@ -177,18 +177,18 @@ impl<H: Copy + Send + Sync> Wire for MpiWire<H> {
     }
 
     fn abort(&self, code: i32) -> ! {
-        // Another thread may wait in a call for ever, so this does not wait for it.
+        // Another thread can be blocked in a call forever, so the lock is only tried.
         if let Ok(table) = self.functions.try_lock() {
-            // SAFETY: the library is initialized; what the call does to this process is what was asked for.
+            // SAFETY: the library is initialized; ending this process is what the caller wants.
             unsafe { (table.abort)(self.constants.world, code) };
         }
-        // The launcher ends the others when a rank exits without MPI_Finalize.
+        // The launcher ends the other ranks when one exits without MPI_Finalize.
         std::process::exit(code)
     }
 
     fn close(&self) -> Result<()> {
         let table = self.table();
-        // SAFETY: the library is initialized, and nobody calls it afterwards.
+        // SAFETY: the library is initialized, and no call follows.
         let code = unsafe { (table.finalize)() };
         self.check("MPI_Finalize", &table, code)
     }

@@ -1,7 +1,7 @@
-//! The contract, for one OpenCL device.
+//! The device contract for one OpenCL device.
 //!
-//! A context costs milliseconds and, on a GPU, memory, so it is created at the first use, not by looking at a device. A
-//! failure to create it is the error of whatever asked, and is tried again.
+//! A context costs milliseconds and, on a GPU, memory, so it is created at the first use, not at discovery. A failure to create it is
+//! returned to the caller, and the next call tries again.
 
 use std::fmt;
 use std::ptr;
@@ -23,7 +23,7 @@ use super::queue::Queue;
 use super::submit::{self, Encoder, Tables};
 use crate::lock::{exclusive, locked, shared};
 
-/// One OpenCL device.
+/// An OpenCL device.
 pub struct OpenClDevice {
     place: DiscoveredDevice,
     info: DeviceInfo,
@@ -36,20 +36,20 @@ pub struct OpenClDevice {
     open: OnceLock<Open>,
 }
 
-// SAFETY: the place holds a platform and a device, which live as long as the process and belong to no thread; all else is
-// thread-safe by its type.
+// SAFETY: `place` holds a platform and a device, which live as long as the process and are not bound to a thread; all other fields are
+// thread-safe by their types.
 unsafe impl Send for OpenClDevice {}
 // SAFETY: as above.
 unsafe impl Sync for OpenClDevice {}
 
-/// What exists once the device was used.
+/// The state that is created at first use.
 struct Open {
     tables: RwLock<Tables>,
     context: Arc<Context>,
 }
 
 impl OpenClDevice {
-    /// The device at a place, not yet used; one that is to be given SPIR-V, if it takes that.
+    /// Creates the device for a discovered one, to be opened at first use; with `spirv` it compiles SPIR-V if the device supports it.
     pub(super) fn new(place: DiscoveredDevice, spirv: bool) -> OpenClDevice {
         let info = info::info(&place);
         let limits = info::limits(&place);
@@ -67,18 +67,18 @@ impl OpenClDevice {
         }
     }
 
-    /// Held while a compiler works that bears no second thread, as oclgrind's.
+    /// Returns a guard to hold while compiling with a compiler that is not thread-safe, such as oclgrind's.
     fn compiles_alone(&self) -> Option<MutexGuard<'_, ()>> {
         self.info.name.contains("Oclgrind").then(|| locked(&self.compiling))
     }
 
-    /// The same device as if it could do less or more, for tests of what is generated for others.
+    /// Returns the device with a changed target, for tests of code that is generated for other devices.
     pub fn with_target(mut self, change: impl FnOnce(&mut Target)) -> OpenClDevice {
         change(&mut self.target);
         self
     }
 
-    /// Counts the OpenCL objects held for this device, even after it was dropped.
+    /// Returns a function that counts the OpenCL objects held for this device, even after it was dropped.
     pub fn live(&self) -> impl Fn() -> Live + use<> {
         let shared = self.shared.clone();
         move || shared.live()
@@ -93,14 +93,14 @@ impl OpenClDevice {
             let open = self.create()?;
             let _ = self.open.set(open);
         }
-        Ok(self.open.get().expect("it was set above or before"))
+        Ok(self.open.get().expect("the device was opened above or by another thread"))
     }
 
     fn create(&self) -> Result<Open> {
         let properties = [CL_CONTEXT_PLATFORM, self.place.platform as isize, 0];
         let context = create_context(&[self.place.device], properties.as_ptr(), None, ptr::null_mut());
         let context = context.map_err(|code| self.shared.failed("opening the device", code, When::Asking))?;
-        // SAFETY: the context was just created for us.
+        // SAFETY: the context was just created, and its reference is owned here.
         let context = Arc::new(unsafe { Context::own(context, &self.shared) });
         let queues = vec![Arc::new(Queue::new(&context, self.place.device)?)];
         Ok(Open { tables: RwLock::new(Tables { queues, ..Tables::default() }), context })
@@ -191,7 +191,7 @@ impl RawDevice for OpenClDevice {
         let open = self.open()?;
         let tables = shared(&open.tables);
         if steps.iter().any(|step| matches!(step, DeviceCommand::Wait(Ticket::Pending(_)))) {
-            // A queue may wait for another's command only if that one was begun.
+            // A command can wait for an event of another queue only if that queue was flushed.
             tables.queues.iter().try_for_each(|queue| queue.flush())?;
         }
         let queue = self.queue_of(&tables, queue)?;

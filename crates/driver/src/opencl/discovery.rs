@@ -1,4 +1,4 @@
-//! Which OpenCL devices are here, and what stands in the way of the others.
+//! Finds the usable OpenCL devices, and the reasons why others cannot be used.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -16,29 +16,30 @@ use super::errors::{When, failed};
 use super::query::{Query, text};
 use crate::library_search;
 
-/// What the loader shows.
+/// The result of the discovery.
 pub struct Found {
-    /// Devices that can be used.
+    /// Usable devices.
     pub devices: Vec<DiscoveredDevice>,
-    /// Why the others cannot.
+    /// Reasons why other devices cannot be used.
     pub refused: Vec<Error>,
 }
 
-/// Where a device stands.
+/// A device that was found.
 #[derive(Clone, Copy)]
 pub struct DiscoveredDevice {
-    /// Position among all devices of all platforms, the refused ones included.
+    /// Position among all devices of all platforms, including the rejected ones.
     pub index: usize,
-    /// Its platform; platforms live as long as the process.
+    /// Its platform, which lives as long as the process.
     pub platform: cl_platform_id,
     /// The device itself; root devices live as long as the process.
     pub device: cl_device_id,
 }
 
-/// PoCL makes its devices when it is first asked for them, and gives a second thread that asks meanwhile devices half made.
+/// Held during discovery: PoCL initializes its devices at the first query, and returns half-initialized devices to a second thread that
+/// queries meanwhile.
 static ASKING: Mutex<()> = Mutex::new(());
 
-/// All devices in the loader's order.
+/// Enumerates all devices in the loader's order.
 pub fn enumerate() -> Result<Found> {
     let _asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     let platforms = get_platform_ids().map_err(no_platform)?;
@@ -73,24 +74,24 @@ pub fn enumerate() -> Result<Found> {
     Ok(found)
 }
 
-/// Why a device cannot be used, if so.
+/// Returns the reason why a device cannot be used, if there is one.
 fn objection(query: Query) -> Option<String> {
     let language = query.text(CL_DEVICE_OPENCL_C_VERSION);
     let version = version(&query.text(CL_DEVICE_VERSION));
     if !query.flag(CL_DEVICE_AVAILABLE) {
-        Some("says that it is not available; free it or restart its driver".into())
+        Some("reports that it is not available; free it or restart its driver".into())
     } else if version < (1, 2) {
-        Some(format!("speaks OpenCL {}.{}, 1.2 is needed; update its driver", version.0, version.1))
+        Some(format!("supports OpenCL {}.{}, 1.2 is needed; update its driver", version.0, version.1))
     } else if !query.flag(CL_DEVICE_COMPILER_AVAILABLE) || language.is_empty() {
         Some("has no compiler; install its driver with one".into())
     } else if !query.flag(CL_DEVICE_ENDIAN_LITTLE) {
-        Some("stores numbers big end first, which no kernel here expects; use another device".into())
+        Some("is big-endian, which generated kernels do not support; use another device".into())
     } else {
         None
     }
 }
 
-/// `OpenCL 3.0 PoCL …` is (3, 0); what does not read like that is (0, 0).
+/// Parses a version: `OpenCL 3.0 PoCL …` is (3, 0). Any other text is (0, 0).
 pub fn version(text: &str) -> (u32, u32) {
     let number = text.strip_prefix("OpenCL ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     let (major, minor) = number.split_once('.').unwrap_or_default();
@@ -111,21 +112,21 @@ fn no_platform(code: i32) -> Error {
     broken_drivers().iter().fold(error, |error, broken| error.note(broken.message()))
 }
 
-/// The library that finds drivers, and how one gets it.
+/// The loader's library, and how to install it.
 const LOADER: (&str, &str) = if cfg!(windows) {
-    ("OpenCL.dll", "install your GPU's driver, which brings it")
+    ("OpenCL.dll", "install your GPU's driver, which contains it")
 } else if cfg!(target_os = "macos") {
     ("OpenCL.framework", "it is part of macOS on machines that have OpenCL")
 } else {
     ("libOpenCL.so.1", "install the loader (package ocl-icd-libopencl1 or ocl-icd) and your GPU's driver")
 };
 
-/// Drivers that are registered with the loader and do not load. The loader passes over them in silence.
+/// Returns an error for each driver that is registered with the loader and does not load. The loader skips them silently.
 pub fn broken_drivers() -> Vec<Error> {
     if !cfg!(target_os = "linux") {
         return Vec::new();
     }
-    // Not a setting of Panoply: it is where the loader itself looks.
+    // This is not a setting of Panoply: the loader itself searches there.
     let chosen = std::env::var_os("OCL_ICD_VENDORS").map(PathBuf::from);
     registrations(chosen.as_deref().unwrap_or(Path::new("/etc/OpenCL/vendors")))
         .iter()
@@ -133,7 +134,7 @@ pub fn broken_drivers() -> Vec<Error> {
         .collect()
 }
 
-/// The `.icd` files of a folder, or the file itself.
+/// Returns the `.icd` files of a folder; for a file, the file itself.
 fn registrations(place: &Path) -> Vec<PathBuf> {
     let is_icd = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "icd");
     let Ok(folder) = std::fs::read_dir(place) else {
@@ -147,7 +148,7 @@ fn registrations(place: &Path) -> Vec<PathBuf> {
 fn broken(icd: &Path) -> Option<Error> {
     let file = icd.display();
     let message = match std::fs::read_to_string(icd) {
-        Err(error) => format!("opencl: {file} cannot be read: {error}; give its folder the right permissions"),
+        Err(error) => format!("opencl: {file} cannot be read: {error}; fix the permissions of its folder"),
         Ok(text) => {
             let library = text.lines().next().unwrap_or_default().trim();
             let why = dlopen2::raw::Library::open(library).err()?;
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_and_nonsense_is_old() {
+    fn version_parses_and_maps_invalid_text_to_zero() {
         let table = [("OpenCL 3.0 PoCL 3.1", (3, 0)), ("OpenCL 1.2 ", (1, 2)), ("OpenCL x.y", (0, 0)), ("", (0, 0))];
         for (text, expected) in table {
             assert_eq!(version(text), expected, "{text:?}");
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_that_does_not_load_is_named() {
+    fn broken_names_a_registration_that_does_not_load() {
         let folder = std::env::temp_dir().join(format!("panoply-driver-icd-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("gone.icd");

@@ -1,4 +1,4 @@
-//! What OpenCL's codes mean in Panoply's one error.
+//! Maps OpenCL's error codes to [`ErrorKind`].
 
 use cl3::error_codes::{
     CL_BUILD_PROGRAM_FAILURE, CL_COMPILE_PROGRAM_FAILURE, CL_COMPILER_NOT_AVAILABLE, CL_CONTEXT_TERMINATED_KHR,
@@ -10,22 +10,22 @@ use cl3::error_codes::{
 };
 use panoply_device::{Error, ErrorKind};
 
-/// What NVIDIA's driver answers after a kernel touched memory it does not own.
+/// The code that NVIDIA's driver returns after a kernel accessed memory that it does not own.
 const NVIDIA_FAULT: i32 = -9999;
 
-/// When a code came, which decides what the ambiguous ones mean.
+/// The phase in which a code was returned, which decides the meaning of ambiguous codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// While something was made or started: running out is the asker's size.
+    /// While creating or starting something: exhausted resources are an error of the request's size.
     Asking,
-    /// While waiting for work that had been accepted: running out is the work's end.
+    /// While waiting for accepted work: exhausted resources mean that the device is lost.
     Waiting,
 }
 
-/// The error for a code; `doing` names the device and the attempt.
+/// Returns the error for a code; `doing` names the device and the attempted operation.
 pub fn failed(doing: impl std::fmt::Display, code: i32, when: When) -> Error {
     let kind = kind(code, when);
-    let name = if code == NVIDIA_FAULT { "a kernel touched memory it does not own" } else { error_text(code) };
+    let name = if code == NVIDIA_FAULT { "a kernel accessed memory that it does not own" } else { error_text(code) };
     Error::new(kind, format!("{doing}: {name} ({code}); {}", remedy(kind, code)))
 }
 
@@ -36,7 +36,7 @@ fn kind(code: i32, when: When) -> ErrorKind {
         CL_OUT_OF_RESOURCES | NVIDIA_FAULT | CL_DEVICE_NOT_AVAILABLE | CL_CONTEXT_TERMINATED_KHR => {
             ErrorKind::DeviceLost
         }
-        // Handles of ours are valid as long as we hold them, so these are a driver that gave the device up.
+        // Our handles are valid as long as we hold them, so these codes mean that the driver lost the device.
         CL_INVALID_COMMAND_QUEUE | CL_INVALID_CONTEXT | CL_INVALID_DEVICE => ErrorKind::DeviceLost,
         CL_BUILD_PROGRAM_FAILURE | CL_COMPILE_PROGRAM_FAILURE | CL_LINK_PROGRAM_FAILURE => ErrorKind::CompileFailed,
         CL_INVALID_BINARY | CL_INVALID_BUILD_OPTIONS => ErrorKind::CompileFailed,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_one_kind_and_a_sentence() {
+    fn error_codes_map_to_kinds_and_messages() {
         let table = [
             (-4, When::Asking, ErrorKind::OutOfMemory),
             (-5, When::Asking, ErrorKind::OutOfMemory),

@@ -1,7 +1,7 @@
-//! OpenCL's objects, each owned once and released once.
+//! Owning handles of OpenCL objects, each released once.
 //!
-//! A handle owns one reference. OpenCL keeps what a command under way needs, so dropping a handle early is safe; a release
-//! that fails belongs to a lost device and is nobody's error. Live handles are counted for tests of leaks.
+//! A handle owns one reference. OpenCL keeps objects that running commands need, so dropping a handle early is safe. A release fails only
+//! on a lost device, and that failure is ignored. Live handles are counted for tests of leaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,29 +12,29 @@ use panoply_device::Error;
 use super::errors::{When, failed};
 use super::ticket::Tickets;
 
-/// What all objects of one device share.
+/// State shared by all objects of a device.
 #[derive(Default)]
 pub struct Shared {
-    /// `opencl:0`, the beginning of every message.
+    /// The prefix of every message, such as `opencl:0`.
     pub label: String,
     counts: Counts,
-    /// Submissions that queues may wait for.
+    /// Submissions that queues can wait for.
     pub tickets: Tickets,
 }
 
 impl Shared {
-    /// What the objects of a device will share.
+    /// Creates the shared state of a device.
     pub fn new(label: String) -> Arc<Shared> {
         Arc::new(Shared { label, ..Shared::default() })
     }
 
-    /// The error for a code that an attempt brought.
+    /// Returns the error for a code; `doing` names the attempted operation.
     pub fn failed(&self, doing: impl std::fmt::Display, code: i32, when: When) -> Error {
         failed(format_args!("{}: {doing}", self.label), code, when)
     }
 }
 
-/// OpenCL objects of a device that are held now.
+/// Numbers of live OpenCL objects of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are OpenCL's own names")]
 pub struct Live {
@@ -54,7 +54,7 @@ macro_rules! handles {
         }
 
         impl Shared {
-            /// How many there are now.
+            /// Returns the current counts.
             pub fn live(&self) -> Live {
                 Live { $($count: self.counts.$count.load(Relaxed),)* }
             }
@@ -67,29 +67,29 @@ macro_rules! handles {
                 shared: Arc<Shared>,
             }
 
-            // SAFETY: OpenCL objects belong to no thread and all functions but `clSetKernelArg` may be called from
-            // several at once; kernels stand behind a lock (`kernel::Kernel` is reached through a `Mutex` only).
+            // SAFETY: OpenCL objects are not bound to a thread, and all functions but `clSetKernelArg` are thread-safe; kernels are
+            // protected by a lock (`kernel::Kernel` is reached through a `Mutex` only).
             unsafe impl Send for $name {}
             // SAFETY: as above.
             unsafe impl Sync for $name {}
 
             impl $name {
-                /// Takes over one reference.
+                /// Takes ownership of one reference.
                 ///
                 /// # Safety
-                /// `raw` is a live object and the caller gives up a reference to it.
+                /// `raw` must be a live object, and the caller transfers a reference to it.
                 pub unsafe fn own(raw: types::$raw, shared: &Arc<Shared>) -> Self {
                     shared.counts.$count.fetch_add(1, Relaxed);
                     $name { raw, shared: shared.clone() }
                 }
 
-                /// The object, valid as long as this is.
+                /// Returns the raw object, which is valid as long as `self`.
                 pub fn raw(&self) -> types::$raw {
                     self.raw
                 }
 
-                /// What all objects of the device share.
-                #[allow(dead_code, reason = "not every kind is asked")]
+                /// Returns the shared state of the device.
+                #[allow(dead_code, reason = "not used for every handle type")]
                 pub fn shared(&self) -> &Arc<Shared> {
                     &self.shared
                 }
@@ -107,7 +107,7 @@ macro_rules! handles {
 }
 
 handles! {
-    /// The room in which a device's objects live.
+    /// A context.
     Context(cl_context) in contexts by context::release_context;
     /// A command queue.
     CommandQueue(cl_command_queue) in queues by command_queue::release_command_queue;
@@ -115,36 +115,36 @@ handles! {
     Buffer(cl_mem) in buffers by memory::release_mem_object;
     /// A built program.
     ProgramHandle(cl_program) in programs by program::release_program;
-    /// An entry point with its arguments.
+    /// A kernel with its arguments.
     KernelHandle(cl_kernel) in kernels by kernel::release_kernel;
 }
 
-/// A command's state. There is one for every launch, so it is as light as can be and not counted; a leaked one
-/// shows as the queue that its ticket holds.
+/// An event of a command. There is one for every launch, so it is as small as possible and not counted; a leaked one shows as a leaked
+/// queue, which its ticket holds.
 pub struct Event(types::cl_event);
 
-// SAFETY: events belong to no thread.
+// SAFETY: events are not bound to a thread.
 unsafe impl Send for Event {}
 // SAFETY: as above.
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Takes over one reference.
+    /// Takes ownership of one reference.
     ///
     /// # Safety
-    /// `raw` is a live event and the caller gives up a reference to it.
+    /// `raw` must be a live event, and the caller transfers a reference to it.
     pub unsafe fn own(raw: types::cl_event) -> Event {
         Event(raw)
     }
 
-    /// The event, valid as long as this is.
+    /// Returns the raw event, which is valid as long as `self`.
     pub fn raw(&self) -> types::cl_event {
         self.0
     }
 
-    /// Another handle of the same event.
+    /// Returns another handle of the same event.
     pub fn another(&self) -> Event {
-        // SAFETY: the event is live. Retaining a live object fails only where its release would, and then nothing is owed.
+        // SAFETY: the event is live. Retaining a live object fails only where its release would fail too, so no reference is leaked.
         let _ = unsafe { event::retain_event(self.0) };
         Event(self.0)
     }

@@ -1,4 +1,4 @@
-//! What a device is and can do, asked from its driver.
+//! Queries a device's properties from its driver.
 
 use cl3::device::*;
 use cl3::ext::CL_DEVICE_SUB_GROUP_SIZES_INTEL;
@@ -9,23 +9,23 @@ use super::discovery::{DiscoveredDevice, version};
 use super::query::{Query, text};
 use super::stack;
 
-/// What only this driver needs to know.
+/// Limits that only this driver needs.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Largest single buffer in bytes.
     pub max_alloc: u64,
-    /// A part of a buffer may begin at multiples of this many bytes.
+    /// Required alignment in bytes of the start of a sub-buffer.
     pub base_align: u64,
-    /// Whether divisions and square roots of f32 can be asked to be rounded correctly.
+    /// True if correctly rounded f32 division and square root can be requested.
     pub rounds: bool,
-    /// Whether the driver tells how much memory is free.
+    /// True if the driver reports the amount of free memory.
     tells_free: bool,
 }
 
-/// Work-items that a CPU driver's compiler runs side by side: several vectors of f32, so that loops over them are unrolled.
+/// Number of work-items that the compiler of a CPU driver runs side by side: several f32 vectors, so that loops over them are unrolled.
 const CPU_BLOCK: u32 = 128;
 
-/// A device in words.
+/// Returns the description of a device.
 pub fn info(place: &DiscoveredDevice) -> DeviceInfo {
     let query = Query(place.device);
     let platform = |what| text(&get_platform_data(place.platform, what).unwrap_or_default());
@@ -49,7 +49,7 @@ pub fn info(place: &DiscoveredDevice) -> DeviceInfo {
             ("intermediate language".into(), none_if_empty(query.text(CL_DEVICE_IL_VERSION))),
             ("clock".into(), format!("{} MHz", query.number(CL_DEVICE_MAX_CLOCK_FREQUENCY))),
             ("largest buffer".into(), format!("{} bytes", query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE))),
-            ("shared memory".into(), format!("{} bytes a group", query.number(CL_DEVICE_LOCAL_MEM_SIZE))),
+            ("shared memory".into(), format!("{} bytes per work-group", query.number(CL_DEVICE_LOCAL_MEM_SIZE))),
         ],
     }
 }
@@ -71,7 +71,7 @@ fn kind(query: Query) -> &'static str {
     }
 }
 
-/// The PCI address as `lspci -D` writes it, else the UUID, else nothing.
+/// Returns the PCI address in the format of `lspci -D`, otherwise the UUID, otherwise `None`.
 fn identity(query: Query) -> Option<String> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[4 * at..4 * at + 4].try_into().expect("four bytes"));
     if has(query, "cl_khr_pci_bus_info") {
@@ -81,7 +81,7 @@ fn identity(query: Query) -> Option<String> {
         }
     }
     if has(query, "cl_nv_device_attribute_query") {
-        /// Undocumented, and known to every tool that matches devices between NVIDIA's interfaces.
+        /// Undocumented, but used by every tool that matches devices between NVIDIA's interfaces.
         const CL_DEVICE_PCI_DOMAIN_ID_NV: u32 = 0x400A;
         let slot = query.small(CL_DEVICE_PCI_SLOT_ID_NV);
         let (domain, bus) = (query.small(CL_DEVICE_PCI_DOMAIN_ID_NV), query.small(CL_DEVICE_PCI_BUS_ID_NV));
@@ -107,7 +107,7 @@ fn has(query: Query, extension: &str) -> bool {
     query.text(CL_DEVICE_EXTENSIONS).split_ascii_whitespace().any(|name| name == extension)
 }
 
-/// A device as far as generated code must know it; its programs are SPIR-V if that is wanted and taken.
+/// Returns the device properties that code generation needs. With `spirv` programs are SPIR-V if the device supports it.
 pub fn target(place: &DiscoveredDevice, info: &DeviceInfo, limits: &Limits, spirv: bool) -> Target {
     let query = Query(place.device);
     let versions = if spirv { spirv_versions(query) } else { Vec::new() };
@@ -145,9 +145,9 @@ pub fn target(place: &DiscoveredDevice, info: &DeviceInfo, limits: &Limits, spir
     }
 }
 
-/// The minor versions of SPIR-V 1 that a device takes, from OpenCL 2.1 on, where `clCreateProgramWithIL` came.
+/// Returns the minor versions of SPIR-V 1 that a device supports. `clCreateProgramWithIL` requires OpenCL 2.1.
 ///
-/// Our modules have pointers of 64 bits and no integers narrower than their type, which the full profile promises.
+/// Generated modules use 64-bit pointers and integers of all widths, which the full profile guarantees.
 fn spirv_versions(query: Query) -> Vec<u32> {
     let full = query.text(CL_DEVICE_PROFILE) != "EMBEDDED_PROFILE";
     if !full || version(&query.text(CL_DEVICE_VERSION)) < (2, 1) || query.number(CL_DEVICE_ADDRESS_BITS) != 64 {
@@ -158,12 +158,12 @@ fn spirv_versions(query: Query) -> Vec<u32> {
     named.split_ascii_whitespace().filter_map(minor).collect()
 }
 
-/// Whether SPIR-V can demand a size of subgroups, which came with version 1.1, and shuffle values among them.
+/// Returns true if SPIR-V programs can require a subgroup size, which needs version 1.1, and shuffle values within a subgroup.
 fn demands_subgroups(query: Query, versions: &[u32]) -> bool {
     versions.iter().any(|minor| *minor >= 1) && has(query, "cl_intel_spirv_subgroups")
 }
 
-/// The size of subgroups, if it can be demanded and values can be shuffled: 16, or the largest below.
+/// Returns the subgroup size if it can be required and values can be shuffled: 16, or the largest supported size below. Otherwise 1.
 ///
 /// Drivers that have subgroups without these extensions choose a size while compiling, which no kernel could be written for.
 fn subgroup(query: Query) -> u32 {
@@ -175,8 +175,9 @@ fn subgroup(query: Query) -> u32 {
     known.max().and_then(|size| u32::try_from(size).ok()).unwrap_or(1)
 }
 
-/// What private arrays of a group may take. Drivers for CPUs keep them on the stack of the thread that runs the group, half of which is left
-/// for all else; PoCL's basic device runs groups in the thread that submits them, and Rust's threads have 2 MiB.
+/// Returns the number of bytes available for the private arrays of a work-group. CPU drivers keep them on the stack of the thread that runs
+/// the work-group; half of the stack is left for everything else. PoCL's `basic` device runs work-groups in the thread that submits them,
+/// and Rust's threads have 2 MiB.
 fn private_bytes(query: Query) -> u64 {
     const CALLER: u64 = 2 << 20;
     match (is_cpu(query), query.text(CL_DEVICE_NAME).starts_with("basic")) {
@@ -186,13 +187,13 @@ fn private_bytes(query: Query) -> u64 {
     }
 }
 
-/// Buffers whose pointer, offset and length fit beside three sizes and sixteen scalars.
+/// Returns the number of buffers whose pointer, offset and length fit beside three sizes and sixteen scalars.
 fn bindings(parameter_bytes: u64) -> u32 {
     let others = (3 + 16) * 8;
     (parameter_bytes.saturating_sub(others) / 24).clamp(8, 256) as u32
 }
 
-/// What the driver itself must respect.
+/// Returns the limits that the driver itself must respect.
 pub fn limits(place: &DiscoveredDevice) -> Limits {
     let query = Query(place.device);
     Limits {
@@ -203,7 +204,7 @@ pub fn limits(place: &DiscoveredDevice) -> Limits {
     }
 }
 
-/// Options that programs in a language are built with. Never relaxed or unsafe arithmetic: f32 means f32 on every device.
+/// Returns the build options for a language. Relaxed or unsafe arithmetic is never enabled: f32 means f32 on every device.
 pub fn build_options(language: Language, rounds: bool) -> &'static str {
     match (language == Language::OpenClC, rounds) {
         (true, true) => "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt",
@@ -213,7 +214,7 @@ pub fn build_options(language: Language, rounds: bool) -> &'static str {
     }
 }
 
-/// Memory now. Only AMD's driver tells what is free, in KiB.
+/// Returns the current memory information. Only AMD's driver reports free memory, in KiB.
 pub fn memory(place: &DiscoveredDevice, limits: &Limits) -> MemoryInfo {
     let query = Query(place.device);
     let free = || query.sizes(CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).first().map(|kib| kib * 1024);

@@ -1,8 +1,8 @@
-//! An entry point and the arguments it was last given.
+//! A kernel and the arguments that were last set.
 //!
-//! `clSetKernelArg` is the one OpenCL function that two threads may not call on one object, and a launch takes its arguments
-//! from the object, so setting and launching happen under one lock (`Program::kernel`). An argument equal to the last one is not
-//! set again: a generated kernel has three for every buffer and three more, and most launches repeat nearly all.
+//! `clSetKernelArg` is the only OpenCL function that two threads must not call on one object, and a launch takes its arguments from the
+//! object. Therefore setting and launching happen under one lock (`Program::kernel`). An argument equal to the last one is not set again: a
+//! generated kernel has three for every buffer and three more, and most launches repeat nearly all.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -18,24 +18,24 @@ use super::handles::{Buffer, KernelHandle};
 use super::memory::Allocation;
 use crate::table::Table;
 
-/// An entry point with its arguments.
+/// A kernel with its arguments.
 pub struct Kernel {
     handle: KernelHandle,
-    /// What each OpenCL argument was set to; none if that must not be relied on.
+    /// The value of each OpenCL argument; `None` if it is unknown.
     set: Vec<Option<Value>>,
-    /// Parts of buffers that the launch being prepared reads; OpenCL keeps them once it is enqueued.
+    /// Sub-buffers that the launch being prepared uses; OpenCL keeps them once it is enqueued.
     parts: Vec<Buffer>,
 }
 
-/// An argument that was set: bits of a length, or the id of a buffer, whose length counts as 0. Allocation ids are never used
-/// again, unlike addresses of buffers.
+/// The value of an argument: bits and their size in bytes, or the id of a buffer with size 0. Allocation ids are never reused, unlike
+/// addresses of buffers.
 #[derive(Clone, Copy, PartialEq)]
 struct Value {
     bits: u64,
     bytes: usize,
 }
 
-/// OpenCL arguments that a signature's launches have.
+/// Returns the number of OpenCL arguments of a signature.
 pub fn argument_count(signature: &Signature) -> usize {
     let of = |param: &ParamType| match param {
         ParamType::Buffer(_) if signature.hidden => 3,
@@ -45,12 +45,12 @@ pub fn argument_count(signature: &Signature) -> usize {
 }
 
 impl Kernel {
-    /// An entry point whose arguments were never set.
+    /// Creates a kernel whose arguments are not set.
     pub fn new(handle: KernelHandle, signature: &Signature) -> Kernel {
         Kernel { handle, set: vec![None; argument_count(signature)], parts: Vec::new() }
     }
 
-    /// The object to enqueue.
+    /// Returns the object to enqueue.
     pub fn handle(&self) -> &KernelHandle {
         &self.handle
     }
@@ -109,17 +109,17 @@ impl Kernel {
         self.set(next, Some(Value { bits: alloc.0, bytes: 0 }), ptr::from_ref(&raw).cast(), size_of::<cl_mem>())
     }
 
-    /// Raw source knows no offsets, so it is given a buffer that begins where the region does.
+    /// Sets a sub-buffer that begins where the region does, because handwritten source has no offset arguments.
     fn set_part(&mut self, next: &mut usize, region: &Region, buffer: &Buffer, base_align: u64) -> Result<()> {
         if !region.offset.is_multiple_of(base_align) {
             return Err(Error::unsupported(format!(
-                "{}: raw source takes regions that begin at a multiple of {base_align} bytes, not at {}; copy the region",
+                "{}: handwritten source requires regions that begin at a multiple of {base_align} bytes, not at {}; copy the region",
                 buffer.shared().label,
                 region.offset
             )));
         }
         let range = cl_buffer_region { origin: region.offset as usize, size: region.bytes as usize };
-        // SAFETY: the buffer is live, the range lies inside it (the caller's duty), and the structure outlives the call.
+        // SAFETY: the buffer is live, the range is inside it (guaranteed by the caller), and the structure outlives the call.
         let part = unsafe {
             create_sub_buffer(
                 buffer.raw(),
@@ -128,8 +128,8 @@ impl Kernel {
                 ptr::from_ref(&range).cast(),
             )
         };
-        let part = part.map_err(|code| buffer.shared().failed("taking a part of a buffer", code, When::Asking))?;
-        // SAFETY: the call above created it for us.
+        let part = part.map_err(|code| buffer.shared().failed("creating a sub-buffer", code, When::Asking))?;
+        // SAFETY: the call above created it, and its reference is owned here.
         let part = unsafe { Buffer::own(part, buffer.shared()) };
         let raw = part.raw();
         self.set(next, None, ptr::from_ref(&raw).cast(), size_of::<cl_mem>())?;
@@ -139,18 +139,18 @@ impl Kernel {
 
     fn set_index(&mut self, next: &mut usize, value: u64, signature: &Signature) -> Result<()> {
         if signature.index_bits == 32 && value > u64::from(u32::MAX) {
-            return Err(self.mistake(format_args!("{value} for an index of 32 bits")));
+            return Err(self.mistake(format_args!("{value} for a 32-bit index")));
         }
         self.set_bits(next, value, signature.index_bits as usize / 8)
     }
 
     fn set_bits(&mut self, next: &mut usize, bits: u64, bytes: usize) -> Result<()> {
-        // The low bytes come first on the device, whatever the host does.
+        // The device is little-endian, independent of the host.
         let low_first = bits.to_le();
         self.set(next, Some(Value { bits, bytes }), ptr::from_ref(&low_first).cast(), bytes)
     }
 
-    /// Sets the next argument unless it already is `value`.
+    /// Sets the next argument unless it is already `value`.
     #[inline]
     fn set(&mut self, next: &mut usize, value: Option<Value>, from: *const c_void, bytes: usize) -> Result<()> {
         let index = *next;
@@ -159,7 +159,7 @@ impl Kernel {
     }
 
     fn change(&mut self, index: usize, value: Option<Value>, from: *const c_void, bytes: usize) -> Result<()> {
-        // SAFETY: `from` points at `bytes` bytes, which OpenCL copies; `&mut self` keeps other threads away.
+        // SAFETY: `from` points at `bytes` bytes, which OpenCL copies; `&mut self` excludes other threads.
         let done = unsafe { set_kernel_arg(self.handle.raw(), index as u32, bytes, from) };
         self.set[index] = if done.is_ok() { value } else { None };
         done.map_err(|code| self.handle.shared().failed(format_args!("setting argument {index}"), code, When::Asking))
@@ -167,7 +167,7 @@ impl Kernel {
 
     fn mistake(&self, what: std::fmt::Arguments<'_>) -> Error {
         Error::mistake(format!(
-            "{}: a launch was given {what}; launch with what its signature asks",
+            "{}: a launch was given {what}; pass the arguments that the signature declares",
             self.handle.shared().label
         ))
     }

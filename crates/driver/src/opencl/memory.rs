@@ -1,7 +1,7 @@
-//! Buffers, and the room for them.
+//! Buffers, and accounting of device memory.
 //!
-//! Many drivers only promise memory at `clCreateBuffer` and look for it at the first use, when it is too late to answer
-//! with an error. Moving the new buffer to the device, contents undefined, is that first use.
+//! Many drivers allocate memory not in `clCreateBuffer` but at the first use, when it is too late to return an error. Migrating the new
+//! buffer to the device, with undefined contents, is such a use and forces the allocation.
 
 use std::ptr;
 use std::sync::Arc;
@@ -15,33 +15,33 @@ use super::errors::When;
 use super::handles::{Buffer, Context, Event};
 use super::queue::Queue;
 
-/// A buffer and the room it takes.
+/// A buffer and its share of the memory accounting.
 pub struct Allocation {
     /// The buffer.
     pub buffer: Buffer,
     _place: Taken,
 }
 
-/// What may be allocated, and how much of it is.
+/// Accounting of allocated device memory.
 pub struct Room {
     total: u64,
     largest: u64,
     taken: Arc<AtomicU64>,
 }
 
-/// Bytes of a room that are given back when this is dropped.
+/// Accounted bytes, which are returned on drop.
 struct Taken {
     bytes: u64,
     from: Arc<AtomicU64>,
 }
 
 impl Room {
-    /// The room of a device with this memory, in buffers of at most `largest` bytes.
+    /// Creates the accounting for `total` bytes, in buffers of at most `largest` bytes.
     pub fn new(total: u64, largest: u64) -> Room {
         Room { total, largest, taken: Arc::default() }
     }
 
-    /// A buffer that the driver has found memory for.
+    /// Creates a buffer for which the driver has allocated memory.
     pub fn allocate(&self, bytes: u64, context: &Context, queue: &Queue) -> Result<Allocation> {
         let shared = context.shared();
         let place = self.take(bytes, &shared.label)?;
@@ -51,16 +51,16 @@ impl Room {
         };
         // SAFETY: there is no host memory, and the context is live.
         let raw = unsafe { create_buffer(context.raw(), CL_MEM_READ_WRITE, bytes as usize, ptr::null_mut()) };
-        // SAFETY: the buffer was just created for us.
+        // SAFETY: the buffer was just created, and its reference is owned here.
         let buffer = unsafe { Buffer::own(raw.map_err(failed)?, shared) };
         let (list, undefined) = ([buffer.raw()], CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED);
         // SAFETY: queue and buffer are live and of one context; the list holds one buffer and outlives the call.
         let moved =
             unsafe { enqueue_migrate_mem_object(queue.handle().raw(), 1, list.as_ptr(), undefined, 0, ptr::null()) };
         match moved {
-            // SAFETY: the enqueue made the event for us.
+            // SAFETY: the enqueue created the event, and its reference is owned here.
             Ok(event) => drop(unsafe { Event::own(event) }),
-            // A driver that cannot move buffers finds the memory when it must; one that has none says so.
+            // A driver that cannot migrate buffers allocates the memory later; exhausted memory is reported here.
             Err(code) => match failed(code) {
                 error if error.is_out_of_memory() || error.is_device_lost() => return Err(error),
                 _ => return Ok(Allocation { buffer, _place: place }),
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_given_back_and_never_exceeded() {
+    fn room_is_returned_on_drop_and_never_exceeded() {
         let room = Room::new(100, 60);
         let first = room.take(60, "opencl:0").unwrap();
         let error = room.take(61, "opencl:0").err().unwrap();

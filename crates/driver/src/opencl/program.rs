@@ -1,4 +1,4 @@
-//! Text or binary to a kernel that can be launched.
+//! Compiles source text or a binary to a kernel.
 
 use std::ffi::CString;
 use std::ptr;
@@ -31,32 +31,32 @@ use crate::binary_checksum;
 use crate::spirv::assemble;
 use crate::spirv_words::words;
 
-/// A built program and its one entry point.
+/// A built program and its single entry point.
 pub struct Program {
-    /// What the entry point is called.
+    /// Name of the entry point.
     pub entry: String,
-    /// How it is called.
+    /// Signature of the entry point.
     pub signature: Signature,
-    /// Its arguments belong to whoever holds the lock.
+    /// The kernel; its arguments are set only while holding the lock.
     pub kernel: Mutex<Kernel>,
     handle: ProgramHandle,
 }
 
-/// Where and how programs are built.
+/// Context and options for building programs.
 pub struct Builder<'a> {
-    /// Where they live.
+    /// The context of the programs.
     pub context: &'a Context,
-    /// What they run on.
+    /// The device of the programs.
     pub device: cl_device_id,
-    /// Whether divisions and square roots of f32 can be asked to be rounded correctly.
+    /// True if correctly rounded f32 division and square root can be requested.
     pub rounds: bool,
-    /// What a binary depends on besides its text.
+    /// Everything that a binary depends on besides its source text.
     pub made_for: &'a str,
-    /// What the device takes.
+    /// Program forms that the device accepts.
     pub takes: &'a [ProgramForm],
 }
 
-/// The forms that a device takes whose generated programs are in this language.
+/// Returns the program forms that a device accepts whose generated programs are in this language.
 pub fn takes(language: Language) -> Vec<ProgramForm> {
     let source = ProgramForm::Text(Language::OpenClC);
     match language {
@@ -65,11 +65,11 @@ pub fn takes(language: Language) -> Vec<ProgramForm> {
     }
 }
 
-/// Characters of a compiler's log that an error keeps.
+/// Number of bytes of a compiler's log that an error keeps.
 const LOG_LIMIT: usize = 16 << 10;
 
 impl Builder<'_> {
-    /// Makes a program ready. A binary the driver does not take is built from its text.
+    /// Builds a program. If the driver rejects a binary, it is compiled from its source text.
     pub fn build(&self, program: &Given) -> Result<Program> {
         let refused = || Err(program.rejected_by(&self.shared().label, self.takes));
         match program {
@@ -93,10 +93,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Bytes that the driver does not know as SPIR-V.
+    /// Returns the error for bytes that the driver does not recognize as SPIR-V.
     fn damaged(&self, image: &Image) -> Error {
         let (label, entry, bytes) = (&self.shared().label, &image.entry, image.bytes.len());
-        let message = format!("{label}: {entry} as SPIR-V is cut off or damaged: {bytes} bytes; build it again");
+        let message = format!("{label}: {entry} as SPIR-V is truncated or damaged: {bytes} bytes; build it again");
         Error::new(ErrorKind::CompileFailed, message)
     }
 
@@ -104,7 +104,7 @@ impl Builder<'_> {
         let (label, context) = (&self.shared().label, self.context.raw());
         let created = match text.language {
             Language::SpirV => create_program_with_il(context, &assemble(label, text)?),
-            // The length 0 means that a text ends in a zero byte, which this one does not have.
+            // A length of 0 means that the text is zero-terminated, which this one is not.
             _ if text.source.is_empty() => create_program_with_source(context, &[" "]),
             _ => create_program_with_source(context, &[&text.source]),
         };
@@ -114,7 +114,7 @@ impl Builder<'_> {
     fn take_binary(&self, bytes: &[u8], text: &SourceText) -> Result<Program> {
         let Some(bytes) = binary_checksum::open(bytes, self.made_for) else {
             return Err(Error::corrupt(format!(
-                "{}: the binary of {} is damaged or foreign",
+                "{}: the binary of {} is damaged or was made for another target",
                 self.shared().label,
                 text.entry
             )));
@@ -124,7 +124,7 @@ impl Builder<'_> {
         self.finish(created, text.language, &text.entry, &text.signature)
     }
 
-    /// Builds what was created and finds its entry point.
+    /// Builds a created program and finds its entry point.
     fn finish(
         &self,
         created: Result<cl_program, i32>,
@@ -133,12 +133,12 @@ impl Builder<'_> {
         signature: &Signature,
     ) -> Result<Program> {
         let failed = |code| self.shared().failed(format_args!("compiling {entry}"), code, When::Asking);
-        // SAFETY: the program was just created for us.
+        // SAFETY: the program was just created, and its reference is owned here.
         let handle = unsafe { ProgramHandle::own(created.map_err(failed)?, self.shared()) };
-        // What arguments are is checked for programs that were written elsewhere.
+        // The argument types of handwritten programs are checked.
         let arguments = if signature.hidden { "" } else { " -cl-kernel-arg-info" };
         let options = format!("{}{arguments}", build_options(language, self.rounds));
-        let options = CString::new(options.trim_start()).expect("our options hold no zero byte");
+        let options = CString::new(options.trim_start()).expect("build options contain no zero byte");
         if let Err(code) = build_program(handle.raw(), &[self.device], &options, None, ptr::null_mut()) {
             return Err(self.refused(&handle, failed(code), entry));
         }
@@ -151,7 +151,7 @@ impl Builder<'_> {
         })
     }
 
-    /// A build's failure: the compiler's refusal with its log, unless the device or the memory is gone.
+    /// Returns the error of a failed build: the compiler's rejection with its log, unless the device is lost or unavailable.
     fn refused(&self, handle: &ProgramHandle, error: Error, entry: &str) -> Error {
         if error.is_device_lost() || matches!(error.kind(), ErrorKind::Unavailable) {
             return error;
@@ -161,7 +161,7 @@ impl Builder<'_> {
         if log.len() > LOG_LIMIT {
             let end = (0..=LOG_LIMIT).rev().find(|at| log.is_char_boundary(*at)).unwrap_or(0);
             log.truncate(end);
-            log.push_str("\n(the log goes on)");
+            log.push_str("\n(log truncated)");
         }
         let label = &self.shared().label;
         let refusal = Error::new(
@@ -174,9 +174,10 @@ impl Builder<'_> {
     fn entry_point(&self, handle: &ProgramHandle, entry: &str, signature: &Signature) -> Result<KernelHandle> {
         let label = &self.shared().label;
         let wrong = |what: String| Error::new(ErrorKind::CompileFailed, format!("{label}: {what}"));
-        let name = CString::new(entry).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
+        let name = CString::new(entry)
+            .map_err(|_| wrong(format!("{entry:?} is not a valid name; it contains a zero byte")))?;
         let kernel = create_kernel(handle.raw(), &name).map_err(|_| {
-            // Of no kernels some drivers write no names, and say that they have.
+            // If there are no kernels, some drivers write no names but report success.
             let count = get_program_info(handle.raw(), CL_PROGRAM_NUM_KERNELS);
             let any = !matches!(count, Ok(InfoType::Size(0)));
             let names = any.then(|| get_program_data(handle.raw(), CL_PROGRAM_KERNEL_NAMES).unwrap_or_default());
@@ -184,7 +185,7 @@ impl Builder<'_> {
             let names = if names.is_empty() { "none".to_string() } else { names.replace(';', ", ") };
             wrong(format!("the program has no kernel {entry}; it has: {names}"))
         })?;
-        // SAFETY: the kernel was just created for us.
+        // SAFETY: the kernel was just created, and its reference is owned here.
         let kernel = unsafe { KernelHandle::own(kernel, self.shared()) };
         let (takes, given) = (get_kernel_info(kernel.raw(), CL_KERNEL_NUM_ARGS), argument_count(signature));
         match takes {
@@ -195,7 +196,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A number taken for a buffer would be looked up by the driver as one. Few drivers keep what arguments are unless they are asked to.
+    /// Checks that arguments are buffers or numbers as the signature says: the driver would dereference a number that is passed as a
+    /// buffer. Few drivers keep argument information unless the build option requests it.
     fn check_arguments(&self, kernel: KernelHandle, entry: &str, signature: &Signature) -> Result<KernelHandle> {
         if signature.hidden {
             return Ok(kernel);
@@ -206,7 +208,7 @@ impl Builder<'_> {
             let is_buffer = matches!(param, ParamType::Buffer(_));
             let (takes, fits) = match space {
                 CL_KERNEL_ARG_ADDRESS_GLOBAL | CL_KERNEL_ARG_ADDRESS_CONSTANT => ("a buffer", is_buffer),
-                CL_KERNEL_ARG_ADDRESS_LOCAL => ("memory of the group", false),
+                CL_KERNEL_ARG_ADDRESS_LOCAL => ("local memory", false),
                 CL_KERNEL_ARG_ADDRESS_PRIVATE => ("a number", !is_buffer),
                 _ => continue,
             };
@@ -228,7 +230,7 @@ impl Builder<'_> {
 }
 
 impl Program {
-    /// What the compiler made of it, in the driver's own format, sealed.
+    /// Returns the compiled program in the driver's own format, with a checksum.
     pub fn binary(&self, made_for: &str) -> Option<Vec<u8>> {
         match get_program_info(self.handle.raw(), CL_PROGRAM_BINARIES) {
             Ok(InfoType::VecVecUchar(binaries)) => {

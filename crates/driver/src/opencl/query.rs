@@ -1,47 +1,47 @@
-//! Reading what a device says about itself.
+//! Device queries.
 //!
-//! A question the driver does not know has the answer zero or nothing; whoever needs more than that refuses the device.
+//! A query that the driver does not support returns zero or an empty value; callers that need more reject the device.
 
 use cl3::device::get_device_data;
 use cl3::types::{cl_device_id, cl_device_info};
 
-/// Asks one device.
+/// Queries of one device.
 #[derive(Clone, Copy)]
 pub struct Query(pub cl_device_id);
 
 impl Query {
-    /// The answer as it comes.
+    /// Returns the raw answer.
     pub fn bytes(self, what: cl_device_info) -> Vec<u8> {
         get_device_data(self.0, what).unwrap_or_default()
     }
 
-    /// A string, without its terminator and the blanks around it.
+    /// Returns a string, without terminator and surrounding whitespace.
     pub fn text(self, what: cl_device_info) -> String {
         text(&self.bytes(what))
     }
 
-    /// An unsigned number of 4 or 8 bytes.
+    /// Returns an unsigned number of 4 or 8 bytes.
     pub fn number(self, what: cl_device_info) -> u64 {
         number(&self.bytes(what))
     }
 
-    /// A number that fits 32 bits, or the largest that does.
+    /// Returns a number, clamped to 32 bits.
     pub fn small(self, what: cl_device_info) -> u32 {
         u32::try_from(self.number(what)).unwrap_or(u32::MAX)
     }
 
-    /// A yes or no.
+    /// Returns a boolean.
     pub fn flag(self, what: cl_device_info) -> bool {
         self.number(what) != 0
     }
 
-    /// A list of sizes.
+    /// Returns a list of sizes.
     pub fn sizes(self, what: cl_device_info) -> Vec<u64> {
         self.bytes(what).chunks_exact(size_of::<usize>()).map(number).collect()
     }
 }
 
-/// What C calls a string.
+/// Converts a C string to a trimmed `String`.
 pub fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).trim().to_string()

@@ -1,9 +1,9 @@
-//! A command queue: what keeps its commands in order, started and fed.
+//! A command queue: order, flushing and staged writes.
 //!
-//! **Flushing** tells the driver to begin. It costs as much as half a launch, so it happens when it matters: at once when the
-//! host has seen the queue run dry, after every few commands otherwise, and always before somebody waits or looks.
+//! **Flushing** tells the driver to start enqueued commands. It costs half as much as a launch, so it happens only when needed: immediately
+//! if the host has seen the queue idle, after every few commands otherwise, and always before a wait or a poll.
 //!
-//! **Staging**: bytes of a small write are copied and sent while the host goes on; large ones wait, without a copy.
+//! **Staging**: the bytes of a small write are copied and sent asynchronously; large writes block, without a copy.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -22,29 +22,29 @@ use super::errors::When;
 use super::handles::{Buffer, CommandQueue, Context, Event, Shared};
 use crate::lock::locked;
 
-/// Writes up to this many bytes are staged.
+/// Largest write in bytes that is staged.
 const STAGE_LIMIT: usize = 1 << 20;
 
-/// Bytes under way after which a write waits for the oldest.
+/// Number of staged bytes above which a write waits for the oldest ones.
 const STAGED_LIMIT: usize = 16 << 20;
 
-/// Commands after which the queue is flushed.
+/// Number of commands after which the queue is flushed.
 const FLUSH_EVERY: u32 = 16;
 
-/// A command queue of the device, whose commands run one after the other.
+/// An in-order command queue of the device.
 pub struct Queue {
     plain: CommandQueue,
-    /// What takes the place of `plain` once times were asked for.
+    /// The queue that replaces `plain` after times were requested.
     profiled: OnceLock<CommandQueue>,
     context: Arc<Context>,
     device: Device,
     staged: Mutex<Staged>,
     unflushed: AtomicU32,
-    /// Whether the host has seen that nothing was left to do, and nothing was flushed since.
+    /// True if the host has seen the queue idle, and nothing was flushed since.
     idle: AtomicBool,
 }
 
-/// Host memory that commands under way still read.
+/// Host memory that running commands still read.
 #[derive(Default)]
 pub struct Staged {
     writes: VecDeque<(Event, Box<[u8]>)>,
@@ -55,13 +55,13 @@ pub struct Staged {
 #[derive(Clone, Copy)]
 struct Device(cl_device_id);
 
-// SAFETY: devices belong to no thread.
+// SAFETY: devices are not bound to a thread.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
 impl Queue {
-    /// An empty queue on the device of a context.
+    /// Creates an empty queue on the device of a context.
     pub fn new(context: &Arc<Context>, device: cl_device_id) -> Result<Queue> {
         let device = Device(device);
         Ok(Queue {
@@ -75,18 +75,18 @@ impl Queue {
         })
     }
 
-    /// The OpenCL object that takes commands now.
+    /// Returns the OpenCL queue that currently takes commands.
     pub fn handle(&self) -> &CommandQueue {
         self.profiled.get().unwrap_or(&self.plain)
     }
 
-    /// What all objects of the device share.
+    /// Returns the shared state of the device.
     pub fn shared(&self) -> &Arc<Shared> {
         self.plain.shared()
     }
 
-    /// Sees to it that commands from here on know their times. Measured on two drivers that costs each command 4 %, so it
-    /// begins when first asked for, once the commands before are done. The caller holds [`Queue::order`].
+    /// Enables profiling for all further commands. Measured on two drivers it costs each command 4 %, so it is enabled at the first
+    /// request, after earlier commands are complete. The caller holds [`Queue::order`].
     pub fn profile(&self) -> Result<()> {
         if self.profiled.get().is_none() {
             let queue = create(&self.context, self.device, CL_QUEUE_PROFILING_ENABLE)?;
@@ -96,18 +96,18 @@ impl Queue {
         Ok(())
     }
 
-    /// Keeps other threads' commands from coming between those of the holder.
+    /// Excludes commands of other threads between those of the holder.
     pub fn order(&self) -> MutexGuard<'_, Staged> {
         locked(&self.staged)
     }
 
-    /// Takes note of commands that were enqueued, and begins them if it is time.
+    /// Counts enqueued commands, and flushes the queue if it is due.
     pub fn enqueued(&self, commands: u32) -> Result<()> {
         let unflushed = self.unflushed.fetch_add(commands, Relaxed) + commands;
         if unflushed >= FLUSH_EVERY || self.idle.load(Relaxed) { self.flush() } else { Ok(()) }
     }
 
-    /// Begins everything that was enqueued.
+    /// Starts all enqueued commands.
     pub fn flush(&self) -> Result<()> {
         if self.unflushed.load(Relaxed) == 0 || self.unflushed.swap(0, Relaxed) == 0 {
             return Ok(());
@@ -116,7 +116,7 @@ impl Queue {
         flush(self.handle().raw()).map_err(|code| self.shared().failed("starting commands", code, When::Asking))
     }
 
-    /// Waits for everything that was enqueued.
+    /// Waits for all enqueued commands.
     pub fn finish(&self) -> Result<()> {
         self.unflushed.store(0, Relaxed);
         finish(self.handle().raw()).map_err(|code| self.shared().failed("waiting", code, When::Waiting))?;
@@ -126,9 +126,9 @@ impl Queue {
 
     /// Waits for a command of this queue.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        // Waiting flushes the queue itself.
+        // Waiting implies a flush.
         if let Err(code) = wait_for_events(&[event.raw()]) {
-            // The code of the wait says only that something failed; the command's own says what.
+            // The code of the wait says only that a command failed; the status of the command says why.
             let code = status(event).err().unwrap_or(code);
             return Err(self.shared().failed("running commands", code, When::Waiting));
         }
@@ -136,17 +136,17 @@ impl Queue {
         Ok(())
     }
 
-    /// Copies host bytes to a buffer; they may be reused at return.
+    /// Copies host bytes to a buffer; the slice can be reused after the call.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         let failed = |code| self.shared().failed(format_args!("writing {} bytes", bytes.len()), code, When::Asking);
         let offset = offset as usize;
         if bytes.len() > STAGE_LIMIT {
-            // SAFETY: the slice outlives the call, which returns only once it was read; the range is inside the buffer.
+            // SAFETY: the slice outlives the call, which returns only after it was read; the range is inside the buffer.
             let written = unsafe {
                 let (queue, start) = (self.handle().raw(), bytes.as_ptr().cast());
                 enqueue_write_buffer(queue, buffer.raw(), CL_BLOCKING, offset, bytes.len(), start, 0, ptr::null())
             };
-            // SAFETY: the event was made for us.
+            // SAFETY: the enqueue created the event, and its reference is owned here.
             drop(unsafe { Event::own(written.map_err(failed)?) });
             self.idle.store(true, Relaxed);
             return Ok(());
@@ -160,24 +160,24 @@ impl Queue {
             let (queue, start) = (self.handle().raw(), copy.as_ptr().cast());
             enqueue_write_buffer(queue, buffer.raw(), CL_NON_BLOCKING, offset, copy.len(), start, 0, ptr::null())
         };
-        // SAFETY: the event was made for us.
+        // SAFETY: the enqueue created the event, and its reference is owned here.
         let event = unsafe { Event::own(written.map_err(failed)?) };
         staged.bytes += copy.len();
         staged.writes.push_back((event, copy));
         self.enqueued(1)
     }
 
-    /// Copies from a buffer into host bytes and waits for it.
+    /// Copies from a buffer into host memory and waits for completion.
     pub fn read_into(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let (length, offset) = (bytes.len(), offset as usize);
-        // SAFETY: the slice is exclusively ours until the call returns, and then it was written; the range is inside.
+        // SAFETY: the slice is exclusively borrowed until the call returns, and the copy is complete then; the range is inside the buffer.
         let read = unsafe {
             let (queue, start) = (self.handle().raw(), bytes.as_mut_ptr().cast());
             enqueue_read_buffer(queue, buffer.raw(), CL_BLOCKING, offset, length, start, 0, ptr::null())
         };
         let read =
             read.map_err(|code| self.shared().failed(format_args!("reading {length} bytes"), code, When::Waiting))?;
-        // SAFETY: the event was made for us.
+        // SAFETY: the enqueue created the event, and its reference is owned here.
         drop(unsafe { Event::own(read) });
         self.idle.store(true, Relaxed);
         Ok(())
@@ -188,12 +188,13 @@ fn create(context: &Context, device: Device, properties: u64) -> Result<CommandQ
     // SAFETY: context and device are live and belong together.
     let queue = unsafe { create_command_queue(context.raw(), device.0, properties) };
     let queue = queue.map_err(|code| context.shared().failed("creating a queue", code, When::Asking))?;
-    // SAFETY: the queue was just created for us.
+    // SAFETY: the queue was just created, and its reference is owned here.
     Ok(unsafe { CommandQueue::own(queue, context.shared()) })
 }
 
 impl Staged {
-    /// Forgets writes that are done; with `make_room`, waits for the oldest until half of them are. A failed one is an error.
+    /// Removes completed writes; with `make_room`, waits for the oldest ones until at most half of the limit is staged. Returns the error
+    /// of a failed write.
     fn retire(&mut self, shared: &Shared, make_room: bool) -> Result<()> {
         let failed = |code| shared.failed("an earlier write", code, When::Waiting);
         while let Some((event, bytes)) = self.writes.front() {
@@ -219,13 +220,13 @@ impl Drop for Queue {
         let queue = self.handle().raw();
         let staged = self.staged.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !staged.writes.is_empty() && finish(queue).is_err() {
-            // Nobody can say whether the driver still reads these bytes, so they are never given back.
+            // It is unknown whether the driver still reads these bytes, so they are leaked.
             staged.writes.drain(..).for_each(|(_, bytes)| std::mem::forget(bytes));
         }
     }
 }
 
-/// Whether a command is done; its code once it failed.
+/// Returns true if a command is complete; returns its error code if it failed.
 pub fn status(event: &Event) -> Result<bool, i32> {
     match get_event_info(event.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS) {
         Ok(InfoType::Int(status)) if status < 0 => Err(status),

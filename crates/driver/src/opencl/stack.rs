@@ -1,14 +1,14 @@
-//! The stack of a thread, on which drivers for CPUs keep the private arrays of all work-items of a group.
+//! Size of a thread's stack, on which CPU drivers keep the private arrays of all work-items of a work-group.
 
 use std::fs;
 
-/// What a thread is given on Linux if its limit is not set.
+/// Stack size of a thread on Linux if its limit is `unlimited` or unknown.
 const UNLIMITED: u64 = 2 << 20;
 
-/// What other systems give a thread at the least.
+/// Smallest default stack size of a thread on other systems.
 const ELSEWHERE: u64 = 512 << 10;
 
-/// Bytes of the stack of a thread that a driver starts.
+/// Returns the stack size in bytes of a thread that a driver starts.
 pub fn bytes() -> u64 {
     if !cfg!(target_os = "linux") {
         return ELSEWHERE;
@@ -16,7 +16,7 @@ pub fn bytes() -> u64 {
     fs::read_to_string("/proc/self/limits").ok().and_then(|limits| limit(&limits)).unwrap_or(UNLIMITED)
 }
 
-/// The soft limit of the stack in the kernel's table of limits.
+/// Returns the soft stack limit from the text of `/proc/self/limits`.
 fn limit(limits: &str) -> Option<u64> {
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max stack size"))?.split_ascii_whitespace().next()?;
     if soft == "unlimited" { Some(UNLIMITED) } else { soft.parse().ok() }
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_read_from_the_table() {
+    fn limit_parses_the_soft_stack_limit() {
         let table = |soft: &str| {
             format!(
                 "Limit                     Soft Limit           Hard Limit           Units     \n\

@@ -1,4 +1,4 @@
-//! Steps to commands.
+//! Encodes and enqueues commands.
 
 use std::ptr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::fill::parts;
 use crate::lock::locked;
 use crate::table::Table;
 
-/// What a device's ids mean.
+/// The objects behind a device's ids.
 #[derive(Default)]
 pub struct Tables {
     /// Programs.
@@ -34,33 +34,33 @@ pub struct Tables {
     pub queues: Vec<Arc<Queue>>,
 }
 
-/// Enqueues the steps of one submission.
+/// Enqueues the commands of one submission.
 pub struct Encoder<'a> {
-    /// Where to.
+    /// The queue to enqueue to.
     pub queue: &'a Arc<Queue>,
     /// The device's buffers and programs.
     pub tables: &'a Tables,
     /// The device.
     pub device: cl_device_id,
-    /// Where parts of buffers may begin.
+    /// Required alignment in bytes of the start of a sub-buffer.
     pub base_align: u64,
-    /// What the next command waits for.
+    /// Events that the next command waits for.
     pub waits: Vec<Event>,
     /// The last command.
     pub last: Option<Event>,
-    /// How many commands there were.
+    /// Number of enqueued commands.
     pub commands: u32,
 }
 
 impl Encoder<'_> {
-    /// Enqueues the steps; the ticket knows each one's time if `timed`.
+    /// Enqueues the commands; with `timed` the ticket holds the time of each one.
     pub fn run(mut self, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let mut times = Vec::new();
         for step in steps {
             let before = self.commands;
             let done = self.step(step);
             if let Err(error) = done {
-                // What was enqueued runs; the queue must know of it.
+                // Commands that were already enqueued run, so the queue must count them.
                 self.queue.enqueued(self.commands)?;
                 return Err(error);
             }
@@ -92,7 +92,7 @@ impl Encoder<'_> {
                 Ok(())
             }
             DeviceCommand::Routine(routine, ..) => {
-                Err(Error::unsupported(format!("{}: offers no routine, {routine:?} neither", self.shared().label)))
+                Err(Error::unsupported(format!("{}: supports no library routine: {routine:?}", self.shared().label)))
             }
         }
     }
@@ -105,7 +105,7 @@ impl Encoder<'_> {
         let mut kernel = locked(&program.kernel);
         kernel.set_arguments(&program.signature, dispatch, &self.tables.memory, self.base_align)?;
         let (grid, group) = (dispatch.grid, dispatch.group_size.map(|size| size as usize));
-        // Whole groups; the size asked for is an argument of its own.
+        // The global size is rounded up to whole work-groups; the requested grid size is passed as an argument.
         let whole = |i: usize| usize::try_from(grid[i]).ok()?.div_ceil(group[i].max(1)).checked_mul(group[i]);
         let (Some(x), Some(y), Some(z)) = (whole(0), whole(1), whole(2)) else {
             return Err(Error::unsupported(format!(
@@ -116,8 +116,8 @@ impl Encoder<'_> {
         let global = [x, y, z];
         let axes = (1..3).rfind(|i| global[*i] > 1).map_or(1, |i| i + 1) as u32;
         let waits = self.wait_list();
-        // SAFETY: kernel and queue are live and of one context, the lock keeps the arguments just set, the lists outlive
-        // the call and hold as many values as it is told.
+        // SAFETY: kernel and queue are live and of one context; the lock protects the arguments set here; the lists outlive the call and
+        // have the lengths that are passed.
         let event = unsafe {
             enqueue_nd_range_kernel(
                 self.queue.handle().raw(),
@@ -145,7 +145,7 @@ impl Encoder<'_> {
         {
             let (label, [x, y, z]) = (&self.shared().label, group);
             return Error::mistake(format!(
-                "{label}: {entry} has groups of {fx}×{fy}×{fz} in its source and {x}×{y}×{z} in the launch; make them agree"
+                "{label}: {entry} has groups of {fx}×{fy}×{fz} in its source and {x}×{y}×{z} in the launch; make them equal"
             ));
         }
         let doing = format!("launching {entry} over {:?} in groups of {group:?}", dispatch.grid);
@@ -165,7 +165,7 @@ impl Encoder<'_> {
         }
         let waits = self.wait_list();
         let (at, offset, bytes) = (from.offset as usize, to.offset as usize, from.bytes as usize);
-        // SAFETY: queue and buffers are live and of one context, the ranges lie inside them, the list outlives the call.
+        // SAFETY: queue and buffers are live and of one context; the ranges are inside them; the list outlives the call.
         let event = unsafe {
             let (queue, count, list) = (self.queue.handle().raw(), waits.count(), waits.start());
             enqueue_copy_buffer(queue, source, target, at, offset, bytes, count, list)
@@ -181,7 +181,7 @@ impl Encoder<'_> {
             let waits = self.wait_list();
             let (value, length) = (part.pattern.as_ptr().cast(), part.pattern.len());
             let (offset, bytes) = (part.offset as usize, part.bytes as usize);
-            // SAFETY: queue and buffer are live and of one context, the range lies inside, OpenCL copies the pattern.
+            // SAFETY: queue and buffer are live and of one context; the range is inside; OpenCL copies the pattern.
             let event = unsafe {
                 let (queue, count, list) = (self.queue.handle().raw(), waits.count(), waits.start());
                 enqueue_fill_buffer(queue, target, value, length, offset, bytes, count, list)
@@ -192,17 +192,17 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// A command that does nothing but end after all before it and all that is waited for.
+    /// Enqueues a marker, which completes after all earlier commands and all events in the wait list.
     fn marker(&mut self) -> Result<()> {
         let waits = self.wait_list();
         // SAFETY: the queue is live, the list outlives the call.
         let event = unsafe { enqueue_marker_with_wait_list(self.queue.handle().raw(), waits.count(), waits.start()) };
-        let event = event.map_err(|code| self.shared().failed("marking the end", code, When::Asking))?;
+        let event = event.map_err(|code| self.shared().failed("enqueuing a marker", code, When::Asking))?;
         self.enqueued(event)
     }
 
     fn enqueued(&mut self, event: cl_event) -> Result<()> {
-        // SAFETY: an enqueue made the event for us.
+        // SAFETY: an enqueue created the event, and its reference is owned here.
         self.last = Some(unsafe { Event::own(event) });
         self.commands += 1;
         self.waits.clear();
@@ -224,7 +224,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Events as OpenCL takes them: no list rather than an empty one.
+/// An OpenCL wait list; an empty list is passed as a null pointer.
 struct WaitList(Vec<cl_event>);
 
 impl WaitList {
@@ -237,12 +237,11 @@ impl WaitList {
     }
 }
 
-/// Starts reading a region.
+/// Starts an asynchronous read of a region.
 pub fn read(queue: &Arc<Queue>, buffer: &Buffer, region: Region) -> Result<Ticket> {
     let mut bytes = vec![0; region.bytes as usize];
     let order = queue.order();
-    // SAFETY: queue and buffer are live, the range lies inside the buffer, and `Submitted` keeps the bytes until the command
-    // is done.
+    // SAFETY: queue and buffer are live; the range is inside the buffer; `Submitted` keeps the bytes until the command is complete.
     let event = unsafe {
         let (raw, offset, start) = (queue.handle().raw(), region.offset as usize, bytes.as_mut_ptr().cast());
         enqueue_read_buffer(raw, buffer.raw(), CL_NON_BLOCKING, offset, bytes.len(), start, 0, ptr::null())
@@ -250,7 +249,7 @@ pub fn read(queue: &Arc<Queue>, buffer: &Buffer, region: Region) -> Result<Ticke
     let shared = queue.shared();
     let event =
         event.map_err(|code| shared.failed(format_args!("reading {} bytes", region.bytes), code, When::Asking))?;
-    // SAFETY: the enqueue made the event for us.
+    // SAFETY: the enqueue created the event, and its reference is owned here.
     let event = unsafe { Event::own(event) };
     let submitted = Submitted::new(queue.clone(), event, Vec::new(), Some(bytes));
     queue.enqueued(1)?;

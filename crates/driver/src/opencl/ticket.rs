@@ -1,4 +1,4 @@
-//! Work under way, and how others wait for it.
+//! Tickets of submitted work, and waiting for them across queues.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -15,43 +15,43 @@ use super::queue::{Queue, status};
 use crate::lock::locked;
 use crate::table::Table;
 
-/// Submissions that somebody named in a wait. The others, nearly all, never take a place.
+/// The submissions that another queue waits for. Only those are registered here, which is rare.
 #[derive(Default)]
 pub struct Tickets(Mutex<Table<Listed>>);
 
-/// An event that the [`Submitted`] of the same token owns, and takes off this list before it lets go.
+/// An event that the [`Submitted`] of the same token owns; it is removed from the table before it is released.
 struct Listed(cl_event);
 
-// SAFETY: events belong to no thread.
+// SAFETY: events are not bound to a thread.
 unsafe impl Send for Listed {}
 
 impl Tickets {
-    /// The event of a token, kept alive by the answer; none if no ticket of this device has the token.
+    /// Returns the event of a token with a reference of its own, or `None` if no ticket of this device has the token.
     pub fn event(&self, token: u64) -> Option<Event> {
         let list = locked(&self.0);
         let event = list.get(token)?.0;
-        // SAFETY: the event is live: its owner removes it from the list, whose lock we hold, before it releases it.
+        // SAFETY: the event is live: its owner removes it from the table, whose lock is held here, before it releases it.
         unsafe { retain_event(event) }.ok()?;
-        // SAFETY: the reference just taken is given up to the handle.
+        // SAFETY: ownership of the reference just taken passes to the handle.
         Some(unsafe { Event::own(event) })
     }
 }
 
-/// A submission or read under way.
+/// A pending submission or read.
 pub struct Submitted {
-    /// Its place among the device's tickets, once somebody asked.
+    /// Its id in the device's table of tickets, assigned on request.
     token: OnceLock<u64>,
-    /// Done when the last command is; commands of a queue end in order.
+    /// Complete when the last command is; commands of a queue complete in order.
     event: Event,
-    /// For timed submissions, each step's command; none for a step that needed none.
+    /// For timed submissions, the event of each command; `None` for one that enqueued nothing.
     steps: Vec<Option<Event>>,
-    /// Where a read puts its bytes; the command writes into it until it is done.
+    /// The destination of a read, which the command writes until it is complete.
     bytes: Mutex<Option<Vec<u8>>>,
     queue: Arc<Queue>,
 }
 
 impl Submitted {
-    /// A submission whose last command has this event.
+    /// Creates the ticket of a submission whose last command has this event.
     pub fn new(queue: Arc<Queue>, event: Event, steps: Vec<Option<Event>>, bytes: Option<Vec<u8>>) -> Submitted {
         Submitted { token: OnceLock::new(), event, steps, bytes: Mutex::new(bytes), queue }
     }
@@ -68,7 +68,7 @@ impl Pending for Submitted {
     }
 
     fn take(&self) -> Option<Vec<u8>> {
-        // Until it is done the command writes into the bytes, so nobody may have them.
+        // Until it is complete the command writes into the bytes, so they must not be taken.
         if status(&self.event) == Ok(true) { locked(&self.bytes).take() } else { None }
     }
 
@@ -88,7 +88,7 @@ impl Drop for Submitted {
             locked(&self.queue.shared().tickets.0).remove(*token);
         }
         let Some(bytes) = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        // The command writes into the bytes until it ends; if it cannot be waited for they are never given back.
+        // The command writes into the bytes until it ends; if waiting fails they are leaked.
         let _ = wait_for_events(&[self.event.raw()]);
         if status(&self.event) == Ok(false) {
             std::mem::forget(bytes);
@@ -104,7 +104,7 @@ fn ran(event: &Event) -> StepTime {
     StepTime { start_ns: at(CL_PROFILING_COMMAND_START), end_ns: at(CL_PROFILING_COMMAND_END) }
 }
 
-/// A step without a command took no time: it ended when the one before it did, or began when the next did.
+/// Returns the time of a command that enqueued nothing: an empty interval at the end of the previous command, or at the start of the next.
 fn moment(known: &[Option<StepTime>], i: usize) -> StepTime {
     let before = known[..i].iter().flatten().last().map(|time| time.end_ns);
     let after = known[i..].iter().flatten().next().map(|time| time.start_ns);

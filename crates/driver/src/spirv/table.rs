@@ -1,11 +1,11 @@
-//! The numbers of instructions and names, from Khronos' *SPIR-V Specification*, *OpenCL.std* and *SPV_INTEL_subgroups*.
+//! Opcodes and enumerants, from Khronos' *SPIR-V Specification*, *OpenCL.std* and *SPV_INTEL_subgroups*.
 
-/// What an instruction gives.
+/// The result of an instruction.
 pub enum Gives {
     Nothing,
-    /// Something without a type: a type, a label, a set of functions.
+    /// A result without a type: a type, a label, an instruction set.
     Name,
-    /// A value, whose type comes first.
+    /// A value, whose type is the first operand.
     Value,
 }
 
@@ -107,7 +107,7 @@ pub const INSTRUCTIONS: &[(&str, u16, Gives)] = &[
     ("OpSubgroupShuffleINTEL", 5571, Value),
 ];
 
-/// Names that stand for a number, of whatever list: none of them means two.
+/// Values of names from all enumerations: no name has two values.
 pub const NAMES: &[(&str, u32)] = &[
     // Capabilities.
     ("Addresses", 4),
@@ -120,12 +120,12 @@ pub const NAMES: &[(&str, u32)] = &[
     ("Int8", 39),
     ("SubgroupDispatch", 58),
     ("SubgroupShuffleINTEL", 5568),
-    // A capability, and a model of execution.
+    // A capability, and an execution model.
     ("Kernel", 6),
-    // Models of addressing and memory.
+    // Addressing and memory models.
     ("Physical64", 2),
     ("OpenCL", 2),
-    // Modes of execution.
+    // Execution modes.
     ("LocalSize", 17),
     ("ContractionOff", 31),
     ("SubgroupSize", 35),
@@ -134,7 +134,7 @@ pub const NAMES: &[(&str, u32)] = &[
     ("Workgroup", 4),
     ("CrossWorkgroup", 5),
     ("Function", 7),
-    // Decorations, the numbers of a launch, what is known of a parameter.
+    // Decorations, built-ins of a launch, parameter attributes.
     ("BuiltIn", 11),
     ("FuncParamAttr", 38),
     ("NumWorkgroups", 24),
@@ -145,11 +145,11 @@ pub const NAMES: &[(&str, u32)] = &[
     ("SubgroupLocalInvocationId", 41),
     ("NoAlias", 4),
     ("NoWrite", 6),
-    // Accesses, functions, rounding to nearest even.
+    // Memory operands, function control, rounding to nearest even.
     ("Aligned", 2),
     ("None", 0),
     ("RTE", 0),
-    // Functions of OpenCL.std.
+    // Instructions of OpenCL.std.
     ("atan", 6),
     ("ceil", 12),
     ("cos", 14),

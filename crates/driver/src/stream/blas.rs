@@ -1,8 +1,9 @@
-//! Matrix products by a vendor's libraries, for one device: which does what, how, and in what room.
+//! Matrix products by a vendor's libraries, for one device.
 //!
-//! Libraries are opened and started when somebody first asks for a product; of several the first one does it that starts and can. How a product is done is asked
-//! once for each shape and alignment and kept. What fails is the error of one run and is not offered again, so whoever plans anew gets
-//! kernels. What a product's result goes through is a kernel behind it, but for a bias.
+//! Libraries are opened and initialized when the first product is queried; if there are several, the first one that initializes and
+//! supports a product computes it. The algorithm is queried once for each shape and alignment and cached. A product that fails returns the
+//! error of that run and is not offered again, so that later plans use kernels. Epilogues other than a bias are separate kernels after the
+//! product.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -19,24 +20,25 @@ use crate::error_codes::Codes;
 use crate::library::DevicePtr;
 use crate::lock::locked;
 
-/// Products that are kept ready; a program has a few dozen.
+/// Maximum number of cached products; a program has a few dozen.
 const KEPT: usize = 1024;
-/// The alignment in bytes beyond which no algorithm asks for more.
+/// Largest alignment in bytes that is distinguished; no algorithm requires more.
 const WIDEST: u32 = 256;
 
-/// Which library of matrix products is looked for.
+/// The library for matrix products to search for.
 #[derive(Clone, Debug)]
 pub enum GemmRequest {
-    /// The one that the system finds.
+    /// The library that the system finds.
     Any,
-    /// This one.
+    /// The library at this path.
     This(PathBuf),
-    /// None: the driver's library was chosen, and another's would not know its memory.
+    /// No library: the driver's library was chosen by path, and another library would not know its memory.
     None,
 }
 
 impl GemmRequest {
-    /// What is wanted beside a driver's library: the one that was chosen, or any beside the system's own driver.
+    /// Returns the request that goes with a driver's library: the chosen path, otherwise any library for the system's own driver, otherwise
+    /// none.
     pub fn beside(library: Option<&Path>, chosen: Option<&Path>) -> GemmRequest {
         match (library, chosen) {
             (_, Some(chosen)) => GemmRequest::This(chosen.to_path_buf()),
@@ -45,90 +47,91 @@ impl GemmRequest {
         }
     }
 
-    /// The path to open, if it is not for the system to find.
+    /// Returns the path to open; `None` if the system searches.
     pub fn path(&self, kind: &str) -> Result<Option<&Path>> {
         match self {
             GemmRequest::Any => Ok(None),
             GemmRequest::This(path) => Ok(Some(path)),
             GemmRequest::None => {
-                Err(Error::unavailable(format!("{kind}: no library of them was chosen with the driver's")))
+                Err(Error::unavailable(format!("{kind}: no matrix product library was chosen with the driver's")))
             }
         }
     }
 }
 
-/// A vendor's library of linear algebra, found and not yet started.
+/// A vendor's BLAS library, opened but not initialized.
 pub trait Library: Send + Sync {
-    /// What it is and where, as `cuBLASLt 12.8 (libcublasLt.so.12)`.
+    /// Returns name, version and file, such as `cuBLASLt 12.8 (libcublasLt.so.12)`.
     fn title(&self) -> &str;
-    /// What its codes mean.
+    /// Returns the library's error codes.
     fn codes(&self) -> &'static Codes;
-    /// Starts it on a device, which is the thread's own.
+    /// Initializes it on a device, which is current on the thread.
     fn start(&self, context: &Arc<Context>) -> Result<Box<dyn Blas>, i32>;
 }
 
-/// A library at work on a device, which is the thread's own in every call.
+/// An initialized library. The device is current on the thread in every call.
 pub trait Blas: Send + Sync {
-    /// The most workspace it makes use of, in bytes.
+    /// Returns the largest workspace that it uses, in bytes.
     fn workspace(&self) -> usize;
-    /// How it does a product whose matrices begin at multiples of these bytes, with so much workspace at most; none if it does not.
+    /// Prepares a product whose matrices are aligned to these numbers of bytes, with at most this workspace; `None` if it is not supported.
     fn ready(&self, product: &Product, alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32>;
 }
 
-/// A product that a library is ready to do.
+/// A product that is ready to run.
 pub trait Ready: Send + Sync {
-    /// Bytes of workspace it needs.
+    /// Returns the size of the workspace it needs, in bytes.
     fn workspace(&self) -> usize;
-    /// Gives it to a queue: where both factors and the result begin, where the bias does if it has one, and the workspace.
+    /// Enqueues the product, with the addresses of both factors and the result, of the bias if it has one, and of the workspace.
     fn run(&self, matrices: [DevicePtr; 3], bias: DevicePtr, workspace: DevicePtr, queue: &Queue) -> Result<(), i32>;
 }
 
-/// What a device does about matrix products.
+/// The matrix products of a device.
 pub struct Products {
-    /// In the order in which they are asked.
+    /// In order of preference.
     candidates: Vec<Candidate>,
     context: Arc<Context>,
-    /// Whether somebody was told that no library starts.
+    /// True if a run has failed and no library could be initialized.
     given_up: AtomicBool,
     known: Mutex<HashMap<Key, Option<Way>>>,
 }
 
-/// A library, started at the first product.
+/// A library, initialized at the first product.
 struct Candidate {
     library: Arc<dyn Library>,
     blas: OnceLock<Result<Box<dyn Blas>>>,
 }
 
-/// A product, what its matrices are aligned to, and whether there is a workspace.
+/// A product, the alignments of its matrices, and true if there is a workspace.
 type Key = (Gemm, [u32; 3], bool);
 
-/// How a product is done, and the place of the library that does it.
+/// The index of the library that computes a product, and the prepared product.
 type Way = (usize, Arc<dyn Ready>);
 
 impl Products {
-    /// Products by libraries, of which there is at least one.
+    /// Creates the state for a nonempty list of libraries.
     pub fn new(libraries: Vec<Arc<dyn Library>>, context: Arc<Context>) -> Products {
         let candidate = |library| Candidate { library, blas: OnceLock::new() };
         let candidates = libraries.into_iter().map(candidate).collect();
         Products { candidates, context, given_up: AtomicBool::new(false), known: Mutex::default() }
     }
 
-    /// Whether a library does a product, wherever in their buffers its matrices begin. If none can even be asked, running says so.
+    /// Returns true if a library supports a product at any offset of its matrices. Also returns true if the query fails; then `run` reports
+    /// the error.
     pub fn offers(&self, gemm: &Gemm) -> bool {
         let known =
             || Some(self.ready(gemm, &Product::of(gemm)?, anywhere(gemm), true).map_or(true, |ready| ready.is_some()));
         !self.given_up.load(Ordering::Relaxed) && known().unwrap_or(false)
     }
 
-    /// Why each of the libraries does not start, if it does not.
+    /// Returns the initialization error of each library, if there is one.
     pub fn obstacles(&self) -> Vec<Option<Error>> {
         self.candidates.iter().map(|candidate| self.blas(candidate).err()).collect()
     }
 
-    /// Gives a product to a queue; its buffers begin at these addresses, its bias at another if it has one.
+    /// Enqueues a product, with the addresses of its buffers, and of the bias if it has one.
     pub fn run(&self, gemm: &Gemm, buffers: [DevicePtr; 3], bias: DevicePtr, queue: &Queue) -> Result<()> {
         let done = self.attempt(gemm, buffers, bias, queue);
-        // Memory may be there the next time.
+        // Memory can be available the next time.
         if done.as_ref().is_err_and(|error| !error.is_out_of_memory()) {
             locked(&self.known).insert((*gemm, anywhere(gemm), true), None);
             if self.obstacles().iter().all(Option::is_some) {
@@ -139,7 +142,7 @@ impl Products {
     }
 
     fn attempt(&self, gemm: &Gemm, buffers: [DevicePtr; 3], bias: DevicePtr, queue: &Queue) -> Result<()> {
-        let none = || Error::unsupported(format!("{}: {} does not do {gemm}", self.context.label, self.titles()));
+        let none = || Error::unsupported(format!("{}: {} does not support {gemm}", self.context.label, self.titles()));
         let product = Product::of(gemm).ok_or_else(none)?;
         let width = gemm.dtype.bytes() as u64;
         let matrices = product.matrices().map(|matrix| buffers[matrix.buffer] + matrix.offset as u64 * width);
@@ -149,10 +152,10 @@ impl Products {
         if ready.workspace() > 0 {
             match queue.workspace(self.workspace()) {
                 Ok(address) => workspace = address,
-                // It is slower without, and works; if not, kernels need none.
+                // A product without a workspace is slower but works; if there is none, kernels are used, which need no workspace.
                 Err(error) if error.is_out_of_memory() => {
                     let titles = self.titles();
-                    let full = || Error::unsupported(format!("{titles} has no room for its workspace: {error}"));
+                    let full = || Error::unsupported(format!("{titles}: no memory for the workspace: {error}"));
                     (by, ready) = self.ready(gemm, &product, alignments, false)?.ok_or_else(full)?;
                 }
                 Err(error) => return Err(error),
@@ -169,7 +172,7 @@ impl Products {
         if let Some(known) = locked(&self.known).get(&key) {
             return Ok(known.clone());
         }
-        // Asking is slow: others may look meanwhile, and two threads may ask the same.
+        // The query is slow, so the lock is not held: other threads can look up products, and two threads can query the same one.
         let ready = self.ask(gemm, product, alignments, room)?;
         let mut known = locked(&self.known);
         if known.len() >= KEPT {
@@ -179,7 +182,7 @@ impl Products {
         Ok(ready)
     }
 
-    /// Asks the libraries that start, one after the other; an error if none does.
+    /// Queries the initialized libraries in order; returns an error if none could be initialized.
     fn ask(&self, gemm: &Gemm, product: &Product, alignments: [u32; 3], room: bool) -> Result<Option<Way>> {
         let mut obstacle = None;
         let mut asked = false;
@@ -204,12 +207,15 @@ impl Products {
     fn blas<'a>(&self, candidate: &'a Candidate) -> Result<&'a dyn Blas> {
         let start = || {
             let _current = self.context.enter()?;
-            candidate.library.start(&self.context).map_err(|code| self.failed(&*candidate.library, "starting", code))
+            candidate
+                .library
+                .start(&self.context)
+                .map_err(|code| self.failed(&*candidate.library, "initializing", code))
         };
         candidate.blas.get_or_init(start).as_ref().map(|blas| &**blas).map_err(Error::clone)
     }
 
-    /// The workspace of a queue, which serves every library.
+    /// Returns the workspace size of a queue, which is large enough for every library.
     fn workspace(&self) -> usize {
         let started = self.candidates.iter().filter_map(|candidate| self.blas(candidate).ok());
         started.map(|blas| blas.workspace()).max().unwrap_or(0)
@@ -225,7 +231,7 @@ impl Products {
     }
 }
 
-/// Who does products, given why each of the libraries does not start, where that is known.
+/// Describes which libraries compute products, given the initialization errors where they are known.
 pub fn report(libraries: &[Arc<dyn Library>], obstacles: &[Option<Error>]) -> String {
     let obstacle = |at: usize| obstacles.get(at).and_then(Option::as_ref);
     let at_work = libraries.iter().enumerate().filter(|(at, _)| obstacle(*at).is_none());
@@ -238,7 +244,7 @@ pub fn report(libraries: &[Arc<dyn Library>], obstacles: &[Option<Error>]) -> St
     }
 }
 
-/// Alignments that matrices have wherever they begin.
+/// Returns the alignments that matrices have at any offset.
 fn anywhere(gemm: &Gemm) -> [u32; 3] {
     [gemm.dtype.bytes() as u32; 3]
 }

@@ -1,26 +1,26 @@
-//! A matrix product in the words of BLAS, whose matrices are stored by columns.
+//! A matrix product in terms of BLAS, whose matrices are column-major.
 //!
-//! A matrix stored by rows is its transpose stored by columns, so `c = a × b` by rows is `cᵀ = bᵀ × aᵀ` by columns. What BLAS cannot
-//! say (both strides other than 1, rows that overlap, an element repeated along an axis) is no product of this kind.
+//! A row-major matrix is its column-major transpose, so a row-major `c = a × b` is a column-major `cᵀ = bᵀ × aᵀ`. Layouts that BLAS cannot
+//! express (both strides other than 1, overlapping rows, an element repeated along an axis) are rejected.
 
 use panoply_device::{DType, Gemm, Layout};
 
 /// `result[i] = left[i] × right[i]`: m×k times k×n gives m×n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Product {
-    /// Elements of all three; f16 and bf16 are summed in f32.
+    /// Element type of all three matrices; f16 and bf16 are accumulated in f32.
     pub dtype: DType,
-    /// Whether factors of f32 may be those of TF32.
+    /// True if f32 factors can be rounded to TF32.
     pub tf32: bool,
-    /// Whether a vector is added to every stored column of the result; never in a batch.
+    /// True if a vector is added to every stored column of the result; never in a batch.
     pub bias: bool,
-    /// Independent products.
+    /// Number of independent products.
     pub batch: usize,
-    /// Rows of the left factor and the result.
+    /// Number of rows of the left factor and the result.
     pub m: usize,
-    /// Columns of the right factor and the result.
+    /// Number of columns of the right factor and the result.
     pub n: usize,
-    /// Columns of the left factor, rows of the right one.
+    /// Number of columns of the left factor and rows of the right one.
     pub k: usize,
     /// The left factor.
     pub left: Matrix,
@@ -30,32 +30,32 @@ pub struct Product {
     pub result: Matrix,
 }
 
-/// A matrix, stored by columns.
+/// A column-major matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
-    /// Which of the routine's buffers holds it.
+    /// Index of the routine's buffer that holds it.
     pub buffer: usize,
-    /// Elements before the first.
+    /// Offset of the first element, in elements.
     pub offset: usize,
-    /// Whether what is stored is the transpose of what is meant.
+    /// True if the stored matrix is the transpose of the logical one.
     pub transposed: bool,
-    /// Elements from one stored column to the next, at least as many as a column has.
+    /// Leading dimension: elements from one stored column to the next, at least the length of a column.
     pub leading: usize,
-    /// Elements from one batch to the next.
+    /// Batch stride in elements.
     pub batch: usize,
 }
 
-/// Lengths and strides down and across what is meant.
+/// Length and stride of the rows' axis and of the columns' axis of the logical matrix.
 type Axes = [(usize, usize); 2];
 
 impl Product {
-    /// The product that a routine asks for; none if BLAS cannot say it, or counts of 32 bits do not reach.
+    /// Converts a routine; `None` if BLAS cannot express it, or a count exceeds 32 bits.
     pub fn of(gemm: &Gemm) -> Option<Product> {
         let Gemm { dtype, tf32, bias, batch, m, n, k, a, b, c } = folded(gemm);
         if [batch, m, n, k].contains(&0) {
             return None;
         }
-        // Down and across a result that is stored by columns, and of its factors.
+        // The axes of the column-major result, and of its factors.
         let by_rows = || {
             let result = Matrix::new(2, c, [(n, c.column), (m, c.row)]).filter(|matrix| !matrix.transposed)?;
             let left = Matrix::new(1, b, [(n, b.column), (k, b.row)])?;
@@ -68,7 +68,7 @@ impl Product {
             let right = Matrix::new(1, b, [(k, b.row), (n, b.column)])?;
             Some(Product { dtype, tf32, bias, batch, m, n, k, left, right, result })
         };
-        // A bias lies along the columns of what is meant, so they are what must be stored one after the other.
+        // A bias varies along the columns of the logical matrix, so they must be contiguous.
         let product =
             if bias { by_rows().filter(|product| product.batch == 1) } else { by_rows().or_else(by_columns) }?;
         let [left, right, result] = product.matrices().map(|matrix| matrix.leading);
@@ -76,12 +76,12 @@ impl Product {
         counts.iter().all(|count| i32::try_from(*count).is_ok()).then_some(product)
     }
 
-    /// Its matrices: both factors and the result.
+    /// Returns both factors and the result.
     pub fn matrices(&self) -> [Matrix; 3] {
         [self.left, self.right, self.result]
     }
 
-    /// Rows and columns of the matrices as they are stored.
+    /// Returns rows and columns of the matrices as they are stored.
     pub fn stored(&self) -> [(usize, usize); 3] {
         let Product { m, n, k, left, right, .. } = *self;
         let turned =
@@ -92,7 +92,7 @@ impl Product {
 
 impl Matrix {
     fn new(buffer: usize, layout: Layout, [(rows, down), (columns, across)]: Axes) -> Option<Matrix> {
-        // Of an axis of one element the stride says nothing.
+        // The stride of an axis of length 1 is irrelevant.
         let straight = (rows == 1 || down == 1) && (columns == 1 || across >= rows);
         let turned = (columns == 1 || across == 1) && (rows == 1 || down >= columns);
         let leading = match (straight, turned) {
@@ -105,7 +105,7 @@ impl Matrix {
     }
 }
 
-/// The same with a batch that shares its right factor as more rows.
+/// Folds a batch that shares its right factor into the rows of a single product.
 fn folded(gemm: &Gemm) -> Gemm {
     let Gemm { batch, m, a, b, c, .. } = *gemm;
     let follows = |layout: Layout| Some(layout.batch) == layout.row.checked_mul(m);
@@ -119,7 +119,7 @@ fn folded(gemm: &Gemm) -> Gemm {
 mod tests {
     use super::*;
 
-    /// Where element (i, row, column) of what a matrix means lies.
+    /// Returns the address of element (i, row, column) of the logical matrix.
     fn place(matrix: Matrix, i: usize, row: usize, column: usize) -> usize {
         let (row, column) = if matrix.transposed { (column, row) } else { (row, column) };
         matrix.offset + i * matrix.batch + row + column * matrix.leading
@@ -129,7 +129,7 @@ mod tests {
         layout.offset + i * layout.batch + row * layout.row + column * layout.column
     }
 
-    /// The elements that are multiplied for each element of the result, by address.
+    /// Returns the elements that are multiplied for each element of the result, by address.
     fn meant(gemm: &Gemm) -> Vec<(usize, usize, usize)> {
         let mut all = Vec::new();
         for i in 0..gemm.batch {
@@ -165,9 +165,9 @@ mod tests {
         Layout { offset: 3, batch, row, column }
     }
 
-    /// Every way in which factors and result may lie, and every small shape, names the same addresses.
+    /// Checks that all layouts of factors and result and all small shapes lead to the same addresses.
     #[test]
-    fn what_is_said_is_what_was_meant() {
+    fn product_addresses_match_the_gemm() {
         let shapes = [1, 2, 5].into_iter().flat_map(|m| [1, 3].map(|n| (m, n)));
         for (m, n, k) in shapes.flat_map(|(m, n)| [1, 4].map(|k| (m, n, k))) {
             let ways = |rows: usize, columns: usize| {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_shares_its_right_factor_is_one_product() {
+    fn batch_with_shared_right_factor_folds_into_one_product() {
         let gemm = |a, c| Gemm {
             dtype: DType::F32,
             tf32: false,
@@ -209,11 +209,11 @@ mod tests {
         let whole = Product::of(&gemm(layout(24, 6, 1), layout(20, 5, 1))).unwrap();
         assert_eq!((whole.batch, whole.m, whole.n), (1, 5, 28));
         let apart = Product::of(&gemm(layout(30, 6, 1), layout(20, 5, 1))).unwrap();
-        assert_eq!((apart.batch, apart.m, apart.n), (7, 5, 4), "rows lie between the batches");
+        assert_eq!((apart.batch, apart.m, apart.n), (7, 5, 4), "there are rows between the batches");
     }
 
     #[test]
-    fn what_blas_cannot_say_is_no_product() {
+    fn product_rejects_what_blas_cannot_express() {
         let plain = Gemm {
             dtype: DType::F32,
             tf32: false,

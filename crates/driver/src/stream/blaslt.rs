@@ -1,8 +1,9 @@
-//! Matrix products by cuBLASLt or hipBLASLt: AMD's library was made after NVIDIA's, with the same functions under other names, so there is one text
-//! over a vendor's numbers ([`Numbers`]).
+//! Matrix products by cuBLASLt or hipBLASLt. AMD's library is modeled on NVIDIA's, with the same functions under other names, so there is
+//! one implementation parameterized by a vendor's constants ([`Numbers`]).
 //!
-//! Matrices are stored by columns. f16 and bf16 are summed in f32. Of the epilogues only the bias has the bits of our own kernel behind the
-//! product, and only where the elements are those that sums are computed in: halves are added to before they are rounded.
+//! Matrices are column-major. f16 and bf16 are accumulated in f32. Of the epilogues only the bias gives bitwise the result of our own
+//! kernel after the product, and only if the element type equals the compute type: to f16 and bf16 the library adds the bias before
+//! rounding.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -18,7 +19,7 @@ use crate::library::{DevicePtr, Handle, check, functions};
 use crate::lock::locked;
 
 functions! {
-    /// The functions that both libraries have; each is what NVIDIA's and AMD's documentation say.
+    /// The functions that both libraries have; NVIDIA's and AMD's documentation describe them.
     Lt
     needed {
         create(*mut Handle) "cublasLtCreate" "hipblasLtCreate";
@@ -45,55 +46,55 @@ functions! {
     optional {}
 }
 
-/// Room for either vendor's matmulHeuristicResult_t, whose first part is the algorithm; NVIDIA's is the larger one, of 96 bytes.
+/// Buffer for either vendor's matmulHeuristicResult_t, which begins with the algorithm; NVIDIA's is the larger one, of 96 bytes.
 type Found = [u64; 12];
 
-/// What the two libraries say otherwise.
+/// The constants that differ between the two libraries.
 pub struct Numbers {
-    /// The attributes of an operation for its factors' transposition, and what stands for a transposition.
+    /// The attributes of an operation for the transposition of its two factors.
     pub transpose: [i32; 2],
     /// HIPBLAS_OP_T or CUBLAS_OP_T.
     pub transposed: i32,
-    /// The attribute for what the result goes through, that for the bias' address, and the epilogue that adds it.
+    /// The attribute for the epilogue, the attribute for the bias' address, and the epilogue that adds a bias.
     pub epilogue: i32,
     pub bias_pointer: i32,
     pub bias: i32,
-    /// The attributes of a matrix: how many there are, and elements from one to the next.
+    /// The attributes of a matrix layout for the number of batches and the batch stride.
     pub batch_count: i32,
     pub batch_offset: i32,
-    /// The attribute of a preference for the most workspace.
+    /// The attribute of a preference for the largest workspace.
     pub max_workspace: i32,
-    /// That for the ways in which parts of a sum may be added, where that can be said.
+    /// The attribute of a preference for the allowed reduction schemes, if the library has it.
     pub reduction_schemes: Option<i32>,
-    /// Those for the alignments of A, B, C and D, where they can be said.
+    /// The attributes of a preference for the alignments of A, B, C and D, if the library has them.
     pub min_alignment: Option<[i32; 4]>,
-    /// Codes of an algorithm that was asked for and is not there.
+    /// Codes for an unsupported product.
     pub not_here: &'static [i32],
-    /// Words of 64 bits of an algorithm; the workspace, in bytes, and the state follow it.
+    /// Size of an algorithm in 64-bit words; it is followed by the workspace size in bytes and the state.
     pub algorithm_words: usize,
-    /// Whether a product writes to its operation, of which only one may be under way then.
+    /// True if running a product writes to its operation, which must then not be used by two runs at once.
     pub writes_operation: bool,
-    /// Whether a handle is for one stream only.
+    /// True if a handle is for one stream only.
     pub handle_per_queue: bool,
-    /// The product's types on a device of an architecture; none if the library is not to do it.
+    /// Returns the product's types on a device of an architecture; `None` if the library must not compute it.
     pub types: fn(&Product, &str) -> Option<Types>,
-    /// What must hold before a handle is made.
+    /// Checks the precondition for creating a handle.
     pub before: fn(&Context) -> Result<(), i32>,
 }
 
-/// A type of elements in a vendor's numbers.
+/// The types of a product, as a vendor's constants.
 pub struct Types {
-    /// What is computed in.
+    /// The compute type.
     pub compute: i32,
     /// The type of alpha and beta.
     pub scale: i32,
     /// The type of the elements.
     pub elements: i32,
-    /// How the parts of a sum that was divided may be added, where that can be said.
+    /// Mask of the allowed reduction schemes for split sums, if the library has that setting.
     pub reductions: u32,
 }
 
-/// A library's functions and numbers.
+/// A library's functions and constants.
 #[derive(Clone)]
 pub struct Interface {
     pub functions: Arc<Lt>,
@@ -101,22 +102,22 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// A handle on a device, which is the thread's own.
+    /// Creates a handle on a device, which is current on the thread.
     pub fn session(&self, context: &Arc<Context>) -> Result<Session, i32> {
         (self.numbers.before)(context)?;
         let mut raw = 0;
-        // SAFETY: the pointer is valid and the device the thread's own.
+        // SAFETY: the pointer is valid and the device is current on this thread.
         check(unsafe { (self.functions.create)(&mut raw) })?;
         Ok(Session { raw, destroy: self.functions.destroy, context: context.clone() })
     }
 
-    /// The library at work through a handle, with so much workspace at most.
+    /// Returns the library with a handle and the largest workspace.
     pub fn start(&self, session: Session, workspace: usize) -> Box<dyn Blas> {
         Box::new(Arc::new(Started { interface: self.clone(), session, workspace }))
     }
 }
 
-/// The library at work on a device.
+/// An initialized library on a device.
 struct Started {
     interface: Interface,
     session: Session,
@@ -149,7 +150,7 @@ impl Blas for Arc<Started> {
         attributes.zip([a, b, c, c]).try_for_each(|(attribute, bytes)| preference.set(attribute, &bytes))?;
         let ([a, b, c], operation, mut count) = (matmul.layouts, matmul.operation, 0);
         let (raw, found) = (self.session.raw, &mut matmul.found);
-        // SAFETY: all are live, and there is room for the one that is asked for.
+        // SAFETY: all objects are live, and there is room for the one result that is requested.
         let code = unsafe { (lt.heuristic)(raw, operation, a, b, c, c, preference.raw, 1, found, &mut count) };
         let state = matmul.state();
         if numbers.not_here.contains(&code) || code == 0 && (count == 0 || numbers.not_here.contains(&state)) {
@@ -160,7 +161,7 @@ impl Blas for Arc<Started> {
     }
 }
 
-/// What is preferred of an algorithm.
+/// A preference for the heuristic that selects an algorithm.
 struct Preference<'a> {
     raw: Handle,
     lt: &'a Lt,
@@ -175,35 +176,35 @@ impl Preference<'_> {
     }
 
     fn set<T>(&self, attribute: i32, value: &T) -> Result<(), i32> {
-        // SAFETY: the preference is live, and the value has as many bytes as the attribute.
+        // SAFETY: the preference is live, and the value has the size of the attribute.
         check(unsafe { (self.lt.preference_set)(self.raw, attribute, ptr::from_ref(value).cast(), size_of::<T>()) })
     }
 }
 
 impl Drop for Preference<'_> {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: this is the only reference to it.
         unsafe { (self.lt.preference_destroy)(self.raw) };
     }
 }
 
-/// A product with the way to do it.
+/// A product with its algorithm.
 struct Matmul {
     operation: Handle,
-    /// Of both factors and the result.
+    /// The layouts of both factors and the result.
     layouts: [Handle; 3],
-    /// The algorithm and what it needs.
+    /// The algorithm and its requirements.
     found: Found,
-    /// Whether alpha and beta are f64.
+    /// True if alpha and beta are f64.
     wide: bool,
     bias: bool,
-    /// Held while the operation is one run's: it names its bias, or is written to.
+    /// Held during a run if the operation belongs to that run: its bias is set in it, or the run writes to it.
     alone: Option<Mutex<()>>,
     started: Arc<Started>,
 }
 
 impl Matmul {
-    /// Describes a product to the library.
+    /// Creates the operation and the layouts of a product.
     fn describe(&mut self, product: &Product, types: &Types) -> Result<(), i32> {
         let Interface { functions: lt, numbers } = &self.started.interface;
         // SAFETY: the pointer is valid.
@@ -215,7 +216,7 @@ impl Matmul {
         }
         if product.bias {
             self.set(numbers.epilogue, &numbers.bias)?;
-            // Wherever one lies it is aligned to its elements: this address says no more.
+            // A bias is always aligned to its elements; this address guarantees no more.
             self.set(numbers.bias_pointer, &(product.dtype.bytes() as DevicePtr))?;
         }
         let (matrices, stored) = (product.matrices(), product.stored());
@@ -227,7 +228,7 @@ impl Matmul {
             if product.batch > 1 {
                 let (count, offset) = (product.batch as i32, batch as i64);
                 let (count, offset) = (ptr::from_ref(&count).cast(), ptr::from_ref(&offset).cast());
-                // SAFETY: the layout is live, and the values have as many bytes as the attributes.
+                // SAFETY: the layout is live, and the values have the sizes of the attributes.
                 unsafe {
                     check((lt.layout_set)(*layout, numbers.batch_count, count, size_of::<i32>()))?;
                     check((lt.layout_set)(*layout, numbers.batch_offset, offset, size_of::<i64>()))?;
@@ -240,17 +241,17 @@ impl Matmul {
     /// Sets an attribute of the operation.
     fn set<T>(&self, attribute: i32, value: &T) -> Result<(), i32> {
         let (set, value) = (self.started.interface.functions.operation_set, ptr::from_ref(value).cast());
-        // SAFETY: the operation is live, and the value has as many bytes as the attribute.
+        // SAFETY: the operation is live, and the value has the size of the attribute.
         check(unsafe { set(self.operation, attribute, value, size_of::<T>()) })
     }
 
-    /// The code that came with the algorithm, which is the first half of its word.
+    /// Returns the state of the found algorithm, which is the first half of its word.
     fn state(&self) -> i32 {
         let [a, b, c, d, ..] = self.found[self.started.interface.numbers.algorithm_words + 1].to_ne_bytes();
         i32::from_ne_bytes([a, b, c, d])
     }
 
-    /// The library's handle for a queue.
+    /// Returns the library's handle for a queue.
     fn session(&self, queue: &Queue) -> Result<Handle, i32> {
         let Started { interface, session, .. } = &*self.started;
         match interface.numbers.handle_per_queue {
@@ -278,7 +279,7 @@ impl Ready for Matmul {
             false => ptr::from_ref(&f32s[at]).cast(),
         };
         let ([alpha, beta], room) = ([pointer(0), pointer(1)], self.workspace());
-        // SAFETY: everything is live; the matrices lie inside their buffers, and the workspace is as large as the library's largest.
+        // SAFETY: all objects are live; the matrices are inside their buffers, and the workspace has the size of the library's largest.
         check(unsafe {
             (self.started.interface.functions.matmul)(
                 session,
@@ -305,7 +306,7 @@ impl Ready for Matmul {
 impl Drop for Matmul {
     fn drop(&mut self) {
         let lt = &*self.started.interface.functions;
-        // SAFETY: nobody else has them; what was never made is not given back.
+        // SAFETY: this is the only reference to them; objects that were not created are skipped.
         unsafe {
             for layout in self.layouts.into_iter().filter(|layout| *layout != 0) {
                 (lt.layout_destroy)(layout);

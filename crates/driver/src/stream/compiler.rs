@@ -1,4 +1,4 @@
-//! Compilers of the vendors' C++ that are libraries of their own: hiprtc and NVRTC, whose functions are the same under two names.
+//! Runtime compilers for the vendors' C++: hiprtc and NVRTC, separate libraries whose functions are the same under two names.
 
 use std::ffi::{CString, c_char};
 use std::ptr;
@@ -11,7 +11,7 @@ use crate::library::{Handle, Opened, Words, functions};
 use crate::lock::locked;
 
 functions! {
-    /// A compiler's functions; each is what the vendors' documentation says. AMD's lacks the optional ones.
+    /// A compiler's functions; the vendors' documentation describes them. AMD's lacks the optional ones.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
     Rtc
     needed {
@@ -31,30 +31,30 @@ functions! {
     }
 }
 
-/// What differs between the compilers.
+/// Names and messages that differ between the compilers.
 pub struct Rtcs {
-    /// How the library is found.
+    /// File names and messages of the library.
     pub words: Words,
-    /// What it is called in a sentence.
+    /// The name in messages.
     pub name: &'static str,
-    /// Who brings newer versions.
+    /// The remedy that installs a newer version.
     pub update: &'static str,
-    /// What sources are called in its log.
+    /// The file name of sources in its log.
     pub file: &'static std::ffi::CStr,
 }
 
-/// The compiler.
+/// A runtime compiler.
 pub struct Compiler {
     kind: &'static Rtcs,
     functions: Rtc,
-    /// Never closed; none if the driver's library has the compiler's functions itself, as before ROCm 7.
+    /// Never closed; `None` if the driver's library contains the compiler's functions, as before ROCm 7.
     _library: Option<Opened>,
-    /// Old versions do not promise that two threads may compile at once.
+    /// Old versions do not guarantee that two threads can compile at once.
     one_at_a_time: Mutex<()>,
 }
 
 impl Compiler {
-    /// The compiler of a driver's library, or the one the system finds.
+    /// Returns the compiler in a driver's library, or in the library that the system finds.
     pub fn of(kind: &'static Rtcs, driver: &Opened) -> Result<Compiler> {
         let one_at_a_time = Mutex::default();
         if let Ok(functions) = Rtc::find(driver, &kind.words) {
@@ -65,7 +65,7 @@ impl Compiler {
         Ok(Compiler { kind, functions, _library: Some(library), one_at_a_time })
     }
 
-    /// The architectures it compiles for, as NVIDIA counts; none if it does not say.
+    /// Returns the compute capabilities that it compiles for, in NVIDIA's counting; empty if it does not report them.
     #[cfg(feature = "cuda")]
     pub fn architectures(&self) -> Vec<i32> {
         let Rtc { architecture_count: Some(count), architectures: Some(list), .. } = &self.functions else {
@@ -75,13 +75,13 @@ impl Compiler {
         // SAFETY: the pointer is valid.
         let known = unsafe { count(&mut length) };
         let mut found = vec![0; if known == 0 { length.max(0) as usize } else { 0 }];
-        // SAFETY: there is room for as many as the compiler said.
+        // SAFETY: the buffer has the length that the compiler reported.
         let listed = found.is_empty() || unsafe { list(found.as_mut_ptr()) } == 0;
         if listed { found } else { Vec::new() }
     }
 
-    /// What a text becomes with these options, which must name an architecture that the compiler knows: some versions of hiprtc end the
-    /// process over others.
+    /// Compiles a text with these options, which must name an architecture that the compiler supports: some versions of hiprtc abort the
+    /// process for others.
     pub fn compile(&self, label: &str, options: &[&str], text: &SourceText) -> Result<Vec<u8>> {
         let (entry, kind) = (&text.entry, self.kind);
         let source = source(label, text)?;
@@ -91,17 +91,17 @@ impl Compiler {
         let mut program = Compilation { raw: 0, functions: &self.functions };
         let failed = |doing: &str, code: i32| {
             let Rtcs { name, update, .. } = kind;
-            Error::new(ErrorKind::Driver, format!("{label}: {doing} {entry}: {name} answers {code}; {update}"))
+            Error::new(ErrorKind::Driver, format!("{label}: {doing} {entry}: {name} returned {code}; {update}"))
         };
-        // SAFETY: the texts end in zero bytes and live as long as the program; there are no headers.
+        // SAFETY: the strings are zero-terminated and live as long as the program; there are no headers.
         let code = unsafe {
             let (name, none) = (kind.file.as_ptr(), ptr::null());
             (self.functions.create)(&mut program.raw, source.as_ptr(), name, 0, none, none)
         };
         if code != 0 {
-            return Err(failed("taking", code));
+            return Err(failed("reading", code));
         }
-        // SAFETY: there are as many options as said, each ending in a zero byte.
+        // SAFETY: the number of options is passed, and each is zero-terminated.
         let code = unsafe { (self.functions.compile)(program.raw, pointers.len() as i32, pointers.as_ptr()) };
         if code != 0 {
             let failure = failed("compiling", code);
@@ -111,7 +111,7 @@ impl Compiler {
     }
 }
 
-/// A program of the compiler.
+/// A program object of the compiler.
 struct Compilation<'a> {
     raw: Handle,
     functions: &'a Rtc,
@@ -123,7 +123,7 @@ impl Compilation<'_> {
         // SAFETY: the pointer is valid.
         let code = unsafe { (self.functions.log_size)(self.raw, &mut bytes) };
         let mut log = vec![0u8; if code == 0 { bytes } else { 0 } + 1];
-        // SAFETY: there is room for as many bytes as the compiler said.
+        // SAFETY: the buffer has the size that the compiler reported.
         unsafe { (self.functions.log)(self.raw, log.as_mut_ptr().cast()) };
         log.truncate(LOG_BYTES);
         log
@@ -137,7 +137,7 @@ impl Compilation<'_> {
             code => return Err(code),
         }
         let mut binary = vec![0u8; bytes];
-        // SAFETY: there is room for as many bytes as the compiler said.
+        // SAFETY: the buffer has the size that the compiler reported.
         match unsafe { (self.functions.code)(self.raw, binary.as_mut_ptr().cast()) } {
             0 => Ok(binary),
             code => Err(code),
@@ -148,7 +148,7 @@ impl Compilation<'_> {
 impl Drop for Compilation<'_> {
     fn drop(&mut self) {
         if self.raw != 0 {
-            // SAFETY: nobody else has the program.
+            // SAFETY: this is the only reference to the program.
             unsafe { (self.functions.destroy)(&mut self.raw) };
         }
     }

@@ -1,7 +1,7 @@
-//! The contract, for one device.
+//! The device contract for one device.
 //!
-//! A context costs a tenth of a second and memory, so it is opened at the first use, not by looking at a device. A failure to open
-//! it is the error of whatever asked, and is tried again.
+//! A context costs 0.1 seconds and memory, so it is created at the first use, not at discovery. A failure to create it is returned to the
+//! caller, and the next call tries again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -23,7 +23,7 @@ use super::submit::{Encoder, Tables};
 use super::ticket::{Data, Submitted};
 use crate::lock::{exclusive, locked, shared};
 
-/// One device of CUDA or HIP.
+/// A device of CUDA or HIP.
 pub struct StreamDevice {
     place: DiscoveredDevice,
     info: DeviceInfo,
@@ -33,12 +33,12 @@ pub struct StreamDevice {
     open: OnceLock<Open>,
 }
 
-/// What exists once the device was used.
+/// The state that is created at first use.
 struct Open {
     tables: RwLock<Tables>,
-    /// The moment from which times count, once somebody asked for some.
+    /// The event that times are relative to, recorded when times are first requested.
     clock: OnceLock<Arc<Event>>,
-    /// Who does matrix products, if kernels do not, once somebody asked.
+    /// Matrix products by libraries, created at the first query.
     products: OnceLock<Products>,
     context: Arc<Context>,
 }
@@ -50,7 +50,7 @@ impl Open {
 }
 
 impl StreamDevice {
-    /// The device at a place, not yet used.
+    /// Creates the device for a discovered one; it is opened at first use.
     pub fn new(place: DiscoveredDevice, info: DeviceInfo, target: Target) -> StreamDevice {
         let query = Query(&place);
         StreamDevice {
@@ -74,7 +74,7 @@ impl StreamDevice {
             let tables = RwLock::new(Tables { queues, ..Tables::default() });
             let _ = self.open.set(Open { tables, clock: OnceLock::new(), products: OnceLock::new(), context });
         }
-        Ok(self.open.get().expect("it was set above or before"))
+        Ok(self.open.get().expect("the device was opened above or by another thread"))
     }
 
     fn libraries(&self) -> Result<Vec<Arc<dyn Library>>> {
@@ -88,7 +88,7 @@ impl StreamDevice {
         })
     }
 
-    /// The queue, and the address of a region.
+    /// Returns a queue, and the address of a region.
     fn find(&self, queue: QueueId, region: &Region) -> Result<(Arc<Queue>, u64)> {
         let open = self.open()?;
         let tables = shared(&open.tables);
@@ -111,14 +111,14 @@ impl RawDevice for StreamDevice {
         let known = self.open.get().is_some_and(|open| {
             // SAFETY: the pointers are valid.
             let ask = |functions: &Functions| unsafe { (functions.free_memory)(&mut free, &mut total) };
-            open.context.ask("asking for free memory", ask).is_ok()
+            open.context.ask("querying free memory", ask).is_ok()
         });
         MemoryInfo { total: self.room.total, free: known.then_some(free as u64) }
     }
 
     fn supports_routine(&self, routine: &Routine) -> bool {
         let Routine::Gemm(gemm) = routine else { return false };
-        // Without a library nothing need be opened.
+        // Without a library the device does not have to be opened.
         let Ok(libraries) = self.libraries() else { return false };
         self.open().is_ok_and(|open| open.products(&libraries).offers(gemm))
     }
@@ -126,7 +126,7 @@ impl RawDevice for StreamDevice {
     fn blas_library(&self) -> Option<String> {
         Some(match self.libraries() {
             Ok(libraries) => {
-                // What is not in use is not started to look at it.
+                // A device that is not in use is not opened for this query.
                 let obstacles = self.open.get().map(|open| open.products(&libraries).obstacles());
                 blas::report(&libraries, &obstacles.unwrap_or_default())
             }
@@ -177,7 +177,7 @@ impl RawDevice for StreamDevice {
         let open = self.open()?;
         let queue = Arc::new(Queue::new(&open.context)?);
         let queues = &mut exclusive(&open.tables).queues;
-        // Memory that was had in the default queue's order may be used here.
+        // Memory that was allocated in the default queue's order must be usable in this queue, so it waits for the default queue.
         queue.stream.wait(&queues[0].stream.mark()?)?;
         queues.push(queue);
         Ok(QueueId(queues.len() as u32 - 1))
@@ -214,7 +214,7 @@ impl RawDevice for StreamDevice {
         let queue = self.queue_of(&tables, queue)?;
         let graph = tables.graphs.get(command_buffer.graph);
         let graph = graph.ok_or_else(|| {
-            Error::mistake(format!("{}: the command buffer was forgotten", self.info.device_string()))
+            Error::mistake(format!("{}: the command buffer was destroyed", self.info.device_string()))
         })?;
         let _order = queue.order();
         let encoder = Encoder { queue, tables: &tables, products: open.products.get() };
@@ -226,7 +226,7 @@ impl RawDevice for StreamDevice {
         if let Some(open) = self.open.get() {
             let graph = exclusive(&open.tables).graphs.remove(command_buffer.graph);
             if graph.as_ref().is_some_and(|graph| locked(graph).is_made()) {
-                // HIP does not say what becomes of a graph at work. A failure belongs to a lost device.
+                // HIP does not specify the destruction of a running graph. A failure means that the device is lost.
                 let _ = self.synchronize();
             }
             drop(graph);
@@ -261,7 +261,7 @@ impl RawDevice for StreamDevice {
     fn copy_peer(&self, queue: QueueId, to: Region, from: Peer) -> Result<Ticket> {
         let (queue, address) = self.find(queue, &to)?;
         let (context, bytes, _order) = (&queue.stream.context, to.bytes as usize, queue.order());
-        queue.stream.ask(format_args!("copying {bytes} bytes of another device"), |_, stream| {
+        queue.stream.ask(format_args!("copying {bytes} bytes from another device"), |_, stream| {
             context.api.vendor.copy_peer(context.peer(address), from, bytes, stream)
         })?;
         Ok(Submitted::ticket(&queue, queue.stream.mark()?, None, None))
@@ -282,7 +282,7 @@ impl fmt::Debug for StreamDevice {
 
 impl Drop for StreamDevice {
     fn drop(&mut self) {
-        // Memory and modules that the caller left are waited for, not torn from under running work.
+        // Running work that uses memory and modules left by the caller is waited for.
         let _ = self.synchronize();
     }
 }

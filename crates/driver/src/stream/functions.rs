@@ -4,7 +4,8 @@ use crate::library::{DevicePtr, Handle, functions};
 use std::ffi::{c_char, c_void};
 
 functions! {
-    /// The functions of a driver library; each is what NVIDIA's and AMD's documentation say. One that older drivers lack is an `Option`.
+    /// The functions of a driver library; NVIDIA's and AMD's documentation describe them. Functions that older drivers lack are an
+    /// `Option`.
     Functions
     needed {
         init(u32) "cuInit" "hipInit";

@@ -1,8 +1,8 @@
-//! Tapes as graphs: what a driver was told once it launches as a whole.
+//! Command buffers as CUDA or HIP graphs, which are launched with one call.
 //!
-//! Runs of launches become a graph each, its nodes in a row; what lies between them is given to the stream step by step. A replay tells
-//! the driver the arguments that changed since the last one, and launches. What a driver refuses to make a graph of is launched step
-//! by step, as without graphs: if something is wrong with the launches themselves, they say it.
+//! Each run of consecutive launches becomes a graph, a chain of nodes; commands between runs are enqueued individually. A replay updates
+//! the arguments that changed since the last one and launches the graph. Launches of which the driver rejects a graph are enqueued
+//! individually; if the launches themselves are invalid, that reports the error.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use super::program::Program;
 use super::submit::{Encoder, SubLaunch};
 use crate::library::Handle;
 
-/// Launches that are worth a graph.
+/// Minimum number of launches for a graph.
 const LEAST: usize = 4;
 
-/// The functions for graphs; all or none.
+/// The functions for graphs, if the driver has all of them.
 #[derive(Clone, Copy)]
 struct Graphs {
     create: unsafe extern "system" fn(*mut Handle, u32) -> i32,
@@ -46,28 +46,28 @@ impl Graphs {
     }
 }
 
-/// A command buffer on a device.
+/// The graphs of a command buffer on a device.
 #[derive(Default)]
 pub struct Graph {
     runs: Vec<Run>,
-    /// Whether the runs were looked for.
+    /// True if the commands were divided into runs.
     divided: bool,
 }
 
-/// Some of a command buffer's steps.
+/// A range of a command buffer's commands.
 struct Run {
     steps: Range<usize>,
     launched: Launched,
 }
 
 enum Launched {
-    /// A graph is to be made at the next replay.
+    /// A graph is created at the next replay.
     NotYet,
     Whole(Made),
     OneByOne,
 }
 
-/// A graph that can be launched.
+/// An instantiated graph.
 struct Made {
     raw: Handle,
     graph: Handle,
@@ -76,7 +76,7 @@ struct Made {
     context: Arc<Context>,
 }
 
-/// One launch of a graph, with the arguments it was told last.
+/// A kernel node of a graph, with its current arguments.
 struct Node {
     raw: Handle,
     values: Vec<u64>,
@@ -84,12 +84,12 @@ struct Node {
 }
 
 impl Graph {
-    /// Whether the driver has a graph of some of the steps.
+    /// Returns true if a graph was instantiated for some of the commands.
     pub fn is_made(&self) -> bool {
         self.runs.iter().any(|run| matches!(run.launched, Launched::Whole(_)))
     }
 
-    /// Gives a command buffer's steps to the encoder's stream.
+    /// Enqueues a command buffer's commands on the encoder's stream.
     pub fn replay(&mut self, encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<()> {
         if !self.divided {
             self.runs = divide(steps, Graphs::of(&encoder.context().api.functions).is_some());
@@ -102,7 +102,7 @@ impl Graph {
     }
 }
 
-/// Runs of launches, and what is between them.
+/// Divides commands into runs of launches and the commands between them.
 fn divide(steps: &[DeviceCommand], graphs: bool) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let is_launch = |step: &DeviceCommand| matches!(step, DeviceCommand::Dispatch(_));
@@ -137,7 +137,7 @@ impl Run {
 }
 
 impl Made {
-    /// A graph of launches, one after the other; none if the driver will not.
+    /// Instantiates a graph of launches in a chain; `None` if the driver rejects it.
     fn new(encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<Option<Made>> {
         let context = encoder.context();
         let Some(graphs) = Graphs::of(&context.api.functions) else { return Ok(None) };
@@ -168,14 +168,14 @@ impl Made {
         let code = part.described(self.context.api.brand(), |described| {
             let none = ptr::null();
             let start = if before.is_empty() { none } else { before.as_ptr() };
-            // SAFETY: the nodes are of this graph, function and arguments are live, and the driver copies what it is told.
+            // SAFETY: the nodes belong to this graph, function and arguments are live, and the driver copies the description.
             unsafe { (self.graphs.add)(&mut raw, self.graph, start, before.len(), described) }
         });
         self.nodes.push(Node { raw, values: part.values.to_vec(), program: part.program.clone() });
         code
     }
 
-    /// Tells the driver the arguments that changed; false if it will not be told.
+    /// Updates the arguments that changed; returns false if the driver rejects it.
     fn change(&mut self, encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<bool> {
         let context = encoder.context();
         let _current = context.enter()?;
@@ -187,8 +187,11 @@ impl Made {
                 let Some(node) = nodes.next().filter(|node| code == 0 && node.values != part.values) else {
                     return Ok(());
                 };
-                debug_assert!(Arc::ptr_eq(&node.program, part.program), "a command buffer keeps its programs");
-                // SAFETY: the node is of the graph this was made of; the rest as when it was added.
+                debug_assert!(
+                    Arc::ptr_eq(&node.program, part.program),
+                    "the programs of a command buffer do not change"
+                );
+                // SAFETY: the node belongs to the graph that was instantiated; function and arguments are live as when it was added.
                 code = part.described(context.api.brand(), |described| unsafe { change(raw, node.raw, described) });
                 node.values.copy_from_slice(part.values);
                 Ok(())
@@ -207,8 +210,8 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         let Ok(_current) = self.context.enter() else { return };
-        // What fails here belongs to a lost device. The driver finishes what it was given.
-        // SAFETY: nobody else has them.
+        // A failure here means that the device is lost. The driver completes launches in progress.
+        // SAFETY: this is the only reference to them.
         unsafe {
             if self.raw != 0 {
                 (self.graphs.destroy_instance)(self.raw);

@@ -1,6 +1,6 @@
-//! A device in use and what lives on it, each owned once and given back once.
+//! Owning handles of a device's context and of the objects in it, each destroyed once.
 //!
-//! A destruction that fails belongs to a lost device and is nobody's error.
+//! A destruction fails only on a lost device, and that failure is ignored.
 
 use std::ffi::c_void;
 use std::fmt::Display;
@@ -18,36 +18,36 @@ use crate::lock::locked;
 
 /// CU_EVENT_DISABLE_TIMING and hipEventDisableTiming.
 const NO_TIMING: u32 = 2;
-/// CU_STREAM_NON_BLOCKING and hipStreamNonBlocking: not ordered with the stream that every user of the device shares.
+/// CU_STREAM_NON_BLOCKING and hipStreamNonBlocking: not synchronized with the default stream, which all users of the device share.
 const NON_BLOCKING: u32 = 1;
-/// Pinned memory comes in powers of two from here on.
+/// Smallest block of pinned memory in bytes; block sizes are powers of two.
 const SMALLEST_BLOCK: usize = 64 << 10;
-/// Free pinned memory that is kept, in bytes.
+/// Maximum number of bytes of free pinned memory that are cached.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// A device in use: CUDA's primary context of it, which others in the process may use too.
+/// The context of a device; for CUDA its primary context, which other code in the process can use too.
 pub struct Context {
     pub api: Arc<Api>,
     shared: Handle,
     device: i32,
-    /// What the device's vendor said of it.
+    /// Traits that the vendor's code determined.
     pub traits: Traits,
-    /// `cuda:0`, the beginning of every message.
+    /// The prefix of every message, such as `cuda:0`.
     pub label: String,
-    /// Submissions that streams may wait for.
+    /// Submissions that streams can wait for.
     pub tickets: Tickets,
     idle_events: Mutex<Vec<Handle>>,
     idle_blocks: Mutex<Vec<RawBlock>>,
 }
 
-/// While this lives the device is the thread's own.
+/// A guard; the device is current on the thread while it lives.
 pub struct Entered<'c> {
     context: &'c Context,
     before: Handle,
 }
 
 impl Context {
-    /// Begins to use a device.
+    /// Retains the context of a device.
     pub fn retain(place: &DiscoveredDevice, label: String) -> Result<Arc<Context>> {
         let (api, device) = (place.api.clone(), place.device);
         let codes = &api.brand().codes;
@@ -65,39 +65,39 @@ impl Context {
         }))
     }
 
-    /// Makes it the thread's own until the answer is dropped.
+    /// Makes the device current on the thread until the guard is dropped.
     pub fn enter(&self) -> Result<Entered<'_>> {
         let before = self.api.vendor.enter(self.device, self.shared);
         let before = before.map_err(|code| self.failed("entering the context", code))?;
         Ok(Entered { context: self, before })
     }
 
-    /// An address, for other devices of the driver.
+    /// Returns an address in the form that other devices of the driver take.
     pub fn peer(&self, address: DevicePtr) -> Peer {
         Peer { driver: Arc::as_ptr(&self.api).addr(), device: self.device, context: self.shared, address }
     }
 
-    /// The error for a code that an attempt brought.
+    /// Returns the error for a code; `doing` names the attempted operation.
     pub fn failed(&self, doing: impl Display, code: i32) -> Error {
         self.api.brand().codes.failed(format_args!("{}: {doing}", self.label), code)
     }
 
-    /// Calls a function of the driver in the context.
+    /// Calls a function of the driver with the context current.
     pub fn ask(&self, doing: impl Display, call: impl FnOnce(&Functions) -> i32) -> Result<()> {
         let _current = self.enter()?;
         check(call(&self.api.functions)).map_err(|code| self.failed(doing, code))
     }
 
-    /// A new object.
+    /// Creates an object.
     fn make(&self, doing: &str, call: impl FnOnce(&Functions, *mut Handle) -> i32) -> Result<Handle> {
         let mut raw = 0;
         self.ask(doing, |functions| call(functions, &mut raw))?;
         Ok(raw)
     }
 
-    /// Gives an object back.
+    /// Destroys an object.
     fn discard(&self, call: impl FnOnce(&Functions) -> i32) {
-        let _ = self.ask("giving back", call);
+        let _ = self.ask("destroying", call);
     }
 }
 
@@ -112,18 +112,18 @@ impl Drop for Context {
         let events = std::mem::take(&mut *locked(&self.idle_events));
         let blocks = std::mem::take(&mut *locked(&self.idle_blocks));
         for event in events {
-            // SAFETY: nobody else has an idle event.
+            // SAFETY: this is the only reference to an idle event.
             self.discard(|functions| unsafe { (functions.event_destroy)(event) });
         }
         for block in blocks {
-            // SAFETY: nobody else has an idle block, and no copy touches it.
+            // SAFETY: this is the only reference to an idle block, and no copy accesses it.
             self.discard(|functions| unsafe { (functions.unpin)(block.start.as_ptr()) });
         }
         self.api.vendor.give_back(self.device);
     }
 }
 
-/// A stream: work that is done in order.
+/// A stream, whose work runs in order.
 pub struct Stream {
     pub raw: Handle,
     pub context: Arc<Context>,
@@ -142,18 +142,18 @@ impl Stream {
         self.context.ask(doing, |functions| call(functions, self.raw))
     }
 
-    /// An event behind everything given to the stream so far.
+    /// Records an event after all work enqueued so far.
     pub fn mark(&self) -> Result<Event> {
         Event::idle(&self.context)?.record(self)
     }
 
-    /// Nothing given from here on begins before the event.
+    /// Makes all further work of the stream wait for an event.
     pub fn wait(&self, event: &Event) -> Result<()> {
         // SAFETY: stream and event are live.
         self.ask("waiting for another queue", |functions, raw| unsafe { (functions.stream_wait)(raw, event.raw, 0) })
     }
 
-    /// Waits until everything given so far is done.
+    /// Waits until all work enqueued so far is complete.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the stream is live.
         self.ask("waiting", |functions, raw| unsafe { (functions.stream_synchronize)(raw) })
@@ -162,12 +162,12 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the stream; the driver finishes what it was given.
+        // SAFETY: this is the only reference to the stream; the driver completes the enqueued work.
         self.context.discard(|functions| unsafe { (functions.stream_destroy)(self.raw) });
     }
 }
 
-/// A mark in a stream. Those without times are used again.
+/// An event recorded in a stream. Events without timing are reused.
 pub struct Event {
     raw: Handle,
     timed: bool,
@@ -187,7 +187,7 @@ impl Event {
         Ok(Event { raw, timed: false, context: context.clone() })
     }
 
-    /// An event on a stream that knows its time.
+    /// Records an event with timing.
     pub fn timed(stream: &Stream) -> Result<Event> {
         let context = &stream.context;
         // SAFETY: the pointer is valid and the context current.
@@ -201,7 +201,7 @@ impl Event {
         Ok(self)
     }
 
-    /// Whether it was reached; its failure if what is before it failed.
+    /// Returns true if the event is complete; returns an error if the work before it failed.
     pub fn is_done(&self) -> Result<bool> {
         let _current = self.context.enter()?;
         // SAFETY: the event is live.
@@ -211,13 +211,13 @@ impl Event {
         }
     }
 
-    /// Waits until it was reached.
+    /// Waits until the event is complete.
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the event is live.
         self.context.ask("running work", |functions| unsafe { (functions.event_synchronize)(self.raw) })
     }
 
-    /// Nanoseconds from another timed event to this one, both reached.
+    /// Returns the nanoseconds from another timed event to this one, both complete.
     pub fn ns_after(&self, earlier: &Event) -> Result<f64> {
         let mut milliseconds = 0f32;
         // SAFETY: the pointer is valid and the events are live.
@@ -231,10 +231,10 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if !self.timed {
-            // Streams that wait for it remember what it marked, so it may mark something else.
+            // Streams that wait for the event refer to its last recording, so it can be recorded again.
             return locked(&self.context.idle_events).push(self.raw);
         }
-        // SAFETY: nobody else has the event.
+        // SAFETY: this is the only reference to the event.
         self.context.discard(|functions| unsafe { (functions.event_destroy)(self.raw) });
     }
 }
@@ -247,27 +247,27 @@ pub struct Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the module; the driver waits for kernels of it.
+        // SAFETY: this is the only reference to the module; the driver waits for its kernels.
         self.context.discard(|functions| unsafe { (functions.module_unload)(self.raw) });
     }
 }
 
-/// A handle that a library beside the driver made on the device.
+/// A handle that another library created on the device.
 pub struct Session {
     pub raw: Handle,
-    /// The library's function for giving it back; a library is never closed.
+    /// The library's function that destroys it; a library is never closed.
     pub destroy: unsafe extern "system" fn(Handle) -> i32,
     pub context: Arc<Context>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the handle.
+        // SAFETY: this is the only reference to the handle.
         self.context.discard(|_| unsafe { (self.destroy)(self.raw) });
     }
 }
 
-/// Memory of the device.
+/// An allocation of device memory.
 pub struct Memory {
     pub address: DevicePtr,
     pub context: Arc<Context>,
@@ -275,7 +275,7 @@ pub struct Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the memory; the driver waits for work on it.
+        // SAFETY: this is the only reference to the memory; the driver waits for work that uses it.
         self.context.discard(|functions| unsafe { (functions.free)(self.address) });
     }
 }
@@ -285,20 +285,20 @@ struct RawBlock {
     bytes: usize,
 }
 
-// SAFETY: pinned memory belongs to no thread.
+// SAFETY: pinned memory is not bound to a thread.
 unsafe impl Send for RawBlock {}
 
-/// Pinned host memory, which the device copies from and to by itself.
+/// Pinned host memory, which the device accesses directly.
 pub struct Block {
     raw: Option<RawBlock>,
     context: Arc<Context>,
 }
 
-// SAFETY: pinned memory belongs to no thread, and a shared reference only reads it.
+// SAFETY: pinned memory is not bound to a thread, and a shared reference only reads it.
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// At least so many bytes of any content.
+    /// Returns a block of at least `bytes` bytes with unspecified contents.
     pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Block> {
         let bytes = bytes.next_power_of_two().max(SMALLEST_BLOCK);
         let idle = {
@@ -312,7 +312,7 @@ impl Block {
                 // SAFETY: the pointer is valid.
                 context.ask("pinning memory", |functions| unsafe { (functions.pin)(&mut start, bytes, 0) })?;
                 let start = NonNull::new(start).ok_or_else(|| context.failed("pinning memory", OUT_OF_MEMORY))?;
-                // SAFETY: the driver just gave this memory to us.
+                // SAFETY: the driver just allocated this memory for us.
                 unsafe { start.cast::<u8>().write_bytes(0, bytes) };
                 RawBlock { start, bytes }
             }
@@ -320,24 +320,27 @@ impl Block {
         Ok(Block { raw: Some(raw), context: context.clone() })
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     pub fn start(&self) -> *mut c_void {
         self.raw.as_ref().expect("a block has its memory until it is dropped").start.as_ptr()
     }
 
-    /// The bytes, while no work touches them.
+    /// Returns the first `count` bytes.
     ///
     /// # Safety
-    /// No copy under way writes the block, and there are so many bytes.
+    /// No running copy writes the block, and it has at least `count` bytes.
     pub unsafe fn bytes(&self, count: usize) -> &[u8] {
-        // SAFETY: as the caller promised; the memory was initialized when it was pinned.
+        // SAFETY: guaranteed by the caller; the memory was initialized when it was pinned.
         unsafe { std::slice::from_raw_parts(self.start().cast(), count) }
     }
 
-    /// Puts bytes at the start.
+    /// Copies bytes to the start of the block.
     pub fn fill(&mut self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.raw.as_ref().map_or(0, |raw| raw.bytes), "a block is asked for by its size");
-        // SAFETY: the block is ours alone and has room.
+        assert!(
+            bytes.len() <= self.raw.as_ref().map_or(0, |raw| raw.bytes),
+            "the block is smaller than the bytes to copy"
+        );
+        // SAFETY: the block is exclusively borrowed and large enough.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start().cast(), bytes.len()) };
     }
 }
@@ -351,7 +354,7 @@ impl Drop for Block {
             return idle.push(raw);
         }
         drop(idle);
-        // SAFETY: nobody else has the block, and whoever dropped it waited for the copies.
+        // SAFETY: this is the only reference to the block, and its previous owner waited for the copies.
         self.context.discard(|functions| unsafe { (functions.unpin)(raw.start.as_ptr()) });
     }
 }

@@ -1,7 +1,7 @@
-//! Memory of the device: had and given back in the order of the default queue where the driver can, else at once.
+//! Device memory, allocated and freed in the order of the default queue if the driver supports it, otherwise synchronously.
 //!
-//! Memory that was had in a queue's order may be touched by that queue only, or after it. So the other queues wait for the default
-//! one when memory is had, and it for them when memory is given back. Both are rare: `runtime` keeps memory for later use.
+//! Memory allocated in a queue's order can be used only by work that runs after the allocation. So the other queues wait for the default
+//! queue after an allocation, and it waits for them before memory is freed. Both are rare: `runtime` caches memory.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use super::queue::Queue;
 use super::vendor::OUT_OF_MEMORY;
 use crate::library::check;
 
-/// An allocation and its size.
+/// An allocation of device memory.
 pub struct Allocation {
     pub memory: Memory,
-    /// Whether it was had in the default queue's order.
+    /// True if it was allocated in the default queue's order.
     ordered: bool,
 }
 
-/// What allocations of a device need to know.
+/// Properties of the device that allocations depend on.
 #[derive(Clone, Copy)]
 pub struct Room {
-    /// Bytes in all.
+    /// Total memory in bytes.
     pub total: u64,
-    /// Whether memory can be had in order.
+    /// True if the driver supports stream-ordered allocation.
     pub pools: bool,
 }
 
 impl Room {
-    /// So many bytes of undefined content.
+    /// Allocates `bytes` bytes with undefined contents.
     pub fn allocate(self, bytes: u64, context: &Arc<Context>, queues: &[Arc<Queue>]) -> Result<Allocation> {
         let wanted = usize::try_from(bytes).ok().filter(|_| bytes <= self.total);
         let Some(wanted) = wanted else { return Err(self.refused(bytes, context)) };
@@ -64,7 +64,7 @@ impl Room {
         let (mut free, mut all) = (0, 0);
         // SAFETY: the pointers are valid.
         let asked =
-            context.ask("asking for free memory", |functions| unsafe { (functions.free_memory)(&mut free, &mut all) });
+            context.ask("querying free memory", |functions| unsafe { (functions.free_memory)(&mut free, &mut all) });
         let free = if asked.is_ok() { format!("{free} free of ") } else { String::new() };
         let message =
             format!("out of memory on {label}: needs {bytes} bytes, {free}{total}; free buffers or use smaller ones");
@@ -73,10 +73,10 @@ impl Room {
 }
 
 impl Allocation {
-    /// Gives memory back once everything given to the queues so far is done with it.
+    /// Frees the memory after all work enqueued so far.
     pub fn release(self, queues: &[Arc<Queue>]) {
         let Some(free) = self.memory.context.api.functions.free_ordered.filter(|_| self.ordered) else {
-            // Dropping waits for the device.
+            // Dropping the memory waits for the device.
             return;
         };
         let others_first = queues[1..].iter().try_for_each(|queue| queues[0].stream.wait(&queue.stream.mark()?));
@@ -84,10 +84,10 @@ impl Allocation {
             return;
         }
         let memory = ManuallyDrop::new(self.memory);
-        // SAFETY: nobody else has the memory, and the stream is live.
+        // SAFETY: this is the only reference to the memory, and the stream is live.
         let freed = queues[0].stream.ask("freeing", |_, stream| unsafe { free(memory.address, stream) });
         if freed.is_ok() {
-            // Only the reference to the context is left to give back.
+            // Only the reference to the context is left to drop.
             // SAFETY: the field is read once, and the memory around it is never dropped.
             drop(unsafe { std::ptr::read(&memory.context) });
         } else {

@@ -1,4 +1,4 @@
-//! Text or machine code to a function that can be launched.
+//! Compiles source text or loads machine code to a function that can be launched.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use super::handles::{Context, Module};
 use crate::binary_checksum;
 use crate::library::{Handle, check};
 
-/// Characters of a compiler's log that an error keeps.
+/// Maximum number of bytes of a compiler's log that an error keeps.
 pub const LOG_BYTES: usize = 16 << 10;
 
-/// A module and its one entry point.
+/// A module and its single entry point.
 pub struct Program {
-    /// What the entry point is called.
+    /// Name of the entry point.
     pub entry: String,
-    /// How it is called.
+    /// Signature of the entry point.
     pub signature: Signature,
-    /// The entry point, which lives as long as the module.
+    /// Handle of the entry point, which lives as long as the module.
     pub function: Handle,
     binary: Vec<u8>,
     _module: Module,
 }
 
-/// Where programs are made.
+/// Context for building programs.
 pub struct Builder<'a> {
-    /// Where they live.
+    /// The context of the programs.
     pub context: &'a Arc<Context>,
-    /// What a binary depends on besides its text.
+    /// Everything that a binary depends on besides its source text.
     pub made_for: &'a str,
 }
 
 impl Builder<'_> {
-    /// Makes a program ready. A binary the driver does not take is compiled from its text.
+    /// Builds a program. If the driver rejects a binary, it is compiled from its source text.
     pub fn build(&self, program: &Given) -> Result<Program> {
         let takes = self.context.api.brand().takes;
         if !program.form().is_some_and(|form| takes.iter().any(|taken| taken.is_like(form))) {
@@ -59,13 +59,13 @@ impl Builder<'_> {
     fn load(&self, binary: &[u8], entry: &str, signature: &Signature) -> Result<Program> {
         let label = &self.context.label;
         let mut raw = 0;
-        // SAFETY: the image came from this driver's compiler, or its author answers for it; it is whole.
+        // SAFETY: the image came from this driver's compiler, or its author is responsible for it; it is complete.
         self.context.ask(format_args!("loading {entry}"), |functions| unsafe {
             (functions.module_load)(&mut raw, binary.as_ptr().cast())
         })?;
         let module = Module { raw, context: self.context.clone() };
         let wrong = |what: &str| Error::new(ErrorKind::CompileFailed, format!("{label}: {what}"));
-        let name = CString::new(entry).map_err(|_| wrong("the entry point's name holds a zero byte"))?;
+        let name = CString::new(entry).map_err(|_| wrong("the entry point's name contains a zero byte"))?;
         let mut function = 0;
         let _current = self.context.enter()?;
         let functions = &self.context.api.functions;
@@ -83,19 +83,19 @@ impl Builder<'_> {
 }
 
 impl Program {
-    /// The machine code, sealed.
+    /// Returns the machine code with a checksum.
     pub fn binary(&self, made_for: &str) -> Vec<u8> {
         binary_checksum::seal(&self.binary, made_for)
     }
 }
 
-/// How NVIDIA's fat binaries begin.
+/// Magic number of NVIDIA's fat binaries.
 const FAT: &[u8; 4] = &0xBA55_ED50_u32.to_le_bytes();
 
-/// Zero bytes behind an image of somebody's, for a driver that looks for its end.
+/// Number of zero bytes appended to a user's image, for drivers that search for its end.
 const MARGIN: usize = 64;
 
-/// An image's bytes, if they reach as far as its own header says: drivers are not told how many there are.
+/// Returns an image's bytes if they are complete according to the image's own header: drivers are not passed their number.
 fn whole(image: &Image, label: &str) -> Result<Vec<u8>> {
     let bytes = &image.bytes;
     let number = |at: usize, count: usize| {
@@ -106,28 +106,28 @@ fn whole(image: &Image, label: &str) -> Result<Vec<u8>> {
         number(size, 2)?.checked_mul(number(count, 2)?)?.checked_add(number(table, 8)?)
     };
     let ends = || match bytes.first_chunk() {
-        // Segments and sections, as in every 64-bit ELF file.
+        // Program and section headers, as in every 64-bit ELF file.
         Some(b"\x7FELF") => Some(end(32, 54, 56)?.max(end(40, 58, 60)?)),
-        // A header, and what it says follows it.
+        // A header, and the number of bytes after it.
         Some(FAT) => number(6, 2)?.checked_add(number(8, 8)?),
         Some(_) | None => Some(1),
     };
     if ends().is_none_or(|end| end > bytes.len() as u64) {
         let (form, entry) = (ProgramForm::Image(image.format).name(), &image.entry);
-        let message = format!("{label}: {entry} as {form} is cut off after {} bytes; build it again", bytes.len());
+        let message = format!("{label}: {entry} as {form} is truncated to {} bytes; build it again", bytes.len());
         return Err(Error::new(ErrorKind::CompileFailed, message));
     }
     Ok([bytes, &[0; MARGIN][..]].concat())
 }
 
-/// The source as a compiler takes it.
+/// Returns the source text as a C string.
 pub fn source(label: &str, text: &SourceText) -> Result<CString> {
     let refused =
-        |_| Error::new(ErrorKind::CompileFailed, format!("{label}: the text of {} holds a zero byte", text.entry));
+        |_| Error::new(ErrorKind::CompileFailed, format!("{label}: the source of {} contains a zero byte", text.entry));
     CString::new(text.source.as_str()).map_err(refused)
 }
 
-/// A compiler's refusal with its log, or with the failure if it wrote none.
+/// Returns the error for a compiler's rejection with its log as a note, or with `failure` if the log is empty.
 pub fn refusal(label: &str, compiler: &str, entry: &str, log: &[u8], failure: &str) -> Error {
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(&log[..end]).trim().to_string();

@@ -1,4 +1,4 @@
-//! A stream, and the pinned memory that copies under way still read.
+//! A stream, and the pinned memory that pending copies still read.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -11,11 +11,11 @@ use super::ticket::{Data, Submitted};
 use crate::library::{DevicePtr, Handle};
 use crate::lock::locked;
 
-/// Writes up to this many bytes are staged in pinned memory; of larger ones the driver takes a copy, or they are waited for.
+/// Largest write in bytes that is staged in pinned memory; larger ones are copied by the driver or waited for.
 const STAGE_LIMIT: usize = 1 << 20;
-/// Staged writes under way after which the oldest is waited for.
+/// Number of pending staged writes at which the oldest is waited for.
 const STAGED_MOST: usize = 16;
-/// Reads up to this many bytes go through pinned memory while the host goes on.
+/// Largest read in bytes that is asynchronous, through pinned memory.
 const PINNED_LIMIT: u64 = 64 << 20;
 
 /// A queue of the device.
@@ -26,7 +26,7 @@ pub struct Queue {
     session: OnceLock<Session>,
 }
 
-/// Blocks that writes under way still read, the oldest first.
+/// Blocks that pending writes still read, the oldest first.
 type Staged = VecDeque<(Event, Block)>;
 
 impl Queue {
@@ -35,12 +35,12 @@ impl Queue {
         Ok(Queue { stream, staged: Mutex::default(), workspace: OnceLock::new(), session: OnceLock::new() })
     }
 
-    /// Keeps other threads' work from coming between that of the holder.
+    /// Excludes work of other threads between that of the holder.
     pub fn order(&self) -> MutexGuard<'_, Staged> {
         locked(&self.staged)
     }
 
-    /// Memory for what work in the queue's order needs between its kernels: so many bytes, the same in every call.
+    /// Returns the address of the queue's workspace, for work in its order. `bytes` is the same in every call.
     pub fn workspace(&self, bytes: usize) -> Result<DevicePtr> {
         if let Some(memory) = self.workspace.get() {
             return Ok(memory.address);
@@ -53,7 +53,7 @@ impl Queue {
         Ok(self.workspace.get_or_init(|| memory).address)
     }
 
-    /// A library's handle for this queue alone, made if there is none yet.
+    /// Returns a library's handle for this queue, created by `make` at the first call.
     pub fn session(&self, make: impl FnOnce() -> Result<Session, i32>) -> Result<Handle, i32> {
         if let Some(session) = self.session.get() {
             return Ok(session.raw);
@@ -62,7 +62,7 @@ impl Queue {
         Ok(self.session.get_or_init(|| made).raw)
     }
 
-    /// Copies host bytes to an address; they may be reused at return.
+    /// Copies host bytes to an address; the slice can be reused after the call.
     pub fn write(&self, to: u64, bytes: &[u8]) -> Result<()> {
         let mut staged = self.order();
         while let Some((event, _)) = staged.front() {
@@ -87,14 +87,14 @@ impl Queue {
     }
 
     fn upload(&self, to: u64, from: *const std::ffi::c_void, bytes: usize) -> Result<()> {
-        // SAFETY: the range is inside the allocation (the caller's duty) and the host's bytes outlive the copy: pageable ones
-        // are copied by the call or waited for, pinned ones are kept until the event behind the copy.
+        // SAFETY: the range is inside the allocation (guaranteed by the caller) and the host's bytes outlive the copy: pageable ones are
+        // copied by the call or waited for, pinned ones are kept until the event behind the copy.
         self.stream.ask(format_args!("writing {bytes} bytes"), |functions, stream| unsafe {
             (functions.upload)(to, from, bytes, stream)
         })
     }
 
-    /// Starts copying from an address to the host.
+    /// Starts a copy from an address to the host.
     pub fn read(self: &Arc<Queue>, from: u64, region: Region) -> Result<Ticket> {
         let bytes = region.bytes as usize;
         if region.bytes > PINNED_LIMIT {
@@ -105,7 +105,7 @@ impl Queue {
         }
         let order = self.order();
         let block = Block::new(&self.stream.context, bytes)?;
-        // SAFETY: the range is inside the allocation, and the ticket keeps the block until the copy is done.
+        // SAFETY: the range is inside the allocation, and the ticket keeps the block until the copy is complete.
         self.stream.ask(format_args!("reading {bytes} bytes"), |functions, stream| unsafe {
             (functions.download)(block.start(), from, bytes, stream)
         })?;
@@ -114,15 +114,15 @@ impl Queue {
         Ok(Submitted::ticket(self, event, None, Some(Data::Pinned(block, bytes))))
     }
 
-    /// Copies from an address into host bytes and waits for it.
+    /// Copies from an address into host memory and waits for completion.
     pub fn read_into(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
         let count = bytes.len();
         let start = bytes.as_mut_ptr().cast();
-        // SAFETY: the range is inside the allocation; the slice is ours until the stream was waited for.
+        // SAFETY: the range is inside the allocation; the slice is borrowed until the stream was waited for.
         let asked = self.stream.ask(format_args!("reading {count} bytes"), |functions, stream| unsafe {
             (functions.download)(start, from, count, stream)
         });
-        // Whatever was answered, nothing may write into the slice after this returns.
+        // Also after an error, because nothing must write into the slice after this returns.
         let waited = self.stream.synchronize();
         asked.and(waited)
     }
@@ -131,7 +131,7 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.stream.synchronize().is_err() {
-            // Nobody can say whether the device still reads these blocks, so they are never given back.
+            // It is unknown whether the device still reads these blocks, so they are leaked.
             locked(&self.staged).drain(..).for_each(std::mem::forget);
         }
     }

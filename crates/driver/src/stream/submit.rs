@@ -1,4 +1,4 @@
-//! Steps to work on a stream.
+//! Enqueues commands on a stream.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -19,7 +19,7 @@ use crate::fill::parts;
 use crate::library::DevicePtr;
 use crate::table::Table;
 
-/// What a device's ids mean.
+/// The objects behind a device's ids.
 #[derive(Default)]
 pub struct Tables {
     /// Programs.
@@ -28,15 +28,16 @@ pub struct Tables {
     pub memory: Table<Allocation>,
     /// Queues, by position.
     pub queues: Vec<Arc<Queue>>,
-    /// What was made of command buffers.
+    /// Graphs of command buffers.
     pub graphs: Table<Arc<Mutex<Graph>>>,
 }
 
-/// A launch, or some of its groups.
+/// A launch, or a part of its grid.
 pub struct SubLaunch<'a> {
-    /// What runs.
+    /// The program.
     pub program: &'a Arc<Program>,
-    /// The bits of every parameter, low bytes first; what a program is not launched in parts has no use for the last two.
+    /// The values of all parameters in little-endian order. The last two are the start of the part along the second and third axis;
+    /// programs that are not launched in parts do not use them.
     pub values: &'a [u64],
     groups: [u32; 3],
     size: [u32; 3],
@@ -47,7 +48,7 @@ impl SubLaunch<'_> {
         self.values.iter().map(|value| ptr::from_ref(value).cast()).collect()
     }
 
-    /// Does something with the launch as the driver's structure for a node of a graph.
+    /// Calls `act` with the driver's structure for a kernel node of a graph.
     pub fn described<R>(&self, brand: &Brand, act: impl FnOnce(*const c_void) -> R) -> R {
         let pointers = self.pointers();
         let SubLaunch { program, groups, size, .. } = *self;
@@ -57,7 +58,7 @@ impl SubLaunch<'_> {
 }
 
 impl Tables {
-    /// The address of a region.
+    /// Returns the device address of a region.
     pub fn address(&self, region: &Region, label: &str) -> Result<DevicePtr> {
         let found = self.memory.get(region.alloc.0);
         let allocation = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was freed", region.alloc)))?;
@@ -65,18 +66,18 @@ impl Tables {
     }
 }
 
-/// Gives the steps of one submission to a stream.
+/// Enqueues the commands of one submission on a stream.
 pub struct Encoder<'a> {
-    /// Where to.
+    /// The queue to enqueue to.
     pub queue: &'a Arc<Queue>,
     /// The device's memory and programs.
     pub tables: &'a Tables,
-    /// Who does matrix products, if kernels do not.
+    /// Matrix products by libraries, if there are any.
     pub products: Option<&'a Products>,
 }
 
 impl Encoder<'_> {
-    /// Gives the steps; with a clock the ticket knows each one's time.
+    /// Enqueues the commands; with a clock the ticket holds the time of each one.
     pub fn run(&self, steps: &[DeviceCommand], clock: Option<&Arc<Event>>) -> Result<Ticket> {
         let stream = &self.queue.stream;
         let mut times = match clock {
@@ -94,7 +95,7 @@ impl Encoder<'_> {
         Ok(Submitted::ticket(self.queue, stream.mark()?, times, None))
     }
 
-    /// Gives one step.
+    /// Enqueues one command.
     pub fn step(&self, step: &DeviceCommand) -> Result<()> {
         let label = &self.context().label;
         match step {
@@ -119,7 +120,7 @@ impl Encoder<'_> {
         self.parts(dispatch, &mut |part| self.launch(dispatch, part))
     }
 
-    /// Does something with a launch: several times with some of its groups each, if there are too many along the second or third axis.
+    /// Calls `each` for a launch, or for each part of it if there are too many work-groups along the second or third axis.
     pub fn parts(&self, dispatch: &Dispatch, each: &mut dyn FnMut(&SubLaunch<'_>) -> Result<()>) -> Result<()> {
         let (label, brand) = (&self.context().label, self.context().api.brand());
         let max_groups = self.context().traits.max_groups;
@@ -127,7 +128,7 @@ impl Encoder<'_> {
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
         let values = values(label, &program.signature, dispatch, |region| self.tables.address(region, label))?;
         let mut values: Vec<u64> = values.into_iter().map(|value| value.bits).collect();
-        // Whole groups; the size asked for is an argument of its own.
+        // The number of work-groups is rounded up; the requested grid size is passed as an argument.
         let count = |axis: usize| {
             let width = u64::from(dispatch.group_size[axis].max(1));
             let count = dispatch.grid[axis].div_ceil(width);
@@ -160,8 +161,8 @@ impl Encoder<'_> {
         let SubLaunch { program, groups: [gx, gy, gz], size: [bx, by, bz], .. } = *part;
         let doing =
             format_args!("launching {} over {:?} in groups of {:?}", program.entry, dispatch.grid, dispatch.group_size);
-        // SAFETY: function and stream are live and of one context; there is a pointer for every parameter, to as many bytes as it
-        // has, which the driver copies.
+        // SAFETY: function and stream are live and of one context; there is a pointer for every parameter, to a value of its size, which
+        // the driver copies.
         self.queue.stream.ask(doing, |functions, stream| unsafe {
             let params = pointers.as_ptr();
             (functions.launch)(program.function, gx, gy, gz, bx, by, bz, 0, stream, params, ptr::null())
@@ -171,7 +172,7 @@ impl Encoder<'_> {
     fn routine(&self, routine: &Routine, regions: &[Region]) -> Result<()> {
         let label = &self.context().label;
         let (Routine::Gemm(gemm), [a, b, bias @ .., c], Some(products)) = (routine, regions, self.products) else {
-            return Err(Error::unsupported(format!("{label}: offers no {routine}")));
+            return Err(Error::unsupported(format!("{label}: {routine} is not supported")));
         };
         let address = |region| self.tables.address(region, label);
         let bias = bias.first().map_or(Ok(0), address)?;
@@ -185,7 +186,7 @@ impl Encoder<'_> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the ranges lie inside live allocations.
+        // SAFETY: the ranges are inside live allocations.
         self.queue.stream.ask(format_args!("copying {bytes} bytes"), |functions, stream| unsafe {
             (functions.copy)(target, source, bytes, stream)
         })
@@ -193,14 +194,14 @@ impl Encoder<'_> {
 
     fn fill(&self, to: &Region, pattern: &[u8]) -> Result<()> {
         let start = self.tables.address(to, &self.context().label)?;
-        // Allocations are aligned, so a place in one is aligned as its offset is.
+        // Allocations are aligned, so an address in one is aligned as its offset is.
         for part in parts(to.offset, to.bytes, pattern) {
             let at = start + (part.offset - to.offset);
             let count = part.bytes as usize / part.pattern.len();
             let doing = format_args!("filling {} bytes", part.bytes);
             let word =
                 |from: usize| part.pattern[from..].iter().take(4).rev().fold(0, |word, b| word << 8 | u32::from(*b));
-            // SAFETY: the range lies inside a live allocation and is a multiple of the pattern, as its place is.
+            // SAFETY: the range is inside a live allocation, and its address and length are multiples of the pattern's length.
             self.queue.stream.ask(doing, |functions, stream| unsafe {
                 match part.pattern.len() {
                     1 => (functions.fill_8)(at, word(0) as u8, count, stream),
@@ -216,7 +217,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// What the stream is of.
+    /// Returns the context of the stream.
     pub fn context(&self) -> &Arc<Context> {
         &self.queue.stream.context
     }

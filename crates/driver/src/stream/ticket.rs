@@ -1,4 +1,4 @@
-//! Work under way, and how others wait for it.
+//! Tickets of submitted work, and waiting for them across queues.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -9,36 +9,36 @@ use super::queue::Queue;
 use crate::lock::locked;
 use crate::table::Table;
 
-/// Submissions that somebody named in a wait. The others, nearly all, never take a place.
+/// The submissions that another queue waits for. Only those are registered here, which is rare.
 #[derive(Default)]
 pub struct Tickets(Mutex<Table<Arc<Event>>>);
 
 impl Tickets {
-    /// The event of a token; none if no ticket of this device has the token.
+    /// Returns the event of a token, or `None` if no ticket of this device has the token.
     pub fn event(&self, token: u64) -> Option<Arc<Event>> {
         locked(&self.0).get(token).cloned()
     }
 }
 
-/// Where a read puts its bytes.
+/// The destination of a read.
 pub enum Data {
-    /// Pinned memory, of which so many bytes were asked for.
+    /// Pinned memory, and the number of bytes that were requested.
     Pinned(Block, usize),
-    /// They are here already.
+    /// Bytes that were already read.
     Here(Vec<u8>),
 }
 
-/// When the steps of a timed submission ran.
+/// Events that measure the commands of a timed submission.
 pub struct Times {
-    /// The moment from which the device's times count.
+    /// The event that the device's times are relative to.
     pub clock: Arc<Event>,
-    /// The submission's first moment, from which its steps count: milliseconds in f32 are too coarse far from the clock's.
+    /// The start of the submission, which its commands are measured from: milliseconds in f32 are too coarse far from the clock's event.
     pub first: Event,
-    /// The moments before and after each step; a wait has the second only.
+    /// The events before and after each command; a wait has only the second.
     pub spans: Vec<(Option<Event>, Event)>,
 }
 
-/// A submission or read under way.
+/// A pending submission or read.
 pub struct Submitted {
     token: OnceLock<u64>,
     event: Arc<Event>,
@@ -48,7 +48,7 @@ pub struct Submitted {
 }
 
 impl Submitted {
-    /// The ticket of what ends with an event.
+    /// Creates the ticket of work that ends with an event.
     pub fn ticket(queue: &Arc<Queue>, event: Event, times: Option<Times>, data: Option<Data>) -> Ticket {
         let queue = queue.clone();
         let (event, data) = (Arc::new(event), Mutex::new(data));
@@ -70,7 +70,7 @@ impl Pending for Submitted {
             return None;
         }
         match locked(&self.data).take()? {
-            // SAFETY: the copy into the block is done, and it has as many bytes.
+            // SAFETY: the copy into the block is complete, and the block has that number of bytes.
             Data::Pinned(block, bytes) => Some(unsafe { block.bytes(bytes) }.to_vec()),
             Data::Here(bytes) => Some(bytes),
         }
@@ -99,7 +99,7 @@ impl Drop for Submitted {
             locked(&self.queue.stream.context.tickets.0).remove(*token);
         }
         let data = self.data.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // The copy writes into the block until it ends; if it cannot be waited for the block is never given back.
+        // The copy writes into the block until it ends; if waiting fails the block is leaked.
         if let Some(data) = data
             && self.event.wait().is_err()
         {

@@ -1,4 +1,4 @@
-//! What CUDA and HIP do differently: data in [`Brand`], behavior in [`Vendor`].
+//! Differences between CUDA and HIP: data in [`Brand`], behavior in [`Vendor`].
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -12,53 +12,53 @@ use super::handles::Context;
 use crate::error_codes::Codes;
 use crate::library::{DevicePtr, Handle, Words};
 
-/// Work is not done yet; the same in both.
+/// The code for incomplete work, the same in both APIs.
 pub const NOT_READY: i32 = 600;
-/// There is no memory left; the same in both.
+/// The code for exhausted memory, the same in both APIs.
 pub const OUT_OF_MEMORY: i32 = 2;
 
-/// What differs in words and numbers.
+/// Names, messages and constants of a vendor.
 pub struct Brand {
-    /// How the library is found.
+    /// File names and messages of the library.
     pub words: Words,
-    /// What its codes mean.
+    /// Its error codes.
     pub codes: Codes,
-    /// The oldest version of the driver that is served, as the driver counts.
+    /// The oldest supported version of the driver, in its own counting.
     pub oldest_driver: i32,
-    /// What a version is called: `CUDA 12.4`.
+    /// Formats a version, such as `CUDA 12.4`.
     pub version: fn(i32) -> String,
-    /// Who brings newer versions.
+    /// The remedy that installs a newer version.
     pub update: &'static str,
-    /// The forms of programs, those that need no compiler first.
+    /// The accepted forms of programs, those that need no compiler first.
     pub takes: &'static [ProgramForm],
-    /// Most work-items of a launch along an axis.
+    /// Largest number of work-items of a launch along an axis.
     pub max_items: u64,
-    /// Whether generated programs can be launched in parts along the second and third axis.
+    /// True if generated programs can be launched in parts along the second and third axis.
     pub launches_in_parts: bool,
-    /// Whether the driver has taken a copy of pageable host memory when an upload returns.
+    /// True if the driver has copied pageable host memory when an upload returns.
     pub copies_pageable: bool,
-    /// A launch as the driver's structure for a node of a graph.
+    /// Encodes a launch as the driver's structure for a kernel node of a graph.
     pub node: fn(&Launch) -> NodeParams,
-    /// The attribute that says whether memory can be had in the order of a stream.
+    /// The device attribute for the support of stream-ordered allocation.
     pub pools_attribute: i32,
 }
 
-/// A launch in the driver's words.
+/// The parameters of a launch.
 pub struct Launch {
     /// The entry point.
     pub function: Handle,
-    /// Groups along each axis.
+    /// Number of work-groups along each axis.
     pub groups: [u32; 3],
-    /// Work-items of a group along each axis.
+    /// Number of work-items of a work-group along each axis.
     pub size: [u32; 3],
     /// Pointers to the arguments.
     pub params: *const *const c_void,
 }
 
-/// Room for either vendor's structure, in the words of a 64-bit machine.
+/// Buffer for either vendor's structure, in 64-bit words.
 pub type NodeParams = [u64; 8];
 
-/// Two halves of a word, the first of which lies first in memory.
+/// Packs two 32-bit numbers into a 64-bit word, `first` at the lower address.
 pub const fn halves(first: u32, second: u32) -> u64 {
     if cfg!(target_endian = "little") {
         (second as u64) << 32 | first as u64
@@ -67,26 +67,26 @@ pub const fn halves(first: u32, second: u32) -> u64 {
     }
 }
 
-/// What differs in behavior. Codes of 0 are success.
+/// Operations that differ between vendors. A code of 0 is success.
 pub trait Vendor: Send + Sync {
-    /// Words and numbers.
+    /// Returns names, messages and constants.
     fn brand(&self) -> &'static Brand;
-    /// What a device has, or why it cannot be used.
+    /// Returns the traits of a device, or the reason why it cannot be used.
     fn traits(&self, place: &DiscoveredDevice) -> Result<Traits>;
-    /// Takes part in what the process shares of a device; the answer is for [`Vendor::enter`].
+    /// Retains the state that the process shares for a device; the result is passed to [`Vendor::enter`].
     fn retain(&self, device: i32) -> Result<Handle, i32>;
-    /// Gives back the one part that [`Vendor::retain`] took.
+    /// Releases the reference that [`Vendor::retain`] took.
     fn give_back(&self, device: i32);
-    /// Makes a device the thread's own; the answer is for [`Vendor::leave`].
+    /// Makes a device current on the thread; the result is passed to [`Vendor::leave`].
     fn enter(&self, device: i32, shared: Handle) -> Result<Handle, i32>;
-    /// Puts back what was the thread's own before.
+    /// Restores the thread's previous device.
     fn leave(&self, device: i32, before: Handle);
-    /// Fills with words of 64 bits; the address is a multiple of 8.
+    /// Fills memory with a 64-bit word; the address is a multiple of 8.
     fn fill_64(&self, functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32;
-    /// Copies between two devices of the driver; the stream is of the one that is written, which is the thread's.
+    /// Copies between two devices of the driver; the stream belongs to the destination device, which is current on the thread.
     fn copy_peer(&self, to: Peer, from: Peer, bytes: usize, stream: Handle) -> i32;
-    /// Who does matrix products on a device, in the order in which they are asked, or why kernels do.
+    /// Returns the libraries for matrix products on a device in order of preference, or the reason why there are none.
     fn products(&self, place: &DiscoveredDevice) -> Result<Vec<Arc<dyn Library>>>;
-    /// Machine code for a context's device.
+    /// Compiles a text to machine code for a context's device.
     fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>>;
 }

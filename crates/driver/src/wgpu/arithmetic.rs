@@ -1,8 +1,8 @@
-//! Which of a device's own functions on floats are exact, and how it is asked.
+//! Tests which float functions of a device are exact.
 //!
-//! WGSL leaves open whether a fused multiply-add rounds once, and no interface tells. So each device is asked by example: products
-//! whose last bits decide, canceled by an addend that a second rounding would make zero. Where one is wrong, kernels compute
-//! it in integers.
+//! WGSL does not specify whether a fused multiply-add rounds once, and no API reports it. So each device computes examples: products whose
+//! last bits matter, canceled by an addend that would make the result zero after a second rounding. If one is wrong, kernels compute the
+//! function in integers.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -14,19 +14,19 @@ use panoply_device::{
 
 use super::device::WgpuDevice;
 
-/// Which of a device's own functions kernels may use.
+/// The device functions that kernels can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Those that are right wherever they were tried.
+    /// The functions that are exact in all examples.
     Measured,
-    /// None: what kernels do in their stead runs everywhere.
+    /// None: kernels use the replacements, which work on every device.
     Nothing,
 }
 
-/// How many examples.
+/// Number of examples.
 const COUNT: usize = 2048;
 
-/// What a device is to compute: a program with one buffer, its inputs first, its results behind them.
+/// A test program with one buffer, which holds the inputs followed by the results.
 pub struct Example<'a> {
     pub source: String,
     pub entry: &'a str,
@@ -35,11 +35,11 @@ pub struct Example<'a> {
     pub grid: u64,
     pub group: u32,
     pub inputs: &'a [u8],
-    /// Bytes of the results.
+    /// Size of the results in bytes.
     pub results: u64,
 }
 
-/// Whether the device's fused multiply-add of a float is one.
+/// Returns true if the device's fused multiply-add of a float type rounds once.
 pub async fn is_fused(device: &WgpuDevice, dtype: DType) -> Result<bool> {
     let (inputs, expected) = if dtype == DType::F64 { examples_f64() } else { examples_f32() };
     let source = format!(
@@ -53,7 +53,7 @@ pub async fn is_fused(device: &WgpuDevice, dtype: DType) -> Result<bool> {
     Ok(computed(device, example).await? == expected)
 }
 
-/// The results of an example.
+/// Runs an example and returns its results.
 pub async fn computed(device: &WgpuDevice, example: Example<'_>) -> Result<Vec<u8>> {
     let Example { source, entry, dtype, grid, group, inputs, results } = example;
     let program = device.compile(&Program::Text(SourceText {
@@ -84,7 +84,7 @@ pub async fn computed(device: &WgpuDevice, example: Example<'_>) -> Result<Vec<u
     found
 }
 
-/// The bytes of a read.
+/// Waits for a read and returns its bytes.
 async fn landed(ticket: Ticket) -> Result<Vec<u8>> {
     let done = |context: &mut Context<'_>| match ticket.poll() {
         Ok(false) if ticket.wake(context.waker()) => Poll::Pending,
@@ -94,7 +94,7 @@ async fn landed(ticket: Ticket) -> Result<Vec<u8>> {
     ticket.take()
 }
 
-/// The bytes of operands in threes, and of the results.
+/// Returns the bytes of operand triples, and of the results.
 fn examples_f32() -> (Vec<u8>, Vec<u8>) {
     let mut bits = Bits(1);
     let (mut inputs, mut expected) = (Vec::new(), Vec::new());
@@ -119,7 +119,7 @@ fn examples_f64() -> (Vec<u8>, Vec<u8>) {
     (inputs, expected)
 }
 
-/// Numbers without a pattern (SplitMix64, Steele and others 2014).
+/// Pseudorandom numbers (SplitMix64, Steele and others 2014).
 struct Bits(u64);
 
 impl Bits {

@@ -1,4 +1,4 @@
-//! A browser's GPU. It is asked for, opened and tried before there is a driver, because all of that takes giving way to the browser.
+//! A browser's GPU. It is requested, opened and tested before the driver exists, because all of that is asynchronous.
 
 use std::sync::Arc;
 
@@ -6,11 +6,15 @@ use panoply_device::{Backend, Driver, RawDevice, Result};
 
 use super::{Trust, WgpuDevice, discovery};
 
-/// The GPU that a browser gave to this page.
+/// The GPU that a browser grants to this page.
 pub struct BrowserDriver(Arc<WgpuDevice>);
 
 impl BrowserDriver {
-    /// Asks the browser.
+    /// Requests the GPU from the browser.
+    ///
+    /// # Errors
+    ///
+    /// The browser grants no GPU, or opening it fails.
     pub async fn ask() -> Result<BrowserDriver> {
         let place = discovery::enumerate(Backend::WebGpu).await?.swap_remove(0);
         let device = WgpuDevice::new(place, Trust::Measured);

@@ -1,4 +1,4 @@
-// Copies and fills at any byte, which the interface does at whole words only. Each work-item has one word of the destination.
+// Copies and fills at any byte offset; the API supports whole words only. Each work-item writes one word of the destination.
 @group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 2>;
 @group(0) @binding(1) var<storage, read_write> target_words: array<u32>;
 @group(0) @binding(2) var<storage, read_write> source_words: array<u32>;
@@ -11,7 +11,7 @@ fn bytes(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_
     let first_group = launch[0].w;
     let is_fill = launch[1].x != 0u;
     let word = (begin >> 2u) + (workgroup.x + first_group) * 64u + local.x;
-    // Counted from the word before the region's, so that nothing is below zero.
+    // Relative to the word of the region's first byte, so that nothing is negative.
     let base = (word - (begin >> 2u)) * 4u;
     let head = begin & 3u;
     if base >= head + count { return; }

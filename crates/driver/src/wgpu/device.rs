@@ -1,7 +1,7 @@
-//! The contract, for one device of `wgpu`.
+//! The device contract for one device of `wgpu`.
 //!
-//! The interface's device costs milliseconds and memory, so it is created at the first use, not by looking at an adapter. A failure
-//! to create it is the error of whatever asked, and is tried again.
+//! The API's device costs milliseconds and memory, so it is created at the first use, not at discovery. A failure to create it is returned
+//! to the caller, and the next call tries again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
@@ -22,7 +22,7 @@ use super::ticket::{Landed, Submitted};
 use super::{bytes, info, subgroups, submit};
 use crate::lock::{exclusive, locked, shared};
 
-/// One device of Vulkan, Metal, DirectX 12 or a browser.
+/// A device of Vulkan, Metal, DirectX 12 or a browser.
 pub struct WgpuDevice {
     place: DiscoveredDevice,
     info: DeviceInfo,
@@ -33,20 +33,20 @@ pub struct WgpuDevice {
     used: OnceLock<Used>,
 }
 
-/// What exists once the device was used.
+/// The state that is created at first use.
 struct Used {
     tables: RwLock<Tables>,
     bytes: Program,
     words: Buffer,
-    /// Held while commands are made and submitted: they share the words' buffer, and their order is that of the calls.
+    /// Held while commands are encoded and submitted: they share the `words` buffer, and their order is that of the calls.
     order: Mutex<()>,
-    /// Whether the fused multiply-adds of f32 and f64 are, and whether subgroups are of consecutive work-items, once somebody needed to know.
+    /// Results of the tests for fused f32 and f64 multiply-adds and for consecutive subgroups, run on request.
     tried: [OnceLock<bool>; 3],
     open: Arc<Open>,
 }
 
 impl WgpuDevice {
-    /// The device at a place, not yet used.
+    /// Creates the device for a discovered adapter; it is opened at first use.
     pub(super) fn new(place: DiscoveredDevice, trust: Trust) -> WgpuDevice {
         let info = info::info(&place);
         let target = info::target(&place, &info);
@@ -54,21 +54,25 @@ impl WgpuDevice {
         WgpuDevice { place, info, target, room, trust, opening: Mutex::new(()), used: OnceLock::new() }
     }
 
-    /// The device with a poorer target, as another one would have. For tests.
+    /// Returns the device with a changed target, for tests of code that is generated for other devices.
     pub fn with_target(mut self, change: impl FnOnce(&mut Target)) -> WgpuDevice {
         change(&mut self.target);
         self
     }
 
-    /// Counts the bytes allocated on this device, even after it was dropped.
+    /// Returns a function that counts the bytes allocated on this device, even after it was dropped.
     pub fn taken(&self) -> impl Fn() -> u64 + use<> {
         self.room.taken()
     }
 
-    /// Ends the interface's device, as when a GPU is unplugged; what is asked afterwards fails. For tests.
+    /// Destroys the API's device, as if the GPU were unplugged; later calls fail. For tests.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot be opened.
     pub fn lose(&self) -> Result<()> {
         let used = self.used()?;
-        used.open.fate.lose("it was given up".to_string());
+        used.open.fate.lose("it was destroyed".to_string());
         used.open.device.destroy();
         Ok(())
     }
@@ -81,10 +85,10 @@ impl WgpuDevice {
         if self.used.get().is_none() {
             now(self.open())?;
         }
-        Ok(self.used.get().expect("it was set above or before"))
+        Ok(self.used.get().expect("the device was opened above or by another thread"))
     }
 
-    /// Opens the device, which is not open yet. A browser's is asked here what its functions are worth: later there is no time.
+    /// Opens the device, which must not be open. In a browser fused multiply-adds are tested here, because later calls cannot wait.
     pub(super) async fn open(&self) -> Result<()> {
         let open = Arc::new(Open::new(&self.place, self.info.device_string()).await?);
         let (bytes, words) = (bytes::program(&open)?, submit::words_buffer(&open)?);
@@ -97,7 +101,7 @@ impl WgpuDevice {
         Ok(())
     }
 
-    /// What a program is told about the device.
+    /// Returns the value of a pipeline constant that depends on the device; `None` for an unknown name.
     fn constant(&self, name: &str) -> Result<Option<f64>> {
         let position = match name {
             "fused_f32" => 0,
@@ -146,7 +150,7 @@ impl Used {
         Encoder { open: &self.open, tables, most, bytes: &self.bytes, words_buffer: &self.words, words, commands }
     }
 
-    /// The tables, for a queue that exists.
+    /// Returns the tables, after checking that a queue exists.
     fn tables_for(&self, queue: QueueId) -> Result<RwLockReadGuard<'_, Tables>> {
         let tables = shared(&self.tables);
         if queue.0 > tables.queues {
@@ -249,14 +253,14 @@ impl RawDevice for WgpuDevice {
         let freed = || Error::mistake(format!("{}: {:?} was freed", open.fate.label, to.alloc));
         let allocation = tables.memory.get(to.alloc.0).ok_or_else(freed)?;
         let _order = locked(&used.order);
-        // Whole words go straight there; what is left goes by way of memory of its own.
+        // Whole words are written directly; the rest goes through a staging buffer.
         let direct = if to.offset.is_multiple_of(4) { bytes.len() & !3 } else { 0 };
         if direct > 0 {
             open.ask(doing, || open.queue.write_buffer(&allocation.buffer, to.offset, &bytes[..direct]))?;
         }
         let rest = &bytes[direct..];
         if rest.is_empty() {
-            // Nothing else would make the copy of the bytes move on.
+            // Without a submission the write would not be executed.
             return open.ask(doing, || open.submit([])).map(drop);
         }
         let mut words = rest.to_vec();

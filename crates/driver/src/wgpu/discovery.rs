@@ -1,4 +1,4 @@
-//! Which adapters are here, and why there are none.
+//! Finds the adapters of an API, and the reason why there are none.
 
 use panoply_device::{Backend, Error, Result};
 use wgpu::{Adapter, Backends, Instance, InstanceDescriptor, InstanceFlags};
@@ -6,17 +6,17 @@ use wgpu::{Adapter, Backends, Instance, InstanceDescriptor, InstanceFlags};
 #[cfg(not(target_family = "wasm"))]
 use crate::library_search;
 
-/// An adapter that can be used.
+/// A usable adapter.
 pub struct DiscoveredDevice {
-    /// The adapter; it keeps the interface's library open.
+    /// The adapter; it keeps the API's library open.
     pub adapter: Adapter,
-    /// The interface.
+    /// The API.
     pub kind: Backend,
-    /// Its position in the interface's enumeration.
+    /// Its position in the API's enumeration.
     pub index: usize,
 }
 
-/// Asks an interface for its adapters. Browsers answer only after the program has given way to them, all others at once.
+/// Enumerates an API's adapters. The future is pending only in browsers.
 pub async fn enumerate(kind: Backend) -> Result<Vec<DiscoveredDevice>> {
     let backend = match kind {
         Backend::Metal => wgpu::Backend::Metal,
@@ -30,7 +30,7 @@ pub async fn enumerate(kind: Backend) -> Result<Vec<DiscoveredDevice>> {
     let backends = Backends::from(backend);
     let descriptor = InstanceDescriptor {
         backends,
-        // No validation layers: they are for the development of drivers, and change what is measured.
+        // No validation layers: they are for driver development, and change performance.
         flags: InstanceFlags::empty(),
         ..InstanceDescriptor::new_without_display_handle()
     };
@@ -39,15 +39,15 @@ pub async fn enumerate(kind: Backend) -> Result<Vec<DiscoveredDevice>> {
     adapters.retain(|adapter| adapter.get_info().backend == backend);
     if adapters.is_empty() {
         return Err(Error::unavailable(match kind {
-            Backend::Metal => "metal: no GPU here has Metal; macOS 10.13 on a Mac with a Metal GPU is the least",
-            Backend::Dx12 => "dx12: no adapter here has DirectX 12; update the GPU's driver",
+            Backend::Metal => "metal: no GPU supports Metal; use a Mac with a Metal GPU and macOS 10.13 or later",
+            Backend::Dx12 => "dx12: no adapter supports DirectX 12; update the GPU's driver",
             Backend::WebGpu => {
                 "webgpu: the browser gives this page no GPU; use a browser with WebGPU (Chrome 113, Safari 26, Firefox 141 or newer) on a \
                  page from https or localhost"
             }
             _ => {
-                "vulkan: the loader is here but no driver for it; install the GPU's driver (on Linux mesa-vulkan-drivers or \
-                 NVIDIA's), and if VK_ICD_FILENAMES or VK_DRIVER_FILES is set look whether the files it names are there"
+                "vulkan: the loader found no driver; install the GPU's driver (on Linux mesa-vulkan-drivers or NVIDIA's), and if \
+                 VK_ICD_FILENAMES or VK_DRIVER_FILES is set check that the files it names exist"
             }
         }));
     }
@@ -55,10 +55,10 @@ pub async fn enumerate(kind: Backend) -> Result<Vec<DiscoveredDevice>> {
     Ok(adapters.into_iter().enumerate().map(place).collect())
 }
 
-/// Why an interface cannot be here at all.
+/// Returns the error for an API that cannot exist on this system or whose loader is missing.
 fn missing(kind: Backend) -> Option<Error> {
     let elsewhere = |name: &str, system: &str| {
-        Some(Error::unavailable(format!("{kind}: {name} exists on {system} only; use another kind here")))
+        Some(Error::unavailable(format!("{kind}: {name} exists on {system} only; use another backend")))
     };
     match kind {
         Backend::Metal if cfg!(not(target_vendor = "apple")) => elsewhere("Metal", "macOS"),
@@ -72,7 +72,7 @@ fn missing(kind: Backend) -> Option<Error> {
     }
 }
 
-/// `wgpu` does not say whether it found Vulkan's loader, so it is looked for as `wgpu` does.
+/// Searches for Vulkan's loader in the same way as `wgpu`, which does not report whether it found it.
 #[cfg(not(target_family = "wasm"))]
 fn no_loader() -> Option<Error> {
     let names: &[&str] = if cfg!(windows) { &["vulkan-1.dll"] } else { &["libvulkan.so.1", "libvulkan.so"] };

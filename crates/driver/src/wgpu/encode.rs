@@ -1,4 +1,4 @@
-//! Steps to commands.
+//! Encodes device commands as `wgpu` commands.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,49 +15,49 @@ use super::program::{Program, Window};
 use super::submit::WORDS_BYTES;
 use crate::table::Table;
 
-/// What a device's ids mean.
+/// The objects behind a device's ids.
 #[derive(Default)]
 pub struct Tables {
     /// Programs.
     pub programs: Table<Arc<Program>>,
     /// Memory.
     pub memory: Table<Arc<Allocation>>,
-    /// Queues besides the first; all are the interface's one.
+    /// Number of queues besides the first; all map to the API's only queue.
     pub queues: u32,
 }
 
-/// What the interface is told to do.
+/// A command for the API.
 pub enum Command {
-    /// Run groups of a pipeline; its words begin at an offset.
+    /// Launches work-groups of a pipeline; its argument words begin at an offset.
     Launch { pipeline: ComputePipeline, bound: BindGroup, words: u32, groups: [u32; 3] },
-    /// Copy whole words.
+    /// Copies whole words.
     Copy { from: (Buffer, u64), to: (Buffer, u64), bytes: u64 },
-    /// Fill whole words with zeros.
+    /// Fills whole words with zeros.
     Clear { to: (Buffer, u64), bytes: u64 },
-    /// Write down the moment when all before is done.
+    /// Writes a timestamp after all earlier commands.
     Stamp { set: QuerySet, number: u32 },
 }
 
-/// The memory a launch sees.
+/// The memory that is bound for a launch.
 type Seen = Vec<(Window, Arc<Allocation>)>;
 
-/// Commands that were made and not submitted yet.
+/// Commands that were encoded and not yet submitted.
 pub struct Encoder<'a> {
     pub open: &'a Open,
     pub tables: &'a Tables,
-    /// Most bytes of a buffer that a launch sees.
+    /// Largest binding of a buffer in bytes.
     pub most: u64,
-    /// The program for regions that are no whole words.
+    /// The program for regions that are not whole words.
     pub bytes: &'a Program,
-    /// Where launches find their words.
+    /// The uniform buffer for the launches' argument words.
     pub words_buffer: &'a Buffer,
-    /// What the words will be.
+    /// Future contents of `words_buffer`.
     pub words: Vec<u8>,
     pub commands: Vec<Command>,
 }
 
 impl Encoder<'_> {
-    /// Makes a step's commands.
+    /// Encodes a command.
     pub fn step(&mut self, step: &DeviceCommand) -> Result<()> {
         let label = &self.open.fate.label;
         match step {
@@ -65,13 +65,13 @@ impl Encoder<'_> {
             DeviceCommand::Copy { from, to } => self.copy(from, to),
             DeviceCommand::Fill { to, pattern } => self.fill(to, pattern),
             DeviceCommand::Wait(Ticket::Done) => Ok(()),
-            // There is one queue, so what it waits for was submitted before.
+            // There is only one queue, so the work to wait for was submitted earlier.
             DeviceCommand::Wait(Ticket::Pending(pending)) if self.open.gave(pending.token()) => Ok(()),
             DeviceCommand::Wait(Ticket::Pending(_)) => {
                 Err(Error::mistake(format!("{label}: the ticket to wait for belongs to another device")))
             }
             DeviceCommand::Routine(routine, ..) => {
-                Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
+                Err(Error::unsupported(format!("{label}: supports no library routine: {routine:?}")))
             }
         }
     }
@@ -85,7 +85,7 @@ impl Encoder<'_> {
         let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
         let most = if program.signature.hidden { u64::from(u32::MAX) } else { most };
         for (axis, groups) in groups.iter_mut().enumerate() {
-            // Whole groups; the size asked for is an argument of its own.
+            // The number of work-groups is rounded up; the requested grid size is passed as an argument.
             let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group_size[axis].max(1)));
             if count > most {
                 return Err(Error::unsupported(format!(
@@ -103,7 +103,8 @@ impl Encoder<'_> {
             .try_for_each(|GridPart { groups, windows }| self.part(program, &pipeline, dispatch, groups, Some(windows)))
     }
 
-    /// Launches some groups, which touch these bytes of their buffers or all, as often as the interface wants it.
+    /// Launches work-groups in as many launches as the API's limits require. `touched` is the range of bytes that they access in each
+    /// buffer; `None` means all.
     fn part(
         &mut self,
         program: &Program,
@@ -153,12 +154,12 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Bytes between the beginnings of two launches' words, at least.
+    /// Returns the alignment of a launch's words in the uniform buffer, in bytes.
     fn slot(&self) -> usize {
         self.open.limits.min_uniform_buffer_offset_alignment as usize
     }
 
-    /// A launch's words, and the memory it sees: at least the bytes that are touched of each argument.
+    /// Returns a launch's argument words, and the memory to bind: for each buffer at least the bytes that are accessed.
     fn arguments(
         &self,
         program: &Program,
@@ -168,7 +169,9 @@ impl Encoder<'_> {
         let label = &self.open.fate.label;
         let signature = &program.signature;
         let wrong = |what: String| {
-            Error::mistake(format!("{label}: a launch was given {what}; launch with what its signature asks"))
+            Error::mistake(format!(
+                "{label}: a launch was given {what}; pass the arguments that the signature declares"
+            ))
         };
         if dispatch.args.len() != signature.params.len() {
             return Err(wrong(format!("{} arguments for {}", dispatch.args.len(), signature.params.len())));
@@ -188,7 +191,7 @@ impl Encoder<'_> {
                     let window = if signature.hidden {
                         let touched = touched.map_or(0..region.bytes, |touched| touched[at].clone());
                         let (window, elem) = (self.around(region, touched, &memory.buffer), dtype.bytes() as u64);
-                        // Where it begins may lie before the window: what is added to it leads inside.
+                        // The region can begin before the window, so the offset can wrap around; the indices added to it lead inside.
                         push(&mut words, (region.offset / elem).wrapping_sub(window.offset / elem), wide);
                         push(&mut words, region.bytes / elem, wide);
                         window
@@ -210,8 +213,9 @@ impl Encoder<'_> {
         Ok((words, windows))
     }
 
-    /// The whole of a buffer, or of one that is too large what has these bytes of a region. Browsers refuse windows of a launch that share
-    /// bytes, as two parts of one buffer would, so there each has its own; parts of an arena begin where windows may.
+    /// Returns the whole buffer, or a window that contains these bytes of a region if the buffer is too large to bind. Browsers reject
+    /// windows of a launch that overlap, as windows of one buffer would, so there each region has its own; regions of an arena begin at
+    /// valid window offsets.
     fn around(&self, region: &Region, touched: Range<u64>, buffer: &Buffer) -> Window {
         let (alloc, size) = (region.alloc.0, buffer.size());
         if size <= self.most && !IN_BROWSER {
@@ -219,17 +223,17 @@ impl Encoder<'_> {
         }
         let align = |byte: u64| byte / Target::BINDING_ALIGN * Target::BINDING_ALIGN;
         let offset = align((region.offset + touched.start).min(size - 1));
-        // No window is smaller than an element.
+        // A window is not smaller than an element.
         let end = (region.offset + touched.end).max(offset + 16).next_multiple_of(4).min(size);
         Window { alloc, offset, bytes: end - offset }
     }
 
-    /// A region alone, for a program that is not told where in a buffer it begins.
+    /// Returns the window of exactly a region, for a program that takes no offset.
     fn alone(&self, region: &Region, buffer: &Buffer) -> Result<Window> {
         let align = u64::from(self.open.limits.min_storage_buffer_offset_alignment);
         if !region.offset.is_multiple_of(align) {
             return Err(Error::unsupported(format!(
-                "{}: a buffer begins {} bytes into its memory, programs of your own want multiples of {align}; copy it first",
+                "{}: a buffer begins {} bytes into its memory, custom programs require multiples of {align}; copy it first",
                 self.open.fate.label, region.offset
             )));
         }
@@ -246,7 +250,7 @@ impl Encoder<'_> {
         if from.bytes == 0 {
             return Ok(());
         }
-        // The interface copies between two buffers only.
+        // The API copies only between two different buffers.
         if whole && from.alloc != to.alloc {
             let bytes = from.bytes;
             let (from, to) = ((source.buffer.clone(), from.offset), (target.buffer.clone(), to.offset));
@@ -268,14 +272,14 @@ impl Encoder<'_> {
         self.by_bytes((to, &target.buffer), None, pattern)
     }
 
-    /// Copies from memory that has no id.
+    /// Copies from a buffer that is not in the tables.
     pub fn copy_from(&mut self, source: &Buffer, to: &Region) -> Result<()> {
         let target = self.memory(to)?;
         let from = Region { alloc: AllocId(0), offset: 0, bytes: to.bytes };
         self.by_bytes((to, &target.buffer), Some((&from, source)), &[])
     }
 
-    /// Runs the program for bytes over a region: it copies those of another, or repeats a pattern.
+    /// Runs the byte program over a region: it copies another region, or repeats a pattern.
     fn by_bytes(
         &mut self,
         (to, target): (&Region, &Buffer),
@@ -284,7 +288,7 @@ impl Encoder<'_> {
     ) -> Result<()> {
         let program = self.bytes;
         let pipeline = program.pipeline(self.open, [bytes::GROUP as u32, 1, 1])?;
-        // As many as fit into a window wherever it begins, and whole patterns.
+        // The largest number of bytes that fits into a window at any offset, and is a multiple of the pattern.
         let step = self.most.saturating_sub(2 * Target::BINDING_ALIGN).max(Target::BINDING_ALIGN) & !7;
         for start in (0..to.bytes).step_by(step as usize) {
             let part = start..(start + step).min(to.bytes);

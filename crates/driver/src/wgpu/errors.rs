@@ -1,4 +1,4 @@
-//! What `wgpu`'s errors mean in Panoply's one error.
+//! Maps `wgpu`'s errors to [`ErrorKind`].
 
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -7,9 +7,9 @@ use panoply_device::{Error, ErrorKind};
 
 use crate::lock::locked;
 
-/// What went wrong with a device beside the calls that were made.
+/// Errors of a device that are not returned by calls.
 pub struct Fate {
-    /// The device in messages.
+    /// The device's name in messages.
     pub label: String,
     lost: Mutex<Option<String>>,
     stray: Mutex<Option<String>>,
@@ -20,17 +20,17 @@ impl Fate {
         Fate { label, lost: Mutex::default(), stray: Mutex::default() }
     }
 
-    /// Notes that the device is gone; the first reason stays.
+    /// Records that the device is lost; the first reason is kept.
     pub fn lose(&self, why: String) {
         locked(&self.lost).get_or_insert(why);
     }
 
-    /// Notes an error that no scope took.
+    /// Records an error outside of all error scopes.
     pub fn note_stray(&self, what: String) {
         locked(&self.stray).get_or_insert(what);
     }
 
-    /// The error of a device that is gone, or of what happened beside the calls.
+    /// Returns the error of a lost device, or a recorded error.
     pub fn check(&self, doing: impl Display) -> Result<(), Error> {
         if let Some(why) = &*locked(&self.lost) {
             let label = &self.label;
@@ -46,7 +46,7 @@ impl Fate {
         }
     }
 
-    /// The error for one of `wgpu`'s.
+    /// Converts an error of `wgpu`.
     pub fn failed(&self, doing: impl Display, error: &wgpu::Error) -> Error {
         if let Err(lost) = self.check(&doing) {
             return lost;
@@ -59,14 +59,17 @@ impl Fate {
             ),
             wgpu::Error::Validation { description, .. } | wgpu::Error::Internal { description, .. } => {
                 let text = chain(error);
-                let message = format!("{label}: {doing}: {}; the notes say more, report this", first_line(description));
+                let message = format!(
+                    "{label}: {doing}: {}; see the notes for details, and report this",
+                    first_line(description)
+                );
                 Error::new(ErrorKind::Driver, message).note(text)
             }
         }
     }
 }
 
-/// An error with all its causes.
+/// Returns the texts of an error and all its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -89,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_device_is_named_and_stays_lost() {
+    fn check_returns_stray_errors_once_and_device_loss_always() {
         let fate = Fate::new("vulkan:0".into());
         assert!(fate.check("waiting").is_ok());
         fate.note_stray("one\ntwo".into());

@@ -1,7 +1,7 @@
-//! Programs of a user's own: whether what they say of themselves fits how they are launched.
+//! User-written programs: checks that their declarations match the launch.
 //!
-//! WGSL is understood whole. Of SPIR-V only the header and the entry points are read, of Metal's own nothing: what else is wrong with
-//! those the interface's compiler finds, or nobody does.
+//! WGSL is parsed completely. Of SPIR-V only the header and the entry points are read, and of Metal's formats nothing; other errors in them
+//! are left to the API's compiler, which can miss them.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,18 @@ use wgpu::{PassthroughShaderEntryPoint, ShaderModuleDescriptorPassthrough};
 use super::spirv::Understood;
 use crate::spirv_words::words;
 
-/// Code that is passed on as it is.
+/// Code that is passed to the API unchanged.
 pub enum Foreign {
     SpirV(Vec<u32>),
     Msl(String),
     MetalLibrary(Vec<u8>),
 }
 
-/// Work-items of a group, if the program itself says how many.
+/// The work-group size that a program fixes, if it does.
 pub type GroupSize = Option<[u32; 3]>;
 
 impl Foreign {
-    /// Compiled code and its group.
+    /// Returns the code of an image and its work-group size.
     pub fn image(image: &Image, label: &str) -> Result<(Foreign, GroupSize)> {
         let bytes = &image.bytes;
         match image.format {
@@ -31,19 +31,19 @@ impl Foreign {
                 let wrong =
                     |what: String| Error::new(ErrorKind::CompileFailed, format!("{label}: {} {what}", image.entry));
                 let words = words(bytes).ok_or_else(|| {
-                    wrong(format!("as SPIR-V is cut off or damaged: {} bytes; build it again", bytes.len()))
+                    wrong(format!("as SPIR-V is truncated or damaged: {} bytes; build it again", bytes.len()))
                 })?;
                 let group = entry_point(&words, &image.entry).map_err(wrong)?;
                 Ok((Foreign::SpirV(words), group))
             }
             BinaryFormat::MetalLibrary => Ok((Foreign::MetalLibrary(bytes.to_vec()), None)),
             BinaryFormat::Cubin | BinaryFormat::CodeObject => {
-                Err(Error::unsupported(format!("{label}: {} is for another interface", image.entry)))
+                Err(Error::unsupported(format!("{label}: {} is for another API", image.entry)))
             }
         }
     }
 
-    /// What the interface is given.
+    /// Returns the shader module descriptor.
     pub fn descriptor<'a>(&'a self, entry: &'a str, [x, y, z]: [u32; 3]) -> ShaderModuleDescriptorPassthrough<'a> {
         let entry_point = PassthroughShaderEntryPoint { name: Cow::Borrowed(entry), workgroup_size: (x, y, z) };
         let mut descriptor = ShaderModuleDescriptorPassthrough {
@@ -66,7 +66,7 @@ const OP_EXECUTION_MODE: u32 = 16;
 const GL_COMPUTE: u32 = 5;
 const LOCAL_SIZE: u32 = 17;
 
-/// The group of an entry point, or what is wrong.
+/// Returns the work-group size of an entry point, or an error message.
 fn entry_point(words: &[u32], entry: &str) -> std::result::Result<GroupSize, String> {
     let (mut found, mut others, mut at) = (None, Vec::new(), HEADER);
     let mut group = None;
@@ -86,11 +86,11 @@ fn entry_point(words: &[u32], entry: &str) -> std::result::Result<GroupSize, Str
     }
     match found {
         Some(_) => Ok(group),
-        None => Err(format!("is no entry point for computing of this SPIR-V; it has: {}", others.join(", "))),
+        None => Err(format!("is not a compute entry point of this SPIR-V; it has: {}", others.join(", "))),
     }
 }
 
-/// The group of a WGSL program of a user's, which must find its arguments where a launch puts them.
+/// Returns the work-group size of a user's WGSL program, after checking that its bindings match those of a launch.
 pub fn check(understood: &Understood, signature: &Signature, label: &str, entry: &str) -> Result<GroupSize> {
     let buffers = signature.params.iter().filter(|param| matches!(param, ParamType::Buffer(_))).count() as u32;
     for (name, group, binding, space) in understood.bindings() {
@@ -101,8 +101,8 @@ pub fn check(understood: &Understood, signature: &Signature, label: &str, entry:
         };
         if !fits {
             let message = format!(
-                "{label}: {entry} has {name} at group {group}, binding {binding}; a launch puts its {buffers} buffers at bindings 1 to \
-                 {buffers} of group 0, and numbers into a uniform at binding 0"
+                "{label}: {entry} has {name} at group {group}, binding {binding}; a launch binds its {buffers} buffers to bindings 1 to \
+                 {buffers} of group 0, and numbers to a uniform at binding 0"
             );
             return Err(Error::new(ErrorKind::CompileFailed, message));
         }
@@ -110,7 +110,7 @@ pub fn check(understood: &Understood, signature: &Signature, label: &str, entry:
     Ok(understood.group(entry))
 }
 
-/// Whether a program only reads the buffer at a binding.
+/// Returns true if a program only reads the buffer at a binding.
 pub fn only_reads(understood: &Understood, binding: u32) -> bool {
     understood.bindings().any(|(_, group, at, space)| {
         let reads = matches!(space, AddressSpace::Storage { access } if !access.contains(StorageAccess::STORE));

@@ -1,4 +1,4 @@
-//! What an adapter is and can do, in its driver's words.
+//! Queries an adapter's properties.
 
 use panoply_device::{Backend, BinaryFormat, DeviceInfo, Language, MemoryInfo, ProgramForm, Style, Target};
 use wgpu::{Adapter, DeviceType, Features, Limits};
@@ -6,7 +6,7 @@ use wgpu::{Adapter, DeviceType, Features, Limits};
 use super::discovery::DiscoveredDevice;
 use super::subgroups;
 
-/// Names of vendors by their PCI number; others are shown as the number.
+/// Vendor names by PCI id; others are shown as the number.
 const VENDORS: [(u32, &str); 12] = [
     (0, "unknown"),
     (0x1002, "AMD"),
@@ -22,10 +22,10 @@ const VENDORS: [(u32, &str); 12] = [
     (0x10005, "Mesa"),
 ];
 
-/// Bytes that a 32-bit number of a byte reaches, rounded down generously.
+/// Largest number of bytes that a 32-bit byte offset can address, minus a margin.
 const REACHED: u64 = (4 << 30) - (64 << 10);
 
-/// The features that computing has a use for, of those the adapter has.
+/// Returns the adapter's features that are useful for computing.
 pub fn features(adapter: &Adapter) -> Features {
     let wanted = Features::SHADER_F16
         | Features::SHADER_F64
@@ -38,7 +38,7 @@ pub fn features(adapter: &Adapter) -> Features {
     adapter.features() & wanted
 }
 
-/// The forms of programs of a device, those that need no compiler of ours first.
+/// Returns the accepted forms of programs, those that need no compilation here first.
 pub fn takes(place: &DiscoveredDevice) -> Vec<ProgramForm> {
     let passed: &[ProgramForm] = match place.kind {
         _ if !features(&place.adapter).contains(Features::PASSTHROUGH_SHADERS) => &[],
@@ -55,12 +55,12 @@ pub fn takes(place: &DiscoveredDevice) -> Vec<ProgramForm> {
     [passed, &[ProgramForm::Text(Language::Wgsl)]].concat()
 }
 
-/// The adapter's own limits.
+/// Returns the adapter's limits.
 pub fn limits(adapter: &Adapter) -> Limits {
     adapter.limits()
 }
 
-/// Which device this is.
+/// Returns the description of a device.
 pub fn info(place: &DiscoveredDevice) -> DeviceInfo {
     let info = place.adapter.get_info();
     let (features, limits) = (features(&place.adapter), limits(&place.adapter));
@@ -77,13 +77,13 @@ pub fn info(place: &DiscoveredDevice) -> DeviceInfo {
         kind: place.kind,
         index: place.index,
         variant: None,
-        // Browsers keep it to themselves.
+        // Browsers do not report the name.
         name: if info.name.is_empty() { "a GPU behind the browser".to_string() } else { info.name.clone() },
         vendor: vendor.map_or_else(|| format!("vendor {:#06x}", info.vendor), |(_, name)| (*name).to_string()),
         driver: if place.kind == Backend::WebGpu { "WebGPU".into() } else { driver.trim().to_string() },
         is_software: software,
         unified_memory: matches!(info.device_type, DeviceType::IntegratedGpu | DeviceType::Cpu),
-        // No interface of these tells.
+        // None of these APIs reports it.
         compute_units: 0,
         physical_id: (!info.device_pci_bus_id.is_empty() && !software).then(|| info.device_pci_bus_id.clone()),
         details: vec![
@@ -93,12 +93,12 @@ pub fn info(place: &DiscoveredDevice) -> DeviceInfo {
             ("subgroups".into(), subgroups),
             ("timestamps".into(), has(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS).into()),
             ("largest binding".into(), format!("{} bytes", limits.max_storage_buffer_binding_size)),
-            ("groups along an axis".into(), limits.max_compute_workgroups_per_dimension.to_string()),
+            ("work-groups along an axis".into(), limits.max_compute_workgroups_per_dimension.to_string()),
         ],
     }
 }
 
-/// Whether an adapter is a program, which some drivers do not admit.
+/// Returns true if an adapter is a known software implementation, which some drivers do not report.
 fn is_program(name: &str) -> bool {
     let name = name.to_lowercase();
     ["llvmpipe", "lavapipe", "swiftshader", "softpipe", "microsoft basic render"]
@@ -106,7 +106,7 @@ fn is_program(name: &str) -> bool {
         .any(|known| name.contains(known))
 }
 
-/// What code for it must know.
+/// Returns the device properties that code generation needs.
 pub fn target(place: &DiscoveredDevice, info: &DeviceInfo) -> Target {
     let (features, limits) = (features(&place.adapter), limits(&place.adapter));
     let [x, y, z] =
@@ -126,7 +126,7 @@ pub fn target(place: &DiscoveredDevice, info: &DeviceInfo) -> Target {
         max_binding_bytes: limits.max_storage_buffer_binding_size & !3,
         f16: features.contains(Features::SHADER_F16),
         bf16: false,
-        // f64 is taken apart into 64-bit integers.
+        // f64 operations are built from 64-bit integers.
         f64: int64 && features.contains(Features::SHADER_F64),
         int64,
         atomic_f32: false,
@@ -134,7 +134,7 @@ pub fn target(place: &DiscoveredDevice, info: &DeviceInfo) -> Target {
     }
 }
 
-/// Most buffers of a kernel, beside that of a launch's words. Metal counts all kinds of buffers together.
+/// Returns the largest number of buffers of a kernel, besides that of a launch's words. Metal counts all types of buffers together.
 fn bindings(limits: &Limits) -> u32 {
     let together =
         [limits.max_bindings_per_bind_group, limits.max_buffers_and_acceleration_structures_per_shader_stage];
@@ -143,22 +143,22 @@ fn bindings(limits: &Limits) -> u32 {
         .fold(limits.max_storage_buffers_per_shader_stage.min(128), |most, all| most.min(all.saturating_sub(1)))
 }
 
-/// The device's memory. Metal and DirectX 12 are not asked: there it is the largest buffer.
+/// Returns the device's memory. For Metal and DirectX 12 it is the size of the largest buffer.
 pub fn memory(place: &DiscoveredDevice) -> MemoryInfo {
     let total = if place.kind == Backend::Vulkan { vulkan_memory(&place.adapter) } else { None };
     MemoryInfo { total: total.unwrap_or(limits(&place.adapter).max_buffer_size), free: None }
 }
 
-/// Bytes of the largest heap that is the device's own.
+/// Returns the size in bytes of the largest device-local heap.
 #[cfg(not(any(target_vendor = "apple", target_family = "wasm")))]
 fn vulkan_memory(adapter: &Adapter) -> Option<u64> {
-    // SAFETY: the adapter outlives what is borrowed from it, and nothing of it is destroyed.
+    // SAFETY: the adapter outlives everything that is borrowed from it, and no object is destroyed.
     let vulkan = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
     let instance = vulkan.shared_instance().raw_instance();
-    // SAFETY: the physical device is of this instance, which lives as long as the adapter.
+    // SAFETY: the physical device belongs to this instance, which lives as long as the adapter.
     let properties = unsafe { instance.get_physical_device_memory_properties(vulkan.raw_physical_device()) };
     let heaps = &properties.memory_heaps[..properties.memory_heap_count as usize];
-    // The first bit of a heap's flags says that it is the device's own.
+    // The first bit of a heap's flags marks it as device-local.
     heaps.iter().filter(|heap| heap.flags.as_raw() & 1 != 0).map(|heap| heap.size).max()
 }
 
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launchs_words_take_a_binding_of_their_own() {
+    fn bindings_reserve_one_for_the_launch_words() {
         let limits = |storage, group, together| Limits {
             max_storage_buffers_per_shader_stage: storage,
             max_bindings_per_bind_group: group,
@@ -181,7 +181,7 @@ mod tests {
         };
         for (limits, expected) in [
             (Limits::default(), 8),
-            // As `wgpu` says it of Metal, of lavapipe, and of an adapter with one binding for all.
+            // The limits that `wgpu` reports for Metal, for lavapipe, and for an adapter with one binding in total.
             (limits(29, u32::MAX, 29), 28),
             (limits(1_000_000, 1_000_000, u32::MAX), 128),
             (limits(8, 8, 8), 7),

@@ -1,4 +1,4 @@
-//! Buffers, the room for them, and the way to and from the host.
+//! Buffers, accounting of device memory, and buffers for reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,39 +8,39 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 
 use super::open::Open;
 
-/// A buffer and the room it takes.
+/// A buffer and its share of the memory accounting.
 pub struct Allocation {
-    /// The buffer; whole words, so that the last bytes can be copied.
+    /// The buffer; its size is a multiple of 4, so that the last bytes can be copied.
     pub buffer: Buffer,
     _place: Taken,
 }
 
-/// What may be allocated, and how much of it is.
+/// Accounting of allocated device memory.
 pub struct Room {
     pub total: u64,
     pub largest: u64,
     taken: Arc<AtomicU64>,
 }
 
-/// Bytes of a room that are given back when this is dropped.
+/// Accounted bytes, which are returned on drop.
 struct Taken {
     bytes: u64,
     from: Arc<AtomicU64>,
 }
 
 impl Room {
-    /// The room of a device with this memory, in buffers of at most `largest` bytes.
+    /// Creates the accounting for `total` bytes, in buffers of at most `largest` bytes.
     pub fn new(total: u64, largest: u64) -> Room {
         Room { total, largest, taken: Arc::default() }
     }
 
-    /// Bytes that are taken, asked at any time.
+    /// Returns a function that counts the allocated bytes.
     pub fn taken(&self) -> impl Fn() -> u64 + use<> {
         let taken = self.taken.clone();
         move || taken.load(Relaxed)
     }
 
-    /// A buffer.
+    /// Allocates a buffer.
     pub fn allocate(&self, bytes: u64, open: &Open) -> Result<Allocation> {
         let place = self.take(bytes, &open.fate.label)?;
         let descriptor = BufferDescriptor {
@@ -78,7 +78,7 @@ impl Drop for Taken {
     }
 }
 
-/// Host memory that the device copies into.
+/// Creates a buffer in host memory that the device copies into.
 pub fn landing(open: &Open, bytes: u64) -> Result<Buffer> {
     let descriptor = BufferDescriptor {
         label: None,

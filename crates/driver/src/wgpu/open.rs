@@ -1,4 +1,4 @@
-//! The interface's own device: created at the first use, with every feature and limit of the adapter that computing has a use for.
+//! The API's device: created at first use, with every feature and limit of the adapter that is useful for computing.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -19,41 +19,41 @@ use super::errors::Fate;
 use super::info;
 use crate::lock::locked;
 
-/// A device in use.
+/// An open device.
 pub struct Open {
-    /// The interface's device.
+    /// The API's device.
     pub device: wgpu::Device,
     /// Its only queue.
     pub queue: wgpu::Queue,
-    /// What went wrong with it.
+    /// Errors that are not returned by calls.
     pub fate: Arc<Fate>,
     /// Its limits.
     pub limits: wgpu::Limits,
     /// Its features.
     pub features: wgpu::Features,
-    /// Whether programs become SPIR-V here and not in `wgpu`.
+    /// True if programs are translated to SPIR-V here and not in `wgpu`.
     pub translates: bool,
-    /// Which device of this process it is, counted over all.
+    /// Number of this device, unique in the process.
     number: u64,
     tickets: AtomicU64,
-    /// Held while the interface looks after its submissions: doing so on two threads at once makes wgpu-core 30 panic, for
-    /// one of them finds none left and the other's number not reached yet.
+    /// Held while the API is polled or commands are submitted: polling on two threads at once makes wgpu-core 30 panic, because one thread
+    /// finds no submissions left while the other's index is not reached yet.
     looking: Mutex<()>,
 }
 
-/// Whether this is a program in a browser, where nothing may wait and the interface calls back.
+/// True in a browser, where nothing can block and the API uses callbacks.
 pub const IN_BROWSER: bool = cfg!(target_family = "wasm");
 
-/// How long a thread that waits keeps others from submitting.
+/// Longest time that a waiting thread keeps others from submitting.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Bits of a token that count the tickets of one device.
+/// Number of low bits of a token, which count the tickets of a device.
 const TICKET_BITS: u32 = 40;
 
 static OPENED: AtomicU64 = AtomicU64::new(1);
 
 impl Open {
-    /// Opens the device at a place.
+    /// Opens a device.
     pub async fn new(place: &DiscoveredDevice, label: String) -> Result<Open> {
         let (features, limits) = (info::features(&place.adapter), info::limits(&place.adapter));
         let descriptor = DeviceDescriptor {
@@ -70,7 +70,7 @@ impl Open {
         let fate = Arc::new(Fate::new(label));
         let (lost, stray) = (Arc::downgrade(&fate), Arc::downgrade(&fate));
         device.set_device_lost_callback(move |reason, why| {
-            // Dropping the last handle counts as losing it.
+            // Dropping the last handle is reported as a loss too.
             if let (Some(fate), DeviceLostReason::Unknown) = (lost.upgrade(), reason) {
                 fate.lose(why);
             }
@@ -95,7 +95,7 @@ impl Open {
         })
     }
 
-    /// Calls the interface; the first error of any kind is the answer's.
+    /// Calls the API; returns the first error.
     pub fn ask<T>(&self, doing: impl Display, call: impl FnOnce() -> T) -> Result<T> {
         let (answer, error) = self.observed(call);
         match error {
@@ -104,7 +104,7 @@ impl Open {
         }
     }
 
-    /// Calls the interface to make a program; what it refuses is the program's fault.
+    /// Calls the API to compile a program; a validation error is a compilation error of the program.
     pub fn build<T>(&self, entry: &str, call: impl FnOnce() -> T) -> Result<T> {
         let (answer, error) = self.observed(call);
         let Some(error) = error else { return Ok(answer) };
@@ -119,7 +119,7 @@ impl Open {
     }
 
     fn observed<T>(&self, call: impl FnOnce() -> T) -> (T, Option<wgpu::Error>) {
-        // A browser answers when the program has given way to it: then an error is a stray one of the device.
+        // Error scopes are asynchronous in a browser, so there errors are recorded as stray errors of the device.
         if IN_BROWSER {
             return (call(), None);
         }
@@ -134,13 +134,13 @@ impl Open {
         (answer, error)
     }
 
-    /// Gives work to the queue.
+    /// Submits command buffers to the queue.
     pub fn submit(&self, commands: impl IntoIterator<Item = wgpu::CommandBuffer>) -> SubmissionIndex {
         let _alone = locked(&self.looking);
         self.queue.submit(commands)
     }
 
-    /// Has the interface look whether a submission, or the last one, is done, again and again if asked to wait.
+    /// Polls the API for the completion of a submission, or of the last one; with `wait` until it is complete.
     pub fn look(
         &self,
         index: Option<&SubmissionIndex>,
@@ -159,7 +159,7 @@ impl Open {
         }
     }
 
-    /// Whether a submission is done, after waiting for it if asked to.
+    /// Returns true if a submission is complete; with `wait` waits for it.
     pub fn is_done(&self, index: &SubmissionIndex, wait: bool) -> Result<bool> {
         let polled = self.look(Some(index), wait);
         self.fate.check("waiting")?;
@@ -173,20 +173,20 @@ impl Open {
         }
     }
 
-    /// The error of what waits in a browser.
+    /// Returns the error for a blocking call in a browser.
     pub fn cannot_wait(&self) -> Error {
         let label = &self.fate.label;
         Error::unsupported(format!(
-            "{label}: a browser lets no program wait; `.await` what `Buffer::read` and `Queue::mark` give"
+            "{label}: programs cannot block in a browser; `.await` the results of `Buffer::read` and `Queue::mark`"
         ))
     }
 
-    /// Waits for everything.
+    /// Waits for all submissions.
     pub fn wait_for_all(&self) -> Result<()> {
         if IN_BROWSER {
             return Err(self.cannot_wait());
         }
-        // Writes go with the next submission, so there is one.
+        // Writes are executed with the next submission, so an empty one is made.
         self.ask("waiting", || self.submit([]))?;
         let waited = self.look(None, true);
         self.fate.check("waiting")?;
@@ -195,12 +195,12 @@ impl Open {
         })
     }
 
-    /// A token that no other ticket of this process has.
+    /// Returns a token that is unique in this process.
     pub fn next_token(&self) -> u64 {
         self.number << TICKET_BITS | self.tickets.fetch_add(1, Relaxed)
     }
 
-    /// Whether a token is of this device.
+    /// Returns true if a token belongs to this device.
     pub fn gave(&self, token: u64) -> bool {
         token >> TICKET_BITS == self.number
     }
@@ -208,12 +208,12 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Work under way is waited for, not torn from under the device.
+        // Pending work is waited for before the device is dropped.
         let _ = self.look(None, true);
     }
 }
 
-/// The result of a future that needs nobody: outside browsers `wgpu`'s are ready when they are made.
+/// Returns the result of a future that is ready without an executor: outside browsers `wgpu`'s futures are ready when they are created.
 pub fn now<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -1,6 +1,6 @@
-//! Texts to pipelines.
+//! Compiles source text to pipelines.
 //!
-//! A pipeline fixes the group's size, so a kernel that leaves it to the launch has one for each size it was launched with.
+//! A pipeline fixes the work-group size, so a kernel whose launches choose it has one pipeline for each size.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,39 +21,39 @@ use super::open::Open;
 use super::spirv::{self, Understood};
 use crate::{binary_checksum, lock::locked};
 
-/// A program ready to run, but for pipelines of sizes that were not asked for yet.
+/// A compiled program with its pipelines, which are created per work-group size.
 pub struct Program {
-    /// The entry point.
+    /// Name of the entry point.
     pub entry: String,
-    /// Its arguments.
+    /// Signature of the entry point.
     pub signature: Signature,
-    /// Bytes of a launch's words.
+    /// Size of a launch's argument words in bytes.
     pub words: u64,
     source: PipelineSource,
     constants: Vec<(String, f64)>,
-    /// Whether a pipeline takes the group's size.
+    /// True if the work-group size is a parameter of the pipeline.
     sized: bool,
-    /// The size that a user's own program fixes.
+    /// The work-group size that a user's program fixes.
     group: GroupSize,
     bindings: BindGroupLayout,
     layout: PipelineLayout,
-    /// What the interface's compiler made, for the next process.
+    /// The API's pipeline cache, for later processes.
     cache: Option<PipelineCache>,
     pipelines: Mutex<HashMap<[u32; 3], ComputePipeline>>,
     bound: Mutex<HashMap<Vec<Window>, BindGroup>>,
 }
 
-/// What pipelines are made of.
+/// The source of pipelines.
 enum PipelineSource {
-    /// What becomes SPIR-V here.
+    /// A program that is translated to SPIR-V here.
     Understood(Box<Understood>),
-    /// What `wgpu` translates.
+    /// A program that `wgpu` translates.
     Module(ShaderModule),
-    /// What nobody here looks into.
+    /// Code that is passed to the API unchanged.
     Foreign(Foreign),
 }
 
-/// Bytes of an allocation that a launch sees.
+/// The bytes of an allocation that are bound for a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Window {
     pub alloc: u64,
@@ -61,16 +61,16 @@ pub struct Window {
     pub bytes: u64,
 }
 
-/// Launches on other memory whose bindings are kept.
+/// Maximum number of cached bind groups of a program; beyond it the cache is cleared.
 const MOST_BOUND: usize = 64;
 
-/// Sizes of groups whose pipelines are kept; at more, all are made anew when they are needed.
+/// Maximum number of cached pipelines of a program; beyond it the cache is cleared.
 const MOST_PIPELINES: usize = 64;
 
-/// Names in WGSL of a group's sizes, where a launch chooses them.
+/// WGSL names of the work-group sizes, if a launch chooses them.
 const SIZES: [&str; 3] = ["items0", "items1", "items2"];
 
-/// Builds a program in a form that the device takes. `constants` are given to every program that has them.
+/// Builds a program in a form that the device accepts. `constants` returns the values of pipeline constants by name.
 pub fn build(
     open: &Open,
     given: &Given,
@@ -125,7 +125,7 @@ fn from_text(
             label: Some(&text.entry),
             source: ShaderSource::Wgsl(Cow::Borrowed(&text.source)),
         };
-        // SAFETY: accesses were proven or guarded before the text was rendered, and its loops end, or the author answers for them.
+        // SAFETY: accesses were proven or guarded before the text was rendered, and its loops terminate, or the author is responsible.
         let module =
             || unsafe { open.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked()) };
         PipelineSource::Module(open.build(&text.entry, module)?)
@@ -135,7 +135,7 @@ fn from_text(
     Program::new(open, (&text.entry, &text.signature), parts)
 }
 
-/// What a program is made of.
+/// The parts of a program.
 struct PipelineParts {
     source: PipelineSource,
     constants: Vec<(String, f64)>,
@@ -147,7 +147,7 @@ struct PipelineParts {
 }
 
 impl PipelineParts {
-    /// Code that is passed on; of one that does not say how large its groups are, each launch does.
+    /// Returns the parts for code that is passed on unchanged; if it does not fix the work-group size, each launch does.
     fn of(source: PipelineSource, group: GroupSize) -> PipelineParts {
         PipelineParts {
             source,
@@ -169,7 +169,7 @@ fn capabilities(open: &Open) -> Capabilities {
     capabilities
 }
 
-/// Bindings: the launch's words, then every buffer.
+/// Creates the bind group layout: the launch's argument words, then every buffer.
 fn layout(
     open: &Open,
     name: &str,
@@ -198,17 +198,17 @@ fn layout(
     })
 }
 
-/// The interface's cache for one program, filled with what a cache of the same device gave before.
+/// Creates the API's cache for a program, initialized with earlier data of the same device.
 fn cache(open: &Open, entry: &str, before: Option<&[u8]>) -> Result<Option<PipelineCache>> {
     if !open.features.contains(Features::PIPELINE_CACHE) {
         return Ok(None);
     }
     let descriptor = PipelineCacheDescriptor { label: None, data: before, fallback: true };
-    // SAFETY: the data is whole and came from such a cache of this adapter and driver: it was sealed with their names.
+    // SAFETY: the data is complete and came from such a cache of this adapter and driver: its checksum covers their names.
     open.build(entry, || unsafe { open.device.create_pipeline_cache(&descriptor) }).map(Some)
 }
 
-/// Bytes of a launch's words: whole vectors of four.
+/// Returns the size of a launch's argument words in bytes: whole vectors of four words.
 fn words(signature: &Signature) -> u64 {
     let index = if signature.index_bits == 64 { 2 } else { 1 };
     let of = |param: &ParamType| match param {
@@ -245,18 +245,18 @@ impl Program {
             pipelines,
             bound,
         };
-        // What the compiler refuses is refused here, not at the first launch; most launches have groups of this size.
+        // Compilation errors are reported here, not at the first launch; most launches use this work-group size.
         let likely = [256.min(open.limits.max_compute_invocations_per_workgroup), 1, 1];
         program.pipeline(open, group.unwrap_or(likely))?;
         Ok(program)
     }
 
-    /// The pipeline for groups of a size; made now if it is the first of that size.
+    /// Returns the pipeline for a work-group size; creates it at the first use of the size.
     pub fn pipeline(&self, open: &Open, group: [u32; 3]) -> Result<ComputePipeline> {
         if let Some([x, y, z]) = self.group.filter(|own| *own != group) {
             let (label, [a, b, c]) = (&open.fate.label, group);
             return Err(Error::mistake(format!(
-                "{label}: {} has groups of {x}×{y}×{z} in its source and {a}×{b}×{c} in the launch; make them agree",
+                "{label}: {} has groups of {x}×{y}×{z} in its source and {a}×{b}×{c} in the launch; make them equal",
                 self.entry
             )));
         }
@@ -285,7 +285,8 @@ impl Program {
             PipelineSource::Understood(understood) => {
                 let label = &open.fate.label;
                 let refused = |log| {
-                    let message = format!("{label}: {entry} has no form in SPIR-V; the compiler's log follows");
+                    let message =
+                        format!("{label}: {entry} cannot be translated to SPIR-V; the compiler's log follows");
                     Error::new(panoply_device::ErrorKind::CompileFailed, message).note(log)
                 };
                 Some(Foreign::SpirV(understood.translate(entry, constants).map_err(refused)?))
@@ -297,15 +298,15 @@ impl Program {
                 PipelineSource::Understood(_) | PipelineSource::Module(_) => translated.as_ref(),
             };
             let passed = code.map(|code| {
-                // SAFETY: the words come from naga, which validated the program; only decorations were added. Bounds were proven or
-                // guarded before the text was rendered. For what is passed on as it is, its author answers.
+                // SAFETY: the words come from naga, which validated the program; only decorations were added. Bounds were proven or guarded
+                // before the text was rendered. For code that is passed on unchanged its author is responsible.
                 unsafe { open.device.create_shader_module_passthrough(code.descriptor(entry, group)) }
             });
             let (module, constants) = match (&self.source, &passed) {
                 (_, Some(module)) => (module, &[][..]),
                 (PipelineSource::Module(module), None) => (module, constants),
                 (PipelineSource::Understood(_) | PipelineSource::Foreign(_), None) => {
-                    unreachable!("it was passed on above")
+                    unreachable!("such code is passed on above")
                 }
             };
             open.device.create_compute_pipeline(&ComputePipelineDescriptor {
@@ -319,13 +320,13 @@ impl Program {
         })
     }
 
-    /// What the interface's compiler made, sealed; none if the interface does not give it away.
+    /// Returns the API's cache data with a checksum; `None` if the API does not expose it.
     pub fn binary(&self, made_for: &str) -> Option<Vec<u8>> {
         let data = self.cache.as_ref()?.get_data()?;
         Some(binary_checksum::seal(&data, made_for))
     }
 
-    /// The bindings of a launch; kept, for most launches repeat one.
+    /// Returns the bind group of a launch; cached, because most launches repeat one.
     pub fn bind(&self, open: &Open, words: &Buffer, windows: &[(Window, &Buffer)]) -> Result<BindGroup> {
         let key: Vec<Window> = windows.iter().map(|(window, _)| *window).collect();
         let mut bound = locked(&self.bound);
@@ -346,14 +347,14 @@ impl Program {
         if bound.len() >= MOST_BOUND {
             bound.clear();
         }
-        // Memory without an id is of one launch only.
+        // Memory without an id is used by one launch only.
         if key.iter().all(|window| window.alloc != 0) {
             bound.insert(key, group.clone());
         }
         Ok(group)
     }
 
-    /// Forgets bindings of an allocation, which live as long as its memory.
+    /// Removes cached bind groups of an allocation, which would keep its memory alive.
     pub fn unbind(&self, alloc: u64) {
         locked(&self.bound).retain(|windows, _| windows.iter().all(|window| window.alloc != alloc));
     }

@@ -1,25 +1,26 @@
-//! WGSL to SPIR-V, with the decoration that keeps compilers from contracting and reordering floats.
+//! WGSL to SPIR-V, with the decoration that prevents compilers from contracting and reordering float operations.
 //!
-//! WGSL has no word for it and naga writes none, so drivers may make `a * b + c` one operation, or take apart what adds and subtracts the
-//! same number to find what rounding lost. SPIR-V has `NoContraction`, and Mesa's drivers for one rewrite nothing that carries it.
+//! WGSL has no such attribute and naga writes none, so drivers can fuse `a * b + c`, or rewrite code that adds and subtracts the same
+//! number to compute a rounding error. SPIR-V has `NoContraction`, and Mesa's drivers, for example, do not rewrite operations that carry
+//! it.
 
 use naga::back::spv;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{Expression, Statement};
 use panoply_device::{Error, ErrorKind, Result};
 
-/// A program that was understood.
+/// A parsed and validated program.
 pub struct Understood {
     module: naga::Module,
     info: ModuleInfo,
-    /// The version of SPIR-V: subgroups came with 1.3, which every device takes that has them.
+    /// The version of SPIR-V: subgroups require 1.3, which every device with subgroups supports.
     version: (u8, u8),
 }
 
 /// Parses and validates a text.
 pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: &str) -> Result<Understood> {
     let refused = |log: String| {
-        Error::new(ErrorKind::CompileFailed, format!("{label}: {entry} is no valid WGSL; the compiler's log follows"))
+        Error::new(ErrorKind::CompileFailed, format!("{label}: {entry} is not valid WGSL; the compiler's log follows"))
             .note(log)
     };
     let module = naga::front::wgsl::parse_str(source).map_err(|error| refused(error.emit_to_string(source)))?;
@@ -33,12 +34,12 @@ pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: 
 }
 
 impl Understood {
-    /// The numbers that a pipeline gives the program.
+    /// Returns the names of the pipeline-overridable constants.
     pub fn overrides(&self) -> impl Iterator<Item = &str> {
         self.module.overrides.iter().filter_map(|(_, known)| known.name.as_deref())
     }
 
-    /// Every variable that a launch must bind: its name, group, binding and kind.
+    /// Returns name, group, binding and address space of every variable that a launch must bind.
     pub fn bindings(&self) -> impl Iterator<Item = (&str, u32, u32, naga::AddressSpace)> {
         self.module.global_variables.iter().filter_map(|(_, variable)| {
             let naga::ResourceBinding { group, binding } = variable.binding?;
@@ -46,13 +47,13 @@ impl Understood {
         })
     }
 
-    /// The size of an entry point's groups; none if a pipeline takes it.
+    /// Returns the work-group size of an entry point; `None` if it is a parameter of the pipeline.
     pub fn group(&self, entry: &str) -> Option<[u32; 3]> {
         let point = self.module.entry_points.iter().find(|known| known.name == entry)?;
         point.workgroup_size_overrides.is_none().then_some(point.workgroup_size)
     }
 
-    /// The program in SPIR-V, with these numbers.
+    /// Translates the program to SPIR-V, with these constants.
     pub fn translate(&self, entry: &str, constants: &[(&str, f64)]) -> std::result::Result<Vec<u32>, String> {
         let stage = naga::ShaderStage::Compute;
         let module = self.settled(constants);
@@ -82,8 +83,8 @@ impl Understood {
 }
 
 impl Understood {
-    /// The module without what these numbers never let happen: all that follows a branch which one of them takes, if it returns. Drivers that
-    /// put functions into their callers before they look at constants take minutes otherwise.
+    /// Returns the module without code that is unreachable with these constants: everything after a branch that a constant selects and that
+    /// returns. Drivers that inline functions before constant folding take minutes otherwise.
     fn settled(&self, constants: &[(&str, f64)]) -> naga::Module {
         let mut module = self.module.clone();
         let naga::Module { functions, overrides, .. } = &mut module;
@@ -110,19 +111,19 @@ impl Understood {
     }
 }
 
-/// Words before the first instruction.
+/// Number of words before the first instruction.
 const HEADER: usize = 5;
 const OP_DECORATE: u32 = 71;
 const NO_CONTRACTION: u32 = 42;
 
-/// The module with every operation on floats decorated.
+/// Returns the module with `NoContraction` on every float operation.
 fn without_contraction(words: &[u32]) -> Vec<u32> {
     let (mut decorations, mut place) = (Vec::new(), None);
     let mut at = HEADER;
     while at < words.len() {
         let (length, opcode) = ((words[at] >> 16) as usize, words[at] & 0xFFFF);
         match opcode {
-            // OpDecorate and what follows decorations: types and constants.
+            // OpDecorate and the section after decorations: types and constants.
             OP_DECORATE | 72..=75 | 19..=39 => place = place.or(Some(at)),
             // Negation, sum, difference, product, quotient, remainders, comparisons.
             127 | 129 | 131 | 133 | 136 | 140 | 141 | 180..=191 => {
@@ -148,7 +149,7 @@ mod tests {
         }";
 
     #[test]
-    fn every_operation_on_floats_is_decorated() {
+    fn translate_decorates_every_float_operation() {
         let understood = understand(SOURCE, Capabilities::empty(), "test", "main").expect("it is valid");
         assert_eq!(understood.overrides().collect::<Vec<_>>(), ["width"]);
         let words = understood.translate("main", &[("width", 64.0)]).expect("it translates");
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_number_decides_is_not_written() {
+    fn translate_drops_code_that_constants_make_unreachable() {
         let source = "
             override fused: bool = false;
             @group(0) @binding(0) var<storage, read_write> x: array<f32>;
@@ -179,7 +180,7 @@ mod tests {
             }
             @compute @workgroup_size(1) fn main() { x[0] = f(x[0]); }";
         let understood = understand(source, Capabilities::empty(), "test", "main").expect("it is valid");
-        // The number of a function of GLSL's is the fifth word of its call: Sqrt is 31, Fma 50.
+        // The instruction number of GLSL.std.450 is the fifth word of OpExtInst: Sqrt is 31, Fma 50.
         let calls = |fused: f64, number: u32| {
             let words = understood.translate("main", &[("fused", fused)]).expect("it translates");
             let mut at = HEADER;
@@ -195,9 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_has_a_log() {
+    fn understand_reports_a_log_for_invalid_programs() {
         for (source, entry) in [("fn main() { let x = 1u + 1i; }", "main"), ("nothing", "main"), (SOURCE, "other")] {
-            let error = understand(source, Capabilities::empty(), "test", entry).err().expect("it is refused");
+            let error = understand(source, Capabilities::empty(), "test", entry).err().expect("it is rejected");
             assert!(error.is_compile_failed() && !error.notes().is_empty(), "{error}");
         }
     }

@@ -1,8 +1,8 @@
-//! Which work-items form a subgroup.
+//! Tests which work-items form a subgroup.
 //!
-//! Kernels count on consecutive ones, or the order of a sum would be a device's own. WGSL and the interfaces below promise no order, and no
-//! interface tells. So a device is asked by example, in groups of several widths: every lane gives its work-item's number to all
-//! others. Where one is wrong, kernels pass words through the group's memory.
+//! Kernels rely on consecutive work-items, otherwise the order of a sum would differ between devices. WGSL and the APIs below do not
+//! specify an order, and no API reports it. So a device runs examples with work-groups of several widths: every lane broadcasts its
+//! work-item's index to all others. If one is wrong, kernels exchange words through workgroup memory.
 
 use panoply_device::{DType, Result, Target};
 use wgpu::{AdapterInfo, Features};
@@ -10,20 +10,20 @@ use wgpu::{AdapterInfo, Features};
 use super::arithmetic::{Example, computed};
 use super::device::WgpuDevice;
 
-/// Work-items of a subgroup that kernels may count on: as many as the device's smallest has, which an aligned part of every larger one has too.
-/// One if it has none.
+/// Returns the subgroup size that kernels can rely on: the device's smallest, because larger subgroups contain aligned parts of that size.
+/// 1 if the device has no subgroups.
 pub fn size(features: Features, info: &AdapterInfo) -> u32 {
     let least = info.subgroup_min_size;
     if features.contains(Features::SUBGROUP) && least.is_power_of_two() { least } else { 1 }
 }
 
-/// Groups of each width that are looked at.
+/// Number of work-groups of each width that are tested.
 const GROUPS: u32 = 4;
 
-/// Whether consecutive work-items form subgroups, or aligned parts of them.
+/// Returns true if consecutive work-items form subgroups, or aligned parts of them.
 pub async fn are_consecutive(device: &WgpuDevice, target: &Target) -> Result<bool> {
     let (subgroup, most) = (target.subgroup, target.max_group_items.min(target.max_group[0]));
-    // A subgroup, several, and a number of them that is not whole.
+    // One subgroup, several, and a width that is not a multiple of the subgroup size.
     for width in [subgroup, 64, 100, 256].into_iter().filter(|width| *width <= most) {
         let lanes = (GROUPS * width * subgroup) as usize;
         let example = Example {
@@ -39,7 +39,7 @@ pub async fn are_consecutive(device: &WgpuDevice, target: &Target) -> Result<boo
         let consecutive = found.chunks_exact(4).enumerate().all(|(at, word)| {
             let (item, lane) = (at as u32 / subgroup % width, at as u32 % subgroup);
             let expected = item - item % subgroup + lane;
-            // What a lane gives that is not there is anything.
+            // The value from a lane that does not exist is undefined.
             expected >= width || word == expected.to_le_bytes()
         });
         if !consecutive {

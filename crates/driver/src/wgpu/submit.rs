@@ -1,4 +1,4 @@
-//! Commands to the interface's queue.
+//! Submits commands to the API's queue.
 
 use std::time::Instant;
 
@@ -12,20 +12,20 @@ use super::encode::{Command, Encoder};
 use super::memory::landing;
 use super::open::{IN_BROWSER, Open};
 
-/// Bytes of the buffer with launches' words; a longer submission becomes several.
+/// Size in bytes of the buffer for launches' argument words; a longer submission is split.
 pub const WORDS_BYTES: u64 = 256 << 10;
-/// Moments that one set takes, by the interface's rules.
+/// Maximum number of timestamps of a query set, as specified by the API.
 const MOST_STAMPS: u32 = 4096;
 
-/// When steps ran.
+/// Times of the commands of a submission.
 pub enum Times {
-    /// Moments before and after each step in the device's ticks, in host memory once the work is done.
+    /// Timestamps before and after each command in the device's ticks, in host memory once the work is complete.
     Ticks { at: Buffer, steps: usize, ns_per_tick: f64 },
-    /// The host's measurements, on devices that do not tell: each step ran alone.
+    /// Measurements on the host, for devices without timestamps: each command ran alone.
     Measured(Vec<StepTime>),
 }
 
-/// The buffer for launches' words.
+/// Creates the uniform buffer for launches' argument words.
 pub fn words_buffer(open: &Open) -> Result<Buffer> {
     let descriptor = BufferDescriptor {
         label: Some("words of launches"),
@@ -37,7 +37,7 @@ pub fn words_buffer(open: &Open) -> Result<Buffer> {
 }
 
 impl Encoder<'_> {
-    /// Submits steps.
+    /// Submits commands.
     pub fn run(mut self, steps: &[DeviceCommand]) -> Result<SubmissionIndex> {
         for step in steps {
             self.step(step)?;
@@ -45,7 +45,7 @@ impl Encoder<'_> {
         self.flush()
     }
 
-    /// Submits steps that are measured.
+    /// Submits commands and measures their times.
     pub fn run_timed(mut self, steps: &[DeviceCommand]) -> Result<(SubmissionIndex, Times)> {
         let stamps = u32::try_from(2 * steps.len()).unwrap_or(u32::MAX);
         let tells = self.open.features.contains(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
@@ -75,7 +75,7 @@ impl Encoder<'_> {
         Ok((index, Times::Ticks { at, steps: steps.len(), ns_per_tick }))
     }
 
-    /// Runs steps one by one between two looks at the clock; in browsers, where that would be waiting, without.
+    /// Runs each command alone and measures it with the host's clock. In browsers, where that would block, nothing is measured.
     fn run_measured(mut self, steps: &[DeviceCommand]) -> Result<(SubmissionIndex, Times)> {
         if IN_BROWSER {
             return Ok((self.run(steps)?, Times::Measured(Vec::new())));
@@ -95,12 +95,12 @@ impl Encoder<'_> {
         Ok((index, Times::Measured(times)))
     }
 
-    /// Submits what was made so far.
+    /// Submits the commands encoded so far.
     pub fn flush(&mut self) -> Result<SubmissionIndex> {
         self.submit(None)
     }
 
-    /// Submits what was made so far, with something at the end.
+    /// Submits the commands encoded so far, followed by those that `last` adds.
     pub fn submit(&mut self, last: Option<&dyn Fn(&mut CommandEncoder)>) -> Result<SubmissionIndex> {
         let (commands, words) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.words));
         let open = self.open;
@@ -123,7 +123,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Launches that follow each other share a pass; the interface orders what touches the same memory.
+/// Encodes a command. Consecutive launches share a compute pass; the API orders accesses to the same memory.
 fn encode(command: &Command, encoder: &mut CommandEncoder, pass: &mut Option<ComputePass<'static>>) {
     match command {
         Command::Launch { pipeline, bound, words, groups: [x, y, z] } => {

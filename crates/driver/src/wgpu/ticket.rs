@@ -1,4 +1,4 @@
-//! Work under way, and what comes back from it.
+//! Tickets of submitted work, and the bytes and times that they return.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
@@ -13,19 +13,19 @@ use crate::lock::locked;
 /// Bytes that a submission copied to the host.
 pub struct Landed {
     buffer: Buffer,
-    /// Bytes before those that were asked for.
+    /// Number of bytes before the requested ones.
     head: u64,
-    /// How many were asked for.
+    /// Number of requested bytes.
     bytes: u64,
-    /// Whether the host may look at them, or never will.
+    /// Completion of the mapping.
     told: Arc<Told>,
 }
 
-/// What the interface calls back with, once.
+/// The state of a callback, which is called once.
 #[derive(Default)]
 struct Told {
     fine: OnceLock<bool>,
-    /// Who wants to know.
+    /// Tasks that wait for the callback.
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -35,7 +35,7 @@ impl Told {
         std::mem::take(&mut *locked(&self.waiting)).into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes a task when it was told.
+    /// Wakes a task when the callback was called.
     fn wake(&self, waker: &Waker) {
         match self.fine.get() {
             Some(_) => waker.wake_by_ref(),
@@ -45,7 +45,7 @@ impl Told {
 }
 
 impl Landed {
-    /// Asks for the bytes of host memory, after what was submitted.
+    /// Maps a host buffer, after the submitted work.
     pub fn ask(open: &Open, buffer: Buffer, head: u64, bytes: u64) -> Result<Landed> {
         let told = Arc::new(Told::default());
         let tell = told.clone();
@@ -53,7 +53,7 @@ impl Landed {
         Ok(Landed { buffer, head, bytes, told })
     }
 
-    /// Gives the bytes to a function, when they are there.
+    /// Waits for the bytes and passes them to `with`.
     pub fn take<T>(&self, open: &Open, with: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let wrong = |what: &str| Error::new(ErrorKind::Driver, format!("{}: reading: {what}", open.fate.label));
         loop {
@@ -73,19 +73,19 @@ impl Landed {
     }
 }
 
-/// A submission or read under way.
+/// A pending submission or read.
 pub struct Submitted {
     token: OnceLock<u64>,
     index: SubmissionIndex,
     times: Option<Times>,
     landed: Mutex<Option<Landed>>,
-    /// In browsers: what a read calls back with, or, once somebody asked, the submission.
+    /// In browsers: the callback of the read, or of the submission, which is registered on request.
     told: OnceLock<Arc<Told>>,
     open: Arc<Open>,
 }
 
 impl Submitted {
-    /// The ticket of a submission.
+    /// Creates the ticket of a submission.
     pub fn ticket(open: &Arc<Open>, index: SubmissionIndex, times: Option<Times>, landed: Option<Landed>) -> Ticket {
         let told = landed.as_ref().map_or_else(OnceLock::new, |landed| OnceLock::from(landed.told.clone()));
         let (open, landed, token) = (open.clone(), Mutex::new(landed), OnceLock::new());

@@ -1,4 +1,4 @@
-//! One group at a time: its work-items, their locals, and what the statements do to them.
+//! Execution of one work-group: its work-items, their locals, and the effects of statements.
 
 use super::memory::Store;
 use super::plan::CompiledStmt;
@@ -8,21 +8,21 @@ use crate::dtype::{DType, Scalar, Type};
 use crate::error::{Error, Result};
 use crate::kernel::*;
 
-/// Which work-items are there.
+/// The active work-items.
 pub(super) type Mask = Vec<bool>;
 
 pub(super) struct WorkGroup<'l, 'a, O> {
     pub(super) launch: &'l Launch<'l>,
     pub(super) observer: &'l mut O,
-    /// Every memory, by its id.
+    /// All memories, by id.
     pub(super) stores: Vec<Store<'a>>,
-    /// Every local's lanes for each work-item.
+    /// Lanes of every local for each work-item.
     pub(super) locals: Vec<Vec<u64>>,
-    /// The lanes of the expressions that one work-item evaluates for one statement.
+    /// Lanes of the expressions that one work-item evaluates for one statement.
     pub(super) values: Vec<u64>,
-    /// Which of them the source would evaluate.
+    /// True for the expressions that the source would evaluate.
     pub(super) demanded: Vec<bool>,
-    /// Who left each loop that is under way, and who waits for its next turn.
+    /// For each enclosing loop, the work-items that broke out of it and those that wait for its next iteration.
     loops: Vec<Left>,
     pub(super) id: [u64; 3],
     pub(super) items: Vec<WorkItem>,
@@ -37,7 +37,7 @@ fn none(mask: &Mask) -> bool {
     !mask.contains(&true)
 }
 
-/// The numbers of those who are there.
+/// Returns the indices of the active work-items.
 fn present(mask: &Mask) -> Vec<usize> {
     mask.iter().enumerate().filter(|(_, there)| **there).map(|(item, _)| item).collect()
 }
@@ -46,7 +46,7 @@ fn join(mask: &mut Mask, others: &Mask) {
     mask.iter_mut().zip(others).for_each(|(there, other)| *there |= *other);
 }
 
-/// What an index computes with.
+/// Returns the element type of a type; indices are u64.
 pub(super) fn element(ty: Type) -> DType {
     ty.dtype().unwrap_or(DType::U64)
 }
@@ -68,7 +68,7 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
         }
     }
 
-    /// Runs one group from start to end.
+    /// Runs one work-group from start to end.
     pub(super) fn run(&mut self, id: [u64; 3]) -> Result<()> {
         let Launch { kernel, plan, grid, group, .. } = *self.launch;
         let counts = self.launch.group_counts();
@@ -138,7 +138,7 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
             }
             Op::While { condition, .. } => self.repeat(step, mask, *condition)?,
             Op::Break | Op::Continue => {
-                let left = self.loops.last_mut().expect("the verifier wants a loop around it");
+                let left = self.loops.last_mut().expect("the verifier requires an enclosing loop");
                 let leaving = if step.stmt.op == Op::Break { &mut left.broken } else { &mut left.continued };
                 join(leaving, mask);
                 mask.fill(false);
@@ -173,9 +173,9 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
                 |id: ExprId| Scalar { dtype, bits: self.values[self.launch.plan.offsets[id.index()]] }.to_i128();
             (next[item], end[item], by[item]) = (value(range[0]), value(range[1]), value(range[2]));
             if by[item] < 1 {
-                let error = format!("kernel {}: a loop by steps of {}", self.launch.kernel.name, by[item]);
+                let error = format!("kernel {}: a loop with step {}", self.launch.kernel.name, by[item]);
                 let place = self.launch.kernel.place(step.stmt.at).unwrap_or_default();
-                return Err(Error::mistake(error + "; at least 1 is needed").note(place));
+                return Err(Error::mistake(error + "; the step must be at least 1").note(place));
             }
         }
         let mut done = vec![false; mask.len()];
@@ -195,7 +195,7 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
         Ok(())
     }
 
-    /// One turn: afterwards those are turning who want another, and those are done who left the loop.
+    /// Runs one iteration. Afterwards `turning` contains the work-items that continue, and `done` those that left the loop.
     fn turn(&mut self, step: &CompiledStmt<'_>, turning: &mut Mask, done: &mut Mask) -> Result<()> {
         if none(turning) {
             return Ok(());
@@ -203,7 +203,7 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
         self.observer.turn(step.stmt.at)?;
         self.loops.push(Left { broken: vec![false; done.len()], continued: vec![false; done.len()] });
         let outcome = self.block(&step.blocks[0], turning);
-        let left = self.loops.pop().expect("it was pushed above");
+        let left = self.loops.pop().expect("pushed above");
         join(turning, &left.continued);
         join(done, &left.broken);
         outcome
@@ -299,7 +299,7 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
         Ok(())
     }
 
-    /// Tells if not everybody came.
+    /// Reports a divergence if not all work-items are active.
     fn meet(&mut self, mask: &Mask, at: Loc) -> Result<()> {
         let came = mask.iter().position(|there| *there);
         let missing = mask.iter().position(|there| !there);
@@ -309,7 +309,7 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
         self.observer.diverged(Divergence { arrived, items: mask.len(), witnesses, at })
     }
 
-    /// Tells of an access and gives the cell behind the element, if it exists.
+    /// Reports an access and returns the cell of the element, if it is in bounds.
     pub(super) fn touch(
         &mut self,
         touch: AccessKind,
@@ -343,7 +343,7 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
     }
 }
 
-/// What each of those together gets; nothing was given by who is not there.
+/// Returns the result of each work-item in the scope; inactive ones have no value.
 fn combine(op: CollectiveOp, dtype: DType, given: &[Option<Scalar>], wanted: &[usize]) -> Vec<Scalar> {
     let absent = Scalar { dtype, bits: 0 };
     let mut results = Vec::with_capacity(given.len());
@@ -356,7 +356,7 @@ fn combine(op: CollectiveOp, dtype: DType, given: &[Option<Scalar>], wanted: &[u
             let theirs = given.iter().zip(wanted).map(|(own, lane)| given.get(*lane).copied().flatten().or(*own));
             results.extend(theirs.map(|value| value.unwrap_or(absent)));
         }
-        CollectiveOp::Mma(_) => unreachable!("matrices are multiplied in a place of their own"),
+        CollectiveOp::Mma(_) => unreachable!("matrix products are handled separately"),
         CollectiveOp::Reduce(reduce) => results.resize(given.len(), halved(reduce, dtype, given)),
         CollectiveOp::InclusiveScan(reduce) | CollectiveOp::ExclusiveScan(reduce) => {
             let mut so_far = reduce.identity(dtype);
@@ -372,7 +372,7 @@ fn combine(op: CollectiveOp, dtype: DType, given: &[Option<Scalar>], wanted: &[u
     results
 }
 
-/// The combination of all in the order of [`CollectiveOp::Reduce`]; who is not there gives the identity.
+/// Reduces all values in the order of [`CollectiveOp::Reduce`]; inactive work-items contribute the identity.
 fn halved(op: ReduceOp, dtype: DType, given: &[Option<Scalar>]) -> Scalar {
     let mut values: Vec<Scalar> = given.iter().map(|value| value.unwrap_or(op.identity(dtype))).collect();
     let mut width = values.len().next_power_of_two() / 2;

@@ -1,19 +1,19 @@
-//! Memories as the interpreter holds them: elements are bit patterns, zero-extended.
+//! Memories of the interpreter: elements are zero-extended bit patterns.
 
 use crate::dtype::DType;
 
-/// One memory.
+/// A memory.
 pub(super) enum Store<'a> {
-    /// A buffer that is only read.
+    /// A read-only buffer.
     Read(&'a [u8]),
     /// A buffer.
     Write(&'a mut [u8]),
-    /// A shared array, or the private arrays of all work-items of a group one after the other.
+    /// A shared array, or the concatenated private arrays of all work-items of a work-group.
     Array(Vec<u64>),
 }
 
 impl Store<'_> {
-    /// Bytes of a buffer.
+    /// Returns the bytes of a buffer; 0 for an array.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Store::Read(bytes) => bytes.len(),
@@ -22,7 +22,7 @@ impl Store<'_> {
         }
     }
 
-    /// The bits of an element that exists.
+    /// Returns the bits of an element, which must be in bounds.
     pub(super) fn get(&self, dtype: DType, at: usize) -> u64 {
         let bytes: &[u8] = match self {
             Store::Array(cells) => return cells[at],
@@ -39,12 +39,12 @@ impl Store<'_> {
         }
     }
 
-    /// Writes an element that exists.
+    /// Writes an element, which must be in bounds.
     pub(super) fn set(&mut self, dtype: DType, at: usize, bits: u64) {
         let size = dtype.bytes();
         match self {
             Store::Array(cells) => cells[at] = bits,
-            Store::Read(_) => unreachable!("the verifier refuses writes to what is only read"),
+            Store::Read(_) => unreachable!("the verifier rejects writes to read-only buffers"),
             Store::Write(bytes) => {
                 let bytes = &mut bytes[at * size..][..size];
                 match size {
@@ -57,7 +57,7 @@ impl Store<'_> {
         }
     }
 
-    /// Fills an array with what nobody should rely on.
+    /// Fills an array with garbage.
     pub(super) fn scramble(&mut self, dtype: DType) {
         if let Store::Array(cells) = self {
             cells.fill(0xa5a5_a5a5_a5a5_a5a5 >> (64 - dtype.bits()));

@@ -1,24 +1,24 @@
-//! The body with, beside each statement, the expressions it evaluates, operands first.
+//! The body of a kernel with the expressions that each statement evaluates, operands first.
 
 use crate::kernel::*;
 
-/// A kernel's body, ready to be stepped through.
+/// A kernel's body, prepared for the interpreter.
 pub(super) struct Plan<'k> {
     pub(super) body: Vec<CompiledStmt<'k>>,
-    /// Where each expression's lanes lie in a work-item's values.
+    /// Offset of each expression's lanes in a work-item's values.
     pub(super) offsets: Vec<usize>,
-    /// How many lanes all expressions have together.
+    /// Total number of lanes of all expressions.
     pub(super) lanes: usize,
 }
 
-/// One statement.
+/// A statement.
 pub(super) struct CompiledStmt<'k> {
     pub(super) stmt: &'k Stmt,
-    /// What it names, in order.
+    /// Expressions that the statement names, in order.
     pub(super) roots: Vec<ExprId>,
-    /// All that it evaluates, each once, operands first.
+    /// All expressions that it evaluates, each once, operands first.
     pub(super) exprs: Vec<ExprId>,
-    /// The blocks inside.
+    /// Nested blocks.
     pub(super) blocks: Vec<Vec<CompiledStmt<'k>>>,
 }
 

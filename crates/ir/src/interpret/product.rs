@@ -1,4 +1,4 @@
-//! Products of matrices: fragments are put together to whole matrices, and those are multiplied as anyone would.
+//! Matrix products: assembles the fragments into whole matrices and multiplies those.
 
 use half::{bf16, f16};
 
@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernel::*;
 
-/// The matrices of 32 work-items, row by row; what nobody brought is zero.
+/// The row-major matrices of 32 work-items; fragments of inactive work-items are zero.
 #[derive(Default)]
 struct Matrices {
     a: [[f32; Mma::INNER as usize]; Mma::ROWS as usize],
@@ -52,7 +52,7 @@ impl<O: Observer> WorkGroup<'_, '_, O> {
 }
 
 impl Matrices {
-    /// Puts the fragments of a work-item where they belong.
+    /// Stores the fragments of a work-item at their positions.
     fn take(&mut self, number: usize, dtype: DType, words: &[u32], elements: &[u64]) {
         let (g, t) = (number / 4, number % 4);
         let halves = |word: u32| [word as u16, (word >> 16) as u16].map(|bits| float(dtype, bits));

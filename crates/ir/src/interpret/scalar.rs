@@ -1,15 +1,18 @@
-//! What each operation does to elements: THE arithmetic of Panoply.
+//! Scalar arithmetic: the reference semantics of every operation on elements.
 //!
-//! Integers wrap to their width. f32 and f64 follow IEEE 754. f16 and bf16 are storage: their arithmetic, `fma` and
-//! conversions included, is that of f32, rounded to nearest even after each operation (for `+ - * /` and square root this
-//! is the same as rounding once). Transcendental functions of all but f64 are computed in f64 and rounded.
+//! Integers wrap to their width. f32 and f64 follow IEEE 754. f16 and bf16 are storage formats: their arithmetic, including `fma` and
+//! conversions, is that of f32, rounded to nearest even after each operation. For `+ - * /` and square root this equals rounding once.
+//! Transcendental functions of types other than f64 are computed in f64 and rounded.
 
 use half::{bf16, f16};
 
 use crate::alu::{Alu, Math};
 use crate::dtype::{DType, Scalar};
 
-/// The result of an operation on operands of the types it is defined for; an index is a `u64`.
+/// Applies an operation to operands of types for which it is defined. An index is a `u64`.
+///
+/// # Panics
+/// Panics if the operation is not defined for the types.
 pub fn alu(op: Alu, operands: &[Scalar]) -> Scalar {
     let x = operands[0];
     match (op, operands) {
@@ -32,7 +35,7 @@ pub fn alu(op: Alu, operands: &[Scalar]) -> Scalar {
     }
 }
 
-/// The value as another type, as Rust's `as`, rounded once to nearest.
+/// Converts a value to another type as Rust's `as` does, rounded once to nearest.
 pub fn cast(to: DType, value: Scalar) -> Scalar {
     let from = value.dtype;
     if to == from {
@@ -49,23 +52,23 @@ pub fn cast(to: DType, value: Scalar) -> Scalar {
     }
 }
 
-/// Whether a conversion by way of f32 would round twice.
+/// Returns true if a conversion through f32 would round twice.
 pub fn rounds_twice(from: DType, to: DType) -> bool {
-    // An integer that f32 does not hold is infinite in f16.
+    // An integer that f32 cannot represent exactly is infinite in f16.
     let inexact = matches!(from, DType::I32 | DType::I64 | DType::U32 | DType::U64);
     to == DType::F16 && from == DType::F64 || to == DType::BF16 && (from == DType::F64 || inexact)
 }
 
-/// The same bits as another type of the same width.
+/// Reinterprets the bits as another type of the same width.
 pub fn bitcast(to: DType, value: Scalar) -> Scalar {
     Scalar { dtype: to, bits: value.bits }
 }
 
 fn undefined(op: Alu, dtype: DType) -> ! {
-    panic!("{} of {dtype} reached the interpreter; the verifier refuses it", op.name())
+    panic!("{} of {dtype} reached the interpreter, although the verifier rejects it", op.name())
 }
 
-/// An f16, bf16 or f32 as f32.
+/// Converts an f16, bf16 or f32 to f32.
 fn single(value: Scalar) -> f32 {
     match value.dtype {
         DType::F16 => f16::from_bits(value.bits as u16).to_f32(),
@@ -74,7 +77,7 @@ fn single(value: Scalar) -> f32 {
     }
 }
 
-/// An f32 as f16, bf16 or f32.
+/// Rounds an f32 to f16, bf16 or f32.
 fn round(dtype: DType, value: f32) -> Scalar {
     match dtype {
         DType::F16 => f16::from_f32(value).into(),
@@ -149,7 +152,7 @@ fn int_binary(op: Alu, x: Scalar, y: Scalar) -> Scalar {
     Scalar::from_i128(x.dtype, result)
 }
 
-/// Whether the operation only moves or flips bits of the operand, whatever the float type.
+/// Returns the result of operations that only change the sign bit, for every float type.
 fn sign_only(op: Alu, x: Scalar) -> Option<Scalar> {
     let sign = 1 << (x.dtype.bits() - 1);
     match op {
@@ -159,7 +162,7 @@ fn sign_only(op: Alu, x: Scalar) -> Option<Scalar> {
     }
 }
 
-/// f16, bf16 and f32.
+/// Unary operations of f16, bf16 and f32.
 fn float_unary(op: Alu, x: Scalar) -> Scalar {
     if let Some(result) = sign_only(op, x) {
         return result;

@@ -1,4 +1,4 @@
-//! Values: what the expressions of a statement are for one work-item, and which of them an observer hears of.
+//! Evaluation of a statement's expressions for one work-item, and the reports to the observer.
 
 use super::group::{WorkGroup, element};
 use super::plan::CompiledStmt;
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernel::*;
 
 impl<O: Observer> WorkGroup<'_, '_, O> {
-    /// The lanes of an expression that the current work-item evaluated.
+    /// Returns the lanes of an expression, as evaluated for the current work-item.
     pub(super) fn lanes(&self, id: ExprId) -> &[u64] {
         &self.values[self.launch.plan.offsets[id.index()]..][..self.launch.kernel.exprs.ty(id).lanes() as usize]
     }
@@ -20,7 +20,7 @@ impl<O: Observer> WorkGroup<'_, '_, O> {
         self.locals[local.index()][item * lanes..][..lanes].copy_from_slice(&self.values[offset..][..lanes]);
     }
 
-    /// Evaluates all that a statement needs for one work-item.
+    /// Evaluates all expressions that a statement needs for one work-item.
     pub(super) fn evaluate(&mut self, step: &CompiledStmt<'_>, item: usize) -> Result<()> {
         for id in &step.exprs {
             for lane in 0..self.launch.kernel.exprs.ty(*id).lanes() as usize {
@@ -75,7 +75,7 @@ impl<O: Observer> WorkGroup<'_, '_, O> {
         }
     }
 
-    /// Tells the observer of the reads and the index arithmetic that the source would do.
+    /// Reports the loads and the index arithmetic that the source would execute.
     fn tell(&mut self, step: &CompiledStmt<'_>, item: usize) -> Result<()> {
         self.mark_demanded(step);
         let exprs = &self.launch.kernel.exprs;
@@ -125,7 +125,7 @@ impl<O: Observer> WorkGroup<'_, '_, O> {
     }
 }
 
-/// Whether Rust would refuse the operation on `usize`.
+/// Returns true if Rust would panic for the operation on `usize`.
 fn overflows(op: Alu, [a, b]: [u64; 2]) -> bool {
     match op {
         Alu::Neg => a != 0,

@@ -1,18 +1,18 @@
-//! Random numbers, random elements, and when two elements are the same.
+//! Random numbers and elements, and the comparison of elements.
 
 use crate::dtype::{DType, Scalar};
 
-/// Pseudo-random numbers: SplitMix64 (Steele, Lea and Flood, 2014). The same everywhere, and good enough for tests.
+/// Pseudo-random number generator: SplitMix64 (Steele, Lea and Flood, 2014). Platform-independent; sufficient for tests.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -21,27 +21,27 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below a positive bound.
+    /// Returns a number below a positive bound.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.bits() % bound
     }
 
-    /// A number of a range, both ends included.
+    /// Returns a number in an inclusive range.
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// True this often.
+    /// Returns true with this probability in percent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// Returns one of several values.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// An element: small, at the edge of its type, or any; floats are mostly of ordinary size.
+    /// Returns a random element: small, at the limits of its type, or arbitrary; floats are mostly of moderate magnitude.
     pub fn element(&mut self, dtype: DType) -> Scalar {
         if dtype == DType::Bool {
             return (self.chance(50)).into();
@@ -66,7 +66,7 @@ impl Random {
         }
     }
 
-    /// The bytes of random elements.
+    /// Returns the bytes of random elements.
     pub fn elements(&mut self, dtype: DType, len: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         for _ in 0..len {
@@ -82,7 +82,7 @@ impl Random {
     }
 }
 
-/// The element behind its bytes.
+/// Reads an element from its bytes.
 pub(super) fn read(dtype: DType, bytes: &[u8]) -> Scalar {
     let bits = match *bytes {
         [a] if dtype == DType::Bool => u64::from(a != 0),
@@ -94,12 +94,12 @@ pub(super) fn read(dtype: DType, bytes: &[u8]) -> Scalar {
     Scalar { dtype, bits }
 }
 
-/// Equal bits, or NaN and NaN.
+/// Returns true if the bits are equal or both are NaN.
 pub(super) fn same(a: Scalar, b: Scalar) -> bool {
     a == b || a.dtype.is_float() && a.to_f64().is_nan() && b.to_f64().is_nan()
 }
 
-/// Whether two floats differ by so many units in the last place of the larger, or of the smallest normal number.
+/// Returns true if two floats differ by at most `ulps` units in the last place of the larger one, or of the smallest normal number.
 pub(super) fn within(a: Scalar, b: Scalar, ulps: f64) -> bool {
     let (digits, least, most) = match a.dtype {
         DType::F16 => (10, -14, 65504.0),
@@ -107,7 +107,7 @@ pub(super) fn within(a: Scalar, b: Scalar, ulps: f64) -> bool {
         DType::F32 => (23, -126, f32::MAX as f64),
         _ => (52, -1022, f64::MAX),
     };
-    // One overflowed where the other just did not: the last number of the type stands for infinity.
+    // One can overflow where the other barely does not: infinity is replaced by the largest finite number.
     let finite = |x: Scalar| x.to_f64().clamp(-most, most);
     if a.to_f64().is_nan() || b.to_f64().is_nan() {
         return false;

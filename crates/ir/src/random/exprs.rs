@@ -1,4 +1,4 @@
-//! Random expressions of a wanted type.
+//! Random expressions of a given type.
 
 use super::shape::Generator;
 use super::with_lanes;
@@ -6,7 +6,7 @@ use crate::alu::{Alu, Domain};
 use crate::dtype::{DType, Scalar, Type};
 use crate::kernel::*;
 
-/// Indices stay below.
+/// Exclusive upper bound of indices.
 const INDEX_BOUND: u64 = 1 << 31;
 
 fn takes(op: Alu, dtype: DType) -> bool {
@@ -20,7 +20,7 @@ fn takes(op: Alu, dtype: DType) -> bool {
 }
 
 impl Generator<'_> {
-    /// An expression of a type, at most so deep (a little more where something must be guarded).
+    /// Generates an expression of a type with at most this depth (slightly more where an access must be guarded).
     pub(super) fn value(&mut self, ty: Type, depth: u32) -> ExprId {
         let Some(dtype) = ty.dtype() else { return self.index(depth).0 };
         if depth == 0 || self.random.chance(10) {
@@ -76,7 +76,7 @@ impl Generator<'_> {
         if vague { self.without_negative_zero(result) } else { result }
     }
 
-    /// `x + 0`, which is 0 for zeros of either sign.
+    /// Returns `x + 0`, which maps -0 to 0.
     pub(super) fn without_negative_zero(&mut self, value: ExprId) -> ExprId {
         let zero = self.same_everywhere(self.b.ty(value), 0.0);
         self.b.alu(Alu::Add, &[value, zero])
@@ -120,14 +120,14 @@ impl Generator<'_> {
         let from = self.random.pick(&others);
         let mut value = self.value(with_lanes(from, lanes), depth - 1);
         if from.is_float() {
-            // One device's NaN has other bits than another's.
+            // The bits of NaNs differ between devices.
             let (ordered, zero) = (self.b.alu(Alu::Eq, &[value, value]), self.same_everywhere(self.b.ty(value), 0.0));
             value = self.b.alu(Alu::Select, &[ordered, value, zero]);
         }
         self.b.bitcast(with_lanes(dtype, lanes), value)
     }
 
-    /// A read of that type, if some memory has such elements.
+    /// Generates a load of this type, if a memory has such elements.
     fn load(&mut self, ty: Type, depth: u32) -> Option<ExprId> {
         let (dtype, lanes) = (ty.dtype()?, ty.lanes());
         let mut loads = Vec::new();
@@ -155,7 +155,7 @@ impl Generator<'_> {
         if loads.is_empty() { None } else { Some(self.random.pick(&loads)) }
     }
 
-    /// The first of `lanes` elements among those that this work-item alone has in a buffer.
+    /// Returns the index of `lanes` elements among those that this work-item alone accesses in a buffer.
     pub(super) fn own_element(&mut self, each: u8, lanes: u8) -> ExprId {
         let each_index = self.b.index(each as u64);
         let first = if each == 1 { self.me } else { self.b.alu(Alu::Mul, &[self.me, each_index]) };
@@ -168,7 +168,7 @@ impl Generator<'_> {
         }
     }
 
-    /// An index below a length, as the remainder by it, and the guard it deserves.
+    /// Returns an index below a length, computed as a remainder, and a suitable guard.
     pub(super) fn within(&mut self, len: u64, depth: u32) -> (ExprId, Guard) {
         let (index, _) = self.index(depth);
         let len = self.b.index(len);
@@ -176,7 +176,7 @@ impl Generator<'_> {
         (index, if self.random.chance(50) { Guard::Proven } else { Guard::Checked })
     }
 
-    /// An index and its largest value.
+    /// Generates an index; returns it with its largest value.
     pub(super) fn index(&mut self, depth: u32) -> (ExprId, u64) {
         if depth == 0 || self.random.chance(25) {
             if self.indices.is_empty() || self.random.chance(25) {
@@ -222,8 +222,7 @@ impl Generator<'_> {
         (self.b.alu(op, &operands), most)
     }
 
-    /// A transcendental function of something exact. Operands of `pow` and of what grows fast are kept small, so that
-    /// not all results are infinite.
+    /// Generates a transcendental function of an exact operand. Operands are limited to ±9, so that not all results are infinite.
     pub(super) fn transcendental(&mut self, dtype: DType) -> ExprId {
         let ops: Vec<Alu> = Alu::ALL.into_iter().filter(|op| op.is_transcendental()).collect();
         let op = self.random.pick(&ops);
@@ -238,7 +237,7 @@ impl Generator<'_> {
         self.b.alu(op, &operands)
     }
 
-    /// A condition that is the same for all work-items of a group.
+    /// Generates a condition that is uniform in a work-group.
     pub(super) fn uniform_condition(&mut self) -> ExprId {
         let size = self.b.builtin(Builtin::GlobalSize(0));
         let (value, dtype) = match self.uniform.is_empty() || self.random.chance(30) {

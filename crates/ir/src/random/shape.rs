@@ -1,4 +1,4 @@
-//! The kernel around the statements: launch, parameters, memories, and the loose ends at the close.
+//! The frame of a random kernel: launch, parameters, memories, and the final statements.
 
 use super::data::Random;
 use super::{Case, CaseArg, Options, types, with_lanes};
@@ -8,7 +8,7 @@ use crate::dtype::{DType, Scalar, Type};
 use crate::kernel::*;
 use crate::verify::verify_rules;
 
-/// A kernel being made, and what statements and expressions may use.
+/// A kernel under construction, and what statements and expressions can use.
 pub(super) struct Generator<'o> {
     pub(super) random: Random,
     pub(super) options: &'o Options,
@@ -17,40 +17,40 @@ pub(super) struct Generator<'o> {
     seed: u64,
     grid: [u64; 3],
     group: [u32; 3],
-    /// Whether the kernel has the group size.
+    /// True if the kernel fixes the work-group size.
     pub(super) grouped: bool,
     args: Vec<CaseArg>,
     /// Lanes of this kernel's vectors; 1 if there are none.
     pub(super) lanes: u8,
-    /// The linear id of this work-item among all, and how many there are.
+    /// Linear global id of the work-item, and the number of work-items.
     pub(super) me: ExprId,
     pub(super) items: u64,
-    /// The linear id within the group, and how many there are.
+    /// Linear local id of the work-item, and the number of work-items in a work-group.
     pub(super) me_in_group: Option<ExprId>,
     pub(super) group_items: u64,
-    /// Values that do not change: parameters and immutable locals in scope.
+    /// Immutable values: parameters and immutable locals in scope.
     pub(super) values: Vec<(ExprId, Type)>,
-    /// Indices that do not change, each with its largest value.
+    /// Immutable indices, each with its largest value.
     pub(super) indices: Vec<(ExprId, u64)>,
     /// Mutable locals in scope.
     pub(super) variables: Vec<(LocalId, Type)>,
-    /// Values that are the same for all work-items of a group.
+    /// Values that are uniform in a work-group.
     pub(super) uniform: Vec<(ExprId, DType)>,
-    /// Buffers that are only read, and their lengths.
+    /// Read-only buffers with their lengths.
     pub(super) inputs: Vec<(MemId, u64)>,
-    /// Buffers with so many elements for each work-item.
+    /// Buffers with this many elements for each work-item.
     pub(super) own: Vec<(MemId, u8)>,
-    /// Buffers that are only written: each work-item's element, once, in any case.
+    /// Write-only buffers; each work-item writes its element exactly once.
     outs: Vec<MemId>,
-    /// The buffer for transcendental results.
+    /// Buffer for transcendental results.
     approximate: Option<MemId>,
-    /// Buffers for one atomic operation each.
+    /// Buffers with one atomic operation each.
     pub(super) atomics: Vec<(MemId, AtomicOp, u64)>,
     pub(super) private: Vec<(MemId, u64)>,
     pub(super) shared: Vec<MemId>,
-    /// Whether all work-items of a group are here.
+    /// True if all work-items of a work-group are active.
     pub(super) together: bool,
-    /// How many statements may still come.
+    /// Number of statements left to generate.
     pub(super) budget: u32,
     pub(super) depth: u32,
     line: u32,
@@ -103,7 +103,7 @@ impl<'o> Generator<'o> {
         }
     }
 
-    /// The whole case.
+    /// Generates the whole case.
     pub(super) fn case(mut self) -> Case {
         if self.grouped {
             self.b.group(self.group);
@@ -133,7 +133,7 @@ impl<'o> Generator<'o> {
         self.b.loc("random.rs", self.line);
     }
 
-    /// An element type.
+    /// Chooses an element type.
     pub(super) fn dtype(&mut self) -> DType {
         self.random.pick(&self.dtypes)
     }
@@ -188,7 +188,7 @@ impl<'o> Generator<'o> {
         }
     }
 
-    /// A length for so many elements, at most so many more, perhaps fewer.
+    /// Chooses a length: `elems`, up to `more` more, or a few less if accesses out of bounds are enabled.
     fn about(&mut self, elems: u64, more: u64) -> u64 {
         let least = if self.options.beyond { elems.saturating_sub(3).max(1) } else { elems };
         self.random.between(least, elems + more)
@@ -213,7 +213,7 @@ impl<'o> Generator<'o> {
         }
     }
 
-    /// The linear ids, as locals or as expressions.
+    /// Computes the linear ids, as locals or as expressions.
     fn ids(&mut self) {
         self.next_line();
         let extent = |g: &mut Self, axis: u8| match g.grouped {
@@ -262,7 +262,7 @@ impl<'o> Generator<'o> {
         }
     }
 
-    /// Every element of what is only written gets its value; no work-item may have left before.
+    /// Writes every element of the write-only buffers; no work-item has returned before.
     pub(super) fn write_outs(&mut self) {
         for mem in std::mem::take(&mut self.outs) {
             self.next_line();
@@ -278,7 +278,7 @@ impl<'o> Generator<'o> {
         }
     }
 
-    /// Some work-items end here; what follows is for the others.
+    /// Lets some work-items return, followed by statements for the others.
     fn leave(&mut self) {
         self.next_line();
         let condition = self.value(Type::BOOL, 2);
@@ -290,7 +290,7 @@ impl<'o> Generator<'o> {
         self.statements(some);
     }
 
-    /// A constant of a type.
+    /// Returns a constant of a type.
     pub(super) fn constant(&mut self, ty: Type) -> ExprId {
         let dtype = ty.dtype().unwrap_or(DType::U64);
         let value: Scalar = self.random.element(dtype);
@@ -299,7 +299,7 @@ impl<'o> Generator<'o> {
     }
 }
 
-/// Some atomics do not even give the old value, which nothing uses.
+/// Removes the unused previous value from some atomics.
 fn forget_old(random: &mut Random, block: &mut Block) {
     for stmt in block {
         match &mut stmt.op {
@@ -322,7 +322,7 @@ fn forget_old(random: &mut Random, block: &mut Block) {
     }
 }
 
-/// A grid of one to three axes with up to about a hundred work-items, and groups of up to 32.
+/// Chooses a grid with one to three axes and up to about a hundred work-items, and work-groups of up to 32.
 fn launch(random: &mut Random) -> ([u64; 3], [u32; 3]) {
     let (grid, group) = match random.below(4) {
         0 | 1 => ([random.between(1, 80), 1, 1], [random.pick(&[1, 2, 3, 8, 16, 32]), 1, 1]),

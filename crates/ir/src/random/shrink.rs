@@ -1,4 +1,4 @@
-//! The smallest kernel that still shows what a random one showed.
+//! Reduction of a failing random kernel to a minimal one.
 
 use super::Case;
 use crate::dtype::{DType, Scalar, Type};
@@ -6,9 +6,8 @@ use crate::kernel::{Block, Expr, ExprId, Kernel, Op};
 use crate::verify::verify_rules;
 
 impl Case {
-    /// A case that still fails, from which no statement can be taken and in which no value can be made simpler. What is left
-    /// may rest on the freedoms that random kernels keep away from: the bits of a NaN, say. Read it before you blame
-    /// a compiler.
+    /// Shrinks a failing case until no statement can be removed and no value simplified. The result can depend on undefined behavior that
+    /// random kernels avoid, such as the bits of a NaN; check this before blaming a compiler.
     pub fn shrink(self, fails: impl Fn(&Case) -> bool) -> Case {
         let (mut case, mut position) = (self, 0);
         loop {
@@ -17,7 +16,7 @@ impl Case {
             if position >= statements {
                 return case;
             }
-            // Later statements first, for earlier ones declare what they use.
+            // Later statements first: earlier ones declare the locals that they use.
             match case.smaller(statements - 1 - position, &fails) {
                 Some(smaller) => case = smaller,
                 None => position += 1,
@@ -25,11 +24,11 @@ impl Case {
         }
     }
 
-    /// This case without a statement, or with a simpler one, if that still fails.
+    /// Returns the case without a statement, or with a simpler one, if it still fails.
     fn smaller(&self, number: usize, fails: impl Fn(&Case) -> bool) -> Option<Case> {
         let failing = |kernel: Kernel| {
             let smaller = Case { kernel: verify_rules(kernel).ok()?, ..self.clone() };
-            // A loop that lost what ends it is no answer.
+            // A loop that lost its exit condition must not be accepted.
             smaller.interpret(1).ok()?;
             fails(&smaller).then_some(smaller)
         };
@@ -53,13 +52,13 @@ impl Case {
         })
     }
 
-    /// Whether a loop would not end without a statement.
+    /// Returns true if a loop would not end without the statement.
     fn counts_turns(&self, op: &Op) -> bool {
         matches!(op, Op::Assign { local, .. } | Op::Let { local, .. } if self.kernel.local(*local).name == "turn")
     }
 }
 
-/// What may stand in place of a value, the simplest first: 0, then parts of it of the same type.
+/// Returns replacements of a value, the simplest first: 0, then subexpressions of the same type.
 fn simpler(kernel: &mut Kernel, value: ExprId) -> Vec<ExprId> {
     let ty = kernel.exprs.ty(value);
     if kernel.exprs.get(value).operands().iter().next().is_none() {
@@ -86,7 +85,7 @@ fn zero(dtype: DType) -> Scalar {
     Scalar::from_i128(dtype, 0)
 }
 
-/// The value that a statement keeps, if it is one that decides neither who runs what nor where it is kept.
+/// Returns the statement's value if it affects neither control flow nor the accessed location.
 fn value_of(op: &mut Op) -> Option<&mut ExprId> {
     match op {
         Op::Let { value, .. }
@@ -98,7 +97,7 @@ fn value_of(op: &mut Op) -> Option<&mut ExprId> {
     }
 }
 
-/// A statement by its number, as [`Kernel::walk`] counts them.
+/// Returns a statement by its number in the order of [`Kernel::walk`].
 fn nth<'b>(block: &'b mut Block, number: &mut usize) -> Option<&'b mut Op> {
     for stmt in block {
         if *number == 0 {
@@ -112,7 +111,7 @@ fn nth<'b>(block: &'b mut Block, number: &mut usize) -> Option<&'b mut Op> {
     None
 }
 
-/// Removes a statement by its number, or only what stands around its blocks.
+/// Removes a statement by its number. Unless `whole`, the blocks of an `if` or `while` stay in its place.
 fn remove(block: &mut Block, number: &mut usize, whole: bool) -> Option<Op> {
     for at in 0..block.len() {
         if *number == 0 {

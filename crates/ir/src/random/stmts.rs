@@ -6,11 +6,11 @@ use crate::alu::Alu;
 use crate::dtype::{DType, Scalar, Type};
 use crate::kernel::*;
 
-/// Blocks inside blocks.
+/// Maximum nesting depth of blocks.
 const MAX_NESTING: u32 = 3;
 
 impl Generator<'_> {
-    /// Up to so many statements, blocks inside counted.
+    /// Generates up to `count` statements, including those of nested blocks.
     pub(super) fn statements(&mut self, mut count: u32) {
         while count > 0 {
             count -= 1;
@@ -94,7 +94,7 @@ impl Generator<'_> {
         self.b.atomic(op, mem, index, value, None, Guard::Checked);
     }
 
-    /// Each work-item writes its element of a shared array, or all add to some; then everybody reads.
+    /// Each work-item stores its element of a shared array, optionally followed by atomics; then all load from it.
     fn exchange(&mut self) {
         let (Some(me), false) = (self.me_in_group, self.shared.is_empty()) else { return self.let_value() };
         let mem = self.random.pick(&self.shared);
@@ -116,7 +116,7 @@ impl Generator<'_> {
         self.values.push((value, dtype.into()));
     }
 
-    /// A product of matrices of 1 and -1, whose signs are any, and whole numbers that it is added to.
+    /// Generates a product of matrices whose elements are ±1, added to small integers.
     fn product(&mut self) {
         let (dtype, one) = self.random.pick(&[(DType::F16, 0x3C00_3C00_u32), (DType::BF16, 0x3F80_3F80)]);
         let words: [ExprId; 6] = std::array::from_fn(|_| {
@@ -169,7 +169,7 @@ impl Generator<'_> {
         self.values.push((combined, dtype.into()));
     }
 
-    /// A part of the statements in a block of its own; what it introduces ends with it.
+    /// Generates a nested block with some of the statements; its locals go out of scope at its end.
     fn inside(&mut self, count: &mut u32, together: bool) {
         let part = self.random.between(0, (*count).min(6) as u64) as u32;
         *count -= part;
@@ -199,7 +199,7 @@ impl Generator<'_> {
         self.b.end();
     }
 
-    /// A loop over a few numbers of some integer type.
+    /// Generates a counting loop with few iterations, of some integer type.
     fn count(&mut self, count: &mut u32) {
         let together = self.random.chance(40);
         let turns = self.random.below(5);
@@ -221,7 +221,7 @@ impl Generator<'_> {
             let [start, mut end, step] = [first, first + (turns * step) as i128, step as i128]
                 .map(|value| self.b.constant(Scalar::from_i128(dtype, value)));
             if !together && self.random.chance(60) {
-                // A count that each work-item has of its own, kept small by a remainder.
+                // A count that differs between work-items, kept small by a remainder.
                 let value = self.value(dtype.into(), 2);
                 let bound = self.b.constant(Scalar::from_i128(dtype, 5));
                 end = self.b.alu(Alu::Rem, &[value, bound]);
@@ -235,7 +235,7 @@ impl Generator<'_> {
         self.indices.truncate(known.1);
     }
 
-    /// A loop that runs while something holds, a few times at most.
+    /// Generates a `while` loop with few iterations.
     fn repeat(&mut self, count: &mut u32) {
         let zero = self.b.constant(0_u32);
         let counter = self.b.declare("turn", zero, true);
@@ -257,7 +257,7 @@ impl Generator<'_> {
         self.b.end();
     }
 
-    /// What a loop repeats; only where the work-items need not stay together, some leave early.
+    /// Generates a loop body. Work-items leave early only where they need not stay together.
     fn turns(&mut self, count: &mut u32, together: bool) {
         self.inside(count, together);
         if !together && self.random.chance(60) {

@@ -1,62 +1,62 @@
-//! Attention as plain data.
+//! Description of attention.
 
 use std::fmt;
 
 use super::{Operand, product, reach};
 use crate::dtype::{DType, Scalar};
 
-/// softmax(queries · keysᵀ · scale) · values for each head: queries `[batch, heads, queries, width]`, keys
-/// `[batch, key_heads, keys, width]`, values `[batch, key_heads, keys, depth]`.
+/// Scaled dot-product attention: softmax(queries · keysᵀ · scale) · values for each head. Queries have the shape `[batch, heads, queries,
+/// width]`, keys `[batch, key_heads, keys, width]`, and values `[batch, key_heads, keys, depth]`.
 ///
-/// `heads` is a multiple of `key_heads`; neighboring heads share keys. A query that sees no key gives zeros, and minus
-/// infinity as its logarithm.
+/// `heads` is a multiple of `key_heads`; neighboring heads share keys. A query that attends to no key gives zeros, and minus infinity as
+/// its logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attention {
-    /// Elements of all buffers but the mask.
+    /// Element type of all buffers except the mask.
     pub dtype: DType,
-    /// Independent inputs.
+    /// Batch size.
     pub batch: usize,
-    /// Heads of the queries.
+    /// Number of query heads.
     pub heads: usize,
-    /// Heads of keys and values.
+    /// Number of key and value heads.
     pub key_heads: usize,
-    /// Queries of a head.
+    /// Number of queries per head.
     pub queries: usize,
-    /// Keys of a head.
+    /// Number of keys per head.
     pub keys: usize,
-    /// Elements of a query and of a key.
+    /// Number of elements of a query and of a key.
     pub width: usize,
-    /// Elements of a value.
+    /// Number of elements of a value.
     pub depth: usize,
-    /// If there, query i sees only keys 0 ..= this + i.
+    /// Causal masking: if set, query i attends only to keys 0 ..= past + i.
     pub past: Option<usize>,
     /// Factor of the scores, of the buffers' type.
     pub scale: Scalar,
-    /// What is added to the scores, or says which count.
+    /// Mask of the scores, if any.
     pub mask: Option<Mask>,
 }
 
-/// A mask of the scores, which repeats along axes with distance 0.
+/// A mask of the scores; a stride of 0 broadcasts it along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mask {
-    /// Bool says which scores count; the scores' own type is added.
+    /// Element type: a bool mask selects scores, a mask of the scores' type is added to them.
     pub dtype: DType,
-    /// Elements from one input of the batch to the next.
+    /// Stride of the batch axis, in elements.
     pub batch: usize,
-    /// Elements from one head to the next.
+    /// Stride of the head axis, in elements.
     pub head: usize,
-    /// Elements from one query to the next.
+    /// Stride of the query axis, in elements.
     pub query: usize,
-    /// Elements from one key to the next.
+    /// Stride of the key axis, in elements.
     pub key: usize,
 }
 
 impl Attention {
-    /// How many pairs of a query and a key that it sees a head has.
+    /// Returns the number of unmasked pairs of a query and a key per head, with respect to causal masking.
     pub fn scores(&self) -> usize {
         let Attention { queries, keys, past, .. } = *self;
         let hidden = match past {
-            // The first queries see one key more each until all are seen.
+            // The first queries attend to one more key each, until all keys are covered.
             Some(past) if past < keys => {
                 let (most, rows) = ((keys - past - 1) as u128, queries.min(keys - past - 1) as u128);
                 rows * most - rows * rows.saturating_sub(1) / 2
@@ -66,7 +66,7 @@ impl Attention {
         usize::try_from(queries as u128 * keys as u128 - hidden).unwrap_or(usize::MAX)
     }
 
-    /// The n-th of the operands that both directions read.
+    /// Returns the n-th of the operands that the forward and backward pass read.
     fn input(&self, at: usize) -> Option<Operand> {
         let Attention { dtype, batch, heads, key_heads, queries, keys, width, depth, .. } = *self;
         match at {
@@ -81,7 +81,7 @@ impl Attention {
         }
     }
 
-    /// How many operands both directions read.
+    /// Returns the number of operands that the forward and backward pass read.
     fn inputs(&self) -> usize {
         3 + usize::from(self.mask.is_some())
     }
@@ -112,10 +112,10 @@ impl Attention {
             None => self.input(at),
             Some(0) => Some(Operand::read("output", self.dtype, self.result())),
             Some(1) => Some(Operand::read("logarithms", self.dtype, self.rows())),
-            Some(2) => Some(Operand::read("flow", self.dtype, self.result())),
-            Some(3) => written("to queries", 0),
-            Some(4) => written("to keys", 1),
-            Some(5) => written("to values", 2),
+            Some(2) => Some(Operand::read("output gradient", self.dtype, self.result())),
+            Some(3) => written("query gradient", 0),
+            Some(4) => written("key gradient", 1),
+            Some(5) => written("value gradient", 2),
             Some(_) => None,
         }
     }

@@ -1,23 +1,23 @@
 //! Validation of routine descriptions.
 //!
-//! Devices compute addresses from the fields of a description without further checks, so whatever accepts one from outside calls
-//! [`Routine::check`] first. That buffers are as long as [`Routine::operands`] says is checked where the buffers are known.
+//! Devices compute addresses from the fields of a description without further checks, so code that accepts one from outside must call
+//! [`Routine::check`] first. The lengths of the buffers, given by [`Routine::operands`], are checked where the buffers are known.
 
 use super::{Attention, Conv, ConvAxis, Gemm, Layout, Pool, PoolAxis, Routine, Scatter};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// Largest value of strides, dilations and paddings: addresses computed from two of them stay within 64 bits.
+/// Maximum of strides, dilations and paddings, so that addresses computed from two of them stay within 64 bits.
 const MAX_STEP: usize = i32::MAX as usize;
-/// Largest inner length of a matrix product whose operands both repeat one element along it: no buffer bounds it.
+/// Maximum inner length of a matrix product whose operands both repeat one element along it; no buffer limits it.
 const MAX_REPEATED: usize = i32::MAX as usize;
 
 impl Routine {
-    /// Checks that the fields are consistent: types, divisibility, windows within their input, results that do not overlap themselves,
-    /// and sizes within 64 bits.
+    /// Checks that the fields are consistent: types, divisibility, windows within their input, results without overlapping elements, and
+    /// sizes within 64 bits.
     ///
     /// # Errors
-    /// Names the routine, the field and the valid values.
+    /// The violated rule, with the routine, the field and the valid values.
     pub fn check(&self) -> Result<()> {
         let checked = match self {
             Routine::Gemm(of) => gemm(of),
@@ -36,14 +36,14 @@ impl Routine {
             Routine::Eigh(of) => float(of.dtype),
             Routine::Scatter(of) => scatter(of),
             Routine::Fourier(of) => rule(matches!(of.dtype, DType::F32 | DType::F64), || {
-                format!("dtype is {}; transforms are of f32 or f64", of.dtype)
+                format!("dtype is {}; it must be f32 or f64", of.dtype)
             })
             .and_then(|()| same_dtype("scale", of.scale.dtype, of.dtype)),
         };
         checked.and_then(|()| self.check_sizes()).map_err(|why| Error::mistake(format!("{}: {why}", self.name())))
     }
 
-    /// Every buffer has a number of bytes that fits an address.
+    /// Checks that the size of every buffer in bytes fits into an address.
     fn check_sizes(&self) -> Result<(), String> {
         for operand in self.operands() {
             let bytes = operand.elems.and_then(|elems| elems.checked_mul(operand.dtype.bytes() as u64));
@@ -60,52 +60,52 @@ fn rule(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 fn at_most(name: &str, value: usize, limit_name: &str, limit: usize) -> Result<(), String> {
-    rule(value <= limit, || format!("{name} is {value}; it is at most {limit_name}, {limit}"))
+    rule(value <= limit, || format!("{name} is {value}; it must be at most {limit_name}, {limit}"))
 }
 
 fn at_least_one(name: &str, value: usize) -> Result<(), String> {
-    rule(value >= 1, || format!("{name} is 0; it is at least 1"))
+    rule(value >= 1, || format!("{name} is 0; it must be at least 1"))
 }
 
 fn number(dtype: DType) -> Result<(), String> {
-    rule(dtype != DType::Bool, || "dtype is bool; it is an integer or a float".to_string())
+    rule(dtype != DType::Bool, || "dtype is bool; it must be an integer or a float".to_string())
 }
 
 fn float(dtype: DType) -> Result<(), String> {
-    rule(dtype.is_float(), || format!("dtype is {dtype}; it is a float"))
+    rule(dtype.is_float(), || format!("dtype is {dtype}; it must be a float"))
 }
 
 fn same_dtype(name: &str, dtype: DType, wanted: DType) -> Result<(), String> {
-    rule(dtype == wanted, || format!("{name} is of {dtype}; it is of {wanted}, as the buffers"))
+    rule(dtype == wanted, || format!("{name} is {dtype}; it must be {wanted}, like the buffers"))
 }
 
 fn gemm(of: &Gemm) -> Result<(), String> {
     let Gemm { dtype, tf32, batch, m, n, k, a, b, c, .. } = *of;
-    rule(dtype.is_float() || dtype == DType::I8, || format!("dtype is {dtype}; it is a float or i8"))?;
-    rule(!tf32 || dtype == DType::F32, || format!("tf32 is set for {dtype}; it is for f32 only"))?;
+    rule(dtype.is_float() || dtype == DType::I8, || format!("dtype is {dtype}; it must be a float or i8"))?;
+    rule(!tf32 || dtype == DType::F32, || format!("tf32 is set for {dtype}; it requires f32"))?;
     for (name, layout, lengths) in [("a", a, [batch, m, k]), ("b", b, [batch, k, n]), ("c", c, [batch, m, n])] {
-        // Also of axes without elements: strides are multiplied by lengths.
+        // Axes without elements are included, because strides are multiplied by lengths.
         let Layout { offset, batch, row, column } = layout;
         let strides = [batch, row, column].into_iter().zip(lengths);
         let end = strides.map(|(stride, length)| stride as u128 * length.max(1) as u128).sum::<u128>();
         rule(end + offset as u128 <= isize::MAX as u128 / 8, || {
-            format!("offset and strides of {name} pass the largest address; use smaller ones")
+            format!("offset and strides of {name} exceed the largest address; use smaller ones")
         })?;
     }
     rule(k <= MAX_REPEATED || a.column > 0 || b.row > 0, || {
-        format!("k is {k} and both operands repeat one element along it; it is at most {MAX_REPEATED} then")
+        format!("k is {k} and both operands repeat one element along it; it must be at most {MAX_REPEATED} then")
     })?;
     rule(distinct(c, [batch, m, n]), || {
         let Layout { batch: by_batch, row, column, .. } = c;
         format!(
-            "c has strides {by_batch}, {row}, {column} for {batch}×{m}×{n} elements, some of which overlap; each stride must pass the end \
-             of the axes with smaller strides, as {}, {n}, 1 do",
+            "c has strides {by_batch}, {row}, {column} for {batch}×{m}×{n} elements, some of which overlap; each stride must exceed the \
+             end of the axes with smaller strides, as {}, {n}, 1 do",
             m.saturating_mul(n)
         )
     })
 }
 
-/// Whether no two elements of a result share a place, because each stride passes the end of the axes with smaller strides.
+/// Returns true if no two elements of a result overlap, because each stride exceeds the end of the axes with smaller strides.
 fn distinct(layout: Layout, lengths: [usize; 3]) -> bool {
     let mut axes: Vec<(usize, usize)> =
         [layout.batch, layout.row, layout.column].into_iter().zip(lengths).filter(|(_, length)| *length > 1).collect();
@@ -138,7 +138,7 @@ fn conv(of: &Conv) -> Result<(), String> {
     })
 }
 
-/// How many windows fit an axis, which are 0 if none does.
+/// Returns the number of windows that fit an axis, possibly 0.
 fn windows(
     name: &dyn Fn(&str) -> String,
     length: usize,
@@ -161,15 +161,15 @@ fn attention(of: &Attention) -> Result<(), String> {
     float(dtype)?;
     same_dtype("scale", scale.dtype, dtype)?;
     rule(key_heads > 0 && heads.is_multiple_of(key_heads), || {
-        format!("heads is {heads}; it is a multiple of key_heads, {key_heads}, which is at least 1")
+        format!("heads is {heads}; it must be a multiple of key_heads, {key_heads}, which must be at least 1")
     })?;
     let last = past.unwrap_or(0).checked_add(queries);
     rule(last.is_some_and(|last| last < isize::MAX as usize), || {
-        format!("past is {}; past and queries together are below {}", past.unwrap_or(0), isize::MAX)
+        format!("past is {}; the sum of past and queries must be below {}", past.unwrap_or(0), isize::MAX)
     })?;
     mask.map_or(Ok(()), |mask| {
         rule(mask.dtype == DType::Bool || mask.dtype == dtype, || {
-            format!("mask is of {}; it is of bool, or of {dtype} as the scores", mask.dtype)
+            format!("mask is {}; it must be bool, or {dtype} like the scores", mask.dtype)
         })
     })
 }
@@ -191,6 +191,6 @@ fn pool(of: &Pool) -> Result<(), String> {
 
 fn scatter(of: &Scatter) -> Result<(), String> {
     let Scatter { dtype, positions, accumulate: adds, .. } = *of;
-    rule(matches!(positions, DType::I32 | DType::I64), || format!("positions is {positions}; it is i32 or i64"))?;
+    rule(matches!(positions, DType::I32 | DType::I64), || format!("positions is {positions}; it must be i32 or i64"))?;
     if adds { number(dtype) } else { Ok(()) }
 }

@@ -1,71 +1,71 @@
-//! A convolution as plain data.
+//! Description of a convolution.
 
 use std::fmt;
 
 use super::{Operand, product};
 use crate::dtype::DType;
 
-/// Convolution (cross-correlation) over up to three axes: input `[batch, groups · inputs, lengths]` with filters
-/// `[groups · outputs, inputs, sizes]` gives `[batch, groups · outputs, positions]`.
+/// Convolution (cross-correlation) over up to three axes. Input `[batch, groups · inputs, lengths]` and filters `[groups · outputs,
+/// inputs, sizes]` give `[batch, groups · outputs, positions]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conv {
-    /// Elements of all buffers. f16 and bf16 accumulate in f32, and are rounded once.
+    /// Element type of all buffers. f16 and bf16 accumulate in f32 and are rounded once.
     pub dtype: DType,
-    /// Independent inputs.
+    /// Batch size.
     pub batch: usize,
-    /// Parts of the channels that do not see each other.
+    /// Number of channel groups, as in PyTorch's `groups`.
     pub groups: usize,
-    /// Channels of the input in a group.
+    /// Input channels per group.
     pub inputs: usize,
-    /// Channels of the output in a group.
+    /// Output channels per group.
     pub outputs: usize,
-    /// The axes, the last one last. Where there are fewer than three, the first ones have length 1 throughout.
+    /// The axes, outermost first. If there are fewer than three, the first ones are [`ConvAxis::NONE`].
     pub axes: [ConvAxis; 3],
 }
 
-/// One axis of a convolution.
+/// An axis of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConvAxis {
-    /// Elements of the input.
+    /// Length of the input.
     pub length: usize,
-    /// Elements of a filter.
+    /// Length of a filter.
     pub size: usize,
-    /// Elements of the output.
+    /// Length of the output.
     pub positions: usize,
-    /// Distance between neighboring positions of a filter.
+    /// Stride of the filter.
     pub stride: usize,
-    /// Distance between neighboring elements under a filter.
+    /// Dilation of the filter.
     pub dilation: usize,
-    /// Zeros on both sides of the input.
+    /// Zero padding on both sides of the input.
     pub padding: usize,
 }
 
 impl ConvAxis {
-    /// An axis that is not there.
+    /// Unused axis.
     pub const NONE: ConvAxis = ConvAxis { length: 1, size: 1, positions: 1, stride: 1, dilation: 1, padding: 0 };
 }
 
-/// Which operand of a convolution something flows to.
+/// Operand of a convolution with respect to which the gradient is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ConvGradient {
-    /// Its input.
+    /// The input.
     Input,
-    /// Its filters.
+    /// The filters.
     Filters,
 }
 
 impl Conv {
-    /// The lengths along the axes.
+    /// Returns the input's lengths.
     pub fn lengths(&self) -> [usize; 3] {
         self.axes.map(|axis| axis.length)
     }
 
-    /// The filters' sizes along the axes.
+    /// Returns the filters' lengths.
     pub fn sizes(&self) -> [usize; 3] {
         self.axes.map(|axis| axis.size)
     }
 
-    /// The output's lengths along the axes.
+    /// Returns the output's lengths.
     pub fn positions(&self) -> [usize; 3] {
         self.axes.map(|axis| axis.positions)
     }
@@ -80,7 +80,7 @@ impl Conv {
             (None, 0) => Some(Operand::read("input", dtype, input())),
             (None, 1) => Some(Operand::read("filters", dtype, filters())),
             (None, 2) => Some(Operand::written("output", dtype, output())),
-            (Some(_), 0) => Some(Operand::read("flow", dtype, output())),
+            (Some(_), 0) => Some(Operand::read("output gradient", dtype, output())),
             (Some(ConvGradient::Input), 1) => Some(Operand::read("filters", dtype, filters())),
             (Some(ConvGradient::Input), 2) => Some(Operand::written("input", dtype, input())),
             (Some(ConvGradient::Filters), 1) => Some(Operand::read("input", dtype, input())),

@@ -1,72 +1,72 @@
-//! Factors of dense matrices and the systems that they solve, as plain data.
+//! Descriptions of matrix factorizations and triangular systems.
 
 use std::fmt;
 
 use super::{Operand, product};
 use crate::dtype::DType;
 
-/// The X with A · X = B, of triangular matrices `[batch, size, size]`, the other half of which is not read, and `[batch, size, columns]`.
+/// Solution X of A · X = B with triangular matrices A `[batch, size, size]`, whose other half is not read, and B `[batch, size, columns]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Triangular {
-    /// Type of all elements.
+    /// Element type.
     pub dtype: DType,
-    /// Systems that are solved by themselves.
+    /// Number of independent systems.
     pub batch: usize,
     /// Rows and columns of A.
     pub size: usize,
     /// Columns of X.
     pub columns: usize,
-    /// Whether A is a lower triangle.
+    /// True if A is lower triangular.
     pub lower: bool,
 }
 
-/// The lower triangular L with L · Lᵀ = A, of symmetric matrices `[batch, size, size]` of which the upper half does not matter. NaN from the first
-/// pivot that is not above 0 on.
+/// Cholesky factor: the lower triangular L with L · Lᵀ = A, for symmetric matrices `[batch, size, size]` whose upper half is ignored.
+/// Elements are NaN from the first non-positive pivot on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cholesky {
-    /// Type of all elements.
+    /// Element type.
     pub dtype: DType,
-    /// Matrices.
+    /// Number of matrices.
     pub batch: usize,
-    /// Rows and columns of each.
+    /// Rows and columns of each matrix.
     pub size: usize,
 }
 
-/// L below the diagonal and U on and above it, of the rows of matrices `[batch, size, size]` in an order that puts the largest that is left of
-/// each column first; and that order, `[batch, size]` of i32. A column without a pivot gets zeros in L.
+/// LU decomposition with partial pivoting of matrices `[batch, size, size]`: L below the diagonal, U on and above it, and the permutation
+/// of the rows, `[batch, size]` of i32. A column without a pivot gets zeros in L.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lu {
-    /// Type of all elements.
+    /// Element type.
     pub dtype: DType,
-    /// Matrices.
+    /// Number of matrices.
     pub batch: usize,
-    /// Rows and columns of each.
+    /// Rows and columns of each matrix.
     pub size: usize,
 }
 
-/// The Q of Q · R = A, of matrices `[batch, rows, columns]` with no more columns than rows: as many orthonormal columns as A has, signs as
-/// LAPACK's. Columns of A that depend on those before them get any that are orthonormal.
+/// Q of the reduced QR decomposition Q · R = A of matrices `[batch, rows, columns]` with columns ≤ rows: orthonormal columns with the signs
+/// of LAPACK. For columns of A that depend linearly on earlier ones, Q has arbitrary orthonormal columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Qr {
-    /// Type of all elements.
+    /// Element type.
     pub dtype: DType,
-    /// Matrices.
+    /// Number of matrices.
     pub batch: usize,
-    /// Rows of each.
+    /// Rows of each matrix.
     pub rows: usize,
-    /// Columns of each.
+    /// Columns of each matrix.
     pub columns: usize,
 }
 
-/// The eigenvectors of symmetric matrices `[batch, size, size]` as columns, each of length 1 and of either sign, and the eigenvalues
-/// `[batch, size]`, the smallest first. NaN for a matrix that holds NaN or an infinity.
+/// Eigendecomposition of symmetric matrices `[batch, size, size]`: the eigenvectors as columns of length 1 with arbitrary sign, and the
+/// eigenvalues `[batch, size]` in ascending order. NaN for a matrix that contains NaN or an infinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Eigh {
-    /// Type of all elements.
+    /// Element type.
     pub dtype: DType,
-    /// Matrices.
+    /// Number of matrices.
     pub batch: usize,
-    /// Rows and columns of each.
+    /// Rows and columns of each matrix.
     pub size: usize,
 }
 
@@ -75,7 +75,7 @@ impl Triangular {
         let sides = product(&[self.batch, self.size, self.columns]);
         match at {
             0 => Some(Operand::read("triangle", self.dtype, product(&[self.batch, self.size, self.size]))),
-            1 => Some(Operand::read("right side", self.dtype, sides)),
+            1 => Some(Operand::read("right-hand side", self.dtype, sides)),
             2 => Some(Operand::written("solution", self.dtype, sides)),
             _ => None,
         }

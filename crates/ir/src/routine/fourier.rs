@@ -1,44 +1,44 @@
-//! Discrete Fourier transforms as plain data.
+//! Description of discrete Fourier transforms.
 
 use std::fmt;
 
 use super::{Operand, product};
 use crate::dtype::{DType, Scalar};
 
-/// Fourier transforms of any length along one axis of an array, each number of the result times a factor. A complex number is two
-/// elements, its real part first.
+/// Fourier transforms of any length along one axis of an array, scaled by a factor. A complex number is two elements, the real part first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fourier {
-    /// All elements: f32 or f64.
+    /// Element type: f32 or f64.
     pub dtype: DType,
-    /// What is transformed to what.
+    /// Type of the transform.
     pub kind: FourierKind,
-    /// The product of the axes before the one that is transformed.
+    /// Product of the lengths of the axes before the transformed one.
     pub outer: usize,
-    /// Numbers of a transform: of the complex ones, or of the real ones.
+    /// Length n of the transform, in complex numbers, or in real numbers for real transforms.
     pub length: usize,
-    /// The product of the axes behind it.
+    /// Product of the lengths of the axes after the transformed one.
     pub inner: usize,
-    /// What the sums are multiplied by, of the elements' type.
+    /// Factor of the result, of the element type.
     pub scale: Scalar,
 }
 
-/// What a Fourier transform of n numbers is given and gives.
+/// Type of a Fourier transform of length n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FourierKind {
-    /// `Σ x[j] · exp(-2πi·j·k / n)` of n complex numbers: n complex numbers.
+    /// Forward: `Σ x[j] · exp(-2πi·j·k / n)`, from n to n complex numbers.
     Forward,
-    /// `Σ x[k] · exp(2πi·j·k / n)` of n complex numbers: n complex numbers.
+    /// Unnormalized inverse: `Σ x[k] · exp(2πi·j·k / n)`, from n to n complex numbers.
     Backward,
-    /// [`FourierKind::Forward`] of n real numbers: the n/2 + 1 frequencies that say all.
+    /// [`FourierKind::Forward`] of n real numbers: the n/2 + 1 non-redundant frequencies.
     RealToComplex,
-    /// The n real numbers that [`FourierKind::Backward`] gives of n/2 + 1 frequencies and the others that real numbers have with
-    /// these. The imaginary part of frequency 0, and of n/2 if n is even, does not count.
+    /// [`FourierKind::Backward`] of a Hermitian-symmetric spectrum, given its first n/2 + 1 frequencies: n real numbers. The
+    /// imaginary parts of
+    /// frequency 0, and of n/2 if n is even, are ignored.
     ComplexToReal,
 }
 
 impl FourierKind {
-    /// The spelling.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             FourierKind::Forward => "forward",
@@ -48,7 +48,7 @@ impl FourierKind {
         }
     }
 
-    /// Elements that a transform of n numbers reads and writes.
+    /// Returns the numbers of elements that a transform of length n reads and writes.
     pub fn elems(self, n: usize) -> [usize; 2] {
         let (all, half) = (n.saturating_mul(2), (n / 2 + 1).saturating_mul(2));
         match self {
@@ -69,7 +69,7 @@ impl Fourier {
         }
     }
 
-    /// Operations by the usual count for a length that is a power of two: 5 · n · log₂ n, of real numbers half of that; none beyond 64 bits.
+    /// Returns the nominal operation count 5 · n · log₂ n, half of it for real transforms; `None` if it exceeds 64 bits.
     pub fn flops(&self) -> Option<u64> {
         let all = product(&[5, self.outer, self.inner, self.length, self.length.max(2).ilog2() as usize])?;
         match self.kind {

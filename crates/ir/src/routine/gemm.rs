@@ -1,22 +1,22 @@
-//! A batched matrix product as plain data.
+//! Description of a batched matrix product.
 
 use std::fmt;
 
 use super::{Operand, reach};
 use crate::dtype::DType;
 
-/// `c[i] = a[i] × b[i]` for every batch i: m×k times k×n gives m×n, any strides. Buffers: a, b, the bias if there is one (In), c (Out).
+/// Batched matrix product `c[i] = a[i] × b[i]`: m×k times k×n gives m×n, with any strides. Buffers: a, b, optional bias (In), c (Out).
 ///
-/// A device may take subnormal bf16 for zero: AVX-512's products of pairs do.
+/// A device can treat subnormal bf16 as zero, as AVX-512's bf16 dot product does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
-    /// Elements of a and b. Those of c are the same, and f16 and bf16 accumulate in f32; but of i8 they are i32, and wrap.
+    /// Element type of a and b. c has the same type, and f16 and bf16 accumulate in f32; for i8, c is i32 and wraps.
     pub dtype: DType,
-    /// Whether factors of f32 may lose their last 13 bits, as in NVIDIA's TF32, which keeps 10 behind the point; the sum is of f32.
+    /// True if f32 factors can be rounded to TF32, which has 10 instead of 23 mantissa bits; the sum is f32.
     pub tf32: bool,
-    /// Whether a vector of n elements is added to every row of c, after the sum was rounded.
+    /// True if a vector of n elements is added to every row of c after the sum was rounded.
     pub bias: bool,
-    /// Independent products.
+    /// Batch size.
     pub batch: usize,
     /// Rows of a and c.
     pub m: usize,
@@ -24,29 +24,29 @@ pub struct Gemm {
     pub n: usize,
     /// Columns of a, rows of b.
     pub k: usize,
-    /// The left operand.
+    /// Layout of the left operand.
     pub a: Layout,
-    /// The right operand.
+    /// Layout of the right operand.
     pub b: Layout,
-    /// The result.
+    /// Layout of the result.
     pub c: Layout,
 }
 
-/// Where a matrix of a batch lies in its buffer: element (i, r, c) is at `offset + i·batch + r·row + c·column`.
+/// Memory layout of a batch of matrices: element (i, r, c) is at `offset + i·batch + r·row + c·column`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// Elements before the first.
+    /// Offset of the first element.
     pub offset: usize,
-    /// Elements from one batch to the next; 0 repeats one matrix.
+    /// Batch stride in elements; 0 repeats one matrix.
     pub batch: usize,
-    /// Elements from one row to the next.
+    /// Row stride in elements.
     pub row: usize,
-    /// Elements from one column to the next.
+    /// Column stride in elements.
     pub column: usize,
 }
 
 impl Gemm {
-    /// Elements of c.
+    /// Returns the element type of c.
     pub fn result(&self) -> DType {
         if self.dtype == DType::I8 { DType::I32 } else { self.dtype }
     }

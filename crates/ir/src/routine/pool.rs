@@ -1,38 +1,38 @@
-//! Pooling as plain data.
+//! Description of pooling.
 
 use std::fmt;
 
 use super::{Operand, product};
 use crate::dtype::DType;
 
-/// Windows over the last axes of an array `[planes, lengths]`, one number for each: `[planes, positions]`.
+/// Pooling windows over the last axes of an array `[planes, lengths]`, one result per window: `[planes, positions]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pool {
-    /// Elements of all buffers.
+    /// Element type of all buffers.
     pub dtype: DType,
-    /// Parts that do not see each other.
+    /// Number of independent planes.
     pub planes: usize,
-    /// The axes, the last one last. Where there are fewer than three, the first ones have length 1 throughout.
+    /// The axes, outermost first. If there are fewer than three, the first ones are [`PoolAxis::NONE`].
     pub axes: [PoolAxis; 3],
 }
 
-/// One axis of a window. All windows lie within the array.
+/// An axis of a pooling window. All windows are within the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolAxis {
-    /// Elements of the array.
+    /// Length of the array.
     pub length: usize,
-    /// Elements of a window.
+    /// Length of a window.
     pub size: usize,
-    /// Windows.
+    /// Number of windows.
     pub positions: usize,
-    /// Distance between neighboring windows.
+    /// Stride of the windows.
     pub stride: usize,
-    /// Distance between neighboring elements of a window.
+    /// Dilation of a window.
     pub dilation: usize,
 }
 
 impl PoolAxis {
-    /// An axis that is not there.
+    /// Unused axis.
     pub const NONE: PoolAxis = PoolAxis { length: 1, size: 1, positions: 1, stride: 1, dilation: 1 };
 }
 
@@ -46,8 +46,8 @@ impl Pool {
         match at {
             0 => Some(Operand::read("input", self.dtype, input)),
             1 => Some(Operand::read("output", self.dtype, output)),
-            2 => Some(Operand::read("flow", self.dtype, output)),
-            3 => Some(Operand::written("to input", self.dtype, input)),
+            2 => Some(Operand::read("output gradient", self.dtype, output)),
+            3 => Some(Operand::written("input gradient", self.dtype, input)),
             _ => None,
         }
     }

@@ -1,25 +1,25 @@
-//! Rows put at positions.
+//! Description of a scatter of rows.
 
 use std::fmt;
 
 use super::{Operand, product};
 use crate::dtype::DType;
 
-/// A copy of an array with rows put into it: `output[b, positions[i], c] += rows[b, i, c]` or `=`, i in order. What is at a
-/// position outside is dropped.
+/// A copy of an array with rows scattered into it: `output[b, positions[i], c] += rows[b, i, c]` or `=`, with i in order. Rows at
+/// out-of-range indices are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scatter {
-    /// The elements.
+    /// Element type.
     pub dtype: DType,
-    /// What positions are: i32 or i64.
+    /// Type of the indices: i32 or i64.
     pub positions: DType,
-    /// Whether rows are added to what is there, or take its place.
+    /// True to add rows to the existing ones, false to replace those.
     pub accumulate: bool,
-    /// Parts that rows are put into alike.
+    /// Batch size; all batches use the same indices.
     pub batch: usize,
     /// Rows of the array.
     pub length: usize,
-    /// Rows that are put.
+    /// Number of scattered rows.
     pub count: usize,
     /// Elements of a row.
     pub columns: usize,

@@ -1,23 +1,23 @@
-//! Sorting as plain data.
+//! Description of a sort.
 
 use std::fmt;
 
 use super::{Operand, product};
 use crate::dtype::DType;
 
-/// The first elements of each row in order, `[rows, length]` to `[rows, count]`, and where they stood. NaN counts as larger than
-/// everything; equal elements stay as they stood.
+/// The first `count` elements of each row in sorted order, `[rows, length]` to `[rows, count]`, and their original indices. NaN is larger
+/// than everything else. The sort is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sort {
-    /// The elements; where they stood is i32.
+    /// Element type; the indices are i32.
     pub dtype: DType,
-    /// Parts that are sorted by themselves.
+    /// Number of independent rows.
     pub rows: usize,
     /// Elements of a row.
     pub length: usize,
-    /// How many of them are wanted.
+    /// Number of elements to return per row.
     pub count: usize,
-    /// Whether the largest come first.
+    /// True to sort in descending order.
     pub descending: bool,
 }
 

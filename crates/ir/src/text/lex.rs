@@ -1,36 +1,36 @@
-//! Tokens of the text form. Borrowed from the text, read one at a time, so that memory is bounded by the text.
+//! Lexer of the text form. Tokens borrow from the text and are read one at a time, so memory use is bounded by the text.
 
-/// A word, number or sign.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'t> {
-    /// A bare name or keyword.
+    /// An identifier or keyword.
     Word(&'t str),
-    /// What stands between double quotes, with its escapes.
+    /// The contents of a string in double quotes, with escapes.
     Quoted(&'t str),
-    /// `.` and digits straight after a name: which of several.
+    /// `.` and digits directly after a name: the number of a repeated name.
     Which(u32),
     /// `%` and digits.
     Definition(u32),
-    /// A number and the type behind it, which may be empty.
+    /// A number with its type suffix, which can be empty.
     Number { digits: &'t str, suffix: &'t str },
-    /// `0x` and these digits.
+    /// The digits after `0x`.
     Hex(&'t str),
-    /// Brackets, commas and the like.
+    /// Punctuation.
     Sign(&'static str),
-    /// What follows `//@` on its line.
+    /// The rest of the line after `//@`.
     Place(&'t str),
     /// The end of the text.
     End,
 }
 
-/// Where reading has come to.
+/// The lexer with its position.
 #[derive(Clone, Copy)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
     at: usize,
 }
 
-/// The longer ones first.
+/// Punctuation; longer ones come first.
 const SIGNS: [&str; 18] = ["::", ":=", "..", "(", ")", "[", "]", "{", "}", "<", ">", ",", ";", ":", "=", "&", ".", "%"];
 
 impl<'t> Lexer<'t> {
@@ -38,7 +38,7 @@ impl<'t> Lexer<'t> {
         Lexer { text, at: 0 }
     }
 
-    /// Line and column, from 1, of a byte of the text.
+    /// Returns line and column, from 1, of a byte of the text.
     pub(super) fn line_and_column(&self, at: usize) -> (usize, usize) {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -46,7 +46,7 @@ impl<'t> Lexer<'t> {
         (line, column)
     }
 
-    /// The next token and its first byte, or the byte where there is none.
+    /// Returns the next token and its first byte, or the position of an invalid character.
     pub(super) fn next(&mut self) -> Result<(Token<'t>, usize), usize> {
         let after_name = self.at;
         loop {
@@ -139,12 +139,12 @@ fn is_word(c: char) -> bool {
     c == '_' || c.is_ascii_alphanumeric()
 }
 
-/// The bytes of the first characters that are as asked.
+/// Returns the number of leading bytes whose characters match.
 fn span(text: &str, is: impl Fn(char) -> bool) -> usize {
     text.find(|c| !is(c)).unwrap_or(text.len())
 }
 
-/// The text up to the end of its first line.
+/// Returns the first line of the text.
 fn line(text: &str) -> &str {
     text.split('\n').next().unwrap_or(text)
 }

@@ -1,11 +1,11 @@
-//! What parameters, memories and locals are called in the text, where names must be unique.
+//! Names of parameters, memories and locals in the text, where they must be unique.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::kernel::*;
 
-/// Words that mean something where a name could stand.
+/// Keywords at positions where a name can occur.
 const RESERVED: [&str; 18] = [
     "let",
     "mut",
@@ -27,7 +27,7 @@ const RESERVED: [&str; 18] = [
     "kernel",
 ];
 
-/// The unique spelling of everything that has a name.
+/// Unique names of all parameters, memories and locals.
 pub(super) struct Names {
     pub(super) params: Vec<String>,
     pub(super) mems: Vec<String>,
@@ -100,19 +100,19 @@ impl Spelling<'_> {
     }
 }
 
-/// A name as it is written: bare if it is a word, else quoted.
+/// Returns the name as written: bare if it is an identifier, else quoted.
 pub(super) fn word(name: &str) -> String {
     let bare =
         name.chars().enumerate().all(|(i, c)| c == '_' || c.is_ascii_alphabetic() || i > 0 && c.is_ascii_digit());
     if bare && !name.is_empty() && !RESERVED.contains(&name) { name.to_string() } else { quote(name) }
 }
 
-/// Any string in double quotes, in printable ASCII.
+/// Quotes a string in printable ASCII.
 pub(super) fn quote(text: &str) -> String {
     format!("\"{}\"", text.escape_default().to_string().replace("\\'", "'"))
 }
 
-/// What was quoted; none if an escape is malformed. The quotes themselves are not part of `raw`.
+/// Returns the unquoted string; `None` if an escape is malformed. `raw` does not include the quotes.
 pub(super) fn unquote(raw: &str) -> Option<String> {
     let mut text = String::new();
     let mut chars = raw.chars();

@@ -1,4 +1,4 @@
-//! Parsing. The text is from outside: nothing in it makes this panic, recurse deep or allocate beyond its own length.
+//! Parser of the text form. The text is untrusted: it cannot cause panics, deep recursion or allocations beyond its own length.
 
 mod exprs;
 mod statements;
@@ -11,13 +11,19 @@ use crate::dtype::{DType, Type};
 use crate::error::{Error, Result};
 use crate::kernel::*;
 
-/// The longest text that is read.
+/// Maximum length of a text.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The kernel behind a text. Its expressions have types, but it is not verified.
+/// Parses the text of a kernel. Expressions have types, but the kernel is not verified.
+///
+/// # Errors
+/// The first syntax error, with line and column.
 pub fn parse(text: &str) -> Result<Kernel> {
     if text.len() > MAX_BYTES {
-        return Err(Error::corrupt(format!("a kernel text of {} bytes; at most {MAX_BYTES} are read", text.len())));
+        return Err(Error::corrupt(format!(
+            "a kernel text of {} bytes; at most {MAX_BYTES} are supported",
+            text.len()
+        )));
     }
     let mut parser = Parser::new(text);
     match parser.kernel() {
@@ -29,10 +35,10 @@ pub fn parse(text: &str) -> Result<Kernel> {
     }
 }
 
-/// What went wrong at the current token.
+/// Result of a parser step; the error is a message for the current token.
 type Parsed<T> = Result<T, String>;
 
-/// What a name stands for, and which of several.
+/// A name and its number if it is repeated.
 type Key = (String, Option<u32>);
 
 #[derive(Clone, Copy)]
@@ -45,7 +51,7 @@ enum Meaning {
 struct Parser<'t> {
     lexer: Lexer<'t>,
     token: Token<'t>,
-    /// First byte of the token.
+    /// Position of the token's first byte.
     at: usize,
     kernel: Kernel,
     names: HashMap<Key, Meaning>,
@@ -90,7 +96,7 @@ impl<'t> Parser<'t> {
             }
             Err(at) => {
                 self.at = at;
-                Err("this is no word, number or sign of the language".to_string())
+                Err("invalid token".to_string())
             }
         }
     }
@@ -113,15 +119,15 @@ impl<'t> Parser<'t> {
 
     pub(super) fn expected(&self, what: &str) -> String {
         match self.token {
-            Token::End => format!("{what} is expected, but the text ends"),
-            _ => format!("{what} is expected"),
+            Token::End => format!("expected {what}, but the text ends"),
+            _ => format!("expected {what}"),
         }
     }
 
     pub(super) fn number<T: std::str::FromStr>(&mut self, what: &str) -> Parsed<T> {
         match self.token {
             Token::Number { digits, suffix: "" } => {
-                let number = digits.parse().map_err(|_| format!("{digits} is no {what}"))?;
+                let number = digits.parse().map_err(|_| format!("{digits} is not {what}"))?;
                 self.advance()?;
                 Ok(number)
             }
@@ -129,7 +135,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A name and which of several it is.
+    /// Parses a name with its number.
     pub(super) fn name(&mut self) -> Parsed<Key> {
         let name = match self.token {
             Token::Word(word) => word.to_string(),
@@ -151,22 +157,25 @@ impl<'t> Parser<'t> {
         let (name, which) = (key.0.clone(), key.1);
         match self.names.insert(key, meaning) {
             None => Ok(()),
-            Some(_) => Err(format!("{} is there already; count names as in {name}.0, {name}.1", spelled(&name, which))),
+            Some(_) => Err(format!(
+                "{} is already defined; number repeated names as in {name}.0, {name}.1",
+                spelled(&name, which)
+            )),
         }
     }
 
     pub(super) fn meaning(&self, key: &Key) -> Parsed<Meaning> {
-        self.names.get(key).copied().ok_or_else(|| format!("{} is unknown here", spelled(&key.0, key.1)))
+        self.names.get(key).copied().ok_or_else(|| format!("{} is not defined here", spelled(&key.0, key.1)))
     }
 
     pub(super) fn mem_named(&self, key: &Key) -> Parsed<MemId> {
         match self.meaning(key)? {
             Meaning::Mem(mem) => Ok(mem),
-            Meaning::Param(_) | Meaning::Local(_) => Err(format!("{} is no memory", spelled(&key.0, key.1))),
+            Meaning::Param(_) | Meaning::Local(_) => Err(format!("{} is not a memory", spelled(&key.0, key.1))),
         }
     }
 
-    /// Whether the word is followed by an opening parenthesis.
+    /// Returns true if the word is followed by an opening parenthesis.
     pub(super) fn is_call(&self) -> Parsed<bool> {
         self.followed_by("(")
     }
@@ -258,7 +267,7 @@ impl<'t> Parser<'t> {
 
     pub(super) fn dtype(&mut self) -> Parsed<DType> {
         let Token::Word(word) = self.token else { return Err(self.expected("an element type")) };
-        let dtype = DType::from_name(word).ok_or_else(|| format!("{word} is no element type"))?;
+        let dtype = DType::from_name(word).ok_or_else(|| format!("{word} is not an element type"))?;
         self.advance()?;
         Ok(dtype)
     }
@@ -273,7 +282,7 @@ impl<'t> Parser<'t> {
             "index" => Some(Type::Index),
             _ => DType::from_name(word).map(Type::Scalar).or_else(vector),
         };
-        let ty = ty.ok_or_else(|| format!("{word} is no type"))?;
+        let ty = ty.ok_or_else(|| format!("{word} is not a type"))?;
         self.advance()?;
         Ok(ty)
     }

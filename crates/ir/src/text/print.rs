@@ -1,5 +1,5 @@
-//! Printing. Never fails and never panics, so that a kernel that does not verify can be looked at; what lies outside its
-//! table is printed as `?`.
+//! Printer of the text form. It never fails or panics, so that invalid kernels can be inspected; ids outside of their table are printed as
+//! `?`.
 
 use std::fmt::Write;
 
@@ -8,19 +8,19 @@ use super::{ATOMICS, BUILTINS};
 use crate::dtype::Scalar;
 use crate::kernel::*;
 
-/// An expression used several times is named if it is larger than this.
+/// Shared expressions are named if they are larger than this.
 const SHARED_SIZE: u32 = 8;
-/// Any expression is named if it is this large …
+/// All expressions are named if they have at least this size …
 const LARGE: u32 = 32;
-/// … or this deep.
+/// … or at least this depth.
 const DEEP: u32 = 16;
 
-/// The text form of a kernel.
+/// Returns the text form of a kernel.
 pub fn print(kernel: &Kernel) -> String {
     Printer::new(kernel, true).kernel()
 }
 
-/// The text form of a kernel without where it was written.
+/// Returns the text form of a kernel without source locations.
 pub(super) fn without_places(kernel: &Kernel) -> String {
     Printer::new(kernel, false).kernel()
 }
@@ -29,7 +29,7 @@ struct Printer<'k> {
     kernel: &'k Kernel,
     names: Names,
     places: bool,
-    /// Which expressions are named, and with which number once they are.
+    /// Name state of each expression, with its number once it is defined.
     named: Vec<Name>,
     next_name: u32,
     out: String,
@@ -109,7 +109,7 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// Names, line by line, what the expression needs named and was not yet; operands first.
+    /// Defines the unnamed subexpressions that need a name, one per line, operands first.
     fn definitions(&mut self, root: ExprId) {
         let mut pending = vec![(root, false)];
         let mut seen = std::collections::HashSet::new();
@@ -192,7 +192,7 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// A block inside, up to where its closing brace goes.
+    /// Prints a nested block, up to the position of its closing brace.
     fn inner(&mut self, block: &Block) {
         self.indent += 1;
         self.block(block);
@@ -229,7 +229,7 @@ impl<'k> Printer<'k> {
             }
     }
 
-    /// An expression where it is used: its name if it has one.
+    /// Returns an expression at its use: its name if it has one.
     fn expr(&self, id: ExprId) -> String {
         match self.named.get(id.index()) {
             None => "?".to_string(),
@@ -238,7 +238,7 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// An expression spelled out.
+    /// Returns an expression written out.
     fn composed(&self, id: ExprId) -> String {
         let expr = self.kernel.exprs.get(id);
         let operand = |operand: ExprId| if operand < id { self.expr(operand) } else { "?".to_string() };
@@ -273,7 +273,7 @@ impl<'k> Printer<'k> {
     }
 }
 
-/// Which expressions get names: those that would make the text longer than linear, or deep.
+/// Chooses the expressions to name: those that would make the text longer than linear, or deep.
 fn choose_named(kernel: &Kernel) -> Vec<Name> {
     let exprs = &kernel.exprs;
     let mut uses = vec![0_u32; exprs.len()];

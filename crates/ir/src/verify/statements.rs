@@ -1,4 +1,4 @@
-//! Scopes, types and places of statements.
+//! Checks of statements: scopes, types and positions.
 
 use super::typing::{name_of, proven};
 use super::{MAX_DEPTH, broken};
@@ -23,9 +23,9 @@ pub(super) fn check(kernel: &Kernel) -> Result<()> {
 
 struct Checker<'k> {
     kernel: &'k Kernel,
-    /// Whether no local is read anywhere below an expression, so that there is nothing to check.
+    /// True if no local is read in an expression, so that there is nothing to check.
     local_free: Vec<bool>,
-    /// The last visit that came to an expression: each is looked at once for a statement.
+    /// Number of the last visit to each expression; each is visited once per statement.
     seen: Vec<u32>,
     visit: u32,
     introduced: Vec<bool>,
@@ -68,7 +68,7 @@ impl Checker<'_> {
         }
         for operand in stmt.op.operands() {
             if operand.index() >= kernel.exprs.len() {
-                return Err(format!("no expression {}; there are {}", operand.0, kernel.exprs.len()).into());
+                return Err(format!("unknown expression {}; there are {}", operand.0, kernel.exprs.len()).into());
             }
             self.reads(operand)?;
         }
@@ -87,8 +87,8 @@ impl Checker<'_> {
                 self.in_scope[counter] = false;
             }
             Op::While { body, .. } => self.repeated(body)?,
-            Op::Break if self.loops == 0 => return Err("break outside a loop".to_string().into()),
-            Op::Continue if self.loops == 0 => return Err("continue outside a loop".to_string().into()),
+            Op::Break if self.loops == 0 => return Err("break outside of a loop".to_string().into()),
+            Op::Continue if self.loops == 0 => return Err("continue outside of a loop".to_string().into()),
             Op::Assign { .. }
             | Op::Store { .. }
             | Op::Atomic { old: None, .. }
@@ -110,14 +110,14 @@ impl Checker<'_> {
     fn introduce(&mut self, local: LocalId) -> Result<usize, String> {
         let at = local.index();
         if self.introduced[at] {
-            return Err(format!("local {} is introduced twice", self.kernel.local(local).name));
+            return Err(format!("local {} is declared twice", self.kernel.local(local).name));
         }
         self.introduced[at] = true;
         self.in_scope[at] = true;
         Ok(at)
     }
 
-    /// Every local below an expression is in scope.
+    /// Checks that every local read in an expression is in scope.
     fn reads(&mut self, root: ExprId) -> Result<(), String> {
         self.visit += 1;
         let mut pending = vec![root];
@@ -130,7 +130,7 @@ impl Checker<'_> {
             if let Expr::Local(local) = expr
                 && !self.in_scope[local.index()]
             {
-                return Err(format!("local {} is read where it has no value", self.kernel.local(local).name));
+                return Err(format!("local {} is read out of scope", self.kernel.local(local).name));
             }
             pending.extend(expr.operands().iter());
         }
@@ -145,7 +145,7 @@ impl Checker<'_> {
                 self.takes(*local, ty(*value))?;
                 let target = self.kernel.local(*local);
                 if !self.in_scope[local.index()] {
-                    return Err(format!("local {} is assigned where it has no value", target.name));
+                    return Err(format!("local {} is assigned out of scope", target.name));
                 }
                 if target.mutable { Ok(()) } else { Err(format!("local {} is assigned but not mutable", target.name)) }
             }
@@ -175,9 +175,9 @@ impl Checker<'_> {
 
     fn takes(&self, local: LocalId, have: Type) -> Result<(), String> {
         match self.kernel.locals.get(local.index()) {
-            None => Err(format!("no local {}; there are {}", local.0, self.kernel.locals.len())),
+            None => Err(format!("unknown local {}; there are {}", local.0, self.kernel.locals.len())),
             Some(known) if known.ty == have => Ok(()),
-            Some(known) => Err(format!("local {} is {} and cannot become {have}", known.name, known.ty)),
+            Some(known) => Err(format!("local {} is {} and cannot be assigned {have}", known.name, known.ty)),
         }
     }
 
@@ -193,10 +193,10 @@ impl Checker<'_> {
         let name = name_of(self.kernel, mem)?;
         let memory = self.kernel.mem(mem);
         if memory.space == Space::Buffer(Access::In) {
-            return Err(format!("{name} is only read and cannot be written; make it an Out or InOut buffer"));
+            return Err(format!("{name} is read-only and cannot be written; make it an Out or InOut buffer"));
         }
         if have.dtype() != Some(memory.dtype) {
-            return Err(format!("{name} holds {} and cannot take {have}", memory.dtype));
+            return Err(format!("{name} holds {} and cannot store {have}", memory.dtype));
         }
         self.index(mem, index, have.lanes(), guard)
     }
@@ -207,7 +207,7 @@ impl Checker<'_> {
         match memory.space {
             Space::Buffer(Access::InOut) | Space::Shared(_) => {}
             Space::Buffer(Access::In | Access::Out) | Space::Private(_) => {
-                return Err(format!("{name} cannot be changed atomically; an InOut buffer or shared array can"));
+                return Err(format!("{name} cannot be updated atomically; use an InOut buffer or a shared array"));
             }
         }
         let fits = match op {
@@ -220,10 +220,10 @@ impl Checker<'_> {
             return Err(format!("{name} holds {}; atomics take u32 and i32, add and exchange also f32", memory.dtype));
         }
         if (op == AtomicOp::CompareExchange) != (operands.len() == 2) {
-            return Err("a compare-exchange, and nothing else, has an expected value".to_string());
+            return Err("an expected value is required for compare-exchange and invalid for other atomics".to_string());
         }
         if let Some(have) = operands.into_iter().find(|have| *have != Type::Scalar(memory.dtype)) {
-            return Err(format!("{name} holds {} and cannot take {have}", memory.dtype));
+            return Err(format!("{name} holds {} and cannot store {have}", memory.dtype));
         }
         old.map_or(Ok(()), |old| self.takes(old, Type::Scalar(memory.dtype)))
     }
@@ -247,16 +247,16 @@ impl Checker<'_> {
             }
             (CollectiveOp::Broadcast(0), Scope::Subgroup) => Ok(()),
             (CollectiveOp::Broadcast(from), Scope::Subgroup) => {
-                Err(format!("a broadcast from work-item {from} of a subgroup, which may be a single one; use 0"))
+                Err(format!("a broadcast from work-item {from} of a subgroup, which can be a single one; use 0"))
             }
             (CollectiveOp::Shuffle(_), Scope::Group) => {
-                Err("a shuffle over a group; only a subgroup can, a group goes through a shared array".to_string())
+                Err("a shuffle over a group; shuffle over a subgroup, or use a shared array".to_string())
             }
             (CollectiveOp::Shuffle(lane), Scope::Subgroup) => match self.kernel.exprs.ty(lane) {
                 Type::Scalar(DType::U32) => Ok(()),
-                _ => Err("a shuffle whose lane is no u32; cast it".to_string()),
+                _ => Err("a shuffle whose lane is not a u32; cast it".to_string()),
             },
-            (CollectiveOp::Mma(_), _) => unreachable!("a product is checked by itself"),
+            (CollectiveOp::Mma(_), _) => unreachable!("matrix products are checked separately"),
             (CollectiveOp::Reduce(_) | CollectiveOp::InclusiveScan(_) | CollectiveOp::ExclusiveScan(_), _) => {
                 if dtype != DType::Bool {
                     return Ok(());
@@ -268,27 +268,27 @@ impl Checker<'_> {
 
     fn product(&self, mma: &Mma, scope: Scope, have: Type) -> Result<(), String> {
         let Some(group) = self.kernel.group_size else {
-            return Err("a product of matrices in a kernel without a group size; fix one".to_string());
+            return Err("a matrix product in a kernel without a group size; fix one".to_string());
         };
         let items: u64 = group.iter().map(|size| *size as u64).product();
         let words = mma.a.iter().chain(&mma.b).map(|word| self.kernel.exprs.ty(*word));
         let wrong = words.clone().find(|ty| *ty != Type::Scalar(DType::U32));
         if !items.is_multiple_of(Mma::ITEMS as u64) {
-            return Err(format!("a product of matrices in a group of {items}; a multiple of {} is needed", Mma::ITEMS));
+            return Err(format!("a matrix product in a group of {items}; use a multiple of {}", Mma::ITEMS));
         }
         if scope == Scope::Subgroup {
             return Err(
-                "a product of matrices over a subgroup, whose size no kernel knows; the group's is one".to_string()
+                "a matrix product over a subgroup, whose size is unknown; use the scope of the group".to_string()
             );
         }
         if !matches!(mma.dtype, DType::F16 | DType::BF16) {
-            return Err(format!("a product of matrices of {}; those of f16 and bf16 can be multiplied", mma.dtype));
+            return Err(format!("a matrix product of {}; use f16 or bf16", mma.dtype));
         }
         if let Some(ty) = wrong {
-            return Err(format!("a product of matrices from {ty}; fragments are words of two elements, u32"));
+            return Err(format!("a matrix product from {ty}; fragments are u32 words of two elements"));
         }
         if have != Type::Vector(DType::F32, Mma::ELEMENTS) {
-            return Err(format!("a product of matrices added to {have}; what it is added to is f32x{}", Mma::ELEMENTS));
+            return Err(format!("a matrix product added to {have}; the accumulator must be f32x{}", Mma::ELEMENTS));
         }
         Ok(())
     }
@@ -298,7 +298,7 @@ impl Checker<'_> {
         let ty = exprs.ty(start);
         if !ty.is_int() || ty.lanes() > 1 || exprs.ty(end) != ty || exprs.ty(step) != ty {
             let message = format!("a loop from {ty} to {} by {}", exprs.ty(end), exprs.ty(step));
-            return Err(format!("{message}: one integer type is needed"));
+            return Err(format!("{message}: all three must have one integer type"));
         }
         self.takes(counter, ty)?;
         if self.kernel.local(counter).mutable {
@@ -310,13 +310,13 @@ impl Checker<'_> {
             _ => None,
         };
         match step {
-            Some(step) if step < 1 => Err(format!("a loop by steps of {step}; at least 1 is needed")),
+            Some(step) if step < 1 => Err(format!("a loop with step {step}; the step must be at least 1")),
             Some(_) | None => Ok(()),
         }
     }
 }
 
-/// A broken rule: still without a place, or complete because it stands in a block inside.
+/// A violated rule, either without a location yet or as a complete error from a nested block.
 enum Why {
     Here(String),
     Inside(crate::error::Error),

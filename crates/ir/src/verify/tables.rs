@@ -1,15 +1,15 @@
-//! The tables of a kernel, before any id in them is followed.
+//! Checks of a kernel's tables, before any id in them is used.
 
 use super::{MAX_GROUP_ITEMS, broken};
 use crate::dtype::Type;
 use crate::error::Result;
 use crate::kernel::*;
 
-/// Bytes of shared memory a group, and of private memory a work-item, may have: beyond what any device offers, and far
-/// from where sums overflow.
+/// Maximum bytes of shared memory per work-group and of private memory per work-item: more than any device has, and small enough that sums
+/// cannot overflow.
 const MAX_ARRAY_BYTES: u64 = 1 << 30;
 
-/// Checks group size, memories, parameters, locals and the lines of statements.
+/// Checks the work-group size, memories, parameters and locals.
 pub(super) fn check(kernel: &Kernel) -> Result<()> {
     let fail = |message: String| Err(broken(kernel, Loc::default(), message));
     if let Some(group) = kernel.group_size {
@@ -18,7 +18,7 @@ pub(super) fn check(kernel: &Kernel) -> Result<()> {
             return fail(format!("a group of {} x {} x {} is empty", group[0], group[1], group[2]));
         }
         if items > MAX_GROUP_ITEMS {
-            return fail(format!("a group of {items} work-items; at most {MAX_GROUP_ITEMS} are possible"));
+            return fail(format!("a group of {items} work-items; the maximum is {MAX_GROUP_ITEMS}"));
         }
     }
     if let Err(message) = memories(kernel) {
@@ -39,7 +39,7 @@ pub(super) fn check(kernel: &Kernel) -> Result<()> {
     Ok(())
 }
 
-/// Whether the type can exist: vectors have 2, 4, 8 or 16 lanes.
+/// Returns true if the type is legal: vectors have 2, 4, 8 or 16 lanes.
 pub(super) fn legal(ty: Type) -> bool {
     match ty {
         Type::Scalar(_) | Type::Index => true,
@@ -64,7 +64,7 @@ fn memories(kernel: &Kernel) -> Result<(), String> {
     let (mut shared, mut private) = (0, 0);
     for memory in &kernel.mems[next..] {
         let (len, total) = match memory.space {
-            Space::Buffer(_) => return Err(format!("buffer {} is no parameter", memory.name)),
+            Space::Buffer(_) => return Err(format!("buffer {} is not a parameter", memory.name)),
             Space::Shared(_) if kernel.group_size.is_none() => {
                 return Err(format!("shared array {} in a kernel without a group size; fix one", memory.name));
             }
@@ -76,7 +76,10 @@ fn memories(kernel: &Kernel) -> Result<(), String> {
         }
         *total += len as u64 * memory.dtype.bytes() as u64;
         if *total > MAX_ARRAY_BYTES {
-            return Err(format!("array {} brings its kind of memory to {total} bytes; at most 1 GiB", memory.name));
+            return Err(format!(
+                "array {} increases the total size of its memory space to {total} bytes; at most 1 GiB",
+                memory.name
+            ));
         }
     }
     Ok(())

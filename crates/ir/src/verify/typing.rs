@@ -1,4 +1,4 @@
-//! The type of every expression, recomputed.
+//! Type checking of expressions: recomputes the type of each.
 
 use super::{broken, tables::legal};
 use crate::dtype::{DType, Type};
@@ -20,14 +20,17 @@ pub(super) fn check(kernel: &Kernel) -> Result<()> {
     Ok(())
 }
 
-/// The type an expression has in a kernel, whose arena holds its operands, or which rule it breaks.
+/// Returns the type of an expression, whose operands must be in the kernel's arena.
+///
+/// # Errors
+/// The violated typing rule.
 pub fn type_of(kernel: &Kernel, expr: Expr) -> Result<Type, String> {
     let ty = |id: ExprId| kernel.exprs.ty(id);
     match expr {
         Expr::Const(value) => {
             let bits = value.dtype.bits();
             if bits < 64 && value.bits >> bits != 0 {
-                return Err(format!("{:#x} are more bits than a {} has", value.bits, value.dtype));
+                return Err(format!("{:#x} has more bits than a {}", value.bits, value.dtype));
             }
             Ok(Type::Scalar(value.dtype))
         }
@@ -35,11 +38,11 @@ pub fn type_of(kernel: &Kernel, expr: Expr) -> Result<Type, String> {
         Expr::Param(position) => match kernel.params.get(position as usize) {
             Some(Param::Scalar { ty, .. }) => Ok(*ty),
             Some(Param::Buffer(mem)) => Err(format!("{} is a buffer and has no value", name_of(kernel, *mem)?)),
-            None => Err(format!("no parameter {position}; there are {}", kernel.params.len())),
+            None => Err(format!("unknown parameter {position}; there are {}", kernel.params.len())),
         },
         Expr::Local(local) => match kernel.locals.get(local.index()) {
             Some(local) => Ok(local.ty),
-            None => Err(format!("no local {}; there are {}", local.0, kernel.locals.len())),
+            None => Err(format!("unknown local {}; there are {}", local.0, kernel.locals.len())),
         },
         Expr::Builtin(builtin) => builtin_type(kernel, builtin),
         Expr::Len(mem) => name_of(kernel, mem).map(|_| Type::Index),
@@ -47,7 +50,7 @@ pub fn type_of(kernel: &Kernel, expr: Expr) -> Result<Type, String> {
             let name = name_of(kernel, mem)?;
             let memory = kernel.mem(mem);
             if memory.space == Space::Buffer(Access::Out) {
-                return Err(format!("{name} is only written and cannot be read; make it an InOut buffer"));
+                return Err(format!("{name} is write-only and cannot be read; make it an InOut buffer"));
             }
             if ty(index) != Type::Index {
                 return Err(format!("{name} is indexed with {}, not an index", ty(index)));
@@ -70,7 +73,7 @@ pub fn type_of(kernel: &Kernel, expr: Expr) -> Result<Type, String> {
         }
         Expr::Splat(value, lanes) => match ty(value) {
             Type::Scalar(dtype) if lanes > 1 => vector(dtype, lanes),
-            other => Err(format!("{other} cannot be spread over {lanes} lanes")),
+            other => Err(format!("{other} cannot be broadcast to {lanes} lanes")),
         },
         Expr::Extract(value, lane) => match ty(value) {
             Type::Vector(dtype, lanes) if lane < lanes => Ok(Type::Scalar(dtype)),
@@ -79,7 +82,7 @@ pub fn type_of(kernel: &Kernel, expr: Expr) -> Result<Type, String> {
     }
 }
 
-/// Refuses a proof that is plainly wrong: a constant index beyond an array whose length stands in the kernel.
+/// Rejects a proven access with a constant index that is out of bounds of an array.
 pub(super) fn proven(kernel: &Kernel, mem: MemId, index: ExprId, lanes: u8, guard: Guard) -> Result<(), String> {
     let memory = kernel.mem(mem);
     let len = match memory.space {
@@ -94,11 +97,11 @@ pub(super) fn proven(kernel: &Kernel, mem: MemId, index: ExprId, lanes: u8, guar
     }
 }
 
-/// The name of a memory that exists.
+/// Returns the name of a memory, if it exists.
 pub(super) fn name_of(kernel: &Kernel, mem: MemId) -> Result<&str, String> {
     match kernel.mems.get(mem.index()) {
         Some(memory) => Ok(&memory.name),
-        None => Err(format!("no memory {}; there are {}", mem.0, kernel.mems.len())),
+        None => Err(format!("unknown memory {}; there are {}", mem.0, kernel.mems.len())),
     }
 }
 

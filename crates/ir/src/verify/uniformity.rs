@@ -1,23 +1,25 @@
-//! Which values and places are the same for all work-items of a group.
+//! Uniformity analysis: values and program points that are the same for all work-items of a work-group.
 //!
-//! A value is **uniform** if all work-items of a group that evaluate it at one point of the same turns of the loops around
-//! it get the same; a place is uniform if all work-items of a group come to it or none. The rules are WGSL's:
+//! A value is **uniform** if all work-items of a work-group that evaluate it at one point, in the same iterations of the enclosing
+//! loops, get
+//! the same. A program point is uniform if all work-items of a work-group reach it or none. The rules are those of WGSL:
 //!
-//! - Global and local ids differ along each axis on which a group is wider than 1. So do the subgroup lane, what is read
-//!   from shared, private or writable memory, what an atomic gives, and the results of scans and of subgroups.
-//! - Constants, parameters, lengths, sizes, group ids, what is read from a read-only buffer at a uniform index, and a group's
-//!   reductions and broadcasts are uniform, and so is what is computed from them.
-//! - A mutable local that is assigned a differing value, or assigned at a differing place, differs everywhere.
-//! - A differing condition makes the blocks it guards differ. A break, continue or return at a differing place makes
-//!   differ what follows it in its loop body, its loop body, and all that follows: those who left are missing there.
+//! - Global and local ids are divergent along each axis on which a work-group is wider than 1. So are the subgroup lane, loads from shared,
+//!   private or writable memory, results of atomics, and results of scans and of subgroup collectives.
+//! - Constants, parameters, lengths, sizes, group ids, loads from a read-only buffer at a uniform index, and reductions and
+//!   broadcasts over a
+//!   work-group are uniform. So is everything computed from them.
+//! - A mutable local that is assigned a divergent value, or at a divergent point, is divergent everywhere.
+//! - A divergent condition makes the blocks that it guards divergent. A break, continue or return at a divergent point makes divergent the
+//!   rest of its loop body, its loop body, and everything after it, because the work-items that left are missing there.
 //!
-//! The analysis repeats until nothing more differs; everything starts as uniform.
+//! Everything starts as uniform. The analysis iterates to a fixed point.
 
 use super::{Verified, broken};
 use crate::error::Result;
 use crate::kernel::*;
 
-/// What differs between work-items of a group.
+/// The divergent values of a kernel.
 #[derive(Clone, Debug)]
 pub struct Uniformity {
     locals: Vec<bool>,
@@ -25,24 +27,24 @@ pub struct Uniformity {
 }
 
 impl Uniformity {
-    /// The analysis of a kernel. Without a fixed group size, a group is wide along every axis.
+    /// Analyzes a kernel. Without a fixed size, a work-group is assumed to be wide along every axis.
     pub fn of(kernel: &Verified<Kernel>) -> Uniformity {
         let analysis = Analysis::run(kernel);
         Uniformity { locals: analysis.locals, exprs: analysis.exprs }
     }
 
-    /// Whether a local is the same for all.
+    /// Returns true if a local is uniform.
     pub fn local(&self, local: LocalId) -> bool {
         !self.locals[local.index()]
     }
 
-    /// Whether an expression is the same for all.
+    /// Returns true if an expression is uniform.
     pub fn expr(&self, expr: ExprId) -> bool {
         !self.exprs[expr.index()]
     }
 }
 
-/// Checks that barriers and collectives stand at uniform places.
+/// Checks that barriers and collectives are at uniform points.
 pub(super) fn check(kernel: &Kernel) -> Result<()> {
     let mut meets = false;
     kernel.walk(&mut |stmt| meets |= matches!(stmt.op, Op::Barrier | Op::Collective { .. }));
@@ -55,23 +57,23 @@ pub(super) fn check(kernel: &Kernel) -> Result<()> {
             let message = format!("{} in control flow that differs between work-items of a group", violation.what);
             let error = broken(kernel, violation.at, message);
             let cause = kernel.place(violation.cause).unwrap_or_else(|| "an unknown line".to_string());
-            let remedy = "move it out, or make the condition uniform (a broadcast makes any value so)";
-            Err(error.note(format!("the flow differs since {cause}; {remedy}")))
+            let remedy = "move it out, or make the condition uniform (for example with a broadcast)";
+            Err(error.note(format!("control flow diverges since {cause}; {remedy}")))
         }
     }
 }
 
-/// Where flow began to differ; none where all work-items are together.
+/// Location where control flow diverged; `None` where all work-items are together.
 type Flow = Option<Loc>;
 
-/// At which differing places work-items left a block early.
+/// Divergent points at which work-items left a block early.
 #[derive(Clone, Copy, Default)]
 struct Exits {
-    /// For the end of the innermost loop.
+    /// Left for the end of the innermost loop.
     broke: Flow,
-    /// For its next turn.
+    /// Left for its next iteration.
     continued: Flow,
-    /// For good.
+    /// Returned.
     returned: Flow,
 }
 
@@ -95,11 +97,11 @@ struct Violation {
 
 struct Analysis<'k> {
     kernel: &'k Kernel,
-    /// True where a local differs.
+    /// True if a local is divergent.
     locals: Vec<bool>,
-    /// True where an expression differs, as far as the locals are known.
+    /// True if an expression is divergent, given the current locals.
     exprs: Vec<bool>,
-    /// For each loop, in order of appearance, why later turns lack work-items.
+    /// For each loop, in order of appearance, the reason why later iterations lack work-items.
     loops: Vec<Flow>,
     next_loop: usize,
     changed: bool,
@@ -135,7 +137,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Whether an expression differs even over uniform operands.
+    /// Returns true if an expression is divergent even with uniform operands.
     fn source_differs(&self, expr: Expr) -> bool {
         match expr {
             Expr::Local(local) => self.locals[local.index()],
@@ -173,7 +175,7 @@ impl Analysis<'_> {
         *known |= differs;
     }
 
-    /// Goes through a block that is entered by a flow.
+    /// Analyzes a block that is entered with the given flow.
     fn block(&mut self, block: &Block, entered: Flow) -> Exits {
         let mut exits = Exits::default();
         for stmt in block {

@@ -1,4 +1,4 @@
-//! What is read off a kernel about the elements its work-items touch, against what they touch when it is interpreted.
+//! Access analysis of kernels, compared with their accesses in the interpreter.
 
 use panoply_ir::builder::Builder;
 use panoply_ir::interpret::{self, Access, Arg, Observer};
@@ -10,7 +10,7 @@ use panoply_ir::{Alu, DType, Result};
 const GRID: [u64; 3] = [5, 4, 3];
 const LEN: u64 = 400;
 
-/// Every element that each work-item touches of one memory.
+/// Observer of the elements of one memory that each work-item accesses.
 struct Touched(MemId, Vec<([u64; 3], u64)>);
 
 impl Observer for Touched {
@@ -22,7 +22,7 @@ impl Observer for Touched {
     }
 }
 
-/// A kernel that reads at one index and writes at another.
+/// Returns a kernel that reads at one index and writes at another.
 fn kernel(read: fn(&mut Builder) -> ExprId, write: fn(&mut Builder) -> ExprId) -> Kernel {
     let mut b = Builder::new("walk");
     let (x, y) = (b.buffer("x", DType::I32, kernel::Access::In), b.buffer("y", DType::I32, kernel::Access::Out));
@@ -33,7 +33,7 @@ fn kernel(read: fn(&mut Builder) -> ExprId, write: fn(&mut Builder) -> ExprId) -
     b.finish().unwrap()
 }
 
-/// A sum of the numbers of a work-item, each so many times, and a constant.
+/// Returns a linear function of the global ids plus a constant.
 fn sum(b: &mut Builder, factors: [u64; 3], constant: u64) -> ExprId {
     let mut sum = b.index(constant);
     for (axis, factor) in factors.into_iter().enumerate() {
@@ -51,7 +51,7 @@ fn own(b: &mut Builder) -> ExprId {
     b.alu(Alu::Add, &[rows, column])
 }
 
-/// What is said of the buffer that is read, after it was compared with what an interpreted kernel does.
+/// Returns the strides of the buffer that is read, after comparing both buffers with the interpreter.
 fn checked(kernel: Kernel) -> Option<[u64; 3]> {
     let kernel = verify(kernel).unwrap();
     for mem in [MemId(0), MemId(1)] {
@@ -69,7 +69,7 @@ fn checked(kernel: Kernel) -> Option<[u64; 3]> {
 }
 
 #[test]
-fn sums_of_a_work_items_numbers_are_strides() {
+fn linear_indices_have_strides() {
     assert_eq!(checked(kernel(own, own)), Some([1, 5, 20]));
     assert_eq!(checked(kernel(|b| sum(b, [3, 0, 7], 0), own)), Some([3, 0, 7]));
     assert!(count([1, 5, 20], GRID) && count([1, 5, 99], [5, 4, 1]) && count([0, 7, 1], [1, 1, 3]));
@@ -77,7 +77,7 @@ fn sums_of_a_work_items_numbers_are_strides() {
 }
 
 #[test]
-fn what_is_no_such_sum_has_none() {
+fn nonlinear_indices_have_no_strides() {
     let shifted: fn(&mut Builder) -> ExprId = |b| sum(b, [1, 5, 20], 1);
     let quotient: fn(&mut Builder) -> ExprId = |b| {
         let (x, two) = (b.builtin(Builtin::GlobalId(0)), b.index(2));
@@ -106,10 +106,10 @@ fn what_is_no_such_sum_has_none() {
     assert_eq!(strides(&verify(kernel(huge, own)).unwrap(), MemId(0)), None);
 }
 
-/// What a kernel does with what it reads of x, writes to y and writes to z.
+/// Body of a kernel that reads x and writes y and z.
 type Body = fn(&mut Builder, [MemId; 3]);
 
-/// y and z after a body ran with x apart from y, or with both as one memory; and whether that is said to be the same.
+/// Returns y and z after a body ran with x and y as separate or as one memory; and whether `replaces` allows one memory.
 fn ran(body: Body, joined: bool) -> (Vec<u8>, Vec<u8>, bool) {
     let mut b = Builder::new("replace");
     let z = b.buffer("z", DType::I32, kernel::Access::Out);
@@ -136,7 +136,7 @@ fn doubled(b: &mut Builder, [x, y, _]: [MemId; 3]) {
 }
 
 #[test]
-fn what_is_read_before_it_is_written_may_be_one_memory() {
+fn in_place_kernels_are_recognized() {
     let kept: Body = |b, [x, y, z]| {
         let at = own(b);
         let value = b.load(x, at, Guard::Checked);
@@ -172,8 +172,8 @@ fn what_is_read_before_it_is_written_may_be_one_memory() {
     for (name, body, first) in cases {
         let (apart, joined) = (ran(body, false), ran(body, true));
         assert_eq!(joined.2, first, "{name}");
-        assert!(!first || (&apart.0, &apart.1) == (&joined.0, &joined.1), "{name}: what is said holds");
+        assert!(!first || (&apart.0, &apart.1) == (&joined.0, &joined.1), "{name}: the results are equal");
     }
-    // Of two that are refused the reason can be seen.
+    // Two rejected kernels do give other results.
     assert!(ran(late, false).1 != ran(late, true).1 && ran(again, false).0 != ran(again, true).0);
 }

@@ -1,4 +1,4 @@
-//! What statements, memories and groups do, as small kernels with the answers written beside them.
+//! Semantics of statements, memories and work-groups, as small kernels with expected results.
 
 use panoply_ir::interpret::{Access, AccessKind, Arg, Divergence, Observer, Overflow, WorkItem, run};
 use panoply_ir::kernel::{Kernel, Loc, MemId};
@@ -18,7 +18,7 @@ fn u32s(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks(4).map(|chunk| u32::from_ne_bytes(chunk.try_into().unwrap())).collect()
 }
 
-/// Runs a body over `h: &mut [u32]`, which starts as given, with `n` for its index parameter.
+/// Runs a body over `h: &mut [u32]` with these initial contents; `n` is its index parameter.
 fn on_u32(arrays: &str, body: &str, grid: [u64; 3], group: [u32; 3], n: u64, start: &[u32]) -> Vec<u32> {
     let [x, y, z] = group;
     let source = format!("kernel k(h: &mut [u32], n: index) group({x}, {y}, {z}) {{ {arrays} {body} }}");
@@ -27,13 +27,13 @@ fn on_u32(arrays: &str, body: &str, grid: [u64; 3], group: [u32; 3], n: u64, sta
     u32s(&data)
 }
 
-/// One group of eight over eight elements that start as 0.
+/// Runs one work-group of eight over eight zeros.
 fn eight(body: &str) -> Vec<u32> {
     on_u32("shared s: [u32; 8] private p: [u32; 4]", body, [8, 1, 1], [8, 1, 1], 8, &[0; 8])
 }
 
 #[test]
-fn ifs_take_each_work_item_its_own_way() {
+fn branches_diverge_per_work_item() {
     assert_eq!(
         eight(
             "let i: index = global_id.x let mut v: u32 = 1u32 if lt(i, 3) { v = 2u32 } else { if eq(i, 5) { v = 3u32 } } h[i] = v"
@@ -93,7 +93,7 @@ fn loops_break_continue_and_return() {
 }
 
 #[test]
-fn bounds_are_taken_once_and_never_wrap() {
+fn loop_bounds_are_evaluated_once_and_never_wrap() {
     let body = "
         let mut end: u32 = 3u32
         let mut turns: u32 = 0u32
@@ -106,7 +106,7 @@ fn bounds_are_taken_once_and_never_wrap() {
 }
 
 #[test]
-fn statements_see_memory_and_locals_as_they_are() {
+fn statements_read_current_memory_and_locals() {
     let body = "
         let i: index = global_id.x
         let mut v: u32 = 5u32
@@ -120,7 +120,7 @@ fn statements_see_memory_and_locals_as_they_are() {
 }
 
 #[test]
-fn barriers_let_others_be_read() {
+fn barriers_make_writes_visible() {
     let body = "
         let i: index = local_id.x
         s[i] = mul(cast<u32>(i), 3u32)
@@ -130,7 +130,7 @@ fn barriers_let_others_be_read() {
 }
 
 #[test]
-fn private_arrays_are_each_work_items_own() {
+fn private_arrays_are_per_work_item() {
     let body = "
         for j: index in 0..4 { p[j] = cast<u32>(add(global_id.x, j)) }
         h[global_id.x] = add(p[0], p[3])";
@@ -138,7 +138,7 @@ fn private_arrays_are_each_work_items_own() {
 }
 
 #[test]
-fn beyond_the_length_reads_are_zero_and_writes_are_dropped() {
+fn out_of_bounds_reads_are_zero_and_writes_are_dropped() {
     let far = "
         let i: index = global_id.x
         let old: u32 = atomic_add(h[add(i, 6)], 10u32)
@@ -160,14 +160,14 @@ fn vectors_are_lane_by_lane() {
     let mut y = bytes(&[9.0; 8], f32::to_ne_bytes);
     run(&kernel(source), [1, 1, 1], [1, 1, 1], &mut [Arg::Read(&x), Arg::Write(&mut y)], &mut ()).unwrap();
     assert_eq!(y, bytes(&[1.5, 4.5, -3.0, 0.5, 9.0, 9.0, 9.0, -3.0], f32::to_ne_bytes));
-    // The last lanes of a vector store beyond the end are dropped one by one.
+    // The out-of-bounds lanes of a vector store are dropped individually.
     let mut y = bytes(&[9.0; 3], f32::to_ne_bytes);
     run(&kernel(source), [1, 1, 1], [1, 1, 1], &mut [Arg::Read(&x), Arg::Write(&mut y)], &mut ()).unwrap();
     assert_eq!(y, bytes(&[1.5, 4.5, -3.0], f32::to_ne_bytes));
 }
 
 #[test]
-fn atomics_act_one_after_the_other() {
+fn atomics_are_serialized() {
     let body = "
         let i: u32 = cast<u32>(global_id.x)
         atomic_add(h[0], i)
@@ -238,7 +238,7 @@ fn collectives_of_floats_and_signs() {
     assert!(y.chunks(2).all(|half| f16::from_ne_bytes([half[0], half[1]]).is_nan()));
 }
 
-/// Fragments as the IR's table has them, of matrices that lie row by row; whole numbers, so that no sum is rounded.
+/// Fragments in the layout of the IR's table, of row-major matrices of integers, so that no sum is rounded.
 #[test]
 fn matrices_are_multiplied() {
     let source = "kernel k(a: &[u32], b: &[u32], c: &mut [f32]) group(16, 4, 1) {
@@ -259,7 +259,7 @@ fn matrices_are_multiplied() {
         bytes(&values.map(f16::from_f32).collect::<Vec<f16>>(), f16::to_ne_bytes)
     };
     let a = halves(&mut (0..512).map(|i| at(i / 256, i / 16 % 16, i % 16).0));
-    // Column after column.
+    // Column-major.
     let b = halves(&mut (0..256).map(|i| at(i / 128, i % 16, i / 16 % 8).1));
     let before: Vec<f32> = (0..256).map(|i| number(9, i)).collect();
     let mut c = bytes(&before, f32::to_ne_bytes);
@@ -301,7 +301,7 @@ fn ids_and_sizes() {
 }
 
 #[test]
-fn without_a_group_size_exactly_the_grid_runs_and_with_one_whole_groups() {
+fn grids_are_exact_without_and_rounded_up_with_a_group_size() {
     let free = kernel("kernel k(h: &mut [u32]) { atomic_add(h[add(global_id.x, mul(8, global_id.y))], 1u32) }");
     for group in [[1, 1, 1], [4, 1, 1], [3, 2, 1], [64, 1, 2]] {
         let mut data = vec![0; 16 * 4];
@@ -313,7 +313,7 @@ fn without_a_group_size_exactly_the_grid_runs_and_with_one_whole_groups() {
 }
 
 #[test]
-fn bools_in_memory_are_zero_or_not() {
+fn nonzero_bytes_are_true() {
     let source = "kernel k(b: &mut [bool], x: &[bool]) { b[global_id.x] = not(x[global_id.x]) }";
     let mut b = vec![7; 3];
     run(&kernel(source), [3, 1, 1], [1, 1, 1], &mut [Arg::Write(&mut b), Arg::Read(&[0, 1, 200])], &mut ()).unwrap();
@@ -321,7 +321,7 @@ fn bools_in_memory_are_zero_or_not() {
 }
 
 #[test]
-fn scalars_of_every_kind_are_passed() {
+fn scalar_arguments_of_every_type() {
     let source = "kernel k(a: i64, b: bool, c: f16, n: index, y: &out [f64]) {
         y[n] = select(b, add(cast<f64>(a), cast<f64>(c)), 0.0f64)
     }";
@@ -338,7 +338,7 @@ fn scalars_of_every_kind_are_passed() {
 }
 
 #[test]
-fn wrong_launches_are_mistakes() {
+fn invalid_launches_are_mistakes() {
     let source =
         "kernel k(a: f32, x: &mut [u32], s: u8) group(4, 1, 1) { for i: u8 in 0u8..9u8 step s { x[0] = 1u32 } }";
     let kernel = kernel(source);
@@ -358,11 +358,11 @@ fn wrong_launches_are_mistakes() {
         &mut [a(), Arg::Read(&[0; 4]), s(1)],
         "argument 1 (x) must be a buffer, writable if it is written",
     );
-    check(one, four, &mut [a(), Arg::Write(&mut [0; 6]), s(1)], "x has 6 bytes, no whole number of u32");
-    check(one, four, &mut [a(), Arg::Write(&mut [0; 4]), s(0)], "a loop by steps of 0; at least 1 is needed");
+    check(one, four, &mut [a(), Arg::Write(&mut [0; 6]), s(1)], "x has 6 bytes, not a whole number of u32");
+    check(one, four, &mut [a(), Arg::Write(&mut [0; 4]), s(0)], "a loop with step 0; the step must be at least 1");
 }
 
-/// Writes down what it is told.
+/// An observer that records its calls as text.
 #[derive(Default)]
 struct Notes(Vec<String>);
 
@@ -424,7 +424,7 @@ fn notes(source: &str, items: u64, group: u32) -> Vec<String> {
 }
 
 #[test]
-fn observers_are_told_what_happens() {
+fn observers_receive_all_events() {
     let source = "unchecked kernel k(h: &mut [u32]) group(2, 1, 1) {
         let i: index = global_id.x //@ k.rs:1
         h[i] = h[sub(4, i)] //@ k.rs:2
@@ -451,7 +451,7 @@ fn observers_are_told_what_happens() {
 }
 
 #[test]
-fn observers_hear_of_nothing_the_source_would_not_do() {
+fn observers_follow_short_circuit_semantics() {
     let source = "kernel k(h: &mut [u32]) {
         let i: index = global_id.x
         let a: bool = and(lt(0, i), eq(h[sub(i, 1)], 0u32)) //@ k.rs:1
@@ -466,7 +466,7 @@ fn observers_hear_of_nothing_the_source_would_not_do() {
 }
 
 #[test]
-fn vector_accesses_are_told_lane_by_lane() {
+fn vector_accesses_are_reported_per_lane() {
     let source = "kernel k(h: &mut [u32]) { h[3] = h[1; 2] }";
     let expected = [
         "group 0",
@@ -479,7 +479,7 @@ fn vector_accesses_are_told_lane_by_lane() {
 }
 
 #[test]
-fn an_observers_error_ends_the_run() {
+fn observer_error_ends_the_run() {
     struct Impatient(u32);
     impl Observer for Impatient {
         fn turn(&mut self, _: Loc) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Every operation on every element type, against plain Rust.
+//! Every operation on every element type, compared with plain Rust.
 
 use panoply_ir::interpret::scalar::{alu, bitcast, cast};
 use panoply_ir::{Alu, DType, Element, Math, Scalar, bf16, f16};
@@ -82,7 +82,7 @@ fn bools() {
     }
 }
 
-/// IEEE 754-2019 `minimum` and `maximum`, but for the sign of zero, about which nothing is promised.
+/// IEEE 754-2019 `minimum` and `maximum`, except for the sign of zero, which is unspecified.
 fn check_least<T: Element + PartialOrd>(a: T, b: T, zero: T, nan: T) {
     let both = [a.into(), b.into()];
     if a == zero && b == zero {
@@ -133,7 +133,7 @@ floats! {
     f64;
 }
 
-/// f64 holds sums, products and enough of quotients and roots of two halves to round them once.
+/// f64 represents sums and products of two f16 or bf16 exactly, and quotients and roots with enough bits to round them once.
 macro_rules! halves {
     ($($test:ident, $ty:ident;)*) => {$(
         #[test]
@@ -176,9 +176,9 @@ halves! {
     every_bf16, bf16;
 }
 
-/// Values of the C library, which shares nothing with what the interpreter calls, within one unit in the last place.
+/// Compares with the C library, which is independent of the interpreter's library, within one unit in the last place.
 #[test]
-fn transcendentals_agree_with_another_library() {
+fn transcendentals_match_the_c_library() {
     fn near(found: Scalar, expected: f64, what: &str) {
         let value = found.to_f64();
         if expected.is_nan() || expected.is_infinite() || expected == 0.0 {
@@ -226,7 +226,7 @@ fn transcendentals_agree_with_another_library() {
 }
 
 #[test]
-fn erf_has_its_published_values() {
+fn erf_matches_published_values() {
     for (x, expected) in [
         (0.0, 0.0),
         (0.001, 0.0011283787909692363),
@@ -254,7 +254,7 @@ macro_rules! casts {
 }
 
 #[test]
-fn casts_are_rusts() {
+fn casts_match_rust() {
     macro_rules! from {
         ($($ty:ident: $values:expr;)*) => {$(
             for value in $values {

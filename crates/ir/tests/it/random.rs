@@ -1,5 +1,5 @@
-//! Random kernels: that they verify, are read back, cover the language, and mean the same whatever an executor is free to
-//! choose.
+//! Random kernels: they verify, round-trip through the text form, cover the language, and do not depend on choices that an executor is free
+//! to make.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ fn options() -> [Options; 3] {
 }
 
 #[test]
-fn every_kernel_is_read_back_exactly() {
+fn every_kernel_round_trips_through_text() {
     for seed in 0..300 {
         for options in options() {
             let kernel = case(seed, &options).kernel;
@@ -45,7 +45,7 @@ fn equal_seeds_give_equal_cases() {
 }
 
 #[test]
-fn results_do_not_depend_on_the_group_of_a_kernel_that_has_none() {
+fn results_do_not_depend_on_an_unfixed_group_size() {
     let mut tried = 0;
     for seed in 0..120 {
         let mut case = case(seed, &Options::default());
@@ -62,7 +62,7 @@ fn results_do_not_depend_on_the_group_of_a_kernel_that_has_none() {
 }
 
 #[test]
-fn together_they_use_the_whole_language() {
+fn random_kernels_cover_the_language() {
     let (mut ops, mut statements, mut exprs) = (HashSet::new(), HashSet::new(), HashSet::new());
     let (mut collectives, mut written) = (HashSet::new(), 0);
     for seed in 0..400 {
@@ -91,7 +91,7 @@ fn together_they_use_the_whole_language() {
 }
 
 #[test]
-fn few_types_means_few_types() {
+fn kernels_use_only_the_given_types() {
     for seed in 0..50 {
         let case = case(seed, &options()[2]);
         for (_, _, ty) in case.kernel.exprs.iter() {
@@ -102,7 +102,7 @@ fn few_types_means_few_types() {
 }
 
 #[test]
-fn comparison_grants_what_it_must_and_no_more() {
+fn comparison_allows_only_nans_and_ulps() {
     let options = &options()[1];
     let case = (0..).map(|seed| case(seed, options)).find(|case| {
         let f32s = |position: usize| case.kernel.params.get(position).is_some();
@@ -131,7 +131,7 @@ fn comparison_grants_what_it_must_and_no_more() {
 }
 
 #[test]
-fn random_numbers_are_the_published_ones() {
+fn random_numbers_match_published_values() {
     // SplitMix64 from state 0, as in the JDK's and Vigna's tests.
     let mut random = Random::new(0);
     assert_eq!(

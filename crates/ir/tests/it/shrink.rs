@@ -1,4 +1,4 @@
-//! A random kernel is shrunk to what its failure needs.
+//! Shrinking of random kernels to the cause of a failure.
 
 use panoply_ir::kernel::{Kernel, Op};
 use panoply_ir::random::{Options, case};
@@ -14,7 +14,7 @@ fn stores(kernel: &Kernel) -> usize {
 }
 
 #[test]
-fn what_a_failure_does_not_need_goes() {
+fn irrelevant_statements_are_removed() {
     for seed in 0..20 {
         let large = case(seed, &Options::default());
         if stores(&large.kernel) == 0 {
@@ -23,14 +23,14 @@ fn what_a_failure_does_not_need_goes() {
         let small = large.clone().shrink(|case| stores(&case.kernel) > 0);
         assert_eq!(stores(&small.kernel), 1, "seed {seed}\n{}", *small.kernel);
         let (before, after) = (count(&large.kernel, |_| true), count(&small.kernel, |_| true));
-        // What counts a loop's turns stays, and nothing else that does not hold the store's operands.
+        // The statements that count a loop's iterations stay, besides the operands of the store.
         assert!(after < before && after <= 8, "seed {seed}: {before} statements became {after}\n{}", *small.kernel);
-        small.interpret(1).expect("it runs");
+        small.interpret(1).expect("the shrunk kernel runs");
     }
 }
 
 #[test]
-fn what_never_fails_stays() {
+fn passing_case_is_not_shrunk() {
     let case = case(3, &Options::default());
     let statements = |kernel: &Kernel| count(kernel, |_| true);
     assert_eq!(statements(&case.clone().shrink(|_| false).kernel), statements(&case.kernel));

@@ -1,4 +1,4 @@
-//! The text form: what it looks like, that it is read back exactly, and that no text makes the parser panic.
+//! The text form: its format, exact round trips, and robustness of the parser.
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,16 @@ use panoply_ir::random::Random;
 use panoply_ir::verify::{verify, verify_proven};
 use panoply_ir::{Alu, DType, Scalar, Type, hash, text};
 
-/// No text may take longer.
+/// Maximum time per text.
 const SECOND: Duration = Duration::from_secs(1);
 
+<<<<<<< 500041b:crates/ir/tests/it/text.rs
 /// Every construct of the language once, in the form in which it is printed.
 const EVERYTHING: &str = include_str!("../data/everything.kernel");
+=======
+/// Every construct of the language once, as printed.
+const EVERYTHING: &str = include_str!("data/everything.kernel");
+>>>>>>> prose:crates/ir/tests/text.rs
 
 fn saxpy(first_line: u32) -> Kernel {
     let mut b = Builder::new("saxpy");
@@ -38,7 +43,7 @@ fn saxpy(first_line: u32) -> Kernel {
 }
 
 #[test]
-fn reads_like_rust() {
+fn text_form_resembles_rust() {
     let expected = "\
 kernel saxpy(a: f32, x: &[f32], y: &mut [f32]) {
     let i: index = global_id.x //@ src/x.rs:12
@@ -51,15 +56,15 @@ kernel saxpy(a: f32, x: &[f32], y: &mut [f32]) {
 }
 
 #[test]
-fn everything_is_read_back_exactly() {
+fn every_construct_round_trips() {
     let kernel = text::parse(EVERYTHING).unwrap();
     assert_eq!(text::print(&kernel), EVERYTHING);
-    // SAFETY: nothing runs it.
+    // SAFETY: the kernel is never run.
     unsafe { verify_proven(kernel) }.unwrap();
 }
 
 #[test]
-fn the_hash_forgets_places_and_nothing_else() {
+fn hash_ignores_only_locations() {
     assert_eq!(hash(&saxpy(12)), hash(&saxpy(99)));
     let kernel = saxpy(12);
     let changed = text::print(&kernel).replace("add(", "sub(");
@@ -83,7 +88,7 @@ fn shared_and_deep_expressions_stay_linear() {
 }
 
 #[test]
-fn names_need_be_neither_unique_nor_words() {
+fn names_can_repeat_and_need_quoting() {
     let mut b = Builder::new("a kernel\n\"so\"");
     let x = b.buffer("let", DType::U32, Access::InOut);
     b.loc("a file\n.rs", 3);
@@ -109,7 +114,7 @@ fn names_need_be_neither_unique_nor_words() {
 }
 
 #[test]
-fn every_constant_is_read_back_bit_for_bit() {
+fn constants_round_trip_bitwise() {
     let mut bits: Vec<u64> = (0..64).flat_map(|shift| [1 << shift, !0 >> shift, !(1 << shift)]).collect();
     bits.extend([0, 0x3dcccccd, 0x3fb999999999999a, 0x7f800001, 0x7fc00001, 0x7ff0000000000001, 0x7e01, 0x7fc1]);
     for dtype in DType::ALL {
@@ -133,17 +138,20 @@ fn every_constant_is_read_back_bit_for_bit() {
 #[test]
 fn errors_name_line_and_column() {
     let cases = [
-        ("", "line 1, column 1: `kernel` is expected, but the text ends"),
-        ("kernel k() {\n  x = 1\n}", "line 2, column 5: x is unknown here"),
-        ("kernel k(a: f31) {}", "line 1, column 13: f31 is no type"),
-        ("kernel k(a: f32, a: f32) {}", "line 1, column 24: a is there already; count names as in a.0, a.1"),
-        ("kernel k() { let a: u8 = 256u8 }", "line 1, column 26: 256 is no u8"),
+        ("", "line 1, column 1: expected `kernel`, but the text ends"),
+        ("kernel k() {\n  x = 1\n}", "line 2, column 5: x is not defined here"),
+        ("kernel k(a: f31) {}", "line 1, column 13: f31 is not a type"),
+        (
+            "kernel k(a: f32, a: f32) {}",
+            "line 1, column 24: a is already defined; number repeated names as in a.0, a.1",
+        ),
+        ("kernel k() { let a: u8 = 256u8 }", "line 1, column 26: 256 is not a valid u8"),
         ("kernel k() { let a: f16 = 1e9f16 }", "line 1, column 27: 1e9 is too large for f16"),
         ("kernel k() { let a: u8 = add(1u8, 2i8) }", "line 1, column 40: add: operand types u8 and i8 differ"),
         ("kernel k() { let a: f32x4 = group_mma<index>(a) }", "line 1, column 45: matrices have elements, not indices"),
-        ("kernel k() { let a: f32x4 = group_mma<f16>(1u32) }", "line 1, column 48: `,` is expected"),
+        ("kernel k() { let a: f32x4 = group_mma<f16>(1u32) }", "line 1, column 48: expected `,`"),
         ("kernel k() { let a: u8 = %1 }", "line 1, column 26: %1 is not defined yet"),
-        ("kernel k() { \u{fc} }", "line 1, column 14: this is no word, number or sign of the language"),
+        ("kernel k() { \u{fc} }", "line 1, column 14: invalid token"),
     ];
     for (text, expected) in cases {
         let error = text::parse(text).unwrap_err();
@@ -156,23 +164,22 @@ fn errors_name_line_and_column() {
     assert!(text::parse(&exprs).unwrap_err().message().contains("expressions nest deeper than 64"));
 }
 
-/// The texts of this repository: every construct, the goldens of the renderers, and what the passes are tried on.
+/// Returns the kernel texts of this repository: every construct, the renderers' golden files, and the inputs of the optimizer tests.
 fn sources() -> Vec<String> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compile/tests");
     let files = |folder: &str, ending: &str| -> Vec<String> {
-        let files =
-            std::fs::read_dir(tests.join(folder)).expect("the folder is there").flatten().map(|file| file.path());
+        let files = std::fs::read_dir(tests.join(folder)).expect("the folder exists").flatten().map(|file| file.path());
         let mut files: Vec<PathBuf> =
             files.filter(|path| path.extension().is_some_and(|known| known == ending)).collect();
         files.sort();
-        files.iter().map(|path| std::fs::read_to_string(path).expect("it is text")).collect()
+        files.iter().map(|path| std::fs::read_to_string(path).expect("the file is text")).collect()
     };
     let cases = files("opt", "txt").concat();
     let cases = cases.split("---\n").flat_map(|case| case.split("=>\n")).map(str::to_string);
     [EVERYTHING.to_string()].into_iter().chain(files("golden", "ir")).chain(cases).collect()
 }
 
-/// Words cut out, doubled, swapped and replaced, then, in every second text, bytes.
+/// Returns a text with words removed, duplicated, swapped and replaced, and in every second text also bytes.
 fn mutated(seed: u64, sources: &[String]) -> String {
     const SIGNS: &[&str] = &[
         "(",
@@ -222,7 +229,7 @@ fn mutated(seed: u64, sources: &[String]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// An error or a kernel comes back, and what is a kernel prints and parses; answers whether it is one.
+/// Parses a text. If it is a kernel, checks that it round-trips and returns true.
 fn is_accepted(text: &str) -> bool {
     let Ok(kernel) = text::parse(text) else { return false };
     let printed = text::print(&kernel);
@@ -232,9 +239,9 @@ fn is_accepted(text: &str) -> bool {
     true
 }
 
-/// `PANOPLY_TEST_SEED` sets the first seed, `PANOPLY_TEST_FULL=1` takes ten times as many texts.
+/// `PANOPLY_TEST_SEED` sets the first seed; `PANOPLY_TEST_FULL=1` runs ten times the number of texts.
 #[test]
-fn no_text_makes_the_parser_panic() {
+fn parser_never_panics() {
     let variable = |name: &str| std::env::var(name).ok();
     let first: u64 = variable("PANOPLY_TEST_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     let full = variable("PANOPLY_TEST_FULL").is_some_and(|value| value == "1");
@@ -249,7 +256,7 @@ fn no_text_makes_the_parser_panic() {
             (accepted.unwrap_or_else(|_| panic!("seed {seed}\n{text}")), started.elapsed())
         };
         let (is_kernel, took) = timed();
-        // Whoever was interrupted for so long may try again.
+        // Retries once, because the test can have been interrupted.
         assert!(took < SECOND || timed().1 < SECOND, "seed {seed} takes {took:?}\n{text}");
         accepted += u64::from(is_kernel);
     }

@@ -1,4 +1,4 @@
-//! Every encoding against the values of the Python package `gguf`, bit for bit.
+//! Comparison of every encoding with the Python package `gguf`, bit for bit.
 
 use panoply_ir::Encoding;
 use panoply_llm::Packed;
@@ -6,7 +6,7 @@ use panoply_tensor::{Device, Tensor};
 
 use crate::fixtures::{arrays, devices, f32s};
 
-/// An encoding with the shape and the bytes of its blocks, and their values.
+/// An encoding with the shape and bytes of its blocks, and the decoded values.
 type Case = (Encoding, Vec<usize>, Vec<u8>, Vec<f32>);
 
 fn cases() -> Vec<Case> {
@@ -94,7 +94,7 @@ fn products_equal_sums_in_f64() {
 }
 
 #[test]
-fn wrong_sizes_are_refused() {
+fn wrong_sizes_are_rejected() {
     let error = Packed::new(&[0; 18], Encoding::Q4_0, 2, 32).unwrap_err();
     assert_eq!(error.message(), "18 bytes are not 2 rows of 32 elements in Q4_0");
     assert!(Packed::new(&[0; 18], Encoding::Q4_0, 1, 33).is_err());

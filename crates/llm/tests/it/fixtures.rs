@@ -1,4 +1,4 @@
-//! Reads the fixtures.
+//! Access to the fixtures.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// The bytes of every array of a fixture with its shape.
+/// Returns the shape and the bytes of every array of a fixture.
 pub fn arrays(name: &str) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
     let bytes = std::fs::read(path(name)).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -25,7 +25,7 @@ pub fn ids(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-/// Every device of this machine.
+/// Returns every device of this machine.
 pub fn devices() -> Vec<Device> {
-    panoply_runtime::device_report().expect("the environment is in order").devices().cloned().collect()
+    panoply_runtime::device_report().expect("the environment variables are valid").devices().cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! Files that are not what they should be: an error that says why, never a panic or an allocation by a number of the file.
+//! Invalid files: an error that names the reason, never a panic or an allocation of a size from the file.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn message(bytes: Vec<u8>) -> String {
     Gguf::parse(Path::new("x.gguf"), bytes).err().unwrap().message().to_string()
 }
 
-/// A file with these pairs of metadata and no tensors.
+/// Returns a file with these metadata entries and no tensors.
 fn with_metadata(pairs: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let mut file =
         [b"GGUF".as_slice(), &3u32.to_le_bytes(), &0u64.to_le_bytes(), &(pairs.len() as u64).to_le_bytes()].concat();
@@ -40,7 +40,7 @@ fn metadata_and_tensors_are_read() {
 }
 
 #[test]
-fn other_files_and_versions_are_named() {
+fn other_formats_and_versions_are_rejected() {
     assert_eq!(message(b"PK\x03\x04".to_vec()), "x.gguf: it is not a GGUF file: it does not start with `GGUF`");
     let mut old = tiny();
     old[4] = 1;
@@ -74,7 +74,7 @@ fn huge_counts_allocate_nothing() {
 }
 
 #[test]
-fn mutated_files_are_read_or_refused() {
+fn mutated_files_are_read_or_rejected() {
     let whole = tiny();
     let cases = if std::env::var_os("PANOPLY_TEST_FULL").is_some() { 100_000 } else { 2_000 };
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -84,7 +84,7 @@ fn mutated_files_are_read_or_refused() {
         state ^= state << 17;
         (state % below as u64) as usize
     };
-    // The header ends before the weights, whose bytes mean nothing to the reader.
+    // The header ends before the weights, which are not interpreted.
     let header = 10_000.min(whole.len());
     for _ in 0..cases {
         let mut file = whole.clone();
@@ -99,7 +99,7 @@ fn mutated_files_are_read_or_refused() {
 }
 
 #[test]
-fn what_is_not_supported_is_named() {
+fn unsupported_features_are_reported() {
     let replaced = |from: &[u8], to: &[u8]| {
         let mut bytes = tiny();
         let at = bytes.windows(from.len()).position(|window| window == from).unwrap();

@@ -1,4 +1,4 @@
-//! Language models against `gguf` and `transformers`, whose results are in `fixtures/`.
+//! Comparison with the Python packages `gguf` and `transformers`, whose results are in `fixtures/`.
 
 mod encodings;
 mod fixtures;

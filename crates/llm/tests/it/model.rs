@@ -1,4 +1,4 @@
-//! A tiny LLaMA against the logits and texts of `transformers` on the same decoded weights.
+//! A tiny LLaMA compared with the logits and texts of `transformers` on the same decoded weights.
 
 use std::process::Command;
 
@@ -40,7 +40,7 @@ fn prompts_have_the_token_ids_of_the_reference() {
 fn logits_of_every_position_equal_transformers_on_every_device() {
     // SwiftShader takes minutes to compile a step.
     for device in devices().into_iter().filter(|device| !device.info().name.contains("SwiftShader")) {
-        // Other devices than the CPU compile each step for seconds.
+        // Devices other than the CPU take seconds to compile each step.
         let encodings = if device.info().kind == Backend::Cpu { &ENCODINGS[..] } else { &ENCODINGS[2..] };
         device.scope(|| {
             for encoding in encodings {
@@ -53,7 +53,7 @@ fn logits_of_every_position_equal_transformers_on_every_device() {
                     let what = format!("{encoding} on {device}, position {position}");
                     close(&what, &logits, &expected[position * vocab..][..vocab]);
                 }
-                // The same tokens at once.
+                // The same tokens in one call.
                 let logits = model.logits(&mut model.new_cache(), &tokens, 0).unwrap();
                 close(&format!("{encoding} on {device}, prefill"), &logits, &expected[expected.len() - vocab..]);
             }
@@ -80,7 +80,7 @@ fn greedy_continuations_equal_transformers() {
 }
 
 #[test]
-fn a_seed_fixes_the_text() {
+fn same_seed_gives_the_same_text() {
     let model = open("Q8_0");
     let text = |seed| {
         let request = Request { seed, max_tokens: Some(24), ..Request::new("the") };
@@ -90,7 +90,7 @@ fn a_seed_fixes_the_text() {
     assert_ne!(text(1), text(2));
 }
 
-/// In a process of its own: plans are counted for all of a process.
+/// Runs in a separate process, because plans are counted per process.
 #[test]
 fn no_plan_is_made_after_the_first_tokens() {
     const ALONE: &str = "PANOPLY_TEST_ALONE";
@@ -110,7 +110,7 @@ fn no_plan_is_made_after_the_first_tokens() {
 }
 
 #[test]
-fn a_context_that_is_full_ends_the_text_and_one_that_is_too_short_is_an_error() {
+fn full_context_ends_the_text_and_too_long_prompt_is_an_error() {
     let options = ModelOptions { context_length: Some(12) };
     let model = Model::open(&path("tiny-Q4_0.gguf"), &options).unwrap();
     let prompt = "the quick";
@@ -130,9 +130,9 @@ fn a_context_that_is_full_ends_the_text_and_one_that_is_too_short_is_an_error() 
 }
 
 #[test]
-fn streamed_text_equals_the_text_of_all_bytes() {
+fn streamed_text_equals_the_reference() {
     let model = open("F16");
-    // Every byte of the alphabet in an order that makes whole, broken and cut characters.
+    // Every byte of the alphabet, in an order with complete, invalid and truncated characters.
     let tokens: Vec<u32> = (0..4000u32).map(|n| (n * n * 7 + n / 3) % model.config().vocab as u32).collect();
     let pieces: String = {
         let mut stream = DecodeStream::default();

@@ -1,4 +1,4 @@
-//! Sampling against exact probabilities.
+//! Comparison of sampling with exact probabilities.
 
 use panoply_llm::Sampling;
 
@@ -28,11 +28,11 @@ fn check(sampling: &Sampling, expected: [f64; 5]) {
 }
 
 #[test]
-fn frequencies_are_the_softmax_of_what_the_filters_keep() {
+fn frequencies_equal_the_softmax_of_the_kept_tokens() {
     check(&PLAIN, probabilities(1.0, &[0, 1, 2, 3, 4]));
     check(&Sampling { temperature: 2.0, ..PLAIN }, probabilities(2.0, &[0, 1, 2, 3, 4]));
     check(&Sampling { top_k: 3, ..PLAIN }, probabilities(1.0, &[1, 2, 4]));
-    // The two largest have 0.797 of the probability, the three largest 0.944.
+    // The two largest have a total probability of 0.797, the three largest of 0.944.
     check(&Sampling { top_p: 0.79, ..PLAIN }, probabilities(1.0, &[1, 4]));
     check(&Sampling { top_p: 0.81, ..PLAIN }, probabilities(1.0, &[1, 2, 4]));
     // exp(2 - 3) is 0.368.
@@ -46,14 +46,14 @@ fn greedy_takes_the_first_of_the_largest() {
 }
 
 #[test]
-fn a_draw_depends_on_seed_and_position_alone() {
+fn draw_depends_only_on_seed_and_position() {
     let draws = |seed| (0..50).map(|position| PLAIN.sample(&LOGITS, seed, position).unwrap()).collect::<Vec<_>>();
     assert_eq!(draws(3), draws(3));
     assert_ne!(draws(3), draws(4));
 }
 
 #[test]
-fn logits_that_are_not_finite_and_settings_out_of_range_are_errors() {
+fn nonfinite_logits_and_invalid_parameters_are_errors() {
     let error = PLAIN.sample(&[0.0, f32::NAN], 0, 9).unwrap_err();
     assert_eq!(error.message(), "the logits at position 9 are not finite");
     assert!(PLAIN.sample(&[], 0, 0).is_err());

@@ -1,4 +1,4 @@
-//! Changing locals and memory.
+//! Assignments to locals and memory.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -7,18 +7,18 @@ use syn::{BinOp, Expr, ExprAssign, ExprBinary, Ident};
 use super::{Lower, Name, order, ours, value};
 use crate::hints;
 
-/// What can be assigned to.
+/// Target of an assignment.
 enum Place {
     /// A mutable local.
     Local(Ident),
-    /// An element: the memory and the building code of its index.
+    /// An element: the memory, and the building code of the index.
     Element(Ident, TokenStream),
-    /// A name that rustc will not let change; it says so itself.
+    /// An immutable name, which rustc reports.
     Fixed,
 }
 
 impl Lower {
-    /// `place = value`. As in Rust the value comes first.
+    /// Lowers `place = value`. As in Rust the value is evaluated first.
     pub(super) fn assign(&mut self, assign: &mut ExprAssign) -> TokenStream {
         let value = self.new_value(&mut assign.right, &assign.left);
         if matches!(*assign.left, Expr::Infer(_)) {
@@ -33,7 +33,7 @@ impl Lower {
         quote! {{ let #new = #value; #change }}
     }
 
-    /// `place += value` and its like. The place is evaluated once, after the value.
+    /// Lowers `place += value` and other compound assignments. The place is evaluated once, after the value.
     pub(super) fn compound(&mut self, binary: &mut ExprBinary) -> TokenStream {
         let Some(op) = value::arithmetic(&binary.op) else { return TokenStream::new() };
         let value = self.new_value(&mut binary.right, &binary.left);
@@ -99,7 +99,7 @@ impl Lower {
     }
 }
 
-/// Whether it is `+=` or its like.
+/// Returns true for `+=` and other compound assignments.
 pub fn is_compound(op: &BinOp) -> bool {
     matches!(
         op,

@@ -1,4 +1,4 @@
-//! Calls: functions of the language, functions of a type, methods, and kernel functions, which are inlined.
+//! Calls: functions of the language, associated functions, methods, and kernel functions, which are inlined.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -10,26 +10,26 @@ use super::{Lower, Name};
 use crate::hints;
 use crate::language::{self, Function};
 
-/// What is called.
+/// Target of a call.
 enum Callee {
     /// A function of the language.
     Language(Function),
-    /// `f32::max(a, b)`: the type, and the name of its method.
+    /// `f32::max(a, b)`: the type and the method name.
     Method(Type, Ident),
     /// `f32::from(x)`.
     From(Type),
-    /// `f16::from_f32(x)`, with its name.
+    /// `f16::from_f32(x)`: the type and the function name.
     FromFloat(Type, Ident),
-    /// `f32::from_bits(x)`, with its name.
+    /// `f32::from_bits(x)`: the type and the function name.
     FromBits(Type, Ident),
     /// A kernel function.
     Inlined,
-    /// Something else; it was reported.
+    /// Anything else, which was reported.
     Mistake,
 }
 
 impl Lower {
-    /// A call with one value.
+    /// Lowers a call with one result.
     pub(super) fn call(&mut self, expr: &mut Expr) -> TokenStream {
         if self.is_constant(expr) {
             return self.host(expr);
@@ -69,7 +69,7 @@ impl Lower {
         }
     }
 
-    /// A call with several values.
+    /// Lowers a call with several results.
     pub(super) fn call_values(&mut self, expr: &mut Expr) -> TokenStream {
         match self.callee(expr) {
             Callee::Inlined => {
@@ -84,7 +84,7 @@ impl Lower {
         }
     }
 
-    /// A call whose value nobody wants.
+    /// Lowers a call whose result is not used.
     pub(super) fn call_statement(&mut self, expr: &mut Expr) -> TokenStream {
         match self.callee(expr) {
             Callee::Inlined => {
@@ -104,7 +104,7 @@ impl Lower {
         }
     }
 
-    /// `x.max(y)`, `x.len()`.
+    /// Lowers `x.max(y)`, `x.len()`.
     pub(super) fn method(&mut self, call: &mut ExprMethodCall) -> TokenStream {
         let (emitter, name) = (self.emitter.clone(), call.method.to_string());
         if let Some(memory) = self.memory(&call.receiver) {
@@ -190,7 +190,7 @@ impl Lower {
             Function::Broadcast => {
                 let mut args = call.args.iter_mut();
                 let value = args.next().map(|value| self.value(value));
-                let lane = args.next().map(|lane| self.constant(lane, "whose value is broadcast"));
+                let lane = args.next().map(|lane| self.constant(lane, "the lane of a broadcast"));
                 quote! { #emitter.#name(#value, #lane) }
             }
             Function::Atomic => self.atomic(call, &name),
@@ -215,7 +215,7 @@ impl Lower {
         }
     }
 
-    /// `atomic_add(&mut x[i], value)`.
+    /// Lowers `atomic_add(&mut x[i], value)`.
     fn atomic(&mut self, call: &mut ExprCall, name: &Ident) -> TokenStream {
         let emitter = self.emitter.clone();
         let mut args = call.args.iter_mut();
@@ -238,7 +238,7 @@ impl Lower {
         quote! { #emitter.#name(#memory, #(#operands),*) }
     }
 
-    /// The building code of a kernel function's result.
+    /// Returns the building code of a kernel function's results.
     fn inlined(&mut self, expr: &mut Expr) -> TokenStream {
         let emitter = self.emitter.clone();
         let Expr::Call(call) = &mut *expr else { return self.nothing() };
@@ -269,7 +269,7 @@ impl Lower {
         quote! { #probe.same(#inline(&#emitter, #(#passed),*)) }
     }
 
-    /// Whether an argument is a memory, and whether it is passed as `&mut`.
+    /// Returns the memory if an argument is one; true if it is passed as `&mut`.
     fn memory_argument(&self, arg: &Expr) -> Option<(Ident, bool)> {
         match arg {
             Expr::Reference(reference) => Some((self.memory(&reference.expr)?, reference.mutability.is_some())),
@@ -281,13 +281,14 @@ impl Lower {
         }
     }
 
-    /// The emitter, once rustc agreed that the type's function of this name is the one of the kernel language.
+    /// Returns the emitter, after rustc has checked that the type's function of this name is the one of the kernel
+    /// language.
     fn built_in_of(&self, ty: &Type, name: &Ident) -> TokenStream {
         let (emitter, method) = (&self.emitter, self.method_name(name));
         quote_spanned! { name.span()=> #emitter.built_in_of::<#ty, _>(#method) }
     }
 
-    /// The name of a method as a value, at the place where the author wrote it.
+    /// Returns the name of a method as a value, at its original position.
     fn method_name(&self, name: &Ident) -> TokenStream {
         let (krate, span) = (&self.krate, name.span());
         let located = quote!(#krate).into_iter().map(|mut token| {
@@ -298,7 +299,8 @@ impl Lower {
         quote_spanned! { span=> #krate::kernel::emit::method::#name }
     }
 
-    /// Notes that a function of the language is called, whose name must not mean another one where the kernel stands.
+    /// Records a called function of the language, whose name must not refer to another function in the scope of the
+    /// kernel.
     pub(super) fn note(&mut self, path: &Path) {
         let Some(last) = path.segments.last() else { return };
         let name = last.ident.clone();
@@ -329,7 +331,7 @@ impl Lower {
         }
     }
 
-    /// Notes that a function needs a group.
+    /// Records a function that needs a group size.
     pub(super) fn note_group(&mut self, path: &Path) {
         if let Some(last) = path.segments.last()
             && language::needs_group(path)
@@ -339,12 +341,13 @@ impl Lower {
     }
 }
 
-/// The span of building code that belongs to a place of the author's. One expression has one, or rustc could not say where it is.
+/// Returns a hygienic span at an original position. All building code of one expression must have one span, or rustc
+/// cannot report its position.
 fn of_ours_at(place: Span) -> Span {
     Span::mixed_site().located_at(place)
 }
 
-/// `f32` of `f32::max`.
+/// Returns `f32` of `f32::max`.
 fn type_of(path: &Path) -> Type {
     let mut ty = path.clone();
     ty.segments.pop();
@@ -352,19 +355,19 @@ fn type_of(path: &Path) -> Type {
     syn::parse_quote! { #ty }
 }
 
-/// Whether the path is a function of a trait that has methods of numbers, `Ord::max`.
+/// Returns true if the path is a function of a trait with methods of numbers, such as `Ord::max`.
 fn is_of_a_trait(path: &Path) -> bool {
     const TRAITS: [&str; 6] = ["Float", "From", "Int", "Number", "Ord", "PartialOrd"];
     path.segments.iter().rev().nth(1).is_some_and(|ty| TRAITS.iter().any(|name| ty.ident == name))
 }
 
-/// Whether a path leads into the standard library, where nothing is a kernel function.
+/// Returns true if a path leads into the standard library, which has no kernel functions.
 fn is_foreign(path: &Path) -> bool {
     path.segments.len() > 1
         && path.segments.first().is_some_and(|first| ["std", "core", "alloc"].iter().any(|name| first.ident == name))
 }
 
-/// `math::norm::inline::<f32>` of `math::norm::<f32>`.
+/// Converts `math::norm::<f32>` to `math::norm::inline::<f32>`.
 fn inline_path(path: &Path) -> TokenStream {
     let mut function = path.clone();
     let mut arguments = PathArguments::None;

@@ -1,8 +1,8 @@
 //! `if` and chains of `else if`.
 //!
-//! In the kernel each `else if` is an `if` within the other side of the one before, and blocks may nest only so deep. A long chain is
-//! therefore cut into short ones, one after the other: where a short chain found no condition true it sets a local, and the next
-//! one runs if that is set.
+//! In the kernel each `else if` is an `if` nested in the previous `else`, and the nesting depth of blocks is limited.
+//! A long chain is therefore divided into consecutive short ones: if no condition of a short chain holds, it sets a
+//! local, and the next one runs if that local is set.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,19 +10,19 @@ use syn::{Expr, ExprIf, Ident};
 
 use super::{Lower, order, ours};
 
-/// `if`s within each other, at most.
+/// Maximum depth of nested `if`s.
 pub(super) const NESTED: usize = 16;
 
-/// One condition of a chain, and what runs if it is the first that holds.
+/// One condition of a chain, with the code that runs if it is the first that holds.
 struct Arm {
-    /// What says on which line it was written.
+    /// Code that records the source line.
     line: TokenStream,
     condition: TokenStream,
     then: TokenStream,
 }
 
 impl Lower {
-    /// An `if` whose value is not used.
+    /// Lowers an `if` whose value is not used.
     pub(super) fn branch(&mut self, branch: &mut ExprIf) -> TokenStream {
         let (mut arms, mut next) = (Vec::new(), branch);
         let otherwise = loop {
@@ -43,7 +43,7 @@ impl Lower {
         self.chain(arms, otherwise)
     }
 
-    /// An `if` whose sides make their values those of `results`.
+    /// Lowers an `if` whose branches assign their values to `results`.
     pub(super) fn give_branch(&mut self, branch: &mut ExprIf, results: &Ident, count: usize) -> TokenStream {
         let (mut arms, mut next) = (Vec::new(), branch);
         let otherwise = loop {
@@ -64,7 +64,7 @@ impl Lower {
         self.chain(arms, Some(otherwise))
     }
 
-    /// The building code of a chain.
+    /// Returns the building code of a chain.
     fn chain(&self, mut arms: Vec<Arm>, otherwise: Option<TokenStream>) -> TokenStream {
         let emitter = &self.emitter;
         let (mut code, mut before): (TokenStream, Option<Ident>) = Default::default();

@@ -1,4 +1,4 @@
-//! Values that depend on a condition: `if … else …`, `&&` and `||`.
+//! Conditional values: `if … else …`, `&&` and `||`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -9,7 +9,7 @@ use super::{Lower, order, ours};
 use crate::hints;
 
 impl Lower {
-    /// An `if` with `count` values.
+    /// Lowers an `if` with `count` values.
     pub(super) fn choice(&mut self, expr: &mut Expr, count: usize) -> TokenStream {
         let Expr::If(branch) = &mut *expr else { return self.nothing() };
         if branch.else_branch.is_none() {
@@ -31,7 +31,7 @@ impl Lower {
         }}
     }
 
-    /// The values of a block.
+    /// Lowers a block with `count` values.
     pub(super) fn block_values(&mut self, block: &mut Block, count: usize) -> TokenStream {
         let Some((Stmt::Expr(value, None), before)) = block.stmts.split_last_mut() else {
             self.mistakes.add(&*block, "a block with a value ends with an expression");
@@ -43,7 +43,7 @@ impl Lower {
         quote! {{ #before #line #values }}
     }
 
-    /// Makes the values of `expr` the values of `results`.
+    /// Assigns the values of `expr` to `results`.
     pub(super) fn give(&mut self, expr: &mut Expr, results: &Ident, count: usize) -> TokenStream {
         match expr {
             Expr::Paren(inner) => self.give(&mut inner.expr, results, count),
@@ -81,7 +81,7 @@ impl Lower {
         }
     }
 
-    /// Both sides are computed and one is taken.
+    /// Lowers an `if` to a select: both branches are computed.
     fn selection(&mut self, branch: &mut ExprIf) -> TokenStream {
         let condition = self.value(&mut branch.cond);
         let then = self.maybe(|lower| lower.side(&mut branch.then_branch));
@@ -101,7 +101,7 @@ impl Lower {
         }
     }
 
-    /// A condition of `if` or `while`.
+    /// Lowers a condition of `if` or `while`.
     pub(super) fn condition(&mut self, expr: &mut Expr) -> TokenStream {
         if let Expr::Let(pattern) = expr {
             self.mistakes.outside_of(&*pattern, "`let` as a condition", hints::CONDITION_LET);
@@ -110,7 +110,8 @@ impl Lower {
         self.value(expr)
     }
 
-    /// `&&` and `||`: the right side is computed only when it is wanted, unless nobody could tell.
+    /// Lowers `&&` and `||`. The right side is computed conditionally, unless computing it always is cheap and has no
+    /// side effects.
     pub(super) fn short_circuit(&mut self, binary: &mut ExprBinary) -> TokenStream {
         let emitter = self.emitter.clone();
         let and = matches!(binary.op, BinOp::And(_));

@@ -1,4 +1,4 @@
-//! Loops and what leaves them.
+//! Loops, `break` and `continue`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -11,7 +11,7 @@ use super::statement::plain;
 use super::{Lower, Name, order, ours};
 use crate::hints;
 
-/// An index range and how it is walked.
+/// An index range and its iteration order.
 struct Walk<'a> {
     start: &'a mut Expr,
     end: &'a mut Expr,
@@ -20,7 +20,7 @@ struct Walk<'a> {
 }
 
 impl Lower {
-    /// `while condition { … }`.
+    /// Lowers `while condition { … }`.
     pub(super) fn while_loop(&mut self, each: &mut ExprWhile) -> TokenStream {
         self.no_label(&each.label);
         let emits = order::emits(&each.cond);
@@ -30,7 +30,7 @@ impl Lower {
         if !emits {
             return quote! { #emitter.begin_while(#condition); #body #emitter.end(); };
         }
-        // A condition that needs statements is evaluated inside, where `continue` comes back to it.
+        // A condition that needs statements is evaluated inside the loop, so that `continue` evaluates it again.
         quote! {
             #emitter.begin_while(#emitter.host(true));
             #emitter.begin_if(#emitter.not(#condition));
@@ -41,7 +41,7 @@ impl Lower {
         }
     }
 
-    /// `loop { … }`.
+    /// Lowers `loop { … }`.
     pub(super) fn endless_loop(&mut self, each: &mut ExprLoop) -> TokenStream {
         self.no_label(&each.label);
         let body = self.repeated(&mut each.body);
@@ -49,7 +49,7 @@ impl Lower {
         quote! { #emitter.begin_while(#emitter.host(true)); #body #emitter.end(); }
     }
 
-    /// `for i in a..b { … }`, also with `.step_by(s)` or `.rev()`.
+    /// Lowers `for i in a..b { … }`, also with `.step_by(s)` or `.rev()`.
     pub(super) fn for_loop(&mut self, each: &mut ExprForLoop) -> TokenStream {
         self.no_label(&each.label);
         let counter = match &*each.pat {
@@ -58,7 +58,7 @@ impl Lower {
             }
             Pat::Wild(_) => None,
             other => {
-                self.mistakes.outside_of(other, "such a pattern in `for`", "name the counter, `for i in 0..n`");
+                self.mistakes.outside_of(other, "this pattern in `for`", "name the counter, `for i in 0..n`");
                 None
             }
         };
@@ -66,7 +66,7 @@ impl Lower {
         let mistaken = format!("`for` over {over}");
         let Some(walk) = walk(&mut each.expr) else {
             let (what, instead) = match &*each.expr {
-                Expr::Range(_) => ("such a range".to_string(), "write `a..b`, and `a..b + 1` for `a..=b`"),
+                Expr::Range(_) => ("this range".to_string(), "write `a..b`, and `a..b + 1` for `a..=b`"),
                 _ => (mistaken, "loop over indices, `for i in 0..x.len()`"),
             };
             self.mistakes.outside_of(&each.expr, &what, instead);
@@ -85,7 +85,7 @@ impl Lower {
         quote! {{ #head #body #emitter.end(); }}
     }
 
-    /// What opens the loop, and the value of the author's counter in it.
+    /// Returns the code that begins the loop, and the value of the user's counter.
     fn head(&mut self, walk: Walk, counter: Option<&Ident>) -> (TokenStream, TokenStream) {
         let Walk { start, end, step, reversed } = walk;
         let text = counter.map_or_else(|| "_".to_string(), plain);
@@ -123,7 +123,7 @@ impl Lower {
         body
     }
 
-    /// `break`.
+    /// Lowers `break`.
     pub(super) fn break_loop(&mut self, leave: &mut ExprBreak) -> TokenStream {
         if let Some(label) = &leave.label {
             self.mistakes.outside_of(label, "a label", hints::LABEL);
@@ -135,7 +135,7 @@ impl Lower {
         quote! { #emitter.break_loop(); }
     }
 
-    /// `continue`.
+    /// Lowers `continue`.
     pub(super) fn continue_loop(&mut self, next: &mut ExprContinue) -> TokenStream {
         if let Some(label) = &next.label {
             self.mistakes.outside_of(label, "a label", hints::LABEL);
@@ -151,7 +151,7 @@ impl Lower {
     }
 }
 
-/// Reads `a..b`, `(a..b).step_by(s)` and `(a..b).rev()`.
+/// Parses `a..b`, `(a..b).step_by(s)` and `(a..b).rev()`.
 fn walk(expr: &mut Expr) -> Option<Walk<'_>> {
     match expr {
         Expr::Paren(inner) => walk(&mut inner.expr),

@@ -1,9 +1,9 @@
-//! Whole bodies, and `return`.
+//! Function bodies, and `return`.
 //!
-//! In a kernel `return` ends the work-item. In a kernel function, which is inlined, it gives the value and goes to the
-//! end of the function. What follows an `if` that returns becomes its other side; where that would nest too deep, or an `if`
-//! returns on some of its paths only, the body becomes a loop of one turn, which `return` leaves. A `return` inside a loop of the
-//! author's is reported.
+//! In a kernel `return` ends the work-item. In a kernel function, which is inlined, it assigns the result and jumps
+//! to the end of the function. Statements after an `if` that returns become its `else` branch. Where that would nest
+//! too deep, or an `if` returns on only some of its paths, the body becomes a loop with a single iteration, which
+//! `return` leaves. A `return` inside a loop of the user is reported.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -13,17 +13,17 @@ use super::chain::NESTED;
 use super::{Lower, order, ours};
 use crate::hints;
 
-/// What a function gives back.
+/// Return values of a function.
 #[derive(Clone)]
 pub enum Returns {
-    /// It is a kernel: nothing, and `return` ends the work-item.
+    /// A kernel: no values, and `return` ends the work-item.
     Kernel,
-    /// It is a kernel function with this many values of this type.
+    /// A kernel function with this number of values, of this type.
     Values(usize, Box<Type>),
 }
 
 impl Returns {
-    /// What a kernel function with this return type gives back.
+    /// Returns the return values of a kernel function with this return type.
     pub fn of(output: &syn::ReturnType) -> Returns {
         match output {
             syn::ReturnType::Default => Returns::Values(0, syn::parse_quote!(())),
@@ -36,7 +36,7 @@ impl Returns {
 }
 
 impl Lower {
-    /// A whole body. For a kernel function the building code is a vector of its values.
+    /// Lowers a function body. For a kernel function the building code evaluates to a vector of its values.
     pub fn body(&mut self, body: &mut Block) -> TokenStream {
         let Returns::Values(count, ty) = self.returns.clone() else {
             return self.scoped(|lower| lower.statements(&mut body.stmts));
@@ -66,7 +66,7 @@ impl Lower {
         })
     }
 
-    /// A `return` met where statements are: in a kernel, or where [`Lower::tail`] cannot reach.
+    /// Lowers a `return` statement: in a kernel, or where [`Lower::tail`] does not apply.
     pub(super) fn return_from(&mut self, ret: &mut ExprReturn) -> TokenStream {
         match self.returns {
             Returns::Kernel => {
@@ -89,7 +89,7 @@ impl Lower {
         }
     }
 
-    /// Statements after which the function ends.
+    /// Lowers the statements up to the end of the function.
     fn tail(&mut self, stmts: &mut [Stmt], results: &Ident, count: usize) -> TokenStream {
         let Some(position) = stmts.iter().position(|stmt| has_return(std::slice::from_ref(stmt))) else {
             return self.last(stmts, results, count);
@@ -165,7 +165,7 @@ impl Lower {
         }
     }
 
-    /// Statements without `return`, the last of which may be the value.
+    /// Lowers statements without `return`; the last one can be the value.
     fn last(&mut self, stmts: &mut [Stmt], results: &Ident, count: usize) -> TokenStream {
         match stmts.split_last_mut() {
             Some((Stmt::Expr(value, None), before)) if count > 0 => {
@@ -179,7 +179,8 @@ impl Lower {
     }
 }
 
-/// How deep blocks nest if what follows an `if` that returns becomes its other side; none if that form cannot express the returns.
+/// Returns the nesting depth if statements after an `if` that returns become its `else` branch; `None` if this form
+/// cannot express the returns.
 fn depth(stmts: &[Stmt]) -> Option<usize> {
     let position = stmts.iter().position(|stmt| has_return(std::slice::from_ref(stmt)));
     let Some((Stmt::Expr(expr, _), after)) = position.and_then(|position| stmts[position..].split_first()) else {
@@ -193,7 +194,7 @@ fn depth(stmts: &[Stmt]) -> Option<usize> {
     }
 }
 
-/// [`depth`] of an `if`, and of the statements after it.
+/// Returns [`depth`] of an `if` and the statements after it.
 fn branch_depth(branch: &ExprIf, after: &[Stmt]) -> Option<usize> {
     let other = branch.else_branch.as_ref().map(|(_, other)| &**other);
     let (leaves, other_leaves) = (order::block_diverges(&branch.then_branch), other.is_some_and(order::diverges));
@@ -217,7 +218,7 @@ fn branch_depth(branch: &ExprIf, after: &[Stmt]) -> Option<usize> {
     Some(1 + then.max(otherwise))
 }
 
-/// Whether `return` stands anywhere in the statements.
+/// Returns true if the statements contain `return`.
 fn has_return(stmts: &[Stmt]) -> bool {
     fn within(tokens: TokenStream) -> bool {
         tokens.into_iter().any(|token| match token {

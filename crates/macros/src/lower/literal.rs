@@ -1,4 +1,4 @@
-//! Literals, and expressions that rustc computes while a kernel is built.
+//! Literals, and expressions that are constant while a kernel is built.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -17,7 +17,7 @@ fn signed(negative: bool, literal: impl ToTokens) -> TokenStream {
     }
 }
 
-/// The literal of a number, with its sign.
+/// Returns the literal of a number, possibly negated.
 pub fn number(expr: &Expr) -> Option<&Lit> {
     match expr {
         Expr::Lit(ExprLit { lit, .. }) if matches!(lit, Lit::Int(_) | Lit::Float(_)) => Some(lit),
@@ -30,13 +30,13 @@ pub fn number(expr: &Expr) -> Option<&Lit> {
 }
 
 impl Lower {
-    /// A literal; its type is what rustc infers for the author's own.
+    /// Lowers a literal; its type is the one that rustc infers for the original literal.
     pub(super) fn literal(&mut self, expr: &mut Expr) -> TokenStream {
         let Some(lit) = number(expr) else {
             if let Expr::Lit(ExprLit { lit: Lit::Bool(_) | Lit::Byte(_), .. }) = expr {
                 return self.host(expr);
             }
-            self.mistakes.outside_of(&*expr, "text", hints::TEXT);
+            self.mistakes.outside_of(&*expr, "a string or character", hints::TEXT);
             return self.nothing();
         };
         let (negative, emitter) = (matches!(expr, Expr::Unary(_)), self.emitter.clone());
@@ -59,13 +59,13 @@ impl Lower {
         quote! { #probe.#number }
     }
 
-    /// A value that is the same for every launch, written as Rust.
+    /// Lowers a value that is the same for every launch, written as Rust.
     pub(super) fn host(&self, value: &Expr) -> TokenStream {
         let emitter = &self.emitter;
         quote_spanned! { value.span()=> #emitter.host(#value) }
     }
 
-    /// Whether rustc can compute an expression while the kernel is built: nothing of the launch is in it.
+    /// Returns true if an expression is constant while the kernel is built: it does not depend on the launch.
     pub(super) fn is_constant(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Lit(_) => true,
@@ -86,7 +86,7 @@ impl Lower {
         }
     }
 
-    /// An expression that must be constant, such as the length of a shared array.
+    /// Lowers an expression that must be constant, such as the length of a shared array.
     pub(super) fn constant(&mut self, expr: &Expr, what: &str) -> TokenStream {
         if self.is_constant(expr) {
             return quote! { #expr };

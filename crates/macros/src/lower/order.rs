@@ -1,6 +1,6 @@
-//! What an expression does besides having a value, seen from its syntax.
+//! Side effects of expressions, determined from their syntax.
 //!
-//! All answers are cautious: a call that is not in the table is assumed to do anything.
+//! All answers are conservative: a call that is not in the table is assumed to have any side effect.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -11,7 +11,7 @@ use super::{Lower, literal};
 use crate::language;
 
 impl Lower {
-    /// Operands in order. One that a later operand could change is held in a local first.
+    /// Lowers operands in order. An operand that a later one can change is first stored in a local.
     pub(super) fn operands(&mut self, operands: &mut [&mut Expr]) -> Vec<TokenStream> {
         let emit: Vec<bool> = operands.iter().map(|operand| emits(operand)).collect();
         let emitter = self.emitter.clone();
@@ -30,7 +30,7 @@ impl Lower {
     }
 }
 
-/// Whether building the expression makes statements.
+/// Returns true if building the expression creates statements.
 pub fn emits(expr: &Expr) -> bool {
     match expr {
         Expr::Lit(_) | Expr::Path(_) => false,
@@ -60,13 +60,14 @@ pub fn emits(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a method is a loop: a power that is not written as a number.
+/// Returns true if a method becomes a loop: a power whose exponent is not a literal.
 fn loops(method: &Ident, exponent: Option<&Expr>) -> bool {
     method == "powi" && !exponent.is_some_and(is_number)
 }
 
-/// Whether the expression may be computed although its value is not wanted: it costs next to nothing. It may read an
-/// element at a position that is computed, not read: there the read is compared with the length whatever the kernel says.
+/// Returns true if the expression can be computed speculatively because its cost is negligible. It can read an
+/// element at a computed position, but not at one that was itself read. A speculative read is always bounds-checked,
+/// even in an unchecked kernel.
 pub fn is_cheap(expr: &Expr) -> bool {
     match expr {
         Expr::Lit(_) | Expr::Path(_) => true,
@@ -92,7 +93,7 @@ pub fn is_cheap(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a cheap expression reads memory.
+/// Returns true if a cheap expression reads memory.
 fn reads(expr: &Expr) -> bool {
     match expr {
         Expr::Index(_) | Expr::If(_) => true,
@@ -107,7 +108,7 @@ fn reads(expr: &Expr) -> bool {
     }
 }
 
-/// Whether both sides of an `if` with a value can be computed and one of them taken.
+/// Returns true if an `if` with a value can be lowered to a select.
 pub fn is_selection(branch: &syn::ExprIf) -> bool {
     if chained(branch) > NESTED {
         return false;
@@ -120,7 +121,7 @@ pub fn is_selection(branch: &syn::ExprIf) -> bool {
     !matches!(*branch.cond, Expr::Let(_)) && !emits(&branch.cond) && side(&branch.then_branch) && other
 }
 
-/// How many conditions a chain of `else if` has.
+/// Returns the number of conditions in a chain of `else if`.
 fn chained(branch: &syn::ExprIf) -> usize {
     let (mut count, mut next) = (1, branch);
     while let Some((_, other)) = &next.else_branch
@@ -132,7 +133,7 @@ fn chained(branch: &syn::ExprIf) -> usize {
     count
 }
 
-/// The value of a block that is nothing else.
+/// Returns the value of a block that contains only an expression.
 pub fn only_value(block: &Block) -> Option<&Expr> {
     match block.stmts.as_slice() {
         [Stmt::Expr(value, None)] => Some(value),
@@ -140,7 +141,7 @@ pub fn only_value(block: &Block) -> Option<&Expr> {
     }
 }
 
-/// Whether control never passes the end of a statement's expression.
+/// Returns true if control never passes the end of a statement's expression.
 pub fn diverges(expr: &Expr) -> bool {
     match expr {
         Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => true,
@@ -153,12 +154,12 @@ pub fn diverges(expr: &Expr) -> bool {
     }
 }
 
-/// Whether control never passes the end of a block.
+/// Returns true if control never passes the end of a block.
 pub fn block_diverges(block: &Block) -> bool {
     block.stmts.iter().any(|stmt| matches!(stmt, Stmt::Expr(expr, _) if diverges(expr)))
 }
 
-/// Whether the expression is a number's literal, which types alone can change.
+/// Returns true if the expression is a numeric literal, possibly negated; only its type can change.
 pub fn is_number(expr: &Expr) -> bool {
     literal::number(expr).is_some()
 }

@@ -1,4 +1,4 @@
-//! Statements, and what `let` may introduce.
+//! Statements, and the patterns of `let`.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -10,12 +10,12 @@ use crate::hints;
 use crate::language;
 
 impl Lower {
-    /// Statements in order; the scope is the caller's.
+    /// Lowers statements in order, in the current scope.
     pub(super) fn statements(&mut self, stmts: &mut [Stmt]) -> TokenStream {
         stmts.iter_mut().map(|stmt| self.statement(stmt)).collect()
     }
 
-    /// A block without a value, in its own scope.
+    /// Lowers a block without a value, in its own scope.
     pub(super) fn block(&mut self, block: &mut Block) -> TokenStream {
         let stmts = self.scoped(|lower| lower.statements(&mut block.stmts));
         quote! {{ #stmts }}
@@ -26,7 +26,7 @@ impl Lower {
         if let Some(TokenTree::Punct(first)) = stmt.to_token_stream().into_iter().next()
             && first.as_char() == '#'
         {
-            // rustc would heed it in the author's program, where the building code could not follow.
+            // rustc would apply the attribute to the original code only, not to the building code.
             self.mistakes.outside_of(&*stmt, "an attribute", "put it on the kernel");
         }
         let code = match stmt {
@@ -42,7 +42,7 @@ impl Lower {
         quote! { #line #code }
     }
 
-    /// Constants and imports are rustc's business on both sides.
+    /// Copies constants and imports to the building code; rustc checks both.
     fn item(&mut self, item: &Item) -> TokenStream {
         match item {
             Item::Const(constant) => {
@@ -60,7 +60,7 @@ impl Lower {
         }
     }
 
-    /// Refuses imports by which a function of the language would be another one in the author's program.
+    /// Reports imports that shadow a function of the language in the original code.
     fn import(&mut self, tree: &UseTree, module: Option<&Ident>) {
         let language = module.is_some_and(|module| module == "kernel" || module == "language" || module == "prelude");
         match tree {
@@ -69,10 +69,10 @@ impl Lower {
             UseTree::Name(UseName { ident, .. }) if language || !language::has_function(ident) => {}
             UseTree::Rename(UseRename { rename, .. }) if !language::has_function(rename) => {}
             UseTree::Name(UseName { ident: name, .. }) | UseTree::Rename(UseRename { rename: name, .. }) => {
-                let what = format!("another `{name}` than the kernel language's");
-                self.mistakes.outside_of(name, &what, "import it by another name, `use … as …`");
+                let what = format!("importing another `{name}`");
+                self.mistakes.outside_of(name, &what, "import it under another name, `use … as …`");
             }
-            // At the top rustc compares it with the language's own names.
+            // At the top level rustc reports conflicts with the language's own names.
             UseTree::Glob(_) if language || self.scopes.len() <= Lower::BODY_SCOPES => {}
             UseTree::Glob(glob) => {
                 self.mistakes.outside_of(glob, "`*` in an import inside a block", "import the names");
@@ -80,7 +80,7 @@ impl Lower {
         }
     }
 
-    /// An expression whose value nobody wants.
+    /// Lowers an expression whose value is not used.
     pub(super) fn expression(&mut self, expr: &mut Expr) -> TokenStream {
         match expr {
             Expr::Paren(inner) => self.expression(&mut inner.expr),
@@ -164,7 +164,7 @@ impl Lower {
         self.introduce(ident, pattern.mutability.is_some(), value)
     }
 
-    /// A new value or local of the author's.
+    /// Declares a new value or local of the user.
     pub(super) fn introduce(&mut self, ident: &Ident, mutable: bool, value: TokenStream) -> TokenStream {
         let (emitter, text) = (self.emitter.clone(), plain(ident));
         self.name(ident, if mutable { Name::Local } else { Name::Value });
@@ -196,7 +196,7 @@ impl Lower {
         code
     }
 
-    /// `[0.0; 8]`, `[a, b, c]` and `shared::<f32>(64)`.
+    /// Lowers `[0.0; 8]`, `[a, b, c]` and `shared::<f32>(64)`.
     fn array(&mut self, ident: &Ident, init: &mut Expr) -> Option<TokenStream> {
         let (emitter, text) = (self.emitter.clone(), plain(ident));
         match init {
@@ -235,7 +235,7 @@ impl Lower {
         }
     }
 
-    /// Another name for a slice.
+    /// Returns the memory if the initializer is another name for a slice.
     fn alias(&self, init: &Expr) -> Option<(Ident, Name)> {
         match init {
             Expr::Paren(inner) => self.alias(&inner.expr),
@@ -247,7 +247,7 @@ impl Lower {
             Expr::Path(_) => {
                 let memory = self.memory(init)?;
                 let name = self.lookup(&memory)?;
-                // An array would be copied; that is reported where it is used as a value.
+                // An array would be copied, which is reported where it is used as a value.
                 matches!(name, Name::Slice(_)).then_some((memory, name))
             }
             _ => None,
@@ -255,7 +255,7 @@ impl Lower {
     }
 }
 
-/// What a pattern names.
+/// Returns the names that a pattern binds.
 fn names(pattern: &Pat) -> Vec<Ident> {
     match pattern {
         Pat::Ident(ident) => vec![ident.ident.clone()],
@@ -265,7 +265,7 @@ fn names(pattern: &Pat) -> Vec<Ident> {
     }
 }
 
-/// The name without `r#`.
+/// Returns the name without `r#`.
 pub fn plain(ident: &Ident) -> String {
     let text = ident.to_string();
     text.strip_prefix("r#").map_or(text.clone(), str::to_string)

@@ -1,4 +1,4 @@
-//! Expressions that have a value.
+//! Expressions with a value.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
@@ -9,7 +9,7 @@ use super::{Lower, Name, order, ours};
 use crate::hints;
 
 impl Lower {
-    /// The building code of one value.
+    /// Lowers an expression with one value.
     pub(super) fn value(&mut self, expr: &mut Expr) -> TokenStream {
         if order::is_number(expr) {
             return self.literal(expr);
@@ -34,7 +34,7 @@ impl Lower {
         }
     }
 
-    /// The building code of `count` values: a vector of them.
+    /// Lowers an expression with `count` values, to a vector.
     pub(super) fn values(&mut self, expr: &mut Expr, count: usize) -> TokenStream {
         match expr {
             Expr::Paren(inner) => self.values(&mut inner.expr, count),
@@ -45,7 +45,7 @@ impl Lower {
             }
             Expr::Tuple(tuple) if count != 1 => {
                 if tuple.elems.len() != count {
-                    let message = format!("{} values cannot become {count}", tuple.elems.len());
+                    let message = format!("found {} values, expected {count}", tuple.elems.len());
                     self.mistakes.add(&*tuple, &message);
                 }
                 let mut elems: Vec<&mut Expr> = tuple.elems.iter_mut().collect();
@@ -54,7 +54,7 @@ impl Lower {
             }
             Expr::Call(_) if count != 1 => self.call_values(expr),
             _ if count != 1 => {
-                self.mistakes.add(&*expr, "several values come from a tuple, an `if` or a `#[kernel_fn]` only");
+                self.mistakes.add(&*expr, "only a tuple, an `if` or a `#[kernel_fn]` can have several values");
                 quote! { ::std::vec::Vec::new() }
             }
             _ => {
@@ -117,7 +117,7 @@ impl Lower {
 
     fn cast(&mut self, expr: &mut Expr) -> TokenStream {
         let Expr::Cast(ExprCast { expr: inner, ty, .. }) = &mut *expr else { return self.nothing() };
-        // A literal takes its type from the cast in Rust, so the two stay together.
+        // The type of a literal is inferred from the cast, so both stay together.
         if order::is_number(inner) {
             return self.host(expr);
         }
@@ -133,7 +133,7 @@ impl Lower {
         quote! { #probe.cast(&#emitter, #value) }
     }
 
-    /// One element of a memory.
+    /// Lowers an element of a memory.
     fn element(&mut self, index: &mut ExprIndex) -> TokenStream {
         let Some(memory) = self.memory(&index.expr) else {
             let what = format!("indexing {}", hints::describe(&index.expr));
@@ -145,7 +145,7 @@ impl Lower {
         quote! { #emitter.#load(#memory, #at) }
     }
 
-    /// An index of one element.
+    /// Lowers the index of an element.
     pub(super) fn position(&mut self, index: &mut Expr) -> TokenStream {
         if let Expr::Range(_) = index {
             self.mistakes.outside_of(&*index, "a part of a slice", hints::SUBSLICE);
@@ -154,7 +154,7 @@ impl Lower {
         self.value(index)
     }
 
-    /// The memory that a name stands for.
+    /// Returns the memory that a name refers to.
     pub(super) fn memory(&self, expr: &Expr) -> Option<Ident> {
         match expr {
             Expr::Paren(inner) => self.memory(&inner.expr),
@@ -174,7 +174,7 @@ impl Lower {
     }
 }
 
-/// The emitter's method for an operator without a short cut.
+/// Returns the emitter's method for an operator that does not short-circuit.
 pub fn arithmetic(op: &BinOp) -> Option<Ident> {
     let name = match op {
         BinOp::Add(_) | BinOp::AddAssign(_) => "add",

@@ -1,4 +1,4 @@
-//! Programs of tasks on several devices, compared with the same program in order and with plain arithmetic.
+//! Task programs on several devices, compared with the same program in order and with plain arithmetic.
 
 use std::sync::mpsc;
 
@@ -9,7 +9,7 @@ use panoply_tensor::{Device, Error, Result, Rng, Tensor};
 const SHAPE: [usize; 2] = [13, 11];
 const DATA: usize = 3;
 const TASKS: usize = 30;
-/// Programs for each list of devices: OpenCL compiles kernels for every shape.
+/// Number of programs per list of devices: OpenCL compiles kernels for every shape.
 const PROGRAMS: u64 = 24;
 const PROGRAMS_ON_OPENCL: u64 = 1;
 
@@ -31,7 +31,7 @@ fn below(rng: &mut Rng, below: usize) -> usize {
     rng.random_below(below as u32) as usize
 }
 
-/// A span of this length that fits the axis.
+/// Returns a random span of this length that fits the axis.
 fn span(rng: &mut Rng, axis: usize, len: usize) -> Span {
     let step = 1 + below(rng, if len > 1 { ((SHAPE[axis] - 1) / (len - 1)).min(3) } else { 3 });
     let start = below(rng, SHAPE[axis] - (len - 1) * step);
@@ -61,7 +61,7 @@ fn initial(data: usize) -> Vec<f32> {
     (0..SHAPE[0] * SHAPE[1]).map(|at| (at * (data + 1) % 17) as f32 / 4.0).collect()
 }
 
-/// The oracle: plain arithmetic in order.
+/// The reference: plain arithmetic in order.
 fn plain(program: &[Step]) -> Vec<Vec<f32>> {
     let mut data: Vec<Vec<f32>> = (0..DATA).map(initial).collect();
     let places = |spans: &[Span; 2]| -> Vec<usize> {
@@ -88,7 +88,7 @@ fn plain(program: &[Step]) -> Vec<Vec<f32>> {
     data
 }
 
-/// The values after the program on a mesh, which has run none of it before.
+/// Returns the values after running the program on a mesh.
 fn on(mesh: &Mesh, program: &[Step]) -> Result<Vec<Vec<f32>>> {
     let start = |data| mesh.data(&Tensor::from_slice(&initial(data), SHAPE));
     let data = (0..DATA).map(start).collect::<Result<Vec<Data>>>()?;
@@ -128,7 +128,7 @@ fn bits(data: &[Vec<f32>]) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn random_programs_give_the_bits_of_the_program_in_order() {
+fn random_programs_equal_serial_execution() {
     let cpu = Device::get("cpu").unwrap();
     let mut scopes = vec![("cpu,cpu:checked", PROGRAMS)];
     match Device::get("opencl:0") {
@@ -156,10 +156,10 @@ fn on_cpu(test: impl FnOnce(&Mesh) -> Result<()>) {
 }
 
 #[test]
-fn tasks_that_share_nothing_run_at_the_same_time() {
+fn independent_tasks_run_concurrently() {
     on_cpu(|mesh| {
         let data = mesh.data(&Tensor::from_slice(&[0f32; 4], [4]))?;
-        // Each waits for a message of the other: one after the other they would wait for ever.
+        // Each task waits for a message of the other: run one after the other they would wait forever.
         let ((to_right, from_left), (to_left, from_right)) = (mpsc::channel(), mpsc::channel());
         mesh.within("cpu,cpu:checked", |m| {
             let even = TensorIndex::Slice { start: Some(0), end: None, step: 2 };
@@ -181,7 +181,7 @@ fn tasks_that_share_nothing_run_at_the_same_time() {
 }
 
 #[test]
-fn values_are_moved_once_and_only_where_they_are_read() {
+fn values_are_copied_once_to_the_devices_that_read_them() {
     on_cpu(|mesh| {
         let data = mesh.data(&Tensor::from_slice(&[1f32; 10], [10]))?;
         let sum = mesh.data(&Tensor::from_slice(&[0f32], [1]))?;
@@ -195,15 +195,15 @@ fn values_are_moved_once_and_only_where_they_are_read() {
             Ok(())
         })?;
         assert_eq!(mesh.fetch(&sum)?.to_vec::<f32>()?, [10.0]);
-        assert_eq!(count(), (2, 44), "the result comes back");
+        assert_eq!(count(), (2, 44), "the result is copied back");
         mesh.fetch(&data)?;
-        assert_eq!(count(), (2, 44), "what nobody wrote is still here");
+        assert_eq!(count(), (2, 44), "unmodified data need no copy");
         Ok(())
     });
 }
 
 #[test]
-fn a_failure_names_task_device_and_what_was_dropped() {
+fn failure_names_task_device_and_number_of_dropped_tasks() {
     on_cpu(|mesh| {
         let serial = mesh.serial()?;
         for mesh in [mesh, &serial] {
@@ -220,7 +220,7 @@ fn a_failure_names_task_device_and_what_was_dropped() {
             assert_eq!(mesh.wait().unwrap_err().message(), message);
             let c = mesh.data(&Tensor::from_slice(&[1f32], [1]))?;
             mesh.spawn("other", InOut(&c), |x| *x = &*x + 1.0)?;
-            assert_eq!(mesh.fetch(&c)?.item()?, 2.0, "data that nothing broken touched");
+            assert_eq!(mesh.fetch(&c)?.item()?, 2.0, "data of an independent task");
 
             mesh.spawn("shape", Out(&c), |x| *x = Tensor::from_slice(&[1f32, 2.0], [2]))?;
             let error = mesh.fetch(&c).unwrap_err();
@@ -232,25 +232,25 @@ fn a_failure_names_task_device_and_what_was_dropped() {
 }
 
 #[test]
-fn mistakes_are_told_and_nothing_hangs() {
+fn errors_are_reported_without_deadlocks() {
     on_cpu(|mesh| {
         let data = mesh.data(&Tensor::from_slice(&[0f32; 4], [4]))?;
         let error = mesh.spawn("twice", (In(&data), InOut(data.view((1..2,))?)), |_| ()).unwrap_err();
-        assert_eq!(error.message(), "task twice: argument 1 overlaps one before it, and one of both is written");
+        assert_eq!(error.message(), "task twice: argument 1 overlaps an earlier one, and one of them is written");
         assert!(data.view((..5,)).is_err() && data.view((1,)).is_err() && data.view((.., ..)).is_err());
         assert!(mesh.within("cpu,nonsense", |_| Ok(())).is_err());
 
         let (inner, own) = (mesh.clone(), data.clone());
         mesh.spawn("nested", InOut(&data), move |_| inner.fetch(&own).map(drop))?;
         let error = mesh.fetch(&data).unwrap_err();
-        let message = "task nested on cpu: a task cannot wait for tasks of its mesh, which may wait for it";
+        let message = "task nested on cpu: a task cannot wait for tasks of its mesh, which can depend on it";
         assert!(error.message().starts_with(message), "{error}");
 
         let refused = |_: &mut Tensor| -> Result<()> { Err(Error::mistake("refused")) };
         let other = mesh.data(&Tensor::from_slice(&[0f32; 4], [4]))?;
         mesh.spawn("refused", InOut(&other), refused)?;
         assert!(mesh.fetch(&other).unwrap_err().message().contains("refused"));
-        // The last handle may be dropped while tasks wait, and by a task.
+        // The last handle can be dropped while tasks wait, and by a task.
         let (send, receive) = mpsc::channel();
         let last = Mesh::open()?;
         let held = last.clone();
@@ -268,7 +268,7 @@ fn mistakes_are_told_and_nothing_hangs() {
 }
 
 #[test]
-fn without_a_launcher_mpi_is_never_opened() {
+fn mpi_is_not_loaded_without_a_launcher() {
     on_cpu(|mesh| {
         assert!(mesh.group().is_none());
         if let Ok(maps) = std::fs::read_to_string("/proc/self/maps") {

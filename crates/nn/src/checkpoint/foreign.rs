@@ -1,47 +1,47 @@
-//! Formats of other files, told by their first bytes, with the way to a safetensors file.
+//! Detection of other file formats by their first bytes, with instructions to get a safetensors file.
 
 /// A format that is not safetensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Foreign {
-    /// Its name, with an article.
+    /// Name with an article.
     pub name: &'static str,
-    /// How to get a safetensors file.
+    /// Instructions to get a safetensors file.
     pub way: &'static str,
 }
 
 const TORCH: Foreign = Foreign {
-    name: "a file of torch.save",
+    name: "a torch.save file",
     way: "convert it in Python: `safetensors.torch.save_file(torch.load(path, map_location=\"cpu\", weights_only=True), \"model.safetensors\")`",
 };
 const NUMPY: Foreign = Foreign {
-    name: "a file of NumPy",
+    name: "a NumPy file",
     way: "convert it in Python: `safetensors.numpy.save_file(dict(numpy.load(\"arrays.npz\")), \"model.safetensors\")`",
 };
-const ZIP: Foreign = Foreign { name: "a ZIP archive", way: "unpack it first" };
+const ZIP: Foreign = Foreign { name: "a ZIP archive", way: "extract it first" };
 const HDF5: Foreign = Foreign {
-    name: "an HDF5 file, as Keras writes them",
+    name: "an HDF5 file, such as Keras writes",
     way: "read its arrays with h5py and write them with `safetensors.numpy.save_file`",
 };
 const GGUF: Foreign = Foreign {
     name: "a GGUF file",
-    way: "take the safetensors files that it was made from; its quantized blocks cannot be read",
+    way: "use the safetensors files that it was made from; its quantized blocks cannot be read",
 };
-const LFS: Foreign = Foreign { name: "a pointer of Git LFS, not the file itself", way: "run `git lfs pull`" };
-const GZIP: Foreign = Foreign { name: "packed by gzip", way: "unpack it with `gunzip`" };
-const PACKED: Foreign = Foreign { name: "a packed file (zstd, xz or bzip2)", way: "unpack it first" };
-const TAR: Foreign = Foreign { name: "a tar archive", way: "unpack it first" };
-const ONNX: Foreign =
-    Foreign { name: "an ONNX file", way: "it cannot be read back; name the model file that `panoply export` read" };
-const INDEX: Foreign = Foreign {
-    name: "the index of a model in several files",
-    way: "name the safetensors files that its `weight_map` lists",
+const LFS: Foreign = Foreign { name: "a Git LFS pointer, not the file itself", way: "run `git lfs pull`" };
+const GZIP: Foreign = Foreign { name: "compressed with gzip", way: "decompress it with `gunzip`" };
+const PACKED: Foreign = Foreign { name: "a compressed file (zstd, xz or bzip2)", way: "decompress it first" };
+const TAR: Foreign = Foreign { name: "a tar archive", way: "extract it first" };
+const ONNX: Foreign = Foreign {
+    name: "an ONNX file",
+    way: "it cannot be loaded as a model; use the model file that `panoply export` read",
 };
-const JSON: Foreign = Foreign { name: "a JSON document", way: "name the safetensors file that it belongs to" };
+const INDEX: Foreign =
+    Foreign { name: "the index of a sharded model", way: "use the safetensors files that its `weight_map` lists" };
+const JSON: Foreign = Foreign { name: "a JSON document", way: "use the safetensors file that it belongs to" };
 const HTML: Foreign = Foreign { name: "a web page", way: "download the file itself" };
-const TEXT: Foreign = Foreign { name: "a text", way: "name a safetensors file; data are what `panoply train` takes" };
-const EMPTY: Foreign = Foreign { name: "empty", way: "take another copy of it" };
+const TEXT: Foreign = Foreign { name: "a text file", way: "use a safetensors file; `panoply train` takes data" };
+const EMPTY: Foreign = Foreign { name: "empty", way: "use another copy" };
 
-/// The format of a file that is not a safetensors file, if its first bytes tell it.
+/// Returns the format of a file that is not a safetensors file, if its first bytes identify it.
 pub(super) fn foreign(bytes: &[u8]) -> Option<Foreign> {
     let begins = |start: &[u8]| bytes.starts_with(start);
     let head = &bytes[..bytes.len().min(4096)];
@@ -52,7 +52,7 @@ pub(super) fn foreign(bytes: &[u8]) -> Option<Foreign> {
         [b'P', b'K', 3 | 5, 4 | 6, ..] if holds(b"data.pkl") || holds(b"/version") => TORCH,
         [b'P', b'K', 3 | 5, 4 | 6, ..] if holds(b".npy") => NUMPY,
         [b'P', b'K', 3 | 5, 4 | 6, ..] => ZIP,
-        // A pickle of protocol 2 to 5; torch.save of early versions begins with one of its magic number.
+        // A pickle of protocol 2 to 5, which includes the legacy format of torch.save.
         [0x80, 2..=5, ..] => TORCH,
         [0x1f, 0x8b, ..] => GZIP,
         _ if begins(b"GGUF") || begins(b"GGML") => GGUF,
@@ -61,16 +61,16 @@ pub(super) fn foreign(bytes: &[u8]) -> Option<Foreign> {
         _ if begins(b"version https://git-lfs") => LFS,
         _ if begins(&[0x28, 0xb5, 0x2f, 0xfd]) || begins(b"BZh") || begins(b"\xfd7zXZ\0") => PACKED,
         _ if at(257, b"ustar") => TAR,
-        // The version of the format, then the name of the program that wrote it.
+        // The IR version, then the name of the producer.
         [0x08, 1..=64, 0x12, length, rest @ ..] if rest.get(..*length as usize).is_some_and(<[u8]>::is_ascii) => ONNX,
         _ => of_text(bytes)?,
     })
 }
 
-/// The format of a file of text.
+/// Returns the format of a text file.
 fn of_text(bytes: &[u8]) -> Option<Foreign> {
     let head = &bytes[..bytes.len().min(1 << 16)];
-    // A character may end behind the part that is looked at.
+    // The last character can be cut off.
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() && bytes.len() > head.len() => {
@@ -79,7 +79,7 @@ fn of_text(bytes: &[u8]) -> Option<Foreign> {
         Err(_) => return None,
     };
     let plain = text.chars().all(|char| !char.is_control() || matches!(char, '\n' | '\r' | '\t'));
-    // Fewer bytes than a safetensors file begins with tell nothing.
+    // Fewer bytes than a safetensors header has are ambiguous.
     if !plain || bytes.len() < 8 {
         return None;
     }

@@ -1,7 +1,7 @@
-//! Writes of whole files: a reader sees the old content or the new content, never a part.
+//! Atomic file writes: a reader sees the old content or the new content, never a mixture.
 //!
 //! The bytes go to a temporary file beside the target, which is then renamed to the target. The temporary file is created
-//! exclusively, so two writers never share one, whatever their threads and targets are. The target keeps its mode and owner, and a
+//! exclusively, so two writers never share one. The target keeps its mode and owner, and a
 //! symbolic link keeps pointing to it. Pipes and character devices have no content to replace and are written to directly.
 
 use std::ffi::OsStr;
@@ -11,20 +11,23 @@ use std::path::{Path, PathBuf};
 
 use panoply_tensor::{Error, Result};
 
-/// The most symbolic links that are followed one after another, as on Linux.
+/// Maximum number of symbolic links that are followed in sequence, as on Linux.
 const MAX_LINKS: usize = 40;
 
-/// The most bytes of the target's name that the temporary file's name begins with: file systems take 143 bytes at least.
+/// Maximum number of bytes of the target's name in the temporary file's name: file systems allow at least 143 bytes.
 const MAX_NAME_BYTES: usize = 100;
 
-/// Writes a file whole: on error it is as it was.
+/// Writes a file atomically; on error it is unchanged.
+///
+/// # Errors
+/// If the file cannot be written.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = WholeFile::create(path)?;
     file.write(bytes)?;
     file.commit()
 }
 
-/// Whether a file name is that of a temporary file of [`write_atomic`], which a process that was killed leaves behind.
+/// Returns true for the name of a temporary file of [`write_atomic`], which a killed process leaves behind.
 pub fn is_temporary(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let Some((_, end)) = name.rsplit_once(".part") else { return false };
@@ -32,26 +35,26 @@ pub fn is_temporary(name: &OsStr) -> bool {
     [process, count].iter().all(|number| number.parse::<u32>().is_ok())
 }
 
-/// A file that is being written and replaces its target when it is committed; dropped before, it changes nothing.
+/// A file that replaces its target atomically when it is committed. Dropped without a commit, it changes nothing.
 #[derive(Debug)]
 pub struct WholeFile {
-    /// As the caller names it.
+    /// Path as the caller spells it.
     path: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
     replaces: Option<Replaced>,
 }
 
-/// What a commit renames.
+/// The renaming that a commit performs.
 #[derive(Debug)]
 struct Replaced {
     temporary: PathBuf,
-    /// The path behind symbolic links.
+    /// Target with symbolic links resolved.
     target: PathBuf,
 }
 
 impl WholeFile {
-    /// Begins to write the file at `path`.
+    /// Creates the temporary file for `path`.
     ///
     /// # Errors
     /// If `path` is a folder, a block device or a socket, or its folder cannot be written to.
@@ -61,17 +64,23 @@ impl WholeFile {
     }
 
     /// Appends bytes.
+    ///
+    /// # Errors
+    /// If they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
         self.file.write_all(bytes).map_err(|error| unwritten(&self.path, error))
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Waits until all that was written is on the disk.
+    /// Waits until all written bytes are on disk.
+    ///
+    /// # Errors
+    /// If they cannot be written.
     pub fn sync(&mut self) -> Result<()> {
         let mut done = self.file.flush();
         if self.replaces.is_some() {
@@ -80,19 +89,22 @@ impl WholeFile {
         done.map_err(|error| unwritten(&self.path, error))
     }
 
-    /// Puts the file in the place of its target.
+    /// Replaces the target by this file.
+    ///
+    /// # Errors
+    /// If the file cannot be written or renamed, or its folder cannot be synced.
     pub fn commit(self) -> Result<()> {
         self.commit_with(sync_folder)
     }
 
-    /// [`WholeFile::commit`] with what makes the folder's entries durable.
+    /// [`WholeFile::commit`] with a function that makes the folder's entries durable.
     fn commit_with(mut self, sync_folder: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
         self.sync()?;
         let Some(Replaced { temporary, target }) = &self.replaces else { return Ok(()) };
         std::fs::rename(temporary, target).map_err(|error| unwritten(&self.path, error))?;
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let synced = sync_folder(folder).map_err(|error| {
-            let note = "the file is written, and a loss of power may undo that";
+            let note = "the file is written, but a power failure can undo this";
             Error::io(format!("cannot sync the folder of {}", self.path.display()), error).note(note)
         });
         self.replaces = None;
@@ -109,10 +121,10 @@ impl Drop for WholeFile {
 }
 
 fn unwritten(path: &Path, error: io::Error) -> Error {
-    Error::io(format!("cannot write {}", path.display()), error).note("the file is as it was")
+    Error::io(format!("cannot write {}", path.display()), error).note("the file is unchanged")
 }
 
-/// The file that takes the bytes, and what it replaces unless it is the target itself.
+/// Returns the file to write to, and what it replaces unless it is the target itself.
 fn open(path: &Path) -> io::Result<(File, Option<Replaced>)> {
     let old = match std::fs::metadata(path) {
         Ok(old) if old.is_dir() => return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder")),
@@ -131,7 +143,7 @@ fn open(path: &Path) -> io::Result<(File, Option<Replaced>)> {
     Ok((file, Some(replaced)))
 }
 
-/// A pipe or a character device, opened for writing.
+/// Opens a pipe or a character device for writing.
 #[cfg(unix)]
 fn stream(path: &Path, kind: &Metadata) -> io::Result<File> {
     use std::os::unix::fs::FileTypeExt;
@@ -148,7 +160,7 @@ fn stream(path: &Path, _: &Metadata) -> io::Result<File> {
     OpenOptions::new().write(true).open(path)
 }
 
-/// The path that a symbolic link leads to, whether there is a file yet or not.
+/// Resolves symbolic links, also of a path that does not exist yet.
 fn behind_links(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..MAX_LINKS {
@@ -158,9 +170,9 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many levels of symbolic links"))
 }
 
-/// A new file beside the target; only its owner may read it before it has the mode of the file that it replaces.
+/// Creates a file beside the target. If it replaces a file, only its owner can read it until it has that file's mode.
 fn temporary(target: &Path, replaces: bool) -> io::Result<(File, PathBuf)> {
-    let no_name = || io::Error::new(ErrorKind::InvalidInput, "the path names no file");
+    let no_name = || io::Error::new(ErrorKind::InvalidInput, "the path has no file name");
     let name = target.file_name().ok_or_else(no_name)?.to_string_lossy();
     let start: String = name
         .char_indices()
@@ -182,16 +194,16 @@ fn temporary(target: &Path, replaces: bool) -> io::Result<(File, PathBuf)> {
             opened => return opened.map(|file| (file, temporary)),
         }
     }
-    Err(io::Error::new(ErrorKind::AlreadyExists, "no name for a temporary file is free"))
+    Err(io::Error::new(ErrorKind::AlreadyExists, "no free name for a temporary file"))
 }
 
-/// Gives a file the owner and the mode of the one that it replaces.
+/// Gives a file the owner and the mode of the file that it replaces.
 #[cfg(unix)]
 fn keep_mode(file: &File, old: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
     let own = file.metadata()?;
     let (user, group) = (Some(old.uid()), Some(old.gid()));
-    // Only a privileged process may give a file away; the file of another one stays its own.
+    // Only a privileged process can change the owner.
     if (Some(own.uid()), Some(own.gid())) != (user, group) && fchown(file, user, group).is_err() {
         let _ = fchown(file, None, group);
     }
@@ -203,11 +215,11 @@ fn keep_mode(_: &File, _: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until a folder's entries are on the disk.
+/// Waits until a folder's entries are on disk.
 #[cfg(unix)]
 fn sync_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // Some file systems sync no folders, and a folder that may be written to may be unreadable.
+        // Some file systems cannot sync folders, and a writable folder can be unreadable.
         Err(error)
             if matches!(
                 error.kind(),
@@ -220,7 +232,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Elsewhere a folder cannot be opened.
+/// Folders cannot be opened on other systems.
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
@@ -232,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// An empty folder of a test's own.
+    /// Creates an empty folder for a test.
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("panoply-write-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -247,7 +259,8 @@ mod tests {
         names
     }
 
-    /// Files whose names differ in their ending alone, and one file, written by several threads: no write fails, each file is whole.
+    /// Several threads write files whose names differ only in their extension, and one common file: no write fails and each file is
+    /// complete.
     #[test]
     fn writers_do_not_share_a_temporary_file() {
         let folder = folder("threads");
@@ -355,7 +368,7 @@ mod tests {
             std::fs::remove_dir_all(folder).unwrap();
         }
 
-        /// A pipe hands the bytes on, a device takes them, and both are what they were; a socket is refused.
+        /// Bytes pass through a pipe and a device, which are not replaced; a socket is rejected.
         #[test]
         fn pipes_and_devices_are_not_replaced() {
             use std::os::unix::fs::FileTypeExt;

@@ -1,4 +1,4 @@
-//! Examples and what is to be learned of them as two arrays: IDX or NumPy files side by side, or two arrays of one `.npz` file.
+//! Examples and targets as two arrays: IDX or NumPy files side by side, or two arrays of one `.npz` file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::reader::{
 };
 use super::{Dataset, ReadBudget, idx, offsets};
 
-/// Where an array lies: in a file of its own, or under a name in one of several.
+/// Location of an array: a whole file, or a name within an archive.
 #[derive(Clone, Debug)]
 pub(super) struct ArrayLocation {
     file: PathBuf,
@@ -28,7 +28,7 @@ impl fmt::Display for ArrayLocation {
     }
 }
 
-/// What examples and their classes are called, in files and in an `.npz`; those of training first.
+/// Names of examples and labels in files and archives; training data first.
 const NAMES: [(&str, &str); 7] = [
     ("x_train", "y_train"),
     ("train_images", "train_labels"),
@@ -39,7 +39,7 @@ const NAMES: [(&str, &str); 7] = [
     ("arr_0", "arr_1"),
 ];
 
-/// What stands for what in the names of a pair of files.
+/// Substitutions from the name of a file of examples to that of its labels.
 const FILES: [(&str, &str); 8] = [
     ("images-idx3", "labels-idx1"),
     ("images.idx3", "labels.idx1"),
@@ -51,18 +51,18 @@ const FILES: [(&str, &str); 8] = [
     ("data", "target"),
 ];
 
-/// The examples of a folder: of training if it has several.
+/// Returns the file of examples in a folder, of the training set if there are several.
 pub(super) fn examples_in(folder: &Path) -> Result<Option<PathBuf>> {
     let failed = |error| Error::io(format!("cannot read {}", folder.display()), error);
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        // A pipe or a device of such a name would be waited for.
+        // Opening a pipe or a device with such a name would block.
         if path.is_file() {
             files.push(path);
         }
     }
-    // Training before testing, by what MNIST and its relatives call them.
+    // The training set before the test set, by the names of MNIST and similar data sets.
     files.sort_by_key(|file| (!name(file).contains("train"), name(file)));
     Ok(files.into_iter().find(|file| {
         let name = name(file);
@@ -71,7 +71,7 @@ pub(super) fn examples_in(folder: &Path) -> Result<Option<PathBuf>> {
     }))
 }
 
-/// Reads examples with their classes or numbers, of which the file of the examples is named.
+/// Reads examples with their labels or targets; `file` is the file of examples.
 pub(super) fn open(file: &Path, task: Option<Task>) -> Result<LabeledData> {
     let examples = examples(file)?;
     let targets = targets_of(&examples)?;
@@ -85,12 +85,12 @@ pub(super) fn open(file: &Path, task: Option<Task>) -> Result<LabeledData> {
     }
 }
 
-/// What a trained network knows of arrays.
+/// Schema of the arrays that a trained network reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known<'a> {
-    /// Lengths of an example's axes.
+    /// Shape of an example.
     pub lengths: &'a [usize],
-    /// Numbers or answers that are learned of each example; 0 if a class is.
+    /// Number of regression targets or labels of each example; 0 for a class.
     pub numbers: usize,
     pub answers: bool,
     pub offsets: &'a [f64],
@@ -99,7 +99,7 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Reads examples, with their labels where they are beside them.
+    /// Reads examples, with labels if they exist.
     pub fn read(&self, path: &Path) -> Result<InferenceData> {
         let Known { lengths, numbers, answers, .. } = *self;
         let file = if path.is_dir() { examples_in(path)? } else { None };
@@ -108,14 +108,16 @@ impl Known<'_> {
         let budget = &examples.budget(targets.as_ref().unwrap_or(&examples))?;
         let Numbers { values: features, lengths: own, .. } = examples.numbers(Some(self.offsets), budget)?;
         if own != *lengths {
-            return Err(Error::mistake(format!("{examples}: examples of {own:?}, not {lengths:?}")));
+            return Err(Error::mistake(format!("{examples}: the examples have shape {own:?}, expected {lengths:?}")));
         }
         let count = features.len() / lengths.iter().product::<usize>().max(1);
         let right = match targets {
             Ok(targets) if numbers > 0 => {
                 let (values, width) = targets.wide(count, budget)?;
                 if width != numbers {
-                    return Err(Error::mistake(format!("{targets}: {width} numbers for each example, not {numbers}")));
+                    return Err(Error::mistake(format!(
+                        "{targets}: {width} numbers for each example, expected {numbers}"
+                    )));
                 }
                 values.chunks(width).map(|row| Some(Label::Values(row.to_vec()))).collect()
             }
@@ -131,7 +133,7 @@ impl Known<'_> {
     }
 }
 
-/// The examples of a file: all of it, or the array of an `.npz` that is called so or is the only one.
+/// Returns the location of the examples: the whole file, or the array of an `.npz` with a known name or the only one.
 fn examples(file: &Path) -> Result<ArrayLocation> {
     if !matches!(kind(file)?, FileKind::Npz) {
         return Ok(ArrayLocation { file: file.to_path_buf(), name: None });
@@ -140,13 +142,13 @@ fn examples(file: &Path) -> Result<ArrayLocation> {
     let called = |wanted: &str| names.iter().find(|name| name.eq_ignore_ascii_case(wanted));
     let only = if names.len() == 1 { names.first() } else { None };
     let found = NAMES.iter().find_map(|(examples, _)| called(examples)).or(only).ok_or_else(|| {
-        let message = format!("{}: none of its arrays ({}) is called x", file.display(), names.join(", "));
-        Error::mistake(message).note("examples are looked for as x or x_train, their classes as y or y_train")
+        let message = format!("{}: none of its arrays ({}) is named x", file.display(), names.join(", "));
+        Error::mistake(message).note("name the examples x or x_train, and their labels y or y_train")
     })?;
     Ok(ArrayLocation { file: file.to_path_buf(), name: Some(found.clone()) })
 }
 
-/// What is to be learned of examples: in a file beside theirs, or under another name in the same.
+/// Returns the location of the targets: in a file beside the examples, or under another name in the same archive.
 fn targets_of(examples: &ArrayLocation) -> Result<ArrayLocation> {
     if let Some(own) = &examples.name {
         let names = Archive::open(&examples.file, &ReadBudget::for_file(&examples.file)?)?.names();
@@ -162,7 +164,7 @@ fn targets_of(examples: &ArrayLocation) -> Result<ArrayLocation> {
     let plain = own.trim_end_matches(".gz");
     let mut candidates: Vec<PathBuf> = Vec::new();
     for (from, to) in FILES.iter().filter(|(from, _)| own.contains(from)) {
-        // As packed as the examples, or not.
+        // Compressed like the examples, or not.
         let other = if plain == own { format!("{own}.gz") } else { plain.to_string() };
         candidates.extend([&own, &other].map(|name| file.with_file_name(name.replace(from, to))));
     }
@@ -177,7 +179,7 @@ fn targets_of(examples: &ArrayLocation) -> Result<ArrayLocation> {
 
 fn missing(examples: &ArrayLocation, sought: &str) -> Error {
     let sought = if sought.is_empty() { "a name with `images` or `x` in it" } else { sought };
-    Error::mistake(format!("{examples}: its classes are not beside it; looked for {sought}"))
+    Error::mistake(format!("{examples}: no labels found beside it; looked for {sought}"))
 }
 
 fn with_numbers(
@@ -196,7 +198,7 @@ fn with_numbers(
     let source = DataFormat::Npy { shape: lengths.clone(), num_outputs: numbers, task, offsets, target_offsets };
     let data = match answers {
         true => Dataset::multilabel(features, width, own.values, numbers)
-            .map_err(|error| error.note(format!("in {targets}; `--task regression` learns any numbers")))?,
+            .map_err(|error| error.note(format!("in {targets}; use `--task regression` for other numbers")))?,
         false => Dataset::regression(features, width, own.values, numbers)?,
     };
     let data = data.with_shape(&lengths)?;
@@ -214,12 +216,12 @@ fn pair(examples: &ArrayLocation, classes: &ArrayLocation, budget: &ReadBudget) 
     let labels = classes.labels(features.len().checked_div(width).unwrap_or(0), budget)?;
     let names = classes_among(&labels.iter().map(String::as_str).collect::<Vec<&str>>());
     if names.len() > MOST_CLASSES {
-        let message = format!("{classes}: {} classes, and {MOST_CLASSES} are the most", names.len());
-        return Err(Error::corrupt(message).note("`--task regression` learns numbers"));
+        let message = format!("{classes}: {} classes; at most {MOST_CLASSES} are supported", names.len());
+        return Err(Error::corrupt(message).note("use `--task regression` for numbers"));
     }
     if names.len() < 2 {
         return Err(Error::corrupt(format!("{classes}: {} examples, all of class {}", labels.len(), names.join("")))
-            .note("learning classes takes examples of two at least"));
+            .note("classification needs examples of at least two classes"));
     }
     let keys = Keys::of(&names);
     let labels = labels.iter().map(|label| keys.class(label).unwrap_or(0)).collect();
@@ -241,32 +243,32 @@ fn pair(examples: &ArrayLocation, classes: &ArrayLocation, budget: &ReadBudget) 
     })
 }
 
-/// Numbers of examples as f32.
+/// Numbers of examples in f32.
 struct Numbers {
-    /// One example after another, less the offsets.
+    /// Values minus offsets, one example after another.
     values: Vec<f32>,
-    /// Lengths of an example's axes.
+    /// Shape of an example.
     lengths: Vec<usize>,
-    /// What was subtracted in f64 from each number of an example; none if nothing was.
+    /// Offset subtracted in f64 from each element of an example; empty if there is none.
     offsets: Vec<f64>,
-    /// Sentences about numbers that f32 holds badly.
+    /// Warnings about numbers that lose precision in f32.
     notes: Vec<String>,
 }
 
-/// Bytes that the text of a label takes of the heap.
+/// Heap bytes of a label as text.
 const LABEL_BYTES: usize = 32;
 
-/// Examples that are looked at for offsets.
+/// Number of examples that are sampled to determine offsets.
 const SAMPLED: usize = 1000;
 
 impl Numbers {
-    /// As they are.
+    /// Converts numbers without offsets.
     fn plain(wide: &[f64]) -> Numbers {
         let values = wide.iter().map(|value| *value as f32).collect();
         Numbers { values, lengths: Vec::new(), offsets: Vec::new(), notes: Vec::new() }
     }
 
-    /// With offsets where rows of so many numbers need them.
+    /// Converts rows of `width` numbers, with offsets where needed.
     fn moved(wide: &[f64], width: usize, place: &ArrayLocation) -> Numbers {
         let (offsets, notes) = offsets_of(|at| wide[at], wide.len(), width, place);
         let offset = |at: usize| offsets.get(at % width).copied().unwrap_or(0.0);
@@ -275,7 +277,7 @@ impl Numbers {
     }
 }
 
-/// The offsets of each place of rows of so many numbers, none if no place needs one, and sentences about numbers that f32 holds badly.
+/// Returns the offset of each column of rows with `width` numbers (empty if none is needed), and warnings about lost precision.
 fn offsets_of(
     value: impl Fn(usize) -> f64,
     count: usize,
@@ -289,7 +291,7 @@ fn offsets_of(
         let sample: Vec<f64> = (0..rows).step_by(step).map(|row| value(row * width + column)).collect();
         let offset = offsets::offset(&sample).unwrap_or(0.0);
         if let Some(what) = offsets::loss(&sample, offset).filter(|_| notes.is_empty()) {
-            notes.push(format!("{place}: number {column} of an example: {what}"));
+            notes.push(format!("{place}: element {column} of an example: {what}"));
         }
         offsets.push(offset);
     }
@@ -299,13 +301,13 @@ fn offsets_of(
     (offsets, notes)
 }
 
-/// An element as f64.
+/// Returns an element as f64.
 fn wide(element: Scalar) -> f64 {
     if element.dtype.is_float() { element.to_f64() } else { element.to_i128() as f64 }
 }
 
 impl ArrayLocation {
-    /// The memory that reading examples and what is to be learned of them may take.
+    /// Returns the memory budget for reading examples and targets.
     fn budget(&self, targets: &ArrayLocation) -> Result<ReadBudget> {
         let size = |place: &ArrayLocation| {
             let file = std::fs::metadata(&place.file);
@@ -327,7 +329,8 @@ impl ArrayLocation {
         }
     }
 
-    /// The numbers of examples, bytes scaled to 0 ..= 1, less these offsets or those that they need. Images have a channel.
+    /// Reads the numbers of examples. Bytes are scaled to 0 ..= 1, others are reduced by known or measured offsets. Images get a channel
+    /// axis.
     fn numbers(&self, known: Option<&[f64]>, budget: &ReadBudget) -> Result<Numbers> {
         let array = self.array(budget)?;
         let count = array.bytes.len() / array.dtype.bytes();
@@ -336,7 +339,7 @@ impl ArrayLocation {
             [_, rows, columns] => vec![1, rows, columns],
             [_, ref lengths @ ..] if !lengths.is_empty() => lengths.to_vec(),
             _ => {
-                let message = format!("{self}: {:?} is not an array for each example", array.dims);
+                let message = format!("{self}: shape {:?} has no axis besides the examples", array.dims);
                 return Err(Error::corrupt(message));
             }
         };
@@ -358,16 +361,16 @@ impl ArrayLocation {
             return Err(Error::corrupt(format!("{self}: it holds no examples")));
         }
         if let Some(at) = values.iter().position(|number| !number.is_finite()) {
-            let message = format!("{self}: example {} holds {}, which is no finite number", at / width, values[at]);
+            let message = format!("{self}: example {} holds {}, which is not a finite number", at / width, values[at]);
             return Err(Error::corrupt(message));
         }
         Ok(Numbers { values, lengths, offsets, notes })
     }
 
-    /// The label of each of so many examples, as text.
+    /// Reads the label of each of `count` examples as text.
     fn labels(&self, count: usize, budget: &ReadBudget) -> Result<Vec<String>> {
         let array = self.array(budget)?;
-        // A label is a text of its own until the classes are known, and its place then.
+        // Memory of a label: text until the classes are known, then an index.
         let each = size_of::<String>() + LABEL_BYTES + size_of::<i32>();
         budget.take_values(array.bytes.len() / array.dtype.bytes(), each, &self.file)?;
         let Array { dtype, dims, .. } = &array;
@@ -378,19 +381,18 @@ impl ArrayLocation {
             false => Ok(label.to_i128().to_string()),
             true if label.to_f64().is_finite() && label.to_f64().fract() == 0.0 => Ok(label.to_f64().to_string()),
             true => {
-                let message = format!("{self}: example {at} has {}, which is no class", label.to_f64());
-                Err(Error::corrupt(message)
-                    .note("classes are whole numbers or bools; `--task regression` learns numbers"))
+                let message = format!("{self}: example {at} has {}, which is not a class", label.to_f64());
+                Err(Error::corrupt(message).note("classes are integers or bools; use `--task regression` for numbers"))
             }
         };
         let labels: Vec<String> = array.scalars().enumerate().map(label).collect::<Result<_>>()?;
         if labels.len() != count {
-            return Err(Error::corrupt(format!("{self}: {} classes for {count} examples", labels.len())));
+            return Err(Error::corrupt(format!("{self}: {} labels for {count} examples", labels.len())));
         }
         Ok(labels)
     }
 
-    /// The numbers of so many examples in f64, and how many each has.
+    /// Reads the targets of `count` examples in f64. Returns them with the number of targets per example.
     fn wide(&self, count: usize, budget: &ReadBudget) -> Result<(Vec<f64>, usize)> {
         let array = self.array(budget)?;
         let each = size_of::<f64>() + size_of::<f32>();
@@ -403,7 +405,7 @@ impl ArrayLocation {
             return Err(Error::corrupt(message));
         }
         if let Some(at) = values.iter().position(|number| !(*number as f32).is_finite()) {
-            let message = format!("{self}: example {} has {}, which is no finite number", at / width, values[at]);
+            let message = format!("{self}: example {} has {}, which is not a finite number", at / width, values[at]);
             return Err(Error::corrupt(message));
         }
         Ok((values, width))

@@ -1,4 +1,4 @@
-//! Some examples on the device, and all of them some at a time.
+//! Batches of examples on the device.
 
 use std::ops::Range;
 
@@ -6,24 +6,27 @@ use panoply_tensor::{Dim, Error, Result, Tensor};
 
 use super::Dataset;
 
-/// A [`Batch`] of examples that may end before the last time.
+/// A batch of examples, with valid lengths if they are sequences.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// `[batch, lengths]`.
+    /// Inputs, `[batch, lengths]`.
     pub inputs: Tensor,
-    /// What is to be learned of each.
+    /// Targets.
     pub targets: Tensor,
-    /// How many times of each sequence count, `[batch]`, if not all do: for [`crate::ForwardContext::with_seq_lengths`].
+    /// Valid length of each sequence, `[batch]`, for [`crate::ForwardContext::with_seq_lengths`]; `None` if all time steps are valid.
     pub seq_lengths: Option<Tensor>,
 }
 
 impl Batch {
-    /// How many examples.
+    /// Returns the number of examples.
+    ///
+    /// # Errors
+    /// If the targets are a mistake.
     pub fn len(&self) -> Result<usize> {
         Ok(self.targets.shape()?.dims()[0])
     }
 
-    /// Whether it has no examples.
+    /// Returns true if there are no examples.
     ///
     /// # Errors
     /// If the targets are a mistake.
@@ -31,31 +34,31 @@ impl Batch {
         Ok(self.len()? == 0)
     }
 
-    /// The same as a batch of this length, which a plan does not know: a short last one runs the plan of the others, for what they cost.
+    /// Marks the batch axis as dynamic, so that a shorter last batch reuses the plan of full batches, at their cost.
     #[must_use]
     #[track_caller]
     pub fn with_dim(&self, dim: &Dim) -> Batch {
         self.map(|part| part.mark_dynamic(0, dim))
     }
 
-    /// All that it consists of.
+    /// Returns all tensors of the batch.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         [&self.inputs, &self.targets].into_iter().chain(&self.seq_lengths)
     }
 
-    /// Whether all of it was made.
+    /// Fails if a tensor of the batch is a mistake.
     pub(crate) fn check(&self) -> Result<()> {
         self.tensors().try_for_each(Tensor::check)
     }
 
-    /// What becomes of it if this becomes of each part.
+    /// Applies a function to each tensor of the batch.
     pub(crate) fn map(&self, part: impl Fn(&Tensor) -> Tensor) -> Batch {
         let [inputs, targets] = [&self.inputs, &self.targets].map(&part);
         Batch { inputs, targets, seq_lengths: self.seq_lengths.as_ref().map(part) }
     }
 }
 
-/// How [`crate::Trainer::fit`] cuts an epoch into batches. A last batch of one example is merged into the one before it: batch norm
+/// Division of an epoch into batches by [`crate::Trainer::fit`]. A last batch of one example is merged into the previous one: batch norm
 /// needs two values per channel, and no example is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cuts {
@@ -64,19 +67,19 @@ pub(crate) struct Cuts {
 }
 
 impl Cuts {
-    /// Cuts so many examples into batches of `size`, at least 1.
+    /// Divides `examples` examples into batches of `size`, at least 1.
     pub fn new(examples: usize, size: usize) -> Cuts {
         Cuts { examples, size: size.max(1) }
     }
 
-    /// Batches of an epoch.
+    /// Returns the number of batches in an epoch.
     pub fn count(self) -> usize {
         let Cuts { examples, size } = self;
         let merged = size > 1 && examples > size && examples % size == 1;
         examples.div_ceil(size) - usize::from(merged)
     }
 
-    /// Positions of a batch in the epoch's order; empty behind the last batch.
+    /// Returns the positions of a batch in the epoch's order; empty after the last batch.
     pub fn range(self, batch: usize) -> Range<usize> {
         let start = |batch: usize| match batch < self.count() {
             true => batch * self.size,
@@ -86,7 +89,7 @@ impl Cuts {
     }
 }
 
-/// Batches of one epoch.
+/// Iterator over the batches of one epoch.
 #[derive(Debug)]
 pub struct Batches<'a> {
     data: &'a Dataset,
@@ -96,12 +99,12 @@ pub struct Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// The examples in this order, so many at a time.
+    /// Creates an iterator over the examples in this order, in batches of `size`.
     pub(super) fn new(data: &'a Dataset, order: Vec<usize>, size: usize) -> Batches<'a> {
         Batches { data, order, size: size.max(1), next: 0 }
     }
 
-    /// Without the first `step` batches.
+    /// Skips the first `step` batches.
     #[must_use]
     pub fn skip_batches(mut self, step: usize) -> Self {
         self.next = step.saturating_mul(self.size).min(self.order.len());
@@ -120,8 +123,8 @@ impl Iterator for Batches<'_> {
         }
         self.next = end;
         if self.data.seq_lengths.is_some() {
-            let message = "sequences that end before the last time are no batches of inputs and targets alone";
-            return Some(Err(Error::mistake(message).note("take a `Loader`, whose batches say where they end")));
+            let message = "these batches cannot hold the valid lengths of sequences";
+            return Some(Err(Error::mistake(message).note("use a `DataLoader`, whose batches have `seq_lengths`")));
         }
         let batch = self.data.select(positions).examples();
         Some(batch.check().map(|()| (batch.inputs, batch.targets)))

@@ -1,18 +1,18 @@
-//! Examples on their way to the device.
+//! Transfer of examples to the device during training.
 //!
-//! Where a quarter of its free memory holds all of them they go there once, and a step picks its rows on the device: after that
-//! only the order crosses over, four bytes for an example. Otherwise a thread picks the rows of the next batches on the host
-//! while the device works. Both give the same batches. What a loader makes of examples is the loader's own, order included.
+//! If a quarter of the device's free memory holds all examples, they are copied once, and each step gathers its rows on the device. Only
+//! the order is transferred then, four bytes per example. Otherwise a thread gathers the rows of the next batches on the host while the
+//! device computes. Both produce the same batches. A [`DataLoader`] always produces its own batches and order.
 
 use panoply_tensor::{Device, Error, Result, Rng, Tensor, eval};
 
 use super::prefetch::Prefetcher;
 use super::{Batch, Cuts, DataLoader, Dataset, Targets};
 
-/// Batches that are made ready or under way ahead of the one in use.
+/// Number of batches that are prepared ahead of the current one.
 const AHEAD: usize = 3;
 
-/// The bytes that examples take of a device with so many free ones; 0 if they stay on the host.
+/// Returns the bytes that the examples need on a device with this much free memory; 0 if they stay on the host.
 pub(crate) fn resident_bytes(data: &Dataset, free: u64) -> u64 {
     let targets = match &data.targets {
         Targets::Classes { labels, .. } => labels.len(),
@@ -23,12 +23,12 @@ pub(crate) fn resident_bytes(data: &Dataset, free: u64) -> u64 {
     if bytes <= free / 4 { bytes } else { 0 }
 }
 
-/// What is learned from.
+/// Source of training examples.
 #[derive(Clone, Copy, Debug)]
 pub enum TrainData<'a> {
-    /// Examples as they are, each epoch in an order that the run's random numbers decide.
+    /// A data set, shuffled in each epoch by the run's random generator.
     Dataset(&'a Dataset),
-    /// What a loader makes of examples, in its own order.
+    /// A data loader with its own transforms and order.
     Loader(&'a DataLoader),
 }
 
@@ -45,7 +45,7 @@ impl<'a> From<&'a DataLoader> for TrainData<'a> {
 }
 
 impl<'a> TrainData<'a> {
-    /// The examples before anything is made of them.
+    /// Returns the examples without transforms.
     pub fn data(self) -> &'a Dataset {
         match self {
             TrainData::Dataset(data) => data,
@@ -54,7 +54,7 @@ impl<'a> TrainData<'a> {
     }
 }
 
-/// Examples that steps take their batches from.
+/// Source of batches for training or evaluation.
 pub(crate) struct BatchFeed<'a> {
     data: &'a Dataset,
     loader: Option<&'a DataLoader>,
@@ -62,32 +62,32 @@ pub(crate) struct BatchFeed<'a> {
 }
 
 impl<'a> BatchFeed<'a> {
-    /// Examples that stay on the host.
+    /// Creates a feed that keeps the examples on the host.
     pub fn on_host(data: &'a Dataset) -> BatchFeed<'a> {
         BatchFeed { data, loader: None, resident: None }
     }
 
-    /// What gives batches of this size, from the device where the examples go there as they are.
+    /// Creates a feed of batches of this size. The examples of a data set are copied to the device if they fit.
     pub fn of(supply: TrainData<'a>, batch: usize, free: Option<u64>) -> Result<BatchFeed<'a>> {
         match supply {
             TrainData::Dataset(data) => BatchFeed::new(data, free),
             TrainData::Loader(loader) if loader.batch_size() != batch => {
                 let message =
-                    format!("the loader's batches are of {}, those of the training of {batch}", loader.batch_size());
+                    format!("the loader's batch size is {}, that of the training {batch}", loader.batch_size());
                 Err(Error::mistake(message)
-                    .note("make both the same; `accumulate_grad_batches` makes steps of several batches"))
+                    .note("make both equal; `accumulate_grad_batches` combines several batches into one step"))
             }
             TrainData::Loader(loader) => Ok(BatchFeed { loader: Some(loader), ..BatchFeed::on_host(loader.dataset()) }),
         }
     }
 
-    /// The examples.
+    /// Returns the examples.
     pub fn data(&self) -> &'a Dataset {
         self.data
     }
 
-    /// On the device, if they fit into one of its buffers and a quarter of these free bytes, of all its bytes if nobody knows how
-    /// many are free.
+    /// Creates a feed with the examples on the device if they fit into one buffer and a quarter of the free memory (of the total memory if
+    /// the free memory is unknown). Otherwise they stay on the host.
     pub fn new(data: &'a Dataset, free: Option<u64>) -> Result<BatchFeed<'a>> {
         let device = Device::current()?;
         let bytes = resident_bytes(data, free.unwrap_or_else(|| device.memory().total));
@@ -95,7 +95,7 @@ impl<'a> BatchFeed<'a> {
             return Ok(BatchFeed::on_host(data));
         }
         let all = data.examples();
-        // They go there now, so that whoever asks next what is free knows.
+        // Copied now, so that later queries of the free memory account for them.
         match eval(&all.tensors().collect::<Vec<&Tensor>>()) {
             Ok(()) => Ok(BatchFeed { data, loader: None, resident: Some(all) }),
             Err(error) if error.is_out_of_memory() => Ok(BatchFeed::on_host(data)),
@@ -103,12 +103,12 @@ impl<'a> BatchFeed<'a> {
         }
     }
 
-    /// The order of the examples in an epoch, counted from 0.
+    /// Returns the order of the examples in an epoch, counted from 0.
     pub fn order(&self, epoch: u64, rng: &Rng) -> Vec<usize> {
         self.loader.map_or_else(|| self.data.order(&mut rng.clone()), |loader| loader.order(epoch))
     }
 
-    /// Calls `step` with each batch of an epoch in its order, from one of them on, until it says to stop. Whether it never did.
+    /// Calls `step` with each batch of an epoch from number `first` on, until it returns false. Returns false if it did.
     pub fn each(
         &self,
         (epoch, first): (u64, usize),
@@ -136,7 +136,7 @@ impl<'a> BatchFeed<'a> {
         Ok(true)
     }
 
-    /// All examples in order, so many at a time.
+    /// Returns all examples in order, in batches of `size`.
     pub fn parts(&self, size: usize) -> impl Iterator<Item = Batch> + '_ {
         let (size, all) = (size.max(1), self.data.len());
         (0..all).step_by(size).map(move |start| {
@@ -148,7 +148,7 @@ impl<'a> BatchFeed<'a> {
         })
     }
 
-    /// The same from the host.
+    /// [`BatchFeed::each`] with rows that a thread gathers on the host.
     fn over(
         &self,
         (order, cuts): (&[usize], Cuts),
@@ -157,7 +157,7 @@ impl<'a> BatchFeed<'a> {
     ) -> Result<bool> {
         let ready = Prefetcher::new(first, cuts.count(), AHEAD);
         std::thread::scope(|scope| {
-            // However this ends, nobody takes any more.
+            // Stops the thread on every exit path.
             let _ending = ready.ending();
             scope.spawn(|| {
                 ready.work(|at| self.data.select(&order[cuts.range(at)]));

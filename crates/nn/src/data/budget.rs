@@ -1,8 +1,8 @@
-//! The limit on the memory that one read of files may take, counted before it is allocated.
+//! Limit on the memory of a single read, counted before allocation.
 //!
-//! A few bytes of a compressed or dictionary-encoded file can stand for gigabytes, and a header can name any length. Every reader of data
-//! counts the bytes that it is about to allocate here: unpacked bytes, cells of tables, numbers, decoded images. By default a read may
-//! take [`LEAST_LIMIT`], or [`BYTES_PER_BYTE`] times the size of its files on disk if that is more, which no plain file reaches;
+//! A few bytes of a compressed or dictionary-encoded file can expand to gigabytes, and a header can claim any length. Every reader counts
+//! the bytes here before it allocates them: decompressed bytes, table cells, numbers, decoded images. The default limit of a read is
+//! [`LEAST_LIMIT`] or, if larger, [`BYTES_PER_BYTE`] times the size of its files on disk, which no uncompressed file reaches.
 //! `PANOPLY_READ_LIMIT` sets another limit.
 
 use std::cell::Cell;
@@ -11,16 +11,16 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-/// Bytes that every read may take: 4 GiB.
+/// Minimum default limit in bytes: 4 GiB.
 pub const LEAST_LIMIT: u64 = 1 << 32;
 
-/// Bytes that a read may take for each byte of its files on disk. A table of text with one character per cell takes some twenty.
+/// Default limit for each byte on disk. A table of text with one character per cell takes about twenty.
 pub const BYTES_PER_BYTE: u64 = 32;
 
-/// Bytes of a part of a file of unknown length that are read at once, at most.
+/// Maximum size of a chunk when reading a file of unknown length.
 const MOST_AT_ONCE: u64 = 1 << 26;
 
-/// The memory that one read may still take.
+/// Remaining memory budget of a read.
 #[derive(Debug)]
 pub struct ReadBudget {
     limit: u64,
@@ -28,25 +28,34 @@ pub struct ReadBudget {
 }
 
 impl ReadBudget {
-    /// A budget of this many bytes.
+    /// Creates a budget of this many bytes.
     pub fn new(limit: u64) -> ReadBudget {
         ReadBudget { limit, used: Cell::new(0) }
     }
 
-    /// The budget for reading files of this many bytes on disk: `PANOPLY_READ_LIMIT`, or the default for that size.
+    /// Returns the budget for files of this size on disk: `PANOPLY_READ_LIMIT`, or the default.
+    ///
+    /// # Errors
+    /// If `PANOPLY_READ_LIMIT` is invalid.
     pub fn for_size(bytes: u64) -> Result<ReadBudget> {
         let asked = panoply_tensor::read_limit()?;
         Ok(ReadBudget::new(asked.unwrap_or(LEAST_LIMIT.max(bytes.saturating_mul(BYTES_PER_BYTE)))))
     }
 
-    /// The budget for reading this file; a folder counts as empty until its files are known.
+    /// Returns the budget for this file; a folder counts as empty until its files are known.
+    ///
+    /// # Errors
+    /// If the file does not exist, or `PANOPLY_READ_LIMIT` is invalid.
     pub fn for_file(path: &Path) -> Result<ReadBudget> {
         let file = std::fs::metadata(path);
         let file = file.map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
         ReadBudget::for_size(if file.is_file() { file.len() } else { 0 })
     }
 
-    /// Counts bytes that are about to be allocated; an error if they exceed what is left.
+    /// Reserves bytes that are about to be allocated.
+    ///
+    /// # Errors
+    /// If they exceed the rest of the budget.
     pub fn take(&self, bytes: u64, path: &Path) -> Result<()> {
         match self.used.get().checked_add(bytes).filter(|used| *used <= self.limit) {
             Some(used) => {
@@ -62,22 +71,25 @@ impl ReadBudget {
         }
     }
 
-    /// [`ReadBudget::take`] for this many values of this many bytes each.
+    /// [`ReadBudget::take`] for `count` values of `bytes` bytes each.
+    ///
+    /// # Errors
+    /// As for [`ReadBudget::take`].
     pub fn take_values(&self, count: usize, bytes: usize, path: &Path) -> Result<()> {
         self.take((count as u64).saturating_mul(bytes as u64), path)
     }
 
-    /// Counts bytes that were freed again.
+    /// Returns bytes that were freed.
     pub fn give_back(&self, bytes: u64) {
         self.used.set(self.used.get().saturating_sub(bytes));
     }
 
-    /// Bytes that may still be taken.
+    /// Returns the rest of the budget in bytes.
     pub fn left(&self) -> u64 {
         self.limit - self.used.get()
     }
 
-    /// Reads to the end, whatever length that is.
+    /// Reads to the end of a stream of unknown length.
     pub(super) fn read_to_end(
         &self,
         mut reader: impl Read,
@@ -86,11 +98,11 @@ impl ReadBudget {
     ) -> Result<Vec<u8>> {
         let (mut bytes, mut wanted) = (Vec::new(), 1 << 16);
         loop {
-            // One byte more than is left tells a file that ends there from one that goes on.
+            // One byte more than the budget distinguishes a stream that ends there from a longer one.
             let chunk = wanted.min(self.left() + 1);
             let before = bytes.len();
             if bytes.try_reserve_exact(chunk as usize).is_err() {
-                return Err(Error::corrupt(format!("{}: there is no memory for its content", path.display())));
+                return Err(Error::corrupt(format!("{}: not enough memory for its content", path.display())));
             }
             reader.by_ref().take(chunk).read_to_end(&mut bytes).map_err(&failed)?;
             let read = (bytes.len() - before) as u64;
@@ -103,7 +115,7 @@ impl ReadBudget {
     }
 }
 
-/// Bytes in binary units, without a fraction where there is none.
+/// Formats bytes in binary units, without a fraction for whole numbers.
 fn human(bytes: u64) -> String {
     for (unit, name) in [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
         if bytes >= unit {
@@ -147,7 +159,7 @@ mod tests {
 
     #[test]
     fn large_files_may_take_more() {
-        // Without the variable: what the file has on disk, many times.
+        // Without the variable the default is a multiple of the size on disk.
         if panoply_tensor::read_limit().unwrap().is_none() {
             assert_eq!(ReadBudget::for_size(1 << 30).unwrap().left(), 32 << 30);
             assert_eq!(ReadBudget::for_size(321).unwrap().left(), LEAST_LIMIT);

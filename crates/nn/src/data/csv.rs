@@ -1,7 +1,7 @@
-//! Tables as text: one example a line, cells divided by commas, semicolons, tabs, bars or blanks.
+//! Text tables: one example per line, cells separated by commas, semicolons, tabs, bars or spaces.
 //!
-//! The `csv` crate reads the records (RFC 4180: quoted cells may hold delimiters and line breaks). This module chooses the delimiter,
-//! says whether the first line names the columns, and keeps the cells as one text.
+//! The `csv` crate parses the records (RFC 4180: quoted cells can contain delimiters and line breaks). This module detects the delimiter
+//! and the header, and stores all cells in one string.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,18 +14,21 @@ use panoply_tensor::{Error, Result};
 use super::reader::name;
 use super::{Dataset, ReadBudget, read_text};
 
-/// A table of numbers.
+/// A numeric table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Names of the columns, if the first line has them.
+    /// Column names, if the first line has them.
     pub names: Option<Vec<String>>,
-    /// How many columns there are.
+    /// Number of columns.
     pub width: usize,
-    /// One row after another.
+    /// Values, row by row.
     pub values: Vec<f32>,
 }
 
-/// Reads a table. The first line is taken as names if a cell of it is no number. Empty lines are passed over.
+/// Reads a numeric table. The first line is a header if one of its cells is not a number. Empty lines are skipped.
+///
+/// # Errors
+/// If the file cannot be read, or a cell of another line is not a number.
 pub fn load(path: &Path) -> Result<Table> {
     let budget = ReadBudget::for_file(path)?;
     let (text, delimiter) = open(path, &budget)?;
@@ -36,7 +39,7 @@ pub fn load(path: &Path) -> Result<Table> {
     for row in 0..cells.rows() {
         let texts = || (0..cells.width).map(|column| cells.cell(row, column));
         let numbers: Result<Vec<f32>, String> =
-            texts().map(|cell| cell.parse().map_err(|_| format!("`{cell}` is no number"))).collect();
+            texts().map(|cell| cell.parse().map_err(|_| format!("`{cell}` is not a number"))).collect();
         match numbers {
             Ok(numbers) => table.values.extend(numbers),
             Err(_) if row == 0 => table.names = Some(texts().map(str::to_string).collect()),
@@ -47,21 +50,24 @@ pub fn load(path: &Path) -> Result<Table> {
 }
 
 impl Table {
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.values.len().checked_div(self.width).unwrap_or(0)
     }
 
-    /// Examples of which this column, counted from 0, is the class: a whole number below `classes`.
+    /// Converts to a data set with the class, an integer below `classes`, in this column, counted from 0.
+    ///
+    /// # Errors
+    /// If there is no such column, or a value in it is not a class.
     pub fn to_classification(&self, column: usize, classes: usize) -> Result<Dataset> {
         if column >= self.width {
-            return Err(Error::mistake(format!("there is no column {column} in a table of {}", self.width)));
+            return Err(Error::mistake(format!("no column {column}; the table has {} columns", self.width)));
         }
         let (mut features, mut labels) = (Vec::with_capacity(self.values.len()), Vec::with_capacity(self.rows()));
         for (row, cells) in self.values.chunks_exact(self.width).enumerate() {
             let class = cells[column];
             if class.fract() != 0.0 || !(0.0..classes as f32).contains(&class) {
-                return Err(Error::mistake(format!("row {row} has class {class}, not one of 0 .. {classes}")));
+                return Err(Error::mistake(format!("row {row} has class {class}, which is not in 0 .. {classes}")));
             }
             labels.push(class as i32);
             features.extend(cells[..column].iter().chain(&cells[column + 1..]));
@@ -70,24 +76,24 @@ impl Table {
     }
 }
 
-/// Cells of text, row after row: one text and where each cell ends in it.
+/// Cells of text, row by row: one string and the end of each cell in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cells {
     text: String,
     ends: Vec<u32>,
     lines: Vec<u32>,
-    /// Cells of a row.
+    /// Number of cells in a row.
     width: usize,
 }
 
 impl Cells {
-    /// No rows of so many cells.
+    /// Creates an empty table with `width` columns.
     #[cfg(feature = "parquet")]
     pub fn new(width: usize) -> Cells {
         Cells { width, ..Cells::default() }
     }
 
-    /// Adds a cell of the row under way.
+    /// Appends a cell to the current row.
     pub fn push(&mut self, cell: &str) -> Result<(), String> {
         self.text.push_str(cell);
         let end = u32::try_from(self.text.len()).map_err(|_| "its cells hold more than 4 GiB of text".to_string())?;
@@ -95,12 +101,12 @@ impl Cells {
         Ok(())
     }
 
-    /// Ends the row under way, which began in this line.
+    /// Ends the current row, which began on this line.
     pub fn end_row(&mut self, line: usize) {
         self.lines.push(u32::try_from(line).unwrap_or(u32::MAX));
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.lines.len()
     }
@@ -123,7 +129,7 @@ impl Cells {
         self.lines.remove(0);
     }
 
-    /// The records of a text. On error the line and what is wrong with it.
+    /// Parses the records of a text. An error has the line and a description.
     fn parse(text: &str, delimiter: u8) -> Result<Cells, (usize, String)> {
         let mut cells = Cells::default();
         let mut records = Records::of(text, delimiter);
@@ -133,7 +139,7 @@ impl Cells {
                 cells.width = found;
             }
             if found != cells.width {
-                return Err((line, format!("{found} cells, not {} as above", cells.width)));
+                return Err((line, format!("{found} cells, expected {} as in the first row", cells.width)));
             }
             records.cells().try_for_each(|cell| cells.push(cell)).map_err(|what| (line, what))?;
             cells.end_row(line);
@@ -142,15 +148,15 @@ impl Cells {
     }
 }
 
-/// What stands behind the text: a record of its own unless a quote is open.
+/// Sentinel after the text: a separate record unless a quote is open.
 const END: &str = "\n\0\n";
 
-/// The records of a text without those that are blank.
+/// Iterator over the non-blank records of a text.
 struct Records<'a> {
     text: &'a str,
     reader: csv::Reader<std::io::Chain<&'a [u8], &'static [u8]>>,
     record: StringRecord,
-    /// Whether runs of the delimiter count once.
+    /// True if consecutive delimiters count as one.
     collapsed: bool,
     /// A position in the text and its line, counted from 1.
     reached: (usize, usize),
@@ -163,7 +169,7 @@ impl<'a> Records<'a> {
         Records { text, reader, record: StringRecord::new(), collapsed, reached: (0, 1) }
     }
 
-    /// Reads the next record: the line where it begins, or nothing at the end.
+    /// Reads the next record and returns the line where it begins; `None` at the end.
     fn next(&mut self) -> Result<Option<usize>, (usize, String)> {
         loop {
             let more = self.reader.read_record(&mut self.record);
@@ -173,7 +179,7 @@ impl<'a> Records<'a> {
                 return Ok(None);
             }
             if self.reader.position().byte() as usize > self.text.len() + 1 {
-                // What stands behind the text was read: alone, or within a quote that is still open.
+                // The sentinel was read: alone, or within a quote that is still open.
                 let alone = self.record.len() == 1 && &self.record[0] == "\0";
                 return if alone { Ok(None) } else { Err((line, "a quote is not closed".to_string())) };
             }
@@ -183,7 +189,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The line of the first cell at or behind a position, which is not before the last one asked for.
+    /// Returns the line of the first cell at or after a position. Positions must not decrease from call to call.
     fn line_of(&mut self, position: usize) -> usize {
         let bytes = self.text.as_bytes();
         let start = position.min(bytes.len()).max(self.reached.0);
@@ -193,9 +199,9 @@ impl<'a> Records<'a> {
         self.reached.1
     }
 
-    /// The cells of the record, without blanks around them.
+    /// Returns the trimmed cells of the record.
     fn cells(&self) -> impl Iterator<Item = &str> {
-        // A quote behind a blank is part of an unquoted cell to the reader.
+        // The reader treats a quote after a space as part of an unquoted cell.
         let collapsed = self.collapsed;
         let plain = |cell: &str| cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"')).map(str::len);
         self.record
@@ -211,31 +217,31 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Records that are looked at to choose a delimiter.
+/// Number of records that are examined to detect a delimiter.
 const LOOKED_AT: usize = 1000;
 
-/// Delimiters of cells, the usual first.
+/// Delimiters, the most common first.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
-/// How a delimiter divides the first records of a text.
+/// Statistics of the first records of a text for a candidate delimiter.
 struct Division {
-    /// Cells of each record, if all have the same number of them and more than one.
+    /// Number of cells in each record, if equal for all and greater than one.
     width: Option<usize>,
-    /// The share of cells that are numbers.
+    /// Fraction of cells that are numbers.
     numeric: f64,
-    /// Records that were looked at.
+    /// Number of records examined.
     records: usize,
-    /// Whether each record but the first has a number in it.
+    /// True if each record after the first has a number in it.
     numbers_below: bool,
 }
 
 impl Division {
-    /// Of so many records at most.
+    /// Examines at most `most` records.
     fn of(text: &str, delimiter: u8, most: usize) -> Division {
         let mut records = Records::of(text, delimiter);
         let (mut widths, mut cells, mut numbers, mut numbers_below) = (Vec::new(), 0, 0, true);
         while widths.len() < most {
-            // A quote that is not closed ends what can be looked at; reading the table names it.
+            // An unclosed quote ends the examination; parsing the table reports it.
             let Ok(Some(_)) = records.next() else { break };
             let found = records.cells().filter(|cell| number(cell).is_some()).count();
             numbers_below &= widths.is_empty() || found > 0;
@@ -248,8 +254,8 @@ impl Division {
     }
 }
 
-/// The delimiter by which all records have the same number of cells, more than one; of several the one with most cells that are numbers.
-/// Blanks count only if no other does. If none does, it is the first of the usual ones in the first line.
+/// Returns the delimiter with which all records have the same number of cells, greater than one; among several the one with most numeric
+/// cells. Otherwise returns the first common delimiter in the first line, then a space if it gives equal numbers of cells, then a comma.
 fn delimiter(text: &str) -> u8 {
     let mut best: Option<(u8, f64)> = None;
     for delimiter in DELIMITERS.into_iter().filter(|delimiter| text.as_bytes().contains(delimiter)) {
@@ -264,14 +270,14 @@ fn delimiter(text: &str) -> u8 {
     best.map(|(delimiter, _)| delimiter).or_else(usual).or_else(blank).unwrap_or(b',')
 }
 
-/// Records of a text that are looked at to see whether it is a table.
+/// Number of records that are examined to decide whether a text is a table.
 const LOOKED_AT_OF_TEXT: usize = 20;
 
-/// Bytes of a line that may be a row of a table, at most.
+/// Maximum length of a line that can be a row of a table, in bytes.
 const LONGEST_ROW: usize = 1 << 22;
 
-/// Whether the first twenty lines of a text, two at least, are rows of a table: of the same number of cells each, or of a number each. By
-/// blanks only numbers are divided, since words are, too.
+/// Returns true if the first twenty lines of a text, at least two, are rows of a table: each has the same number of cells, or is a number.
+/// With spaces as the delimiter, each line after the first must also contain a number, since spaces separate words, too.
 pub(super) fn is_table(text: &str) -> bool {
     let text = &unified(text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(LOOKED_AT_OF_TEXT).collect();
@@ -292,7 +298,7 @@ pub(super) fn is_table(text: &str) -> bool {
     blanks.width.is_some() && blanks.records > 2 && blanks.numbers_below
 }
 
-/// A text with line feeds where old Macs wrote carriage returns alone, and without a byte order mark.
+/// Replaces the carriage returns of old Mac files by line feeds, and removes a byte order mark.
 fn unified(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches('\u{feff}');
     match text.contains('\r') && !text.contains('\n') {
@@ -301,20 +307,20 @@ fn unified(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Bytes that a cell of the record under way takes, at most.
+/// Maximum memory of a cell of the current record, in bytes.
 const RECORD_BYTES: usize = 2 * size_of::<usize>();
 
-/// The text of a table and its delimiter: a tab if the file's name says so.
+/// Reads the text of a table and detects its delimiter, which is a tab for `.tsv` files.
 fn open(path: &Path, budget: &ReadBudget) -> Result<(String, u8)> {
     let read = read_text(path, budget)?;
-    // What becomes of it: where each cell ends and all of their text; and while a record is read, where its cells end.
+    // Memory of the parsed table: cell ends and text; while a record is parsed, also the ends of its cells.
     let divides = |byte: &&u8| DELIMITERS.contains(byte) || matches!(byte, b' ' | b'\n' | b'\r');
     let cells = read.as_bytes().iter().filter(divides).count() + 1;
     budget.take_values(cells, 2 * size_of::<u32>(), path)?;
     budget.take(read.len() as u64, path)?;
     budget.take_values(cells, RECORD_BYTES, path)?;
     budget.give_back((cells * RECORD_BYTES) as u64);
-    // Tables are large: only what changes is copied.
+    // Tables are large: they are copied only if they change.
     let changed = match unified(&read) {
         Cow::Borrowed(same) if same.len() == read.len() => None,
         other => Some(other.into_owned()),
@@ -328,8 +334,8 @@ fn open(path: &Path, budget: &ReadBudget) -> Result<(String, u8)> {
     Ok((text, delimiter))
 }
 
-/// The finite number that a cell is: as Rust writes it, or with a percent sign, a currency sign or groups of three digits around or in
-/// it (`45%`, `$12.50`, `1,234`).
+/// Parses a cell as a finite number: in Rust's syntax, or with a percent sign, a currency sign or thousands separators (`45%`, `$12.50`,
+/// `1,234`).
 pub(super) fn number(cell: &str) -> Option<f64> {
     let plain = |cell: &str| cell.parse::<f64>().ok().filter(|number| number.is_finite());
     if let Some(number) = plain(cell) {
@@ -348,17 +354,17 @@ pub(super) fn number(cell: &str) -> Option<f64> {
         true => ungrouped(bare)?,
         false => bare.to_string(),
     };
-    // The sign was taken already, and words for infinity have no digits.
+    // The sign was parsed already, and spellings of infinity have no digits.
     if !digits.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.') {
         return None;
     }
     plain(&digits).map(|number| sign * number)
 }
 
-/// Signs that stand before or behind an amount.
+/// Currency signs before or after an amount.
 const CURRENCIES: [char; 6] = ['$', '€', '£', '¥', '₹', '₩'];
 
-/// The digits of a number whose whole part has a comma before each group of three; nothing if it is not written so.
+/// Removes thousands separators from a number; `None` if it is not of this form.
 fn ungrouped(text: &str) -> Option<String> {
     let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -370,31 +376,34 @@ fn ungrouped(text: &str) -> Option<String> {
     grouped.then(|| format!("{first}{}{fraction}", rest.concat()))
 }
 
-/// A table of text, of which one column may hold words.
+/// A table of text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CsvTable {
-    /// Names of the columns, if the first line has them; otherwise `column 1` and so on.
+    /// Column names from the first line, otherwise `column 1` and so on.
     pub names: Vec<String>,
-    /// Whether the first line has them.
+    /// True if the first line has the column names.
     pub has_header: bool,
-    /// Whether that is a guess: it has, but might be a row as well.
+    /// True if the header is a guess and might be a row.
     pub header_guessed: bool,
-    /// Columns that its writer calls an index of the rows.
+    /// Columns that the writer's metadata declare as an index of the rows.
     pub(super) index: Vec<String>,
     cells: Cells,
 }
 
-/// Names under which a column of classes is looked for.
+/// Names under which the column of classes is searched.
 const LABELS: [&str; 8] = ["label", "labels", "class", "target", "y", "species", "category", "outcome"];
 
 impl CsvTable {
-    /// Reads a table. The first line is taken as names if it has a word where most other lines have a number, if nothing in it
-    /// comes again though words below it do, or if it counts the columns over numbers with fractions.
+    /// Reads a table. The first line is a header in three cases: a cell of it is text above a mostly numeric column; none of its cells
+    /// recurs below although texts below do; or it numbers columns that contain fractions.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or rows differ in the number of cells.
     pub fn read(path: &Path) -> Result<CsvTable> {
         CsvTable::read_named(path, |_| None, &ReadBudget::for_file(path)?)
     }
 
-    /// Reads a table of which somebody may know whether this first line names the columns.
+    /// Reads a table; `known` can decide whether the first line is a header.
     pub(super) fn read_named(
         path: &Path,
         known: impl Fn(&[String]) -> Option<bool>,
@@ -418,28 +427,34 @@ impl CsvTable {
         Ok(CsvTable { names, has_header: named, header_guessed: doubtful, index: Vec::new(), cells })
     }
 
-    /// A table of columns of these names.
+    /// Creates a table with these columns.
     #[cfg(feature = "parquet")]
     pub(super) fn of(names: Vec<String>, index: Vec<String>, cells: Cells) -> CsvTable {
         CsvTable { names, has_header: true, header_guessed: false, index, cells }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.cells.rows()
     }
 
-    /// What a row has in a column, without blanks around it.
+    /// Returns a cell, trimmed.
+    ///
+    /// # Panics
+    /// If there is no such row or column.
     pub fn cell(&self, row: usize, column: usize) -> &str {
         self.cells.cell(row, column)
     }
 
-    /// The line of the file in which a row begins, counted from 1.
+    /// Returns the line of the file in which a row begins, counted from 1.
+    ///
+    /// # Panics
+    /// If there is no such row.
     pub fn line(&self, row: usize) -> usize {
         self.cells.line(row)
     }
 
-    /// The columns that index the rows: those that their writer calls so, and those without a name of their own, as pandas writes them.
+    /// Returns the columns that index the rows: those that the writer declared, and those without a name, as pandas writes them.
     pub fn index_columns(&self) -> Vec<usize> {
         let unnamed = |name: &str| {
             let number = name.strip_prefix("Unnamed: ");
@@ -449,7 +464,11 @@ impl CsvTable {
         (0..self.names.len()).filter(|column| is_index(&self.names[*column])).collect()
     }
 
-    /// The positions of the columns to be learned: those that are said, or the one of a usual name, or the last that is not an index.
+    /// Returns the positions of the label columns: the given ones, otherwise the one with a usual name, otherwise the last that is not an
+    /// index.
+    ///
+    /// # Errors
+    /// If there is no such column, or a column is given twice.
     pub fn label_columns(&self, said: &[String]) -> Result<Vec<usize>> {
         let named = |name: &str| self.names.iter().position(|known| known.eq_ignore_ascii_case(name));
         if said.is_empty() {
@@ -460,12 +479,16 @@ impl CsvTable {
         }
         let labels = self.resolve_columns(said)?;
         match (1..labels.len()).find(|at| labels[..*at].contains(&labels[*at])) {
-            Some(at) => Err(Error::mistake(format!("the column {} is to be learned twice", self.names[labels[at]]))),
+            Some(at) => Err(Error::mistake(format!("the label column {} is given twice", self.names[labels[at]]))),
             None => Ok(labels),
         }
     }
 
-    /// The positions of columns, by name or counted from 1; several may stand in one word with commas between if no column is called so.
+    /// Returns the positions of columns, by name or counted from 1. A string can contain several, separated by commas, unless a column has
+    /// that name.
+    ///
+    /// # Errors
+    /// If there is no such column.
     pub fn resolve_columns(&self, said: &[String]) -> Result<Vec<usize>> {
         let mut columns = Vec::new();
         for said in said {
@@ -480,43 +503,47 @@ impl CsvTable {
         Ok(columns)
     }
 
-    /// The position of a column, by name or counted from 1.
+    /// Returns the position of a column, by name or counted from 1.
+    ///
+    /// # Errors
+    /// If there is no such column.
     pub fn resolve_column(&self, said: &str) -> Result<usize> {
         if said.is_empty() {
-            let message = "a name of a column is empty, as behind a last comma";
-            return Err(Error::mistake(message).note("a column that has no name is said by its place, counted from 1"));
+            let message = "a column name is empty, such as after a trailing comma";
+            return Err(Error::mistake(message).note("select a column without a name by its position, counted from 1"));
         }
         let counted = || said.parse::<usize>().ok()?.checked_sub(1).filter(|column| *column < self.names.len());
         let named = self.names.iter().position(|known| known.eq_ignore_ascii_case(said));
         named
             .or_else(counted)
-            .ok_or_else(|| Error::mistake(format!("there is no column `{said}`; there are {}", self.names.join(", "))))
+            .ok_or_else(|| Error::mistake(format!("no column `{said}`; the columns are {}", self.names.join(", "))))
     }
 
-    /// One of its numbers, less an offset.
+    /// Parses a cell as a number and subtracts an offset.
     pub(super) fn number(&self, row: usize, column: usize, offset: f64, path: &Path) -> Result<f32> {
         let cell = self.cell(row, column);
         let found = number(cell).map(|number| (number - offset) as f32).filter(|number| number.is_finite());
         found.ok_or_else(|| {
-            let what = if cell.is_empty() { "is empty".to_string() } else { format!("`{cell}` is no finite number") };
+            let what =
+                if cell.is_empty() { "is empty".to_string() } else { format!("`{cell}` is not a finite number") };
             Error::corrupt(format!("{}:{}: {}: {what}", path.display(), self.line(row), self.names[column]))
         })
     }
 }
 
-/// Bytes of memory that a row of so many cells takes besides their text.
+/// Returns the memory of a row without its text, in bytes.
 #[cfg(feature = "parquet")]
 pub(super) fn row_bytes(cells: usize) -> u64 {
     (cells as u64 + 1).saturating_mul(size_of::<u32>() as u64)
 }
 
-/// The name of a column that has none, counted from 1.
+/// Returns the name of a column without a header, counted from 1.
 pub(super) fn counted(column: usize) -> String {
     format!("column {column}")
 }
 
-/// Whether the first row names the columns, and whether it might be a row of words as well. An empty cell tells nothing, and a number
-/// with a fraction is no name.
+/// Returns whether the first row is a header, and whether that is a guess. An empty cell is not evidence, and a number with a fraction is
+/// not a name.
 fn are_names(cells: &Cells) -> (bool, bool) {
     let first: Vec<&str> = (0..cells.width).map(|at| cells.cell(0, at)).collect();
     let column = |at: usize| (1..cells.rows()).map(move |row| cells.cell(row, at)).filter(|cell| !cell.is_empty());
@@ -533,10 +560,10 @@ fn are_names(cells: &Cells) -> (bool, bool) {
     (sure || likely || counting, (likely || counting) && !sure)
 }
 
-/// Whether the first row numbers the columns, as pandas and NumPy name columns that have no names: whole numbers, each one more than the
-/// one before, over a column in which every number is written with a fraction; or rising ones over two such columns.
+/// Returns true if the first row numbers the columns, as pandas and NumPy do for columns without names: consecutive integers over a column
+/// in which every number has a fraction, or increasing integers over two such columns.
 fn are_numbered(first: &[&str], cells: &Cells) -> bool {
-    // The index of the rows has no name.
+    // An index column has no name.
     let start = usize::from(first.first().is_some_and(|cell| cell.is_empty()));
     let whole = |cell: &&str| cell.parse::<u64>().ok().filter(|_| !cell.starts_with('+'));
     let Some(numbers) = first[start..].iter().map(whole).collect::<Option<Vec<u64>>>() else { return false };

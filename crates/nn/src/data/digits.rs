@@ -1,4 +1,4 @@
-//! The handwritten digits that ship with Panoply: 1797 images of 8 × 8 points in 0 ..= 16.
+//! The handwritten digits that are built into Panoply: 1797 images of 8 × 8 pixels in 0 ..= 16.
 //!
 //! Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998,
 //! licensed CC BY 4.0 (the test part of the original).
@@ -11,11 +11,14 @@ use super::Dataset;
 
 const FILE: &[u8] = include_bytes!("../../data/digits.csv.gz");
 
-/// The digits with points scaled to 0 ..= 1.
+/// Loads the digits, with pixels scaled to 0 ..= 1.
+///
+/// # Errors
+/// If the embedded data are corrupt.
 pub fn load() -> Result<Dataset> {
     let mut text = String::new();
     let read = flate2::read::GzDecoder::new(FILE).read_to_string(&mut text);
-    read.map_err(|error| Error::io("the digits that ship with Panoply", error))?;
+    read.map_err(|error| Error::io("cannot decompress the built-in digits", error))?;
     parse(&text)
 }
 
@@ -30,7 +33,7 @@ fn parse(text: &str) -> Result<Dataset> {
                 features.extend(points.iter().map(|point| f32::from(*point) / 16.0));
                 labels.push(i32::from(*label));
             }
-            _ => return Err(wrong("a line is 64 points in 0 ..= 16 and a digit")),
+            _ => return Err(wrong("expected 64 pixels in 0 ..= 16 and a digit")),
         }
     }
     Dataset::classification(features, 64, labels, 10)

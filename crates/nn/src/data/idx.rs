@@ -1,4 +1,4 @@
-//! IDX files, as MNIST and its relatives are kept: bytes with a count for each axis; plain or compressed with gzip.
+//! IDX files, the format of MNIST: an array of bytes, optionally compressed with gzip.
 //!
 //! Source: Y. LeCun, C. Cortes, C. Burges, The MNIST Database, "File formats".
 
@@ -8,21 +8,24 @@ use panoply_tensor::{Error, Result};
 
 use super::{Dataset, ReadBudget, read};
 
-/// Bytes with lengths for each axis.
+/// An array of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bytes {
-    /// Lengths of the axes.
+    /// Shape.
     pub dims: Vec<usize>,
-    /// The elements in row-major order.
+    /// Elements in row-major order.
     pub data: Vec<u8>,
 }
 
 /// Reads a file of unsigned bytes.
+///
+/// # Errors
+/// If the file cannot be read, or is not an IDX file of unsigned bytes.
 pub fn load(path: &Path) -> Result<Bytes> {
     load_within(path, &ReadBudget::for_file(path)?)
 }
 
-/// [`load`], as a part of a read that takes more.
+/// [`load`] as part of a larger read.
 pub(super) fn load_within(path: &Path, budget: &ReadBudget) -> Result<Bytes> {
     let mut bytes = read(path, budget)?;
     let parsed = parse(&bytes).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())));
@@ -31,25 +34,27 @@ pub(super) fn load_within(path: &Path, budget: &ReadBudget) -> Result<Bytes> {
     Ok(Bytes { dims, data: bytes })
 }
 
-/// Lengths of the axes, and where the data begin.
+/// Returns the shape, and the position of the data.
 fn parse(bytes: &[u8]) -> Result<(Vec<usize>, usize), String> {
     let (rank, rest) = match bytes {
         [0, 0, 8, rank, rest @ ..] => (usize::from(*rank), rest),
         [0, 0, kind, ..] => return Err(format!("element type 0x{kind:02x} is not unsigned bytes (0x08)")),
-        _ => return Err("it does not begin as an IDX file".to_string()),
+        _ => return Err("it is not an IDX file".to_string()),
     };
-    let (lengths, data) =
-        rest.split_at_checked(4 * rank).ok_or("it ends within the lengths of its axes; it was cut short")?;
+    let (lengths, data) = rest.split_at_checked(4 * rank).ok_or("it is truncated within its header")?;
     let dims: Vec<usize> =
         lengths.chunks_exact(4).map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]) as usize).collect();
     let size = dims.iter().try_fold(1usize, |size, dim| size.checked_mul(*dim));
     if size != Some(data.len()) {
-        return Err(format!("{} bytes do not fill {dims:?}", data.len()));
+        return Err(format!("{} bytes do not match the shape {dims:?}", data.len()));
     }
     Ok((dims, bytes.len() - data.len()))
 }
 
-/// Images, scaled to 0 ..= 1, with a class each, from two files such as MNIST's.
+/// Reads images, scaled to 0 ..= 1, and their labels from two files such as MNIST's.
+///
+/// # Errors
+/// If a file cannot be read, or the files do not fit together.
 pub fn load_classification(images: &Path, labels: &Path, classes: usize) -> Result<Dataset> {
     let budget = ReadBudget::for_file(images)?;
     let path = images;

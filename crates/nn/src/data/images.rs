@@ -1,7 +1,7 @@
-//! Folders of images: one sub-folder for each class, with BMP, GIF, JPEG, PNG, TIFF and WebP files in it and in its own sub-folders.
+//! Image folders: one sub-folder for each class, with BMP, GIF, JPEG, PNG, TIFF and WebP files in it and its sub-folders.
 //!
-//! EXIF orientation is applied. Samples keep their range: 8 and 16 bits become 0 ..= 1 each. Transparency is a channel of its own
-//! where an image of the training data has any; a network without that channel sees images over white.
+//! EXIF orientation is applied. Samples of 8 and 16 bits are scaled to 0 ..= 1. Transparency is a separate channel if a training image has
+//! any; a network without that channel sees images over white.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,40 +11,43 @@ use panoply_tensor::{Error, Result};
 
 use super::ReadBudget;
 
-/// Images as rows of numbers in 0 ..= 1: all of one color plane, then the next.
+/// Images as rows of numbers in 0 ..= 1, channel by channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Images {
-    /// One row for each image, one after another.
+    /// Rows of all images.
     pub features: Vec<f32>,
-    /// 1 for gray and 3 for red, green and blue; 2 and 4 if alpha follows them.
+    /// Number of channels: 1 for gray and 3 for RGB; 2 and 4 with alpha.
     pub channels: usize,
-    /// Rows and columns of each.
+    /// Height and width.
     pub size: (usize, usize),
 }
 
-/// Endings of the names of files that are read.
+/// File name extensions of the supported formats.
 const ENDINGS: [&str; 8] = ["bmp", "gif", "jpeg", "jpg", "png", "tif", "tiff", "webp"];
 
-/// Folders within each other, at most: a link to a folder above would have no end.
+/// Maximum nesting of folders: a link to a parent folder would recurse without end.
 const MOST_DEPTH: usize = 16;
 
-/// Names of folders that are parts of a data set, not classes.
+/// Folder names of data set splits, which are not classes.
 const PARTS: [&str; 7] = ["train", "training", "val", "valid", "validation", "test", "testing"];
 
-/// Files with a class each.
+/// Image files with their classes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageFolder {
     /// Names of the classes, sorted.
     pub classes: Vec<String>,
-    /// The files of the first class, sorted, then of the next.
+    /// Files of the first class, sorted, then of the next.
     pub files: Vec<PathBuf>,
-    /// The class of each file.
+    /// Class of each file.
     pub labels: Vec<i32>,
     /// Files in these folders that are not images.
     pub skipped: Vec<PathBuf>,
 }
 
-/// The files of a folder with a sub-folder for each class. Folders within that of a class belong to it.
+/// Lists the images of a folder with a sub-folder for each class. Nested folders belong to the class of the outer one.
+///
+/// # Errors
+/// If a folder cannot be read, a class has no images, or the sub-folders are splits of a data set.
 pub fn scan(folder: &Path) -> Result<ImageFolder> {
     let mut found = ImageFolder::default();
     let (folders, beside): (Vec<PathBuf>, Vec<PathBuf>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
@@ -62,13 +65,13 @@ pub fn scan(folder: &Path) -> Result<ImageFolder> {
         found.files.extend(images);
     }
     if found.classes.is_empty() {
-        let message = format!("{}: there is no sub-folder with images in it", folder.display());
+        let message = format!("{}: no sub-folder contains images", folder.display());
         return Err(Error::mistake(message).note("each class is a sub-folder: FOLDER/cat/1.png, FOLDER/dog/1.png"));
     }
     Ok(found)
 }
 
-/// Fails if the sub-folders are the parts of a data set: their names would be learned as classes.
+/// Fails if the sub-folders are splits of a data set, whose names would be used as classes.
 fn are_classes(folder: &Path, folders: &[PathBuf]) -> Result<()> {
     let is_part = |path: &PathBuf| PARTS.contains(&name(path).to_lowercase().as_str());
     let nested = |path: &PathBuf| entries(path).is_ok_and(|inner| inner.iter().any(|path| path.is_dir()));
@@ -78,15 +81,15 @@ fn are_classes(folder: &Path, folders: &[PathBuf]) -> Result<()> {
     let names: Vec<String> = folders.iter().map(|path| name(path)).collect();
     let train = folders.iter().find(|path| name(path).to_lowercase().starts_with("train")).unwrap_or(&folders[0]);
     let message =
-        format!("{}: its folders {} are parts of a data set, not classes", folder.display(), names.join(", "));
-    Err(Error::mistake(message).note(format!("name one of them: `panoply train {}`", train.display())))
+        format!("{}: its folders {} are splits of a data set, not classes", folder.display(), names.join(", "));
+    Err(Error::mistake(message).note(format!("use one of them: `panoply train {}`", train.display())))
 }
 
-/// Adds the images of a folder and of the folders in it, and the files that are not images.
+/// Collects the images of a folder and its sub-folders, and the files that are not images.
 fn collect(folder: &Path, depth: usize, images: &mut Vec<PathBuf>, skipped: &mut Vec<PathBuf>) -> Result<()> {
     if depth > MOST_DEPTH {
-        let message = format!("{}: there are more than {MOST_DEPTH} folders within each other", folder.display());
-        return Err(Error::mistake(message).note("is one of them a link to a folder above?"));
+        let message = format!("{}: folders are nested more than {MOST_DEPTH} deep", folder.display());
+        return Err(Error::mistake(message).note("check for links to a parent folder"));
     }
     for path in entries(folder)? {
         match path {
@@ -98,19 +101,22 @@ fn collect(folder: &Path, depth: usize, images: &mut Vec<PathBuf>, skipped: &mut
     Ok(())
 }
 
-/// Whether a file's name ends as that of an image.
+/// Returns true for a file with an image extension.
 pub(super) fn is_image(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
     path.is_file() && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
-/// The images of a folder, sorted, and its other files.
+/// Returns the images of a folder, sorted, and its other files.
+///
+/// # Errors
+/// If the folder cannot be read.
 pub fn list_images(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let files = entries(folder)?.into_iter().filter(|path| !path.is_dir());
     Ok(files.partition(|path| is_image(path)))
 }
 
-/// A sentence about files that were left out, counted by the endings of their names; none if there are none.
+/// Returns a message about skipped files, counted by extension; `None` if there are none.
 pub(super) fn left_out(folder: &Path, skipped: &[PathBuf]) -> Option<String> {
     let mut endings: BTreeMap<String, usize> = BTreeMap::new();
     for file in skipped {
@@ -125,19 +131,22 @@ pub(super) fn left_out(folder: &Path, skipped: &[PathBuf]) -> Option<String> {
     let more = if counts.len() > ENDINGS_SHOWN { ", …" } else { "" };
     let what = format!("{} ({}{more})", counted(skipped.len()), shown.join(", "));
     (!skipped.is_empty()).then(|| {
-        format!("{}: {what} left out: not an image of a kind that is read ({})", folder.display(), ENDINGS.join(", "))
+        format!("{}: {what} skipped: not an image of a supported format ({})", folder.display(), ENDINGS.join(", "))
     })
 }
 
-/// So many endings are named.
+/// Number of extensions in a message.
 const ENDINGS_SHOWN: usize = 6;
 
 fn counted(files: usize) -> String {
     if files == 1 { "1 file".to_string() } else { format!("{files} files") }
 }
 
-/// Reads files. All are scaled to `size` if one is given and must be of one size otherwise. `channels` as [`Images::channels`] decides
-/// about color and alpha, none leaves it to the files.
+/// Reads images. They are resized to `size` if given, otherwise all must have the same size. `channels` is as in [`Images::channels`]; by
+/// default it depends on the files.
+///
+/// # Errors
+/// If a file cannot be read, or the sizes differ.
 pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<usize>) -> Result<Images> {
     let on_disk = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
     let budget = ReadBudget::for_size(files.iter().map(on_disk).sum())?;
@@ -145,11 +154,11 @@ pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<us
     for file in files {
         images.push(decoded(file, size, &budget)?);
     }
-    let Some(first) = images.first() else { return Err(Error::mistake("there are no images to read")) };
+    let Some(first) = images.first() else { return Err(Error::mistake("no images to read")) };
     let own = (first.height() as usize, first.width() as usize);
     if let Some(at) = images.iter().position(|image| (image.height() as usize, image.width() as usize) != own) {
         let message = format!(
-            "{} has {} × {} points, not {} × {} as {}",
+            "{} has {} × {} pixels, not {} × {} as {}",
             files[at].display(),
             images[at].height(),
             images[at].width(),
@@ -157,14 +166,14 @@ pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<us
             own.1,
             files[0].display()
         );
-        return Err(Error::mistake(message).note("`--image-size ROWSxCOLUMNS` scales all of them"));
+        return Err(Error::mistake(message).note("use `--image-size ROWSxCOLUMNS` to resize all images"));
     }
     let colored = images.iter().any(|image| image.color().has_color());
     let alpha = || images.iter().any(is_transparent);
     let channels = channels.unwrap_or_else(|| if colored { 3 } else { 1 } + usize::from(alpha()));
     let count = images.len().saturating_mul(own.0.saturating_mul(own.1)).saturating_mul(channels);
     budget.take_values(count, size_of::<f32>(), &files[0]).map_err(|error| smaller(error, images.len(), own))?;
-    // The points of one image in f32.
+    // One image in f32.
     budget.take_values(own.0.saturating_mul(own.1), 4 * size_of::<f32>(), &files[0])?;
     let mut features = Vec::with_capacity(images.len() * own.0 * own.1 * channels);
     for image in &images {
@@ -173,14 +182,13 @@ pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<us
     Ok(Images { features, channels, size: own })
 }
 
-/// The image of a file as it is to be seen, turned as its EXIF orientation says and scaled to this size if there is one. Its bytes are
-/// counted before they are decoded, and kept counted as long as it is kept.
+/// Decodes an image, applies its EXIF orientation and resizes it. Its bytes are reserved in the budget before decoding.
 fn decoded(file: &Path, size: Option<(usize, usize)>, budget: &ReadBudget) -> Result<DynamicImage> {
     let failed = |error| Error::io(format!("cannot read {}", file.display()), error);
     let wrong = |error: image::ImageError| Error::corrupt(format!("{}: {error}", file.display())).with_source(error);
     let reader = ImageReader::open(file).and_then(|reader| reader.with_guessed_format()).map_err(failed)?;
     let mut decoder = reader.into_decoder().map_err(wrong)?;
-    // The decoder's own limits stand: half a gigabyte for an image.
+    // The decoder's own limits apply: half a gigabyte for an image.
     let (mut limits, bytes) = (Limits::default(), decoder.total_bytes());
     limits.reserve(bytes).map_err(wrong)?;
     decoder.set_limits(limits).map_err(wrong)?;
@@ -198,17 +206,17 @@ fn decoded(file: &Path, size: Option<(usize, usize)>, budget: &ReadBudget) -> Re
     Ok(scaled)
 }
 
-/// The images do not fit into the budget; smaller ones may.
+/// Adds a note to an error about a budget that is too small for the images.
 fn smaller(error: Error, count: usize, (rows, columns): (usize, usize)) -> Error {
-    error.note(format!("or `--image-size ROWSxCOLUMNS` makes images of {rows} × {columns} ({count} here) smaller"))
+    error.note(format!("or reduce the {count} images of {rows} × {columns} pixels with `--image-size ROWSxCOLUMNS`"))
 }
 
-/// Whether a point is not fully opaque.
+/// Returns true if a pixel is not fully opaque.
 fn is_transparent(image: &DynamicImage) -> bool {
     image.color().has_alpha() && image.to_luma_alpha32f().pixels().any(|point| point[1] < 1.0)
 }
 
-/// Adds the planes of an image: its colors, and alpha or the colors over white.
+/// Appends the channels of an image: its colors with alpha, or its colors over white.
 fn append(image: &DynamicImage, channels: usize, features: &mut Vec<f32>) {
     let over_white = |color: f32, alpha: f32| if alpha < 1.0 { color * alpha + (1.0 - alpha) } else { color };
     match channels {
@@ -244,7 +252,7 @@ fn scaled(image: DynamicImage, size: Option<(usize, usize)>) -> DynamicImage {
     }
 }
 
-/// What a folder holds, sorted, without hidden files.
+/// Returns the entries of a folder, sorted, without hidden files.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io(format!("cannot read {}", folder.display()), error);
     let mut entries = Vec::new();
@@ -258,7 +266,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! Batches of a data set, made ready by threads: shuffled, changed at random, and the same whatever the threads do.
+//! Multi-threaded data loading with shuffling and random transforms; the results do not depend on the threads.
 //!
-//! All that decides a batch is the loader's seed and two numbers, the epoch and the batch in it: where a program stood is no more
-//! than those. Tensors are made where the batches are asked for, on that thread's device.
+//! A batch is determined by the loader's seed, the epoch and the number of the batch, so these two numbers are sufficient to resume.
+//! Tensors are created on the thread that takes the batches, on its current device.
 
 use std::any::Any;
 use std::fmt;
@@ -14,23 +14,23 @@ use panoply_tensor::{Error, Result, Rng};
 use super::prefetch::Prefetcher;
 use super::{Batch, Cuts, Dataset};
 
-/// More threads than this make nothing faster.
+/// Maximum number of threads; more do not increase the speed.
 const MOST_THREADS: usize = 64;
 
-/// An example that a transform may change.
+/// An example that a transform can change.
 #[derive(Debug)]
 pub struct ExampleMut<'a> {
-    /// Its place in the data set, counted from 0.
+    /// Position in the data set, counted from 0.
     pub index: usize,
-    /// Its numbers.
+    /// Features of the example.
     pub features: &'a mut [f32],
-    /// Lengths of its axes.
+    /// Shape of the example.
     pub shape: &'a [usize],
 }
 
 type Transform = dyn Fn(&mut ExampleMut<'_>, &mut Rng) -> Result<()> + Send + Sync;
 
-/// Batches of a data set, epoch after epoch.
+/// Loader of the batches of a data set, epoch by epoch.
 ///
 /// ```
 /// # use panoply_nn::data::{DataLoader, digits};
@@ -68,28 +68,28 @@ impl fmt::Debug for DataLoader {
 }
 
 impl DataLoader {
-    /// Batches of so many examples in their order, the last of which may be shorter, made ready by one thread.
+    /// Creates a loader of batches in the order of the data set, with one thread. The last batch can be smaller.
     pub fn new(data: impl Into<Arc<Dataset>>, batch: usize) -> DataLoader {
         let (data, batch) = (data.into(), batch.max(1));
         DataLoader { data, batch, threads: 1, seed: 0, shuffled: false, transforms: Vec::new() }
     }
 
-    /// Each epoch in an order of its own, which the seed decides, as it does what transforms draw.
+    /// Shuffles each epoch differently. The seed determines the order and the random numbers of transforms.
     #[must_use]
     pub fn shuffle(mut self, seed: u64) -> DataLoader {
         (self.seed, self.shuffled) = (seed, true);
         self
     }
 
-    /// So many threads, at most 64, each of which is one batch ahead; without any a batch is made when it is asked for.
+    /// Sets the number of threads, at most 64, each of which prepares batches ahead. With 0, a batch is made when it is requested.
     #[must_use]
     pub fn num_workers(mut self, threads: usize) -> DataLoader {
         self.threads = threads.min(MOST_THREADS);
         self
     }
 
-    /// With examples changed after what changes them already. The random numbers are the example's own in this epoch. An error or a
-    /// panic is the batch's, and names the example.
+    /// Adds a transform of each example, after those already added. Its random generator depends on the epoch and the example. An error or
+    /// a panic becomes the error of the batch and names the example.
     #[must_use]
     pub fn map(
         mut self,
@@ -99,27 +99,27 @@ impl DataLoader {
         self
     }
 
-    /// The examples, unchanged.
+    /// Returns the data set without transforms.
     pub fn dataset(&self) -> &Dataset {
         &self.data
     }
 
-    /// Examples of a batch.
+    /// Returns the batch size.
     pub fn batch_size(&self) -> usize {
         self.batch
     }
 
-    /// Batches of an epoch.
+    /// Returns the number of batches in an epoch.
     pub fn num_batches(&self) -> usize {
         self.data.len().div_ceil(self.batch)
     }
 
-    /// The batches of an epoch from the first one on.
+    /// Returns the batches of an epoch.
     pub fn epoch(&self, epoch: u64) -> DataLoaderIter {
         self.cut_epoch(epoch, None)
     }
 
-    /// The batches of an epoch as [`crate::Trainer::fit`] takes them.
+    /// Returns the batches of an epoch with the division of [`crate::Trainer::fit`].
     pub(super) fn merged_epoch(&self, epoch: u64) -> DataLoaderIter {
         self.cut_epoch(epoch, Some(Cuts::new(self.data.len(), self.batch)))
     }
@@ -129,12 +129,12 @@ impl DataLoader {
         DataLoaderIter { work: Arc::new(EpochPlan { loader: self.clone(), rng, order, cuts }), step: 0, running: None }
     }
 
-    /// The order of an epoch.
+    /// Returns the order of the examples in an epoch.
     pub(super) fn order(&self, epoch: u64) -> Vec<usize> {
         self.drawn(epoch).0
     }
 
-    /// The order of an epoch, and the random numbers that follow.
+    /// Returns the order of the examples in an epoch, and the generator for its transforms.
     fn drawn(&self, epoch: u64) -> (Vec<usize>, Rng) {
         let mut rng = forked(&Rng::seed_from_u64(self.seed), epoch);
         let order = match self.shuffled {
@@ -145,24 +145,24 @@ impl DataLoader {
     }
 }
 
-/// The generator of the fork with this number.
+/// Returns the generator of the fork with this number.
 fn forked(rng: &Rng, number: u64) -> Rng {
     let mut rng = rng.clone();
     rng.forks = number;
     rng.fork()
 }
 
-/// What decides the batches of an epoch.
+/// All that determines the batches of an epoch.
 struct EpochPlan {
     loader: DataLoader,
     rng: Rng,
     order: Vec<usize>,
-    /// How the order is cut if not into batches of the loader's size alone.
+    /// Division of the order into batches, if other than by the batch size alone.
     cuts: Option<Cuts>,
 }
 
 impl EpochPlan {
-    /// Batches of the epoch.
+    /// Returns the number of batches.
     fn batches(&self) -> usize {
         self.cuts.map_or_else(|| self.loader.num_batches(), Cuts::count)
     }
@@ -181,7 +181,7 @@ impl EpochPlan {
     }
 }
 
-/// What a transform makes of an example; whatever goes wrong names it.
+/// Applies a transform to an example; errors and panics name the example.
 fn changed(transform: &Transform, record: &mut ExampleMut<'_>, rng: &mut Rng) -> Result<()> {
     let at = record.index;
     match catch_unwind(AssertUnwindSafe(|| transform(record, rng))) {
@@ -196,10 +196,10 @@ fn changed(transform: &Transform, record: &mut ExampleMut<'_>, rng: &mut Rng) ->
 
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }
 
-/// The batches of an epoch that are left. Threads begin with the first that is asked for and end with this.
+/// Iterator over the batches of an epoch. Its threads start with the first batch and stop when it is dropped.
 pub struct DataLoaderIter {
     work: Arc<EpochPlan>,
     step: usize,
@@ -213,14 +213,14 @@ impl fmt::Debug for DataLoaderIter {
 }
 
 impl DataLoaderIter {
-    /// From this batch on, counted from 0, as if those before had been taken.
+    /// Skips to this batch, counted from 0.
     #[must_use]
     pub fn skip_batches(mut self, step: usize) -> DataLoaderIter {
         (self.step, self.running) = (step.min(self.work.batches()), None);
         self
     }
 
-    /// The batch that comes next, counted from 0: where to go on.
+    /// Returns the number of the next batch, counted from 0, at which to resume.
     pub fn batch_index(&self) -> usize {
         self.step
     }
@@ -238,7 +238,7 @@ impl Iterator for DataLoaderIter {
         let made = match running.threads.is_empty() {
             true => self.work.make(self.step),
             false => running.ahead.take().unwrap_or_else(|| {
-                // No batch comes after this.
+                // The iterator ends after this error.
                 self.step = self.work.batches() - 1;
                 Err(running.broken())
             }),
@@ -258,14 +258,14 @@ impl Iterator for DataLoaderIter {
 
 impl ExactSizeIterator for DataLoaderIter {}
 
-/// Threads under way.
+/// Running threads.
 struct Workers {
     ahead: Arc<Prefetcher<Result<Dataset>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// As many threads as the system gives, none where it has none.
+    /// Starts up to `threads` threads, fewer if the system does not provide them.
     fn begin(work: &Arc<EpochPlan>, step: usize, threads: usize) -> Workers {
         let ahead = Arc::new(Prefetcher::new(step, work.batches(), 2 * threads));
         let begun = (0..threads).map_while(|_| {
@@ -277,13 +277,13 @@ impl Workers {
         Workers { ahead, threads }
     }
 
-    /// What made a thread panic.
+    /// Returns the panic of a thread as an error.
     fn broken(&mut self) -> Error {
         self.ahead.end();
         let ends = self.threads.drain(..).map(JoinHandle::join).collect::<Vec<_>>();
         let panic = ends.iter().find_map(|end| end.as_ref().err());
-        let word = panic.map_or("without a word", |panic| said(&**panic));
-        Error::mistake(format!("a thread that makes batches ready panicked: {word}"))
+        let word = panic.map_or("without a message", |panic| said(&**panic));
+        Error::mistake(format!("a data loading thread panicked: {word}"))
     }
 }
 
@@ -291,7 +291,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         self.ahead.end();
         for thread in self.threads.drain(..) {
-            // Whoever asked for the batch was told.
+            // A panic was already reported by the iterator.
             let _ = thread.join();
         }
     }

@@ -32,57 +32,64 @@ pub(crate) use batch_feed::{BatchFeed, resident_bytes};
 pub use budget::{BYTES_PER_BYTE, LEAST_LIMIT, ReadBudget};
 pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
 
-/// What is to be learned of each example.
+/// Targets of the examples.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Targets {
-    /// Classes below `classes`.
+    /// Class labels below `num_classes`.
     Classes {
-        /// One example after another.
+        /// Labels, one example after another.
         labels: Vec<i32>,
-        /// How many classes there are.
+        /// Number of classes.
         num_classes: usize,
-        /// Labels of an example: one, or one for each time of a sequence.
+        /// Number of labels of an example: one, or one for each time step of a sequence.
         labels_per_example: usize,
     },
-    /// Numbers.
+    /// Regression targets.
     Regression {
-        /// One example after another.
+        /// Targets, one example after another.
         values: Vec<f32>,
-        /// Numbers of an example.
+        /// Number of targets of an example.
         num_outputs: usize,
     },
-    /// Each a yes or a no of its own, which exclude nothing.
+    /// Multi-label targets: independent yes/no labels.
     MultiLabel {
         /// 1 for yes and 0 for no, one example after another.
         values: Vec<f32>,
-        /// Answers of an example.
+        /// Number of labels of an example.
         num_labels: usize,
     },
 }
 
-/// Examples of equal width with what is to be learned of each.
+/// Examples of equal width with their targets, in host memory.
+#[doc(alias = "TensorDataset")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    /// One row for each example, one after another.
+    /// Features, one example after another.
     pub features: Vec<f32>,
-    /// Numbers in a row.
+    /// Number of features of an example.
     pub num_features: usize,
-    /// What is to be learned of each.
+    /// Targets of the examples.
     pub targets: Targets,
-    /// Lengths of an example's axes; their product is the width.
+    /// Shape of an example; the product of its lengths is `num_features`.
     pub example_shape: Vec<usize>,
-    /// How many times of each example count, if not all do: sequences of other lengths than the longest, which what stands behind
-    /// their ends makes as long. The time is the first axis.
+    /// Valid length of each sequence; `None` if all time steps are valid. Shorter sequences are padded to the longest along the time axis,
+    /// which is the first axis of an example.
     pub seq_lengths: Option<Vec<i32>>,
 }
 
 impl Dataset {
-    /// Examples with a class each, whose parts fit together.
+    /// Creates a data set with a class label for each example.
+    ///
+    /// # Errors
+    /// If the lengths do not fit together, or a label is not in 0 .. `classes`.
     pub fn classification(features: Vec<f32>, width: usize, labels: Vec<i32>, classes: usize) -> Result<Dataset> {
         Dataset::sequence_labels(features, width, labels, classes, 1)
     }
 
-    /// Examples with so many classes each: one for each time.
+    /// Creates a data set with `places` class labels for each example, one for each time step.
+    ///
+    /// # Errors
+    /// If the lengths do not fit together, or a label is not in 0 .. `classes`.
     pub fn sequence_labels(
         features: Vec<f32>,
         width: usize,
@@ -92,72 +99,90 @@ impl Dataset {
     ) -> Result<Dataset> {
         fits(features.len(), width, labels.len(), places)?;
         if let Some(at) = labels.iter().position(|label| !(0..classes as i32).contains(label)) {
-            let message = format!("example {} has class {}, not one of 0 .. {classes}", at / places, labels[at]);
+            let message = format!("example {} has class {}, which is not in 0 .. {classes}", at / places, labels[at]);
             return Err(Error::mistake(message));
         }
         let targets = Targets::Classes { labels, num_classes: classes, labels_per_example: places };
         Ok(Dataset { features, num_features: width, targets, example_shape: vec![width], seq_lengths: None })
     }
 
-    /// Examples with so many numbers each to be learned.
+    /// Creates a data set with `each` regression targets for each example.
+    ///
+    /// # Errors
+    /// If the lengths do not fit together, or a target is not finite.
     pub fn regression(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
         fits(features.len(), width, values.len(), each)?;
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            let message = format!("example {} has the target {}, which is no finite number", at / each, values[at]);
+            let message = format!("example {} has the target {}, which is not a finite number", at / each, values[at]);
             return Err(Error::mistake(message));
         }
         let targets = Targets::Regression { values, num_outputs: each };
         Ok(Dataset { features, num_features: width, targets, example_shape: vec![width], seq_lengths: None })
     }
 
-    /// Examples with so many answers each to be learned, 1 for yes and 0 for no.
+    /// Creates a data set with `each` yes/no labels for each example, 1 for yes and 0 for no.
+    ///
+    /// # Errors
+    /// If the lengths do not fit together, or a label is neither 0 nor 1.
     pub fn multilabel(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
         fits(features.len(), width, values.len(), each)?;
         if let Some(at) = values.iter().position(|value| ![0.0, 1.0].contains(value)) {
-            let message = format!("example {} has the answer {}, which is neither 0 nor 1", at / each, values[at]);
+            let message = format!("example {} has the label {}, which is neither 0 nor 1", at / each, values[at]);
             return Err(Error::mistake(message));
         }
         let targets = Targets::MultiLabel { values, num_labels: each };
         Ok(Dataset { features, num_features: width, targets, example_shape: vec![width], seq_lengths: None })
     }
 
-    /// The same examples with other axes.
+    /// Reshapes the examples.
+    ///
+    /// # Errors
+    /// If the number of elements differs.
     pub fn with_shape(mut self, lengths: &[usize]) -> Result<Dataset> {
         if lengths.iter().try_fold(1usize, |size, length| size.checked_mul(*length)) != Some(self.num_features) {
-            return Err(Error::mistake(format!("examples of {:?} do not fit into {lengths:?}", self.example_shape)));
+            return Err(Error::mistake(format!(
+                "examples of shape {:?} cannot be reshaped to {lengths:?}",
+                self.example_shape
+            )));
         }
         self.example_shape = lengths.to_vec();
         Ok(self)
     }
 
-    /// The same sequences `[time, …]`, of each of which only so many times count.
+    /// Sets the valid lengths of sequences `[time, …]`.
+    ///
+    /// # Errors
+    /// If there is not one length in 1 ..= time for each example, or the targets are labels for each time step.
     pub fn with_seq_lengths(mut self, times: Vec<i32>) -> Result<Dataset> {
         let (count, time) = (self.len(), self.example_shape[0]);
         if times.len() != count {
-            return Err(Error::mistake(format!("{} lengths are not one for each of {count} sequences", times.len())));
+            return Err(Error::mistake(format!("{} lengths for {count} sequences", times.len())));
         }
         if let Some(at) = times.iter().position(|length| !(1..=time as i64).contains(&i64::from(*length))) {
-            return Err(Error::mistake(format!("sequence {at} has {} times, not 1 ..= {time}", times[at])));
+            return Err(Error::mistake(format!(
+                "sequence {at} has the length {}, which is not in 1 ..= {time}",
+                times[at]
+            )));
         }
         if let Targets::Classes { labels_per_example: 2.., .. } = self.targets {
-            let message = "sequences with a class at each time all have the same length here";
+            let message = "sequences with a label for each time step must have the same length";
             return Err(Error::mistake(message).note("cut them into windows of equal length"));
         }
         self.seq_lengths = Some(times);
         Ok(self)
     }
 
-    /// How many examples.
+    /// Returns the number of examples.
     pub fn len(&self) -> usize {
         self.features.len() / self.num_features
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no examples.
     pub fn is_empty(&self) -> bool {
         self.features.is_empty()
     }
 
-    /// The classes of the examples, one after another; none if something else is to be learned.
+    /// Returns the class labels, one example after another; empty for other targets.
     pub fn labels(&self) -> &[i32] {
         match &self.targets {
             Targets::Classes { labels, .. } => labels,
@@ -165,7 +190,7 @@ impl Dataset {
         }
     }
 
-    /// How many classes there are; 0 if something else is to be learned.
+    /// Returns the number of classes; 0 for other targets.
     pub fn num_classes(&self) -> usize {
         match &self.targets {
             Targets::Classes { num_classes: classes, .. } => *classes,
@@ -173,7 +198,11 @@ impl Dataset {
         }
     }
 
-    /// The examples at these positions.
+    /// Returns the examples at these positions.
+    ///
+    /// # Panics
+    /// If a position is out of range.
+    #[doc(alias = "Subset")]
     pub fn select(&self, positions: &[usize]) -> Dataset {
         Dataset {
             features: rows(&self.features, self.num_features, positions),
@@ -196,7 +225,7 @@ impl Dataset {
         }
     }
 
-    /// The examples in order, so many at a time; the last part may be smaller.
+    /// Returns the examples in order, in data sets of `size`; the last one can be smaller.
     pub fn chunks(&self, size: usize) -> impl Iterator<Item = Dataset> + '_ {
         let size = size.max(1);
         (0..self.len()).step_by(size).map(move |start| {
@@ -205,7 +234,7 @@ impl Dataset {
         })
     }
 
-    /// A number that differs if the examples do.
+    /// Returns a hash of the examples and targets.
     pub fn fingerprint(&self) -> u128 {
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
         let lengths: Vec<u64> = self.example_shape.iter().map(|length| *length as u64).collect();
@@ -221,17 +250,22 @@ impl Dataset {
         hasher.digest128()
     }
 
-    /// Two parts, the second with this share of the examples: of every class, chosen at random; of sequences the last ones,
-    /// since neighbors tell of each other.
+    /// Splits at random into a training set and a validation set with this fraction of the examples. Classes are split in proportion
+    /// (stratified). Sequences with a label for each time step are not shuffled, and the last ones are held out, since neighbors are
+    /// similar.
+    ///
+    /// # Errors
+    /// If the fraction is not in [0, 1).
+    #[doc(alias = "random_split")]
     pub fn train_test_split(&self, share: f64, rng: &mut Rng) -> Result<(Dataset, Dataset)> {
         if !(0.0..1.0).contains(&share) {
-            return Err(Error::mistake(format!("a share of {share} cannot be held out; choose one in 0 .. 1")));
+            return Err(Error::mistake(format!("the validation fraction {share} is not in [0, 1)")));
         }
         let out = |count: usize| (count as f64 * share).round() as usize;
         let order = rng.permutation(self.len());
         let (mut kept, mut held) = (Vec::new(), Vec::new());
         let mut divide = |members: &[usize]| {
-            // The only example of a class is learned from.
+            // The only example of a class is used for training.
             let (first, rest) = members.split_at(out(members.len()).min(members.len().saturating_sub(1)));
             held.extend(first);
             kept.extend(rest);
@@ -250,17 +284,17 @@ impl Dataset {
         Ok((self.select(&kept), self.select(&held)))
     }
 
-    /// All examples once, in random order, `size` at a time; the last batch may be shorter.
+    /// Returns all examples once, in random order, in batches of `size`; the last batch can be smaller.
     pub fn batches(&self, size: usize, rng: &mut Rng) -> Batches<'_> {
         Batches::new(self, self.order(rng), size)
     }
 
-    /// The order in which [`Dataset::batches`] takes the examples.
+    /// Returns the order in which [`Dataset::batches`] takes the examples.
     pub(crate) fn order(&self, rng: &mut Rng) -> Vec<usize> {
         rng.fork().permutation(self.len())
     }
 
-    /// All examples as one batch, in order.
+    /// Returns all examples as one batch, in order: inputs and targets.
     pub fn full_batch(&self) -> (Tensor, Tensor) {
         let shape = [&[self.len()], &self.example_shape[..]].concat();
         let targets = match &self.targets {
@@ -275,12 +309,12 @@ impl Dataset {
         (Tensor::from_slice(&self.features, shape), targets)
     }
 
-    /// How many times of each example count, `[batch]`, if not all do: for [`crate::ForwardContext::with_seq_lengths`].
+    /// Returns the valid lengths `[batch]` for [`crate::ForwardContext::with_seq_lengths`]; `None` if all time steps are valid.
     pub fn seq_lengths(&self) -> Option<Tensor> {
         self.seq_lengths.as_ref().map(|times| Tensor::from_slice(times, [times.len()]))
     }
 
-    /// [`Dataset::full_batch`] and [`Dataset::seq_lengths`].
+    /// Returns [`Dataset::full_batch`] with [`Dataset::seq_lengths`].
     pub(crate) fn examples(&self) -> Batch {
         let (inputs, targets) = self.full_batch();
         Batch { inputs, targets, seq_lengths: self.seq_lengths() }
@@ -299,10 +333,10 @@ fn fits(features: usize, width: usize, targets: usize, each: usize) -> Result<()
     Ok(())
 }
 
-/// U+FEFF in UTF-8, which some editors write before a text.
+/// U+FEFF in UTF-8, with which some editors begin a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The text of a file, without the byte order mark that it may begin with.
+/// Reads a text file, without its byte order mark.
 fn read_text(path: &Path, budget: &ReadBudget) -> Result<String> {
     let mut bytes = read(path, budget)?;
     if bytes.starts_with(BYTE_ORDER_MARK) {
@@ -314,12 +348,12 @@ fn read_text(path: &Path, budget: &ReadBudget) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
-        let message = format!("{}:{line}: byte {:#04x} is no UTF-8", path.display(), error.as_bytes()[good]);
+        let message = format!("{}:{line}: byte {:#04x} is not UTF-8", path.display(), error.as_bytes()[good]);
         Error::corrupt(message).note("save it as UTF-8, if it is text").with_source(error)
     })
 }
 
-/// The bytes of a file; what gzip has packed is unpacked.
+/// Reads a file, and decompresses it if it is in gzip format.
 fn read(path: &Path, budget: &ReadBudget) -> Result<Vec<u8>> {
     let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
     let packed = budget.read_to_end(File::open(path).map_err(failed)?, path, failed)?;
@@ -327,8 +361,8 @@ fn read(path: &Path, budget: &ReadBudget) -> Result<Vec<u8>> {
         return Ok(packed);
     }
     let bytes = budget.read_to_end(MultiGzDecoder::new(&packed[..]), path, |error| {
-        let message = format!("{}: what gzip packed ends early or was changed ({error})", path.display());
-        Error::corrupt(message).note("take another copy of it").with_source(error)
+        let message = format!("{}: its gzip data are truncated or modified ({error})", path.display());
+        Error::corrupt(message).note("use another copy").with_source(error)
     })?;
     budget.give_back(packed.len() as u64);
     Ok(bytes)

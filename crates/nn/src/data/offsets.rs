@@ -1,16 +1,16 @@
-//! Offsets of numbers that are far from 0 and close together: subtracted in f64, they leave what f32 can hold.
+//! Offsets for columns of large, closely spaced numbers: subtracting them in f64 leaves values that fit into f32.
 
-/// How many deviations from 0 a mean must be for an offset: f32 then has fewer than four digits for what varies.
+/// Minimum ratio of mean to standard deviation for an offset: f32 then has fewer than four digits for the variation.
 const FAR: f64 = 1000.0;
 
-/// From here on f32 does not hold every whole number.
+/// Smallest magnitude at which f32 cannot represent every integer.
 const WHOLE: f64 = (1 << 24) as f64;
 
-/// What is to be subtracted from a column with such values; nothing if they are near 0 for their deviation.
+/// Returns the offset of a column with these sampled values; `None` if they are near 0 relative to their deviation.
 pub(super) fn offset(sample: &[f64]) -> Option<f64> {
     let first = *sample.first()?;
     let count = sample.len() as f64;
-    // Differences from a value of the column are exact enough for any offset.
+    // Differences from a value of the column avoid cancellation.
     let mean = sample.iter().map(|value| value - first).sum::<f64>() / count;
     let deviation = (sample.iter().map(|value| (value - first - mean).powi(2)).sum::<f64>() / count).sqrt();
     let mean = first + mean;
@@ -19,7 +19,7 @@ pub(super) fn offset(sample: &[f64]) -> Option<f64> {
     (far && !within && mean.is_finite()).then_some(mean)
 }
 
-/// A sentence about values of which many are equal in f32 though they differ; none if they stay apart.
+/// Returns a warning if more than 1 % of the distinct values coincide in f32, otherwise `None`.
 pub(super) fn loss(sample: &[f64], offset: f64) -> Option<String> {
     let distinct = |mut bits: Vec<f64>| {
         bits.sort_by(f64::total_cmp);
@@ -29,7 +29,7 @@ pub(super) fn loss(sample: &[f64], offset: f64) -> Option<String> {
     let all = distinct(sample.to_vec());
     let kept = distinct(sample.iter().map(|value| f64::from((value - offset) as f32)).collect());
     (kept < all - all / 100).then(|| {
-        format!("{all} different values of {} that were looked at are {kept} in f32, which has 7 digits; give smaller numbers, such as differences", sample.len())
+        format!("{all} distinct values among {} samples become {kept} in f32, which has 7 digits; use smaller numbers, such as differences", sample.len())
     })
 }
 
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(offset(&near), None);
         assert!((offset(&far).unwrap() - (1e9 + 0.495)).abs() < 1e-6);
         assert_eq!((loss(&near, 0.0), loss(&far, offset(&far).unwrap())), (None, None));
-        assert!(loss(&far, 0.0).unwrap().starts_with("100 different values of 100 that were looked at are 1 in f32"));
+        assert!(loss(&far, 0.0).unwrap().starts_with("100 distinct values among 100 samples become 1 in f32"));
         assert_eq!((offset(&[3.0; 9]), offset(&[3e9; 9]), offset(&[])), (None, Some(3e9), None));
     }
 }

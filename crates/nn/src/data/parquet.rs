@@ -1,4 +1,4 @@
-//! Tables in Parquet files, as pandas, Polars, DuckDB and Spark write them: flat columns, packed by snappy, gzip, LZ4, Brotli or not.
+//! Parquet tables, as pandas, Polars, DuckDB and Spark write them: flat columns, uncompressed or with snappy, gzip, LZ4 or Brotli.
 
 mod pages;
 
@@ -17,12 +17,12 @@ use parquet::schema::types::Type;
 use super::ReadBudget;
 use super::csv::{Cells, CsvTable, row_bytes};
 
-/// Reads a table. Rows are counted from 1; what is null is an empty cell, bools are 0 and 1, and timestamps
-/// of any unit and dates are seconds since 1970.
+/// Reads a table. Rows are counted from 1. A null is an empty cell, bools are 0 and 1, timestamps of any unit and dates are seconds since
+/// 1970.
 pub(super) fn read(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
-    // The format's crate panics where pages of a damaged file do not fit together.
+    // The `parquet` crate panics on inconsistent pages of a damaged file.
     catch_unwind(AssertUnwindSafe(|| table(path, budget)))
-        .unwrap_or_else(|_| Err(Error::corrupt(format!("{}: its pages do not fit together", path.display()))))
+        .unwrap_or_else(|_| Err(Error::corrupt(format!("{}: its pages are inconsistent", path.display()))))
 }
 
 fn table(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
@@ -34,8 +34,8 @@ fn table(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
     let reader = SerializedFileReader::new(file).map_err(wrong)?;
     let columns = reader.metadata().file_metadata().schema().get_fields();
     if let Some(nested) = columns.iter().find(|column| column.is_group()) {
-        let message = format!("{}: {} holds lists or structures, not one value a row", path.display(), nested.name());
-        return Err(Error::corrupt(message).note("leave the column out, or spread it over columns of its own"));
+        let message = format!("{}: {} has nested values, which are not supported", path.display(), nested.name());
+        return Err(Error::corrupt(message).note("remove the column, or flatten it to several columns"));
     }
     let names: Vec<String> = columns.iter().map(|column| column.name().to_string()).collect();
     let index = index_of(&reader);
@@ -44,13 +44,17 @@ fn table(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
     for group in 0..reader.num_row_groups() {
         let part = reader.get_row_group(group).map_err(wrong)?;
         if !lies_within(&*part, bytes) {
-            return Err(Error::corrupt(format!("{}: row group {group} lies beyond its end", path.display())));
+            return Err(Error::corrupt(format!(
+                "{}: row group {group} extends beyond the end of the file",
+                path.display()
+            )));
         }
         if let Some(codec) =
             part.metadata().columns().iter().map(|column| column.compression()).find(|codec| !is_known(codec))
         {
-            let message = format!("{}: its columns are packed by {codec}, which is not read here", path.display());
-            return Err(Error::mistake(message).note("write it with snappy, gzip, LZ4, Brotli or unpacked"));
+            let message =
+                format!("{}: its columns are compressed with {codec}, which is not supported", path.display());
+            return Err(Error::mistake(message).note("write it with snappy, gzip, LZ4, Brotli or uncompressed"));
         }
         let counted = count(&*part, &pages, group, (path, budget))?;
         append(&*part, &nanos, &mut rows, (path, budget))?;
@@ -62,18 +66,18 @@ fn table(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
     Ok(CsvTable::of(names, index, rows))
 }
 
-/// The columns that the metadata of pandas call an index of the rows.
+/// Returns the columns that the pandas metadata declare as an index of the rows.
 fn index_of(reader: &SerializedFileReader<File>) -> Vec<String> {
     let metadata = reader.metadata().file_metadata().key_value_metadata();
     let entry =
         metadata.into_iter().flatten().find(|entry| entry.key == "pandas").and_then(|entry| entry.value.as_ref());
     let pandas = entry.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-    // A range is written as an object and is no column.
+    // A range index is an object in the metadata and not a column.
     let columns = pandas.as_ref().and_then(|pandas| pandas["index_columns"].as_array());
     columns.into_iter().flatten().filter_map(|name| name.as_str()).map(str::to_string).collect()
 }
 
-/// Whether what is packed so can be unpacked: all that needs no C library.
+/// Returns true for codecs that can be decompressed without a C library.
 fn is_known(codec: &Compression) -> bool {
     matches!(
         codec,
@@ -86,7 +90,7 @@ fn is_known(codec: &Compression) -> bool {
     )
 }
 
-/// Whether all of a row group is in a file of so many bytes.
+/// Returns true if the whole row group is within a file of this size.
 fn lies_within(part: &dyn RowGroupReader, bytes: u64) -> bool {
     part.metadata().columns().iter().all(|column| {
         let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
@@ -95,8 +99,8 @@ fn lies_within(part: &dyn RowGroupReader, bytes: u64) -> bool {
     })
 }
 
-/// Counts what the rows of a group will take but for their text, and what reading them takes besides. Returns the latter, which is free
-/// afterwards.
+/// Reserves the memory of the rows of a group without their text, and the memory that reading them takes. Returns the latter, which is to
+/// be released after reading.
 fn count(part: &dyn RowGroupReader, file: &File, group: usize, (path, budget): (&Path, &ReadBudget)) -> Result<u64> {
     let metadata = part.metadata();
     let wrong = |what: String| Error::corrupt(format!("{}: row group {group}: {what}", path.display()));
@@ -111,14 +115,14 @@ fn count(part: &dyn RowGroupReader, file: &File, group: usize, (path, budget): (
         let pages = pages::check(file, column, rows).map_err(|what| wrong(format!("{name}: {what}")))?;
         (memory, unpacked) = (memory.saturating_add(pages.memory), unpacked.saturating_add(pages.unpacked));
     }
-    // All that is unpacked bounds the work as well, though not all of it is in memory at once.
+    // The total decompressed size also bounds the work, although it is not in memory at once.
     budget.take(unpacked, path)?;
     budget.give_back(unpacked);
     budget.take(memory, path)?;
     Ok(memory)
 }
 
-/// Adds the rows of a group, or says what is wrong with the one behind the last.
+/// Appends the rows of a group. An error names the row.
 fn append(
     part: &dyn RowGroupReader,
     nanos: &[bool],
@@ -139,25 +143,25 @@ fn append(
     Ok(())
 }
 
-/// Whether a column holds timestamps in nanoseconds, which the crate gives as plain numbers.
+/// Returns true for timestamps in nanoseconds, which the crate returns as plain integers.
 fn is_of_nanoseconds(column: &Type) -> bool {
     let logical = column.get_basic_info().logical_type_ref();
     matches!(logical, Some(LogicalType::Timestamp(timestamp)) if timestamp.unit == TimeUnit::NANOS)
 }
 
-/// A count of parts of a second, of which one has 10 to the `digits`, in seconds.
+/// Converts a count of 10^−`digits` seconds to seconds.
 fn seconds(count: i64, digits: usize) -> String {
     let unit = 10i64.pow(digits as u32);
     let (whole, part) = (count.div_euclid(unit), count.rem_euclid(unit));
     match (whole, part) {
         (whole, 0) => whole.to_string(),
-        // The fraction counts upwards, the digits of a negative number downwards.
+        // For a negative number the fraction counts up from the floor, its digits count down.
         (..0, part) => format!("-{}.{:0digits$}", -(whole + 1), unit - part),
         (whole, part) => format!("{whole}.{part:0digits$}"),
     }
 }
 
-/// A value as a table of text would have it.
+/// Formats a value as a text table would contain it.
 fn cell(field: Field, nanos: bool) -> Result<String, String> {
     Ok(match field {
         Field::Long(count) if nanos => seconds(count, 9),
@@ -166,12 +170,12 @@ fn cell(field: Field, nanos: bool) -> Result<String, String> {
         Field::Date(days) => (i64::from(days) * 86_400).to_string(),
         Field::Null => String::new(),
         Field::Bool(value) => u8::from(value).to_string(),
-        // Without the `.0` that the crate's own display gives whole numbers.
+        // Without the `.0` that the crate's own formatting appends to integers.
         Field::Float16(value) => value.to_string(),
         Field::Float(value) => value.to_string(),
         Field::Double(value) => value.to_string(),
         Field::Str(text) => text,
-        Field::Bytes(bytes) => String::from_utf8(bytes.data().to_vec()).map_err(|_| "bytes that are no text")?,
+        Field::Bytes(bytes) => String::from_utf8(bytes.data().to_vec()).map_err(|_| "bytes that are not UTF-8")?,
         other => other.to_string(),
     })
 }
@@ -180,7 +184,7 @@ fn cell(field: Field, nanos: bool) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// As `pandas.Timestamp(count, unit=…).timestamp()`.
+    /// Expected values from `pandas.Timestamp(count, unit=…).timestamp()`.
     #[test]
     fn timestamps_are_seconds() {
         assert_eq!(seconds(1_700_000_000_250, 3), "1700000000.250");

@@ -1,9 +1,9 @@
-//! Parts that threads make ready before they are asked for, taken in their order. Knows nothing of what they are.
+//! Ordered prefetching by threads, generic over the items.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Parts by number, made by any thread that [`Prefetcher::work`]s, at most so many more than were taken.
+/// Items by number, made by threads that run [`Prefetcher::work`], at most `most` ahead of the consumer.
 pub(super) struct Prefetcher<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
@@ -12,23 +12,23 @@ pub(super) struct Prefetcher<T> {
 }
 
 struct State<T> {
-    /// The next that a thread makes.
+    /// Number of the next item to make.
     begun: usize,
-    /// The next that is taken.
+    /// Number of the next item to take.
     taken: usize,
     ready: BTreeMap<usize, T>,
-    /// Whether nobody takes any more, or a thread has panicked.
+    /// True if the consumer has stopped, or a thread has panicked.
     ended: bool,
 }
 
 impl<T> Prefetcher<T> {
-    /// None made yet of the parts from `first` to before `count`.
+    /// Creates a prefetcher for the items `first` .. `count`.
     pub fn new(first: usize, count: usize, most: usize) -> Prefetcher<T> {
         let state = State { begun: first, taken: first, ready: BTreeMap::new(), ended: false };
         Prefetcher { state: Mutex::new(state), changed: Condvar::new(), count, most: most.max(1) }
     }
 
-    /// Makes parts until there are no more or nobody takes any: what a thread does.
+    /// Makes items until there are no more or the consumer stops; runs on a worker thread.
     pub fn work(&self, make: impl Fn(usize) -> T) {
         let unwound = StopGuard(self);
         while let Some(at) = self.begin() {
@@ -39,7 +39,7 @@ impl<T> Prefetcher<T> {
         std::mem::forget(unwound);
     }
 
-    /// The next part, when it is ready; none at the end.
+    /// Waits for the next item; `None` at the end.
     pub fn take(&self) -> Option<T> {
         let mut state = self.state();
         loop {
@@ -56,12 +56,12 @@ impl<T> Prefetcher<T> {
         }
     }
 
-    /// Ends it when it goes out of scope.
+    /// Returns a guard that stops the prefetcher when it is dropped.
     pub fn ending(&self) -> StopGuard<'_, T> {
         StopGuard(self)
     }
 
-    /// Nobody takes any more.
+    /// Stops the workers.
     pub fn end(&self) {
         self.state().ended = true;
         self.changed.notify_all();
@@ -86,7 +86,7 @@ impl<T> Prefetcher<T> {
     }
 }
 
-/// Ends what it stands for when it is dropped.
+/// Guard that stops the prefetcher when it is dropped.
 pub(super) struct StopGuard<'a, T>(&'a Prefetcher<T>);
 
 impl<T> Drop for StopGuard<'_, T> {

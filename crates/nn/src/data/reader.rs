@@ -1,5 +1,4 @@
-//! Where examples come from: one call for tables, texts, images and arrays, and what must be remembered to read more of the same
-//! kind later.
+//! Reading of labeled data: one function for tables, texts, images and arrays, and the format that is needed to read more such data later.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,71 +8,71 @@ use serde::{Deserialize, Serialize};
 
 use super::{Dataset, Targets, array_pair, digits, images, tables, text};
 
-/// A kind of data with what a trained network needs to read more of it.
+/// Format of data, with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DataFormat {
-    /// The handwritten digits that ship.
+    /// The built-in handwritten digits.
     Digits,
-    /// A table, of text or of Parquet.
+    /// A text or Parquet table.
     Csv {
-        /// The columns that are read, by name, or by place if the table has no names.
+        /// Names of the feature columns, or their generated names if the table has no header.
         feature_columns: Vec<String>,
-        /// The columns that are learned.
+        /// Names of the label columns.
         #[serde(with = "one_or_several")]
         label_columns: Vec<String>,
-        /// Classification, regression or multilabel.
+        /// Classification, regression or multi-label.
         task: Task,
-        /// Which rows are one example, if not each is.
+        /// Grouping of rows into sequences; `None` if each row is an example.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sequence: Option<SequenceColumn>,
-        /// The words of columns that hold no numbers, each a number of its own: 1 where it stands, 0 elsewhere.
+        /// Categories of text columns, each one-hot encoded.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         categories: BTreeMap<String, Vec<String>>,
-        /// What is subtracted in f64 from the numbers of columns before they become f32, where they are far from 0 and close together.
+        /// Offsets subtracted in f64 from columns of large, closely spaced numbers before the conversion to f32.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         offsets: BTreeMap<String, f64>,
     },
-    /// A text, character by character.
+    /// A text, as a sequence of characters.
     Text {
-        /// Its characters, sorted.
+        /// Characters of the text, sorted.
         vocabulary: String,
-        /// Characters of a window.
+        /// Number of characters in a window.
         context_length: usize,
     },
-    /// Folders of images.
+    /// Image folders.
     Images {
-        /// 1 for gray and 3 for colors; 2 and 4 if alpha follows them.
+        /// Number of channels: 1 for gray and 3 for colors; 2 and 4 with alpha.
         channels: usize,
-        /// To which they are scaled.
+        /// Height to which images are resized.
         height: usize,
-        /// To which they are scaled.
+        /// Width to which images are resized.
         width: usize,
     },
-    /// Bytes as MNIST has them.
+    /// IDX files, the format of MNIST.
     Idx {
-        /// Lengths of an example's axes.
+        /// Shape of an example.
         shape: Vec<usize>,
     },
-    /// Arrays of NumPy, in files of their own or in one.
+    /// NumPy arrays, in separate files or in one archive.
     Npy {
-        /// Lengths of an example's axes.
+        /// Shape of an example.
         shape: Vec<usize>,
-        /// Numbers that are learned of each example; 0 if a class is.
+        /// Number of regression targets or labels of an example; 0 for a class.
         #[serde(default)]
         num_outputs: usize,
-        /// Classification, regression or multilabel.
+        /// Classification, regression or multi-label.
         task: Task,
-        /// What is subtracted in f64 from each number of an example before it becomes f32; none if all are as they are.
+        /// Offset subtracted in f64 from each element of an example before the conversion to f32; empty if there is none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         offsets: Vec<f64>,
-        /// The same of the numbers that are learned.
+        /// Offsets of the targets.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         target_offsets: Vec<f64>,
     },
 }
 
-/// A list that stands in a file as nothing, as one word or as a list.
+/// Serialization of a list as null, a single string or a list.
 mod one_or_several {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -101,81 +100,84 @@ mod one_or_several {
     }
 }
 
-/// Which rows of a table are one example, in the order in which they stand.
+/// Grouping of a table's rows into sequences, in the order of the rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SequenceColumn {
-    /// Those with the same in this column.
+    /// Column whose value is equal in all rows of a sequence.
     pub column: String,
-    /// Rows of the longest example; shorter ones end earlier.
+    /// Number of rows of the longest sequence; shorter ones are padded.
     pub max_len: usize,
 }
 
-/// Examples with what is to be learned of them.
+/// Examples with their targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabeledData {
-    /// Where they come from.
+    /// Format of the data.
     pub format: DataFormat,
-    /// The examples.
+    /// Examples and targets.
     pub dataset: Dataset,
-    /// Names of the classes; none if numbers are to be learned.
+    /// Names of the classes; empty for other targets.
     pub class_names: Vec<String>,
-    /// What was guessed and may be otherwise, a sentence each.
+    /// Messages about assumptions that can be wrong.
     pub assumptions: Vec<String>,
 }
 
-/// What is right of an example.
+/// True label of an example.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Label {
-    /// A class.
+    /// Class index.
     Class(i32),
-    /// A label that is none of the classes that were learned.
+    /// A label that is not one of the network's classes.
     Unknown(String),
-    /// As many numbers as are learned, or answers, each 0 or 1.
+    /// Regression targets, or multi-label targets as 0 or 1.
     Values(Vec<f64>),
 }
 
-/// Examples to be judged.
+/// Examples for inference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InferenceData {
-    /// The examples; only the kind of their targets means something.
+    /// Examples; of the targets only the type is meaningful.
     pub dataset: Dataset,
-    /// A name for each: a line, a file, a place.
+    /// Name of each example: a line, a file, a position.
     pub names: Vec<String>,
-    /// What is right, where it is known.
+    /// Labels, where known.
     pub labels: Vec<Option<Label>>,
-    /// What is added in f64 to each number that the network gives; none if nothing is.
+    /// Offset to add in f64 to each output of the network; empty if there is none.
     pub offsets: Vec<f64>,
-    /// What a reader of the results should know of how the examples were read, a sentence each.
+    /// Messages about how the examples were read.
     pub notes: Vec<String>,
 }
 
-/// How to read data where the files leave it open.
+/// Options for reading data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReadOptions {
-    /// The columns of a table that are to be learned, by name or counted from 1; several may stand in one word with commas between.
+    /// Label columns of a table, by name or counted from 1. A string can contain several, separated by commas.
     #[serde(with = "one_or_several")]
     pub label_columns: Vec<String>,
-    /// The column of a table whose rows with the same in it are one example, a sequence.
+    /// Column of a table whose value is equal in all rows of a sequence.
     pub sequence_column: Option<String>,
-    /// Columns of a table that are not read, said as labels are.
+    /// Columns of a table to ignore, in the same notation as labels.
     pub drop_columns: Vec<String>,
-    /// Columns of a table whose cells are categories, whatever they look like, said as labels are.
+    /// Columns of a table to treat as categorical, in the same notation as labels.
     pub categorical: Vec<String>,
-    /// Whether columns of a table that index its rows are read, too.
+    /// True to also read columns that index the rows of a table.
     pub keep_columns: bool,
-    /// Whether the first line of a table names its columns; it is told by what stands below it if nothing is said.
+    /// True if the first line of a table is a header; detected by default.
     pub header: Option<bool>,
-    /// What is to be learned, if the data leave it open.
+    /// Task; inferred from the data by default.
     pub task: Option<Task>,
-    /// Characters of a window of text.
+    /// Number of characters in a window of text.
     pub context_length: Option<usize>,
-    /// Rows and columns to which images are scaled.
+    /// Height and width to which images are resized.
     pub image_size: Option<(usize, usize)>,
 }
 
 impl ReadOptions {
-    /// A mistake if something is said that such data have no use for.
+    /// Checks that all given options apply to data of this format.
+    ///
+    /// # Errors
+    /// If an option does not apply.
     pub fn check_for(&self, source: &DataFormat) -> Result<()> {
         let (what, task) = match source {
             DataFormat::Digits => ("digits", Task::Classification),
@@ -198,13 +200,13 @@ impl ReadOptions {
             .or_else(|| unused(self.image_size.is_some(), matches!(source, DataFormat::Images { .. }), "image-size"))
             .or_else(|| unused(self.task.is_some(), self.task == Some(task), "task"));
         match idle {
-            Some(name) => Err(Error::mistake(format!("{name}: {what} have no use for it; leave it out"))),
+            Some(name) => Err(Error::mistake(format!("{name} does not apply to {what}; remove it"))),
             None => Ok(()),
         }
     }
 }
 
-/// What is to be learned.
+/// Type of the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
@@ -212,16 +214,19 @@ pub enum Task {
     Classification,
     /// Numbers for each example.
     Regression,
-    /// Answers of yes or no for each example, which exclude nothing.
+    /// Independent yes/no labels for each example.
     MultiLabel,
-    /// Each character of a text.
+    /// The next character at each position of a text.
     Text,
 }
 
-/// More classes than this are taken for a mistake in the choice of the column.
+/// Maximum number of classes; more indicate a wrong label column.
 pub(super) const MOST_CLASSES: usize = 10_000;
 
-/// The handwritten digits that ship, as images of one channel.
+/// Loads the built-in handwritten digits as images with one channel.
+///
+/// # Errors
+/// If the embedded data are corrupt.
 pub fn digits() -> Result<LabeledData> {
     let data = digits::load()?.with_shape(&[1, 8, 8])?;
     Ok(LabeledData {
@@ -232,9 +237,13 @@ pub fn digits() -> Result<LabeledData> {
     })
 }
 
-/// Reads examples with what is to be learned of them: a table (`.csv`, `.tsv`, `.txt`, `.parquet`), a text (`.txt`, `.md`), a folder of
-/// images with a sub-folder for each class, a folder of IDX or NumPy files, one file of a pair (`train-images-idx3-ubyte`, `x.npy`, whose
-/// partner lies beside it), or both in one (`.npz`). All but images and Parquet may be packed by gzip, `.gz` at the end of the name.
+/// Reads examples with their targets. `path` is a table (`.csv`, `.tsv`, `.txt`, `.parquet`), a text (`.txt`, `.md`), a folder with a
+/// sub-folder of images for each class, a folder of IDX or NumPy files, one file of a pair (`train-images-idx3-ubyte`, or `x.npy` with
+/// `y.npy` beside it), or an archive with both (`.npz`). All except images and Parquet can be compressed with gzip, with `.gz` appended to
+/// the name.
+///
+/// # Errors
+/// If the data cannot be read, or the options do not fit them.
 pub fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     if path.is_dir() {
         return match array_pair::examples_in(path)? {
@@ -248,13 +257,13 @@ pub fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     match kind(path)? {
         FileKind::Table => tables::open(path, reading),
         FileKind::Text if reading.task.is_none() => open_text(path, reading),
-        FileKind::Text => Err(Error::mistake(format!("{} is a text, no table", path.display()))),
+        FileKind::Text => Err(Error::mistake(format!("{} is text, not a table", path.display()))),
         FileKind::Idx | FileKind::Npy | FileKind::Npz => array_pair::open(path, reading.task),
-        FileKind::Image => Err(Error::mistake(format!("{} is one image; training takes a folder", path.display()))),
+        FileKind::Image => Err(Error::mistake(format!("{} is a single image; use a folder of images", path.display()))),
     }
 }
 
-/// What a file holds, by its name.
+/// Type of a file by its name.
 pub(super) enum FileKind {
     Table,
     Text,
@@ -268,7 +277,7 @@ pub(super) fn kind(path: &Path) -> Result<FileKind> {
     std::fs::metadata(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
     let name = name(path);
     if name.ends_with(".parquet.gz") {
-        let message = format!("{}: unpack it first; Parquet packs its own columns", path.display());
+        let message = format!("{}: decompress it first; Parquet compresses its own columns", path.display());
         return Err(Error::mistake(message));
     }
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -286,8 +295,8 @@ pub(super) fn kind(path: &Path) -> Result<FileKind> {
     } else if name.contains("ubyte") || name.contains("idx") {
         Ok(FileKind::Idx)
     } else {
-        let what = "is no .csv, .tsv, .txt, .md, .npy, .npz, IDX file (…-ubyte), any of them .gz, .parquet or folder";
-        Err(Error::mistake(format!("{} {what}", path.display())).note("`--task text` reads any text"))
+        let what = "is not a .csv, .tsv, .txt, .md, .npy, .npz or IDX file (…-ubyte), each optionally .gz, nor .parquet or a folder";
+        Err(Error::mistake(format!("{} {what}", path.display())).note("use `--task text` for other text files"))
     }
 }
 
@@ -309,7 +318,7 @@ fn open_text(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     })
 }
 
-/// Each word once: in the order of the numbers if all are numbers, of the letters otherwise.
+/// Sorts and deduplicates strings: numerically if all are numbers, otherwise alphabetically.
 pub(super) fn sorted(words: &[&str]) -> Vec<String> {
     let mut classes: Vec<&str> = words.to_vec();
     classes.sort_unstable();
@@ -343,11 +352,17 @@ fn open_images(folder: &Path, reading: &ReadOptions) -> Result<LabeledData> {
 }
 
 impl DataFormat {
-    /// Reads examples of this kind to be judged; classes where they are known.
+    /// Reads examples of this format for inference, with labels if they exist.
+    ///
+    /// # Errors
+    /// If the data cannot be read or do not have this format.
     pub fn read(&self, path: &Path, classes: &[String]) -> Result<InferenceData> {
         match self {
             DataFormat::Digits => {
-                let message = format!("{}: this network reads the digits that ship, no files", path.display());
+                let message = format!(
+                    "{}: this network was trained on the built-in digits and does not read files",
+                    path.display()
+                );
                 Err(Error::mistake(message))
             }
             DataFormat::Csv {
@@ -362,7 +377,7 @@ impl DataFormat {
                 tables::TableSchema { columns, labels, task, sequences, words, offsets, classes }.read(path)
             }
             DataFormat::Text { .. } => {
-                let message = format!("{}: this network tells what follows a text; there is no class", path.display());
+                let message = format!("{}: this network is a language model and predicts no classes", path.display());
                 Err(Error::mistake(message))
             }
             DataFormat::Images { channels, height: rows, width: columns } => {
@@ -384,10 +399,10 @@ impl DataFormat {
     }
 }
 
-/// Files of images with their labels, and a note about files that were left out.
+/// Image files with their labels, and a message about skipped files.
 type ImageFiles = (Vec<PathBuf>, Vec<Option<Label>>, Option<String>);
 
-/// The images of a file or folder.
+/// Lists the images of a file or folder.
 fn image_files(path: &Path, classes: &[String]) -> Result<ImageFiles> {
     if !path.is_dir() {
         kind(path)?;
@@ -405,11 +420,11 @@ fn image_files(path: &Path, classes: &[String]) -> Result<ImageFiles> {
     Ok((found.files, labels, images::left_out(path, &found.skipped)))
 }
 
-/// What two spellings of a label have in common: the number, for numbers and `true` and `false`, or the trimmed text.
+/// Returns the canonical form of a label: the number for numbers and for `true` and `false`, otherwise the trimmed text.
 pub(super) fn label_key(label: &str) -> String {
     let label = label.trim();
     match label.parse::<f64>() {
-        // Without a sign of zero.
+        // Normalizes negative zero.
         Ok(number) if number.is_finite() => (number + 0.0).to_string(),
         _ if label.eq_ignore_ascii_case("true") => "1".to_string(),
         _ if label.eq_ignore_ascii_case("false") => "0".to_string(),
@@ -417,11 +432,11 @@ pub(super) fn label_key(label: &str) -> String {
     }
 }
 
-/// Classes by what their spellings have in common.
+/// Class indices by canonical label.
 pub(super) struct Keys(HashMap<String, i32>);
 
 impl Keys {
-    /// Of these names; of equal ones the first counts.
+    /// Creates the map for these class names; of equal ones the first counts.
     pub fn of(names: &[String]) -> Keys {
         let mut keys = HashMap::new();
         for (at, name) in names.iter().enumerate() {
@@ -430,7 +445,7 @@ impl Keys {
         Keys(keys)
     }
 
-    /// The class of a label; none of an empty one.
+    /// Returns the class of a label as [`Label`]; `None` if it is empty.
     pub fn right(&self, label: &str) -> Option<Label> {
         if label.is_empty() {
             return None;
@@ -439,13 +454,13 @@ impl Keys {
         Some(known.unwrap_or_else(|| Label::Unknown(label.to_string())))
     }
 
-    /// The class of a label, if it is one.
+    /// Returns the class of a label, if there is one.
     pub fn class(&self, label: &str) -> Option<i32> {
         self.0.get(&label_key(label)).copied()
     }
 }
 
-/// The classes among some labels in the order of [`sorted`], each once: of the spellings of one value the shortest.
+/// Returns the distinct classes of labels in the order of [`sorted`], each in its shortest spelling.
 pub(super) fn classes_among(labels: &[&str]) -> Vec<String> {
     let mut shortest: HashMap<String, &str> = HashMap::new();
     let mut distinct: Vec<&str> = labels.to_vec();
@@ -472,7 +487,7 @@ impl InferenceData {
         Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
     }
 
-    /// The same where so many numbers, or answers, of each are learned.
+    /// Changes the targets to `width` numbers, or yes/no labels, per example.
     pub(super) fn of_numbers(mut self, width: usize, answers: bool) -> InferenceData {
         let values = vec![0.0; self.names.len() * width];
         self.dataset.targets = if answers {

@@ -1,4 +1,4 @@
-//! Tables as examples: each row one, or each run of rows that belong together a sequence.
+//! Tables as data sets: each row is an example, or rows are grouped into sequences.
 
 mod known;
 
@@ -17,13 +17,13 @@ use super::reader::{
 };
 use super::{Dataset, ReadBudget, Targets};
 
-/// Whole numbers of so many values or fewer are classes.
+/// Maximum number of distinct integers that are taken for classes.
 const FEW_VALUES: usize = 20;
 
-/// A column of more words than this holds names rather than kinds.
+/// Maximum number of categories; a column with more is free text.
 const MOST_WORDS: usize = 64;
 
-/// The rows of a table, of text, of which somebody may know whether its first line has names, or of Parquet.
+/// Reads a text or Parquet table; `known` can decide whether the first line of a text table is a header.
 fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>, budget: &ReadBudget) -> Result<CsvTable> {
     if !name(path).ends_with(".parquet") {
         return CsvTable::read_named(path, known, budget);
@@ -31,10 +31,11 @@ fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>, budget: &Re
     #[cfg(feature = "parquet")]
     return super::parquet::read(path, budget);
     #[cfg(not(feature = "parquet"))]
-    Err(Error::mistake(format!("{}: this build reads no Parquet", path.display())).note("`--features parquet` adds it"))
+    Err(Error::mistake(format!("{}: this build does not support Parquet", path.display()))
+        .note("build with `--features parquet`"))
 }
 
-/// An error if one of these columns has the name of another, read or not: by name the wrong one would be found.
+/// Fails if one of these columns shares its name with any other column: names would be ambiguous.
 fn check_names(table: &CsvTable, mut columns: impl Iterator<Item = usize>, path: &Path) -> Result<()> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     table.names.iter().enumerate().for_each(|(at, name)| places.entry(name).or_default().push(at + 1));
@@ -42,36 +43,37 @@ fn check_names(table: &CsvTable, mut columns: impl Iterator<Item = usize>, path:
         Some(places) => {
             let (first, second, name) = (places[0], places[1], &table.names[places[0] - 1]);
             let message = format!("{}: columns {first} and {second} are both named `{name}`", path.display());
-            let without = format!("or leave both out: `--drop-columns {first} --drop-columns {second}`");
-            Err(Error::corrupt(message).note(format!("give one another name, {without}")))
+            let without = format!("or remove both with `--drop-columns {first} --drop-columns {second}`");
+            Err(Error::corrupt(message).note(format!("rename one, {without}")))
         }
         None => Ok(()),
     }
 }
 
-/// A column that is learned from.
+/// A feature column.
 struct Column<'a> {
     place: usize,
-    /// The places of its categories by their keys, if it holds no numbers.
+    /// Index of each category by its canonical label; `None` for a numeric column.
     words: Option<HashMap<String, usize>>,
     name: &'a str,
-    /// What is subtracted from its numbers.
+    /// Offset subtracted from its numbers.
     offset: f64,
 }
 
 impl Column<'_> {
-    /// How many numbers it gives.
+    /// Returns the number of features of the column.
     fn width(&self) -> usize {
         self.words.as_ref().map_or(1, HashMap::len)
     }
 }
 
-/// Whether a cell stands for a value that is missing.
+/// Returns true if a cell is a missing value.
 fn is_missing(cell: &str) -> bool {
     cell.is_empty() || cell.parse::<f32>().is_ok_and(f32::is_nan)
 }
 
-/// The words of those columns that hold more of them than numbers, or that are said to be categorical. Numbers among them are words, too.
+/// Returns the categories of columns that contain more texts than numbers or are given as categorical. Numbers in such a column are
+/// categories, too.
 fn categories_of(
     table: &CsvTable,
     columns: &[usize],
@@ -90,23 +92,23 @@ fn categories_of(
         if let Some(row) = (0..table.rows()).find(|row| is_missing(table.cell(*row, *column))) {
             let cell = match table.cell(row, *column) {
                 "" => "it is empty".to_string(),
-                cell => format!("`{cell}` is no word"),
+                cell => format!("`{cell}` is a missing value"),
             };
-            let message = format!("{}:{}: {name}: {cell}, in a column of words", path.display(), table.line(row));
-            return Err(Error::corrupt(message).note(format!("`--drop-columns {name:?}` leaves the column out")));
+            let message = format!("{}:{}: {name}: {cell}, in a categorical column", path.display(), table.line(row));
+            return Err(Error::corrupt(message).note(format!("use `--drop-columns {name:?}` to ignore the column")));
         }
         let words = classes_among(&cells().collect::<Vec<&str>>());
         if words.len() > MOST_WORDS {
             let message =
-                format!("{}: {name}: {} different words are no kinds of anything", path.display(), words.len());
-            return Err(Error::corrupt(message).note(format!("`--drop-columns {name:?}` leaves the column out")));
+                format!("{}: {name}: {} distinct texts are too many for categories", path.display(), words.len());
+            return Err(Error::corrupt(message).note(format!("use `--drop-columns {name:?}` to ignore the column")));
         }
         found.insert(name.clone(), words);
     }
     Ok(found)
 }
 
-/// Columns with their words and offsets.
+/// Returns columns with their categories and offsets.
 fn columns_of<'a>(
     table: &'a CsvTable,
     places: &[usize],
@@ -128,12 +130,12 @@ struct TableExamples<'a> {
     path: &'a Path,
     budget: &'a ReadBudget,
     rows: Vec<Vec<usize>>,
-    /// The column whose rows with the same in it are one example, if not each row is.
+    /// Column whose value is equal in all rows of an example; `None` if each row is an example.
     sequence: Option<usize>,
 }
 
 impl<'a> TableExamples<'a> {
-    /// Examples in the order in which they begin.
+    /// Groups the rows; the examples are in the order of their first rows.
     fn of(
         table: &'a CsvTable,
         (path, budget): (&'a Path, &'a ReadBudget),
@@ -152,17 +154,17 @@ impl<'a> TableExamples<'a> {
         let examples = TableExamples { table, path, budget, rows, sequence };
         match sequence.and_then(|column| Some((column, *places.get("")?))) {
             Some((column, blank)) => Err(Error::corrupt(format!("{}: it is empty", examples.at(blank, column)))
-                .note("each row says of which sequence it is")),
+                .note("each row needs a sequence identifier")),
             None => Ok(examples),
         }
     }
 
-    /// Rows of the longest.
+    /// Returns the number of rows of the longest example.
     fn longest(&self) -> usize {
         self.rows.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Where the first row of an example stands, and a column of it.
+    /// Formats the location of a column in the first row of an example.
     fn at(&self, example: usize, column: usize) -> String {
         self.at_row(self.rows[example][0], column)
     }
@@ -175,7 +177,7 @@ impl<'a> TableExamples<'a> {
         self.table.cell(row, column)
     }
 
-    /// What each example has in a column, in all of its rows.
+    /// Returns the cell of each example in a column, which must be equal in all its rows.
     fn words(&self, column: usize) -> Result<Vec<&'a str>> {
         let word = |rows: &Vec<usize>| {
             let word = self.cell(rows[0], column);
@@ -187,7 +189,7 @@ impl<'a> TableExamples<'a> {
                         self.cell(*row, column),
                         self.table.line(rows[0])
                     );
-                    Err(Error::corrupt(message).note("a sequence has one label, in each of its rows"))
+                    Err(Error::corrupt(message).note("a sequence needs the same label in each of its rows"))
                 }
                 None => Ok(word),
             }
@@ -195,7 +197,7 @@ impl<'a> TableExamples<'a> {
         self.rows.iter().map(word).collect()
     }
 
-    /// The numbers of some columns, with zeros behind the end of what has fewer rows than this, and lengths of an example's axes.
+    /// Returns the features of all examples, padded with zeros to `time` rows, and the shape of an example.
     fn numbers(&self, columns: &[Column<'_>], time: usize) -> Result<(Vec<f32>, Vec<usize>)> {
         let width = columns.iter().map(Column::width).sum::<usize>();
         let count = self.rows.len().checked_mul(time).and_then(|count| count.checked_mul(width));
@@ -216,7 +218,7 @@ impl<'a> TableExamples<'a> {
         Ok((numbers, if self.sequence.is_some() { vec![time, width] } else { vec![width] }))
     }
 
-    /// Memory does not hold them.
+    /// Returns the error for examples that do not fit into memory.
     fn too_many(&self, time: usize, width: usize) -> Error {
         let (path, examples) = (self.path.display(), self.rows.len());
         let what = format!("{path}: {examples} examples of {time} rows of {width} numbers do not fit into memory");
@@ -225,13 +227,13 @@ impl<'a> TableExamples<'a> {
             (Some(column), Some(rows)) => {
                 let (id, named) = (self.cell(rows[0], column), &self.table.names[column]);
                 let longest = format!("the longest sequence, of {} rows, is {named} `{id}`", rows.len());
-                Error::mistake(what).note(format!("{longest}; shorter ones take as much"))
+                Error::mistake(what).note(format!("{longest}; shorter ones are padded to it"))
             }
-            _ => Error::mistake(what).note("`--drop-columns COLUMN` leaves a column out"),
+            _ => Error::mistake(what).note("use `--drop-columns COLUMN` to ignore a column"),
         }
     }
 
-    /// What a row has in a column: a number, or a 1 in the place of its word. A word that is not known has none.
+    /// Appends the features of a cell: a number, or the one-hot encoding of its category. An unknown category is all zeros.
     fn read(&self, row: usize, column: &Column<'_>, numbers: &mut Vec<f32>) -> Result<()> {
         let Some(words) = &column.words else {
             numbers.push(self.table.number(row, column.place, column.offset, self.path)?);
@@ -242,7 +244,7 @@ impl<'a> TableExamples<'a> {
         Ok(())
     }
 
-    /// Sentences about cells with words that are not known, one for each column that has some.
+    /// Returns a message for each column that has unknown categories.
     fn unknown_words(&self, columns: &[Column<'_>]) -> Vec<String> {
         let sentence = |column: &Column<'_>| {
             let words = column.words.as_ref()?;
@@ -252,14 +254,13 @@ impl<'a> TableExamples<'a> {
             let shown = names.iter().take(NAMES_SHOWN).cloned().collect::<Vec<String>>().join(", ");
             let more = if names.len() > NAMES_SHOWN { ", …" } else { "" };
             let (path, name, count) = (self.path.display(), column.name, unknown.len());
-            let what = format!("{count} of {} cells hold words that the network does not know", self.table.rows());
-            (count > 0)
-                .then(|| format!("{path}: {name}: {what} ({shown}{more}); they are read as none of the known ones"))
+            let what = format!("{count} of {} cells have categories unknown to the network", self.table.rows());
+            (count > 0).then(|| format!("{path}: {name}: {what} ({shown}{more}); they are encoded as zeros"))
         };
         columns.iter().filter_map(sentence).collect()
     }
 
-    /// Data made of them that knows where they end.
+    /// Sets the valid lengths of a data set of sequences.
     fn ending(&self, data: Dataset) -> Result<Dataset> {
         match self.sequence {
             Some(_) => data.with_seq_lengths(self.rows.iter().map(|rows| rows.len() as i32).collect()),
@@ -268,17 +269,17 @@ impl<'a> TableExamples<'a> {
     }
 }
 
-/// The table of a file in which a name that was said names its columns.
+/// Reads the table of a file. A first line that contains a column name from the options is a header.
 fn read_said(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result<CsvTable> {
     if reading.header.is_some() && name(path).ends_with(".parquet") {
         let message =
-            format!("--header: {} is a table of Parquet, which names its columns; leave it out", path.display());
+            format!("--header: {} is a Parquet table, which has column names; remove the option", path.display());
         return Err(Error::mistake(message));
     }
     let lists = || reading.label_columns.iter().chain(&reading.drop_columns).chain(&reading.categorical);
     let parts = || lists().flat_map(|said| std::iter::once(said.as_str()).chain(said.split(',')));
     let said = || parts().chain(reading.sequence_column.as_deref()).map(str::trim);
-    // A number counts the columns if there are so many.
+    // A number within the number of columns is a position, not a name.
     let is_name = |said: &str, width: usize| said.parse::<usize>().map_or(true, |number| number == 0 || number > width);
     let named = |first: &[String]| {
         let is_said = |cell: &String| {
@@ -289,32 +290,32 @@ fn read_said(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result<
     read_rows(path, named, budget)
 }
 
-/// Positions of columns by what is done with them.
+/// Columns by role.
 struct Roles {
     labels: Vec<usize>,
     sequence: Option<usize>,
-    /// Learned from.
+    /// Feature columns.
     columns: Vec<usize>,
     categorical: Vec<usize>,
-    /// Left out since they index the rows.
+    /// Columns that are ignored because they index the rows.
     index: Vec<usize>,
 }
 
 impl Roles {
-    /// As they are said, or as the names tell.
+    /// Determines the roles from the options or the column names.
     fn of(table: &CsvTable, path: &Path, reading: &ReadOptions) -> Result<Roles> {
         let labels = table.label_columns(&reading.label_columns)?;
         let sequence = reading.sequence_column.as_deref().map(|said| table.resolve_column(said)).transpose()?;
         let learned = |column: &usize, so: &str| {
-            let message = format!("{}: {} is learned, so it cannot {so}", path.display(), table.names[*column]);
-            Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"))
+            let message = format!("{}: {} is a label, so it cannot {so}", path.display(), table.names[*column]);
+            Err(Error::mistake(message).note("use `--label COLUMN` to select another label"))
         };
         if let Some(column) = sequence.filter(|column| labels.contains(column)) {
-            return learned(&column, "say which rows are one sequence");
+            return learned(&column, "identify sequences");
         }
         let without = table.resolve_columns(&reading.drop_columns)?;
         if let Some(column) = without.iter().find(|column| labels.contains(column)) {
-            return learned(column, "be left out");
+            return learned(column, "be ignored");
         }
         let categorical = table.resolve_columns(&reading.categorical)?;
         let said =
@@ -333,7 +334,8 @@ impl Roles {
         let columns: Vec<usize> = (0..table.names.len()).filter(read).collect();
         if columns.is_empty() || table.rows() == 0 {
             let (rows, width) = (table.rows(), table.names.len());
-            let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
+            let message =
+                format!("{}: a table of {rows} rows and {width} columns has no features or no rows", path.display());
             return Err(Error::corrupt(message));
         }
         check_names(table, columns.iter().chain(&labels).copied().chain(sequence), path)?;
@@ -341,13 +343,13 @@ impl Roles {
     }
 }
 
-/// Reads examples with what is to be learned of them.
+/// Reads a table as examples with their targets.
 pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     let budget = &ReadBudget::for_file(path)?;
     let table = &read_said(path, reading, budget)?;
     let Roles { labels, sequence, columns, categorical, index } = &Roles::of(table, path, reading)?;
     let examples = TableExamples::of(table, (path, budget), *sequence)?;
-    let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[labels[0]]);
+    let learned = || format!("{} is the label; use `--label COLUMN` to select another", table.names[labels[0]]);
     let explained = |error: Error| if reading.label_columns.is_empty() { error.note(learned()) } else { error };
     let words =
         labels.iter().map(|label| examples.words(*label)).collect::<Result<Vec<Vec<&str>>>>().map_err(explained)?;
@@ -373,7 +375,7 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     };
     let (features, lengths) = examples
         .numbers(&columns_of(table, columns, &kinds, &offsets), time)
-        .map_err(|error| explained(error.note("`--drop-columns COLUMN` leaves a column out")))?;
+        .map_err(|error| explained(error.note("use `--drop-columns COLUMN` to ignore a column")))?;
     let width = lengths.iter().product();
     let data = match targets {
         Targets::Regression { values, num_outputs: each } => Dataset::regression(features, width, values, each)?,
@@ -401,10 +403,10 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     })
 }
 
-/// Rows of a column that are looked at for its offset.
+/// Number of rows that are sampled to determine an offset.
 const SAMPLED: usize = 1000;
 
-/// The offsets of those columns of numbers that need one, by name, and sentences about those that f32 holds badly all the same.
+/// Returns the offsets of numeric columns that need one, by name, and warnings about lost precision.
 fn offsets_of<'c>(
     table: &CsvTable,
     path: &Path,
@@ -424,34 +426,34 @@ fn offsets_of<'c>(
     (offsets, notes)
 }
 
-/// A sentence about columns that are left out since they index the rows, if there are some.
+/// Returns a message about columns that are ignored because they index the rows; `None` if there are none.
 fn left_out(table: &CsvTable, index: &[usize], path: &Path) -> Option<String> {
     let named = |column: &usize| match table.names[*column].as_str() {
         "" => format!("column {} without a name", column + 1),
         name => name.to_string(),
     };
     let names: Vec<String> = index.iter().map(named).collect();
-    let what = format!("{}: {} is left out as an index of the rows", path.display(), names.join(", "));
-    (!index.is_empty()).then(|| format!("{what}; `--keep-columns` reads it"))
+    let what = format!("{}: {} is ignored as an index of the rows", path.display(), names.join(", "));
+    (!index.is_empty()).then(|| format!("{what}; use `--keep-columns` to read it"))
 }
 
-/// So many names of columns are shown.
+/// Number of column names in a message.
 const NAMES_SHOWN: usize = 8;
 
-/// What the names of the columns might be instead.
+/// Returns a message if the header is a guess.
 fn guesses(table: &CsvTable, path: &Path) -> Vec<String> {
     let names: Vec<&str> = table.names.iter().take(NAMES_SHOWN).map(String::as_str).collect();
     let more = if table.names.len() > NAMES_SHOWN { ", …" } else { "" };
     let guess = format!(
-        "{}: its first line ({}{more}) is taken as the names of its columns; if it is an example, `--header no` says so",
+        "{}: its first line ({}{more}) is taken as the header; if it is an example, use `--header no`",
         path.display(),
         names.join(", ")
     );
     if table.header_guessed { vec![guess] } else { Vec::new() }
 }
 
-/// What is to be learned of these columns, of which somebody may have said it: one of words or of few whole numbers is one of classes,
-/// several of zeros and ones alone are answers.
+/// Returns the task: the given one, or the inferred one. A column of texts or few integers is classification, several columns of only zeros
+/// and ones are multi-label, other numbers are regression.
 fn task(examples: &TableExamples<'_>, labels: &[usize], words: &[Vec<&str>], said: Option<Task>) -> Result<Task> {
     if let ([words], None) = (words, said) {
         return Ok(if are_numbers(words) { Task::Regression } else { Task::Classification });
@@ -459,8 +461,8 @@ fn task(examples: &TableExamples<'_>, labels: &[usize], words: &[Vec<&str>], sai
     let (path, names) = (examples.path.display(), |at: usize| &examples.table.names[labels[at]]);
     match said {
         Some(Task::Classification) if labels.len() > 1 => {
-            let message = format!("{path}: {} and {} cannot be classes both", names(0), names(1));
-            Err(Error::mistake(message).note("several columns are learned as numbers, or as answers, 0 and 1"))
+            let message = format!("{path}: {} and {} cannot both be class labels", names(0), names(1));
+            Err(Error::mistake(message).note("several label columns must be numbers, or yes/no labels, 0 and 1"))
         }
         Some(task) => Ok(task),
         None => {
@@ -469,17 +471,17 @@ fn task(examples: &TableExamples<'_>, labels: &[usize], words: &[Vec<&str>], sai
             let number = |word: &&str| number(word).is_some();
             if let Some(at) = words.iter().position(|words| !words.iter().all(number)) {
                 let row = words[at].iter().position(|word| !number(word)).unwrap_or(0);
-                let message =
-                    format!("{}: `{}` is neither a number nor an answer", examples.at(row, labels[at]), words[at][row]);
+                let message = format!("{}: `{}` is not a number", examples.at(row, labels[at]), words[at][row]);
                 return Err(
-                    Error::corrupt(message).note("several columns are learned as numbers, or as answers, 0 and 1")
+                    Error::corrupt(message).note("several label columns must be numbers, or yes/no labels, 0 and 1")
                 );
             }
             match (answers.iter().position(|all| *all), answers.iter().position(|all| !all)) {
                 (Some(answer), Some(number)) => {
                     let kinds =
-                        format!("{} holds answers, 0 and 1, and {} other numbers", names(answer), names(number));
-                    Err(Error::mistake(format!("{path}: {kinds}")).note("`--task regression` learns both as numbers"))
+                        format!("{} has yes/no labels, 0 and 1, and {} other numbers", names(answer), names(number));
+                    Err(Error::mistake(format!("{path}: {kinds}"))
+                        .note("use `--task regression` to predict both as numbers"))
                 }
                 (Some(_), None) => Ok(Task::MultiLabel),
                 (None, _) => Ok(Task::Regression),
@@ -488,12 +490,12 @@ fn task(examples: &TableExamples<'_>, labels: &[usize], words: &[Vec<&str>], sai
     }
 }
 
-/// A cell as an answer, if it is one.
+/// Parses a cell as a yes/no label.
 fn answer(cell: &str) -> Option<f32> {
     cell.parse().ok().filter(|answer| [0.0, 1.0].contains(answer))
 }
 
-/// The numbers of each example.
+/// Returns the regression targets of each example.
 fn regression_targets(
     examples: &TableExamples<'_>,
     labels: &[usize],
@@ -509,7 +511,7 @@ fn regression_targets(
     Ok(Targets::Regression { values, num_outputs: labels.len() })
 }
 
-/// The answers of each example.
+/// Returns the yes/no labels of each example.
 fn multilabel_targets(examples: &TableExamples<'_>, labels: &[usize]) -> Result<Targets> {
     let mut values = Vec::with_capacity(examples.rows.len() * labels.len());
     for (example, rows) in examples.rows.iter().enumerate() {
@@ -518,43 +520,43 @@ fn multilabel_targets(examples: &TableExamples<'_>, labels: &[usize]) -> Result<
             values.push(answer(cell).ok_or_else(|| {
                 let message = format!("{}: `{cell}` is neither 0 nor 1", examples.at(example, *label));
                 Error::corrupt(message)
-                    .note("answers are 0 for no and 1 for yes; `--task regression` learns any numbers")
+                    .note("labels are 0 for no and 1 for yes; use `--task regression` for other numbers")
             })?);
         }
     }
     Ok(Targets::MultiLabel { values, num_labels: labels.len() })
 }
 
-/// The class of each example, and the names of the classes.
+/// Returns the class of each example, and the names of the classes.
 fn class_targets(examples: &TableExamples<'_>, label: usize, words: &[&str]) -> Result<(Targets, Vec<String>)> {
     let fraction = |word: &&str| word.parse::<f64>().is_ok_and(|number| number.is_finite() && number.fract() != 0.0);
     if let Some(at) = words.iter().position(fraction) {
-        let note = "classes are words or whole numbers; `--label COLUMN` names their column, `--task regression` learns numbers";
-        return Err(Error::corrupt(format!("{}: `{}` is no class", examples.at(at, label), words[at])).note(note));
+        let note = "classes are texts or integers; use `--label COLUMN` to select their column, or `--task regression` for numbers";
+        return Err(Error::corrupt(format!("{}: `{}` is not a class", examples.at(at, label), words[at])).note(note));
     }
     let classes = classes_among(words);
     if words.len() < 2 && examples.sequence.is_none() {
         let what = match examples.table.has_header {
-            true => "there is one row beside the names",
-            false => "there is one line; with names in the first there is no row to learn from",
+            true => "there is only one row after the header",
+            false => "there is only one line; if it is a header, there are no rows",
         };
         let message = format!("{}: {what}", examples.path.display());
-        return Err(Error::corrupt(message).note("learning classes takes rows of two classes at least"));
+        return Err(Error::corrupt(message).note("classification needs rows of at least two classes"));
     }
     if classes.len() < 2 || classes.len() > MOST_CLASSES {
         let (named, what) =
             (&examples.table.names[label], if examples.sequence.is_some() { "sequences" } else { "rows" });
         let message =
             format!("{}: {named}: {} classes in {} {what}", examples.path.display(), classes.len(), words.len());
-        return Err(Error::corrupt(message).note("`--label COLUMN` names the column of classes"));
+        return Err(Error::corrupt(message).note("use `--label COLUMN` to select the column of classes"));
     }
     let keys = Keys::of(&classes);
     let labels = words.iter().map(|word| keys.class(word).unwrap_or(0)).collect();
     Ok((Targets::Classes { labels, num_classes: classes.len(), labels_per_example: 1 }, classes))
 }
 
-/// Whether a column is one of numbers to be learned, not of classes: all are numbers, and one has a fraction or they are of many
-/// values for so few rows.
+/// Returns true if a label column is numeric rather than categorical: all cells are numbers, and one has a fraction or there are many
+/// distinct values for the number of rows.
 fn are_numbers(words: &[&str]) -> bool {
     let Some(numbers) = words.iter().map(|word| number(word)).collect::<Option<Vec<f64>>>() else {
         return false;

@@ -1,14 +1,14 @@
-//! Activations with a setting; those without are functions of tensors in a [`crate::Lambda`].
+//! Activations with a setting; those without are tensor functions in a [`crate::Lambda`].
 
 use panoply_tensor::Tensor;
 
 use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
 
-/// x where it is positive, `slope` of it elsewhere. [Maas et al. 2013]
+/// Leaky ReLU: x if x > 0, otherwise `negative_slope` · x. [Maas et al. 2013]
 #[derive(Clone, Copy, Debug)]
 pub struct LeakyRelu {
-    /// The share.
+    /// Factor of negative inputs.
     pub negative_slope: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Attention of several heads. [Vaswani et al. 2017]
+//! Multi-head attention. [Vaswani et al. 2017]
 
 use panoply_tensor::{AttentionOptions, Error, Rng, Tensor};
 
@@ -6,32 +6,33 @@ use crate::layer::{ForwardContext, Layer, is_sequence};
 use crate::layers::Linear;
 use crate::module::module;
 
-/// Heads that look at one sequence from another: `[batch, length, width]`.
+/// Multi-head attention over sequences `[batch, length, width]`.
+#[doc(alias = "MultiheadAttention")]
 #[derive(Clone, Debug)]
 pub struct MultiHeadAttention {
-    /// What each position looks for.
+    /// Query projection.
     pub query: Linear,
-    /// What each position offers.
+    /// Key projection.
     pub key: Linear,
-    /// What is taken from it.
+    /// Value projection.
     pub value: Linear,
-    /// From the heads, side by side, back to the width.
+    /// Output projection of the concatenated heads.
     pub output: Linear,
-    /// Heads of the queries.
+    /// Number of query heads.
     pub num_heads: usize,
-    /// Heads of keys and values; a divisor of `heads`.
+    /// Number of key and value heads; a divisor of `num_heads`.
     pub num_kv_heads: usize,
-    /// Whether, without another word, each position sees only those up to itself.
+    /// True if [`Layer::forward`] applies a causal mask: each position attends only to itself and earlier ones.
     pub causal: bool,
 }
 
 impl MultiHeadAttention {
-    /// As many key heads as heads; the width is a multiple of them.
+    /// Creates attention with the same number of query and key heads; `width` is a multiple of `heads`.
     pub fn new(width: usize, heads: usize, rng: &mut Rng) -> MultiHeadAttention {
         MultiHeadAttention::with_kv_heads(width, heads, heads, rng)
     }
 
-    /// Neighboring heads share keys and values. [Ainslie et al. 2023]
+    /// Creates grouped-query attention: neighboring query heads share keys and values. [Ainslie et al. 2023]
     pub fn with_kv_heads(width: usize, heads: usize, key_heads: usize, rng: &mut Rng) -> MultiHeadAttention {
         let shared = width / heads.max(1) * key_heads;
         let mut linear = |outputs: usize| Linear::new(width, outputs, rng);
@@ -39,7 +40,7 @@ impl MultiHeadAttention {
         MultiHeadAttention { query, key, value, output, num_heads: heads, num_kv_heads: key_heads, causal: false }
     }
 
-    /// What `queries` take from `source`, each with one row for each position.
+    /// Attends from `queries` to `source`, `[batch, length, width]` each, and projects the result.
     pub fn attend(
         &self,
         queries: &Tensor,
@@ -55,37 +56,45 @@ impl MultiHeadAttention {
     }
 }
 
-/// `[batch, length, heads · width]` as `[batch, heads, length, width]`.
+/// Splits `[batch, length, heads · width]` into `[batch, heads, length, width]`.
 fn apart(x: Tensor, heads: usize) -> Tensor {
     let width = match is_sequence(&x).and_then(|()| x.size(2)) {
         Ok(width) => width,
         Err(error) => return Tensor::from_mistake(error),
     };
     if heads == 0 || !width.is_multiple_of(heads) {
-        return Tensor::from_mistake(Error::mistake(format!("{heads} heads do not divide a width of {width}")));
+        return Tensor::from_mistake(Error::mistake(format!(
+            "attention: the width {width} is not divisible by {heads} heads"
+        )));
     }
     x.unflatten(2, &[heads, width / heads]).transpose(1, 2)
 }
 
-/// Which positions of a sequence may be looked at, `[batch, heads, queries, keys]` but for lengths of 1, if not all may.
+/// Returns the padding mask of the keys of a sequence, broadcastable to `[batch, heads, queries, keys]`, or `None` without padding.
 pub(super) fn seen(input: &Tensor, pass: &ForwardContext<'_>) -> Option<Tensor> {
     pass.valid_mask(input).map(|counted| counted.unsqueeze(1).unsqueeze(1))
 }
 
-/// Which positions of `source` may be looked at from `input`, if not all may: where it ends is known if both have as many times.
+/// Returns the padding mask of `source` for queries from `input`, or `None` without padding. The valid lengths apply to `source` only if
+/// both sequences have the same length.
 pub(super) fn seen_from(input: &Tensor, source: &Tensor, pass: &ForwardContext<'_>) -> Option<Tensor> {
     pass.seq_lengths()?;
     match (input.size(1), source.size(1)) {
         (Ok(times), Ok(others)) if times != others => {
-            let message = format!("it is known where sequences of {times} times end, not where those of {others} do");
-            Some(Tensor::from_mistake(Error::mistake(message).note("look at as many times, or leave out `Pass::over`")))
+            let message = format!(
+                "cross-attention: valid lengths are given for sequences of {times} time steps, the memory has {others}"
+            );
+            Some(Tensor::from_mistake(
+                Error::mistake(message)
+                    .note("use a memory of the same length, or omit `ForwardContext::with_seq_lengths`"),
+            ))
         }
         _ => seen(source, pass),
     }
 }
 
 impl Layer for MultiHeadAttention {
-    /// Every position looks at every position that counts, or at those up to itself.
+    /// Applies self-attention; padding and, if `causal`, later positions are masked.
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let mask = seen(input, pass);
         self.attend(

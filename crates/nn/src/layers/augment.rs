@@ -1,16 +1,16 @@
-//! Layers that change examples at random in training and do nothing in use. They run on the device and draw from the pass's random
-//! numbers, so a resumed run sees the same changes.
+//! Random data augmentation in training; the identity in evaluation. It runs on the device with the random numbers of the pass, so a
+//! resumed run applies the same changes.
 
 use panoply_tensor::{DType, Rng, Tensor};
 
 use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
 
-/// Images `[batch, channels, lengths]` moved by up to `max_shift` points along each length, each example by its own; zeros where
-/// nothing was.
+/// Shifts images `[batch, channels, lengths]` by up to `max_shift` points along each spatial axis, each example by a different amount;
+/// vacated points are 0.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomShift {
-    /// The most points.
+    /// Maximum shift in points.
     pub max_shift: usize,
 }
 
@@ -28,7 +28,7 @@ impl Layer for RandomShift {
 }
 
 impl RandomShift {
-    /// Element i of an axis becomes element i + shift, by a comparison of places: shift is one number for each example.
+    /// Shifts along one axis, by selecting per example among all shifted views of the padded input.
     fn along(&self, x: &Tensor, axis: usize, dims: &[usize], pass: &mut ForwardContext<'_>) -> Tensor {
         let ways = 2 * self.max_shift + 1;
         let Some(drawn) = pass.draw(&one_for_each_example(dims), Rng::uniform_like) else { return x.clone() };
@@ -43,17 +43,17 @@ impl RandomShift {
 
 module!(RandomShift {});
 
-/// A tensor with one element for each example of a batch of this shape, and as many axes.
+/// Returns a tensor with one element per example of a batch of this shape, and the same number of axes.
 fn one_for_each_example(dims: &[usize]) -> Tensor {
     let mut shape = vec![1; dims.len()];
     shape[0] = dims[0];
     Tensor::zeros(shape, DType::F32)
 }
 
-/// Examples turned round along their last axis, each with this probability.
+/// Flips each example along its last axis with probability `p`.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomHorizontalFlip {
-    /// How likely.
+    /// Probability of a flip.
     pub p: f64,
 }
 
@@ -73,10 +73,10 @@ impl Layer for RandomHorizontalFlip {
 
 module!(RandomHorizontalFlip {});
 
-/// Normal random numbers added.
+/// Adds normally distributed noise.
 #[derive(Clone, Copy, Debug)]
 pub struct GaussianNoise {
-    /// Their deviation.
+    /// Standard deviation of the noise.
     pub stddev: f64,
 }
 

@@ -1,20 +1,21 @@
-//! A part of a network whose inner values are not kept for the gradient.
+//! Activation checkpointing.
 
 use panoply_tensor::{Result, Tensor};
 
 use crate::layer::{ForwardContext, Layer};
 use crate::module::{Module, ParamVisitor, ParamVisitorMut};
 
-/// A layer whose inner values are computed anew for the gradient ([`Tensor::checkpoint`]): less memory, more work, the same
-/// results but for the rounding of sums. Around each block of a transformer it keeps what goes from block to block and nothing inside them.
+/// A layer whose intermediate values are recomputed in the backward pass ([`Tensor::checkpoint`]): less memory, more work, and equal
+/// results except for the rounding of sums. Around each transformer block, only the values between blocks are kept.
 ///
-/// The names of parameters are the layer's own, so a model's file fits with and without.
+/// Parameter names are those of the inner layer, so a checkpoint file fits with and without it.
+#[doc(alias = "checkpoint")]
 #[derive(Clone, Debug)]
 pub struct ActivationCheckpoint<L>(pub L);
 
 impl<L: Layer> Layer for ActivationCheckpoint<L> {
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
-        // Outside training nothing flows back.
+        // Evaluation needs no gradients.
         if pass.is_training() {
             Tensor::checkpoint([input], |[input]| self.0.forward(input, pass))
         } else {

@@ -1,4 +1,4 @@
-//! Convolution over one, two or three axes, and its transpose.
+//! Convolution over one, two or three axes, and transposed convolution.
 
 use panoply_tensor::{ConvOptions, Rng, Tensor};
 
@@ -6,31 +6,31 @@ use crate::init;
 use crate::layer::{ForwardContext, Layer};
 use crate::module::{Param, module};
 
-/// Filters over N axes of `[batch, channels, lengths]`.
+/// Convolution over the last N axes of `[batch, channels, lengths]`.
 #[derive(Clone, Debug)]
 pub struct ConvNd<const N: usize> {
-    /// `[outputs, channels / groups, sizes]`.
+    /// Kernel, `[outputs, channels / groups, sizes]`.
     pub weight: Param,
-    /// `[outputs]`.
+    /// Bias, `[outputs]`.
     pub bias: Option<Param>,
-    /// How the filters move.
+    /// Stride, padding, dilation and groups.
     pub options: ConvOptions<N>,
 }
 
-/// Over `[batch, channels, length]`.
+/// Convolution over `[batch, channels, length]`.
 pub type Conv1d = ConvNd<1>;
-/// Over `[batch, channels, rows, columns]`.
+/// Convolution over `[batch, channels, rows, columns]`.
 pub type Conv2d = ConvNd<2>;
-/// Over `[batch, channels, planes, rows, columns]`.
+/// Convolution over `[batch, channels, planes, rows, columns]`.
 pub type Conv3d = ConvNd<3>;
 
 impl<const N: usize> ConvNd<N> {
-    /// Filters of this size at every position, without padding; see [`ConvNd::with_options`].
+    /// Creates a convolution with stride 1 and without padding; see [`ConvNd::with_options`].
     pub fn new(channels: usize, outputs: usize, size: [usize; N], rng: &mut Rng) -> ConvNd<N> {
         ConvNd::with_options(channels, outputs, size, ConvOptions::default(), rng)
     }
 
-    /// Filters that move as `conv` says. Weight and bias start uniform in ±1/√inputs of a filter, as PyTorch's.
+    /// Creates a convolution with these options. Weight and bias are uniform in ±1/√(inputs of a filter), as in PyTorch.
     pub fn with_options(
         channels: usize,
         outputs: usize,
@@ -45,8 +45,8 @@ impl<const N: usize> ConvNd<N> {
         ConvNd { weight: Param::new(weight), bias: Some(bias), options: conv }
     }
 
-    /// Without a bias, for a batch normalization behind it, which takes any constant away: a bias there gets nothing but
-    /// rounding errors for a gradient, and Adam follows them.
+    /// Removes the bias, for a layer followed by batch normalization, which cancels any constant: the gradient of such a bias is only
+    /// rounding error, and Adam would follow it.
     #[must_use]
     pub fn without_bias(mut self) -> ConvNd<N> {
         self.bias = None;
@@ -62,21 +62,24 @@ impl<const N: usize> Layer for ConvNd<N> {
 
 module!(ConvNd<const N: usize> { weight, bias });
 
-/// The transpose of [`ConvNd`], which makes axes longer.
+/// Transposed convolution over the last N axes of `[batch, channels, lengths]`; it upsamples.
+#[doc(alias = "ConvTranspose1d")]
+#[doc(alias = "ConvTranspose2d")]
+#[doc(alias = "ConvTranspose3d")]
 #[derive(Clone, Debug)]
 pub struct ConvTransposeNd<const N: usize> {
-    /// `[channels, outputs / groups, sizes]`.
+    /// Kernel, `[channels, outputs / groups, sizes]`.
     pub weight: Param,
-    /// `[outputs]`.
+    /// Bias, `[outputs]`.
     pub bias: Option<Param>,
-    /// How the filters move.
+    /// Stride, padding, dilation and groups.
     pub conv: ConvOptions<N>,
-    /// Elements added at the end of each axis.
+    /// Number of elements added at the end of each axis.
     pub output_padding: [usize; N],
 }
 
 impl<const N: usize> ConvTransposeNd<N> {
-    /// Filters that move as `conv` says.
+    /// Creates a transposed convolution with these options, initialized as in PyTorch.
     pub fn with_options(
         channels: usize,
         outputs: usize,

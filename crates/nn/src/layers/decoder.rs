@@ -1,4 +1,4 @@
-//! Layers that look at a second sequence, which layers of their own make of the same input.
+//! Layers that attend to a second sequence, which sublayers compute from the same input.
 
 use panoply_tensor::{AttentionOptions, Tensor};
 
@@ -7,12 +7,12 @@ use crate::layers::attention::seen_from;
 use crate::layers::{MultiHeadAttention, Sequential, TransformerDecoderLayer};
 use crate::module::module;
 
-/// Each position looks at what other layers make of all of them: `[batch, length, width]` both.
+/// Cross-attention from the input to `memory(input)`, `[batch, length, width]` both.
 #[derive(Clone, Debug)]
 pub struct CrossAttention {
-    /// How they look.
+    /// The attention layer.
     pub attention: MultiHeadAttention,
-    /// What makes the sequence that is looked at.
+    /// Layers that compute the attended sequence from the input.
     pub memory: Sequential,
 }
 
@@ -31,14 +31,14 @@ impl Layer for CrossAttention {
 
 module!(CrossAttention { attention, memory });
 
-/// A transformer's decoder: blocks one over the other that all look at one sequence. [Vaswani et al. 2017]
+/// A transformer decoder: a stack of blocks that all attend to one memory sequence. [Vaswani et al. 2017]
 #[derive(Clone, Debug)]
 pub struct TransformerDecoder {
-    /// What makes of the input the sequence that is decoded.
+    /// Layers that compute the decoded sequence from the input.
     pub target: Sequential,
-    /// What makes of the input the sequence that is looked at.
+    /// Layers that compute the memory from the input.
     pub memory: Sequential,
-    /// In order.
+    /// Decoder blocks, in order.
     pub layers: Vec<TransformerDecoderLayer>,
 }
 

@@ -5,9 +5,9 @@ use panoply_tensor::{Error, Rng, Tensor};
 use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
 
-/// Dropping elements in training.
+/// Dropout as a tensor method.
 pub trait DropoutExt {
-    /// In training each element becomes 0 with this probability and the others grow to keep the mean; otherwise nothing.
+    /// In training, sets each element to 0 with this probability and scales the others by 1 / (1 − probability); otherwise the identity.
     fn dropout(&self, probability: f64, pass: &mut ForwardContext<'_>) -> Tensor;
 }
 
@@ -17,7 +17,7 @@ impl DropoutExt for Tensor {
             return self.clone();
         }
         if !(0.0..1.0).contains(&probability) {
-            return Tensor::from_mistake(Error::mistake(format!("dropout: p {probability} is not in 0 .. 1")));
+            return Tensor::from_mistake(Error::mistake(format!("dropout: p = {probability} is not in [0, 1)")));
         }
         if probability == 0.0 {
             return self.clone();
@@ -32,10 +32,10 @@ impl DropoutExt for Tensor {
     }
 }
 
-/// Dropping elements as a layer of a sequence.
+/// Dropout as a layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
-    /// How likely an element becomes 0 in training.
+    /// Probability that an element is set to 0 in training.
     pub p: f64,
 }
 

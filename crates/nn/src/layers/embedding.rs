@@ -1,19 +1,19 @@
-//! Vectors for integers, and for positions.
+//! Embeddings of integers and of positions.
 
 use panoply_tensor::{DType, Rng, Tensor};
 
 use crate::layer::{ForwardContext, Layer, is_sequence};
 use crate::module::{Param, module};
 
-/// A vector for each of some integers: `[…]` becomes `[…, width]`. Floats are taken for the whole numbers they are.
+/// Lookup table of vectors: integers `[…]` become `[…, width]`. Float inputs are cast to i32.
 #[derive(Clone, Debug)]
 pub struct Embedding {
-    /// `[count, width]`.
+    /// Table, `[count, width]`.
     pub weight: Param,
 }
 
 impl Embedding {
-    /// Vectors for 0 .. count with normal elements.
+    /// Creates a table for the indices 0 .. count with standard normal elements.
     pub fn new(count: usize, width: usize, rng: &mut Rng) -> Embedding {
         Embedding { weight: Param::new(rng.normal([count, width])) }
     }
@@ -28,7 +28,8 @@ impl Layer for Embedding {
 
 module!(Embedding { weight });
 
-/// Sines and cosines of positions 0 .. length in turn, `[length, width]`; the width is even. [Vaswani et al. 2017]
+/// Returns the sinusoidal encoding of positions 0 .. length, `[length, width]`, sines and cosines interleaved; `width` is even. [Vaswani et
+/// al. 2017]
 pub fn sinusoidal_positional_encoding(length: usize, width: usize) -> Tensor {
     sinusoids(&Tensor::arange(length), width)
 }
@@ -41,7 +42,7 @@ fn sinusoids(positions: &Tensor, width: usize) -> Tensor {
     Tensor::stack([angles.sin(), angles.cos()], -1).flatten(1)
 }
 
-/// Adds sines and cosines of the time to `[batch, time, features]`.
+/// Adds the sinusoidal positional encoding to `[batch, time, features]`.
 #[derive(Clone, Copy, Debug)]
 pub struct PositionalEncoding;
 

@@ -1,4 +1,4 @@
-//! A dense layer.
+//! The linear (dense) layer.
 
 use panoply_tensor::{Rng, Tensor};
 
@@ -6,24 +6,24 @@ use crate::init;
 use crate::layer::{ForwardContext, Layer};
 use crate::module::{Param, module};
 
-/// x · weightᵀ + bias over the last axis. The weight is `[outputs, inputs]`, as in PyTorch.
+/// Linear layer: x · weightᵀ + bias over the last axis. The weight is `[outputs, inputs]`, as in PyTorch.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// `[outputs, inputs]`.
+    /// Weight, `[outputs, inputs]`.
     pub weight: Param,
-    /// `[outputs]`.
+    /// Bias, `[outputs]`.
     pub bias: Option<Param>,
 }
 
 impl Linear {
-    /// Weight and bias uniform in ±1/√inputs, as PyTorch's `nn.Linear` starts.
+    /// Creates a layer with weight and bias uniform in ±1/√inputs, as PyTorch's `nn.Linear`.
     pub fn new(inputs: usize, outputs: usize, rng: &mut Rng) -> Linear {
         let bound = 1.0 / (inputs.max(1) as f64).sqrt();
         let weight = Param::new(init::uniform(&[outputs, inputs], bound, rng));
         Linear { weight, bias: Some(Param::new(init::uniform(&[outputs], bound, rng))) }
     }
 
-    /// Without a bias.
+    /// Removes the bias.
     #[must_use]
     pub fn without_bias(mut self) -> Linear {
         self.bias = None;

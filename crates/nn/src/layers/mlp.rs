@@ -1,4 +1,4 @@
-//! Dense layers with relu between.
+//! Multi-layer perceptron.
 
 use panoply_tensor::{Rng, Tensor};
 
@@ -6,17 +6,17 @@ use crate::layer::{ForwardContext, Layer};
 use crate::layers::{DropoutExt, Linear};
 use crate::module::module;
 
-/// A dense network: linear layers, relu and dropout between them.
+/// A multi-layer perceptron: linear layers with ReLU and dropout between them.
 #[derive(Clone, Debug)]
 pub struct Mlp {
-    /// In order.
+    /// Linear layers, in order.
     pub layers: Vec<Linear>,
     /// Probability of dropping an activation in training.
     pub dropout: f64,
 }
 
 impl Mlp {
-    /// Layers between these widths: `[64, 128, 10]` are two layers.
+    /// Creates layers between these widths: `[64, 128, 10]` are two layers.
     pub fn new(widths: &[usize], dropout: f64, rng: &mut Rng) -> Mlp {
         let layers = widths.windows(2).map(|pair| Linear::new(pair[0], pair[1], rng));
         Mlp { layers: layers.collect(), dropout }

@@ -1,4 +1,4 @@
-//! The layers, one file each.
+//! Layers, one file for each family.
 
 mod activation;
 mod attention;

@@ -1,4 +1,4 @@
-//! Normalization with learned scale and shift.
+//! Normalization layers, and standardization with statistics of the training data.
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
@@ -14,12 +14,12 @@ fn zeros(size: usize) -> Param {
     Param::new(filled(size, 0.0))
 }
 
-/// Values of their own on the current device, so that equal ones are not one cell.
+/// Returns a new tensor on the current device. Each call allocates, so parameters with equal values do not alias.
 fn filled(size: usize, value: f32) -> Tensor {
     Tensor::from_slice(&vec![value; size], [size])
 }
 
-/// Statistics want more digits than f16 and bf16 have: the input as f32 if it is one of them, and what it was.
+/// Returns f16 and bf16 inputs as f32, since statistics need more digits, and the original element type.
 fn widened(input: &Tensor) -> (DType, Tensor) {
     match input.dtype() {
         DType::F16 | DType::BF16 => (input.dtype(), input.cast(DType::F32)),
@@ -27,19 +27,19 @@ fn widened(input: &Tensor) -> (DType, Tensor) {
     }
 }
 
-/// Zero mean and unit variance along the last axis. [Ba et al. 2016]
+/// Layer normalization: zero mean and unit variance along the last axis. [Ba et al. 2016]
 #[derive(Clone, Debug)]
 pub struct LayerNorm {
-    /// `[width]`.
+    /// Scale, `[width]`.
     pub weight: Param,
-    /// `[width]`.
+    /// Shift, `[width]`.
     pub bias: Param,
-    /// Added to the variance.
+    /// Constant added to the variance.
     pub epsilon: f64,
 }
 
 impl LayerNorm {
-    /// Scale 1, shift 0, epsilon 1e-5.
+    /// Creates a layer with scale 1, shift 0 and epsilon 1e-5.
     pub fn new(width: usize) -> LayerNorm {
         LayerNorm { weight: ones(width), bias: zeros(width), epsilon: 1e-5 }
     }
@@ -54,17 +54,18 @@ impl Layer for LayerNorm {
 
 module!(LayerNorm { weight, bias });
 
-/// Unit mean square along the last axis. [Zhang and Sennrich 2019]
+/// Root mean square normalization: unit mean square along the last axis. [Zhang and Sennrich 2019]
+#[doc(alias = "RMSNorm")]
 #[derive(Clone, Debug)]
 pub struct RmsNorm {
-    /// `[width]`.
+    /// Scale, `[width]`.
     pub weight: Param,
-    /// Added to the mean square.
+    /// Constant added to the mean square.
     pub epsilon: f64,
 }
 
 impl RmsNorm {
-    /// Scale 1, epsilon 1e-5.
+    /// Creates a layer with scale 1 and epsilon 1e-5.
     pub fn new(width: usize) -> RmsNorm {
         RmsNorm { weight: ones(width), epsilon: 1e-5 }
     }
@@ -79,21 +80,21 @@ impl Layer for RmsNorm {
 
 module!(RmsNorm { weight });
 
-/// Zero mean and unit variance over parts of the channels of `[batch, channels, …]`. [Wu and He 2018]
+/// Group normalization: zero mean and unit variance over groups of channels of `[batch, channels, …]`. [Wu and He 2018]
 #[derive(Clone, Debug)]
 pub struct GroupNorm {
-    /// `[channels]`.
+    /// Scale, `[channels]`.
     pub weight: Param,
-    /// `[channels]`.
+    /// Shift, `[channels]`.
     pub bias: Param,
-    /// Parts of the channels.
+    /// Number of channel groups.
     pub num_groups: usize,
-    /// Added to the variance.
+    /// Constant added to the variance.
     pub epsilon: f64,
 }
 
 impl GroupNorm {
-    /// Scale 1, shift 0, epsilon 1e-5.
+    /// Creates a layer with scale 1, shift 0 and epsilon 1e-5.
     pub fn new(groups: usize, channels: usize) -> GroupNorm {
         GroupNorm { weight: ones(channels), bias: zeros(channels), num_groups: groups, epsilon: 1e-5 }
     }
@@ -110,7 +111,7 @@ impl Layer for GroupNorm {
 
 module!(GroupNorm { weight, bias });
 
-/// Fails for inputs `[batch, channels, …]` with less than two values per channel, whose variance has no unbiased estimate.
+/// Fails for inputs `[batch, channels, …]` with fewer than two values per channel, whose variance has no unbiased estimate.
 fn has_variance(input: &Tensor) -> Result<()> {
     let shape = input.shape()?;
     let values: usize =
@@ -119,31 +120,34 @@ fn has_variance(input: &Tensor) -> Result<()> {
         return Ok(());
     }
     let message = format!("batch norm: expected more than 1 value per channel when training, got {input:?}");
-    Err(Error::mistake(message).note("take batches of two examples or more, or another norm"))
+    Err(Error::mistake(message).note("use batches of at least two examples, or another norm"))
 }
 
-/// Zero mean and unit variance of each channel of `[batch, channels, …]`: over the batch in training, by running
-/// statistics in use. [Ioffe and Szegedy 2015]
+/// Batch normalization: zero mean and unit variance of each channel of `[batch, channels, …]`. Training uses the statistics of the batch,
+/// evaluation the running statistics. [Ioffe and Szegedy 2015]
 ///
 /// Training on one value per channel is an error, as in PyTorch.
+#[doc(alias = "BatchNorm1d")]
+#[doc(alias = "BatchNorm2d")]
+#[doc(alias = "BatchNorm3d")]
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
-    /// `[channels]`.
+    /// Scale, `[channels]`.
     pub weight: Param,
-    /// `[channels]`.
+    /// Shift, `[channels]`.
     pub bias: Param,
-    /// `[channels]`, a state.
+    /// Running mean, `[channels]`; a buffer.
     pub running_mean: Param,
-    /// `[channels]`, a state; the unbiased estimate.
+    /// Running variance (unbiased estimate), `[channels]`; a buffer.
     pub running_var: Param,
-    /// Share of a batch's statistics in the running ones.
+    /// Weight of the batch's statistics in the update of the running ones.
     pub momentum: f64,
-    /// Added to the variance.
+    /// Constant added to the variance.
     pub epsilon: f64,
 }
 
 impl BatchNorm {
-    /// Scale 1, shift 0, running mean 0 and variance 1, momentum 0.1, epsilon 1e-5.
+    /// Creates a layer with scale 1, shift 0, running mean 0, running variance 1, momentum 0.1 and epsilon 1e-5.
     pub fn new(channels: usize) -> BatchNorm {
         BatchNorm {
             weight: ones(channels),
@@ -186,25 +190,28 @@ impl Layer for BatchNorm {
 
 module!(BatchNorm { weight, bias, running_mean, running_var });
 
-/// Inputs less a mean and over a deviation that were measured before training: of each place of an example.
+/// Standardization of inputs: (x − mean) / std, elementwise, with statistics measured before training.
 #[derive(Clone, Debug)]
 pub struct Standardize {
-    /// In the shape of an example, a state.
+    /// Mean in the shape of an example; a buffer.
     pub mean: Param,
-    /// In the shape of an example, a state; what does not vary has 1.
+    /// Standard deviation in the shape of an example; a buffer. It is 1 where inputs are constant.
     pub std: Param,
 }
 
 impl Standardize {
-    /// Mean 0 and deviation 1: nothing happens; [`Standardize::from_rows`] knows better.
+    /// Creates the identity (mean 0, deviation 1) for examples of this shape; [`Standardize::fit`] measures a data set.
     pub fn new(lengths: &[usize]) -> Standardize {
         let elems = lengths.iter().product();
         let whole = |value: f32| Param::state(Tensor::from_slice(&vec![value; elems], lengths));
         Standardize { mean: whole(0.0), std: whole(1.0) }
     }
 
-    /// Mean and deviation of examples whose axes have these lengths: of each place; of sequences that end at times of their own, of each
-    /// feature; of images `[channels, rows, columns]` in 0 ..= 1, of each channel.
+    /// Measures mean and deviation of a data set whose examples have this shape: per element in general; per feature for sequences with
+    /// valid lengths; per channel for images `[channels, rows, columns]` with values in 0 ..= 1.
+    ///
+    /// # Errors
+    /// If statistics cannot be read back from the device.
     pub fn fit(data: &Dataset, lengths: &[usize]) -> Result<Standardize> {
         let images = matches!(data.example_shape[..], [_, (2..), (2..)])
             && data.features.iter().all(|x| (0.0..=1.0).contains(x));
@@ -225,7 +232,7 @@ impl Standardize {
         Ok(Standardize { mean: along(&each.mean)?, std: along(&each.std)? })
     }
 
-    /// Mean and deviation of each channel, which is the first axis.
+    /// Measures mean and deviation of each channel, which is the first axis.
     fn by_channel(data: &Dataset, lengths: &[usize]) -> Standardize {
         let (channels, points) = (data.example_shape[0], data.num_features / data.example_shape[0]);
         let each: Vec<(f32, f32)> = (0..channels)
@@ -242,7 +249,7 @@ impl Standardize {
         Standardize { mean: state(|each| each.0), std: state(|each| each.1) }
     }
 
-    /// Mean and deviation of rows of as many numbers as an example has.
+    /// Measures mean and deviation of each element over rows of `lengths.product()` numbers.
     pub fn from_rows(rows: &[f32], lengths: &[usize]) -> Standardize {
         let width = lengths.iter().product::<usize>().max(1);
         let count = (rows.len() / width).max(1) as f64;
@@ -262,7 +269,7 @@ impl Standardize {
     }
 }
 
-/// Mean and deviation of all values; 1 for a deviation of what does not vary.
+/// Returns mean and standard deviation of all values; the deviation is 1 for constant values.
 fn mean_and_deviation(values: &[f32]) -> (f32, f32) {
     let count = values.len().max(1) as f64;
     let mean = values.iter().map(|value| f64::from(*value)).sum::<f64>() / count;
@@ -270,7 +277,7 @@ fn mean_and_deviation(values: &[f32]) -> (f32, f32) {
     (mean as f32, if varies(deviation, mean) { deviation as f32 } else { 1.0 })
 }
 
-/// Whether a deviation is more than what rounding leaves of the mean of equal numbers.
+/// Returns true if a deviation exceeds the rounding error of the mean of equal numbers.
 fn varies(deviation: f64, mean: f64) -> bool {
     deviation > 1e-12 * mean.abs() && deviation >= f64::from(f32::MIN_POSITIVE)
 }
@@ -283,8 +290,7 @@ impl Layer for Standardize {
 
 module!(Standardize { mean, std });
 
-/// Inputs times a deviation and plus a mean that were measured before training: what a network that learns numbers of any scale
-/// ends with. In f32.
+/// Inverse of [`Standardize`]: x · std + mean, in f32. The last layer of a regression network with targets of any scale.
 #[derive(Clone, Debug)]
 pub struct InverseStandardize(pub Standardize);
 

@@ -1,23 +1,26 @@
-//! Pooling and reshaping: layers without parameters, for sequences of layers.
+//! Pooling and reshaping layers, without parameters.
 
 use panoply_tensor::{AvgPoolOptions, Tensor, Window};
 
 use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
 
-/// Largest of each window over the last N axes.
+/// Max pooling over the last N axes.
+#[doc(alias = "MaxPool1d")]
+#[doc(alias = "MaxPool2d")]
+#[doc(alias = "MaxPool3d")]
 #[derive(Clone, Copy, Debug)]
 pub struct MaxPool<const N: usize> {
-    /// The window.
+    /// Size, stride and dilation of the window.
     pub window: Window<N>,
-    /// Elements of minus infinity on both sides of each axis.
+    /// Padding with −∞ on both sides of each axis.
     pub padding: [usize; N],
-    /// Whether a last window may end beyond the padding ([`Tensor::max_pool_with`]).
+    /// True if the last window can extend beyond the padding ([`Tensor::max_pool_with`]).
     pub ceil_mode: bool,
 }
 
 impl<const N: usize> MaxPool<N> {
-    /// Windows of this size side by side.
+    /// Creates pooling with a stride equal to the window size.
     pub fn new(size: [usize; N]) -> MaxPool<N> {
         MaxPool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N], ceil_mode: false }
     }
@@ -31,19 +34,22 @@ impl<const N: usize> Layer for MaxPool<N> {
 
 module!(MaxPool<const N: usize> {});
 
-/// Mean of each window over the last N axes.
+/// Average pooling over the last N axes.
+#[doc(alias = "AvgPool1d")]
+#[doc(alias = "AvgPool2d")]
+#[doc(alias = "AvgPool3d")]
 #[derive(Clone, Copy, Debug)]
 pub struct AvgPool<const N: usize> {
-    /// The window.
+    /// Size, stride and dilation of the window.
     pub window: Window<N>,
-    /// Zeros on both sides of each axis.
+    /// Padding with zeros on both sides of each axis.
     pub padding: [usize; N],
-    /// Whether the zeros count, and what PyTorch's layer may do besides.
+    /// Treatment of padding and the other options of PyTorch's layer.
     pub options: AvgPoolOptions,
 }
 
 impl<const N: usize> AvgPool<N> {
-    /// Windows of this size side by side.
+    /// Creates pooling with a stride equal to the window size.
     pub fn new(size: [usize; N]) -> AvgPool<N> {
         let options = AvgPoolOptions::default();
         AvgPool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N], options }
@@ -61,7 +67,10 @@ impl<const N: usize> Layer for AvgPool<N> {
 
 module!(AvgPool<const N: usize> {});
 
-/// Means of parts of the last N axes, this many of them; `[1, 1]` is the mean over an image.
+/// Adaptive average pooling to this output size of the last N axes; `[1, 1]` averages an image.
+#[doc(alias = "AdaptiveAvgPool1d")]
+#[doc(alias = "AdaptiveAvgPool2d")]
+#[doc(alias = "AdaptiveAvgPool3d")]
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptiveAvgPool<const N: usize>(pub [usize; N]);
 
@@ -73,7 +82,10 @@ impl<const N: usize> Layer for AdaptiveAvgPool<N> {
 
 module!(AdaptiveAvgPool<const N: usize> {});
 
-/// Largest of parts of the last N axes, this many of them.
+/// Adaptive max pooling to this output size of the last N axes.
+#[doc(alias = "AdaptiveMaxPool1d")]
+#[doc(alias = "AdaptiveMaxPool2d")]
+#[doc(alias = "AdaptiveMaxPool3d")]
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptiveMaxPool<const N: usize>(pub [usize; N]);
 
@@ -85,7 +97,7 @@ impl<const N: usize> Layer for AdaptiveMaxPool<N> {
 
 module!(AdaptiveMaxPool<const N: usize> {});
 
-/// All axes after the batch as one.
+/// Flattens all axes after the batch into one.
 #[derive(Clone, Copy, Debug)]
 pub struct Flatten;
 
@@ -97,12 +109,12 @@ impl Layer for Flatten {
 
 module!(Flatten {});
 
-/// Of the axis after the batch a part.
+/// Slice `start .. start + length` of axis 1, the first after the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Narrow {
-    /// The first place that is kept.
+    /// First index that is kept.
     pub start: usize,
-    /// How many are kept.
+    /// Number of indices that are kept.
     pub length: usize,
 }
 
@@ -114,7 +126,7 @@ impl Layer for Narrow {
 
 module!(Narrow {});
 
-/// The last axis as several whose lengths multiply to it: rows of 64 as images of 1 × 8 × 8.
+/// Splits the last axis into several whose lengths multiply to it: rows of 64 become images of 1 × 8 × 8.
 #[derive(Clone, Debug)]
 pub struct Unflatten(pub Vec<usize>);
 
@@ -126,7 +138,7 @@ impl Layer for Unflatten {
 
 module!(Unflatten {});
 
-/// All axes after the batch as others of the same size.
+/// Reshapes all axes after the batch to these lengths.
 #[derive(Clone, Debug)]
 pub struct Reshape(pub Vec<usize>);
 

@@ -1,7 +1,7 @@
-//! Recurrent layers: plain, LSTM and GRU; several layers, both directions. Weights and equations are PyTorch's.
+//! Recurrent layers: plain RNN, LSTM and GRU, stacked and bidirectional. Weights and equations are PyTorch's.
 //!
-//! What a sequence's inputs contribute is one matrix product for all times, of which those of a time stand together; a step is one
-//! product with the hidden state and one kernel of what follows. The graph grows with the length of the sequence.
+//! The input projections of all time steps are one matrix product, with the rows of a time step contiguous. A time step is one product with
+//! the hidden state and one fused kernel. The graph grows with the length of the sequence.
 //!
 //! Sources: Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al. 2014.
 
@@ -12,21 +12,21 @@ use crate::layer::{ForwardContext, Layer, counted, is_sequence};
 use crate::layers::DropoutExt;
 use crate::module::{Param, module};
 
-/// What happens in a step.
+/// Type of recurrent cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RnnKind {
-    /// tanh of a sum.
+    /// Plain RNN with tanh.
     Tanh,
-    /// The larger of a sum and 0: PyTorch's `RNN` with `nonlinearity="relu"`.
+    /// Plain RNN with ReLU: PyTorch's `RNN` with `nonlinearity="relu"`.
     Relu,
-    /// Long short-term memory: gates input, forget, cell, output.
+    /// Long short-term memory; the gates are input, forget, cell, output.
     Lstm,
-    /// Gated recurrent unit: gates reset, update, new.
+    /// Gated recurrent unit; the gates are reset, update, new.
     Gru,
 }
 
 impl RnnKind {
-    /// How many hidden widths the weights hold.
+    /// Returns the number of gates, each of the hidden width.
     fn gates(self) -> usize {
         match self {
             RnnKind::Tanh | RnnKind::Relu => 1,
@@ -36,54 +36,57 @@ impl RnnKind {
     }
 }
 
-/// One layer in one direction.
+/// Weights of one layer in one direction.
 #[derive(Clone, Debug)]
 pub struct RnnWeights {
-    /// `[gates · hidden, inputs]`.
+    /// Input weights, `[gates · hidden, inputs]`.
     pub weight_ih: Param,
-    /// `[gates · hidden, hidden]`.
+    /// Recurrent weights, `[gates · hidden, hidden]`.
     pub weight_hh: Param,
-    /// `[gates · hidden]`.
+    /// Input bias, `[gates · hidden]`.
     pub bias_ih: Param,
-    /// `[gates · hidden]`.
+    /// Recurrent bias, `[gates · hidden]`.
     pub bias_hh: Param,
 }
 
 module!(RnnWeights { weight_ih, weight_hh, bias_ih, bias_hh });
 
-/// The layers of one depth: forwards, and backwards if there are two.
+/// One layer: forward, and backward if it is bidirectional.
 #[derive(Clone, Debug)]
 pub struct RnnLayer {
-    /// One or two.
+    /// Weights of the one or two directions.
     pub directions: Vec<RnnWeights>,
 }
 
 module!(RnnLayer { directions });
 
-/// A recurrent network over `[batch, time, features]`.
+/// A stacked recurrent network over `[batch, time, features]`.
+#[doc(alias = "RNN")]
+#[doc(alias = "LSTM")]
+#[doc(alias = "GRU")]
 #[derive(Clone, Debug)]
 pub struct RnnBase {
-    /// What happens in a step.
+    /// Cell type.
     pub cell: RnnKind,
     /// Width of the hidden state.
     pub hidden_size: usize,
-    /// In order; each reads what the one before gives.
+    /// Layers, in order; each reads the outputs of the previous one.
     pub layers: Vec<RnnLayer>,
-    /// Probability of dropping what goes from one layer to the next in training.
+    /// Probability of dropping the values between layers in training.
     pub dropout: f64,
 }
 
-/// The state after the last step of each layer and direction: `[layers · directions, batch, hidden]`.
+/// Final states of all layers and directions, `[layers · directions, batch, hidden]`.
 #[derive(Clone, Debug)]
 pub struct RnnState {
-    /// What a step gives.
+    /// Hidden state.
     pub hidden: Tensor,
-    /// What an LSTM keeps besides; zeros for the others.
+    /// Cell state of an LSTM; zeros for the other cells.
     pub cell: Tensor,
 }
 
 impl RnnBase {
-    /// `layers` of them, in both directions if `bidirectional`. All weights start uniform in ±1/√hidden.
+    /// Creates `layers` layers, bidirectional if `both`. All weights are uniform in ±1/√hidden.
     pub fn new(cell: RnnKind, inputs: usize, hidden: usize, layers: usize, both: bool, rng: &mut Rng) -> RnnBase {
         let bound = 1.0 / (hidden.max(1) as f64).sqrt();
         let (rows, directions) = (cell.gates() * hidden, if both { 2 } else { 1 });
@@ -101,7 +104,7 @@ impl RnnBase {
         RnnBase { cell, hidden_size: hidden, layers: (0..layers).map(depth).collect(), dropout: 0.0 }
     }
 
-    /// The outputs `[batch, time, directions · hidden]` and the last states, from a state or from zeros.
+    /// Returns the outputs `[batch, time, directions · hidden]` and the final states. Starts from `start`, or from zeros.
     pub fn forward_with_state(
         &self,
         input: &Tensor,
@@ -111,8 +114,9 @@ impl RnnBase {
         self.run_while(input, None, start, pass)
     }
 
-    /// The same over sequences that end before the last time: `lengths` `[batch]` are whole numbers, those above the time count as
-    /// the time. Outputs beyond a length are 0, the last state is that at the length, and the way back begins there.
+    /// Runs over padded sequences with valid lengths `[batch]` (integers; larger values count as the full time axis). Outputs beyond a
+    /// length are 0, the final state is the state at the length, and the backward direction starts there.
+    #[doc(alias = "pack_padded_sequence")]
     pub fn forward_packed(
         &self,
         input: &Tensor,
@@ -124,8 +128,8 @@ impl RnnBase {
             match lengths.is_same_size(&input.arange_like(0)) && lengths.dtype().is_int() {
                 true => Ok(()),
                 false => {
-                    Err(Error::mistake("a recurrent network needs one whole number for each sequence as its length")
-                        .note(format!("sequences {input:?}, lengths {lengths:?}")))
+                    Err(Error::mistake("recurrent layer: `lengths` must have an integer type and be of shape [batch]")
+                        .note(format!("the sequences are {input:?}, the lengths {lengths:?}")))
                 }
             }
         });
@@ -138,7 +142,7 @@ impl RnnBase {
         }
     }
 
-    /// Over the times `[batch, time]` at which sequences run, if not all do at all of them.
+    /// Runs all layers; `runs` is the mask `[batch, time]` of the valid time steps, `None` if all are valid.
     fn run_while(
         &self,
         input: &Tensor,
@@ -156,7 +160,7 @@ impl RnnBase {
         };
         if time == 0 || self.layers.is_empty() {
             return wrong(Error::mistake(format!(
-                "a recurrent network needs layers and at least one step, not {input:?}"
+                "recurrent layer: needs at least one layer and one time step, got {input:?}"
             )));
         }
         // `[time, batch, features]`.
@@ -181,7 +185,7 @@ impl RnnBase {
         (sequence, RnnState { hidden: Tensor::stack(&hidden, 0), cell: Tensor::stack(&cell, 0) })
     }
 
-    /// The outputs of one direction, in the order of time, and the state it ends with, from one or from zeros.
+    /// Returns the outputs of one direction in the order of time, and its final state.
     fn along(
         &self,
         weights: &RnnWeights,
@@ -193,7 +197,7 @@ impl RnnBase {
     ) -> (Vec<Tensor>, (Tensor, Tensor)) {
         let cast = |weight: &Param| pass.cast(weight.tensor());
         let (recurrent, hidden_bias) = (cast(&weights.weight_hh).t(), cast(&weights.bias_hh));
-        // A GRU's hidden part is weighed before it is added to the inputs'.
+        // A GRU multiplies the recurrent term by the reset gate before adding it, so its bias cannot be folded.
         let (bias, hidden_bias) = match self.cell {
             RnnKind::Tanh | RnnKind::Relu | RnnKind::Lstm => (cast(&weights.bias_ih) + hidden_bias, None),
             RnnKind::Gru => (cast(&weights.bias_ih), Some(hidden_bias)),
@@ -202,7 +206,7 @@ impl RnnBase {
             Ok(time) => time,
             Err(_) => return (vec![sequence.clone()], (sequence.clone(), sequence.clone())),
         };
-        // As rows of one matrix what flows back is joined once; a batch of any length must come first.
+        // Rows of one matrix: the gradients of the time steps are concatenated once. A dynamic batch must be the first axis.
         let whole = if sequence.has_dynamic_dim() { None } else { sequence.dims::<3>().ok() };
         let rows = match whole {
             Some([_, batch, features]) => sequence.reshape([time * batch, features].map(|length| length as isize)),

@@ -1,4 +1,4 @@
-//! Layers around which the input goes, too.
+//! Residual connections.
 
 use panoply_tensor::Tensor;
 
@@ -6,12 +6,12 @@ use crate::layer::{ForwardContext, Layer};
 use crate::layers::Sequential;
 use crate::module::module;
 
-/// What layers make of an input, added to the input or to what other layers make of it. [He et al. 2016]
+/// Residual connection: layers(x) + shortcut(x). [He et al. 2016]
 #[derive(Clone, Debug, Default)]
 pub struct Residual {
-    /// What is added.
+    /// Layers of the residual branch.
     pub layers: Sequential,
-    /// To what: no layers give the input.
+    /// Layers of the shortcut; empty is the identity.
     pub shortcut: Sequential,
 }
 

@@ -1,11 +1,11 @@
-//! What is left of sequences `[batch, time, features]` when their times go.
+//! Pooling of sequences `[batch, time, features]` over time.
 
 use panoply_tensor::{DType, Tensor};
 
 use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
 
-/// The last time, of sequences that end earlier the last that counts.
+/// The last valid time step of each sequence, `[batch, features]`.
 #[derive(Clone, Copy, Debug)]
 pub struct LastTimeStep;
 
@@ -18,7 +18,7 @@ impl Layer for LastTimeStep {
 
 module!(LastTimeStep {});
 
-/// The mean over the times that count.
+/// The mean over the valid time steps of each sequence, `[batch, features]`.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeMean;
 

@@ -1,4 +1,4 @@
-//! Layers one after another.
+//! Sequences of layers.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use panoply_tensor::{Result, Tensor};
 use crate::layer::{ForwardContext, Layer};
 use crate::module::{Module, ParamVisitor, ParamVisitorMut, module};
 
-/// Anything that can stand in a [`Sequential`]: a layer that is a module and can be cloned.
+/// An element of a [`Sequential`]: a layer that is a module and can be cloned.
 pub trait SequentialLayer: Layer + Module + fmt::Debug + Send + Sync {
-    /// A clone behind a pointer.
+    /// Returns a boxed clone.
     fn clone_box(&self) -> Box<dyn SequentialLayer>;
 }
 
@@ -19,22 +19,23 @@ impl<S: Layer + Module + fmt::Debug + Clone + Send + Sync + 'static> SequentialL
     }
 }
 
-/// Each layer reads what the one before gives.
+/// Layers in sequence: each reads the output of the previous one.
 #[derive(Debug, Default)]
 pub struct Sequential {
-    /// In order.
+    /// Layers, in order.
     pub layers: Vec<Box<dyn SequentialLayer>>,
 }
 
 impl Sequential {
-    /// No layers: gives its input.
+    /// Creates an empty sequence, which is the identity.
     pub fn new() -> Sequential {
         Sequential::default()
     }
 
-    /// With another layer at the end.
+    /// Appends a layer.
     #[must_use]
-    #[allow(clippy::should_implement_trait, reason = "it adds a layer, as Keras names it")]
+    #[doc(alias = "append")]
+    #[allow(clippy::should_implement_trait, reason = "Keras's name for appending a layer")]
     pub fn add(mut self, layer: impl SequentialLayer + 'static) -> Sequential {
         self.layers.push(Box::new(layer));
         self
@@ -64,7 +65,7 @@ impl Module for Sequential {
     }
 }
 
-/// A function of tensors as a layer: `Lambda(Tensor::relu)`.
+/// A tensor function as a layer: `Lambda(Tensor::relu)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Lambda(pub fn(&Tensor) -> Tensor);
 

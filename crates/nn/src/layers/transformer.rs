@@ -1,4 +1,4 @@
-//! Blocks of the transformer. [Vaswani et al. 2017; norm first: Xiong et al. 2020]
+//! Transformer blocks. [Vaswani et al. 2017; norm first: Xiong et al. 2020]
 
 use panoply_tensor::{AttentionOptions, Rng, Tensor};
 use serde::{Deserialize, Serialize};
@@ -8,30 +8,30 @@ use crate::layers::attention::{seen, seen_from};
 use crate::layers::{DropoutExt, LayerNorm, Linear, MultiHeadAttention};
 use crate::module::module;
 
-/// The activation between the dense layers of a block. PyTorch's blocks have relu unless another one is named.
+/// Activation of a block's feed-forward network. PyTorch's default is ReLU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
-    /// max(x, 0).
+    /// Rectified linear unit, max(x, 0).
     Relu,
-    /// x · Φ(x).
+    /// Gaussian error linear unit, x · Φ(x), with Φ of the standard normal distribution.
     #[default]
     Gelu,
 }
 
-/// Two dense layers with an activation between.
+/// Feed-forward network: two linear layers with an activation between them.
 #[derive(Clone, Debug)]
 pub struct FeedForward {
-    /// From the width to the inner one.
+    /// Projection to the inner width.
     pub up: Linear,
-    /// Back.
+    /// Projection back.
     pub down: Linear,
-    /// Between both.
+    /// Activation between both.
     pub activation: Activation,
 }
 
 impl FeedForward {
-    /// Between these widths, with gelu.
+    /// Creates a feed-forward network between these widths, with GELU.
     pub fn new(width: usize, inner: usize, rng: &mut Rng) -> FeedForward {
         let (up, down) = (Linear::new(width, inner, rng), Linear::new(inner, width, rng));
         FeedForward { up, down, activation: Activation::Gelu }
@@ -51,38 +51,39 @@ impl Layer for FeedForward {
 
 module!(FeedForward { up, down });
 
-/// What both kinds of block share: width, heads, inner width, and where the norms stand.
+/// Settings common to encoder and decoder blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct TransformerConfig {
-    /// Numbers for each position.
+    /// Number of features of each position.
     pub d_model: usize,
-    /// Heads of attention; they divide the width.
+    /// Number of attention heads; a divisor of `d_model`.
     pub num_heads: usize,
-    /// Width between the dense layers.
+    /// Inner width of the feed-forward network.
     pub dim_feedforward: usize,
-    /// Whether norms stand before attention and dense layers, not after what they add.
+    /// True for pre-norm blocks (norms before attention and feed-forward), false for post-norm (norms after the residual sums).
     pub norm_first: bool,
-    /// Whether, without another word, each position sees only those up to itself.
+    /// True if an encoder block applies a causal mask in [`Layer::forward`]. Decoder blocks always do.
     pub is_causal: bool,
-    /// Probability of dropping what is added in training.
+    /// Dropout probability of each residual branch.
     pub dropout: f64,
 }
 
-/// Self-attention and dense layers, each added to its input: `[batch, length, width]`.
+/// Transformer encoder block: self-attention and a feed-forward network, each with a residual connection. Sequences are `[batch, length,
+/// width]`.
 #[derive(Clone, Debug)]
 pub struct TransformerEncoderLayer {
-    /// Positions look at each other.
+    /// Self-attention.
     pub attention: MultiHeadAttention,
-    /// The dense layers.
+    /// Feed-forward network.
     pub dense: FeedForward,
-    /// Around attention and around the dense layers.
+    /// Norms of attention and of the feed-forward network.
     pub norms: Vec<LayerNorm>,
     /// Settings.
     pub shape: TransformerConfig,
 }
 
 impl TransformerEncoderLayer {
-    /// A block at the start of training, with gelu and epsilon 1e-5.
+    /// Creates a block with initial weights, GELU and epsilon 1e-5.
     pub fn new(shape: TransformerConfig, rng: &mut Rng) -> TransformerEncoderLayer {
         TransformerEncoderLayer {
             attention: MultiHeadAttention::new(shape.d_model, shape.num_heads, rng),
@@ -92,21 +93,21 @@ impl TransformerEncoderLayer {
         }
     }
 
-    /// With this activation between the dense layers.
+    /// Sets the activation of the feed-forward network.
     #[must_use]
     pub fn activation(mut self, activation: Activation) -> TransformerEncoderLayer {
         self.dense.activation = activation;
         self
     }
 
-    /// With this number added to the variance in all norms.
+    /// Sets the constant added to the variance in all norms.
     #[must_use]
     pub fn epsilon(mut self, epsilon: f64) -> TransformerEncoderLayer {
         self.norms.iter_mut().for_each(|norm| norm.epsilon = epsilon);
         self
     }
 
-    /// The block with some positions hidden from others.
+    /// Runs the block with these attention options, such as a mask.
     pub fn attend(&self, input: &Tensor, attention: &AttentionOptions<'_>, pass: &mut ForwardContext<'_>) -> Tensor {
         let seen =
             added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, attention, pass));
@@ -131,23 +132,24 @@ impl Layer for TransformerEncoderLayer {
 
 module!(TransformerEncoderLayer { attention, dense, norms });
 
-/// Self-attention, attention to another sequence, and dense layers, each added to its input.
+/// Transformer decoder block: causal self-attention, cross-attention to another sequence, and a feed-forward network, each with a residual
+/// connection.
 #[derive(Clone, Debug)]
 pub struct TransformerDecoderLayer {
-    /// Positions look at each other.
+    /// Self-attention.
     pub attention: MultiHeadAttention,
-    /// Positions look at the other sequence.
+    /// Cross-attention.
     pub cross: MultiHeadAttention,
-    /// The dense layers.
+    /// Feed-forward network.
     pub dense: FeedForward,
-    /// Around each of the three.
+    /// Norms of the three sublayers.
     pub norms: Vec<LayerNorm>,
     /// Settings.
     pub shape: TransformerConfig,
 }
 
 impl TransformerDecoderLayer {
-    /// A block at the start of training, with gelu and epsilon 1e-5.
+    /// Creates a block with initial weights, GELU and epsilon 1e-5.
     pub fn new(shape: TransformerConfig, rng: &mut Rng) -> TransformerDecoderLayer {
         TransformerDecoderLayer {
             attention: MultiHeadAttention::new(shape.d_model, shape.num_heads, rng),
@@ -158,21 +160,21 @@ impl TransformerDecoderLayer {
         }
     }
 
-    /// With this activation between the dense layers.
+    /// Sets the activation of the feed-forward network.
     #[must_use]
     pub fn activation(mut self, activation: Activation) -> TransformerDecoderLayer {
         self.dense.activation = activation;
         self
     }
 
-    /// With this number added to the variance in all norms.
+    /// Sets the constant added to the variance in all norms.
     #[must_use]
     pub fn epsilon(mut self, epsilon: f64) -> TransformerDecoderLayer {
         self.norms.iter_mut().for_each(|norm| norm.epsilon = epsilon);
         self
     }
 
-    /// Each position sees the ones up to itself, and all of `source` that counts.
+    /// Runs the block: causal self-attention, then cross-attention to the valid positions of `source`.
     pub fn forward_with_memory(&self, input: &Tensor, source: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let causal = AttentionOptions { is_causal: true, ..AttentionOptions::default() };
         let mask = seen_from(input, source, pass);
@@ -185,7 +187,7 @@ impl TransformerDecoderLayer {
 
 module!(TransformerDecoderLayer { attention, cross, dense, norms });
 
-/// The input plus what a layer makes of it, with a norm before the layer or after the sum.
+/// Returns the input plus the layer's output, with the norm before the layer or after the sum.
 fn added<'a>(
     shape: &TransformerConfig,
     norm: &LayerNorm,

@@ -1,4 +1,4 @@
-//! From a description to layers at the start of training. Sizes have been checked.
+//! Construction of layers with initial parameters from a checked description.
 
 use panoply_tensor::{AvgPoolOptions, ConvOptions, Rng, Tensor, Window};
 
@@ -11,7 +11,7 @@ use crate::layers::{
     TransformerConfig, TransformerDecoder, TransformerDecoderLayer, TransformerEncoderLayer,
 };
 
-/// Layers one after another over inputs of these lengths.
+/// Builds layers in sequence over inputs of this shape.
 pub(super) fn all(layers: &[LayerSpec], input: &[usize], rng: &mut Rng) -> Sequential {
     let mut lengths = input.to_vec();
     let built = layers.iter().map(|layer| {
@@ -22,7 +22,7 @@ pub(super) fn all(layers: &[LayerSpec], input: &[usize], rng: &mut Rng) -> Seque
 }
 
 impl LayerSpec {
-    /// The layer over inputs of these lengths.
+    /// Builds the layer for inputs of this shape.
     pub(super) fn build(&self, input: &[usize], rng: &mut Rng) -> Box<dyn SequentialLayer> {
         let last = input[input.len() - 1];
         match self {
@@ -137,7 +137,7 @@ impl LayerSpec {
             out_channels: outputs, kernel_size: size, stride, padding, dilation, groups, bias, ..
         } = self
         else {
-            unreachable!("{} is no convolution", self.kind())
+            unreachable!("{} is not a convolution", self.kind())
         };
         let conv = ConvOptions {
             stride: axes(stride, 1),
@@ -150,7 +150,7 @@ impl LayerSpec {
     }
 }
 
-/// A number for each axis: what is said, or the same for all.
+/// Returns a number for each axis, `otherwise` where none is given.
 fn axes<const N: usize>(said: &[usize], otherwise: usize) -> [usize; N] {
     std::array::from_fn(|i| *said.get(i).unwrap_or(&otherwise))
 }
@@ -234,7 +234,7 @@ impl TransformerEncoderSpec {
 }
 
 impl Nonlinearity {
-    /// The step of a plain recurrent layer with this activation.
+    /// Returns the cell type of a plain recurrent layer with this activation.
     pub(crate) fn cell(self) -> RnnKind {
         match self {
             Nonlinearity::Tanh => RnnKind::Tanh,

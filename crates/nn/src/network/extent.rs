@@ -1,36 +1,36 @@
-//! How many arrays and numbers the parameters and states of a network take, computed from its description alone: compared with a file's
-//! arrays before anything is built.
+//! Number of arrays and elements in the parameters and buffers of a network, computed from its description alone. It is compared with a
+//! file's arrays before anything is built.
 
 use std::ops::{Add, Mul};
 
 use super::layer_spec::{LayerSpec, RnnSpec, TransformerEncoderSpec};
 use super::{Network, shape};
 
-/// Arrays of a network that is built, at most.
+/// Maximum number of arrays in a network that is built.
 pub(super) const MOST_ARRAYS: u128 = 1 << 20;
 
-/// Numbers of norms and of measured scales, which are stored as soon as a network is built, at most: 1 GiB in f32.
+/// Maximum number of elements in norms and standardization layers, which are allocated when a network is built: 1 GiB in f32.
 pub(super) const MOST_STORED: u128 = 1 << 28;
 
-/// Parameters and states.
+/// Size of parameters and buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// How many arrays there are.
+    /// Number of arrays.
     pub arrays: u128,
-    /// Elements of all of them.
+    /// Total number of elements.
     pub numel: u128,
-    /// Elements of those that do not start as random numbers and are stored when the network is built.
+    /// Number of elements that are initialized with constants and allocated when the network is built.
     pub stored: u128,
 }
 
 impl Extent {
-    /// An array of these lengths that starts as random numbers.
+    /// Returns the size of an array with this shape that is initialized with random numbers.
     fn weight(lengths: &[usize]) -> Extent {
         let numel = lengths.iter().fold(1u128, |numel, length| numel.saturating_mul(*length as u128));
         Extent { arrays: 1, numel, stored: 0 }
     }
 
-    /// Arrays of this many numbers each that start as constants.
+    /// Returns the size of arrays with `numel` elements each that are initialized with constants.
     fn constants(arrays: usize, numel: usize) -> Extent {
         let total = (numel as u128).saturating_mul(arrays as u128);
         Extent { arrays: arrays as u128, numel: total, stored: total }
@@ -44,12 +44,12 @@ impl Extent {
         if there { Extent::weight(&[outputs]) } else { Extent::default() }
     }
 
-    /// Attention in heads of which neighbors share keys and values of this width together.
+    /// Returns the size of attention whose keys and values have the width `shared`.
     fn attention(width: usize, shared: usize) -> Extent {
         Extent::linear(width, width, true) * 2 + Extent::linear(width, shared, true) * 2
     }
 
-    /// The dense layers of a block.
+    /// Returns the size of a block's feed-forward network.
     fn dense(width: usize, inner: usize) -> Extent {
         Extent::linear(width, inner, true) + Extent::linear(inner, width, true)
     }
@@ -77,21 +77,24 @@ impl Mul<usize> for Extent {
 }
 
 impl Network {
-    /// What its parameters and states take, or the first layer that does not fit.
+    /// Returns the size of the network's parameters and buffers.
+    ///
+    /// # Errors
+    /// If a layer does not fit.
     pub fn extent(&self) -> panoply_tensor::Result<Extent> {
         self.layer_shapes()?;
         Ok(of(&self.layers, &self.input))
     }
 }
 
-/// Layers one after another over inputs of these lengths, which have been checked.
+/// Returns the size of layers in sequence over inputs of this checked shape.
 fn of(layers: &[LayerSpec], input: &[usize]) -> Extent {
     let Ok(shapes) = shape::through(layers, input) else { return Extent::default() };
     layers.iter().zip(&shapes).map(|(layer, input)| layer.extent(input)).fold(Extent::default(), Extent::add)
 }
 
 impl LayerSpec {
-    /// What the layer over inputs of these lengths takes.
+    /// Returns the size of the layer for inputs of this shape.
     fn extent(&self, input: &[usize]) -> Extent {
         let (first, last) = (input.first().copied().unwrap_or(0), input.last().copied().unwrap_or(0));
         let parts = || self.sublayers().iter().map(|part| of(part.layers, input)).fold(Extent::default(), Extent::add);
@@ -163,7 +166,7 @@ impl LayerSpec {
 }
 
 impl TransformerEncoderSpec {
-    /// With this many attentions, and as many norms and one more.
+    /// Returns the size of a block with `attentions` attention layers and `attentions` + 1 norms.
     fn extent(&self, width: usize, attentions: usize) -> Extent {
         Extent::attention(width, width) * attentions
             + Extent::dense(width, self.dim_feedforward)
@@ -172,7 +175,7 @@ impl TransformerEncoderSpec {
 }
 
 impl RnnSpec {
-    /// With this many gates, over this many features.
+    /// Returns the size with this number of gates and input features.
     fn extent(&self, gates: usize, inputs: usize) -> Extent {
         let (rows, directions) = (gates.saturating_mul(self.hidden_size), if self.bidirectional { 2 } else { 1 });
         let direction = |inputs: usize| {

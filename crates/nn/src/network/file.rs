@@ -1,19 +1,19 @@
-//! Networks in files of TOML, in which a mistake names file, line and field.
+//! Networks in TOML files, with errors that name file, line and field.
 //!
 //! ```toml
 //! input = [1, 8, 8]
 //!
 //! [[layer]]
 //! kind = "conv"
-//! outputs = 16
-//! size = [3, 3]
+//! out_channels = 16
+//! kernel_size = [3, 3]
 //!
 //! [[layer]]
 //! kind = "relu"
 //! ```
 //!
-//! Layers that consist of layers hold them as lists of such tables, `[[layer.layers]]` below a `[[layer]]`, or in brackets. Sections
-//! `[training]` and `[data]` are for whoever trains: they are handed on as they stand.
+//! Layers with sublayers hold them as lists of such tables: `[[layer.layers]]` below a `[[layer]]`, or inline in brackets. The sections
+//! `[training]` and `[data]` are for the training program and are returned unparsed.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -25,10 +25,10 @@ use toml::{Spanned, Table, Value};
 
 use super::{LayerSpec, Loss, Network, shape};
 
-/// The largest file that is taken.
+/// Maximum size of a file.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A file as it stands, before its layers are read.
+/// The deserialized file, before its layers are parsed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -43,33 +43,39 @@ struct Raw {
     data: BTreeMap<String, Spanned<Value>>,
 }
 
-/// What a file says beside its network.
+/// Sections of a file besides its network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSections {
-    /// How to train.
+    /// Section `[training]`.
     pub training: Vec<Setting>,
-    /// How what is learned from is read.
+    /// Section `[data]`.
     pub data: Vec<Setting>,
 }
 
-/// One thing that a file says; a list of several is as many.
+/// A key with a value; a list becomes one setting for each element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Where, counted from 1.
+    /// Line, counted from 1.
     pub line: usize,
-    /// Of what, such as `learning_rate`.
+    /// Key, such as `learning_rate`.
     pub name: String,
-    /// What is said of it, text without its quotes and numbers in plain digits.
+    /// Value: text without its quotes, numbers in plain digits.
     pub value: String,
 }
 
 impl Network {
-    /// Reads a file.
+    /// Reads a network from a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not a valid description.
     pub fn read(path: &Path) -> Result<Network> {
         Network::read_with_sections(path).map(|(network, _)| network)
     }
 
-    /// Reads a file with what its sections `[training]` and `[data]` say.
+    /// Reads a network and the sections `[training]` and `[data]` from a file.
+    ///
+    /// # Errors
+    /// As for [`Network::read`].
     pub fn read_with_sections(path: &Path) -> Result<(Network, FileSections)> {
         let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
         let mut bytes = Vec::new();
@@ -77,13 +83,16 @@ impl Network {
         file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         let wrong = |what: String| Error::corrupt(format!("{}: {what}", path.display()));
         if bytes.len() > MOST_BYTES {
-            return Err(wrong(format!("more than {MOST_BYTES} bytes are too many for a description")));
+            return Err(wrong(format!("the file is larger than {MOST_BYTES} bytes")));
         }
         let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()).with_source(error))?;
         parse(&text).map_err(|(line, what)| Error::corrupt(format!("{}:{line}: {what}", path.display())))
     }
 
-    /// The network a text describes, or the line and what is wrong there.
+    /// Parses a network.
+    ///
+    /// # Errors
+    /// The line and a description of the first mistake.
     pub fn parse(text: &str) -> Result<Network, (usize, String)> {
         parse(text).map(|(network, _)| network)
     }
@@ -114,7 +123,7 @@ fn parse(text: &str) -> Result<(Network, FileSections), (usize, String)> {
     Ok((network, FileSections { training, data }))
 }
 
-/// What a section says, or the line and what is wrong there; a list of nothing says nothing.
+/// Returns the settings of a section, or the line and a description of the mistake. An empty list yields no settings.
 fn settings(
     text: &str,
     section: &str,
@@ -130,7 +139,7 @@ fn settings(
         for said in several {
             let value = match said {
                 Value::String(said) => said.clone(),
-                // However they are spelled, such as 0x10 or 1_000.
+                // Normalizes spellings such as 0x10 or 1_000.
                 Value::Integer(number) => number.to_string(),
                 Value::Float(number) => format!("{number:?}"),
                 Value::Boolean(said) => said.to_string(),
@@ -149,7 +158,7 @@ fn settings(
     Ok(settings)
 }
 
-/// What is wrong with a layer, in which field, and in which layer of which of its lists, from the outside inwards.
+/// An error in a layer: field, description, and the path of list names and positions to the layer, from the outermost inwards.
 struct FileError {
     field: Option<String>,
     what: String,
@@ -162,7 +171,7 @@ impl FileError {
     }
 }
 
-/// One layer: its `kind` decides which fields it may have.
+/// Parses one layer; its `kind` determines the allowed fields.
 fn layer(table: &Table) -> Result<LayerSpec, FileError> {
     let kind = match table.get("kind") {
         Some(Value::String(kind)) => kind.clone(),
@@ -177,7 +186,7 @@ fn layer(table: &Table) -> Result<LayerSpec, FileError> {
     for (name, value) in fields.iter_mut().filter(|(name, _)| PARTS.contains(&name.as_str())) {
         part(&kind, name, value)?;
     }
-    // A field is tried alone where all of them together fail, to know which one it was.
+    // If deserialization fails, the fields are tried one at a time to find the wrong one.
     let whole = Value::Table(Table::from_iter([(kind.clone(), Value::Table(fields.clone()))]));
     LayerSpec::deserialize(whole).map_err(|error| {
         let message = one_line(error.message());
@@ -199,10 +208,10 @@ fn layer(table: &Table) -> Result<LayerSpec, FileError> {
     })
 }
 
-/// Fields that hold layers, in [`LayerSpec::sublayers`].
+/// Fields that hold lists of layers, as in [`LayerSpec::sublayers`].
 const PARTS: [&str; 4] = ["layers", "shortcut", "target", "memory"];
 
-/// Reads a list of layers in its place.
+/// Parses a list of layers in place.
 fn part(kind: &str, name: &str, value: &mut Value) -> Result<(), FileError> {
     let Value::Array(layers) = value else { return Ok(()) };
     for (at, value) in layers.iter_mut().enumerate() {
@@ -217,7 +226,7 @@ fn part(kind: &str, name: &str, value: &mut Value) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The field without which a layer's message would be another.
+/// Returns the field whose removal changes the error message.
 fn culprit(kind: &str, fields: &Table, message: &str) -> Option<String> {
     let suspects = fields.keys().find(|name| {
         let mut rest = fields.clone();
@@ -228,13 +237,13 @@ fn culprit(kind: &str, fields: &Table, message: &str) -> Option<String> {
     suspects.cloned()
 }
 
-/// Where a layer stands.
+/// Position of a layer in the text.
 struct LayerLocation<'a> {
     text: &'a str,
     start: usize,
-    /// What the header above it says: `layer`, or `layer.layers` of a layer of a layer.
+    /// Header of the layer's table: `layer`, or `layer.layers` for a sublayer.
     header: String,
-    /// The list of an outer layer that it is in, if it has no header.
+    /// List field of the outer layer that contains the layer, if it is inline and has no header.
     field: Option<String>,
 }
 
@@ -243,7 +252,7 @@ impl<'a> LayerLocation<'a> {
         LayerLocation { text, start: table.span().start, header: "layer".to_string(), field: None }
     }
 
-    /// Where a layer of one of its lists stands.
+    /// Returns the location of a sublayer.
     fn part(&self, name: &str, at: usize) -> LayerLocation<'a> {
         let header = format!("{}.{name}", self.header);
         let mut start = self.start;
@@ -251,7 +260,7 @@ impl<'a> LayerLocation<'a> {
             start += line.len();
             (start - line.len(), line.trim().replace(' ', ""))
         });
-        // The first line is this layer's own header, the next of its kind or of a layer around it ends it.
+        // The first line is this layer's own header. The next header of the same or an outer list ends the layer.
         let ends = |line: &str| line.starts_with("[[") && self.header.starts_with(line.trim_matches(['[', ']']));
         let own = lines.skip(1).take_while(|(_, line)| !ends(line));
         let mut inner = own.filter(|(_, line)| *line == format!("[[{header}]]"));
@@ -264,7 +273,7 @@ impl<'a> LayerLocation<'a> {
         }
     }
 
-    /// The line of what is wrong with the sizes of a layer that stands here, over inputs of these lengths.
+    /// Returns the line of a size mistake in this layer over inputs of this shape.
     fn culprit(&self, layer: &LayerSpec, input: &[usize], what: &str) -> usize {
         let wrong =
             layer.sublayers().into_iter().find_map(|part| Some((part, shape::through(part.layers, input).err()?)));
@@ -273,7 +282,7 @@ impl<'a> LayerLocation<'a> {
         self.part(part.name, at).culprit(&part.layers[at], &input.unwrap_or_default(), &what)
     }
 
-    /// The line of a field of the layer, or of the layer if there is none of that name.
+    /// Returns the line of a field of the layer, or of the layer itself if there is no such field.
     fn line(&self, field: Option<&str>) -> usize {
         let first = line_of(self.text, self.start);
         let Some(field) = self.field.as_deref().or(field) else { return first };
@@ -285,7 +294,7 @@ impl<'a> LayerLocation<'a> {
     }
 }
 
-/// Counted from 1.
+/// Returns the line of a byte position, counted from 1.
 fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }

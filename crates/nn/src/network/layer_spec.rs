@@ -1,4 +1,4 @@
-//! What a layer is, but for its parameters.
+//! Descriptions of layers without their parameters.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,354 +6,352 @@ use crate::layers::Activation;
 
 mod kind;
 
-/// A layer of a [`super::Network`]. Sizes of what goes in follow from the layer before; where they may be said all the
-/// same, they are checked.
+/// A layer of a [`super::Network`]. Input sizes are inferred from the previous layer; where they are given, they are checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum LayerSpec {
-    /// A dense layer over the last axis.
+    /// Linear (dense) layer over the last axis.
     Linear {
-        /// Numbers that come out.
+        /// Number of output features.
         out_features: usize,
-        /// Numbers that go in, if they are to be checked.
+        /// Number of input features, if it is to be checked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         in_features: Option<usize>,
-        /// Whether something is added.
+        /// True for a bias.
         #[serde(default = "yes")]
         bias: bool,
     },
-    /// Filters over `[channels, lengths]` with one, two or three lengths, as many as `size` has.
+    /// Convolution over `[channels, lengths]` with one to three spatial axes, the length of `kernel_size`.
     Conv {
-        /// Filters.
+        /// Number of output channels.
         out_channels: usize,
-        /// Channels that go in, if they are to be checked.
+        /// Number of input channels, if it is to be checked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         in_channels: Option<usize>,
-        /// Lengths of a filter.
+        /// Kernel size along each axis.
         kernel_size: Vec<usize>,
-        /// Distance between positions along each axis; 1 if none is said.
+        /// Stride along each axis (default 1).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         stride: Vec<usize>,
-        /// Zeros on both sides of each axis; none if none is said.
+        /// Zero padding on both sides of each axis (default 0).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         padding: Vec<usize>,
-        /// Distance between a filter's elements along each axis; 1 if none is said.
+        /// Dilation along each axis (default 1).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         dilation: Vec<usize>,
-        /// Parts of the channels that do not see each other.
+        /// Number of channel groups that are convolved separately.
         #[serde(default = "one")]
         groups: usize,
-        /// Whether something is added.
+        /// True for a bias.
         #[serde(default = "yes")]
         bias: bool,
     },
-    /// The transpose of filters, which makes `[channels, lengths]` longer.
+    /// Transposed convolution, which upsamples `[channels, lengths]`.
     ConvTranspose(ConvTransposeSpec),
-    /// Largest of windows.
+    /// Max pooling.
     MaxPool(PoolSpec),
-    /// Mean of windows; zeros around count.
+    /// Average pooling; zero padding counts.
     AvgPool(PoolSpec),
-    /// Means of parts of the lengths, so many of them whatever the lengths are.
+    /// Adaptive average pooling to a fixed output size.
     AdaptiveAvgPool {
-        /// Parts of each axis.
+        /// Output length of each axis.
         output_size: Vec<usize>,
     },
-    /// Largest of parts of the lengths.
+    /// Adaptive max pooling to a fixed output size.
     AdaptiveMaxPool {
-        /// Parts of each axis.
+        /// Output length of each axis.
         output_size: Vec<usize>,
     },
-    /// Mean over all of `[channels, lengths]` but the channels.
+    /// Mean over all axes of `[channels, lengths]` except the channels.
     GlobalAvgPool {},
-    /// Largest over all of `[channels, lengths]` but the channels.
+    /// Maximum over all axes of `[channels, lengths]` except the channels.
     GlobalMaxPool {},
-    /// Each channel normalized over the batch.
+    /// Batch normalization of each channel.
     BatchNorm {
-        /// Added to the variance.
+        /// Constant added to the variance.
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
-    /// The last axis normalized.
+    /// Layer normalization along the last axis.
     LayerNorm {
-        /// Added to the variance.
+        /// Constant added to the variance.
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
-    /// The channels of `[channels, lengths]` normalized in parts.
+    /// Group normalization of `[channels, lengths]` over groups of channels.
     GroupNorm {
-        /// Parts; they divide the channels.
+        /// Number of groups; a divisor of the number of channels.
         num_groups: usize,
-        /// Added to the variance.
+        /// Constant added to the variance.
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
-    /// The last axis scaled to a mean square of 1.
+    /// Root mean square normalization along the last axis.
     RmsNorm {
-        /// Added to the mean square.
+        /// Constant added to the mean square.
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
-    /// Numbers less a mean and over a deviation, both states `[lengths]` set from data; see [`crate::Standardize`].
+    /// Standardization (x − mean) / std with buffers in the shape of an example that are measured on data; see [`crate::Standardize`].
     Standardize {},
-    /// Numbers times a deviation and plus a mean, both states `[lengths]` set from data: back from what [`LayerSpec::Standardize`]
-    /// does to the scale of the targets.
+    /// Inverse standardization x · std + mean, which restores the scale of targets; see [`crate::InverseStandardize`].
     InverseStandardize {},
-    /// In training, images moved by some points at random along each axis of `[channels, lengths]`, zeros where nothing was.
+    /// Data augmentation: random shift along each spatial axis of `[channels, lengths]`; vacated points are 0.
     RandomShift {
-        /// The most points.
+        /// Maximum shift in points.
         max_shift: usize,
     },
-    /// In training, images turned round along their last axis at random.
+    /// Data augmentation: random flip along the last axis.
     RandomHorizontalFlip {
-        /// How likely.
+        /// Probability of a flip.
         p: f64,
     },
-    /// In training, normal random numbers added.
+    /// Data augmentation: additive normal noise.
     GaussianNoise {
-        /// Their deviation.
+        /// Standard deviation.
         stddev: f64,
     },
-    /// Elements dropped in training.
+    /// Dropout.
     Dropout {
-        /// How likely.
+        /// Probability that an element is set to 0.
         p: f64,
     },
-    /// max(x, 0).
+    /// Rectified linear unit: max(x, 0).
     Relu {},
-    /// x · Φ(x).
+    /// Gaussian error linear unit: x · Φ(x).
     Gelu {},
-    /// x · sigmoid(x).
+    /// Sigmoid linear unit (swish): x · sigmoid(x).
     Silu {},
-    /// 1 / (1 + exp(-x)).
+    /// Logistic sigmoid: 1 / (1 + exp(−x)).
     Sigmoid {},
     /// Hyperbolic tangent.
     Tanh {},
-    /// x where it is positive, a share of it elsewhere.
+    /// Leaky ReLU: x if x > 0, otherwise `negative_slope` · x.
     LeakyRelu {
-        /// The share.
+        /// Factor of negative inputs.
         #[serde(default = "slope")]
         negative_slope: f64,
     },
-    /// x where it is positive, exp(x) - 1 elsewhere.
+    /// Exponential linear unit: x if x > 0, otherwise exp(x) − 1.
     Elu {},
-    /// ln(1 + exp(x)).
+    /// Softplus: ln(1 + exp(x)).
     Softplus {},
-    /// x · tanh(softplus(x)).
+    /// Mish: x · tanh(softplus(x)).
     Mish {},
-    /// [`LayerSpec::Gelu`] with the hyperbolic tangent in place of the error function.
+    /// [`LayerSpec::Gelu`] in the tanh approximation.
     GeluTanh {},
-    /// [`LayerSpec::Elu`] scaled so that activations keep mean 0 and variance 1.
+    /// Scaled ELU, which keeps activations at mean 0 and variance 1.
     Selu {},
-    /// x limited to 0 ..= 6.
+    /// ReLU6: x clipped to 0 ..= 6.
     Relu6 {},
-    /// (x + 3) / 6 limited to 0 ..= 1.
+    /// Hard sigmoid: (x + 3) / 6 clipped to 0 ..= 1.
     Hardsigmoid {},
-    /// x times its hard sigmoid.
+    /// Hard swish: x · hardsigmoid(x).
     Hardswish {},
-    /// x / (1 + |x|).
+    /// Softsign: x / (1 + |x|).
     Softsign {},
-    /// ln(sigmoid(x)).
+    /// Log-sigmoid: ln(sigmoid(x)).
     Logsigmoid {},
-    /// Shares along the last axis.
+    /// Softmax along the last axis.
     Softmax {},
-    /// Logarithms of shares along the last axis.
+    /// Log-softmax along the last axis.
     LogSoftmax {},
-    /// All axes as one.
+    /// Flattens all axes into one.
     Flatten {},
-    /// The same numbers with other axes.
+    /// Reshapes an example.
     Reshape {
-        /// Their lengths.
+        /// New shape, without the batch.
         shape: Vec<usize>,
     },
-    /// A vector for each of some whole numbers: `[…]` becomes `[…, width]`.
+    /// Embedding of integers: `[…]` becomes `[…, embedding_dim]`.
     Embedding {
-        /// The numbers are 0 .. count.
+        /// Number of vectors; the indices are 0 .. `num_embeddings`.
         num_embeddings: usize,
         /// Length of a vector.
         embedding_dim: usize,
     },
     /// Plain recurrent layers over `[time, features]`.
     Rnn(RnnSpec),
-    /// Long short-term memories over `[time, features]`.
+    /// LSTM layers over `[time, features]`.
     Lstm(RnnSpec),
-    /// Gated recurrent units over `[time, features]`.
+    /// GRU layers over `[time, features]`.
     Gru(RnnSpec),
-    /// Of `[time, features]` the last time.
+    /// Last valid time step of `[time, features]`.
     LastTimeStep {},
-    /// Of `[time, features]` the mean over time.
+    /// Mean over the valid time steps of `[time, features]`.
     TimeMean {},
-    /// Sines and cosines of the time added to `[time, features]`.
+    /// Adds the sinusoidal positional encoding to `[time, features]`.
     PositionalEncoding {},
-    /// Of the first axis a part.
+    /// Slice of the first axis.
     Narrow {
-        /// The first place that is kept, counted from 0.
+        /// First index that is kept, counted from 0.
         #[serde(default)]
         start: usize,
-        /// How many are kept.
+        /// Number of indices that are kept.
         length: usize,
     },
-    /// Each time of `[time, features]` looks at the others, or at those of another sequence, in several heads.
+    /// Multi-head self-attention over `[time, features]`, or cross-attention to `memory`.
     MultiHeadAttention {
-        /// Heads; they divide the features.
+        /// Number of heads; a divisor of the number of features.
         num_heads: usize,
-        /// Heads of keys and values, where neighboring heads share them; they divide the heads.
+        /// Number of key and value heads for grouped-query attention; a divisor of `num_heads`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         num_kv_heads: Option<usize>,
-        /// Whether each time sees only those up to itself.
+        /// True for a causal mask.
         #[serde(default, skip_serializing_if = "is_false")]
         is_causal: bool,
-        /// What makes of the input the sequence that is looked at; the input is, if there are none.
+        /// Layers that compute the attended sequence from the input; empty for self-attention.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         memory: Vec<LayerSpec>,
     },
-    /// What layers make of an input, added to the input or to what other layers make of it.
+    /// Residual connection: layers(x) + shortcut(x).
     Residual {
-        /// What is added.
+        /// Layers of the residual branch.
         layers: Vec<LayerSpec>,
-        /// To what; to the input if there are none.
+        /// Layers of the shortcut; empty is the identity.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         shortcut: Vec<LayerSpec>,
     },
-    /// Layers whose inner values are computed anew for the gradient: less memory, more work, the same results.
+    /// Layers whose intermediate values are recomputed in the backward pass: less memory, more work, the same results.
     ActivationCheckpoint {
-        /// In order.
+        /// Layers, in order.
         layers: Vec<LayerSpec>,
     },
-    /// A transformer block over `[time, features]`: self-attention and dense layers.
+    /// Transformer encoder block over `[time, features]`: self-attention and a feed-forward network.
     TransformerEncoderLayer(TransformerEncoderSpec),
-    /// Blocks of a transformer's decoder, all of which look at one other sequence.
+    /// Transformer decoder: a stack of blocks that attend to one memory sequence.
     TransformerDecoder(TransformerDecoderSpec),
 }
 
-/// A block of a transformer.
+/// Settings of a transformer encoder block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransformerEncoderSpec {
-    /// Heads of attention; they divide the features.
+    /// Number of attention heads; a divisor of the number of features.
     pub num_heads: usize,
-    /// Width between the dense layers.
+    /// Inner width of the feed-forward network.
     pub dim_feedforward: usize,
-    /// Probability of dropping what is added in training.
+    /// Dropout probability of each residual branch.
     #[serde(default)]
     pub dropout: f64,
-    /// Whether each time sees only those up to itself.
+    /// True for a causal mask.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_causal: bool,
-    /// Whether norms stand before attention and dense layers, not behind the sums.
+    /// True for pre-norm blocks (norms before attention and feed-forward), false for post-norm (norms after the residual sums).
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub norm_first: bool,
-    /// Between the dense layers.
+    /// Activation of the feed-forward network.
     #[serde(default, skip_serializing_if = "is_gelu")]
     pub activation: Activation,
-    /// Added to the variance in the norms.
+    /// Constant added to the variance in the norms.
     #[serde(default = "epsilon", skip_serializing_if = "is_epsilon")]
     pub epsilon: f64,
 }
 
-/// A transformer's decoder: self-attention up to each time, attention to another sequence, dense layers.
+/// Settings of a transformer decoder: causal self-attention, cross-attention and a feed-forward network in each block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransformerDecoderSpec {
-    /// Heads of attention; they divide the features.
+    /// Number of attention heads; a divisor of the number of features.
     pub num_heads: usize,
-    /// Width between the dense layers.
+    /// Inner width of the feed-forward network.
     pub dim_feedforward: usize,
-    /// Blocks one over the other.
+    /// Number of blocks.
     #[serde(default = "one")]
     pub num_layers: usize,
-    /// Probability of dropping what is added in training.
+    /// Dropout probability of each residual branch.
     #[serde(default)]
     pub dropout: f64,
-    /// Whether norms stand before attention and dense layers, not behind the sums.
+    /// True for pre-norm blocks, false for post-norm.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub norm_first: bool,
-    /// Between the dense layers.
+    /// Activation of the feed-forward network.
     #[serde(default, skip_serializing_if = "is_gelu")]
     pub activation: Activation,
-    /// Added to the variance in the norms.
+    /// Constant added to the variance in the norms.
     #[serde(default = "epsilon", skip_serializing_if = "is_epsilon")]
     pub epsilon: f64,
-    /// What makes of the input the sequence that is decoded; the input is, if there are none.
+    /// Layers that compute the decoded sequence from the input; empty is the input itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub target: Vec<LayerSpec>,
-    /// What makes of the input the sequence that is looked at.
+    /// Layers that compute the memory from the input.
     pub memory: Vec<LayerSpec>,
 }
 
-/// Layers that a layer consists of.
+/// A list of sublayers.
 #[derive(Clone, Copy, Debug)]
 pub struct Sublayers<'a> {
-    /// As it is spelled in files.
+    /// Field name in files.
     pub name: &'static str,
-    /// What stands before the names of its parameters.
+    /// Prefix of the parameter names.
     pub params: &'static str,
-    /// In order.
+    /// Layers, in order.
     pub layers: &'a [LayerSpec],
 }
 
-/// Windows that move over the lengths of `[channels, lengths]`.
+/// Settings of pooling over the spatial axes of `[channels, lengths]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSpec {
-    /// Lengths of a window.
+    /// Window size along each axis.
     pub kernel_size: Vec<usize>,
-    /// Distance between windows along each axis; side by side if none is said.
+    /// Stride along each axis (default the window size).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stride: Vec<usize>,
-    /// What counts least on both sides of each axis; none if none is said.
+    /// Padding on both sides of each axis: −∞ for max pooling, 0 for average pooling (default 0).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub padding: Vec<usize>,
 }
 
-/// The transpose of filters.
+/// Settings of a transposed convolution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvTransposeSpec {
-    /// Channels that come out.
+    /// Number of output channels.
     pub out_channels: usize,
-    /// Channels that go in, if they are to be checked.
+    /// Number of input channels, if it is to be checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_channels: Option<usize>,
-    /// Lengths of a filter.
+    /// Kernel size along each axis.
     pub kernel_size: Vec<usize>,
-    /// By how much each axis grows, about; 1 if none is said.
+    /// Stride along each axis, which is about the upsampling factor (default 1).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stride: Vec<usize>,
-    /// What is taken away on both sides of each axis; nothing if none is said.
+    /// Number of output elements removed on both sides of each axis (default 0).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub padding: Vec<usize>,
-    /// Elements added at the end of each axis; none if none is said.
+    /// Number of output elements added at the end of each axis (default 0).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_padding: Vec<usize>,
-    /// Parts of the channels that do not see each other.
+    /// Number of channel groups that are convolved separately.
     #[serde(default = "one")]
     pub groups: usize,
-    /// Whether something is added.
+    /// True for a bias.
     #[serde(default = "yes")]
     pub bias: bool,
 }
 
-/// Size of a recurrent layer.
+/// Settings of recurrent layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RnnSpec {
-    /// Width of the state.
+    /// Width of the hidden state.
     pub hidden_size: usize,
-    /// Numbers that go in at a time, if they are to be checked.
+    /// Number of input features, if it is to be checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_size: Option<usize>,
-    /// Layers one over the other.
+    /// Number of stacked layers.
     #[serde(default = "one")]
     pub num_layers: usize,
-    /// Whether it also reads backwards.
+    /// True for an additional backward direction.
     #[serde(default)]
     pub bidirectional: bool,
-    /// Of the sum in each step of a plain recurrent layer; LSTMs and GRUs have activations of their own.
+    /// Activation of a plain recurrent layer; LSTM and GRU have fixed activations.
     #[serde(default, skip_serializing_if = "is_tanh")]
     pub nonlinearity: Nonlinearity,
 }
 
-/// The activation of a plain recurrent layer.
+/// Activation of a plain recurrent layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nonlinearity {
@@ -401,7 +399,7 @@ fn epsilon() -> f64 {
 }
 
 impl RnnSpec {
-    /// One layer, forwards.
+    /// Returns the settings of a single unidirectional layer.
     pub fn new(hidden: usize) -> RnnSpec {
         RnnSpec {
             hidden_size: hidden,
@@ -414,7 +412,7 @@ impl RnnSpec {
 }
 
 impl TransformerEncoderSpec {
-    /// That sees all times, without dropout, norms first, with gelu and epsilon 1e-5.
+    /// Returns the settings of a pre-norm block without causal mask and dropout, with GELU and epsilon 1e-5.
     pub fn new(heads: usize, inner: usize) -> TransformerEncoderSpec {
         let (activation, epsilon) = (Activation::Gelu, epsilon());
         TransformerEncoderSpec {
@@ -430,7 +428,7 @@ impl TransformerEncoderSpec {
 }
 
 impl TransformerDecoderSpec {
-    /// One block that looks at what these layers make of the input, without dropout, norms first, with gelu and epsilon 1e-5.
+    /// Returns the settings of a single pre-norm block with this memory, without dropout, with GELU and epsilon 1e-5.
     pub fn new(heads: usize, inner: usize, source: Vec<LayerSpec>) -> TransformerDecoderSpec {
         let (activation, epsilon) = (Activation::Gelu, epsilon());
         let layers = Vec::new();
@@ -449,14 +447,14 @@ impl TransformerDecoderSpec {
 }
 
 impl PoolSpec {
-    /// Side by side.
+    /// Returns the settings with a stride equal to the window size.
     pub fn new(size: &[usize]) -> PoolSpec {
         PoolSpec { kernel_size: size.to_vec(), stride: Vec::new(), padding: Vec::new() }
     }
 }
 
 impl ConvTransposeSpec {
-    /// Filters of this size and stride with a bias, nothing taken away and nothing added.
+    /// Returns the settings with a bias and without padding.
     pub fn new(outputs: usize, size: &[usize], stride: &[usize]) -> ConvTransposeSpec {
         let (size, stride) = (size.to_vec(), stride.to_vec());
         ConvTransposeSpec {
@@ -473,12 +471,12 @@ impl ConvTransposeSpec {
 }
 
 impl LayerSpec {
-    /// A dense layer with a bias.
+    /// Returns a linear layer with a bias.
     pub fn linear(outputs: usize) -> LayerSpec {
         LayerSpec::Linear { out_features: outputs, in_features: None, bias: true }
     }
 
-    /// Filters of this size at every position, zeros around so that lengths stay if the size is odd, with a bias.
+    /// Returns a convolution with stride 1 and a bias, padded so that odd kernel sizes keep the lengths.
     pub fn conv(outputs: usize, size: &[usize]) -> LayerSpec {
         let padding = size.iter().map(|length| length / 2).collect();
         LayerSpec::Conv {
@@ -493,37 +491,37 @@ impl LayerSpec {
         }
     }
 
-    /// Largest of windows of this size side by side.
+    /// Returns max pooling with a stride equal to the window size.
     pub fn max_pool(size: &[usize]) -> LayerSpec {
         LayerSpec::MaxPool(PoolSpec::new(size))
     }
 
-    /// Mean of windows of this size side by side.
+    /// Returns average pooling with a stride equal to the window size.
     pub fn avg_pool(size: &[usize]) -> LayerSpec {
         LayerSpec::AvgPool(PoolSpec::new(size))
     }
 
-    /// A transformer block that sees all times, without dropout.
+    /// Returns a transformer encoder block without causal mask and dropout.
     pub fn transformer_encoder_layer(heads: usize, inner: usize) -> LayerSpec {
         LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec::new(heads, inner))
     }
 
-    /// Attention in so many heads that sees all times.
+    /// Returns self-attention without causal mask.
     pub fn multi_head_attention(heads: usize) -> LayerSpec {
         LayerSpec::MultiHeadAttention { num_heads: heads, num_kv_heads: None, is_causal: false, memory: Vec::new() }
     }
 
-    /// Each channel normalized over the batch, 1e-5 added to the variance.
+    /// Returns batch normalization with epsilon 1e-5.
     pub fn batch_norm() -> LayerSpec {
         LayerSpec::BatchNorm { epsilon: epsilon() }
     }
 
-    /// The last axis normalized, 1e-5 added to the variance.
+    /// Returns layer normalization with epsilon 1e-5.
     pub fn layer_norm() -> LayerSpec {
         LayerSpec::LayerNorm { epsilon: epsilon() }
     }
 
-    /// The same layer, whose inputs are checked: numbers of a dense layer, channels of filters, features of a memory.
+    /// Sets the input size to check: features of a linear or recurrent layer, channels of a convolution. Other layers ignore it.
     #[must_use]
     pub fn with_inputs(mut self, count: usize) -> LayerSpec {
         match &mut self {
@@ -538,7 +536,7 @@ impl LayerSpec {
         self
     }
 
-    /// The lists of layers that it consists of.
+    /// Returns the lists of sublayers.
     pub fn sublayers(&self) -> Vec<Sublayers<'_>> {
         match self {
             LayerSpec::Residual { layers, shortcut } => vec![
@@ -557,7 +555,7 @@ impl LayerSpec {
         }
     }
 
-    /// The same lists, to be changed.
+    /// Returns the lists of sublayers for changes.
     pub(crate) fn lists(&mut self) -> Vec<&mut Vec<LayerSpec>> {
         match self {
             LayerSpec::Residual { layers, shortcut } => vec![layers, shortcut],
@@ -570,7 +568,7 @@ impl LayerSpec {
         }
     }
 
-    /// Whether it does anything outside of training.
+    /// Returns true unless the layer only acts in training.
     pub fn is_active_in_eval(&self) -> bool {
         use LayerSpec::*;
         !matches!(self, Dropout { .. } | RandomShift { .. } | RandomHorizontalFlip { .. } | GaussianNoise { .. })

@@ -1,4 +1,4 @@
-//! What training makes small, and what outputs say that were trained by it.
+//! Training losses, and predictions of networks that were trained with them.
 
 use std::fmt;
 
@@ -7,54 +7,60 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::Targets;
 
-/// What training makes small.
+/// A training loss with its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loss {
-    /// How outputs and targets are compared.
+    /// Loss function.
     pub kind: LossKind,
-    /// Share of the target that is spread evenly over all classes, in 0 .. 1. [Szegedy et al. 2016]
+    /// Label smoothing: weight of the uniform distribution in the target, in [0, 1). [Szegedy et al. 2016]
     pub label_smoothing: f64,
-    /// What differences of numbers are divided by: with the deviation of the targets a loss and its gradients are of the same size
-    /// whatever the targets' unit is. If nothing is said, `panoply train` puts that deviation here; [`Loss::compute`] divides by nothing.
+    /// Divisor of regression errors. With the standard deviation of the targets, loss and gradients do not depend on the targets' unit.
+    /// `None` does not scale; `panoply train` then sets the deviation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_scale: Option<TargetScale>,
-    /// How much each class counts; all the same if nothing is said. The loss is the mean so weighted.
+    /// Class weights; `None` weights all classes equally. The loss is the weighted mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_weights: Option<ClassWeights>,
 }
 
-/// How outputs and targets are compared.
+/// Loss function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossKind {
-    /// Logits with classes.
+    /// Cross-entropy of logits and class labels.
+    #[doc(alias = "CrossEntropyLoss")]
     #[default]
     CrossEntropy,
-    /// Logits, each of which is a yes or a no of its own: one of two classes, one for each of more, or numbers in 0 ..= 1.
+    /// Binary cross-entropy of logits: one logit for two classes, one logit for each of several classes, or targets in 0 ..= 1.
+    #[doc(alias = "BCEWithLogitsLoss")]
     BceWithLogits,
-    /// Logits with shares that sum to 1, by Kullback's and Leibler's divergence.
+    /// Kullback-Leibler divergence of logits and target probabilities.
+    #[doc(alias = "KLDivLoss")]
     KlDiv,
-    /// Numbers by the square of their difference.
+    /// Mean squared error.
+    #[doc(alias = "MSELoss")]
     Mse,
-    /// Numbers by the magnitude of their difference.
+    /// Mean absolute error.
+    #[doc(alias = "L1Loss")]
     L1,
-    /// Numbers: the square up to a difference of 1 (of [`Loss::target_scale`] if there is one), then linear. [Huber 1964]
+    /// Huber loss: quadratic for errors up to 1 (in units of [`Loss::target_scale`] if set), then linear. [Huber 1964]
+    #[doc(alias = "HuberLoss")]
     Huber,
 }
 
-/// What differences of numbers are divided by, above 0.
+/// Divisor of regression errors, above 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "target_scale is a number or a list of numbers, one for each that is learned")]
+#[serde(untagged, expecting = "target_scale must be a number, or a list with a number for each target")]
 pub enum TargetScale {
-    /// All by this.
+    /// The same divisor for all targets.
     Uniform(f64),
-    /// Each number of an example by its own.
+    /// A divisor for each target.
     PerTarget(Vec<f64>),
 }
 
 impl TargetScale {
-    /// The numbers that are said.
+    /// Returns the divisors.
     fn numbers(&self) -> &[f64] {
         match self {
             TargetScale::Uniform(scale) => std::slice::from_ref(scale),
@@ -63,19 +69,19 @@ impl TargetScale {
     }
 }
 
-/// How much each class counts.
+/// Weights of classes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ClassWeightsRepr", into = "ClassWeightsRepr")]
 pub enum ClassWeights {
-    /// As much as any other class, however few its examples are: [`Loss::for_targets`] makes numbers of it.
+    /// Weights inversely proportional to the class counts. [`Loss::for_targets`] computes them.
     Balanced,
-    /// So much, in the order of the classes.
+    /// Weights in the order of the classes.
     PerClass(Vec<f64>),
 }
 
-/// [`ClassWeights`] as they stand in a file.
+/// Representation of [`ClassWeights`] in files.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged, expecting = "class_weights is \"balanced\" or a list of numbers, one for each class")]
+#[serde(untagged, expecting = "class_weights must be \"balanced\" or a list with a number for each class")]
 enum ClassWeightsRepr {
     Word(String),
     Each(Vec<f64>),
@@ -87,7 +93,7 @@ impl TryFrom<ClassWeightsRepr> for ClassWeights {
     fn try_from(said: ClassWeightsRepr) -> Result<ClassWeights, String> {
         match said {
             ClassWeightsRepr::Word(word) if word == "balanced" => Ok(ClassWeights::Balanced),
-            ClassWeightsRepr::Word(word) => Err(format!("`{word}` is neither balanced nor a number for each class")),
+            ClassWeightsRepr::Word(word) => Err(format!("`{word}` is neither balanced nor a list of class weights")),
             ClassWeightsRepr::Each(weights) => Ok(ClassWeights::PerClass(weights)),
         }
     }
@@ -102,21 +108,21 @@ impl From<ClassWeights> for ClassWeightsRepr {
     }
 }
 
-/// How far the shares of an example may be from 1 in sum.
+/// Tolerance of the sum of target probabilities.
 const SUM: f64 = 1e-3;
 
 impl LossKind {
-    /// Whether targets are compared by their difference, so that their unit matters.
+    /// Returns true for losses of a difference, which depend on the targets' unit.
     pub fn is_regression(self) -> bool {
         matches!(self, LossKind::Mse | LossKind::L1 | LossKind::Huber)
     }
 
-    /// Whether the targets may be classes.
+    /// Returns true if class labels are supported as targets.
     fn takes_classes(self) -> bool {
         matches!(self, LossKind::CrossEntropy | LossKind::BceWithLogits)
     }
 
-    /// Its name in files.
+    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         match self {
             LossKind::CrossEntropy => "cross_entropy",
@@ -130,14 +136,14 @@ impl LossKind {
 }
 
 impl Default for Loss {
-    /// Cross-entropy without settings.
+    /// Returns cross-entropy without settings.
     fn default() -> Loss {
         Loss::new(LossKind::default())
     }
 }
 
 impl fmt::Display for Loss {
-    /// What was said, in a few words.
+    /// Formats the loss function and its settings.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind.name())?;
         if self.label_smoothing > 0.0 {
@@ -159,29 +165,31 @@ impl fmt::Display for Loss {
 }
 
 impl Loss {
-    /// Without settings.
+    /// Creates a loss without settings.
     pub fn new(kind: LossKind) -> Loss {
         Loss { kind, label_smoothing: 0.0, target_scale: None, class_weights: None }
     }
 
-    /// With classes that count so much.
+    /// Sets class weights.
     #[must_use]
     pub fn class_weights(mut self, weights: ClassWeights) -> Loss {
         self.class_weights = Some(weights);
         self
     }
 
-    /// The mean over the batch, in f32: of logits `[batch, classes]` and classes `[batch]`, or the same at each time
-    /// (`[batch, time, classes]` and `[batch, time]`), or of numbers of equal shapes. By [`LossKind::BceWithLogits`] two classes may have one
-    /// logit, that of the second.
+    /// Returns the mean loss over the batch, in f32. Shapes: logits `[batch, classes]` with labels `[batch]`; per time step, logits
+    /// `[batch, time, classes]` with labels `[batch, time]`; otherwise outputs and targets of equal shape. With [`LossKind::BceWithLogits`]
+    /// two classes can share a single logit, that of the second class.
     pub fn compute(&self, outputs: &Tensor, targets: &Tensor) -> Tensor {
         let outputs = outputs.cast(DType::F32);
         match self.kind {
             LossKind::CrossEntropy => self.cross_entropy(&outputs, targets),
             LossKind::BceWithLogits if targets.dtype().is_int() => self.each_class(&outputs, targets),
             _ if !outputs.is_same_size(targets) && outputs.check().and(targets.check()).is_ok() => {
-                let message = "the outputs of a network and the numbers it is to learn have other shapes";
-                Tensor::from_mistake(Error::mistake(message).note(format!("left {outputs:?}, right {targets:?}")))
+                let message = "outputs and targets must have the same shape";
+                Tensor::from_mistake(
+                    Error::mistake(message).note(format!("the outputs are {outputs:?}, the targets {targets:?}")),
+                )
             }
             LossKind::BceWithLogits => outputs.binary_cross_entropy_with_logits(targets),
             LossKind::KlDiv => outputs.log_softmax(-1).kl_div(targets),
@@ -191,7 +199,7 @@ impl Loss {
         }
     }
 
-    /// What outputs say in use: shares of classes, `[…, classes]`, or numbers.
+    /// Converts outputs to predictions: class probabilities `[…, classes]`, label probabilities, or numbers.
     pub fn predictions(&self, outputs: &Tensor, targets: &Targets) -> Tensor {
         let outputs = outputs.cast(DType::F32);
         match self.kind {
@@ -208,7 +216,7 @@ impl Loss {
         }
     }
 
-    /// How many numbers a network gives for such targets, at each time.
+    /// Returns the number of outputs (for each time step) that a network needs for these targets.
     pub fn num_outputs(&self, targets: &Targets) -> usize {
         match (self.kind, targets) {
             (LossKind::BceWithLogits, Targets::Classes { num_classes: 2, .. }) => 1,
@@ -219,24 +227,27 @@ impl Loss {
         }
     }
 
-    /// This loss for these targets, balanced weights of classes computed from them; or why it is not for such targets.
+    /// Returns this loss for training targets, with balanced class weights computed from them.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the loss does not fit the targets.
     pub fn for_targets(&self, targets: &Targets) -> Result<Loss> {
         self.check().map_err(Error::mistake)?;
         match targets {
             Targets::Classes { .. } if !self.kind.takes_classes() => {
-                let message = format!("the loss {} does not fit: classes are to be learned", self.kind.name());
-                Err(Error::mistake(message).note("classes take cross_entropy or bce_with_logits"))
+                let message = format!("the loss {} does not fit class targets", self.kind.name());
+                Err(Error::mistake(message).note("use cross_entropy or bce_with_logits for classes"))
             }
             Targets::Classes { labels, num_classes: classes, .. } => self.weighing(labels, *classes),
             Targets::Regression { .. } | Targets::MultiLabel { .. } if self.class_weights.is_some() => {
-                let message = format!("class weights do not fit: by {} no classes are to be learned", self.kind.name());
-                Err(Error::mistake(message).note("leave them out"))
+                let message =
+                    format!("class weights need class targets; the targets for {} are not classes", self.kind.name());
+                Err(Error::mistake(message).note("remove class_weights"))
             }
             Targets::MultiLabel { .. } if self.kind != LossKind::BceWithLogits => {
-                let message =
-                    format!("the loss {} does not fit: answers of yes or no are to be learned", self.kind.name());
+                let message = format!("the loss {} does not fit multi-label targets", self.kind.name());
                 Err(Error::mistake(message)
-                    .note("labels take bce_with_logits; `--task regression` learns them as numbers"))
+                    .note("use bce_with_logits for labels, or `--task regression` to predict them as numbers"))
             }
             Targets::MultiLabel { .. } => Ok(self.clone()),
             Targets::Regression { values, num_outputs: width } => {
@@ -249,19 +260,19 @@ impl Loss {
         if let Some(TargetScale::PerTarget(scales)) =
             self.target_scale.as_ref().filter(|scale| scale.numbers().len() != width)
         {
-            let message = format!("{} scales of the loss are not one for each of {width} numbers", scales.len());
+            let message = format!("target_scale has {} numbers, but there are {width} targets", scales.len());
             return Err(Error::mistake(message));
         }
         let wrong = |example: usize, what: String| {
             let message = format!("the loss {} does not fit: example {example} {what}", self.kind.name());
             Err(Error::mistake(message)
-                .note("bce_with_logits takes numbers in 0 ..= 1, kl_div probabilities that sum to 1, mse any"))
+                .note("bce_with_logits needs targets in 0 ..= 1, kl_div probabilities that sum to 1, mse any numbers"))
         };
         match self.kind {
             LossKind::CrossEntropy => {
-                let message = "the loss cross_entropy does not fit: numbers are to be learned";
+                let message = "the loss cross_entropy does not fit regression targets";
                 Err(Error::mistake(message)
-                    .note("numbers take mse, l1, huber, bce_with_logits in 0 ..= 1, or kl_div of probabilities"))
+                    .note("use mse, l1, huber, bce_with_logits for targets in 0 ..= 1, or kl_div for probabilities"))
             }
             LossKind::BceWithLogits => match values.iter().position(|value| !(0.0..=1.0).contains(value)) {
                 Some(at) => wrong(at / width, format!("has {}, which is not in 0 ..= 1", values[at])),
@@ -273,7 +284,7 @@ impl Loss {
                 match values.chunks_exact(width).position(bad) {
                     Some(at) => {
                         let row = &values[at * width..][..width];
-                        wrong(at, format!("has {row:?}, which are no shares that sum to 1"))
+                        wrong(at, format!("has {row:?}, which are not probabilities that sum to 1"))
                     }
                     None => Ok(()),
                 }
@@ -282,20 +293,20 @@ impl Loss {
         }
     }
 
-    /// With a weight for each of so many classes. Balanced ones are those of scikit-learn: all examples over those of a class times
-    /// the classes that have any.
+    /// Returns the loss with a weight for each class. Balanced weights are those of scikit-learn: number of examples / (examples of the
+    /// class · number of classes that occur).
     fn weighing(&self, labels: &[i32], classes: usize) -> Result<Loss> {
         let mut loss = self.clone();
         let known = 0..classes as i64;
         if let (Some(_), Some(label)) =
             (&self.class_weights, labels.iter().find(|label| !known.contains(&i64::from(**label))))
         {
-            return Err(Error::mistake(format!("class weights do not fit: {label} is none of {classes} classes")));
+            return Err(Error::mistake(format!("class weights: label {label} is not in 0 .. {classes}")));
         }
         match &mut loss.class_weights {
             None => {}
             Some(ClassWeights::PerClass(weights)) if weights.len() != classes => {
-                let message = format!("{} class weights are not one for each of {classes} classes", weights.len());
+                let message = format!("class_weights has {} numbers, but there are {classes} classes", weights.len());
                 return Err(Error::mistake(message));
             }
             Some(ClassWeights::PerClass(_)) => {}
@@ -311,13 +322,13 @@ impl Loss {
         Ok(loss)
     }
 
-    /// What is wrong with the settings, whatever they are used for.
+    /// Checks the settings independently of any targets.
     pub(super) fn check(&self) -> Result<(), String> {
         if !(0.0..1.0).contains(&self.label_smoothing) {
-            return Err(format!("label_smoothing {} is not in 0 .. 1", self.label_smoothing));
+            return Err(format!("label_smoothing {} is not in [0, 1)", self.label_smoothing));
         }
         if self.label_smoothing > 0.0 && self.kind != LossKind::CrossEntropy {
-            return Err(format!("label_smoothing is for cross_entropy, not for {}", self.kind.name()));
+            return Err(format!("label_smoothing applies to cross_entropy, not to {}", self.kind.name()));
         }
         let scales = self.target_scale.iter().flat_map(TargetScale::numbers);
         if let Some(scale) = scales.into_iter().find(|scale| !scale.is_finite() || **scale <= 0.0) {
@@ -325,11 +336,11 @@ impl Loss {
         }
         if self.target_scale.is_some() && !self.kind.is_regression() {
             let name = self.kind.name();
-            return Err(format!("target_scale is for mse, l1 and huber; {name} compares no differences of numbers"));
+            return Err(format!("target_scale applies to mse, l1 and huber, not to {name}"));
         }
         if self.class_weights.is_some() && !self.kind.takes_classes() {
             let name = self.kind.name();
-            return Err(format!("class_weights are for cross_entropy and bce_with_logits; {name} compares numbers"));
+            return Err(format!("class_weights apply to cross_entropy and bce_with_logits, not to {name}"));
         }
         if let Some(ClassWeights::PerClass(weights)) = &self.class_weights
             && let Some(wrong) = weights.iter().find(|weight| !((**weight as f32).is_finite() && **weight as f32 > 0.0))
@@ -339,7 +350,7 @@ impl Loss {
         Ok(())
     }
 
-    /// How much these examples count in a mean over several parts.
+    /// Returns the total weight of these examples, for a mean over several batches.
     pub(crate) fn mass(&self, targets: &Targets, examples: impl Iterator<Item = usize>) -> f64 {
         match (&self.class_weights, targets) {
             (Some(ClassWeights::PerClass(weights)), Targets::Classes { labels, labels_per_example: places, .. }) => {
@@ -361,7 +372,7 @@ impl Loss {
         }
     }
 
-    /// The weights of the classes on the device, if some count more than others.
+    /// Returns the class weights as a tensor, if there are any.
     fn weights(&self) -> Option<Tensor> {
         match self.class_weights.as_ref()? {
             ClassWeights::PerClass(weights) => {
@@ -369,8 +380,8 @@ impl Loss {
                 Some(Tensor::from_slice(&weights, [weights.len()]))
             }
             ClassWeights::Balanced => {
-                let message = "balanced class weights are computed from the examples that are learned from";
-                Some(Tensor::from_mistake(Error::mistake(message).note("`Loss::fitted(&data.targets)` does")))
+                let message = "balanced class weights must be computed from the training targets";
+                Some(Tensor::from_mistake(Error::mistake(message).note("call `Loss::for_targets(&data.targets)`")))
             }
         }
     }
@@ -390,7 +401,7 @@ impl Loss {
         logits.cross_entropy_with(&classes, &options)
     }
 
-    /// Each class as a yes or a no, the mean over the classes of an example, then over the examples.
+    /// Binary cross-entropy of one-hot classes: the mean over the classes of an example, then the weighted mean over the examples.
     fn each_class(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
         let wanted = match logits.size(-1) {
             Ok(1) => classes.cast(DType::F32).unsqueeze(-1),
@@ -399,7 +410,9 @@ impl Loss {
         };
         if logits.check().and(classes.check()).is_ok() && !logits.is_same_size(&wanted) {
             let message = "bce_with_logits: needs logits [batch, classes], or [batch, 1] of two classes, and integer classes [batch]";
-            return Tensor::from_mistake(Error::mistake(message).note(format!("left {logits:?}, right {classes:?}")));
+            return Tensor::from_mistake(
+                Error::mistake(message).note(format!("the logits are {logits:?}, the classes {classes:?}")),
+            );
         }
         let Some(weights) = self.weights() else { return logits.binary_cross_entropy_with_logits(&wanted) };
         let each = (logits.softplus() - logits * &wanted).mean(-1);

@@ -1,17 +1,17 @@
-//! What comes out of a layer, and what is wrong with it. `{before}` in a message stands for the layer before.
+//! Shape inference and validation of layers. `{before}` in a message is replaced by the name of the previous layer.
 
 use super::layer_spec::{
     ConvTransposeSpec, LayerSpec, Nonlinearity, RnnSpec, Sublayers, TransformerDecoderSpec, TransformerEncoderSpec,
 };
 use super::size;
 
-/// More of anything is taken for a slip of the pen.
+/// Largest allowed size; a larger one is considered a typing error.
 const MOST: usize = 1 << 24;
 
-/// Blocks of a decoder, at most.
+/// Maximum number of decoder blocks.
 const MOST_BLOCKS: usize = 1 << 12;
 
-/// What goes into each of some layers and, last, what comes out; or the first that does not fit.
+/// Returns the input shape of each layer followed by the output shape, or the position and message of the first layer that does not fit.
 pub(crate) fn through(layers: &[LayerSpec], input: &[usize]) -> Result<Vec<Vec<usize>>, (usize, String)> {
     let mut shapes = vec![input.to_vec()];
     for (at, layer) in layers.iter().enumerate() {
@@ -21,7 +21,7 @@ pub(crate) fn through(layers: &[LayerSpec], input: &[usize]) -> Result<Vec<Vec<u
     Ok(shapes)
 }
 
-/// A sentence about one of some layers: its place, kind and what comes before it.
+/// Returns an error message about a layer with its position, its kind and the layer before it.
 pub(super) fn complaint(layers: &[LayerSpec], at: usize, what: &str) -> String {
     let before = match at.checked_sub(1).and_then(|before| layers.get(before)) {
         Some(before) => format!("layer {at} ({})", before.kind()),
@@ -30,7 +30,7 @@ pub(super) fn complaint(layers: &[LayerSpec], at: usize, what: &str) -> String {
     format!("layer {} ({}): {}", at + 1, layers[at].kind(), what.replace("{before}", &before))
 }
 
-/// What comes out of a part of a layer.
+/// Returns the output shape of sublayers.
 fn of_part(part: &Sublayers<'_>, input: &[usize]) -> Result<Vec<usize>, String> {
     let shapes = through(part.layers, input);
     let wrong = |(at, what): (usize, String)| format!("{}: {}", part.name, complaint(part.layers, at, &what));
@@ -38,7 +38,7 @@ fn of_part(part: &Sublayers<'_>, input: &[usize]) -> Result<Vec<usize>, String> 
 }
 
 impl LayerSpec {
-    /// Lengths of what comes out, the batch aside, when this goes in.
+    /// Returns the output shape for an input shape, both without the batch.
     pub(super) fn output(&self, input: &[usize]) -> Result<Vec<usize>, String> {
         let output = match self {
             LayerSpec::Linear { out_features: outputs, in_features: inputs, .. } => {
@@ -84,7 +84,7 @@ impl LayerSpec {
             }
             LayerSpec::GlobalAvgPool {} | LayerSpec::GlobalMaxPool {} => match input {
                 [channels, _, ..] => vec![*channels],
-                _ => return Err(format!("needs [channels, lengths], not the {input:?} of {{before}}")),
+                _ => return Err(format!("expected [channels, lengths], got {input:?} from {{before}}")),
             },
             LayerSpec::BatchNorm { epsilon }
             | LayerSpec::LayerNorm { epsilon }
@@ -100,13 +100,13 @@ impl LayerSpec {
             }
             LayerSpec::RandomShift { max_shift: by } => {
                 if let Some(length) = lengths(input)?.iter().find(|length| *by >= **length) {
-                    return Err(format!("max_shift {by} moves all of a length of {length} away"));
+                    return Err(format!("max_shift {by} is not smaller than the axis length {length}"));
                 }
                 input.to_vec()
             }
             LayerSpec::GaussianNoise { stddev: deviation } => {
                 if !deviation.is_finite() || *deviation < 0.0 {
-                    return Err(format!("stddev {deviation} is not a number of at least 0"));
+                    return Err(format!("stddev {deviation} must be at least 0"));
                 }
                 input.to_vec()
             }
@@ -151,12 +151,14 @@ impl LayerSpec {
             LayerSpec::Flatten {} => vec![input.iter().product()],
             LayerSpec::Reshape { shape: lengths } => {
                 if lengths.is_empty() || size(lengths) != size(input) {
-                    return Err(format!("shape {lengths:?} does not hold the {input:?} of {{before}}"));
+                    return Err(format!(
+                        "shape {lengths:?} needs the same number of elements as {input:?} of {{before}}"
+                    ));
                 }
                 lengths.clone()
             }
             LayerSpec::Lstm(memory) | LayerSpec::Gru(memory) if memory.nonlinearity != Nonlinearity::Tanh => {
-                return Err("nonlinearity: only a plain recurrent layer (rnn) has a choice; leave it out".to_string());
+                return Err("nonlinearity: only rnn layers have this option; remove it".to_string());
             }
             LayerSpec::Rnn(memory) | LayerSpec::Lstm(memory) | LayerSpec::Gru(memory) => memory.output(input)?,
             LayerSpec::LastTimeStep {} | LayerSpec::TimeMean {} => vec![sequence(input)?.1],
@@ -169,7 +171,7 @@ impl LayerSpec {
             }
             LayerSpec::Narrow { start, length } => {
                 let end = start.checked_add(within("length", *length)?).filter(|end| *end <= input[0]);
-                end.ok_or_else(|| format!("length {length} from {start} on is more than the {input:?} of {{before}}"))?;
+                end.ok_or_else(|| format!("length {length} at start {start} exceeds {input:?} of {{before}}"))?;
                 [&[*length], &input[1..]].concat()
             }
             LayerSpec::MultiHeadAttention {
@@ -180,7 +182,7 @@ impl LayerSpec {
             } => {
                 let (time, features) = self::heads(*heads, input)?;
                 if *causal && !source.is_empty() {
-                    return Err("is_causal is for self-attention; this layer has a memory".to_string());
+                    return Err("is_causal applies to self-attention, but this layer has a memory".to_string());
                 }
                 self.sublayers().iter().try_for_each(|source| looked_at(source, input, features))?;
                 if let Some(shared) = key_heads.filter(|shared| *shared == 0 || !heads.is_multiple_of(*shared)) {
@@ -190,15 +192,17 @@ impl LayerSpec {
             }
             LayerSpec::Residual { layers, .. } | LayerSpec::ActivationCheckpoint { layers } => {
                 if layers.is_empty() {
-                    return Err("layers: there is none".to_string());
+                    return Err("layers: the list is empty".to_string());
                 }
                 let outputs =
                     self.sublayers().iter().map(|part| of_part(part, input)).collect::<Result<Vec<_>, _>>()?;
                 match &outputs[..] {
                     [added, around] if added != around => {
                         let given =
-                            if self.sublayers()[1].layers.is_empty() { "the input is" } else { "shortcut gives" };
-                        return Err(format!("layers give {added:?}, but {given} {around:?}; only equals can be added"));
+                            if self.sublayers()[1].layers.is_empty() { "the input is" } else { "shortcut outputs" };
+                        return Err(format!(
+                            "layers output {added:?}, but {given} {around:?}; the shapes must be equal"
+                        ));
                     }
                     _ => outputs[0].clone(),
                 }
@@ -207,7 +211,7 @@ impl LayerSpec {
             LayerSpec::TransformerDecoder(decoder) => {
                 let [layers, source] = &self.sublayers()[..] else { unreachable!("a decoder has two parts") };
                 if source.layers.is_empty() {
-                    return Err("memory: there are no layers".to_string());
+                    return Err("memory: the list is empty".to_string());
                 }
                 if !(1..=MOST_BLOCKS).contains(&decoder.num_layers) {
                     return Err(format!("num_layers {} is not in 1 ..= {MOST_BLOCKS}", decoder.num_layers));
@@ -218,16 +222,16 @@ impl LayerSpec {
                 output
             }
         };
-        size(&output).ok_or_else(|| format!("gives {output:?}, which is too large"))?;
+        size(&output).ok_or_else(|| format!("the output {output:?} is too large"))?;
         Ok(output)
     }
 }
 
-/// Whether a part gives a sequence of these features, for attention to look at.
+/// Fails unless the memory sublayers output a sequence with this number of features.
 fn looked_at(source: &Sublayers<'_>, input: &[usize], features: usize) -> Result<(), String> {
     match of_part(source, input)?[..] {
         [_, given] if given == features => Ok(()),
-        ref given => Err(format!("memory gives {given:?}, not [time, {features}] as what looks at it has features")),
+        ref given => Err(format!("memory outputs {given:?}, expected [time, {features}] as in the queries")),
     }
 }
 
@@ -242,7 +246,7 @@ impl TransformerEncoderSpec {
 }
 
 impl TransformerDecoderSpec {
-    /// What each of its blocks is like.
+    /// Returns the settings of each block.
     pub(crate) fn block(&self) -> TransformerEncoderSpec {
         let TransformerDecoderSpec {
             num_heads: heads,
@@ -284,7 +288,7 @@ impl ConvTransposeSpec {
         let moved = Moved::new(&self.kernel_size, &self.stride, &self.padding, 1)?;
         let extra = along("output_padding", &self.output_padding, &self.kernel_size, 0)?;
         if let Some(axis) = (0..extra.len()).find(|axis| extra[*axis] >= moved.stride[*axis]) {
-            // As in PyTorch and ONNX: another length would come of a whole stride more.
+            // As in PyTorch and ONNX: a larger output padding would be equal to another stride.
             return Err(format!(
                 "output_padding {} is not smaller than the stride {}",
                 extra[axis], moved.stride[axis]
@@ -296,14 +300,14 @@ impl ConvTransposeSpec {
                 + self.kernel_size[axis]
                 + within_or_zero("output_padding", extra[axis])?;
             result.push(whole.checked_sub(2 * moved.padding[axis]).filter(|length| *length > 0).ok_or_else(|| {
-                format!("padding {:?} leaves nothing of {lengths:?} made {whole} long", moved.padding)
+                format!("padding {:?} leaves no output: {lengths:?} is upsampled to {whole}", moved.padding)
             })?);
         }
         Ok(result)
     }
 }
 
-/// How filters and windows move.
+/// Stride and padding of a kernel or a pooling window.
 struct Moved<'a> {
     size: &'a [usize],
     stride: Vec<usize>,
@@ -311,14 +315,14 @@ struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// `stride` 0 is as far as a window is long.
+    /// Expands stride and padding to all axes. `otherwise` is the default stride; 0 is the window size.
     fn new<'a>(size: &'a [usize], stride: &[usize], padding: &[usize], otherwise: usize) -> Result<Moved<'a>, String> {
         let stride = match (stride, otherwise) {
             ([], 0) => size.to_vec(),
             _ => along("stride", stride, size, otherwise)?,
         };
         if stride.contains(&0) {
-            return Err(format!("stride {stride:?} needs numbers of at least 1"));
+            return Err(format!("stride {stride:?} must be at least 1 along each axis"));
         }
         let padding = along("padding", padding, size, 0)?;
         stride.iter().try_for_each(|step| within("stride", *step).map(|_| ()))?;
@@ -326,19 +330,18 @@ impl Moved<'_> {
         Ok(Moved { size, stride, padding })
     }
 
-    /// How many of them there are along each axis, each as long as `spread`.
+    /// Returns the number of windows along each axis, for windows of the dilated size `spread`.
     fn positions(&self, lengths: &[usize], spread: &[usize]) -> Result<Vec<usize>, String> {
         let along = |axis: usize| {
             let room = (lengths[axis] + 2 * self.padding[axis]).checked_sub(spread[axis]);
-            let wrong =
-                || format!("kernel_size {:?} does not fit into the lengths {lengths:?} of {{before}}", self.size);
+            let wrong = || format!("kernel_size {:?} does not fit into the axes {lengths:?} of {{before}}", self.size);
             Ok(room.ok_or_else(wrong)? / self.stride[axis] + 1)
         };
         (0..lengths.len()).map(along).collect()
     }
 }
 
-/// The channels that come out, if groups divide both.
+/// Returns the number of output channels if `groups` divides input and output channels.
 fn grouped(groups: usize, inputs: usize, outputs: usize) -> Result<usize, String> {
     let outputs = within("out_channels", outputs)?;
     if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
@@ -360,17 +363,17 @@ fn positive(field: &str, number: f64) -> Result<(), String> {
 }
 
 fn share(field: &str, share: f64) -> Result<(), String> {
-    if (0.0..1.0).contains(&share) { Ok(()) } else { Err(format!("{field} {share} is not in 0 .. 1")) }
+    if (0.0..1.0).contains(&share) { Ok(()) } else { Err(format!("{field} {share} is not in [0, 1)")) }
 }
 
 fn taken(field: &str, said: Option<usize>, given: usize) -> Result<(), String> {
     match said {
-        Some(said) if said != given => Err(format!("{field} {said} does not match the {given} that {{before}} gives")),
+        Some(said) if said != given => Err(format!("{field} {said} does not match the {given} of {{before}}")),
         _ => Ok(()),
     }
 }
 
-/// The time and the features that heads divide.
+/// Returns time and features of an input whose features are divisible by `heads`.
 fn heads(heads: usize, input: &[usize]) -> Result<(usize, usize), String> {
     let (time, features) = sequence(input)?;
     if heads == 0 || !features.is_multiple_of(heads) {
@@ -382,11 +385,11 @@ fn heads(heads: usize, input: &[usize]) -> Result<(usize, usize), String> {
 fn sequence(input: &[usize]) -> Result<(usize, usize), String> {
     match input {
         [time, features] => Ok((*time, *features)),
-        _ => Err(format!("needs [time, features], not the {input:?} of {{before}}")),
+        _ => Err(format!("expected [time, features], got {input:?} from {{before}}")),
     }
 }
 
-/// The lengths behind the channels, as many as a size has.
+/// Returns the axes after the channels if there are as many as in `size`.
 fn images<'a>(field: &str, input: &'a [usize], size: &[usize]) -> Result<&'a [usize], String> {
     if !(1..=3).contains(&size.len()) {
         return Err(format!("{field} {size:?} has {} axes, not 1, 2 or 3", size.len()));
@@ -395,17 +398,17 @@ fn images<'a>(field: &str, input: &'a [usize], size: &[usize]) -> Result<&'a [us
     match input {
         [_, lengths @ ..] if lengths.len() == size.len() => Ok(lengths),
         _ => Err(format!(
-            "kernel_size {size:?} needs [channels, {} lengths], not the {input:?} of {{before}}",
+            "kernel_size {size:?} expects [channels, {} lengths], got {input:?} from {{before}}",
             size.len()
         )),
     }
 }
 
-/// The lengths behind the channels.
+/// Returns the axes after the channels.
 fn lengths(input: &[usize]) -> Result<&[usize], String> {
     match input {
         [_, lengths @ ..] if (1..=3).contains(&lengths.len()) => Ok(lengths),
-        _ => Err(format!("needs [channels, lengths], not the {input:?} of {{before}}")),
+        _ => Err(format!("expected [channels, lengths], got {input:?} from {{before}}")),
     }
 }
 
@@ -413,6 +416,6 @@ fn along(field: &str, said: &[usize], size: &[usize], otherwise: usize) -> Resul
     match said {
         [] => Ok(vec![otherwise; size.len()]),
         _ if said.len() == size.len() => Ok(said.to_vec()),
-        _ => Err(format!("{field} {said:?} has not one number for each axis of kernel_size {size:?}")),
+        _ => Err(format!("{field} {said:?} needs one number for each axis of kernel_size {size:?}")),
     }
 }

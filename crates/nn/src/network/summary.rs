@@ -1,4 +1,4 @@
-//! What a network consists of, for people and for programs.
+//! Summary of a network's layers, as text or JSON.
 
 use std::fmt;
 
@@ -8,42 +8,45 @@ use serde::Serialize;
 use super::Model;
 use crate::module::Module;
 
-/// A network layer by layer.
+/// Layers, parameters and memory of a network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Lengths of an example's axes.
+    /// Shape of an example.
     pub input: Vec<usize>,
-    /// In order.
+    /// Layers, in order.
     pub layers: Vec<LayerSummary>,
-    /// Numbers that gradients move where they are not frozen.
+    /// Number of elements of all parameters, frozen ones included.
     pub trainable_parameters: usize,
-    /// How many of these are frozen.
+    /// Number of elements of the frozen parameters.
     pub frozen_parameters: usize,
-    /// Numbers kept beside them.
+    /// Number of elements of the buffers.
     pub non_trainable: usize,
-    /// Bytes of both.
+    /// Size of parameters and buffers in bytes.
     pub bytes: usize,
-    /// Bytes of what the layers give for one example, all of them together, in f32.
+    /// Size of all layer outputs for one example in f32, in bytes.
     pub activation_bytes: usize,
 }
 
-/// One layer.
+/// One layer of a [`Summary`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerSummary {
-    /// As it is spelled in files.
+    /// Name of the layer in files.
     pub kind: &'static str,
-    /// Lengths of what comes out, the batch aside.
+    /// Output shape, without the batch.
     pub output_shape: Vec<usize>,
-    /// Numbers that gradients move where they are not frozen.
+    /// Number of elements of the parameters, frozen ones included.
     pub num_parameters: usize,
-    /// Numbers kept beside them.
+    /// Number of elements of the buffers.
     pub non_trainable: usize,
-    /// Bytes of both.
+    /// Size of parameters and buffers in bytes.
     pub bytes: usize,
 }
 
 impl Model {
-    /// Layers, what they give, parameters and memory.
+    /// Summarizes layers, output shapes, parameters and memory.
+    ///
+    /// # Errors
+    /// If a layer does not fit.
     pub fn summary(&self) -> Result<Summary> {
         let shapes = self.network.layer_shapes()?;
         let mut layers: Vec<LayerSummary> = Vec::new();
@@ -80,7 +83,7 @@ impl Model {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.layers.iter().map(|layer| layer.kind.len()).max().unwrap_or(0).max("layer".len());
-        writeln!(f, "     {:width$}  {:<16}  {:>10}  {:>10}", "layer", "gives", "parameters", "bytes")?;
+        writeln!(f, "     {:width$}  {:<16}  {:>10}  {:>10}", "layer", "output", "parameters", "bytes")?;
         writeln!(f, "     {:width$}  {:<16}", "input", axes(&self.input))?;
         for (at, layer) in self.layers.iter().enumerate() {
             let LayerSummary { kind, output_shape: output, num_parameters: parameters, bytes, .. } = layer;
@@ -96,10 +99,10 @@ impl fmt::Display for Summary {
         } = self;
         let trained = parameters - frozen;
         let frozen = if *frozen > 0 { format!(", {frozen} frozen") } else { String::new() };
-        let kept = if *states > 0 { format!(" and {states} kept beside them") } else { String::new() };
+        let kept = if *states > 0 { format!(", {states} in buffers") } else { String::new() };
         writeln!(
             f,
-            "{trained} parameters to train{frozen}{kept}, {bytes} bytes; {activation_bytes} bytes of activations an example"
+            "{trained} trainable parameters{frozen}{kept}, {bytes} bytes; {activation_bytes} bytes of activations per example"
         )
     }
 }

@@ -1,22 +1,25 @@
-//! Which layers may stand over sequences that end before the last time, and where their times go.
+//! Check of which layers support sequences with valid lengths.
 
 use panoply_tensor::{Error, Result};
 
 use super::layer_spec::LayerSpec;
 use super::{Network, shape};
 
-/// What becomes of the ends of sequences in a layer.
+/// Effect of a layer on valid lengths.
 enum Ends {
-    /// Each time is looked at alone, or only those that count are.
+    /// The layer acts on each time step alone, or masks the padding.
     Kept,
-    /// No times come out.
+    /// The output has no time axis.
     Gone,
-    /// What stands behind an end would be looked at.
+    /// The layer would mix padding into valid outputs.
     Mixed,
 }
 
 impl Network {
-    /// A mistake that names the first layer in which what stands behind the end of a sequence would count.
+    /// Fails if a layer would mix the padding of sequences into valid outputs, and names the first such layer.
+    ///
+    /// # Errors
+    /// If there is such a layer, or a layer does not fit.
     pub fn check_variable_lengths(&self) -> Result<()> {
         let shapes = self.layer_shapes()?;
         for (at, layer) in self.layers.iter().enumerate() {
@@ -24,9 +27,9 @@ impl Network {
                 Ends::Kept => {}
                 Ends::Gone => return Ok(()),
                 Ends::Mixed => {
-                    let what = "it mixes the times of sequences, which here end at times of their own";
+                    let what = "it mixes time steps, so it does not support sequences of different lengths";
                     return Err(Error::mistake(shape::complaint(&self.layers, at, what))
-                        .note("before `last_time_step` or `time_mean` stand recurrent layers, encoders, attention and what looks at each time alone"));
+                        .note("before `last_time_step` or `time_mean`, use only recurrent layers, encoder layers, self-attention and layers that act on each time step alone"));
                 }
             }
         }
@@ -64,7 +67,7 @@ impl LayerSpec {
             | Lstm(_)
             | Gru(_)
             | TransformerEncoderLayer(_) => Ends::Kept,
-            // Over the last axis, which is the time where there is no other.
+            // These act on the last axis, which is the time axis if there is no other.
             Linear { .. } | LayerNorm { .. } | RmsNorm { .. } | Softmax {} | LogSoftmax {} if input.len() > 1 => {
                 Ends::Kept
             }

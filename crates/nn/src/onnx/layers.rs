@@ -1,4 +1,4 @@
-//! Each layer in ONNX's operators.
+//! Translation of layers to ONNX operators.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::network::layer_spec::{
 };
 use crate::network::{LayerSpec, Network};
 
-/// Writes one layer.
+/// Writer of one layer.
 pub struct Writer<'a> {
-    /// Where to.
+    /// Graph that is written.
     pub graph: &'a mut Graph,
     /// All parameters of the network.
     pub params: &'a BTreeMap<String, Tensor>,
-    /// What stands before the names of its parameters: its position, and those of the layers around it.
+    /// Prefix of the layer's parameter names: its position and those of the layers around it.
     pub place: String,
-    /// Values named so far.
+    /// Number of values named so far.
     pub count: usize,
 }
 
-/// A value of the graph and the lengths of an example of it.
+/// A value of the graph with the shape of an example.
 #[derive(Clone, Copy)]
 struct Sequence<'a> {
     value: &'a str,
@@ -34,12 +34,12 @@ fn ints(values: &[usize]) -> Value {
     Value::Ints(values.iter().map(|value| *value as i64).collect())
 }
 
-/// What is said of each axis, or what holds otherwise.
+/// Returns a setting of each axis, or its default.
 fn or(said: &[usize], otherwise: &[usize]) -> Vec<usize> {
     if said.is_empty() { otherwise.to_vec() } else { said.to_vec() }
 }
 
-/// How filters and windows of a size move.
+/// Returns the attributes of a kernel or pooling window.
 fn moved(size: &[usize], stride: &[usize], padding: &[usize], apart: &[usize]) -> Vec<(&'static str, Value)> {
     let padding = or(padding, &vec![0; size.len()]);
     vec![
@@ -50,7 +50,7 @@ fn moved(size: &[usize], stride: &[usize], padding: &[usize], apart: &[usize]) -
 }
 
 impl Writer<'_> {
-    /// The operators of a layer over `input`, whose lengths behind the batch are these; the name of what comes out.
+    /// Writes the operators of a layer for `input` with this shape (without the batch). Returns the name of the output.
     pub fn write(&mut self, layer: &LayerSpec, lengths: &[usize], input: &str) -> Result<String> {
         match layer {
             LayerSpec::Linear { bias, .. } => self.linear("", *bias, input),
@@ -203,7 +203,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Filters with their weight and perhaps bias.
+    /// Writes a convolution.
     fn filters(
         &mut self,
         operator: &str,
@@ -218,13 +218,14 @@ impl Writer<'_> {
         Ok(self.op(operator, &inputs.iter().map(String::as_str).collect::<Vec<&str>>(), attributes))
     }
 
-    /// Rows of a weight. ONNX counts negative positions from the end and refuses others; here rows out of range are zeros, and NaN is 0.
+    /// Writes an embedding. ONNX counts negative indices from the end and rejects others. Here rows out of range are zeros, and NaN is
+    /// index 0.
     fn embedding(&mut self, count: usize, input: &str) -> Result<String> {
         let weight = self.param("weight")?;
         let zero = self.scalar(0.0);
         let unknown = self.op("IsNaN", &[input], &[]);
         let known = self.op("Where", &[&unknown, &zero, input], &[]);
-        // What does not fit into an integer has no defined conversion.
+        // The conversion of a float outside the integer's range is undefined.
         let near = self.clipped(-1.0, count as f64, &known);
         let places = self.op("Cast", &[&near], &[("to", Value::Int(INT64))]);
         let [first, last] = [0, count - 1].map(|place| self.integers(&[place as i64], true));
@@ -236,20 +237,20 @@ impl Writer<'_> {
         Ok(self.op("Where", &[&kept, &rows, &zero], &[]))
     }
 
-    /// Parts of equal length are windows side by side; ONNX has no others.
+    /// Writes adaptive pooling as plain pooling, which requires windows of equal length.
     fn adaptive(&mut self, operator: &str, lengths: &[usize], parts: &[usize], input: &str) -> Result<String> {
         let lengths = &lengths[1..];
         if lengths.iter().zip(parts).any(|(length, parts)| !length.is_multiple_of(*parts)) {
-            let message = format!("layer {}: ONNX has no pooling of lengths {lengths:?} into {parts:?}", self.number());
-            return Err(Error::mistake(message).note("parts that divide the lengths can be exported"));
+            let message = format!("layer {}: ONNX has no adaptive pooling of {lengths:?} to {parts:?}", self.number());
+            return Err(Error::mistake(message).note("output sizes that divide the input lengths can be exported"));
         }
         let size: Vec<usize> = lengths.iter().zip(parts).map(|(length, parts)| length / parts).collect();
         Ok(self.op(operator, &[input], &moved(&size, &[], &[], &size)))
     }
 
-    /// Instances of as many channels as there are groups, then the channels' own scale.
+    /// Writes a group norm as an instance norm with one channel per group, followed by the channels' scale and shift.
     fn group_norm(&mut self, groups: usize, epsilon: f64, lengths: &[usize], input: &str) -> Result<String> {
-        // Lengths that are not said are found by dividing, which an empty batch does not allow.
+        // All lengths are explicit: inferring one divides by the batch, which fails for an empty batch.
         let apart = self.reshape(input, &signed(&[0, groups, lengths.iter().product::<usize>() / groups]));
         let ones = self.tensor(&Tensor::from_slice(&vec![1f32; groups], [groups]))?;
         let zeros = self.tensor(&Tensor::from_slice(&vec![0f32; groups], [groups]))?;
@@ -265,12 +266,12 @@ impl Writer<'_> {
         Ok(self.op("Add", &[&scaled, &bias], &[]))
     }
 
-    /// The layer of the network that it is, or is within, counted from 1.
+    /// Returns the number of the outermost layer, counted from 1.
     fn number(&self) -> usize {
         self.place.split('.').next().and_then(|at| at.parse::<usize>().ok()).map_or(1, |at| at + 1)
     }
 
-    /// The layers that a layer consists of, over `input`: what comes out and the lengths of an example of it.
+    /// Writes sublayers over `input`. Returns the name of the output and its shape, without the batch.
     fn part(&mut self, part: &Sublayers<'_>, lengths: &[usize], input: &str) -> Result<(String, Vec<usize>)> {
         let mut shapes = Network { layers: part.layers.to_vec(), ..Network::with_input(lengths) }.layer_shapes()?;
         let mut value = input.to_string();
@@ -295,11 +296,11 @@ impl Writer<'_> {
 
     fn param_tensor(&self, name: &str) -> Result<Tensor> {
         let name = format!("{}.{name}", self.place);
-        let missing = || Error::mistake(format!("{name} is no parameter of the model that is exported"));
+        let missing = || Error::mistake(format!("parameter {name} is missing in the exported model"));
         self.params.get(&name).cloned().ok_or_else(missing)
     }
 
-    /// A parameter under its own name.
+    /// Adds a parameter to the graph under its own name.
     fn param(&mut self, name: &str) -> Result<String> {
         let tensor = self.param_tensor(name)?;
         let name = format!("{}.{name}", self.place);
@@ -307,7 +308,7 @@ impl Writer<'_> {
         Ok(name)
     }
 
-    /// A constant made of parameters.
+    /// Adds a constant that is computed from parameters.
     fn tensor(&mut self, tensor: &Tensor) -> Result<String> {
         let name = self.name();
         self.graph.floats(&name, tensor)?;
@@ -331,7 +332,7 @@ impl Writer<'_> {
         self.op("Reshape", &[input, &shape], &[])
     }
 
-    /// x · weightᵀ + bias of the parameters under a prefix.
+    /// Writes x · weightᵀ + bias with the parameters under a prefix.
     fn linear(&mut self, prefix: &str, bias: bool, input: &str) -> Result<String> {
         let weight = self.param_tensor(&format!("{prefix}weight"))?.t();
         let weight = self.tensor(&weight)?;
@@ -349,7 +350,7 @@ impl Writer<'_> {
         Ok(self.op("LayerNormalization", &[input, &weight, &bias], &attributes))
     }
 
-    /// x · (1 + erf(x / √2)) / 2.
+    /// Writes GELU: x · (1 + erf(x / √2)) / 2.
     fn gelu(&mut self, input: &str) -> String {
         let [root, one, half] = [std::f64::consts::FRAC_1_SQRT_2, 1.0, 0.5].map(|value| self.scalar(value));
         let scaled = self.op("Mul", &[input, &root], &[]);
@@ -359,7 +360,7 @@ impl Writer<'_> {
         self.op("Mul", &[&product, &half], &[])
     }
 
-    /// x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))).
+    /// Writes GELU in the tanh approximation: x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))).
     fn gelu_tanh(&mut self, input: &str) -> String {
         let root = (2.0 / std::f64::consts::PI).sqrt();
         let [cubic, one, root, half] = [0.044715, 1.0, root, 0.5].map(|value| self.scalar(value));
@@ -379,7 +380,7 @@ impl Writer<'_> {
         self.op("Clip", &[input, &low, &high], &[])
     }
 
-    /// (x + 3) / 6 within 0 ..= 1.
+    /// Writes the hard sigmoid: (x + 3) / 6 clipped to 0 ..= 1.
     fn hard_sigmoid(&mut self, input: &str) -> String {
         let [three, six] = [3.0, 6.0].map(|value| self.scalar(value));
         let sum = self.op("Add", &[input, &three], &[]);
@@ -387,7 +388,8 @@ impl Writer<'_> {
         self.op("Div", &[&clipped, &six], &[])
     }
 
-    /// ONNX wants the time first and its gates in another order: input, output, forget, cell; update, reset, new.
+    /// Writes recurrent layers. ONNX expects time-major sequences and gates in another order: input, output, forget, cell; update, reset,
+    /// new.
     fn recurrent(&mut self, cell: RnnKind, memory: &RnnSpec, input: &str) -> Result<String> {
         let (operator, gates): (&str, &[usize]) = match cell {
             RnnKind::Tanh | RnnKind::Relu => ("RNN", &[0]),
@@ -434,8 +436,8 @@ impl Writer<'_> {
         Ok(self.op("Transpose", &[&value], &[("perm", Value::Ints(vec![1, 0, 2]))]))
     }
 
-    /// Sequences `[time, batch, features]` with one of zeros where there is none, since onnxruntime's recurrent operators end the process
-    /// over an empty batch; and the length of the batch as it was.
+    /// Pads an empty batch of sequences `[time, batch, features]` with one sequence of zeros, since onnxruntime's recurrent operators crash
+    /// on an empty batch. Also returns the original batch size.
     fn at_least_one(&mut self, sequences: &str) -> (String, String) {
         let shape = self.op("Shape", &[sequences], &[]);
         let [one, axis] = [1, 1].map(|number| self.integers(&[number], false));
@@ -447,7 +449,7 @@ impl Writer<'_> {
         (self.op("Pad", &[sequences, &pads], &[]), batch)
     }
 
-    /// Heads of queries, and perhaps fewer of keys and values, each of which neighboring queries share.
+    /// Writes attention with `heads` query heads and `shared` key and value heads; neighboring query heads share the latter.
     fn attention(
         &mut self,
         prefix: &str,
@@ -520,7 +522,7 @@ impl Writer<'_> {
         Ok(value)
     }
 
-    /// What a layer makes of the input, added to it, with a norm before the layer or behind the sum.
+    /// Writes a residual connection with a norm before the layer or after the sum.
     fn added(
         &mut self,
         norm: &str,
@@ -535,7 +537,7 @@ impl Writer<'_> {
         if first { Ok(sum) } else { self.layer_norm(norm, epsilon, &sum) }
     }
 
-    /// The dense layers of a block.
+    /// Writes the feed-forward network of a block.
     fn dense(&mut self, prefix: &str, activation: Activation, input: &str) -> Result<String> {
         let up = self.linear(&format!("{prefix}dense.up."), true, input)?;
         let inner = match activation {

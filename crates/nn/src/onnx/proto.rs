@@ -1,6 +1,6 @@
-//! The little of Protocol Buffers that an ONNX file needs. Field numbers are those of `onnx.proto`, IR version 8.
+//! Minimal Protocol Buffers serialization for ONNX files. Field numbers are those of `onnx.proto`, IR version 8.
 //!
-//! Constants of floats are brought to host memory one after another while the file is written, so that a large network is not held twice.
+//! Float constants are copied to host memory one at a time while the file is written, so a large network is not held twice.
 
 use panoply_tensor::{Result, Tensor};
 
@@ -29,7 +29,7 @@ impl Message {
         self
     }
 
-    /// What stands before the content of a field of so many bytes.
+    /// Appends the tag and length of a field with this number of bytes.
     fn head(mut self, field: u64, bytes: u64) -> Message {
         self.varint(field << 3 | 2);
         self.varint(bytes);
@@ -51,18 +51,18 @@ impl Message {
     }
 }
 
-/// An attribute's value.
+/// The value of an attribute.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A number.
+    /// A float.
     Float(f64),
-    /// Text.
+    /// A string.
     Text(&'static str),
-    /// Whole numbers.
+    /// Integers.
     Ints(Vec<i64>),
-    /// Several texts.
+    /// Strings.
     Texts(Vec<&'static str>),
 }
 
@@ -70,12 +70,12 @@ pub enum Value {
 #[derive(Debug)]
 pub struct Graph {
     nodes: Message,
-    /// Constants of floats, which may be large: not in host memory before the file is written.
+    /// Float constants, which can be large. They are copied to host memory only when the file is written.
     floats: Vec<Floats>,
     input: Vec<usize>,
 }
 
-/// A constant of floats.
+/// A float constant.
 #[derive(Debug)]
 struct Floats {
     name: String,
@@ -89,33 +89,33 @@ impl Floats {
     }
 }
 
-/// Where large constants are.
+/// Location of large constants.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
     /// In the file itself.
     Inside,
-    /// In a second file of this name in the same folder.
+    /// In a second file with this name in the same folder.
     Beside(&'a str),
 }
 
 const FLOAT: i64 = 1;
-/// The number of a type.
+/// The type number of i64.
 pub const INT64: i64 = 7;
 const BOOL: i64 = 9;
 
-/// Constants of fewer bytes are in the file itself always.
+/// Constants with fewer bytes are always stored in the file itself.
 const SMALL_BYTES: u64 = 1024;
 
-/// Where an array in a second file begins: at a multiple of a page, so that it can be mapped.
+/// Alignment of arrays in a second file: a page, so that they can be memory-mapped.
 const PAGE_BYTES: u64 = 4096;
 
 impl Graph {
-    /// A graph whose input has these lengths behind the batch.
+    /// Creates a graph with an input of this shape, without the batch.
     pub fn new(input: &[usize]) -> Graph {
         Graph { nodes: Message::default(), floats: Vec::new(), input: input.to_vec() }
     }
 
-    /// An operator.
+    /// Adds an operator.
     pub fn node(&mut self, operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, Value)]) {
         let mut node = Message::default();
         for input in inputs {
@@ -136,25 +136,28 @@ impl Graph {
         self.add(1, &node);
     }
 
-    /// A constant of floats, an f32 tensor.
+    /// Adds a float constant from an f32 tensor.
+    ///
+    /// # Errors
+    /// If the tensor is a mistake.
     pub fn floats(&mut self, name: &str, values: &Tensor) -> Result<()> {
         let dims = values.shape()?.dims().to_vec();
         self.floats.push(Floats { name: name.to_string(), dims, values: values.clone() });
         Ok(())
     }
 
-    /// A single f32.
+    /// Adds a scalar f32 constant.
     pub fn float(&mut self, name: &str, value: f32) {
         self.constant(name, &[], FLOAT, &value.to_le_bytes());
     }
 
-    /// A constant of truth values with these lengths.
+    /// Adds a bool constant with this shape.
     pub fn bools(&mut self, name: &str, dims: &[usize], values: &[bool]) {
         let bytes: Vec<u8> = values.iter().map(|value| u8::from(*value)).collect();
         self.constant(name, dims, BOOL, &bytes);
     }
 
-    /// A constant of whole numbers, a single one without axes if `scalar`.
+    /// Adds an i64 constant, a vector or, if `scalar`, a scalar.
     pub fn integers(&mut self, name: &str, values: &[i64], scalar: bool) {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let dims = if scalar { vec![] } else { vec![values.len()] };
@@ -169,15 +172,18 @@ impl Graph {
         self.nodes = std::mem::take(&mut self.nodes).message(field, message);
     }
 
-    /// An upper bound of the bytes of the file with all constants in it.
+    /// Returns an upper bound of the file's size with all constants in it.
     pub fn bytes(&self) -> u64 {
         let described = |floats: &Floats| 16 * floats.dims.len() + floats.name.len() + 64;
         let floats = self.floats.iter().map(|floats| floats.bytes().saturating_add(described(floats) as u64));
         floats.fold(self.nodes.0.len() as u64 + 4096, u64::saturating_add)
     }
 
-    /// Writes the file, of which `value` with these lengths behind the batch is the output, with `write`, and the arrays that are in a
-    /// second file with `beside`, both in order.
+    /// Writes the file with `write`, and the arrays of a second file with `beside`, both in order. `value` is the output, with this shape
+    /// without the batch.
+    ///
+    /// # Errors
+    /// If a constant cannot be read back, or those of `write` and `beside`.
     pub fn finish(
         mut self,
         (value, lengths): (&str, &[usize]),
@@ -223,25 +229,25 @@ impl Graph {
     }
 }
 
-/// A constant whose values are in a second file.
+/// Describes a constant whose values are in a second file.
 fn stored_beside(described: Message, location: &str, offset: u64, length: u64) -> Message {
     let place = [("location", location.to_string()), ("offset", offset.to_string()), ("length", length.to_string())];
     let entries = place.iter().map(|(key, value)| Message::default().text(1, key).text(2, value));
     entries.fold(described, |tensor, entry| tensor.message(13, &entry)).number(14, 1)
 }
 
-/// What a constant is, but for its values.
+/// Describes a constant without its values.
 fn described_constant(name: &str, dims: &[usize], kind: i64) -> Message {
     let tensor = dims.iter().fold(Message::default(), |tensor, dim| tensor.number(1, *dim as i64));
     tensor.number(2, kind).text(8, name)
 }
 
-/// The bytes of a field of so many bytes with its head; all fields here have numbers below 16.
+/// Returns the size of a field with its tag and length; all field numbers are below 16.
 fn delimited(bytes: u64) -> u64 {
     Message::default().head(1, bytes).0.len() as u64 + bytes
 }
 
-/// A value of floats with a free batch.
+/// Describes a float value with a dynamic batch.
 fn described(name: &str, lengths: &[usize]) -> Message {
     let batch = Message::default().text(2, "batch");
     let shape = lengths.iter().fold(Message::default().message(1, &batch), |shape, length| {

@@ -1,7 +1,7 @@
-//! Networks out of ONNX files: operators become expressions of tensors.
+//! Import of ONNX files: operators become tensor expressions.
 //!
-//! The file is untrusted: [`message`] checks lengths, and a constant must have the bytes that its shape says before memory is taken for it.
-//! Operators that are not supported are all named in one error before any constant is read. [`operators`] holds the table of operators.
+//! The file is untrusted: [`message`] checks lengths, and the bytes of a constant must match its shape before memory is allocated. All
+//! unsupported operators are named in one error before any constant is read. [`operators`] has the table of operators.
 
 mod message;
 mod operators;
@@ -14,9 +14,9 @@ use panoply_tensor::{DType, Error, Result, Shape, Tensor};
 
 use operators::{Operands, Rule};
 
-/// Operator sets of ONNX that are read.
+/// Supported opset versions.
 const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
-/// The largest rank of a constant or an input.
+/// Maximum rank of a constant or an input.
 const MAX_AXES: usize = 16;
 
 /// A network that was read from an ONNX file.
@@ -33,11 +33,11 @@ pub struct Imported {
 /// An input of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// Its name.
+    /// Name of the input.
     pub name: String,
-    /// Its element type.
+    /// Element type.
     pub dtype: DType,
-    /// Lengths of its axes; `None` for a length that is not fixed, such as the batch.
+    /// Shape; `None` for a dynamic length, such as the batch.
     pub dims: Vec<Option<usize>>,
 }
 
@@ -52,7 +52,7 @@ struct Node {
     opset: i64,
 }
 
-/// A setting of a node.
+/// An attribute of a node.
 #[derive(Clone, Debug)]
 struct Attribute {
     float: f32,
@@ -66,7 +66,7 @@ struct Attribute {
 #[derive(Clone, Debug)]
 struct Value {
     tensor: Tensor,
-    /// The elements of a constant of i64, such as a shape.
+    /// Elements of an i64 constant, such as a shape.
     ints: Option<Arc<[i64]>>,
 }
 
@@ -116,13 +116,13 @@ impl Imported {
         Ok(Imported { inputs, outputs, nodes, constants })
     }
 
-    /// Applies the network to its inputs; the results are in the order of [`Imported::outputs`].
+    /// Runs the network; the results are in the order of [`Imported::outputs`].
     ///
     /// # Errors
-    /// If the inputs do not fit the network, or an operator is used in a way that is not supported.
+    /// If the inputs do not fit the network, or the use of an operator is not supported.
     pub fn forward(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         if inputs.len() != self.inputs.len() {
-            let message = format!("the network takes {} inputs, and {} are passed", self.inputs.len(), inputs.len());
+            let message = format!("the network has {} inputs, but {} were passed", self.inputs.len(), inputs.len());
             return Err(Error::mistake(message));
         }
         let named = self.inputs.iter().map(|input| input.name.clone());
@@ -134,7 +134,8 @@ impl Imported {
         }
         let output = |name: &String| {
             let value = values.get(name).or_else(|| self.constants.get(name));
-            let missing = || Error::corrupt(format!("the output {name} of the ONNX model is computed by no operator"));
+            let missing =
+                || Error::corrupt(format!("the output {name} of the ONNX model is not computed by any operator"));
             value.map(|value| value.tensor.clone()).ok_or_else(missing)
         };
         self.outputs.iter().map(output).collect()
@@ -149,7 +150,7 @@ impl Node {
         };
         let find = |name: &String| match find(name) {
             None if name.is_empty() => Ok(None),
-            None => Err(fail(Error::corrupt(format!("the value `{name}` is computed by no operator before its use")))),
+            None => Err(fail(Error::corrupt(format!("the value `{name}` is not computed before its use")))),
             found => Ok(found),
         };
         let values = self.inputs.iter().map(find).collect::<Result<Vec<_>>>()?;
@@ -167,7 +168,7 @@ fn rule(node: &message::Node<'_>) -> Option<Rule> {
     is_onnx(&node.domain).then(|| operators::find(&node.operator)).flatten()
 }
 
-/// The name of an operator with its domain, if that is not ONNX's own.
+/// Returns the name of an operator, prefixed with its domain if that is not ONNX's own.
 fn qualified(node: &message::Node<'_>) -> String {
     if is_onnx(&node.domain) { node.operator.clone() } else { format!("{}.{}", node.domain, node.operator) }
 }
@@ -192,7 +193,7 @@ fn input(info: &message::ValueInfo) -> Result<Input, String> {
     Ok(Input { name: info.name.clone(), dtype: dtype(info.kind)?, dims })
 }
 
-/// The element type with this number in `TensorProto.DataType`.
+/// Returns the element type with this number in `TensorProto.DataType`.
 fn dtype(kind: i64) -> Result<DType, String> {
     Ok(match kind {
         1 => DType::F32,
@@ -212,7 +213,7 @@ fn dtype(kind: i64) -> Result<DType, String> {
     })
 }
 
-/// A constant whose bytes are exactly those that its shape needs.
+/// Converts a constant, whose number of bytes must match its shape.
 fn constant(tensor: &message::Tensor<'_>) -> Result<Value, String> {
     let fail = |why: &str| format!("the constant `{}` {why}", tensor.name);
     let kind = dtype(tensor.kind).map_err(|why| fail(&format!("is not readable: {why}")))?;
@@ -220,7 +221,7 @@ fn constant(tensor: &message::Tensor<'_>) -> Result<Value, String> {
         return Err(fail("is in another file, which is not supported; store the model as one file"));
     }
     let lengths = tensor.dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<Vec<usize>, _>>();
-    let lengths = lengths.ok().filter(|dims| dims.len() <= MAX_AXES).ok_or_else(|| fail("has a shape that is none"))?;
+    let lengths = lengths.ok().filter(|dims| dims.len() <= MAX_AXES).ok_or_else(|| fail("has an invalid shape"))?;
     let count = lengths.iter().try_fold(1usize, |count, length| count.checked_mul(*length));
     let bytes = match tensor.raw {
         Some(raw) => raw.to_vec(),
@@ -236,7 +237,7 @@ fn constant(tensor: &message::Tensor<'_>) -> Result<Value, String> {
     Ok(Value { tensor: Tensor::from_bytes(&bytes, Shape::new(lengths), kind), ints })
 }
 
-/// The bytes of elements that are stored in typed fields; integers of any width are in one.
+/// Returns the bytes of elements in typed fields; integers of all widths share one field.
 fn stored(tensor: &message::Tensor<'_>, kind: DType) -> Vec<u8> {
     match kind {
         DType::F32 => tensor.floats.iter().flat_map(|value| value.to_le_bytes()).collect(),

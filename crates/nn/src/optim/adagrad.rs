@@ -1,4 +1,4 @@
-//! Adagrad.
+//! The Adagrad optimizer.
 //!
 //! Source: Duchi, Hazan, Singer, Adaptive Subgradient Methods, JMLR 2011.
 
@@ -9,14 +9,14 @@ use super::{Optimizer, UpdateContext, UpdateRule};
 /// Settings of [`super::Adagrad`].
 #[derive(Clone, Debug)]
 pub struct AdagradRule {
-    /// How fast the learning rate falls: it is divided by 1 + (steps made) · this.
+    /// Decay of the learning rate, which is divided by 1 + (steps made) · `lr_decay`.
     pub lr_decay: f64,
-    /// Added to the root of the summed squares.
+    /// Constant added to the root of the summed squares.
     pub epsilon: f64,
 }
 
 impl Optimizer<AdagradRule> {
-    /// A constant rate, epsilon 1e-10.
+    /// Creates the optimizer without learning-rate decay, with epsilon 1e-10.
     pub fn new(learning_rate: f64) -> Optimizer<AdagradRule> {
         Optimizer::from_rule(AdagradRule { lr_decay: 0.0, epsilon: 1e-10 }, learning_rate)
     }

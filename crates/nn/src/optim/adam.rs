@@ -1,20 +1,20 @@
-//! Adam, and Adam with decoupled weight decay.
+//! The optimizers Adam and AdamW (Adam with decoupled weight decay).
 //!
-//! Source: Kingma and Ba, Adam, 2015; Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019. The order of
-//! operations is PyTorch's, so that both agree to rounding.
+//! Source: Kingma and Ba, Adam, 2015; Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019. The order of operations is
+//! PyTorch's, so results agree up to rounding.
 
 use panoply_tensor::{Scalar, Tensor};
 
 use super::{Optimizer, UpdateContext, UpdateRule};
 
-/// What both keep of the gradients.
+/// Settings of the moment estimates of Adam and AdamW.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamParams {
     /// Decay of the running mean of gradients.
     pub beta1: f64,
-    /// Decay of the running mean of their squares.
+    /// Decay of the running mean of squared gradients.
     pub beta2: f64,
-    /// Added to the root of the squares.
+    /// Constant added to the root of the mean square.
     pub epsilon: f64,
 }
 
@@ -25,7 +25,7 @@ impl Default for AdamParams {
 }
 
 impl AdamParams {
-    /// The parameter and the moments after a step along a gradient; the parameter is multiplied by `shrink` before.
+    /// Returns the updated parameter and moments; the parameter is first multiplied by `shrink`.
     fn update(
         &self,
         (value, shrink): (&Tensor, f64),
@@ -59,19 +59,19 @@ impl AdamParams {
 /// Settings of [`super::Adam`].
 #[derive(Clone, Debug, Default)]
 pub struct AdamRule {
-    /// What is kept of the gradients.
+    /// Settings of the moment estimates.
     pub moments: AdamParams,
-    /// Pull towards zero, added to the gradient.
+    /// L2 weight decay, added to the gradient.
     pub weight_decay: f64,
 }
 
 impl Optimizer<AdamRule> {
-    /// Betas 0.9 and 0.999, epsilon 1e-8, no weight decay.
+    /// Creates the optimizer with betas 0.9 and 0.999, epsilon 1e-8 and no weight decay.
     pub fn new(learning_rate: f64) -> Optimizer<AdamRule> {
         Optimizer::from_rule(AdamRule::default(), learning_rate)
     }
 
-    /// With a pull towards zero as part of the gradient.
+    /// Sets the L2 weight decay, which is added to the gradient.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Optimizer<AdamRule> {
         self.rule.weight_decay = weight_decay;
@@ -96,20 +96,20 @@ impl UpdateRule for AdamRule {
 /// Settings of [`super::AdamW`].
 #[derive(Clone, Debug)]
 pub struct AdamWRule {
-    /// What is kept of the gradients.
+    /// Settings of the moment estimates.
     pub moments: AdamParams,
-    /// Pull towards zero, apart from the gradient.
+    /// Decoupled weight decay.
     pub weight_decay: f64,
 }
 
 impl Optimizer<AdamWRule> {
-    /// Betas 0.9 and 0.999, epsilon 1e-8, weight decay 0.01.
+    /// Creates the optimizer with betas 0.9 and 0.999, epsilon 1e-8 and weight decay 0.01.
     pub fn new(learning_rate: f64) -> Optimizer<AdamWRule> {
         let rule = AdamWRule { moments: AdamParams::default(), weight_decay: 0.01 };
         Optimizer::from_rule(rule, learning_rate)
     }
 
-    /// Another pull towards zero; 0 is plain Adam.
+    /// Sets the decoupled weight decay; 0 is plain Adam.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Optimizer<AdamWRule> {
         self.rule.weight_decay = weight_decay;

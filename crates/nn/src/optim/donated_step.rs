@@ -1,8 +1,8 @@
-//! A step, made where parameters and what the rule remembers of them lie.
+//! An optimizer step that updates parameters and optimizer state in place.
 //!
-//! While it is computed the model does not hold its trained parameters: whoever else does, a clone or a graph, keeps what it holds, and
-//! where nobody does the new values take the old ones' memory. Whether the step stands is found on the device, so that values that
-//! are written over are written over by themselves if it does not.
+//! During the step the model does not hold its trained parameters, so their buffers can be donated to the new values. A buffer that a clone
+//! or a graph still holds is kept, and the new value gets its own memory. The device itself decides whether the step is applied
+//! (`step_ok`): if not, donated buffers are rewritten with their old values.
 
 use panoply_tensor::{Result, Tensor, eval_donated};
 
@@ -10,25 +10,25 @@ use super::{Optimizer, StepPlan};
 use crate::layer::StateUpdate;
 use crate::module::{Module, check_same, put};
 
-/// What a parameter and the rule's state of it become.
+/// New value and optimizer state of a parameter.
 pub(super) struct UpdatedParam {
     pub value: Tensor,
     pub state: Vec<Tensor>,
-    /// Whether the state comes in place of one before, and is that one if the step does not stand.
+    /// True if the state replaces an existing one; it then keeps the old values if the step is skipped.
     pub replaces_state: bool,
 }
 
-/// A step that was computed.
+/// The results of an evaluated step.
 pub(super) struct AppliedStep {
     pub report: Tensor,
-    /// As [`StepPlan`] has them.
+    /// As in [`StepPlan`].
     pub grad_finite: Vec<Tensor>,
-    /// States that follow none, by name: wanted only if the step stands.
+    /// State of parameters that had none, by name; kept only if the step is applied.
     pub new_state: Vec<(String, Vec<Tensor>)>,
 }
 
 impl UpdatedParam {
-    /// What a rule made of a value and a state, or those where the step does not stand.
+    /// Returns the value and state that a rule computed, or the old ones if `stands` is false.
     pub fn gated(
         (value, state): (Tensor, Vec<Tensor>),
         before: (&Tensor, &[Tensor]),
@@ -44,19 +44,19 @@ impl UpdatedParam {
         }
         let inputs: Vec<&Tensor> = new.into_iter().chain(old).chain([stands]).collect();
         let gated = Tensor::call_dyn("gate", &inputs, (), |inputs, ()| {
-            let [values @ .., stands] = inputs else { unreachable!("the condition is given") };
+            let [values @ .., stands] = inputs else { unreachable!("the last input is the condition") };
             let (new, old) = values.split_at(values.len() / 2);
             new.iter().zip(old).map(|(new, old)| new.where_self(stands, old)).collect()
         });
         let mut gated = gated?.into_iter();
-        let value = gated.next().expect("the value is gated");
+        let value = gated.next().expect("the first output is the value");
         Ok(UpdatedParam { value, state: if follows { gated.collect() } else { state }, replaces_state: follows })
     }
 }
 
 impl<R> Optimizer<R> {
-    /// Computes a step of the parameters of these names and values, with updates of the model's states, and puts the parameters and what
-    /// follows a state in place. On error all is as it was.
+    /// Evaluates a step for the parameters with these names and values and the buffer updates, and stores the new parameters and replaced
+    /// states. On error the model and the state are unchanged.
     pub(super) fn make(
         &mut self,
         model: &mut dyn Module,
@@ -94,7 +94,7 @@ impl<R> Optimizer<R> {
             }
         };
         let mut made = made.into_iter();
-        let report = made.next().expect("what was asked for is there");
+        let report = made.next().expect("the first output is the report");
         let sounds = made.by_ref().take(checks).collect();
         put(model, names, &mut made.by_ref().take(count))?;
         let mut fresh = Vec::new();

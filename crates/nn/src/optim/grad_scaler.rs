@@ -1,28 +1,28 @@
-//! Scaling the loss, so that gradients in f16 neither vanish nor overflow.
+//! Loss scaling, so that f16 gradients neither underflow nor overflow.
 //!
-//! Source: Micikevicius et al., Mixed Precision Training, 2018; the numbers are PyTorch's `GradScaler`'s.
+//! Source: Micikevicius et al., Mixed Precision Training, 2018; the defaults are those of PyTorch's `GradScaler`.
 
 use serde::{Deserialize, Serialize};
 
-/// A factor of the loss that follows what the gradients bear.
+/// A dynamic loss scale: it grows after a number of good steps and shrinks when gradients overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradScaler {
-    /// The factor now.
+    /// Current scale.
     pub scale: f64,
-    /// What it is multiplied by after [`GradScaler::growth_interval`] good steps.
+    /// Factor of the scale after [`GradScaler::growth_interval`] consecutive good steps.
     pub growth_factor: f64,
-    /// What it is multiplied by after a step whose gradients were not finite.
+    /// Factor of the scale after a step whose gradients were not finite.
     pub backoff_factor: f64,
-    /// Good steps until it grows.
+    /// Number of consecutive good steps before the scale grows.
     pub growth_interval: u32,
-    /// Good steps since it changed.
+    /// Number of good steps since the last change of the scale.
     pub growth_tracker: u32,
-    /// Steps that were left out.
+    /// Number of skipped steps.
     pub skipped_steps: u64,
 }
 
 impl Default for GradScaler {
-    /// 2^16; doubled after 2000 good steps, halved after a bad one.
+    /// Scale 2^16, doubled after 2000 good steps and halved after a bad one.
     fn default() -> GradScaler {
         GradScaler {
             scale: 65536.0,
@@ -36,10 +36,10 @@ impl Default for GradScaler {
 }
 
 impl GradScaler {
-    /// Below this no gradient of a sound loss overflows.
+    /// Smallest scale: if gradients overflow below it, the loss itself is too large and training fails.
     pub const SMALLEST: f64 = 1.0 / 65536.0;
 
-    /// Follows a step whose gradients were finite or not; whether the step stands.
+    /// Updates the scale after a step. Returns true if the step is applied (`finite`), false if it is skipped.
     pub fn update(&mut self, finite: bool) -> bool {
         if !finite {
             (self.scale, self.growth_tracker, self.skipped_steps) =
@@ -48,7 +48,7 @@ impl GradScaler {
         }
         self.growth_tracker += 1;
         if self.growth_tracker >= self.growth_interval {
-            // A larger factor would not be a float.
+            // The cap keeps the scale in the range of f32.
             (self.scale, self.growth_tracker) = ((self.scale * self.growth_factor).min(2f64.powi(100)), 0);
         }
         true

@@ -1,4 +1,4 @@
-//! Lion: the sign of a blend of gradient and momentum.
+//! The Lion optimizer: steps along the sign of a mean of gradient and momentum.
 //!
 //! Source: Chen et al., Symbolic Discovery of Optimization Algorithms, 2023, algorithm 2.
 
@@ -9,21 +9,21 @@ use super::{Optimizer, UpdateContext, UpdateRule};
 /// Settings of [`super::Lion`].
 #[derive(Clone, Debug)]
 pub struct LionRule {
-    /// Share of the momentum in the direction.
+    /// Weight of the momentum in the direction of the step.
     pub beta1: f64,
     /// Decay of the momentum.
     pub beta2: f64,
-    /// Pull towards zero, apart from the gradient.
+    /// Decoupled weight decay.
     pub weight_decay: f64,
 }
 
 impl Optimizer<LionRule> {
-    /// Betas 0.9 and 0.99, no weight decay.
+    /// Creates the optimizer with betas 0.9 and 0.99 and no weight decay.
     pub fn new(learning_rate: f64) -> Optimizer<LionRule> {
         Optimizer::from_rule(LionRule { beta1: 0.9, beta2: 0.99, weight_decay: 0.0 }, learning_rate)
     }
 
-    /// With a pull towards zero.
+    /// Sets the decoupled weight decay.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Optimizer<LionRule> {
         self.rule.weight_decay = weight_decay;

@@ -1,63 +1,69 @@
-//! Learning rates over time, as functions of the step; and one that listens to the loss.
+//! Learning-rate schedules as functions of the step, and a schedule that follows the loss.
 
 use std::f64::consts::PI;
 
 /// A factor of the learning rate for each step, counted from 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LrSchedule {
-    /// Always 1.
+    /// Factor 1.
     Constant,
-    /// Times `factor` after every `step_size` steps.
+    /// Multiplies by `gamma` after every `step_size` steps.
+    #[doc(alias = "StepLR")]
     Step {
         /// Steps between changes; at least 1.
         step_size: u64,
-        /// What the rate is multiplied by.
+        /// Factor of each change.
         gamma: f64,
     },
-    /// Times this at every step.
+    /// Multiplies by this factor at every step.
+    #[doc(alias = "ExponentialLR")]
     Exponential(f64),
-    /// From 1 down to `min_factor` along half a cosine, and `min_factor` from then on. [Loshchilov and Hutter 2017]
+    /// Falls from 1 to `min_factor` along half a cosine, and stays there. [Loshchilov and Hutter 2017]
+    #[doc(alias = "CosineAnnealingLR")]
     Cosine {
-        /// Steps until `min_factor`.
+        /// Number of steps to `min_factor`.
         t_max: u64,
-        /// Where it ends.
+        /// Final factor.
         min_factor: f64,
     },
-    /// From `start` up to 1 in a straight line, then another schedule from its beginning.
+    /// Rises linearly from `start_factor` to 1, then continues with another schedule from its step 0.
+    #[doc(alias = "LinearLR")]
     LinearWarmup {
-        /// Steps until 1.
+        /// Number of warm-up steps.
         steps: u64,
-        /// The first factor.
+        /// Factor of the first step.
         start_factor: f64,
-        /// What follows.
+        /// Schedule after the warm-up.
         then: Box<LrSchedule>,
     },
-    /// From `start` up to 1 and down to `end`, each along half a cosine. [Smith and Topin 2019]
+    /// Rises from `start_factor` to 1, then falls to `end_factor`, each along half a cosine. [Smith and Topin 2019]
+    #[doc(alias = "OneCycleLR")]
     OneCycle {
-        /// Steps in all.
+        /// Total number of steps.
         steps: u64,
-        /// Share of the steps that go up.
+        /// Fraction of the steps that rise.
         pct_start: f64,
-        /// The first factor.
+        /// Factor of the first step.
         start_factor: f64,
-        /// The last factor.
+        /// Factor of the last step.
         end_factor: f64,
     },
 }
 
 impl LrSchedule {
-    /// One cycle as PyTorch's `OneCycleLR` has it: from 1/25 up in 30 % of the steps, then down to 1/250 000.
+    /// Returns the one-cycle schedule with the defaults of PyTorch's `OneCycleLR`: from 1/25 up in 30 % of the steps, then down to 1/250
+    /// 000.
     pub fn one_cycle(steps: u64) -> LrSchedule {
         LrSchedule::OneCycle { steps, pct_start: 0.3, start_factor: 1.0 / 25.0, end_factor: 1.0 / 250_000.0 }
     }
 
-    /// This schedule after a warm-up.
+    /// Puts a linear warm-up before this schedule.
     #[must_use]
     pub fn with_warmup(self, steps: u64, start: f64) -> LrSchedule {
         LrSchedule::LinearWarmup { steps, start_factor: start, then: Box::new(self) }
     }
 
-    /// The factor at a step.
+    /// Returns the factor at a step.
     pub fn factor(&self, step: u64) -> f64 {
         let half_cosine =
             |from: f64, to: f64, share: f64| to + (from - to) * (1.0 + (PI * share.clamp(0.0, 1.0)).cos()) / 2.0;
@@ -87,32 +93,33 @@ impl LrSchedule {
 }
 
 /// Lowers the learning rate when the loss stops falling.
+#[doc(alias = "ReduceLROnPlateau")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReduceLrOnPlateau {
-    /// What the rate is multiplied by.
+    /// Factor of each reduction.
     pub factor: f64,
-    /// Observations without improvement that are tolerated.
+    /// Number of observations without improvement before a reduction.
     pub patience: u64,
-    /// A loss below (1 - this) of the best one is an improvement.
+    /// Relative improvement that counts: the loss must fall below (1 − `threshold`) · best.
     pub threshold: f64,
     best: f64,
     stale: u64,
 }
 
 impl ReduceLrOnPlateau {
-    /// Threshold 1e-4.
+    /// Creates a schedule with threshold 1e-4.
     pub fn new(factor: f64, patience: u64) -> ReduceLrOnPlateau {
         ReduceLrOnPlateau { factor, patience, threshold: 1e-4, best: f64::INFINITY, stale: 0 }
     }
 
-    /// The factor of the learning rate after these losses were seen from the beginning.
+    /// Returns the factor of the learning rate after these losses, starting from the initial state.
     pub fn factor_after(&self, losses: impl Iterator<Item = f64>) -> f64 {
         let mut seen =
             ReduceLrOnPlateau { threshold: self.threshold, ..ReduceLrOnPlateau::new(self.factor, self.patience) };
         losses.fold(1.0, |rate, loss| seen.step(loss, rate))
     }
 
-    /// The learning rate after a loss was seen.
+    /// Returns the learning rate after observing a loss.
     pub fn step(&mut self, loss: f64, rate: f64) -> f64 {
         if loss < self.best * (1.0 - self.threshold) || self.best == f64::INFINITY {
             (self.best, self.stale) = (loss, 0);

@@ -1,8 +1,8 @@
-//! From a loss to the next parameters.
+//! Optimizers, learning-rate schedules, loss scaling and model averaging.
 //!
-//! A [`UpdateRule`] says how one parameter moves; [`Optimizer`] does the rest once for all rules: gradients, accumulation,
-//! clipping, state by dotted name, one evaluation of loss, parameters and state together, and the commit. A step changes
-//! everything or nothing. Learning rate and step count are slots, so a [`LrSchedule`] never compiles anything again.
+//! An [`UpdateRule`] updates one parameter. [`Optimizer`] does the rest for all rules: gradients, accumulation, clipping, state by dotted
+//! name, one evaluation of loss, parameters and state together, and the commit. A step is applied entirely or not at all. Learning rate and
+//! step count are inputs of the compiled plan, so an [`LrSchedule`] does not cause recompilation.
 
 mod adagrad;
 mod adam;
@@ -33,22 +33,22 @@ use crate::layer::{ForwardContext, StateUpdate};
 use crate::module::{Module, ParamVisitor};
 use crate::readback::{WaitMode, finished};
 
-/// Adam.
+/// The Adam optimizer.
 pub type Adam = Optimizer<AdamRule>;
-/// AdamW: Adam with decoupled weight decay.
+/// The AdamW optimizer: Adam with decoupled weight decay.
 pub type AdamW = Optimizer<AdamWRule>;
 /// Stochastic gradient descent with momentum.
 pub type Sgd = Optimizer<SgdRule>;
-/// RMSprop.
+/// The RMSprop optimizer.
 pub type RmsProp = Optimizer<RmsPropRule>;
-/// Adagrad.
+/// The Adagrad optimizer.
 pub type Adagrad = Optimizer<AdagradRule>;
-/// Lion.
+/// The Lion optimizer.
 pub type Lion = Optimizer<LionRule>;
 
-/// How one parameter moves.
+/// The update of one parameter.
 pub trait UpdateRule {
-    /// The parameter and its state after a step along its gradient. `state` is empty before the first step.
+    /// Returns the parameter and its state after a step. `state` is empty before the first step.
     fn update(
         &self,
         value: &Tensor,
@@ -70,104 +70,106 @@ impl UpdateRule for Box<dyn UpdateRule> {
     }
 }
 
-/// What a rule is told of a step.
+/// Settings of a step that a rule receives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UpdateContext {
-    /// How far it goes.
+    /// Learning rate.
     pub lr: f64,
-    /// Counted from 1.
+    /// Number of the step, counted from 1.
     pub step: u64,
-    /// Whether weight decay applies to this parameter.
+    /// True if weight decay applies to this parameter.
     pub apply_weight_decay: bool,
 }
 
 impl UpdateContext {
-    /// A weight decay, or 0 for a parameter it does not apply to.
+    /// Returns the weight decay, or 0 if it does not apply to this parameter.
     pub fn weight_decay(&self, weight_decay: f64) -> f64 {
         if self.apply_weight_decay { weight_decay } else { 0.0 }
     }
 }
 
-/// What is done to gradients before a step.
+/// Gradient clipping.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GradClip {
-    /// Shrinks all gradients together so that as one vector they are not longer than this.
+    /// Maximum norm of all gradients taken as one vector.
+    #[doc(alias = "clip_grad_norm_")]
     Norm(f64),
-    /// Limits each element to ± this.
+    /// Maximum magnitude of each element.
+    #[doc(alias = "clip_grad_value_")]
     Value(f64),
 }
 
-/// Parameters that are treated apart: those of which the function accepts the dotted name and the value.
+/// Parameters with separate settings, selected by dotted name and value.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamGroup {
-    /// Whether a parameter belongs to it. The first group that accepts one has it.
+    /// Returns true for a parameter of the group. A parameter belongs to the first group that accepts it.
     pub filter: fn(&str, &Tensor) -> bool,
     /// Factor of the learning rate.
     pub lr_scale: f64,
-    /// Whether weight decay applies.
+    /// True if weight decay applies.
     pub decays: bool,
 }
 
-/// A rule with what it remembers of a model.
+/// An update rule with its settings and its state for a model.
 #[derive(Clone, Debug)]
 pub struct Optimizer<R> {
-    /// The rule and its settings.
+    /// Update rule with its settings.
     pub rule: R,
-    /// How far a step goes; may change at any time.
+    /// Learning rate; it can change at any time.
     pub learning_rate: f64,
-    /// How gradients are limited, if they are.
+    /// Gradient clipping, if any.
     pub grad_clip: Option<GradClip>,
-    /// Parameters treated apart; the others move at the learning rate and decay.
+    /// Parameter groups; other parameters have the plain learning rate and weight decay.
     pub param_groups: Vec<ParamGroup>,
-    /// Steps made.
+    /// Number of steps made.
     pub steps: u64,
-    /// What the rule remembers of each parameter, by dotted name.
+    /// Optimizer state of each parameter, by dotted name.
     pub state: BTreeMap<String, Vec<Tensor>>,
-    /// Gradients of [`Optimizer::accumulate`] that wait for the next step, by dotted name.
+    /// Gradients from [`Optimizer::accumulate`] for the next step, by dotted name.
     pub accumulated_grads: BTreeMap<String, Tensor>,
-    /// Whether a part of the next step overflowed, so that the step is left out.
+    /// True if an accumulated micro-batch overflowed, so that the next step is skipped.
     pub overflowed: bool,
-    /// What losses are multiplied by before gradients are taken, and gradients divided by after; f16 needs it.
+    /// Loss scaling, which f16 needs.
     pub grad_scaler: Option<GradScaler>,
 }
 
-/// A step before it is made.
+/// A step before its evaluation.
 struct StepPlan {
-    /// What each parameter in order becomes.
+    /// Updated parameters, in order.
     next: Vec<UpdatedParam>,
-    /// One scalar per gradient, then one per updated state of floats: finite iff the tensor is.
+    /// One scalar per gradient, then one per updated float buffer: finite iff the tensor is.
     grad_finite: Vec<Tensor>,
-    /// The loss, and a number that is finite iff all gradients and updated states are: `[2]`.
+    /// `[2]`: the loss, and a number that is finite iff all gradients and updated buffers are.
     report: Tensor,
 }
 
-/// Names of what a step checks for finite values, in the order of [`StepPlan::grad_finite`].
+/// Names of the tensors that a step checks for finite values, in the order of [`StepPlan::grad_finite`].
 struct Checked {
-    /// The trained parameters, of which the gradients are checked.
+    /// Trained parameters, whose gradients are checked.
     params: Vec<String>,
-    /// The states of floats that the pass updates, such as running statistics.
+    /// Float buffers that the pass updates, such as running statistics.
     states: Vec<String>,
 }
 
-/// Gradients as they are followed.
+/// Gradients after clipping.
 struct ClippedGrads {
     gradients: Vec<Tensor>,
-    /// What is finite if they were before they were limited, one for each, and more that has to be.
+    /// The gradients before clipping and, for clipping by norm, the norm: all must be finite.
     finite_checks: Vec<Tensor>,
 }
 
-/// What is told of a step.
+/// Scalars that are computed with a step.
 struct StepSignals {
-    /// The loss, and a number that is finite if all that has to be is, side by side: one transfer tells both.
+    /// `[2]`: the loss, and a number that is finite iff all checked tensors are. One transfer reads both.
     report: Tensor,
-    /// Whether both are finite.
+    /// True iff both are finite.
     step_ok: Tensor,
-    /// Of each thing that has to be finite a number that is, if all of it is.
+    /// One scalar for each checked tensor: finite iff the tensor is.
     grad_finite: Vec<Tensor>,
 }
 
 impl<R: UpdateRule> Optimizer<R> {
-    /// A rule at the start of training.
+    /// Creates an optimizer without state.
     pub fn from_rule(rule: R, learning_rate: f64) -> Optimizer<R> {
         let (state, waiting) = (BTreeMap::new(), BTreeMap::new());
         let (clip, groups, scale) = (None, Vec::new(), None);
@@ -184,7 +186,7 @@ impl<R: UpdateRule> Optimizer<R> {
         }
     }
 
-    /// The same with its rule behind a pointer: one type for a rule that is chosen while the program runs.
+    /// Returns the optimizer with a boxed rule, which is one type for rules chosen at run time.
     pub fn boxed(self) -> Optimizer<Box<dyn UpdateRule>>
     where
         R: 'static,
@@ -213,43 +215,49 @@ impl<R: UpdateRule> Optimizer<R> {
         }
     }
 
-    /// Shrinks gradients that are longer than this, all parameters taken as one vector.
+    /// Clips the norm of all gradients, taken as one vector, to `longest`.
+    #[doc(alias = "clip_grad_norm_")]
     #[must_use]
     pub fn clip_grad_norm(mut self, longest: f64) -> Optimizer<R> {
         self.grad_clip = Some(GradClip::Norm(longest));
         self
     }
 
-    /// Limits each element of the gradients to ± this.
+    /// Clips each element of the gradients to ±`largest`.
+    #[doc(alias = "clip_grad_value_")]
     #[must_use]
     pub fn clip_grad_value(mut self, largest: f64) -> Optimizer<R> {
         self.grad_clip = Some(GradClip::Value(largest));
         self
     }
 
-    /// Treats the parameters that are accepted apart: another share of the learning rate, and weight decay or none.
+    /// Adds a parameter group: `holds` selects parameters, `rate` is their factor of the learning rate, `decays` enables weight decay.
+    #[doc(alias = "add_param_group")]
     #[must_use]
     pub fn param_group(mut self, holds: fn(&str, &Tensor) -> bool, rate: f64, decays: bool) -> Optimizer<R> {
         self.param_groups.push(ParamGroup { filter: holds, lr_scale: rate, decays });
         self
     }
 
-    /// Without weight decay of biases and norms, which are the parameters of one axis.
+    /// Excludes biases and norm parameters (those with one axis) from weight decay.
     #[must_use]
     pub fn exclude_1d_from_weight_decay(self) -> Optimizer<R> {
         self.param_group(|_, value| value.shape().is_ok_and(|shape| shape.ndim() < 2), 1.0, false)
     }
 
-    /// With the loss scaled as f16 needs it: what stands here is where it begins.
+    /// Enables loss scaling, starting from this state.
     #[must_use]
     pub fn grad_scaler(mut self, scale: GradScaler) -> Optimizer<R> {
         self.grad_scaler = Some(scale);
         self
     }
 
-    /// Adds a part of a batch to the gradients of the next step and gives the loss's value; parameters stay, states move.
-    /// Divide the loss by the number of parts if the step is to follow their mean. On error nothing has changed. With a loss scale, a
-    /// part whose gradients overflow takes the step of all of them with it.
+    /// Adds the gradients of a micro-batch to those of the next step and returns the loss. Parameters stay, buffers are updated. Divide the
+    /// loss by the number of micro-batches for a step along their mean. With loss scaling, an overflow in one micro-batch skips the whole
+    /// step.
+    ///
+    /// # Errors
+    /// If the pass does not fit the model, or the loss or, without loss scaling, a gradient is not finite. Nothing has changed then.
     pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, mut pass: ForwardContext<'_>) -> Result<f64> {
         let trained = trainable_params(model, &pass)?;
         ensure_evaluated(&trained, loss)?;
@@ -277,22 +285,26 @@ impl<R: UpdateRule> Optimizer<R> {
         Ok(value)
     }
 
-    /// Moves the model one step down the loss and gives the loss's value. On error nothing has changed; a loss or a gradient
-    /// that is no finite number is one. With a loss scale, a gradient is not: the step is left out with all its parts, counted
-    /// ([`GradScaler::skipped_steps`]), and the next is made at a smaller scale.
+    /// Makes one optimizer step and returns the loss. With loss scaling, a step whose gradients overflow is skipped with all its
+    /// micro-batches and counted ([`GradScaler::skipped_steps`]), and the scale is reduced.
     ///
-    /// A step that is left out puts equal parameters in the place of the old ones, so a loss that was made before has to be made again. A
-    /// device that fails while it runs takes with it what it was writing.
+    /// A skipped step replaces the parameters by equal tensors, so a loss that was built before must be built again. If a device fails
+    /// during a step, the buffers that it was writing are lost.
     ///
-    /// The loss may be given away or, as `&loss`, be kept, and with it its whole history, so that parameters are held twice while the
-    /// step is made. Otherwise they change where they are, as what the rule remembers does, but for what somebody else holds: a clone of
-    /// the model, for one.
+    /// Pass the loss by value to update parameters and optimizer state in place. With `&loss` the graph stays alive, and parameters are
+    /// held twice during the step. The same holds for parameters that a clone of the model shares.
+    ///
+    /// # Errors
+    /// If the pass does not fit the model, or the loss or, without loss scaling, a gradient is not finite. Nothing has changed then.
     pub fn step(&mut self, model: &mut dyn Module, loss: impl Into<Tensor>, pass: ForwardContext<'_>) -> Result<f64> {
         finished(self.step_by(WaitMode::Blocking, model, loss.into(), pass))
     }
 
-    /// [`Optimizer::step`] where nothing may wait, as in browsers. If it is dropped before its end the parameters may have moved and the step
-    /// is not counted.
+    /// [`Optimizer::step`] without blocking, as browsers require. If the future is dropped early, the parameters can be updated without the
+    /// step being counted.
+    ///
+    /// # Errors
+    /// As for [`Optimizer::step`].
     pub async fn step_async(
         &mut self,
         model: &mut dyn Module,
@@ -318,13 +330,13 @@ impl<R: UpdateRule> Optimizer<R> {
             return Ok(value);
         }
         if made && self.steps == 0 {
-            // What making them took is not wanted again.
+            // The memory that the evaluation of the initial parameters used is not needed again.
             loss.device().cloned().map_or_else(Device::current, Ok)?.trim_memory();
         }
         let states = pass.float_states(model);
         let checked = Checked::of(&trained, &states);
         let planned = self.plan(&trained, (&loss, gradients), states.into_iter().map(|(_, next)| next))?;
-        // What is held here besides would have to stay as it is.
+        // Another reference would prevent the donation of the parameters' buffers.
         drop(loss);
         let values: Vec<Tensor> = trained.into_iter().map(|(_, value)| value).collect();
         let mut updates = pass.into_updates();
@@ -340,8 +352,11 @@ impl<R: UpdateRule> Optimizer<R> {
         Ok(loss)
     }
 
-    /// What [`Optimizer::step`] would take of the device's memory if the loss were given away and nobody held the parameters besides.
-    /// Parameters are made if they were not; nothing else runs.
+    /// Returns the device memory that [`Optimizer::step`] would need if the loss were passed by value and nothing else held the parameters.
+    /// Evaluates the parameters if they are not yet evaluated; nothing else runs.
+    ///
+    /// # Errors
+    /// If the pass does not fit the model, or planning fails.
     pub fn memory_plan(&self, model: &dyn Module, loss: &Tensor, pass: &ForwardContext<'_>) -> Result<MemoryPlan> {
         let trained = trainable_params(model, pass)?;
         ensure_evaluated(&trained, loss)?;
@@ -386,7 +401,7 @@ impl<R: UpdateRule> Optimizer<R> {
         Ok(StepPlan { next, grad_finite: sounds, report })
     }
 
-    /// The loss and its gradients with what waits added. Where several processes share the batch, they are summed over these.
+    /// Returns the loss and its gradients, summed over the processes that share the batch, plus the accumulated gradients.
     fn of_all_ranks(
         &self,
         trained: &[(String, Tensor)],
@@ -401,12 +416,12 @@ impl<R: UpdateRule> Optimizer<R> {
         Ok((loss, self.with_waiting(trained, gradients)))
     }
 
-    /// The loss's gradients with what waits added.
+    /// Returns the gradients of the loss plus the accumulated gradients.
     fn gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
         Ok(self.with_waiting(trained, self.own_gradients(trained, loss)?))
     }
 
-    /// The loss's gradients.
+    /// Returns the gradients of the loss alone.
     fn own_gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
         let wanted: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
         match &self.grad_scaler {
@@ -418,7 +433,7 @@ impl<R: UpdateRule> Optimizer<R> {
         }
     }
 
-    /// Gradients with what waits added.
+    /// Adds the accumulated gradients.
     fn with_waiting(&self, trained: &[(String, Tensor)], gradients: Vec<Tensor>) -> Vec<Tensor> {
         let summed =
             trained.iter().zip(gradients).map(|((name, _), gradient)| match self.accumulated_grads.get(name) {
@@ -428,7 +443,7 @@ impl<R: UpdateRule> Optimizer<R> {
         summed.collect()
     }
 
-    /// Gradients as they are followed.
+    /// Applies gradient clipping.
     fn clipped(&self, gradients: Vec<Tensor>) -> ClippedGrads {
         match self.grad_clip {
             None => ClippedGrads { finite_checks: gradients.clone(), gradients },
@@ -456,17 +471,17 @@ impl<R: UpdateRule> Optimizer<R> {
         }
     }
 
-    /// The loss, if it is a number.
+    /// Fails if the loss is not finite.
     fn check_loss(&self, loss: f64) -> Result<f64> {
         if loss.is_finite() {
             return Ok(loss);
         }
         let step = self.steps + 1;
-        let message = format!("the loss became {loss} in step {step}; the model is as the step before left it");
-        Err(Error::diverged(message).note("a smaller learning rate or `clip_norm` helps"))
+        let message = format!("the loss became {loss} in step {step}; the parameters from before the step are kept");
+        Err(Error::diverged(message).note("use a smaller learning rate or gradient clipping"))
     }
 
-    /// What a step's report says: the loss, and whether the step stands.
+    /// Evaluates a step's report: returns the loss and whether the step is applied, and updates the loss scale.
     async fn check_finite(
         &mut self,
         arrival: WaitMode,
@@ -482,19 +497,20 @@ impl<R: UpdateRule> Optimizer<R> {
             None if sound.is_finite() => Ok(StepOutcome { loss, applied: true }),
             None => {
                 let message = format!(
-                    "the loss of step {step} is {loss}, but {}; the model is as the step before left it",
+                    "the loss of step {step} is {loss}, but {}; the parameters from before the step are kept",
                     checked.not_finite(arrival, sounds).await?
                 );
-                Err(Error::diverged(message).note("a smaller learning rate or another form of the loss helps"))
+                Err(Error::diverged(message)
+                    .note("use a smaller learning rate, or a form of the loss that is differentiable there"))
             }
             Some(scale) => {
                 let stands = scale.update(sound.is_finite());
                 if !stands && scale.scale < GradScaler::SMALLEST {
                     let message = format!(
-                        "step {step} cannot be made at any scale of the loss: {}",
+                        "step {step} overflows even at the smallest loss scale: {}",
                         checked.not_finite(arrival, sounds).await?
                     );
-                    return Err(Error::diverged(message).note("bf16 or f32 have the range for it"));
+                    return Err(Error::diverged(message).note("use bf16 or f32, which have a larger range"));
                 }
                 Ok(StepOutcome { loss, applied: stands })
             }
@@ -502,8 +518,8 @@ impl<R: UpdateRule> Optimizer<R> {
     }
 }
 
-/// What a rule makes of a parameter and its state. Of halves it computes in f32, and what it remembers stays f32: squares of gradients
-/// underflow in f16, and so does the epsilon that keeps quotients finite.
+/// Applies a rule to a parameter. For f16 and bf16 parameters it computes in f32 and keeps the state in f32: squared gradients and epsilon
+/// underflow in f16.
 fn updated(
     rule: &impl UpdateRule,
     value: &Tensor,
@@ -519,18 +535,18 @@ fn updated(
     (next.cast(value.dtype()), state)
 }
 
-/// A step's loss, and whether it is made.
+/// Loss of a step, and whether the step is applied.
 struct StepOutcome {
     loss: f64,
     applied: bool,
 }
 
 impl StepSignals {
-    /// Of a loss, and of what has to be finite.
+    /// Computes the signals of a loss and of the tensors that must be finite.
     fn of(loss: &Tensor, signs: &[Tensor]) -> Result<StepSignals> {
         let inputs: Vec<&Tensor> = signs.iter().chain([loss]).collect();
         let told = Tensor::call_dyn("report", &inputs, (), |inputs, ()| {
-            let [signs @ .., loss] = inputs else { unreachable!("the loss is given") };
+            let [signs @ .., loss] = inputs else { unreachable!("the last input is the loss") };
             let loss = loss.cast(DType::F32).sum(..);
             let mut told: Vec<Tensor> = signs.iter().map(|sign| (sign * 0.0).sum(..).cast(DType::F32)).collect();
             let sound = told.iter().cloned().reduce(|a, b| a + b).unwrap_or_else(|| Tensor::scalar(0f32));
@@ -539,37 +555,40 @@ impl StepSignals {
             told
         });
         let mut sounds = told?;
-        let [stands, report] = [sounds.pop(), sounds.pop()].map(|told| told.expect("both are told"));
+        let [stands, report] =
+            [sounds.pop(), sounds.pop()].map(|told| told.expect("the report and the flag were computed"));
         Ok(StepSignals { report, step_ok: stands, grad_finite: sounds })
     }
 }
 
 impl Checked {
-    /// Of these parameters and states.
+    /// Collects the names of these parameters and buffers.
     fn of(trained: &[(String, Tensor)], states: &[(String, Tensor)]) -> Checked {
         let names = |named: &[(String, Tensor)]| named.iter().map(|(name, _)| name.clone()).collect();
         Checked { params: names(trained), states: names(states) }
     }
 
-    /// Says which of the checked tensors is the first that is not finite.
+    /// Describes the first checked tensor that is not finite.
     async fn not_finite(&self, arrival: WaitMode, sounds: &[Tensor]) -> Result<String> {
         for (at, sound) in sounds.iter().enumerate() {
             if arrival.number(sound).await?.is_finite() {
                 continue;
             }
             return Ok(match at.checked_sub(self.params.len()) {
-                Some(state) => format!("the state {} would hold a value that is not finite", self.states[state]),
-                None => format!("a gradient is no finite number, first that of {}", self.params[at]),
+                Some(state) => format!("the buffer {} would hold a value that is not finite", self.states[state]),
+                None => format!("a gradient is not finite, first that of {}", self.params[at]),
             });
         }
-        Ok("the gradients, as one vector, are too long for the length to be a number".to_string())
+        Ok("the gradient norm is not finite, although each gradient is".to_string())
     }
 }
 
-/// The parameters that move, by name, if the pass was one of training and fits the model.
+/// Returns the trainable parameters by name. Fails unless the pass is a training pass that fits the model.
 fn trainable_params(model: &dyn Module, pass: &ForwardContext<'_>) -> Result<Vec<(String, Tensor)>> {
     if !pass.is_training() {
-        return Err(Error::mistake("a step needs a training pass: use `Pass::train(&mut rng)` for the forward pass"));
+        return Err(Error::mistake(
+            "a step needs a training pass: use `ForwardContext::train(&mut rng)` for the forward pass",
+        ));
     }
     pass.fits(model)?;
     let mut trained = Vec::new();
@@ -582,14 +601,14 @@ fn trainable_params(model: &dyn Module, pass: &ForwardContext<'_>) -> Result<Vec
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => {
-            Err(Error::mistake(format!("two parameters are called {}; give each a name of its own", pair[0])))
+            Err(Error::mistake(format!("two parameters are named {}; the names of parameters must be unique", pair[0])))
         }
         None => Ok(trained),
     }
 }
 
-/// Makes the parameters that are not there yet, on the loss's device: made within a step, they would be there beside what they become.
-/// Whether there were any.
+/// Evaluates parameters that are not yet evaluated, on the loss's device: evaluated within a step, they would occupy memory beside their
+/// new values. Returns true if there were any.
 fn ensure_evaluated(trained: &[(String, Tensor)], loss: &Tensor) -> Result<bool> {
     let lacking: Vec<&Tensor> = trained.iter().map(|(_, value)| value).filter(|value| !value.is_evaluated()).collect();
     let make = || eval(&lacking);

@@ -1,4 +1,4 @@
-//! RMSprop.
+//! The RMSprop optimizer.
 //!
 //! Source: Tieleman and Hinton, lecture 6.5, 2012; centered: Graves, Generating Sequences With Recurrent Neural Networks,
 //! 2013. The order of operations is PyTorch's.
@@ -10,31 +10,31 @@ use super::{Optimizer, UpdateContext, UpdateRule};
 /// Settings of [`super::RmsProp`].
 #[derive(Clone, Debug)]
 pub struct RmsPropRule {
-    /// Decay of the running mean of squares.
+    /// Decay of the running mean of squared gradients.
     pub alpha: f64,
-    /// Added to the root.
+    /// Constant added to the root.
     pub epsilon: f64,
-    /// How much of the last step is kept.
+    /// Momentum factor.
     pub momentum: f64,
-    /// Whether the squared mean is taken off, which leaves the variance.
+    /// True to normalize by the variance of the gradient instead of its mean square.
     pub centered: bool,
 }
 
 impl Optimizer<RmsPropRule> {
-    /// Decay 0.99, epsilon 1e-8, no momentum, not centered.
+    /// Creates the optimizer with decay 0.99, epsilon 1e-8, no momentum, not centered.
     pub fn new(learning_rate: f64) -> Optimizer<RmsPropRule> {
         let rule = RmsPropRule { alpha: 0.99, epsilon: 1e-8, momentum: 0.0, centered: false };
         Optimizer::from_rule(rule, learning_rate)
     }
 
-    /// With momentum.
+    /// Sets the momentum factor.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Optimizer<RmsPropRule> {
         self.rule.momentum = momentum;
         self
     }
 
-    /// Divides by the deviation of the gradient instead of its root mean square.
+    /// Normalizes by the standard deviation of the gradient instead of its root mean square.
     #[must_use]
     pub fn centered(mut self) -> Optimizer<RmsPropRule> {
         self.rule.centered = true;

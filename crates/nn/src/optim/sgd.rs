@@ -7,35 +7,35 @@ use super::{Optimizer, UpdateContext, UpdateRule};
 /// Settings of [`super::Sgd`].
 #[derive(Clone, Debug)]
 pub struct SgdRule {
-    /// How much of the last step is kept.
+    /// Momentum factor.
     pub momentum: f64,
-    /// Whether the gradient is taken after the momentum's part of the step. [Nesterov 1983]
+    /// True for Nesterov momentum. [Nesterov 1983]
     pub nesterov: bool,
-    /// Pull towards zero, added to the gradient.
+    /// L2 weight decay, added to the gradient.
     pub weight_decay: f64,
 }
 
 impl Optimizer<SgdRule> {
-    /// Plain gradient descent.
+    /// Creates plain gradient descent.
     pub fn new(learning_rate: f64) -> Optimizer<SgdRule> {
         Optimizer::from_rule(SgdRule { momentum: 0.0, nesterov: false, weight_decay: 0.0 }, learning_rate)
     }
 
-    /// With momentum, as PyTorch's SGD defines it. [Polyak 1964]
+    /// Sets the momentum factor, as PyTorch's SGD defines it. [Polyak 1964]
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Optimizer<SgdRule> {
         self.rule.momentum = momentum;
         self
     }
 
-    /// With momentum whose part of the step comes before the gradient's. [Nesterov 1983]
+    /// Sets Nesterov momentum. [Nesterov 1983]
     #[must_use]
     pub fn nesterov(mut self, momentum: f64) -> Optimizer<SgdRule> {
         (self.rule.momentum, self.rule.nesterov) = (momentum, true);
         self
     }
 
-    /// With a pull towards zero as part of the gradient.
+    /// Sets the L2 weight decay, which is added to the gradient.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Optimizer<SgdRule> {
         self.rule.weight_decay = weight_decay;

@@ -1,4 +1,4 @@
-//! Checkpointed layers train alike in less memory.
+//! Checkpointed layers train identically with less memory.
 
 use panoply_nn::{
     ActivationCheckpoint, AdamW, ForwardContext, Layer, Module, Sequential, TransformerConfig, TransformerEncoderLayer,
@@ -35,7 +35,7 @@ fn on_cpu(work: impl FnOnce()) {
 }
 
 #[test]
-fn a_checkpointed_transformer_trains_alike() {
+fn a_checkpointed_transformer_trains_identically() {
     on_cpu(|| {
         let trained = |checkpointed| {
             let (mut network, mut optimizer, mut rng) =
@@ -52,14 +52,14 @@ fn a_checkpointed_transformer_trains_alike() {
             (losses, values)
         };
         let (kept, anew) = (trained(false), trained(true));
-        assert!(kept.0[0] != kept.0[2], "it trains");
+        assert!(kept.0[0] != kept.0[2], "the loss does not change");
         assert_eq!((kept.0.len(), kept.1.len()), (anew.0.len(), anew.1.len()));
         for (kept, anew) in kept.0.iter().zip(&anew.0) {
             assert!((kept - anew).abs() <= 1e-6, "losses {kept} and {anew}");
         }
         for ((name, kept), (other, anew)) in kept.1.iter().zip(&anew.1) {
             let apart = kept.iter().zip(anew).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-            // What flows to a key's bias is nothing but rounding, which the optimizer makes steps of.
+            // The gradient of a key bias is only rounding error, which the optimizer scales to full steps.
             let limit = if name.ends_with("key.bias") { 1e-3 } else { 1e-5 };
             assert!(name == other && apart <= limit, "{name} and {other} are {apart} apart");
         }
@@ -67,11 +67,11 @@ fn a_checkpointed_transformer_trains_alike() {
 }
 
 #[test]
-fn a_checkpointed_step_takes_half_the_memory() {
+fn a_checkpointed_step_needs_half_the_memory() {
     on_cpu(|| {
         let scratch = |checkpointed| {
             let (network, input, mut rng) = (network(checkpointed), input(), Rng::seed_from_u64(9));
-            // What training finds there.
+            // State that exists before a training step.
             input.eval().unwrap();
             network.named_parameters().iter().for_each(|(_, param)| param.tensor().eval().unwrap());
             let mut pass = ForwardContext::train(&mut rng);
@@ -79,7 +79,7 @@ fn a_checkpointed_step_takes_half_the_memory() {
             AdamW::new(0.01).memory_plan(&network, &loss, &pass).unwrap().temp
         };
         let (kept, anew) = (scratch(false), scratch(true));
-        println!("a step's temporaries: {kept} bytes kept, {anew} computed anew");
+        println!("temporaries of a step: {kept} bytes without checkpoints, {anew} with");
         assert!(2 * anew < kept, "{anew} bytes with checkpoints, {kept} without");
     });
 }

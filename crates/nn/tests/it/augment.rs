@@ -1,4 +1,4 @@
-//! Layers that change examples in training: what they may give, that they draw evenly, and that they rest in use.
+//! Augmentation layers: possible results, uniform sampling, and no effect in evaluation.
 
 use panoply_nn::{ForwardContext, GaussianNoise, Layer, RandomHorizontalFlip, RandomShift};
 use panoply_tensor::{Device, Rng, Tensor};
@@ -7,7 +7,7 @@ fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
 }
 
-/// An image moved by hand.
+/// Shifts an image with loops.
 fn moved(image: &[f32], rows: isize, columns: isize, down: isize, right: isize) -> Vec<f32> {
     let at = |row: isize, column: isize| match (0..rows).contains(&row) && (0..columns).contains(&column) {
         true => image[(row * columns + column) as usize],
@@ -17,7 +17,7 @@ fn moved(image: &[f32], rows: isize, columns: isize, down: isize, right: isize) 
 }
 
 #[test]
-fn a_shift_is_one_of_all_that_there_are_and_each_comes() {
+fn random_shift_draws_all_shifts_uniformly() {
     on_cpu(|| {
         let (batch, rows, columns) = (400, 4, 5);
         let image: Vec<f32> = (1..=20).map(|i| i as f32).collect();
@@ -33,17 +33,20 @@ fn a_shift_is_one_of_all_that_there_are_and_each_comes() {
             .collect();
         let mut counts = [0usize; 9];
         for one in shifted.chunks_exact(20) {
-            counts[ways.iter().position(|way| way == one).unwrap_or_else(|| panic!("{one:?} is no shift"))] += 1;
+            counts[ways
+                .iter()
+                .position(|way| way == one)
+                .unwrap_or_else(|| panic!("{one:?} is not a shift of the image"))] += 1;
         }
-        // 400 / 9 of each; five deviations of that binomial are 31.
+        // 400 / 9 are expected of each; five standard deviations of that binomial distribution are 31.
         assert!(counts.iter().all(|count| (13..=76).contains(count)), "{counts:?}");
         let again = shift.forward(&x, &mut ForwardContext::train(&mut Rng::seed_from_u64(4))).to_vec::<f32>().unwrap();
-        assert_eq!(again, shifted, "the seed decides");
+        assert_eq!(again, shifted, "the same seed gives the same shifts");
     });
 }
 
 #[test]
-fn flips_and_noise_have_their_share() {
+fn flips_and_noise_have_the_expected_statistics() {
     on_cpu(|| {
         let row = [1.0f32, 2.0, 3.0];
         let x = Tensor::from_slice(&row.repeat(1000), [1000, 3]);

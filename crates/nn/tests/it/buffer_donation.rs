@@ -1,11 +1,11 @@
-//! A step of training changes parameters and moments where they lie, and only if it stands.
+//! A training step updates parameters and optimizer state in place, and only if the step is valid.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use panoply_nn::{AdamW, ForwardContext, Layer, Linear, Module};
 use panoply_tensor::{Device, Rng, Tensor};
 
-/// Memory of a device is counted for all threads.
+/// Memory statistics of a device cover all threads.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -15,7 +15,7 @@ fn values(model: &dyn Module) -> Vec<f32> {
     model.named_parameters().iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
 }
 
-/// A step of Adam, of which everything from before is given away or kept.
+/// Takes a step of Adam that donates all earlier values, or keeps them.
 fn adam(optimizer: &mut AdamW, model: &mut Linear, x: &Tensor, kept: bool) -> f64 {
     let held = kept.then(|| optimizer.state.clone());
     let mut rng = Rng::seed_from_u64(0);
@@ -27,7 +27,7 @@ fn adam(optimizer: &mut AdamW, model: &mut Linear, x: &Tensor, kept: bool) -> f6
 }
 
 #[test]
-fn a_step_holds_parameters_and_moments_once_if_the_loss_is_given_away() {
+fn a_step_with_a_donated_loss_holds_parameters_and_moments_once() {
     let _alone = alone();
     for device in ["cpu", "cpu:checked"].map(|name| Device::get(name).unwrap()) {
         device.scope(|| {
@@ -47,22 +47,22 @@ fn a_step_holds_parameters_and_moments_once_if_the_loss_is_given_away() {
             let given = added(&mut optimizer, &mut model, false);
             assert!(
                 given < params + params / 10,
-                "{device}: {given} bytes beside {params} of parameters: gradients alone"
+                "{device}: {given} bytes in addition to {params} of parameters; only gradients are expected"
             );
             let snapshot = model.clone();
             let before = values(&snapshot);
             let kept = added(&mut optimizer, &mut model, true);
             assert!(
                 kept > given + 5 * params / 2,
-                "{device}: {kept} bytes where everything is held, {given} where nothing is"
+                "{device}: {kept} bytes if everything is kept, {given} if nothing is"
             );
             let beside = added(&mut optimizer, &mut model, false);
             assert!(
                 beside <= given,
-                "{device}: {beside} bytes, {given} before: the snapshot holds what the step before has replaced"
+                "{device}: {beside} bytes, {given} before: only the previous step must copy for the snapshot"
             );
-            assert!(values(&snapshot) == before, "{device}: a snapshot stays");
-            // The oracle is a run of which everything is kept, so that nothing is ever written over.
+            assert!(values(&snapshot) == before, "{device}: the snapshot changed");
+            // The oracle is a run that keeps everything, so that nothing is ever overwritten.
             let (mut plain, mut other) = (start, AdamW::new(0.1));
             (0..5).for_each(|_| _ = adam(&mut other, &mut plain, &x, true));
             assert!(values(&model) == values(&plain), "{device}");
@@ -71,9 +71,9 @@ fn a_step_holds_parameters_and_moments_once_if_the_loss_is_given_away() {
     }
 }
 
-/// Parameters that are not there yet are made before the first step, not in it, and what making them took goes back.
+/// Lazy parameters are initialized before the first step, not in it, and the memory of the initialization is freed.
 #[test]
-fn the_first_step_takes_no_more_than_the_next() {
+fn the_first_step_needs_no_more_memory_than_the_next() {
     let _alone = alone();
     let device = Device::get("cpu").unwrap();
     device.scope(|| {
@@ -88,18 +88,18 @@ fn the_first_step_takes_no_more_than_the_next() {
         adam(&mut optimizer, &mut model, &x, false);
         let after = device.memory_stats();
         let peak = after.peak_allocated - before;
-        // The parameters, two moments of each, and its gradient.
+        // The parameters, two moments of each, and the gradient.
         assert!(peak < 4 * params + params / 10, "{peak} bytes for {params} of parameters");
         assert!(after.reserved <= after.peak_allocated + params / 10, "{after:?}");
     });
 }
 
 #[test]
-fn a_step_that_does_not_stand_leaves_what_it_would_have_written_over() {
+fn an_invalid_step_keeps_all_values() {
     let _alone = alone();
     for device in panoply_runtime::device_report().unwrap().devices().cloned().collect::<Vec<Device>>() {
         if device.info().name.contains("SwiftShader") {
-            eprintln!("SKIPPED: steps that do not stand on {device}: SwiftShader is too slow");
+            eprintln!("SKIPPED: invalid steps on {device}: SwiftShader is too slow");
             continue;
         }
         device.scope(|| {
@@ -112,12 +112,12 @@ fn a_step_that_does_not_stand_leaves_what_it_would_have_written_over() {
             };
             (0..3).for_each(|_| _ = adam(&mut optimizer, &mut model, &x, false));
             let before = (values(&model), remembered(&optimizer));
-            // The loss is finite, its slope at nothing is not.
+            // The loss is finite, but its gradient at zero is not.
             let mut rng = Rng::seed_from_u64(0);
             let mut pass = ForwardContext::train(&mut rng);
             let loss = (model.forward(&x, &mut pass) * 0.0).sqrt().sum(..);
             let error = optimizer.step(&mut model, loss, pass).unwrap_err();
-            assert!(error.message().contains("but a gradient is no finite number, first that of"), "{error}");
+            assert!(error.message().contains("but a gradient is not finite, first that of"), "{error}");
             assert!((values(&model), remembered(&optimizer)) == before, "{device}");
             assert_eq!(optimizer.steps, 3);
             adam(&mut optimizer, &mut model, &x, false);

@@ -1,4 +1,4 @@
-//! A character model learns more of a text than its letters' frequencies tell.
+//! A character language model learns more than the frequencies of letters.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ const TEXT: &str = include_str!("../../../../LICENSE-APACHE");
 const TIME: usize = 24;
 const BATCH: usize = 32;
 
-/// Mean loss of reading on, and of what is read the entropy of single letters: no model without memory does better.
+/// Compares the mean loss on unseen text with the entropy of single letters, below which no model without memory can get.
 #[test]
-fn its_loss_falls_below_the_entropy_of_single_letters() {
+fn the_loss_falls_below_the_entropy_of_single_letters() {
     let text: String = TEXT.split_whitespace().collect::<Vec<&str>>().join(" ").to_lowercase();
     let mut counts: BTreeMap<char, usize> = BTreeMap::new();
     text.chars().for_each(|letter| *counts.entry(letter).or_default() += 1);
@@ -27,7 +27,7 @@ fn its_loss_falls_below_the_entropy_of_single_letters() {
     assert!(learned < entropy - 0.3, "{learned} is not below {entropy}");
 }
 
-/// The loss on the last tenth of a text after learning from the rest.
+/// Returns the loss on the last tenth of a text after training on the rest.
 fn learn(letters: &[i32], vocabulary: usize) -> Result<f64> {
     let mut rng = Rng::seed_from_u64(0);
     let (train, unseen) = letters.split_at(letters.len() / 10 * 9);

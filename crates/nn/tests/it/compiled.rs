@@ -1,5 +1,5 @@
-//! Networks ready for use: folded ones give the same with fewer steps, fewer digits are near, properties hold, and a device that
-//! computes wrongly is found out.
+//! Compiled networks: folding gives the same outputs with fewer layers, lower precision is close, properties are checked, and a device that
+//! computes wrong results is detected.
 
 use crate::altered;
 
@@ -17,7 +17,7 @@ use panoply_nn::{
 use panoply_runtime::{ActivityKind, DeviceOptions, Profiler};
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
-/// A small network whose running statistics are not what they began as.
+/// Returns a small network with non-default running statistics.
 fn trained() -> Model {
     let mut rng = Rng::seed_from_u64(0);
     let network = Network::with_input(&[2, 6, 6])
@@ -47,7 +47,7 @@ fn on_cpu(work: impl FnOnce()) {
 }
 
 #[test]
-fn norms_and_dropout_go_and_the_answers_stay() {
+fn folding_removes_norms_and_dropout_and_keeps_outputs() {
     on_cpu(|| {
         let model = trained();
         let options = CompileOptions {
@@ -58,13 +58,13 @@ fn norms_and_dropout_go_and_the_answers_stay() {
         let ready = compile(&model, &options).unwrap();
         let kinds: Vec<&str> = ready.model().network.layers.iter().map(LayerSpec::kind).collect();
         assert_eq!(kinds, ["conv", "relu", "flatten", "linear", "linear", "softmax"]);
-        assert_eq!(ready.model().num_parameters(), 0, "all of it is frozen");
+        assert_eq!(ready.model().num_parameters(), 0, "all parameters are frozen");
         let x = Rng::seed_from_u64(5).normal([7, 2, 6, 6]);
         let want = model.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
         for (have, want) in ready.run(&x).unwrap().to_vec::<f32>().unwrap().iter().zip(&want) {
-            assert!((have - want).abs() < 1e-5, "{have} instead of {want}");
+            assert!((have - want).abs() < 1e-5, "{have}, expected {want}");
         }
-        // Without folding nothing changes at all.
+        // Without folding the outputs are identical.
         let same = compile(&model, &CompileOptions { opt_level: OptLevel::None, ..CompileOptions::default() }).unwrap();
         assert_eq!(same.run(&x).unwrap().to_vec::<f32>().unwrap(), want);
         let kinds = [(Precision::BF16, DType::BF16), (Precision::F16, DType::F16), (Precision::Mixed, DType::F32)];
@@ -84,7 +84,7 @@ fn norms_and_dropout_go_and_the_answers_stay() {
     });
 }
 
-/// Numbers in, numbers out, both of their own scale.
+/// Returns a regression model with scaled inputs and targets.
 fn regression() -> Model {
     let network = Network::with_input_size(5)
         .add_layer(LayerSpec::Standardize {})
@@ -99,7 +99,7 @@ fn regression() -> Model {
     model
 }
 
-/// Kernels and routines that run for the output of an input.
+/// Returns the number of kernels and routines that run for an output.
 fn launches(run: impl Fn() -> Tensor) -> u64 {
     let device = Device::current().unwrap();
     panoply_tensor::eval(&[&run()]).unwrap();
@@ -114,10 +114,11 @@ fn launches(run: impl Fn() -> Tensor) -> u64 {
         .sum()
 }
 
-/// Each level gives what the network gives, with fewer layers than the one before where there is more to do, and fewer launches than layer by layer.
+/// Each level gives the network's outputs. A level has fewer layers than the previous one if it can fold more, and fewer launches than the
+/// uncompiled network.
 #[test]
-fn levels_take_fewer_launches_for_the_same_answers() {
-    // A device of this test's own: what runs on it is counted.
+fn optimization_levels_reduce_launches() {
+    // This test has its own device, because the launches on it are counted.
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
     let raw = unsafe { CpuDriver::new(CpuOptions::default()).probe() }.unwrap().swap_remove(0);
     Device::new(raw, DeviceOptions::default()).scope(|| {
@@ -140,7 +141,7 @@ fn levels_take_fewer_launches_for_the_same_answers() {
                     launches(|| ready.forward(&x, &mut ForwardContext::eval())),
                 ));
             }
-            eprintln!("layers and launches without, with usual and with all optimizations: {counts:?}");
+            eprintln!("layers and launches without, with default and with aggressive optimization: {counts:?}");
             for (pair, fewer) in counts.windows(2).zip(fewer) {
                 assert_eq!(pair[1].0 < pair[0].0, fewer, "{counts:?}");
             }
@@ -150,7 +151,7 @@ fn levels_take_fewer_launches_for_the_same_answers() {
     });
 }
 
-/// Norms within blocks go, too.
+/// Norms within blocks are folded as well.
 #[test]
 fn residual_blocks_are_folded() {
     on_cpu(|| {
@@ -198,13 +199,13 @@ fn residual_blocks_are_folded() {
         let x = Rng::seed_from_u64(5).normal([3, 2, 6, 6]);
         let want = model.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
         for (have, want) in ready.run(&x).unwrap().to_vec::<f32>().unwrap().iter().zip(&want) {
-            assert!((have - want).abs() < 1e-4 * want.abs().max(1.0), "{have} instead of {want}");
+            assert!((have - want).abs() < 1e-4 * want.abs().max(1.0), "{have}, expected {want}");
         }
     });
 }
 
 #[test]
-fn what_does_not_have_its_properties_is_an_error() {
+fn violated_properties_are_errors() {
     on_cpu(|| {
         let mut model = trained();
         model.network.layers.pop();
@@ -213,20 +214,20 @@ fn what_does_not_have_its_properties_is_an_error() {
             CompileOptions { properties: vec![Property::Probabilities], verify: true, ..CompileOptions::default() };
         let error = compile(&model, &options).unwrap_err();
         assert!(
-            error.message().starts_with("output [4, 3] is not probabilities: 12 of 12 numbers, the first "),
+            error.message().starts_with("output [4, 3] is not probabilities: 12 of 12 elements, the first "),
             "{error}"
         );
         let x = Tensor::from_slice(&[0.5f32, f32::NAN, -1.0, 2.0, f32::INFINITY, 0.0], [2, 3]);
         let error = ensure!(x, finite).unwrap_err();
-        assert_eq!(error.message(), "x [2, 3] is not finite: 2 of 6 numbers, the first NaN at [0, 1]");
+        assert_eq!(error.message(), "x [2, 3] is not finite: 2 of 6 elements, the first NaN at [0, 1]");
         let error = ensure!(x, within(-1.0, 2.0)).unwrap_err();
-        assert_eq!(error.message(), "x [2, 3] is not within -1 ..= 2: 2 of 6 numbers, the first NaN at [0, 1]");
+        assert_eq!(error.message(), "x [2, 3] is not within -1 ..= 2: 2 of 6 elements, the first NaN at [0, 1]");
         ensure!(x.narrow(1, 0, 1), finite, within(0.0, 2.0)).unwrap();
     });
 }
 
 #[test]
-fn a_device_that_computes_wrongly_is_found_out() {
+fn a_device_that_computes_wrong_results_is_detected() {
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
     let raw = unsafe { CpuDriver::new(CpuOptions::default()).probe() }.unwrap().swap_remove(0);
     let network = Network::with_input_size(4)
@@ -236,7 +237,7 @@ fn a_device_that_computes_wrongly_is_found_out() {
     let build = |device: &Device| {
         device.scope(|| {
             let mut model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
-            // Weights from elsewhere: a wrong device makes other ones.
+            // The weights are given, because a wrong device would initialize different ones.
             let numbers: Vec<f32> = (0..40).map(|i| (i as f32 * 0.7).sin()).collect();
             let mut set = |_: &str, param: &mut panoply_nn::Param| {
                 let shape = param.tensor().shape()?.clone();
@@ -248,7 +249,7 @@ fn a_device_that_computes_wrongly_is_found_out() {
         })
     };
     build(&Device::new(raw.clone(), DeviceOptions::default())).unwrap();
-    // A CPU whose compiler takes the hyperbolic tangent for the sine.
+    // A CPU whose compiler replaces the hyperbolic tangent by the sine.
     let wrong = Altered { target: raw.target().clone(), cpu: raw, text: |kernel| kernel.replace("tanh(", "sin(") };
     let error = build(&Device::new(Arc::new(wrong), DeviceOptions::default())).unwrap_err();
     assert!(

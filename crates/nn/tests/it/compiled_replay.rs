@@ -1,5 +1,5 @@
-//! What a compiled network replays: the numbers of the same layers in an expression, with nothing built, hashed or looked up. One
-//! test, for counts are of the process.
+//! A compiled network replays recorded commands: the same numbers as the layers in an expression, without building, hashing or looking up
+//! anything. It is a single test, because statistics are global to the process.
 
 use panoply_nn::compiled::{CompileOptions, OptLevel, Precision, compile};
 use panoply_nn::{ForwardContext, Layer, LayerSpec, Module, Network, Param};
@@ -42,7 +42,7 @@ fn replays(device: &Device, options: &CompileOptions) {
     let model = network().build(&mut Rng::seed_from_u64(1)).unwrap();
     let ready = compile(&model, options).unwrap();
     for turn in 0..8u64 {
-        // Two shapes in turn.
+        // Two alternating shapes.
         let batch = [5, 8][turn as usize % 2];
         let x = Rng::seed_from_u64(turn).normal([batch, 2, 6, 6]).detach();
         eval(&[&x]).unwrap();
@@ -60,7 +60,7 @@ fn replays(device: &Device, options: &CompileOptions) {
     }
     let error = ready.run(&Tensor::from_slice(&[0f32; 12], [2, 6])).unwrap_err();
     assert!(error.is_mistake() && error.message().starts_with("conv: needs"), "{error}");
-    // What failed is nothing that is replayed.
+    // A failed run leaves nothing that is replayed.
     let x = Rng::seed_from_u64(0).normal([5, 2, 6, 6]);
     assert_eq!(bits(&ready.run(&x).unwrap()), bits(&ready.forward(&x, &mut ForwardContext::eval())));
 }
@@ -73,7 +73,7 @@ fn later_weights_are_in_what_is_compiled_later() {
     let old = bits(&first.run(&x).unwrap());
     let loaded = other.named_parameters();
     let mut load = |name: &str, param: &mut Param| {
-        let (_, value) = loaded.iter().find(|(known, _)| known == name).expect("of the same make");
+        let (_, value) = loaded.iter().find(|(known, _)| known == name).expect("both models have the same layers");
         param.set(value.tensor())
     };
     model.visit_mut(&mut panoply_nn::module::ParamVisitorMut::new(&mut load)).unwrap();
@@ -82,7 +82,7 @@ fn later_weights_are_in_what_is_compiled_later() {
     assert_ne!(old, want);
     assert_eq!(bits(&second.run(&x).unwrap()), want);
     assert_eq!(bits(&first.run(&x).unwrap()), old);
-    // As a layer it lets gradients through.
+    // As a layer it is differentiable.
     let leaf = x.cast(DType::F32);
     let flow = second.forward(&leaf, &mut ForwardContext::eval()).square().sum(..).gradients(&[&leaf]).unwrap();
     assert!(flow[0].abs().sum(..).item().unwrap() > 0.0);

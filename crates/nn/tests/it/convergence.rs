@@ -1,4 +1,4 @@
-//! Networks of every kind learn real digits, from fixed seeds, with a margin below what they reach.
+//! Networks of every kind learn real digits from fixed seeds; thresholds have a margin to the accuracy that is reached.
 
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::trainer::NoCallback;
@@ -8,7 +8,7 @@ use panoply_nn::{
 };
 use panoply_tensor::{ConvOptions, Device, Rng, Tensor};
 
-/// The best share of held-out digits read rightly.
+/// Returns the best validation accuracy.
 fn best(network: fn(&mut Rng) -> Sequential, training: TrainConfig, rate: f64) -> f64 {
     Device::get("cpu").unwrap().scope(|| {
         let mut rng = Rng::seed_from_u64(0);
@@ -30,7 +30,7 @@ fn a_dense_network_learns_digits() {
     };
     let schedule = LrSchedule::one_cycle(20 * 23);
     let accuracy = best(network, TrainConfig { lr_schedule: schedule, ..TrainConfig::new(20, 64) }, 1e-2);
-    assert!(accuracy > 0.97, "{accuracy} of the held-out digits right");
+    assert!(accuracy > 0.97, "validation accuracy {accuracy}");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_convolutional_network_learns_digits() {
     let schedule = LrSchedule::one_cycle(6 * 23);
     let loss = Loss { label_smoothing: 0.1, ..Loss::default() };
     let accuracy = best(network, TrainConfig { lr_schedule: schedule, loss, ..TrainConfig::new(6, 64) }, 1e-2);
-    assert!(accuracy > 0.98, "{accuracy} of the held-out digits right");
+    assert!(accuracy > 0.98, "validation accuracy {accuracy}");
 }
 
 #[test]
@@ -63,18 +63,18 @@ fn an_lstm_over_rows_learns_digits() {
     };
     let schedule = LrSchedule::one_cycle(12 * 23);
     let accuracy = best(network, TrainConfig { lr_schedule: schedule, ..TrainConfig::new(6, 64) }, 2e-2);
-    assert!(accuracy > 0.95, "{accuracy} of the held-out digits right");
+    assert!(accuracy > 0.95, "validation accuracy {accuracy}");
 }
 
 #[test]
-fn one_call_trains() {
+fn train_in_one_call() {
     Device::get("cpu").unwrap().scope(|| {
         let all = digits::load().unwrap();
         let model = Mlp::new(&[64, 32, 10], 0.0, &mut Rng::seed_from_u64(0));
         let run = train(model, &all, AdamW::new(5e-3), Loss::default(), 8).unwrap();
         let best = run.state.history[run.state.best_epoch - 1].val_score;
-        assert!(run.state.history.len() == 8 && best > 0.93, "{best} of the held-out digits right");
-        // Nearly nine in ten of all are those it learned from.
+        assert!(run.state.history.len() == 8 && best > 0.93, "validation accuracy {best}");
+        // Almost nine tenths of all examples are training examples.
         let evaluated = evaluate(run.best_model(), &all, &Loss::default()).unwrap();
         assert!(evaluated.score > best - 0.01, "{evaluated:?}");
         let one = all.select(&[0]);
@@ -83,7 +83,7 @@ fn one_call_trains() {
     });
 }
 
-/// Every place of what is written depends on another place of what is looked at, and on nothing else.
+/// Every position of the output depends on one position of the memory and on nothing else.
 const REVERSER: &str = r#"
 input = [10]
 [[layer]]
@@ -111,7 +111,7 @@ kind = "linear"
 out_features = 6
 "#;
 
-/// Words of five letters, and behind each the start of the same word backwards, of which the next letter is to be told.
+/// Returns strings of five letters, each followed by the beginning of its reversal. The labels are the next letters of the reversal.
 fn reversed(words: usize, rng: &mut Rng) -> Dataset {
     let (mut features, mut labels) = (Vec::new(), Vec::new());
     for _ in 0..words {
@@ -124,7 +124,7 @@ fn reversed(words: usize, rng: &mut Rng) -> Dataset {
 }
 
 #[test]
-fn a_decoder_looks_at_the_other_sequence() {
+fn a_decoder_attends_to_its_memory() {
     Device::get("cpu").unwrap().scope(|| {
         let mut rng = Rng::seed_from_u64(3);
         let (train, held) = (reversed(1024, &mut rng), reversed(128, &mut rng));
@@ -132,6 +132,6 @@ fn a_decoder_looks_at_the_other_sequence() {
         let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(1e-2), rng);
         run.fit(&TrainConfig::new(6, 64), (&train, &held), &mut NoCallback).unwrap();
         let score = run.state.history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max);
-        assert!(score > 0.9, "{score} of the letters right; a sixth is luck");
+        assert!(score > 0.9, "accuracy {score}; guessing gives a sixth");
     });
 }

@@ -1,4 +1,4 @@
-//! Batches that threads make ready: the same whatever the threads do, from wherever one goes on, with whatever goes wrong named.
+//! Batches prepared by worker threads: results are independent of the threads, loading resumes from any batch, and errors name the example.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ fn all(loader: &DataLoader, epoch: u64, from: usize) -> Vec<(Vec<f32>, Vec<i32>)
 }
 
 #[test]
-fn without_an_order_it_is_that_of_the_examples() {
+fn without_shuffling_the_order_is_that_of_the_examples() {
     on_cpu(|| {
         let data = numbered(10);
         let batches = all(&DataLoader::new(data.clone(), 4), 5, 0);
@@ -39,15 +39,15 @@ fn without_an_order_it_is_that_of_the_examples() {
     });
 }
 
-/// The same batches with every number of threads; every example once; other orders in other epochs and by other seeds.
+/// The batches are the same for every number of threads, each example occurs once, and other epochs and seeds have other orders.
 #[test]
-fn threads_decide_nothing() {
+fn threads_do_not_change_the_batches() {
     on_cpu(|| {
         let loader = |threads: usize| {
             let noisy = DataLoader::new(numbered(50), 4).shuffle(7).num_workers(threads);
             noisy.map(|record, rng| {
                 record.features[1] += rng.random_below(1000) as f32 / 1000.0;
-                // Some take longer than those after them.
+                // Some examples take longer than those after them.
                 (0..if record.index % 7 == 0 { 20_000 } else { 0 }).for_each(|_| std::thread::yield_now());
                 Ok(())
             })
@@ -61,7 +61,7 @@ fn threads_decide_nothing() {
         seen.sort_by(f32::total_cmp);
         assert_eq!(seen, (0..50).map(|i| i as f32).collect::<Vec<f32>>());
         assert!(want[0] != want[1] && want[0] != all(&loader(0).shuffle(8), 0, 0));
-        // What an example draws differs from what others and other epochs draw.
+        // The random numbers of an example differ between examples and between epochs.
         let drawn = |epoch: usize| {
             let numbers: Vec<f32> = want[epoch].iter().flat_map(|(numbers, _)| numbers.clone()).collect();
             let mut drawn: Vec<(f32, f32)> = numbers.chunks(2).map(|pair| (pair[0], pair[1] - pair[0])).collect();
@@ -73,9 +73,9 @@ fn threads_decide_nothing() {
     });
 }
 
-/// From any batch of an epoch, in the middle of reading included, it goes on as if it had never stopped.
+/// Loading resumes from any batch of an epoch, also from a partially consumed iterator.
 #[test]
-fn it_goes_on_in_the_middle_of_an_epoch() {
+fn loading_resumes_in_the_middle_of_an_epoch() {
     on_cpu(|| {
         let loader = DataLoader::new(numbered(23), 4).shuffle(3).num_workers(2).map(|record, rng| {
             record.features[0] += rng.random_below(100) as f32;
@@ -92,9 +92,9 @@ fn it_goes_on_in_the_middle_of_an_epoch() {
     });
 }
 
-/// What a network learns from it is what one learns that was stopped within an epoch, bit for bit.
+/// Training that is interrupted within an epoch gives the same bits as uninterrupted training.
 #[test]
-fn a_loop_of_ones_own_resumes() {
+fn a_custom_loop_resumes() {
     on_cpu(|| {
         let loader = DataLoader::new(digits::load().unwrap(), 256).shuffle(1).num_workers(2);
         let learn =
@@ -121,11 +121,11 @@ fn a_loop_of_ones_own_resumes() {
 }
 
 #[test]
-fn sequences_say_where_they_end() {
+fn batches_of_sequences_have_their_lengths() {
     on_cpu(|| {
         let data = numbered(5).with_seq_lengths(vec![1, 2, 2, 1, 2]).unwrap();
         let refused = data.batches(2, &mut Rng::seed_from_u64(0)).next().unwrap().unwrap_err();
-        assert!(refused.notes()[0].contains("take a `Loader`"), "{refused}");
+        assert!(refused.notes()[0].contains("use a `DataLoader`"), "{refused}");
         let ends: Vec<i32> = DataLoader::new(data, 2)
             .epoch(0)
             .flat_map(|batch| batch.unwrap().seq_lengths.unwrap().to_vec::<i32>().unwrap())
@@ -134,13 +134,13 @@ fn sequences_say_where_they_end() {
     });
 }
 
-/// An error and a panic are those of their batch, name the example, and leave the other batches as they are.
+/// Errors and panics belong to their batch, name the example, and do not affect other batches.
 #[test]
-fn what_goes_wrong_names_the_example() {
+fn errors_name_the_example() {
     on_cpu(|| {
         for threads in [0, 1, 3] {
             let loader = DataLoader::new(numbered(20), 4).num_workers(threads).map(|record, _| match record.index {
-                5 => Err(Error::corrupt("it is no picture").note("take another")),
+                5 => Err(Error::corrupt("it is not an image").note("take another")),
                 14 => panic!("a picture of {} sides", 3),
                 _ => Ok(()),
             });
@@ -148,7 +148,7 @@ fn what_goes_wrong_names_the_example() {
             let wrong: Vec<usize> = (0..5).filter(|at| batches[*at].is_err()).collect();
             assert_eq!((batches.len(), &wrong[..]), (5, &[1, 3][..]));
             let error = batches[1].as_ref().unwrap_err();
-            assert_eq!((error.message(), error.is_corrupt()), ("example 5: it is no picture", true));
+            assert_eq!((error.message(), error.is_corrupt()), ("example 5: it is not an image", true));
             assert_eq!(error.notes(), ["take another"]);
             let error = batches[3].as_ref().unwrap_err();
             assert_eq!(error.message(), "example 14: its transform panicked: a picture of 3 sides");
@@ -156,12 +156,12 @@ fn what_goes_wrong_names_the_example() {
     });
 }
 
-/// A thread that ends for another reason ends the epoch with an error, not as if it were over.
+/// A thread that panics for another reason ends the epoch with an error, instead of as if it were complete.
 #[test]
-fn a_thread_that_panics_is_an_error() {
+fn a_worker_thread_that_panics_is_an_error() {
     on_cpu(|| {
         let mut data = numbered(20);
-        // Those from the tenth on have none.
+        // Examples from the tenth on have no label.
         data.targets = Targets::Classes { labels: vec![0; 10], num_classes: 3, labels_per_example: 1 };
         for threads in [1, 3] {
             let mut batches = DataLoader::new(data.clone(), 4).num_workers(threads).epoch(0);
@@ -169,15 +169,15 @@ fn a_thread_that_panics_is_an_error() {
             let (last, before) = made.split_last().unwrap();
             assert!(before.len() <= 2 && before.iter().all(Result::is_ok), "{made:?}");
             let error = last.as_ref().unwrap_err();
-            assert!(error.message().starts_with("a thread that makes batches ready panicked: range "), "{error}");
+            assert!(error.message().starts_with("a data loading thread panicked: range "), "{error}");
             assert!(batches.next().is_none() && batches.len() == 0);
         }
     });
 }
 
-/// Threads are a few batches ahead, never more, and end when nobody wants any.
+/// Threads prepare only a few batches ahead, and end when the iterator is dropped.
 #[test]
-fn threads_are_bounded() {
+fn worker_threads_are_bounded() {
     on_cpu(|| {
         let seen = Arc::new(AtomicUsize::new(0));
         let counted = seen.clone();
@@ -194,12 +194,12 @@ fn threads_are_bounded() {
         drop(loading);
         let made = seen.load(Ordering::SeqCst);
         assert!(made <= 26, "{made}");
-        // A number without sense is none without end.
+        // An unreasonable number of threads is limited.
         assert!(format!("{:?}", loader.num_workers(usize::MAX)).contains("64 threads"));
     });
 }
 
-/// Digits that are moved at random as they are learned.
+/// Digits that are randomly shifted while they are loaded.
 fn moved_digits(threads: usize) -> DataLoader {
     let (train, _) = digits::load().unwrap().train_test_split(0.7, &mut Rng::seed_from_u64(3)).unwrap();
     DataLoader::new(train, 50).shuffle(11).num_workers(threads).map(|digit, rng| {
@@ -213,9 +213,9 @@ fn bits(model: &dyn Module) -> Vec<u32> {
     params.iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).map(f32::to_bits).collect()
 }
 
-/// The steps of a run are those of a loop over the loader, in the loader's order and as it changes examples.
+/// The steps of a run equal those of a loop over the loader, in the loader's order and with its transforms.
 #[test]
-fn a_run_learns_what_a_loader_gives() {
+fn a_trainer_uses_the_batches_of_a_loader() {
     on_cpu(|| {
         let held = digits::load().unwrap().select(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let start = Linear::new(64, 10, &mut Rng::seed_from_u64(1));
@@ -233,14 +233,14 @@ fn a_run_learns_what_a_loader_gives() {
         assert_eq!(bits(&run.model), bits(&model));
 
         let error = run.fit(&TrainConfig::new(3, 32), (&moved_digits(0), &held), &mut NoCallback).unwrap_err();
-        assert!(error.message().contains("the loader's batches are of 50, those of the training of 32"), "{error}");
+        assert!(error.message().contains("the loader's batch size is 50, that of the training 32"), "{error}");
         let broken = moved_digits(1).map(|digit, _| match digit.index {
-            7 => Err(Error::mistake("it is torn")),
+            7 => Err(Error::mistake("it is damaged")),
             _ => Ok(()),
         });
         let before = run.optimizer.steps;
         let error = run.fit(&TrainConfig::new(3, 50), (&broken, &held), &mut NoCallback).unwrap_err();
-        assert!(error.message().contains("example 7: it is torn"), "{error}");
+        assert!(error.message().contains("example 7: it is damaged"), "{error}");
         assert_eq!(run.optimizer.steps - before, run.state.step as u64);
     });
 }
@@ -259,7 +259,7 @@ impl Callback for StopAt {
 }
 
 #[test]
-fn a_run_over_a_loader_goes_on_in_the_middle_of_an_epoch() {
+fn a_run_over_a_loader_resumes_in_the_middle_of_an_epoch() {
     on_cpu(|| {
         let held = digits::load().unwrap().select(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let fresh = |seed: u64| {

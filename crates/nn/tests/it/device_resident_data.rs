@@ -1,5 +1,5 @@
-//! Where examples are while a network learns: on the device once and for all where they fit, on the host otherwise; the same steps.
-//! Devices here are the process's own, so that their counts are nobody else's.
+//! Location of the examples during training: on the device permanently if they fit, otherwise on the host, with the same steps. The devices
+//! are those of this process, so that their statistics include nothing else.
 
 use crate::altered;
 
@@ -26,7 +26,7 @@ fn run() -> Trainer<Model, AdamWRule> {
     Trainer::new(model, AdamW::new(1e-2), rng)
 }
 
-/// Bytes that had gone to the device at the end of each epoch.
+/// Bytes that were uploaded to the device by the end of each epoch.
 #[derive(Default)]
 struct Uploads(Vec<u64>);
 
@@ -42,22 +42,22 @@ impl Callback for Uploads {
 }
 
 #[test]
-fn after_the_first_epoch_only_the_order_goes_to_the_device() {
+fn after_the_first_epoch_only_the_order_is_uploaded() {
     Device::get("cpu").unwrap().scope(|| {
         let (train, held) = digits::load().unwrap().train_test_split(0.2, &mut Rng::seed_from_u64(1)).unwrap();
         let mut uploads = Uploads::default();
         let before = Device::current().unwrap().memory_stats().uploaded;
         run().fit(&TrainConfig::new(5, 64), (&train, &held), &mut uploads).unwrap();
         let each: Vec<u64> = uploads.0.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert_eq!(each, vec![4 * train.len() as u64; 4], "four bytes for an example of an epoch");
+        assert_eq!(each, vec![4 * train.len() as u64; 4], "four bytes for each example and epoch");
         let first = uploads.0[0] - before;
         assert!(first > 4 * (train.features.len() + held.features.len()) as u64, "{first}");
     });
 }
 
-/// A device with room for a step but not for four times the examples leaves them on the host.
+/// A device with memory for a step, but not for four times the examples, leaves them on the host.
 #[test]
-fn examples_on_the_host_and_on_the_device_are_learned_alike() {
+fn training_is_identical_with_examples_on_host_or_device() {
     let device = Device::get("cpu:checked").unwrap();
     device.scope(|| {
         let all = digits::load().unwrap();
@@ -85,9 +85,9 @@ fn examples_on_the_host_and_on_the_device_are_learned_alike() {
     });
 }
 
-/// A device whose largest buffer holds a batch but not all examples: they stay on the host, in a file as well.
+/// A device whose largest buffer holds a batch but not all examples: they stay on the host, also when read from a file.
 #[test]
-fn examples_larger_than_a_buffer_are_learned_alike() {
+fn training_is_identical_with_examples_larger_than_a_buffer() {
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
     let cpu = unsafe { CpuDriver::new(CpuOptions::default()).probe() }.unwrap().swap_remove(0);
     let target = panoply_ir::Target { max_buffer_bytes: 60_000, ..cpu.target().clone() };
@@ -109,12 +109,12 @@ fn examples_larger_than_a_buffer_are_learned_alike() {
             (uploads.0[1] - uploads.0[0], bits)
         })
     });
-    assert_eq!(learned[0].0, 4 * 300, "there is room");
+    assert_eq!(learned[0].0, 4 * 300, "the examples fit on the device");
     assert!(learned[1].0 >= 4 * 64 * 300, "{}", learned[1].0);
     assert_eq!(learned[0].1, learned[1].1);
 }
 
-/// The same of a file of arrays, which nothing needs a device to read.
+/// The same for a file of arrays, which is read without a device.
 #[test]
 fn arrays_larger_than_a_buffer_are_read() {
     let folder = std::env::temp_dir().join(format!("panoply-feed-{}", std::process::id()));
@@ -132,9 +132,9 @@ fn arrays_larger_than_a_buffer_are_read() {
     Device::new(Arc::new(narrow), DeviceOptions::default()).scope(|| {
         let read = reader::open(&folder, &reader::ReadOptions::default()).unwrap();
         assert_eq!((read.dataset.len(), read.dataset.features[250]), (500, 250.0 / 255.0));
-        // As a tensor it has no room.
+        // As a tensor it does not fit.
         let whole = npy::load(&folder.join("x.npy")).and_then(|x| panoply_tensor::eval(&[&(x + 1.0)]));
-        assert!(whole.unwrap_err().message().contains("exceeds the largest"));
+        assert!(whole.unwrap_err().message().contains("exceeds the maximum buffer size"));
     });
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,4 +1,4 @@
-//! A network learns real digits on every device, and what it learned survives a file.
+//! A network learns real digits on every device, and its parameters survive a file.
 
 use std::collections::HashMap;
 use std::task::{Context, Poll, Waker};
@@ -21,11 +21,11 @@ fn learn(epochs: usize) -> Result<(Mlp, Vec<EpochReport>, Dataset)> {
 }
 
 #[test]
-fn it_learns_and_is_the_same_after_a_file() {
+fn training_learns_digits_and_survives_a_checkpoint() {
     Device::get("cpu").unwrap().scope(|| {
         let (model, history, held) = learn(12).unwrap();
         let best = history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max);
-        assert!(best > 0.94, "{best} of the held-out digits right; history {history:?}");
+        assert!(best > 0.94, "validation accuracy {best}; history {history:?}");
         assert!(history.last().unwrap().train_loss < 0.2 * history[0].train_loss);
         let file = std::env::temp_dir().join(format!("panoply-digits-{}.safetensors", std::process::id()));
         checkpoint::save(&model, &file, HashMap::from([("kind".into(), "mlp".into())])).unwrap();
@@ -40,7 +40,7 @@ fn it_learns_and_is_the_same_after_a_file() {
             evaluate(&other, &held, &Loss::default()).unwrap(),
             evaluate(&model, &held, &Loss::default()).unwrap()
         );
-        // Another network does not fit, says so, and is left alone.
+        // Loading into another network fails and does not change it.
         let mut wider = Mlp::new(&[64, 33, 10], 0.0, &mut Rng::seed_from_u64(99));
         let before = wider.named_parameters()[0].1.tensor().to_vec::<f32>().unwrap();
         let error = checkpoint::load(&mut wider, &file).unwrap_err();
@@ -50,7 +50,7 @@ fn it_learns_and_is_the_same_after_a_file() {
         let mut deeper = Mlp::new(&[64, 32, 10, 10], 0.0, &mut Rng::seed_from_u64(99));
         let error = checkpoint::load(&mut deeper, &file).unwrap_err();
         assert!(error.message().contains("2 missing (layers.2.weight, layers.2.bias)"), "{error}");
-        // Cut short anywhere, a file is an error and never a panic.
+        // A truncated file is an error and never a panic.
         let whole = std::fs::read(&file).unwrap();
         for length in [0, 7, 8, 100, whole.len() - 1] {
             std::fs::write(&file, &whole[..length]).unwrap();
@@ -60,17 +60,17 @@ fn it_learns_and_is_the_same_after_a_file() {
     });
 }
 
-/// The device of this name, or a line that it is skipped.
+/// Returns the device of this name, or prints that it is skipped.
 fn device(name: &str) -> Option<Device> {
     let found = Device::get(name).map_err(|error| error.message().to_string());
     let quick = found.and_then(|device| match device.info().name.contains("SwiftShader") {
-        true => Err("SwiftShader compiles the kernel that draws the parameters for minutes".to_string()),
+        true => Err("SwiftShader takes minutes to compile the kernel that initializes the parameters".to_string()),
         false => Ok(device),
     });
     quick.map_err(|why| eprintln!("SKIPPED: training on {name}: {why}")).ok()
 }
 
-/// As many as a machine has, by name; software that stands in for a GPU is one of them. Of Vulkan's, either may be SwiftShader.
+/// All device names that a machine can have, including software implementations. Either Vulkan device can be SwiftShader.
 const DEVICES: [&str; 9] =
     ["cuda:0", "rocm:0", "metal:0", "oneapi:0", "opencl:0", "opencl:1", "vulkan:0", "vulkan:1", "dx12:0"];
 
@@ -81,31 +81,31 @@ fn every_device_learns_digits_as_well_as_the_cpu() {
         (history[0].train_loss, history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max))
     };
     let (first, accuracy) = reached(&Device::get("cpu").unwrap());
-    assert!(accuracy > 0.93, "{accuracy} of the held-out digits right");
+    assert!(accuracy > 0.93, "validation accuracy {accuracy}");
     for (name, device) in DEVICES.iter().filter_map(|name| Some((name, device(name)?))) {
         let (loss, share) = reached(&device);
-        eprintln!("{name}: loss {loss:.6} of the first epoch, {share:.4} right; on cpu {first:.6}, {accuracy:.4}");
-        // The first epoch is 23 steps, in which rounding has no time to grow.
+        eprintln!("{name}: loss {loss:.6} of the first epoch, accuracy {share:.4}; on cpu {first:.6}, {accuracy:.4}");
+        // The first epoch has 23 steps, over which rounding errors have little time to grow.
         assert!((first - loss).abs() < 1e-4 * first, "loss {first} on cpu, {loss} on {name}");
-        assert!((accuracy - share).abs() < 0.015, "{accuracy} right on cpu, {share} on {name}");
+        assert!((accuracy - share).abs() < 0.015, "accuracy {accuracy} on cpu, {share} on {name}");
     }
 }
 
-/// What is too slow for whole epochs makes the first twenty steps.
+/// The checked device is too slow for whole epochs and runs the first twenty steps.
 #[test]
-fn the_checked_cpu_makes_the_same_first_steps() {
+fn the_checked_cpu_takes_the_same_first_steps() {
     let device = Device::get("cpu:checked").unwrap();
     for outcome in conformance::first_steps(&device).unwrap() {
         assert!(outcome.passed(), "{}: {outcome}", outcome.name);
     }
     let FirstSteps { losses, .. } = FirstSteps::run(&device).unwrap();
     let [first, last] = [&losses[..5], &losses[15..20]].map(|five| five.iter().sum::<f64>());
-    assert!(last < 0.95 * first, "it learns: {losses:?}");
+    assert!(last < 0.95 * first, "the loss does not decrease: {losses:?}");
 }
 
-/// What is awaited is what is waited for, to the bit; and so is what goes wrong.
+/// An awaited step gives the same bits and the same errors as a blocking one.
 #[test]
-fn steps_may_be_awaited() {
+fn async_steps_equal_blocking_ones() {
     let device = Device::get("cpu").unwrap();
     let awaited = soon(FirstSteps::run_async(&device)).unwrap();
     assert_eq!(awaited, FirstSteps::run(&device).unwrap());
@@ -113,7 +113,7 @@ fn steps_may_be_awaited() {
         let mut rng = Rng::seed_from_u64(0);
         let mut model = Linear::new(2, 1, &mut rng);
         model.bias = None;
-        // The root of 0 is 0, and no number is its slope there.
+        // The derivative of the square root at 0 is infinite.
         let steep = |model: &Linear| (model.weight.tensor() * 0.0).sqrt().sum(..);
         let mut optimizer = AdamW::new(0.1);
         let loss = steep(&model);
@@ -125,7 +125,7 @@ fn steps_may_be_awaited() {
     });
 }
 
-/// What comes of a future, by asking again and again.
+/// Polls a future until it is ready.
 fn soon<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     loop {
@@ -136,7 +136,7 @@ fn soon<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// One step of each rule against PyTorch's documented formulas, computed here in f64.
+/// Several steps of each optimizer, compared with PyTorch's documented formulas in f64.
 #[test]
 fn optimizers_follow_their_formulas() {
     Device::get("cpu").unwrap().scope(|| {
@@ -187,7 +187,7 @@ fn optimizers_follow_their_formulas() {
 fn close(model: &Linear, want: &[f64], tolerance: f64) {
     let have = model.weight.tensor().to_vec::<f32>().unwrap();
     for (have, want) in have.iter().zip(want) {
-        assert!((f64::from(*have) - want).abs() < tolerance, "{have} instead of {want}");
+        assert!((f64::from(*have) - want).abs() < tolerance, "{have}, expected {want}");
     }
 }
 
@@ -198,7 +198,7 @@ fn a_step_that_fails_changes_nothing() {
         let mut model = Linear::new(3, 2, &mut rng);
         let before = model.weight.tensor().to_vec::<f32>().unwrap();
         let mut optimizer = AdamW::new(0.1);
-        // The bias is no part of this loss: its gradient does not exist.
+        // The loss does not depend on the bias, which therefore has no gradient.
         let loss = model.weight.tensor().sum(..);
         let error = optimizer.step(&mut model, loss, panoply_nn::ForwardContext::train(&mut rng)).unwrap_err();
         assert!(error.is_mistake() && error.message().contains("does not depend on"), "{error}");
@@ -210,9 +210,9 @@ fn a_step_that_fails_changes_nothing() {
 }
 
 #[test]
-fn wrong_data_is_named() {
+fn invalid_data_is_described() {
     let wrong = Dataset::classification(vec![0.0; 6], 3, vec![0, 5], 5).unwrap_err();
-    assert_eq!(wrong.message(), "example 1 has class 5, not one of 0 .. 5");
+    assert_eq!(wrong.message(), "example 1 has class 5, which is not in 0 .. 5");
     let wrong = Dataset::classification(vec![0.0; 7], 3, vec![0, 1], 2).unwrap_err();
     assert_eq!(wrong.message(), "7 numbers are not 2 rows of 3");
     let digits = digits::load().unwrap();
@@ -221,6 +221,6 @@ fn wrong_data_is_named() {
     assert_eq!(kept.len() + held.len(), digits.len());
     for class in 0..10 {
         let count = |data: &Dataset| data.labels().iter().filter(|label| **label == class).count() as f64;
-        assert!((count(&held) / count(&digits) - 0.25).abs() < 0.01, "class {class} is held out in proportion");
+        assert!((count(&held) / count(&digits) - 0.25).abs() < 0.01, "class {class} is not split in proportion");
     }
 }

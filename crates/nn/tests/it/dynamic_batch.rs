@@ -1,4 +1,4 @@
-//! Layers see the length of a batch whose plan does not know it.
+//! Layers with a dynamic batch dimension, whose valid length is unknown to the plan.
 
 use panoply_nn::Sgd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use panoply_nn::layers::{
 use panoply_nn::{ForwardContext, Layer, LayerSpec, Loss, LossKind, Module, Network};
 use panoply_tensor::{Dim, Rng, Tensor, jit, plan_cache_stats};
 
-/// Counts are of the process: one test at a time.
+/// Statistics are global to the process, so tests run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -21,11 +21,11 @@ fn near(have: &Tensor, want: &Tensor, what: &str) {
     assert_eq!(have.shape().unwrap(), want.shape().unwrap(), "{what}");
     let [have, want] = [have, want].map(|x| x.to_vec::<f32>().unwrap());
     let equal = have.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 2e-5 * b.abs().max(1.0));
-    assert!(equal, "{what}: {have:?} is not {want:?}");
+    assert!(equal, "{what}: {have:?}, expected {want:?}");
 }
 
 #[test]
-fn a_short_batch_trains_as_without_a_dim_and_is_not_planned_anew() {
+fn a_short_batch_trains_as_a_static_one_and_is_not_planned_again() {
     let _alone = alone();
     let network = Network::with_input(&[2, 6, 6])
         .add_layer(LayerSpec::conv(4, &[3, 3]))
@@ -46,7 +46,7 @@ fn a_short_batch_trains_as_without_a_dim_and_is_not_planned_anew() {
         let mut losses = Vec::new();
         for (which, (x, classes)) in inputs.iter().enumerate() {
             let before = plan_cache_stats().misses;
-            // The same words are drawn for the examples that are there.
+            // The same random words are drawn for the valid examples.
             let mut rng = Rng::seed_from_u64(turn as u64);
             let mut pass = ForwardContext::train(&mut rng);
             let loss = models[which].forward(x, &mut pass).cross_entropy(classes);
@@ -64,7 +64,7 @@ fn a_short_batch_trains_as_without_a_dim_and_is_not_planned_anew() {
 }
 
 #[test]
-fn a_recurrent_network_takes_a_short_batch() {
+fn a_recurrent_network_accepts_a_short_batch() {
     let _alone = alone();
     let dim = Dim::new("batch", 6);
     let mut rng = Rng::seed_from_u64(3);
@@ -83,7 +83,7 @@ fn a_recurrent_network_takes_a_short_batch() {
 }
 
 #[test]
-fn sequences_of_a_short_batch_go_through_a_transformer() {
+fn a_transformer_accepts_a_short_batch() {
     let _alone = alone();
     let dim = Dim::new("batch", 6);
     let mut rng = Rng::seed_from_u64(2);
@@ -103,11 +103,11 @@ fn sequences_of_a_short_batch_go_through_a_transformer() {
         let all = block.forward(&words.forward(classes, &mut pass), &mut pass);
         LastTimeStep.forward(&all, &mut pass)
     };
-    near(&of(&classes.mark_dynamic(0, &dim)), &of(&classes), "the last words");
+    near(&of(&classes.mark_dynamic(0, &dim)), &of(&classes), "the last time step");
 }
 
 #[test]
-fn what_draws_for_each_example_says_that_it_takes_none() {
+fn random_augmentation_rejects_a_dynamic_batch() {
     let _alone = alone();
     let images = Tensor::from_slice(&[1.0f32; 3 * 16], [3, 1, 4, 4]).mark_dynamic(0, &Dim::new("batch", 5));
     let layers: [&(dyn Layer + Sync); 2] = [&RandomShift { max_shift: 1 }, &RandomHorizontalFlip { p: 0.5 }];
@@ -121,7 +121,7 @@ fn what_draws_for_each_example_says_that_it_takes_none() {
 }
 
 #[test]
-fn the_last_batch_of_a_loader_runs_the_plan_of_the_others() {
+fn the_last_batch_of_a_loader_uses_the_plan_of_the_others() {
     let _alone = alone();
     let (dim, loader) = (Dim::new("batch", 40), DataLoader::new(digits::load().unwrap(), 40));
     let model = Network::with_input(&[64]).add_layer(LayerSpec::linear(10)).build(&mut Rng::seed_from_u64(4)).unwrap();
@@ -138,7 +138,7 @@ fn the_last_batch_of_a_loader_runs_the_plan_of_the_others() {
 }
 
 #[test]
-fn a_captured_loss_knows_the_lengths_that_are_known() {
+fn a_captured_loss_with_dynamic_and_static_batches() {
     let _alone = alone();
     let dim = Dim::new("batch", 6);
     let numbers = |seed: u64, dims: &[usize]| {
@@ -174,11 +174,15 @@ fn a_captured_loss_knows_the_lengths_that_are_known() {
     let bce = Loss::new(LossKind::BceWithLogits);
     let values = jit(|[x]| [bce.predictions(x, &two)]);
     let logit = numbers(1, &[4, 1]);
-    near(&values.call([&logit.mark_dynamic(0, &dim)]).unwrap()[0], &bce.predictions(&logit, &two), "shares of two");
+    near(
+        &values.call([&logit.mark_dynamic(0, &dim)]).unwrap()[0],
+        &bce.predictions(&logit, &two),
+        "probabilities of two classes",
+    );
 }
 
 #[test]
-fn a_captured_model_knows_the_axes_of_its_examples() {
+fn a_captured_model_checks_the_axes_of_examples() {
     let _alone = alone();
     let dim = Dim::new("batch", 6);
     let layers = Network::with_input(&[1, 2, 3]).add_layer(LayerSpec::Flatten {}).add_layer(LayerSpec::linear(2));
@@ -195,7 +199,7 @@ fn a_captured_model_knows_the_axes_of_its_examples() {
 }
 
 #[test]
-fn layers_over_sequences_take_a_dim_eagerly_and_captured() {
+fn sequence_layers_accept_dynamic_dims_eagerly_and_captured() {
     let _alone = alone();
     let (batch, time) = (Dim::new("batch", 6), Dim::new("time", 7));
     let mut rng = Rng::seed_from_u64(2);
@@ -211,7 +215,7 @@ fn layers_over_sequences_take_a_dim_eagerly_and_captured() {
     let [gru, lstm] = [RnnKind::Gru, RnnKind::Lstm].map(|cell| RnnBase::new(cell, 8, 4, 1, true, &mut rng));
     let x = Tensor::from_slice(&rng.normal([4, 5, 8]).to_vec::<f32>().unwrap(), [4, 5, 8]);
     let times = Tensor::from_slice(&[5i32, 2, 4, 1], [4]);
-    // Whether the time may have a dim as well.
+    // The flag is true if the time axis can be dynamic as well.
     let layers: [(&str, &(dyn Layer + Sync), bool); 6] = [
         ("a block", &block, true),
         ("positions", &PositionalEncoding, true),
@@ -241,7 +245,7 @@ fn layers_over_sequences_take_a_dim_eagerly_and_captured() {
 }
 
 #[test]
-fn a_slope_through_many_steps_takes_no_more_buffers_than_there_are() {
+fn gradients_of_many_recurrent_runs_equal_the_sum_of_separate_ones() {
     let _alone = alone();
     let gru = RnnBase::new(RnnKind::Gru, 3, 4, 2, false, &mut Rng::seed_from_u64(3));
     let numbers = |seed: u64, dims: [usize; 3]| {
@@ -262,7 +266,11 @@ fn a_slope_through_many_steps_takes_no_more_buffers_than_there_are() {
         for (at, have) in together.iter().enumerate() {
             let sum = alone.iter().map(|slopes| slopes[at].to_vec::<f32>().unwrap());
             let sum = sum.reduce(|sum, one| sum.iter().zip(&one).map(|(a, b)| a + b).collect()).unwrap();
-            near(have, &Tensor::from_slice(&sum, have.shape().unwrap().clone()), &format!("slope {at} of {runs} runs"));
+            near(
+                have,
+                &Tensor::from_slice(&sum, have.shape().unwrap().clone()),
+                &format!("gradient {at} of {runs} runs"),
+            );
         }
     }
 }

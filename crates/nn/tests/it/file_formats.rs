@@ -1,4 +1,4 @@
-//! Files that others write: what NumPy wrote is read back, what is broken is an error and never a panic.
+//! Files written by other programs: arrays written by NumPy are read back, and invalid files are errors and never panics.
 
 mod formats;
 mod fuzz;
@@ -16,7 +16,7 @@ use panoply_nn::data::reader::{Label, Task};
 use panoply_nn::data::{csv, idx, npy, npz};
 use panoply_tensor::{DType, Device, Result, Tensor};
 
-/// A file of these bytes in a folder of its own.
+/// Writes these bytes to a file in a folder of this process.
 fn file(name: &str, bytes: &[u8]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("panoply-readers-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -25,12 +25,12 @@ fn file(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// A file that `fixtures/make.py` made.
+/// Returns the path of a file made by `fixtures/make.py`.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// Every cut of a file is an error.
+/// Checks that every truncation of a file is an error.
 fn cuts<T>(name: &str, bytes: &[u8], read: impl Fn(&Path) -> Result<T>) {
     for length in 0..bytes.len() {
         let error = read(&file(name, &bytes[..length])).err().unwrap_or_else(|| panic!("cut to {length} bytes"));
@@ -39,7 +39,7 @@ fn cuts<T>(name: &str, bytes: &[u8], read: impl Fn(&Path) -> Result<T>) {
 }
 
 #[test]
-fn numpys_arrays() {
+fn npy_files() {
     Device::get("cpu").unwrap().scope(|| {
         // numpy.save of numpy.array([[1, 2, 3], [4, 5, -6]], dtype="float32"), NumPy 2.4.
         let header = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
@@ -52,18 +52,18 @@ fn numpys_arrays() {
         assert_eq!(tensor.dims().unwrap(), [2, 3]);
         assert_eq!(tensor.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, -6.0]);
         npy::save(&tensor, &path).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), bytes, "written as NumPy writes it");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "the file equals NumPy's");
         cuts("cut.npy", &bytes, npy::load);
         let vector = Tensor::from_slice(&[7i32, -8], [2]);
         npy::save(&vector, &path).unwrap();
         let back = npy::load(&path).unwrap();
         assert_eq!((back.dtype(), back.to_vec::<i32>().unwrap()), (DType::I32, vec![7, -8]));
-        // Nothing, beside lengths that nothing holds.
+        // An empty array with an axis that is too long.
         let empty = format!("(0, {}, 2), }}", usize::MAX);
         let mut long = String::from_utf8_lossy(&header[10..]).replace("(2, 3), }", &empty).into_bytes();
         long.splice(..0, [&header[..8], &u16::try_from(long.len()).unwrap().to_le_bytes()].concat());
         let error = npy::load(&file("long.npy", &long)).unwrap_err();
-        assert!(error.is_corrupt() && error.message().contains("long.npy: 0 bytes do not fill"), "{error}");
+        assert!(error.is_corrupt() && error.message().contains("long.npy: 0 bytes do not match"), "{error}");
         let json = format!(r#"{{"a":{{"dtype":"F32","shape":[0,{}],"data_offsets":[0,0]}}}}"#, usize::MAX);
         let long = [&json.len().to_le_bytes(), json.as_bytes()].concat();
         let error = checkpoint::Arrays::read(&file("long.safetensors", &long)).err().unwrap();
@@ -74,7 +74,7 @@ fn numpys_arrays() {
 }
 
 #[test]
-fn several_arrays_of_numpy() {
+fn npz_files() {
     Device::get("cpu").unwrap().scope(|| {
         for name in ["arrays.npz", "packed.npz"] {
             let arrays = npz::load(&fixture(name)).unwrap();
@@ -85,7 +85,7 @@ fn several_arrays_of_numpy() {
             assert_eq!(arrays["y"].to_vec::<i64>().unwrap(), [7, -8]);
             assert_eq!(arrays["flag"].to_bytes().unwrap(), [1, 0, 1]);
             assert_eq!((arrays["one"].item().unwrap(), arrays["one"].shape().unwrap().ndim()), (2.5, 0));
-            // Numbers of any type as f32, without a device.
+            // Numbers of any type are converted to f32 without a device.
             for one in ["y", "flag", "half", "wide", "large"] {
                 let path = file("one.npy", b"");
                 npy::save(&arrays[one], &path).unwrap();
@@ -95,7 +95,7 @@ fn several_arrays_of_numpy() {
         }
         let bytes = std::fs::read(fixture("packed.npz")).unwrap();
         cuts("cut.npz", &bytes, npz::load);
-        // A flipped bit is an error or in a part that nobody reads, such as the time.
+        // A flipped bit is an error or in an unused field, such as the time.
         let want = npz::load(&fixture("packed.npz")).unwrap()["x"].to_vec::<f32>().unwrap();
         for at in 0..bytes.len() {
             let mut bytes = bytes.clone();
@@ -107,12 +107,12 @@ fn several_arrays_of_numpy() {
     });
 }
 
-/// It needs a Python with `numpy`: the one that PANOPLY_TEST_PYTHON names, or `python3`.
+/// Needs a Python with `numpy`: the one named by PANOPLY_TEST_PYTHON, or `python3`.
 #[test]
-fn numpy_reads_what_is_written() {
+fn numpy_reads_written_files() {
     let python = std::env::var("PANOPLY_TEST_PYTHON").unwrap_or_else(|_| "python3".to_string());
     if !Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: files of arrays in NumPy: {python} has no numpy; PANOPLY_TEST_PYTHON names another");
+        eprintln!("SKIPPED: array files in NumPy: {python} has no numpy; set PANOPLY_TEST_PYTHON to another Python");
         return;
     }
     let path = file("written.npz", b"");
@@ -124,7 +124,7 @@ fn numpy_reads_what_is_written() {
         assert_eq!(back["a.weight"].to_vec::<u8>().unwrap(), [7, 9]);
         let error = npz::save(&[arrays[0].clone(), arrays[0].clone()], &path).unwrap_err();
         assert!(
-            error.message().contains("written.npz: ") && error.to_string().contains("a name of its own"),
+            error.message().contains("written.npz: ") && error.to_string().contains("names of arrays must be unique"),
             "{error}"
         );
     });
@@ -136,11 +136,11 @@ fn numpy_reads_what_is_written() {
     assert_eq!(said, want);
 }
 
-/// Examples as Keras names MNIST's, in one file.
+/// Examples in one file with the names that Keras uses for MNIST.
 #[test]
-fn examples_in_one_file() {
+fn a_dataset_in_one_npz_file() {
     let read = reader::open(&fixture("examples.npz"), &ReadOptions::default()).unwrap();
-    assert_eq!((read.dataset.len(), &read.dataset.example_shape[..]), (12, &[1, 2, 3][..]), "those of training");
+    assert_eq!((read.dataset.len(), &read.dataset.example_shape[..]), (12, &[1, 2, 3][..]), "the training examples");
     assert_eq!(read.dataset.labels(), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
     assert_eq!(read.dataset.features[6..12], [251.0 / 255.0; 6]);
     let (offsets, target_offsets) = (Vec::new(), Vec::new());
@@ -158,22 +158,22 @@ fn examples_in_one_file() {
             error.message().split_once("wrong.npz").unwrap().1.to_string()
         };
         let (x, y) = (Tensor::from_slice(&[1f32, 2.0, f32::NAN, 4.0], [2, 2]), Tensor::from_slice(&[0i32, 1], [2]));
-        assert_eq!(save(&[("a", x.clone()), ("b", y.clone())]), ": none of its arrays (a, b) is called x");
-        assert_eq!(save(&[("x", x.clone())]), ": x: its classes are not beside it; looked for y");
+        assert_eq!(save(&[("a", x.clone()), ("b", y.clone())]), ": none of its arrays (a, b) is named x");
+        assert_eq!(save(&[("x", x.clone())]), ": x: no labels found beside it; looked for y");
         let said = save(&[("x", x.clone()), ("y", y.clone())]);
-        assert_eq!(said, ": x: example 1 holds NaN, which is no finite number");
+        assert_eq!(said, ": x: example 1 holds NaN, which is not a finite number");
         let three = Tensor::from_slice(&[0i32, 1, 2], [3]);
         assert_eq!(
             save(&[("x", Tensor::from_slice(&[1f32; 4], [2, 2])), ("y", three)]),
-            ": y: 3 classes for 2 examples"
+            ": y: 3 labels for 2 examples"
         );
-        assert_eq!(save(&[("x", y.clone()), ("y", y)]), ": x: [2] is not an array for each example");
+        assert_eq!(save(&[("x", y.clone()), ("y", y)]), ": x: shape [2] has no axis besides the examples");
     });
 }
 
-/// Anything that is read whole may be packed.
+/// All files that are read completely can be compressed with gzip.
 #[test]
-fn packed_files() {
+fn gzip_compressed_files() {
     let pack = |name: &str, bytes: &[u8]| {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         std::io::Write::write_all(&mut packed, bytes).unwrap();
@@ -184,10 +184,10 @@ fn packed_files() {
     let (plain, packed) = (file("plain.csv", table.as_bytes()), pack("packed.csv.gz", table.as_bytes()));
     assert_eq!(open(&packed).unwrap(), open(&plain).unwrap());
     let wrong = pack("wrong.csv.gz", table.replace("3,", "drei,").as_bytes());
-    assert!(open(&wrong).unwrap_err().message().ends_with("wrong.csv.gz:3: a: `drei` is no finite number"));
+    assert!(open(&wrong).unwrap_err().message().ends_with("wrong.csv.gz:3: a: `drei` is not a finite number"));
     let parquet = open(&pack("snappy.parquet.gz", b"PAR1")).unwrap_err();
     assert!(
-        parquet.message().ends_with("snappy.parquet.gz: unpack it first; Parquet packs its own columns"),
+        parquet.message().ends_with("snappy.parquet.gz: decompress it first; Parquet compresses its own columns"),
         "{parquet}"
     );
     Device::get("cpu").unwrap().scope(|| {
@@ -195,7 +195,7 @@ fn packed_files() {
         npy::save(&Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0], [2, 2]), &x).unwrap();
         npy::save(&Tensor::from_slice(&[1i32, 0], [2]), &y).unwrap();
         let want = open(&x).unwrap();
-        // The examples are packed, their classes are not.
+        // The examples are compressed, and their classes are not.
         let packed = pack("x.npy.gz", &std::fs::read(&x).unwrap());
         assert_eq!(open(&packed).unwrap(), want);
     });
@@ -210,7 +210,7 @@ fn packed_files() {
 
 #[cfg(feature = "parquet")]
 #[test]
-fn tables_of_parquet() {
+fn parquet_tables() {
     let label = |label: &str| ReadOptions { label_columns: vec![label.to_string()], ..ReadOptions::default() };
     for codec in ["snappy", "gzip", "lz4", "none"] {
         let path = fixture(&format!("{codec}.parquet"));
@@ -228,21 +228,24 @@ fn tables_of_parquet() {
         let again = read.format.read(&path, &read.class_names).unwrap();
         assert_eq!((again.dataset.features, again.names[4].as_str()), (read.dataset.features, "line 5"));
         let rents = reader::open(&path, &label("rent")).unwrap();
-        assert_eq!(rents.dataset.features[..6], [70.5, 3.0, 1.0, 1.0, 0.0, 1901.0], "a 1 in the place of its city");
+        assert_eq!(rents.dataset.features[..6], [70.5, 3.0, 1.0, 1.0, 0.0, 1901.0], "the city is one-hot encoded");
         let several = reader::open(&path, &label("size, rent")).unwrap();
         let want = [70.5, 0.1, 55.0, 1e-20, 120.25, 2.0, 80.0, -3.5, 33.0, 1e30];
         assert_eq!(several.dataset.targets, Targets::Regression { values: want.to_vec(), num_outputs: 2 });
         let again = several.format.read(&path, &[]).unwrap();
         assert_eq!(again.labels[3], Some(Label::Values(vec![80.0, -3.5])));
         let error = reader::open(&path, &ReadOptions { task: Some(Task::Regression), ..label("city") }).unwrap_err();
-        let said = format!("{codec}.parquet:1: city: `Bergen` is no finite number");
+        let said = format!("{codec}.parquet:1: city: `Bergen` is not a finite number");
         assert!(error.is_corrupt() && error.message().ends_with(&said), "{error}");
     }
     let said = |name: &str| reader::open(&fixture(name), &ReadOptions::default()).unwrap_err().message().to_string();
     assert!(said("null.parquet").ends_with("null.parquet:3: size: is empty"));
-    assert!(said("nested.parquet").ends_with("nested.parquet: tags holds lists or structures, not one value a row"));
+    assert!(said("nested.parquet").ends_with("nested.parquet: tags has nested values, which are not supported"));
     let zstd = said("zstd.parquet");
-    assert!(zstd.contains("zstd.parquet: its columns are packed by ZSTD") && zstd.ends_with("not read here"), "{zstd}");
+    assert!(
+        zstd.contains("zstd.parquet: its columns are compressed with ZSTD") && zstd.ends_with("not supported"),
+        "{zstd}"
+    );
     let read = |path: &Path| reader::open(path, &label("city"));
     let bytes = std::fs::read(fixture("snappy.parquet")).unwrap();
     for length in (0..bytes.len()).step_by(17) {
@@ -251,7 +254,7 @@ fn tables_of_parquet() {
     for at in (0..bytes.len()).step_by(9) {
         let mut bytes = bytes.clone();
         bytes[at] ^= 0x40;
-        // Without checksums a number may be another; nothing worse happens.
+        // Without checksums a number can change; nothing worse happens.
         match read(&file("flipped.parquet", &bytes)) {
             Ok(read) => assert!(read.dataset.num_classes() >= 2),
             Err(error) => assert!(error.message().contains("flipped.parquet") || error.is_mistake(), "{error}"),
@@ -261,10 +264,10 @@ fn tables_of_parquet() {
 
 #[cfg(not(feature = "parquet"))]
 #[test]
-fn a_build_without_parquet_says_so() {
+fn a_build_without_parquet_reports_it() {
     let error = reader::open(&fixture("snappy.parquet"), &ReadOptions::default()).unwrap_err();
-    assert!(error.message().ends_with("snappy.parquet: this build reads no Parquet"), "{error}");
-    assert!(error.to_string().contains("`--features parquet` adds it"), "{error}");
+    assert!(error.message().ends_with("snappy.parquet: this build does not support Parquet"), "{error}");
+    assert!(error.to_string().contains("build with `--features parquet`"), "{error}");
 }
 
 #[test]
@@ -278,14 +281,14 @@ fn idx_files() {
     cuts("cut.idx", &images, idx::load);
     let message = idx::load_classification(&first, &second, 3).unwrap_err().to_string();
     assert!(message.contains("example 0 has class 4"), "{message}");
-    // A length that overflows is no allocation.
+    // A length that overflows is rejected without an allocation.
     let wide = [&[0, 0, 8, 3][..], &[255; 12], &[1]].concat();
-    assert!(idx::load(&file("wide.idx", &wide)).unwrap_err().message().contains("do not fill"));
+    assert!(idx::load(&file("wide.idx", &wide)).unwrap_err().message().contains("do not match"));
 }
 
-/// Names are known from data by what stands below them.
+/// A header is distinguished from data by the values below it.
 #[test]
-fn names_of_columns() {
+fn headers_are_detected() {
     for (text, named) in [
         ("a,b,kind\n1,2,x\n3,4,y\n", true),
         ("name,sex,age\nAda,f,\nBob,m,30\nCid,m,40\n", true),
@@ -311,9 +314,9 @@ fn names_of_columns() {
     }
 }
 
-/// A trained network knows the names: a row or two of words need not tell.
+/// A trained network knows the column names, which one or two rows of strings do not reveal.
 #[test]
-fn few_rows_of_words_are_read_by_known_names() {
+fn few_rows_of_strings_are_read_with_known_names() {
     let all = "color,shape,kind\nred,round,fruit\nblue,flat,plate\nred,flat,plate\nblue,round,fruit\n";
     let trained = reader::open(&file("things.csv", all.as_bytes()), &ReadOptions::default()).unwrap();
     assert_eq!(trained.class_names, ["fruit", "plate"]);
@@ -322,7 +325,7 @@ fn few_rows_of_words_are_read_by_known_names() {
         assert_eq!(read.names, ["line 2"], "{text}");
         assert_eq!(read.dataset.features, trained.dataset.features[..4], "{text}");
     }
-    // A row of known words and no header.
+    // A row of known categories without a header.
     let read = trained.format.read(&file("few.csv", b"red,round\n"), &trained.class_names).unwrap();
     assert_eq!(
         (&read.names[..], &read.dataset.features[..]),
@@ -332,37 +335,40 @@ fn few_rows_of_words_are_read_by_known_names() {
     assert!(error.message().ends_with("few.csv: 2 columns are missing (color, shape)"), "{error}");
 }
 
-/// What is said or known of the columns decides where the data leave it open.
+/// Given or known column names decide where the data are ambiguous.
 #[test]
-fn names_that_are_known() {
+fn known_column_names() {
     let reading = ReadOptions { label_columns: vec!["Good".into()], ..ReadOptions::default() };
     let unclear = file("unclear.csv", b"color,good\nred,y\nblue,n\nred,good\n");
     let open = reader::open(&unclear, &reading).unwrap();
     assert_eq!((open.dataset.len(), &open.class_names[..]), (3, &["good", "n", "y"].map(String::from)[..]));
     let few = open.format.read(&file("few.csv", b"color\nred\n"), &open.class_names).unwrap();
     assert_eq!((&few.names[..], &few.dataset.features[..]), (&["line 2".to_string()][..], &[0.0, 1.0][..]));
-    // Rows that had no names have none when they are few, either.
+    // Data without a header in training are read without one when they have few rows.
     let bare = reader::open(&file("bare.csv", b"red,y\nblue,n\nred,y\n"), &ReadOptions::default()).unwrap();
     let few = bare.format.read(&file("few.csv", b"blue,y\nred,n\nred,n\n"), &bare.class_names).unwrap();
     assert_eq!(few.dataset.features, [1.0, 0.0, 0.0, 1.0, 0.0, 1.0]);
 }
 
-/// A word that is missing is named, not the words around it.
+/// A missing category is reported by name, not the other categories.
 #[test]
-fn words_that_are_missing() {
-    for (cell, wrong) in [("", "it is empty"), ("NaN", "`NaN` is no word")] {
+fn missing_categories() {
+    for (cell, wrong) in [("", "it is empty"), ("NaN", "`NaN` is a missing value")] {
         let text = format!("color,size,kind\nred,1,a\nblue,2,b\n{cell},3,a\nred,4,b\ninf,5,a\n");
         let error = reader::open(&file("missing.csv", text.as_bytes()), &ReadOptions::default()).unwrap_err();
-        assert!(error.message().ends_with(&format!("missing.csv:4: color: {wrong}, in a column of words")), "{error}");
+        assert!(
+            error.message().ends_with(&format!("missing.csv:4: color: {wrong}, in a categorical column")),
+            "{error}"
+        );
     }
     let odd = file("odd.csv", b"color,size,kind\n1,1,a\nblue,2,b\n3,3,a\n");
     let error = reader::open(&odd, &ReadOptions::default()).unwrap_err();
-    assert!(error.message().ends_with("odd.csv:3: color: `blue` is no finite number"), "{error}");
+    assert!(error.message().ends_with("odd.csv:3: color: `blue` is not a finite number"), "{error}");
 }
 
-/// A name that two columns have is found for neither, in training and after it.
+/// A name that two columns share is rejected, in training and afterwards.
 #[test]
-fn columns_of_one_name() {
+fn duplicate_column_names() {
     let twice = file("twice.csv", b"x,z,x,kind\n1,2,3,a\n4,5,6,b\n7,8,9,a\n");
     let error = reader::open(&twice, &ReadOptions::default()).unwrap_err();
     assert!(error.message().ends_with("twice.csv: columns 1 and 3 are both named `x`"), "{error}");
@@ -374,15 +380,15 @@ fn columns_of_one_name() {
         )
     };
     assert_eq!(left(&["1", "3"]).unwrap().dataset.features, [2.0, 5.0, 8.0]);
-    assert!(left(&["3"]).is_err(), "a file to be judged has both");
+    assert!(left(&["3"]).is_err(), "a file for prediction has both");
     let once = reader::open(&file("once.csv", b"x,z,kind\n1,2,a\n4,5,b\n7,8,a\n"), &ReadOptions::default()).unwrap();
     let error = once.format.read(&twice, &once.class_names).unwrap_err();
     assert!(error.message().ends_with("twice.csv: columns 1 and 3 are both named `x`"), "{error}");
 }
 
-/// Rows without an id are no sequence of their own, and examples that memory cannot hold are no abort.
+/// Rows without a sequence id are rejected, and examples that do not fit into memory are an error instead of an abort.
 #[test]
-fn sequences_that_cannot_be() {
+fn invalid_sequences() {
     let reading = ReadOptions { sequence_column: Some("id".into()), ..ReadOptions::default() };
     let open = |text: &str| reader::open(&file("ids.csv", text.as_bytes()), &reading);
     let error = open("id,x,kind\n1,2,a\n,3,a\n2,4,b\n,5,b\n").unwrap_err();
@@ -391,7 +397,7 @@ fn sequences_that_cannot_be() {
     let DataFormat::Csv { feature_columns: columns, label_columns: labels, task, categories: words, offsets, .. } =
         good.format
     else {
-        panic!("a table")
+        panic!("not a table")
     };
     for time in [usize::MAX / 2, usize::MAX / 64] {
         let sequences = Some(reader::SequenceColumn { column: "id".into(), max_len: time });
@@ -411,7 +417,7 @@ fn sequences_that_cannot_be() {
 }
 
 #[test]
-fn tables() {
+fn csv_tables() {
     let table = csv::load(&file("a.csv", b"\"x\",y,class\n1,2.5,0\n\n-3, 4e2,1\n")).unwrap();
     assert_eq!(table.names.as_deref().unwrap(), ["x", "y", "class"]);
     assert_eq!((table.rows(), &table.values[..]), (2, &[1.0, 2.5, 0.0, -3.0, 400.0, 1.0][..]));
@@ -419,15 +425,20 @@ fn tables() {
     assert_eq!((&data.features[..], data.labels()), (&[1.0, 2.5, -3.0, 400.0][..], &[0, 1][..]));
     assert!(table.to_classification(1, 2).unwrap_err().message().contains("row 0 has class 2.5"));
     let message = |bytes: &[u8]| csv::load(&file("b.csv", bytes)).unwrap_err().message().to_string();
-    assert!(message(b"1;2\n3;x\n").ends_with("b.csv:2: `x` is no number"));
-    assert!(message(b"1\t2\n3\n").ends_with("b.csv:2: 1 cells, not 2 as above"));
+    assert!(message(b"1;2\n3;x\n").ends_with("b.csv:2: `x` is not a number"));
+    assert!(message(b"1\t2\n3\n").ends_with("b.csv:2: 1 cells, expected 2 as in the first row"));
     assert_eq!(csv::load(&file("empty.csv", b"")).unwrap().rows(), 0);
 }
 
-/// Small files that stand for much more memory than a read may take, each by the means of its format.
+/// Small files that expand to much more memory than a read can use, one for each format.
 #[test]
+<<<<<<< 500041b:crates/nn/tests/it/file_formats.rs
 fn a_read_takes_no_more_memory_than_its_limit() {
     let Some(folder) = fuzz::in_child("file_formats::a_read_takes_no_more_memory_than_its_limit", "64MiB") else { return };
+=======
+fn reading_is_limited_in_memory() {
+    let Some(folder) = fuzz::in_child("reading_is_limited_in_memory", "64MiB") else { return };
+>>>>>>> prose:crates/nn/tests/file_formats.rs
     let refused = |path: &Path| {
         let error = reader::open(path, &ReadOptions::default()).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("reading it takes more than 64 MiB of memory"), "{error}");
@@ -442,7 +453,7 @@ fn a_read_takes_no_more_memory_than_its_limit() {
         packed.finish().unwrap();
         path
     };
-    // 100 MiB of text; then 10 MiB of which each cell is two bytes.
+    // 100 MiB of text; then 10 MiB in which each cell has two bytes.
     let line = "1,".repeat(31) + "1\n";
     refused(&pack("long.csv.gz", b"", line.repeat(16_384).as_bytes(), 100));
     refused(&pack("cells.csv.gz", b"", line.repeat(16_384).as_bytes(), 10));
@@ -461,10 +472,10 @@ fn a_read_takes_no_more_memory_than_its_limit() {
         std::fs::write(class.join(format!("{at}.png")), bytes.get_ref()).unwrap();
     }
     refused(&folder.join("images"));
-    // As small ones they are read: what was decoded is free again.
+    // At a small size they can be read, because decoded images are freed.
     let reading = ReadOptions { image_size: Some((8, 8)), ..ReadOptions::default() };
     assert_eq!(reader::open(&folder.join("images"), &reading).unwrap().dataset.len(), 40);
-    // A sequence of 20,000 rows beside 20,000 of one: each takes the room of the longest.
+    // A sequence of 20,000 rows and 20,000 of one row: each takes the memory of the longest.
     let row = |at: usize| match at {
         0..20_000 => format!("0,{at},0\n"),
         _ => format!("{at},{at},{}\n", at % 2),
@@ -480,42 +491,46 @@ fn a_read_takes_no_more_memory_than_its_limit() {
     assert!(endless.unwrap_err().message().contains("more than 64 MiB"));
 }
 
-/// Entries of an archive that lie in the same bytes.
+/// Archive entries that share the same bytes.
 #[test]
-fn overlapping_entries_are_refused() {
+fn overlapping_entries_are_rejected() {
     let bytes = std::fs::read(fixture("packed.npz")).unwrap();
-    // The second entry of the directory is told to begin where the first does.
+    // The second directory entry is modified to start where the first one does.
     let directory: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(b"PK\x01\x02")).collect();
     let mut shared = bytes.clone();
     let (first, second) = (directory[0], directory[1]);
     let name = |at: usize| usize::from(u16::from_le_bytes([bytes[at + 28], bytes[at + 29]]));
-    // Sizes, checksum and place of the first, under the name of the second.
+    // Sizes, checksum and offset of the first entry, under the name of the second.
     let fields = bytes[first + 16..first + 28].to_vec();
     shared[second + 16..second + 28].copy_from_slice(&fields);
     let place = bytes[first + 42..first + 46].to_vec();
     shared[second + 42..second + 46].copy_from_slice(&place);
     assert!(name(first) > 0 && name(second) > 0);
     let error = Device::get("cpu").unwrap().scope(|| npz::load(&file("shared.npz", &shared)).unwrap_err());
-    assert!(error.message().ends_with("shared.npz: several of its entries are stored in the same bytes"), "{error}");
+    assert!(error.message().ends_with("shared.npz: its entries overlap"), "{error}");
 }
 
-/// 321 bytes with 200 million rows of nulls, and a file whose page counts do not agree with its rows: neither is unpacked.
+/// A file of 321 bytes with 200 million rows of nulls, and one whose page counts do not match its rows: neither is decompressed.
 #[cfg(feature = "parquet")]
 #[test]
-fn counts_of_parquet_are_checked_before_anything_is_read() {
+fn parquet_counts_are_checked_before_reading() {
     let error = reader::open(&fixture("nulls.parquet"), &ReadOptions::default()).unwrap_err();
     assert!(error.is_corrupt() && error.message().ends_with("reading it takes more than 4 GiB of memory"), "{error}");
     let error = reader::open(&fixture("slow.parquet"), &ReadOptions::default()).unwrap_err();
     assert!(error.is_corrupt() && error.message().contains("slow.parquet: "), "{error}");
 }
 
-/// One string of 1 MiB, 1,000 times by a dictionary of one: the file holds it once.
+/// A string of 1 MiB that is referenced 1,000 times through a dictionary: the file holds it once.
 #[cfg(feature = "parquet")]
 #[test]
-fn strings_of_a_dictionary_are_counted_each_time() {
+fn parquet_dictionary_strings_are_counted_each_time() {
     use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
     use parquet::file::properties::{EnabledStatistics, WriterProperties};
+<<<<<<< 500041b:crates/nn/tests/it/file_formats.rs
     let Some(folder) = fuzz::in_child("file_formats::strings_of_a_dictionary_are_counted_each_time", "64MiB") else { return };
+=======
+    let Some(folder) = fuzz::in_child("parquet_dictionary_strings_are_counted_each_time", "64MiB") else { return };
+>>>>>>> prose:crates/nn/tests/file_formats.rs
     let schema = "message m { required binary a (UTF8); required int32 y; }";
     let schema = std::sync::Arc::new(parquet::schema::parser::parse_message_type(schema).unwrap());
     let properties = WriterProperties::builder()

@@ -1,5 +1,5 @@
-//! What several batches come to: steps of accumulated gradients, averages of parameters, rates that fall on a plateau; and that all of it
-//! goes on bit for bit after a stop.
+//! State that spans several batches: gradient accumulation, averaged parameters, learning rates reduced on a plateau. All of it resumes bit
+//! for bit.
 
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::optim::{GradScaler, SgdRule, UpdateRule};
@@ -46,9 +46,9 @@ fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
 }
 
-/// Three batches of 16 a step are a batch of 48, the short ones at the end of the epoch included: 150 is three times 48 and 6.
+/// Three batches of 16 in each step equal a batch of 48, including the short batches at the end of the epoch: 150 is three times 48 and 6.
 #[test]
-fn accumulated_batches_are_one() {
+fn accumulated_batches_equal_one_batch() {
     on_cpu(|| {
         let (train, held) = parts();
         let (mut whole, mut parts) = (fresh(), fresh());
@@ -63,18 +63,18 @@ fn accumulated_batches_are_one() {
         assert_eq!((whole.optimizer.steps, parts.optimizer.steps), (8, 8));
         assert_eq!((of(48, 1).optimizer_steps(150), of(16, 3).optimizer_steps(150)), (8, 8));
         for (a, b) in numbers(&whole.model).iter().zip(numbers(&parts.model)) {
-            assert!((a - b).abs() < 1e-5, "{a} at once, {b} in parts");
+            assert!((a - b).abs() < 1e-5, "{a} in one step, {b} in parts");
         }
         let losses = |run: &Trainer<_, _>| run.state.history.iter().map(|epoch| epoch.train_loss).collect::<Vec<f64>>();
         for (a, b) in losses(&whole).iter().zip(losses(&parts)) {
-            assert!((a - b).abs() < 1e-5, "{a} at once, {b} in parts");
+            assert!((a - b).abs() < 1e-5, "{a} in one step, {b} in parts");
         }
     });
 }
 
-/// The same with classes that count unequally: a part counts as much as its examples do.
+/// The same with class weights: a part is weighted by its examples.
 #[test]
-fn accumulated_batches_are_one_with_weights_of_classes() {
+fn accumulated_batches_equal_one_batch_with_class_weights() {
     on_cpu(|| {
         let (train, held) = parts();
         for kind in [LossKind::CrossEntropy, LossKind::BceWithLogits] {
@@ -89,7 +89,7 @@ fn accumulated_batches_are_one_with_weights_of_classes() {
             whole.fit(&of(48, 1), (&train, &held), &mut NoCallback).unwrap();
             parts.fit(&of(4, 12), (&train, &held), &mut NoCallback).unwrap();
             for (a, b) in numbers(&whole.model).iter().zip(numbers(&parts.model)) {
-                assert!((a - b).abs() < 1e-5, "{a} at once, {b} in parts");
+                assert!((a - b).abs() < 1e-5, "{a} in one step, {b} in parts");
             }
             for (a, b) in whole.state.history.iter().zip(&parts.state.history) {
                 assert!(
@@ -97,19 +97,19 @@ fn accumulated_batches_are_one_with_weights_of_classes() {
                     "{a:?}, {b:?}"
                 );
             }
-            // At a rate of nothing the loss of an epoch is that of its examples, however they are divided.
+            // At a learning rate of almost zero, the loss of an epoch is that of its examples, however they are divided into batches.
             let mut still = Trainer::new(whole.model.clone(), Sgd::new(1e-12), Rng::seed_from_u64(1));
             still.fit(&TrainConfig { epochs: 1, ..of(7, 1) }, (&train, &held), &mut NoCallback).unwrap();
             let want = panoply_nn::evaluate(&whole.model, &train, &loss).unwrap().loss;
             let have = still.state.history[0].train_loss;
-            assert!((have - want).abs() < 1e-5, "{have}, not {want}");
+            assert!((have - want).abs() < 1e-5, "{have}, expected {want}");
         }
     });
 }
 
-/// A part that overflows in f16, wherever in its step, takes the step with it, halves the scale once, and leaves nothing for the next.
+/// A part that overflows in f16, anywhere in its step, skips the whole step, halves the scale once, and leaves nothing for the next step.
 #[test]
-fn a_part_that_overflows_spoils_its_step_and_no_other() {
+fn an_overflowing_part_skips_its_step_only() {
     on_cpu(|| {
         let (small, large) = (Rng::seed_from_u64(1).normal([4, 8]) * 0.1, Rng::seed_from_u64(2).normal([4, 8]) * 100.0);
         let scaled = |factor: f64| {
@@ -135,7 +135,7 @@ fn a_part_that_overflows_spoils_its_step_and_no_other() {
         for spoilt in 0..3 {
             let (mut model, mut optimizer) = (start.clone(), scaled(65536.0));
             let mut parts = [&small; 3];
-            // All behind it overflow as well.
+            // All parts after it overflow as well.
             parts[spoilt..].fill(&large);
             group(&mut model, &mut optimizer, parts);
             assert_eq!(numbers(&model), numbers(&start), "{spoilt}");
@@ -151,13 +151,13 @@ fn a_part_that_overflows_spoils_its_step_and_no_other() {
     });
 }
 
-/// Each step is made or left out as a whole, the average follows those that are made, and one that is stopped within a spoilt step
-/// goes on bit for bit.
+/// Each step is taken or skipped as a whole, and the averaged model follows the steps that are taken. A run that is stopped within an
+/// overflowing step resumes bit for bit.
 #[test]
-fn a_spoilt_step_is_left_out_after_a_stop() {
+fn an_overflowing_step_is_skipped_after_resuming() {
     on_cpu(|| {
         let (train, held) = parts();
-        let folder = std::env::temp_dir().join(format!("panoply-spoilt-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("panoply-overflow-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("run.safetensors");
         let training = TrainConfig {
@@ -175,7 +175,7 @@ fn a_spoilt_step_is_left_out_after_a_stop() {
         let mut whole = run();
         whole.fit(&training, (&train, &held), &mut NoCallback).unwrap();
         let scale = whole.optimizer.grad_scaler.unwrap();
-        // 150 examples are ten batches, three steps an epoch.
+        // 150 examples are ten batches, which are three steps per epoch.
         assert_eq!(whole.optimizer.steps + scale.skipped_steps, 15);
         assert!(scale.skipped_steps > 2 && whole.optimizer.steps > 2, "{scale:?}");
         assert_eq!(scale.scale, 2f64.powi(26 - scale.skipped_steps as i32));
@@ -195,10 +195,10 @@ fn a_spoilt_step_is_left_out_after_a_stop() {
     });
 }
 
-/// The average is the one that is computed by hand from the models after each step: a tenth is kept of what was before the first,
-/// more and more later, and never more than was said.
+/// The averaged model equals the average computed from the models after each step. The decay of step n is
+/// min(`ema_decay`, (1 + n) / (10 + n)).
 #[test]
-fn an_average_is_kept_and_measured() {
+fn an_averaged_model_is_updated_and_evaluated() {
     on_cpu(|| {
         let (train, held) = parts();
         let training = TrainConfig { ema_decay: Some(0.3), ..TrainConfig::new(1, 50) };
@@ -214,7 +214,7 @@ fn an_average_is_kept_and_measured() {
         let mut run = fresh();
         run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
         for (have, want) in numbers(&run.averaged_model.as_ref().unwrap().model).iter().zip(&want) {
-            assert!((f64::from(*have) - want).abs() < 1e-6, "{have}, not {want}");
+            assert!((f64::from(*have) - want).abs() < 1e-6, "{have}, expected {want}");
         }
         assert_eq!(numbers(run.best_model()), numbers(&run.averaged_model.as_ref().unwrap().model));
         let judged = panoply_nn::evaluate(run.best_model(), &held, &training.loss).unwrap();
@@ -222,9 +222,9 @@ fn an_average_is_kept_and_measured() {
     });
 }
 
-/// A run that learns nothing lowers its rate after three epochs without a better loss, and after three more.
+/// A run that does not improve lowers its learning rate after three epochs without a better loss, and again after three more.
 #[test]
-fn a_plateau_lowers_the_rate() {
+fn a_plateau_lowers_the_learning_rate() {
     on_cpu(|| {
         let (train, held) = parts();
         let mut rng = Rng::seed_from_u64(4);
@@ -245,9 +245,9 @@ fn a_plateau_lowers_the_rate() {
     });
 }
 
-/// Stopped between two batches of one step, with an average and on a plateau, it goes on bit for bit.
+/// A run that is stopped between two batches of one step, with an averaged model and on a plateau, resumes bit for bit.
 #[test]
-fn all_of_it_goes_on_after_a_stop() {
+fn accumulation_averaging_and_plateaus_resume() {
     on_cpu(|| {
         let (train, held) = parts();
         let folder = std::env::temp_dir().join(format!("panoply-steps-{}", std::process::id()));
@@ -268,7 +268,7 @@ fn all_of_it_goes_on_after_a_stop() {
         };
         let mut whole = run();
         whole.fit(&training, (&train, &held), &mut NoCallback).unwrap();
-        assert!(whole.optimizer.learning_rate < 1e-3, "the plateau was reached");
+        assert!(whole.optimizer.learning_rate < 1e-3, "the plateau was not reached");
         let mut part = run();
         for stop in [StopAt(1, 2), StopAt(2, 7), StopAt(3, 9), StopAt(0, 0)] {
             let StopAt(_, step) = stop;
@@ -287,9 +287,9 @@ fn all_of_it_goes_on_after_a_stop() {
     });
 }
 
-/// With no gradient only decay moves anything: matrices do, biases do not.
+/// All gradients are zero, so only weight decay changes parameters: it applies to matrices but not to biases.
 #[test]
-fn weight_decay_spares_vectors() {
+fn weight_decay_excludes_vectors() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(0);
         let mut model = network(&mut rng);
@@ -305,7 +305,8 @@ fn weight_decay_spares_vectors() {
     });
 }
 
-/// 7 examples by 3 are batches of 3 and 4, from the host, the device or a loader: batch norm needs two values per channel.
+/// 7 examples with a batch size of 3 are batches of 3 and 4, from the host, the device or a loader: batch norm needs two values per
+/// channel.
 #[test]
 fn a_last_batch_of_one_example_is_merged() {
     struct Count(usize);
@@ -345,9 +346,10 @@ fn a_last_batch_of_one_example_is_merged() {
     });
 }
 
-/// `sklearn.metrics.r2_score` over all rows of a table sorted by its target, and as Keras counts after `EarlyStopping`.
+/// The score is like `sklearn.metrics.r2_score` over all rows of a table sorted by its target. Patience counts as in Keras'
+/// `EarlyStopping`.
 #[test]
-fn training_scores_are_of_a_random_sample_and_patience_is_granted_again() {
+fn training_scores_are_from_a_random_sample_and_patience_restarts() {
     on_cpu(|| {
         let data = |count: usize| {
             let x: Vec<f32> = (0..count).map(|i| i as f32 / count as f32).collect();
@@ -361,16 +363,16 @@ fn training_scores_are_of_a_random_sample_and_patience_is_granted_again() {
         run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
         let all = panoply_nn::evaluate(&run.model, &train, &loss).unwrap().score;
         let told = run.state.history[0].train_score;
-        assert!((told - all).abs() < 0.2 * (1.0 + all.abs()), "{told} of a sample, {all} of all rows");
-        assert_eq!(run.state.history.len(), 4, "nothing is learned");
+        assert!((told - all).abs() < 0.2 * (1.0 + all.abs()), "{told} on a sample, {all} on all rows");
+        assert_eq!(run.state.history.len(), 4, "the model does not change");
         run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
-        assert_eq!(run.state.history.len(), 7, "three more epochs without a better one");
+        assert_eq!(run.state.history.len(), 7, "three more epochs without improvement");
     });
 }
 
-/// An element whose gradient is 0 does not move, and one whose gradient has a square below the smallest f16 moves as in f32.
+/// An element with gradient 0 does not change, and one whose squared gradient is below the smallest f16 is updated as in f32.
 #[test]
-fn parameters_of_halves_are_updated_in_f32() {
+fn half_precision_parameters_are_updated_in_f32() {
     fn steps<R: UpdateRule + 'static>(optimizer: Optimizer<R>, dtype: DType) -> Vec<f64> {
         let mut optimizer = optimizer.boxed();
         let start = Tensor::from_slice(&[1f32, 2.0, -1.0, 0.5], [4]).cast(dtype);
@@ -393,7 +395,7 @@ fn parameters_of_halves_are_updated_in_f32() {
             let found = steps(optimizer.clone(), dtype);
             // Each of three steps rounds the parameter once.
             let near = |(x, y): (&f64, &f64)| (x - y).abs() <= 3.0 * unit * y.abs().max(1.0);
-            assert!(found.iter().zip(&exact).all(near), "{name} of {dtype}: {found:?}, not {exact:?}");
+            assert!(found.iter().zip(&exact).all(near), "{name} of {dtype}: {found:?}, expected {exact:?}");
         }
     }
     on_cpu(|| {

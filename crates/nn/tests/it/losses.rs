@@ -1,4 +1,4 @@
-//! Losses of classes, shares and numbers beside NumPy's arithmetic in f64, what outputs say in use, and what is no target of them.
+//! Losses for classes, probabilities and numbers compared with NumPy in f64, predictions from outputs, and targets that do not fit a loss.
 
 use panoply_nn::data::{Dataset, Targets};
 use panoply_nn::trainer::NoCallback;
@@ -19,25 +19,25 @@ fn on_cpu(work: impl FnOnce()) {
 #[track_caller]
 fn near(have: &Tensor, want: f64) {
     let have = have.item().unwrap();
-    assert!((have - want).abs() < 2e-6, "{have}, not {want}");
+    assert!((have - want).abs() < 2e-6, "{have}, expected {want}");
 }
 
-/// With x the logits, c the classes and w the weights, in NumPy: `ls = x - log(exp(x).sum(1, keepdims=True))`,
-/// `(-ls[i, c] * w[c]).sum() / w[c].sum()`; `s = 1 / (1 + exp(-x))`, `e = -(t * log(s) + (1 - t) * log(1 - s)).mean(1)` with t the
-/// classes as rows of zeros with a one, `(e * w[c]).sum() / w[c].sum()`; `(p * (log(p) - ls)).sum(1).mean()` where p is not 0.
+/// With x the logits, c the classes and w the weights, in NumPy: `ls = x - log(exp(x).sum(1, keepdims=True))`, `(-ls[i, c] * w[c]).sum() /
+/// w[c].sum()`; `s = 1 / (1 + exp(-x))`, `e = -(t * log(s) + (1 - t) * log(1 - s)).mean(1)` with t the one-hot classes, `(e * w[c]).sum() /
+/// w[c].sum()`; `(p * (log(p) - ls)).sum(1).mean()` where p is not 0.
 #[test]
-fn they_are_numpys() {
+fn losses_agree_with_numpy() {
     on_cpu(|| {
         let (x, c) = (Tensor::from_slice(&LOGITS, [4, 3]), Tensor::from_slice(&CLASSES, [4]));
         let weighted = |kind| Loss::new(kind).class_weights(ClassWeights::PerClass(WEIGHTS.to_vec()));
         near(&weighted(LossKind::CrossEntropy).compute(&x, &c), 0.8790360079750841);
         near(&Loss::new(LossKind::BceWithLogits).compute(&x, &c), 0.7399928847896071);
         near(&weighted(LossKind::BceWithLogits).compute(&x, &c), 0.7344775447389672);
-        // At each time, the same numbers in other axes.
+        // The same numbers with a time axis.
         let (at_times, classes) = (x.reshape([2, 2, 3]), c.reshape([2, 2]));
         near(&weighted(LossKind::CrossEntropy).compute(&at_times, &classes), 0.8790360079750841);
         near(&weighted(LossKind::BceWithLogits).compute(&at_times, &classes), 0.7344775447389672);
-        // Two classes have one logit.
+        // Two classes have a single logit.
         let (one, yes) =
             (Tensor::from_slice(&[1.2f32, -0.3, 2.0, -1.5], [4, 1]), Tensor::from_slice(&[1i32, 1, 0, 0], [4]));
         near(&Loss::new(LossKind::BceWithLogits).compute(&one, &yes), 0.8614947502080705);
@@ -52,15 +52,18 @@ fn they_are_numpys() {
             Loss::new(LossKind::BceWithLogits).compute(&x, &Tensor::from_slice(&[0i32, 1], [2])).check().unwrap_err();
         assert!(wrong.message().starts_with("bce_with_logits: needs logits [batch, classes]"), "{wrong}");
         let unfitted = Loss::default().class_weights(ClassWeights::Balanced).compute(&x, &c).check().unwrap_err();
-        assert!(unfitted.message().starts_with("balanced class weights are computed from the examples"), "{unfitted}");
+        assert!(
+            unfitted.message().starts_with("balanced class weights must be computed from the training targets"),
+            "{unfitted}"
+        );
     });
 }
 
-/// The mean over a data set does not depend on the parts it was looked at in, weighted or not.
+/// The mean over a dataset does not depend on how it is divided into parts, weighted or not.
 #[test]
-fn a_weighted_mean_knows_no_parts() {
+fn a_weighted_mean_is_independent_of_the_parts() {
     on_cpu(|| {
-        // More examples than are looked at together; the first of them nearly all of class 0.
+        // More examples than are evaluated together; almost all of the first ones have class 0.
         let count = 3000;
         let labels: Vec<i32> = (0..count).map(|i| if i < 1100 { i32::from(i % 50 == 0) } else { i % 3 }).collect();
         let logits: Vec<f32> = (0..3 * count).map(|i| LOGITS[(i % 12) as usize] * (i % 7) as f32 / 7.0).collect();
@@ -75,12 +78,12 @@ fn a_weighted_mean_knows_no_parts() {
             sum += weight * (total.ln() - f64::from(row[*label as usize]));
             all += weight;
         }
-        assert!((have - sum / all).abs() < 1e-6, "{have}, not {}", sum / all);
+        assert!((have - sum / all).abs() < 1e-6, "{have}, expected {}", sum / all);
     });
 }
 
 #[test]
-fn balanced_weights_are_scikit_learns() {
+fn balanced_weights_agree_with_scikit_learn() {
     let labels = vec![0, 0, 0, 0, 0, 1, 2, 2];
     let fitted = |classes| {
         let targets = Targets::Classes { labels: labels.clone(), num_classes: classes, labels_per_example: 1 };
@@ -89,7 +92,7 @@ fn balanced_weights_are_scikit_learns() {
     // n / (classes · count), as compute_class_weight("balanced", …).
     let want = vec![8.0 / 15.0, 8.0 / 3.0, 8.0 / 6.0];
     assert_eq!(fitted(3), Some(ClassWeights::PerClass(want.clone())));
-    // A class of which there is no example changes nothing for the others.
+    // A class without examples does not change the weights of the others.
     assert_eq!(fitted(4), Some(ClassWeights::PerClass([want, vec![1.0]].concat())));
     let text = "input = [2]\nloss = { class_weights = \"balanced\" }\n[[layer]]\nkind = \"linear\"\nout_features = 2\n";
     let read = |text: &str| Network::parse(text);
@@ -99,21 +102,18 @@ fn balanced_weights_are_scikit_learns() {
     let each = read(&text.replace("\"balanced\"", "[1, 2.5]")).unwrap().loss;
     assert_eq!(each.class_weights, Some(ClassWeights::PerClass(vec![1.0, 2.5])));
     for (loss, what) in [
-        ("class_weights = \"even\"", "`even` is neither balanced nor a number for each class"),
-        ("class_weights = 3", "class_weights is \"balanced\" or a list of numbers, one for each class"),
+        ("class_weights = \"even\"", "`even` is neither balanced nor a list of class weights"),
+        ("class_weights = 3", "class_weights must be \"balanced\" or a list with a number for each class"),
         ("class_weights = [1, -2]", "class_weights holds -2, which is not a number above 0"),
         (
             "kind = \"mse\", class_weights = [1, 2]",
-            "class_weights are for cross_entropy and bce_with_logits; mse compares numbers",
+            "class_weights apply to cross_entropy and bce_with_logits, not to mse",
         ),
         (
             "kind = \"bce_with_logits\", label_smoothing = 0.1",
-            "label_smoothing is for cross_entropy, not for bce_with_logits",
+            "label_smoothing applies to cross_entropy, not to bce_with_logits",
         ),
-        (
-            "kind = \"kl_div\", target_scale = 2",
-            "target_scale is for mse, l1 and huber; kl_div compares no differences of numbers",
-        ),
+        ("kind = \"kl_div\", target_scale = 2", "target_scale applies to mse, l1 and huber, not to kl_div"),
         (
             "kind = \"ctc\"",
             "unknown variant `ctc`, expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
@@ -124,9 +124,9 @@ fn balanced_weights_are_scikit_learns() {
     }
 }
 
-/// Targets that are none of a loss are named before anything is computed.
+/// Targets that do not fit a loss are reported before anything is computed.
 #[test]
-fn what_a_loss_does_not_fit() {
+fn targets_that_do_not_fit_a_loss() {
     let classes = Targets::Classes { labels: vec![0, 1], num_classes: 2, labels_per_example: 1 };
     let numbers = |values: &[f32], width| Targets::Regression { values: values.to_vec(), num_outputs: width };
     let loss = Loss::new;
@@ -134,34 +134,35 @@ fn what_a_loss_does_not_fit() {
     let each = |weight: f64| Loss::default().class_weights(ClassWeights::PerClass(vec![1.0, weight]));
     let stray = |label: i32| Targets::Classes { labels: vec![0, label], num_classes: 1, labels_per_example: 1 };
     for (loss, targets, what) in [
-        (loss(LossKind::Mse), &classes, "the loss mse does not fit: classes are to be learned"),
-        (loss(LossKind::KlDiv), &classes, "the loss kl_div does not fit: classes are to be learned"),
-        (weights(3), &classes, "3 class weights are not one for each of 2 classes"),
-        (weights(1), &stray(1), "class weights do not fit: 1 is none of 1 classes"),
-        (Loss::default().class_weights(ClassWeights::Balanced), &stray(-1), "-1 is none of 1 classes"),
+        (loss(LossKind::Mse), &classes, "the loss mse does not fit class targets"),
+        (loss(LossKind::KlDiv), &classes, "the loss kl_div does not fit class targets"),
+        (weights(3), &classes, "class_weights has 3 numbers, but there are 2 classes"),
+        (weights(1), &stray(1), "class weights: label 1 is not in 0 .. 1"),
+        (Loss::default().class_weights(ClassWeights::Balanced), &stray(-1), "label -1 is not in 0 .. 1"),
         (each(f64::MAX), &classes, "which is not a number above 0 in f32"),
         (each(1e-300), &classes, "which is not a number above 0 in f32"),
-        (
-            loss(LossKind::CrossEntropy),
-            &numbers(&[1.0], 1),
-            "the loss cross_entropy does not fit: numbers are to be learned",
-        ),
+        (loss(LossKind::CrossEntropy), &numbers(&[1.0], 1), "the loss cross_entropy does not fit regression targets"),
         (
             loss(LossKind::BceWithLogits),
             &numbers(&[0.0, 1.0, 0.5, 1.5], 2),
             "example 1 has 1.5, which is not in 0 ..= 1",
         ),
-        (loss(LossKind::KlDiv), &numbers(&[0.5, 0.5, 0.5, 0.6], 2), "example 1 has [0.5, 0.6], which are no shares"),
-        (loss(LossKind::KlDiv), &numbers(&[-0.5, 1.5], 2), "example 0 has [-0.5, 1.5], which are no shares"),
+        (
+            loss(LossKind::KlDiv),
+            &numbers(&[0.5, 0.5, 0.5, 0.6], 2),
+            "example 1 has [0.5, 0.6], which are not probabilities",
+        ),
+        (loss(LossKind::KlDiv), &numbers(&[-0.5, 1.5], 2), "example 0 has [-0.5, 1.5], which are not probabilities"),
     ] {
         let error = loss.for_targets(targets).unwrap_err();
         assert!(error.is_mistake() && error.message().contains(what), "{error}");
     }
 }
 
-/// Each number in its own unit: the loss by hand, and the mean of what is explained of each, as scikit-learn's `r2_score` has it.
+/// Each target in its own unit: the loss is computed by hand, and the score is the mean of the R² of each target, as in scikit-learn's
+/// `r2_score`.
 #[test]
-fn several_numbers_count_alike() {
+fn several_targets_are_weighted_equally() {
     on_cpu(|| {
         let rows = [1.0f32, 1000.0, 2.0, 3000.0, 3.0, 2000.0];
         let data = Dataset::regression(rows.to_vec(), 2, vec![1.0, 3000.0, 2.0, 3000.0, 3.0, 0.0], 2).unwrap();
@@ -171,9 +172,9 @@ fn several_numbers_count_alike() {
         // Differences of 0, 0, 0 and of 2000, 0, 2000: (4 + 0 + 4) / 6.
         let found = evaluate(&same, &data, &loss).unwrap();
         assert!((found.loss - 8.0 / 6.0).abs() < 1e-6, "{found:?}");
-        // Of the first all, of the second 1 - 8 / 6.
+        // R² is 1 for the first target, and 1 - 8 / 6 for the second.
         assert!((found.score - (1.0 + 1.0 - 8.0 / 6.0) / 2.0).abs() < 1e-6, "{found:?}");
-        // A number that is the same in all examples has no variance to explain: it does not count, right or wrong, beside others.
+        // A target that is constant over all examples has no variance to explain: beside other targets it is ignored, right or wrong.
         for (read, alone) in [(5.0f32, 1.0), (7.0, 0.0)] {
             let with = Dataset::regression(vec![1.0, read, 1.0, read], 2, vec![1.0, 5.0, 3.0, 5.0], 2).unwrap();
             assert_eq!(evaluate(&same, &with, &Loss::new(LossKind::Mse)).unwrap().score, 1.0 - 4.0 / 2.0);
@@ -181,10 +182,10 @@ fn several_numbers_count_alike() {
             assert_eq!(evaluate(&same, &without, &Loss::new(LossKind::Mse)).unwrap().score, alone);
         }
         let error = scaled(TargetScale::PerTarget(vec![1.0; 3])).for_targets(&data.targets).unwrap_err();
-        assert!(error.message().contains("3 scales of the loss are not one for each of 2 numbers"), "{error}");
+        assert!(error.message().contains("target_scale has 3 numbers, but there are 2 targets"), "{error}");
         let error = scaled(TargetScale::PerTarget(vec![1.0, 0.0])).for_targets(&data.targets).unwrap_err();
         assert!(error.message().contains("scale 0 is not a positive number"), "{error}");
-        // In files it is a number or a list.
+        // In files, the scale is a number or a list.
         for (text, scale) in
             [("2.5", TargetScale::Uniform(2.5)), ("[0.5, 4.0]", TargetScale::PerTarget(vec![0.5, 4.0]))]
         {
@@ -195,9 +196,9 @@ fn several_numbers_count_alike() {
     });
 }
 
-/// Answers by the sigmoid of each output: the share that is right, and what is no answer.
+/// Multi-label targets with a sigmoid for each output: the accuracy, and invalid targets.
 #[test]
-fn answers_are_each_their_own() {
+fn multilabel_targets() {
     on_cpu(|| {
         let outputs = vec![2.0f32, -1.0, 0.5, 3.0, -2.0, 1.0];
         let data = Dataset::multilabel(outputs, 3, vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0], 3).unwrap();
@@ -207,12 +208,12 @@ fn answers_are_each_their_own() {
         let shares = predict(&same, &data, &loss).unwrap();
         assert!((shares[0] - 1.0 / (1.0 + (-2f32).exp())).abs() < 1e-6, "{shares:?}");
         let wrong = Dataset::multilabel(vec![0.0; 4], 2, vec![1.0, 0.5], 1).unwrap_err();
-        assert_eq!(wrong.message(), "example 1 has the answer 0.5, which is neither 0 nor 1");
+        assert_eq!(wrong.message(), "example 1 has the label 0.5, which is neither 0 nor 1");
         for (loss, what) in [
-            (Loss::new(LossKind::Mse), "the loss mse does not fit: answers of yes or no are to be learned"),
+            (Loss::new(LossKind::Mse), "the loss mse does not fit multi-label targets"),
             (
                 loss.class_weights(ClassWeights::Balanced),
-                "class weights do not fit: by bce_with_logits no classes are to be learned",
+                "class weights need class targets; the targets for bce_with_logits are not classes",
             ),
         ] {
             let error = loss.for_targets(&data.targets).unwrap_err();
@@ -221,9 +222,9 @@ fn answers_are_each_their_own() {
     });
 }
 
-/// Two classes far apart, one of which is rare: with one logit they are told, and their shares sum to 1.
+/// Two separated classes, one of which is rare: a single logit distinguishes them, and their probabilities sum to 1.
 #[test]
-fn two_classes_by_one_logit() {
+fn two_classes_with_one_logit() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(5);
         let labels: Vec<i32> = (0..300).map(|i| i32::from(i % 10 == 0)).collect();
@@ -243,19 +244,18 @@ fn two_classes_by_one_logit() {
         assert_eq!(shares.len(), 2 * held.len());
         for (pair, label) in shares.chunks(2).zip(held.labels()) {
             assert!((pair[0] + pair[1] - 1.0).abs() < 1e-6 && pair.iter().all(|share| (0.0..=1.0).contains(share)));
-            assert!(*label == 0 || pair[1] > 0.5, "what is rare counts as much: {pair:?}");
+            assert!(*label == 0 || pair[1] > 0.5, "the rare class is not predicted: {pair:?}");
         }
     });
 }
 
-/// What is held out ends a run if its loss is no finite number, and whether it is too large or none is said.
+/// A non-finite validation loss ends a run, and the error says whether it overflowed or is NaN.
 #[test]
-fn a_loss_of_what_is_held_out_that_is_not_finite() {
+fn a_non_finite_validation_loss() {
     on_cpu(|| {
-        for (held, loss, why) in [
-            (1e30, "inf", "no number can be that large"),
-            (f32::NAN, "NaN", "what the model makes of one of them is no number"),
-        ] {
+        for (held, loss, why) in
+            [(1e30, "inf", "the loss overflows"), (f32::NAN, "NaN", "an output of the model is NaN")]
+        {
             let mut rng = Rng::seed_from_u64(1);
             let train = Dataset::regression(vec![1.0, 2.0], 1, vec![1.0, 2.0], 1).unwrap();
             let held = Dataset::regression(vec![1.0, held], 1, vec![1.0, 2.0], 1).unwrap();
@@ -264,15 +264,15 @@ fn a_loss_of_what_is_held_out_that_is_not_finite() {
             let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(0.01), rng);
             let training = TrainConfig { loss: loss_kind, ..TrainConfig::new(1, 2) };
             let error = run.fit(&training, (&train, &held), &mut NoCallback).unwrap_err();
-            assert_eq!(error.message(), format!("the loss of the examples held out is {loss} after epoch 1"));
+            assert_eq!(error.message(), format!("the validation loss is {loss} after epoch 1"));
             assert!(error.is_diverged() && error.notes()[0].starts_with(why), "{error}");
         }
     });
 }
 
-/// Shares of a whole are learned as shares: what comes out is nearer to them than their mean is, and sums to 1.
+/// Probabilities are learned as targets: predictions are closer to them than their mean is, and sum to 1.
 #[test]
-fn shares_are_learned() {
+fn probability_targets_are_learned() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(2);
         let features = rng.normal([800]).to_vec::<f32>().unwrap();

@@ -1,4 +1,4 @@
-//! What models, passes and optimizers promise beyond their numbers: names, states, all or nothing, parts of a batch.
+//! Behavior of models, forward contexts and optimizers beyond their numbers: names, buffers, atomic updates, and accumulation.
 
 use panoply_nn::data::Dataset;
 use panoply_nn::{
@@ -32,7 +32,7 @@ fn values(model: &dyn Module) -> Vec<f32> {
 }
 
 #[test]
-fn a_sequence_shows_its_parts_by_name() {
+fn a_sequential_names_its_parameters() {
     on_cpu(|| {
         let model = network(&mut Rng::seed_from_u64(0));
         let names: Vec<String> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
@@ -40,14 +40,14 @@ fn a_sequence_shows_its_parts_by_name() {
         assert_eq!(names, [&["0.weight", "0.bias"][..], &norm, &["6.weight", "6.bias"]].concat());
         assert_eq!(model.num_parameters(), 4 * 9 + 4 + 2 * 4 + 2 * 4 + 2);
         let summary = model.summary();
-        assert!(summary.contains("1.running_var") && summary.contains("not trained"), "{summary}");
-        assert!(summary.ends_with("58 parameters to train\n"), "{summary}");
+        assert!(summary.contains("1.running_var") && summary.contains("frozen or buffer"), "{summary}");
+        assert!(summary.ends_with("58 trainable parameters\n"), "{summary}");
         assert_eq!(model.forward(&images(3), &mut ForwardContext::eval()).dims().unwrap(), [3, 2]);
     });
 }
 
 #[test]
-fn a_pass_of_another_model_is_refused_and_nothing_changes() {
+fn a_pass_of_another_model_is_rejected_and_nothing_changes() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(0);
         let mut model = network(&mut rng);
@@ -57,8 +57,8 @@ fn a_pass_of_another_model_is_refused_and_nothing_changes() {
         let mut pass = ForwardContext::train(&mut rng);
         let loss = copy.forward(&images(4), &mut pass).square().mean(..);
         let error = optimizer.step(&mut model, &loss, pass).unwrap_err();
-        assert!(error.message().contains("2 states were updated, 0 of them in this model"), "{error}");
-        // A mistake in the loss leaves statistics alone, too.
+        assert!(error.message().contains("2 buffers were updated, 0 of them belong to this model"), "{error}");
+        // A mistake in the loss does not change the running statistics either.
         let mut pass = ForwardContext::train(&mut rng);
         let wrong = model.forward(&images(4), &mut pass).matmul(&images(1));
         assert!(optimizer.step(&mut model, wrong.mean(..), pass).unwrap_err().is_mistake());
@@ -66,9 +66,10 @@ fn a_pass_of_another_model_is_refused_and_nothing_changes() {
     });
 }
 
-/// `torch.nn.BatchNorm1d`: "Expected more than 1 value per channel when training"; a step that would leave NaN in a state is not made.
+/// As in `torch.nn.BatchNorm1d` ("Expected more than 1 value per channel when training"). A step that would store NaN in a buffer is
+/// rejected.
 #[test]
-fn batch_norm_of_one_value_per_channel_is_refused() {
+fn batch_norm_of_one_value_per_channel_is_rejected() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(0);
         let layer = BatchNorm::new(4);
@@ -79,7 +80,7 @@ fn batch_norm_of_one_value_per_channel_is_refused() {
             layer.forward(&input, &mut ForwardContext::eval()).check().unwrap();
         }
         layer.forward(&Tensor::zeros([1, 4, 3], DType::F32), &mut ForwardContext::train(&mut rng)).check().unwrap();
-        // The mean of what varies beyond f32 is not finite, though the loss and all gradients are.
+        // The mean of values close to the f32 maximum is not finite, although the loss and all gradients are.
         let mut layer = BatchNorm::new(1);
         let before = values(&layer);
         let input = Tensor::from_slice(&[3e38f32, 3e38, 3e38], [3, 1]);
@@ -92,7 +93,7 @@ fn batch_norm_of_one_value_per_channel_is_refused() {
                 true => optimizer.accumulate(&mut layer, &loss, pass).unwrap_err(),
                 false => optimizer.step(&mut layer, &loss, pass).unwrap_err(),
             };
-            assert!(error.is_diverged() && error.message().contains("the state running_mean would hold"), "{error}");
+            assert!(error.is_diverged() && error.message().contains("the buffer running_mean would hold"), "{error}");
             assert_eq!((values(&layer), optimizer.steps), (before.clone(), 0));
         }
     });
@@ -112,7 +113,7 @@ fn a_layer_used_twice_in_a_pass_updates_its_statistics_twice() {
 }
 
 #[test]
-fn parts_of_a_batch_add_up_to_the_batch() {
+fn accumulated_parts_equal_the_whole_batch() {
     on_cpu(|| {
         let start = Linear::new(5, 3, &mut Rng::seed_from_u64(1));
         let (x, y) = (Rng::seed_from_u64(2).normal([8, 5]), Rng::seed_from_u64(3).normal([8, 3]));
@@ -134,19 +135,19 @@ fn parts_of_a_batch_add_up_to_the_batch() {
             two.step(&mut parts, &half, pass).unwrap();
         }
         for (a, b) in values(&whole).iter().zip(values(&parts)) {
-            assert!((a - b).abs() < 1e-5, "{a} at once, {b} in parts");
+            assert!((a - b).abs() < 1e-5, "{a} in one step, {b} in parts");
         }
         assert!(two.accumulated_grads.is_empty());
     });
 }
 
 #[test]
-fn groups_move_at_their_own_rate() {
+fn param_groups_have_their_own_learning_rate() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(0);
         let mut model = Linear::new(2, 2, &mut rng);
         let before = values(&model);
-        // No gradient: only decay moves anything, and the bias is exempt.
+        // All gradients are zero: only weight decay changes parameters, and the bias is exempt.
         let mut optimizer = AdamW::new(0.1).weight_decay(0.5).param_group(|name, _| name.ends_with("bias"), 1.0, false);
         let pass = ForwardContext::train(&mut rng);
         let loss = ((model.weight.tensor() * 0.0).sum(..)) + (model.bias.as_ref().unwrap().tensor() * 0.0).sum(..);
@@ -158,7 +159,7 @@ fn groups_move_at_their_own_rate() {
     });
 }
 
-/// Parameters and nothing else.
+/// A module with parameters only.
 #[derive(Clone)]
 struct Bare(Vec<Param>);
 
@@ -172,7 +173,7 @@ impl Module for Bare {
     }
 }
 
-/// A step of length 1 along gradients that are these numbers, limited to a length.
+/// Takes a step with learning rate 1 and gradients equal to these numbers, clipped to a norm.
 fn slid(gradients: &[(DType, f64)], longest: f64) -> Result<Vec<f64>> {
     let numbers = gradients.iter().map(|(dtype, _)| Param::new(Tensor::zeros([1], *dtype)));
     let mut model = Bare(numbers.collect());
@@ -185,7 +186,7 @@ fn slid(gradients: &[(DType, f64)], longest: f64) -> Result<Vec<f64>> {
 }
 
 #[test]
-fn a_length_is_that_of_parameters_of_all_types() {
+fn the_gradient_norm_covers_parameters_of_all_types() {
     on_cpu(|| {
         let gradients = [(DType::F16, 300.0), (DType::F64, 400.0), (DType::F32, 1200.0)];
         for (slid, (_, slope)) in slid(&gradients, 13.0).unwrap().iter().zip(gradients) {
@@ -194,15 +195,15 @@ fn a_length_is_that_of_parameters_of_all_types() {
         let halves = [(DType::BF16, 3.0), (DType::F16, 4.0)];
         let half = slid(&halves, 2.5).unwrap();
         assert!((half[0] + 1.5).abs() < 1e-2 && (half[1] + 2.0).abs() < 1e-3, "{half:?}");
-        // Each is a number, their length in f32 is none.
+        // Each gradient is finite, but their norm overflows f32.
         let error = slid(&[(DType::F32, 1e20), (DType::F32, 1.0)], 1.0).unwrap_err();
-        assert!(error.message().contains("but the gradients, as one vector, are too long for"), "{error}");
+        assert!(error.message().contains("but the gradient norm is not finite"), "{error}");
         assert!(slid(&[(DType::F32, 1e20), (DType::F64, 1.0)], 1.0).is_ok());
     });
 }
 
 #[test]
-fn an_average_follows_slowly() {
+fn an_averaged_model_follows_slowly() {
     on_cpu(|| {
         let mut model = Linear::new(2, 2, &mut Rng::seed_from_u64(0));
         model.weight.set(&Tensor::from_slice(&[0f32; 4], [2, 2])).unwrap();
@@ -215,7 +216,7 @@ fn an_average_follows_slowly() {
 }
 
 #[test]
-fn initial_weights_have_their_moments() {
+fn initial_weights_have_the_expected_moments() {
     on_cpu(|| {
         let rng = &mut Rng::seed_from_u64(5);
         let shape = [64, 32, 3, 3];
@@ -225,12 +226,12 @@ fn initial_weights_have_their_moments() {
             ("kaiming_normal", init::kaiming_normal(&shape, 1.0, rng), 1.0 / inputs),
             ("xavier_uniform", init::xavier_uniform(&shape, rng), 2.0 / (inputs + outputs)),
             ("xavier_normal", init::xavier_normal(&shape, rng), 2.0 / (inputs + outputs)),
-            // Of a normal distribution cut at two deviations.
+            // Of a normal distribution truncated at two standard deviations.
             ("truncated_normal", init::trunc_normal(&shape, 0.1, rng), 0.01 * 0.773_741),
         ] {
             let (mean, have) = (tensor.mean(..).item().unwrap(), tensor.var(.., 0).item().unwrap());
             assert!(mean.abs() < 0.02 * f64::sqrt(variance), "{name}: mean {mean}");
-            assert!((have / variance - 1.0).abs() < 0.03, "{name}: variance {have}, not {variance}");
+            assert!((have / variance - 1.0).abs() < 0.03, "{name}: variance {have}, expected {variance}");
         }
         assert!(init::trunc_normal(&shape, 0.1, rng).abs().max(..).item().unwrap() <= 0.2 + 1e-7);
         for shape in [[20, 30], [30, 20]] {
@@ -243,7 +244,7 @@ fn initial_weights_have_their_moments() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_changes_nothing() {
+fn a_non_finite_loss_changes_nothing() {
     Device::get("cpu").unwrap().scope(|| {
         let mut rng = Rng::seed_from_u64(2);
         let mut model = Linear::new(2, 1, &mut rng);
@@ -254,16 +255,16 @@ fn a_loss_that_is_no_number_changes_nothing() {
             let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).square().mean(..);
             let error = optimizer.step(&mut model, &loss, pass).unwrap_err();
-            assert!(error.message().contains("in step 1; the model is as the step before left it"), "{error}");
+            assert!(error.message().contains("in step 1; the parameters from before the step are kept"), "{error}");
         }
         assert_eq!(model.weight.tensor().to_vec::<f32>().unwrap(), before);
         assert_eq!((optimizer.steps, optimizer.state.len()), (0, 0));
     });
 }
 
-/// Targets 3, 1, 2, 6 read as 2, 2, 2, 6: squares of 2 in all, of 14 around their mean; in any unit.
+/// Predictions 2, 2, 2, 6 for targets 3, 1, 2, 6: a residual sum of squares of 2, and a total of 14 around the mean; in any unit.
 #[test]
-fn a_score_knows_no_unit() {
+fn the_score_is_independent_of_the_unit() {
     on_cpu(|| {
         for unit in [1e-30f32, 1e-24, 1.0, 1e24, 1e30] {
             let scaled = |numbers: [f32; 4]| numbers.map(|x| x * unit).to_vec();
@@ -275,7 +276,7 @@ fn a_score_knows_no_unit() {
     });
 }
 
-/// A weight that two places share is one parameter: saved once, and moved by the sum of what both would have moved it by.
+/// A weight shared by two places is one parameter: it is saved once, and its gradient is the sum of both.
 #[test]
 fn tied_weights_are_one_parameter() {
     on_cpu(|| {
@@ -294,14 +295,14 @@ fn tied_weights_are_one_parameter() {
         Sgd::new(0.5).step(&mut tied, &value, pass).unwrap();
         assert_eq!(tied.named_parameters().len(), 1);
         for (have, want) in values(&tied).iter().zip(want) {
-            assert!((have - want).abs() < 1e-6, "{have} instead of {want}");
+            assert!((have - want).abs() < 1e-6, "{have}, expected {want}");
         }
     });
 }
 
-/// A part that is frozen keeps every bit and costs the optimizer nothing; the rest moves as if nothing had been frozen.
+/// Frozen parameters keep every bit and need no optimizer state; the others are updated as if nothing had been frozen.
 #[test]
-fn frozen_parts_stay() {
+fn frozen_parameters_are_unchanged() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(3);
         let mut model =
@@ -330,7 +331,7 @@ fn frozen_parts_stay() {
         for (((name, before), (_, now)), (_, moved)) in before.iter().zip(bits(&model)).zip(bits(&free)) {
             let frozen = name.starts_with("0.") || name == "1.weight" || name == "1.bias";
             assert_eq!(&now, if frozen { before } else { &moved }, "{name}");
-            // A norm takes away what a bias before it adds.
+            // A norm removes the bias of the layer before it.
             assert!(name == "0.bias" || before != &moved, "{name}");
         }
         model.freeze(false).unwrap();
@@ -338,9 +339,9 @@ fn frozen_parts_stay() {
     });
 }
 
-/// Source: Vaswani et al., Attention Is All You Need, section 3.5: sin and cos of position / 10000^(2i / width), side by side.
+/// Source: Vaswani et al., Attention Is All You Need, section 3.5: sin and cos of position / 10000^(2i / width), interleaved.
 #[test]
-fn positions_are_the_papers() {
+fn positional_encoding_matches_the_paper() {
     on_cpu(|| {
         let (length, width) = (50, 6);
         let have = sinusoidal_positional_encoding(length, width).to_vec::<f32>().unwrap();
@@ -348,7 +349,7 @@ fn positions_are_the_papers() {
             let (position, feature) = ((at / width) as f64, at % width);
             let angle = position / 10_000f64.powf((feature / 2 * 2) as f64 / width as f64);
             let want = if feature % 2 == 0 { angle.sin() } else { angle.cos() };
-            assert!((f64::from(have) - want).abs() < 1e-5, "{have} at {position}, {feature}, not {want}");
+            assert!((f64::from(have) - want).abs() < 1e-5, "{have} at {position}, {feature}, expected {want}");
         }
     });
 }

@@ -1,5 +1,5 @@
-//! What onnxruntime computes from an exported file is what the network computes. It needs a Python with `onnxruntime` and `numpy`:
-//! the one that PANOPLY_TEST_PYTHON names, or `python3`.
+//! onnxruntime computes the same from an exported file as the network. Needs a Python with `onnxruntime` and `numpy`: the one named by
+//! PANOPLY_TEST_PYTHON, or `python3`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ for i in range(count):
     assert error < 1e-5, (i, error)
 ";
 
-/// Filters that take every second point.
+/// Returns a convolution with stride 2.
 fn strided(outputs: usize, size: usize, padding: usize) -> LayerSpec {
     LayerSpec::Conv {
         out_channels: outputs,
@@ -121,7 +121,7 @@ fn networks() -> Vec<Network> {
                 ..TransformerEncoderSpec::new(2, 8)
             }),
         ),
-        // A block of a residual network that makes images smaller.
+        // A downsampling block of a residual network.
         image
             .clone()
             .add_layer(LayerSpec::Residual {
@@ -175,7 +175,7 @@ fn networks() -> Vec<Network> {
                 ..TransformerDecoderSpec::new(2, 7, vec![LayerSpec::RmsNorm { epsilon: 1e-5 }])
             })),
         rows.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Reshape { shape: vec![3, 10] }),
-        // A sequence of four, decoded while looking at the three before it.
+        // A sequence of four steps, decoded with attention to the three before it.
         rows.clone()
             .add_layer(LayerSpec::TransformerDecoder(TransformerDecoderSpec {
                 num_heads: 2,
@@ -221,8 +221,8 @@ fn networks() -> Vec<Network> {
     ]
 }
 
-/// Inputs at which ONNX's operators and ours might part: positions outside an embedding, and scores so large that a finite number does
-/// not hide what is later.
+/// Inputs at which ONNX's operators and ours could differ: indices outside an embedding, and scores so large that a finite mask value does
+/// not hide later positions.
 fn extremes() -> Vec<(Network, Tensor)> {
     let places = [-1.0, 0.0, 2.0, 3.0, -0.5, 2.7, f32::NAN, 1e30, -1e30, f32::INFINITY, f32::NEG_INFINITY, -2.0];
     let attention = LayerSpec::MultiHeadAttention { num_heads: 2, num_kv_heads: None, is_causal: true, memory: vec![] };
@@ -237,7 +237,7 @@ fn extremes() -> Vec<(Network, Tensor)> {
     ]
 }
 
-/// The Python that has onnxruntime, or none and a loud line.
+/// Returns the Python that has onnxruntime, or prints that the test is skipped.
 fn python(what: &str) -> Option<String> {
     let python = std::env::var("PANOPLY_TEST_PYTHON").unwrap_or_else(|_| "python3".to_string());
     let there = Command::new(&python).args(["-c", "import onnxruntime, numpy"]).output();
@@ -245,12 +245,12 @@ fn python(what: &str) -> Option<String> {
         return Some(python);
     }
     eprintln!(
-        "SKIPPED: {what} in onnxruntime: {python} has no onnxruntime and numpy; PANOPLY_TEST_PYTHON names another"
+        "SKIPPED: {what} in onnxruntime: {python} has no onnxruntime and numpy; set PANOPLY_TEST_PYTHON to another Python"
     );
     None
 }
 
-/// An empty folder of a test's own.
+/// Returns an empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("panoply-onnx-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -258,7 +258,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A model that a step has changed, with inputs for it.
+/// Returns a model after one training step, with inputs for it.
 fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
     let mut rng = Rng::seed_from_u64(seed);
     let mut model = network.build(&mut rng).unwrap();
@@ -269,7 +269,7 @@ fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
     if let Some(LayerSpec::Standardize {}) = network.layers.first() {
         model.layers.layers[0] = Box::new(Standardize::from_rows(&x.to_vec::<f32>().unwrap(), &network.input));
     }
-    // A step gives norms statistics of their own.
+    // The step gives norms non-default statistics.
     let mut pass = ForwardContext::train(&mut rng);
     let logits = model.forward(&x, &mut pass).flatten(1);
     if network.layers.iter().any(|layer| layer.kind() == "linear") {
@@ -279,14 +279,14 @@ fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
     (model, x)
 }
 
-/// Writes inputs and what a model makes of them for [`SCRIPT`].
+/// Writes inputs and outputs of a model for [`SCRIPT`].
 fn write_case(folder: &Path, at: usize, model: &Model, x: &Tensor) {
     let y = model.forward(x, &mut ForwardContext::eval());
     npy::save(x, &folder.join(format!("{at}.in.npy"))).unwrap();
     npy::save(&y, &folder.join(format!("{at}.out.npy"))).unwrap();
 }
 
-/// What onnxruntime says of the cases of a folder.
+/// Runs onnxruntime on the cases of a folder.
 #[track_caller]
 fn compare(python: &str, folder: &Path, count: usize) {
     let arguments = ["-c", SCRIPT, &folder.display().to_string(), &count.to_string()];
@@ -324,10 +324,10 @@ fn onnxruntime_computes_the_same() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Parameters in a second file: each array lies where the first one says, with the bytes that one file would hold, and onnxruntime reads
-/// both. From 2 GiB on there is no other way.
+/// Parameters in a second file: each array is at the location that the first file names, with the bytes that a single file would contain,
+/// and onnxruntime reads both. From 2 GiB on this is the only way.
 #[test]
-fn large_networks_are_two_files() {
+fn large_networks_are_exported_as_two_files() {
     let folder = folder("external");
     let networks = [
         Network::with_input_size(6)
@@ -364,7 +364,7 @@ fn large_networks_are_two_files() {
                     assert_eq!(initializer, &inside[name], "{name}");
                     continue;
                 };
-                let Stored::Inside(values) = &inside[name].values else { panic!("{name} is outside") };
+                let Stored::Inside(values) = &inside[name].values else { panic!("{name} is external") };
                 assert_eq!((location, offset % 4096), (&format!("{at}.onnx.data"), 0), "{name}");
                 assert_eq!(&second[*offset..offset + length], &values[..], "{name}");
                 assert_eq!((&initializer.dims, initializer.kind), (&inside[name].dims, inside[name].kind), "{name}");
@@ -391,7 +391,7 @@ fn large_networks_are_two_files() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// At the real size: 2 GB of parameters, read by onnxruntime. It takes 10 GB of memory, so it runs with `PANOPLY_TEST_FULL=1` alone.
+/// The real size: 2 GB of parameters, read by onnxruntime. It needs 10 GB of memory, so it only runs with `PANOPLY_TEST_FULL=1`.
 #[test]
 fn parameters_of_two_gigabytes_are_exported() {
     if std::env::var("PANOPLY_TEST_FULL").is_err() {
@@ -408,7 +408,7 @@ fn parameters_of_two_gigabytes_are_exported() {
         let rows = Tensor::arange(COUNT).cast(DType::F32).unsqueeze(1) * Tensor::from_slice(&[1f32; 64], [1, 64]);
         model.visit_mut(&mut ParamVisitorMut::new(&mut |_, param| param.set(&rows))).unwrap();
         let error = onnx::to_bytes(&model).unwrap_err();
-        assert!(error.message().starts_with("an ONNX file holds less than 2 GiB"), "{error}");
+        assert!(error.message().starts_with("an ONNX file must be smaller than 2 GiB"), "{error}");
         let saved = onnx::export(&model, &folder.join("0.onnx")).unwrap();
         assert_eq!(saved.data.map(|(_, bytes)| bytes), Some(COUNT as u64 * 256));
         let places: Vec<f32> = (0..9).map(|at| (at * 944_444) as f32).collect();
@@ -438,13 +438,13 @@ enum Stored {
     },
 }
 
-/// A field of a message of Protocol Buffers.
+/// A field of a Protocol Buffers message.
 enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message with their numbers.
+/// Returns the fields of a message with their numbers.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let length = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
@@ -465,14 +465,14 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
                     bytes = rest;
                     Field::Bytes(content)
                 }
-                other => panic!("wire type {other} stands in nodes alone"),
+                other => panic!("wire type {other} occurs only in nodes"),
             },
         ));
     }
     fields
 }
 
-/// The constants of a model by name.
+/// Returns the constants of a model by name.
 fn initializers(model: &[u8]) -> BTreeMap<String, Initializer> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let parts = |bytes: &[u8], wanted: u64| -> Vec<Vec<u8>> {
@@ -503,16 +503,16 @@ fn initializers(model: &[u8]) -> BTreeMap<String, Initializer> {
                 (number, _) => panic!("field {number} of a constant"),
             }
         }
-        assert!(all.insert(name.clone(), initializer).is_none(), "{name} is there twice");
+        assert!(all.insert(name.clone(), initializer).is_none(), "duplicate constant {name}");
     }
     all
 }
 
 #[test]
-fn what_onnx_cannot_say_is_an_error_that_names_the_layer() {
+fn layers_that_onnx_lacks_are_errors_that_name_the_layer() {
     Device::get("cpu").unwrap().scope(|| {
         let network = Network::with_input(&[2, 7]).add_layer(LayerSpec::AdaptiveMaxPool { output_size: vec![3] });
         let error = onnx::to_bytes(&network.build(&mut Rng::seed_from_u64(0)).unwrap()).unwrap_err();
-        assert_eq!(error.message(), "layer 1: ONNX has no pooling of lengths [7] into [3]");
+        assert_eq!(error.message(), "layer 1: ONNX has no adaptive pooling of [7] to [3]");
     });
 }

@@ -1,5 +1,5 @@
-//! ONNX files that are read: what our own exporter wrote gives the network's outputs, and operators that it does not write give those of
-//! onnxruntime, which needs a Python with `onnxruntime` and `numpy`: the one that PANOPLY_TEST_PYTHON names, or `python3`.
+//! Reading of ONNX files: files of our own exporter give the network's outputs, and operators that it does not write give those of
+//! onnxruntime. The latter needs a Python with `onnxruntime` and `numpy`: the one named by PANOPLY_TEST_PYTHON, or `python3`.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use panoply_nn::onnx::{self, Imported, Input};
 use panoply_nn::{ForwardContext, Layer, LayerSpec, Network};
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
-/// Messages of Protocol Buffers.
+/// A Protocol Buffers message.
 #[derive(Clone, Default)]
 struct Message(Vec<u8>);
 
@@ -42,17 +42,17 @@ impl Message {
     }
 }
 
-/// Lengths, the number of the element type, and bytes of a constant.
+/// Shape, number of the element type, and bytes of a constant.
 type Constant<'a> = (&'a [i64], i64, Vec<u8>);
 
-/// A setting of an operator.
+/// An attribute of an operator.
 enum Setting {
     Int(i64),
     Float(f32),
     Ints(Vec<i64>),
 }
 
-/// A model of one operator `y = operator(x, constants…)` for an input of this shape.
+/// Returns a model of one operator `y = operator(x, constants…)` for an input of this shape.
 fn model(
     (operator, opset): (&str, i64),
     dims: &[usize],
@@ -102,7 +102,7 @@ fn ints(values: &[i64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// Operators with the shape of their input.
+/// Returns models of single operators with the shape of their input.
 fn cases() -> Vec<(Vec<u8>, Vec<usize>)> {
     use Setting::{Float, Int, Ints};
     let weights =
@@ -203,7 +203,7 @@ fn onnxruntime_computes_the_same() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     } else {
         eprintln!(
-            "SKIPPED: ONNX operators in onnxruntime: {python} has no onnxruntime and numpy; PANOPLY_TEST_PYTHON names another"
+            "SKIPPED: ONNX operators in onnxruntime: {python} has no onnxruntime and numpy; set PANOPLY_TEST_PYTHON to another Python"
         );
     }
     std::fs::remove_dir_all(&folder).unwrap();
@@ -235,7 +235,7 @@ fn exported_networks_are_read_back() {
         for network in networks {
             let model = network.build(&mut Rng::seed_from_u64(1)).unwrap();
             let read = Imported::parse(Path::new("model"), &onnx::to_bytes(&model).unwrap()).unwrap();
-            assert_eq!(read.inputs[0].dims[0], None, "the batch is free");
+            assert_eq!(read.inputs[0].dims[0], None, "the batch dimension is dynamic");
             let x = Rng::seed_from_u64(2).normal([&[5], &network.input[..]].concat());
             let y = read.forward(std::slice::from_ref(&x)).unwrap().remove(0);
             let want = model.forward(&x, &mut ForwardContext::eval());
@@ -246,14 +246,14 @@ fn exported_networks_are_read_back() {
 }
 
 #[test]
-fn what_is_not_supported_is_named() {
+fn unsupported_features_are_named() {
     let said = |bytes: &[u8]| {
         let read = Imported::parse(Path::new("m.onnx"), bytes);
         read.and_then(|network| network.forward(&[Tensor::from_slice(&[1f32; 6], [2, 3])]).map(|_| ())).unwrap_err()
     };
     let (none, shape): (&[Constant<'_>], &[usize]) = (&[], &[2, 3]);
     let mut two = model(("Strange", 13), shape, none, &[]);
-    // Fields of a graph may come in several pieces: this one adds a node of another domain.
+    // Fields of a graph can be split: this message adds a node of another domain.
     let node = Message::default().text(1, "y").text(2, "z").text(4, "Fused").text(7, "com.microsoft");
     let graph = Message::default().message(1, &node).message(1, &Message::default().text(4, "Odd"));
     two.extend(Message::default().message(7, &graph).0);
@@ -267,7 +267,7 @@ fn what_is_not_supported_is_named() {
             "the constant `c0` of shape [3] in f32 has 4 bytes",
         ),
         (model(("Add", 13), shape, &[(&[1 << 60], 1, vec![])], &[]), "has 0 bytes"),
-        (model(("Add", 13), shape, &[(&[-1], 1, vec![])], &[]), "has a shape that is none"),
+        (model(("Add", 13), shape, &[(&[-1], 1, vec![])], &[]), "has an invalid shape"),
         (model(("Add", 13), shape, &[(&[1], 8, vec![])], &[]), "the element type 8 is not supported"),
         (model(("Add", 13), shape, none, &[]), "operand 1 is missing"),
         (model(("Reshape", 13), shape, &[(&[1], 7, ints(&[5]))], &[]), "[2, 3] cannot be reshaped to [5]"),

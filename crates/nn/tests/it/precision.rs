@@ -1,4 +1,4 @@
-//! Mixed precision and numbers that are not finite: what is refused, what is left out, and how near bf16 and f16 come.
+//! Mixed precision and non-finite numbers: rejected and skipped steps, and the accuracy of bf16 and f16.
 
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::optim::GradScaler;
@@ -23,7 +23,7 @@ fn mlp() -> Network {
         .add_layer(LayerSpec::linear(10))
 }
 
-/// The gradients of one step of a model in a precision: what gradient descent at rate 1 takes away.
+/// Returns the gradients of one step of a model in a precision: the change by gradient descent at learning rate 1.
 fn gradients(model: &Model, precision: DType, scale: Option<GradScaler>) -> Vec<f32> {
     let data = digits::load().unwrap().with_shape(&model.network.input).unwrap();
     let (x, y) = data.select(&(0..64).collect::<Vec<usize>>()).full_batch();
@@ -40,10 +40,10 @@ fn gradients(model: &Model, precision: DType, scale: Option<GradScaler>) -> Vec<
     trained(model).iter().zip(trained(&moved)).map(|(before, after)| before - after).collect()
 }
 
-/// Rounding a product's inputs and output moves it by some half units in the last place: 2^-9 for bf16, 2^-12 for f16. Through
-/// the few layers of these networks the gradient as a whole must stay within sixteen of them: 3 % and 0.4 %.
+/// Rounding the inputs and the output of a product changes it by some half units in the last place: 2^-9 for bf16, 2^-12 for f16. Through
+/// the few layers of these networks, the gradient as a whole must stay within sixteen of them: 3 % and 0.4 %.
 #[test]
-fn gradients_in_few_digits_are_near_those_in_many() {
+fn half_precision_gradients_are_close_to_f32() {
     on_cpu(|| {
         let padded = LayerSpec::conv(4, &[3, 3]);
         let networks = [
@@ -76,7 +76,10 @@ fn gradients_in_few_digits_are_near_those_in_many() {
                 let error = length(&mut exact.iter().zip(&rough).map(|(a, b)| f64::from(a - b)));
                 let relative = error / length(&mut exact.iter().map(|x| f64::from(*x)));
                 eprintln!("{precision}: {:.2} half units", relative / half_unit);
-                assert!(relative < 16.0 * half_unit, "{precision}: {relative} of the gradient, {network:?}");
+                assert!(
+                    relative < 16.0 * half_unit,
+                    "{precision}: relative error {relative} of the gradient, {network:?}"
+                );
                 assert!(relative > 0.1 * half_unit, "{precision} was not used: {relative}");
             }
         }
@@ -84,7 +87,7 @@ fn gradients_in_few_digits_are_near_those_in_many() {
 }
 
 #[test]
-fn digits_are_learned_in_every_precision() {
+fn training_converges_in_every_precision() {
     on_cpu(|| {
         for precision in [DType::BF16, DType::F16] {
             let mut rng = Rng::seed_from_u64(0);
@@ -94,7 +97,7 @@ fn digits_are_learned_in_every_precision() {
             let training = TrainConfig { precision, ..TrainConfig::new(8, 64) };
             run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
             let best = run.state.history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max);
-            assert!(best > 0.9, "{precision}: {best} of the held-out digits right");
+            assert!(best > 0.9, "{precision}: validation accuracy {best}");
             assert!(run.model.named_parameters().iter().all(|(_, param)| param.tensor().dtype() == DType::F32));
             assert_eq!(run.optimizer.grad_scaler.is_some(), precision == DType::F16);
         }
@@ -102,7 +105,7 @@ fn digits_are_learned_in_every_precision() {
 }
 
 #[test]
-fn a_scale_backs_off_grows_and_counts() {
+fn the_grad_scaler_backs_off_and_grows() {
     let mut scale = GradScaler { growth_interval: 3, ..GradScaler::default() };
     assert!(!scale.update(false) && !scale.update(false));
     assert_eq!((scale.scale, scale.skipped_steps), (16384.0, 2));
@@ -113,7 +116,7 @@ fn a_scale_backs_off_grows_and_counts() {
 }
 
 #[test]
-fn a_step_that_overflows_is_left_out_and_the_next_is_smaller() {
+fn an_overflowing_step_is_skipped_and_the_scale_is_reduced() {
     on_cpu(|| {
         let (mut rng, x) = (Rng::seed_from_u64(0), Rng::seed_from_u64(1).normal([4, 8]));
         let mut model = Linear::new(8, 2, &mut rng);
@@ -134,9 +137,9 @@ fn a_step_that_overflows_is_left_out_and_the_next_is_smaller() {
     });
 }
 
-/// 0 · √w has a finite loss and a gradient of 0/0 where w is 0.
+/// The derivative of √w at 0 is infinite, while the loss is finite.
 #[test]
-fn a_gradient_that_is_not_finite_is_refused_and_named() {
+fn a_non_finite_gradient_is_rejected_and_named() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(0);
         for (clip, what) in [(None, "without clipping"), (Some(1.0), "with clipping")] {
@@ -148,8 +151,7 @@ fn a_gradient_that_is_not_finite_is_refused_and_named() {
             let bias = model.bias.as_ref().unwrap().tensor();
             let loss = model.weight.tensor().square().sum(..) + bias.sqrt().sum(..);
             let error = optimizer.step(&mut model, &loss, ForwardContext::train(&mut rng)).unwrap_err();
-            let want =
-                "but a gradient is no finite number, first that of bias; the model is as the step before left it";
+            let want = "but a gradient is not finite, first that of bias; the parameters from before the step are kept";
             assert!(
                 error.message().starts_with("the loss of step 1 is ") && error.message().ends_with(want),
                 "{what}: {error}"
@@ -160,7 +162,7 @@ fn a_gradient_that_is_not_finite_is_refused_and_named() {
 }
 
 #[test]
-fn the_first_layer_that_is_not_finite_is_named() {
+fn the_first_non_finite_layer_is_named() {
     on_cpu(|| {
         let training = TrainConfig::new(1, 4);
         let data = |value: f32| {
@@ -178,14 +180,14 @@ fn the_first_layer_that_is_not_finite_is_named() {
             Trainer::new(model, Sgd::new(0.1), Rng::seed_from_u64(0))
         };
         for (weight, value, place) in [
-            (1.0, f32::NAN, "among the inputs"),
+            (1.0, f32::NAN, "in the inputs"),
             (f32::NAN, 0.5, "in 2.weight"),
-            (3e38, 0.5, "what layer 3 (linear) gives"),
+            (3e38, 0.5, "in the output of layer 3 (linear)"),
         ] {
             let mut run = run(weight);
             let examples = data(value);
             let error = run.fit(&training, (&examples, &data(0.5)), &mut NoCallback).unwrap_err();
-            let want = format!("the first values that are no finite numbers are {place}");
+            let want = format!("the first non-finite values are {place}");
             assert!(error.notes().contains(&want), "{error}");
             assert_eq!(run.optimizer.steps, run.state.step as u64);
         }

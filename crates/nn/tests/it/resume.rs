@@ -1,4 +1,4 @@
-//! A run that was stopped, saved and loaded goes on bit for bit as one that was not; and the measures of a classifier.
+//! A run that was stopped, saved and loaded continues bit for bit like an uninterrupted one. Classification metrics.
 
 use panoply_nn::data::digits;
 use panoply_nn::metrics::{ConfusionMatrix, roc_auc, top_k_accuracy};
@@ -26,7 +26,7 @@ impl Callback for StopAt {
     }
 }
 
-/// With everything that leaves a trace: dropout, running statistics, moments, a schedule.
+/// Returns a run with all kinds of state: dropout, running statistics, moments, a schedule.
 fn fresh(seed: u64) -> Trainer<Sequential, panoply_nn::optim::AdamWRule> {
     let mut rng = Rng::seed_from_u64(seed);
     let model = Sequential::new()
@@ -55,12 +55,12 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
         let mut whole = fresh(1);
         whole.fit(&training, (&train, &held), &mut StopAt(0, 0)).unwrap();
 
-        // Stopped in the middle of the second epoch, and again at the end of it.
+        // The run stops in the middle of the second epoch, and again at the end of it.
         let saved = TrainConfig { checkpoint_path: Some(file.clone()), ..training.clone() };
         let mut run = fresh(1);
         run.fit(&saved, (&train, &held), &mut StopAt(2, 5)).unwrap();
         assert_eq!((run.state.history.len(), run.state.step), (1, 5));
-        // JSON has no infinite numbers, and what was reached may be one.
+        // JSON has no infinite numbers, but scores and losses can be infinite.
         let mut odd = run.clone();
         let report = &mut odd.state.history[0];
         (report.val_score, report.train_score, report.train_loss) = (f64::NEG_INFINITY, f64::INFINITY, f64::NAN);
@@ -74,7 +74,7 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
         );
         assert!(read.train_loss.is_nan());
         for stop in [StopAt(2, 15), StopAt(0, 0)] {
-            // Another start, of which nothing may remain.
+            // The run starts from a different seed, of which nothing must remain.
             run = fresh(99);
             run.load_checkpoint(&file).unwrap();
             run.fit(&saved, (&train, &held), &mut { stop }).unwrap();
@@ -92,7 +92,7 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
         assert_eq!(losses(&run), losses(&whole));
         assert!(whole.state.history.len() == 3 && whole.state.history[2].val_score > 0.9);
 
-        // A file of another make, cut short, or of parameters alone changes nothing.
+        // A checkpoint of another model, a truncated one, and one with parameters only change nothing.
         let mut other = fresh(5);
         other.model.layers.pop();
         let before = bits(&other.model);
@@ -104,17 +104,20 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
         whole.state.best_epoch = 4;
         whole.save_checkpoint(&file).unwrap();
         let error = fresh(5).load_checkpoint(&file).unwrap_err();
-        assert!(error.is_corrupt() && error.message().contains("calls epoch 4 the best of 3"), "{error}");
+        assert!(
+            error.is_corrupt() && error.message().contains("best_epoch is 4, but the history has 3 epochs"),
+            "{error}"
+        );
         panoply_nn::checkpoint::save(&whole.model, &file, Default::default()).unwrap();
         let error = other.load_checkpoint(&file).unwrap_err();
-        assert!(error.message().contains("holds no training under way"), "{error}");
+        assert!(error.message().contains("has no training state"), "{error}");
         assert_eq!((bits(&other.model), other.optimizer.steps), (before, 0));
         std::fs::remove_dir_all(&folder).unwrap();
     });
 }
 
 #[test]
-fn a_dropout_that_cannot_be_is_a_mistake() {
+fn an_invalid_dropout_probability_is_a_mistake() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(0);
         let wrong = Tensor::ones([2], panoply_tensor::DType::F32)
@@ -124,20 +127,20 @@ fn a_dropout_that_cannot_be_is_a_mistake() {
 }
 
 #[test]
-fn measures_of_a_classifier() {
+fn classification_metrics() {
     on_cpu(|| {
         let labels = Tensor::from_slice(&[0i32, 0, 0, 1, 1, 2], [6]);
         let predicted = Tensor::from_slice(&[0i32, 0, 1, 1, 0, 1], [6]);
         let confusion = ConfusionMatrix::new(&labels, &predicted, 3).unwrap();
         let cells: Vec<_> = confusion.cells().collect();
-        assert_eq!(cells, [(0, 0, 2), (0, 1, 1), (1, 0, 1), (1, 1, 1), (2, 1, 1)], "only cells above 0 are held");
+        assert_eq!(cells, [(0, 0, 2), (0, 1, 1), (1, 0, 1), (1, 1, 1), (2, 1, 1)], "only nonzero cells are listed");
         assert_eq!((confusion.support(0), confusion.errors(0), confusion.errors(2)), (3, 2, 1));
         assert_eq!(confusion.accuracy(), 0.5);
         assert_eq!((confusion.precision(0), confusion.recall(0)), (2.0 / 3.0, 2.0 / 3.0));
         assert_eq!((confusion.precision(2), confusion.recall(2), confusion.f1(2)), (0.0, 0.0, 0.0));
         // scikit-learn: f1_score(..., average="macro") of these is 0.3555…
         assert!((confusion.macro_f1() - (2.0 / 3.0 + 0.4) / 3.0).abs() < 1e-12);
-        // A class that is neither there nor guessed counts nothing, as in scikit-learn without `labels`.
+        // A class that has no examples and no predictions is ignored, as in scikit-learn without `labels`.
         let wider = ConfusionMatrix::new(&labels, &predicted, 7).unwrap();
         assert_eq!(wider.macro_f1(), confusion.macro_f1());
         // As likely as one of four: ln 4 nats.
@@ -148,7 +151,7 @@ fn measures_of_a_classifier() {
         assert_eq!((share(1), share(3)), (0.0, 1.0));
         assert!((share(2) - 2.0 / 3.0).abs() < 1e-6);
     });
-    // Counted by hand: of 2 · 3 pairs 3 are in order and 2 are ties.
+    // Counted by hand: of 2 · 3 pairs, 3 are in order and 2 are ties.
     assert_eq!(roc_auc(&[0.9, 0.4, 0.4, 0.1, 0.9], &[true, true, false, false, false]).unwrap(), (3.0 + 1.0) / 6.0);
     assert_eq!(roc_auc(&[1.0, 2.0], &[true, false]).unwrap(), 0.0);
     assert!(roc_auc(&[1.0, 2.0], &[true, true]).unwrap_err().message().contains("2 positive and 0 negative"));

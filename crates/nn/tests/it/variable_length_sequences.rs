@@ -1,4 +1,4 @@
-//! Sequences that end before the last time: what stands behind an end changes nothing, and each gives what it gives alone.
+//! Sequences of different lengths in a padded batch: padding changes nothing, and each sequence gives the same result as alone.
 
 use panoply_nn::compiled::{CompileOptions, compile};
 use panoply_nn::data::Dataset;
@@ -19,7 +19,8 @@ fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
 }
 
-/// Every layer that heeds ends, and some that look at each time alone, over sequences of this length.
+/// Returns networks with every layer that uses sequence lengths, and some that process each time step separately, for sequences of this
+/// length.
 fn networks(time: usize) -> Vec<Network> {
     let start = Network::with_input(&[time, FEATURES]);
     let memory = |layers, both| RnnSpec { num_layers: layers, bidirectional: both, ..RnnSpec::new(3) };
@@ -54,7 +55,7 @@ fn networks(time: usize) -> Vec<Network> {
     ]
 }
 
-/// As many rows as there are lengths, each with its own numbers up to its length and this behind it.
+/// Returns one row for each length, with random numbers up to the length and `behind` as padding.
 fn padded(lengths: &[i32], behind: f32) -> Vec<f32> {
     let mut rows = Rng::seed_from_u64(4).normal([lengths.len(), TIME, FEATURES]).to_vec::<f32>().unwrap();
     for (row, length) in rows.chunks_exact_mut(TIME * FEATURES).zip(lengths) {
@@ -64,7 +65,7 @@ fn padded(lengths: &[i32], behind: f32) -> Vec<f32> {
 }
 
 #[test]
-fn a_sequence_gives_what_it_gives_alone() {
+fn a_padded_sequence_gives_the_same_result_as_alone() {
     on_cpu(|| {
         let lengths = [3, 7, 1, 5];
         let ends = Tensor::from_slice(&lengths, [4]);
@@ -78,11 +79,11 @@ fn a_sequence_gives_what_it_gives_alone() {
                     .unwrap()
             };
             let together = output(0.0);
-            assert_eq!(together, output(1e3), "{network:?}: what stands behind the ends changes it");
+            assert_eq!(together, output(1e3), "{network:?}: padding changes the result");
             let width = together.len() / lengths.len();
             for (at, length) in lengths.iter().enumerate() {
                 let time = *length as usize;
-                // The same parameters over sequences that are no longer than this one.
+                // The same parameters for a network over sequences of this length.
                 let shorter = networks(time).swap_remove(n as usize);
                 let mut alone = model.clone();
                 alone.network = shorter;
@@ -90,17 +91,16 @@ fn a_sequence_gives_what_it_gives_alone() {
                 let input = Tensor::from_slice(row, [1, time, FEATURES]);
                 let want = alone.forward(&input, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
                 for (have, want) in together[at * width..].iter().zip(&want) {
-                    assert!((have - want).abs() < 1e-5, "{network:?}, length {length}: {have} instead of {want}");
+                    assert!((have - want).abs() < 1e-5, "{network:?}, length {length}: {have}, expected {want}");
                 }
             }
         }
     });
 }
 
-/// Learning and judging do not see it either, wherever the examples lie; a network in use heeds the ends, too.
-/// Layers that look at a second sequence do not look behind its end, and say where nobody knows it.
+/// Layers with cross-attention ignore padding of the memory, and report an error if its lengths are unknown.
 #[test]
-fn what_stands_behind_the_ends_of_a_source_is_not_seen() {
+fn padding_of_a_memory_is_ignored() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(6);
         let shape = TransformerConfig {
@@ -133,12 +133,12 @@ fn what_stands_behind_the_ends_of_a_source_is_not_seen() {
             .forward_with_memory(&input(0.0), &other, &mut ForwardContext::eval().with_seq_lengths(Some(&ends)))
             .check()
             .unwrap_err();
-        assert!(error.message().contains("sequences of 7 times end, not where those of 2 do"), "{error}");
+        assert!(error.message().contains("sequences of 7 time steps, the memory has 2"), "{error}");
     });
 }
 
 #[test]
-fn what_stands_behind_ends_is_not_learned() {
+fn padding_is_ignored_in_training_evaluation_and_prediction() {
     on_cpu(|| {
         let lengths: Vec<i32> = (0..48).map(|at| 1 + at * 5 % TIME as i32).collect();
         let learned = |behind: f32, precision: DType| {
@@ -169,37 +169,37 @@ fn what_stands_behind_ends_is_not_learned() {
         let (run, data, _, shares) = learned(0.0, DType::F32);
         let ready = compile(&run.model, &CompileOptions::default()).unwrap();
         for (have, want) in predict(&ready, &data, &Loss::default()).unwrap().iter().zip(&shares) {
-            assert!((have - want).abs() < 1e-5, "{have} instead of {want}");
+            assert!((have - want).abs() < 1e-5, "{have}, expected {want}");
         }
         let longest = Dataset { seq_lengths: None, ..data.clone() };
         assert_ne!(
             predict(&run.model, &longest, &Loss::default()).unwrap(),
             shares,
-            "all times count if nothing is said"
+            "without lengths all time steps count"
         );
         assert_ne!(longest.fingerprint(), data.fingerprint());
     });
 }
 
 #[test]
-fn ends_that_nobody_heeds_are_a_mistake() {
+fn unsupported_sequence_lengths_are_mistakes() {
     on_cpu(|| {
         let data = Dataset::classification(vec![0.5; 2 * 8], 8, vec![0, 1], 2).unwrap().with_shape(&[4, 2]).unwrap();
         for (ends, wrong) in [
-            (vec![4], "1 lengths are not one for each of 2 sequences"),
-            (vec![4, 0], "sequence 1 has 0 times, not 1 ..= 4"),
-            (vec![5, 1], "sequence 0 has 5 times, not 1 ..= 4"),
+            (vec![4], "1 lengths for 2 sequences"),
+            (vec![4, 0], "sequence 1 has the length 0, which is not in 1 ..= 4"),
+            (vec![5, 1], "sequence 0 has the length 5, which is not in 1 ..= 4"),
         ] {
             assert_eq!(data.clone().with_seq_lengths(ends).unwrap_err().message(), wrong);
         }
         let each = Dataset::sequence_labels(vec![0.5; 8], 4, vec![0; 8], 2, 4).unwrap();
-        assert!(each.with_seq_lengths(vec![4, 1]).unwrap_err().message().contains("all have the same length"));
+        assert!(each.with_seq_lengths(vec![4, 1]).unwrap_err().message().contains("must have the same length"));
         let data = data.with_seq_lengths(vec![4, 1]).unwrap();
         let error = data.batches(2, &mut Rng::seed_from_u64(0)).next().unwrap().unwrap_err();
-        assert!(error.message().contains("are no batches of inputs and targets alone"), "{error}");
+        assert!(error.message().contains("cannot hold the valid lengths of sequences"), "{error}");
         let start = Network::with_input(&[4, 2]);
         for (layers, wrong) in [
-            (vec![LayerSpec::Flatten {}], "layer 1 (flatten): it mixes the times of sequences"),
+            (vec![LayerSpec::Flatten {}], "layer 1 (flatten): it mixes time steps"),
             (vec![LayerSpec::Relu {}, LayerSpec::conv(4, &[3])], "layer 2 (conv): it mixes"),
             (vec![LayerSpec::batch_norm()], "layer 1 (batch_norm): it mixes"),
             (

@@ -1,4 +1,4 @@
-//! What a kernel computes with, as traits: what rustc checks the author's program against.
+//! Traits of the types that kernels compute with; rustc checks kernels against them.
 
 use std::ops::{Add, AddAssign, BitAnd, BitOr, BitXor, Div, DivAssign, Mul, MulAssign, Neg, Not};
 use std::ops::{Rem, RemAssign, Shl, Shr, Sub, SubAssign};
@@ -14,7 +14,7 @@ use super::emit::{BuiltIn, method};
 pub enum KernelConstant {
     /// An element.
     Element(Scalar),
-    /// A position or length.
+    /// An index or length.
     Index(u64),
 }
 
@@ -24,19 +24,19 @@ pub enum KernelConstant {
     label = "kernels compute with bool, integers up to 64 bits, usize, f16, bf16, f32 and f64"
 )]
 pub trait KernelValue: KernelValues + Copy + 'static {
-    /// Its type in the IR.
+    /// Type in the IR.
     const TYPE: Type;
 
-    /// A value as a constant.
+    /// Converts the value to a constant.
     fn to_constant(self) -> KernelConstant;
 
-    /// The value of a constant, converted as Rust's `as` does.
+    /// Converts a constant to this type as Rust's `as` does.
     fn from_constant(constant: KernelConstant) -> Self;
 }
 
-/// What a function of the kernel language gives back: a value, a tuple of values, or nothing.
+/// Result of a function of the kernel language: a value, a tuple of values, or nothing.
 pub trait KernelValues {
-    /// The types of the values in order.
+    /// Returns the types of the values in order.
     fn types() -> Vec<Type>;
 }
 
@@ -61,9 +61,9 @@ pub trait Number:
     const ZERO: Self;
     /// 1.
     const ONE: Self;
-    /// No number is below it: -∞ for floats.
+    /// Smallest value: -∞ for floats.
     const MIN_VALUE: Self;
-    /// No number is above it: ∞ for floats.
+    /// Largest value: ∞ for floats.
     const MAX_VALUE: Self;
 }
 
@@ -83,14 +83,14 @@ pub trait Int:
 {
 }
 
-/// A number that several work-items may change at once.
+/// A number with atomic operations.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no atomic operations",
     label = "they exist for u32, i32 and f32"
 )]
 pub trait Atomic: Number {}
 
-/// An integer that several work-items may change at once.
+/// An integer with atomic minimum, maximum and compare-exchange.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no atomic minimum, maximum or compare-exchange",
     label = "they exist for u32 and i32"
@@ -118,14 +118,14 @@ macro_rules! float_methods {
             + BuiltIn<method::mul_add>
             + BuiltIn<method::clamp>
         {
-            $(#[doc = concat!("As `f32::", stringify!($unary), "`.")] fn $unary(self) -> Self;)*
-            $(#[doc = concat!("As `f32::", stringify!($test), "`.")] fn $test(self) -> bool;)*
-            $(#[doc = concat!("As `f32::", stringify!($binary), "`.")] fn $binary(self, other: Self) -> Self;)*
-            /// As `f32::powi`.
+            $(#[doc = concat!("Same as `f32::", stringify!($unary), "`.")] fn $unary(self) -> Self;)*
+            $(#[doc = concat!("Same as `f32::", stringify!($test), "`.")] fn $test(self) -> bool;)*
+            $(#[doc = concat!("Same as `f32::", stringify!($binary), "`.")] fn $binary(self, other: Self) -> Self;)*
+            /// Same as `f32::powi`.
             fn powi(self, n: i32) -> Self;
-            /// As `f32::mul_add`.
+            /// Same as `f32::mul_add`.
             fn mul_add(self, a: Self, b: Self) -> Self;
-            /// As `f32::clamp`.
+            /// Same as `f32::clamp`.
             fn clamp(self, least: Self, most: Self) -> Self;
         }
 

@@ -1,5 +1,6 @@
-//! Sorting by a network (Batcher 1968): which elements are compared depends on nothing but their places, so all pairs of a
-//! step are independent. Steps whose partners are far apart are one launch each; the rest of a merge is done in shared memory.
+//! Bitonic sorting network (Batcher 1968): the compared positions do not depend on the values, so all pairs of a step
+//! are independent. Steps whose partners are far apart are one launch each; the rest of a merge is done in shared
+//! memory.
 
 use crate::kernel;
 
@@ -8,8 +9,8 @@ use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
 
-/// Compares each element with the one `distance` away; runs of `run` elements become ascending and descending in turn. Both
-/// are powers of two, and so is the length; there is one work-item for each pair.
+/// Compares each element with the one at distance `distance`, so that runs of `run` elements become alternately
+/// ascending and descending. `distance`, `run` and the length are powers of two; there is one work-item for each pair.
 #[kernel]
 pub fn compare_far(x: &mut [u32], distance: usize, run: usize) {
     let pair = global_index();
@@ -22,7 +23,7 @@ pub fn compare_far(x: &mut [u32], distance: usize, run: usize) {
     }
 }
 
-/// As many steps of the merge of runs as stay within the `2 * GROUP` elements that a group owns.
+/// Does the steps of a merge whose pairs lie within the `2 * GROUP` elements of a group.
 #[kernel(group_size = GROUP)]
 pub fn merge_near(x: &mut [u32], run: usize) {
     let mut own = shared::<u32>(2 * GROUP);
@@ -49,7 +50,7 @@ pub fn merge_near(x: &mut [u32], run: usize) {
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "bitonic_sort",
-    about: "sorting by a network",
+    about: "bitonic sort",
     source: include_str!("bitonic_sort.rs"),
     kernels: &[("merge_near", merge_near::build), ("compare_far", compare_far::build)],
     job,
@@ -58,7 +59,7 @@ pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(1 << 11, 1 << 16, 1 << 20);
     let mut samples = SplitMix64::new(seed);
-    // Some words occur twice.
+    // Some values occur twice.
     let x: Vec<u32> = (0..n).map(|_| samples.word() % (n as u32)).collect();
     let (mut steps, mut compared) = (Vec::new(), 0);
     let mut run = 2;

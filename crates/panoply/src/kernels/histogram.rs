@@ -1,5 +1,5 @@
-//! How often each byte occurs. A group counts in shared memory, where its work-items meet often, and adds its counts to
-//! the global ones at the end.
+//! Histogram of bytes. A group counts in shared memory, where most of the contention occurs, and adds its counts to the
+//! global ones at the end.
 
 use crate::kernel;
 
@@ -25,7 +25,7 @@ pub fn histogram(x: &[u8], counts: &mut [u32]) {
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "histogram",
-    about: "counts of bytes, by atomic additions",
+    about: "histogram of bytes with atomic additions",
     source: include_str!("histogram.rs"),
     kernels: &[("histogram", histogram::build)],
     job,
@@ -34,7 +34,7 @@ pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(3000, 1 << 20, 1 << 25);
     let mut samples = SplitMix64::new(seed);
-    // The square makes small bytes frequent, so that work-items meet.
+    // Squaring makes small bytes frequent, which causes contention.
     let x: Vec<u8> = (0..n).map(|_| (samples.between(0.0, 1.0).powi(2) * 256.0) as u8).collect();
     Job {
         data: vec![Data::of(&x), Data::zeros::<u32>(BINS)],

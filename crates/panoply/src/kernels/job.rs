@@ -1,5 +1,4 @@
-//! A program as data: what it starts with, what it launches, and what its results must be. It runs on any device and on
-//! the IR's interpreter alike.
+//! A program as data: its inputs, its launches and its check. It runs on any device and on the IR's interpreter.
 
 use panoply_ir::dtype::{Element, Scalar};
 use panoply_ir::interpret::{self, Arg};
@@ -11,34 +10,34 @@ use super::{Build, CheckResult};
 
 /// A program with its inputs.
 pub struct Job {
-    /// Every buffer, as it is at the start.
+    /// Initial contents of every buffer.
     pub data: Vec<Data>,
-    /// What is launched, in order.
+    /// Launches, in order.
     pub steps: Vec<JobLaunch>,
-    /// Compares the buffers at the end with what they must be.
+    /// Compares the final buffers with the expected ones.
     pub check: fn(&Job, &[Data]) -> CheckResult,
-    /// Bytes the algorithm must move.
+    /// Bytes that the algorithm must move.
     pub bytes: u64,
-    /// Operations the algorithm must do.
+    /// Operations that the algorithm must do.
     pub ops: u64,
 }
 
-/// A launch.
+/// A kernel launch.
 pub struct JobLaunch {
     /// Builds the kernel.
     pub build: Build,
     /// Work-items along each axis.
     pub grid: [u64; 3],
-    /// The arguments in order.
+    /// Arguments, in order.
     pub args: Vec<JobArg>,
 }
 
-/// An argument.
+/// A kernel argument.
 #[derive(Clone, Copy, Debug)]
 pub enum JobArg {
     /// A number.
     Scalar(Scalar),
-    /// A length or position.
+    /// An index or length.
     Index(u64),
     /// A buffer to read, by its position in [`Job::data`].
     Read(usize),
@@ -46,27 +45,27 @@ pub enum JobArg {
     Write(usize),
 }
 
-/// The elements of a buffer on the host.
+/// Elements of a buffer on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Data {
-    /// What they are.
+    /// Type of the elements.
     pub dtype: DType,
-    /// Their bytes in the machine's order.
+    /// Bytes of the elements, in native byte order.
     pub bytes: Vec<u8>,
 }
 
 impl Data {
-    /// Some elements.
+    /// Returns data with these elements.
     pub fn of<T: Element>(elements: &[T]) -> Data {
         Data { dtype: T::DTYPE, bytes: bytemuck::cast_slice(elements).to_vec() }
     }
 
-    /// So many zeros.
+    /// Returns `len` zeros.
     pub fn zeros<T: Element>(len: usize) -> Data {
         Data { dtype: T::DTYPE, bytes: vec![0; len * size_of::<T>()] }
     }
 
-    /// The elements, if they are of this type.
+    /// Returns the elements if they are of type `T`, else none.
     pub fn elements<T: Element>(&self) -> Vec<T> {
         if self.dtype != T::DTYPE {
             return Vec::new();
@@ -76,12 +75,12 @@ impl Data {
 }
 
 impl JobLaunch {
-    /// A launch over one axis.
+    /// Returns a one-dimensional launch.
     pub fn new(build: Build, items: usize, args: Vec<JobArg>) -> JobLaunch {
         JobLaunch { build, grid: [items as u64, 1, 1], args }
     }
 
-    /// A launch over two axes.
+    /// Returns a two-dimensional launch.
     pub fn over(build: Build, (x, y): (usize, usize), args: Vec<JobArg>) -> JobLaunch {
         JobLaunch { build, grid: [x as u64, y as u64, 1], args }
     }
@@ -106,12 +105,18 @@ impl From<usize> for JobArg {
 }
 
 impl Job {
-    /// The buffers on a device.
+    /// Copies the buffers to a device.
+    ///
+    /// # Errors
+    /// If the device has too little memory, or the copy fails.
     pub fn upload(&self, device: &Device) -> Result<Vec<Storage>> {
         self.data.iter().map(|data| device.upload(&data.bytes)).collect()
     }
 
     /// Launches every step.
+    ///
+    /// # Errors
+    /// If a kernel cannot be built, compiled or launched.
     pub fn launch(&self, memory: &[Storage]) -> Result<()> {
         for step in &self.steps {
             let args = step.args.iter().map(|pass| match *pass {
@@ -126,17 +131,26 @@ impl Job {
     }
 
     /// Starts copying the buffers to the host.
+    ///
+    /// # Errors
+    /// If a copy cannot be started.
     pub fn read(&self, memory: &[Storage]) -> Result<Vec<Readback<u8>>> {
         memory.iter().map(|storage| Buffer::from_storage(storage.clone())?.read_async()).collect()
     }
 
-    /// The buffers as they are now.
+    /// Copies the buffers to the host.
+    ///
+    /// # Errors
+    /// If a copy fails.
     pub fn download(&self, memory: &[Storage]) -> Result<Vec<Data>> {
         let wait = |(data, reading): (&Data, Readback<u8>)| Ok(Data { dtype: data.dtype, bytes: reading.wait()? });
         self.data.iter().zip(self.read(memory)?).map(wait).collect()
     }
 
-    /// The buffers after the interpreter ran every step.
+    /// Runs every step on the interpreter and returns the final buffers.
+    ///
+    /// # Errors
+    /// If a kernel cannot be built, fails verification, or violates the IR's semantics.
     pub fn interpret(&self) -> Result<Vec<Data>> {
         let mut data = self.data.clone();
         for step in &self.steps {
@@ -149,7 +163,7 @@ impl Job {
     }
 }
 
-/// The arguments of a step for the interpreter, which borrows each buffer once.
+/// Returns the interpreter's arguments of a step; each buffer is borrowed once.
 fn arguments<'a>(step: &JobLaunch, data: &'a mut [Data]) -> Result<Vec<Arg<'a>>> {
     let mut bytes: Vec<Option<&mut Vec<u8>>> = data.iter_mut().map(|data| Some(&mut data.bytes)).collect();
     let mut take = |at: usize| {
@@ -167,16 +181,17 @@ fn arguments<'a>(step: &JobLaunch, data: &'a mut [Data]) -> Result<Vec<Arg<'a>>>
     step.args.iter().map(arg).collect()
 }
 
-/// Numbers to start with, the same for the same seed everywhere: SplitMix64 (Steele, Lea, Flood 2014).
+/// Generator of input values that are the same on every machine for the same seed: SplitMix64 (Steele, Lea, Flood
+/// 2014).
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The numbers of a seed.
+    /// Creates a generator with a seed.
     pub fn new(seed: u64) -> SplitMix64 {
         SplitMix64(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -185,18 +200,18 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// 32 random bits.
+    /// Returns 32 random bits.
     pub fn word(&mut self) -> u32 {
         (self.bits() >> 32) as u32
     }
 
-    /// A number from `least` up to `most`.
+    /// Returns a number from `least` up to `most`.
     pub fn between(&mut self, least: f32, most: f32) -> f32 {
         let unit = (self.bits() >> 40) as f32 / (1 << 24) as f32;
         least + unit * (most - least)
     }
 
-    /// Many numbers from -1 to 1.
+    /// Returns `count` numbers from -1 to 1.
     pub fn signed(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.between(-1.0, 1.0)).collect()
     }

@@ -1,12 +1,12 @@
-//! How fast points of the plane escape under z² + c. Neighbors take different numbers of turns, so this is a test of
-//! divergence; it uses no function but + - *, so the counts are the same on every device.
+//! Escape times of z² + c. Neighboring points take different numbers of iterations, so this tests divergence. It uses
+//! only +, - and *, so the counts are the same on every device.
 
 use crate::{kernel, kernel_fn};
 
 use super::job::{Data, Job, JobArg, JobLaunch};
 use super::{BuiltinKernel, CheckResult, Size};
 
-/// Turns until |z| passes 2, or `most`.
+/// Returns the number of iterations until |z| exceeds 2, at most `most`.
 #[kernel_fn]
 pub fn escape(re: f32, im: f32, most: u32) -> u32 {
     let mut x = 0.0;
@@ -21,7 +21,7 @@ pub fn escape(re: f32, im: f32, most: u32) -> u32 {
     turns
 }
 
-/// The picture of `[-2, 1] × [-1, 1]`, row by row.
+/// Computes the escape times of `[-2, 1] × [-1, 1]`, row by row.
 #[kernel]
 pub fn mandelbrot(turns: &mut [u32], width: usize, height: usize, most: u32) {
     let (column, row) = (global_id(0), global_id(1));
@@ -32,7 +32,7 @@ pub fn mandelbrot(turns: &mut [u32], width: usize, height: usize, most: u32) {
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "mandelbrot",
-    about: "the picture of z² + c",
+    about: "escape times of the Mandelbrot set",
     source: include_str!("mandelbrot.rs"),
     kernels: &[("mandelbrot", mandelbrot::build)],
     job,
@@ -42,7 +42,7 @@ fn job(size: Size, _seed: u64) -> Job {
     let (width, height) = (size.pick(30, 600, 3000), size.pick(20, 400, 2000));
     let most = size.pick(50, 200, 500) as u32;
     let args = vec![JobArg::Write(0), width.into(), height.into(), most.into()];
-    // Every turn is 10 operations; how many turns there are is known only afterwards, so they are counted here.
+    // An iteration is 10 operations; the number of iterations depends on the points, so it is computed here.
     let turns: u64 = picture(width, height, most).map(u64::from).sum();
     Job {
         data: vec![Data::zeros::<u32>(width * height)],
@@ -63,7 +63,7 @@ fn check(job: &Job, after: &[Data]) -> CheckResult {
     CheckResult::exact(&after[0].elements(), &want)
 }
 
-/// By complex numbers as pairs, one point after the other.
+/// Computes the expected escape times with complex numbers as pairs, one point at a time.
 fn picture(width: usize, height: usize, most: u32) -> impl Iterator<Item = u32> {
     let scale = (3.0f32 / width as f32, 2.0f32 / height as f32);
     let point = move |i: usize| ((i % width) as f32 * scale.0 - 2.0, (i / width) as f32 * scale.1 - 1.0);

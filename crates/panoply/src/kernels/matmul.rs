@@ -1,5 +1,5 @@
-//! The product of two matrices in tiles: a group keeps a tile of each factor in shared memory and uses every element as
-//! often as the tile is wide. The classic; a device's own routine is several times faster.
+//! Tiled matrix product: a group keeps a tile of each factor in shared memory and reads every element `N` times from there. This is
+//! the textbook algorithm; a device's library routine is several times faster.
 
 use crate::kernel;
 use crate::kernel::Float;
@@ -7,7 +7,7 @@ use crate::kernel::Float;
 use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
 use super::{BuiltinKernel, CheckResult, Size};
 
-/// `c[m, n] = a[m, k] b[k, n]`, all row by row, in tiles of `N` by `N`.
+/// `c[m, n] = a[m, k] b[k, n]`, all row-major, in tiles of `N` by `N`.
 #[kernel(group_size = (N, N))]
 pub fn matmul<T: Float, const N: usize>(a: &[T], b: &[T], c: &mut [T], m: usize, k: usize, n: usize) {
     let mut left = shared::<T>(N * N);
@@ -16,7 +16,7 @@ pub fn matmul<T: Float, const N: usize>(a: &[T], b: &[T], c: &mut [T], m: usize,
     let (column, row) = (global_id(0), global_id(1));
     let mut sum = T::ZERO;
     for start in (0..k).step_by(N) {
-        // Beyond the edges the tiles are zero, which adds nothing.
+        // Zeros beyond the edges add nothing to the sum.
         left[y * N + x] = if row < m && start + x < k { a[row * k + start + x] } else { T::ZERO };
         right[y * N + x] = if column < n && start + y < k { b[(start + y) * n + column] } else { T::ZERO };
         barrier();
@@ -32,7 +32,7 @@ pub fn matmul<T: Float, const N: usize>(a: &[T], b: &[T], c: &mut [T], m: usize,
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "matmul",
-    about: "a matrix product, in shared tiles",
+    about: "matrix product with tiles in shared memory",
     source: include_str!("matmul.rs"),
     kernels: &[("matmul", matmul::build::<f32, TILE>)],
     job,
@@ -61,7 +61,7 @@ fn job(size: Size, seed: u64) -> Job {
     }
 }
 
-/// In f64, row by row of `b`.
+/// Computes in f64, row by row of `b`.
 fn check(job: &Job, after: &[Data]) -> CheckResult {
     let (a, b) = (job.data[0].elements::<f32>(), job.data[1].elements::<f32>());
     let dim = |at: usize| match job.steps[0].args[at] {

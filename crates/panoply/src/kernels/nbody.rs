@@ -1,5 +1,5 @@
-//! One step of bodies that attract each other, all with all. A group loads as many bodies as it has work-items into shared
-//! memory, and each work-item meets all of them there.
+//! One time step of an all-pairs n-body simulation. A group loads one body for each of its work-items into shared
+//! memory, and each work-item interacts with all of them.
 
 use crate::{kernel, kernel_fn};
 
@@ -8,10 +8,10 @@ use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 128;
 
-/// Keeps bodies that meet from flying apart: the square of the distance below which attraction fades.
+/// Softening term: the squared distance below which attraction fades, so that close bodies are not flung apart.
 const SOFTENING: f32 = 1e-2;
 
-/// What one body adds to the acceleration of another that sees it at `(x, y, z)`.
+/// Returns the contribution of a body at relative position `(x, y, z)` to the acceleration of another.
 #[kernel_fn]
 pub fn attraction(x: f32, y: f32, z: f32, mass: f32) -> (f32, f32, f32) {
     let square = x * x + y * y + z * z + SOFTENING;
@@ -19,7 +19,8 @@ pub fn attraction(x: f32, y: f32, z: f32, mass: f32) -> (f32, f32, f32) {
     (x * pull, y * pull, z * pull)
 }
 
-/// Moves every body by a time step: `bodies` are x, y, z and mass, `speeds` x, y, z and nothing; `moved` takes the new places.
+/// Advances every body by a time step. `bodies` are x, y, z and mass, `speeds` are x, y, z and an unused element;
+/// `moved` receives the new positions.
 #[kernel(group_size = GROUP)]
 pub fn nbody(bodies: &[f32], speeds: &mut [f32], moved: &mut [f32], step: f32) {
     let mut tile = shared::<f32>(GROUP * 4);
@@ -32,7 +33,7 @@ pub fn nbody(bodies: &[f32], speeds: &mut [f32], moved: &mut [f32], step: f32) {
     for start in (0..count).step_by(GROUP) {
         let from = start * 4 + local;
         for part in 0..4 {
-            // Beyond the last body there are bodies without mass.
+            // Bodies beyond the last one have no mass.
             tile[local + part] = if from < bodies.len() { bodies[from + part] } else { 0.0 };
         }
         barrier();
@@ -58,7 +59,7 @@ pub fn nbody(bodies: &[f32], speeds: &mut [f32], moved: &mut [f32], step: f32) {
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "nbody",
-    about: "bodies that attract each other",
+    about: "all-pairs n-body simulation",
     source: include_str!("nbody.rs"),
     kernels: &[("nbody", nbody::build)],
     job,
@@ -78,12 +79,12 @@ fn job(size: Size, seed: u64) -> Job {
         steps: vec![JobLaunch::new(nbody::build, count, args)],
         check,
         bytes: 64 * count as u64,
-        // Twenty operations for each pair, as is the custom.
+        // Counted as twenty operations for each pair, as is customary.
         ops: 20 * (count * count) as u64,
     }
 }
 
-/// In f64, pair by pair. Bodies start at rest, so the speeds are one step of acceleration.
+/// Computes in f64, pair by pair. Bodies start at rest, so the speeds are one step of acceleration.
 fn check(job: &Job, after: &[Data]) -> CheckResult {
     let bodies: Vec<[f64; 4]> =
         job.data[0].elements::<f32>().chunks(4).map(|body| std::array::from_fn(|i| body[i] as f64)).collect();

@@ -1,12 +1,12 @@
-//! Random numbers by Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011):
-//! a cipher of a counter, so any work-item computes its own numbers without the ones before.
+//! Random numbers by Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+//! 2011): the generator encrypts a counter, so any work-item computes its own numbers independently.
 
 use crate::{kernel, kernel_fn};
 
 use super::job::{Data, Job, JobArg, JobLaunch};
 use super::{BuiltinKernel, CheckResult, Size};
 
-/// The four words of a counter under a key.
+/// Returns the four 32-bit words of a counter under a key.
 #[kernel_fn]
 pub fn philox4x32(
     mut c0: u32,
@@ -29,7 +29,7 @@ pub fn philox4x32(
     (c0, c1, c2, c3)
 }
 
-/// Fills `out` with the words of the counters `first`, `first + 1`, … under a seed; each work-item makes four.
+/// Fills `out` with the words of the counters `first`, `first + 1`, … under a seed; each work-item computes four.
 #[kernel]
 pub fn random_words(seed0: u32, seed1: u32, first: u32, out: &mut [u32]) {
     let i = global_index();
@@ -40,7 +40,7 @@ pub fn random_words(seed0: u32, seed1: u32, first: u32, out: &mut [u32]) {
     out[4 * i + 3] = d;
 }
 
-/// The words of counters and keys that are given: six words in, four words out.
+/// Computes the words for given counters and keys: six words in, four words out.
 #[kernel]
 pub fn cipher(blocks: &[u32], out: &mut [u32]) {
     let i = global_index();
@@ -61,7 +61,7 @@ pub fn cipher(blocks: &[u32], out: &mut [u32]) {
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "philox",
-    about: "random numbers of a counter",
+    about: "counter-based random numbers (Philox)",
     source: include_str!("philox.rs"),
     kernels: &[("random_words", random_words::build), ("cipher", cipher::build)],
     job,
@@ -94,10 +94,10 @@ fn job(size: Size, seed: u64) -> Job {
     }
 }
 
-/// Close to the end, so that the counter wraps.
+/// Close to the maximum, so that the counter wraps.
 const FIRST: u32 = u32::MAX - 100;
 
-/// The published vectors; and of the many words those of some counters, round by round as the paper draws it.
+/// Checks the published vectors, and for a sample of the counters the words computed round by round as in the paper.
 fn check(job: &Job, after: &[Data]) -> CheckResult {
     let published: Vec<u32> = VECTORS.iter().flat_map(|vector| &vector[6..]).copied().collect();
     let (JobArg::Scalar(seed0), JobArg::Scalar(seed1)) = (job.steps[1].args[0], job.steps[1].args[1]) else {
@@ -113,7 +113,7 @@ fn check(job: &Job, after: &[Data]) -> CheckResult {
     CheckResult::exact(&after[1].elements(), &published).and(CheckResult::exact(&have, &want))
 }
 
-/// One round on a whole block; the key of a round is computed from the first one.
+/// Computes one round of a block; the key of each round is computed from the first key.
 fn one_round([l0, r0, l1, r1]: [u32; 4], key: u64, round: u32) -> [u32; 4] {
     let bumped = |half: u64, weyl: u32| (half as u32).wrapping_add(weyl.wrapping_mul(round));
     let (high0, low0) = wide(l0, 0xd2511f53);

@@ -1,5 +1,5 @@
-//! Running sums. Each group scans its own elements and notes its total, one group scans the totals, and a third kernel
-//! adds to each group what all groups before it had.
+//! Prefix sum. Each group scans its own elements and writes its total, one group scans the totals, and a third kernel
+//! adds to each group the sum of all groups before it.
 
 use crate::kernel;
 
@@ -8,7 +8,7 @@ use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
 
-/// Running sums within each group, and each group's total.
+/// Computes the prefix sums within each group, and each group's total.
 #[kernel(group_size = GROUP)]
 pub fn scan_groups(x: &[u32], y: &mut [u32], totals: &mut [u32]) {
     let i = global_index();
@@ -21,7 +21,7 @@ pub fn scan_groups(x: &[u32], y: &mut [u32], totals: &mut [u32]) {
     }
 }
 
-/// Each total becomes the sum of those before it; for one group, which carries the sum from part to part.
+/// Replaces each total by the sum of those before it. Runs as one group, which carries the sum from block to block.
 #[kernel(group_size = GROUP)]
 pub fn scan_totals(totals: &mut [u32]) {
     let local = local_index();
@@ -37,7 +37,7 @@ pub fn scan_totals(totals: &mut [u32]) {
     }
 }
 
-/// Adds to each element what the groups before its own have.
+/// Adds to each element the sum of the groups before its own.
 #[kernel(group_size = GROUP)]
 pub fn add_totals(y: &mut [u32], totals: &[u32]) {
     let i = global_index();
@@ -48,7 +48,7 @@ pub fn add_totals(y: &mut [u32], totals: &[u32]) {
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "prefix_scan",
-    about: "running sums of an array",
+    about: "prefix sum of an array",
     source: include_str!("prefix_scan.rs"),
     kernels: &[
         ("scan_groups", scan_groups::build),

@@ -1,5 +1,5 @@
-//! The sum of many numbers as a tree. Each work-item adds up every so-many-th element, the group halves what is left in
-//! shared memory until one number remains, and a second launch does the same to those of all groups.
+//! Sum as a tree reduction. Each work-item adds up a strided subset of the elements, and the group halves the partial
+//! sums in shared memory until one remains. A second launch reduces the sums of all groups.
 
 use crate::kernel;
 
@@ -8,7 +8,7 @@ use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
 
-/// One sum for each group.
+/// Computes one sum for each group.
 #[kernel(group_size = GROUP)]
 pub fn sum(x: &[f32], sums: &mut [f32]) {
     let local = local_index();
@@ -34,7 +34,7 @@ pub fn sum(x: &[f32], sums: &mut [f32]) {
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "reduction",
-    about: "the sum of an array",
+    about: "sum of an array",
     source: include_str!("reduction.rs"),
     kernels: &[("sum", sum::build)],
     job,
@@ -58,7 +58,7 @@ fn job(size: Size, seed: u64) -> Job {
     }
 }
 
-/// In f64, in one go. A work-item adds at most 64 numbers before the tree, so few roundings are in each path.
+/// Computes in f64, sequentially. A work-item adds at most 64 numbers before the tree, so each path has few roundings.
 fn check(job: &Job, after: &[Data]) -> CheckResult {
     let want: f64 = job.data[0].elements::<f32>().into_iter().map(f64::from).sum();
     CheckResult::close(&after[2].elements(), &[want], 4e-6)

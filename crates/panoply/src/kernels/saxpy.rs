@@ -1,4 +1,4 @@
-//! `y += a x`, the first kernel of everybody. Each work-item does one element; memory is the limit.
+//! `y += a x`, the usual first kernel. Each work-item processes one element; the kernel is memory-bound.
 
 use crate::kernel;
 
@@ -36,7 +36,7 @@ fn job(size: Size, seed: u64) -> Job {
     }
 }
 
-/// Product and sum are rounded separately on every device, so the result is exact.
+/// The product and the sum are rounded separately on every device, so the comparison is exact.
 fn check(job: &Job, after: &[Data]) -> CheckResult {
     let (x, y) = (job.data[0].elements::<f32>(), job.data[1].elements::<f32>());
     let want: Vec<f32> = x.iter().zip(&y).map(|(x, y)| y + A * x).collect();

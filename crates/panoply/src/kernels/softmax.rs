@@ -1,5 +1,5 @@
-//! The softmax of each row: a group takes a row, finds its largest element and the sum of exponentials together, and
-//! writes the quotients.
+//! Softmax of each row: a group processes a row, reduces its maximum and the sum of exponentials, and writes the
+//! quotients.
 
 use crate::kernel;
 
@@ -8,7 +8,7 @@ use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
 
-/// `y[row, i] = exp(x[row, i]) / Σ exp(x[row, ..])`, shifted by the largest element so that nothing overflows.
+/// `y[row, i] = exp(x[row, i]) / Σ exp(x[row, ..])`, shifted by the largest element to avoid overflow.
 #[kernel(group_size = GROUP)]
 pub fn softmax(x: &[f32], y: &mut [f32], width: usize) {
     let first = group_id(0) * width;
@@ -52,7 +52,7 @@ fn job(size: Size, seed: u64) -> Job {
     }
 }
 
-/// In f64, without the shift: the exponents here are small enough.
+/// Computes in f64, without the shift: the exponents here are small enough.
 fn check(job: &Job, after: &[Data]) -> CheckResult {
     let x = job.data[0].elements::<f32>();
     let JobArg::Index(width) = job.steps[0].args[2] else { return CheckResult::exact(&[0], &[1]) };

@@ -1,12 +1,12 @@
-//! Heat that spreads over a plate: each point moves towards the mean of its four neighbors; the rim stays. Two buffers
-//! take turns.
+//! Heat diffusion on a plate: each point moves towards the mean of its four neighbors; the boundary is fixed. The two
+//! buffers are swapped after each step.
 
 use crate::kernel;
 
 use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
 use super::{BuiltinKernel, CheckResult, Size};
 
-/// One step of time; `rate` is how much of the difference is made up, stable up to 0.25.
+/// Computes one time step; `rate` is the fraction of each difference that is exchanged, stable up to 0.25.
 #[kernel]
 pub fn heat(now: &[f32], next: &mut [f32], width: usize, height: usize, rate: f32) {
     let (x, y) = (global_id(0), global_id(1));
@@ -21,7 +21,7 @@ pub fn heat(now: &[f32], next: &mut [f32], width: usize, height: usize, rate: f3
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "stencil",
-    about: "heat that spreads over a plate",
+    about: "heat diffusion stencil",
     source: include_str!("stencil.rs"),
     kernels: &[("heat", heat::build)],
     job,
@@ -47,7 +47,7 @@ fn job(size: Size, seed: u64) -> Job {
     }
 }
 
-/// In the same order of additions, by rows; exact, because nothing is contracted.
+/// Adds in the same order, row by row; the comparison is exact because nothing is contracted.
 fn check(job: &Job, after: &[Data]) -> CheckResult {
     let JobArg::Index(width) = job.steps[0].args[2] else { return CheckResult::exact(&[0], &[1]) };
     let mut plate: Vec<Vec<f32>> = job.data[0].elements::<f32>().chunks(width as usize).map(<[f32]>::to_vec).collect();

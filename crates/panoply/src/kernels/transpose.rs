@@ -1,5 +1,5 @@
-//! A matrix turned over. A group reads a tile row by row into shared memory and writes it column by column, so that both
-//! sides of the memory traffic are contiguous; one column of padding keeps the columns in different banks.
+//! Matrix transpose. A group reads a tile row by row into shared memory and writes it column by column, so that both
+//! reads and writes of global memory are contiguous. One column of padding keeps the columns in different banks.
 
 use crate::kernel;
 use crate::kernel::Number;
@@ -7,7 +7,7 @@ use crate::kernel::Number;
 use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
 use super::{BuiltinKernel, CheckResult, Size};
 
-/// `y[width, height]` becomes `x[height, width]` with the axes exchanged, in tiles of `N` by `N`.
+/// Writes the transpose of `x[height, width]` to `y[width, height]`, in tiles of `N` by `N`.
 #[kernel(group_size = (N, N))]
 pub fn transpose<T: Number, const N: usize>(x: &[T], y: &mut [T], width: usize, height: usize) {
     let mut tile = shared::<T>(N * (N + 1));
@@ -25,7 +25,7 @@ pub fn transpose<T: Number, const N: usize>(x: &[T], y: &mut [T], width: usize, 
 
 pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
     name: "transpose",
-    about: "a matrix turned over, in shared tiles",
+    about: "matrix transpose with tiles in shared memory",
     source: include_str!("transpose.rs"),
     kernels: &[("transpose", transpose::build::<f32, TILE>)],
     job,

@@ -1,4 +1,4 @@
-//! What is asked of arithmetic, on the devices that are here: under `exact` all of them give the bits that loops give.
+//! Math modes on all devices present: in `exact` mode, every device gives the bits of sequential loops.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use panoply::{Backend, ConvOptions, DType, Device, MathMode, Rng, SortOrder, Ten
 use panoply_cpu::CpuDriver;
 use panoply_driver::{CudaDriver, OpenClDriver, WgpuDriver};
 
-/// Devices of this test alone, so that what it asks for is asked of nobody else's.
+/// Opens devices for this test alone, because the math mode is a setting of the device.
 fn devices(accuracy: MathMode) -> Vec<Device> {
     let options = DeviceOptions { accuracy, ..DeviceOptions::default() };
     let registry = Registry::new(
@@ -26,23 +26,24 @@ fn devices(accuracy: MathMode) -> Vec<Device> {
             Err(error) => eprintln!("SKIPPED: {kind:?}: {}", error.message()),
         }
     }
-    // One takes minutes to compile some kernels, the interpreter as long to run them.
+    // SwiftShader takes minutes to compile some kernels, and the interpreter as long to run them.
     devices.retain(|device| !device.info().name.contains("SwiftShader") && device.info().variant.is_none());
     devices
 }
 
-/// Whether it is Intel's OpenCL for CPUs, whose compiler takes the sum of a loop in parts, whatever it is told.
+/// Returns true for Intel's OpenCL for CPUs, whose compiler reorders the sum of a loop regardless of its options.
 fn reorders(device: &Device) -> bool {
     let info = device.info();
     info.kind == Backend::OpenCl && info.is_software && info.vendor.contains("Intel")
 }
 
-/// Numbers that no product or sum of is exact.
+/// Returns numbers whose products and sums are inexact.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 37 + seed * 11) * 29 % 61) as f32 / 30.7 - 0.97).collect()
 }
 
-/// A layer, its norm, what flows back from them, a convolution, long, running and scattered sums: everything but transcendental functions.
+/// Computes a layer with its norm and gradients, a convolution, and long, cumulative and scattered sums: everything but
+/// transcendental functions.
 fn work() -> Vec<Vec<f32>> {
     let tensor = |shape: &[usize], seed| Tensor::from_slice(&numbers(shape.iter().product(), seed), shape);
     let (x, w, b) = (tensor(&[40, 50], 1), tensor(&[50, 33], 2), tensor(&[33], 3));
@@ -56,7 +57,7 @@ fn work() -> Vec<Vec<f32>> {
     let rows = x.index(&[&Tensor::from_slice(&places, [60])]);
     let scattered = rows.square().sum(..).gradients(&[&x]).unwrap();
     let (running, far) = (x.cumsum(0), many.cumsum(0));
-    // As much as a device may do whole.
+    // Enough indices for `index_add` to run as a single scatter operation.
     let heaps: Vec<i32> = (0..3000).map(|i| i * 37 % 200).collect();
     let heaps = Tensor::from_slice(&heaps, [3000]);
     let heaped = many.narrow(0, 0, 200).index_add(0, &heaps, &many.narrow(0, 200, 3000));
@@ -66,23 +67,23 @@ fn work() -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn exact_is_the_same_everywhere() {
+fn exact_math_gives_the_same_bits_on_every_device() {
     let (refused, devices): (Vec<Device>, Vec<Device>) = devices(MathMode::Exact).into_iter().partition(reorders);
-    refused.iter().for_each(|device| eprintln!("SKIPPED: {device}: its compiler takes sums in an order of its own"));
+    refused.iter().for_each(|device| eprintln!("SKIPPED: {device}: its compiler reorders sums"));
     let all: Vec<(String, Vec<Vec<f32>>)> =
         devices.iter().map(|device| (device.to_string(), device.scope(work))).collect();
-    let [(first, want), others @ ..] = &all[..] else { panic!("the CPU is always there") };
-    assert!(!others.is_empty(), "the pretended GPU is there");
+    let [(first, want), others @ ..] = &all[..] else { panic!("the CPU is always present") };
+    assert!(!others.is_empty(), "the simulated GPU is present");
     for (other, have) in others {
         for (at, (have, want)) in have.iter().zip(want).enumerate() {
             let differs = have.iter().zip(want).filter(|(have, want)| have.to_bits() != want.to_bits()).count();
-            assert_eq!(differs, 0, "value {at} on {other} and {first}, of {}", want.len());
+            assert_eq!(differs, 0, "value {at} on {other} and {first}: differing elements of {}", want.len());
         }
     }
 }
 
 #[test]
-fn a_device_does_what_it_is_asked_from_then_on() {
+fn the_math_mode_takes_effect_immediately() {
     let device = devices(MathMode::Standard).swap_remove(0);
     device.scope(|| {
         let (x, w) = (numbers(20 * 300, 1), numbers(300 * 10, 2));
@@ -97,7 +98,7 @@ fn a_device_does_what_it_is_asked_from_then_on() {
             plain
         };
         let usual = value();
-        assert_ne!(usual, want, "the routine sums otherwise");
+        assert_ne!(usual, want, "the routine sums in another order");
         device.set_math_mode(MathMode::Exact);
         assert_eq!(value(), want);
         device.set_math_mode(MathMode::Standard);
@@ -106,7 +107,7 @@ fn a_device_does_what_it_is_asked_from_then_on() {
 }
 
 #[test]
-fn what_is_drawn_and_ordered_is_the_same_under_all() {
+fn random_numbers_and_sorting_do_not_depend_on_the_math_mode() {
     let of = |accuracy| {
         let device = devices(accuracy).swap_remove(0);
         device.scope(|| {

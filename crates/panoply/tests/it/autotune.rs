@@ -1,4 +1,4 @@
-//! Kernels that are measured: on a device that computes nothing and keeps time by the size of a launch's groups.
+//! Autotuning on a device that computes nothing and whose timings depend on the group size of a launch.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use panoply::{Device, Tensor, plan_cache_stats};
 use panoply_device::{DeviceCommand, Dispatch};
 use panoply_ir::Target;
 
-/// A folder of this test, removed after it.
+/// A folder for this test, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -31,7 +31,7 @@ impl Drop for Folder {
     }
 }
 
-/// Groups of 64 take the shorter the fewer there are of them, all others for ever.
+/// Launches with groups of 64 take time proportional to the number of groups, all others very long.
 fn takes_ns(dispatch: &Dispatch) -> u64 {
     let items = dispatch.group_size.iter().product::<u32>();
     let groups: u64 =
@@ -45,7 +45,7 @@ fn process(folder: &Path, tune: bool) -> (Device, Arc<NullDevice>) {
     (Device::new(null.clone(), options), null)
 }
 
-/// Group and number of groups of each launch of a product of 512 × 256 × 512.
+/// Returns group size and number of groups of each launch of a 512 × 256 × 512 product.
 fn launches(device: &Device, null: &NullDevice) -> Vec<([u32; 3], u64)> {
     device.scope(|| {
         let [x, w] =
@@ -65,38 +65,38 @@ fn launches(device: &Device, null: &NullDevice) -> Vec<([u32; 3], u64)> {
 }
 
 #[test]
-fn the_fastest_is_kept_and_the_next_process_knows_it() {
+fn the_fastest_variant_is_kept_for_later_processes() {
     let folder = Folder::new();
     let measured = |device: &Device| device.program_cache_stats().autotuned;
 
     let (device, null) = process(&folder.0, false);
     let usual = launches(&device, &null);
-    assert_eq!((usual.len(), measured(&device)), (1, 0), "nobody asked for it");
+    assert_eq!((usual.len(), measured(&device)), (1, 0), "autotuning is off by default");
     assert_ne!(usual[0].0, [8, 8, 1]);
 
     let (device, null) = process(&folder.0, true);
     let first = launches(&device, &null);
-    assert!(first.len() > 4 * 5, "each of several runs several times: {first:?}");
-    // The larger of the two tiles that groups of 64 compute: 64 × 64 elements.
+    assert!(first.len() > 4 * 5, "each of several variants runs several times: {first:?}");
+    // The larger of the two tiles with groups of 64: 64 × 64 elements.
     let best = ([8, 8, 1], 8 * 8);
     assert!(first.contains(&best));
     assert_eq!(measured(&device), 1);
-    assert_eq!(launches(&device, &null), [best], "later runs take it at once");
+    assert_eq!(launches(&device, &null), [best], "later runs use it immediately");
     let replays = plan_cache_stats().replays;
-    assert_eq!(launches(&device, &null), [best], "and so does the recording");
+    assert_eq!(launches(&device, &null), [best], "and so does the recorded command buffer");
     assert_eq!(plan_cache_stats().replays, replays + 1);
     device.set_autotune(false);
-    assert_eq!(launches(&device, &null), usual, "without tuning it is as it was");
+    assert_eq!(launches(&device, &null), usual, "without autotuning the default is used");
 
     let (device, null) = process(&folder.0, true);
-    assert_eq!(launches(&device, &null), [best], "an earlier process measured");
+    assert_eq!(launches(&device, &null), [best], "the choice of the earlier process is used");
     assert_eq!(
         device.program_cache_stats(),
         ProgramCacheStats { disk_hits: 2, ..ProgramCacheStats::default() },
-        "and compiled them"
+        "and its compiled programs"
     );
 
-    // A choice that was damaged is made anew.
+    // A damaged record is measured again.
     drop((device, null));
     for file in fs::read_dir(folder.0.join("programs")).unwrap() {
         let path = file.unwrap().path();

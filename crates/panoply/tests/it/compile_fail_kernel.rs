@@ -1,6 +1,6 @@
-//! What the compiler says about code that is no kernel: each file in `compile_fail/kernel` beside its message.
+//! Compiler errors for invalid kernels: each file in `compile_fail/kernel` with its expected messages.
 
 #[test]
-fn mistakes_are_named_where_they_were_made() {
+fn invalid_kernels_are_reported_at_their_source() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/kernel/*.rs");
 }

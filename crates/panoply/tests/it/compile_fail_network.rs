@@ -1,16 +1,16 @@
-//! `sequential!`: what it makes, and what the compiler says about sizes that do not fit: each file in `compile_fail/network` beside
-//! its message.
+//! `sequential!`: the networks that it builds, and the compiler errors for mismatched sizes: each file in
+//! `compile_fail/network` with its expected messages.
 
 use panoply::nn::{LayerSpec, Module, Network};
 use panoply::{Device, Rng, sequential};
 
 #[test]
-fn mistakes_are_named_where_they_were_made() {
+fn invalid_networks_are_reported_at_their_source() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/network/*.rs");
 }
 
 #[test]
-fn it_makes_what_the_builder_makes() {
+fn sequential_equals_the_builder() {
     const WIDTH: usize = 32;
     let network = sequential![Linear(784, WIDTH), relu, dropout(0.1), Linear(WIDTH, 10)];
     let built = Network::with_input_size(784)
@@ -53,9 +53,9 @@ fn it_makes_what_the_builder_makes() {
     ];
     assert_eq!((words.output_shape().unwrap(), words.layers[10].kind()), (vec![8, 2], "logsigmoid"));
     assert_eq!(words.layers[0], LayerSpec::multi_head_attention(3));
-    // What is no literal is found when the network is built.
+    // Sizes that are not literals are checked when the network is built.
     let error = sequential![Linear(4, WIDTH), Linear(31, 2)].build(&mut Rng::seed_from_u64(0)).unwrap_err();
-    assert_eq!(error.message(), "layer 2 (linear): in_features 31 does not match the 32 that layer 1 (linear) gives");
+    assert_eq!(error.message(), "layer 2 (linear): in_features 31 does not match the 32 of layer 1 (linear)");
     Device::get("cpu").unwrap().scope(|| {
         let model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
         assert_eq!(model.num_parameters(), 784 * 32 + 32 + 32 * 10 + 10);

@@ -1,5 +1,5 @@
-//! The whole way to an NVIDIA GPU without one: kernels become PTX, and a library that only pretends to be NVIDIA's runs it on an
-//! interpreter that shares nothing with the renderer.
+//! The complete path to an NVIDIA GPU without one: kernels become PTX, and a simulated CUDA library runs it on an
+//! interpreter that shares no code with the renderer.
 
 use crate::steps;
 
@@ -17,18 +17,18 @@ const SEED: u64 = 0x5eed;
 fn cuda() -> Device {
     let driver = CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    registry.devices(Backend::Cuda).expect("the pretended driver has a device").swap_remove(0)
+    registry.devices(Backend::Cuda).expect("the simulated driver has a device").swap_remove(0)
 }
 
 #[test]
-fn the_kernels_that_ship_agree() {
+fn builtin_kernels_agree() {
     let device = cuda();
     for shipped in kernels::ALL {
         let verdict =
             shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
         assert!(verdict.passed(), "{}: {verdict}", shipped.name);
     }
-    assert_eq!(device.memory_stats().buffers, 0, "every buffer came back");
+    assert_eq!(device.memory_stats().buffers, 0, "every buffer is freed");
 }
 
 #[test]
@@ -36,13 +36,13 @@ fn a_network_trains_as_on_the_cpu() {
     steps::agree(&cuda());
 }
 
-/// The lengths of two operands, and a product of them.
+/// The shapes of two operands, and a product of them.
 type Case = (&'static [usize], &'static [usize], fn(&Tensor, &Tensor) -> Tensor);
 
-/// Products that the card multiplies fragments for: ragged, transposed, in batches, and large enough for larger tiles. What they are
-/// compared with is summed in f64.
+/// Products that use MMA fragments: ragged, transposed, batched, and large enough for larger tiles. The expected values
+/// are summed in f64.
 #[test]
-fn products_of_halves_agree() {
+fn half_precision_products_agree() {
     let device = cuda();
     let cpu = Device::get("cpu").unwrap();
     assert!(device.target().mma);
@@ -61,17 +61,17 @@ fn products_of_halves_agree() {
             let expected: Vec<f64> = product(&a.cast(DType::F64), &b.cast(DType::F64)).to_vec().unwrap();
             assert_eq!(found.len(), expected.len());
             for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                // A rounding of the sum, one of what follows, and of f32 what was canceled.
+                // Allows one rounding of the sum, one of the following operation, and cancellation in f32.
                 let near = (found - expected).abs() <= 1.5 * ulp * expected.abs() + 1e-4;
-                assert!(near, "{left:?} x {right:?} of {dtype}, element {at}: {found}, not {expected}");
+                assert!(near, "{left:?} x {right:?} of {dtype}, element {at}: {found}, expected {expected}");
             }
         }
     }
 }
 
-/// So are convolutions of halves: of padded windows, whose elements are found on their way.
+/// Convolutions in half precision agree as well: of padded windows, whose elements are computed from indices.
 #[test]
-fn convolutions_of_halves_agree() {
+fn half_precision_convolutions_agree() {
     let (device, cpu) = (cuda(), Device::get("cpu").unwrap());
     let mut rng = Rng::seed_from_u64(SEED);
     let [x, filters] = [&[2, 16, 9, 11][..], &[24, 16, 3, 3]].map(|dims| rng.normal(dims).to(&cpu).cast(DType::F16));
@@ -79,11 +79,11 @@ fn convolutions_of_halves_agree() {
     let found = x.to(&device).conv(&filters.to(&device), &conv).to(&cpu).cast(DType::F64);
     let expected = x.cast(DType::F64).conv(&filters.cast(DType::F64), &conv);
     for (found, expected) in found.to_vec::<f64>().unwrap().iter().zip(expected.to_vec::<f64>().unwrap()) {
-        assert!((found - expected).abs() <= 2f64.powi(-10) * expected.abs() + 1e-4, "{found}, not {expected}");
+        assert!((found - expected).abs() <= 2f64.powi(-10) * expected.abs() + 1e-4, "{found}, expected {expected}");
     }
 }
 
-/// `out[y] = y` over more rows than a grid has: the launch becomes several.
+/// `out[y] = y` over more rows than a grid can have: the launch is split.
 #[kernel(group_size = (1, 2))]
 fn rows(out: &mut [u32]) {
     let y = group_id(1) * 2 + local_id(1);
@@ -93,7 +93,7 @@ fn rows(out: &mut [u32]) {
 }
 
 #[test]
-fn a_grid_may_have_more_rows_than_the_hardware() {
+fn grids_larger_than_the_hardware_limit_are_split() {
     let device = cuda();
     let count = 140_001;
     let mut out = device.zeros::<u32>(count).unwrap();
@@ -103,9 +103,9 @@ fn a_grid_may_have_more_rows_than_the_hardware() {
     assert_eq!(out.to_vec().unwrap(), expected);
 }
 
-/// A network whose products and their gradients are of bf16, transposed ones included.
+/// A network whose products and their gradients are in bf16, including transposed ones.
 #[test]
-fn a_network_of_halves_trains_as_on_the_cpu() {
+fn a_bf16_network_trains_as_on_the_cpu() {
     let losses = |device: &Device| -> Vec<f32> {
         device.scope(|| {
             let mut rng = Rng::seed_from_u64(SEED);
@@ -125,7 +125,7 @@ fn a_network_of_halves_trains_as_on_the_cpu() {
     };
     let (found, expected) = (losses(&cuda()), losses(&Device::get("cpu").unwrap()));
     for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        assert!((found - expected).abs() <= 2e-2 * expected, "step {step}: {found}, not {expected}");
+        assert!((found - expected).abs() <= 2e-2 * expected, "step {step}: {found}, expected {expected}");
     }
-    assert!(found[9] < 0.8 * found[0], "it learns: {found:?}");
+    assert!(found[9] < 0.8 * found[0], "the loss does not decrease: {found:?}");
 }

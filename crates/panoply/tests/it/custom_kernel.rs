@@ -1,4 +1,4 @@
-//! A kernel as an operation on tensors, with a gradient, among fused operations, on every device here.
+//! A custom kernel as a differentiable tensor operation, among fused operations, on every device.
 
 #[path = "../../examples/05_kernel_in_a_network.rs"]
 mod example;
@@ -6,7 +6,7 @@ mod example;
 use panoply::prelude::*;
 use panoply::{DType, Shape, Tensor, runtime};
 
-/// x · |x| and its slope.
+/// Computes x · |x| and its derivative.
 #[kernel]
 fn signed_square(x: &[f32], y: &mut [f32], slope: &mut [f32]) {
     let i = global_index();
@@ -63,18 +63,18 @@ fn a_kernel_is_an_operation_with_a_gradient() {
 }
 
 #[test]
-fn what_a_kernel_changes_is_copied_first() {
+fn buffers_that_a_kernel_writes_are_copied_first() {
     everywhere(|| {
         let (x, y) = (Tensor::from_slice(&[1.0f32, 2.0, 3.0], [3]), Tensor::from_slice(&[10.0f32, 20.0, 30.0], [3]));
         for a in [2.0f32, -1.0] {
             let [sum] = Tensor::custom_kernel(saxpy::build, &[&Tensor::scalar(a), &x, &y], [Shape::new([3])], 3);
             assert_eq!(sum.to_vec::<f32>().unwrap(), [10.0 + a, 20.0 + 2.0 * a, 30.0 + 3.0 * a]);
         }
-        assert_eq!(y.to_vec::<f32>().unwrap(), [10.0, 20.0, 30.0], "what went in stays");
+        assert_eq!(y.to_vec::<f32>().unwrap(), [10.0, 20.0, 30.0], "the input is unchanged");
     });
 }
 
-/// Each element by the one opposite.
+/// Multiplies each element by the one at the mirrored position.
 #[kernel]
 fn opposites(x: &[f32], y: &[f32], product: &mut [f32]) {
     let i = global_index();
@@ -83,10 +83,10 @@ fn opposites(x: &[f32], y: &[f32], product: &mut [f32]) {
     }
 }
 
-/// A kernel that reads a product at other places too is no epilogue of it.
+/// A kernel that reads a product at other positions as well is not its epilogue.
 #[test]
-fn a_kernel_may_be_given_a_product_twice() {
-    // Where products are routines.
+fn a_kernel_can_read_a_product_twice() {
+    // These are devices on which products are library routines.
     let test = || {
         let numbers = |by: usize| (0..40 * 40).map(|i| (i * by % 7) as f32).collect::<Vec<f32>>();
         let (a, b) = (numbers(3), numbers(5));
@@ -100,7 +100,7 @@ fn a_kernel_may_be_given_a_product_twice() {
 }
 
 #[test]
-fn what_does_not_fit_is_a_mistake() {
+fn mismatched_arguments_are_mistakes() {
     let (x, shape) = (Tensor::from_slice(&[1.0f64], [1]), Shape::new([1]));
     let [wrong, _] = Tensor::custom_kernel(signed_square::build, &[&x], [shape.clone(), shape.clone()], 1);
     assert_eq!(wrong.check().unwrap_err().message(), "kernel signed_square: x holds f32, not f64");

@@ -1,4 +1,4 @@
-//! The first examples, which check what they compute, on every device.
+//! Runs the first examples, which check their own results, on every device.
 
 #[path = "../../examples/02_work_groups.rs"]
 mod groups;
@@ -10,8 +10,8 @@ mod saxpy;
 mod shipped;
 
 #[test]
-fn they_run_on_every_device() {
-    let report = panoply::device_report().expect("the environment is in order");
+fn the_examples_run_on_every_device() {
+    let report = panoply::device_report().expect("the environment variables are valid");
     for device in report.devices() {
         for example in [saxpy::main, groups::main, mandelbrot::main] {
             device.scope(example).unwrap_or_else(|error| panic!("{device}: {error}"));
@@ -20,6 +20,6 @@ fn they_run_on_every_device() {
 }
 
 #[test]
-fn the_shipped_kernels_are_right_everywhere() {
-    shipped::main().expect("it visits all devices itself");
+fn the_builtin_kernels_are_right_on_every_device() {
+    shipped::main().expect("the example runs on all devices");
 }

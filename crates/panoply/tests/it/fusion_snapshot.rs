@@ -1,7 +1,8 @@
-//! A training step of a transformer as each target is asked for it: launches, bytes, memory, and the text of every kernel.
+//! Snapshot of a transformer training step as compiled for each target: launches, bytes, memory, and a hash of every
+//! kernel.
 //!
-//! Nothing computes it: a device that only records pretends to be each target. What it was asked stands in
-//! `docs/measured/schedules.md`, where a change to the compiler shows what it changes; `UPDATE_GOLDEN=1` writes that anew.
+//! Nothing is computed: a recording device simulates each target. The result is kept in `docs/measured/schedules.md`,
+//! where a change of the compiler shows its effects; `UPDATE_GOLDEN=1` rewrites it.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -19,22 +20,22 @@ use panoply_device::{DeviceCommand, ProgramId};
 use panoply_ir::Target;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What one step asked of a device.
+/// Commands of one step.
 #[derive(Default)]
 struct Asked {
     launches: usize,
     routines: BTreeMap<String, usize>,
     copies: usize,
     fills: usize,
-    /// Bytes of all that is bound to a launch or a routine, or copied.
+    /// Bytes of all buffers that are bound to launches and routines, or copied.
     bytes: u64,
-    /// The most that is held at once beside the data, the parameters and their moments.
+    /// Peak memory beyond the data, the parameters and the optimizer state.
     peak: u64,
-    /// How often each kernel is launched.
+    /// Number of launches of each kernel.
     kernels: BTreeMap<Kernel, usize>,
 }
 
-/// A kernel as a target is given it.
+/// A kernel in the target's language.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Kernel {
     name: String,
@@ -42,10 +43,10 @@ struct Kernel {
     hash: u64,
 }
 
-/// More than a launch or a routine takes.
+/// Exceeds the number of operands of any launch or routine.
 const MOST_OPERANDS: usize = 256;
 
-/// Every kind of target, and which of them offers routines.
+/// Returns every kind of target, and whether it offers library routines.
 fn targets() -> Vec<(Target, bool)> {
     let texts = [
         Target::opencl_minimum(),
@@ -57,7 +58,7 @@ fn targets() -> Vec<(Target, bool)> {
     std::iter::once((Target::cpu(), true)).chain(texts.map(|target| (target, false))).collect()
 }
 
-/// The second step of training an encoder: the first one makes what only it needs.
+/// Returns the second step of training an encoder; the first one also initializes.
 fn step(target: Target, offers: bool) -> Asked {
     let null = NullDevice::new(target);
     let null = Arc::new(if offers { null.with_routines(routine::offers) } else { null });
@@ -83,7 +84,7 @@ fn step(target: Target, offers: bool) -> Asked {
         for _ in 0..2 {
             let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).cross_entropy(&y);
-            // The first time it makes the parameters.
+            // The first call creates the parameters.
             let planned = optimizer.memory_plan(&model, &loss, &pass).unwrap().allocated_bytes();
             null.take_steps();
             device.reset_peak_memory_stats();
@@ -99,7 +100,7 @@ fn step(target: Target, offers: bool) -> Asked {
 }
 
 impl Asked {
-    /// What a device was asked since its steps were taken last.
+    /// Returns the commands since the last call of `take_steps`.
     fn of(null: &NullDevice) -> Asked {
         let mut asked = Asked::default();
         for (_, step) in null.take_steps() {
@@ -126,7 +127,10 @@ impl Asked {
 impl Kernel {
     fn of(null: &NullDevice, program: ProgramId) -> Kernel {
         let (name, source) = (null.entry(program), null.source(program));
-        let (name, source) = (name.expect("it holds what it runs"), source.expect("a plan's kernels are no functions"));
+        let (name, source) = (
+            name.expect("the device keeps the programs that it runs"),
+            source.expect("kernels of a plan have source text"),
+        );
         Kernel { name, lines: source.lines().count(), hash: xxh3_64(source.as_bytes()) }
     }
 }
@@ -149,13 +153,21 @@ impl fmt::Display for Asked {
 }
 
 #[test]
-fn a_training_step_is_asked_of_every_target_as_it_was() {
+fn a_training_step_compiles_to_the_recorded_commands() {
     let mut table = String::from(
         "# A training step of a transformer on every target\n\n\
+<<<<<<< 500041b:crates/panoply/tests/it/fusion_snapshot.rs
          Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test it fusion_snapshot`: what a step of AdamW on an encoder (4 blocks, width 256, 4 heads, \n\
          4 examples of 128) asks of a device, as one that only records was asked it. Bytes bound are those of all buffers of all steps: what would\n\
          move if nothing stayed in a cache. The peak is what the step holds beside data, parameters and moments. Behind each kernel: launches, lines\n\
          of its text in the target's language (the kernel IR's for the CPU), and a hash of that text.\n",
+=======
+         Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test fusion_snapshot`: the commands of an AdamW step on an encoder\n\
+         (4 blocks, width 256, 4 heads, 4 examples of 128), recorded by a device that computes nothing. Bytes bound are the sizes of all\n\
+         buffers of all commands: the traffic without any cache. The peak is the memory of the step beyond data, parameters and optimizer\n\
+         state. Each kernel is listed with its launches, the lines of its source in the target's language (the kernel IR for the CPU), and\n\
+         a hash of the source.\n",
+>>>>>>> prose:crates/panoply/tests/fusion_snapshot.rs
     );
     for (target, offers) in targets() {
         let name = target.name.clone();

@@ -1,8 +1,8 @@
-//! The compilers of AMD's GPUs take the HIP C++ of every kernel that ships, and of random ones, for GPUs from Vega to RDNA 4; and a
-//! library that only pretends to be AMD's runs it, compiled by clang for the host.
+//! Compilers for AMD GPUs accept the HIP C++ of every built-in kernel and of random kernels, for GPUs from Vega to RDNA
+//! 4. A simulated HIP library runs it, compiled by clang for the host.
 //!
-//! What clang says of registers and spills stands in `docs/measured/hip.md`; `UPDATE_GOLDEN=1` writes that anew. The
-//! runtime compiler is asked in a child process, so that one which ends its process is a failure with a log.
+//! The register counts and spills that clang reports are in `docs/measured/hip.md`; `UPDATE_GOLDEN=1` rewrites it. The
+//! runtime compiler runs in a child process, so that one that ends its process is a failure with a log.
 
 use crate::steps;
 
@@ -23,7 +23,7 @@ use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
 use panoply_ir::{Target, Verified};
 
-/// GPUs from Vega on, and how many work-items their waves have: three of data centers, three of desktops.
+/// GPUs from Vega on with their wavefront sizes: three for data centers, three for desktops.
 const ARCHITECTURES: [(&str, u32); 6] =
     [("gfx906", 64), ("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1100", 32), ("gfx1201", 32)];
 
@@ -33,7 +33,7 @@ fn clang() -> bool {
     let here = answers("clang-19") && answers("ld.lld-19");
     if !here {
         eprintln!(
-            "SKIPPED: no HIP was compiled: clang-19 and lld-19 are not installed; `cargo xtask install` installs them"
+            "SKIPPED: compilation of HIP: clang-19 and lld-19 are not installed; `cargo xtask install` installs them"
         );
     }
     here
@@ -51,9 +51,9 @@ fn text(kernel: &Verified<Kernel>, wave: u32, index_bits: u32) -> String {
     render(kernel, wave, index_bits).source
 }
 
-/// What clang makes of a program: assembly.
+/// Compiles a program with clang and returns the assembly.
 fn compile(name: &str, text: &str, architecture: &str) -> String {
-    // A file for each call: tests run side by side.
+    // A file for each call: tests run in parallel.
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let file = std::env::temp_dir().join(format!("panoply-hip-{}-{call}.hip", std::process::id()));
@@ -68,29 +68,35 @@ fn compile(name: &str, text: &str, architecture: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A number that the assembly states of its only kernel.
+/// Returns a number that the assembly states for its only kernel.
 fn stated(assembly: &str, name: &str) -> u32 {
     let line = assembly.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{assembly}"))
 }
 
-/// Every kernel that ships, by its name.
+/// Returns every built-in kernel with its name.
 fn shipped() -> Vec<(&'static str, Verified<Kernel>)> {
     let all = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
     all.map(|(name, build)| (*name, verify(build().expect("it builds")).expect("it verifies"))).collect()
 }
 
 #[test]
-fn the_kernels_that_ship_compile_without_spills() {
+fn builtin_kernels_compile_without_spills() {
     if !clang() {
         return;
     }
     let mut table = "\
-# Registers of the shipped kernels on AMD's GPUs
+# Registers of the built-in kernels on AMD GPUs
 
+<<<<<<< 500041b:crates/panoply/tests/it/hip.rs
 Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test it hip`: what clang 19 makes of the HIP C++ of each kernel that ships, with
 32-bit indices and, after the stroke, 64-bit ones. Vector registers of a work-item; none spills. These are counts, not timings: no
 card has run them.
+=======
+Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test hip`: register counts that clang 19 reports for the HIP C++ of each
+built-in kernel, with 32-bit indices and, after the slash, 64-bit ones. Vector registers of a work-item; none spills. These are
+counts, not timings: they were not run on a GPU.
+>>>>>>> prose:crates/panoply/tests/hip.rs
 
 | kernel |"
         .to_string();
@@ -130,9 +136,10 @@ fn random_kernels_compile() {
     }
 }
 
-/// A product and a sum stay two instructions, denormals stay numbers, and what every lane has goes through the lanes.
+/// A product and a sum stay two instructions, denormals are not flushed, and a subgroup sum exchanges values between
+/// lanes.
 #[test]
-fn arithmetic_is_what_the_kernel_says() {
+fn arithmetic_compiles_to_what_the_kernel_says() {
     if !clang() {
         return;
     }
@@ -145,7 +152,7 @@ kernel k(x: &mut [f32]) group(64, 1, 1) {
     let kernel = verify(panoply_ir::text::parse(source).expect("parses")).expect("verifies");
     for (architecture, wave) in ARCHITECTURES {
         let assembly = compile("k", &text(&kernel, wave, 32), architecture);
-        assert!(!assembly.contains("v_fma") && !assembly.contains("v_mac"), "{architecture} fuses:\n{assembly}");
+        assert!(!assembly.contains("v_fma") && !assembly.contains("v_mac"), "{architecture} contracts:\n{assembly}");
         assert!(assembly.contains(".amdhsa_float_denorm_mode_32 3"), "{architecture} flushes:\n{assembly}");
         // The steps of the butterfly, and the first lane's sum for all.
         let exchanges = assembly.matches("ds_bpermute").count();
@@ -155,17 +162,17 @@ kernel k(x: &mut [f32]) group(64, 1, 1) {
 
 const CHILD: &str = "PANOPLY_TEST_HIP";
 
-/// Does what a parent process asks for, where the pretended driver or the real compiler needs a process of its own.
+/// Does the job that a parent process requests: the simulated driver or the real compiler needs a separate process.
 #[test]
 fn child() {
     match std::env::var(CHILD).as_deref() {
         Ok("hiprtc") => runtime_compiler(),
-        Ok(_) => the_kernels_that_ship_agree(),
+        Ok(_) => builtin_kernels_agree(),
         Err(_) => {}
     }
 }
 
-/// Runs [`child`], and says what it skipped.
+/// Runs [`child`] and prints the lines about skipped tests.
 fn in_a_process(job: &str, choices: &str) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["hip::child", "--exact", "--nocapture"]).env(CHILD, job).env("PANOPLY_FAKE_HIP", choices);
@@ -176,7 +183,7 @@ fn in_a_process(job: &str, choices: &str) {
 }
 
 #[test]
-fn the_runtime_compiler_takes_the_kernels_that_ship() {
+fn the_runtime_compiler_accepts_builtin_kernels() {
     in_a_process("hiprtc", "");
 }
 
@@ -185,18 +192,20 @@ fn waves_of_32_compute_the_same() {
     in_a_process("waves", "architecture=1100");
 }
 
-/// Every kernel through the compiler that a driver would use, for every GPU that it knows.
+/// Compiles every kernel with the driver's runtime compiler, for every GPU that it supports.
 fn runtime_compiler() {
     let kernels = shipped();
-    let Err(absent) = hip::compile(None, "", &render(&kernels[0].1, 64, 64)) else { panic!("no architecture at all") };
+    let Err(absent) = hip::compile(None, "", &render(&kernels[0].1, 64, 64)) else {
+        panic!("an empty architecture was accepted")
+    };
     if absent.message().contains("cannot be loaded") {
-        return println!("SKIPPED: nothing went through ROCm's runtime compiler: {}", absent.message());
+        return println!("SKIPPED: compilation by ROCm's runtime compiler: {}", absent.message());
     }
     for (architecture, wave) in ARCHITECTURES {
         for (name, kernel) in &kernels {
             match hip::compile(None, architecture, &render(kernel, wave, 64)) {
                 Ok(binary) => assert!(binary.starts_with(b"\x7fELF"), "{name} for {architecture}"),
-                // One that it would end the process over.
+                // An architecture for which the compiler would end the process.
                 Err(error) if error.is_unavailable() => {
                     println!("SKIPPED: {architecture} with ROCm's runtime compiler: {}", error.message());
                     break;
@@ -206,32 +215,32 @@ fn runtime_compiler() {
         }
     }
     let wrong = SourceText { source: "int x = ;".into(), ..render(&kernels[0].1, 64, 64) };
-    let error = hip::compile(None, "gfx906", &wrong).expect_err("no C++");
+    let error = hip::compile(None, "gfx906", &wrong).expect_err("invalid C++");
     assert!(error.is_compile_failed() && error.notes()[0].contains("error: expected expression"), "{error}");
 }
 
 const SEED: u64 = 0x5eed;
 
-/// The pretended device, whose inexact functions are as inexact as the hardware's may be.
+/// Returns the simulated device, whose inexact functions have the largest errors that the hardware can have.
 fn rocm() -> Option<Device> {
     if !panoply_driver_sim::Control::open().execute() {
-        eprintln!("SKIPPED: no HIP was executed: clang-19 is not installed; `cargo xtask install` installs it");
+        eprintln!("SKIPPED: execution of HIP: clang-19 is not installed; `cargo xtask install` installs it");
         return None;
     }
     let driver = HipDriver { library: Some(panoply_driver_sim::library()), ..HipDriver::default() };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    Some(registry.devices(Backend::Rocm).expect("the pretended driver has a device").swap_remove(0))
+    Some(registry.devices(Backend::Rocm).expect("the simulated driver has a device").swap_remove(0))
 }
 
 #[test]
-fn the_kernels_that_ship_agree() {
+fn builtin_kernels_agree() {
     let Some(device) = rocm() else { return };
     for shipped in kernels::ALL {
         let verdict =
             shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
         assert!(verdict.passed(), "{}: {verdict}", shipped.name);
     }
-    assert_eq!(device.memory_stats().buffers, 0, "every buffer came back");
+    assert_eq!(device.memory_stats().buffers, 0, "every buffer is freed");
 }
 
 #[test]
@@ -240,13 +249,13 @@ fn a_network_trains_as_on_the_cpu() {
     steps::agree(&device);
 }
 
-/// Bits of all kinds: denormals, the least and the largest, infinities, NaN, squares and what lies beside them.
+/// Returns bit patterns of all classes of floats: denormals, the smallest and largest numbers, infinities and NaN.
 fn patterns(count: u64, bits: u32) -> impl Iterator<Item = u64> {
     let mut state = SEED;
     (0..count).map(move |i| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let word = state.rotate_left(state as u32 >> 27) >> (64 - bits);
-        // Every eighth has an exponent of zero or ones only.
+        // Two of sixteen have an exponent of all zeros or all ones.
         let exponent = if bits == 32 { 0xFFu64 << 23 } else { 0x7FF << 52 };
         match i % 16 {
             3 => word & !exponent,
@@ -256,7 +265,8 @@ fn patterns(count: u64, bits: u32) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The device's root is off by one unit in the last place, its reciprocal root of f64 by half the bits, and it has no remainder at all.
+/// The simulated device's `sqrt` is off by one unit in the last place, its f64 reciprocal square root has half the
+/// bits, and it has no remainder function.
 #[test]
 fn roots_and_remainders_are_exact() {
     let Some(device) = rocm() else { return };
@@ -269,7 +279,7 @@ fn roots_and_remainders_are_exact() {
     let agree = |what: &str, found: Vec<f64>, expected: Vec<f64>| {
         let differ = |(a, b): (&f64, &f64)| a.to_bits() != b.to_bits() && !(a.is_nan() && b.is_nan());
         let wrong: Vec<usize> = (0..found.len()).filter(|at| differ((&found[*at], &expected[*at]))).collect();
-        let first = wrong.first().map(|at| format!("{:e}, not {:e}", found[*at], expected[*at]));
+        let first = wrong.first().map(|at| format!("{:e}, expected {:e}", found[*at], expected[*at]));
         assert!(wrong.is_empty(), "{what}: {} wrong, at {:?}: {first:?}", wrong.len(), &wrong[..wrong.len().min(9)]);
     };
     let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect::<Vec<f64>>();

@@ -1,8 +1,9 @@
-//! Several cards, on libraries that only pretend to be NVIDIA's and AMD's: copies between two go past the host, and one that is broken is passed
-//! over. The libraries do a stream's work as late as they may, so a copy that does not wait for what it copies brings something else.
+//! Several GPUs, on simulated NVIDIA and AMD libraries: copies between two GPUs bypass the host, and a broken GPU is
+//! skipped. The libraries delay the work of a stream as long as possible, so a copy that does not wait for its source
+//! copies stale data.
 //!
-//! How many cards there are is fixed for a process, so each job is a process of its own: the test binary again, with `child` as its one
-//! test.
+//! The number of GPUs is fixed for a process, so each job runs in a separate process: the test binary again, with
+//! `child` as its only test.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ fn child() {
     }
 }
 
-/// Does a job in a process of its own, whose driver offers what the setting says.
+/// Runs a job in a separate process whose driver has the devices of the setting.
 fn run(job: &str, (name, value): (&str, &str)) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["multi_gpu::child", "--exact", "--nocapture"]).env(CHILD, job).env(name, value);
@@ -46,7 +47,7 @@ fn cuda() -> Arc<dyn Driver> {
 }
 
 #[test]
-fn a_card_that_cannot_be_opened_is_passed_over() {
+fn a_gpu_that_cannot_be_opened_is_skipped() {
     run("two, the first broken", ("PANOPLY_FAKE_CUDA", "devices=2,broken=0"));
     run("one, broken", ("PANOPLY_FAKE_CUDA", "broken=0"));
 }
@@ -64,7 +65,7 @@ fn the_second_is_taken() {
     assert!(error.notes()[0].starts_with(BROKEN) && error.notes()[1].starts_with("cuda:1: 256.0 MiB free"), "{error}");
 }
 
-/// Another interface to the same GPU, and the CPU where there is none.
+/// Another interface to the same GPU is used, or the CPU if there is none.
 fn another_way_is_taken() {
     let same = NullDevice::new(Target::webgpu_minimum());
     let (kind, identity) = (Backend::Vulkan, Some("0000:01:00.0".to_string()));
@@ -89,7 +90,7 @@ fn another_way_is_taken() {
 }
 
 #[test]
-fn cards_of_one_driver_exchange_without_the_host() {
+fn gpus_of_one_driver_copy_without_the_host() {
     run("cuda", ("PANOPLY_FAKE_CUDA", "devices=2"));
     run("rocm", ("PANOPLY_FAKE_HIP", "devices=2"));
 }
@@ -100,7 +101,7 @@ fn exchange(driver: Arc<dyn Driver>, function: &str) {
     let [one, two]: [Device; 2] = registry.devices(driver.kind()).unwrap().try_into().unwrap();
     let words = |factor: u32| -> Vec<u32> { (0..700_001).map(|i: u32| i.wrapping_mul(factor)).collect() };
 
-    // What writes it is under way, on two queues of the other card.
+    // The writes that the copy must wait for are pending on two queues of the source GPU.
     let mut x = one.buffer(&words(2_654_435_761)).unwrap();
     let queue = one.queue().unwrap();
     x.slice_mut(..1000).unwrap().write_on(&queue, &[7; 1000]).unwrap();
@@ -110,27 +111,27 @@ fn exchange(driver: Arc<dyn Driver>, function: &str) {
     expected[999..1003].fill(9);
     let before = (one.memory_stats().downloaded, two.memory_stats().uploaded);
     let mut y = x.to(&two).unwrap();
-    assert_eq!((one.memory_stats().downloaded, two.memory_stats().uploaded), before, "no byte went through the host");
+    assert_eq!((one.memory_stats().downloaded, two.memory_stats().uploaded), before, "no byte passes through the host");
     assert_eq!(control.calls(function), 1);
-    // Written after the copy: it has the bytes of before.
+    // This write follows the copy, which must not see it.
     x.fill(1).unwrap();
     assert!(y.to_vec().unwrap() == expected);
 
-    // Parts at odd places, and back.
+    // Slices at odd offsets, and a copy back.
     y.slice_mut(3..8).unwrap().copy_from(&x.slice(100..105).unwrap()).unwrap();
     x.slice_mut(..10).unwrap().copy_from(&y.slice(..10).unwrap()).unwrap();
     assert_eq!(x.slice(..11).unwrap().to_vec().unwrap(), [7, 7, 7, 1, 1, 1, 1, 1, 7, 7, 1]);
     assert_eq!(control.calls(function), 3);
 
-    // A failure is told, with the card that was to be written, and both go on.
+    // A failure names the destination GPU, and both GPUs remain usable.
     control.fail(function, 1, 0, 1);
     let error = y.copy_from(&x).unwrap_err();
-    assert!(error.message().starts_with(&format!("{two}: copying 2800004 bytes of another device: ")), "{error}");
+    assert!(error.message().starts_with(&format!("{two}: copying 2800004 bytes from another device: ")), "{error}");
     assert_eq!(error.kind(), ErrorKind::Driver, "{error}");
     y.copy_from(&x).unwrap();
     assert_eq!(y.slice(9..12).unwrap().to_vec().unwrap(), [7, 1, 1]);
 
-    // From anywhere else through the host, which counts.
+    // Copies from other devices pass through the host and are counted.
     let calls = control.calls(function);
     let cpu = Device::get("cpu").unwrap();
     let uploaded = two.memory_stats().uploaded;

@@ -1,6 +1,7 @@
-//! What `wgpu` hands to Apple's and to Microsoft's compiler for every kernel that ships, and for those of the op table: its translator makes Metal's language and HLSL
-//! of our WGSL, with the settings that it has on those systems, and as `panoply explain` shows them. Metal's is C++, so clang reads it, with a header of ours
-//! (`metal/metal_stdlib`) in place of Apple's. HLSL is read by Khronos' glslang, as far as that knows it. Neither is executed.
+//! The MSL and HLSL into which `wgpu` translates every built-in kernel and the kernels of the op table. naga translates
+//! our WGSL with the settings that `wgpu` uses on those systems, and as `panoply explain` shows them. MSL is C++, so
+//! clang parses it, with our header `metal/metal_stdlib` in place of Apple's. Khronos' glslang parses HLSL as far as it
+//! supports it. Neither is executed.
 
 #[path = "../../../cli/src/explain/naga_translation.rs"]
 mod translated;
@@ -24,15 +25,15 @@ use panoply_ir::verify::verify;
 use panoply_ir::{DType, Target, Verified};
 use translated::Program;
 
-/// A GPU without 64-bit integers, which are pairs of words there, without f16, which are parts of words, and without subgroups; one with
-/// all of them; and one of Apple's that has f16 alone.
+/// Three GPUs: one without 64-bit integers (emulated by pairs of 32-bit words), without f16 (stored as parts of words)
+/// and without subgroups; one with all of them; and one of Apple's that has only f16.
 fn targets() -> [Target; 3] {
     let poor = Target { max_bindings: 28, shared_bytes: 32 << 10, ..Target::webgpu_minimum() };
     let halves = Target { f16: true, ..poor.clone() };
     [poor.clone(), Target { int64: true, f16: true, subgroup: 32, ..poor }, halves]
 }
 
-/// The kernel for the translator, and its entry point.
+/// Returns the translator's program of a kernel, and its entry point.
 fn program(kernel: &Verified<Kernel>, target: &Target) -> (Program, String) {
     let kernel = optimize(kernel.clone(), target, &opt::Options::default());
     let text = render_with(&kernel, target, &Options { index_bits: 32 }).expect("the kernel renders");
@@ -40,7 +41,7 @@ fn program(kernel: &Verified<Kernel>, target: &Target) -> (Program, String) {
     (program.unwrap_or_else(|error| panic!("{error}\n{}", text.source)), text.entry)
 }
 
-/// Has a compiler read a text of a kernel.
+/// Compiles the source of a kernel.
 fn read(mut compiler: Command, folder: &Path, name: &str, text: &str) {
     let file = folder.join(name);
     std::fs::write(&file, text).unwrap();
@@ -49,7 +50,7 @@ fn read(mut compiler: Command, folder: &Path, name: &str, text: &str) {
     assert!(output.status.success(), "{name}: {log}\n{text}");
 }
 
-/// Reads Metal's language.
+/// Returns the command that parses MSL.
 fn clang() -> Command {
     let headers = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/metal");
     let mut clang = Command::new("clang++-19");
@@ -58,28 +59,28 @@ fn clang() -> Command {
     clang
 }
 
-/// Reads HLSL.
+/// Returns the command that parses HLSL.
 fn glslang(entry: &str) -> Command {
     let mut glslang = Command::new("glslangValidator");
     glslang.args(["-D", "-S", "comp", "-V", "-o", if cfg!(windows) { "NUL" } else { "/dev/null" }, "-e", entry]);
     glslang
 }
 
-/// Whether a compiler is here; without it one loud line.
+/// Returns true if a compiler is installed; else prints that the test is skipped.
 fn is_here(compiler: &str, loses: &str) -> bool {
     let here = Command::new(compiler).arg("--version").output().is_ok_and(|said| said.status.success());
     if !here {
-        eprintln!("SKIPPED: nobody read {loses}: {compiler} is not installed; `cargo xtask install` installs it");
+        eprintln!("SKIPPED: parsing of {loses}: {compiler} is not installed; `cargo xtask install` installs it");
     }
     here
 }
 
 #[test]
-fn the_kernels_that_ship_have_forms_for_metal_and_direct3d() {
+fn builtin_kernels_translate_to_msl_and_hlsl() {
     let folder = std::env::temp_dir().join(format!("panoply-translated-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let [clang_here, glslang_here] =
-        [("clang++-19", "Metal's language"), ("glslangValidator", "HLSL")].map(|(name, loses)| is_here(name, loses));
+        [("clang++-19", "MSL"), ("glslangValidator", "HLSL")].map(|(name, loses)| is_here(name, loses));
     let mut count = 0;
     for target in targets() {
         let shipped = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
@@ -92,13 +93,13 @@ fn the_kernels_that_ship_have_forms_for_metal_and_direct3d() {
         });
         for (name, kernel, ships) in shipped.chain(random) {
             let (program, entry) = program(&kernel, &target);
-            let metal = program.metal().expect("it has a form in Metal's language");
-            let direct3d = program.direct3d().expect("it has a form in HLSL");
+            let metal = program.metal().expect("it translates to MSL");
+            let direct3d = program.direct3d().expect("it translates to HLSL");
             assert!(metal.contains("kernel void") && direct3d.contains("[numthreads("), "{name}: {metal}\n{direct3d}");
             if clang_here {
                 read(clang(), &folder, &format!("{name}.metal"), &metal);
             }
-            // It knows neither integers of 64 bits nor the zero of an array as the translator writes it.
+            // glslang supports neither 64-bit integers nor naga's initializers of zeroed arrays.
             if glslang_here && ships && !target.f16 {
                 read(glslang(&entry), &folder, &format!("{name}.hlsl"), &direct3d);
             }
@@ -109,19 +110,21 @@ fn the_kernels_that_ship_have_forms_for_metal_and_direct3d() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// The rows that compute in f64, which neither has.
+/// Rows that compute in f64, which neither language has.
 const IN_F64: [&str; 1] = ["cast and back"];
 
-/// The results of a row, and then its gradients.
+/// Returns the results of a row, followed by its gradients.
 fn results(row: &Row) -> Vec<Vec<Tensor>> {
     let value = (row.op)(&row.tensors(DType::F32));
     let inputs = row.tensors(DType::F32);
     let wanted: Vec<&Tensor> = inputs.iter().filter(|input| input.dtype().is_float()).collect();
-    let gradients = || weighted(&(row.op)(&inputs)).and_then(|loss| loss.gradients(&wanted)).expect("it has gradients");
+    let gradients =
+        || weighted(&(row.op)(&inputs)).and_then(|loss| loss.gradients(&wanted)).expect("the row is differentiable");
     [vec![value]].into_iter().chain(row.differentiable.then(gradients)).collect()
 }
 
-/// Every program that the op table comes to on such a device: its text, and its entry point with the row that was first.
+/// Returns the source of every program that the op table runs on such a device, with its entry point and the first row
+/// that uses it.
 fn asked(target: &Target) -> BTreeMap<String, (String, &'static str)> {
     let null = Arc::new(NullDevice::new(target.clone()));
     let device = Device::new(null.clone(), DeviceOptions::default());
@@ -134,7 +137,7 @@ fn asked(target: &Target) -> BTreeMap<String, (String, &'static str)> {
                 for (_, step) in null.take_steps() {
                     let DeviceCommand::Dispatch(dispatch) = step else { continue };
                     let (entry, source) = (null.entry(dispatch.program), null.source(dispatch.program));
-                    let (entry, source) = entry.zip(source).expect("it holds what it runs");
+                    let (entry, source) = entry.zip(source).expect("the device keeps the programs that it runs");
                     found.entry(source).or_insert((entry, row.name));
                 }
             }
@@ -143,7 +146,7 @@ fn asked(target: &Target) -> BTreeMap<String, (String, &'static str)> {
     found
 }
 
-/// The op table's programs have forms for both, and clang reads Metal's, all in one text.
+/// Checks that the programs of the op table translate to both languages, and that clang parses their MSL as one file.
 fn the_op_table_has_forms(target: &Target) {
     let mut all = String::new();
     let asked = asked(target);
@@ -159,9 +162,9 @@ fn the_op_table_has_forms(target: &Target) {
         }
         all += &format!("\nnamespace program_{number} {{ // {row}\n{}\n}}\n", body.join("\n"));
     }
-    // Each row is at least one kernel, and few are another row's.
+    // Each row has at least one kernel, and rows share few of them.
     assert!(asked.len() > rows().count(), "{}", asked.len());
-    if is_here("clang++-19", "Metal's language") {
+    if is_here("clang++-19", "MSL") {
         let file = format!("panoply-rows-{}-{}", std::process::id(), target.int64);
         let folder = std::env::temp_dir().join(file);
         std::fs::create_dir_all(&folder).unwrap();
@@ -171,11 +174,11 @@ fn the_op_table_has_forms(target: &Target) {
 }
 
 #[test]
-fn the_op_table_has_forms_for_the_least_gpu() {
+fn op_table_kernels_translate_for_a_minimal_gpu() {
     the_op_table_has_forms(&targets()[0]);
 }
 
 #[test]
-fn the_op_table_has_forms_for_a_rich_gpu() {
+fn op_table_kernels_translate_for_a_full_featured_gpu() {
     the_op_table_has_forms(&targets()[1]);
 }

@@ -1,5 +1,6 @@
-//! oclgrind executes OpenCL work-item by work-item. It logs what none of the kernels that ship may do: accesses out of bounds, data races,
-//! reads of what nobody wrote, barriers that some miss. And it is one more driver that must conform.
+//! oclgrind executes OpenCL work-item by work-item. It logs errors that no built-in kernel may have: out-of-bounds
+//! accesses, data races, reads of uninitialized memory, and barriers that some work-items miss. It is also one more
+//! driver that must pass the conformance suite.
 
 #[path = "../../../driver/tests/it/opencl/vendors.rs"]
 mod vendors;
@@ -19,7 +20,7 @@ use panoply_ir::{Target, Verified};
 
 const SEED: u64 = 0x5eed;
 
-/// Does what another process asked for; nothing by itself.
+/// Does the job that a parent process requests; does nothing by itself.
 #[test]
 fn child() {
     match vendors::job().as_deref() {
@@ -32,7 +33,7 @@ fn child() {
 }
 
 #[test]
-fn it_has_no_complaint_about_the_kernels_that_ship() {
+fn oclgrind_reports_no_errors_in_builtin_kernels() {
     if let Some(log) = vendors::vendor("oclgrind").run("kernels", vendors::OCLGRIND) {
         vendors::assert_clean(&log);
         for shipped in kernels::ALL {
@@ -43,16 +44,17 @@ fn it_has_no_complaint_about_the_kernels_that_ship() {
 }
 
 #[test]
-fn it_conforms() {
+fn oclgrind_passes_the_conformance_suite() {
     if let Some(log) = vendors::vendor("oclgrind").run("conformance", &[]) {
         log.lines().filter(|line| line.contains("conformance of")).for_each(|line| println!("{line}"));
     }
 }
 
-/// A network that learns: gradients, and an optimizer that writes over what it read.
+/// A network that trains: gradients, and an optimizer that updates in place.
 #[test]
 fn a_network_trains_as_on_the_cpu() {
-    // What nobody wrote is not looked for: oclgrind's search for that ends at an instruction, `freeze`, that it does not know.
+    // Uninitialized memory is not checked: oclgrind's check aborts at the instruction `freeze`, which it does not
+    // support.
     if let Some(log) = vendors::vendor("oclgrind").run("training", &vendors::OCLGRIND[..1]) {
         vendors::assert_clean(&log);
         log.lines().filter(|line| line.contains("steps on the digits")).for_each(|line| println!("{line}"));
@@ -60,7 +62,7 @@ fn a_network_trains_as_on_the_cpu() {
 }
 
 fn trains() {
-    let device = Device::get("opencl:0").expect("oclgrind is the one driver here");
+    let device = Device::get("opencl:0").expect("oclgrind is the only driver");
     let started = std::time::Instant::now();
     for outcome in first_steps(&device).unwrap() {
         assert!(outcome.passed(), "{}: {outcome}", outcome.name);
@@ -69,7 +71,7 @@ fn trains() {
 }
 
 fn kernels_that_ship() {
-    let device = Device::get("opencl:0").expect("oclgrind is the one driver here");
+    let device = Device::get("opencl:0").expect("oclgrind is the only driver");
     assert!(device.info().kind == Backend::OpenCl && device.info().name.contains("Oclgrind"), "{device}");
     for shipped in kernels::ALL {
         let started = std::time::Instant::now();
@@ -82,11 +84,11 @@ fn kernels_that_ship() {
 
 fn conforms() {
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-    let device = unsafe { OpenClDriver::default().devices() }.expect("oclgrind is the one driver here").swap_remove(0);
+    let device = unsafe { OpenClDriver::default().devices() }.expect("oclgrind is the only driver").swap_remove(0);
     let skip = |case: &Case| {
         let beyond = |need: &Requirement| match need {
-            Requirement::Threads => Some("oclgrind is written for one thread".to_string()),
-            Requirement::LargeMemory => Some("oclgrind keeps many bytes beside every byte".to_string()),
+            Requirement::Threads => Some("oclgrind is single-threaded".to_string()),
+            Requirement::LargeMemory => Some("oclgrind keeps much shadow memory for every byte".to_string()),
             Requirement::Computing
             | Requirement::Groups
             | Requirement::Mma

@@ -1,8 +1,8 @@
-//! Matrix products by the vendors' libraries, the whole way from a tensor to the library's call, without a card: libraries that only
-//! pretend to be cuBLASLt, hipBLASLt and rocBLAS check what they are told, and multiply. The CPU is the oracle.
+//! Matrix products by vendor libraries, end to end from a tensor to the library call, without a GPU: simulated
+//! cuBLASLt, hipBLASLt and rocBLAS libraries check their arguments and multiply. The CPU is the oracle.
 //!
-//! What the libraries count and how they fail is one for a process, so each job is a process of its own: the test binary again, with
-//! `child` as its one test.
+//! Call counters and injected failures of the libraries are global to a process, so each job runs in a separate
+//! process: the test binary again, with `child` as its only test.
 
 use crate::bias;
 use crate::hipblaslt;
@@ -22,7 +22,7 @@ use panoply_ir::routine::{Gemm, Layout, Routine};
 
 const CHILD: &str = "PANOPLY_TEST_PRODUCTS";
 
-/// What child processes do, by name.
+/// Jobs of child processes, by name.
 const JOBS: &[(&str, fn())] = &[
     ("cuda agrees", || agrees(&cuda(library()), CUBLASLT, &[DType::F32, DType::F16, DType::BF16, DType::F64])),
     ("cuda, before Ampere", before_ampere),
@@ -33,12 +33,12 @@ const JOBS: &[(&str, fn())] = &[
     ("a product fails", a_product_fails),
     ("a replay fails", a_replay_fails),
     ("the library does not start", does_not_start),
-    ("the library cannot say", cannot_say),
+    ("the heuristic fails", cannot_say),
     ("no room for a workspace", no_workspace),
     ("no library", no_library),
     ("reported", reported),
     ("a library too new", too_new),
-    ("everything is given back", || given_back(|| cuda(library()), 1 + 2 * 4 + 1)),
+    ("all objects are released", || given_back(|| cuda(library()), 1 + 2 * 4 + 1)),
     ("two queues", || two_queues(&cuda(library()), CUBLASLT, "cuMemAlloc_v2", 2)),
     ("the contract", the_contract),
     ("rocm agrees", rocm_agrees),
@@ -54,9 +54,9 @@ const JOBS: &[(&str, fn())] = &[
     ("hipBLASLt does not start", || executed(hipblaslt::does_not_start)),
     ("neither starts", || executed(hipblaslt::neither_starts)),
     ("hipBLASLt, no algorithm", || executed(hipblaslt::no_algorithm)),
-    ("hipBLASLt cannot say", || executed(hipblaslt::cannot_say)),
+    ("hipBLASLt, the heuristic fails", || executed(hipblaslt::cannot_say)),
     ("hipBLASLt, no room for a queue", || executed(hipblaslt::no_room_for_a_queue)),
-    ("hipBLASLt is given back", || on_linux(hipblaslt::given_back)),
+    ("hipBLASLt releases its objects", || on_linux(hipblaslt::given_back)),
     ("hipBLASLt, two queues", || on_linux(hipblaslt::two_queues)),
 ];
 
@@ -70,7 +70,7 @@ fn child() {
     known.unwrap_or_else(|| panic!("no job {job}")).1();
 }
 
-/// Does a job in a process of its own, and gives what it wrote.
+/// Runs a job in a separate process and returns its output.
 fn run(job: &str, settings: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["products::child", "--exact", "--nocapture"]).env(CHILD, job).envs(settings.iter().copied());
@@ -81,19 +81,19 @@ fn run(job: &str, settings: &[(&str, &str)]) -> String {
     log
 }
 
-/// The pretended NVIDIA card, and this library beside its driver.
+/// Returns the simulated NVIDIA GPU with this cuBLASLt library.
 fn cuda(products: PathBuf) -> Device {
     let driver = CudaDriver { library: Some(library()), products: Some(products) };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    registry.devices(Backend::Cuda).expect("the pretended driver has a device").swap_remove(0)
+    registry.devices(Backend::Cuda).expect("the simulated driver has a device").swap_remove(0)
 }
 
-/// The pretended AMD card, and this library beside its driver.
+/// Returns the simulated AMD GPU with this rocBLAS library.
 fn rocm(rocblas: PathBuf) -> Device {
     amd(HipDriver { rocblas: Some(rocblas), ..HipDriver::default() })
 }
 
-/// The same with these libraries; there are kernels for some GPUs.
+/// Returns the simulated AMD GPU with these libraries, which have kernels for some GPUs.
 fn amd(libraries: HipDriver) -> Device {
     let beside = library();
     let beside = beside.parent().expect("a library is in a folder");
@@ -106,22 +106,22 @@ fn amd(libraries: HipDriver) -> Device {
             std::fs::write(kernels.join(format!("TensileLibrary_lazy_{architecture}.dat")), "").unwrap();
         }
     }
-    // It has no products, only what follows them.
+    // This file has no products, only extension operations.
     std::fs::write(beside.join("hipblaslt/library/extop_gfx1031.co"), "").unwrap();
     let driver = HipDriver { library: Some(library()), ..libraries };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
-    registry.devices(Backend::Rocm).expect("the pretended driver has a device").swap_remove(0)
+    registry.devices(Backend::Rocm).expect("the simulated driver has a device").swap_remove(0)
 }
 
-/// Does something where rocBLAS is looked for.
+/// Runs `act` on systems where rocBLAS is searched for.
 fn on_linux(act: impl FnOnce()) {
     if cfg!(target_os = "linux") {
         return act();
     }
-    println!("SKIPPED: rocBLAS is looked for on Linux only");
+    println!("SKIPPED: rocBLAS is supported on Linux only");
 }
 
-/// Does something there if clang is here, which makes programs for the host of HIP's kernels.
+/// Runs `act` if clang, which compiles HIP kernels for the host, is installed as well.
 fn executed(act: impl FnOnce()) {
     on_linux(|| executed_there(act));
 }
@@ -130,10 +130,10 @@ fn executed_there(act: impl FnOnce()) {
     if Control::open().execute() {
         return act();
     }
-    println!("SKIPPED: products beside kernels of HIP: clang-19 is not installed; `cargo xtask install` installs it");
+    println!("SKIPPED: products with HIP kernels: clang-19 is not installed; `cargo xtask install` installs it");
 }
 
-/// Numbers between -1 and 1, the same in every run.
+/// Returns numbers between -1 and 1, the same in every run.
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let next = |_| {
@@ -143,10 +143,10 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(next).collect()
 }
 
-/// A product of two tensors, and what it is called.
+/// A named product of two tensors.
 type Case = (&'static str, &'static [usize], &'static [usize], fn(&Tensor, &Tensor) -> Tensor);
 
-/// Every way in which operands lie: no two lengths are equal where both could be meant.
+/// All layouts of operands; dimensions that could be confused have different lengths.
 const CASES: &[Case] = &[
     ("plain", &[5, 7], &[7, 3], |a, b| a.matmul(b)),
     ("left transposed", &[7, 5], &[7, 3], |a, b| a.t().matmul(b)),
@@ -157,9 +157,9 @@ const CASES: &[Case] = &[
     ("batch that shares its right", &[4, 5, 7], &[7, 3], |a, b| a.matmul(b)),
     ("batch that shares its left", &[5, 7], &[4, 7, 3], |a, b| a.matmul(b)),
     ("batch that shares a transposed left", &[7, 5], &[4, 7, 3], |a, b| a.t().matmul(b)),
-    ("heads beside each other", &[5, 4, 7], &[6, 4, 7], |a, b| a.permute([1, 0, 2]).matmul(&b.permute([1, 2, 0]))),
-    ("parts", &[9, 20], &[12, 9], |a, b| a.narrow(0, 2, 5).narrow(1, 5, 7).matmul(&b.narrow(0, 3, 7).narrow(1, 1, 3))),
-    ("odd beginnings", &[5, 9], &[9, 3], |a, b| a.narrow(1, 1, 7).matmul(&b.narrow(0, 1, 7))),
+    ("interleaved heads", &[5, 4, 7], &[6, 4, 7], |a, b| a.permute([1, 0, 2]).matmul(&b.permute([1, 2, 0]))),
+    ("slices", &[9, 20], &[12, 9], |a, b| a.narrow(0, 2, 5).narrow(1, 5, 7).matmul(&b.narrow(0, 3, 7).narrow(1, 1, 3))),
+    ("odd offsets", &[5, 9], &[9, 3], |a, b| a.narrow(1, 1, 7).matmul(&b.narrow(0, 1, 7))),
     ("one row", &[1, 7], &[7, 3], |a, b| a.matmul(b)),
     ("one column", &[5, 7], &[7, 1], |a, b| a.matmul(b)),
     ("outer", &[5, 1], &[1, 3], |a, b| a.matmul(b)),
@@ -167,14 +167,14 @@ const CASES: &[Case] = &[
     ("deep, batch, transposed", &[3, 300, 6], &[3, 5, 300], |a, b| a.transpose(1, 2).matmul(&b.transpose(1, 2))),
 ];
 
-/// A case on a device, in f64.
+/// Computes a case on a device and returns the result in f64.
 fn computed(device: &Device, case: &Case, dtype: DType, seed: u64) -> Vec<f64> {
     let (name, a, b, product) = case;
     let tensor = |dims: &[usize], seed| {
         let values = numbers(dims.iter().product(), seed);
         Tensor::from_slice(&values, dims).to(device).cast(dtype)
     };
-    // Operands that have their values, as parameters have.
+    // The operands are evaluated first, as parameters are.
     let (a, b) = (tensor(a, seed), tensor(b, seed + 1));
     a.eval().and(b.eval()).unwrap_or_else(|error| panic!("{name} of {dtype}: {error}"));
     let c = product(&a, &b);
@@ -186,7 +186,8 @@ fn cpu() -> Device {
     Device::get("cpu").unwrap()
 }
 
-/// How far a product may be from another order of the same sums: one unit in the last place of halves, little of what is summed itself.
+/// Returns how far a product can differ from the same sums in another order: one unit in the last place for f16 and
+/// bf16, little for types that are summed directly.
 fn tolerance(dtype: DType, expected: f64) -> f64 {
     match dtype {
         DType::F16 => expected.abs().max(2f64.powi(-14)) * 2f64.powi(-10),
@@ -201,13 +202,13 @@ fn agree(device: &Device, case: &Case, dtype: DType, seed: u64) {
     let (found, expected) = (computed(device, case, dtype, seed), computed(&cpu(), case, dtype, seed));
     assert_eq!(found.len(), expected.len());
     for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        // Halves of f32 sums in two orders may round apart.
+        // f32 sums in two orders can round to different 16-bit values.
         let near = (found - expected).abs() <= tolerance(dtype, *expected);
-        assert!(near, "{} of {dtype} at {at}: {found}, not {expected}", case.0);
+        assert!(near, "{} of {dtype} at {at}: {found}, expected {expected}", case.0);
     }
 }
 
-/// Every case in every type agrees with the CPU, each by one call of the library.
+/// Checks that every case agrees with the CPU in every type, with one library call each.
 fn agrees(device: &Device, function: &str, dtypes: &[DType]) {
     let control = Control::open();
     for dtype in dtypes {
@@ -215,41 +216,41 @@ fn agrees(device: &Device, function: &str, dtypes: &[DType]) {
             for seed in [1, 77] {
                 let calls = control.calls(function);
                 agree(device, case, *dtype, seed);
-                assert_eq!(control.calls(function) - calls, 1, "{} of {dtype}: the library does it", case.0);
+                assert_eq!(control.calls(function) - calls, 1, "{} of {dtype}: the library computes it", case.0);
             }
         }
     }
 }
 
-/// A training, most of which is products, as recorded tapes from its second step on.
+/// Trains networks that consist mostly of products; from the second step on, recorded command buffers are replayed.
 fn trains() {
     let before = panoply::plan_cache_stats().replays;
     steps::agree(&cuda(library()));
     assert!(panoply::plan_cache_stats().replays > before + 10, "steps are replayed");
     let (calls, graphs) = (Control::open().calls(CUBLASLT), Control::open().calls("cuGraphLaunch"));
-    // Two forward, three back, in each of twenty steps of two networks.
-    assert_eq!(calls, 200, "the library does the products");
-    assert!(graphs > 20, "{graphs}: the launches between them are graphs");
+    // Two products forward and three backward, in each of twenty steps of two networks.
+    assert_eq!(calls, 200, "the library computes the products");
+    assert!(graphs > 20, "{graphs} graph launches: the launches between products are graphs");
 }
 
 #[test]
-fn cublaslt_computes_what_the_cpu_does() {
+fn cublaslt_agrees_with_the_cpu() {
     run("cuda agrees", &[]);
     run("cuda agrees", &[("PANOPLY_FAKE_CUDA", "capability=90")]);
     run("cuda, before Ampere", &[("PANOPLY_FAKE_CUDA", "capability=75")]);
 }
 
-/// The library does no bf16 there, and says so before anything is planned.
+/// The library does not support bf16 there; this is known before planning.
 fn before_ampere() {
     let (device, control) = (cuda(library()), Control::open());
     agrees(&device, CUBLASLT, &[DType::F32, DType::F16, DType::F64]);
     let calls = control.calls(CUBLASLT);
     agree(&device, &CASES[0], DType::BF16, 5);
-    assert_eq!(control.calls(CUBLASLT), calls, "kernels do bf16");
+    assert_eq!(control.calls(CUBLASLT), calls, "kernels compute bf16");
 }
 
 #[test]
-fn tf32_is_for_who_asks_for_it() {
+fn tf32_is_used_only_if_allowed() {
     run("cuda, TF32", &[]);
     run("cuda, TF32", &[("PANOPLY_FAKE_CUDA", "capability=90")]);
     run("cuda, no TF32", &[("PANOPLY_FAKE_CUDA", "capability=75")]);
@@ -266,14 +267,14 @@ fn a_network_trains_through_cublaslt() {
 }
 
 #[test]
-fn what_cublaslt_refuses_is_said_once_and_kernels_do_it() {
+fn cublaslt_failures_are_reported_once_and_fall_back_to_kernels() {
     let said = run("a product fails", &[]);
     let line = "panoply: cuda:0: cuBLASLt 12.4 (";
     let lines: Vec<&str> = said.lines().filter(|said| said.starts_with(line)).collect();
     assert_eq!(lines.len(), 1, "{said}");
     assert!(
         lines[0].ends_with(
-            "): f32 1×5×3×7: CUBLAS_STATUS_INTERNAL_ERROR (14); update the CUDA toolkit or report this; kernels do it \
+            "): f32 1×5×3×7: CUBLAS_STATUS_INTERNAL_ERROR (14); update the CUDA toolkit or report this; using kernels instead \
              from now on"
         ),
         "{said}"
@@ -281,8 +282,8 @@ fn what_cublaslt_refuses_is_said_once_and_kernels_do_it() {
     let said = run("a replay fails", &[]);
     assert_eq!(said.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 2, "{said}");
     let said = run("the library does not start", &[]);
-    assert_eq!(said.matches("starting: CUBLAS_STATUS_NOT_INITIALIZED (1)").count(), 1, "{said}");
-    let said = run("the library cannot say", &[]);
+    assert_eq!(said.matches("initializing: CUBLAS_STATUS_NOT_INITIALIZED (1)").count(), 1, "{said}");
+    let said = run("the heuristic fails", &[]);
     assert_eq!(said.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 1, "{said}");
 }
 
@@ -292,20 +293,20 @@ fn a_product_fails() {
     control.fail(CUBLASLT, 14, 0, 1);
     for seed in 0..5 {
         agree(&device, &CASES[0], DType::F32, seed);
-        assert_eq!(control.calls(CUBLASLT), 1, "it is not tried again");
+        assert_eq!(control.calls(CUBLASLT), 1, "a failed product is not retried");
     }
     agree(&device, &CASES[1], DType::F32, 3);
-    assert_eq!(control.calls(CUBLASLT), 2, "another one is the library's");
+    assert_eq!(control.calls(CUBLASLT), 2, "the library computes other products");
 }
 
-/// The third run of a plan is that of its tape, and so is a captured function's.
+/// The third run of a plan replays its command buffer, and so does that of a captured function.
 fn a_replay_fails() {
     let (device, control) = (cuda(library()), Control::open());
     control.fail(CUBLASLT, 14, 2, 1);
     for seed in 0..6 {
         agree(&device, &CASES[0], DType::F32, seed);
     }
-    assert_eq!(control.calls(CUBLASLT), 3, "two that were done, and one that was not");
+    assert_eq!(control.calls(CUBLASLT), 3, "two that succeed, and one that fails");
     let weight = Tensor::from_slice(&numbers(35, 7), [5, 7]).to(&device);
     let captured = jit(|[x]| [x.matmul(&weight).relu()]);
     control.fail(CUBLASLT, 14, 3, 1);
@@ -314,7 +315,7 @@ fn a_replay_fails() {
         let [found] = captured.call([&x.to(&device)]).unwrap();
         let found: Vec<f32> = found.to_vec().unwrap();
         let expected: Vec<f32> = x.to(&cpu()).matmul(&weight.to(&cpu())).relu().to_vec().unwrap();
-        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?}, not {expected:?}");
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?}, expected {expected:?}");
     }
     assert_eq!(control.calls(CUBLASLT), 3 + 4);
     assert!(panoply::plan_cache_stats().replays >= 4, "{:?}", panoply::plan_cache_stats());
@@ -323,16 +324,22 @@ fn a_replay_fails() {
 fn does_not_start() {
     let (device, control) = (cuda(library()), Control::open());
     control.fail("cublasLtCreate", 1, 0, u32::MAX);
-    assert!(device.blas_library().unwrap().starts_with("cuBLASLt 12.4 ("), "what is not in use is not started");
+    assert!(
+        device.blas_library().unwrap().starts_with("cuBLASLt 12.4 ("),
+        "the library is not started before the device is used"
+    );
     device.zeros::<f32>(4).unwrap();
-    assert!(device.blas_library().unwrap().starts_with("own kernels"), "what is in use is");
+    assert!(
+        device.blas_library().unwrap().starts_with("own kernels"),
+        "the library is started when the device is used"
+    );
     for (seed, case) in CASES.iter().enumerate() {
         agree(&device, case, DType::F32, seed as u64);
     }
     assert_eq!((control.calls("cublasLtCreate"), control.calls(CUBLASLT)), (1, 0));
     let products = device.blas_library().unwrap();
     assert!(products.starts_with("own kernels: cuda:0: cuBLASLt 12.4 ("), "{products}");
-    assert!(products.contains("starting: CUBLAS_STATUS_NOT_INITIALIZED (1); install a cuBLASLt for"), "{products}");
+    assert!(products.contains("initializing: CUBLAS_STATUS_NOT_INITIALIZED (1); install a cuBLASLt for"), "{products}");
 }
 
 fn cannot_say() {
@@ -343,28 +350,28 @@ fn cannot_say() {
 }
 
 #[test]
-fn without_room_for_a_workspace_products_are_done_without() {
+fn products_run_without_a_workspace_if_memory_is_short() {
     run("no room for a workspace", &[("PANOPLY_FAKE_CUDA", "pools=1")]);
 }
 
 fn no_workspace() {
     let (device, control) = (cuda(library()), Control::open());
     let deep = CASES.iter().find(|case| case.0 == "deep").unwrap();
-    // Memory of tensors comes from the stream's pool, so this is the workspace.
+    // Tensor memory comes from the stream's pool, so this call allocates the workspace.
     control.fail("cuMemAlloc_v2", 2, 0, 1);
     agree(&device, deep, DType::F32, 1);
     assert_eq!((control.calls(CUBLASLT), control.calls("cuMemAlloc_v2")), (1, 1));
     for seed in 2..6 {
         agree(&device, deep, DType::F16, seed);
     }
-    assert_eq!((control.calls(CUBLASLT), control.calls("cuMemAlloc_v2")), (5, 2), "there is one for the queue");
+    assert_eq!((control.calls(CUBLASLT), control.calls("cuMemAlloc_v2")), (5, 2), "one workspace for the queue");
     let asked = control.calls("cublasLtMatmulAlgoGetHeuristic");
     agree(&device, deep, DType::F16, 9);
-    assert_eq!(control.calls("cublasLtMatmulAlgoGetHeuristic"), asked, "a shape is asked for once");
+    assert_eq!(control.calls("cublasLtMatmulAlgoGetHeuristic"), asked, "the heuristic is queried once for each shape");
 }
 
 #[test]
-fn without_cublaslt_the_reason_is_named_and_kernels_do_it() {
+fn without_cublaslt_the_reason_is_reported_and_kernels_are_used() {
     run("no library", &[]);
     run("reported", &[]);
     run("a library too new", &[("PANOPLY_FAKE_CUDA", "cublas=13")]);
@@ -378,11 +385,11 @@ fn no_library() {
         ),
         (
             "libm.so.6",
-            "own kernels: cuda: libm.so.6 lacks cublasLtGetProperty, so it is no cuBLASLt of CUDA 11 or later",
+            "own kernels: cuda: libm.so.6 lacks cublasLtGetProperty, so it is not cuBLASLt of CUDA 11 or later",
         ),
     ] {
         if cfg!(not(target_os = "linux")) && path == "libm.so.6" {
-            println!("SKIPPED: a library that is not NVIDIA's: only Linux surely has one of a known name");
+            println!("SKIPPED: a library that is not NVIDIA's: only on Linux is the name of one known");
             continue;
         }
         let device = cuda(PathBuf::from(path));
@@ -395,14 +402,14 @@ fn no_library() {
     let device = registry.devices(Backend::Cuda).unwrap().swap_remove(0);
     assert_eq!(
         device.blas_library().unwrap(),
-        "own kernels: cuda: no library of them was chosen with the driver's",
-        "the system's library would not know the pretended memory"
+        "own kernels: cuda: no matrix product library was chosen with the driver's",
+        "the system's library cannot use simulated memory"
     );
     assert_eq!(Control::open().calls(CUBLASLT), 0);
     assert_eq!(cpu().blas_library(), None);
 }
 
-/// `panoply devices` says who does them.
+/// `panoply devices` names the library that computes products.
 fn reported() {
     let driver = CudaDriver { library: Some(library()), products: Some(library()) };
     let registry = Registry::new(vec![Arc::new(driver), Arc::new(CpuDriver::default())], DeviceOptions::default());
@@ -410,7 +417,7 @@ fn reported() {
     let lines: Vec<&str> = report.lines().filter(|line| line.contains("matrix products")).collect();
     let place = library().display().to_string();
     assert_eq!(lines, [format!("        matrix products: cuBLASLt 12.4 ({place})")], "{report}");
-    assert_eq!(Control::open().calls("cublasLtCreate"), 0, "it is found, not started");
+    assert_eq!(Control::open().calls("cublasLtCreate"), 0, "the library is found but not started");
 }
 
 fn too_new() {
@@ -426,11 +433,11 @@ fn too_new() {
 }
 
 #[test]
-fn the_library_is_given_everything_back() {
-    run("everything is given back", &[]);
+fn the_library_releases_all_objects() {
+    run("all objects are released", &[]);
 }
 
-/// `c = a × b` of 5×200 and 200×3, which wants a workspace.
+/// `c = a × b` of 5×200 and 200×3, for which the library wants a workspace.
 const DEEP: Gemm = Gemm {
     dtype: DType::F32,
     tf32: false,
@@ -448,7 +455,7 @@ const fn by_rows(row: usize) -> Layout {
     Layout { offset: 0, batch: 0, row, column: 1 }
 }
 
-/// Buffers for [`DEEP`].
+/// Returns buffers for [`DEEP`].
 fn buffers(device: &Device) -> [Buffer<f32>; 3] {
     let Gemm { m, n, k, .. } = DEEP;
     let [a, b] = [(m * k, 1), (k * n, 2)].map(|(count, seed)| device.buffer(&numbers(count, seed)).unwrap());
@@ -463,8 +470,8 @@ fn work([a, b, c]: &[Buffer<f32>; 3]) -> runtime::Command<'_> {
     }
 }
 
-/// Of a device whose library makes so many objects for a product: its handles, how it does this product, wherever its matrices begin and
-/// where they do, and a workspace.
+/// Checks that a device releases everything its library creates for a product, at least `made` objects: handles,
+/// descriptors of the product for any alignment and for the actual one, and a workspace.
 fn given_back(open: impl FnOnce() -> Device, made: u64) {
     let control = Control::open();
     {
@@ -480,21 +487,25 @@ fn given_back(open: impl FnOnce() -> Device, made: u64) {
             assert_eq!(made, gone);
         }
     }
-    // Whoever waits for the device's work lets go of it last, in a thread of its own.
+    // The thread that waits for the device's work releases the device last.
     let late = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while control.live() > 0 && std::time::Instant::now() < late {
         std::thread::yield_now();
     }
-    assert_eq!(control.live(), 0, "objects that nobody gave back");
-    assert_eq!(control.calls("cuCtxPushCurrent_v2"), control.calls("cuCtxPopCurrent_v2"), "contexts are popped");
+    assert_eq!(control.live(), 0, "objects that were not released");
+    assert_eq!(
+        control.calls("cuCtxPushCurrent_v2"),
+        control.calls("cuCtxPopCurrent_v2"),
+        "every pushed context is popped"
+    );
 }
 
 #[test]
-fn queues_have_workspaces_of_their_own() {
+fn each_queue_has_its_own_workspace() {
     run("two queues", &[]);
 }
 
-/// How many workspaces are allocated, by which function.
+/// Checks the number of workspaces that are allocated, and by which function.
 fn two_queues(device: &Device, function: &str, allocates: &str, workspaces: u64) {
     let control = Control::open();
     let queues = [device.default_queue(), device.queue().unwrap()];
@@ -513,11 +524,11 @@ fn two_queues(device: &Device, function: &str, allocates: &str, workspaces: u64)
 }
 
 #[test]
-fn a_device_with_a_library_keeps_the_contract() {
+fn a_device_with_a_library_passes_the_conformance_suite() {
     run("the contract", &[]);
 }
 
-/// The suite that every device passes; here its products are the library's.
+/// The conformance suite of every device, with products by the library.
 fn the_contract() {
     let (device, control) = (cuda(library()), Control::open());
     for outcome in device.conformance() {
@@ -527,7 +538,7 @@ fn the_contract() {
 }
 
 #[test]
-fn rocblas_computes_what_the_cpu_does() {
+fn rocblas_agrees_with_the_cpu() {
     run("rocm agrees", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
     run("rocm, halves of gfx90a", &[("PANOPLY_FAKE_HIP", "architecture=90a")]);
 }
@@ -537,11 +548,15 @@ fn rocm_agrees() {
         let device = rocm(library());
         assert!(device.blas_library().unwrap().starts_with("rocBLAS 4.2.0 ("), "{:?}", device.blas_library());
         agrees(&device, ROCBLAS, &[DType::F32, DType::F16, DType::BF16, DType::F64]);
-        assert_eq!(Control::open().calls("rocblas_set_atomics_mode"), 1, "sums are the same in every run");
+        assert_eq!(
+            Control::open().calls("rocblas_set_atomics_mode"),
+            1,
+            "atomics are disabled, so sums are reproducible"
+        );
     });
 }
 
-/// Matrix instructions of this one take subnormal f16 for zero, so kernels do f16.
+/// The matrix instructions of gfx90a flush subnormal f16 to zero, so kernels compute f16.
 fn halves_of_gfx90a() {
     executed(|| {
         let (device, control) = (rocm(library()), Control::open());
@@ -553,11 +568,11 @@ fn halves_of_gfx90a() {
 }
 
 #[test]
-fn over_a_card_without_kernels_rocblas_is_not_started() {
+fn rocblas_is_not_started_on_gpus_it_has_no_kernels_for() {
     run("rocm, no kernels", &[("PANOPLY_FAKE_HIP", "architecture=1031")]);
 }
 
-/// It would end the process.
+/// The library would end the process.
 fn no_kernels() {
     let device = rocm(library());
     let products = device.blas_library().unwrap();
@@ -577,7 +592,7 @@ fn no_kernels() {
 }
 
 #[test]
-fn what_rocblas_refuses_is_said_once_and_kernels_do_it() {
+fn rocblas_failures_fall_back_to_kernels() {
     let said = run("rocm, a product fails", &[]);
     let told = said.contains(": f32 1×5×3×7: rocblas_status_internal_error (6); update ROCm");
     assert!(told || said.contains("SKIPPED"), "{said}");

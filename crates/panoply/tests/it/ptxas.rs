@@ -1,6 +1,7 @@
-//! NVIDIA's assembler compiles the PTX of every kernel that ships, and of random ones, for GPUs from Maxwell to Blackwell.
+//! NVIDIA's assembler compiles the PTX of every built-in kernel and of random kernels, for GPUs from Maxwell to
+//! Blackwell.
 //!
-//! What it says of registers and spills stands in `docs/measured/ptxas.md`; `UPDATE_GOLDEN=1` writes that anew.
+//! The register counts and spills that it reports are in `docs/measured/ptxas.md`; `UPDATE_GOLDEN=1` rewrites it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,10 +19,10 @@ use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, MathMode, Target, Verified};
 
-/// The oldest GPU there is code for, three in between and the newest.
+/// The oldest supported GPU, three in between and the newest.
 const CAPABILITIES: [u32; 5] = [50, 75, 80, 90, 120];
 
-/// What the assembler says of a kernel.
+/// Resources of a kernel as reported by the assembler.
 struct Cost {
     registers: u32,
     spilled_bytes: u32,
@@ -31,18 +32,18 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The assembler that `cargo xtask install` put in place; without it one loud line.
+/// Returns the assembler installed by `cargo xtask install`; without it prints that the test is skipped.
 fn ptxas() -> Option<PathBuf> {
     let versions = std::fs::read_dir(root().join(".tools/venv/lib")).ok().into_iter().flatten().flatten();
     let at = |version: std::fs::DirEntry| version.path().join("site-packages/nvidia/cuda_nvcc/bin/ptxas");
     let found = versions.map(at).find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("SKIPPED: no PTX was compiled: NVIDIA's ptxas is not installed; `cargo xtask install` installs it");
+        eprintln!("SKIPPED: compilation of PTX: NVIDIA's ptxas is not installed; `cargo xtask install` installs it");
     }
     found
 }
 
-/// Registers with indices of 32 bits, which never spill, and of 64.
+/// Returns the registers with 32-bit indices, which must not spill, and with 64-bit ones.
 fn costs(ptxas: &Path, name: &str, kernel: &Verified<Kernel>, capability: u32) -> String {
     let [narrow, wide] = [32, 64].map(|bits| assemble(ptxas, kernel, capability, bits));
     assert_eq!(narrow.spilled_bytes, 0, "{name} spills on sm_{capability}");
@@ -51,7 +52,7 @@ fn costs(ptxas: &Path, name: &str, kernel: &Verified<Kernel>, capability: u32) -
     format!(" {} / {}{spilled} |", narrow.registers, wide.registers)
 }
 
-/// A product of matrices in every tile that is made of fragments, the largest first, with what each is called.
+/// Returns a matrix product in every tile that is made of MMA fragments, the largest first, with names.
 fn products(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
     let mut graph = Graph::default();
     let [a, b] = [0, 1].map(|leaf| graph.push(Op::Input(leaf), &[], [2048, 2048], DType::BF16));
@@ -65,7 +66,7 @@ fn products(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
     kernels.iter().for_each(|kernel| assert!(kernel.to_string().contains("group_mma<bf16>")));
     kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.shared_bytes()));
     let items = |kernel: &Kernel| kernel.group_size.map_or(1, |group| group.iter().product::<u32>());
-    // A row or column of a slab takes 20 words.
+    // A row or column of a tile in shared memory takes 20 words.
     let name = |kernel: &Kernel| {
         let lines = kernel
             .mems
@@ -77,9 +78,9 @@ fn products(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
     kernels.into_iter().map(|kernel| (name(&kernel), kernel)).collect()
 }
 
-/// The kernels of attention of 16 heads of 1024 and of what flows back, as they are chosen, with what each is called.
+/// Returns the kernels of attention (16 heads, 1024 positions) and of its gradients as they are selected, with names.
 fn attentions(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
-    let device = Device::get("cpu").expect("the CPU is always there");
+    let device = Device::get("cpu").expect("the CPU is always present");
     let of = |(dtype, width): (DType, usize)| {
         let [q, k, v] = [0, 1, 2].map(|_| Tensor::zeros([16, 1024, width], dtype));
         let y = q.scaled_dot_product_attention(
@@ -102,7 +103,7 @@ fn assemble(ptxas: &Path, kernel: &Verified<Kernel>, capability: u32, index_bits
     let target = Target::cuda_minimum(capability);
     let kernel = optimize(kernel.clone(), &target, &opt::Options::default());
     let text = render_with(&kernel, &target, &Options { index_bits }).expect("the kernel renders").source;
-    // A folder for each call: tests run side by side.
+    // A folder for each call: tests run in parallel.
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("panoply-ptxas-{}-{call}", std::process::id()));
@@ -123,21 +124,27 @@ fn assemble(ptxas: &Path, kernel: &Verified<Kernel>, capability: u32, index_bits
     Cost { registers: before(" registers"), spilled_bytes }
 }
 
-/// Every kernel that ships, by its name.
+/// Returns every built-in kernel with its name.
 fn shipped() -> Vec<(&'static str, Verified<Kernel>)> {
     let all = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
     all.map(|(name, build)| (*name, verify(build().expect("it builds")).expect("it verifies"))).collect()
 }
 
 #[test]
-fn the_kernels_that_ship_compile_without_spills() {
+fn builtin_kernels_compile_without_spills() {
     let Some(ptxas) = ptxas() else { return };
     let mut table = "\
-# Registers of the shipped kernels
+# Registers of the built-in kernels
 
+<<<<<<< 500041b:crates/panoply/tests/it/ptxas.rs
 Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test it ptxas`: what ptxas 12.9.86 makes of the PTX of each kernel that ships, and of
 products by fragments (2048 × 2048) and attention (16 heads of 1024, causal), with 32-bit indices and, after the stroke, 64-bit ones. Registers of a thread; what spills
 says so. These are counts, not timings: no card has run them.
+=======
+Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test ptxas`: register counts that ptxas 12.9.86 reports for the PTX of each
+built-in kernel, and of products with MMA fragments (2048 × 2048) and attention (16 heads, 1024 positions, causal), with 32-bit indices
+and, after the slash, 64-bit ones. Registers of a thread; spills are noted. These are counts, not timings: they were not run on a GPU.
+>>>>>>> prose:crates/panoply/tests/ptxas.rs
 
 | kernel |"
         .to_string();

@@ -1,5 +1,5 @@
-//! The SPIR-V of every kernel that ships, and of random ones: Khronos' tools find it valid and assemble it to the same words as ours, and
-//! Intel's CPU runtime for OpenCL executes it.
+//! SPIR-V of every built-in kernel and of random kernels: Khronos' tools validate it and assemble it to the same words
+//! as our assembler, and Intel's OpenCL runtime for CPUs executes it.
 
 use crate::halves;
 use crate::steps;
@@ -29,12 +29,12 @@ fn tools() -> bool {
         |program: &str| Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
     let here = answers("spirv-as") && answers("spirv-val");
     if !here {
-        eprintln!("SKIPPED: no SPIR-V was validated: spirv-tools is not installed; `cargo xtask install` installs it");
+        eprintln!("SKIPPED: SPIR-V validation: spirv-tools is not installed; `cargo xtask install` installs it");
     }
     here
 }
 
-/// Devices of two kinds: one with everything, one with nothing beyond the least.
+/// Returns two targets: one with all features, one with only the required ones.
 fn targets() -> [Target; 2] {
     let least = Target::spirv_minimum();
     [Target { f64: true, f16: true, subgroup: 16, ..least.clone() }, Target { f64: true, ..least }]
@@ -47,7 +47,7 @@ fn render(kernel: &Verified<Kernel>, target: &Target, index_bits: u32) -> Source
     SourceText { language: Language::SpirV, source: text.source, entry: text.entry, signature }
 }
 
-/// A tool of Khronos' over files, for the version of SPIR-V that a program asks for.
+/// Runs one of Khronos' tools on files, for the SPIR-V version of a program.
 fn run(tool: &str, target: &str, arguments: &[&Path], text: &SourceText) {
     let mut command = Command::new(tool);
     let output = command.args(["--target-env", target]).args(arguments).output().unwrap();
@@ -55,7 +55,8 @@ fn run(tool: &str, target: &str, arguments: &[&Path], text: &SourceText) {
     assert!(output.status.success(), "{tool}: {}: {log}\n{}", text.entry, text.source);
 }
 
-/// Our words are theirs, but for the header's note of who made them, and theirs are valid for OpenCL.
+/// Checks that our words equal those of `spirv-as`, except for the generator word of the header, and that they are
+/// valid for OpenCL.
 fn check(text: &SourceText) {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
@@ -66,7 +67,7 @@ fn check(text: &SourceText) {
     std::fs::write(&source, &text.source).unwrap();
     let version = if text.source.contains("; Version: 1.0") { "spv1.0" } else { "spv1.1" };
     run("spirv-as", version, &[&source, Path::new("-o"), &module], text);
-    // OpenCL 2.1 knows 1.0 only, 2.2 versions up to 1.2; to both a device's own f16 is an extension.
+    // OpenCL 2.1 accepts only version 1.0, 2.2 versions up to 1.2. In both, f16 arithmetic is an extension.
     let rules = match version {
         _ if text.source.contains("OpCapability Float16\n") => version,
         "spv1.0" => "opencl2.1",
@@ -82,7 +83,7 @@ fn check(text: &SourceText) {
 }
 
 #[test]
-fn the_kernels_that_ship_are_valid() {
+fn builtin_kernels_are_valid() {
     if !tools() {
         return;
     }
@@ -105,9 +106,9 @@ fn random_kernels_are_valid() {
     }
 }
 
-/// One variable's name is the end of another's.
+/// One variable's name is a suffix of another's.
 #[test]
-fn a_lane_asked_for_before_the_place_in_the_group() {
+fn the_subgroup_lane_can_be_declared_before_the_local_id() {
     if !tools() {
         return;
     }
@@ -127,14 +128,14 @@ fn a_lane_asked_for_before_the_place_in_the_group() {
     check(&text);
 }
 
-/// Intel's GPU, or Intel's CPU runtime, which takes the same.
+/// Returns Intel's GPU, or Intel's CPU runtime, which accepts the same programs.
 fn device() -> Option<Device> {
     let driver = OneApiDriver { software: true, ..OneApiDriver::default() };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
     match registry.devices(Backend::OneApi) {
         Ok(mut devices) => Some(devices.swap_remove(0)),
         Err(error) => {
-            eprintln!("SKIPPED: nothing ran as SPIR-V: {}", error.message());
+            eprintln!("SKIPPED: execution of SPIR-V: {}", error.message());
             None
         }
     }
@@ -146,7 +147,7 @@ fn a_network_trains_as_on_the_cpu() {
     steps::agree(&device);
 }
 
-/// The same device as it would be without conversions of f16 of its own.
+/// Returns the same device without native f16 support.
 fn without_f16() -> Option<Device> {
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
     let devices = unsafe { OpenClDriver { spirv: true }.devices() }.unwrap_or_default();
@@ -159,18 +160,18 @@ fn without_f16() -> Option<Device> {
 }
 
 #[test]
-fn the_kernels_that_ship_agree() {
+fn builtin_kernels_agree() {
     for device in device().into_iter().chain(without_f16()) {
         for shipped in kernels::ALL {
             let verdict =
                 shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
             assert!(verdict.passed(), "{}: {verdict}", shipped.name);
         }
-        assert_eq!(device.memory_stats().buffers, 0, "every buffer came back");
+        assert_eq!(device.memory_stats().buffers, 0, "every buffer is freed");
     }
 }
 
 #[test]
-fn every_half_is_converted_exactly() {
+fn every_f16_is_converted_exactly() {
     device().iter().chain(&without_f16()).for_each(halves::convert);
 }

@@ -1,4 +1,4 @@
-//! The example of a model of one's own with all that belongs to training, on the CPU.
+//! Runs the example of a custom model with a complete training loop on the CPU.
 
 #[path = "../../examples/07_custom_training_loop.rs"]
 mod example;
@@ -6,6 +6,6 @@ mod example;
 use panoply::Device;
 
 #[test]
-fn the_example_of_training_learns_stops_and_goes_on() {
+fn the_training_example_learns_stops_and_resumes() {
     Device::get("cpu").unwrap().scope(|| example::main().unwrap());
 }

@@ -1,6 +1,5 @@
-//! Chains of views, and writing beneath them, against ndarray: no view changes another, and none changes when what it looks at is
-//! written over. Buffers that become tensors and back; what goes to other
-//! threads.
+//! Chains of views, and in-place writes to viewed data, compared with ndarray: no view changes another, and none
+//! changes when the data beneath it is overwritten. Conversion between buffers and tensors; types that cross threads.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +10,7 @@ use panoply::{
     Buffer, DType, Device, Dim, Error, JitFunction, Rng, Tensor, TensorIndex, eval, eval_donated, jit_with_state,
 };
 
-/// The compiler's word that these go to other threads and are used by several.
+/// Checks at compile time that these types are `Send` and `Sync`.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Tensor>();
@@ -25,13 +24,13 @@ const _: () = {
     shared::<Sequential>();
 };
 
-/// Counts are of the process: one test at a time.
+/// Statistics are global to the process, so tests run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Numbers, the same for a seed.
+/// A random number generator.
 struct Draw(u64);
 
 impl Draw {
@@ -44,7 +43,7 @@ impl Draw {
         self.below(array.ndim())
     }
 
-    /// Whole numbers of some shape, of 1 to 3 axes, which add without rounding.
+    /// Returns integers of a random shape with 1 to 3 axes; their sums are exact.
     fn data(&mut self) -> Pair {
         let dims: Vec<usize> = (0..1 + self.below(3)).map(|_| 1 + self.below(6)).collect();
         let values: Vec<f32> = (0..dims.iter().product()).map(|_| self.below(200) as f32 - 100.0).collect();
@@ -53,14 +52,14 @@ impl Draw {
     }
 }
 
-/// A tensor, and what ndarray makes of it.
+/// A tensor and the equal ndarray.
 #[derive(Clone)]
 struct Pair {
     tensor: Tensor,
     array: ArrayD<f32>,
 }
 
-/// More elements make nothing clearer.
+/// Maximum number of elements; larger arrays would not test more.
 const MOST: usize = 3000;
 
 impl Pair {
@@ -70,7 +69,7 @@ impl Pair {
         assert_eq!(self.tensor.to_vec::<f32>().unwrap(), want, "{what}");
     }
 
-    /// Another view.
+    /// Returns a random view.
     fn view(&self, draw: &mut Draw) -> Pair {
         let Pair { tensor, array } = self;
         let (axis, rank) = (draw.axis(array), array.ndim());
@@ -127,7 +126,7 @@ impl Pair {
         }
     }
 
-    /// With a part of it turned round, added to itself and written somewhere else along an axis.
+    /// Returns the array with a slice of itself, reversed, written to another position along an axis.
     fn written(&self, draw: &mut Draw, at: &Tensor, position: usize, axis: usize) -> Pair {
         let Pair { tensor, array } = self;
         let length = array.shape()[axis];
@@ -142,8 +141,8 @@ impl Pair {
     }
 }
 
-/// Views of some data, and of one another, some of them computed early; then data are written over where they lie, with the views
-/// of what was there before still to be computed.
+/// Creates views of data and of other views, some of them evaluated early. Then the data are overwritten in place,
+/// while views of the old contents are still pending.
 fn chain(seed: u64) {
     let mut draw = Draw(seed);
     let mut pairs: VecDeque<Pair> = (0..2).map(|_| draw.data()).collect();
@@ -174,7 +173,7 @@ fn chain(seed: u64) {
     pairs.iter().for_each(|pair| pair.check(&what));
 }
 
-/// A tensor after it was changed where it lies, in one of three ways.
+/// Returns a tensor after an in-place change, in one of three ways.
 fn overwritten(old: Pair, draw: &mut Draw, axis: usize, position: usize) -> Pair {
     let at = Tensor::scalar(position as i32);
     let Pair { tensor, array } = old.written(draw, &at, position, axis);
@@ -186,7 +185,7 @@ fn overwritten(old: Pair, draw: &mut Draw, axis: usize, position: usize) -> Pair
             Pair { tensor, array }
         }
         _ => {
-            // The same position in a state, twice: the second time writes what stands there over itself.
+            // Updates the same position of a state twice; the second call overwrites the result of the first.
             drop(tensor);
             let step = jit_with_state(move |held: &mut Tensor, [at]: [&Tensor; 1]| {
                 let part = held.index_select(axis as isize, &at.reshape([1]));
@@ -204,7 +203,7 @@ fn overwritten(old: Pair, draw: &mut Draw, axis: usize, position: usize) -> Pair
 }
 
 #[test]
-fn views_and_what_is_written_beneath_them_are_those_of_ndarray() {
+fn views_and_in_place_writes_agree_with_ndarray() {
     let _alone = alone();
     for (name, chains) in [("cpu", 200), ("cpu:checked", 60), ("opencl:0", 1)] {
         match Device::get(name) {
@@ -215,7 +214,7 @@ fn views_and_what_is_written_beneath_them_are_those_of_ndarray() {
 }
 
 #[test]
-fn a_buffer_is_a_tensor_and_a_tensor_a_buffer() {
+fn buffers_and_tensors_convert_without_copying() {
     let _alone = alone();
     for name in ["cpu", "opencl:0"] {
         let device = match Device::get(name) {
@@ -234,8 +233,8 @@ fn a_buffer_is_a_tensor_and_a_tensor_a_buffer() {
         let mut back = Buffer::<f32>::from_storage(turned.storage().unwrap()).unwrap();
         let want: Vec<f32> = (0..12).map(|i| numbers[i % 3 * 4 + i / 3]).collect();
         assert_eq!(back.to_vec().unwrap(), want);
-        assert_eq!(device.memory_stats().uploaded, copied, "nothing goes through the host");
-        // A kernel of one's own writes where the tensor's value lies: it is one memory.
+        assert_eq!(device.memory_stats().uploaded, copied, "no byte passes through the host");
+        // A custom kernel writes to the memory of the tensor: both share one allocation.
         back.fill(7.0).unwrap();
         assert_eq!(turned.to_vec::<f32>().unwrap(), [7.0; 12]);
         assert_eq!(tensor.to_vec::<f32>().unwrap(), numbers);

@@ -1,5 +1,5 @@
-//! Vulkan on whatever is here, mostly Mesa's lavapipe and Chromium's SwiftShader: the kernels that ship, and a network that learns as on
-//! the CPU.
+//! Vulkan on all devices present, usually Mesa's lavapipe and Chromium's SwiftShader: the built-in kernels, and a
+//! network that trains as on the CPU.
 
 use crate::halves;
 use crate::steps;
@@ -17,14 +17,14 @@ const SEED: u64 = 0x5eed;
 
 fn vulkan() -> Vec<Device> {
     if let Err(error) = Device::get("vulkan:0") {
-        eprintln!("SKIPPED: nothing ran on Vulkan: {}", error.message());
+        eprintln!("SKIPPED: execution on Vulkan: {}", error.message());
     }
     let devices = Device::list().expect("devices can be listed").into_iter();
     devices.filter(|device| device.info().kind == Backend::Vulkan).collect()
 }
 
 #[test]
-fn the_kernels_that_ship_agree() {
+fn builtin_kernels_agree() {
     for device in vulkan() {
         for shipped in kernels::ALL {
             let verdict = shipped.check(&device, Size::Tiny, SEED);
@@ -46,13 +46,13 @@ fn a_network_trains_as_on_the_cpu() {
     }
 }
 
-/// In the device's own f16 where it has them, and as parts of words.
+/// With native f16 where the device has it, and stored as parts of words.
 #[test]
-fn every_half_is_converted_exactly() {
+fn every_f16_is_converted_exactly() {
     vulkan().iter().chain(&without_f16()).for_each(halves::convert);
 }
 
-/// The same devices as they would be without f16 of their own.
+/// Returns the same devices without native f16 support.
 fn without_f16() -> Vec<Device> {
     poorer(|target| target.f16 = false)
 }
@@ -64,20 +64,20 @@ fn poorer(change: fn(&mut Target)) -> Vec<Device> {
     poorer.map(|raw| Device::new(Arc::new(raw), DeviceOptions::default())).collect()
 }
 
-/// What a training step needs in between is larger than a buffer may be; none of its tensors is.
+/// A training step needs temporary memory larger than the largest buffer; none of its tensors is that large.
 #[test]
-fn temporaries_beyond_the_largest_buffer_lie_in_several() {
+fn temporaries_larger_than_a_buffer_are_split() {
     for device in poorer(|target| target.max_buffer_bytes = 1024) {
         if !device.info().name.contains("SwiftShader") {
             steps::norms_agree(&device);
             device.trim();
             let error = device.allocate(1025).unwrap_err();
-            assert!(error.message().contains("exceeds the largest on vulkan:"), "{error}");
+            assert!(error.message().contains("exceeds the maximum buffer size on vulkan:"), "{error}");
         }
     }
 }
 
-/// An operation on a tensor that a launch cannot see as a whole, and one that it can.
+/// An operation on a tensor that exceeds the largest binding, and on one that fits.
 type Expression = (&'static str, fn(&Tensor, &Tensor) -> Tensor);
 
 const IN_PARTS: [Expression; 14] = [
@@ -97,7 +97,7 @@ const IN_PARTS: [Expression; 14] = [
     ("mask", |x, _| x.gt(&(x * x))),
 ];
 
-/// What may read any of it anywhere.
+/// Operations that can read any element of the tensor.
 const WHOLE: [Expression; 2] = [
     ("rows by number", |x, w| x.index_select(0, &w.argmax(0))),
     ("sort", |x, _| x.reshape([512 * 256]).sort(0, SortOrder::Ascending)),
@@ -113,15 +113,15 @@ fn computed(device: &Device, round: usize, (_, of): Expression) -> panoply::Resu
     })
 }
 
-/// To the same bits, also when it is replayed.
+/// The results have the same bits, also when the plan is replayed.
 #[test]
-fn tensors_beyond_what_a_launch_sees_are_gone_through_in_parts() {
+fn tensors_larger_than_a_binding_are_processed_in_parts() {
     for device in poorer(|target| target.max_binding_bytes = 64 << 10) {
         let whole = Device::get(&device.to_string()).unwrap();
         let slow = device.info().name.contains("SwiftShader");
         if slow {
             eprintln!(
-                "SKIPPED: a product in parts on {device}: SwiftShader compiles its tiles for minutes, in gigabytes"
+                "SKIPPED: a product in parts on {device}: SwiftShader needs minutes and gigabytes to compile its tiles"
             );
         }
         let left_out = |name: &str| slow && name == "product of matrices";
@@ -133,16 +133,20 @@ fn tensors_beyond_what_a_launch_sees_are_gone_through_in_parts() {
         }
         for expression in &WHOLE[..if slow { 0 } else { WHOLE.len() }] {
             let error = computed(&device, 0, *expression).unwrap_err();
-            let (what, limit) = (" of 512.0 KiB exceeds the largest that a launch sees on vulkan:", ", 64.0 KiB, ");
+            let (what, limit) = (" of 512.0 KiB exceeds the maximum binding size on vulkan:", ", 64.0 KiB, ");
             assert!(error.message().contains(what) && error.message().contains(limit), "{}: {error}", expression.0);
-            assert!(error.message().ends_with("compute with pieces of it, such as `narrow` gives"), "{error}");
+            assert!(
+                error.message().ends_with("can depend on data; compute on slices, for example with `narrow`"),
+                "{error}"
+            );
         }
     }
 }
 
-/// Of three launches each is parts by the thousand: more words than are kept at once, also within one.
+/// Each of three launches splits into thousands of parts. Their parameters exceed what is buffered at once, even within
+/// one launch.
 #[test]
-fn launches_have_as_many_parts_as_they_want() {
+fn a_launch_can_have_thousands_of_parts() {
     for device in poorer(|target| target.max_binding_bytes = 256) {
         let sums = device.scope(|| {
             let numbers = |count: usize| (0..count).map(|i| i as f32).collect::<Vec<f32>>();
@@ -156,9 +160,10 @@ fn launches_have_as_many_parts_as_they_want() {
     }
 }
 
-/// Every row of the table on a device that sees next to nothing: what can be split agrees, what cannot says so.
+/// Every row of the op table on a device with tiny bindings: operations that can be split agree, the others are
+/// rejected.
 #[test]
-fn every_operation_agrees_in_parts_or_is_refused() {
+fn every_operation_agrees_in_parts_or_is_rejected() {
     for device in poorer(|target| target.max_binding_bytes = 256) {
         if device.info().name.contains("SwiftShader") {
             eprintln!("SKIPPED: the op table in parts on {device}: SwiftShader is too slow");
@@ -166,18 +171,19 @@ fn every_operation_agrees_in_parts_or_is_refused() {
         }
         let refused = |row: &&Row| {
             let outcome = row.value(&device);
-            let refused = matches!(&outcome.worst, Err(error) if error.message().contains("that a launch sees"));
+            let refused =
+                matches!(&outcome.worst, Err(error) if error.message().contains("exceeds the maximum binding size"));
             assert!(refused || outcome.passed(), "{} on {device}: {outcome}", row.name);
             refused
         };
         let (all, refused) = (rows().count(), rows().filter(refused).count());
-        assert!(3 * refused < all, "{refused} of {all} were refused");
+        assert!(3 * refused < all, "{refused} of {all} were rejected");
     }
 }
 
-/// As a driver has it, not as a test does.
+/// Uses the driver's own limit instead of a reduced one.
 #[test]
-fn a_tensor_beyond_the_driver_s_own_limit_is_gone_through_in_parts() {
+fn a_tensor_larger_than_the_driver_limit_is_processed_in_parts() {
     const COUNT: usize = 35 << 20;
     for device in vulkan() {
         let target = device.target();

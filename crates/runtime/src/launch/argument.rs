@@ -1,4 +1,4 @@
-//! What a launch passes.
+//! Arguments of a launch.
 
 use panoply_ir::kernel::Access;
 use panoply_ir::{DType, Element, Scalar};
@@ -10,37 +10,37 @@ use crate::program::compiled_kernel::{CompiledKernel, ParameterKind};
 /// One argument of a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum LaunchArg<'a> {
-    /// A number.
+    /// A scalar.
     Scalar(Scalar),
-    /// A length or position.
+    /// An index value: a length or position.
     Index(u64),
-    /// Elements to read.
+    /// A buffer to read.
     In(StorageView<'a>),
-    /// Elements to write, or to read and write.
+    /// A buffer to write, or to read and write.
     InOut(StorageView<'a>),
 }
 
-/// A storage and what its bytes are.
+/// A storage with an element type.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageView<'a> {
     /// The bytes.
     pub storage: &'a Storage,
-    /// Their elements.
+    /// Element type.
     pub dtype: DType,
 }
 
 impl<'a> LaunchArg<'a> {
-    /// A storage to read. Typed buffers convert by `into`.
+    /// Passes a storage to read. Typed buffers convert by `into`.
     pub fn read(storage: &'a Storage, dtype: DType) -> LaunchArg<'a> {
         LaunchArg::In(StorageView { storage, dtype })
     }
 
-    /// A storage to write, or to read and write.
+    /// Passes a storage to write, or to read and write.
     pub fn write(storage: &'a Storage, dtype: DType) -> LaunchArg<'a> {
         LaunchArg::InOut(StorageView { storage, dtype })
     }
 
-    /// A number of any element type.
+    /// Passes a scalar of any element type.
     pub fn scalar(value: impl Into<Scalar>) -> LaunchArg<'static> {
         LaunchArg::Scalar(value.into())
     }
@@ -89,7 +89,7 @@ macro_rules! from_scalar {
 
 from_scalar!(bool, i8, i16, i32, i64, u8, u16, u32, u64, panoply_ir::f16, panoply_ir::bf16, f32, f64);
 
-/// What a launch does to each buffer it is given; the kernel says which it writes.
+/// Returns the kernel's access to each buffer among the arguments.
 pub(super) fn touches<'a>(
     prepared: &'a CompiledKernel,
     args: &'a [LaunchArg<'a>],

@@ -1,6 +1,6 @@
-//! Everything that can be wrong with a launch, found before the device hears of it.
+//! Validation of a launch's arguments before they reach the device.
 //!
-//! What a kernel needs of the device at all (group, shared memory, types, bindings) was checked when it was prepared.
+//! Requirements that depend on the kernel alone (work-group size, shared memory, types, bindings) were checked when it was compiled.
 
 use panoply_device::{Arg, Dispatch};
 use panoply_ir::kernel::{Access, MAX_LAUNCH_SIZE};
@@ -12,7 +12,7 @@ use super::split_grid;
 use crate::device::Device;
 use crate::program::compiled_kernel::{CompiledKernel, Parameter, ParameterKind};
 
-/// The device's form of a launch, or the first mistake in it.
+/// Returns the validated dispatch, or an error for the first mistake.
 pub(super) fn dispatch(
     device: &Device,
     prepared: &CompiledKernel,
@@ -20,7 +20,7 @@ pub(super) fn dispatch(
     args: &[LaunchArg<'_>],
 ) -> Result<Dispatch> {
     if !prepared.is_for(device.raw()) {
-        let message = format!("{prepared:?} cannot be launched on {device}; prepare it there");
+        let message = format!("{prepared:?} cannot be launched on {device}; compile it there");
         return Err(Error::mistake(message));
     }
     if args.len() != prepared.params().len() {
@@ -43,7 +43,7 @@ fn check_grid(device: &Device, prepared: &CompiledKernel, grid: Grid) -> Result<
             "kernel {name}: a grid of {grid} has no work-items; launch at least one along each axis"
         )));
     }
-    // Whole groups reach beyond the grid, and their work-items count as well.
+    // Work-groups at the edge extend beyond the grid, and their work-items count as well.
     let group = prepared.group().unwrap_or([1; 3]).map(u64::from);
     let items = (0..3)
         .try_fold(1u64, |items, axis| items.checked_mul(grid.0[axis].checked_next_multiple_of(group[axis].max(1))?));
@@ -51,7 +51,7 @@ fn check_grid(device: &Device, prepared: &CompiledKernel, grid: Grid) -> Result<
     let limit = prepared.index_limit();
     if too_many || (limit < u64::MAX && grid.0.iter().any(|axis| *axis >= limit)) {
         return Err(Error::mistake(format!(
-            "kernel {name}: a grid of {grid} is more than {device} can number; launch it in parts"
+            "kernel {name}: a grid of {grid} exceeds the index range of {device}; launch it in parts"
         )));
     }
     Ok(())
@@ -71,7 +71,7 @@ fn argument(
         (ParameterKind::Buffer { access: Access::In, .. }, LaunchArg::In(view) | LaunchArg::InOut(view))
         | (ParameterKind::Buffer { .. }, LaunchArg::InOut(view)) => buffer(device, prepared, position, param, view),
         (ParameterKind::Buffer { .. }, LaunchArg::In(_)) => Err(Error::mistake(format!(
-            "{} is written, but was passed to be read; pass `&mut {}`",
+            "{} is written, but was passed as read-only; pass `&mut {}`",
             which(prepared, position, param),
             param.name
         ))),
@@ -103,7 +103,7 @@ fn buffer(
     let (bytes, offset) = (storage.bytes(), storage.offset());
     if bytes % size != 0 || offset % size != 0 {
         return Err(Error::mistake(format!(
-            "{} has {bytes} bytes at offset {offset}, no whole number of aligned {dtype} elements of {size} bytes",
+            "{} has {bytes} bytes at offset {offset}, not a whole number of aligned {dtype} elements of {size} bytes",
             which(prepared, position, param)
         )));
     }
@@ -113,7 +113,7 @@ fn buffer(
     Ok(Arg::Buffer(storage.region()))
 }
 
-/// Memory a kernel writes is given to it once.
+/// Checks that a written buffer overlaps no other argument.
 fn check_aliases(prepared: &CompiledKernel, args: &[LaunchArg<'_>]) -> Result<()> {
     for (position, arg) in args.iter().enumerate() {
         let LaunchArg::InOut(written) = arg else { continue };
@@ -132,7 +132,7 @@ fn check_aliases(prepared: &CompiledKernel, args: &[LaunchArg<'_>]) -> Result<()
     Ok(())
 }
 
-/// `kernel saxpy: argument 3 (y)`.
+/// Returns a description such as `kernel saxpy: argument 3 (y)`.
 fn which(prepared: &CompiledKernel, position: usize, param: &Parameter) -> String {
     format!("kernel {}: argument {} ({})", prepared.name(), position + 1, param.name)
 }
@@ -170,7 +170,7 @@ fn wrong_type(prepared: &CompiledKernel, position: usize, param: &Parameter, arg
 #[cold]
 fn too_long(device: &Device, prepared: &CompiledKernel, param: &Parameter, value: u64) -> Error {
     Error::unsupported(format!(
-        "kernel {}: {} reaches {value}, {device} can count to {} here; launch it in parts",
+        "kernel {}: {} reaches {value}, but the index limit of {device} is {}; launch it in parts",
         prepared.name(),
         param.name,
         prepared.index_limit() - 1

@@ -1,4 +1,4 @@
-//! Several things to do, submitted at once.
+//! Lists of commands that are submitted together.
 
 use std::sync::Arc;
 
@@ -17,35 +17,35 @@ use crate::program::compiled_kernel::CompiledKernel;
 use crate::queue::event::Event;
 use crate::queue::{Queue, copy_step, fill_step};
 
-/// One thing to do.
+/// A command for a device.
 #[derive(Debug)]
 pub enum Command<'a> {
-    /// Run a kernel.
+    /// Launch of a kernel.
     Kernel {
-        /// Which.
+        /// The kernel.
         prepared: &'a Arc<CompiledKernel>,
-        /// Over how many work-items.
+        /// The work-items.
         grid: Grid,
-        /// On what.
+        /// The arguments.
         args: Vec<LaunchArg<'a>>,
     },
-    /// Run a routine that the device offers.
+    /// Execution of a routine that the device supports.
     Routine {
-        /// Which.
+        /// The routine.
         routine: Routine,
-        /// Its buffers, in the order the routine names.
+        /// Its buffers, in the order of the routine's operands.
         buffers: Vec<&'a Storage>,
-        /// What its first result goes through.
+        /// Kernel applied to the first output, if any.
         epilogue: Option<Box<Epilogue<'a>>>,
     },
-    /// Copy bytes within the device.
+    /// Copy of bytes within the device.
     Copy {
         /// Source.
         from: &'a Storage,
-        /// Destination, as long and elsewhere.
+        /// Destination, of equal length and disjoint from the source.
         to: &'a Storage,
     },
-    /// Repeat a pattern of 1, 2, 4 or 8 bytes.
+    /// Fill with a repeated pattern of 1, 2, 4 or 8 bytes.
     Fill {
         /// Destination.
         to: &'a Storage,
@@ -54,31 +54,37 @@ pub enum Command<'a> {
     },
 }
 
-/// A kernel that a routine's first result goes through while it is made, element by element.
+/// A kernel that is fused into a routine and applied element by element to its first output.
 #[derive(Debug)]
 pub struct Epilogue<'a> {
-    /// Which: of the routine's first result each work-item reads the element of its own number.
+    /// The kernel; each work-item reads the element of the routine's first output at its own linear index.
     pub prepared: &'a Arc<CompiledKernel>,
-    /// Over how many work-items: as many as the result has elements.
+    /// The work-items: one per element of the output.
     pub grid: Grid,
-    /// On what; the result is one of these.
+    /// The arguments, which include the output.
     pub args: Vec<LaunchArg<'a>>,
-    /// Whether the result is wanted besides. If not, its buffer holds nothing of use afterwards.
+    /// True if the output itself is also needed. Otherwise the contents of its buffer are undefined afterwards.
     pub keep_output: bool,
 }
 
 impl Device {
-    /// Submits work to the default queue, in order. Either all of it is valid and submitted, or nothing is.
+    /// Submits commands to the default queue, in order. Either all are valid and submitted, or none.
+    ///
+    /// # Errors
+    /// A command is invalid, or the device rejects the submission.
     pub fn submit(&self, work: &[Command<'_>]) -> Result<()> {
         self.submit_to(&self.default_queue(), work, false).map(drop)
     }
 
-    /// [`Device::submit`] to a queue of this device; with `timed`, the event knows the time on the device.
+    /// Like [`Device::submit`], to a given queue of this device. With `timed`, the event measures the device time.
+    ///
+    /// # Errors
+    /// A command is invalid, the queue belongs to another device, or the device rejects the submission.
     pub fn submit_to(&self, queue: &Queue, work: &[Command<'_>], timed: bool) -> Result<Event> {
         if queue.device() != self {
             let theirs = queue.device();
             return Err(Error::mistake(format!(
-                "work for {self} was given to a queue of {theirs}; take a queue of {self}"
+                "work for {self} was submitted to a queue of {theirs}; use a queue of {self}"
             )));
         }
         let mut steps = Vec::with_capacity(work.len());
@@ -95,7 +101,7 @@ impl Command<'_> {
     pub(super) fn step(&self, device: &Device) -> Result<DeviceCommand> {
         let at_home = |storage: &Storage| {
             let home = storage.device() == device;
-            let message = || format!("a buffer on {} was given to work for {device}", storage.device());
+            let message = || format!("a buffer on {} was passed to work for {device}", storage.device());
             if home { Ok(()) } else { Err(Error::mistake(message() + "; copy it with `.to(&device)`")) }
         };
         match self {
@@ -121,7 +127,7 @@ impl Command<'_> {
         }
     }
 
-    /// What it does to an operand, counted as [`DeviceCommand::region`] counts; none for a number.
+    /// Returns the access to an operand, numbered as in [`DeviceCommand::region`]; `None` for a scalar.
     pub(super) fn access(&self, operand: usize) -> Option<Access> {
         match (self, operand) {
             (Command::Kernel { prepared, .. }, _) => prepared.params().get(operand)?.access(),
@@ -160,7 +166,7 @@ impl Command<'_> {
             }
             Command::Routine { routine, buffers, epilogue: Some(epilogue) } => {
                 let Epilogue { prepared, grid, args, .. } = &**epilogue;
-                // Of the result there is one buffer, counted with the arguments.
+                // The output's buffer is already counted among the epilogue's arguments.
                 let read = routine.operands().zip(buffers).filter(|(operand, _)| operand.access == Access::In);
                 let Entry { bytes, flops: after, .. } = entry(prepared, *grid, args);
                 let flops = flops::of(routine).zip(after).map(|(routine, after)| routine + after);
@@ -174,16 +180,16 @@ impl Command<'_> {
     }
 }
 
-/// That nobody need answer for a launch of this.
+/// Rejects kernels whose launch is unsafe.
 fn check_harmless(prepared: &CompiledKernel) -> Result<()> {
     let name = prepared.name();
     prepared
         .unchecked()
-        .map_or(Ok(()), |why| Err(Error::mistake(format!("kernel {name}: {why}; it cannot be part of a list of work"))))
+        .map_or(Ok(()), |why| Err(Error::mistake(format!("kernel {name}: {why}; it cannot be part of a command list"))))
 }
 
 impl Epilogue<'_> {
-    /// The launch, of which the device may rely on what is said of epilogues.
+    /// Returns the epilogue's dispatch, after validating what the device assumes of epilogues.
     fn step(&self, device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<panoply_device::Epilogue> {
         let Epilogue { prepared, grid, args, keep_output: keeps } = self;
         check_harmless(prepared)?;
@@ -200,8 +206,8 @@ impl Epilogue<'_> {
         let walks = own.is_some_and(|own| prepared.is_elementwise_on(own, grid.0)) && prepared.group().is_none();
         if !walks || Some(grid.0.iter().product()) != elems {
             return Err(Error::mistake(format!(
-                "{name}: its epilogue {kernel} over {grid} work-items does not read the element of its own number of the \
-                 result in each; launch it as a kernel of its own"
+                "{name}: in its epilogue {kernel} over {grid} work-items, not every work-item reads the element at its own index of the \
+                 output; launch it as a separate kernel"
             )));
         }
         let others = args.iter().enumerate().filter(|(at, _)| Some(*at) != own);
@@ -213,7 +219,7 @@ impl Epilogue<'_> {
                 .find(|(operand, storage)| (written || operand.access != Access::In) && view.storage.overlaps(storage));
             if let Some((operand, _)) = shared {
                 return Err(Error::mistake(format!(
-                    "{name}: its epilogue {kernel} shares bytes with {}, and one of them is written; use a buffer of its own",
+                    "{name}: its epilogue {kernel} shares bytes with {}, and one of them is written; use a separate buffer",
                     operand.name
                 )));
             }
@@ -222,13 +228,11 @@ impl Epilogue<'_> {
     }
 }
 
-/// The buffers of a routine, which hold all that it will touch.
+/// Returns the regions of a routine's buffers, after checking that they contain all elements that it accesses.
 fn routine_regions(device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<Vec<Region>> {
     routine.check()?;
     if !device.supports_routine(routine) {
-        return Err(Error::unsupported(format!(
-            "{device} does not offer {routine}; run the kernel that does the same"
-        )));
+        return Err(Error::unsupported(format!("{device} does not support {routine}; use the equivalent kernel")));
     }
     let (name, operands) = (routine.name(), routine.operands());
     let count = operands.clone().count();
@@ -244,7 +248,7 @@ fn routine_regions(device: &Device, routine: &Routine, buffers: &[&Storage]) -> 
         let (what, bytes) = (operand.name, operand.dtype.bytes() as u64);
         let have = storage.bytes() / bytes;
         if operand.elems.is_none_or(|needs| needs > have) {
-            let needs = operand.elems.map_or("more than 64 bits of".to_string(), |needs| needs.to_string());
+            let needs = operand.elems.map_or("more than 2^64".to_string(), |needs| needs.to_string());
             return Err(Error::mistake(format!("{name}: {what} reaches {needs} elements, its buffer has {have}")));
         }
         if !storage.offset().is_multiple_of(bytes) {
@@ -256,7 +260,7 @@ fn routine_regions(device: &Device, routine: &Routine, buffers: &[&Storage]) -> 
         let shared = others.find(|(other, (_, storage))| *other != at && written.overlaps(storage));
         if let (Access::Out | Access::InOut, Some((_, (other, _)))) = (operand.access, shared) {
             return Err(Error::mistake(format!(
-                "{name}: {} is written and shares bytes with {}; use a buffer of its own",
+                "{name}: {} is written and shares bytes with {}; use a separate buffer",
                 operand.name, other.name
             )));
         }

@@ -1,4 +1,4 @@
-//! Work that is submitted many times: checked once, then replayed over other memory and with other numbers.
+//! Command buffers: work that is validated once and replayed with other buffers and scalars.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,36 +15,39 @@ use crate::profile::entry::Entry;
 use crate::program::compiled_kernel::CompiledKernel;
 use crate::queue::event::Event;
 
-/// Bindings whose bytes end below this are within reach of any index.
+/// Bindings whose bytes end below this offset are within the range of every index type.
 const REACH: u64 = 1 << 31;
 
-/// Every binding begins as far from such a multiple as the recorded one, so that elements stay aligned, and parts of a launch see what
-/// they did.
+/// The offsets of a replayed and the recorded binding must be equal modulo this alignment. Elements then stay aligned, and the
+/// parts of a split launch see the same bytes.
 const ALIGN: u64 = Target::BINDING_ALIGN;
 
-/// Work that was recorded. Its buffers are parts of bindings, of which every replay gives its own, and some of its numbers are slots.
+/// Recorded work. Its buffers are ranges of bindings that each replay supplies, and some of its scalars are slots.
 pub struct CommandBuffer {
     device: Device,
-    /// Present until drop.
+    /// `Some` until drop.
     command_buffer: Mutex<Option<RawCommandBuffer>>,
     entries: Vec<Entry>,
     bindings: Vec<Binding>,
     slots: Vec<DType>,
-    /// Programs live as long as the command buffer.
+    /// Keeps the programs alive as long as the command buffer.
     _programs: Vec<Arc<CompiledKernel>>,
 }
 
-/// What a binding must be like.
+/// Requirements of a binding.
 struct Binding {
     bytes: u64,
     offset: u64,
-    /// What the work does to it; nothing if it has no part in it.
+    /// Access of the work to the binding; `None` if unused.
     access: Option<Access>,
 }
 
 impl Device {
-    /// Records work. Nothing runs. Each place says that an operand is a part of one of the bindings, or is one of the slots; every
-    /// buffer has one, numbers without one stay as they are.
+    /// Records commands without running them. Each entry of `places` makes an operand a range of one of the bindings, or one of the
+    /// slots. Every buffer needs an entry; scalars without one are constant.
+    ///
+    /// # Errors
+    /// A command is invalid, a buffer has no entry, or an entry does not match the work.
     pub fn record_commands(
         &self,
         work: &[Command<'_>],
@@ -60,7 +63,9 @@ impl Device {
         let mut placed = HashSet::new();
         for place in &places {
             if !placed.insert((place.step, place.operand)) {
-                return Err(Error::mistake(format!("record: {place:?} is the second for its operand; give each one")));
+                return Err(Error::mistake(format!(
+                    "record: {place:?} is a duplicate for its operand; pass one for each operand"
+                )));
             }
             let access = check_place(place, work, &steps, bindings, slots)?;
             if let (BindingKind::Binding { binding, .. }, Some(access)) = (place.source, access) {
@@ -72,7 +77,7 @@ impl Device {
         let placed = places.iter().filter(|place| matches!(place.source, BindingKind::Binding { .. })).count();
         if buffers != placed {
             return Err(Error::mistake(format!(
-                "record: the work has {buffers} buffers, {placed} were said to be parts of bindings; say so of each"
+                "record: the work has {buffers} buffers, but {placed} are parts of bindings; pass a place for each"
             )));
         }
         let programs = work.iter().filter_map(|one| match one {
@@ -93,7 +98,7 @@ impl Device {
     }
 }
 
-/// What a step does to the binding of a place, if it has one; that the place fits what was recorded.
+/// Checks that a place matches the recorded work; returns the command's access to its binding, if it has one.
 fn check_place(
     place: &BindingSlot,
     work: &[Command<'_>],
@@ -101,7 +106,7 @@ fn check_place(
     bindings: &[&Storage],
     slots: &[Scalar],
 ) -> Result<Option<Access>> {
-    let wrong = || Error::mistake(format!("record: {place:?} is no operand of the work, or another than the work has"));
+    let wrong = || Error::mistake(format!("record: {place:?} does not match an operand of the work"));
     let step = steps.get(place.step as usize).ok_or_else(wrong)?;
     match place.source {
         BindingKind::Slot(slot) => {
@@ -119,7 +124,7 @@ fn check_place(
                 return Err(wrong());
             }
             let access = work[place.step as usize].access(place.operand as usize);
-            // What lies beyond a part stays as it was.
+            // Bytes beyond the range keep their contents, so the access counts as read-write.
             let part = region.bytes < binding.bytes;
             Ok(access.map(|access| if part && access == Access::Out { Access::InOut } else { access }))
         }
@@ -127,14 +132,20 @@ fn check_place(
 }
 
 impl CommandBuffer {
-    /// Submits the work to the default queue, over these bindings and with these numbers: as many, as large and of the same types as
-    /// those that were recorded.
+    /// Submits the work to the default queue with these bindings and scalars, which must match the recorded ones in number, size and
+    /// type.
+    ///
+    /// # Errors
+    /// They do not match, a written binding overlaps another, or the device rejects the submission.
     pub fn replay(&self, bindings: &[&Storage], slots: &[Scalar]) -> Result<Event> {
         self.check(bindings, slots)?;
         self.submit(bindings, slots)
     }
 
-    /// [`CommandBuffer::replay`], or nothing if these are otherwise than those that were recorded.
+    /// Like [`CommandBuffer::replay`], but returns `None` if the bindings or scalars do not match the recorded ones.
+    ///
+    /// # Errors
+    /// The device rejects the submission.
     pub fn try_replay(&self, bindings: &[&Storage], slots: &[Scalar]) -> Result<Option<Event>> {
         match self.check(bindings, slots) {
             Ok(()) => self.submit(bindings, slots).map(Some),
@@ -148,7 +159,7 @@ impl CommandBuffer {
         let touches = touches.filter_map(|(storage, binding)| Some((*storage, binding.access?) as Touch<'_>));
         let (device, queue) = (&self.device, QueueId::DEFAULT);
         let mut held = self.command_buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        let command_buffer = held.as_mut().expect("a recording keeps its command buffer until drop");
+        let command_buffer = held.as_mut().expect("the command buffer is present until drop");
         let ticket = device.in_order(queue, touches, || match device.profiler().recording() {
             None => device.raw().replay(queue, command_buffer, &regions, slots),
             Some(profile) => {
@@ -163,7 +174,7 @@ impl CommandBuffer {
         if bindings.len() != self.bindings.len() || !slots.iter().map(|slot| slot.dtype).eq(self.slots.iter().copied())
         {
             return Err(Error::mistake(format!(
-                "replay: {} bindings and {} slots were given for {} and {}; give as many, of the same types",
+                "replay: got {} bindings and {} slots, expected {} and {}; pass the same number, of the same types",
                 bindings.len(),
                 slots.len(),
                 self.bindings.len(),
@@ -176,7 +187,7 @@ impl CommandBuffer {
             let reached = offset == recorded.offset || offset.saturating_add(bytes) < REACH;
             if storage.device() != &self.device || bytes != recorded.bytes || !aligned || !reached {
                 return Err(Error::mistake(format!(
-                    "replay: binding {position} is {bytes} bytes at offset {offset} on {}, {} bytes at {} on {} were recorded; record \
+                    "replay: binding {position} is {bytes} bytes at offset {offset} on {}, but {} bytes at {} on {} were recorded; record \
                      again",
                     storage.device(),
                     recorded.bytes,
@@ -188,7 +199,7 @@ impl CommandBuffer {
         self.check_aliases(bindings)
     }
 
-    /// A binding that is written shares no bytes with another.
+    /// Checks that a written binding overlaps no other.
     fn check_aliases(&self, bindings: &[&Storage]) -> Result<()> {
         for (written, (storage, binding)) in bindings.iter().zip(&self.bindings).enumerate() {
             if !matches!(binding.access, Some(Access::Out | Access::InOut)) {
@@ -215,6 +226,12 @@ impl Drop for CommandBuffer {
 
 impl std::fmt::Debug for CommandBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Recorded({} steps over {} bindings on {})", self.entries.len(), self.bindings.len(), self.device)
+        write!(
+            f,
+            "CommandBuffer({} commands over {} bindings on {})",
+            self.entries.len(),
+            self.bindings.len(),
+            self.device
+        )
     }
 }

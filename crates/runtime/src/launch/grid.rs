@@ -1,8 +1,8 @@
-//! How many work-items.
+//! Launch grids.
 
 use std::fmt;
 
-/// Work-items along up to three axes, the first of which is contiguous in ids.
+/// The number of work-items along up to three axes; the first is contiguous in linear ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grid(pub [u64; 3]);
 

@@ -1,15 +1,16 @@
-//! The group size of a kernel that fixes none. It changes the speed, never the result: such a kernel has no group facilities.
+//! Selection of the work-group size for kernels that fix none. It affects the speed, never the result: such a kernel uses no
+//! work-group features.
 
 use panoply_ir::Target;
 use panoply_ir::target::Style;
 
-/// Work-items of a group on a GPU: enough to hide latency, few enough to fill every compute unit of a small launch.
+/// Work-items per work-group on a GPU: enough to hide latency, few enough to occupy every compute unit in a small launch.
 const GPU_ITEMS: u32 = 256;
 
-/// Neighbors along the first axis on a GPU, so that a row of a group reads whole cache lines.
+/// Width of a two-dimensional work-group along the first axis on a GPU, so that a row reads whole cache lines.
 const GPU_ROW: u32 = 32;
 
-/// A group for a grid, of a kernel whose work-items have private arrays of so many bytes each.
+/// Returns the work-group size for a grid. Each work-item has `private_bytes` bytes of private arrays.
 pub fn size(target: &Target, grid: [u64; 3], private_bytes: u64) -> [u32; 3] {
     let (items, row) = match target.style {
         Style::Cpu { block } => (block, block),
@@ -26,7 +27,7 @@ pub fn size(target: &Target, grid: [u64; 3], private_bytes: u64) -> [u32; 3] {
     group
 }
 
-/// The least power of two that covers `length`, at most the greatest that `most` allows.
+/// Returns the smallest power of two that is at least `length`, limited to the largest power of two up to `most`.
 fn power_of_two_for(length: u64, most: u32) -> u32 {
     let greatest = 1 << most.ilog2();
     if length >= greatest as u64 { greatest } else { (length as u32).next_power_of_two().min(greatest) }
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_stay_within_limits_and_grids() {
+    fn group_sizes_respect_limits_and_grid() {
         let (gpu, cpu) = (Target::opencl_minimum(), Target::cpu());
         let small = Target { max_group: [8, 4, 2], max_group_items: 16, ..gpu.clone() };
         for target in [&gpu, &cpu, &small] {
@@ -56,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn common_grids_get_common_groups() {
+    fn group_sizes_of_common_grids() {
         let (gpu, cpu) = (Target::opencl_minimum(), Target::cpu());
         assert_eq!(size(&gpu, [1 << 20, 1, 1], 0), [256, 1, 1]);
         assert_eq!(size(&gpu, [1 << 10, 1 << 10, 1], 0), [32, 8, 1]);
@@ -67,7 +68,7 @@ mod tests {
         assert_eq!(size(&cpu, [100, 480, 1], 0), [128, 4, 1]);
     }
     #[test]
-    fn private_arrays_make_groups_small() {
+    fn private_arrays_limit_the_group_size() {
         let target = Target { private_bytes: 4 << 20, ..Target::opencl_minimum() };
         for (private_bytes, items) in
             [(0, 256), (16 << 10, 256), (64 << 10, 64), (65 << 10, 32), (4 << 20, 1), (1 << 30, 1)]

@@ -1,7 +1,8 @@
-//! Launches in parts, on devices that see only so much of a buffer at once.
+//! Splits launches on devices that can bind only a limited range of a buffer at once.
 //!
-//! Groups of a launch know nothing of each other, so they may run part by part. A part is right if what its groups touch of each
-//! buffer, which is read off the kernel, is no more than a launch sees; the grid is halved until all parts are.
+//! Work-groups of a launch are independent, so subsets can run one after the other. A part is valid if the range of each buffer that
+//! its work-groups access, as derived from the kernel, is at most the maximum binding size. The grid is halved until all parts are
+//! valid.
 
 use std::ops::Range;
 
@@ -13,11 +14,11 @@ use crate::byte_size::human;
 use crate::device::Device;
 use crate::program::compiled_kernel::CompiledKernel;
 
-/// Parts of a launch, at most: more would take longer than computing in pieces.
+/// Maximum number of parts; with more, computing in slices is faster.
 const MOST: usize = 1 << 12;
 
-/// The groups of a launch whose arguments were checked, and its parts: none if it sees all of its buffers. Where the kernel leaves the size
-/// of its groups open, they are as small as the parts want it.
+/// Returns the work-group size and the parts of a launch with validated arguments. There are no parts if every buffer can be bound
+/// whole. If the kernel does not fix its work-group size, the size is reduced until the parts are valid.
 pub(super) fn split_grid(
     device: &Device,
     prepared: &CompiledKernel,
@@ -42,15 +43,15 @@ pub(super) fn split_grid(
     }
 }
 
-/// Bytes from where a launch may begin to see a buffer to the end of what it touches.
+/// Returns the bytes from the aligned start of a binding to the end of the accessed range.
 fn reaches(first: u64, bytes: u64) -> u64 {
     if bytes == 0 { 0 } else { first % Target::BINDING_ALIGN + bytes }
 }
 
-/// A part that sees too much.
+/// A part that accesses more than a binding can hold.
 struct OversizedPart {
     part: GridPart,
-    /// Whether its halves would be one part too many, not as large.
+    /// True if halving it would exceed the maximum number of parts; false if halving does not help.
     many: bool,
 }
 
@@ -63,10 +64,10 @@ struct GridSplitter<'a> {
 }
 
 impl GridSplitter<'_> {
-    /// The parts, or one that sees too much and cannot be halved.
+    /// Returns the parts, or an oversized part that cannot be halved.
     fn parts(&self) -> std::result::Result<Vec<GridPart>, OversizedPart> {
         let groups = [0, 1, 2].map(|axis| 0..self.grid[axis].div_ceil(u64::from(self.group[axis].max(1))));
-        // The last is the next.
+        // A stack: the last element is processed next.
         let (mut pending, mut parts) = (vec![self.part(groups)], Vec::new());
         while let Some(part) = pending.pop() {
             if self.excess(&part) == 0 {
@@ -91,7 +92,7 @@ impl GridSplitter<'_> {
         GridPart { groups, windows }
     }
 
-    /// Bytes of an argument that a launch of this part would not see.
+    /// Returns the bytes of an argument that exceed the binding in this part.
     fn beyond(&self, part: &GridPart, at: usize) -> u64 {
         let window = &part.windows[at];
         let of = |offset: u64| reaches(offset + window.start, window.end - window.start).saturating_sub(self.most);
@@ -102,7 +103,7 @@ impl GridSplitter<'_> {
         (0..self.args.len()).map(|at| self.beyond(part, at)).sum()
     }
 
-    /// Both halves along the axis that leaves them the least to hide, if there is one: the outermost of several.
+    /// Returns both halves along the axis that leaves the least excess, the outermost if several are equal; `None` if none helps.
     fn halves(&self, part: &GridPart) -> Option<[GridPart; 2]> {
         let along = |axis: usize| {
             let Range { start, end } = part.groups[axis];
@@ -122,15 +123,15 @@ impl GridSplitter<'_> {
     #[cold]
     fn explained(&self, device: &Device, OversizedPart { part, many }: &OversizedPart) -> Error {
         let why = match many {
-            true => format!("it would be more than {MOST} launches; compute in pieces, such as `narrow` gives"),
-            false => "nothing says where in it a group reads or writes, as positions may come from data; compute with \
-                      pieces of it, such as `narrow` gives"
+            true => format!("it takes more than {MOST} launches; compute on slices, for example with `narrow`"),
+            false => "the range that a work-group accesses is unknown, as indices can depend on data; compute on \
+                      slices, for example with `narrow`"
                 .to_string(),
         };
         let at = (0..self.args.len()).max_by_key(|at| self.beyond(part, *at)).unwrap_or(0);
         let bytes = self.args[at].region().map_or(0, |region| region.bytes);
         Error::mistake(format!(
-            "kernel {}: {} of {} exceeds the largest that a launch sees on {device}, {}, and {why}",
+            "kernel {}: {} of {} exceeds the maximum binding size on {device}, {}, and {why}",
             self.prepared.name(),
             self.prepared.params()[at].name,
             human(bytes),

@@ -1,4 +1,4 @@
-//! Which of several kernels that do the same is the fastest on a device: measured once, and remembered beside the programs.
+//! Autotuning: measures once which of several equivalent kernels is the fastest, and saves the choice with the compiled programs.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,13 +14,17 @@ use crate::device::Device;
 use crate::log;
 use crate::program::compiled_kernel::CompiledKernel;
 
-/// Runs of each that are timed, of which the shortest counts.
+/// Number of timed runs per kernel; the shortest counts.
 const RUNS: usize = 5;
 
 impl Device {
-    /// Runs the fastest of these kernels, all of which give the same bits of these arguments, and says which it is, ready to launch.
+    /// Runs the fastest of several kernels that compute bitwise equal results from these arguments, and returns it.
     ///
-    /// They are measured unless an earlier call or an earlier process did that. What they read they may not change: each runs several times.
+    /// They are measured unless this or an earlier process did so before. The kernels must not modify their inputs, because each runs
+    /// several times.
+    ///
+    /// # Errors
+    /// The first kernel does not compile or run, or the device is lost.
     pub fn run_fastest(
         &self,
         candidates: &[(&Arc<Verified<Kernel>>, Grid)],
@@ -40,7 +44,7 @@ impl Device {
         }
         let mut best: Option<(Duration, usize, Arc<CompiledKernel>)> = None;
         for (at, (kernel, grid)) in candidates.iter().enumerate() {
-            // What the device does not take, or cannot run, is none that could be chosen; but the first must run.
+            // Candidates that do not compile or run are skipped; the first must run.
             let timed =
                 self.compile(kernel).and_then(|prepared| Ok((self.shortest(&prepared, *grid, args)?, prepared)));
             match (timed, &best) {
@@ -51,18 +55,18 @@ impl Device {
                 (Err(_), Some(_)) => {}
             }
         }
-        let (time, at, prepared) = best.expect("there is a first");
+        let (time, at, prepared) = best.expect("there is at least one candidate");
         log::debug(|| format!("{self}: {} is fastest as number {at} of {}: {time:.1?}", prepared.name(), hashes.len()));
         self.programs().keep_fastest(described, hashes[at]);
         Ok((prepared, candidates[at].1))
     }
 
-    /// The shortest of some runs, by the device's clock if it has one.
+    /// Returns the shortest of several runs, on the device's clock if it has one.
     fn shortest(&self, prepared: &Arc<CompiledKernel>, grid: Grid, args: &[LaunchArg<'_>]) -> Result<Duration> {
         let work = [Command::Kernel { prepared, grid, args: args.to_vec() }];
         let queue = self.default_queue();
         let mut shortest = Duration::MAX;
-        // The first run also pays for what is done only once.
+        // The first run includes one-time costs and is not timed.
         for run in 0..=RUNS {
             let start = Instant::now();
             let event = self.submit_to(&queue, &work, true)?;

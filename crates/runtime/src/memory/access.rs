@@ -1,9 +1,9 @@
-//! Which submissions may touch an allocation at the same time: any number that read it, or one that writes it.
+//! Access locks: at any time an allocation is used by any number of submissions that read it, or by one that writes it.
 //!
-//! The uses that [`crate::queue::hazard`] keeps order pending work. They are not enough: a device that works while it is asked, as the CPU
-//! does, leaves nothing pending, and between asking what is pending and recording what was submitted another thread may do the
-//! same. So each allocation has a lock. Whoever submits work, or copies to or from the host, holds the locks of what it touches until the
-//! work is submitted and recorded: shared where it reads, exclusive where it writes. Slices of one allocation share its lock.
+//! [`crate::queue::hazard`] orders pending work, which is not enough. A device that executes synchronously, as the CPU does, leaves
+//! nothing pending, and another thread can interleave between the query of pending work and the record of a submission. So each
+//! allocation has a lock. A submission or a host copy holds the locks of the allocations that it accesses until it is submitted and
+//! recorded: shared where it reads, exclusive where it writes. Slices of one allocation share its lock.
 
 use std::ptr;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,20 +12,19 @@ use panoply_ir::kernel::Access;
 
 use super::storage::Touch;
 
-/// A lock that is held until it is dropped.
+/// A lock guard, held until dropped.
 #[expect(dead_code, reason = "a guard is held, not read")]
 pub(crate) enum AccessLock<'s> {
     Shared(RwLockReadGuard<'s, ()>),
     Exclusive(RwLockWriteGuard<'s, ()>),
 }
 
-/// Locks the allocations that one submission touches, each once, in the order of their addresses: two submissions never wait for each
-/// other.
+/// Locks the allocations that one submission accesses, each once, in order of address, so that submissions cannot deadlock.
 pub(crate) fn lock<'s>(touches: impl Iterator<Item = Touch<'s>>) -> Vec<AccessLock<'s>> {
     let mut wanted: Vec<(&'s RwLock<()>, bool)> =
         touches.map(|(storage, access)| (storage.access_lock(), access != Access::In)).collect();
     let address = |lock: &'s RwLock<()>| ptr::from_ref(lock).addr();
-    // A writer comes before the readers of the same allocation, and stands for them.
+    // The exclusive entry of an allocation sorts before its shared ones, which are then removed as duplicates.
     wanted.sort_unstable_by_key(|(lock, writes)| (address(lock), !writes));
     wanted.dedup_by_key(|(lock, _)| address(lock));
     let acquire = |(lock, writes): (&'s RwLock<()>, bool)| match writes {

@@ -11,11 +11,12 @@ use crate::device::Device;
 use crate::queue::Queue;
 use crate::queue::readback::Readback;
 
-/// Elements on a device, with one owner as a `Vec` has: what `&` and `&mut` mean for host memory, they mean here.
+/// A typed buffer on a device with a single owner, like a `Vec`; `&` and `&mut` mean the same as for host memory.
 ///
-/// Kernels take `&Buffer<T>` to read and `&mut Buffer<T>` to write: what other interfaces have flags for (read-only, write-only) is the
-/// borrow here, checked by the compiler and once more, against what the kernel does, at every launch. Memory is the device's own; the
-/// host reaches it by copies alone. [`Device::zeros`] fills it, [`Device::buffer`] copies into it, [`Device::empty`] leaves it as it is.
+/// Kernels take `&Buffer<T>` to read and `&mut Buffer<T>` to write. The borrow replaces the read-only and write-only flags of other
+/// interfaces; the compiler checks it, and each launch checks it against the kernel's accesses. The memory belongs to the device and
+/// the host accesses it only by copies. [`Device::zeros`] fills it, [`Device::buffer`] copies into it, [`Device::empty`] leaves it
+/// undefined.
 ///
 /// ```
 /// use panoply_runtime::Device;
@@ -33,7 +34,10 @@ pub struct Buffer<T> {
 }
 
 impl<T: Element> Buffer<T> {
-    /// The elements of a storage, which must hold a whole number of them at an aligned position.
+    /// Interprets a storage as elements of type `T`.
+    ///
+    /// # Errors
+    /// The storage is not aligned to `T` or not a whole number of elements.
     pub fn from_storage(storage: Storage) -> Result<Buffer<T>> {
         let size = size_of::<T>() as u64;
         if !storage.bytes().is_multiple_of(size) || !storage.offset().is_multiple_of(size) {
@@ -44,7 +48,7 @@ impl<T: Element> Buffer<T> {
             )));
         }
         let len = usize::try_from(storage.bytes() / size)
-            .map_err(|_| Error::mistake(format!("{} bytes are more than this host can count", storage.bytes())))?;
+            .map_err(|_| Error::mistake(format!("{} bytes exceed this host's address space", storage.bytes())))?;
         Ok(Buffer { storage, len, elements: PhantomData })
     }
 
@@ -54,99 +58,135 @@ impl<T: Element> Buffer<T> {
         Buffer::from_storage(Storage::allocate(device, bytes)?)
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if the buffer has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where they are.
+    /// Returns the buffer's device.
     pub fn device(&self) -> &Device {
         self.storage.device()
     }
 
-    /// The bytes behind them.
+    /// Returns the underlying untyped storage.
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
-    /// The bytes without their type.
+    /// Converts the buffer into its untyped storage.
     pub fn into_storage(self) -> Storage {
         self.storage
     }
 
-    /// Copies as many host elements over these. They may be reused at return.
+    /// Copies `data`, of equal length, into the buffer. `data` can be reused on return.
+    ///
+    /// # Errors
+    /// The lengths differ, or the device rejects the copy.
     #[track_caller]
     pub fn write(&mut self, data: &[T]) -> Result<()> {
         self.write_on(&self.device().default_queue(), data)
     }
 
-    /// [`Buffer::write`], in the order of a queue.
+    /// Like [`Buffer::write`], in the order of a queue.
+    ///
+    /// # Errors
+    /// As of [`Buffer::write`], or the queue belongs to another device.
     #[track_caller]
     pub fn write_on(&mut self, queue: &Queue, data: &[T]) -> Result<()> {
         self.same_length("write", data.len())?;
         queue.write(&self.storage, bytemuck::cast_slice(data))
     }
 
-    /// The elements, once all work that writes them is done.
+    /// Waits for all work that writes the buffer and copies its elements to the host.
+    ///
+    /// # Errors
+    /// The work that writes the buffer failed, or the copy did.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut data = bytemuck::allocation::zeroed_vec(self.len);
         T::read_into(&mut data, |bytes| self.storage.read_bytes(bytes))?;
         Ok(data)
     }
 
-    /// Copies the elements over as many of the host's, once all work that writes them is done.
+    /// Waits for all work that writes the buffer and copies its elements into `data`, of equal length.
+    ///
+    /// # Errors
+    /// The lengths differ, or the work that writes the buffer failed, or the copy did.
     #[track_caller]
     pub fn read_into(&self, data: &mut [T]) -> Result<()> {
         self.same_length("read", data.len())?;
         T::read_into(data, |bytes| self.storage.read_bytes(bytes))
     }
 
-    /// Starts copying the elements to the host; wait for them or `.await` them.
+    /// Starts copying the elements to the host; wait for the result or `.await` it.
+    ///
+    /// # Errors
+    /// The work that writes the buffer failed, or the device rejects the copy.
     pub fn read_async(&self) -> Result<Readback<T>> {
         self.read_async_on(&self.device().default_queue())
     }
 
-    /// [`Buffer::read_async`], in the order of a queue.
+    /// Like [`Buffer::read_async`], in the order of a queue.
+    ///
+    /// # Errors
+    /// As of [`Buffer::read_async`], or the queue belongs to another device.
     pub fn read_async_on(&self, queue: &Queue) -> Result<Readback<T>> {
         queue.read(&self.storage)
     }
 
-    /// Sets every element.
+    /// Sets every element to `value`.
+    ///
+    /// # Errors
+    /// The device rejects the command.
     pub fn fill(&mut self, value: T) -> Result<()> {
         self.device().default_queue().fill(&self.storage, bytemuck::bytes_of(&value))
     }
 
-    /// Copies another buffer of the same length over this one; from another device directly if both are of one driver of CUDA or ROCm, through
-    /// the host otherwise.
+    /// Copies another buffer of equal length into this one. A copy from another device is direct if both belong to the CUDA driver or
+    /// both to the ROCm driver; otherwise it passes through the host.
+    ///
+    /// # Errors
+    /// The lengths differ, the buffers overlap, or the copy failed.
     #[track_caller]
     pub fn copy_from(&mut self, from: &Buffer<T>) -> Result<()> {
         self.same_length("copy", from.len)?;
         self.storage.copy_from(&from.storage)
     }
 
-    /// A copy of the elements in memory of its own on a device; this one's or another.
+    /// Returns a copy of the buffer on the given device, which can be the same one.
+    ///
+    /// # Errors
+    /// Out of memory, or the copy failed.
     pub fn to(&self, device: &Device) -> Result<Buffer<T>> {
         Buffer::from_storage(self.storage.to(device)?)
     }
 
-    /// Some of the elements, to read.
+    /// Returns a view of a range of elements for reading.
+    ///
+    /// # Errors
+    /// The range exceeds the buffer.
     #[track_caller]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<BufferSlice<'_, T>> {
         Ok(BufferSlice { buffer: self.part(range)?, source: PhantomData })
     }
 
-    /// Some of the elements, to write.
+    /// Returns a view of a range of elements for writing.
+    ///
+    /// # Errors
+    /// The range exceeds the buffer.
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<BufferSliceMut<'_, T>> {
         Ok(BufferSliceMut { buffer: self.part(range)?, source: PhantomData })
     }
 
-    /// The elements before and from a position on, to write both.
+    /// Splits the buffer at an index into two views for writing.
+    ///
+    /// # Errors
+    /// The index exceeds the length.
     #[track_caller]
     pub fn split_at_mut(&mut self, middle: usize) -> Result<(BufferSliceMut<'_, T>, BufferSliceMut<'_, T>)> {
         let (left, right) = (self.part(..middle)?, self.part(middle..)?);
@@ -181,31 +221,33 @@ impl<T: Element> Buffer<T> {
         if self.len == other {
             return Ok(());
         }
-        let message =
-            format!("{what}: a buffer of {} elements and {other} elements; take a slice of the longer", self.len);
+        let message = format!(
+            "{what}: a buffer of {} elements, but {other} elements given; take a slice of the longer one",
+            self.len
+        );
         Err(Error::mistake(message).with_location(std::panic::Location::caller()))
     }
 }
 
-/// What a kernel takes for a buffer to read: a buffer, a slice of one, or a pointer to either.
+/// Types that can be passed to a kernel as a buffer to read: a buffer, a slice of one, or a pointer to either.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer of `{T}`",
     label = "kernels take `Buffer<{T}>` or a slice of one",
     note = "`device.buffer(&data)?` copies host data to a device"
 )]
 pub trait AsBuffer<T> {
-    /// The buffer.
+    /// Returns the buffer.
     fn as_buffer(&self) -> &Buffer<T>;
 }
 
-/// What a kernel takes for a buffer to write.
+/// Types that can be passed to a kernel as a buffer to write.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer of `{T}` that can be written",
     label = "kernels take `Buffer<{T}>` or `buffer.slice_mut(…)?`",
     note = "`device.buffer(&data)?` copies host data to a device"
 )]
 pub trait AsBufferMut<T>: AsBuffer<T> {
-    /// The buffer.
+    /// Returns the buffer.
     fn as_buffer_mut(&mut self) -> &mut Buffer<T>;
 }
 
@@ -239,13 +281,13 @@ impl<T: Element> fmt::Debug for Buffer<T> {
     }
 }
 
-/// Some elements of a buffer, to read.
+/// A view of a range of a buffer's elements for reading.
 pub struct BufferSlice<'a, T> {
     buffer: Buffer<T>,
     source: PhantomData<&'a Buffer<T>>,
 }
 
-/// Some elements of a buffer, to write.
+/// A view of a range of a buffer's elements for writing.
 pub struct BufferSliceMut<'a, T> {
     buffer: Buffer<T>,
     source: PhantomData<&'a mut Buffer<T>>,

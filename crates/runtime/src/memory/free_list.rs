@@ -1,4 +1,4 @@
-//! What was freed and is kept for later requests, by size.
+//! Freed blocks kept for reuse, by size.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use panoply_device::AllocId;
 use super::size_class::{self, CLASSES, LARGE};
 use crate::queue::hazard::Uses;
 
-/// Memory that nobody holds.
+/// A free block of memory.
 pub(crate) struct FreeBlock {
     pub alloc: AllocId,
     pub capacity: u64,
     pub uses: Uses,
-    /// When it was freed, by the pool's count of such moments.
+    /// Sequence number of the free operation in the pool.
     pub since: u64,
 }
 
-/// Memory that is kept.
+/// The free blocks, by size.
 pub(crate) struct FreeList {
     small: [Vec<FreeBlock>; CLASSES],
     large: BTreeMap<u64, Vec<FreeBlock>>,
@@ -29,7 +29,7 @@ impl Default for FreeList {
 }
 
 impl FreeList {
-    /// What serves a request, if anything does.
+    /// Takes a block that fits a request, if there is one.
     pub fn take(&mut self, requested: u64) -> Option<FreeBlock> {
         if requested <= LARGE {
             return self.small[size_class::small_class(requested)].pop();
@@ -43,17 +43,17 @@ impl FreeList {
         found
     }
 
-    /// Keeps memory.
+    /// Adds a block.
     pub fn keep(&mut self, kept: FreeBlock) {
         if kept.capacity <= LARGE {
-            // It may be shorter than its class where the device's largest buffer is, and then so is every request.
+            // The capacity is below its class's size only at the device's maximum buffer size, which bounds requests too.
             self.small[size_class::small_class(kept.capacity)].push(kept);
         } else {
             self.large.entry(kept.capacity).or_default().push(kept);
         }
     }
 
-    /// The oldest that together have at least so many bytes, which are kept no more.
+    /// Takes the oldest blocks that together have at least `bytes` bytes.
     pub fn take_oldest(&mut self, bytes: u64) -> Vec<FreeBlock> {
         let all = self.small.iter().flatten().chain(self.large.values().flatten());
         let mut ages: Vec<(u64, u64)> = all.map(|kept| (kept.since, kept.capacity)).collect();
@@ -74,13 +74,13 @@ impl FreeList {
         taken
     }
 
-    /// Everything, which is kept no more.
+    /// Takes all blocks.
     pub fn take_all(&mut self) -> impl Iterator<Item = FreeBlock> {
         let FreeList { small, large } = std::mem::take(self);
         small.into_iter().flatten().chain(large.into_values().flatten())
     }
 
-    /// The same sizes, to try out what would be taken: nobody may use the memory through it.
+    /// Returns a copy with the same sizes, for estimates. Its memory must not be used.
     pub fn outline(&self) -> FreeList {
         let mut outline = FreeList::default();
         let all = self.small.iter().flatten().chain(self.large.values().flatten());

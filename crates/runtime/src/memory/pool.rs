@@ -1,11 +1,11 @@
-//! The one pool of a device: what is freed is kept for the next request, up to a cap, with counts.
+//! The memory pool of a device: freed blocks are kept for the next request, up to a cap.
 //!
-//! What is kept is bounded by what was needed: a loop whose sizes grow would otherwise keep every size it ever asked for. When the driver
-//! is asked for more, what was freed longest ago goes back to it until all that is reserved is within [`KEPT_FACTOR`] times the most that
-//! buffers held at once, and [`KEPT_BYTES`]. A training loop asks for the same sizes in each step, which together stay far below that.
+//! Without a bound, a loop with growing sizes would keep every size that it ever requested. So before a new request to the driver,
+//! the blocks freed longest ago are returned to the driver until the reserved memory is at most [`KEPT_FACTOR`] times the peak held
+//! by buffers plus [`KEPT_BYTES`]. A training loop requests the same sizes in each step and stays far below this bound.
 //!
-//! Kept memory carries the uses its last holder left pending, so that its next holder waits for them if it works on another
-//! queue, and need not if it works on the same. The lock is never held while the driver works.
+//! A free block carries the pending uses of its last owner. The next owner waits for them only if it works on another queue. The
+//! pool's lock is never held during driver calls.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -23,9 +23,9 @@ use crate::env::PoolSetting;
 use crate::log;
 use crate::queue::hazard::Uses;
 
-/// How often the most that buffers held at once may be reserved,
+/// The reserved memory is at most this multiple of the peak held by buffers,
 const KEPT_FACTOR: u64 = 4;
-/// beside so many bytes, so that programs that need little memory never give any back.
+/// plus this many bytes, so that programs with small memory never return any.
 const KEPT_BYTES: u64 = 64 << 20;
 
 pub(crate) struct Pool {
@@ -33,7 +33,7 @@ pub(crate) struct Pool {
     state: Mutex<State>,
 }
 
-/// Memory that a buffer holds.
+/// Memory held by a buffer.
 pub(crate) struct PoolAllocation {
     pub alloc: AllocId,
     pub uses: Uses,
@@ -48,12 +48,12 @@ struct State {
     live: Live,
     stats: MemoryStats,
     extent: Extent,
-    /// Counts what is freed.
+    /// Number of free operations.
     freed: u64,
     warned: bool,
 }
 
-/// Bytes of the memory that buffers hold, each rounded as it was reserved.
+/// Bytes held by buffers, rounded as reserved, and their peak.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     held: u64,
@@ -66,8 +66,8 @@ impl Extent {
         self.most = self.most.max(self.held);
     }
 
-    /// Bytes that are too many if a buffer of this capacity is made anew and so many are reserved without it: to a quarter below the bound,
-    /// so that what follows finds room.
+    /// Returns the bytes to free before a block of this capacity is allocated while `reserved` bytes are reserved. Frees to a quarter
+    /// below the bound, so that the following allocations fit.
     fn excess(self, capacity: u64, reserved: u64) -> Option<u64> {
         let most = self.most.max(self.held.saturating_add(capacity));
         let bound = most.saturating_mul(KEPT_FACTOR).saturating_add(KEPT_BYTES);
@@ -95,7 +95,7 @@ impl Pool {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Memory of at least so many bytes.
+    /// Allocates at least `requested` bytes.
     pub fn allocate(&self, requested: u64) -> Result<PoolAllocation> {
         let capacity = self.capacity(requested)?;
         let mut state = self.lock();
@@ -111,7 +111,7 @@ impl Pool {
                 return Err(self.cap_error(&state, requested));
             }
         }
-        // Reserved before the driver is asked, so that two threads cannot both take the last of the cap.
+        // Reserved before the driver call, so that two threads cannot both use the last bytes under the cap.
         let excess = state.take_excess(capacity);
         state.reserve(capacity);
         drop(state);
@@ -130,9 +130,9 @@ impl Pool {
         }
     }
 
-    /// What these requests, made one after the other, would take beside all that is held now.
+    /// Estimates the memory that these requests, made in order, need in addition to the memory now held.
     pub fn estimate(&self, requests: impl IntoIterator<Item = u64>) -> Result<MemoryEstimate> {
-        // Asked before the lock is taken, which is never held while the driver works.
+        // Queried before locking: the lock is never held during driver calls.
         let memory = self.raw.memory();
         let (mut shelf, MemoryStats { mut reserved, limit: cap, .. }, mut extent) = {
             let state = self.lock();
@@ -162,13 +162,13 @@ impl Pool {
         Ok(MemoryEstimate { reserved, ..estimate })
     }
 
-    /// Bytes taken from the driver for a request that nothing kept can serve.
+    /// Returns the bytes to request from the driver if no free block fits.
     fn capacity(&self, requested: u64) -> Result<u64> {
         let most = self.raw.target().max_buffer_bytes.min(MAX_LAUNCH_SIZE);
         let rounded = size_class::rounded(requested).filter(|_| requested <= most);
         rounded.map(|capacity| capacity.min(most)).ok_or_else(|| {
             Error::mistake(format!(
-                "a buffer of {} exceeds the largest on {}, {}; split it",
+                "a buffer of {} exceeds the maximum buffer size on {}, {}; split it",
                 human(requested),
                 self.raw.info().device_string(),
                 human(most)
@@ -176,7 +176,7 @@ impl Pool {
         })
     }
 
-    /// Asks the driver, and once more after giving back all that is kept.
+    /// Allocates from the driver; if it is out of memory, trims the pool and retries once.
     fn ask(&self, bytes: u64) -> Result<AllocId> {
         let first = self.raw.allocate(bytes);
         match &first {
@@ -185,7 +185,7 @@ impl Pool {
         }
     }
 
-    /// Takes memory back from a buffer.
+    /// Takes back a buffer's memory.
     pub fn release(&self, mut grant: PoolAllocation) {
         grant.uses.detach_owner();
         let mut state = self.lock();
@@ -205,7 +205,7 @@ impl Pool {
         }
     }
 
-    /// Gives everything kept back to the driver; returns how many bytes that were.
+    /// Returns all free blocks to the driver; returns the number of bytes.
     pub fn trim(&self) -> u64 {
         let mut state = self.lock();
         let kept: Vec<FreeBlock> = state.shelf.take_all().collect();
@@ -214,12 +214,12 @@ impl Pool {
         self.give_back(kept)
     }
 
-    /// Gives memory that is kept no more back to the driver; returns how many bytes that were.
+    /// Returns these blocks to the driver; returns the number of bytes.
     fn give_back(&self, kept: Vec<FreeBlock>) -> u64 {
         let bytes = bytes_of(&kept);
         kept.into_iter().for_each(|kept| self.raw.free(kept.alloc));
         if bytes > 0 {
-            log::debug(|| format!("{}: gave {} back to the driver", self.raw.info().device_string(), human(bytes)));
+            log::debug(|| format!("{}: returned {} to the driver", self.raw.info().device_string(), human(bytes)));
         }
         bytes
     }
@@ -232,14 +232,14 @@ impl Pool {
         self.lock().stats.limit = cap;
     }
 
-    /// Starts the peaks from what is held now.
+    /// Resets the peaks to the current values.
     pub fn reset_peaks(&self) {
         let mut state = self.lock();
         state.stats.peak_allocated = state.stats.allocated;
         state.stats.peak_reserved = state.stats.reserved;
     }
 
-    /// Who holds memory, the largest first.
+    /// Returns the memory held, by tag, largest first.
     pub fn holders(&self) -> Vec<TaggedMemory> {
         self.lock().live.holders()
     }
@@ -295,7 +295,7 @@ impl State {
         self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
     }
 
-    /// What is kept beyond the bound if a buffer of this capacity is made; it is kept no more.
+    /// Takes the free blocks beyond the bound, before a block of this capacity is allocated.
     fn take_excess(&mut self, capacity: u64) -> Vec<FreeBlock> {
         let Some(excess) = self.extent.excess(capacity, self.stats.reserved) else { return Vec::new() };
         let kept = self.shelf.take_oldest(excess);
@@ -313,14 +313,14 @@ impl State {
         PoolAllocation { alloc: kept.alloc, uses: kept.uses, capacity: kept.capacity, requested, live }
     }
 
-    /// Says once that more than 90 % of the cap, or of the device's memory, is taken.
+    /// Warns once when more than 90 % of the cap, or of the device's memory, is reserved.
     fn warn_when_nearly_full(&mut self, raw: &Arc<dyn RawDevice>) {
         let total = self.stats.limit.unwrap_or_else(|| raw.memory().total);
         if !self.warned && total > 0 && self.stats.reserved > total / 10 * 9 {
             self.warned = true;
             log::warn(|| {
                 let (taken, holders) = (human(self.stats.reserved), largest(self));
-                format!("{}: {taken} of {} are taken{holders}", raw.info().device_string(), human(total))
+                format!("{}: {taken} of {} are in use{holders}", raw.info().device_string(), human(total))
             });
         }
     }

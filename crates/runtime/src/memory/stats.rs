@@ -1,27 +1,27 @@
-//! What a pool counts.
+//! Statistics of the memory pool.
 
 use std::fmt;
 
 use crate::byte_size::human;
 
-/// A device's memory as this process uses it.
+/// Memory statistics of a device for this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Bytes that buffers asked for and still hold.
+    /// Bytes requested by buffers that still exist.
     pub allocated: u64,
-    /// Bytes taken from the driver, whether a buffer holds them or the pool keeps them.
+    /// Bytes allocated from the driver, in use or free in the pool.
     pub reserved: u64,
-    /// The most `allocated` has been.
+    /// Peak of `allocated`.
     pub peak_allocated: u64,
-    /// The most `reserved` has been.
+    /// Peak of `reserved`.
     pub peak_reserved: u64,
-    /// The most `reserved` may be; none leaves it to the driver.
+    /// Maximum of `reserved`; `None` if unlimited.
     pub limit: Option<u64>,
-    /// Buffers held now.
+    /// Number of buffers that exist now.
     pub buffers: u64,
-    /// Buffers made so far.
+    /// Number of allocations so far.
     pub allocations: u64,
-    /// How many of them the pool had at hand.
+    /// Number of allocations served from the pool.
     pub reused: u64,
     /// Bytes copied from the host so far.
     pub uploaded: u64,
@@ -42,19 +42,19 @@ impl fmt::Display for MemoryStats {
     }
 }
 
-/// What allocations that nobody made yet would need; see [`crate::Device::estimate_memory`].
+/// Estimated memory of planned allocations; see [`crate::Device::estimate_memory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryEstimate {
-    /// How many they are.
+    /// Number of allocations.
     pub buffers: u64,
-    /// Bytes they ask for.
+    /// Bytes requested.
     pub requested: u64,
-    /// What [`MemoryStats::reserved`] would be with them: sizes are rounded up, and what the pool keeps is used first.
+    /// Value of [`MemoryStats::reserved`] with them: sizes are rounded up, and free blocks of the pool are used first.
     pub reserved: u64,
-    /// The most it can be: the cap, or what is reserved now with what the driver has free, whichever is less. Of drivers that do not tell, all
-    /// of the device's memory.
+    /// Maximum of `reserved`: the cap, or the bytes reserved now plus the driver's free memory, whichever is less. If the driver does
+    /// not report free memory, the device's total memory is used.
     pub limit: u64,
-    /// Whether each of them finds room.
+    /// True if every allocation fits.
     pub fits: bool,
 }
 
@@ -63,18 +63,18 @@ impl fmt::Display for MemoryEstimate {
         let MemoryEstimate { buffers, requested, reserved, limit: most, fits } = self;
         let verdict = if *fits { "fits" } else { "does not fit" };
         let [requested, reserved, most] = [requested, reserved, most].map(|bytes| human(*bytes));
-        write!(f, "{requested} in {buffers} buffers {verdict}: {reserved} reserved of {most} that can be")
+        write!(f, "{requested} in {buffers} buffers {verdict}: {reserved} reserved of {most} available")
     }
 }
 
 /// Memory held by buffers of one tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaggedMemory {
-    /// What [`crate::Device::with_memory_tag`] was given; none for buffers made outside of it.
+    /// Tag of [`crate::Device::with_memory_tag`]; `None` for buffers allocated outside of it.
     pub tag: Option<std::sync::Arc<str>>,
-    /// Bytes they asked for.
+    /// Bytes requested by the buffers.
     pub bytes: u64,
-    /// How many they are.
+    /// Number of buffers.
     pub buffers: u64,
 }
 

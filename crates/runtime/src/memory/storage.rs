@@ -1,4 +1,4 @@
-//! Untyped device memory with an owner.
+//! Untyped, reference-counted device memory.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use super::pool::PoolAllocation;
 use crate::device::Device;
 use crate::queue::hazard::Uses;
 
-/// Bytes of a device, or a part of them. Clones and slices share the memory; the last to go gives it back to the pool.
+/// A range of bytes of a device allocation. Clones and slices share the memory; dropping the last one returns it to the pool.
 ///
-/// Work submitted before stays valid: memory is reused in the order of the queues. Whoever writes through one handle while
-/// another thread submits work that uses the same bytes leaves their order open; but one of the two comes first as a whole.
+/// Pending work stays valid after the drop: memory is reused in queue order. If one thread writes through a handle while another
+/// submits work on the same bytes, their order is unspecified, but each access is atomic as a whole.
 #[derive(Clone)]
 pub struct Storage {
     block: Arc<Block>,
@@ -23,13 +23,13 @@ pub struct Storage {
     bytes: u64,
 }
 
-/// A whole allocation.
+/// An allocation.
 struct Block {
     device: Device,
-    /// Present until drop.
+    /// `Some` until drop.
     grant: Option<PoolAllocation>,
     uses: Mutex<Uses>,
-    /// Held while what touches the bytes is submitted; see [`super::access`].
+    /// Locked during submissions that access the bytes; see [`super::access`].
     access: RwLock<()>,
 }
 
@@ -51,22 +51,25 @@ impl Storage {
         Ok(Storage { block: Arc::new(block), offset: 0, bytes })
     }
 
-    /// Where the bytes are.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.block.device
     }
 
-    /// How many.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Distance from the start of the allocation.
+    /// Returns the offset in bytes from the start of the allocation.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// A part of the same memory.
+    /// Returns a sub-range of the same memory.
+    ///
+    /// # Errors
+    /// The range exceeds the storage.
     pub fn slice(&self, range: Range<u64>) -> Result<Storage> {
         if range.start > range.end || range.end > self.bytes {
             let message = format!("bytes {}..{} are not within a storage of {}", range.start, range.end, self.bytes);
@@ -76,18 +79,18 @@ impl Storage {
         Ok(Storage { block: self.block.clone(), offset, bytes: range.end - range.start })
     }
 
-    /// How many handles there are to the allocation, this one among them: whoever holds them all may let it be written over.
+    /// Returns the number of handles to the allocation, including this one. A caller that holds them all can overwrite it safely.
     pub fn handle_count(&self) -> usize {
         Arc::strong_count(&self.block)
     }
 
-    /// Whether both are the same bytes of one allocation.
+    /// Returns true if both are the same byte range of one allocation.
     pub fn ptr_eq(&self, other: &Storage) -> bool {
         let place = |storage: &Storage| (Arc::as_ptr(&storage.block), storage.offset, storage.bytes);
         place(self) == place(other)
     }
 
-    /// Whether both are in one allocation and share bytes.
+    /// Returns true if both belong to one allocation and share bytes.
     pub fn overlaps(&self, other: &Storage) -> bool {
         Arc::ptr_eq(&self.block, &other.block)
             && self.offset < other.offset + other.bytes
@@ -95,7 +98,7 @@ impl Storage {
     }
 
     pub(crate) fn region(&self) -> Region {
-        let grant = self.block.grant.as_ref().expect("a block keeps its grant until drop");
+        let grant = self.block.grant.as_ref().expect("a block has its allocation until drop");
         Region { alloc: grant.alloc, offset: self.offset, bytes: self.bytes }
     }
 
@@ -108,17 +111,26 @@ impl Storage {
         work(&mut uses, self.offset..self.offset + self.bytes)
     }
 
-    /// Copies host bytes, as many as there are here, over these.
+    /// Copies `bytes`, of equal length, into the storage.
+    ///
+    /// # Errors
+    /// The lengths differ, or the device rejects the copy.
     pub fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
         self.device().default_queue().write(self, bytes)
     }
 
-    /// Copies these bytes into as many host bytes.
+    /// Copies the storage into `bytes`, of equal length, after all work that writes it.
+    ///
+    /// # Errors
+    /// The lengths differ, or the work that writes the storage failed, or the copy did.
     pub fn read_bytes(&self, bytes: &mut [u8]) -> Result<()> {
         self.device().default_queue().read_into(self, bytes)
     }
 
-    /// The bytes, on the host.
+    /// Returns the bytes, after all work that writes them.
+    ///
+    /// # Errors
+    /// The work that writes the storage failed, or the copy did.
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = bytemuck::allocation::zeroed_vec(self.host_len()?);
         self.read_bytes(&mut bytes)?;
@@ -127,24 +139,30 @@ impl Storage {
 
     fn host_len(&self) -> Result<usize> {
         usize::try_from(self.bytes)
-            .map_err(|_| Error::mistake(format!("{} bytes are more than this host can address", self.bytes)))
+            .map_err(|_| Error::mistake(format!("{} bytes exceed this host's address space", self.bytes)))
     }
 
-    /// A copy in memory of its own on a device; this one's or another.
+    /// Returns a copy of the storage on the given device, which can be the same one.
+    ///
+    /// # Errors
+    /// Out of memory, or the copy failed.
     pub fn to(&self, device: &Device) -> Result<Storage> {
         let copy = device.allocate(self.bytes)?;
         copy.copy_from(self)?;
         Ok(copy)
     }
 
-    /// Copies another storage of the same length over this one; from another device directly if both are of one driver of CUDA or ROCm, through
-    /// the host otherwise.
+    /// Copies another storage of equal length into this one. A copy from another device is direct if both belong to the CUDA driver or
+    /// both to the ROCm driver; otherwise it passes through the host.
+    ///
+    /// # Errors
+    /// The lengths differ, the storages overlap, or the copy failed.
     pub fn copy_from(&self, from: &Storage) -> Result<()> {
         self.device().default_queue().copy(from, self)
     }
 }
 
-/// A storage and what is done to it.
+/// A storage and the type of access to it.
 pub(crate) type Touch<'a> = (&'a Storage, Access);
 
 impl fmt::Debug for Storage {

@@ -1,4 +1,4 @@
-//! The tag under which this thread makes buffers.
+//! Thread-local memory tag.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ thread_local! {
     static TAG: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
 
-/// The tag now.
+/// Returns the current tag.
 pub(crate) fn current() -> Option<Arc<str>> {
     TAG.with_borrow(Clone::clone)
 }
 
-/// Runs `work` under a tag; the one before comes back after it, after a panic too.
+/// Runs `work` under a tag and restores the previous tag afterwards, also after a panic.
 pub(crate) fn with<R>(tag: &str, work: impl FnOnce() -> R) -> R {
     struct Restore(Option<Arc<str>>);
     impl Drop for Restore {

@@ -1,12 +1,11 @@
-//! The buffers alive on a device: how large and under which tag. Entering and leaving cost a few nanoseconds; who wants to
-//! know, adds up.
+//! Registry of a device's live buffers: size and tag. Inserting and removing cost a few nanoseconds; sums are computed on demand.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::stats::TaggedMemory;
 
-/// A row of [`Live`].
+/// Index of a row of [`Live`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LiveId(u32);
 
@@ -36,7 +35,7 @@ impl Live {
         self.vacant.push(id.0);
     }
 
-    /// Bytes by tag, the largest first.
+    /// Returns the bytes by tag, largest first.
     pub fn holders(&self) -> Vec<TaggedMemory> {
         let mut sums: HashMap<Option<Arc<str>>, (u64, u64)> = HashMap::new();
         for (bytes, tag) in self.rows.iter().flatten() {

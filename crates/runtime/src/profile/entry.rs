@@ -1,22 +1,22 @@
-//! What a profile calls a piece of work.
+//! Names and sizes of profiled commands.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A kind of work.
+/// Type of a profiled command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ActivityKind {
-    /// A launch.
+    /// A kernel launch.
     Kernel,
-    /// A routine of the device.
+    /// A routine (library operation) of the device.
     Routine,
     /// A copy on the device.
     Copy,
-    /// A repeated pattern.
+    /// A fill with a repeated pattern.
     Fill,
-    /// Bytes from the host.
+    /// A copy from the host to the device.
     Upload,
-    /// Bytes to the host.
+    /// A copy from the device to the host.
     Download,
 }
 
@@ -33,19 +33,19 @@ impl fmt::Display for ActivityKind {
     }
 }
 
-/// One step, before it has run.
+/// Description of a command before it has run.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub what: ActivityKind,
     pub name: Arc<str>,
-    /// Bytes it reads and writes, each buffer counted once for either.
+    /// Bytes read and written; each buffer counts once for reading and once for writing.
     pub bytes: u64,
-    /// Floating-point operations, where they can be told.
+    /// Floating-point operations; `None` if unknown.
     pub flops: Option<u64>,
 }
 
 impl Entry {
-    /// Work without arithmetic.
+    /// Creates an entry for a command without arithmetic.
     pub fn new(what: ActivityKind, name: impl Into<Arc<str>>, bytes: u64) -> Entry {
         Entry { what, name: name.into(), bytes, flops: Some(0) }
     }

@@ -1,7 +1,7 @@
-//! A profile while it runs.
+//! A running profile.
 //!
-//! Steps are submitted one by one while a profile runs, so that each has times of its own; a device that answers without
-//! times (it was done before `submit` returned) is timed by the host's clock.
+//! During profiling, commands are submitted individually so that each gets its own times. If the device completes a command within
+//! `submit` and returns no times, the host's clock is used.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use web_time::Instant;
 use super::entry::{ActivityKind, Entry};
 use crate::device::Device;
 
-/// The profile of a device, if one runs. Asking costs one load when none does.
+/// The running profile of a device, if any. Checking for one costs a single atomic load when none runs.
 #[derive(Default)]
 pub(crate) struct Profiler {
     active: AtomicBool,
@@ -30,7 +30,7 @@ impl Profiler {
         self.recording.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts one; none if one runs already.
+    /// Starts a profile; `None` if one is already running.
     pub fn start(&self) -> Option<Arc<Recording>> {
         let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
         if recording.is_some() {
@@ -42,7 +42,7 @@ impl Profiler {
         Some(new)
     }
 
-    /// Ends this one; another that runs since goes on.
+    /// Stops this profile; a different profile started since then keeps running.
     pub fn stop(&self, ended: &Arc<Recording>) {
         let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
         if recording.as_ref().is_some_and(|running| Arc::ptr_eq(running, ended)) {
@@ -51,7 +51,7 @@ impl Profiler {
         }
     }
 
-    /// Runs a transfer, timed by the host until the call returns.
+    /// Runs a transfer, timed on the host until the call returns.
     pub fn transfer<R>(
         &self,
         what: ActivityKind,
@@ -73,31 +73,31 @@ pub(crate) struct Recording {
     spans: Mutex<Vec<Span>>,
 }
 
-/// A step that was submitted.
+/// A submitted command.
 pub(crate) struct Row {
     pub entry: Entry,
     pub queue: QueueId,
-    /// The innermost span it was submitted in.
+    /// Innermost span in which it was submitted.
     pub span: Option<usize>,
-    /// When it was submitted, since the profile began.
+    /// Submission time since the start of the profile.
     pub begin: Duration,
-    /// When `submit` returned.
+    /// Time at which `submit` returned.
     pub end: Duration,
     pub ticket: Ticket,
 }
 
-/// A named stretch of the host's time.
+/// A named interval of host time.
 #[derive(Clone)]
 pub(crate) struct Span {
     pub name: Arc<str>,
     pub parent: Option<usize>,
     pub begin: Duration,
-    /// The profile's end until it is over.
+    /// End of the span; `None` while it is open.
     pub end: Option<Duration>,
 }
 
 thread_local! {
-    /// Spans open on this thread: the recording, by address, and the position in its list.
+    /// Open spans of this thread, as pairs of the recording's address and the index in its list.
     static OPEN: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -128,7 +128,7 @@ impl Recording {
         self.rows().push(row);
     }
 
-    /// Submits steps one by one, with times. The last ticket stands for all: a queue works in order.
+    /// Submits commands individually, with times. Returns the last ticket, which covers all of them because a queue works in order.
     pub fn submit(
         &self,
         device: &Device,
@@ -145,7 +145,7 @@ impl Recording {
         Ok(last)
     }
 
-    /// Runs work within a span; the span ends with it, by a panic too.
+    /// Runs `work` within a span. The span ends when `work` returns or panics.
     pub fn span<R>(&self, name: &str, work: impl FnOnce() -> R) -> R {
         struct Close<'a>(&'a Recording, usize);
         impl Drop for Close<'_> {

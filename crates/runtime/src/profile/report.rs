@@ -1,4 +1,4 @@
-//! A finished profile.
+//! Reports of finished profiles.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,70 +12,70 @@ use super::trace;
 use crate::byte_size::human;
 use crate::device::Device;
 
-/// What a device did while it was profiled.
+/// Report of a device's work during a profile.
 #[derive(Clone, Debug)]
 pub struct ProfileReport {
-    /// The device, as a user spells it.
+    /// Name of the device, such as `opencl:0`.
     pub device: String,
-    /// From start to finish on the host.
+    /// Host time from start to finish.
     pub wall: Duration,
-    /// Work by name, the most time first.
+    /// Work by name, the most expensive first.
     pub work: Vec<ActivitySummary>,
-    /// Spans by name in the order they first began; a span inside another is `outer/inner`.
+    /// Spans by name, in order of first entry; a nested span is named `outer/inner`.
     pub spans: Vec<SpanSummary>,
-    /// The most memory buffers held at once, in bytes.
+    /// Peak memory held by buffers, in bytes.
     pub peak_bytes: u64,
     pub(super) steps: Vec<StepRecord>,
     pub(super) stretches: Vec<Stretch>,
 }
 
-/// All runs of one kernel, or of one kind of copy.
+/// Summary of all runs of one kernel or one type of transfer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActivitySummary {
-    /// What it is.
+    /// Type of the work.
     pub kind: ActivityKind,
-    /// The kernel's name.
+    /// Name of the kernel or the type of transfer.
     pub name: String,
-    /// How often it ran.
+    /// Number of runs.
     pub calls: u64,
-    /// Time on the device in all.
+    /// Total time on the device.
     pub time: Duration,
-    /// Bytes of the buffers it was given, those it reads and those it writes.
+    /// Bytes of the buffers that the work reads and writes, over all runs.
     pub bytes: u64,
-    /// Floating-point operations, as the kernel's text or the routine's numbers say; none if they do not say it of every run.
+    /// Floating-point operations of all runs, from the kernel's IR or the routine's sizes; `None` if unknown for any run.
     pub flops: Option<u64>,
 }
 
 impl ActivitySummary {
-    /// Floating-point operations a second; none for work without them or without time.
+    /// Returns floating-point operations per second; `None` for work without operations or time.
     pub fn flops_per_second(&self) -> Option<f64> {
         let (flops, seconds) = (self.flops.filter(|flops| *flops > 0)?, self.time.as_secs_f64());
         (seconds > 0.0).then(|| flops as f64 / seconds)
     }
 
-    /// Bytes a second, if each byte of its buffers moved once; none for work without bytes or time.
+    /// Returns bytes per second if each byte of the buffers moves once; `None` for work without bytes or time.
     pub fn bytes_per_second(&self) -> Option<f64> {
         let seconds = self.time.as_secs_f64();
         (self.bytes > 0 && seconds > 0.0).then(|| self.bytes as f64 / seconds)
     }
 }
 
-/// All spans of one name.
+/// Summary of all spans of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanSummary {
-    /// `outer/inner`.
+    /// Path of the span, such as `outer/inner`.
     pub name: String,
-    /// How often it was entered.
+    /// Number of entries.
     pub count: u64,
-    /// Time on the host in all.
+    /// Total host time.
     pub host_time: Duration,
-    /// Time on the device of what was submitted in it, spans inside included.
+    /// Device time of the work submitted in the span, including nested spans.
     pub device_time: Duration,
-    /// Kernels launched in it, spans inside included.
+    /// Kernels launched in the span, including nested spans.
     pub launches: u64,
 }
 
-/// A step with its place on the common axis of the trace.
+/// A command with its position on the common time axis of the trace.
 #[derive(Clone, Debug)]
 pub(super) struct StepRecord {
     pub what: ActivityKind,
@@ -87,7 +87,7 @@ pub(super) struct StepRecord {
     pub flops: Option<u64>,
 }
 
-/// A span with its place on the axis.
+/// A span with its position on the time axis.
 #[derive(Clone, Debug)]
 pub(super) struct Stretch {
     pub name: String,
@@ -115,19 +115,19 @@ impl ProfileReport {
         })
     }
 
-    /// Kernels launched.
+    /// Returns the number of kernel launches.
     pub fn launches(&self) -> u64 {
         self.work.iter().filter(|work| work.kind == ActivityKind::Kernel).map(|work| work.calls).sum()
     }
 
-    /// The trace as JSON in Chrome's trace event format, which Perfetto opens.
+    /// Returns the profile as JSON in Chrome's trace event format, which Perfetto opens.
     pub fn chrome_trace(&self) -> String {
         trace::json(self)
     }
 }
 
-/// Gives every step its place on the host's axis. The device's clock starts anywhere: no step begins before it was submitted,
-/// and the one for which that is tightest fixes the difference.
+/// Maps the time of every command to the host's clock. The device's clock has an arbitrary origin; the offset is the smallest for
+/// which no command begins before its submission.
 fn place(rows: &[Row]) -> Result<Vec<StepRecord>> {
     let times: Vec<_> =
         rows.iter().map(|row| row.ticket.times().map(|times| times.first().copied())).collect::<Result<_>>()?;

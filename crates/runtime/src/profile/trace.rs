@@ -1,4 +1,4 @@
-//! A profile as Chrome's trace event JSON: the host's spans are one process, the device's queues another.
+//! Export as Chrome trace event JSON. The host's spans are one process, the device's queues another.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::report::ProfileReport;
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
 
-/// The whole document.
+/// Returns the trace document.
 pub(super) fn json(report: &ProfileReport) -> String {
     let mut events = vec![name("process_name", HOST, 0, "host"), name("process_name", DEVICE, 0, &report.device)];
     let mut queues: Vec<u32> = report.steps.iter().map(|step| step.queue).collect();
@@ -53,7 +53,7 @@ fn micros(time: Duration) -> String {
     format!("{}.{:03}", time.as_nanos() / 1000, time.as_nanos() % 1000)
 }
 
-/// A JSON string.
+/// Quotes and escapes a JSON string.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
@@ -75,12 +75,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_escaped() {
+    fn json_strings_are_escaped() {
         assert_eq!(quoted("a\"b\\c\n\u{1}µ"), "\"a\\\"b\\\\c\\u000a\\u0001µ\"");
     }
 
     #[test]
-    fn times_are_microseconds() {
+    fn times_are_printed_in_microseconds() {
         assert_eq!(micros(Duration::from_nanos(1_234_567)), "1234.567");
         assert_eq!(micros(Duration::from_nanos(5)), "0.005");
     }

@@ -1,11 +1,11 @@
-//! The line of a source that a compiler's log is about.
+//! Quotes the source line that a compiler's log refers to.
 //!
-//! Compilers agree on naming it, not on how: `kernel.cl:3:15: error`, `1:3:15: error`, `kernel.cu(3): error`, `line 3; fatal`. Some
-//! quote it too; for the others it is quoted here.
+//! Compilers name the line in different formats: `kernel.cl:3:15: error`, `1:3:15: error`, `kernel.cu(3): error`, `line 3; fatal`.
+//! Some also quote it; for the others this module does.
 
 use panoply_ir::Error;
 
-/// The error with the line its log names first, unless the log shows it.
+/// Adds a note with the first source line that the error's log names, unless the log already quotes it.
 pub fn with_line(error: Error, source: &str) -> Error {
     let log = error.notes().join("\n");
     let grave = |line: &&str| line.contains("error") || line.contains("fatal");
@@ -17,7 +17,7 @@ pub fn with_line(error: Error, source: &str) -> Error {
     }
 }
 
-/// The number in a line of a log that says where in a source something is.
+/// Returns the source line number that a line of a log contains.
 fn line_number(log: &str) -> Option<usize> {
     let bytes = log.as_bytes();
     let starts =
@@ -41,9 +41,9 @@ mod tests {
 
     use super::*;
 
-    /// Logs as the compilers wrote them; only their lines' places were changed.
+    /// The logs are real compiler output with changed line numbers.
     #[test]
-    fn the_line_that_a_log_names_is_quoted_once() {
+    fn source_line_named_by_log_is_quoted_once() {
         let source = "first\n  second;\nthird";
         for (log, line) in [
             ("error: /tmp/pocl/kcache/tempfile-e0-8b.cl:2:9: unknown type name 'flaot'", Some("line 2: second;")),

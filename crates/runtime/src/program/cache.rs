@@ -1,11 +1,11 @@
-//! The programs of a device: each kernel is compiled once.
+//! In-memory program cache of a device: each kernel is compiled once.
 //!
-//! Two keys lead to a program. The function that builds a kernel leads there by one lookup, without building it again. The
-//! kernel's hash leads there for whoever holds a kernel, and joins functions that build equal ones. A failure is not
-//! remembered: trying again may work.
+//! Two keys lead to a program. The address of a build function finds it with one lookup, without building the kernel again. The
+//! kernel's hash finds it for a given kernel, and unifies functions that build equal kernels. Failures are not cached: a retry can
+//! succeed.
 //!
-//! Programs that nobody but this cache holds are bounded: a number of the program or a shape that differs in each step makes a program for
-//! each. When there are [`UNUSED`] of them, those not asked for longest go.
+//! The number of programs held only by this cache is bounded, because a scalar or shape that changes in each step produces a new
+//! program each time. Above [`UNUSED`] such programs, the least recently used are dropped.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -27,28 +27,28 @@ pub(crate) struct Programs {
     compiler: Arc<Compiler>,
     built: RwLock<HashMap<usize, Arc<CompiledKernel>, BuildHasherDefault<AddressHasher>>>,
     kernels: Mutex<Kernels>,
-    /// By what was measured, the hash of the kernel that was the fastest; at [`MEASURED`] all are forgotten, and read from the disk or
-    /// measured again.
+    /// Hash of the fastest kernel, by description of the measurement. At [`MEASURED`] entries the map is cleared; choices are then read
+    /// from disk or measured again.
     fastest: Mutex<HashMap<String, u128>>,
 }
 
-/// Programs that are kept though nobody uses them.
+/// Maximum number of unused programs in the cache.
 const UNUSED: usize = 1024;
-/// Choices among kernels that are kept.
+/// Maximum number of autotuning choices in memory.
 const MEASURED: usize = 4096;
 
 /// Programs by the hash of their kernels.
 #[derive(Default)]
 struct Kernels {
     slots: HashMap<u128, (Arc<Slot>, u64)>,
-    /// Counts what was asked for.
+    /// Number of lookups so far, used as the LRU clock.
     asked: u64,
-    /// At how many programs those without a user are looked for.
+    /// Number of programs at which the next sweep for unused ones runs.
     next_sweep: usize,
 }
 
 impl Kernels {
-    /// The slot of a key, and those that are kept no more.
+    /// Returns the slot of a key, and the evicted slots.
     fn slot(&mut self, key: u128) -> (Arc<Slot>, Vec<Arc<Slot>>) {
         self.asked += 1;
         let asked = self.asked;
@@ -62,7 +62,7 @@ impl Kernels {
         (slot, gone)
     }
 
-    /// Half of the bound of what nobody uses stays, the latest, if there is more. The next sweep is when there may be too many again.
+    /// Evicts the least recently used half if [`UNUSED`] or more programs are unused, and sets the size at which the next sweep runs.
     fn sweep(&mut self) -> Vec<Arc<Slot>> {
         let mut unused: Vec<(u64, u128)> =
             self.slots.iter().filter(|(_, (slot, _))| is_unused(slot)).map(|(key, (_, last))| (*last, *key)).collect();
@@ -75,14 +75,14 @@ impl Kernels {
     }
 }
 
-/// Whether only the cache holds a program, or what is left of one that could not be made.
+/// Returns true if the cache holds the only reference to a program, or if its compilation failed.
 fn is_unused(slot: &Arc<Slot>) -> bool {
     let alone =
         |slot: &Option<Arc<CompiledKernel>>| slot.as_ref().is_none_or(|prepared| Arc::strong_count(prepared) == 1);
     Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|slot| alone(&slot))
 }
 
-/// Held while its program is compiled, so that who asks for the same waits and who asks for another does not.
+/// Locked while its program is compiled: requests for the same program wait, others do not.
 type Slot = Mutex<Option<Arc<CompiledKernel>>>;
 
 impl Programs {
@@ -122,7 +122,7 @@ impl Programs {
         make: impl FnOnce(&Arc<Compiler>) -> Result<CompiledKernel>,
     ) -> Result<Arc<CompiledKernel>> {
         let (slot, gone) = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).slot(key);
-        // The device forgets them without the lock.
+        // Releases the evicted programs after the lock.
         drop(gone);
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(prepared) = &*slot {
@@ -134,7 +134,7 @@ impl Programs {
         Ok(prepared)
     }
 
-    /// The hash of the kernel that was found the fastest in what is described, here or by an earlier process.
+    /// Returns the hash of the fastest kernel for this description, as measured by this or an earlier process.
     pub fn fastest(&self, described: &str) -> Option<u128> {
         let known = self.fastest.lock().unwrap_or_else(PoisonError::into_inner).get(described).copied();
         known.or_else(|| match self.compiler.disk.entry_for(described)?.load() {
@@ -143,7 +143,7 @@ impl Programs {
         })
     }
 
-    /// Keeps the hash of the kernel that was found the fastest.
+    /// Saves the hash of the fastest kernel for this description.
     pub fn keep_fastest(&self, described: String, hash: u128) {
         self.compiler.count_measurement();
         if let Some(entry) = self.compiler.disk.entry_for(&described) {
@@ -160,7 +160,7 @@ impl Programs {
         self.compiler.counts()
     }
 
-    /// Forgets the programs that nobody else holds.
+    /// Drops the programs that only the cache holds.
     pub fn trim(&self) {
         self.built.write().unwrap_or_else(PoisonError::into_inner).clear();
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +171,7 @@ impl Programs {
     }
 }
 
-/// Addresses are unique already: one multiplication spreads them (Fibonacci hashing).
+/// Hasher for unique addresses: one multiplication (Fibonacci hashing).
 #[derive(Default)]
 struct AddressHasher(u64);
 

@@ -1,4 +1,4 @@
-//! A kernel ready to launch on a device.
+//! Kernels compiled for a device.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,28 +15,28 @@ use super::compiler::Compiler;
 use super::external_kernel::{self, ExternalKernel};
 use super::program_form::{self, Form};
 
-/// A kernel ready to launch on a device. The last to hold it lets the device forget it.
+/// A kernel compiled for a device. Dropping the last reference releases its programs.
 pub struct CompiledKernel {
     compiler: Arc<Compiler>,
     name: Arc<str>,
     params: Vec<Parameter>,
-    /// At which strides work-items touch each buffer among the parameters, where that is known.
+    /// Strides at which work-items access each buffer parameter, if known.
     strides: Vec<Option<Strides>>,
-    /// Floating-point operations of a work-item, where they can be told.
+    /// Floating-point operations of a work-item, if known.
     flops: Option<u64>,
     group_size: Option<[u32; 3]>,
     /// Bytes of a work-item's private arrays.
     private_bytes: u64,
-    /// Why its launch must be promised to be harmless, if it must.
+    /// Reason why launching the kernel is unsafe, if it is.
     unchecked: Option<&'static str>,
     programs: Programs,
 }
 
-/// What the device runs.
+/// Programs of the kernel on the device.
 enum Programs {
     /// One program for every launch.
     One(ProgramId),
-    /// Text whose indices are as wide as a launch needs.
+    /// Source text rendered with 32-bit or 64-bit indices, as a launch needs.
     ByWidth(Box<Verified<Kernel>>, Mutex<Widths>),
 }
 
@@ -44,40 +44,40 @@ enum Programs {
 struct Widths {
     narrow: Option<ProgramId>,
     wide: Option<ProgramId>,
-    /// What was found out about launches, the latest last.
+    /// Index widths of recent launches, the latest last.
     decided: Vec<(index_width::Launch, u32)>,
 }
 
-/// Launches whose width is remembered: a kernel is mostly launched on few different sizes.
+/// Number of launches whose index width is cached. A kernel is usually launched with few different sizes.
 const MOST_DECIDED: usize = 16;
 
-/// What a launch passes in one place.
+/// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name in the kernel.
+    /// Name of the parameter in the kernel.
     pub name: String,
-    /// What it takes.
+    /// Type of the argument.
     pub kind: ParameterKind,
 }
 
-/// What a parameter takes.
+/// Type of a kernel argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
-    /// A number.
+    /// A scalar.
     Scalar(DType),
-    /// A length or position.
+    /// An index value: a length or position.
     Index,
-    /// Elements on the device.
+    /// A device buffer.
     Buffer {
-        /// Their type.
+        /// Element type.
         dtype: DType,
-        /// What the kernel does to them.
+        /// Access of the kernel to the buffer.
         access: Access,
     },
 }
 
 impl Parameter {
-    /// What the kernel does to the buffer; none for a number.
+    /// Returns the kernel's access to the buffer; `None` for scalars and indices.
     pub fn access(&self) -> Option<Access> {
         match self.kind {
             ParameterKind::Buffer { access, .. } => Some(access),
@@ -119,7 +119,7 @@ impl CompiledKernel {
         })
     }
 
-    /// A kernel that was written elsewhere.
+    /// Creates a kernel from a user-supplied package.
     pub(super) fn packaged(compiler: Arc<Compiler>, package: &ExternalKernel) -> Result<CompiledKernel> {
         let ExternalKernel { name, group, params, .. } = package;
         let programs = Programs::One(package.program(&compiler)?);
@@ -138,32 +138,32 @@ impl CompiledKernel {
         })
     }
 
-    /// The kernel's name.
+    /// Returns the kernel's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What a launch passes, in order.
+    /// Returns the parameters in the order in which a launch passes them.
     pub fn params(&self) -> &[Parameter] {
         &self.params
     }
 
-    /// The group size the kernel fixes, if it does.
+    /// Returns the kernel's fixed work-group size, if it has one.
     pub fn group(&self) -> Option<[u32; 3]> {
         self.group_size
     }
 
-    /// Bytes of a work-item's private arrays.
+    /// Returns the bytes of a work-item's private arrays.
     pub(crate) fn private_bytes(&self) -> u64 {
         self.private_bytes
     }
 
-    /// Whether the author answers for bounds or uniformity, so that launching it is unsafe.
+    /// Returns true if launching is unsafe because bounds or uniformity are unverified.
     pub fn is_unchecked(&self) -> bool {
         self.unchecked.is_some()
     }
 
-    /// Whether each work-item of a grid touches, of a parameter's buffer, the element of its own number and no other.
+    /// Returns true if each work-item of a grid accesses exactly the element of the parameter's buffer at its own linear index.
     pub(crate) fn is_elementwise_on(&self, param: usize, grid: [u64; 3]) -> bool {
         self.strides[param].is_some_and(|of| strides::count(of, grid))
     }
@@ -180,7 +180,7 @@ impl CompiledKernel {
         &self.name
     }
 
-    /// The program for a launch whose arguments were checked; compiled now if it is the first of its width.
+    /// Returns the program for a launch with validated arguments. The first launch of an index width compiles it.
     pub(crate) fn program(&self, grid: [u64; 3], args: &[Arg]) -> Result<ProgramId> {
         match &self.programs {
             Programs::One(program) => Ok(*program),
@@ -193,7 +193,7 @@ impl CompiledKernel {
         }
     }
 
-    /// Of every argument, the bytes of its buffer that these work-items of a launch touch.
+    /// Returns, for each argument, the byte range of its buffer that the given work-items of a launch access.
     pub(crate) fn reach(&self, grid: [u64; 3], args: &[Arg], items: &[Range<u64>; 3]) -> Vec<Range<u64>> {
         let all = |arg: &Arg| 0..arg.region().map_or(0, |region| region.bytes);
         let Programs::ByWidth(kernel, _) = &self.programs else { return args.iter().map(all).collect() };
@@ -225,7 +225,7 @@ impl CompiledKernel {
         bits
     }
 
-    /// Lengths, sizes and index arguments of a launch must be below this.
+    /// Returns the exclusive upper bound of lengths, sizes and index arguments of a launch.
     pub(crate) fn index_limit(&self) -> u64 {
         match &self.programs {
             Programs::ByWidth(..) if !self.compiler.raw.target().int64 => NARROW,
@@ -238,10 +238,10 @@ impl CompiledKernel {
     }
 }
 
-/// What 32-bit indices count to.
+/// Exclusive upper bound of 32-bit indices.
 const NARROW: u64 = 1 << 31;
 
-/// What `index_width` wants to know of an argument.
+/// Returns an argument's size for `index_width`: elements of a buffer, the value of an index, 0 for a scalar.
 fn size(param: &Parameter, arg: &Arg) -> u64 {
     match (param.kind, arg) {
         (ParameterKind::Buffer { dtype, .. }, Arg::Buffer(region)) => region.bytes / dtype.bytes() as u64,
@@ -250,7 +250,7 @@ fn size(param: &Parameter, arg: &Arg) -> u64 {
     }
 }
 
-/// Whether each buffer ends where a 32-bit index reaches, offset included.
+/// Returns true if every buffer, including its offset, ends within the range of 32-bit indices.
 fn fits_narrow(params: &[Parameter], args: &[Arg]) -> bool {
     params.iter().zip(args).all(|(param, arg)| match (param.kind, arg) {
         (ParameterKind::Buffer { dtype, .. }, Arg::Buffer(region)) => {
@@ -261,7 +261,7 @@ fn fits_narrow(params: &[Parameter], args: &[Arg]) -> bool {
 }
 
 impl Widths {
-    /// The program of a width; compiled if it is new.
+    /// Returns the program for an index width, compiling it if needed.
     fn program(&mut self, compiler: &Compiler, kernel: &Verified<Kernel>, bits: u32) -> Result<ProgramId> {
         let program = if bits == 32 { &mut self.narrow } else { &mut self.wide };
         match program {
@@ -281,7 +281,7 @@ fn parameter(kernel: &Kernel, param: &Param) -> Parameter {
             let mem = kernel.mem(*mem);
             let access = match mem.space {
                 Space::Buffer(access) => access,
-                Space::Shared(_) | Space::Private(_) => unreachable!("a verified kernel's parameters are buffers"),
+                Space::Shared(_) | Space::Private(_) => unreachable!("verified buffer parameters are buffers"),
             };
             Parameter { name: mem.name.clone(), kind: ParameterKind::Buffer { dtype: mem.dtype, access } }
         }

@@ -1,4 +1,4 @@
-//! The device's compiler, behind the disk cache, counted.
+//! Compiles programs through the disk cache and counts them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use web_time::Instant;
 use super::disk::{CacheLookup, Disk};
 use crate::log;
 
-/// How the programs of a device were come by.
+/// Counts of compilations and cache hits of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramCacheStats {
-    /// Compiled by the device.
+    /// Programs compiled by the device.
     pub compiled: u64,
-    /// Found on disk in the device's own format.
+    /// Programs loaded from disk in the device's binary format.
     pub disk_hits: u64,
-    /// Asked for again in this process.
+    /// Requests served by this process's in-memory cache.
     pub memory_hits: u64,
-    /// Choices among kernels that do the same which were made by measuring them.
+    /// Kernel choices made by measurement (autotuning).
     pub autotuned: u64,
-    /// Files of the disk cache that were damaged or not ours, and were replaced.
+    /// Damaged or foreign files in the disk cache that were replaced.
     pub rejected_files: u64,
 }
 
@@ -61,7 +61,7 @@ impl Compiler {
         done
     }
 
-    /// Compiles text, unless its binary lies on disk.
+    /// Compiles source text, or loads its binary from the disk cache.
     fn compile_text(&self, text: SourceText) -> Result<ProgramId> {
         let entry = self.disk.entry(&text, &self.raw.target().name);
         match entry.as_ref().map_or(CacheLookup::Nothing, |entry| entry.load()) {

@@ -1,4 +1,4 @@
-//! The device contract's own suite, on a device of the runtime with the runtime's way from kernel to program.
+//! Runs the device contract's conformance suite on a device of the runtime, compiling with the runtime's pipeline.
 
 use panoply_device::conformance::{CaseOutcome, run_all};
 
@@ -6,8 +6,8 @@ use super::program_form;
 use crate::device::Device;
 
 impl Device {
-    /// Asks the device to do everything the contract promises; [`panoply_device::conformance::report`] puts the outcomes into
-    /// words. It uses the driver beside the pool, so nothing else should run meanwhile.
+    /// Runs the device contract's conformance suite; [`panoply_device::conformance::report`] formats the outcomes. It bypasses the
+    /// memory pool, so the device should be otherwise idle.
     pub fn conformance(&self) -> Vec<CaseOutcome> {
         let info = self.info();
         run_all(&**self.raw(), &|kernel, target| program_form::program(kernel, target, info), &|_| None)

@@ -1,9 +1,10 @@
-//! Compiled programs of earlier processes, and which of several was the fastest.
+//! On-disk cache of compiled programs and autotuning choices.
 //!
-//! One file per program or choice, named by a hash of everything the binary depends on: the source text, the device's driver and version
-//! ([`Target::name`](panoply_ir::Target::name)), and our own version. A file states its key and a checksum; what does not
-//! match is ignored and replaced. Files appear whole, by renaming. The folder must be the user's own and closed to others, or
-//! somebody else's code would run here: otherwise nothing is kept, and one line says so. No failure here is anybody's error.
+//! There is one file per program or choice. Its name is a hash of everything the binary depends on: the source text, the device's
+//! driver and version ([`Target::name`](panoply_ir::Target::name)), and Panoply's version. A file contains its key and a checksum;
+//! files that do not match are ignored and replaced. Files are written under a temporary name and renamed, so they are never
+//! partial. The folder must belong to the user and be writable by no one else, because its files are executed; otherwise nothing is
+//! cached and one log line says so. Cache failures are never reported as errors.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -18,40 +19,40 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::byte_size::human;
 use crate::log;
 
-/// First bytes of a file; the number is the format's.
+/// First bytes of a file; the digit is the format version.
 const MAGIC: &[u8; 16] = b"panoply prog 1\r\n";
 const HEADER: usize = MAGIC.len() + 16 + 16;
 const LARGEST_FILE: u64 = 256 << 20;
 
-/// The folder is brought down to `KEEP` bytes, the oldest files first, when it exceeds `MOST`: when a process opens it, and whenever it has
-/// stored as much as lies between.
+/// When the folder exceeds `MOST` bytes, its oldest files are removed until it holds at most `KEEP`. The size is checked when a
+/// process opens the folder, and each time it has stored `MOST - KEEP` bytes.
 const MOST: u64 = 512 << 20;
 const KEEP: u64 = 384 << 20;
-/// A file counts as so many bytes at least: looking through the folder is little beside 256 compilations.
+/// Minimum size that a stored file counts as, so that the folder is listed at most once per 256 compilations.
 const LEAST: u64 = (MOST - KEEP) / 256;
-/// Files under a temporary name are left by processes that ended while they wrote; these are of no use.
+/// Age at which temporary files, left by processes that ended while writing, are removed.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Disk {
     chosen: Option<PathBuf>,
-    /// The folder once it was checked; none if it cannot be trusted or written.
+    /// The folder, once checked; `None` if it is not private or not writable.
     folder: OnceLock<Option<PathBuf>>,
-    /// Bytes that were stored since the folder's files were added up.
+    /// Bytes stored since the folder's size was last computed.
     stored: AtomicU64,
 }
 
-/// Where a program's binary is, or would be.
+/// Location of a binary, whether or not it exists.
 pub(crate) struct DiskEntry<'d> {
     disk: &'d Disk,
     path: PathBuf,
     key: u128,
 }
 
-/// What is there.
+/// Result of a lookup.
 pub(crate) enum CacheLookup {
     /// The binary.
     Binary(Vec<u8>),
-    /// A file that is not what it should be.
+    /// A file with an invalid header, key or checksum.
     Damaged,
     Nothing,
 }
@@ -66,7 +67,7 @@ impl Disk {
         self.entry_for(&format!("{target}\0{language:?}\0{entry}\0{signature:?}\0{source}"))
     }
 
-    /// Where what depends on nothing but this description and our version is, or would be.
+    /// Returns the entry for data that depends only on this description and Panoply's version.
     pub fn entry_for(&self, described: &str) -> Option<DiskEntry<'_>> {
         let folder = self.folder.get_or_init(|| open(&self.chosen.as_ref()?.join("programs"))).as_ref()?;
         let version = env!("CARGO_PKG_VERSION");
@@ -75,7 +76,7 @@ impl Disk {
     }
 }
 
-/// Makes the folder if need be; none, with a line in the log, if it is not private or not writable.
+/// Opens the folder, creating it if needed. Returns `None` and logs a line if it is not private or not writable.
 fn open(folder: &Path) -> Option<PathBuf> {
     match make_private(folder) {
         Ok(()) => {
@@ -86,13 +87,13 @@ fn open(folder: &Path) -> Option<PathBuf> {
             log::warn(|| {
                 let folder = folder.display();
                 format!(
-                    "compiled programs are not kept: {folder}: {error}; set PANOPLY_CACHE_DIR to a folder of your own"
+                    "compiled programs are not cached: {folder}: {error}; set PANOPLY_CACHE_DIR to a private folder"
                 )
             });
             None
         }
         Err(error) => {
-            log::debug(|| format!("compiled programs are not kept: {}: {error}", folder.display()));
+            log::debug(|| format!("compiled programs are not cached: {}: {error}", folder.display()));
             None
         }
     }
@@ -114,7 +115,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
             return refuse("is not a folder");
         }
         if meta.uid() != us {
-            return refuse("belongs to somebody else");
+            return refuse("belongs to another user");
         }
         if meta.mode() & 0o022 != 0 && meta.is_dir() {
             return refuse("can be written by others");
@@ -123,13 +124,13 @@ fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The per-user folders of other systems are private by inheritance.
+/// Per-user folders of other systems are private by inheritance.
 #[cfg(not(unix))]
 fn make_private(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// Creates a file that no other process writes. Names that a process of the same id left behind are passed over.
+/// Creates a file with a unique name. Skips names left behind by an earlier process with the same id.
 fn create_unique(folder: &Path, stem: &str) -> io::Result<(PathBuf, File)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -150,7 +151,7 @@ fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Removes the oldest files when there are too many bytes, and temporary ones that were abandoned.
+/// Removes the oldest files if the folder is too large, and abandoned temporary files.
 fn evict(folder: &Path) {
     let Ok(listing) = fs::read_dir(folder) else { return };
     let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
@@ -191,8 +192,8 @@ impl DiskEntry<'_> {
         match whole.then(|| self.binary_of(bytes)).flatten() {
             Some(binary) => CacheLookup::Binary(binary),
             None => {
-                log::debug(|| format!("{}: damaged, compiling anew", self.path.display()));
-                // It may be a folder or not ours to remove; storing says so then.
+                log::debug(|| format!("{}: damaged, compiling again", self.path.display()));
+                // If this fails (a folder, or no permission), `store` logs it.
                 let _ = fs::remove_file(&self.path);
                 CacheLookup::Damaged
             }
@@ -220,7 +221,7 @@ impl DiskEntry<'_> {
             written.inspect_err(|_| drop(fs::remove_file(&temporary)))
         });
         if let Err(error) = written {
-            log::debug(|| format!("{}: not kept: {error}", self.path.display()));
+            log::debug(|| format!("{}: not cached: {error}", self.path.display()));
             return;
         }
         let bytes = ((HEADER + binary.len()) as u64).max(LEAST);

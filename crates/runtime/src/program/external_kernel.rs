@@ -1,8 +1,8 @@
-//! Kernels that were written elsewhere: source in the devices' own languages and compiled code, each for the devices that take it.
+//! User-supplied kernels: source in the devices' own languages, or compiled code.
 //!
-//! Of a package's programs a device is given the first it takes. Compiled code (PTX, too) that it refuses is made for another device, and
-//! makes room for the next, as does source whose compiler is missing; what a compiler refuses is the author's mistake, and is shown with
-//! its line.
+//! A device gets the first of a package's programs that it accepts. Compiled code (including PTX) that the device rejects is assumed
+//! to be for another device, and the next program is tried. The same holds for source whose compiler is missing. Source that the
+//! compiler rejects is an error of the author, reported with the source line.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -19,15 +19,16 @@ use super::build_log;
 use super::compiled_kernel::{Parameter, ParameterKind};
 use super::compiler::Compiler;
 
-/// A kernel as programs for the devices it is to run on: its name is that of their entry point, its group and its parameters are the
-/// same in all. Its arguments are a pointer for each buffer and the numbers, in order; a launch is rounded up to whole groups, so
-/// that a kernel needs a number that says how far to go.
+/// A user-supplied kernel: one program per type of device, all with the same entry point, work-group size and parameters.
 ///
-/// In WGSL the buffers are the bindings of group 0 from 1 on, and the numbers are words of 32 bits in a uniform buffer at binding 0,
-/// if there are any. In MSL buffers and numbers have the same places.
+/// Its arguments are a pointer for each buffer and the scalars, in order. A launch is rounded up to whole work-groups, so a kernel
+/// needs a scalar that bounds its work-items.
 ///
-/// Nobody can check what such a program does, so launching it is `unsafe`: [`crate::Launch::launch_unchecked`]. Packages are launched one by
-/// one; they are no part of lists of work, and are not recorded.
+/// In WGSL the buffers are bindings of group 0, starting at 1. The scalars, if any, are 32-bit words of a uniform buffer at binding 0.
+/// MSL uses the same buffer indices.
+///
+/// Such programs cannot be verified, so launching them is `unsafe`: [`crate::Launch::launch_unchecked`]. External kernels are launched
+/// individually; they cannot be part of command lists and cannot be recorded.
 ///
 /// ```
 /// use panoply_runtime::{Device, Launch, ExternalKernel, Result};
@@ -68,14 +69,14 @@ pub struct ExternalKernel {
     pub(super) group: [u32; 3],
     pub(super) params: Vec<Parameter>,
     entries: Vec<Entry>,
-    /// A hash of all of it.
+    /// Cached hash of all other fields.
     key: OnceLock<u128>,
 }
 
-/// Why launching one must be promised to be harmless.
-pub(crate) const UNCHECKED: &str = "nobody can check what it does";
+/// Reason why launching an external kernel is unsafe.
+pub(crate) const UNCHECKED: &str = "its accesses cannot be verified";
 
-/// One of a package's programs.
+/// One program of a package.
 #[derive(Clone)]
 enum Entry {
     Text(Language, Arc<str>),
@@ -83,91 +84,90 @@ enum Entry {
     Host(Arc<panoply_device::host::Body>),
 }
 
-/// What becomes of an entry on a device.
+/// Result of trying one program on a device.
 enum EntryAttempt {
     Taken(ProgramId),
-    /// It is for another device, or a compiler is missing.
+    /// The program is for another device, or its compiler is missing.
     Passed(Error),
 }
 
 impl ExternalKernel {
-    /// A kernel without parameters and programs: the name of the entry points, and the work-items of a group along each axis.
+    /// Creates a kernel without parameters and programs from its entry point's name and the work-group size along each axis.
     pub fn new(entry: &str, group: [u32; 3]) -> ExternalKernel {
         ExternalKernel { name: entry.to_string(), group, params: Vec::new(), entries: Vec::new(), key: OnceLock::new() }
     }
 
-    /// A buffer to read, as the next parameter.
+    /// Adds a read-only buffer parameter.
     pub fn input<T: Element>(self, name: &str) -> ExternalKernel {
         self.param(name, ParameterKind::Buffer { dtype: T::DTYPE, access: Access::In })
     }
 
-    /// A buffer to write whatever it held before.
+    /// Adds a write-only buffer parameter, whose previous contents are ignored.
     pub fn output<T: Element>(self, name: &str) -> ExternalKernel {
         self.param(name, ParameterKind::Buffer { dtype: T::DTYPE, access: Access::Out })
     }
 
-    /// A buffer to read and write.
+    /// Adds a read-write buffer parameter.
     pub fn inout<T: Element>(self, name: &str) -> ExternalKernel {
         self.param(name, ParameterKind::Buffer { dtype: T::DTYPE, access: Access::InOut })
     }
 
-    /// A number.
+    /// Adds a scalar parameter.
     pub fn scalar<T: Element>(self, name: &str) -> ExternalKernel {
         self.param(name, ParameterKind::Scalar(T::DTYPE))
     }
 
-    /// CUDA C++, compiled by NVRTC, which comes with the CUDA toolkit. The entry point is `extern "C" __global__`.
+    /// Adds CUDA C++ source, compiled by NVRTC of the CUDA toolkit. The entry point is `extern "C" __global__`.
     pub fn cuda_c(self, source: &str) -> ExternalKernel {
         self.text(Language::CudaC, source)
     }
 
-    /// HIP C++, compiled by hiprtc. The entry point is `extern "C" __global__`.
+    /// Adds HIP C++ source, compiled by hiprtc. The entry point is `extern "C" __global__`.
     pub fn hip_cpp(self, source: &str) -> ExternalKernel {
         self.text(Language::Hip, source)
     }
 
-    /// OpenCL C.
+    /// Adds OpenCL C source.
     pub fn opencl_c(self, source: &str) -> ExternalKernel {
         self.text(Language::OpenClC, source)
     }
 
-    /// WGSL, for Vulkan, Metal and DirectX 12.
+    /// Adds WGSL source for Vulkan, Metal and DirectX 12.
     pub fn wgsl(self, source: &str) -> ExternalKernel {
         self.text(Language::Wgsl, source)
     }
 
-    /// Metal's shading language, which is not checked before Metal's compiler sees it.
+    /// Adds Metal Shading Language source, which only Metal's compiler checks.
     pub fn msl(self, source: &str) -> ExternalKernel {
         self.text(Language::Msl, source)
     }
 
-    /// PTX, compiled by the driver.
+    /// Adds PTX, compiled by the driver.
     pub fn ptx(self, source: &str) -> ExternalKernel {
         self.text(Language::Ptx { capability: 0 }, source)
     }
 
-    /// Machine code for one architecture of NVIDIA's, or a fat binary for several.
+    /// Adds machine code for one NVIDIA architecture, or a fat binary for several.
     pub fn cubin(self, bytes: &[u8]) -> ExternalKernel {
         self.image(BinaryFormat::Cubin, bytes)
     }
 
-    /// Machine code for one architecture of AMD's.
+    /// Adds machine code for one AMD architecture.
     pub fn code_object(self, bytes: &[u8]) -> ExternalKernel {
         self.image(BinaryFormat::CodeObject, bytes)
     }
 
-    /// SPIR-V: of the Shader flavour for Vulkan, with the bindings of WGSL; of the Kernel flavour for OpenCL
-    /// and oneAPI.
+    /// Adds SPIR-V: the Shader flavor for Vulkan, with WGSL's bindings, or the Kernel flavor for OpenCL and oneAPI.
     pub fn spir_v(self, bytes: &[u8]) -> ExternalKernel {
         self.image(BinaryFormat::SpirV, bytes)
     }
 
-    /// A Metal library.
+    /// Adds a Metal library.
     pub fn metallib(self, bytes: &[u8]) -> ExternalKernel {
         self.image(BinaryFormat::MetalLibrary, bytes)
     }
 
-    /// A function for the CPU, called once for a launch while its queue waits; it must not use that queue itself.
+    /// Adds a CPU function, called once per launch while its queue waits. It must not use that queue.
     pub fn cpu_fn(self, body: impl Fn(&mut HostCall<'_>) -> Result<()> + Send + Sync + 'static) -> ExternalKernel {
         self.entry(Entry::Host(Arc::new(body)))
     }
@@ -190,7 +190,7 @@ impl ExternalKernel {
         ExternalKernel { key: OnceLock::new(), ..self }
     }
 
-    /// Equal packages have equal keys while the functions among their programs live.
+    /// Returns the package's hash. Equal packages have equal hashes as long as their CPU functions are alive.
     pub(super) fn key(&self) -> u128 {
         *self.key.get_or_init(|| {
             let mut hasher = Xxh3::new();
@@ -211,7 +211,7 @@ impl ExternalKernel {
         })
     }
 
-    /// The program of the first entry that the device takes.
+    /// Returns the program of the first entry that the device accepts.
     pub(super) fn program(&self, compiler: &Compiler) -> Result<ProgramId> {
         let takes = compiler.raw.accepted_forms();
         let mut passed = Vec::new();
@@ -226,13 +226,13 @@ impl ExternalKernel {
         Err(self.no_program(&compiler.raw.info().device_string(), &takes, passed))
     }
 
-    /// Texts that no compiler can be given: an empty one is where some look for the end of a text that has none.
+    /// Rejects sources that are empty or contain a zero byte; some compilers read past the end of an empty source.
     pub(super) fn check_texts(&self) -> Result<()> {
         for entry in &self.entries {
             let Entry::Text(language, source) = entry else { continue };
             let what = match source.trim().is_empty() {
-                true => "is empty",
-                false if source.contains('\0') => "holds a zero byte",
+                true => "source is empty",
+                false if source.contains('\0') => "source contains a zero byte",
                 false => continue,
             };
             let (name, language) = (&self.name, language.name());
@@ -282,12 +282,12 @@ impl ExternalKernel {
     fn no_program(&self, device: &str, takes: &[ProgramForm], passed: Vec<Error>) -> Error {
         let offered = ProgramForm::list(&self.entries.iter().map(Entry::form).collect::<Vec<_>>());
         let takes = ProgramForm::list(takes);
-        // A missing compiler is what the caller can mend.
+        // A missing compiler can be installed by the caller, so it determines the error's kind.
         let kind = passed.iter().map(Error::kind).find(|kind| *kind == ErrorKind::Unavailable);
         let error = Error::new(
             kind.unwrap_or(ErrorKind::Unsupported),
             format!(
-                "kernel {}: none of its programs ({offered}) can be had on {device}, which takes {takes}; add one of those",
+                "kernel {}: none of its programs ({offered}) is usable on {device}, which accepts {takes}; add one of those",
                 self.name
             ),
         );

@@ -1,4 +1,4 @@
-//! What a kernel needs against what a device has, before anything is compiled.
+//! Checks a kernel's requirements against the device's limits before compilation.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use panoply_ir::{DType, Error, Result, Target, Type};
 use super::external_kernel::ExternalKernel;
 use crate::byte_size::human;
 
-/// Whether the device can run the kernel; if not, the first thing it lacks and what would help.
+/// Returns an error that names the first requirement that the device does not meet, and a remedy.
 pub(crate) fn check(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Result<()> {
     let (name, device) = (&kernel.name, info.device_string());
     if let Some(group) = kernel.group_size {
@@ -29,7 +29,7 @@ pub(crate) fn check(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Resu
     check_types(kernel, target, info)
 }
 
-/// The same for a kernel of which only its group and parameters are known.
+/// Like [`check`], for an external kernel, of which only the work-group size and the parameters are known.
 pub(crate) fn check_package(package: &ExternalKernel, target: &Target, info: &DeviceInfo) -> Result<()> {
     let (name, device) = (&package.name, info.device_string());
     if package.group.contains(&0) {
@@ -47,7 +47,7 @@ pub(crate) fn check_package(package: &ExternalKernel, target: &Target, info: &De
     check_bindings(name, bindings, target, &device)
 }
 
-/// A kernel that fixes no group can run in groups of one work-item.
+/// Checks the private arrays of a work-group. A kernel without a fixed size can run with one work-item per group.
 fn check_private(kernel: &Kernel, target: &Target, device: &str) -> Result<()> {
     let private = kernel.private_bytes();
     let items: u64 = kernel.group_size.map_or(1, |group| group.iter().map(|&items| u64::from(items)).product());
@@ -57,7 +57,7 @@ fn check_private(kernel: &Kernel, target: &Target, device: &str) -> Result<()> {
     }
     let smaller = if items > 1 { "make the arrays or the group smaller" } else { "make the arrays smaller" };
     Err(Error::unsupported(format!(
-        "kernel {}: the arrays of a work-item take {}, those of a group of {items} {}, {device} has {} for a group; {smaller}",
+        "kernel {}: private arrays take {} per work-item and {} per group of {items}, but {device} has {} per group; {smaller}",
         kernel.name,
         human(private),
         human(wanted),
@@ -92,7 +92,8 @@ fn check_group(name: &str, group: [u32; 3], target: &Target, device: &str) -> Re
     )))
 }
 
-/// f16 and bf16 never fail: their storage always exists and their arithmetic is expanded.
+/// Checks that the device supports the 64-bit types. f16 and bf16 never fail: they can always be stored, and their arithmetic is
+/// emulated.
 fn check_types(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Result<()> {
     for (dtype, instead) in [(DType::F64, "f32"), (DType::I64, "i32"), (DType::U64, "u32")]
         .into_iter()
@@ -109,7 +110,7 @@ fn check_types(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Result<()
     Ok(())
 }
 
-/// The first thing of this type that the kernel uses, as a user would name it.
+/// Returns the name of the first parameter, array or variable of this type, as shown to the user.
 fn user_of(kernel: &Kernel, dtype: DType) -> Option<String> {
     let is = |ty: Type| ty.dtype() == Some(dtype);
     let scalar = kernel.params.iter().find_map(|param| match param {
@@ -128,7 +129,7 @@ fn user_of(kernel: &Kernel, dtype: DType) -> Option<String> {
     scalar.or_else(mem).or_else(local).or_else(value)
 }
 
-/// The expressions that statements evaluate; a builder may leave others behind.
+/// Returns the expressions that statements evaluate; the builder can leave unused ones.
 fn reached(kernel: &Kernel) -> BTreeSet<ExprId> {
     let mut reached = BTreeSet::new();
     let mut open = Vec::new();

@@ -1,4 +1,4 @@
-//! Many compilations at once.
+//! Parallel compilation.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,8 +6,8 @@ use std::thread;
 
 use panoply_ir::Result;
 
-/// Does something with each of these, with as many at once as there are processors. The results in their order, or the first failure by
-/// that order; what comes after a failure may be left undone.
+/// Applies `work` to all items on up to one thread per processor. Returns the results in order, or the first failure in that order.
+/// Items after a failure can be skipped.
 pub(crate) fn parallel_map<T: Sync, R: Send + Sync>(
     items: &[T],
     work: impl Fn(&T) -> Result<R> + Sync,
@@ -19,14 +19,14 @@ pub(crate) fn parallel_map<T: Sync, R: Send + Sync>(
         let take = || next.fetch_add(1, Ordering::Relaxed);
         for at in std::iter::repeat_with(take).take_while(|at| *at < items.len()) {
             if done[at].get_or_init(|| work(&items[at])).is_err() {
-                // All before it were begun.
+                // All earlier items have been started.
                 next.store(items.len(), Ordering::Relaxed);
             }
         }
     };
     thread::scope(|scope| {
         for _ in 1..threads {
-            // Where no thread can be had this one does it all.
+            // If no thread can be started, this one does all the work.
             let _ = thread::Builder::new().name("panoply-compile".into()).spawn_scoped(scope, worker);
         }
         worker();

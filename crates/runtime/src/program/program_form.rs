@@ -1,4 +1,4 @@
-//! A verified kernel in the form a device takes.
+//! Conversion of a verified kernel into the form that a device accepts.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::target::Language;
 use panoply_ir::{Result, Target, Verified};
 
-/// What a device is given.
+/// Form of a kernel that a device accepts.
 pub(super) enum Form {
-    /// The kernel itself, right for every launch.
+    /// The kernel's IR, valid for every launch.
     Ir(Arc<Verified<Kernel>>),
-    /// Text, rendered when it is known how wide its indices must be.
+    /// A kernel rendered as source text once the index width of a launch is known.
     Text(Box<Verified<Kernel>>),
 }
 
@@ -25,12 +25,12 @@ pub(super) fn form(kernel: &Arc<Verified<Kernel>>, target: &Target, info: &Devic
     if target.language == Language::Ir { Form::Ir(Arc::new(optimized)) } else { Form::Text(Box::new(optimized)) }
 }
 
-/// `cpu:checked` looks for what the author got wrong, so it takes what the author wrote: no guard proven away.
+/// Returns true for `cpu:checked`, which looks for the author's errors and so runs the kernel as written, with all guards.
 fn wants_original(info: &DeviceInfo) -> bool {
     info.variant.as_deref() == Some("checked")
 }
 
-/// The whole way at once, for who takes no part in caching: a program that is right for every launch.
+/// Returns a program that is valid for every launch, without caching.
 pub(super) fn program(kernel: &Arc<Verified<Kernel>>, target: &Target, info: &DeviceInfo) -> Result<Program> {
     match form(kernel, target, info) {
         Form::Ir(kernel) => Ok(Program::Ir(kernel)),
@@ -38,7 +38,7 @@ pub(super) fn program(kernel: &Arc<Verified<Kernel>>, target: &Target, info: &De
     }
 }
 
-/// The text with indices of 32 or 64 bits.
+/// Renders the kernel with 32-bit or 64-bit indices.
 pub(super) fn text(kernel: &Verified<Kernel>, target: &Target, index_bits: u32) -> Result<Program> {
     let GeneratedSource { source, entry, index_bits } =
         render::render_with(kernel, target, &render::Options { index_bits })?;
@@ -46,7 +46,7 @@ pub(super) fn text(kernel: &Verified<Kernel>, target: &Target, index_bits: u32) 
     Ok(Program::Text(SourceText { language: target.language, source, entry, signature }))
 }
 
-/// The width of indices that most launches of a kernel will want, judged by a small one.
+/// Returns the index width that most launches of a kernel need, estimated from a small launch.
 pub(super) fn likely_bits(kernel: &Verified<Kernel>, target: &Target) -> u32 {
     const FEW: u64 = 1024;
     let args = kernel.params.iter().map(|param| match param {

@@ -1,4 +1,4 @@
-//! A moment in the order of a queue.
+//! Events that mark a position in a queue.
 
 use std::fmt;
 use std::future::Future;
@@ -12,7 +12,7 @@ use panoply_ir::Result;
 use super::waker::Waiting;
 use crate::device::Device;
 
-/// Work on a queue, up to a moment: ask whether it is done, wait for it, or `.await` it.
+/// The work on a queue up to a point: poll it, wait for it, or `.await` it.
 pub struct Event {
     pub(crate) device: Device,
     pub(crate) queue: QueueId,
@@ -25,18 +25,27 @@ impl Event {
         Event { device, queue, ticket, waiting: Waiting::default() }
     }
 
-    /// Whether it is done; its failure if it failed.
+    /// Returns true if the work is complete.
+    ///
+    /// # Errors
+    /// The work failed.
     pub fn is_done(&self) -> Result<bool> {
         self.ticket.poll()
     }
 
-    /// Waits until it is done.
+    /// Waits for the work.
+    ///
+    /// # Errors
+    /// The work failed.
     pub fn wait(&self) -> Result<()> {
         self.ticket.wait()
     }
 
-    /// Waits, and gives how long the device was at it by its own clock; none for what was submitted without asking
-    /// ([`crate::Launch::launch_timed`] asks), and for devices without a clock.
+    /// Waits for the work and returns its duration on the device's clock. `None` for work submitted without timing (see
+    /// [`crate::Launch::launch_timed`]) and for devices without a clock.
+    ///
+    /// # Errors
+    /// The work failed.
     pub fn elapsed_time(&self) -> Result<Option<Duration>> {
         let times = self.ticket.times()?;
         let start = times.iter().map(|time| time.start_ns).min();

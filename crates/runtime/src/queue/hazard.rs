@@ -1,14 +1,14 @@
-//! What must be over before bytes may be touched.
+//! Hazard tracking: dependencies between accesses to the same bytes.
 //!
-//! Each allocation keeps the pending uses of its byte ranges. Work on one queue happens in order by itself; work on another
-//! queue waits for the uses it conflicts with: those that overlap, one of the two writing.
+//! Each allocation keeps the pending uses of its byte ranges. A queue executes its own work in order. Work on another queue waits for
+//! conflicting uses: those whose ranges overlap and of which at least one writes.
 //!
-//! A use whose work failed poisons what it should have written, until that is overwritten. A failure is noticed when the host
-//! reads or another queue waits, because to ask a driver on every launch would cost more than the launch; what a queue did
-//! meanwhile with the bytes of its own failed work is as the driver left it.
+//! A failed write poisons its bytes until they are overwritten. Failures are detected when the host reads or another queue waits,
+//! because querying the driver on every launch would cost more than the launch. Until then, later work of the same queue sees
+//! whatever bytes the driver left.
 //!
-//! Of two submissions to one queue the later is done last and can stand for both, if it is known which was later: threads
-//! that submit at the same time are told apart by [`Submission::started`] and [`Submission::ended`], and both are kept.
+//! Of two ordered submissions to one queue, the later one completes last and replaces the earlier one in the list. Submissions of
+//! concurrent threads can have no known order: [`Submission::started`] and [`Submission::ended`] then overlap, and both are kept.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use panoply_device::{Pending, QueueId, Ticket};
 use panoply_ir::kernel::Access;
 use panoply_ir::{Error, Result};
 
-/// Uses kept apart; beyond it those of one queue are joined.
+/// Maximum number of separate uses; beyond it the uses of one queue are merged.
 const MOST: usize = 16;
 
-/// Work handed to a queue.
+/// Work submitted to a queue.
 pub(crate) struct Submission {
     pub queue: QueueId,
-    /// Submissions to the device that had returned when this one began.
+    /// Number of the device's submissions that had returned when this one began.
     pub started: u64,
-    /// Submissions to the device that had returned when this one did, itself included.
+    /// Number of the device's submissions that had returned when this one returned, including itself.
     pub ended: u64,
     pub ticket: Ticket,
 }
@@ -39,19 +39,19 @@ struct Use {
     ended: u64,
     bytes: Range<u64>,
     writes: bool,
-    /// Whether a failure concerns the present holder of the memory.
+    /// True if a failure affects the current owner of the memory.
     poisons: bool,
-    /// The failure, once it was noticed.
+    /// The failure, once detected.
     failure: Option<Error>,
     pending: Arc<dyn Pending>,
 }
 
-/// Who is about to touch bytes.
+/// Accessor of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accessor {
-    /// A step of a queue.
+    /// A command of a queue.
     Step,
-    /// The host, which notices failures.
+    /// The host, which detects failures.
     Host,
 }
 
@@ -64,7 +64,7 @@ impl Use {
         bytes.start <= self.bytes.start && self.bytes.end <= bytes.end
     }
 
-    /// Whether it is done; its failure if it failed.
+    /// Returns true if the work is complete, or its failure.
     fn poll(&mut self) -> Result<bool> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -74,8 +74,10 @@ impl Use {
 }
 
 impl Uses {
-    /// Adds to `waits` what work on `queue` must wait for before it touches the bytes. The error of the work that should have
-    /// written them, if it failed and they are to be read.
+    /// Adds to `waits` the tickets that work on `queue` must wait for before it accesses the bytes.
+    ///
+    /// # Errors
+    /// The bytes are to be read and the work that should have written them failed.
     pub fn before(
         &mut self,
         by: Accessor,
@@ -88,7 +90,7 @@ impl Uses {
         let mut next = 0;
         while next < self.0.len() {
             let earlier = &mut self.0[next];
-            // What is about to be overwritten whole is nobody's loss.
+            // A failed write no longer matters once all its bytes are overwritten.
             earlier.poisons &= reads || !earlier.is_within(&bytes);
             let conflicts = earlier.overlaps(&bytes) && (earlier.writes || access != Access::In);
             let same = earlier.queue == queue;
@@ -116,7 +118,7 @@ impl Uses {
         Ok(())
     }
 
-    /// Remembers that a submission uses the bytes until it is done.
+    /// Records that a submission uses the bytes until it completes.
     pub fn after(&mut self, submission: &Submission, bytes: Range<u64>, access: Access) {
         let Ticket::Pending(pending) = &submission.ticket else { return };
         if bytes.is_empty() {
@@ -124,7 +126,7 @@ impl Uses {
         }
         let &Submission { queue, started, ended, .. } = submission;
         let writes = access != Access::In;
-        // One submission often uses the same bytes many times.
+        // One submission often uses the same bytes repeatedly.
         let again = |earlier: &&mut Use| earlier.bytes == bytes && Arc::ptr_eq(&earlier.pending, pending);
         if let Some(earlier) = self.0.iter_mut().rev().find(again) {
             earlier.writes |= writes;
@@ -152,7 +154,7 @@ impl Uses {
         }
     }
 
-    /// Makes the list short: what is done leaves, and what one queue reads, or writes, becomes one use.
+    /// Shortens the list: removes completed uses and merges the reads, and the writes, of each queue.
     fn join(&mut self) {
         self.0.retain_mut(|earlier| match earlier.poll() {
             Ok(done) => !done,
@@ -176,7 +178,7 @@ impl Uses {
         self.0 = joined;
     }
 
-    /// The memory has no holder any more: what is pending must still be waited for, but its failure concerns nobody.
+    /// Detaches the uses from the freed memory's owner: pending work must still be waited for, but its failure no longer matters.
     pub fn detach_owner(&mut self) {
         self.0.iter_mut().for_each(|earlier| earlier.poisons = false);
     }

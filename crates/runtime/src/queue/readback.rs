@@ -1,4 +1,4 @@
-//! Elements on their way to the host.
+//! Asynchronous copies to the host.
 
 use std::fmt;
 use std::future::Future;
@@ -12,11 +12,11 @@ use panoply_ir::{Element, Error, ErrorKind, Result};
 use super::waker::Waiting;
 use crate::memory::storage::Storage;
 
-/// A copy to the host that is under way: [`Readback::wait`] for the elements or `.await` them.
-#[must_use = "the elements arrive here and nowhere else"]
+/// A pending copy to the host: call [`Readback::wait`] for the elements or `.await` them.
+#[must_use = "the copied elements are returned only here"]
 pub struct Readback<T> {
     ticket: Ticket,
-    /// Keeps the memory until the copy is done.
+    /// Keeps the memory alive until the copy completes.
     source: Storage,
     waiting: Waiting,
     elements: PhantomData<T>,
@@ -27,12 +27,18 @@ impl<T: Element> Readback<T> {
         Readback { ticket, source, waiting: Waiting::default(), elements: PhantomData }
     }
 
-    /// Whether the elements are here; the failure if the copy failed.
+    /// Returns true if the copy is complete.
+    ///
+    /// # Errors
+    /// The copy failed.
     pub fn is_done(&self) -> Result<bool> {
         self.ticket.poll()
     }
 
-    /// Waits for the elements.
+    /// Waits for the copy and returns the elements.
+    ///
+    /// # Errors
+    /// The copy failed.
     pub fn wait(self) -> Result<Vec<T>> {
         self.take()
     }
@@ -42,7 +48,7 @@ impl<T: Element> Readback<T> {
         if bytes.len() as u64 != self.source.bytes() {
             let (have, want, device) = (bytes.len(), self.source.bytes(), self.source.device());
             let message =
-                format!("{device} answered a read of {want} bytes with {have}; a reading gives its bytes once");
+                format!("{device} returned {have} bytes for a read of {want}; a readback returns its bytes only once");
             return Err(Error::new(ErrorKind::Driver, message));
         }
         Ok(T::from_bytes(&bytes))
@@ -62,11 +68,11 @@ impl<T: Element> Future for Readback<T> {
     }
 }
 
-// Nothing in it is pinned: all fields may move.
+// No field is structurally pinned.
 impl<T> Unpin for Readback<T> {}
 
 impl<T> fmt::Debug for Readback<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reading({:?} of {:?})", self.ticket, self.source)
+        write!(f, "Readback({:?} of {:?})", self.ticket, self.source)
     }
 }

@@ -1,7 +1,8 @@
-//! Waking a task when a ticket is done.
+//! Wakes a task when a ticket completes.
 //!
-//! Most drivers offer blocking waits, not callbacks. So where a ticket does not call back, the first poll that finds a ticket pending starts one thread that waits
-//! for it and wakes whichever task polled last; where no thread can be had, the task is woken at once and polls again.
+//! Most drivers offer blocking waits, not callbacks. If a ticket has no callback, the first poll that finds it pending starts a
+//! thread that waits for it and wakes the task that polled last. If no thread can be started, the task is woken at once and polls
+//! again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -9,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use panoply_device::Ticket;
 use panoply_ir::Result;
 
-/// The wait of one future.
+/// Wait state of one future.
 #[derive(Default)]
 pub(crate) struct Waiting(Option<Arc<Mutex<Waker>>>);
 
@@ -25,7 +26,7 @@ impl Waiting {
         }
         if let Some(waker) = &self.0 {
             waker.lock().unwrap_or_else(PoisonError::into_inner).clone_from(context.waker());
-            // The thread may have woken the waker that was just replaced.
+            // The thread may already have woken the waker that was just replaced.
             return match ticket.poll() {
                 Ok(false) => Poll::Pending,
                 Ok(true) => Poll::Ready(Ok(())),
@@ -35,7 +36,7 @@ impl Waiting {
         let waker = Arc::new(Mutex::new(context.waker().clone()));
         let (shared, awaited) = (waker.clone(), ticket.clone());
         let thread = std::thread::Builder::new().name("panoply-wait".into()).spawn(move || {
-            // A failure is the answer of the next poll.
+            // The next poll returns a failure.
             let _ = awaited.wait();
             shared.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
         });

@@ -1,16 +1,16 @@
-//! How users spell devices.
+//! Parsing of device names.
 
 use panoply_device::Backend;
 use panoply_ir::{Error, Result};
 
-/// A device as a user asks for it.
+/// A device as named by a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeviceSpec {
-    /// Whatever is best.
+    /// The best device.
     Auto,
-    /// One of a kind, the first if no index is given.
+    /// A device of a backend by index; index 0 if none is given.
     Index(Backend, usize),
-    /// One with a name of its own: `cpu:checked`.
+    /// A named variant, such as `cpu:checked`.
     Variant(Backend, String),
 }
 
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<DeviceSpec> {
     }
     if text.is_empty() {
         return Err(Error::mistake(
-            "the device's name is empty; write auto, cpu, cuda:0 or another that `panoply devices` lists",
+            "the device name is empty; write auto, cpu, cuda:0 or another that `panoply devices` lists",
         ));
     }
     let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
@@ -29,10 +29,10 @@ pub(super) fn parse(text: &str) -> Result<DeviceSpec> {
     match rest {
         None => Ok(DeviceSpec::Index(kind, 0)),
         Some(rest) if rest.is_empty() || rest.starts_with(|c: char| !c.is_ascii_alphanumeric()) => {
-            Err(Error::mistake(format!("{text}: no device is spelled so; write {kind}:0")))
+            Err(Error::mistake(format!("{text}: not a device name; write {kind}:0")))
         }
         Some(rest) if rest.bytes().all(|byte| byte.is_ascii_digit()) => {
-            let index = rest.parse().map_err(|_| Error::mistake(format!("{text}: no machine has so many devices")))?;
+            let index = rest.parse().map_err(|_| Error::mistake(format!("{text}: the device index is too large")))?;
             Ok(DeviceSpec::Index(kind, index))
         }
         Some(rest) => Ok(DeviceSpec::Variant(kind, rest.to_string())),
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_are_understood() {
+    fn device_names_are_parsed() {
         for (text, wanted) in [
             ("auto", DeviceSpec::Auto),
             ("cpu", DeviceSpec::Index(Backend::Cpu, 0)),
@@ -56,16 +56,16 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_a_mistake() {
+    fn invalid_device_names_are_mistakes() {
         for (text, message) in [
             (
                 "gpu:0",
-                "gpu: no such kind of device; one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu",
+                "gpu: no such backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu",
             ),
-            (" ", "the device's name is empty; write auto, cpu, cuda:0 or another that `panoply devices` lists"),
-            ("cuda:", "cuda:: no device is spelled so; write cuda:0"),
-            ("cuda:-1", "cuda:-1: no device is spelled so; write cuda:0"),
-            ("cuda:99999999999999999999999", "cuda:99999999999999999999999: no machine has so many devices"),
+            (" ", "the device name is empty; write auto, cpu, cuda:0 or another that `panoply devices` lists"),
+            ("cuda:", "cuda:: not a device name; write cuda:0"),
+            ("cuda:-1", "cuda:-1: not a device name; write cuda:0"),
+            ("cuda:99999999999999999999999", "cuda:99999999999999999999999: the device index is too large"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.is_mistake());

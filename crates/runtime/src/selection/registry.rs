@@ -1,7 +1,7 @@
-//! The drivers, and the devices they found.
+//! The drivers and the devices that they found.
 //!
-//! Every driver is asked once, on a thread of its own, with a deadline: one that hangs or panics is reported and left behind.
-//! Drivers are asked only when their kind is wanted, so that taking the CPU never waits for a GPU's library.
+//! Each driver is probed once, on a separate thread and with a deadline. A driver that hangs or panics is reported and abandoned.
+//! Drivers are probed only when their backend is needed, so that selecting the CPU never waits for a GPU library.
 
 use std::any::Any;
 use std::num::NonZeroUsize;
@@ -18,13 +18,13 @@ use super::select::Selection;
 use crate::device::{Device, DeviceOptions};
 use crate::log;
 
-/// How long a driver may take to answer. The first start of an OpenCL compiler takes seconds; a hung driver takes for ever.
+/// Time limit for probing a driver. The first start of an OpenCL compiler takes seconds; a hung driver never returns.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Drivers and the devices they found.
+/// The drivers and the devices that they found.
 pub struct Registry {
     entries: RwLock<Vec<Arc<Entry>>>,
-    /// What `auto` takes, until a driver is registered.
+    /// Cached result of `auto`, cleared when a driver is registered.
     pub(super) recommended: RwLock<Option<Selection>>,
     deadline: Duration,
     options: DeviceOptions,
@@ -42,56 +42,59 @@ enum State {
     Answered(DriverReport),
 }
 
-/// What a driver answered.
+/// Result of probing a driver.
 #[derive(Clone)]
 pub(super) struct DriverReport {
     pub kind: Backend,
-    /// Its devices, or why it has none.
+    /// Devices found, or the reason why there are none.
     pub devices: Result<Vec<Device>>,
-    /// What is here but cannot be used.
+    /// Reasons why hardware or drivers found here are unusable.
     pub refused: Vec<Error>,
 }
 
 impl Registry {
-    /// A registry of these drivers, for programs that want one of their own; most use [`Registry::global`].
+    /// Creates a registry of these drivers. Most programs use [`Registry::global`] instead.
     pub fn new(drivers: Vec<Arc<dyn Driver>>, options: DeviceOptions) -> Registry {
         Registry::with_deadline(drivers, options, DEADLINE)
     }
 
-    /// [`Registry::new`], with the time a driver may take to answer.
+    /// Like [`Registry::new`], with a time limit for probing a driver.
     pub fn with_deadline(drivers: Vec<Arc<dyn Driver>>, options: DeviceOptions, deadline: Duration) -> Registry {
         let entries = drivers.into_iter().map(Entry::new).collect();
         Registry { entries: RwLock::new(entries), recommended: RwLock::default(), deadline, options }
     }
 
-    /// The registry of this process: the drivers it was built with, and those it registered. An error if the environment says
-    /// something that means nothing.
+    /// Returns the registry of this process, with the built-in and the registered drivers.
+    ///
+    /// # Errors
+    /// A `PANOPLY_*` variable has an invalid value.
     pub fn global() -> Result<&'static Registry> {
         static GLOBAL: OnceLock<Result<Registry>> = OnceLock::new();
         let make = || Ok(Registry::new(built_in()?, DeviceOptions::from_env()?));
         GLOBAL.get_or_init(make).as_ref().map_err(Error::clone)
     }
 
-    /// Adds a driver; its devices follow those of earlier drivers of its kind.
+    /// Adds a driver. Its devices follow those of earlier drivers of its backend.
     pub fn register(&self, driver: Arc<dyn Driver>) {
         self.entries.write().unwrap_or_else(PoisonError::into_inner).push(Entry::new(driver));
         *self.recommended.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Never asks the drivers of a kind, which have no devices for this reason: the remedy for one that takes its process down.
+    /// Disables a backend, whose drivers are then never probed and have no devices for this reason. This is a workaround for drivers
+    /// that crash the process.
     pub fn disable_backend(&self, kind: Backend, reason: &Error) {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let drivers = entries.iter().filter(|entry| entry.driver.kind() == kind);
         drivers.for_each(|entry| entry.settle(Err(reason.clone()), Vec::new()));
     }
 
-    /// The kinds there are drivers for, each once.
+    /// Returns the backends with a driver, without duplicates.
     pub fn backends(&self) -> Vec<Backend> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         Backend::ALL.into_iter().filter(|kind| entries.iter().any(|entry| entry.driver.kind() == *kind)).collect()
     }
 
-    /// What the drivers of these kinds answered, asking those that were not yet asked, all at once.
+    /// Probes in parallel those drivers of the wanted backends that have not been probed, and returns the results of all.
     pub(super) fn answers(&self, wanted: impl Fn(Backend) -> bool) -> Vec<DriverReport> {
         let entries: Vec<Arc<Entry>> = {
             let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -101,20 +104,23 @@ impl Registry {
         entries.iter().map(|entry| entry.answer(self.deadline)).collect()
     }
 
-    /// The devices of a kind, in the order of their drivers; the reason if there are none.
+    /// Returns the devices of a backend, in the order of their drivers.
+    ///
+    /// # Errors
+    /// There are none; the error names the reason.
     pub fn devices(&self, kind: Backend) -> Result<Vec<Device>> {
         joined(kind, &self.answers(|other| other == kind))
     }
 }
 
-/// The devices of a kind that its drivers found together; the first reason if they found none.
+/// Returns the devices found by all drivers of a backend, or the first reason if there are none.
 pub(super) fn joined(kind: Backend, answers: &[DriverReport]) -> Result<Vec<Device>> {
     let mut devices = Vec::new();
     let mut reason = None;
     for answer in answers.iter().filter(|answer| answer.kind == kind) {
         match &answer.devices {
             Ok(found) if found.is_empty() => {
-                reason = reason.or_else(|| Some(Error::unavailable("the driver found none")))
+                reason = reason.or_else(|| Some(Error::unavailable("the driver found no devices")))
             }
             Ok(found) => devices.extend(found.iter().cloned()),
             Err(error) => reason = reason.or_else(|| Some(error.clone())),
@@ -123,15 +129,17 @@ pub(super) fn joined(kind: Backend, answers: &[DriverReport]) -> Result<Vec<Devi
     if devices.is_empty() { Err(reason.unwrap_or_else(|| absent(kind))) } else { Ok(devices) }
 }
 
-/// Asks the browser for its GPU, which then is a device of this process like any other: in a program for browsers this comes first.
-/// Asking again changes nothing.
+/// Requests the browser's GPU and registers it as a device. A program in a browser calls this first. Repeated calls have no effect.
+///
+/// # Errors
+/// The browser has no usable GPU.
 #[cfg(all(feature = "wgpu", target_family = "wasm"))]
 pub async fn request_webgpu_device() -> Result<()> {
     let registry = Registry::global()?;
     let is_open = || registry.backends().contains(&Backend::WebGpu);
     if !is_open() {
         let driver = panoply_driver::BrowserDriver::ask().await?;
-        // Another call may have been answered in between.
+        // A concurrent call can have registered it in the meantime.
         if !is_open() {
             registry.register(Arc::new(driver));
         }
@@ -139,7 +147,7 @@ pub async fn request_webgpu_device() -> Result<()> {
     Ok(())
 }
 
-/// Why a kind for which there is no driver has no devices.
+/// Returns the reason why a backend without a driver has no devices.
 fn absent(kind: Backend) -> Error {
     if cfg!(target_family = "wasm") && kind != Backend::WebGpu {
         return Error::unavailable("a browser opens no libraries; use webgpu or cpu here");
@@ -162,14 +170,14 @@ fn absent(kind: Backend) -> Error {
     };
     if let Some(feature) = feature {
         return Error::unavailable(format!(
-            "this program was built without it; build with the feature `{feature}`, which is on by default"
+            "this program was built without it; build with the feature `{feature}` (enabled by default)"
         ));
     }
     Error::unavailable(match kind {
         Backend::WebGpu if cfg!(target_family = "wasm") => {
-            "the browser was not asked for its GPU; `panoply::runtime::request_webgpu_device().await` first"
+            "the browser's GPU was not requested; call `panoply::runtime::request_webgpu_device().await` first"
         }
-        Backend::WebGpu => "it is for programs in browsers; use vulkan, metal or dx12 here",
+        Backend::WebGpu => "WebGPU is only available in browsers; use vulkan, metal or dx12 here",
         Backend::Cuda
         | Backend::Rocm
         | Backend::Metal
@@ -177,11 +185,11 @@ fn absent(kind: Backend) -> Error {
         | Backend::OpenCl
         | Backend::Vulkan
         | Backend::Dx12
-        | Backend::Cpu => "no driver for it was registered; register one",
+        | Backend::Cpu => "no driver is registered; register one",
     })
 }
 
-/// The drivers this program was built with.
+/// Returns the built-in drivers.
 fn built_in() -> Result<Vec<Arc<dyn Driver>>> {
     let threads = crate::env::settings()?.threads.map(NonZeroUsize::get);
     let mut drivers = libraries();
@@ -189,7 +197,7 @@ fn built_in() -> Result<Vec<Arc<dyn Driver>>> {
     Ok(drivers)
 }
 
-/// The drivers that open a library of the system.
+/// Returns the drivers that load a system library.
 #[cfg(not(target_family = "wasm"))]
 fn libraries() -> Vec<Arc<dyn Driver>> {
     vec![
@@ -224,7 +232,7 @@ impl Entry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts asking, unless it was asked before.
+    /// Starts probing the driver, unless that was done before.
     fn ask(self: &Arc<Entry>, options: &DeviceOptions) {
         let mut state = self.lock();
         if !matches!(*state, State::Unasked) {
@@ -238,30 +246,30 @@ impl Entry {
             let asked =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (entry.probe(), entry.driver.rejected())));
             let (found, refused) = asked.unwrap_or_else(|panic| (Err(panicked(panic.as_ref())), Vec::new()));
-            log::debug(|| format!("{}: asked for devices in {:.1?}", entry.driver.kind(), started.elapsed()));
+            log::debug(|| format!("{}: device discovery took {:.1?}", entry.driver.kind(), started.elapsed()));
             let devices = |raw: Vec<_>| raw.into_iter().map(|raw| Device::new(raw, options.clone())).collect();
             entry.settle(found.map(devices), refused);
         };
         if cfg!(target_family = "wasm") {
-            // There are no threads, and drivers that could hang neither.
+            // There are no threads, but also no drivers that could hang.
             return probe();
         }
         let thread = thread::Builder::new().name(format!("panoply-probe-{}", self.driver.kind())).spawn(probe);
         if let Err(error) = thread {
-            self.settle(Err(Error::io("starting a thread that looks for devices", error)), Vec::new());
+            self.settle(Err(Error::io("starting a thread for device discovery", error)), Vec::new());
         }
     }
 
-    /// Asks the driver.
+    /// Probes the driver.
     #[allow(unsafe_code, reason = "one of two places: this crate validates for devices, which validate nothing")]
     fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         // SAFETY: `Device::new` takes the devices, which stay inside this crate. It validates every launch (`launch::check`,
-        // `launch::work`, `launch::record`), orders what touches the same allocation (`memory::access`, `queue::hazard`), and gives
-        // regions of live allocations only (`memory::storage`).
+        // `launch::command`, `launch::command_buffer`), orders accesses to the same allocation (`memory::access`, `queue::hazard`), and
+        // passes regions of live allocations only (`memory::storage`).
         unsafe { self.driver.probe() }
     }
 
-    /// The first answer stays: a driver that answers after its deadline was given up.
+    /// Records the result, unless there is one: a driver that responds after its deadline stays abandoned.
     fn settle(&self, devices: Result<Vec<Device>>, refused: Vec<Error>) {
         let mut state = self.lock();
         if !matches!(*state, State::Answered(_)) {
@@ -276,7 +284,7 @@ impl Entry {
             let since = match &*state {
                 State::Answered(answer) => return answer.clone(),
                 State::Asked { since } => *since,
-                State::Unasked => unreachable!("`ask` comes first"),
+                State::Unasked => unreachable!("`ask` is called first"),
             };
             match deadline.checked_sub(since.elapsed()) {
                 Some(left) if !left.is_zero() => {
@@ -293,7 +301,7 @@ impl Entry {
 
 fn late(deadline: Duration) -> Error {
     Error::unavailable(format!(
-        "the driver did not answer within {deadline:?}, its library hangs; \
+        "the driver did not respond within {deadline:?}, its library hangs; \
          try the vendor's own information tool, and reinstall or remove the driver"
     ))
 }
@@ -301,5 +309,5 @@ fn late(deadline: Duration) -> Error {
 fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Error::unavailable(format!("the driver panicked while it was asked for devices ({text}); report this defect"))
+    Error::unavailable(format!("the driver panicked during device discovery ({text}); report this bug"))
 }

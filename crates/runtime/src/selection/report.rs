@@ -1,4 +1,4 @@
-//! What is here, what is not and why, and what `auto` would take.
+//! Reports of the available and unavailable devices, and of the device that `auto` selects.
 
 use std::fmt;
 
@@ -10,39 +10,39 @@ use super::select::{Selection, auto};
 use crate::byte_size::human;
 use crate::device::Device;
 
-/// Every kind of device there is, and what was found of it.
+/// Report of all backends and their devices.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
-    /// All kinds, in the order in which `auto` prefers them.
+    /// All backends, in the order in which `auto` prefers them.
     pub backends: Vec<BackendReport>,
-    /// What `auto` takes.
+    /// Device that `auto` selects.
     pub recommended: Selection,
 }
 
-/// One kind of device.
+/// Report of one backend.
 #[derive(Clone, Debug)]
 pub struct BackendReport {
-    /// Which.
+    /// The backend.
     pub backend: Backend,
-    /// Its devices, in the interface's order, software ones included; or why there are none.
+    /// Its devices, in the interface's order and including software implementations; or the reason why there are none.
     pub devices: std::result::Result<Vec<Device>, Rejection>,
-    /// What is here but cannot be used, such as a driver that does not load.
+    /// Reasons why hardware or drivers found here are unusable, such as a driver that does not load.
     pub rejected: Vec<Rejection>,
 }
 
-/// Why something is not here or was not taken.
+/// Reason why a device or backend is unavailable or was not selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// What is the matter.
+    /// The reason.
     pub reason: String,
-    /// What would change it, if anything is known to.
+    /// A remedy, if one is known.
     pub fix: Option<String>,
-    /// What else was found out.
+    /// Further details.
     pub notes: Vec<String>,
 }
 
 impl Rejection {
-    /// An error's sentence: the reason up to its last semicolon, then the remedy. The kind's name before it is left out.
+    /// Splits an error's message at its last semicolon into the reason and the remedy, without the leading name of the backend.
     pub(super) fn of(kind: Backend, error: &Error) -> Rejection {
         let message = error.message();
         let message = message.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message);
@@ -59,7 +59,10 @@ impl fmt::Display for Rejection {
 }
 
 impl Registry {
-    /// Asks every driver, all at once. No device is opened, so what is recommended is what works as far as its driver says.
+    /// Probes every driver in parallel. No device is opened, so the recommendation relies on the drivers' statements.
+    ///
+    /// # Errors
+    /// No device is available.
     pub fn device_report(&self) -> Result<DeviceReport> {
         let backends = self.backend_reports();
         let recommended = auto(&backends, |_| Ok(()))?;
@@ -81,18 +84,21 @@ impl Registry {
     }
 }
 
-/// What is on this machine, in words.
+/// Returns a report of this machine's devices.
+///
+/// # Errors
+/// The environment is invalid, or no device is available.
 pub fn device_report() -> Result<DeviceReport> {
     Registry::global()?.device_report()
 }
 
 impl DeviceReport {
-    /// All devices, the preferred kinds first.
+    /// Returns all devices, those of preferred backends first.
     pub fn devices(&self) -> impl Iterator<Item = &Device> {
         self.backends.iter().filter_map(|backend| backend.devices.as_ref().ok()).flatten()
     }
 
-    /// The device through which a preferred interface reaches the same GPU, if one does.
+    /// Returns the same GPU's device in a preferred backend, if there is one.
     pub fn alias_of(&self, device: &Device) -> Option<&Device> {
         let identity = device.info().physical_id.as_ref()?;
         self.devices()
@@ -117,7 +123,7 @@ impl fmt::Display for DeviceReport {
 }
 
 impl BackendReport {
-    /// What else is to be said of it: the remedy where there are no devices, and what was refused beside those there are.
+    /// Returns the remedies if there are no devices, else the unusable hardware or drivers found beside them.
     pub fn problems(&self) -> impl Iterator<Item = String> {
         let absent = self.devices.as_ref().err().into_iter();
         let remedies = absent.flat_map(|refusal| refusal.fix.iter().chain(&refusal.notes).cloned());
@@ -126,7 +132,7 @@ impl BackendReport {
     }
 }
 
-/// `✓ CPU`, `✓ OpenCL, software only`, or `✗ CUDA: libcuda.so.1 cannot be loaded`.
+/// Prints `✓ CPU`, `✓ OpenCL, software only`, or `✗ CUDA: libcuda.so.1 cannot be loaded`.
 impl fmt::Display for BackendReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.devices {
@@ -139,12 +145,12 @@ impl fmt::Display for BackendReport {
     }
 }
 
-/// `opencl:0  name (vendor, driver), 16 units, 22.5 GiB, software`.
+/// Returns a line such as `opencl:0  name (vendor, driver), 16 units, 22.5 GiB, software`.
 fn line(device: &Device) -> String {
     let info = device.info();
     let total = human(device.memory().total);
     let software = if info.is_software { ", software" } else { "" };
-    // Some interfaces do not tell.
+    // Some interfaces do not report the number of units.
     let units = if info.compute_units == 0 { String::new() } else { format!("{} units, ", info.compute_units) };
     format!("{}  {} ({}, {}), {units}{total}{software}", device.device_string(), info.name, info.vendor, info.driver)
 }

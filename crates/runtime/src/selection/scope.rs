@@ -1,4 +1,4 @@
-//! The device a program chose for a stretch of code or for the whole process.
+//! The current device of a scope or of the process.
 
 use std::cell::RefCell;
 use std::sync::{PoisonError, RwLock};
@@ -11,19 +11,19 @@ thread_local! {
 
 static DEFAULT: RwLock<Option<Device>> = RwLock::new(None);
 
-/// The innermost scope of this thread.
+/// Returns the device of this thread's innermost scope.
 pub(super) fn current() -> Option<Device> {
     SCOPES.with_borrow(|scopes| scopes.last().cloned())
 }
 
-/// The default of the process.
+/// Returns the process default.
 pub(super) fn default() -> Option<Device> {
     DEFAULT.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl Device {
-    /// Runs work with this as the current device of this thread. The one before is back afterwards, after an error or a panic
-    /// too. Scopes nest; other threads do not see them.
+    /// Runs `work` with this device as the current device of this thread, and restores the previous one afterwards, also after an
+    /// error or a panic. Scopes nest. Other threads are unaffected.
     pub fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
         struct Leave;
         impl Drop for Leave {
@@ -36,12 +36,12 @@ impl Device {
         work()
     }
 
-    /// Makes this the current device of all threads that are in no scope.
+    /// Makes this the current device of all threads outside of a scope.
     pub fn set_default(&self) {
         *DEFAULT.write().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
     }
 
-    /// Leaves the current device to `PANOPLY_DEVICE` and to what is here.
+    /// Clears the process default, so that `PANOPLY_DEVICE` or automatic selection applies.
     pub fn clear_default() {
         *DEFAULT.write().unwrap_or_else(PoisonError::into_inner) = None;
     }

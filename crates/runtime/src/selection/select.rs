@@ -1,4 +1,4 @@
-//! Choosing a device, and the reasons.
+//! Device selection and its reasons.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -15,23 +15,23 @@ use crate::device::Device;
 use crate::env;
 use crate::log;
 
-/// A device that was chosen, and why not another.
+/// A selected device and the reasons against the others.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// The device.
     pub device: Device,
-    /// Who chose it.
+    /// Source of the selection.
     pub selected_by: SelectedBy,
-    /// What was considered before it and not taken: a kind or device as a user spells it, and why.
+    /// Candidates that were considered first and not selected: name of the backend or device, and the reason.
     pub rejected: Arc<[(String, Rejection)]>,
-    /// Whether this is a fallback: nobody chose it and no accelerator was found.
+    /// True if the CPU was selected automatically because no accelerator was found.
     pub is_fallback: bool,
 }
 
-/// Who chose a device, the strongest first.
+/// Source of a device selection, in decreasing order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SelectedBy {
-    /// The code named it.
+    /// Named by the caller.
     Explicit,
     /// [`Device::scope`].
     Scope,
@@ -39,11 +39,11 @@ pub enum SelectedBy {
     Default,
     /// `PANOPLY_DEVICE`.
     Environment,
-    /// Nobody: the best there is.
+    /// Automatic: the best available device.
     Auto,
 }
 
-/// The first hardware device in the order of preference that works. Software devices are never taken.
+/// Returns the first working hardware device in order of preference. Software implementations are never selected.
 pub(super) fn auto(backends: &[BackendReport], works: fn(&Device) -> Result<()>) -> Result<Selection> {
     let mut refused = Vec::new();
     for BackendReport { backend: kind, devices: state, .. } in backends {
@@ -54,8 +54,11 @@ pub(super) fn auto(backends: &[BackendReport], works: fn(&Device) -> Result<()>)
                     let info = device.info();
                     let refusal = if info.is_software {
                         Rejection {
-                            reason: format!("{} is software that only pretends to be a device", info.name),
-                            fix: Some(format!("name {} to use it all the same", device.device_string())),
+                            reason: format!(
+                                "{} is a software implementation and is not chosen automatically",
+                                info.name
+                            ),
+                            fix: Some(format!("name {} explicitly to use it", device.device_string())),
                             notes: Vec::new(),
                         }
                     } else if info.variant.is_some() {
@@ -76,13 +79,16 @@ pub(super) fn auto(backends: &[BackendReport], works: fn(&Device) -> Result<()>)
             }
         }
     }
-    let error = Error::unavailable("no device can be used");
+    let error = Error::unavailable("no usable device");
     Err(refused.iter().fold(error, |error, (candidate, refusal)| error.note(format!("{candidate}: {refusal}"))))
 }
 
 impl Registry {
-    /// What `auto` takes, and why nothing before it: a device that cannot be opened is passed over, and so the next interface to the same
-    /// GPU is tried. After the first time this costs a few nanoseconds.
+    /// Returns the device that `auto` selects, and the reasons against the preceding ones. A device that does not open is skipped, so
+    /// that the next interface to the same GPU is tried. The result is cached: later calls cost a few nanoseconds.
+    ///
+    /// # Errors
+    /// No device is usable.
     pub fn recommended(&self) -> Result<Selection> {
         if let Some(selection) = &*self.recommended.read().unwrap_or_else(PoisonError::into_inner) {
             return Ok(selection.clone());
@@ -93,7 +99,10 @@ impl Registry {
         Ok(selection)
     }
 
-    /// The device a user spells so.
+    /// Returns the device of this name.
+    ///
+    /// # Errors
+    /// The name is malformed, or there is no such device.
     pub fn get(&self, spelling: &str) -> Result<Device> {
         let wanted = parse(spelling)?;
         let kind = match wanted {
@@ -126,8 +135,11 @@ fn no_such(spelling: &str, kind: Backend, devices: &[Device]) -> Error {
     ))
 }
 
-/// Chooses: what is named here, else the scope of this thread, else the default of this process, else `PANOPLY_DEVICE`, else
-/// the best hardware. A choice somebody made that cannot be had is an error, never replaced.
+/// Selects a device: `explicit` if given, else the scope of this thread, else the process default, else `PANOPLY_DEVICE`, else the
+/// best hardware. A requested device that is unavailable is an error; it is never replaced.
+///
+/// # Errors
+/// The requested device is unavailable, or no device is usable.
 pub fn select_device(explicit: Option<&str>) -> Result<Selection> {
     let chosen = |device, how| Selection { device, selected_by: how, rejected: Arc::default(), is_fallback: false };
     if let Some(spelling) = explicit {
@@ -147,7 +159,7 @@ pub fn select_device(explicit: Option<&str>) -> Result<Selection> {
     unnamed()
 }
 
-/// What `PANOPLY_DEVICE` names, else the best hardware.
+/// Returns the device that `PANOPLY_DEVICE` names, else the best hardware.
 fn unnamed() -> Result<Selection> {
     match env::settings()?.device.as_deref() {
         None | Some("auto") => Registry::global()?.recommended(),
@@ -158,53 +170,72 @@ fn unnamed() -> Result<Selection> {
     }
 }
 
-/// The environment does not change under a program, so its device is looked for once; a failure is looked for again.
+/// Returns the device that `PANOPLY_DEVICE` names. Success is cached; a failure is retried.
 fn from_environment(spelling: &str) -> Result<Device> {
     static FOUND: OnceLock<Device> = OnceLock::new();
     if let Some(device) = FOUND.get() {
         return Ok(device.clone());
     }
-    let device = Registry::global()?.get(spelling).map_err(|error| error.note("asked for by PANOPLY_DEVICE"))?;
+    let device = Registry::global()?.get(spelling).map_err(|error| error.note("requested by PANOPLY_DEVICE"))?;
     Ok(FOUND.get_or_init(|| device).clone())
 }
 
 impl Device {
-    /// The device that `PANOPLY_DEVICE` names, else the best hardware device, else the CPU; [`select_device`] tells the reasons, and what others chose.
+    /// Returns the device that `PANOPLY_DEVICE` names, else the best hardware device, else the CPU. [`select_device`] also returns the
+    /// reasons, and considers scopes and the process default.
     ///
     /// # Errors
-    /// `PANOPLY_DEVICE` names no device that is here.
+    /// The device that `PANOPLY_DEVICE` names is unavailable.
     pub fn auto() -> Result<Device> {
         Ok(unnamed()?.device)
     }
 
-    /// The device a user spells so: `cpu`, `opencl:0`, `cpu:checked`, `auto`.
+    /// Returns the device of this name: `cpu`, `opencl:0`, `cpu:checked` or `auto`.
+    ///
+    /// # Errors
+    /// The name is malformed, or there is no such device.
     pub fn get(spelling: &str) -> Result<Device> {
         Registry::global()?.get(spelling)
     }
 
-    /// The device that is taken where none is named: [`select_device`].
+    /// Returns the device that is used where none is named; see [`select_device`].
+    ///
+    /// # Errors
+    /// The requested device is unavailable, or no device is usable.
     pub fn current() -> Result<Device> {
         Ok(select_device(None)?.device)
     }
 
-    /// The best device with room for so many bytes.
+    /// Returns the best hardware device with at least `bytes` bytes of free memory.
+    ///
+    /// # Errors
+    /// No device has enough free memory.
     pub fn with_free_memory(bytes: u64) -> Result<Device> {
         Registry::global()?.for_bytes(bytes)
     }
 
-    /// Every device here, software ones included, the preferred kinds first.
+    /// Returns all devices, including software implementations, those of preferred backends first.
+    ///
+    /// # Errors
+    /// The environment is invalid, or no device is available.
     pub fn list() -> Result<Vec<Device>> {
         Ok(Registry::global()?.device_report()?.devices().cloned().collect())
     }
 
-    /// How many devices of a kind are here; the diagnosis if none.
+    /// Returns the number of devices of a backend.
+    ///
+    /// # Errors
+    /// There are none; the error names the reason.
     pub fn count(kind: Backend) -> Result<usize> {
         Ok(Registry::global()?.devices(kind)?.iter().filter(|device| device.info().variant.is_none()).count())
     }
 }
 
 impl Registry {
-    /// The best hardware device with room for so many bytes; the error states need against have for each refused.
+    /// Returns the best hardware device with at least `bytes` bytes of free memory.
+    ///
+    /// # Errors
+    /// No device has enough; the notes list the free memory of each.
     pub fn for_bytes(&self, bytes: u64) -> Result<Device> {
         let report = self.device_report()?;
         let hardware = report.devices().filter(|device| !device.info().is_software && device.info().variant.is_none());
@@ -213,7 +244,7 @@ impl Registry {
             format!("no device has room for {}; use a smaller batch or model", human(bytes)),
         );
         for device in hardware {
-            // Some drivers tell what is free of a device in use only.
+            // Some drivers report free memory only for an open device.
             let opened = device.opens();
             let memory = device.memory();
             let room = memory.free.unwrap_or(memory.total).min(device.memory_stats().limit.unwrap_or(u64::MAX));
@@ -230,11 +261,11 @@ impl Registry {
 impl fmt::Display for SelectedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SelectedBy::Explicit => "the one that was named",
-            SelectedBy::Scope => "chosen by a scope",
-            SelectedBy::Default => "the default of the process",
-            SelectedBy::Environment => "asked for by PANOPLY_DEVICE",
-            SelectedBy::Auto => "the best here",
+            SelectedBy::Explicit => "named explicitly",
+            SelectedBy::Scope => "current scope",
+            SelectedBy::Default => "process default",
+            SelectedBy::Environment => "requested by PANOPLY_DEVICE",
+            SelectedBy::Auto => "best available device",
         })
     }
 }

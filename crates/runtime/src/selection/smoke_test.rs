@@ -1,4 +1,4 @@
-//! Whether a device computes at all.
+//! A test that a device computes correct results.
 
 use panoply_device::Backend;
 use panoply_ir::alu::Alu;
@@ -10,10 +10,10 @@ use super::registry::Registry;
 use crate::device::Device;
 use crate::launch::Launch;
 
-/// Enough work-items for several groups, the last of them not full.
+/// Number of work-items: several work-groups, the last of them partial.
 const ITEMS: u32 = 1000;
 
-/// `squares[i] = i * i + 1`
+/// Builds `squares[i] = i * i + 1`.
 fn build() -> Result<Kernel> {
     let mut b = Builder::new("trial");
     let squares = b.buffer("squares", DType::U32, Access::Out);
@@ -27,7 +27,10 @@ fn build() -> Result<Kernel> {
 }
 
 impl Device {
-    /// Has the device compute a thousand squares, and fails if it cannot or if they are wrong.
+    /// Computes a thousand squares on the device and checks them.
+    ///
+    /// # Errors
+    /// The launch failed, or a result is wrong.
     pub fn smoke_test(&self) -> Result<()> {
         let mut squares = self.zeros::<u32>(ITEMS as usize)?;
         Launch::new(build, vec![(&mut squares).into()]).launch(ITEMS as usize)?;
@@ -36,14 +39,17 @@ impl Device {
             Some((i, square)) => Err(Error::new(
                 ErrorKind::Driver,
                 format!(
-                    "{self}: {i}² + 1 came out as {square}; run `panoply selftest --device {self}` and update its driver"
+                    "{self}: computed {square} for {i}² + 1; run `panoply selftest --device {self}` and update its driver"
                 ),
             )),
             None => Ok(()),
         }
     }
 
-    /// Whether the first device of a kind computes at all; the diagnosis if not.
+    /// Runs [`Device::smoke_test`] on the first device of a backend.
+    ///
+    /// # Errors
+    /// The backend has no device, or the test failed.
     pub fn can_compute(kind: Backend) -> Result<()> {
         Registry::global()?.devices(kind)?[0].smoke_test()
     }

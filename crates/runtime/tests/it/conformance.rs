@@ -1,4 +1,4 @@
-//! The contract's suite on every device that is here, and on the device that other tests of this crate rely on.
+//! The device contract's conformance suite on every available device, and on the simulated device of these tests.
 
 use crate::lab;
 use crate::present;
@@ -14,7 +14,7 @@ fn conforms(device: &Device, raw: &dyn panoply_device::RawDevice) {
 }
 
 #[test]
-fn every_device_conforms() {
+fn every_device_passes_the_conformance_suite() {
     for (device, raw) in present::devices().iter().zip(present::raw_devices()) {
         conforms(device, &**raw);
         let info = device.info();
@@ -25,7 +25,7 @@ fn every_device_conforms() {
 }
 
 #[test]
-fn the_lab_conforms() {
+fn simulated_device_passes_the_conformance_suite() {
     for defer in [None, Some(1), Some(2)] {
         let (device, lab) = lab::lab(lab::Plan { defer, ..lab::Plan::default() });
         conforms(&device, &*lab);

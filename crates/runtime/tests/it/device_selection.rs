@@ -1,4 +1,4 @@
-//! Which device is taken and why: a registry of drivers that answer, fail, panic and hang.
+//! Device selection and its reasons, with drivers that succeed, fail, panic and hang.
 
 use crate::lab;
 
@@ -12,7 +12,7 @@ use panoply_device::{Driver, RawDevice};
 use panoply_ir::{Error, Result};
 use panoply_runtime::{Backend, Device, DeviceOptions, Registry, SelectedBy};
 
-/// A driver that does what a closure says.
+/// A driver whose probe calls a closure.
 struct Scripted {
     kind: Backend,
     asked: AtomicUsize,
@@ -43,7 +43,7 @@ fn driver(
     Arc::new(Scripted { kind, asked: AtomicUsize::new(0), answer: Box::new(answer), refused: Vec::new() })
 }
 
-/// A driver with hardware (`false`) and software (`true`) devices.
+/// Creates a driver with hardware (`false`) and software (`true`) devices.
 fn devices(kind: Backend, software: &'static [bool]) -> Arc<Scripted> {
     driver(kind, move || {
         let make = |(index, software): (usize, &bool)| -> Arc<dyn RawDevice> {
@@ -61,7 +61,7 @@ fn registry(drivers: Vec<Arc<Scripted>>) -> Registry {
 const HARDWARE: &[bool] = &[false];
 
 #[test]
-fn auto_takes_the_best_hardware() {
+fn auto_selects_the_best_hardware() {
     let registry = registry(vec![
         devices(Backend::Cpu, HARDWARE),
         devices(Backend::Vulkan, HARDWARE),
@@ -76,38 +76,38 @@ fn auto_takes_the_best_hardware() {
         refused,
         [
             "cuda: libcuda.so.1 is not here; install NVIDIA's driver",
-            "rocm: no driver for it was registered; register one",
-            "metal: no driver for it was registered; register one",
-            "oneapi: no driver for it was registered; register one",
-            "opencl:0: Lab is software that only pretends to be a device; name opencl:0 to use it all the same",
+            "rocm: no driver is registered; register one",
+            "metal: no driver is registered; register one",
+            "oneapi: no driver is registered; register one",
+            "opencl:0: Lab is a software implementation and is not chosen automatically; name opencl:0 explicitly to use it",
         ]
     );
     assert_eq!(registry.get("auto").unwrap(), selection.device);
-    assert_eq!(selection.to_string(), "opencl:1 (Lab), the best here");
+    assert_eq!(selection.to_string(), "opencl:1 (Lab), best available device");
 }
 
 #[test]
-fn without_hardware_the_cpu_is_a_fallback_that_says_so() {
+fn cpu_is_reported_as_fallback_without_hardware() {
     let registry = registry(vec![devices(Backend::OpenCl, &[true, true]), devices(Backend::Cpu, HARDWARE)]);
     let selection = registry.device_report().unwrap().recommended;
     assert_eq!(selection.device.device_string(), "cpu");
     assert!(selection.is_fallback);
-    assert_eq!(selection.rejected.len(), 9, "seven kinds that are not here, two software devices: {selection:?}");
+    assert_eq!(selection.rejected.len(), 9, "seven missing backends, two software devices: {selection:?}");
     assert_eq!(selection.to_string(), "cpu (Lab), no accelerator was found");
 }
 
 #[test]
-fn with_nothing_at_all_every_reason_is_told() {
+fn error_without_devices_lists_every_reason() {
     let registry = registry(vec![driver(Backend::Cpu, || Err(Error::unavailable("no cores")))]);
     let error = registry.device_report().unwrap_err();
     assert!(error.is_unavailable());
-    assert_eq!(error.message(), "no device can be used");
+    assert_eq!(error.message(), "no usable device");
     assert_eq!(error.notes().len(), 9);
     assert_eq!(error.notes()[8], "cpu: no cores");
 }
 
 #[test]
-fn devices_are_found_by_their_spelling() {
+fn devices_are_found_by_name() {
     let registry = registry(vec![
         devices(Backend::Cpu, HARDWARE),
         devices(Backend::OpenCl, &[true, false]),
@@ -115,7 +115,7 @@ fn devices_are_found_by_their_spelling() {
         driver(Backend::Rocm, || Ok(Vec::new())),
     ]);
     assert_eq!(registry.get("cpu").unwrap().device_string(), "cpu");
-    assert_eq!(registry.get("opencl").unwrap().device_string(), "opencl:0", "named ones may be software");
+    assert_eq!(registry.get("opencl").unwrap().device_string(), "opencl:0", "explicitly named devices can be software");
     assert_eq!(registry.get("opencl:1").unwrap(), registry.get("opencl:1").unwrap(), "the same device every time");
     for (spelling, message) in [
         (
@@ -127,10 +127,10 @@ fn devices_are_found_by_their_spelling() {
         ("cuda:0", "cuda:0: no such device; no CUDA here: libcuda.so.1 is not here; install NVIDIA's driver"),
         (
             "dx12",
-            "dx12: no such device; no DirectX 12 here: no driver for it was registered; \
+            "dx12: no such device; no DirectX 12 here: no driver is registered; \
              register one",
         ),
-        ("rocm:0", "rocm:0: no such device; no ROCm here: the driver found none; see `panoply devices`"),
+        ("rocm:0", "rocm:0: no such device; no ROCm here: the driver found no devices; see `panoply devices`"),
     ] {
         let error = registry.get(spelling).unwrap_err();
         assert!(error.is_unavailable(), "{error:?}");
@@ -141,7 +141,7 @@ fn devices_are_found_by_their_spelling() {
 }
 
 #[test]
-fn a_driver_that_hangs_is_left_behind() {
+fn hanging_driver_is_abandoned() {
     let (release, hold): (_, Receiver<()>) = channel();
     let hold = Mutex::new(hold);
     let hangs = driver(Backend::Cuda, move || {
@@ -152,7 +152,7 @@ fn a_driver_that_hangs_is_left_behind() {
     for _ in 0..2 {
         assert_eq!(
             registry.get("cuda:0").unwrap_err().message(),
-            "cuda:0: no such device; no CUDA here: the driver did not answer within 20ms, its library hangs; \
+            "cuda:0: no such device; no CUDA here: the driver did not respond within 20ms, its library hangs; \
              try the vendor's own information tool, and reinstall or remove the driver"
         );
     }
@@ -160,19 +160,19 @@ fn a_driver_that_hangs_is_left_behind() {
 }
 
 #[test]
-fn a_driver_that_panics_is_left_behind() {
+fn panicking_driver_is_reported() {
     let registry = registry(vec![driver(Backend::OpenCl, || panic!("on purpose")), devices(Backend::Cpu, HARDWARE)]);
     let report = registry.device_report().unwrap();
     assert_eq!(report.recommended.device.device_string(), "cpu");
     assert_eq!(
         registry.get("opencl:0").unwrap_err().message(),
-        "opencl:0: no such device; no OpenCL here: the driver panicked while it was asked for devices (on purpose); \
-         report this defect"
+        "opencl:0: no such device; no OpenCL here: the driver panicked during device discovery (on purpose); \
+         report this bug"
     );
 }
 
 #[test]
-fn drivers_are_asked_once_and_only_when_wanted() {
+fn drivers_are_probed_once_and_only_when_needed() {
     let (cpu, cuda) = (devices(Backend::Cpu, HARDWARE), devices(Backend::Cuda, HARDWARE));
     let registry = registry(vec![cpu.clone(), cuda.clone()]);
     registry.get("cpu").unwrap();
@@ -184,7 +184,7 @@ fn drivers_are_asked_once_and_only_when_wanted() {
 }
 
 #[test]
-fn third_parties_register_drivers() {
+fn third_party_drivers_can_be_registered() {
     let registry = registry(vec![devices(Backend::Cpu, HARDWARE)]);
     assert_eq!(registry.device_report().unwrap().recommended.device.device_string(), "cpu");
     assert_eq!(registry.recommended().unwrap().device.device_string(), "cpu");
@@ -195,7 +195,7 @@ fn third_parties_register_drivers() {
 }
 
 #[test]
-fn the_report_reads_well() {
+fn device_report_is_formatted() {
     let registry = registry(vec![
         devices(Backend::Cpu, HARDWARE),
         driver(Backend::OpenCl, || Err(Error::unavailable("no platform; install a driver such as pocl-opencl-icd"))),
@@ -214,19 +214,19 @@ fn the_report_reads_well() {
     assert_eq!(report.devices().count(), 3);
     let text = report.to_string();
     for line in [
-        "✗ CUDA: no driver for it was registered\n    register one\n",
+        "✗ CUDA: no driver is registered\n    register one\n",
         "✗ OpenCL: no platform\n    install a driver such as pocl-opencl-icd\n",
         "✓ oneAPI, software only\n    oneapi:0  Lab (tests, lab 1), 1 units, 1.0 GiB, software\n",
         "✓ CPU\n    cpu  Lab (tests, lab 1), 1 units, 1.0 GiB\n",
         "✓ Vulkan\n    vulkan:0  Lab (tests, lab 1), 1 units, 1.0 GiB\n    ✗ old.so does not load; reinstall it\n",
-        "Recommended: vulkan:0 (Lab), the best here",
+        "Recommended: vulkan:0 (Lab), best available device",
     ] {
         assert!(text.contains(line), "{text}");
     }
 }
 
 #[test]
-fn a_device_for_so_many_bytes() {
+fn device_is_selected_by_free_memory() {
     let sized = |kind, memory| {
         driver(kind, move || Ok(vec![Lab::new(Plan { kind, memory, ..Plan::default() }) as Arc<dyn RawDevice>]))
     };
@@ -240,9 +240,9 @@ fn a_device_for_so_many_bytes() {
     assert_eq!(error.notes(), ["opencl:0: 4.0 GiB free of 4.0 GiB", "cpu: 16.0 GiB free of 16.0 GiB"]);
 }
 
-/// One test, because the default belongs to the process.
+/// A single test, because the default is global to the process.
 #[test]
-fn a_scope_is_stronger_than_the_default() {
+fn scope_overrides_the_process_default() {
     let (outer, inner) = (lab::lab(Plan::default()).0, lab::lab(Plan::default()).0);
     let default = lab::lab(Plan::default()).0;
     let current = || Device::current().unwrap();

@@ -1,4 +1,4 @@
-//! The runtime on every device that is here. What a kernel should give is computed on the host.
+//! Tests of the runtime on every available device. Expected results are computed on the host.
 
 use crate::lab;
 use crate::present;
@@ -18,7 +18,7 @@ use panoply_runtime::{
 };
 
 #[test]
-fn elements_of_every_type_come_back() {
+fn elements_of_every_type_round_trip() {
     fn check<T: Element>(device: &Device, values: [T; 3]) {
         let data: Vec<T> = values.iter().copied().cycle().take(1001).collect();
         let x = device.buffer(&data).unwrap();
@@ -51,7 +51,7 @@ fn elements_of_every_type_come_back() {
 }
 
 #[test]
-fn saxpy_on_every_length_around_a_group() {
+fn saxpy_with_lengths_around_the_group_size() {
     for device in present::devices() {
         for len in [1, 2, 3, 31, 32, 33, 255, 256, 257, 511, 512, 513, 5000] {
             let x: Vec<f32> = (0..len).map(|i| i as f32 * 0.37 - 5.0).collect();
@@ -67,7 +67,7 @@ fn saxpy_on_every_length_around_a_group() {
 }
 
 #[test]
-fn grids_of_three_axes_cover_every_item_once() {
+fn three_dimensional_grids_cover_every_item_once() {
     for device in present::devices() {
         for (x, y, z) in [(7, 1, 1), (1, 7, 1), (1, 1, 7), (33, 9, 1), (5, 6, 7), (130, 3, 2), (2, 200, 3)] {
             let items = x * y * z;
@@ -80,7 +80,7 @@ fn grids_of_three_axes_cover_every_item_once() {
 }
 
 #[test]
-fn views_are_offsets_into_their_buffer() {
+fn slices_are_offsets_into_their_buffer() {
     for device in present::devices().into_iter().filter(|device| !present::is_checked(device)) {
         let x = device.buffer(&(0..100u32).collect::<Vec<_>>()).unwrap();
         let mut y = device.full(100, 7u32).unwrap();
@@ -88,12 +88,12 @@ fn views_are_offsets_into_their_buffer() {
         Launch::new(build_step, vec![LaunchArg::from(&*from), LaunchArg::from(&mut *to)]).launch(50).unwrap();
         let mut expected = vec![7; 100];
         (0..30).for_each(|i| expected[51 + i] = (13 + i as u32) * 3 + 1);
-        assert_eq!(y.to_vec().unwrap(), expected, "{device}: writes beyond a view are dropped");
+        assert_eq!(y.to_vec().unwrap(), expected, "{device}: writes beyond a slice are dropped");
     }
 }
 
 #[test]
-fn queues_are_ordered_by_what_they_touch() {
+fn queues_are_ordered_by_buffer_accesses() {
     for device in present::devices() {
         let queues = [device.default_queue(), device.queue().unwrap(), device.queue().unwrap()];
         let x = device.buffer(&vec![1u32; 10_000]).unwrap();
@@ -108,13 +108,13 @@ fn queues_are_ordered_by_what_they_touch() {
         let event =
             Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).on(&queues[1]).launch_timed(10_000).unwrap();
         event.wait().unwrap();
-        assert!(event.elapsed_time().unwrap().is_some(), "{device}: an event knows its time");
+        assert!(event.elapsed_time().unwrap().is_some(), "{device}: an event has a duration");
         assert!(event.elapsed_time().unwrap().unwrap().as_secs() < 10, "{device}");
     }
 }
 
 #[test]
-fn lists_of_work_run_in_order() {
+fn command_lists_run_in_order() {
     for device in present::devices() {
         let (mix, step) = (device.compile_fn(build_mix).unwrap(), device.compile_fn(build_step).unwrap());
         let storage = |value: u32| device.upload(&value.to_ne_bytes().repeat(64)).unwrap();
@@ -135,11 +135,11 @@ fn lists_of_work_run_in_order() {
 }
 
 #[test]
-fn profiles_know_the_device_time() {
+fn profiles_contain_device_times() {
     for device in present::devices() {
         let x = device.buffer(&vec![1u32; 1 << 12]).unwrap();
         let mut y = device.zeros::<u32>(1 << 12).unwrap();
-        let Ok(profile) = Profiler::start(&device) else { panic!("nobody else profiles in this program") };
+        let Ok(profile) = Profiler::start(&device) else { panic!("no other profile runs in this process") };
         for _ in 0..3 {
             Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).launch(1 << 12).unwrap();
         }
@@ -179,7 +179,7 @@ fn threads_share_a_device() {
 }
 
 #[test]
-fn a_cap_holds_on_every_device() {
+fn memory_limit_holds_on_every_device() {
     const MIB: u64 = 1 << 20;
     for device in present::devices() {
         device.set_memory_limit(Some(64 * MIB));
@@ -193,12 +193,12 @@ fn a_cap_holds_on_every_device() {
         drop(held);
         let (x, mut y) = (device.full(8, 1.0f32).unwrap(), device.full(8, 2.0f32).unwrap());
         saxpy(3.0, &x, &mut y).launch(8).unwrap();
-        assert_eq!(y.to_vec().unwrap(), [5.0; 8], "{device} works on");
+        assert_eq!(y.to_vec().unwrap(), [5.0; 8], "{device} still works");
     }
 }
 
 #[test]
-fn the_next_process_finds_its_programs_on_disk() {
+fn programs_are_loaded_from_the_disk_cache() {
     let folder = std::env::temp_dir().join(format!("panoply-devices-{}", std::process::id()));
     let options = DeviceOptions { pool: PoolSetting::On, cache_dir: Some(folder.clone()), ..DeviceOptions::default() };
     let run = |device: &Device| {
@@ -217,7 +217,7 @@ fn the_next_process_finds_its_programs_on_disk() {
 }
 
 #[test]
-fn routines_that_are_offered_give_what_they_should() {
+fn supported_routines_compute_correct_results() {
     let (m, n, k) = (5, 7, 3);
     let layout = |row, column| Layout { offset: 0, batch: 0, row, column };
     let (a, b, c) = (layout(k, 1), layout(1, k), layout(n, 1));
@@ -233,7 +233,7 @@ fn routines_that_are_offered_give_what_they_should() {
         let done = run(vec![a.storage(), b.storage(), c.storage()]);
         if !device.supports_routine(&routine) {
             let error = done.unwrap_err();
-            assert!(error.is_unsupported() && error.message().contains("does not offer gemm"), "{error}");
+            assert!(error.is_unsupported() && error.message().contains("does not support gemm"), "{error}");
             continue;
         }
         done.unwrap();
@@ -243,12 +243,12 @@ fn routines_that_are_offered_give_what_they_should() {
         refused(vec![b.storage(), a.storage(), c.storage()], "gemm: b reaches 21 elements, its buffer has 15");
         refused(
             vec![c.storage(), b.storage(), c.storage()],
-            "gemm: c is written and shares bytes with a; use a buffer of its own",
+            "gemm: c is written and shares bytes with a; use a separate buffer",
         );
     }
 }
 
-/// `y[i] = 2 c[i] + r[i]`, and one that reads its neighbor's `c`.
+/// Builds `y[i] = 2 c[i + shift] + r[i]`, which reads a neighbor of `c` unless `shift` is 0.
 fn build_end(shift: u64) -> Result<Kernel> {
     let mut b = Builder::new("end");
     let [c, r] = ["c", "r"].map(|name| b.buffer(name, DType::F32, Access::In));
@@ -263,8 +263,8 @@ fn build_end(shift: u64) -> Result<Kernel> {
 }
 
 #[test]
-fn a_routine_ends_in_a_kernel_that_reads_its_own_elements_only() {
-    // Large enough that a device may run both at once.
+fn epilogues_must_read_elementwise() {
+    // Large enough that a device can fuse both.
     let (m, n, k) = (700, 600, 3);
     let layout = |row, column| Layout { offset: 0, batch: 0, row, column };
     let gemm = Gemm {
@@ -308,8 +308,9 @@ fn a_routine_ends_in_a_kernel_that_reads_its_own_elements_only() {
         let refused = |done: Result<()>, message: &str| assert_eq!(done.unwrap_err().message(), message);
         let foreign = |items| {
             format!(
-                "gemm: its epilogue end over {items}×1×1 work-items does not read the element of its own number of the result in each; \
-             launch it as a kernel of its own"
+                "gemm: in its epilogue end over {items}×1×1 work-items, \
+                 not every work-item reads the element at its own index of the output; \
+                 launch it as a separate kernel"
             )
         };
         refused(run(&shifted, m * n, [&c, &r], &y, true), &foreign(m * n));
@@ -317,7 +318,7 @@ fn a_routine_ends_in_a_kernel_that_reads_its_own_elements_only() {
         refused(run(&end, m * n, [&r, &r], &y, true), &foreign(m * n));
         let shares = |name| {
             format!(
-                "gemm: its epilogue end shares bytes with {name}, and one of them is written; use a buffer of its own"
+                "gemm: its epilogue end shares bytes with {name}, and one of them is written; use a separate buffer"
             )
         };
         refused(run(&end, m * n, [&c, &c], &y, true), &shares("c"));
@@ -326,14 +327,14 @@ fn a_routine_ends_in_a_kernel_that_reads_its_own_elements_only() {
 }
 
 #[test]
-fn a_trial_tells_a_device_that_computes_from_one_that_does_not() {
+fn smoke_test_detects_a_device_that_does_not_compute() {
     for device in present::devices() {
         device.smoke_test().unwrap();
     }
     Device::can_compute(Backend::Cpu).unwrap();
-    assert!(Device::can_compute(Backend::WebGpu).is_err(), "no driver for it");
+    assert!(Device::can_compute(Backend::WebGpu).is_err(), "no driver for WebGPU");
     let null = Device::new(Arc::new(NullDevice::new(Target::cpu())), DeviceOptions::default());
     let error = null.smoke_test().unwrap_err();
-    assert!(error.message().starts_with("cpu:null: 0² + 1 came out as 0; run `panoply selftest"), "{error}");
+    assert!(error.message().starts_with("cpu:null: computed 0 for 0² + 1; run `panoply selftest"), "{error}");
     assert_eq!(null.memory_stats().buffers, 0);
 }

@@ -1,15 +1,15 @@
-//! What the environment asks for, seen by processes of their own: this program runs itself again.
+//! Environment variables, tested in child processes: the test program runs itself again.
 
 use std::process::{Command, Output};
 
 use panoply_runtime::Device;
 
-/// What a process with these variables prints; `the_other_process` says what it does.
+/// Runs a child process with these variables and returns its output; see `the_other_process`.
 fn child(variables: &[(&str, &str)]) -> Output {
     run(Command::new(std::env::current_exe().unwrap()), variables)
 }
 
-/// The same of a command that starts this program.
+/// Like [`child`], for a command that starts this program.
 fn run(mut command: Command, variables: &[(&str, &str)]) -> Output {
     command.args(["--exact", "environment::the_other_process", "--nocapture", "--test-threads", "1"]);
     for name in ["PANOPLY_DEVICE", "PANOPLY_POOL", "PANOPLY_CACHE_DIR", "PANOPLY_THREADS", "PANOPLY_LOG"] {
@@ -18,7 +18,7 @@ fn run(mut command: Command, variables: &[(&str, &str)]) -> Output {
     command.env("PANOPLY_TEST_CHILD", "1").envs(variables.iter().copied()).output().unwrap()
 }
 
-/// Nothing, unless another test started this process.
+/// The body of the child processes; does nothing unless another test started the process.
 #[test]
 fn the_other_process() {
     if std::env::var_os("PANOPLY_TEST_CHILD").is_none() {
@@ -48,7 +48,8 @@ fn the_other_process() {
     }
 }
 
-/// The CPU device's threads in this process as the system counts them, where it does. A new thread takes a while to name itself.
+/// Returns the number of the CPU device's threads in this process, where the system shows it. Waits because a new thread names itself with
+/// a delay.
 fn workers(expected: usize) -> Option<usize> {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     loop {
@@ -66,7 +67,7 @@ fn named_threads() -> Option<usize> {
     Some(tasks.map(name).filter(|name| name.starts_with("panoply-cpu-")).count())
 }
 
-/// Takes a pool of 16 MiB, an eighth at a time, then gives back and takes again.
+/// Fills a pool of 16 MiB in steps of one eighth, then frees and allocates again.
 fn fill(device: &Device) {
     let eighth = || device.allocate(2 << 20).unwrap();
     let mut held: Vec<_> = (0..7).map(|_| eighth()).collect();
@@ -84,7 +85,7 @@ fn says(variables: &[(&str, &str)], expected: &str) {
 }
 
 #[test]
-fn the_environment_chooses_where_the_program_does_not() {
+fn environment_selects_the_device_by_default() {
     says(&[("PANOPLY_DEVICE", "cpu")], "selected cpu by Environment, keeps 1024\n");
     says(
         &[("PANOPLY_DEVICE", "cpu:checked")],
@@ -95,26 +96,26 @@ fn the_environment_chooses_where_the_program_does_not() {
 }
 
 #[test]
-fn auto_takes_what_the_environment_names() {
+fn auto_uses_the_device_of_the_environment() {
     says(&[("PANOPLY_DEVICE", "cpu:checked")], "auto cpu:checked\n");
-    says(&[("PANOPLY_DEVICE", "nonsense")], "auto error: nonsense: no such kind of device");
+    says(&[("PANOPLY_DEVICE", "nonsense")], "auto error: nonsense: no such backend");
     says(&[("PANOPLY_DEVICE", "cpu:3")], "auto error: cpu:3: no such device");
 }
 
 #[test]
-fn the_pool_can_be_turned_off() {
+fn pool_can_be_disabled() {
     says(&[("PANOPLY_DEVICE", "cpu"), ("PANOPLY_POOL", "0")], "selected cpu by Environment, keeps 0\n");
 }
 
 #[test]
-fn a_pool_that_is_nearly_full_is_said_once() {
+fn nearly_full_pool_warns_once() {
     let full = [("PANOPLY_DEVICE", "cpu"), ("PANOPLY_POOL", "16MiB"), ("PANOPLY_TEST_CHILD", "fill")];
     let output = child(&full);
     let log = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     assert!(output.status.success(), "{log}");
     assert!(
-        matches!(lines[..], ["seven", warning, "eight"] if warning.starts_with("panoply: cpu: 16.0 MiB of 16.0 MiB are taken")),
+        matches!(lines[..], ["seven", warning, "eight"] if warning.starts_with("panoply: cpu: 16.0 MiB of 16.0 MiB are in use")),
         "{log}"
     );
     let silent = child(&[&full[..], &[("PANOPLY_LOG", "off")]].concat());
@@ -122,7 +123,7 @@ fn a_pool_that_is_nearly_full_is_said_once() {
 }
 
 #[test]
-fn the_cpu_has_as_many_threads_as_are_asked_for() {
+fn cpu_uses_the_requested_number_of_threads() {
     for threads in [1, 3, 7] {
         let started = if cfg!(target_os = "linux") { format!("{:?}", Some(threads - 1)) } else { "None".to_string() };
         let expected = format!("has {threads} threads, {started} started\n");
@@ -131,7 +132,7 @@ fn the_cpu_has_as_many_threads_as_are_asked_for() {
 }
 
 #[test]
-fn the_cpu_has_a_thread_for_each_core_it_may_use() {
+fn cpu_uses_one_thread_per_available_core() {
     let taskset = |cores: &str| {
         let mut command = Command::new("taskset");
         command.args(["--cpu-list", cores]);
@@ -154,17 +155,17 @@ fn the_cpu_has_a_thread_for_each_core_it_may_use() {
 }
 
 #[test]
-fn nonsense_is_an_error_and_nothing_is_chosen_instead() {
+fn invalid_values_are_errors_without_fallback() {
     says(
         &[("PANOPLY_DEVICE", "gpu")],
-        "error: gpu: no such kind of device; one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu\n  \
-         asked for by PANOPLY_DEVICE\n",
+        "error: gpu: no such backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu\n  \
+         requested by PANOPLY_DEVICE\n",
     );
-    says(&[("PANOPLY_DEVICE", "cpu:3")], "try cpu or `panoply devices`\n  asked for by PANOPLY_DEVICE\n");
+    says(&[("PANOPLY_DEVICE", "cpu:3")], "try cpu or `panoply devices`\n  requested by PANOPLY_DEVICE\n");
     says(
         &[("PANOPLY_DEVICE", "webgpu:0")],
-        "error: webgpu:0: no such device; no WebGPU here: it is for programs in browsers; use vulkan, metal or dx12 here\n  \
-         asked for by PANOPLY_DEVICE\n",
+        "error: webgpu:0: no such device; no WebGPU here: WebGPU is only available in browsers; use vulkan, metal or dx12 here\n  \
+         requested by PANOPLY_DEVICE\n",
     );
     says(&[("PANOPLY_THREADS", "0")], "error: PANOPLY_THREADS=0: write a number from 1 to 1024\n");
     says(&[("PANOPLY_THREADS", "4096")], "error: PANOPLY_THREADS=4096: write a number from 1 to 1024\n");
@@ -172,7 +173,7 @@ fn nonsense_is_an_error_and_nothing_is_chosen_instead() {
 }
 
 #[test]
-fn the_log_tells_the_choice_once() {
+fn log_reports_the_selection_once() {
     let output = child(&[("PANOPLY_LOG", "info")]);
     let log = String::from_utf8_lossy(&output.stderr);
     let choices = log.lines().filter(|line| line.starts_with("panoply: ")).count();

@@ -1,4 +1,4 @@
-//! Programs that were written elsewhere, on every device that is here: what they compute, and what is said of those that do not fit.
+//! User-supplied kernels on every available device: their results, and the errors of unsuitable ones.
 
 use crate::present;
 
@@ -17,7 +17,7 @@ kernel void square(uint n, global const float *x, global float *y) {
 }
 ";
 
-/// What CUDA and HIP have in common.
+/// Source for both CUDA and HIP.
 const CPP: &str = "\
 extern \"C\" __global__ void square(unsigned n, const float *x, float *y) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -35,11 +35,19 @@ const WGSL: &str = "\
 }
 ";
 
+<<<<<<< 500041b:crates/runtime/tests/it/external_kernels.rs
 const PTX: &str = include_str!("../packages/square.ptx");
 /// The flavour that Vulkan takes.
 const SPIR_V: &[u8] = include_bytes!("../packages/square.spv");
 /// The flavour that OpenCL and Level Zero take.
 const KERNEL_SPIR_V: &[u8] = include_bytes!("../packages/square.cl.spv");
+=======
+const PTX: &str = include_str!("packages/square.ptx");
+/// SPIR-V of the Shader flavor, for Vulkan.
+const SPIR_V: &[u8] = include_bytes!("packages/square.spv");
+/// SPIR-V of the Kernel flavor, for OpenCL and Level Zero.
+const KERNEL_SPIR_V: &[u8] = include_bytes!("packages/square.cl.spv");
+>>>>>>> prose:crates/runtime/tests/external_kernels.rs
 
 fn square_on_cpu(call: &mut HostCall<'_>) -> Result<()> {
     let (n, x, y) = (call.scalar::<u32>(0)?, call.read::<f32>(1)?, call.write::<f32>(2)?);
@@ -47,12 +55,12 @@ fn square_on_cpu(call: &mut HostCall<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The signature without programs.
+/// Returns the package without programs.
 fn square() -> ExternalKernel {
     ExternalKernel::new("square", [64, 1, 1]).scalar::<u32>("n").input::<f32>("x").output::<f32>("y")
 }
 
-/// With a program for every device.
+/// Adds a program for every device.
 fn everywhere(package: ExternalKernel) -> ExternalKernel {
     let package = package.spir_v(SPIR_V).spir_v(KERNEL_SPIR_V).ptx(PTX).hip_cpp(CPP).opencl_c(CL).wgsl(WGSL);
     package.cpu_fn(square_on_cpu)
@@ -62,17 +70,17 @@ fn launch<'a>(package: &'a ExternalKernel, n: u32, x: &'a Buffer<f32>, y: &'a mu
     Launch::external(package, vec![n.into(), x.into(), y.into()])
 }
 
-/// Launches without a check of what cannot be checked: the kernels of this file stay within their buffers.
+/// Launches a kernel of this file, all of which stay within their buffers.
 fn run(launch: Launch<'_>, grid: impl Into<Grid>) -> Result<()> {
-    // SAFETY: as above.
+    // SAFETY: see the doc comment.
     unsafe { launch.launch_unchecked(grid) }
 }
 
 fn refused(device: &Device, package: &ExternalKernel) -> Error {
-    device.load_external(package).expect_err("it is refused")
+    device.load_external(package).expect_err("the kernel is rejected")
 }
 
-/// Devices with a compiler for the source text of this file.
+/// Returns the devices with a compiler for the sources of this file.
 fn compiling() -> impl Iterator<Item = Device> {
     let known = [Language::OpenClC, Language::Hip, Language::Wgsl].map(ProgramForm::Text);
     let compiling =
@@ -80,13 +88,13 @@ fn compiling() -> impl Iterator<Item = Device> {
     compiling.map(|raw| Device::new(raw.clone(), DeviceOptions::default()))
 }
 
-/// Devices of one kind.
+/// Returns the devices of one backend.
 fn devices(kind: Backend) -> Vec<Device> {
     present::devices().into_iter().filter(|device| device.info().kind == kind).collect()
 }
 
 #[test]
-fn a_square_and_one_on_every_device() {
+fn external_kernel_runs_on_every_device() {
     let package = everywhere(square());
     for device in present::devices() {
         let values: Vec<f32> = (0..1000).map(|i| (i as f32 - 500.0) / 7.0).collect();
@@ -98,7 +106,7 @@ fn a_square_and_one_on_every_device() {
             assert_eq!(wrong, None, "{device}, {n} elements");
         }
         let counts = device.program_cache_stats();
-        assert_eq!(counts.memory_hits, 3, "{device}: it is compiled once");
+        assert_eq!(counts.memory_hits, 3, "{device}: compiled once");
         // A clone is the same package.
         let (again, first) = (device.load_external(&package.clone()).unwrap(), device.load_external(&package).unwrap());
         assert!(Arc::ptr_eq(&again, &first), "{device}");
@@ -106,9 +114,9 @@ fn a_square_and_one_on_every_device() {
     }
 }
 
-/// Launches on one queue see what those on another wrote, as with any kernel.
+/// Launches on one queue see the writes of another, as with any kernel.
 #[test]
-fn queues_are_ordered_by_what_packages_touch() {
+fn queues_are_ordered_by_accesses_of_external_kernels() {
     let package = everywhere(square());
     for device in present::devices() {
         let queues = [device.queue().unwrap(), device.queue().unwrap()];
@@ -123,7 +131,7 @@ fn queues_are_ordered_by_what_packages_touch() {
     }
 }
 
-/// Groups and grids of two and three axes: each work-item says where it is.
+/// Work-groups and grids with two and three axes: each work-item stores its position.
 #[test]
 fn work_items_along_three_axes() {
     let package = ExternalKernel::new("place", [4, 2, 2])
@@ -173,7 +181,7 @@ fn work_items_along_three_axes() {
 }
 
 #[test]
-fn wrong_launches_are_found_before_the_device_hears_of_them() {
+fn invalid_launches_are_rejected_before_the_device_is_called() {
     let package = everywhere(square());
     for device in present::devices() {
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
@@ -185,7 +193,7 @@ fn wrong_launches_are_found_before_the_device_hears_of_them() {
         };
         let error = launch(&package, 8, &x, &mut y).launch(8).unwrap_err();
         assert!(
-            error.message().starts_with("kernel square: nobody can check what it does; launch it with `unsafe"),
+            error.message().starts_with("kernel square: its accesses cannot be verified; launch it with `unsafe"),
             "{error}"
         );
         fails(
@@ -219,7 +227,7 @@ fn wrong_launches_are_found_before_the_device_hears_of_them() {
 }
 
 #[test]
-fn groups_and_bindings_a_device_cannot_have() {
+fn unsupported_group_sizes_and_bindings_are_rejected() {
     for device in present::devices() {
         let empty = refused(&device, &ExternalKernel::new("square", [64, 0, 1]).cpu_fn(square_on_cpu));
         assert!(empty.is_mistake() && empty.message().contains("a group of 64×0×1 has no work-items"), "{empty}");
@@ -235,19 +243,19 @@ fn groups_and_bindings_a_device_cannot_have() {
 }
 
 #[test]
-fn what_no_device_takes_says_what_was_offered_and_what_is_taken() {
+fn unsupported_forms_are_listed_in_the_error() {
     for device in present::devices() {
         let error = refused(&device, &square().metallib(b"MTLB").msl("kernel void square() {}"));
         assert!(error.is_unsupported(), "{error}");
-        let expected = format!("none of its programs (a Metal library, MSL) can be had on {device}, which takes ");
+        let expected = format!("none of its programs (a Metal library, MSL) is usable on {device}, which accepts ");
         assert!(error.message().contains(&expected) && error.message().ends_with("; add one of those"), "{error}");
         let error = refused(&device, &square());
-        assert!(error.message().contains("none of its programs (nothing) can be had on"), "{error}");
+        assert!(error.message().contains("none of its programs (nothing) is usable on"), "{error}");
     }
 }
 
 #[test]
-fn a_compilers_refusal_shows_the_line() {
+fn compile_error_quotes_the_source_line() {
     let wrong = |source: &str| source.replace("* x[i] + 1.0", "* x[i] + missing");
     let package = square().hip_cpp(&wrong(CPP)).opencl_c(&wrong(CL)).wgsl(&wrong(WGSL)).cpu_fn(square_on_cpu);
     for device in compiling() {
@@ -260,7 +268,7 @@ fn a_compilers_refusal_shows_the_line() {
 }
 
 #[test]
-fn an_entry_point_that_is_not_there_is_named() {
+fn missing_entry_point_is_named() {
     let other = |source: &str| source.replace("square(", "cube(");
     let package = square()
         .spir_v(&rename_entry(SPIR_V))
@@ -277,51 +285,51 @@ fn an_entry_point_that_is_not_there_is_named() {
     }
 }
 
-/// The same with an entry point called `cubist`.
+/// Returns the module with its entry point renamed to `cubist`.
 fn rename_entry(module: &[u8]) -> Vec<u8> {
-    let at = module.windows(6).position(|name| name == b"square").expect("it is there");
+    let at = module.windows(6).position(|name| name == b"square").expect("the name occurs");
     [&module[..at], b"cubist", &module[at + 6..]].concat()
 }
 
 #[test]
-fn functions_on_the_cpu_that_fail_fail_their_launch() {
+fn failing_cpu_function_fails_the_launch() {
     let failing = square().cpu_fn(|call| call.read::<f64>(2).map(drop));
     let panicking = square().cpu_fn(|_| panic!("on purpose"));
     for device in devices(Backend::Cpu) {
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
         let error = run(launch(&failing, 8, &x, &mut y), 8).unwrap_err();
-        let said = "its function on the CPU asks for argument 3 as read f64, but it is 32 bytes to write";
+        let said = "its CPU function requests argument 3 as read f64, but it is 32 bytes to write";
         assert!(error.is_mistake() && error.message().contains(said), "{error}");
         let error = run(launch(&panicking, 8, &x, &mut y), 8).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Driver, "{error}");
-        assert!(error.message().contains("kernel square: its function on the CPU panicked"), "{error}");
-        // The device goes on.
+        assert!(error.message().contains("kernel square: its CPU function panicked"), "{error}");
+        // The device still works.
         run(launch(&square().cpu_fn(square_on_cpu), 8, &x, &mut y), 8).unwrap();
         assert_eq!(y.to_vec().unwrap(), [1.0; 8]);
     }
 }
 
 #[test]
-fn wgsl_must_say_what_a_launch_gives() {
+fn wgsl_bindings_and_group_size_must_match() {
     for device in devices(Backend::Vulkan) {
         let elsewhere = square().wgsl(&WGSL.replace("@binding(2)", "@binding(5)"));
         let error = refused(&device, &elsewhere);
         assert!(
             error.is_compile_failed()
-                && error.message().contains("has y at group 0, binding 5; a launch puts its 2 buffers"),
+                && error.message().contains("has y at group 0, binding 5; a launch binds its 2 buffers"),
             "{error}"
         );
         let wide = square().wgsl(&WGSL.replace("@workgroup_size(64)", "@workgroup_size(8, 8)"));
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
         let error = run(launch(&wide, 8, &x, &mut y), 8).unwrap_err();
-        let said = "square has groups of 8×8×1 in its source and 64×1×1 in the launch; make them agree";
+        let said = "square has groups of 8×8×1 in its source and 64×1×1 in the launch; make them equal";
         assert!(error.is_mistake() && error.message().contains(said), "{error}");
     }
 }
 
-/// PTX for newer GPUs makes room as machine code does, and what is said of it is kept.
+/// PTX for newer GPUs is skipped like machine code, and its error is kept in the notes.
 #[test]
-fn ptx_for_a_newer_gpu_is_passed_over() {
+fn ptx_for_a_newer_gpu_is_skipped() {
     let newer = PTX.replace(".target sm_50", ".target sm_90");
     for device in devices(Backend::Cuda) {
         let package = square().ptx(&newer).ptx(PTX);
@@ -336,25 +344,25 @@ fn ptx_for_a_newer_gpu_is_passed_over() {
     }
 }
 
-/// What is launched as if it were checked reaches no compiler, and a list of work has no room for it.
+/// A checked launch of an external kernel reaches no compiler, and command lists reject external kernels.
 #[test]
-fn packages_are_launched_alone_and_with_a_promise() {
+fn external_kernels_need_unchecked_single_launches() {
     for device in devices(Backend::Cpu) {
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
         let nowhere = square().metallib(b"MTLB");
         let error = launch(&nowhere, 8, &x, &mut y).launch(8).unwrap_err();
-        assert!(error.is_mistake() && error.message().contains("nobody can check what it does"), "{error}");
+        assert!(error.is_mistake() && error.message().contains("its accesses cannot be verified"), "{error}");
         let prepared = device.load_external(&everywhere(square())).unwrap();
         let args = vec![8u32.into(), (&x).into(), (&mut y).into()];
         let error = device.submit(&[Command::Kernel { prepared: &prepared, grid: Grid::from(8), args }]).unwrap_err();
-        let said = "kernel square: nobody can check what it does; it cannot be part of a list of work";
+        let said = "kernel square: its accesses cannot be verified; it cannot be part of a command list";
         assert!(error.is_mistake() && error.message() == said, "{error}");
     }
 }
 
-/// Code for another card makes room for the next program, and is named where there is none.
+/// Code for other hardware is skipped, and named if no program is left.
 #[test]
-fn damaged_and_foreign_code_is_passed_over() {
+fn damaged_and_foreign_code_is_skipped() {
     for device in present::devices() {
         let cut = [&b"\x7FELF"[..], &[0; 20]].concat();
         let images = || square().cubin(&cut).code_object(&cut).spir_v(&SPIR_V[..200]).spir_v(b"no code");
@@ -366,23 +374,27 @@ fn damaged_and_foreign_code_is_passed_over() {
         assert!(error.is_unsupported(), "{device}: {error}");
         let notes = error.notes().join("\n");
         match device.info().kind {
-            Backend::Cuda => assert!(notes.contains("square as a cubin is cut off after 24 bytes"), "{error}"),
+            Backend::Cuda => assert!(notes.contains("square as a cubin is truncated to 24 bytes"), "{error}"),
             Backend::Rocm => {
-                assert!(notes.contains("square as an AMD code object is cut off after 24 bytes"), "{error}")
+                assert!(notes.contains("square as an AMD code object is truncated to 24 bytes"), "{error}")
             }
             Backend::Vulkan | Backend::OneApi => {
-                assert!(notes.contains("square as SPIR-V is cut off or damaged: 200 bytes"), "{error}");
+                assert!(notes.contains("square as SPIR-V is truncated or damaged: 200 bytes"), "{error}");
             }
             _ => {}
         }
     }
 }
 
-/// A driver that looks for the end of an empty text read on until the process crashed.
+/// Regression test: a driver read past the end of an empty source until the process crashed.
 #[test]
-fn texts_that_no_compiler_takes_are_refused() {
+fn empty_sources_and_zero_bytes_are_rejected() {
     for device in present::devices() {
-        for (source, what) in [("", "is empty"), (" \n", "is empty"), ("kernel void f(\0) {}", "holds a zero byte")] {
+        for (source, what) in [
+            ("", "source is empty"),
+            (" \n", "source is empty"),
+            ("kernel void f(\0) {}", "source contains a zero byte"),
+        ] {
             let f = || ExternalKernel::new("f", [1, 1, 1]).output::<f32>("y");
             for package in [
                 f().opencl_c(source),
@@ -404,7 +416,7 @@ fn texts_that_no_compiler_takes_are_refused() {
 }
 
 #[test]
-fn a_text_without_a_kernel_says_so() {
+fn source_without_a_kernel_is_reported() {
     for device in devices(Backend::OpenCl) {
         let error = refused(&device, &square().opencl_c("// nothing"));
         let text = error.to_string();
@@ -417,7 +429,7 @@ fn a_text_without_a_kernel_says_so() {
 }
 
 #[test]
-fn a_group_that_the_source_fixes_otherwise_is_named() {
+fn conflicting_group_size_is_reported() {
     for device in devices(Backend::OpenCl).into_iter().filter(|device| !device.info().name.contains("Oclgrind")) {
         for items in [32, 128] {
             let source = format!(
@@ -427,15 +439,15 @@ fn a_group_that_the_source_fixes_otherwise_is_named() {
             let (x, mut y) = (device.full(64, 1.0f32).unwrap(), device.full(64, 1.0f32).unwrap());
             let error = run(launch(&package, 64, &x, &mut y), 64).expect_err("the groups differ");
             let wanted =
-                format!("square has groups of {items}×1×1 in its source and 64×1×1 in the launch; make them agree");
+                format!("square has groups of {items}×1×1 in its source and 64×1×1 in the launch; make them equal");
             assert!(error.to_string().contains(&wanted), "{device}: {error}");
         }
     }
 }
 
-/// A number where the kernel takes a buffer would be an address to the driver.
+/// A driver would interpret a scalar as an address where the kernel takes a buffer.
 #[test]
-fn arguments_of_another_kind_are_refused() {
+fn mismatched_parameter_types_are_rejected() {
     for device in devices(Backend::OpenCl) {
         let taken =
             |source: &str| ExternalKernel::new("f", [1, 1, 1]).scalar::<u64>("n").output::<f32>("y").opencl_c(source);
@@ -449,7 +461,7 @@ fn arguments_of_another_kind_are_refused() {
             ("kernel void f(ulong n, ulong y) {}", "argument 2 of f is a number, its signature gives a buffer"),
             (
                 "kernel void f(ulong n, local float *y) {}",
-                "argument 2 of f is memory of the group, its signature gives a buffer",
+                "argument 2 of f is local memory, its signature gives a buffer",
             ),
         ] {
             let error = refused(&device, &taken(source));
@@ -458,15 +470,15 @@ fn arguments_of_another_kind_are_refused() {
     }
 }
 
-/// What reads a module behind its end would crash.
+/// A reader that continues past the end of a truncated module would crash.
 #[test]
-fn cut_spir_v_is_refused_on_every_device() {
+fn truncated_spir_v_is_rejected_on_every_device() {
     let spir_v = ProgramForm::Image(BinaryFormat::SpirV);
     let taking = present::raw_devices().iter().filter(|raw| raw.accepted_forms().contains(&spir_v));
     for device in taking.map(|raw| Device::new(raw.clone(), DeviceOptions::default())) {
         for length in [0, 3, 4, 19, 20, 22, SPIR_V.len() / 2, SPIR_V.len() - 1] {
             let error = refused(&device, &square().spir_v(&SPIR_V[..length]));
-            assert!(error.notes().join(" ").contains("cut off or damaged"), "{device}, {length} bytes: {error}");
+            assert!(error.notes().join(" ").contains("truncated or damaged"), "{device}, {length} bytes: {error}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Work on several queues gives what the same work gives in order, whatever the device does first.
+//! Work on several queues gives the same results as in program order, for any execution order of the device.
 //!
-//! The oracle is a model on the host that does everything at once, in program order. The device under test defers, and picks
-//! the next step at random among all that queue order and waits allow.
+//! The reference is a host model that executes everything immediately in program order. The device under test defers its work and picks the
+//! next command at random among all that queue order and waits allow.
 
 mod exclusion;
 use crate::lab;
@@ -22,7 +22,7 @@ fn queues_agree_with_program_order() {
     }
 }
 
-/// So much is pending that uses of one queue are joined.
+/// With a large backlog, the uses of one queue are merged.
 #[test]
 fn queues_agree_with_program_order_under_a_backlog() {
     for seed in 1000..1100 {
@@ -30,7 +30,7 @@ fn queues_agree_with_program_order_under_a_backlog() {
     }
 }
 
-/// A random program over a few buffers that come and go, touching up to `most` + 1 elements at a time.
+/// Runs a random program over a few buffers with changing lifetimes, accessing up to `most` + 1 elements at a time.
 fn run(seed: u64, steps: usize, most: u64, progress: u64) {
     let mut random = Random::new(seed);
     let (device, lab) = lab(Plan { defer: Some(seed ^ 0x5EED), progress, ..Plan::default() });
@@ -86,7 +86,7 @@ fn run(seed: u64, steps: usize, most: u64, progress: u64) {
                 model[0] = 0x0707_0707;
             }
             5 => {
-                // Dropped with work pending: its memory goes to the next buffer.
+                // Dropped with work pending: the next buffer reuses its memory.
                 continue;
             }
             6 => {
@@ -107,7 +107,7 @@ fn run(seed: u64, steps: usize, most: u64, progress: u64) {
     device.synchronize().unwrap();
     drop(device);
     let state = lab.state();
-    assert!(state.live.is_empty() && state.programs.is_empty(), "seed {seed}: everything was given back");
+    assert!(state.live.is_empty() && state.programs.is_empty(), "seed {seed}: everything was released");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn events_order_queues() {
 }
 
 #[test]
-fn a_failure_poisons_what_it_should_have_written() {
+fn failed_work_poisons_its_outputs() {
     let (device, lab) = lab(Plan { defer: Some(4), ..Plan::default() });
     let source = device.buffer(&[1u32; ELEMS]).unwrap();
     let mut x = device.buffer(&[2u32; ELEMS]).unwrap();
@@ -169,16 +169,16 @@ fn a_failure_poisons_what_it_should_have_written() {
     let mut other = device.zeros(ELEMS).unwrap();
     let launch = |x: &Buffer<u32>, y: &mut Buffer<u32>| Launch::new(build_mix, vec![x.into(), y.into()]).launch(ELEMS);
     assert_eq!(launch(&x, &mut other).unwrap_err().message(), "lab: the step failed");
-    assert_eq!(source.to_vec().unwrap(), [1; ELEMS], "what it read is whole");
+    assert_eq!(source.to_vec().unwrap(), [1; ELEMS], "its inputs are intact");
 
     x.write(&[3; ELEMS]).unwrap();
-    assert_eq!(x.to_vec().unwrap(), [3; ELEMS], "writing it again heals it");
+    assert_eq!(x.to_vec().unwrap(), [3; ELEMS], "overwriting clears the failure");
     launch(&x, &mut other).unwrap();
     assert_eq!(other.to_vec().unwrap(), [3; ELEMS]);
 }
 
 #[test]
-fn memory_of_failed_work_is_clean_for_its_next_holder() {
+fn memory_of_failed_work_is_usable_after_reuse() {
     let (device, lab) = lab(Plan { defer: Some(5), ..Plan::default() });
     let source = device.buffer(&[1u32; ELEMS]).unwrap();
     let mut x = device.buffer(&[2u32; ELEMS]).unwrap();

@@ -1,4 +1,4 @@
-//! What wrong input gets: one error with a sentence that names operands, limit and remedy, and a device that works on.
+//! Errors of invalid arguments: each names operands, limit and remedy, and the device still works afterwards.
 
 #[cfg(target_os = "linux")]
 mod guard;
@@ -20,7 +20,7 @@ fn device() -> Device {
     lab(Plan::default()).0
 }
 
-/// The error's kind and sentence; and the device still works, with nothing left behind.
+/// Checks the error's kind and message, that the device still works, and that no memory leaks.
 fn check(device: &Device, error: Error, kind: ErrorKind, message: &str) {
     assert_eq!(error.message(), message);
     assert_eq!(error.kind(), kind, "{error}");
@@ -37,19 +37,19 @@ fn mistake(device: &Device, answer: Result<impl Sized>, message: &str) {
 }
 
 #[test]
-fn lengths_that_differ() {
+fn mismatched_lengths() {
     let device = device();
     let mut x = device.zeros::<f32>(12).unwrap();
     let y = device.zeros::<f32>(10).unwrap();
     let write = x.write(&[0.0; 10]);
-    mistake(&device, write, "write: a buffer of 12 elements and 10 elements; take a slice of the longer");
+    mistake(&device, write, "write: a buffer of 12 elements, but 10 elements given; take a slice of the longer one");
     let copy = x.copy_from(&y);
-    mistake(&device, copy, "copy: a buffer of 12 elements and 10 elements; take a slice of the longer");
+    mistake(&device, copy, "copy: a buffer of 12 elements, but 10 elements given; take a slice of the longer one");
     let read = x.read_into(&mut [0.0; 13]);
-    mistake(&device, read, "read: a buffer of 12 elements and 13 elements; take a slice of the longer");
+    mistake(&device, read, "read: a buffer of 12 elements, but 13 elements given; take a slice of the longer one");
     mistake(&device, x.slice(5..13), "elements 5..13 are not within a buffer of 12");
     mistake(&device, x.slice_mut(7..=usize::MAX), &format!("elements 7..{} are not within a buffer of 12", usize::MAX));
-    #[expect(clippy::reversed_empty_ranges, reason = "it is the mistake")]
+    #[expect(clippy::reversed_empty_ranges, reason = "the reversed range is the tested mistake")]
     let backwards = x.slice(5..3);
     mistake(&device, backwards, "elements 5..3 are not within a buffer of 12");
     let far = x.storage().slice(0..49);
@@ -57,7 +57,7 @@ fn lengths_that_differ() {
     let odd = Buffer::<f32>::from_storage(x.storage().slice(2..10).unwrap());
     mistake(&device, odd, "8 bytes at offset 2 are not a whole number of aligned f32 elements of 4 bytes");
     let bytes = x.storage().write_bytes(&[0; 7]);
-    mistake(&device, bytes, "write: 48 bytes on the device and 7 bytes; they must be as many");
+    mistake(&device, bytes, "write: 48 bytes on the device, but 7 bytes given; the sizes must be equal");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn wrong_arguments() {
     );
     launch(
         vec![2.0f32.into(), (&x).into(), (&y).into()],
-        "kernel saxpy: argument 3 (y) is written, but was passed to be read; pass `&mut y`",
+        "kernel saxpy: argument 3 (y) is written, but was passed as read-only; pass `&mut y`",
     );
     let mut counts = device.zeros::<u32>(4).unwrap();
     let answer = Launch::new(build_count, vec![1u32.into(), (&mut counts).into()]).launch(4);
@@ -108,12 +108,12 @@ fn wrong_arguments() {
     mistake(
         &device,
         answer,
-        "kernel saxpy: argument 2 (x) has 12 bytes at offset 2, no whole number of aligned f32 elements of 4 bytes",
+        "kernel saxpy: argument 2 (x) has 12 bytes at offset 2, not a whole number of aligned f32 elements of 4 bytes",
     );
 }
 
 #[test]
-fn memory_that_is_written_twice() {
+fn aliased_written_buffers() {
     let device = device();
     let y = device.zeros::<u32>(8).unwrap();
     let (low, high) = (y.storage().slice(0..20).unwrap(), y.storage().slice(12..32).unwrap());
@@ -128,7 +128,7 @@ fn memory_that_is_written_twice() {
 }
 
 #[test]
-fn grids_without_work_or_end() {
+fn empty_and_oversized_grids() {
     let device = device();
     let mut y = device.zeros::<u32>(4).unwrap();
     let mut launch = |grid: Grid, message: &str| {
@@ -139,30 +139,30 @@ fn grids_without_work_or_end() {
     launch((4, 2, 0).into(), "kernel count: a grid of 4×2×0 has no work-items; launch at least one along each axis");
     launch(
         Grid([1 << 40, 1 << 40, 1]),
-        "kernel count: a grid of 1099511627776×1099511627776×1 is more than cpu can number; launch it in parts",
+        "kernel count: a grid of 1099511627776×1099511627776×1 exceeds the index range of cpu; launch it in parts",
     );
     launch(
         Grid([u64::MAX, 1, 1]),
-        "kernel count: a grid of 18446744073709551615×1×1 is more than cpu can number; launch it in parts",
+        "kernel count: a grid of 18446744073709551615×1×1 exceeds the index range of cpu; launch it in parts",
     );
-    // The optimizer proves bounds for grids of 2^48 - 1 work-items at most, whole groups included.
+    // The optimizer proves bounds for grids of at most 2^48 - 1 work-items, including whole work-groups.
     launch(
         Grid([1 << 48, 1, 1]),
-        "kernel count: a grid of 281474976710656×1×1 is more than cpu can number; launch it in parts",
+        "kernel count: a grid of 281474976710656×1×1 exceeds the index range of cpu; launch it in parts",
     );
     launch(
         Grid([1 << 16, 1 << 16, 1 << 16]),
-        "kernel count: a grid of 65536×65536×65536 is more than cpu can number; launch it in parts",
+        "kernel count: a grid of 65536×65536×65536 exceeds the index range of cpu; launch it in parts",
     );
     launch(
         Grid([usize::MAX as u64 - (1 << 40) + 1, 1, 1]),
-        "kernel count: a grid of 18446742974197923840×1×1 is more than cpu can number; launch it in parts",
+        "kernel count: a grid of 18446742974197923840×1×1 exceeds the index range of cpu; launch it in parts",
     );
 }
 
-/// Groups reach beyond the grid: their work-items count.
+/// Work-groups at the edge extend beyond the grid, and their work-items count.
 #[test]
-fn grids_of_whole_groups_beyond_the_limit() {
+fn rounded_up_grids_beyond_the_limit() {
     fn build() -> Result<Kernel> {
         let mut kernel = build_count()?;
         kernel.group_size = Some([64, 4, 1]);
@@ -173,13 +173,13 @@ fn grids_of_whole_groups_beyond_the_limit() {
     let mut launch = |grid: Grid| Launch::new(build, vec![0usize.into(), (&mut y).into()]).launch(grid);
     for grid in [[(1 << 48) - 1, 1, 1], [1 << 40, 1, 1 << 6], [1, (1 << 42) - 1, 1]] {
         let error = launch(Grid(grid)).unwrap_err();
-        assert!(error.is_mistake() && error.message().contains("more than cpu can number"), "{grid:?}: {error}");
+        assert!(error.is_mistake() && error.message().contains("exceeds the index range of cpu"), "{grid:?}: {error}");
     }
 }
 
-/// A hand-built kernel that claims a proof is refused wherever a kernel enters.
+/// A hand-built kernel with proven guards is rejected at every entry point.
 #[test]
-fn guards_that_claim_a_proof() {
+fn proven_guards_are_rejected() {
     fn build() -> Result<Kernel> {
         let mut b = Builder::new("proven");
         let x = b.buffer("x", DType::F32, Access::In);
@@ -193,7 +193,7 @@ fn guards_that_claim_a_proof() {
     let device = device();
     let x = device.buffer(&[1.0f32; 64]).unwrap();
     let mut y = device.zeros::<f32>(1).unwrap();
-    let message = "kernel proven: an access to x is marked proven, which only the optimizer may do; make it checked, or unchecked \
+    let message = "kernel proven: an access to x is marked proven, which only the optimizer can do; make it checked, or unchecked \
                    and launch it with `unsafe`";
     for n in [0usize, 64, 1 << 44] {
         mistake(&device, Launch::new(build, vec![(&x).into(), (&mut y).into(), n.into()]).launch(1), message);
@@ -204,7 +204,7 @@ fn guards_that_claim_a_proof() {
 }
 
 #[test]
-fn needs_beyond_the_device() {
+fn requirements_beyond_the_device() {
     let target =
         Target { max_group: [64, 64, 4], max_group_items: 256, shared_bytes: 1024, max_bindings: 2, ..Target::cpu() };
     let target = Target { f64: false, int64: false, ..target };
@@ -262,7 +262,7 @@ fn buffers_of_another_device() {
         "kernel saxpy: its buffers are on opencl:1, the queue is on cpu; take a queue of opencl:1",
     );
     let answer = device.submit(&[Command::Copy { from: y.storage(), to: x.storage() }]);
-    mistake(&device, answer, "a buffer on opencl:1 was given to work for cpu; copy it with `.to(&device)`");
+    mistake(&device, answer, "a buffer on opencl:1 was passed to work for cpu; copy it with `.to(&device)`");
     let event = other.default_queue().record_event().unwrap();
     let answer = device.default_queue().wait_event(&event);
     mistake(&device, answer, "a queue of cpu cannot wait for an event of opencl:1; wait for it on the host");
@@ -271,35 +271,35 @@ fn buffers_of_another_device() {
     mistake(
         &device,
         answer,
-        "kernel saxpy(a: f32, x: &[f32], y: &mut [f32]) on opencl:1 cannot be launched on cpu; prepare it there",
+        "kernel saxpy(a: f32, x: &[f32], y: &mut [f32]) on opencl:1 cannot be launched on cpu; compile it there",
     );
 }
 
 #[test]
-fn copies_and_fills_that_make_no_sense() {
+fn invalid_copies_and_fills() {
     let device = device();
     let storage = device.allocate(16).unwrap();
     let part = |range| storage.slice(range).unwrap();
     let copy = device.submit(&[Command::Copy { from: &part(0..8), to: &part(4..12) }]);
     mistake(&device, copy, "copy: the source and the destination share bytes; copy through a third buffer");
     let copy = device.submit(&[Command::Copy { from: &part(0..8), to: &part(8..12) }]);
-    mistake(&device, copy, "copy: 4 bytes on the device and 8 bytes; they must be as many");
+    mistake(&device, copy, "copy: 4 bytes on the device, but 8 bytes given; the sizes must be equal");
     let fill = device.submit(&[Command::Fill { to: &part(0..6), pattern: &[0; 4] }]);
     mistake(
         &device,
         fill,
-        "fill: a pattern of 4 bytes does not fill 6 bytes at offset 0; it has 1, 2, 4 or 8 bytes that divide both",
+        "fill: a pattern of 4 bytes does not fit 6 bytes at offset 0; its length must be 1, 2, 4 or 8 and divide both",
     );
     let fill = device.submit(&[Command::Fill { to: &part(0..6), pattern: &[] }]);
     mistake(
         &device,
         fill,
-        "fill: a pattern of 0 bytes does not fill 6 bytes at offset 0; it has 1, 2, 4 or 8 bytes that divide both",
+        "fill: a pattern of 0 bytes does not fit 6 bytes at offset 0; its length must be 1, 2, 4 or 8 and divide both",
     );
 }
 
 #[test]
-fn unchecked_kernels_need_a_promise() {
+fn unchecked_kernels_need_an_unsafe_launch() {
     let device = device();
     let mut y = device.zeros::<u32>(4).unwrap();
     let answer = Launch::new(build_unchecked, vec![(&mut y).into()]).launch(4);
@@ -309,14 +309,14 @@ fn unchecked_kernels_need_a_promise() {
     assert!(prepared.is_unchecked());
     let args = vec![(&mut y).into()];
     let answer = device.submit(&[Command::Kernel { prepared: &prepared, grid: 4.into(), args }]);
-    mistake(&device, answer, "kernel daring: its author marked it unchecked; it cannot be part of a list of work");
-    // SAFETY: the grid is as long as the buffer, and the kernel writes at its work-item's number.
+    mistake(&device, answer, "kernel daring: its author marked it unchecked; it cannot be part of a command list");
+    // SAFETY: the grid is as long as the buffer, and the kernel writes at its work-item's index.
     unsafe { Launch::new(build_unchecked, vec![(&mut y).into()]).launch_unchecked(4) }.unwrap();
     assert_eq!(y.to_vec().unwrap(), [1; 4]);
 }
 
 #[test]
-fn a_list_is_submitted_whole_or_not_at_all() {
+fn command_lists_are_submitted_completely_or_not_at_all() {
     let (device, lab) = lab(Plan::default());
     let storage = device.upload(&[1; 8]).unwrap();
     let before = lab.counts().submissions;
@@ -328,7 +328,7 @@ fn a_list_is_submitted_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_compiler_or_queue_that_refuses() {
+fn failing_compiler_or_queue() {
     let (device, lab) = lab(Plan::default());
     let refusal = || Error::new(ErrorKind::CompileFailed, "kernel mix does not build on lab").note("line 1: no");
     lab.state().refuse_program = Some(refusal());
@@ -339,7 +339,7 @@ fn a_compiler_or_queue_that_refuses() {
     let error = launch(&x, &mut y).unwrap_err();
     assert_eq!(error.notes(), ["line 1: no"]);
     check(&device, error, ErrorKind::CompileFailed, "kernel mix does not build on lab");
-    launch(&x, &mut y).expect("a refusal is not remembered");
+    launch(&x, &mut y).expect("failures are not cached");
     lab.state().refuse_submission = Some(Error::new(ErrorKind::DeviceLost, "lab is gone"));
     let error = launch(&x, &mut y).unwrap_err();
     check(&device, error, ErrorKind::DeviceLost, "lab is gone");
@@ -348,7 +348,7 @@ fn a_compiler_or_queue_that_refuses() {
 }
 
 #[test]
-fn a_kernel_that_does_not_verify() {
+fn invalid_kernel_is_rejected() {
     let device = device();
     fn build() -> Result<Kernel> {
         let mut kernel = build_mix()?;

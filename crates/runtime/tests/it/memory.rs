@@ -1,4 +1,4 @@
-//! Buffers, the pool and its counts. The lab says what the driver was asked for.
+//! Tests of buffers, the memory pool and its statistics. The simulated device counts the driver calls.
 
 use crate::lab;
 use crate::present;
@@ -16,7 +16,7 @@ fn capped(cap: u64) -> (Device, std::sync::Arc<lab::Lab>) {
 }
 
 #[test]
-fn bytes_come_back() {
+fn buffer_contents_round_trip() {
     let (device, _) = lab(Plan::default());
     let data: Vec<f32> = (0..1000).map(|i| i as f32 / 7.0).collect();
     let mut x = device.buffer(&data).unwrap();
@@ -37,7 +37,7 @@ fn bytes_come_back() {
 }
 
 #[test]
-fn empty_buffers_are_buffers() {
+fn empty_buffers_are_supported() {
     let (device, _) = lab(Plan::default());
     let mut x = device.buffer::<f32>(&[]).unwrap();
     assert!(x.is_empty());
@@ -50,7 +50,7 @@ fn empty_buffers_are_buffers() {
 }
 
 #[test]
-fn devices_exchange_through_the_host() {
+fn copies_between_devices_pass_through_the_host() {
     let ((one, _), (two, _)) = (lab(Plan::default()), lab(Plan { index: 1, ..Plan::default() }));
     let x = one.buffer(&[1u16, 2, 3]).unwrap();
     let y = x.to(&two).unwrap();
@@ -60,7 +60,7 @@ fn devices_exchange_through_the_host() {
 }
 
 #[test]
-fn freed_memory_is_used_again() {
+fn freed_memory_is_reused() {
     let (device, lab) = lab(Plan::default());
     for bytes in [1, 300, 700, 5000, 100_000, 3_000_000] {
         drop(device.allocate(bytes).unwrap());
@@ -69,14 +69,14 @@ fn freed_memory_is_used_again() {
     assert_eq!(lab.counts().allocations, 6);
     assert_eq!(device.memory_stats().reused, 6);
     drop(device.allocate(2_700_000).unwrap());
-    assert_eq!(device.memory_stats().reused, 7, "a large request takes what is up to a seventh larger");
+    assert_eq!(device.memory_stats().reused, 7, "a large request reuses a block up to a seventh larger");
     drop(device.allocate(2_000_000).unwrap());
-    assert_eq!(device.memory_stats().reused, 7, "and no more than that");
+    assert_eq!(device.memory_stats().reused, 7, "larger blocks are not reused");
 }
 
-/// One buffer at a time, each a little longer than the one before, which it therefore cannot reuse.
+/// One buffer at a time, each slightly longer than the previous one, whose memory it therefore cannot reuse.
 #[test]
-fn what_is_kept_is_bounded_by_what_was_needed() {
+fn reserved_memory_is_bounded_by_peak_use() {
     let (device, lab) = lab(Plan::default());
     for count in 1..500u64 {
         drop(device.allocate(count * 24_000).unwrap());
@@ -85,11 +85,11 @@ fn what_is_kept_is_bounded_by_what_was_needed() {
         assert_eq!(stats.reserved, lab.counts().used);
     }
     assert!(device.memory_stats().peak_reserved <= 4 * 12 * MIB + 64 * MIB);
-    // What was freed last is what is still there.
+    // The block freed last is still in the pool.
     let (reused, before) = (device.memory_stats().reused, lab.counts().allocations);
     drop(device.allocate(499 * 24_000).unwrap());
     assert_eq!((device.memory_stats().reused, lab.counts().allocations), (reused + 1, before));
-    // Two buffers at a time of two growing sizes, an older one among them.
+    // Two buffers at a time with two growing sizes, one of them older.
     let mut held = Vec::new();
     for count in 1..2000u64 {
         held.push(device.allocate(70_000 + count * 900).unwrap());
@@ -101,9 +101,9 @@ fn what_is_kept_is_bounded_by_what_was_needed() {
     }
 }
 
-/// Sizes that come again in each step are never asked of the driver again.
+/// Sizes that repeat in each step are allocated from the driver only once.
 #[test]
-fn a_steady_loop_allocates_nothing_anew() {
+fn steady_loop_reuses_all_allocations() {
     let (device, lab) = lab(Plan::default());
     let mut random = Random::new(5);
     let steps: Vec<(u64, usize)> = (0..300).map(|_| (1 + random.below(4 << 20), random.below(12) as usize)).collect();
@@ -121,7 +121,7 @@ fn a_steady_loop_allocates_nothing_anew() {
 }
 
 #[test]
-fn counts_add_up() {
+fn statistics_are_consistent() {
     let (device, lab) = lab(Plan::default());
     let mut random = Random::new(7);
     let mut held: Vec<Storage> = Vec::new();
@@ -138,7 +138,7 @@ fn counts_add_up() {
         assert_eq!(stats.allocated, held.iter().map(Storage::bytes).sum::<u64>());
         assert_eq!(stats.peak_allocated, most);
         assert_eq!(stats.buffers, held.len() as u64);
-        assert_eq!(stats.reserved, lab.counts().used, "what the driver gave");
+        assert_eq!(stats.reserved, lab.counts().used, "bytes allocated by the driver");
         assert_eq!(stats.allocations - stats.reused, lab.counts().allocations);
     }
     drop(held);
@@ -151,7 +151,7 @@ fn counts_add_up() {
 }
 
 #[test]
-fn the_cap_is_met_to_the_byte() {
+fn pool_can_be_filled_to_the_cap_exactly() {
     for megabyte in [MIB, 1_000_000] {
         let (device, lab) = capped(64 * megabyte);
         let held: Vec<Storage> = (0..64).map(|_| device.allocate(megabyte).unwrap()).collect();
@@ -163,7 +163,7 @@ fn the_cap_is_met_to_the_byte() {
 }
 
 #[test]
-fn beyond_the_cap_is_an_error_that_names_the_holders() {
+fn exceeding_the_cap_names_the_largest_tags() {
     let (device, _) = capped(64 * MIB);
     let weights = Device::with_memory_tag("weights", || device.allocate(40 * MIB)).unwrap();
     let _moments: Vec<Storage> =
@@ -185,7 +185,7 @@ fn beyond_the_cap_is_an_error_that_names_the_holders() {
 }
 
 #[test]
-fn a_full_device_gets_back_what_is_kept_and_is_asked_again() {
+fn pool_is_trimmed_when_the_device_is_out_of_memory() {
     let (device, lab) = lab(Plan { memory: 10 * MIB, ..Plan::default() });
     drop(device.allocate(6 * MIB).unwrap());
     let big = device.allocate(8 * MIB).unwrap();
@@ -197,14 +197,14 @@ fn a_full_device_gets_back_what_is_kept_and_is_asked_again() {
         "out of memory on cpu: needs 3.0 MiB, 2.0 MiB free of 10.0 MiB; largest: untagged 8.0 MiB; \
          drop buffers or use smaller ones"
     );
-    assert_eq!(device.memory_stats().reserved, 8 * MIB, "a failure reserves nothing");
+    assert_eq!(device.memory_stats().reserved, 8 * MIB, "a failed allocation reserves nothing");
     drop(big);
     device.allocate(3 * MIB).unwrap();
 }
 
-/// Lists of allocations on pools that hold and keep something: what is said before is what the pool reports afterwards.
+/// Lists of allocations on partly used pools: the estimate equals the statistics afterwards.
 #[test]
-fn an_estimate_is_what_the_pool_then_reports() {
+fn memory_estimate_matches_the_pool_statistics() {
     let mut random = Random::new(11);
     let (mut fitted, mut refused) = (0, 0);
     for round in 0..400u64 {
@@ -224,7 +224,11 @@ fn an_estimate_is_what_the_pool_then_reports() {
         let wanted = sizes(24);
         let (before, asked) = (device.memory_stats(), lab.counts());
         let estimate = device.estimate_memory(wanted.iter().copied()).unwrap();
-        assert_eq!((device.memory_stats(), lab.counts().allocations), (before, asked.allocations), "nothing was made");
+        assert_eq!(
+            (device.memory_stats(), lab.counts().allocations),
+            (before, asked.allocations),
+            "nothing was allocated"
+        );
         assert_eq!((estimate.buffers, estimate.requested), (wanted.len() as u64, wanted.iter().sum()));
         let made: Result<Vec<_>, _> = wanted.iter().map(|bytes| device.allocate(*bytes)).collect();
         assert_eq!(estimate.fits, made.is_ok(), "{estimate}; {made:?}");
@@ -241,7 +245,7 @@ fn an_estimate_is_what_the_pool_then_reports() {
         drop(held);
     }
     assert!(fitted > 100 && refused > 50, "{fitted} and {refused}");
-    // What is given back beyond the bound is foreseen, too.
+    // The estimate also accounts for blocks returned beyond the bound.
     let (device, lab) = self::lab(Plan::default());
     for count in 1..40 {
         drop(device.allocate(count * MIB / 2).unwrap());
@@ -253,15 +257,15 @@ fn an_estimate_is_what_the_pool_then_reports() {
     drop(held);
     let (device, _) = capped(64 * MIB);
     let estimate = device.estimate_memory([48 * MIB, 100]).unwrap();
-    assert_eq!(estimate.to_string(), "48.0 MiB in 2 buffers fits: 48.0 MiB reserved of 64.0 MiB that can be");
+    assert_eq!(estimate.to_string(), "48.0 MiB in 2 buffers fits: 48.0 MiB reserved of 64.0 MiB available");
     assert!(!device.estimate_memory([48 * MIB, 17 * MIB]).unwrap().fits);
     let target = panoply_ir::Target { max_buffer_bytes: 1000, ..panoply_ir::Target::cpu() };
     let error = lab::lab(Plan { target, ..Plan::default() }).0.estimate_memory([8, 1001]).unwrap_err();
-    assert_eq!(error.message(), "a buffer of 1001 B exceeds the largest on cpu, 1000 B; split it");
+    assert_eq!(error.message(), "a buffer of 1001 B exceeds the maximum buffer size on cpu, 1000 B; split it");
 }
 
 #[test]
-fn without_a_pool_memory_goes_back_at_once() {
+fn memory_is_freed_immediately_without_a_pool() {
     let lab = lab::Lab::new(Plan::default());
     let device = Device::new(lab.clone(), DeviceOptions { pool: PoolSetting::Off, ..DeviceOptions::default() });
     drop(device.allocate(1000).unwrap());
@@ -271,7 +275,7 @@ fn without_a_pool_memory_goes_back_at_once() {
 }
 
 #[test]
-fn tags_nest_and_survive_panics() {
+fn tags_nest_and_are_restored_after_panics() {
     let (device, _) = lab(Plan::default());
     let holder = |storage: Storage| {
         let tag = device.memory_by_tag()[0].tag.clone();
@@ -289,7 +293,7 @@ fn tags_nest_and_survive_panics() {
 }
 
 #[test]
-fn readings_are_futures() {
+fn readbacks_are_futures() {
     for defer in [None, Some(11)] {
         awaited(&lab(Plan { defer, ..Plan::default() }).0);
     }
@@ -305,7 +309,7 @@ fn awaited(device: &Device) {
     assert_eq!(block_on(y.read_async().unwrap()).unwrap(), [1, 2, 3], "{device}");
 }
 
-/// The smallest executor: it parks the thread until it is woken.
+/// A minimal executor that parks the thread until it is woken.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -325,12 +329,12 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_bigger_buffer_than_the_device_takes_is_refused() {
+fn buffer_beyond_the_maximum_size_is_rejected() {
     let target = panoply_ir::Target { max_buffer_bytes: 1000, ..panoply_ir::Target::cpu() };
     let (device, lab) = lab(Plan { target, ..Plan::default() });
     assert_eq!(
         device.zeros::<f32>(251).unwrap_err().message(),
-        "a buffer of 1004 B exceeds the largest on cpu, 1000 B; split it"
+        "a buffer of 1004 B exceeds the maximum buffer size on cpu, 1000 B; split it"
     );
     let x: Buffer<f32> = device.zeros(250).unwrap();
     assert_eq!(lab.counts().used, 1000, "no rounding beyond the limit");

@@ -1,4 +1,4 @@
-//! Intel's GPUs under a kind of their own: a registry in which other drivers reach them, or do not.
+//! The oneAPI backend: Intel GPUs in a registry, with or without other drivers that reach them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use panoply_driver::OneApiDriver;
 use panoply_ir::{Error, Result, Target};
 use panoply_runtime::{Backend, DeviceOptions, Registry};
 
-/// A device as a driver would describe it; `physical_id` is its place on the bus.
+/// Creates a device with the given properties; `identity` is its address on the bus.
 fn device(kind: Backend, index: usize, vendor: &str, ty: &str, identity: Option<&str>) -> Arc<NullDevice> {
     let target = if kind == Backend::Vulkan { Target::webgpu_minimum() } else { Target::spirv_minimum() };
     let null = NullDevice::new(target);
@@ -40,34 +40,34 @@ fn registry(opencl: Result<Vec<Arc<NullDevice>>>, vulkan: Result<Vec<Arc<NullDev
 const INTEL: &str = "Intel(R) Corporation";
 
 #[test]
-fn gpus_are_served_by_the_driver_that_reaches_them() {
+fn oneapi_uses_the_driver_that_reaches_the_gpu() {
     let opencl = vec![
         device(Backend::OpenCl, 0, INTEL, "cpu", None),
         device(Backend::OpenCl, 1, "NVIDIA Corporation", "gpu", Some("0000:01:00.0")),
         device(Backend::OpenCl, 2, INTEL, "accelerator", None),
         device(Backend::OpenCl, 3, INTEL, "gpu", Some("0000:00:02.0")),
-        // Mesa's OpenCL shows the same GPU again.
+        // Mesa's OpenCL lists the same GPU again.
         device(Backend::OpenCl, 4, "Intel", "gpu", Some("0000:00:02.0")),
         device(Backend::OpenCl, 5, INTEL, "gpu", Some("0000:03:00.0")),
         device(Backend::OpenCl, 6, INTEL, "gpu", None),
     ];
     let counted = opencl[3].clone();
-    let registry = registry(Ok(opencl), Err(Error::unavailable("vulkan: nobody may ask")));
+    let registry = registry(Ok(opencl), Err(Error::unavailable("vulkan: must not be probed")));
     let found = registry.devices(Backend::OneApi).unwrap();
     let lines: Vec<String> = found.iter().map(|found| format!("{found}: {}", found.info().driver)).collect();
     let through = |index: usize, opencl: usize| format!("oneapi:{index}: {INTEL} 24.1, through opencl:{opencl}");
     assert_eq!(lines, [through(0, 3), through(1, 5), through(2, 6)]);
     assert_eq!(found[0].info().details.last().unwrap(), &("served through".to_string(), "opencl:3".to_string()));
-    assert_eq!(registry.recommended().unwrap().device, found[0], "it is preferred to the same GPU as opencl");
-    // The work is done by the device it is served by.
+    assert_eq!(registry.recommended().unwrap().device, found[0], "it is preferred to the same GPU through OpenCL");
+    // The underlying device does the work.
     let held = found[0].allocate(1000).unwrap();
     assert_eq!(counted.counts().allocations, 1);
     drop(held);
 }
 
-/// What the driver that serves them leaves out is named here too; drivers that were not needed say nothing.
+/// Rejections of the underlying driver are passed on; unused drivers report nothing.
 #[test]
-fn what_the_route_refuses_is_passed_on() {
+fn rejections_of_the_route_are_passed_on() {
     let route = |kind, vendor: &str| -> Arc<dyn Driver> {
         let refused = vec![Error::unavailable(format!("{kind}:1: too old; update it"))];
         Arc::new(NullDriver { kind, devices: Ok(vec![device(kind, 0, vendor, "gpu", None)]), refused })
@@ -82,7 +82,7 @@ fn what_the_route_refuses_is_passed_on() {
 }
 
 #[test]
-fn vulkan_takes_the_place_of_a_missing_driver() {
+fn vulkan_is_used_if_opencl_is_missing() {
     let gpu = || Ok(vec![device(Backend::Vulkan, 0, "Intel", "gpu", Some("0000:00:02.0"))]);
     for opencl in
         [Err(Error::unavailable("opencl: libOpenCL.so.1 cannot be loaded; install the loader")), Ok(Vec::new())]
@@ -94,7 +94,7 @@ fn vulkan_takes_the_place_of_a_missing_driver() {
 }
 
 #[test]
-fn without_a_gpu_the_reason_is_true() {
+fn reason_is_correct_without_a_gpu() {
     let missing = || Err(Error::unavailable("opencl: libOpenCL.so.1 cannot be loaded; install the loader"));
     let absent = || Err(Error::unavailable("vulkan: its loader libvulkan.so.1 cannot be opened; install it"));
     let others =
@@ -103,21 +103,21 @@ fn without_a_gpu_the_reason_is_true() {
         (
             missing(),
             absent(),
-            "oneapi: no interface that reaches Intel's GPUs is here; install Intel's GPU driver (package intel-opencl-icd), \
+            "oneapi: no driver for Intel GPUs is installed; install Intel's GPU driver (package intel-opencl-icd), \
              or Mesa's for Vulkan (package mesa-vulkan-drivers)",
             2,
         ),
         (
             others(),
             absent(),
-            "oneapi: no Intel GPU is here, OpenCL has 2 other devices; if this machine has one, install its driver \
+            "oneapi: no Intel GPU was found, OpenCL has 2 other devices; if this machine has one, install its driver \
              (package intel-opencl-icd)",
             1,
         ),
         (
             others(),
             Ok(vec![device(Backend::Vulkan, 0, "Mesa", "cpu", None)]),
-            "oneapi: no Intel GPU is here, OpenCL has 2 other devices and Vulkan has one other device; if this machine \
+            "oneapi: no Intel GPU was found, OpenCL has 2 other devices and Vulkan has one other device; if this machine \
              has one, install its driver (package intel-opencl-icd)",
             0,
         ),
@@ -128,9 +128,9 @@ fn without_a_gpu_the_reason_is_true() {
     }
 }
 
-/// A bus with devices, each a vendor and a class as Linux writes them.
+/// A simulated bus with devices, each with vendor and class as Linux formats them.
 #[test]
-fn who_is_asked_depends_on_the_bus() {
+fn probed_drivers_depend_on_the_bus() {
     let scratch = std::env::temp_dir().join(format!("panoply-bus-{}", std::process::id()));
     let nobody = || driver(Backend::OpenCl, Err(Error::unavailable("opencl: asked")));
     for (name, devices, asked) in [
@@ -152,7 +152,7 @@ fn who_is_asked_depends_on_the_bus() {
                 // SAFETY: no device is used.
                 unsafe { OneApiDriver { routes: vec![nobody()], bus: Some(bus), software: false }.probe() }.map(drop).unwrap_err();
             let because =
-                if asked { "no interface that reaches" } else { "no Intel GPU is on this machine's bus; use" };
+                if asked { "no driver for Intel GPUs is" } else { "no Intel GPU is on this machine's bus; use" };
             assert!(error.is_unavailable() && error.message().contains(because), "{name}: {error}");
         }
     }

@@ -1,4 +1,4 @@
-//! Profiles: the lab's clock says that every step takes 1000 ns, so every figure is known.
+//! Profiles: on the simulated device every command takes 1000 ns, so every figure is known.
 
 use crate::lab;
 
@@ -36,10 +36,10 @@ fn profiled(defer: Option<u64>) -> ProfileReport {
 }
 
 #[test]
-fn figures_add_up() {
+fn profile_figures_are_consistent() {
     for defer in [None, Some(1), Some(2)] {
         let report = profiled(defer);
-        assert_eq!(report.launches(), 7, "what came after the profile is not in it");
+        assert_eq!(report.launches(), 7, "later work is not part of the profile");
         let work = |name: &str| report.work.iter().find(|work| work.name == name).unwrap();
         let (mix, step, fill) = (work("mix"), work("step"), work("fill"));
         assert_eq!((mix.kind, mix.calls, mix.time), (ActivityKind::Kernel, 4, Duration::from_nanos(4000)));
@@ -61,7 +61,7 @@ fn figures_add_up() {
 }
 
 #[test]
-fn the_trace_is_what_perfetto_reads() {
+fn trace_is_valid_for_perfetto() {
     let report = profiled(Some(3));
     let trace: serde_json::Value = serde_json::from_str(&report.chrome_trace()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
@@ -78,15 +78,15 @@ fn the_trace_is_what_perfetto_reads() {
     let mut begins: Vec<f64> = mixes.iter().map(|mix| mix["ts"].as_f64().unwrap()).collect();
     let sorted = begins.clone();
     begins.sort_by(f64::total_cmp);
-    assert_eq!(begins, sorted, "the device's order is the trace's");
+    assert_eq!(begins, sorted, "the trace is in the device's order");
 }
 
 #[test]
-fn one_profile_of_a_device_at_a_time() {
+fn a_device_has_at_most_one_profile() {
     let (device, _) = lab(Plan::default());
     let first = Profiler::start(&device).unwrap();
     let error = Profiler::start(&device).err().unwrap();
-    assert_eq!(error.message(), "cpu is being profiled already; finish that one first");
+    assert_eq!(error.message(), "cpu is already being profiled; finish that one first");
     drop(first);
     Profiler::start(&device).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Kernels are compiled once: in a process by their builder and by their content, across processes through the disk.
+//! Kernels are compiled once: within a process by build function and content, across processes through the disk cache.
 
 use crate::lab;
 
@@ -12,7 +12,7 @@ use panoply_ir::{Error, ErrorKind, Target};
 use panoply_runtime::{Device, DeviceOptions, ExternalKernel, Launch, LaunchArg, ProgramCacheStats};
 
 #[test]
-fn a_builder_is_called_once_for_each_device() {
+fn build_function_is_called_once_per_device() {
     let (device, lab) = lab(Plan::default());
     let first = device.compile_fn(build_mix).unwrap();
     let second = device.compile_fn(build_mix).unwrap();
@@ -28,7 +28,7 @@ fn a_builder_is_called_once_for_each_device() {
 }
 
 #[test]
-fn programs_nobody_holds_are_trimmed() {
+fn unused_programs_are_trimmed() {
     let (device, lab) = lab(Plan::default());
     let held = device.compile_fn(build_mix).unwrap();
     device.compile_fn(build_step).unwrap();
@@ -40,14 +40,14 @@ fn programs_nobody_holds_are_trimmed() {
     assert!(lab.state().programs.is_empty());
 }
 
-/// A kernel for each number, as a program whose constant differs in each step has.
+/// Creates a kernel per number, like a program whose constant differs in each step.
 fn numbered(number: usize) -> ExternalKernel {
     let source = format!("kernel void own(global float *y) {{ y[0] = {number}; }}");
     ExternalKernel::new("own", [64, 1, 1]).output::<f32>("y").opencl_c(&source)
 }
 
 #[test]
-fn programs_that_are_not_used_are_bounded() {
+fn unused_programs_are_bounded() {
     let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
     let held = device.load_external(&numbered(0)).unwrap();
     let mut most = 0;
@@ -57,9 +57,9 @@ fn programs_that_are_not_used_are_bounded() {
     }
     assert!(most <= 1026, "{most} programs");
     let compiled = lab.counts().texts_compiled;
-    assert!(Arc::ptr_eq(&held, &device.load_external(&numbered(0)).unwrap()), "what is used stays");
+    assert!(Arc::ptr_eq(&held, &device.load_external(&numbered(0)).unwrap()), "programs in use stay");
     (4900..5000).for_each(|number| drop(device.load_external(&numbered(number)).unwrap()));
-    assert_eq!(lab.counts().texts_compiled, compiled, "and so do the latest");
+    assert_eq!(lab.counts().texts_compiled, compiled, "the most recent programs stay");
     device.load_external(&numbered(1)).unwrap();
     assert_eq!(lab.counts().texts_compiled, compiled + 1);
     let held: Vec<_> = (1..3000).map(|number| device.load_external(&numbered(number)).unwrap()).collect();
@@ -70,7 +70,7 @@ fn programs_that_are_not_used_are_bounded() {
 }
 
 #[test]
-fn warming_up_compiles_all() {
+fn warm_up_compiles_all_kernels() {
     let (device, _) = lab(Plan::default());
     device.warm_up(&[build_mix, build_step, build_saxpy]).unwrap();
     device.warm_up(&[]).unwrap();
@@ -80,9 +80,9 @@ fn warming_up_compiles_all() {
     assert!(device.warm_up(&[build_mix, build_step]).unwrap_err().is_compile_failed());
 }
 
-/// In their order and each once, whatever is asked for twice; of failures the one there is, after which what was asked for can be had.
+/// The results are in order and each kernel is compiled once. After a failure, the same kernels can be compiled.
 #[test]
-fn kernels_of_a_plan_are_compiled_together() {
+fn compile_all_deduplicates_and_keeps_order() {
     let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
     let kernels = [build_mix, build_step, build_saxpy, build_count, build_mix]
         .map(|build| Arc::new(verify(build().unwrap()).unwrap()));
@@ -97,7 +97,7 @@ fn kernels_of_a_plan_are_compiled_together() {
 }
 
 #[test]
-fn indices_are_as_wide_as_a_launch_needs() {
+fn index_width_depends_on_the_launch() {
     let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
     let launch = |n: usize, grid: usize| {
         let mut y = device.zeros::<u32>(8).unwrap();
@@ -128,16 +128,16 @@ fn indices_are_as_wide_as_a_launch_needs() {
     launch(3usize.into(), 8).unwrap();
     assert_eq!(
         launch((1usize << 31).into(), 8).unwrap_err(),
-        "kernel count: n reaches 2147483648, cpu can count to 2147483647 here; launch it in parts"
+        "kernel count: n reaches 2147483648, but the index limit of cpu is 2147483647; launch it in parts"
     );
     assert_eq!(
         launch(3usize.into(), 1 << 31).unwrap_err(),
-        "kernel count: a grid of 2147483648×1×1 is more than cpu can number; launch it in parts"
+        "kernel count: a grid of 2147483648×1×1 exceeds the index range of cpu; launch it in parts"
     );
     assert_eq!(lab.counts().texts_compiled, 1);
 }
 
-/// A folder of this test, removed after it.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -168,7 +168,7 @@ fn permit(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A device that takes text, as a new process would see it.
+/// Returns a device that takes source text, in the state of a new process.
 fn process(folder: &Path, driver: &str) -> (Device, Arc<Lab>) {
     let target = Target { name: driver.into(), ..Target::opencl_minimum() };
     let lab = Lab::new(Plan { target, ..Plan::default() });
@@ -176,7 +176,7 @@ fn process(folder: &Path, driver: &str) -> (Device, Arc<Lab>) {
 }
 
 #[test]
-fn the_next_process_compiles_nothing() {
+fn next_process_loads_programs_from_disk() {
     let folder = Folder::new("next-process");
     let (device, lab) = process(&folder.0, "driver 1");
     device.compile_fn(build_mix).unwrap();
@@ -196,7 +196,7 @@ fn the_next_process_compiles_nothing() {
 }
 
 #[test]
-fn source_of_a_users_own_is_kept_as_well() {
+fn external_source_is_cached_on_disk() {
     let folder = Folder::new("own-source");
     let package =
         ExternalKernel::new("own", [64, 1, 1]).output::<f32>("y").opencl_c("kernel void own(global float *y) {}");
@@ -214,7 +214,7 @@ fn source_of_a_users_own_is_kept_as_well() {
 }
 
 #[test]
-fn damaged_files_are_replaced() {
+fn damaged_cache_files_are_replaced() {
     let folder = Folder::new("damaged");
     let (device, _) = process(&folder.0, "driver");
     device.compile_fn(build_mix).unwrap();
@@ -232,14 +232,14 @@ fn damaged_files_are_replaced() {
         fs::write(&file, &damaged).unwrap();
         let (device, lab) = process(&folder.0, "driver");
         device.compile_fn(build_mix).unwrap();
-        assert_eq!(lab.counts().binaries_loaded, 0, "{damaged:?} was taken");
+        assert_eq!(lab.counts().binaries_loaded, 0, "{damaged:?} was loaded");
         assert_eq!(
             device.program_cache_stats(),
             ProgramCacheStats { compiled: 1, rejected_files: 1, ..ProgramCacheStats::default() }
         );
         assert_eq!(fs::read(&file).unwrap(), good, "replaced by a good one");
     }
-    // A file of another program under this name.
+    // A file of another program with this name.
     device.compile_fn(build_step).unwrap();
     let other = folder.files().into_iter().find(|other| *other != file).unwrap();
     fs::copy(&other, &file).unwrap();
@@ -247,15 +247,15 @@ fn damaged_files_are_replaced() {
     device.compile_fn(build_mix).unwrap();
     assert_eq!(lab.counts().binaries_loaded, 0);
     assert_eq!(fs::read(&file).unwrap(), good);
-    assert_eq!(folder.files().len(), 2, "nothing is left lying about: {:?}", folder.files());
+    assert_eq!(folder.files().len(), 2, "no temporary files are left: {:?}", folder.files());
 }
 
 #[test]
-fn the_folder_stays_within_its_bound_while_a_process_runs() {
+fn disk_cache_size_is_bounded_during_a_process() {
     let folder = Folder::new("bounded");
     let (device, _) = process(&folder.0, "driver");
     device.load_external(&numbered(0)).unwrap();
-    // Four files that take no room and count as 200 MiB each, older than what follows.
+    // Four sparse files that count as 200 MiB each, older than the following ones.
     for number in 0..4 {
         let file = fs::File::create(folder.0.join("programs").join(format!("{number:032x}"))).unwrap();
         file.set_len(200 << 20).unwrap();
@@ -264,11 +264,11 @@ fn the_folder_stays_within_its_bound_while_a_process_runs() {
     (1..=300).for_each(|number| drop(device.load_external(&numbered(number)).unwrap()));
     let bytes: u64 = folder.files().iter().map(|file| fs::metadata(file).unwrap().len()).sum();
     assert!(bytes <= 384 << 20, "{bytes} bytes");
-    assert_eq!(folder.files().len(), 302, "the oldest went");
+    assert_eq!(folder.files().len(), 302, "the oldest were removed");
 }
 
 #[test]
-fn files_that_a_process_of_the_same_id_left_do_no_harm() {
+fn leftover_files_of_the_same_process_id_are_harmless() {
     let folder = Folder::new("left");
     let programs = folder.0.join("programs");
     fs::create_dir(&programs).unwrap();
@@ -286,7 +286,7 @@ fn files_that_a_process_of_the_same_id_left_do_no_harm() {
 }
 
 #[test]
-fn a_folder_in_place_of_a_file_does_no_harm() {
+fn folder_in_place_of_a_cache_file_is_harmless() {
     let folder = Folder::new("folder");
     process(&folder.0, "driver").0.compile_fn(build_mix).unwrap();
     let file = folder.files().remove(0);
@@ -300,7 +300,7 @@ fn a_folder_in_place_of_a_file_does_no_harm() {
 
 #[cfg(unix)]
 #[test]
-fn the_cache_is_private_or_not_at_all() {
+fn cache_is_disabled_unless_private() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("private");
     process(&folder.0, "driver").0.compile_fn(build_mix).unwrap();
@@ -311,18 +311,18 @@ fn the_cache_is_private_or_not_at_all() {
         permit(&open, 0o777);
         let (device, lab) = process(&folder.0, "driver");
         device.compile_fn(build_mix).unwrap();
-        assert_eq!(lab.counts().binaries_loaded, 0, "what others can write is not trusted");
+        assert_eq!(lab.counts().binaries_loaded, 0, "a folder writable by others is not trusted");
         permit(&open, 0o700);
     }
     let linked = Folder::new("linked");
     std::os::unix::fs::symlink(folder.0.join("programs"), linked.0.join("programs")).unwrap();
     let (device, lab) = process(&linked.0, "driver");
     device.compile_fn(build_mix).unwrap();
-    assert_eq!(lab.counts().binaries_loaded, 0, "nor what a link leads to");
+    assert_eq!(lab.counts().binaries_loaded, 0, "a symbolic link is not trusted");
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_no_error() {
+fn uncreatable_cache_folder_is_not_an_error() {
     let folder = Folder::new("unmakable");
     fs::write(folder.0.join("file"), b"").unwrap();
     let (device, lab) = process(&folder.0.join("file"), "driver");

@@ -1,16 +1,18 @@
-//! Random verified kernels give on every device what the interpreter gives: byte for byte, but for the bits of a NaN, and for
-//! transcendental results within the contract.
+//! Random verified kernels give the interpreter's results on every device, byte for byte. Exceptions are the bits of NaNs, and
+//! transcendental results within the numeric contract.
 //!
-//! A run takes as many kernels as a device's compiler allows: 1000 on the CPU (4 ms each on two loaded cores), 300 on the interpreter of PTX (9 to 25 ms),
-//! 100 on Vulkan (0.4 s), 200 on OpenCL (0.1 to 0.5 s), 10 on HIP's and Level Zero's stand-ins and Intel's SPIR-V (0.5 s), 20 on SwiftShader.
-//! `PANOPLY_TEST_QUICK=1` means 300 on the CPU and ten elsewhere, `PANOPLY_TEST_FULL=1` ten thousand on each, three hundred on SwiftShader. `PANOPLY_TEST_KERNELS` sets how many run on each device,
-//! `PANOPLY_TEST_SEED` the first seed; `PANOPLY_TEST_DEVICE` names the only device to run on. `cpu:checked` is left out: it reports the
-//! guarded accesses that these kernels are full of, and has random kernels of its own.
+//! The number of kernels per run depends on the speed of a device's compiler: 1000 on the CPU (4 ms each on two loaded cores), 300 on the
+//! PTX interpreter (9 to 25 ms), 100 on Vulkan (0.4 s), 200 on OpenCL (0.1 to 0.5 s), 10 on the simulated HIP and Level Zero drivers and
+//! Intel's SPIR-V (0.5 s), 20 on SwiftShader. `PANOPLY_TEST_QUICK=1` runs 300 on the CPU and ten elsewhere, `PANOPLY_TEST_FULL=1` ten
+//! thousand on each, but three hundred on SwiftShader. `PANOPLY_TEST_KERNELS` sets the number per device, `PANOPLY_TEST_SEED` the
+//! first seed,
+//! `PANOPLY_TEST_DEVICE` the only device to run on. `cpu:checked` is excluded: it reports the guarded accesses that these kernels contain,
+//! and has separate random kernels.
 //!
-//! A compiler in a driver may be wrong. That it is, and not our text, counts as shown only if another driver that is given text
-//! in the same language gets the case right, or if that is shown so of the same device in another language, or of another way to it; each
-//! such case is named, and more than a few in a thousand are a failure. One that crashes takes its process along: ten thousand
-//! kernels go to OpenCL from processes of their own, and what crashes, or does not end, is named, too.
+//! A driver's compiler can be wrong. This counts as shown, instead of an error in our source text, only in three cases: another driver
+//! handles the same case correctly from text in the same language; or the same is shown for the same device in another language; or for
+//! another interface to it. Each such case is reported, and more than a few in a thousand are a failure. A crashing compiler would take the
+//! process down, so ten thousand kernels run on OpenCL from child processes, and crashes and hangs are reported, too.
 
 mod bisect;
 use crate::present;
@@ -30,16 +32,16 @@ use panoply_ir::target::Language;
 use panoply_ir::{Error, Result, Verified};
 use panoply_runtime::{Backend, Device, DeviceOptions, Grid, LaunchArg, Storage};
 
-/// How far transcendental results of two devices may lie apart, in units in the last place.
+/// Maximum difference of transcendental results of two devices, in units in the last place.
 const ULPS: f64 = 16.0;
 
-/// Set to 1, it asks for ten thousand kernels on each device.
+/// Set to 1 to run ten thousand kernels on each device.
 const FULL: &str = "PANOPLY_TEST_FULL";
 
-/// What is said of a device at the end.
+/// Text of the summary line for a device.
 const AGREE: &str = "random kernels agree";
 
-/// Kernels that one process of those that may crash is given.
+/// Number of kernels per child process.
 const AT_ONCE: u64 = 200;
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -57,7 +59,7 @@ fn every_device_agrees_with_the_interpreter() {
             continue;
         }
         let few = match device.info().kind {
-            // Its compiler takes half a second for each.
+            // Its compiler takes half a second per kernel.
             Backend::Vulkan if device.info().name.contains("SwiftShader") && full => 300,
             Backend::Vulkan if device.info().name.contains("SwiftShader") => 20,
             _ if full => 10_000,
@@ -77,15 +79,15 @@ fn every_device_agrees_with_the_interpreter() {
     }
 }
 
-/// Which end of its buffers a run puts at a page that may not be touched.
+/// Edge of the buffers that is placed next to an inaccessible page.
 #[derive(Clone, Copy, Debug)]
 enum Edge {
     Start,
     End,
 }
 
-/// On the CPU, no kernel touches a byte before or after its buffers: there a page ends the process. `PANOPLY_TEST_FULL=1` runs three
-/// thousand kernels at either end with each instruction set, otherwise it is sixty with the one that is used.
+/// On the CPU no kernel accesses a byte before or after its buffers: a guard page there would end the process. `PANOPLY_TEST_FULL=1` runs
+/// three thousand kernels at either end with each instruction set, otherwise sixty run with the default one.
 #[test]
 fn no_access_leaves_a_buffer_between_guard_pages() {
     let full = std::env::var(FULL).is_ok_and(|value| value == "1");
@@ -93,7 +95,7 @@ fn no_access_leaves_a_buffer_between_guard_pages() {
     let first = number("PANOPLY_TEST_SEED", 1);
     for isa in sets {
         let driver = CpuDriver::new(CpuOptions { isa: Some(isa), guard_pages: true, ..CpuOptions::default() });
-        // SAFETY: only `runtime` uses the device, and it validates what it passes on.
+        // SAFETY: only `runtime` uses the device, and it validates its arguments.
         let raw = unsafe { driver.probe() }.expect("the CPU is always here").swap_remove(0);
         let device = Device::new(raw, DeviceOptions::default());
         if device.upload(&[0]).is_err_and(|error| error.is_unsupported()) {
@@ -115,9 +117,9 @@ fn no_access_leaves_a_buffer_between_guard_pages() {
     }
 }
 
-/// Memory with these bytes, the first or the last of which is next to a guard page.
+/// Returns memory with these bytes, whose first or last byte is adjacent to a guard page.
 fn upload_at(device: &Device, bytes: &[u8], edge: Edge) -> Result<Storage> {
-    // A power of two is what the pool takes from the device for itself, and whole pages.
+    // A power of two is a separate allocation of the pool and consists of whole pages.
     let whole = bytes.len().next_power_of_two().max(64 << 10) as u64;
     let start = match edge {
         Edge::Start => 0,
@@ -128,7 +130,7 @@ fn upload_at(device: &Device, bytes: &[u8], edge: Edge) -> Result<Storage> {
     Ok(storage)
 }
 
-/// [`run`] in processes of their own.
+/// Calls [`run`] in child processes.
 fn contained(device: &Device, seeds: Range<u64>) {
     let (mut pending, mut crashed) = (vec![seeds.clone()], Vec::new());
     while let Some(seeds) = pending.pop() {
@@ -154,25 +156,25 @@ fn contained(device: &Device, seeds: Range<u64>) {
         }
     }
     if !crashed.is_empty() {
-        eprintln!("SKIPPED: seeds {crashed:?} on {device}: its compiler crashes, or what it makes does not end");
+        eprintln!("SKIPPED: seeds {crashed:?} on {device}: its compiler crashes, or its programs do not terminate");
     }
     assert!(crashed.len() as u64 <= 1 + (seeds.end - seeds.start) / 200, "{device}: too much crashes");
 }
 
-/// How a process ended, if it did in time, and what it wrote to stderr.
+/// Returns the exit status of a process, if it ended in time, and its stderr.
 fn within(limit: Duration, command: &mut Command) -> (Option<ExitStatus>, String) {
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let mut pipe = child.stderr.take().expect("it is piped");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the process starts");
+    let mut pipe = child.stderr.take().expect("stderr is piped");
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || {
         let mut said = Vec::new();
-        // It ends with the process.
+        // The pipe ends with the process.
         let read = pipe.read_to_end(&mut said);
         sender.send(read.map(|_| String::from_utf8_lossy(&said).into_owned()))
     });
     let Ok(said) = ended.recv_timeout(limit) else {
-        child.kill().expect("it is ours");
-        child.wait().expect("it was killed");
+        child.kill().expect("the child can be killed");
+        child.wait().expect("the child was killed");
         return (None, String::new());
     };
     (Some(child.wait().expect("it ends")), said.expect("it can be read"))
@@ -202,16 +204,16 @@ fn run(device: &Device, devices: &[Device], seeds: Range<u64>) {
         }
     }
     let agree = ran - wrong.len();
-    eprintln!("{device}: seeds {seeds:?}: {agree} {AGREE}, {beyond} are beyond the device");
+    eprintln!("{device}: seeds {seeds:?}: {agree} {AGREE}, {beyond} exceed the device's limits");
     if !wrong.is_empty() {
-        eprintln!("SKIPPED: seeds {wrong:?} on {device}: its compiler is wrong, another driver gets them right");
+        eprintln!("SKIPPED: seeds {wrong:?} on {device}: compiler bug, another driver computes them correctly");
     }
     assert!(wrong.len() <= 1 + ran / 200, "{device}: too much is wrong to be the compiler's fault");
     assert!(ran > beyond, "{device}: hardly any kernel could run");
     assert_eq!(device.memory_stats().buffers, 0, "{device}: every buffer came back");
 }
 
-/// What shows that the compiler of a device that got a case wrong is to blame, if anything does.
+/// Returns evidence that the device's compiler caused a wrong result, if there is any.
 fn excuse(device: &Device, case: &Case, devices: &[Device]) -> Option<String> {
     let language = |device: &Device| device.target().language;
     let twin = |device: &Device| {
@@ -221,20 +223,17 @@ fn excuse(device: &Device, case: &Case, devices: &[Device]) -> Option<String> {
         };
         devices.iter().find(is_twin)
     };
-    // Another way to the same compiler.
+    // Another interface to the same compiler.
     let fellow =
         |other: &&Device| language(other) == language(device) && !is_right(other, case) && twin(other).is_some();
     if let Some(other) = outdone(device, case, devices) {
-        return Some(format!("{} gets it right from the same text", other.info().driver));
+        return Some(format!("{} computes it correctly from the same text", other.info().driver));
     }
     let other = twin(device).or_else(|| devices.iter().find(fellow))?;
-    Some(format!(
-        "{other} ({}) is as wrong, which another driver shows to be its compiler's fault",
-        other.info().driver
-    ))
+    Some(format!("{other} ({}) is equally wrong, which another driver shows to be a compiler bug", other.info().driver))
 }
 
-/// A device of another driver that is given the same text and gets a case right.
+/// Returns a device of another driver that computes a case correctly from text in the same language.
 fn outdone<'d>(device: &Device, case: &Case, devices: &'d [Device]) -> Option<&'d Device> {
     let language = device.target().language;
     let same = |other: &&Device| {
@@ -247,44 +246,44 @@ fn is_right(device: &Device, case: &Case) -> bool {
     launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_ok())
 }
 
-/// Whether a device left what the interpreter leaves.
+/// Compares a device's results with the interpreter's.
 fn agrees(device: &Device, case: &Case, found: &[Vec<u8>]) -> std::result::Result<(), String> {
     let expected = case.interpret(device.target().subgroup_of(case.kernel.group_size)).unwrap();
     case.compare(&expected, found, ULPS)
 }
 
-/// The smallest case like one for which a device is excused: what to send to the driver's authors.
+/// Returns the smallest failing case that still has an excuse, for a bug report to the driver's authors.
 fn smallest(device: &Device, case: &Case, devices: &[Device]) -> String {
     let shown = |case: &Case| {
         launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_err())
             && excuse(device, case, devices).is_some()
     };
     let small = case.clone().shrink(shown);
-    let Ok(found) = launch(device, &small) else { return "and then it is refused".to_string() };
+    let Ok(found) = launch(device, &small) else { return "the shrunk case is rejected".to_string() };
     format!("at its smallest: {}", agrees(device, &small, &found).err().unwrap_or_default())
 }
 
-/// Which rewrite of the passes changed the kernel's meaning, or that what comes after them did.
+/// Returns the optimizer rewrite that changed the kernel's semantics, or states that a later stage is wrong.
 fn blame(device: &Device, case: &Case) -> String {
     let expected = case.interpret(1).unwrap();
     let changed = |kernel: &Verified<Kernel>| {
         let found = Case { kernel: kernel.clone(), ..case.clone() }.interpret(1);
-        // What the interpreter cannot run any more is wrong too.
+        // A kernel that the interpreter no longer runs is wrong too.
         found.map_or(true, |found| case.compare(&expected, &found, 0.0).is_err())
     };
     if let Some(rewrite) = bisect::first_wrong(&case.kernel, device.target(), changed) {
-        return format!("the passes are wrong: {rewrite}");
+        return format!("an optimizer pass is wrong: {rewrite}");
     }
     let wrong = |case: &Case| launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_err());
     let small = case.clone().shrink(wrong);
-    format!("the passes are right, the device is wrong; at its smallest\n{}", *small.kernel)
+    format!("the optimizer passes are correct, the device is wrong; shrunk case:\n{}", *small.kernel)
 }
 
 fn launch(device: &Device, case: &Case) -> Result<Vec<Vec<u8>>> {
     launch_at(device, case, None)
 }
 
-/// [`launch`] with the buffers anywhere, or next to guard pages.
+/// Like [`launch`], with the buffers anywhere or next to guard pages.
 fn launch_at(device: &Device, case: &Case, edge: Option<Edge>) -> Result<Vec<Vec<u8>>> {
     let prepared = device.compile(&Arc::new(case.kernel.clone()))?;
     let upload = |given: &CaseArg| match given {
@@ -307,7 +306,7 @@ fn launch_at(device: &Device, case: &Case, edge: Option<Edge>) -> Result<Vec<Vec
                     LaunchArg::read(storage, dtype)
                 }
             }
-            (CaseArg::Buffer(_), ..) => return Err(Error::mistake("a buffer is given to a scalar")),
+            (CaseArg::Buffer(_), ..) => return Err(Error::mistake("a buffer is passed to a scalar")),
         })
     };
     let args = (0..case.args.len()).map(arg).collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! Recorded work: a replay does what submitting the work would do, over the memory and with the numbers of the replay.
+//! Command buffers: a replay equals submitting the work, with the bindings and slots of the replay.
 
 use crate::lab;
 use crate::present;
@@ -16,7 +16,7 @@ use panoply_runtime::{
 
 const LEN: usize = 96;
 
-/// `x[i] = x[i] * by + i` for u32.
+/// Builds `x[i] = x[i] * by + i` for u32.
 fn build_scale() -> Result<Kernel> {
     let mut b = Builder::new("scale");
     let by = b.scalar("by", DType::U32);
@@ -29,7 +29,7 @@ fn build_scale() -> Result<Kernel> {
     b.finish()
 }
 
-/// Kernels of a list of work.
+/// Kernels of a command list.
 struct Kernels([Arc<CompiledKernel>; 3]);
 
 impl Kernels {
@@ -37,7 +37,7 @@ impl Kernels {
         Kernels([build_step, build_mix, build_scale].map(|build| device.compile_fn(build).unwrap()))
     }
 
-    /// `y = 3 x + 1`, `y = y * by + i`, `arena = copy of y`, `y = y * 5 + arena`, twelve times the second: enough for a graph.
+    /// Returns `y = 3 x + 1`, `y = y * by + i`, `arena = copy of y`, `y = y * 5 + arena`, and twelve times the second: enough for a graph.
     fn work<'a>(&'a self, x: &'a Storage, y: &'a Storage, arena: &'a Storage, by: u32) -> Vec<Command<'a>> {
         let [step, mix, scale] = &self.0;
         let (read, write) = (|s| LaunchArg::read(s, DType::U32), |s| LaunchArg::write(s, DType::U32));
@@ -53,7 +53,7 @@ impl Kernels {
     }
 }
 
-/// What [`Kernels::work`] makes of `x`, by Rust.
+/// Returns the result of [`Kernels::work`] for `x`, computed on the host.
 fn expected(x: &[u32], by: u32) -> Vec<u32> {
     let scale = |y: u32, i: usize| y.wrapping_mul(by).wrapping_add(i as u32);
     let y = x.iter().enumerate().map(|(i, x)| {
@@ -126,21 +126,21 @@ impl Memory {
 }
 
 #[test]
-fn replays_on_every_device_do_what_the_work_does() {
+fn replays_equal_the_recorded_work_on_every_device() {
     for device in present::devices() {
         let memories = [Memory::new(&device, 0), Memory::new(&device, 7000), Memory::new(&device, 1 << 31)];
         let recorded = memories[0].record(&device).unwrap_or_else(|error| panic!("{device}: {error}"));
-        assert_eq!(format!("{recorded:?}"), format!("Recorded(16 steps over 3 bindings on {device})"));
+        assert_eq!(format!("{recorded:?}"), format!("CommandBuffer(16 commands over 3 bindings on {device})"));
         let prepared = device.program_cache_stats();
         for (memory, by) in [(0, 2), (0, 2), (1, 3), (2, 3), (0, 0), (1, 9), (1, 10)] {
             memories[memory].replay(&recorded, by).unwrap_or_else(|error| panic!("{device}: {error}"));
             memories[memory].check(by, &format!("{device}, {by}"));
         }
-        assert_eq!(device.program_cache_stats(), prepared, "{device}: nothing is prepared again");
+        assert_eq!(device.program_cache_stats(), prepared, "{device}: nothing is compiled again");
     }
 }
 
-/// Other queues wait for what a replay touches, and it for them, whatever order the device would like.
+/// Other queues wait for the buffers of a replay and vice versa, for any execution order.
 #[test]
 fn replays_are_ordered_with_other_queues() {
     for seed in 0..40 {
@@ -163,7 +163,7 @@ fn replays_are_ordered_with_other_queues() {
 }
 
 #[test]
-fn what_does_not_fit_the_recording_is_a_mistake() {
+fn mismatched_bindings_and_slots_are_mistakes() {
     let (device, lab) = lab(Plan::default());
     let (memory, kernels) = (Memory::new(&device, 1), Kernels::of(&device));
     let [x, y, arena] = memory.bindings();
@@ -174,16 +174,13 @@ fn what_does_not_fit_the_recording_is_a_mistake() {
     };
     let two: [Scalar; 1] = [2u32.into()];
     let error = record(places()[1..].to_vec(), &two);
-    assert_eq!(
-        error.message(),
-        "record: the work has 19 buffers, 18 were said to be parts of bindings; say so of each"
-    );
-    // A place given twice would hide an operand that has none.
+    assert_eq!(error.message(), "record: the work has 19 buffers, but 18 are parts of bindings; pass a place for each");
+    // A duplicate place would hide an operand without one.
     for twice in [1, 2] {
         let mut places = places();
         places[0] = places[twice];
         let error = record(places, &two);
-        assert!(error.is_mistake() && error.message().contains("is the second for its operand"), "{error}");
+        assert!(error.is_mistake() && error.message().contains("is a duplicate for its operand"), "{error}");
     }
     let other = |at: usize, source| {
         let mut places = places();
@@ -200,36 +197,36 @@ fn what_does_not_fit_the_recording_is_a_mistake() {
         (places(), [3u32.into()]),
     ] {
         let error = record(places, &slots);
-        assert!(error.is_mistake() && error.message().contains("is no operand of the work, or another"), "{error}");
+        assert!(error.is_mistake() && error.message().contains("does not match an operand of the work"), "{error}");
     }
     let recorded = memory.record(&device).unwrap();
     let fails = |bindings: &[&Storage], slots: &[Scalar], said: &str| {
         let error = recorded.replay(bindings, slots).unwrap_err();
         assert!(error.is_mistake() && error.message().contains(said), "{error}");
     };
-    fails(&[x, y], &two, "2 bindings and 1 slots were given for 3 and 1");
-    fails(&[x, y, arena], &[], "3 bindings and 0 slots were given for 3 and 1");
+    fails(&[x, y], &two, "got 2 bindings and 1 slots, expected 3 and 1");
+    fails(&[x, y, arena], &[], "got 3 bindings and 0 slots, expected 3 and 1");
     fails(&[x, y, arena], &[2i32.into()], "of the same types");
     fails(
         &[x, y, &half],
         &two,
-        "binding 2 is 384 bytes at offset 384 on cpu, 768 bytes at 0 on cpu were recorded; record again",
+        "binding 2 is 384 bytes at offset 384 on cpu, but 768 bytes at 0 on cpu were recorded; record again",
     );
     let odd = device.allocate(4 * LEN as u64 + 8).unwrap();
     fails(&[&odd.slice(8..8 + 4 * LEN as u64).unwrap(), y, arena], &two, "binding 0 is 384 bytes at offset 8");
     fails(&[y, y, arena], &two, "binding 1 is written and shares bytes with binding 0");
     let (elsewhere, _) = self::lab(Plan::default());
     fails(&[Memory::new(&elsewhere, 0).x.storage(), y, arena], &two, "binding 0 is 384 bytes at offset 0 on cpu");
-    // A failure of the device is that of the replay, and poisons what it should have written.
+    // A failure of the device fails the replay and poisons its outputs.
     lab.state().refuse_submission = Some(Error::new(ErrorKind::Driver, "no"));
     assert_eq!(memory.replay(&recorded, 2).unwrap_err().kind(), ErrorKind::Driver);
     memory.replay(&recorded, 2).unwrap();
     memory.check(2, "after a failure");
 }
 
-/// A part that is written heals itself only, not the binding around it.
+/// Writing a part of a binding clears the failure only for that part.
 #[test]
-fn what_lies_beyond_a_written_part_stays_poisoned() {
+fn bytes_beyond_a_written_part_stay_poisoned() {
     let (device, lab) = lab(Plan { defer: Some(4), ..Plan::default() });
     let x = device.buffer(&words(0)).unwrap();
     let mut arena = device.zeros::<u32>(2 * LEN).unwrap();
@@ -251,7 +248,7 @@ fn what_lies_beyond_a_written_part_stays_poisoned() {
 }
 
 #[test]
-fn a_profile_names_the_steps_of_a_replay() {
+fn profile_names_the_commands_of_a_replay() {
     let (device, _) = lab(Plan::default());
     let memory = Memory::new(&device, 3);
     let recorded = memory.record(&device).unwrap();

@@ -1,4 +1,4 @@
-//! What is Vulkan's alone: no loader, no driver, limits, a lost device, exact arithmetic where the device has none.
+//! Vulkan-specific tests: missing loader or driver, limits, device loss, and exact arithmetic where the device has none.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use panoply_ir::verify::verify;
 use panoply_ir::{DType, text};
 use panoply_runtime::{Backend, Device, DeviceOptions, LaunchArg};
 
-/// The first Vulkan device that keeps subnormal numbers, on which kernels trust as much as they may. SwiftShader makes zeros of them; what it
-/// does do is asked by the tests that run on every device.
+/// Returns the first Vulkan device that keeps subnormal numbers, with this level of trust. SwiftShader flushes them to zero; the tests that
+/// run on every device cover it.
 fn raw(trust: Trust) -> Option<Arc<WgpuDevice>> {
     let hidden = std::env::var_os("PANOPLY_TEST_NO_VULKAN").is_some();
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     let found = match unsafe { (WgpuDriver { trust, ..WgpuDriver::new(Backend::Vulkan) }).devices() } {
         Ok(_) if hidden => Err("PANOPLY_TEST_NO_VULKAN is set".to_string()),
         Ok(devices) => devices
             .into_iter()
             .find(|device| !device.info().name.contains("SwiftShader"))
-            .ok_or_else(|| "SwiftShader alone is here, which keeps no subnormal numbers".to_string()),
+            .ok_or_else(|| "only SwiftShader is available, which flushes subnormal numbers".to_string()),
         Err(error) => Err(error.message().to_string()),
     };
-    found.map_err(|why| eprintln!("SKIPPED: nothing of Vulkan's alone ran: {why}")).ok()
+    found.map_err(|why| eprintln!("SKIPPED: no Vulkan-specific test ran: {why}")).ok()
 }
 
 fn device(trust: Trust, without_f64: bool) -> Option<Device> {
@@ -33,10 +33,10 @@ fn device(trust: Trust, without_f64: bool) -> Option<Device> {
     Some(Device::new(Arc::new(narrowed), DeviceOptions::default()))
 }
 
-/// Runs a kernel over as many work-items as the first buffer's bytes have elements of the last one.
+/// Runs a kernel with one work-item per element of the first buffer and returns the output.
 fn run(device: &Device, source: &str, inputs: &[Vec<u8>], dtype: DType) -> Vec<u8> {
-    let kernel = verify(text::parse(source).expect("it parses")).expect("it verifies");
-    let prepared = device.compile(&Arc::new(kernel)).expect("it is compiled");
+    let kernel = verify(text::parse(source).expect("the source parses")).expect("the kernel verifies");
+    let prepared = device.compile(&Arc::new(kernel)).expect("the kernel compiles");
     let storages: Vec<_> = inputs.iter().map(|bytes| device.upload(bytes).unwrap()).collect();
     let out = device.upload(&vec![0; inputs[0].len()]).unwrap();
     let mut args: Vec<LaunchArg<'_>> = storages.iter().map(|storage| LaunchArg::read(storage, dtype)).collect();
@@ -46,7 +46,7 @@ fn run(device: &Device, source: &str, inputs: &[Vec<u8>], dtype: DType) -> Vec<u
     out.read().unwrap()
 }
 
-/// Numbers without a pattern, every exponent among them (SplitMix64).
+/// Returns pseudo-random numbers with every exponent (SplitMix64).
 fn bits(seed: u64, count: usize) -> Vec<u64> {
     let mut state = seed;
     let mut next = || {
@@ -58,7 +58,7 @@ fn bits(seed: u64, count: usize) -> Vec<u64> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Operands whose sums cancel, overflow, vanish and meet every special value.
+/// Returns operands whose sums cancel, overflow and underflow, and that include every special value.
 fn operands_f32(count: usize) -> [Vec<f32>; 3] {
     const SPECIAL: [f32; 8] =
         [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, f32::MIN_POSITIVE, f32::MAX];
@@ -72,7 +72,7 @@ fn operands_f32(count: usize) -> [Vec<f32>; 3] {
         match i % 5 {
             0 => c[i] = -(a[i] * b[i]),
             1 => (a[i], b[i], c[i]) = (wild_a[i], wild_b[i], wild_c[i]),
-            // Products among the smallest numbers.
+            // Products near the smallest numbers.
             2 => (b[i], c[i]) = (wild_b[i], f32::from_bits(wild_c[i].to_bits() & 0x80FF_FFFF)),
             3 => a[i] = f32::from_bits(bits(i as u64, 1)[0] as u32 & 0x81FF_FFFF),
             _ => (a[i], c[i]) = (SPECIAL[i / 5 % 8], SPECIAL[i / 40 % 8]),
@@ -82,7 +82,7 @@ fn operands_f32(count: usize) -> [Vec<f32>; 3] {
 }
 
 #[test]
-fn a_fused_multiply_add_rounds_once_for_every_operand() {
+fn fma_rounds_once_for_all_operands() {
     let text = |dtype| {
         format!(
             "kernel k(a: &[{dtype}], b: &[{dtype}], c: &[{dtype}], y: &out [{dtype}]) {{\n    \
@@ -122,7 +122,7 @@ fn a_fused_multiply_add_rounds_once_for_every_operand() {
 }
 
 #[test]
-fn products_and_sums_are_not_contracted_and_special_values_stay() {
+fn products_and_sums_are_not_contracted() {
     let Some(device) = device(Trust::Measured, false) else { return };
     let [a, b, c] = operands_f32(50_000);
     let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
@@ -134,7 +134,7 @@ fn products_and_sums_are_not_contracted_and_special_values_stay() {
         let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
         assert!(same, "{:e} × {:e} + {:e} is {expected:e}, not {found:e}", a[i], b[i], c[i]);
     }
-    // What a compiler may take for nothing at all.
+    // Operations that a compiler might remove.
     let source = "kernel k(a: &[f32], y: &out [f32]) {\n    \
                   y[global_id.x] = add(mul(a[global_id.x], 0.0f32), sub(add(a[global_id.x], 3e7f32), 3e7f32))\n}\n";
     let found = run(&device, source, &[bytes(&a)], DType::F32);
@@ -146,16 +146,16 @@ fn products_and_sums_are_not_contracted_and_special_values_stay() {
 }
 
 #[test]
-fn subgroups_are_of_consecutive_work_items() {
+fn subgroups_consist_of_consecutive_work_items() {
     let counts = [1, 2, 3, 7, 8, 13, 16, 20, 64, 100, 256];
-    // As the device has them, as parts of them, and where it was found to mix them.
+    // The device's subgroups, halves of them, and without trust in their order.
     for (trust, part) in [(Trust::Measured, 1), (Trust::Measured, 2), (Trust::Nothing, 1)] {
         let Some(raw) = raw(trust) else { return };
         let own = raw.target().subgroup;
         if own < 4 {
             return eprintln!("SKIPPED: {raw:?} has no subgroups");
         }
-        let narrowed = Arc::try_unwrap(raw).expect("nobody else has it").with_target(|target| target.subgroup /= part);
+        let narrowed = Arc::try_unwrap(raw).expect("the only reference").with_target(|target| target.subgroup /= part);
         let device = Device::new(Arc::new(narrowed), DeviceOptions::default());
         for items in counts {
             let source = format!(
@@ -181,9 +181,9 @@ fn subgroups_are_of_consecutive_work_items() {
 }
 
 #[test]
-fn copies_and_fills_beyond_what_a_launch_sees_reach_every_byte() {
+fn copies_and_fills_beyond_the_binding_limit() {
     let Some(raw) = raw(Trust::Measured) else { return };
-    let raw = Arc::try_unwrap(raw).expect("nobody else has it").with_target(|target| target.max_binding_bytes = 1024);
+    let raw = Arc::try_unwrap(raw).expect("the only reference").with_target(|target| target.max_binding_bytes = 1024);
     const BYTES: usize = 20_000;
     let bytes = |seed| bits(seed, BYTES).iter().map(|bits| *bits as u8).collect::<Vec<u8>>();
     let (mut ours, theirs) = (bytes(1), bytes(2));
@@ -210,7 +210,7 @@ fn copies_and_fills_beyond_what_a_launch_sees_reach_every_byte() {
         let found = raw.read(QueueId::DEFAULT, to).and_then(|ticket| ticket.take()).unwrap();
         assert!(found == ours, "{pattern:?} over {count} bytes from {start} on");
     }
-    // Within one buffer, and the ends of a write that are no whole words.
+    // Within one buffer, and writes whose ends are not whole words.
     let copy = DeviceCommand::Copy { from: part(to, 1, 7000), to: part(to, 9003, 7000) };
     raw.submit(QueueId::DEFAULT, &[copy], false).unwrap();
     ours.copy_within(1..7001, 9003);
@@ -222,7 +222,7 @@ fn copies_and_fills_beyond_what_a_launch_sees_reach_every_byte() {
 }
 
 #[test]
-fn launches_beyond_the_groups_of_a_grid_become_several() {
+fn launches_beyond_the_group_count_limit_are_split() {
     let Some(device) = device(Trust::Measured, false) else { return };
     let source = "kernel k(y: &out [u32], n: index) group(1, 1, 1) {\n    \
                   y[add(global_id.x, mul(n, add(global_id.y, mul(global_size.y, global_id.z))))] = \
@@ -244,18 +244,21 @@ fn launches_beyond_the_groups_of_a_grid_become_several() {
 }
 
 #[test]
-fn what_cannot_be_bound_is_not_allocated() {
+fn unbindable_buffers_are_not_allocated() {
     let Some(raw) = raw(Trust::Measured) else { return };
     let largest = raw.target().max_buffer_bytes;
     let error = raw.allocate(largest + 4).unwrap_err();
     assert!(error.is_out_of_memory() && error.message().contains(&format!("has {largest}")), "{error}");
     let device = Device::new(raw, DeviceOptions::default());
     let error = device.allocate(largest + 4).unwrap_err();
-    assert!(error.is_mistake() && error.message().contains(&format!("exceeds the largest on {device}")), "{error}");
+    assert!(
+        error.is_mistake() && error.message().contains(&format!("exceeds the maximum buffer size on {device}")),
+        "{error}"
+    );
 }
 
 #[test]
-fn a_lost_device_says_so_and_gives_everything_back() {
+fn lost_device_is_reported_and_releases_everything() {
     let Some(raw) = raw(Trust::Measured) else { return };
     let taken = raw.taken();
     let alloc = raw.allocate(1 << 20).unwrap();
@@ -278,13 +281,13 @@ fn a_lost_device_says_so_and_gives_everything_back() {
     assert_eq!(taken(), 0);
 }
 
-/// Runs in a child: prints what the driver answers.
+/// Body of a child process: prints the driver's result.
 #[test]
 fn answer() {
     if std::env::var_os("PANOPLY_TEST_ANSWER").is_none() {
         return;
     }
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     match unsafe { WgpuDriver::new(Backend::Vulkan).probe() } {
         Ok(devices) => println!("ANSWER {} devices", devices.len()),
         Err(error) => {
@@ -294,7 +297,7 @@ fn answer() {
 }
 
 #[test]
-fn no_loader_and_no_driver_are_reasons() {
+fn missing_loader_and_driver_are_reported() {
     if !cfg!(target_os = "linux") {
         return;
     }
@@ -315,19 +318,19 @@ fn no_loader_and_no_driver_are_reasons() {
     );
     let nothing = std::ffi::OsStr::new("/nonexistent.json");
     let answer = child(&[("VK_ICD_FILENAMES", nothing), ("VK_DRIVER_FILES", nothing)]);
-    let absent = answer.contains("ANSWER unavailable vulkan: the loader is here but no driver for it; install");
+    let absent = answer.contains("ANSWER unavailable vulkan: the loader found no driver; install");
     assert!(absent || answer.contains("its loader"), "{answer}");
     let _ = std::fs::remove_dir_all(hiding);
 }
 
 #[test]
-fn kinds_of_other_systems_name_theirs() {
+fn backends_of_other_systems_name_their_system() {
     for (kind, message) in [
-        (Backend::Metal, "metal: Metal exists on macOS only; use another kind here"),
-        (Backend::Dx12, "dx12: DirectX 12 exists on Windows only; use another kind here"),
+        (Backend::Metal, "metal: Metal exists on macOS only; use another backend"),
+        (Backend::Dx12, "dx12: DirectX 12 exists on Windows only; use another backend"),
     ] {
         if cfg!(target_os = "linux") {
-            // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+            // SAFETY: only `runtime` uses the devices, and it validates its arguments.
             assert_eq!(unsafe { WgpuDriver::new(kind).probe() }.expect_err("it is not here").message(), message);
         }
     }

@@ -31,7 +31,7 @@ pub const ROWS: &[Row] = &[
         let fft = FftOptions { n: Some(8), norm: FftNorm::Ortho };
         x[0].rfft_with(0, &fft).exp().irfft_with(0, &fft)
     }),
-    // Factorizations, of matrices that are far from singular.
+    // Factorizations, of matrices far from singular.
     smooth("cholesky", &[any(&[2, 5, 5])], |x| positive(&x[0]).cholesky()),
     smooth("cholesky of blocks", &[any(&[40, 40])], |x| positive(&x[0]).cholesky()),
     smooth("solve_triangular", &[any(&[2, 5, 5]), any(&[5, 3])], |x| {
@@ -58,7 +58,7 @@ pub const ROWS: &[Row] = &[
     }),
     smooth("lu of blocks", &[any(&[70, 70])], |x| steady(&x[0]).flip(0).lu().2),
     flat("order of lu", &[any(&[2, 45, 45])], |x| x[0].lu().0),
-    // Functions of matrices, which do not depend on the signs of the vectors.
+    // Matrix functions that do not depend on the signs of the eigenvectors.
     smooth("eigh", &[any(&[2, 5, 5])], |x| {
         let (values, vectors) = apart(&x[0]).eigh();
         (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t())
@@ -74,18 +74,18 @@ pub const ROWS: &[Row] = &[
     }),
 ];
 
-/// Symmetric positive definite matrices.
+/// Returns symmetric positive definite matrices.
 fn positive(x: &Tensor) -> Tensor {
     steady(&x.matmul(&x.t()))
 }
 
-/// Matrices whose eigenvalues are far from each other; a mistake stays one.
+/// Returns matrices with well separated eigenvalues; a mistake is returned unchanged.
 fn apart(x: &Tensor) -> Tensor {
     let &[.., size, _] = x.0.shape.dims() else { return x.clone() };
     x / 16.0 + Tensor::arange(size).cast(x.dtype()).diag_embed()
 }
 
-/// Matrices with a heavy diagonal; a mistake stays one.
+/// Returns diagonally dominant matrices; a mistake is returned unchanged.
 fn steady(x: &Tensor) -> Tensor {
     let &[.., rows, columns] = x.0.shape.dims() else { return x.clone() };
     let places = [rows, columns].map(Tensor::arange);

@@ -1,4 +1,4 @@
-//! The op table, continued: windows, attention, normalization, order, losses.
+//! The op table, continued: windows, attention, normalization, sorting, losses.
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
 use crate::{
@@ -25,7 +25,7 @@ pub const ROWS: &[Row] = &[
     smooth("conv2d", &[IMAGE, any(&[4, 3, 3, 2])], |x| {
         x[0].conv(&x[1], &ConvOptions { stride: [2, 1], padding: [1, 2], dilation: [1, 2], groups: 1 })
     }),
-    // Large enough for tiles on a GPU, which none of the lengths divides.
+    // Large enough for tiles on a GPU; none of the lengths is a multiple of a tile.
     smooth("conv2d of many channels", &[any(&[2, 16, 4, 5]), any(&[17, 16, 3, 3])], |x| {
         x[0].conv(&x[1], &ConvOptions { padding: [1, 1], ..ConvOptions::default() })
     }),
@@ -81,7 +81,7 @@ pub const ROWS: &[Row] = &[
     smooth("interpolate linear align_corners", &[any(&[2, 4, 5])], |x| {
         x[0].interpolate([6, 9], InterpolateMode::Linear(AlignCorners::Yes))
     }),
-    // Arranging.
+    // Rearranging.
     smooth("tril", &[any(&[2, 4, 5])], |x| x[0].tril(1).exp()),
     smooth("triu", &[any(&[2, 4, 5])], |x| x[0].triu(-1).exp()),
     smooth("diagonal", &[any(&[2, 3, 5])], |x| x[0].diagonal(2) + x[0].diagonal(0) * x[0].diagonal(1).exp()),
@@ -124,7 +124,7 @@ pub const ROWS: &[Row] = &[
     smooth("scatter replaces", &[any(&[4, 5]), whole(&[9, 5], 4.0), any(&[9, 5])], |x| {
         x[0].scatter(&x[1], &x[2], 0, ScatterReduce::Assign).exp()
     }),
-    // Over axes.
+    // Reductions and scans.
     smooth("var", &[any(&[3, 4, 5])], |x| x[0].var([0, 2], 1)),
     smooth("std", &[any(&[3, 40])], |x| x[0].std(-1, 0)),
     smooth("norm", &[A], |x| x[0].norm(1)),
@@ -156,7 +156,7 @@ pub const ROWS: &[Row] = &[
     smooth("log10", &[SHARE], |x| x[0].log10()),
     smooth("atan2", &[any(&[20, 9]), any(&[20, 9])], |x| x[0].atan2(&x[1])),
     smooth("hypot", &[A, B], |x| x[0].hypot(&x[1])),
-    // Not differenced where it is steep: tolerances count against the largest.
+    // Only where it is flat: tolerances are relative to the largest value.
     smooth("erfinv", &[SHARE], |x| x[0].erfinv()),
     smooth("lgamma", &[within(&[5, 7], 0.2, 9.0)], |x| x[0].lgamma()),
     smooth("lgamma near 1 and 2", &[within(&[5, 7], 0.4, 2.6)], |x| x[0].lgamma()),

@@ -1,4 +1,4 @@
-//! The numeric contract: how far the transcendental functions of a device are from the truth.
+//! The numeric contract: maximum errors of a device's math functions.
 
 use panoply_ir::Result;
 use panoply_ir::alu::Math;
@@ -8,11 +8,11 @@ use super::oracle::both;
 use super::{Outcome, Worst};
 use crate::{Device, Tensor};
 
-/// Numbers each function is tried at, beside those where something changes.
+/// Number of samples of each function, besides edge cases.
 const SAMPLES: u64 = 1 << 14;
 
-/// A function, what it is called on tensors, and the units in the last place that OpenCL allows a driver's own (OpenCL C 1.2,
-/// table 7.4; the full profile), or that ours keeps to where it is used there too.
+/// A function, its tensor method, and the ULP limit of driver implementations: that of OpenCL (OpenCL C 1.2, table
+/// 7.4; full profile), or our own limit for functions implemented by us there as well.
 type Function = (Math, fn(&Tensor) -> Tensor, f64);
 
 const FUNCTIONS: [Function; 12] = [
@@ -30,10 +30,10 @@ const FUNCTIONS: [Function; 12] = [
     (Math::Erf, Tensor::erf, 16.0),
 ];
 
-/// What every function keeps to where the functions are ours.
+/// ULP limit of our own implementations.
 const OURS: f64 = 2.0;
 
-/// Tries every function in f32 at normal numbers of all sizes.
+/// Measures the error of every function in f32, at normal numbers of all magnitudes.
 pub fn functions(device: &Device) -> impl Iterator<Item = Outcome> {
     let own = matches!(device.target().language, Language::OpenClC | Language::SpirV);
     FUNCTIONS.into_iter().map(move |(math, function, allowed)| Outcome {
@@ -51,7 +51,8 @@ fn worst(function: fn(&Tensor) -> Tensor) -> Result<Worst> {
     Ok(Worst::in_ulps(&numbers, &have[0], &want[0]))
 }
 
-/// All exponents alike, and the edges. No subnormal ones, which a device may take for 0.
+/// Returns random numbers uniform over all exponents, and edge cases. Without subnormal numbers, which a device may
+/// flush to 0.
 fn numbers() -> Vec<f32> {
     let mut state = 1u64;
     // SplitMix64 (Steele, Lea, Flood 2014).
@@ -62,7 +63,7 @@ fn numbers() -> Vec<f32> {
         z ^ z >> 31
     };
     let any = (0..SAMPLES).map(|_| f32::from_bits((next() >> 32) as u32)).collect::<Vec<f32>>();
-    // Most functions are constant or undefined at most of those.
+    // Most functions are constant or undefined at most of those numbers, so as many are near 0.
     let near = (0..SAMPLES).map(|_| (next() >> 40) as f32 / (1u64 << 19) as f32 - 16.0);
     let edges =
         [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 88.7, -87.3];

@@ -1,4 +1,5 @@
-//! What an expression is, by the graph interpreter: element by element in f64, sharing nothing with the compiler.
+//! Reference values of an expression from the graph interpreter: element by element in f64, without code of the
+//! compiler.
 
 use panoply_ir::graph::Op;
 use panoply_ir::graph_interpret::{self, Array, Data};
@@ -7,10 +8,13 @@ use panoply_ir::{DType, Error, Result, Scalar};
 use crate::eval::TracedGraph;
 use crate::{Device, Tensor};
 
-/// The elements of several tensors.
+/// Elements of several tensors.
 pub type Elements = Vec<Vec<f64>>;
 
-/// The true values of tensors.
+/// Computes the reference values of tensors.
+///
+/// # Errors
+/// A mistake in an expression.
 pub fn values(roots: &[&Tensor]) -> Result<Elements> {
     roots.iter().map(|root| value(root)).collect()
 }
@@ -39,9 +43,12 @@ fn value(root: &Tensor) -> Result<Vec<f64>> {
     })
 }
 
-/// What the current device makes of tensors, and what they are.
+/// Computes the values of tensors on the current device, and their reference values.
+///
+/// # Errors
+/// A mistake in an expression, or a failure of the device.
 pub fn both(roots: &[&Tensor]) -> Result<(Elements, Elements)> {
-    // The truth first: a tensor that was computed is memory from then on, and the oracle would read it there.
+    // The reference first: an evaluated tensor is a leaf, and the oracle would read the computed value.
     let want = values(roots)?;
     Ok((roots.iter().map(|root| measured(root)).collect::<Result<_>>()?, want))
 }

@@ -1,4 +1,4 @@
-//! A row of the op table: an operation and the inputs it is tried on.
+//! A row of the op table: an operation and its test inputs.
 
 use panoply_ir::{DType, Result, Shape};
 
@@ -11,55 +11,55 @@ use crate::{Device, Tensor};
 pub struct Input {
     /// Lengths of the axes.
     pub shape: &'static [usize],
-    /// Least value.
+    /// Minimum value.
     pub low: f64,
-    /// Bound of the values.
+    /// Upper bound of the values.
     pub high: f64,
-    /// Whether the values are i32.
+    /// True if the values are i32.
     pub whole: bool,
 }
 
-/// An operation with inputs it is tried on.
+/// An operation with its test inputs.
 pub struct Row {
-    /// How it is called in messages.
+    /// Name in messages.
     pub name: &'static str,
-    /// What it is tried on.
+    /// The test inputs.
     pub inputs: &'static [Input],
     /// The operation.
     pub op: fn(&[Tensor]) -> Tensor,
-    /// Whether it has a gradient with respect to every float input.
+    /// True if it has a gradient with respect to every float input.
     pub differentiable: bool,
-    /// Largest error in f32, relative to the largest result.
+    /// Maximum error in f32, relative to the largest result.
     pub tolerance: f64,
 }
 
-/// An input of floats within these bounds.
+/// Creates an input of floats in `low .. high`.
 pub const fn within(shape: &'static [usize], low: f64, high: f64) -> Input {
     Input { shape, low, high, whole: false }
 }
 
-/// An input of floats.
+/// Creates an input of floats in -2 .. 2.
 pub const fn any(shape: &'static [usize]) -> Input {
     within(shape, -2.0, 2.0)
 }
 
-/// An input of integers from 0 to below a bound.
+/// Creates an input of integers in 0 .. `high`.
 pub const fn whole(shape: &'static [usize], high: f64) -> Input {
     Input { shape, low: 0.0, high, whole: true }
 }
 
-/// A row with gradients.
+/// Creates a row with gradients.
 pub const fn smooth(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
     Row { name, inputs, op, differentiable: true, tolerance: 2e-6 }
 }
 
-/// A row without gradients.
+/// Creates a row without gradients.
 pub const fn flat(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
     Row { name, inputs, op, differentiable: false, tolerance: 2e-6 }
 }
 
 impl Input {
-    /// Numbers of this input, the same on every run.
+    /// Returns pseudo-random numbers for this input, the same on every run.
     pub fn numbers(&self, salt: u64) -> Vec<f64> {
         let mut state = 0x9E37_79B9_7F4A_7C15u64.wrapping_mul(salt + 1);
         let mut next = move || {
@@ -73,7 +73,7 @@ impl Input {
             .collect()
     }
 
-    /// Such numbers as a tensor; those that are not whole in this type, f32 or f64.
+    /// Converts numbers to a tensor, of `float` (f32 or f64) unless the input is of integers.
     pub fn tensor(&self, numbers: &[f64], float: DType) -> Tensor {
         let shape = Shape::from(self.shape);
         match (self.whole, float) {
@@ -85,13 +85,13 @@ impl Input {
 }
 
 impl Row {
-    /// The tensors it is tried on.
+    /// Creates the test inputs.
     pub fn tensors(&self, float: DType) -> Vec<Tensor> {
         let tensor = |(salt, input): (usize, &Input)| input.tensor(&input.numbers(salt as u64), float);
         self.inputs.iter().enumerate().map(tensor).collect()
     }
 
-    /// Computes it on a device and compares with the oracle.
+    /// Evaluates the operation on a device and compares with the oracle.
     pub fn value(&self, device: &Device) -> Outcome {
         self.outcome(self.name.to_string(), self.tolerance, || {
             device.scope(|| {
@@ -102,7 +102,8 @@ impl Row {
         })
     }
 
-    /// Computes its gradient with respect to every float input, and compares with the oracle; nothing if it has none.
+    /// Evaluates the gradient with respect to every float input and compares with the oracle; `None` if the row has
+    /// no gradient.
     pub fn gradient(&self, device: &Device) -> Option<Outcome> {
         let judge = || {
             device.scope(|| {
@@ -122,10 +123,13 @@ impl Row {
     }
 }
 
-/// A single number in which every element counts differently.
+/// Reduces a tensor to a number by a sum with a different weight for each element.
+///
+/// # Errors
+/// The tensor carries a mistake.
 pub fn weighted(tensor: &Tensor) -> Result<Tensor> {
     let elems = tensor.shape()?.numel();
-    // Small numbers: in f32 the sine of a large one is another.
+    // Small arguments: the sine of a large f32 is inaccurate.
     let weights = ((Tensor::arange(elems) % Tensor::scalar(97i32)).cast(tensor.dtype()) * 0.37 + 0.5).sin();
     Ok((tensor.reshape([-1]) * weights).sum(..))
 }

@@ -1,4 +1,4 @@
-//! The op table: one row for each operation a user can call.
+//! The op table: one row for each public operation.
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
 use crate::{DType, Tensor};
@@ -55,7 +55,7 @@ pub const ROWS: &[Row] = &[
     }),
     flat("bitcast", &[A], |x| x[0].bitcast(if x[0].dtype() == DType::F64 { DType::I64 } else { DType::I32 })),
     flat("cast", &[within(&[40], -50.0, 50.0)], |x| x[0].cast(DType::I32)),
-    // The middle of two bf16 and 1: an f32 is the middle alone.
+    // Numbers halfway between two bf16, and halfway plus 1: an f32 is exactly halfway only without the 1.
     flat("cast to bf16", &[whole(&[40], 120.0)], |x| {
         ((&x[0] + 128.0) * 131_072.0 + 65_537.0).cast(DType::BF16).cast(DType::F32)
     }),
@@ -64,7 +64,7 @@ pub const ROWS: &[Row] = &[
         a.lt(&b).bitwise_or(&a.maximum(&b).bitwise_and(&a.minimum(&b))).max(1)
     }),
     smooth("cast and back", &[any(&[33])], |x| x[0].cast(DType::F64).exp().cast(x[0].dtype())),
-    // Movement.
+    // Views and rearranging.
     smooth("reshape", &[any(&[4, 6])], |x| x[0].reshape([3, -1]).exp()),
     smooth("permute", &[any(&[2, 3, 4])], |x| x[0].permute([2, 0, 1]).exp()),
     smooth("reshape of permute", &[any(&[2, 3, 4])], |x| x[0].permute([2, 0, 1]).reshape([6, 4]).exp()),
@@ -84,7 +84,7 @@ pub const ROWS: &[Row] = &[
     }),
     smooth("many_slices", &[any(&[9, 950])], |x| {
         let parts = (0..8).map(|part| x[0].narrow(0, part, 1) * (part as f64 + 1.0));
-        // The first row twice: what overlaps is added.
+        // The first row twice: gradients of overlapping slices are added.
         parts.reduce(|sum, part| sum * 0.5 + part).expect("there are parts") + x[0].narrow(0, 0, 1).tanh()
     }),
     smooth("many_slices_apart", &[any(&[9, 950])], |x| {
@@ -101,7 +101,7 @@ pub const ROWS: &[Row] = &[
     }),
     smooth("stack", &[any(&[2, 3]), any(&[2, 3])], |x| Tensor::stack(x, 1)),
     smooth("expand", &[any(&[3, 1])], |x| x[0].broadcast_to(&[4, 3, 5].into()).exp()),
-    // Over axes.
+    // Reductions and scans.
     smooth("sum of all", &[any(&[37, 11])], |x| x[0].sum(..)),
     smooth("sum over rows", &[any(&[9, 700])], |x| x[0].sum(1)),
     smooth("sum over columns", &[any(&[70, 33])], |x| x[0].sum(0)),
@@ -124,7 +124,7 @@ pub const ROWS: &[Row] = &[
     smooth("cumprod", &[any(&[3, 9])], |x| x[0].cumprod(1)),
     smooth("cummax", &[any(&[3, 9])], |x| x[0].cummax(1)),
     smooth("logsumexp", &[any(&[4, 9])], |x| x[0].logsumexp_keepdim(-1)),
-    // Matrices and positions.
+    // Matrices and indexing.
     smooth("matmul", &[any(&[9, 13]), any(&[13, 6])], |x| x[0].matmul(&x[1])),
     smooth("matmul transposed", &[any(&[9, 13]), any(&[6, 13])], |x| x[0].matmul(&x[1].t())),
     smooth("matmul batched", &[any(&[3, 4, 5]), any(&[3, 5, 2])], |x| x[0].matmul(&x[1])),

@@ -1,4 +1,4 @@
-//! Where tensors end, apart from how long they are: what functions that are traced once are kept under.
+//! Patterns of dynamic lengths, without the values of the lengths: part of the keys of traces.
 
 use panoply_ir::{DType, Result};
 
@@ -6,11 +6,11 @@ use super::{Dim, DynamicDim, DynamicDims, ValidLengths};
 use crate::eval::topological_order;
 use crate::tensor::{NodeKind, Tensor};
 
-/// What is there of several tensors, with numbers of [`lengths`] in place of them, and which axes are as good for any length; empty
-/// if all is there.
+/// For each tensor its dynamic axes, with indices into [`lengths`] in place of the lengths, and its data-free axes;
+/// empty if no tensor is dynamic.
 pub(crate) type LengthPattern = Vec<(DynamicDims<u32>, Vec<usize>)>;
 
-/// The lengths that tensors have, each once.
+/// Returns the distinct dynamic lengths of the tensors.
 pub(crate) fn lengths<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<Tensor> {
     let mut found: Vec<Tensor> = Vec::new();
     let parts = tensors.into_iter().filter_map(|tensor| tensor.0.valid_lengths.as_ref()).flat_map(|live| &live.parts);
@@ -22,7 +22,7 @@ pub(crate) fn lengths<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<
     found
 }
 
-/// Where tensors of these lengths end.
+/// Returns the pattern of tensors with these lengths.
 pub(crate) fn pattern<'a>(tensors: impl Iterator<Item = &'a Tensor> + Clone, lengths: &[Tensor]) -> LengthPattern {
     if lengths.is_empty() {
         return Vec::new();
@@ -42,7 +42,7 @@ pub(crate) fn pattern<'a>(tensors: impl Iterator<Item = &'a Tensor> + Clone, len
     tensors.map(one).collect()
 }
 
-/// Which of these inputs are lengths on the way to some results, and of what.
+/// Returns which inputs are dynamic lengths of nodes that the results depend on, with their dims.
 pub(crate) fn measured(results: &[Tensor], inputs: &[Tensor]) -> Vec<(usize, Dim)> {
     let single = |(_, input): &(usize, &Tensor)| input.0.shape.ndim() == 0 && input.dtype() == DType::I32;
     let singles: Vec<(usize, &Tensor)> = inputs.iter().enumerate().filter(single).collect();
@@ -65,7 +65,7 @@ pub(crate) fn measured(results: &[Tensor], inputs: &[Tensor]) -> Vec<(usize, Dim
     found
 }
 
-/// The mistake of a number among these that is no length of what it is one of.
+/// Returns an error if an input used as a length is a number out of range of its dim.
 pub(crate) fn check_lengths<'a>(measured: &[(usize, Dim)], inputs: impl Fn(usize) -> &'a Tensor) -> Result<()> {
     let checked = |(at, dim): &(usize, Dim)| {
         inputs(*at).number().map_or(Ok(()), |length| dim.checked(length.to_i128()).map(drop))
@@ -79,13 +79,14 @@ fn number(lengths: &[Tensor], length: &Tensor) -> Option<u32> {
 
 impl DynamicDim<Tensor> {
     fn resolve(&self, lengths: &[Tensor]) -> DynamicDim<u32> {
-        let length = number(lengths, &self.length).expect("every length is among them");
+        let length = number(lengths, &self.length).expect("the list contains every length");
         DynamicDim { dim: self.dim.clone(), multiple: self.multiple, length }
     }
 }
 
 impl ValidLengths {
-    /// What is there of a stand-in for a tensor, with these in place of the lengths; none if all is, and is as good for one length as another.
+    /// Returns the valid lengths of a placeholder, with `lengths` in place of the indices; `None` if it has no
+    /// dynamic or data-free axes.
     pub fn bind_placeholder(
         (parts, any): &(DynamicDims<u32>, Vec<usize>),
         lengths: &[Tensor],
@@ -102,7 +103,7 @@ impl ValidLengths {
         Some(Box::new(ValidLengths { parts, data_free_axes: any.clone(), known: Default::default() }))
     }
 
-    /// The same with the numbers that the lengths are.
+    /// Returns the same with computed lengths replaced by their values.
     pub fn resolve(&self, of: &Tensor) -> Result<Option<Box<ValidLengths>>> {
         self.shape(of)?;
         let part = |part: &DynamicDim<Tensor>| {
@@ -113,7 +114,7 @@ impl ValidLengths {
         parts.map(ValidLengths::of)
     }
 
-    /// The same with other lengths.
+    /// Returns the same with each length mapped.
     pub fn map_lengths(&self, to: impl Fn(&Tensor) -> Tensor) -> Option<Box<ValidLengths>> {
         let part = |part: &DynamicDim<Tensor>| DynamicDim {
             dim: part.dim.clone(),
@@ -125,7 +126,7 @@ impl ValidLengths {
 }
 
 impl Tensor {
-    /// Whether two lengths are known to be equal.
+    /// Returns true if two lengths are known to be equal.
     pub(super) fn is_same_length(&self, other: &Tensor) -> bool {
         self.ptr_eq(other) || self.number().is_some_and(|number| other.number() == Some(number))
     }

@@ -1,7 +1,7 @@
-//! What each primitive makes of axes of which only a part is there.
+//! Propagation of dynamic dimensions through primitives.
 //!
-//! One match ([`carried`]) says which parts the result has, and what is taken in place of what is not there where elements are
-//! combined along such an axis.
+//! [`carried`] matches over the primitives. It returns the dynamic axes of the result, and inputs with masked padding
+//! where a primitive combines elements along such an axis.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use panoply_ir::{DType, Error, Result, Scalar, Shape};
 use super::{DynamicDim, DynamicDims, MOST, ValidLengths, product};
 use crate::tensor::{Node, NodeKind, Tensor};
 
-/// A primitive over inputs of which not all is there.
+/// Creates a primitive over inputs with dynamic axes.
 #[track_caller]
 pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: Shape, dtype: DType) -> Tensor {
     if let Some(mistake) = Tensor::leftmost(inputs.iter().copied()) {
@@ -24,7 +24,7 @@ pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: Shape, dtype: DType) 
     }
 }
 
-/// What a primitive is to be applied to in place of its inputs, and what is there of its result.
+/// Returns the inputs with masked padding, and the dynamic axes of the result.
 fn carried(op: &Op, inputs: &[&Tensor], shape: &Shape) -> Result<(Vec<Tensor>, DynamicDims)> {
     let x = inputs[0];
     let same = || inputs.iter().map(|input| (*input).clone()).collect::<Vec<Tensor>>();
@@ -39,7 +39,7 @@ fn carried(op: &Op, inputs: &[&Tensor], shape: &Shape) -> Result<(Vec<Tensor>, D
             let meeting = |axis| meet(&name, &inputs.iter().map(|input| (*input, axis)).collect::<Vec<_>>());
             (same(), (0..rank).map(meeting).collect::<Result<DynamicDims>>()?)
         }
-        // A running combination sees what stands before it.
+        // A scan reads only earlier elements, which are valid.
         Op::Cast | Op::Bitcast | Op::Scan(..) | Op::ControlDependency => (same(), parts),
         Op::Reduce(reduce, axes) => {
             let filled = x.mask_padding(axes, reduce.identity(x.dtype()));
@@ -91,7 +91,7 @@ fn carried(op: &Op, inputs: &[&Tensor], shape: &Shape) -> Result<(Vec<Tensor>, D
     Ok(given)
 }
 
-/// Rows that are not there are added nowhere.
+/// Rows beyond the valid length get position -1, which is dropped.
 fn scattered(name: &str, along: usize, [x, positions, rows]: [&Tensor; 3]) -> Result<(Vec<Tensor>, DynamicDims)> {
     let count = positions.0.shape.ndim();
     let mut parts = Vec::new();
@@ -108,25 +108,26 @@ fn scattered(name: &str, along: usize, [x, positions, rows]: [&Tensor; 3]) -> Re
     Ok((vec![x.clone(), known, rows.clone()], parts))
 }
 
-/// What is there where axes meet.
+/// Returns the common valid part of axes that an operation aligns.
 pub(crate) fn meet(op: &str, axes: &[(&Tensor, usize)]) -> Result<Option<DynamicDim<Tensor>>> {
     let found = axes.iter().find_map(|(tensor, axis)| Some((*tensor, tensor.valid_length(*axis)?)));
     let Some((first, part)) = found else { return Ok(None) };
     for (tensor, axis) in axes {
         let wrong = match tensor.valid_length(*axis) {
-            Some(other) if (&other.dim, other.multiple) != (&part.dim, part.multiple) => "are of different dims",
+            Some(other) if (&other.dim, other.multiple) != (&part.dim, part.multiple) => "have different Dims",
             Some(other) if !other.length.is_same_length(&part.length) => "are not known to be equally long",
-            None if !tensor.is_free(*axis) => "meet, of which one has a dim",
+            None if !tensor.is_free(*axis) => "must match, but only one has a Dim",
             Some(_) | None => continue,
         };
         let message = format!("{op}: axes of {first:?} and {tensor:?} {wrong}");
-        return Err(Error::mistake(message).note("give both the same with `.with_dim(axis, &dim)`"));
+        return Err(Error::mistake(message).note("give both the same Dim with `.mark_dynamic(axis, &dim)`"));
     }
     Ok(Some(part.clone()))
 }
 
-/// What is there under another shape: the first elements of an axis stay the first of the axis at the same place, if that is a multiple of
-/// the bound. Those of inner axes may be merged with it or split off.
+/// Returns the dynamic axes after a reshape. The valid elements of an axis stay a prefix if the new axis has the same
+/// number of elements before it and a length that is a multiple of the bound. Inner axes can be merged with it or
+/// split off.
 fn reshaped(x: &Tensor, shape: &Shape) -> Result<DynamicDims> {
     let (from, to) = (x.0.shape.dims(), shape.dims());
     let mut parts: DynamicDims = vec![None; to.len()];
@@ -146,13 +147,13 @@ fn reshaped(x: &Tensor, shape: &Shape) -> Result<DynamicDims> {
 }
 
 impl Tensor {
-    /// Positions, -1 where they are not among what is there of an axis.
+    /// Replaces positions beyond the valid part of an axis by -1.
     fn within_part(&self, part: &DynamicDim<Tensor>) -> Tensor {
         let inside = self.lt(&part.count(self.dtype()));
         self.where_self(&inside, &self.literal(-1.0))
     }
 
-    /// Whether it is made of no data along an axis: the same everywhere, or counted. So it is as good for any length.
+    /// Returns true if the tensor is data-free along an axis: constant or counting. It is then valid for any length.
     pub(super) fn is_free(&self, axis: usize) -> bool {
         let mut waiting = vec![(self, axis)];
         let mut seen: HashSet<(*const Node, usize)> = HashSet::new();

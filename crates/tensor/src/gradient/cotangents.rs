@@ -1,4 +1,4 @@
-//! What flows back into each tensor, gathered until all of its users have been seen.
+//! Accumulation of cotangents until all users of a tensor have been visited.
 
 use panoply_ir::graph::{Op, Slice};
 
@@ -6,10 +6,11 @@ use super::key;
 use crate::hasher::NodeMap;
 use crate::tensor::{NodeKind, Tensor};
 
-/// Products with one matrix from which what flows to it is one product of all their rows, rather than a sum of products.
+/// Maximum number of products with one matrix whose weight gradients are summed separately. With more products the
+/// gradient is one matrix product of all their rows.
 const FEW_PRODUCTS: usize = 4;
 
-/// The flows into tensors, by tensor.
+/// Pending cotangents, keyed by tensor.
 #[derive(Default)]
 pub struct CotangentMap {
     found: NodeMap<PendingCotangent>,
@@ -19,11 +20,11 @@ pub struct CotangentMap {
 struct PendingCotangent {
     sum: Option<Tensor>,
     parts: Vec<SliceCotangent>,
-    /// What was multiplied by the tensor, and what flows into the product.
+    /// Left operand and output cotangent of each product with this matrix.
     products: Vec<[Tensor; 2]>,
 }
 
-/// What flows into the elements from `start` on along an axis.
+/// Cotangent of the elements from `start` along an axis.
 struct SliceCotangent {
     axis: usize,
     start: usize,
@@ -31,7 +32,7 @@ struct SliceCotangent {
 }
 
 impl CotangentMap {
-    /// Adds what flows into a tensor.
+    /// Adds a cotangent of a tensor.
     pub fn add(&mut self, to: &Tensor, flow: Tensor) {
         let flow = flow.summand_of(to);
         let sum = &mut self.found.entry(key(to)).or_default().sum;
@@ -41,7 +42,8 @@ impl CotangentMap {
         });
     }
 
-    /// Keeps what flows into the part of its input that a slice took; false if it is no single stretch of an axis.
+    /// Records the cotangent of a slice for its input. Returns false if the slice is not a contiguous range of one
+    /// axis.
     pub fn add_slice(&mut self, slice: &Tensor, flow: &Tensor) -> bool {
         let NodeKind::Op(Op::Slice(slices)) = &slice.0.source else { return false };
         let from = &slice.0.inputs[0];
@@ -57,19 +59,19 @@ impl CotangentMap {
         true
     }
 
-    /// Keeps what flows into the product of `left` and a matrix.
+    /// Records the output cotangent of the product of `left` and the matrix `to`.
     pub fn add_matmul(&mut self, to: &Tensor, left: &Tensor, flow: &Tensor) {
         self.found.entry(key(to)).or_default().products.push([left.clone(), flow.clone()]);
     }
 
-    /// All that flows into a tensor whose users have been seen.
+    /// Returns the accumulated cotangent of a tensor whose users have all been visited.
     pub fn of(&mut self, tensor: &Tensor) -> Option<Tensor> {
         let flow = self.found.get_mut(&key(tensor))?;
         let (parts, products) = (std::mem::take(&mut flow.parts), std::mem::take(&mut flow.products));
         let whole = |product: &[Tensor; 2]| product.iter().all(|operand| !operand.has_dynamic_dim());
         if products.len() > FEW_PRODUCTS && tensor.0.shape.ndim() == 2 && products.iter().all(whole) {
-            // Each sum goes once over all rows, and no product of a few of them is ever stored.
-            // In the program's order, as parts are: what flows into both is then joined once.
+            // One product sums over all rows at once and stores no partial product. Products are in program order, as
+            // slices are, so that both operands are concatenated once.
             let [left, flow] =
                 [0, 1].map(|side| products.iter().rev().map(|of| of[side].clone()).collect::<Vec<Tensor>>());
             self.add(tensor, Tensor::concat(&left, 0).t().matmul(&Tensor::concat(&flow, 0)));
@@ -88,7 +90,7 @@ impl SliceCotangent {
         self.start + self.flow.0.shape.dims()[self.axis]
     }
 
-    /// The flow into all of a tensor: zeros beside the part.
+    /// Returns the cotangent of the whole tensor, zero outside the slice.
     fn padded(&self, whole: &Tensor) -> Tensor {
         let mut widths = vec![(0, 0); whole.0.shape.ndim()];
         widths[self.axis] = (self.start, whole.0.shape.dims()[self.axis] - self.end());
@@ -96,7 +98,7 @@ impl SliceCotangent {
     }
 }
 
-/// What flows into all of a tensor, from what flows into parts of it.
+/// Returns the cotangent of a whole tensor from the cotangents of its slices.
 fn gathered(tensor: &Tensor, mut parts: Vec<SliceCotangent>) -> Tensor {
     parts.sort_by_key(|part| (part.axis, part.start));
     let axis = parts[0].axis;
@@ -105,7 +107,7 @@ fn gathered(tensor: &Tensor, mut parts: Vec<SliceCotangent>) -> Tensor {
         let padded = parts.iter().map(|part| part.padded(tensor));
         return padded.reduce(|sum, part| sum + part).expect("there is a part");
     }
-    // They are apart. Added, each would be an addition over the whole tensor.
+    // The slices are disjoint. Adding padded slices would cost one addition over the whole tensor for each.
     let ends = [0].into_iter().chain(parts.iter().map(SliceCotangent::end));
     let starts = parts.iter().map(|part| part.start).chain([tensor.0.shape.dims()[axis]]);
     if ends.eq(starts) {

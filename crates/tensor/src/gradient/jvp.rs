@@ -1,9 +1,8 @@
-//! Forward-mode differentiation as a transform of the graph, and what both directions make together.
+//! Forward-mode differentiation as a transform of the graph, and the combinations of both modes.
 //!
-//! Where the gradient walks from the result back, this walks from the inputs on: [`tangent`] says of each primitive how its
-//! result moves when its inputs do. What is linear moves as it is computed, and scalar operations have the same partial
-//! derivatives in both directions. An operation whose author says what flows back is linear in what flows in, and how it
-//! moves is the transpose of that: exact, at the price of a second derivative.
+//! [`tangent`] maps the tangents of a primitive's inputs to the tangent of its result. A linear primitive applies
+//! itself to the tangent, and scalar operations use the same partial derivatives in both modes. A custom VJP is
+//! linear in the cotangent; the JVP is its transpose, which is exact and costs a second differentiation.
 //!
 //! Source: Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 3.
 
@@ -18,8 +17,12 @@ use crate::hasher::NodeMap;
 use crate::tensor::{NodeKind, Tensor};
 
 impl Tensor {
-    /// How this moves when each of `wanted` moves by its direction, a tensor like it: the Jacobian-vector product, in this
-    /// tensor's shape.
+    /// Returns the Jacobian-vector product: the directional derivative of this tensor when each of `wanted` changes
+    /// by its tangent, which has its shape and element type. The result has the shape of this tensor.
+    ///
+    /// # Errors
+    /// The tangents do not match `wanted`, a tensor is not a float, or no differentiable path leads to the first
+    /// input.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -37,11 +40,11 @@ impl Tensor {
     fn jvp_impl(&self, wanted: &[&Tensor], directions: &[&Tensor]) -> Result<Tensor> {
         self.has_derivatives("jvp", wanted)?;
         if wanted.len() != directions.len() {
-            let message = format!("jvp: {} directions for {} tensors", directions.len(), wanted.len());
+            let message = format!("jvp: {} tangents for {} inputs", directions.len(), wanted.len());
             return Err(Error::mistake(message));
         }
         wanted.iter().zip(directions).try_for_each(|(tensor, direction)| direction.fits("jvp", tensor))?;
-        let Some(first) = wanted.first() else { return Err(Error::mistake("jvp: no tensors are named")) };
+        let Some(first) = wanted.first() else { return Err(Error::mistake("jvp: there are no inputs")) };
         let Jvp { tangent: moved, non_differentiable: cut } = jvp(self, wanted, directions)?;
         match moved {
             Some(moved) => moved.check().map(|()| moved),
@@ -49,8 +52,11 @@ impl Tensor {
         }
     }
 
-    /// Returns the vector-Jacobian product: the gradients of `sum(self * cotangents)` with respect to each of `wanted`, in their
-    /// shapes. `cotangents` has the shape of `self`.
+    /// Returns the vector-Jacobian product: the gradients of `sum(self * cotangents)` with respect to each of
+    /// `wanted`, in their shapes. `cotangents` has the shape of `self`.
+    ///
+    /// # Errors
+    /// `cotangents` does not match this tensor, a tensor is not a float, or no differentiable path leads to an input.
     #[track_caller]
     pub fn vjp(&self, wanted: &[&Tensor], cotangents: &Tensor) -> Result<Vec<Tensor>> {
         let place = Location::caller();
@@ -58,7 +64,11 @@ impl Tensor {
         fits.and_then(|()| self.vjp_impl("vjp", cotangents.clone(), wanted)).map_err(|error| error.with_location(place))
     }
 
-    /// The derivative of every element with respect to every element of another: this tensor's axes, then the other's.
+    /// Returns the Jacobian: the derivative of every element with respect to every element of `wanted`. Its axes are
+    /// this tensor's, then those of `wanted`.
+    ///
+    /// # Errors
+    /// A tensor is not a float, or no differentiable path leads to `wanted`.
     #[track_caller]
     pub fn jacobian(&self, wanted: &Tensor) -> Result<Tensor> {
         let place = Location::caller();
@@ -75,19 +85,22 @@ impl Tensor {
         Ok(rows.reshaped([dims, wanted.0.shape.dims()].concat().into()))
     }
 
-    /// The second derivatives of this single number with respect to another tensor, whose axes they have twice.
+    /// Returns the Hessian of this single number with respect to `wanted`, whose axes the result has twice.
+    ///
+    /// # Errors
+    /// As [`Tensor::gradients`].
     #[track_caller]
     pub fn hessian(&self, wanted: &Tensor) -> Result<Tensor> {
         let slope = self.gradients(&[wanted])?.remove(0);
         let Vjp { cotangents: flows, non_differentiable: cut } = vjp(&[(&slope, slope.zeros_like())], &[wanted])?;
         match (&flows[..], cut) {
-            // The same slope everywhere.
+            // The gradient is constant.
             ([None], None) => Ok(Tensor::zeros([slope.0.shape.dims(); 2].concat(), slope.dtype())),
             _ => slope.jacobian(wanted),
         }
     }
 
-    /// The flows to wanted tensors, or why there are none.
+    /// Returns the cotangents of `wanted`, or an error that names the operation that cuts the path.
     pub(super) fn vjp_impl(&self, op: &str, weights: Tensor, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
         let Vjp { cotangents: flows, non_differentiable: cut } = vjp(&[(self, weights)], wanted)?;
         let result = flows.into_iter().zip(wanted).map(|(flow, tensor)| match flow {
@@ -97,7 +110,7 @@ impl Tensor {
         result.collect()
     }
 
-    /// Whether this and the wanted tensors are floats without mistakes.
+    /// Checks that this and the wanted tensors are floats without mistakes.
     pub(super) fn has_derivatives(&self, op: &str, wanted: &[&Tensor]) -> Result<()> {
         self.check()?;
         wanted.iter().try_for_each(|tensor| tensor.check())?;
@@ -111,19 +124,19 @@ impl Tensor {
         if self.same_shape(op, like)? && self.dtype() == like.dtype() {
             return Ok(());
         }
-        Err(Error::mistake(format!("{op}: {self:?} has not the shape and type of {like:?}")))
+        Err(Error::mistake(format!("{op}: {self:?} does not have the shape and element type of {like:?}")))
     }
 }
 
-/// How a tensor moves.
+/// Result of forward-mode differentiation.
 pub(crate) struct Jvp {
-    /// None if it does not.
+    /// The tangent; `None` if the tensor does not depend on the inputs differentiably.
     pub tangent: Option<Tensor>,
     /// A tensor on a path that ended because its operation has no derivative.
     pub non_differentiable: Option<Tensor>,
 }
 
-/// How `y` moves when the wanted tensors move by these directions.
+/// Computes the tangent of `y` given the tangents of `wanted`.
 pub(crate) fn jvp(y: &Tensor, wanted: &[&Tensor], directions: &[&Tensor]) -> Result<Jvp> {
     let given = wanted.iter().zip(directions).map(|(tensor, direction)| (key(tensor), (*direction).clone()));
     let mut moves: NodeMap<Tensor> = given.collect();
@@ -145,7 +158,8 @@ pub(crate) fn jvp(y: &Tensor, wanted: &[&Tensor], directions: &[&Tensor]) -> Res
     Ok(Jvp { tangent: moves.remove(&key(y)), non_differentiable: cut })
 }
 
-/// How `y` moves when its inputs move by these, none where one does not; none if the operation has no derivative.
+/// Returns the tangent of `y` given the tangents of its inputs, `None` where one has none. Returns `None` if the
+/// operation has no derivative.
 fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
     let inputs = &y.0.inputs;
     let op = match &y.0.source {
@@ -173,7 +187,7 @@ fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         | Op::Permute(_)
         | Op::Expand
         | Op::Pad(_) => first().map(|moved| Tensor::primitive(op.clone(), &[&moved], y.0.shape.clone(), y.dtype())),
-        // What is not there of the whole is not there of how it moves.
+        // The tangent is sliced with the same valid lengths as the value.
         Op::Slice(_) => first().map(|moved| y.with_source(NodeKind::Op(op.clone()), vec![moved])),
         Op::Reduce(ReduceOp::Prod, axes) => {
             first().map(|moved| product_adjoint(&inputs[0], &moved, axes).reduced(ReduceOp::Sum, axes.clone()))
@@ -183,7 +197,7 @@ fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
             first().map(|moved| (share * moved.widened()).reduced(ReduceOp::Sum, axes.clone()).cast(y.dtype()))
         }
         Op::Scan(other, _) => {
-            let message = format!("jvp: the running {} has no derivative here", other.name());
+            let message = format!("jvp: a cumulative {} has no derivative", other.name());
             return Err(Error::mistake(message).note(format!("at {y:?}")));
         }
         Op::MatMul => {

@@ -1,4 +1,4 @@
-//! Activations, composed.
+//! Activation functions, composed of primitives.
 
 use panoply_ir::Alu;
 use panoply_ir::kernel::ReduceOp;
@@ -6,21 +6,21 @@ use panoply_ir::kernel::ReduceOp;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// max(x, 0), with slope 0 at 0; NaN stays.
+    /// Returns max(x, 0). The gradient at 0 is 0; NaN is propagated.
     #[track_caller]
     pub fn relu(&self) -> Tensor {
         let zero = self.literal(0.0);
         zero.where_self(&Tensor::alu(Alu::Le, &[self, &zero]), self)
     }
 
-    /// x where positive, `slope`·x elsewhere.
+    /// Returns x where positive, `negative_slope`·x elsewhere.
     #[track_caller]
     pub fn leaky_relu(&self, negative_slope: f64) -> Tensor {
         let below = Tensor::alu(Alu::Le, &[self, &self.literal(0.0)]);
         (self * negative_slope).where_self(&below, self)
     }
 
-    /// x where positive, exp(x) - 1 elsewhere.
+    /// Returns x where positive, exp(x) - 1 elsewhere.
     #[track_caller]
     pub fn elu(&self) -> Tensor {
         Tensor::call("elu", [self], (), |[x], ()| {
@@ -31,7 +31,8 @@ impl Tensor {
         })
     }
 
-    /// Where this is below 0, and exp(x) - 1 there: elsewhere of 0, as a slope of infinity is none even where nothing flows into it.
+    /// Returns the mask x < 0, and exp(x) - 1 where the mask is true. Elsewhere the exponent is 0: an infinite
+    /// derivative would give a NaN gradient even with a cotangent of 0.
     #[track_caller]
     fn falling(&self) -> (Tensor, Tensor) {
         let zero = self.literal(0.0);
@@ -40,7 +41,7 @@ impl Tensor {
         (below, falling)
     }
 
-    /// 1 / (1 + exp(-x)).
+    /// Returns 1 / (1 + exp(-x)).
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| {
@@ -52,13 +53,14 @@ impl Tensor {
         Tensor::call_with_vjp("sigmoid", [self], (), body, |[_], y, g, ()| [Some(g * (y * (y.literal(1.0) - y)))])
     }
 
-    /// x · sigmoid(x), also called swish.
+    /// Returns x · sigmoid(x), also called swish.
+    #[doc(alias = "swish")]
     #[track_caller]
     pub fn silu(&self) -> Tensor {
         Tensor::call("silu", [self], (), |[x], ()| x.in_f32(|x| x * x.sigmoid()))
     }
 
-    /// x · Φ(x) with the exact normal distribution function.
+    /// Returns x · Φ(x) with the exact normal distribution function Φ.
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
         Tensor::call("gelu", [self], (), |[x], ()| {
@@ -69,14 +71,14 @@ impl Tensor {
         })
     }
 
-    /// ln(1 + exp(x)), without overflow.
+    /// Returns ln(1 + exp(x)), without overflow.
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| x.relu() + (-x.abs()).exp().log1p();
         self.call_in_f32("softplus", body, |[x], _, g, ()| [Some(g * x.sigmoid())])
     }
 
-    /// Shares that sum to 1 along an axis: exp(x) over their sum.
+    /// Returns exp(x) / Σ exp(x) along an axis: probabilities that sum to 1.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor {
         if let Err(mistake) = self.axis("softmax", axis) {
@@ -92,7 +94,7 @@ impl Tensor {
         })
     }
 
-    /// ln of the softmax, without overflow.
+    /// Returns ln(softmax(x)) along an axis, without overflow.
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Tensor {
         if let Err(mistake) = self.axis("log_softmax", axis) {
@@ -108,25 +110,26 @@ impl Tensor {
         })
     }
 
-    /// Shares that sum to 1 along an axis, larger for smaller elements.
+    /// Returns softmax(-x) along an axis.
     #[track_caller]
     pub fn softmin(&self, axis: isize) -> Tensor {
         (-self).softmax(axis)
     }
 
-    /// ln(sigmoid(x)), without overflow.
+    /// Returns ln(sigmoid(x)), without overflow.
     #[track_caller]
     pub fn logsigmoid(&self) -> Tensor {
         Tensor::call("log sigmoid", [self], (), |[x], ()| -(-x).softplus())
     }
 
-    /// x · Φ(x) with the hyperbolic tangent in place of the error function. [Hendrycks and Gimpel 2016]
+    /// Returns the tanh approximation of [`Tensor::gelu`]. [Hendrycks and Gimpel 2016]
+    #[doc(alias = "gelu")]
     #[track_caller]
     pub fn gelu_tanh(&self) -> Tensor {
         Tensor::call("gelu tanh", [self], (), |[x], ()| {
             x.in_f32(|x| {
-                // (1 + tanh(u)) / 2 is sigmoid(2u), which keeps its bits below 0. At the ends it is 0 and 1 in f64 too; beyond them its
-                // slope would be 0 times what overflows.
+                // (1 + tanh(u)) / 2 is sigmoid(2u), which keeps its precision below 0. At the bounds it is 0 and 1 in
+                // f64 too; beyond them the gradient would be 0 times an overflow.
                 let near = x.clamp(-32.0, 32.0);
                 let inner = &near * (near.square() * x.literal(0.044715) + x.literal(1.0));
                 x * (inner * x.literal((8.0 / std::f64::consts::PI).sqrt())).sigmoid()
@@ -134,13 +137,13 @@ impl Tensor {
         })
     }
 
-    /// x · tanh(softplus(x)). [Misra 2019]
+    /// Returns x · tanh(softplus(x)). [Misra 2019]
     #[track_caller]
     pub fn mish(&self) -> Tensor {
         Tensor::call("mish", [self], (), |[x], ()| x.in_f32(|x| x * x.softplus().tanh()))
     }
 
-    /// [`Tensor::elu`] scaled so that activations keep mean 0 and variance 1. [Klambauer et al. 2017]
+    /// Returns [`Tensor::elu`] scaled such that activations keep mean 0 and variance 1. [Klambauer et al. 2017]
     #[track_caller]
     pub fn selu(&self) -> Tensor {
         Tensor::call("selu", [self], (), |[x], ()| {
@@ -152,7 +155,7 @@ impl Tensor {
         })
     }
 
-    /// x limited to 0 ..= 6.
+    /// Returns x clamped to 0 ..= 6.
     #[track_caller]
     pub fn relu6(&self) -> Tensor {
         Tensor::call("relu6", [self], (), |[x], ()| {
@@ -161,19 +164,19 @@ impl Tensor {
         })
     }
 
-    /// (x + 3) / 6 limited to 0 ..= 1.
+    /// Returns (x + 3) / 6 clamped to 0 ..= 1.
     #[track_caller]
     pub fn hardsigmoid(&self) -> Tensor {
         Tensor::call("hard sigmoid", [self], (), |[x], ()| x.in_f32(|x| (x + x.literal(3.0)).relu6() / x.literal(6.0)))
     }
 
-    /// x · hardsigmoid(x). [Howard et al. 2019]
+    /// Returns x · hardsigmoid(x). [Howard et al. 2019]
     #[track_caller]
     pub fn hardswish(&self) -> Tensor {
         Tensor::call("hard swish", [self], (), |[x], ()| x.in_f32(|x| x * x.hardsigmoid()))
     }
 
-    /// x / (1 + |x|).
+    /// Returns x / (1 + |x|).
     #[track_caller]
     pub fn softsign(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| x / (x.abs() + x.literal(1.0));
@@ -183,7 +186,7 @@ impl Tensor {
         })
     }
 
-    /// The first half of an axis times the sigmoid of the second. [Dauphin et al. 2017]
+    /// Returns the first half of an axis times the sigmoid of the second half. [Dauphin et al. 2017]
     #[track_caller]
     pub fn glu(&self, axis: isize) -> Tensor {
         let half = match self.static_axis("glu", axis) {

@@ -1,4 +1,5 @@
-//! Attention and rotary positions, composed; attention and what flows back from it a device may do whole.
+//! Attention and rotary position embeddings. A device can compute attention and its backward pass with a library
+//! routine.
 //!
 //! Sources: Vaswani et al., Attention Is All You Need, 2017; Ainslie et al., GQA, 2023; Su et al., RoFormer, 2021.
 
@@ -12,32 +13,37 @@ use crate::call::CompositeOp;
 use crate::dynamic_dim;
 use crate::tensor::Tensor;
 
-/// Who may look at whom.
+/// Options of [`Tensor::scaled_dot_product_attention`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttentionOptions<'a> {
-    /// Whether query i sees only keys 0 ..= `past_len` + i.
+    /// True if query i attends only to keys 0 ..= `past_len` + i.
     pub is_causal: bool,
-    /// Keys that stand before the first query, as in a cache.
+    /// Number of keys before the first query, as in a KV cache.
     pub past_len: usize,
-    /// Broadcast over `[…, heads, queries, keys]`: a bool says who is seen, a float is added to the scores.
+    /// Mask, broadcast to `[…, heads, queries, keys]`: a bool is true where a key takes part, a float is added to the
+    /// scores.
     pub attn_mask: Option<&'a Tensor>,
-    /// Factor of the scores; 1/√width if none is given.
+    /// Factor of the scores; the default is 1/√width.
     pub scale: Option<f64>,
 }
 
-/// Which two elements of a head [`Tensor::rope`] turns together.
+/// Pairing of the elements that [`Tensor::rope`] rotates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopeStyle {
-    /// i and i + width/2, as GPT-NeoX and Hugging Face's LLaMA store them.
+    /// Elements i and i + width/2, as in GPT-NeoX and Hugging Face's LLaMA.
     RotateHalf,
-    /// 2i and 2i + 1, as the RoFormer paper has it.
+    /// Elements 2i and 2i + 1, as in the RoFormer paper.
     Interleaved,
 }
 
 impl Tensor {
-    /// softmax(queries · keysᵀ · scale) · values: `[…, heads, queries, width]` with `[…, key_heads, keys, width]`.
+    /// Returns softmax(queries · keysᵀ · scale) · values. Queries (`self`) are `[…, heads, queries, width]`, keys
+    /// `[…, key_heads, keys, width]`, values `[…, key_heads, keys, depth]`; the result is `[…, heads, queries,
+    /// depth]`.
     ///
-    /// `heads` is a multiple of `key_heads`, neighboring ones share keys. A query that sees no key gives zeros.
+    /// `heads` is a multiple of `key_heads`; consecutive heads share keys (grouped-query attention). A query without
+    /// keys gives zeros.
+    #[doc(alias = "sdpa")]
     #[track_caller]
     pub fn scaled_dot_product_attention(
         &self,
@@ -64,33 +70,33 @@ impl Tensor {
         }
         let (heads, shared, width) = (q[rank - 3], k[rank - 3], q[rank - 1]);
         if heads == 0 || shared == 0 {
-            return wrong(&format!("{heads} heads and {shared} key heads; there must be one of each at least"));
+            return wrong(&format!("{heads} heads and {shared} key heads; each must be at least 1"));
         }
         if !heads.is_multiple_of(shared) {
             return wrong(&format!("{heads} heads are not a multiple of {shared} key heads"));
         }
         let dtype = self.dtype();
         if !dtype.is_float() || keys.dtype() != dtype || values.dtype() != dtype {
-            return wrong("queries, keys and values are floats of one type");
+            return wrong("queries, keys and values must be floats of one type");
         }
         if let Some(mask) = attention.attn_mask {
             let scores = Shape::new([&q[..rank - 1], &[k[rank - 2]]].concat());
             let fits = mask.0.shape.broadcast(&scores).is_ok_and(|shape| shape == scores);
             if !fits || ![DType::Bool, dtype].contains(&mask.dtype()) {
-                return wrong(&format!("the mask {mask:?} is no bool or {dtype} that broadcasts to scores {scores}"));
+                return wrong(&format!("the mask {mask:?} must be bool or {dtype} and broadcast to scores {scores}"));
             }
         }
         if let Err(mistake) = self.ends_with(keys, values) {
             return mistake;
         }
         let scale = attention.scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
-        // Beyond the last key there is no more to see.
+        // A larger `past_len` than the number of keys has no effect.
         let settings = (attention.is_causal, attention.past_len.min(k[rank - 2]), scale);
         let [output, _] = attended([self, keys, values], attention.attn_mask, settings);
         output
     }
 
-    /// Whether queries, keys and values that fit are as much of their axes; all is there of heads and widths.
+    /// Checks that dynamic lengths of matching queries, keys and values agree, and that heads and widths are static.
     #[track_caller]
     fn ends_with(&self, keys: &Tensor, values: &Tensor) -> Result<(), Tensor> {
         let rank = self.0.shape.ndim();
@@ -104,8 +110,9 @@ impl Tensor {
         Ok(())
     }
 
-    /// Queries, or what stands in their place, of heads that share keys, one after another, so that no key is repeated. Where not all
-    /// queries are there, the first of all heads come first.
+    /// Merges the queries, or tensors of their shape, of heads that share keys into one axis, so that keys are not
+    /// repeated. With a dynamic number of queries the heads are interleaved, so that the valid queries of all heads
+    /// come first.
     fn joined(&self, keys: &Tensor) -> Tensor {
         if self.is_mistake() {
             return self.clone();
@@ -121,7 +128,7 @@ impl Tensor {
         self.reshaped(apart.into()).transpose(-3, -2).reshaped(joined.into())
     }
 
-    /// The product of this, for each of `heads`, with what heads share.
+    /// Multiplies this, for each of `heads`, by a matrix that heads share.
     fn times_shared(&self, shared: &Tensor, heads: &Tensor) -> Tensor {
         let (h, rank) = (heads.0.shape.dims(), heads.0.shape.ndim());
         let product = self.joined(shared).matmul(shared);
@@ -137,13 +144,13 @@ impl Tensor {
         product.reshaped(apart.into()).transpose(-3, -2).reshaped(whole.into())
     }
 
-    /// The scores of queries with keys, with minus infinity where a key is not seen.
+    /// Returns the scores of queries and keys, -∞ where masked.
     fn scores(&self, keys: &Tensor, mask: Option<&Tensor>, (causal, past, scale): (bool, usize, f64)) -> Tensor {
         let scores = self.times_shared(&keys.t(), self);
         (&scores * scores.scalar_like(scale)).masked(mask, causal.then_some(past))
     }
 
-    /// Scores `[…, queries, keys]` with minus infinity where a key is not seen.
+    /// Masks scores `[…, queries, keys]` with -∞.
     fn masked(&self, mask: Option<&Tensor>, past: Option<usize>) -> Tensor {
         if self.is_mistake() {
             return self.clone();
@@ -161,8 +168,7 @@ impl Tensor {
         scores.where_self(&Tensor::arange(dims[dims.len() - 1]).le(&last.unsqueeze(1)), &never)
     }
 
-    /// The softmax of the last axis, and the logarithm of the sum of exponentials; zeros and minus infinity where every score
-    /// is minus infinity.
+    /// Returns the softmax along the last axis and the logsumexp; zeros and -∞ where every score is -∞.
     #[track_caller]
     fn softmax_with_logsumexp(&self) -> [Tensor; 2] {
         let top = self.reduce_keepdim(ReduceOp::Max, -1).detach();
@@ -174,8 +180,9 @@ impl Tensor {
         [powers / sum.literal(1.0).where_self(&blind, &sum), logarithm]
     }
 
-    /// Rotary positions: pairs of elements of `[…, length, width]` turned by position · base^(-2i/width).
-    /// `positions` are `[length]` integers.
+    /// Applies rotary position embeddings: rotates pairs of elements of `[…, length, width]` by position ·
+    /// base^(-2i/width). `positions` are `[length]` integers.
+    #[doc(alias = "apply_rotary_pos_emb")]
     #[track_caller]
     pub fn rope(&self, positions: &Tensor, base: f64, style: RopeStyle) -> Tensor {
         if let Some(mistake) = [self, positions].into_iter().find(|operand| operand.is_mistake()) {
@@ -190,7 +197,7 @@ impl Tensor {
         }
         let half = dims[rank - 1] / 2;
         let halves = style == RopeStyle::RotateHalf;
-        // bf16 tells no positions above 256 apart.
+        // bf16 cannot represent all positions above 256.
         self.in_f32(|x| {
             let exponents = Tensor::arange(half).cast(x.dtype());
             let speeds = (&exponents * exponents.literal(-base.log2() / half as f64)).exp2();
@@ -206,10 +213,10 @@ impl Tensor {
     }
 }
 
-/// Whether it is causal, how many keys stand before the first query, the factor of the scores.
+/// `is_causal`, `past_len` and the scale.
 type Rule = (bool, usize, f64);
 
-/// The output and the logarithms of the scores' sums, of queries, keys and values that fit.
+/// Returns the output and the logsumexp of the scores. The operands have matching shapes.
 #[track_caller]
 fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
     fn body([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
@@ -237,10 +244,11 @@ fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tens
     }
 }
 
-/// What flows to queries, keys and values when `g` flows to the output `y`.
+/// Returns the gradients of queries, keys and values given the cotangent `g` of the output `y`.
 #[track_caller]
 fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor, rule: Rule) -> [Tensor; 3] {
-    // The results of the forward direction serve routines; bodies compute the shares again, as the same nodes.
+    // Routines read the forward results; bodies recompute the attention weights, which common subexpression
+    // elimination merges with the forward pass.
     fn body([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 3] {
         let [shares, to_scores] = grad_scores([q, k, v, g], mask, rule);
         let to_products = &to_scores * to_scores.scalar_like(rule.2);
@@ -267,7 +275,7 @@ fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor,
     }
 }
 
-/// The shares, and what flows to the scores after they were scaled.
+/// Returns the attention weights, and the gradient of the scaled scores.
 fn grad_scores([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
     let [shares, _] = q.scores(k, mask, rule).softmax_with_logsumexp();
     let to_shares = g.times_shared(&v.t(), g);
@@ -276,7 +284,7 @@ fn grad_scores([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) ->
     [shares, to_scores]
 }
 
-/// What flows to a mask that is added to the scores.
+/// Returns the gradient of a mask that is added to the scores.
 fn grad_mask([q, k, v]: [&Tensor; 3], mask: &Tensor, g: &Tensor, rule: Rule) -> Tensor {
     let [_, to_scores] = grad_scores([q, k, v, g], Some(mask), rule);
     let (dims, all) = (mask.0.shape.dims(), to_scores.0.shape.dims().to_vec());
@@ -286,7 +294,7 @@ fn grad_mask([q, k, v]: [&Tensor; 3], mask: &Tensor, g: &Tensor, rule: Rule) -> 
     to_scores.reduced(ReduceOp::Sum, axes).reshaped(mask.0.shape.clone())
 }
 
-/// What a device may do whole; none if the mask repeats in a way that distances cannot say.
+/// Returns the equivalent routine; `None` if strides cannot express the broadcast of the mask.
 fn routine([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, (causal, past, scale): Rule) -> Option<routine::Attention> {
     let (dims, keys, rank) = (q.0.shape.dims(), k.0.shape.dims(), q.0.shape.ndim());
     let dtype = q.dtype();
@@ -312,7 +320,7 @@ fn routine([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, (causal, past, scale)
     })
 }
 
-/// How a mask lies that repeats to the shape of the scores.
+/// Returns the strides of a mask that is broadcast to the shape of the scores.
 fn distances(mask: &Tensor, scores: &[usize]) -> Option<Mask> {
     let own = mask.0.shape.dims();
     let missing = scores.len().checked_sub(own.len())?;

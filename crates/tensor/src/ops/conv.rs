@@ -1,9 +1,9 @@
-//! Convolution (cross-correlation, as everywhere in this field) and its transpose, over any number of axes.
+//! Convolution (cross-correlation, as in PyTorch) and its transpose, over any number of axes.
 //!
-//! Three operations that are one another's derivatives: the convolution, what flows to its input (a transposed
-//! convolution), and what flows to its filters. A device may have a routine for each. On the others each is one matrix
-//! product of the filters with the windows of the input as columns; where no routine takes that either, the windows are
-//! index arithmetic inside the kernel and are never stored.
+//! Three operations are derivatives of each other: the convolution, its backward pass for the input (a transposed
+//! convolution), and its backward pass for the weight. A device can have a library routine for each. Elsewhere each
+//! is one matrix product of the filters with the windows of the input as columns (im2col). Where no routine supports
+//! that either, the windows are index arithmetic inside the kernel and are never stored.
 
 use std::panic::Location;
 
@@ -15,16 +15,16 @@ use crate::call::CompositeOp;
 use crate::call_attrs::CallAttrs;
 use crate::tensor::{Tensor, fits};
 
-/// How filters move over N axes.
+/// Options of a convolution over N axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvOptions<const N: usize> {
-    /// Distance between neighboring positions of a filter.
+    /// Distance between adjacent positions of a filter.
     pub stride: [usize; N],
-    /// Zeros on both sides of each axis.
+    /// Zeros added at both ends of each axis.
     pub padding: [usize; N],
-    /// Distance between neighboring elements under a filter.
+    /// Distance between adjacent elements under a filter.
     pub dilation: [usize; N],
-    /// Parts of the channels that do not see each other.
+    /// Number of groups of channels that are convolved separately.
     pub groups: usize,
 }
 
@@ -35,12 +35,12 @@ impl<const N: usize> Default for ConvOptions<N> {
 }
 
 impl<const N: usize> ConvOptions<N> {
-    /// What a filter of these sizes sees at once.
+    /// Returns the window of a filter of these sizes.
     fn window(&self, sizes: &[usize]) -> Window<N> {
         Window { kernel_size: std::array::from_fn(|along| sizes[along]), stride: self.stride, dilation: self.dilation }
     }
 
-    /// Positions of a filter along each axis; none if it does not fit.
+    /// Returns the number of filter positions along each axis; `None` if the filter does not fit.
     fn positions(&self, lengths: &[usize], sizes: &[usize]) -> Option<Vec<usize>> {
         let window = self.window(sizes);
         let padded = |along: usize| self.padding[along].checked_mul(2)?.checked_add(lengths[along]);
@@ -49,8 +49,8 @@ impl<const N: usize> ConvOptions<N> {
 }
 
 impl<const N: usize> ConvOptions<N> {
-    /// Whether nothing on the way has more bytes than there are addresses: no axis is longer than all strides, paddings and filters
-    /// along it together, and no element is there more often than filters have elements.
+    /// Returns true if no intermediate array can exceed the address space. No axis is longer than its strides,
+    /// padding and filter together, and no element occurs more often than a filter has elements.
     fn stays_small(&self, x: &[usize], w: &[usize]) -> bool {
         let lengths = (0..N).map(|along| {
             let (outside, apart) =
@@ -62,7 +62,7 @@ impl<const N: usize> ConvOptions<N> {
         fits(&Shape::new(most.map(|length| length.max(1)).collect::<Vec<usize>>()), DType::F64)
     }
 
-    /// What a device may do whole with an input and filters of these lengths; none beyond three axes.
+    /// Returns the routine parameters for an input and filters of these dims; `None` for more than three axes.
     fn routine(&self, dtype: DType, x: &[usize], w: &[usize]) -> Option<routine::Conv> {
         let positions = self.positions(&x[2..], &w[2..])?;
         let missing = 3usize.checked_sub(N)?;
@@ -82,7 +82,7 @@ impl<const N: usize> ConvOptions<N> {
     }
 }
 
-/// The lengths behind batch and channels.
+/// Returns the lengths after batch and channels.
 fn last_lengths<const N: usize>(tensor: &Tensor) -> [usize; N] {
     std::array::from_fn(|along| tensor.0.shape.dims()[along + 2])
 }
@@ -94,7 +94,11 @@ impl<const N: usize> CallAttrs for ConvOptions<N> {
 }
 
 impl Tensor {
-    /// Convolution of `[batch, channels, lengths]` with filters `[outputs, channels / groups, sizes]`.
+    /// Convolves `[batch, channels, lengths]` with filters `[outputs, channels / groups, sizes]`; the result is
+    /// `[batch, outputs, positions]`.
+    #[doc(alias = "conv1d")]
+    #[doc(alias = "conv2d")]
+    #[doc(alias = "conv3d")]
     #[track_caller]
     pub fn conv<const N: usize>(&self, weight: &Tensor, conv: &ConvOptions<N>) -> Tensor {
         let (x, w) = match self.conv_operands("conv", weight, conv, 1) {
@@ -122,7 +126,7 @@ impl Tensor {
         output
     }
 
-    /// What flows to the input, of these lengths, of a convolution when this flows to its output.
+    /// Returns the gradient of a convolution's input, of these lengths, given the cotangent (`self`) of its output.
     #[track_caller]
     fn conv_backward_input<const N: usize>(
         &self,
@@ -148,10 +152,11 @@ impl Tensor {
         flow
     }
 
-    /// What flows to the filters, of these sizes, of a convolution of `x` when this flows to its output.
+    /// Returns the gradient of a convolution's filters, of these sizes, given its input `x` and the cotangent
+    /// (`self`) of its output.
     #[track_caller]
     fn conv_backward_weight<const N: usize>(&self, x: &Tensor, conv: &ConvOptions<N>, sizes: [usize; N]) -> Tensor {
-        // Sums over the batch: what is not there of it is zeros, and a device may do the rest whole.
+        // It sums over the batch: padding of the batch is zeroed, and a routine can do the rest.
         let [g, x] = [self, x].map(|x| x.mask_padding(&[0], Scalar::from_i128(x.dtype(), 0)));
         let [flow] =
             CompositeOp {
@@ -172,8 +177,8 @@ impl Tensor {
         flow
     }
 
-    /// [`Tensor::conv_backward_input`] as a convolution of the elements set apart by its stride, with the filters turned round. The
-    /// gradient of the windows themselves would look for every window an element is part of.
+    /// Computes [`Tensor::conv_backward_input`] as a convolution of the cotangent, dilated by the stride, with the
+    /// flipped filters. The gradient of the windows would search all windows that an element is part of.
     #[track_caller]
     fn conv_backward_input_dilated<const N: usize>(
         &self,
@@ -201,7 +206,7 @@ impl Tensor {
         spread.conv(&turned, &ConvOptions { stride: [1; N], padding: [0; N], ..*conv })
     }
 
-    /// [`Tensor::conv_backward_weight`] as the products of what flows to the output with the windows.
+    /// Computes [`Tensor::conv_backward_weight`] as a matrix product of the cotangent with the windows.
     fn conv_backward_weight_matmul<const N: usize>(
         &self,
         x: &Tensor,
@@ -217,15 +222,15 @@ impl Tensor {
         rows.matmul(&columns.t()).reshaped(shape.into())
     }
 
-    /// The windows of the input as columns: `[groups, depth · sizes, batch · positions]`.
+    /// Returns the windows of the input as columns: `[groups, depth · sizes, batch · positions]`.
     fn columns<const N: usize>(&self, filter: &[usize], conv: &ConvOptions<N>) -> Tensor {
         let mut widths = vec![(0, 0); 2];
         widths.extend(conv.padding.map(|width| (width, width)));
         let windows = self.pad(&widths).interleaved_windows(&conv.window(filter));
         let (batch, groups, depth) = (self.0.shape.dims()[0], conv.groups, self.0.shape.dims()[1] / conv.groups);
         let sides = &windows.0.shape.dims()[2..];
-        // [batch, groups, depth, size and position for each axis] as [groups, depth · sizes, batch · positions]. Positions
-        // come last, so that neighboring elements of a column are read from neighboring places.
+        // [batch, groups, depth, size and position for each axis] becomes [groups, depth · sizes, batch · positions].
+        // Positions come last, so that adjacent elements of a row are adjacent in memory.
         let split = [&[batch, groups, depth], sides].concat();
         let (sizes, places) = ((0..N).map(|along| 3 + 2 * along), (0..N).map(|along| 4 + 2 * along));
         let order = [1, 2].into_iter().chain(sizes).chain([0]).chain(places);
@@ -234,7 +239,7 @@ impl Tensor {
         windows.reshaped(Shape::new(split)).permuted(order.collect()).reshaped(columns.into())
     }
 
-    /// [`Tensor::conv`] of what fits.
+    /// Computes [`Tensor::conv`] of valid operands as a matrix product.
     fn conv_forward<const N: usize>(&self, filters: &Tensor, conv: &ConvOptions<N>) -> Tensor {
         let (x, w) = (self.0.shape.dims(), filters.0.shape.dims());
         let columns = self.columns(&w[2..], conv);
@@ -247,9 +252,12 @@ impl Tensor {
         rows.matmul(&columns).reshaped(Shape::new(result)).permuted(order).reshaped(joined)
     }
 
-    /// The transpose of [`Tensor::conv`], which makes axes longer: `[batch, channels, lengths]` with filters
-    /// `[channels, outputs / groups, sizes]`. `extra` elements are added at the end of each axis, as PyTorch's
-    /// `output_padding`.
+    /// Transposed convolution: the backward pass of [`Tensor::conv`] for its input. `[batch, channels, lengths]` with
+    /// filters `[channels, outputs / groups, sizes]`. `output_padding` elements are added at the end of each axis, as
+    /// in PyTorch.
+    #[doc(alias = "conv_transpose1d")]
+    #[doc(alias = "conv_transpose2d")]
+    #[doc(alias = "conv_transpose3d")]
     #[track_caller]
     pub fn conv_transpose<const N: usize>(
         &self,
@@ -269,22 +277,23 @@ impl Tensor {
         }
         let whole = [&[x[0], w[1] * conv.groups], &w[2..], &lengths].concat();
         if !fits(&Shape::new(whole), DType::F64) {
-            let message =
-                format!("conv_transpose: {output_padding:?} more elements along the axes of {self:?} are too many");
+            let message = format!("conv_transpose: an output padding of {output_padding:?} is too large for {self:?}");
             return Tensor::mistake(Error::mistake(message));
         }
         if lengths.contains(&0) {
             let message = format!("conv_transpose: padding {:?} leaves nothing of {self:?}", conv.padding);
             return Tensor::mistake(Error::mistake(message));
         }
-        // A convolution of these lengths has more positions than there are elements here if whole strides are added.
+        // With an output padding of whole strides, a convolution of these lengths has more positions than `self` has
+        // elements.
         if output_padding.iter().zip(conv.stride).any(|(extra, stride)| *extra >= stride) {
             return self.conv_backward_input_dilated(weight, conv, &lengths);
         }
         self.conv_backward_input(weight, conv, lengths)
     }
 
-    /// The lengths of both operands, or what is wrong with them; `axis` of the filters counts what a group sees.
+    /// Checks both operands and returns their dims; `axis` is the axis of the filters that counts the channels of a
+    /// group.
     #[track_caller]
     fn conv_operands<const N: usize>(
         &self,
@@ -312,13 +321,13 @@ impl Tensor {
         }
         let numbers = conv.stride.iter().chain(&conv.dilation).chain(&w[2..]).chain([&conv.groups]);
         if numbers.into_iter().any(|number| *number == 0) {
-            return wrong("stride, dilation, groups and filter sizes are at least 1".to_string());
+            return wrong("stride, dilation, groups and filter sizes must be at least 1".to_string());
         }
         if let Some(axis) = (2..x.len()).find(|axis| x[*axis] == 0) {
             return wrong(format!("there are no elements along axis {axis}"));
         }
         if !conv.stays_small(x, w) {
-            return wrong(format!("{conv:?} makes more elements than there are addresses"));
+            return wrong(format!("{conv:?} needs more bytes than the address space"));
         }
         let seen = if axis == 1 { w[1].saturating_mul(conv.groups) } else { w[0] };
         if x[1] != seen || !w[0].is_multiple_of(conv.groups) {
@@ -327,7 +336,7 @@ impl Tensor {
         Ok((x.to_vec(), w.to_vec()))
     }
 
-    /// `step - 1` zeros between neighboring elements of an axis.
+    /// Inserts `step - 1` zeros between adjacent elements of an axis.
     pub(crate) fn spread_along(&self, axis: usize, step: usize) -> Tensor {
         let dims = self.0.shape.dims();
         if step == 1 || dims[axis] == 0 {
@@ -340,7 +349,7 @@ impl Tensor {
         self.unsqueeze(axis as isize + 1).pad(&widths).reshaped(joined).narrow(axis as isize, 0, length)
     }
 
-    /// Zeros before and after an axis; a negative count takes elements away.
+    /// Pads an axis with zeros before and after; a negative count removes elements.
     fn padded_or_cut(&self, axis: usize, before: isize, after: isize) -> Tensor {
         let mut widths = vec![(0, 0); self.0.shape.ndim()];
         widths[axis] = (before.max(0) as usize, after.max(0) as usize);
@@ -348,7 +357,7 @@ impl Tensor {
         let (start, less) = ((-before).max(0) as usize, (-before).max(0) as usize + (-after).max(0) as usize);
         match padded.0.shape.dims()[axis].checked_sub(less) {
             Some(length) if length > 0 => padded.narrow(axis as isize, start, length),
-            _ => Tensor::mistake(Error::mistake("nothing is left of an axis")),
+            _ => Tensor::mistake(Error::mistake("conv: no elements remain along an axis")),
         }
     }
 }

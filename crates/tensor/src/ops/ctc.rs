@@ -1,18 +1,19 @@
-//! The loss of sequences whose labels have no times. [Graves et al., Connectionist Temporal Classification, 2006]
+//! Connectionist temporal classification: the loss of sequences with unaligned labels. [Graves et al. 2006]
 
 use panoply_ir::{DType, Error};
 
 use crate::tensor::Tensor;
 
-/// In place of the logarithm of zero, so that differences stay numbers.
+/// Replaces ln(0), so that differences are not NaN.
 const NEVER: f64 = -1e30;
 
 impl Tensor {
-    /// -ln of the probability that a sequence reads as its labels, one for each example: `[batch]`; infinite where it cannot.
+    /// Returns -ln of the probability of the labels, for each example: `[batch]`; infinite where the labels are
+    /// impossible.
     ///
-    /// `self` holds logarithms of shares `[time, batch, classes]`, one class of them the `blank`; `targets` i32
-    /// `[batch, most]` the labels, of which the first `lengths` count; `times` how much of each sequence counts. Both are i32
-    /// `[batch]`.
+    /// `self` are log-probabilities `[time, batch, classes]`, with `blank` the index of the blank class. `targets`
+    /// are labels `[batch, most]`, of which the first `lengths` are used; `times` are the lengths of the input
+    /// sequences. `times` and `lengths` are `[batch]`; all three are i32.
     #[track_caller]
     pub fn ctc_loss(&self, targets: &Tensor, times: &Tensor, lengths: &Tensor, blank: usize) -> Tensor {
         let operands = [self, targets, times, lengths];
@@ -28,14 +29,13 @@ impl Tensor {
         };
         let whole = [targets, times, lengths].iter().all(|counts| counts.dtype() == DType::I32);
         if !fits || !whole {
-            let message =
-                "ctc: needs logarithms [time, batch, classes], targets [batch, most], times and lengths [batch] as i32";
-            return Tensor::mistake(Error::mistake(message).note(format!("of {operands:?}, blank {blank}")));
+            let message = "ctc_loss: needs log-probabilities [time, batch, classes], targets [batch, most], times and lengths [batch] as i32";
+            return Tensor::mistake(Error::mistake(message).note(format!("operands {operands:?}, blank {blank}")));
         }
         self.in_f32(|logs| logs.ctc_of(targets, times, lengths, blank))
     }
 
-    /// [`Tensor::ctc_loss`] of operands that fit, and of logarithms that are not rounded to halves at each time.
+    /// Computes [`Tensor::ctc_loss`] of valid operands, in a precision above f16 and bf16.
     #[track_caller]
     fn ctc_of(&self, targets: &Tensor, times: &Tensor, lengths: &Tensor, blank: usize) -> Tensor {
         let (time, batch, most) = (self.0.shape.dims()[0], self.0.shape.dims()[1], targets.0.shape.dims()[1]);
@@ -50,7 +50,7 @@ impl Tensor {
         let emitted =
             self.permute([1, 0, 2]).take_along_dim(&read.unsqueeze(1).expanded(&[batch, time, states].into()), 2);
         let never = |like: &Tensor| like.literal(NEVER);
-        // The blank between two labels may be left out unless they are the same.
+        // The blank between two different labels can be skipped.
         let two_before = shifted(&read, 2, targets.literal(blank as f64));
         let skips = read.ne(&targets.literal(blank as f64)).bitwise_and(&read.ne(&two_before));
         let begin = Tensor::arange(states).lt(&Tensor::constant(2i32.into()));
@@ -76,7 +76,7 @@ impl Tensor {
     }
 }
 
-/// Columns moved to the right by some places, with this in the first ones.
+/// Shifts columns to the right and fills the first ones with `fill`.
 fn shifted(rows: &Tensor, places: usize, fill: Tensor) -> Tensor {
     let [batch, columns] = [rows.0.shape.dims()[0], rows.0.shape.dims()[1]];
     let before = fill.expanded(&[batch, places.min(columns)].into());

@@ -1,8 +1,8 @@
-//! Einstein's summation, as NumPy has it: `einsum("bij,bjk->bik", [x, y])`, `einsum("...ij,...j", [x, y])`.
+//! Einstein summation as in NumPy: `einsum("bij,bjk->bik", [x, y])`, `einsum("...ij,...j", [x, y])`.
 //!
-//! Two operands at a time become one, by one matrix product over the labels that nobody else needs, or element by element
-//! where there are none: each time the two whose product takes the fewest multiplications, the leftmost of equal ones. Sums of
-//! halves add up in f32 and are rounded once.
+//! Operands are contracted pairwise: by one matrix product over the labels that no other operand and not the result
+//! uses, or element by element if there are none. The next pair is always the one with the fewest multiplications,
+//! the leftmost of equal ones. f16 and bf16 accumulate in f32 and are rounded once.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::dynamic_dim;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Sums products of elements over the labels that the result does not name. Labels are letters; a label twice within
-    /// an operand takes its diagonal; `...` stands for all other axes of an operand, which broadcast from the right. An axis
-    /// of length 1 repeats to the length that others of its label have. Without `->` the result has the axes of `...` and
-    /// then the labels named once, in alphabetical order.
+    /// Sums products of elements over the labels that the result does not name. Labels are letters. A label that
+    /// occurs twice within an operand takes its diagonal. `...` represents all other axes of an operand, which
+    /// broadcast from the right. An axis of length 1 broadcasts to the length of the other axes with its label.
+    /// Without `->` the result has the axes of `...` and then the labels named once, in alphabetical order.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -42,8 +42,10 @@ impl Tensor {
         };
         let first = operands.first().map_or(DType::F32, |operand| operand.dtype());
         if let Some(other) = operands.iter().find(|operand| operand.dtype() != first || first == DType::Bool) {
-            let message =
-                format!("einsum: `{equation}`: operands are numbers of one type, not {first} and {}", other.dtype());
+            let message = format!(
+                "einsum: `{equation}`: operands must be numbers of one type, not {first} and {}",
+                other.dtype()
+            );
             return Tensor::mistake(Error::mistake(message).note(format!("operand {other:?}")));
         }
         for label in lengths.keys() {
@@ -54,7 +56,8 @@ impl Tensor {
                 return Tensor::mistake(error);
             }
         }
-        // Of halves one matrix product adds up in f32 already; all else is computed in f32 and rounded once.
+        // A single matrix product of f16 or bf16 accumulates in f32 already; everything else is computed in f32 and
+        // rounded once.
         let single = |x: &Tensor| if is_one_product(&inputs, &result) { x.clone() } else { x.widened() };
         let operands: Vec<Tensor> = operands.iter().map(|operand| single(operand)).collect();
         let terms = operands.iter().zip(&inputs).map(|(operand, labels)| Term::new(operand, labels, &lengths));
@@ -78,7 +81,7 @@ impl Tensor {
     }
 }
 
-/// Whether this takes one product of matrices or of elements, and sums over no label besides.
+/// Returns true if the equation is a single matrix or elementwise product, without other sums.
 fn is_one_product(inputs: &[Vec<char>], result: &[char]) -> bool {
     let [left, right] = inputs else { return inputs.len() < 2 };
     let twice = |labels: &Vec<char>| (1..labels.len()).any(|i| labels[..i].contains(&labels[i]));
@@ -89,7 +92,7 @@ fn is_one_product(inputs: &[Vec<char>], result: &[char]) -> bool {
     !sums_alone && (!inner || outer(left, right) || outer(right, left))
 }
 
-/// The two terms whose product has the fewest multiplications; none if there are no two.
+/// Returns the two terms whose product has the fewest multiplications; `None` for fewer than two terms.
 fn cheapest(terms: &[Term], lengths: &BTreeMap<char, usize>) -> Option<(usize, usize)> {
     let pairs = (0..terms.len()).flat_map(|left| (left + 1..terms.len()).map(move |right| (left, right)));
     pairs.min_by_key(|(left, right)| {
@@ -99,11 +102,11 @@ fn cheapest(terms: &[Term], lengths: &BTreeMap<char, usize>) -> Option<(usize, u
     })
 }
 
-/// What a formula says of operands that fit it.
+/// A parsed equation with its operands.
 struct Formula {
-    /// The labels of each operand's axes.
+    /// Labels of each operand's axes.
     inputs: Vec<Vec<char>>,
-    /// Those of the result, each once.
+    /// Labels of the result, each once.
     result: Vec<char>,
     lengths: BTreeMap<char, usize>,
 }
@@ -117,7 +120,7 @@ impl Formula {
         };
         let parts: Vec<&str> = left.split(',').collect();
         if parts.len() != operands.len() {
-            return Err(format!("it names {} operands, {} are given", parts.len(), operands.len()));
+            return Err(format!("it names {} operands, but {} are given", parts.len(), operands.len()));
         }
         let dims = || operands.iter().map(|operand| operand.0.shape.dims());
         let inputs = parts.iter().zip(dims()).map(|(part, dims)| labels(part, Some(dims.len())));
@@ -135,13 +138,13 @@ impl Formula {
             return Err("the result names a label twice".to_string());
         }
         if broadcast > 0 && !result.iter().any(is_unnamed) {
-            return Err("the operands' `...` has axes, the result has no `...` for them".to_string());
+            return Err("the `...` of the operands has axes, but the result has no `...`".to_string());
         }
         Ok(Formula { inputs, result, lengths })
     }
 }
 
-/// What the axis that many places from the right of those in `...` is called: no letter.
+/// Returns the label of an axis of `...`, counted from the right: not a letter.
 fn unnamed(from_right: usize) -> char {
     char::from_u32(0xE000 + from_right as u32).expect("ranks are small, and there are 6400 private characters")
 }
@@ -150,14 +153,15 @@ fn is_unnamed(label: &char) -> bool {
     *label >= unnamed(0)
 }
 
-/// The labels of an operand with so many axes, or of the result. None: as many as there are letters.
+/// Parses the labels of an operand with `rank` axes, or of the result. Without a rank there is one axis for each
+/// letter.
 fn labels(part: &str, rank: Option<usize>) -> Result<Vec<char>, String> {
     let (before, after, open) = match part.split_once("...") {
         Some((before, after)) => (before, after, true),
         None => (part, "", false),
     };
     if let Some(odd) = before.chars().chain(after.chars()).find(|label| !label.is_ascii_alphabetic()) {
-        return Err(format!("`{odd}` is no label; labels are letters, and `...` stands once for all other axes"));
+        return Err(format!("`{odd}` is not a label; labels are letters, and `...` occurs once, for all other axes"));
     }
     let letters = before.len() + after.len();
     let rank = rank.unwrap_or(letters);
@@ -167,7 +171,7 @@ fn labels(part: &str, rank: Option<usize>) -> Result<Vec<char>, String> {
     Ok(before.chars().chain((0..rank - letters).rev().map(unnamed)).chain(after.chars()).collect())
 }
 
-/// The length of each label; axes of length 1 repeat, but not within an operand.
+/// Returns the length of each label. Axes of length 1 broadcast, but not within an operand.
 fn lengths<'a>(inputs: &[Vec<char>], dims: impl Iterator<Item = &'a [usize]>) -> Result<BTreeMap<char, usize>, String> {
     let mut lengths = BTreeMap::new();
     for (labels, dims) in inputs.iter().zip(dims) {
@@ -177,7 +181,7 @@ fn lengths<'a>(inputs: &[Vec<char>], dims: impl Iterator<Item = &'a [usize]>) ->
             let clash = twin.filter(|twin| twin != length);
             if let Some(known) = clash.or((*known != *length && *known != 1 && *length != 1).then_some(*known)) {
                 let label = if is_unnamed(label) { "an axis of `...`".to_string() } else { format!("`{label}`") };
-                return Err(format!("{label} is {known} and {length} long"));
+                return Err(format!("{label} has lengths {known} and {length}"));
             }
             if *known == 1 {
                 *known = *length;
@@ -187,7 +191,7 @@ fn lengths<'a>(inputs: &[Vec<char>], dims: impl Iterator<Item = &'a [usize]>) ->
     Ok(lengths)
 }
 
-/// The result of a formula that does not say it.
+/// Returns the labels of the result of an equation without `->`.
 fn implied(inputs: &[Vec<char>], broadcast: usize) -> Vec<char> {
     let mut named: Vec<char> = inputs.concat();
     named.retain(|label| !is_unnamed(label));
@@ -196,14 +200,14 @@ fn implied(inputs: &[Vec<char>], broadcast: usize) -> Vec<char> {
     (0..broadcast).rev().map(unnamed).chain(named.iter().copied().filter(once)).collect()
 }
 
-/// A tensor whose axes have labels, each once.
+/// A tensor with a distinct label for each axis.
 struct Term {
     tensor: Tensor,
     labels: Vec<char>,
 }
 
 impl Term {
-    /// An operand with its diagonals taken, without the axes of length 1 that repeat.
+    /// Creates a term from an operand: takes diagonals and removes axes of length 1 that broadcast.
     fn new(tensor: &Tensor, labels: &[char], lengths: &BTreeMap<char, usize>) -> Term {
         let mut term = Term { tensor: tensor.clone(), labels: labels.to_vec() };
         while let Some(second) = (1..term.labels.len()).find(|i| term.labels[..*i].contains(&term.labels[*i])) {
@@ -226,7 +230,7 @@ impl Term {
         self.tensor.0.shape.dims()[axis]
     }
 
-    /// Summed over the labels that are not in `kept`.
+    /// Sums over the labels that are not in `kept`.
     #[track_caller]
     fn over(&self, kept: &[char]) -> Term {
         if self.tensor.is_mistake() {
@@ -239,14 +243,14 @@ impl Term {
         Term { tensor, labels: stay.iter().map(|i| self.labels[*i]).collect() }
     }
 
-    /// With the axes in this order.
+    /// Permutes the axes to this order of labels.
     #[track_caller]
     fn ordered(&self, labels: &[char]) -> Term {
         let place = |label: &char| self.labels.iter().position(|l| l == label).expect("the label is this term's");
         Term { tensor: self.tensor.permuted(labels.iter().map(place).collect()), labels: labels.to_vec() }
     }
 
-    /// The product, summed over the labels that are not needed later.
+    /// Multiplies two terms and sums over the labels that are not used later.
     #[track_caller]
     fn times(&self, other: &Term, later: &dyn Fn(&char) -> bool) -> Term {
         let alone = |term: &Term, with: &Term| {
@@ -277,7 +281,8 @@ impl Term {
         Term { tensor: a.matmul(&b).reshaped(shape), labels: [batch, rows, columns].concat() }
     }
 
-    /// The tensor with its axes in the order of these labels, and an axis of length 1 for each that is not its own.
+    /// Returns the tensor with its axes in the order of these labels, with an axis of length 1 for each label that it
+    /// does not have.
     #[track_caller]
     fn spread(&self, labels: &[char]) -> Tensor {
         let own: Vec<char> = labels.iter().copied().filter(|label| self.labels.contains(label)).collect();

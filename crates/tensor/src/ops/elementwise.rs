@@ -1,7 +1,7 @@
-//! Element by element, with NumPy's broadcasting.
+//! Elementwise operations with NumPy's broadcasting.
 //!
-//! Operands have one element type: nothing is promoted, a mix is a mistake that names the cast. A Rust number takes the
-//! tensor's type and is a slot: changing it never recompiles.
+//! Operands must have one element type: nothing is promoted, and a mix is a mistake whose message names the cast. A
+//! Rust number takes the tensor's type and is an argument of the program: changing it does not recompile.
 
 use panoply_ir::alu::Domain;
 use panoply_ir::graph::Op;
@@ -10,7 +10,7 @@ use panoply_ir::{Alu, DType, Error, Math, Scalar};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Applies a scalar operation to elements at equal positions after broadcasting.
+    /// Applies a scalar operation elementwise after broadcasting.
     #[track_caller]
     pub(crate) fn alu(op: Alu, operands: &[&Tensor]) -> Tensor {
         if let Some(mistake) = Tensor::leftmost(operands.iter().copied()) {
@@ -61,7 +61,8 @@ impl Tensor {
         Tensor::primitive_of(Op::Alu(op), inputs, shape, result)
     }
 
-    /// Order and extremes of bools, false before true, by logical operations; none for another operation.
+    /// Computes comparisons and extremes of bools, false before true, by logical operations; `None` for other
+    /// operations.
     #[track_caller]
     fn alu_of_bools(op: Alu, operands: &[&Tensor]) -> Option<Tensor> {
         let &[x, y] = operands else { return None };
@@ -75,7 +76,10 @@ impl Tensor {
         None
     }
 
-    /// Converts the elements as Rust's `as`: floats saturate to integers, NaN gives 0.
+    /// Converts the elements as Rust's `as`: floats saturate to integers, NaN becomes 0.
+    #[doc(alias = "to")]
+    #[doc(alias = "type")]
+    #[doc(alias = "astype")]
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Tensor {
         if self.is_mistake() || self.dtype() == dtype {
@@ -84,7 +88,8 @@ impl Tensor {
         Tensor::primitive(Op::Cast, &[self], self.0.shape.clone(), dtype)
     }
 
-    /// The same bits as another element type of the same width.
+    /// Reinterprets the bits as another element type of the same width.
+    #[doc(alias = "view")]
     #[track_caller]
     pub fn bitcast(&self, dtype: DType) -> Tensor {
         if self.is_mistake() || self.dtype() == dtype {
@@ -96,7 +101,8 @@ impl Tensor {
         Tensor::primitive(Op::Bitcast, &[self], self.0.shape.clone(), dtype)
     }
 
-    /// Both in the shape that they broadcast to, for a rule that knows no broadcasting; or why there is none.
+    /// Broadcasts both tensors to their common shape, for VJPs that do not broadcast; on error a tensor with the
+    /// mistake.
     #[track_caller]
     pub(crate) fn broadcast_with(&self, other: &Tensor) -> Result<[Tensor; 2], Tensor> {
         let sum = Tensor::alu(Alu::Add, &[self, other]);
@@ -106,19 +112,22 @@ impl Tensor {
         Ok([self, other].map(|tensor| tensor.expanded(&sum.0.shape)))
     }
 
-    /// `self` where the condition holds, `other` elsewhere.
+    /// Returns `self` where the condition holds, `other` elsewhere.
+    #[doc(alias = "where")]
     #[track_caller]
     pub fn where_self(&self, condition: &Tensor, other: &Tensor) -> Tensor {
         Tensor::alu(Alu::Select, &[condition, self, other])
     }
 
-    /// `number - self`, which says the same.
+    /// Returns `number - self`.
     #[track_caller]
     pub fn rsub(&self, number: f64) -> Tensor {
         number - self
     }
 
-    /// x to a power of the program, for which a square, cube, root or reciprocal costs no more than that. [`Tensor::pow`] takes a tensor.
+    /// Raises x to a constant power; a square, cube, root or reciprocal compiles to that operation. [`Tensor::pow`]
+    /// takes a tensor.
+    #[doc(alias = "pow")]
     #[track_caller]
     pub fn powf(&self, exponent: f64) -> Tensor {
         if self.is_mistake() {
@@ -128,25 +137,25 @@ impl Tensor {
         }
     }
 
-    /// x times x.
+    /// Returns x · x.
     #[track_caller]
     pub fn square(&self) -> Tensor {
         Tensor::alu(Alu::Mul, &[self, self])
     }
 
-    /// 1 / x.
+    /// Returns 1 / x.
     #[track_caller]
     pub fn reciprocal(&self) -> Tensor {
         Tensor::alu(Alu::Div, &[&self.literal(1.0), self])
     }
 
-    /// 1 / sqrt(x).
+    /// Returns 1 / sqrt(x).
     #[track_caller]
     pub fn rsqrt(&self) -> Tensor {
         self.sqrt().reciprocal()
     }
 
-    /// -1, 0 or 1.
+    /// Returns the sign: -1, 0 or 1.
     #[track_caller]
     pub fn sign(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| {
@@ -157,7 +166,8 @@ impl Tensor {
         Tensor::call_with_vjp("sign", [self], (), body, |[x], _, _, ()| [Some(x.zeros_like())])
     }
 
-    /// Limited to `low ..= high`, with slope 0 at both; NaN stays.
+    /// Clamps to `low ..= high`. The gradient is 0 at and beyond the bounds; NaN is propagated.
+    #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(&self, low: f64, high: f64) -> Tensor {
         let (low, high) = (self.scalar_like(low), self.scalar_like(high));
@@ -165,13 +175,13 @@ impl Tensor {
         high.where_self(&high.le(&raised), &raised)
     }
 
-    /// Whether x > y.
+    /// Returns true where x > y.
     #[track_caller]
     pub fn gt(&self, other: &Tensor) -> Tensor {
         Tensor::alu(Alu::Lt, &[other, self])
     }
 
-    /// Whether x ≥ y.
+    /// Returns true where x ≥ y.
     #[track_caller]
     pub fn ge(&self, other: &Tensor) -> Tensor {
         Tensor::alu(Alu::Le, &[other, self])
@@ -191,43 +201,45 @@ macro_rules! unary {
 }
 
 unary! {
-    /// Magnitude.
+    /// Returns the absolute value.
     abs Alu::Abs;
-    /// e to the x.
+    /// Returns e^x.
     exp Alu::Math(Math::Exp);
-    /// 2 to the x.
+    /// Returns 2^x.
     exp2 Alu::Math(Math::Exp2);
-    /// Natural logarithm.
+    /// Returns the natural logarithm.
+    #[doc(alias = "ln")]
     log Alu::Math(Math::Log);
-    /// Logarithm to base 2.
+    /// Returns the logarithm to base 2.
     log2 Alu::Math(Math::Log2);
-    /// ln(1 + x), accurate near 0.
+    /// Returns ln(1 + x), accurate near 0.
     log1p Alu::Math(Math::Log1p);
-    /// exp(x) - 1, accurate near 0.
+    /// Returns exp(x) - 1, accurate near 0.
     expm1 Alu::Math(Math::Expm1);
-    /// Sine of radians.
+    /// Returns the sine of x radians.
     sin Alu::Math(Math::Sin);
-    /// Cosine of radians.
+    /// Returns the cosine of x radians.
     cos Alu::Math(Math::Cos);
-    /// Tangent of radians.
+    /// Returns the tangent of x radians.
     tan Alu::Math(Math::Tan);
-    /// Arc tangent.
+    /// Returns the arc tangent.
     atan Alu::Math(Math::Atan);
-    /// Hyperbolic tangent.
+    /// Returns the hyperbolic tangent.
     tanh Alu::Math(Math::Tanh);
-    /// Gauss error function.
+    /// Returns the Gauss error function.
     erf Alu::Math(Math::Erf);
-    /// Square root.
+    /// Returns the square root.
     sqrt Alu::Sqrt;
-    /// Largest integer not above x.
+    /// Returns the largest integer not above x.
     floor Alu::Floor;
-    /// Smallest integer not below x.
+    /// Returns the smallest integer not below x.
     ceil Alu::Ceil;
-    /// Nearest integer, ties to even.
+    /// Returns the nearest integer, ties to even.
     round Alu::Round;
-    /// Towards zero.
+    /// Rounds towards zero.
     trunc Alu::Trunc;
-    /// Bits inverted; logical not for bools.
+    /// Inverts the bits; logical not for bools.
+    #[doc(alias = "logical_not")]
     bitwise_not Alu::Not;
 }
 
@@ -244,29 +256,32 @@ macro_rules! binary {
 }
 
 binary! {
-    /// The smaller; NaN wins.
+    /// Returns the smaller element; NaN if one is NaN.
     minimum Min;
-    /// The larger; NaN wins.
+    /// Returns the larger element; NaN if one is NaN.
     maximum Max;
-    /// x to the y.
+    /// Returns x^y.
     pow Pow;
-    /// Bitwise and; logical for bools.
+    /// Returns the bitwise and; logical for bools.
+    #[doc(alias = "logical_and")]
     bitwise_and And;
-    /// Bitwise or; logical for bools.
+    /// Returns the bitwise or; logical for bools.
+    #[doc(alias = "logical_or")]
     bitwise_or Or;
-    /// Bitwise exclusive or.
+    /// Returns the bitwise exclusive or.
+    #[doc(alias = "logical_xor")]
     bitwise_xor Xor;
-    /// Left shift.
+    /// Shifts the bits to the left.
     bitwise_left_shift Shl;
-    /// Right shift.
+    /// Shifts the bits to the right.
     bitwise_right_shift Shr;
-    /// Whether x < y.
+    /// Returns true where x < y.
     lt Lt;
-    /// Whether x ≤ y.
+    /// Returns true where x ≤ y.
     le Le;
-    /// Whether x = y.
+    /// Returns true where x = y.
     eq Eq;
-    /// Whether x ≠ y.
+    /// Returns true where x ≠ y.
     ne Ne;
 }
 
@@ -313,7 +328,7 @@ macro_rules! operator {
         operator!(@assign $trait $method, $assign $assigned, $tensor);
     };
     (@assign $trait:ident $method:ident, $assign:ident $assigned:ident, $right:ty) => {
-        /// The tensor of this name becomes another; who holds the one before keeps it.
+        /// Replaces the handle by a new tensor; other handles keep the old value.
         impl std::ops::$assign<$right> for Tensor {
             #[track_caller]
             fn $assigned(&mut self, right: $right) {

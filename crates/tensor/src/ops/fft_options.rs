@@ -1,32 +1,33 @@
-//! Fourier transforms of other lengths and scales than what they are given.
+//! Options of Fourier transforms: length and normalization.
 
 use panoply_ir::Error;
 
 use crate::tensor::Tensor;
 
-/// Which of a transform and its inverse is divided by the length.
+/// Normalization of a Fourier transform of length n, as PyTorch's `norm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FftNorm {
-    /// The inverse one.
+    /// The inverse transform is divided by n.
     #[default]
     Backward,
-    /// The forward one.
+    /// The forward transform is divided by n.
     Forward,
-    /// Both by its root, so that both keep lengths.
+    /// Both are divided by √n, so that both are unitary.
     Ortho,
 }
 
-/// How a Fourier transform is made.
+/// Options of a Fourier transform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FftOptions {
-    /// So many elements are transformed: the first ones, or zeros after all. None is as many as there are; for `irfft`, an even number.
+    /// Transform length: elements beyond it are cut off, missing ones are zeros. `None` is the length of the axis;
+    /// for `irfft` the even length.
     pub n: Option<usize>,
-    /// What it is divided by.
+    /// Normalization.
     pub norm: FftNorm,
 }
 
 impl FftNorm {
-    /// What a forward transform of so many elements is multiplied by, and what an inverse one, besides its own division.
+    /// Returns the factors of the forward and the inverse transform, beyond the inverse's own division.
     fn scales(self, length: usize) -> [f64; 2] {
         let length = length as f64;
         match self {
@@ -38,25 +39,25 @@ impl FftNorm {
 }
 
 impl Tensor {
-    /// [`Tensor::fft`] of another length or scale.
+    /// [`Tensor::fft`] with options.
     #[track_caller]
     pub fn fft_with(&self, axis: isize, fft: &FftOptions) -> Tensor {
         self.of_length("fft", axis, true, fft, |x, axis| x.fft(axis), 0)
     }
 
-    /// [`Tensor::ifft`] of another length or scale.
+    /// [`Tensor::ifft`] with options.
     #[track_caller]
     pub fn ifft_with(&self, axis: isize, fft: &FftOptions) -> Tensor {
         self.of_length("ifft", axis, true, fft, |x, axis| x.ifft(axis), 1)
     }
 
-    /// [`Tensor::rfft`] of another length or scale.
+    /// [`Tensor::rfft`] with options.
     #[track_caller]
     pub fn rfft_with(&self, axis: isize, fft: &FftOptions) -> Tensor {
         self.of_length("rfft", axis, false, fft, |x, axis| x.rfft(axis), 0)
     }
 
-    /// [`Tensor::irfft`] of another length or scale: the length is that of the result.
+    /// [`Tensor::irfft`] with options; the length is that of the result.
     #[track_caller]
     pub fn irfft_with(&self, axis: isize, fft: &FftOptions) -> Tensor {
         let count = match self.complex_axis("irfft", axis) {
@@ -70,7 +71,7 @@ impl Tensor {
         x.irfft(length, axis) * self.literal(scale)
     }
 
-    /// What a transform makes of the elements along an axis, cut or filled up to the length that it shall have.
+    /// Cuts or pads an axis to the transform length, transforms, and scales.
     #[track_caller]
     fn of_length(
         &self,
@@ -88,7 +89,9 @@ impl Tensor {
         let have = self.0.shape.dims()[place];
         let length = fft.n.unwrap_or(have);
         if length == 0 {
-            return Tensor::mistake(Error::mistake(format!("{op}: no transform has length 0; {self:?} was given")));
+            return Tensor::mistake(Error::mistake(format!(
+                "{op}: a transform cannot have length 0; the operand is {self:?}"
+            )));
         }
         let mut widths = vec![(0, 0); self.0.shape.ndim()];
         widths[place].1 = length.saturating_sub(have);

@@ -1,14 +1,15 @@
-//! Discrete Fourier transforms of any length. A complex number is a last axis of 2, real part first, as
-//! PyTorch's `view_as_real` has it.
+//! Discrete Fourier transforms of any length. A complex number is a last axis of 2, real part first, as in PyTorch's
+//! `view_as_real`.
 //!
-//! A device may do them whole, as [`Routine::Fourier`]; the CPU does, by butterflies. Everywhere else, and where sums shall be exact, a
-//! length is split into as few factors of at most 128 as will do. Each is one product with its small Fourier matrix,
-//! and between two of them stands one multiplication by twiddles. That is more arithmetic than butterflies and far fewer
-//! passes over memory. A length with a larger prime factor becomes a convolution of a power of two. The tables are made
-//! in f64 when a plan reads them, and kept; as they are data, a body of [`Tensor::call`] cannot have a transform inside.
+//! A device can compute them with [`Routine::Fourier`]; the CPU does, by butterflies. Elsewhere, and where sums must
+//! be exact, a length is split into the fewest factors of at most 128. Each factor is one matrix product with its
+//! small Fourier matrix, with one multiplication by twiddle factors between two of them. This is more arithmetic than
+//! butterflies and far fewer passes over memory. A length with a larger prime factor becomes a convolution whose
+//! length is a power of two. The tables are computed in f64 when a plan first reads them, and cached. Since they are
+//! data, a body of [`Tensor::call`] cannot contain a transform.
 //!
-//! Of 65536 random numbers the largest error of butterflies is 7.1e-7 of the root of the mean square in f32 and 2.1e-15 in f64, where
-//! PyTorch has 8.2e-7 and 1.6e-15. Sums of 256 terms round more: 1.3e-6 and 2.5e-15.
+//! For 65536 random numbers the largest error of butterflies relative to the root mean square is 7.1e-7 in f32 and
+//! 2.1e-15 in f64; PyTorch has 8.2e-7 and 1.6e-15. Sums of 256 terms round more: 1.3e-6 and 2.5e-15.
 //!
 //! Sources: Cooley and Tukey, An Algorithm for the Machine Calculation of Complex Fourier Series, 1965; Bluestein, A Linear
 //! Filtering Approach to the Computation of the Discrete Fourier Transform, 1970.
@@ -24,27 +25,27 @@ pub(crate) use table::Table;
 use table::{Reader, factors, factors_of_two, padded, table};
 
 impl Tensor {
-    /// Complex numbers of their parts, which have one shape: `[…]` becomes `[…, 2]`.
+    /// Creates complex numbers from real and imaginary parts of one shape: `[…]` becomes `[…, 2]`.
     #[track_caller]
     pub fn complex(real: &Tensor, imaginary: &Tensor) -> Tensor {
         let first = Tensor::arange(2).eq(&Tensor::constant(0i32.into()));
         real.unsqueeze(-1).where_self(&first, &imaginary.unsqueeze(-1))
     }
 
-    /// The real parts of complex numbers: `[…, 2]` becomes `[…]`.
+    /// Returns the real parts of complex numbers: `[…, 2]` becomes `[…]`.
     #[track_caller]
     pub fn real(&self) -> Tensor {
         self.component("real", 0)
     }
 
-    /// The imaginary parts of complex numbers: `[…, 2]` becomes `[…]`.
+    /// Returns the imaginary parts of complex numbers: `[…, 2]` becomes `[…]`.
     #[track_caller]
     pub fn imag(&self) -> Tensor {
-        self.component("imaginary", 1)
+        self.component("imag", 1)
     }
 
-    /// Products of complex numbers, `[…, 2]` each; the axes before the last broadcast. Of halves they are computed in f32 and rounded
-    /// once.
+    /// Multiplies complex numbers, `[…, 2]` each; the axes before the last broadcast. f16 and bf16 compute in f32 and
+    /// round once.
     #[track_caller]
     pub fn complex_mul(&self, other: &Tensor) -> Tensor {
         if let Err(mistake) = self.pairs("complex_mul").and(other.pairs("complex_mul")) {
@@ -56,7 +57,8 @@ impl Tensor {
         })
     }
 
-    /// Magnitudes of complex numbers, whose squares do not overflow: `[…, 2]` becomes `[…]`.
+    /// Returns the magnitudes of complex numbers without overflow of the squares: `[…, 2]` becomes `[…]`.
+    #[doc(alias = "abs")]
     #[track_caller]
     pub fn complex_abs(&self) -> Tensor {
         match self.pairs("complex_abs") {
@@ -65,8 +67,8 @@ impl Tensor {
         }
     }
 
-    /// The discrete Fourier transform of complex numbers along an axis, `Σ x[j] · exp(-2πi·j·k / n)`: `[…, n, 2]` stays so. The
-    /// axis is counted without that of the parts: -1 is the one before it. f32 or f64.
+    /// Returns the discrete Fourier transform of complex numbers along an axis, `Σ x[j] · exp(-2πi·j·k / n)`: `[…, n,
+    /// 2]` keeps its shape. `axis` does not count the axis of the parts: -1 is the one before it. f32 or f64.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -82,7 +84,7 @@ impl Tensor {
         }
     }
 
-    /// What [`Tensor::fft`] gives these numbers: `Σ x[k] · exp(2πi·j·k / n) / n`.
+    /// Returns the inverse of [`Tensor::fft`]: `Σ x[k] · exp(2πi·j·k / n) / n`.
     #[track_caller]
     pub fn ifft(&self, axis: isize) -> Tensor {
         match self.complex_axis("ifft", axis) {
@@ -94,8 +96,8 @@ impl Tensor {
         }
     }
 
-    /// The transform of real numbers along an axis, of which the frequencies from 0 to n/2 say all: `[…, n]` becomes
-    /// `[…, n / 2 + 1, 2]`.
+    /// Returns the transform of real numbers along an axis, with the frequencies 0 to n/2 that determine the others:
+    /// `[…, n]` becomes `[…, n / 2 + 1, 2]`.
     #[track_caller]
     pub fn rfft(&self, axis: isize) -> Tensor {
         let place = match self.static_axis("rfft", axis) {
@@ -108,8 +110,8 @@ impl Tensor {
         }
     }
 
-    /// The real numbers, so many, to which [`Tensor::rfft`] gives these frequencies: `[…, length / 2 + 1, 2]` becomes
-    /// `[…, length]`. Imaginary parts that no real numbers have do not count.
+    /// Returns the inverse of [`Tensor::rfft`] as `length` real numbers: `[…, length / 2 + 1, 2]` becomes `[…,
+    /// length]`. Imaginary parts that the transform of real numbers cannot have are ignored.
     #[track_caller]
     pub fn irfft(&self, length: usize, axis: isize) -> Tensor {
         let place = match self.complex_axis("irfft", axis) {
@@ -124,26 +126,26 @@ impl Tensor {
         self.fourier(FourierKind::ComplexToReal, place, length, 1.0 / length as f64)
     }
 
-    /// [`Tensor::fft`] along the last two axes: `[…, m, n, 2]`.
+    /// Applies [`Tensor::fft`] along the last two axes: `[…, m, n, 2]`.
     #[track_caller]
     pub fn fft2(&self) -> Tensor {
         self.fft(-1).fft(-2)
     }
 
-    /// [`Tensor::ifft`] along the last two axes: `[…, m, n, 2]`.
+    /// Applies [`Tensor::ifft`] along the last two axes: `[…, m, n, 2]`.
     #[track_caller]
     pub fn ifft2(&self) -> Tensor {
         self.ifft(-1).ifft(-2)
     }
 
-    /// [`Tensor::rfft`] along the last axis and [`Tensor::fft`] along the one before: `[…, m, n]` becomes
+    /// Applies [`Tensor::rfft`] along the last axis and [`Tensor::fft`] along the one before: `[…, m, n]` becomes
     /// `[…, m, n / 2 + 1, 2]`.
     #[track_caller]
     pub fn rfft2(&self) -> Tensor {
         self.rfft(-1).fft(-2)
     }
 
-    /// What [`Tensor::rfft2`] gives these frequencies, with so many numbers in a row: `[…, m, length / 2 + 1, 2]` becomes
+    /// Returns the inverse of [`Tensor::rfft2`] with rows of `length` numbers: `[…, m, length / 2 + 1, 2]` becomes
     /// `[…, m, length]`.
     #[track_caller]
     pub fn irfft2(&self, length: usize) -> Tensor {
@@ -158,7 +160,7 @@ impl Tensor {
         }
     }
 
-    /// Whether the last axis holds the parts of complex numbers.
+    /// Checks that the last axis holds the parts of complex numbers.
     #[track_caller]
     fn pairs(&self, op: &str) -> Result<(), Tensor> {
         if self.is_mistake() {
@@ -168,11 +170,11 @@ impl Tensor {
             return Ok(());
         }
         let message = format!("{op}: needs complex numbers, not {self:?}");
-        let note = "their real and imaginary parts are a last axis of 2 floats; `Tensor::complex` makes one";
+        let note = "their real and imaginary parts are a last axis of 2 floats; `Tensor::complex` creates it";
         Err(Tensor::mistake(Error::mistake(message).note(note)))
     }
 
-    /// The place of an axis of complex numbers that can be transformed.
+    /// Returns the index of an axis of complex numbers that can be transformed.
     #[track_caller]
     pub(super) fn complex_axis(&self, op: &str, axis: isize) -> Result<usize, Tensor> {
         self.pairs(op)?;
@@ -190,7 +192,7 @@ impl Tensor {
         Err(Tensor::mistake(Error::mistake(format!("{op}: {wrong}"))))
     }
 
-    /// So many numbers along an axis transformed, and the result times a factor.
+    /// Transforms `length` numbers along an axis and multiplies the result by `scale`.
     #[track_caller]
     fn fourier(&self, kind: FourierKind, place: usize, length: usize, scale: f64) -> Tensor {
         let behind = self.0.shape.ndim() - 1 - place;
@@ -199,7 +201,7 @@ impl Tensor {
         result
     }
 
-    /// The sums of complex numbers along an axis, from a table.
+    /// Computes the transform along an axis with matrix products from a table.
     fn transformed(&self, place: usize, table: &Tensor) -> Tensor {
         let last = self.0.shape.ndim() as isize - 2;
         let moved = self.transpose(place as isize, last);
@@ -216,7 +218,8 @@ impl Tensor {
         sums.reshaped(dims).transpose(place as isize, last)
     }
 
-    /// Frequencies of so many real numbers along an axis, those that stand for their negatives too times a factor.
+    /// Multiplies the frequencies of `length` real numbers by `factor`, except those without a distinct negative
+    /// frequency.
     fn weighted(&self, place: usize, length: usize, factor: f64) -> Tensor {
         let count = length / 2 + 1;
         let places = Tensor::arange(count);
@@ -227,22 +230,22 @@ impl Tensor {
         self * self.literal(1.0).where_self(&single, &self.literal(factor)).reshaped(column.into())
     }
 
-    /// Complex numbers times others: their real parts, and their imaginary parts with the sign that each part takes.
+    /// Multiplies by complex numbers given as real parts, and imaginary parts with the sign for each component.
     fn turned(&self, real: &Tensor, signed: &Tensor) -> Tensor {
         self * real + self.flip(-1) * signed
     }
 }
 
-/// What is transformed, how many numbers, how many axes of the input stand behind theirs, and what the result is multiplied by.
+/// The transform, its length, the number of axes after the transformed one, and the scale.
 type Rule = (FourierKind, usize, usize, f64);
 
-/// Transforms of numbers, from them and a table that only the body reads.
+/// The transform as a composite operation on the numbers and a table that only the body reads.
 const FOURIER: CompositeOp<Rule, 2, 1> =
     CompositeOp { name: "fft", body: |inputs, rule| [body(inputs, rule)], gradient: Some(gradient), routine };
 
 fn body([x, table]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Tensor {
     let place = x.0.shape.ndim() - 1 - behind;
-    // Many examples have the same table.
+    // All examples of a batch have the same table.
     let table = &one_of(table);
     let sums = match kind {
         FourierKind::Forward | FourierKind::Backward => x.transformed(place, table),
@@ -251,7 +254,7 @@ fn body([x, table]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Tens
             complex.transformed(place, table).narrow(place as isize, 0, length / 2 + 1)
         }
         FourierKind::ComplexToReal => {
-            // The others stand for themselves and for the negative frequencies.
+            // Each given frequency represents itself and its negative.
             let mut widths = vec![(0, 0); x.0.shape.ndim()];
             widths[place].1 = length - (length / 2 + 1);
             x.weighted(place, length, 2.0).pad(&widths).transformed(place, table).real()
@@ -260,7 +263,7 @@ fn body([x, table]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Tens
     if scale == 1.0 { sums } else { &sums * sums.literal(scale) }
 }
 
-/// The first of equal tables; zeros where there is none, because nothing is transformed.
+/// Returns the first of equal tables; zeros if there is none, because nothing is transformed.
 fn one_of(tables: &Tensor) -> Tensor {
     let (axes, dims) = (tables.0.shape.ndim() - 1, tables.0.shape.dims());
     if dims.contains(&0) {
@@ -269,7 +272,8 @@ fn one_of(tables: &Tensor) -> Tensor {
     (0..axes).fold(tables.clone(), |table, axis| table.narrow(axis as isize, 0, 1)).reshaped([dims[axes]].into())
 }
 
-/// What flows back is the same with the other sign. A frequency and its negative say the same of real numbers.
+/// Returns the gradient: the transform with the opposite sign. For real numbers a frequency and its negative carry
+/// the same information.
 fn gradient(
     [x, _]: [&Tensor; 2],
     _: &Tensor,
@@ -293,20 +297,20 @@ fn gradient(
 fn routine([x, _]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Option<Routine> {
     let (dims, dtype) = (x.0.shape.dims(), x.dtype());
     let (before, after) = dims.split_at(dims.len() - 1 - behind);
-    // The last axis of complex numbers is that of their parts.
+    // The last axis of complex numbers holds their parts.
     let after = if kind == FourierKind::RealToComplex { &after[1..] } else { &after[1..after.len() - 1] };
     let (outer, inner) = (before.iter().product(), after.iter().product());
     Some(Routine::Fourier(Fourier { dtype, kind, outer, length, inner, scale: Scalar::from_f64(dtype, scale) }))
 }
 
-/// Cooley and Tukey's: with j = j₁·m + j₂ and k = k₁ + r·k₂ the sums over j₁ are r-point transforms, the rest are m-point
-/// transforms of what they give times twiddles.
+/// Cooley and Tukey: with j = j₁·m + j₂ and k = k₁ + r·k₂ the sums over j₁ are r-point transforms. The remaining sums
+/// are m-point transforms of their results times twiddle factors.
 fn by_factors(x: &Tensor, factors: &[usize], read: &mut Reader<'_>) -> Tensor {
     let &[batch, n, _] = x.0.shape.dims() else { unreachable!("it has three axes") };
     let (last, early) = factors.split_last().expect("there is a factor");
     let (mut groups, mut rest) = (batch, n);
-    // Parts before places: the sums over j₁ of both parts are one product from the left, which gives them and, in the place of
-    // each, i times them. So twiddles are a product element by element, and nothing moves in between.
+    // Parts precede positions: the sums over j₁ of both parts are one product from the left, which also computes i
+    // times each sum. So twiddle factors are an elementwise product without a permutation in between.
     let mut data = if early.is_empty() { x.clone() } else { x.permuted(vec![0, 2, 1]) };
     for r in early {
         let m = rest / r;
@@ -322,7 +326,8 @@ fn by_factors(x: &Tensor, factors: &[usize], read: &mut Reader<'_>) -> Tensor {
     sums.reshaped(dims.into()).permuted(digits.collect()).reshaped([batch, n, 2].into())
 }
 
-/// Bluestein's: as j·k = (j² + k² - (k - j)²) / 2, the transform is a convolution with a chirp between two products with one.
+/// Bluestein: since j·k = (j² + k² - (k - j)²) / 2, the transform is a convolution with a chirp, between two
+/// multiplications by a chirp.
 fn by_convolution(x: &Tensor, read: &mut Reader<'_>) -> Tensor {
     let n = x.0.shape.dims()[1];
     let m = padded(n);

@@ -1,4 +1,4 @@
-//! Functions of the mathematics library that are no primitives, composed.
+//! Math functions composed of primitives.
 
 use std::f64::consts::{FRAC_PI_2, LN_2, LOG10_2, PI};
 
@@ -8,11 +8,11 @@ use crate::call::VjpFn;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Hyperbolic sine.
+    /// Returns the hyperbolic sine.
     #[track_caller]
     pub fn sinh(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| {
-            // From exp(|x|/2), whose square overflows where the result does.
+            // From exp(|x|/2), whose square overflows exactly where the result does.
             let (half, magnitude) = (x.literal(0.5), x.abs());
             let grown = magnitude.expm1();
             let near = (&grown + &grown / (&grown + x.literal(1.0))) * &half;
@@ -23,7 +23,7 @@ impl Tensor {
         self.call_in_f32("sinh", body, |[x], _, g, ()| [Some(g * x.cosh())])
     }
 
-    /// Hyperbolic cosine.
+    /// Returns the hyperbolic cosine.
     #[track_caller]
     pub fn cosh(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| {
@@ -34,21 +34,23 @@ impl Tensor {
         self.call_in_f32("cosh", body, |[x], _, g, ()| [Some(g * x.sinh())])
     }
 
-    /// Arc sine, in -π/2 ..= π/2; NaN beyond -1 ..= 1.
+    /// Returns the arc sine in -π/2 ..= π/2; NaN outside -1 ..= 1.
+    #[doc(alias = "arcsin")]
     #[track_caller]
     pub fn asin(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| (x / (x.literal(1.0) + x.other_leg())).atan() * x.literal(2.0);
         self.call_in_f32("asin", body, |[x], _, g, ()| [Some(g / x.other_leg())])
     }
 
-    /// The root of 1 - x².
+    /// Returns √(1 - x²).
     #[track_caller]
     fn other_leg(&self) -> Tensor {
         let one = self.literal(1.0);
         ((&one - self) * (&one + self)).sqrt()
     }
 
-    /// Arc cosine, in 0 ..= π; NaN beyond -1 ..= 1.
+    /// Returns the arc cosine in 0 ..= π; NaN outside -1 ..= 1.
+    #[doc(alias = "arccos")]
     #[track_caller]
     pub fn acos(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| {
@@ -59,7 +61,8 @@ impl Tensor {
         self.call_in_f32("acos", body, |[x], _, g, ()| [Some(-(g / x.other_leg()))])
     }
 
-    /// Inverse hyperbolic sine.
+    /// Returns the inverse hyperbolic sine.
+    #[doc(alias = "arcsinh")]
     #[track_caller]
     pub fn asinh(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| {
@@ -72,7 +75,8 @@ impl Tensor {
         self.call_in_f32("asinh", body, |[x], _, g, ()| [Some(g / x.hypot(&x.literal(1.0)))])
     }
 
-    /// Inverse hyperbolic cosine; NaN below 1.
+    /// Returns the inverse hyperbolic cosine; NaN below 1.
+    #[doc(alias = "arccosh")]
     #[track_caller]
     pub fn acosh(&self) -> Tensor {
         Tensor::call("acosh", [self], (), |[x], ()| {
@@ -85,7 +89,8 @@ impl Tensor {
         })
     }
 
-    /// The logarithm of the double where that is as good, elsewhere what `near` makes of numbers whose squares do not overflow.
+    /// Returns ln(2x) where that is accurate, and elsewhere `near`, whose argument is limited so that squares do not
+    /// overflow.
     #[track_caller]
     fn inverse_hyperbolic(&self, near: fn(&Tensor) -> Tensor) -> Tensor {
         let bound = self.literal(1e9);
@@ -93,19 +98,22 @@ impl Tensor {
         far.where_self(&self.gt(&bound), &near(&self.minimum(&bound)))
     }
 
-    /// Inverse hyperbolic tangent; NaN beyond -1 ..= 1.
+    /// Returns the inverse hyperbolic tangent; NaN outside -1 ..= 1.
+    #[doc(alias = "arctanh")]
     #[track_caller]
     pub fn atanh(&self) -> Tensor {
         Tensor::call("atanh", [self], (), |[x], ()| x.in_f32(|x| (x.log1p() - (-x).log1p()) * x.literal(0.5)))
     }
 
-    /// Logarithm to base 10.
+    /// Returns the logarithm to base 10.
     #[track_caller]
     pub fn log10(&self) -> Tensor {
         Tensor::call("log10", [self], (), |[x], ()| x.in_f32(|x| x.log2() * x.literal(LOG10_2)))
     }
 
-    /// Angle of the point (x, self), in -π ..= π; 0 at the origin, where it has no slope. A zero x counts as positive, whatever its sign.
+    /// Returns the angle of the point (x, self) in -π ..= π. Value and gradients are 0 at the origin. A zero x counts
+    /// as positive, regardless of its sign.
+    #[doc(alias = "arctan2")]
     #[track_caller]
     pub fn atan2(&self, x: &Tensor) -> Tensor {
         self.of_two("atan2", x, angle, |[y, x], _, g, ()| {
@@ -118,7 +126,8 @@ impl Tensor {
         })
     }
 
-    /// A function of two numbers after broadcasting; of halves it and its slopes are computed in f32, and rounded once.
+    /// Applies a function of two tensors after broadcasting. f16 and bf16 compute value and gradients in f32 and
+    /// round once.
     #[track_caller]
     fn of_two(
         &self,
@@ -136,10 +145,10 @@ impl Tensor {
         }
     }
 
-    /// ln(e^x + e^y), without overflow.
+    /// Returns ln(e^x + e^y), without overflow.
     #[track_caller]
     pub fn logaddexp(&self, other: &Tensor) -> Tensor {
-        // Equal infinities are no distance apart.
+        // The difference of equal infinities is 0 here.
         fn ahead(x: &Tensor, y: &Tensor) -> Tensor {
             x.literal(0.0).where_self(&x.eq(y), &(x - y))
         }
@@ -149,13 +158,14 @@ impl Tensor {
         })
     }
 
-    /// `self` moved towards `end` by that share of the way. Of halves it is computed in f32 and rounded once.
+    /// Returns `self + weight · (end - self)`. f16 and bf16 compute in f32 and round once.
     #[track_caller]
     pub fn lerp(&self, end: &Tensor, weight: f64) -> Tensor {
         self.in_single_with(end, |x, end| x + (end - x) * weight)
     }
 
-    /// Root of the sum of both squares, which do not overflow; with slopes 0 where both are 0. An infinite one wins over NaN.
+    /// Returns √(x² + y²) without overflow of the squares. The gradients are 0 where both are 0. The result is
+    /// infinite if one is infinite, even if the other is NaN.
     #[track_caller]
     pub fn hypot(&self, other: &Tensor) -> Tensor {
         self.of_two("hypot", other, length, |[x, y], _, g, ()| {
@@ -169,8 +179,8 @@ impl Tensor {
         })
     }
 
-    /// The number whose [`Tensor::erf`] this is; infinite at ±1, NaN beyond. [Giles, Approximating the erfinv Function, 2011; for f64
-    /// with two steps of Newton's]
+    /// Returns the inverse of [`Tensor::erf`]; infinite at ±1, NaN beyond. [Giles, Approximating the erfinv Function,
+    /// 2011; for f64 followed by two Newton steps]
     #[track_caller]
     pub fn erfinv(&self) -> Tensor {
         const NEAR: [f64; 9] = [
@@ -214,26 +224,29 @@ impl Tensor {
         self.call_in_f32("erfinv", body, |[_], y, g, ()| [Some(g * steep(y))])
     }
 
-    /// Logarithm of the magnitude of the gamma function; infinite at 0, -1, -2 …, where its gradient is NaN, as at infinity. [Taylor's
-    /// series around 1 and 2, where it is 0; elsewhere Lanczos 1964, with g = 7 and nine terms]
+    /// Returns ln|Γ(x)|; infinite at 0, -1, -2 …, where the gradient is NaN, as at infinity. [Taylor series around 1
+    /// and 2, where it is 0; elsewhere Lanczos 1964, with g = 7 and nine terms]
     #[track_caller]
     pub fn lgamma(&self) -> Tensor {
         Tensor::call("lgamma", [self], (), |[x], ()| x.in_f32(log_gamma))
     }
 
-    /// Whether an element is not a number.
+    /// Returns true where an element is NaN.
+    #[doc(alias = "isnan")]
     #[track_caller]
     pub fn is_nan(&self) -> Tensor {
         self.ne(self)
     }
 
-    /// Whether an element is neither infinite nor NaN, which no integer and no bool is.
+    /// Returns true where an element is neither infinite nor NaN. Integers and bools are always finite.
+    #[doc(alias = "isfinite")]
     #[track_caller]
     pub fn is_finite(&self) -> Tensor {
         if self.dtype().is_float() { self.abs().lt(&self.literal(f64::INFINITY)) } else { self.eq(self) }
     }
 
-    /// How many elements hold or are not zero, i32 of shape `[]`, which must be able to count them all.
+    /// Returns the number of elements that are true or nonzero, as i32 of shape `[]`. The number of elements must fit
+    /// in an i32.
     #[track_caller]
     pub fn count_nonzero(&self) -> Tensor {
         if let Err(mistake) = self.counted("count_nonzero") {
@@ -243,7 +256,7 @@ impl Tensor {
     }
 }
 
-/// The length of vectors (x, y).
+/// Returns the length of vectors (x, y).
 fn length([x, y]: [&Tensor; 2], (): &()) -> Tensor {
     let (x, y) = (x.abs(), y.abs());
     let (long, short) = (x.maximum(&y), x.minimum(&y));
@@ -254,15 +267,15 @@ fn length([x, y]: [&Tensor; 2], (): &()) -> Tensor {
     infinite.where_self(&x.eq(&infinite).bitwise_or(&y.eq(&infinite)), &length)
 }
 
-/// The angle of points (x, y).
+/// Returns the angle of points (x, y).
 fn angle([y, x]: [&Tensor; 2], (): &()) -> Tensor {
     let (zero, one) = (y.literal(0.0), y.literal(1.0));
-    // A zero has the sign of its inverse.
+    // The sign of a zero is that of its reciprocal.
     let up = y.gt(&zero).bitwise_or(&y.eq(&zero).bitwise_and(&(&one / y).gt(&zero)));
     let left = x.lt(&zero);
     let quarter = |sign: f64| y.literal(sign * FRAC_PI_2);
     let turn = y.literal(PI).where_self(&up, &y.literal(-PI));
-    // Of two infinite parts only the signs count.
+    // If both are infinite only the signs matter.
     let endless = |part: &Tensor| part.abs().eq(&y.literal(f64::INFINITY));
     let both = endless(y).bitwise_and(&endless(x));
     let [y, x] = [y, x].map(|part| part.sign().where_self(&both, part));
@@ -275,7 +288,7 @@ fn angle([y, x]: [&Tensor; 2], (): &()) -> Tensor {
     zero.where_self(&origin, &upright.where_self(&steep, &lying))
 }
 
-/// The logarithm of Γ(2 + z) for |z| ≤ 1/2: z times 1 - γ plus the sum of (-1)^k (ζ(k) - 1) z^k / k from k = 2 on.
+/// Returns ln Γ(2 + z) for |z| ≤ 1/2: z times 1 - γ plus the sum of (-1)^k (ζ(k) - 1) z^k / k from k = 2.
 fn log_gamma_from_two(z: &Tensor) -> Tensor {
     const TERMS: [f64; 27] = [
         0.42278433509846713,
@@ -306,13 +319,13 @@ fn log_gamma_from_two(z: &Tensor) -> Tensor {
         5.731367241678862e-10,
         -2.7595228851242334e-10,
     ];
-    // A term is at most a quarter of the one before.
+    // Each term is at most a quarter of the previous one.
     let terms = if z.dtype() == DType::F64 { &TERMS[..] } else { &TERMS[..14] };
     let sum = terms.iter().rev().map(|term| z.literal(*term)).reduce(|sum, term| sum * z + term);
     z * sum.expect("there are terms")
 }
 
-/// [`Tensor::lgamma`] of numbers that are not rounded to halves on the way.
+/// Computes [`Tensor::lgamma`] in a precision above f16 and bf16.
 fn log_gamma(x: &Tensor) -> Tensor {
     const TERMS: [f64; 9] = [
         0.999_999_999_999_809_9,
@@ -327,27 +340,27 @@ fn log_gamma(x: &Tensor) -> Tensor {
     ];
     let number = |value: f64| x.literal(value);
     let (half, one, infinite) = (number(0.5), number(1.0), number(f64::INFINITY));
-    // Below 1/2 from the other side: Γ(x) Γ(1 - x) = π / sin(πx).
+    // Below 1/2 by reflection: Γ(x) Γ(1 - x) = π / sin(πx).
     let mirrored = x.lt(&half);
     let z = (&one - x).where_self(&mirrored, x) - &one;
     let series = (1..9).map(|n| number(TERMS[n]) / (&z + number(n as f64)));
     let series = series.fold(number(TERMS[0]), |sum, term| sum + term);
     let t = &z + number(7.5);
-    // (z + 1/2) ln t - t, in which t is z + 1/2 + 7: so it overflows no sooner than the result.
+    // (z + 1/2) ln t - t with t = z + 1/2 + 7, arranged such that it overflows no sooner than the result.
     let right = (&z + &half) * (t.log() - &one) + series.log() + number(0.5 * (2.0 * PI).ln() - 7.0);
     let endless = z.eq(&infinite);
     let right = infinite.where_self(&endless, &right);
-    // Between 1/2 and 5/2 Lanczos' terms cancel. Of a mirrored number z is -x, which is exact.
+    // Between 1/2 and 5/2 the Lanczos terms cancel. For a reflected number z is -x, which is exact.
     let z = (-x).where_self(&mirrored, &(x - &one));
     let (near, near_two) = (z.lt(&number(1.5)), z.ge(&half));
     let apart = (&z - &one).where_self(&near_two, &z).where_self(&near, &number(0.0));
     let series = log_gamma_from_two(&apart);
     let right = (&series - number(0.0).where_self(&near_two, &apart.log1p())).where_self(&near, &right);
-    // The sine of what is left of whole turns; where nothing is mirrored, of a number with a slope.
+    // The sine of the remainder after whole turns; where nothing is reflected, of a number with a finite derivative.
     let left = (x - x.round()).where_self(&mirrored, &half);
-    // Poles stay infinite where the other side is too.
+    // Poles stay infinite where the reflected value is infinite too.
     let most = number(if x.dtype() == DType::F64 { f64::MAX } else { f64::from(f32::MAX) });
-    // Of a tiny number the sine is π times it, which denormals have no bits for.
+    // The sine of a tiny number is π times it, which subnormals cannot represent accurately.
     let tiny = left.abs().lt(&number(1e-9));
     let sine = left.where_self(&tiny, &(&left * number(PI)).sin()).abs();
     let left = number(0.0).where_self(&tiny, &number(PI.ln())) - sine.log() - right.minimum(&most);

@@ -1,7 +1,7 @@
-//! By position: gather, scatter, write, one-hot.
+//! Indexing: gather, scatter, slice_scatter, one-hot.
 //!
-//! Which of several elements put at one position stays is decided by a small kernel ([`last_writers`]); all the rest is
-//! composed, so whatever is put has its gradient.
+//! A small kernel ([`last_writers`]) decides which of several values for one position is kept. Everything else is
+//! composed of primitives, so scattered values have gradients.
 
 use panoply_ir::builder::Builder;
 use panoply_ir::graph::Op;
@@ -13,28 +13,28 @@ use crate::call::CompositeOp;
 use crate::dynamic_dim;
 use crate::tensor::Tensor;
 
-/// What becomes of an element at whose position something is put.
+/// Combination of scattered values with the existing elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScatterReduce {
-    /// All that is put there is added to it.
+    /// All values are added to the element.
     Add,
-    /// The last that is put there, in row-major order, takes its place.
+    /// The last value in row-major order replaces the element.
     Assign,
 }
 
-/// Columns from which a kernel has lanes enough to add rows one after another.
+/// Number of columns from which a kernel has enough lanes to add rows one after another.
 const MANY_COLUMNS: usize = 32;
-/// Pairs of an element and a position up to which a kernel that compares them all is fast.
+/// Number of (element, position) pairs up to which a kernel that compares all pairs is fast.
 const MUCH: usize = 1 << 16;
 
-/// The primitive.
+/// Creates the [`Op::ScatterAdd`] node.
 #[track_caller]
 fn scattered(operands: [&Tensor; 3], axis: usize) -> Tensor {
     let [x, ..] = operands;
     Tensor::primitive(Op::ScatterAdd(axis), &operands, x.0.shape.clone(), x.dtype())
 }
 
-/// Rows, those at places replaced by the last that is put there.
+/// Replaces the rows at `places` by the last value for each.
 #[track_caller]
 fn replaced([rows, places, values]: [&Tensor; 3]) -> Tensor {
     let (length, mut column) = (rows.0.shape.dims()[0], vec![1; rows.0.shape.ndim()]);
@@ -46,8 +46,10 @@ fn replaced([rows, places, values]: [&Tensor; 3]) -> Tensor {
 }
 
 impl Tensor {
-    /// The elements at positions along the first axes, NumPy's `x[i, j]`: one tensor of positions (i32 or i64) for each axis,
-    /// which broadcast; their axes take the place of those. Positions count from 0. Out of range: zero.
+    /// Returns the elements at positions along the first axes, NumPy's `x[i, j]`: one index tensor (i32 or i64) for
+    /// each axis. The index tensors broadcast, and their axes replace the indexed axes. Positions out of range give
+    /// zero.
+    #[doc(alias = "getitem")]
     #[track_caller]
     pub fn index(&self, positions: &[&Tensor]) -> Tensor {
         match self.at_leading("index", positions) {
@@ -56,9 +58,10 @@ impl Tensor {
         }
     }
 
-    /// `self` with `values` put at positions along the first axes, NumPy's `x[i, j] = v` and `x[i, j] += v`: one tensor of
-    /// positions (i32 or i64) for each axis, which broadcast; the values broadcast to what [`Tensor::index`] gives. Out of
-    /// range: dropped. Deterministic.
+    /// Returns `self` with `values` written to positions along the first axes, NumPy's `x[i, j] = v` and `x[i, j] +=
+    /// v`. There is one index tensor (i32 or i64) for each axis; they broadcast. `values` broadcast to the shape of
+    /// [`Tensor::index`]. Positions out of range are dropped. Deterministic.
+    #[doc(alias = "setitem")]
     #[track_caller]
     pub fn index_put(&self, positions: &[&Tensor], values: &Tensor, put: ScatterReduce) -> Tensor {
         let (rows, places) = match self.at_leading("index_put", positions) {
@@ -69,8 +72,11 @@ impl Tensor {
         rows.put_rows("index_put", &places, values, wanted.into(), put).reshaped(self.0.shape.clone())
     }
 
-    /// `self` with values put along an axis at `positions` (i32), which has this tensor's shape but for that axis: what
-    /// [`Tensor::take_along_dim`] would take. The values broadcast to the positions. Out of range: dropped. Deterministic.
+    /// Returns `self` with values written along an axis at `positions` (i32), the elements that
+    /// [`Tensor::take_along_dim`] would read. `positions` has the shape of `self` except along the axis; `values`
+    /// broadcast to it. Positions out of range are dropped. Deterministic.
+    #[doc(alias = "scatter_add")]
+    #[doc(alias = "scatter_reduce")]
     #[track_caller]
     pub fn scatter(&self, positions: &Tensor, values: &Tensor, axis: isize, put: ScatterReduce) -> Tensor {
         let places = match self.at_along("scatter", positions, axis) {
@@ -85,8 +91,9 @@ impl Tensor {
         line.put_rows("scatter", &places, values, wanted, put).reshaped(self.0.shape.clone())
     }
 
-    /// Along an axis the element at each of `positions` (i32), which has this tensor's shape but for that axis. Positions
-    /// count from 0. Out of range: zero.
+    /// Returns the elements at `positions` (i32) along an axis. `positions` has the shape of `self` except along the
+    /// axis. Positions out of range give zero.
+    #[doc(alias = "gather")]
     #[track_caller]
     pub fn take_along_dim(&self, positions: &Tensor, axis: isize) -> Tensor {
         match self.at_along("take_along_dim", positions, axis) {
@@ -95,7 +102,8 @@ impl Tensor {
         }
     }
 
-    /// This tensor with its first axes, for which there are positions, as one, and the positions along that; -1 out of range.
+    /// Merges the indexed first axes into one, and returns it with the positions along that axis; -1 for out of
+    /// range.
     #[track_caller]
     fn at_leading(&self, op: &str, positions: &[&Tensor]) -> Result<(Tensor, Tensor), Tensor> {
         if let Some(mistake) = [self].iter().chain(positions).find(|operand| operand.is_mistake()) {
@@ -129,7 +137,7 @@ impl Tensor {
         Ok((rows, places))
     }
 
-    /// For positions along an axis the positions among all elements; -1 out of range.
+    /// Converts positions along an axis to positions in the flattened tensor; -1 for out of range.
     #[track_caller]
     fn at_along(&self, op: &str, positions: &Tensor, axis: isize) -> Result<Tensor, Tensor> {
         let place = self.axis(op, axis)?;
@@ -139,7 +147,7 @@ impl Tensor {
         let (dims, wanted) = (self.0.shape.dims(), positions.0.shape.dims());
         let fits = dims.len() == wanted.len() && (0..dims.len()).all(|i| i == place || dims[i] == wanted[i]);
         if !fits || positions.dtype() != DType::I32 {
-            let message = format!("{op}: {positions:?} are no i32 positions along axis {axis} of {self:?}");
+            let message = format!("{op}: {positions:?} is not a valid i32 index along axis {axis} of {self:?}");
             return Err(Tensor::mistake(Error::mistake(message)));
         }
         self.counted(op)?;
@@ -159,7 +167,8 @@ impl Tensor {
         Ok(places.where_self(&inside, &places.literal(-1.0)).with_lengths(&parts))
     }
 
-    /// Whether positions are below a length, and the positions as i32, or as i64 if an i32 does not hold the length.
+    /// Returns which positions are in 0 .. length, and the positions as i32, or as i64 if the length does not fit in
+    /// an i32.
     pub(crate) fn within(&self, length: usize) -> (Tensor, Tensor) {
         let wide = if i32::try_from(length).is_ok() { DType::I32 } else { DType::I64 };
         let places = if wide == DType::I64 { self.cast(wide) } else { self.clone() };
@@ -168,7 +177,7 @@ impl Tensor {
         (inside, places.cast(wide))
     }
 
-    /// The mistake of having more elements than i32 counts.
+    /// Returns a mistake if an i32 cannot count the elements.
     #[track_caller]
     pub(crate) fn counted(&self, op: &str) -> Result<(), Tensor> {
         if self.0.shape.numel() <= i32::MAX as usize {
@@ -177,7 +186,7 @@ impl Tensor {
         Err(Tensor::mistake(Error::mistake(format!("{op}: {self:?} has more elements than an i32 can count"))))
     }
 
-    /// Rows with values put at places among them; `wanted` is the shape of values for all places.
+    /// Writes values to rows; `wanted` is the shape of values for all places.
     #[track_caller]
     fn put_rows(&self, op: &str, places: &Tensor, values: &Tensor, wanted: Shape, put: ScatterReduce) -> Tensor {
         if values.is_mistake() {
@@ -185,7 +194,8 @@ impl Tensor {
         }
         let fits = values.0.shape.broadcast(&wanted).ok().as_ref() == Some(&wanted);
         if !fits || values.dtype() != self.dtype() {
-            let message = format!("{op}: {values:?} cannot be put into {wanted} places of type {}", self.dtype());
+            let message =
+                format!("{op}: {values:?} cannot be written to elements of shape {wanted} and type {}", self.dtype());
             return Tensor::mistake(Error::mistake(message));
         }
         for operand in [self, places, values] {
@@ -196,7 +206,7 @@ impl Tensor {
         let count = places.0.shape.numel();
         let places = places.reshaped([count].into());
         let values = values.expanded(&wanted).reshaped([&[count], &self.0.shape.dims()[1..]].concat().into());
-        // Where nothing is put both are the same.
+        // Without values both modes are the same.
         if put == ScatterReduce::Add || count == 0 || self.0.shape.numel() == 0 {
             return self.index_add(0, &places, &values);
         }
@@ -216,7 +226,9 @@ impl Tensor {
         whole
     }
 
-    /// Elements at positions along an axis, which is replaced by the axes of `positions` (i32 or i64). Out of range: zero.
+    /// Returns the elements at positions (i32 or i64) along an axis, which the axes of `index` replace. Positions out
+    /// of range give zero.
+    #[doc(alias = "embedding")]
     #[track_caller]
     pub fn index_select(&self, axis: isize, index: &Tensor) -> Tensor {
         let axis = match self.indexed("index_select", axis, index) {
@@ -228,7 +240,8 @@ impl Tensor {
         Tensor::primitive(Op::Gather(axis), &[self, index], shape, self.dtype())
     }
 
-    /// `self` plus the rows of `rows` added at positions along an axis. Out of range: dropped. Deterministic.
+    /// Returns `self` plus `rows` added at positions along an axis. Positions out of range are dropped.
+    /// Deterministic.
     #[track_caller]
     pub fn index_add(&self, axis: isize, positions: &Tensor, rows: &Tensor) -> Tensor {
         let axis = match self.indexed("index_add", axis, positions) {
@@ -259,14 +272,14 @@ impl Tensor {
         sum
     }
 
-    /// Whether there is so much to put, and of so few columns, that a routine is better at it than kernels.
+    /// Returns true if a routine is faster than kernels: many pairs and few columns.
     fn is_put_whole(&self, axis: usize, positions: &Tensor) -> bool {
         let columns: usize = self.0.shape.dims()[axis + 1..].iter().product();
         let pairs = self.0.shape.numel().saturating_mul(positions.0.shape.numel());
         columns < MANY_COLUMNS && pairs >= MUCH
     }
 
-    /// The routine that puts rows at positions.
+    /// Returns the routine that scatters rows.
     fn putting(&self, axis: usize, positions: &Tensor, adds: bool) -> Routine {
         let (dims, dtype) = (self.0.shape.dims(), self.dtype());
         let (batch, columns) = (dims[..axis].iter().product(), dims[axis + 1..].iter().product());
@@ -282,12 +295,12 @@ impl Tensor {
         })
     }
 
-    /// `self` with `part` in place of what stands from `position` on along an axis; the other lengths are equal. `position` is
-    /// a single i32 or i64: a [`Tensor::scalar`] may change from run to run of one program, as in a cache that fills up. What
-    /// would lie beyond the axis is dropped. Where nobody else needs `self`, its memory is changed and nothing is copied.
+    /// Returns `self` with `part` in place of the elements from `position` along an axis; the other lengths must be
+    /// equal. `position` is a single i32 or i64: a [`Tensor::scalar`] can change from run to run of one program, as
+    /// for a KV cache. Elements beyond the axis are dropped. Runs in place if `self` is not used otherwise.
     #[track_caller]
     pub fn slice_scatter(&self, axis: isize, position: &Tensor, part: &Tensor) -> Tensor {
-        let axis = match self.indexed("write", axis, position) {
+        let axis = match self.indexed("slice_scatter", axis, position) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
@@ -297,17 +310,17 @@ impl Tensor {
         let (whole, given) = (self.0.shape.dims(), part.0.shape.dims());
         let fits = |at: usize| if at == axis { given[at] <= whole[at] } else { given[at] == whole[at] };
         if whole.len() != given.len() || !(0..whole.len()).all(fits) || part.dtype() != self.dtype() {
-            let message = format!("write: {part:?} is no part of {self:?} along axis {axis}");
+            let message = format!("slice_scatter: {part:?} does not fit into {self:?} along axis {axis}");
             return Tensor::mistake(Error::mistake(message));
         }
         if position.0.shape.ndim() > 0 {
-            let message = format!("write: the position is {position:?}, not a single number");
-            return Tensor::mistake(Error::mistake(message).note("take one with `.reshape([])`"));
+            let message = format!("slice_scatter: the position is {position:?}, not a single number");
+            return Tensor::mistake(Error::mistake(message).note("reshape it with `.reshape([])`"));
         }
         Tensor::primitive(Op::SliceScatter(axis), &[self, part, position], self.0.shape.clone(), self.dtype())
     }
 
-    /// [`Tensor::slice_scatter`] at a position of the program.
+    /// [`Tensor::slice_scatter`] at a constant position.
     pub(crate) fn written(&self, axis: usize, position: usize, part: &Tensor) -> Tensor {
         let position = Tensor::constant((position as i64).into());
         Tensor::primitive(Op::SliceScatter(axis), &[self, part, &position], self.0.shape.clone(), self.dtype())
@@ -326,19 +339,20 @@ impl Tensor {
         Ok(axis)
     }
 
-    /// For integer classes of shape `[…]`, ones at the class and zeros elsewhere: `[…, classes]`.
+    /// Encodes integer classes of shape `[…]` as `[…, classes]`: one at the class and zero elsewhere.
     #[track_caller]
     pub fn one_hot(&self, num_classes: usize, dtype: DType) -> Tensor {
         if !self.is_mistake() && !self.dtype().is_int() {
             return Tensor::mistake(Error::mistake(format!("one_hot: classes are {self:?}, not integers")));
         }
-        // 256 is 0 in u8.
+        // For example 256 is 0 in u8.
         let wide = if self.dtype().bytes() < 4 { self.cast(DType::I32) } else { self.clone() };
         wide.unsqueeze(-1).eq(&Tensor::arange(num_classes).cast(wide.dtype())).cast(dtype)
     }
 }
 
-/// The kernel that finds for each place the last of the positions that name it; -1, which was there before, where none does.
+/// Builds the kernel that finds for each place the index of the last position that names it; -1, the initial value,
+/// if none does.
 fn last_writers() -> panoply_ir::Result<Kernel> {
     let mut b = Builder::new("last_writers");
     let last = b.buffer("last", DType::I32, Access::InOut);

@@ -1,4 +1,4 @@
-//! Other lengths by repeating or interpolating elements.
+//! Resizing of axes by repeating or interpolating elements.
 
 use panoply_ir::{DType, Error, Shape};
 
@@ -53,7 +53,7 @@ impl Tensor {
         if !self.is_mistake() && !self.dtype().is_float() {
             return Tensor::mistake(Error::mistake(format!("interpolate: linear modes need floats, not {self:?}")));
         }
-        // Of halves all axes in f32, rounded once.
+        // f16 and bf16 compute all axes in f32 and round once.
         let wide = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
         let resized = self.widened().resized(size, |x, axis, length| {
             let old = x.0.shape.dims()[axis];
@@ -87,14 +87,14 @@ impl Tensor {
         }
         let rank = self.0.shape.ndim();
         if rank < N || lengths.contains(&0) || self.0.shape.dims()[rank - N..].contains(&0) {
-            return Tensor::mistake(Error::mistake(format!("resize: {self:?} cannot be made {lengths:?}")));
+            return Tensor::mistake(Error::mistake(format!("interpolate: {self:?} cannot be resized to {lengths:?}")));
         }
-        if let Err(mistake) = self.check_static("resize", rank - N..rank) {
+        if let Err(mistake) = self.check_static("interpolate", rank - N..rank) {
             return mistake;
         }
         if self.0.shape.dims()[rank - N..].iter().chain(&lengths).any(|length| *length > i32::MAX as usize) {
             let message =
-                format!("resize: from {self:?} to {lengths:?}; an axis has more elements than an i32 can count");
+                format!("interpolate: from {self:?} to {lengths:?}; an axis has more elements than an i32 can count");
             return Tensor::mistake(Error::mistake(message));
         }
         let mut result = self.clone();

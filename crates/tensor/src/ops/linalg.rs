@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Matrix and vector products, distances.
 
 use panoply_ir::graph::Op;
 use panoply_ir::{Error, Shape};
@@ -6,9 +6,12 @@ use panoply_ir::{Error, Shape};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Matrix product: `[…, m, k]` × `[…, k, n]` gives `[…, m, n]`; leading axes broadcast.
+    /// Returns the matrix product: `[…, m, k]` × `[…, k, n]` gives `[…, m, n]`; leading axes broadcast.
     ///
-    /// A right operand of one axis is a column, a left one a row, and that axis goes away, as in NumPy.
+    /// A vector on the left is a row, on the right a column, and the added axis is removed from the result, as in
+    /// NumPy.
+    #[doc(alias = "mm")]
+    #[doc(alias = "bmm")]
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
         if let Some(mistake) = Tensor::leftmost([self, other]) {
@@ -17,7 +20,7 @@ impl Tensor {
         let operands = || format!("left {self:?}, right {other:?}");
         let (left, right) = (self.0.shape.ndim(), other.0.shape.ndim());
         if left == 0 || right == 0 {
-            return Tensor::mistake(Error::mistake("matmul: a single number is no matrix").note(operands()));
+            return Tensor::mistake(Error::mistake("matmul: operands must have at least one axis").note(operands()));
         }
         if left == 1 {
             return self.unsqueeze(0).matmul(other).squeeze(if right == 1 { 0 } else { -2 });
@@ -35,10 +38,10 @@ impl Tensor {
             let message = format!("matmul: element types {} and {} differ", self.dtype(), other.dtype());
             return Tensor::mistake(Error::mistake(message).note(operands()));
         }
-        // How much a plan has to do is counted.
+        // Plans count the multiplications in an i64.
         let uncounted = |batch: usize| {
             let products = [m, k, n].iter().try_fold(batch, |count, length| count.checked_mul(*length));
-            let message = || format!("matmul: {self:?} by {other:?} is more products than can be counted");
+            let message = || format!("matmul: {self:?} by {other:?} has more products than an i64 can count");
             products.is_none_or(|count| i64::try_from(count).is_err()).then(|| Error::mistake(message()))
         };
         if (left, right) == (2, 2) {
@@ -49,7 +52,8 @@ impl Tensor {
         }
         let joined = (1..left - 1).all(|axis| self.valid_length(axis).is_none());
         if left > 2 && right == 2 && joined {
-            // One product of many rows, and one in the gradient: not a sum over the leading axes of small ones.
+            // One product with all rows, and one in the gradient, instead of a sum of small products over the leading
+            // axes.
             let rows = a[..left - 1].iter().product::<usize>();
             let whole = Shape::new([&a[..left - 1], &[n]].concat());
             return self.reshaped([rows, k].into()).matmul(other).reshaped(whole);
@@ -69,7 +73,7 @@ impl Tensor {
         Tensor::primitive(Op::MatMul, &[&x, &y], over(m, n), self.dtype())
     }
 
-    /// Products of every element of one vector with every element of another: `[m]` and `[n]` give `[m, n]`.
+    /// Returns the products of all pairs of elements of two vectors: `[m]` and `[n]` give `[m, n]`.
     #[track_caller]
     pub fn outer(&self, other: &Tensor) -> Tensor {
         match self.vectors("outer", other) {
@@ -78,7 +82,8 @@ impl Tensor {
         }
     }
 
-    /// Sum of the products of two vectors' elements, of shape `[]`. Of halves it is computed in f32 and rounded once.
+    /// Returns the inner product of two vectors, of shape `[]`. f16 and bf16 compute in f32 and round once.
+    #[doc(alias = "inner")]
     #[track_caller]
     pub fn dot(&self, other: &Tensor) -> Tensor {
         match self.vectors("dot", other) {
@@ -87,8 +92,8 @@ impl Tensor {
         }
     }
 
-    /// The vectors at right angles to both, along an axis of length 3; other axes broadcast. Tensors of different ranks count it
-    /// from the end. Of halves they are computed in f32 and rounded once.
+    /// Returns the cross product along an axis of length 3; other axes broadcast. Tensors of different ranks need a
+    /// negative axis. f16 and bf16 compute in f32 and round once.
     #[track_caller]
     pub fn cross(&self, other: &Tensor, axis: isize) -> Tensor {
         let operands = [self, other];
@@ -97,15 +102,14 @@ impl Tensor {
         }
         let ranks = operands.map(|operand| operand.0.shape.ndim());
         if ranks[0] != ranks[1] && axis >= 0 {
-            let message =
-                format!("cross: axis {axis} is not the same of {self:?} and {other:?}; count it from the end");
+            let message = format!("cross: axis {axis} differs between {self:?} and {other:?}; use a negative axis");
             return Tensor::mistake(Error::mistake(message));
         }
         for operand in operands {
             match operand.axis("cross", axis) {
                 Ok(place) if operand.0.shape.dims()[place] == 3 => {}
                 Ok(_) => {
-                    let message = format!("cross: axis {axis} of {operand:?} is not 3 long");
+                    let message = format!("cross: axis {axis} of {operand:?} does not have length 3");
                     let note = format!("left {self:?}, right {other:?}");
                     return Tensor::mistake(Error::mistake(message).note(note));
                 }
@@ -118,8 +122,8 @@ impl Tensor {
         })
     }
 
-    /// Every element of one tensor times all of another, as blocks: `[m, n]` and `[p, q]` give `[m·p, n·q]`. Fewer axes are filled up
-    /// with ones in front.
+    /// Returns the Kronecker product: `[m, n]` and `[p, q]` give `[m·p, n·q]`. The operand of lower rank gets leading
+    /// axes of length 1.
     #[track_caller]
     pub fn kron(&self, other: &Tensor) -> Tensor {
         if let Some(mistake) = [self, other].into_iter().find(|operand| operand.is_mistake()) {
@@ -136,8 +140,8 @@ impl Tensor {
         (self.reshaped(apart(&a, true)) * other.reshaped(apart(&b, false))).reshaped(Shape::new(whole))
     }
 
-    /// Distances of every row of one matrix from every row of another: `[…, m, k]` and `[…, n, k]` give `[…, m, n]`. `power` is 2 for
-    /// Euclid's, 1 for sums of magnitudes, infinite for the largest, in general p of `(Σ |x - y|^p)^(1/p)`.
+    /// Returns the p-norm distances of all pairs of rows: `[…, m, k]` and `[…, n, k]` give `[…, m, n]`. `p` is 2 for
+    /// Euclidean distances, 1 for sums of magnitudes, infinity for the largest, in general `(Σ |x - y|^p)^(1/p)`.
     #[track_caller]
     pub fn cdist(&self, other: &Tensor, p: f64) -> Tensor {
         let operands = [self, other];
@@ -147,8 +151,8 @@ impl Tensor {
         let widths = operands.map(|x| x.0.shape.dims().last().copied().filter(|_| x.0.shape.ndim() > 1));
         let float = self.dtype().is_float() && self.dtype() == other.dtype();
         if widths[0].is_none() || widths[0] != widths[1] || !float || p.is_nan() || p <= 0.0 {
-            let message = format!("cdist: no distances of power {p} between rows of {self:?} and {other:?}");
-            let note = "it takes matrices of floats of one type with equally long rows, and a power above 0";
+            let message = format!("cdist: no distances with p = {p} between rows of {self:?} and {other:?}");
+            let note = "it needs matrices of floats of one type with equally long rows, and p above 0";
             return Tensor::mistake(Error::mistake(message).note(note));
         }
         self.in_f32(|x| {
@@ -157,8 +161,9 @@ impl Tensor {
         })
     }
 
-    /// Euclid's distances. What flows back is by products; both are seen from the middle of the others, far from which they would cancel:
-    /// points that lie so many times nearer to each other than to that lose as much of their slopes' precision.
+    /// Returns Euclidean distances with a gradient by matrix products. Both operands are centered on the mean of the
+    /// other rows, since far from it the products would cancel. Two points that are n times closer to each other than
+    /// to the mean lose a factor n of their gradients' precision.
     #[track_caller]
     fn euclidean(&self, other: &Tensor) -> Tensor {
         let rank = self.0.shape.ndim().max(other.0.shape.ndim());
@@ -189,10 +194,10 @@ impl Tensor {
         )
     }
 
-    /// Distances by a power, one after the other.
+    /// Computes distances directly from the differences.
     #[track_caller]
     fn apart(&self, other: &Tensor, power: f64) -> Tensor {
-        // Turned first and negated then, rows that all others are compared with are stored side by side.
+        // Transposing and negating one operand stores the rows contiguously that all others are compared with.
         let (apart, axis) = if self.0.shape.dims().last() <= other.0.shape.dims().iter().rev().nth(1) {
             (self.unsqueeze(-1) + (-other.t()).unsqueeze(-3), -2)
         } else {
@@ -201,7 +206,7 @@ impl Tensor {
         if power == 2.0 { apart.magnitude(power, axis) } else { apart.abs().magnitude(power, axis) }
     }
 
-    /// What magnitudes along an axis, which goes away, come to with this power.
+    /// Returns the p-norm of magnitudes along an axis, which is removed.
     #[track_caller]
     fn magnitude(&self, power: f64, axis: isize) -> Tensor {
         if power == f64::INFINITY {
@@ -210,7 +215,7 @@ impl Tensor {
         if power == 1.0 {
             return self.sum(axis);
         }
-        // At distance 0 the slope is 0, not what a root's would be.
+        // The gradient at distance 0 is 0, not that of a root.
         let (zero, one) = (self.literal(0.0), self.literal(1.0));
         let pow = |x: &Tensor, power: f64| {
             let none = x.eq(&zero);
@@ -220,7 +225,7 @@ impl Tensor {
         pow(&sum, 1.0 / power)
     }
 
-    /// What is wrong with two operands that should be vectors.
+    /// Returns the mistake of operands that are not vectors, if any.
     #[track_caller]
     fn vectors(&self, op: &str, other: &Tensor) -> Option<Tensor> {
         let operands = [self, other];
@@ -228,6 +233,6 @@ impl Tensor {
             return Some(mistake.clone());
         }
         let matrix = operands.into_iter().find(|operand| operand.0.shape.ndim() != 1)?;
-        Some(Tensor::mistake(Error::mistake(format!("{op}: {matrix:?} is no vector; flatten it first"))))
+        Some(Tensor::mistake(Error::mistake(format!("{op}: {matrix:?} is not a vector; flatten it first"))))
     }
 }

@@ -1,11 +1,12 @@
-//! Matrices as products: Cholesky, QR, LU, eigenvectors, and what they solve.
+//! Matrix factorizations: Cholesky, QR, LU, eigendecomposition, and solving linear systems.
 //!
-//! Large matrices are divided until a block fits a work-group; the kernels of [`kernels`] do the blocks, one work-group for
-//! each matrix or one work-item for each column, and matrix products do all the rest, so that every device has them at the
-//! speed of its products. Gradients are their authors' formulas over the same operations.
+//! Large matrices are divided recursively until a block fits a work-group. The kernels in [`kernels`] factor blocks
+//! with one work-group for each matrix or one work-item for each column. Matrix products do the rest, so every device
+//! runs at the speed of its matrix products. Gradients are the published formulas over the same operations.
 //!
-//! Nothing is an error that only the values could tell: what has no Cholesky factor gives NaN, a triangular matrix with a zero on its
-//! diagonal infinities or NaN, and a system or an inverse of what is singular to working precision NaN, as does its gradient.
+//! Properties of the values are never errors: a matrix without a Cholesky factor gives NaN, and a triangular matrix
+//! with a zero on its diagonal gives infinities or NaN. Solving or inverting a matrix that is singular to working
+//! precision gives NaN, as does its gradient.
 //!
 //! Sources: Golub and Van Loan, Matrix Computations, 4th ed. 2013, chapters 3 to 5; Murray, Differentiation of the Cholesky
 //! Decomposition, 2016; Walter, Lehmann and Lamour, On Evaluating Higher-Order Derivatives of the QR Decomposition, 2012;
@@ -25,10 +26,11 @@ use crate::call::CompositeOp;
 use crate::tensor::Tensor;
 use kernels::BLOCK;
 
-/// Rows up to which Cholesky's routine, which is one thread's, is quicker than the products of halves, which are several threads'.
+/// Maximum size at which the single-threaded Cholesky routine is faster than recursive halves, whose matrix products
+/// are multithreaded.
 const SERIAL: usize = 1024;
 
-/// Which half of a matrix counts; the other one is not read.
+/// The triangle of a matrix that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Triangle {
     /// On and below the diagonal.
@@ -38,9 +40,10 @@ pub enum Triangle {
 }
 
 impl Tensor {
-    /// The lower triangular L with L · Lᵀ = A, of symmetric positive definite matrices `[…, n, n]` of f32 or f64. Only the lower
-    /// triangle is read; the gradient is symmetric. Where a matrix is not positive definite, singular ones included, the last
-    /// element of the diagonal is NaN, and so is all from the column on where that shows.
+    /// Returns the lower triangular L with L · Lᵀ = A, for symmetric positive definite matrices `[…, n, n]` of f32 or
+    /// f64. Only the lower triangle is read; the gradient is symmetric. If a matrix is not positive definite,
+    /// singular ones included, the elements from the first failing column on are NaN, among them the last of the
+    /// diagonal.
     #[track_caller]
     pub fn cholesky(&self) -> Tensor {
         if let Err(mistake) = self.matrices("cholesky", true) {
@@ -66,7 +69,8 @@ impl Tensor {
         l
     }
 
-    /// The X with A · X = `right`, of triangular matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes broadcast. f32 or f64.
+    /// Returns the X with A · X = `right`, for triangular matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes
+    /// broadcast. f32 or f64.
     #[track_caller]
     pub fn solve_triangular(&self, right: &Tensor, triangle: Triangle) -> Tensor {
         let (a, b) = match self.system("solve_triangular", right) {
@@ -88,7 +92,7 @@ impl Tensor {
                 [Some(if *lower { to_a.tril(0) } else { to_a.triu(0) }), Some(flow)]
             }),
             routine: |[a, b], lower| {
-                let &[.., size, columns] = b.0.shape.dims() else { unreachable!("it was checked") };
+                let &[.., size, columns] = b.0.shape.dims() else { unreachable!("the operands were checked") };
                 let of = Triangular { dtype: a.dtype(), batch: a.batch(), size, columns, lower: *lower };
                 Some(Routine::SolveTriangular(of))
             },
@@ -97,23 +101,23 @@ impl Tensor {
         x.squeeze_like(right)
     }
 
-    /// Q and R with Q · R = A, of matrices `[…, m, n]` of f32 or f64: Q `[…, m, k]` has orthonormal columns, R `[…, k, n]` is upper
-    /// triangular, k is the smaller of m and n. The signs are LAPACK's. The gradient needs the first k columns to be
-    /// independent.
+    /// Returns Q and R with Q · R = A, for matrices `[…, m, n]` of f32 or f64: Q `[…, m, k]` has orthonormal columns,
+    /// R `[…, k, n]` is upper triangular, and k is min(m, n). Signs are as in LAPACK. The gradient needs the first k
+    /// columns to be linearly independent.
     #[track_caller]
     pub fn qr(&self) -> (Tensor, Tensor) {
         if let Err(mistake) = self.matrices("qr", false) {
             return (mistake.clone(), mistake);
         }
-        let &[.., m, n] = self.0.shape.dims() else { unreachable!("it was checked") };
+        let &[.., m, n] = self.0.shape.dims() else { unreachable!("the operand was checked") };
         let q = self.narrow(-1, 0, m.min(n)).orthonormal();
         let r = q.t().matmul(self).triu(0);
         (q, r)
     }
 
-    /// The X with A · X = `right`, of square matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes broadcast. f32 or f64. X and the
-    /// gradient of a matrix that is singular to working precision are NaN: where a column is a combination of those before it but for
-    /// 8 · √n units in the last place of its part along them.
+    /// Returns the X with A · X = `right`, for square matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes
+    /// broadcast. f32 or f64. X and the gradient are NaN if the matrix is singular to working precision: a column is
+    /// a combination of the columns before it, up to 8 · √n units in the last place of its part along them.
     #[track_caller]
     pub fn solve(&self, right: &Tensor) -> Tensor {
         let (a, b) = match self.system("solve", right) {
@@ -138,14 +142,14 @@ impl Tensor {
         x.squeeze_like(right)
     }
 
-    /// The X for which A · X comes nearest to `right`, of matrices `[…, m, n]` with independent columns and `[…, m, l]`; NaN where the
-    /// columns are dependent, as in [`Tensor::solve`].
+    /// Returns the least-squares solution of A · X = `right`, for matrices `[…, m, n]` with independent columns and
+    /// `[…, m, l]`; NaN where columns are dependent, as in [`Tensor::solve`].
     #[track_caller]
     pub fn lstsq(&self, right: &Tensor) -> Tensor {
         if let Err(mistake) = self.matrices("lstsq", false) {
             return mistake;
         }
-        let &[.., m, n] = self.0.shape.dims() else { unreachable!("it was checked") };
+        let &[.., m, n] = self.0.shape.dims() else { unreachable!("the operand was checked") };
         if m < n {
             let message = format!("lstsq: {m} equations do not determine {n} unknowns of {self:?}");
             return Tensor::mistake(Error::mistake(message));
@@ -154,8 +158,8 @@ impl Tensor {
         r.or_singular().solve_triangular(&q.t().matmul(right), Triangle::Upper)
     }
 
-    /// Upper triangular factors `[…, n, n]` of a QR decomposition, NaN throughout where some element of the diagonal is only rounding:
-    /// not above 8 · √n units in the last place of the largest element in its column.
+    /// Returns upper triangular QR factors `[…, n, n]`, replaced by NaN where an element of the diagonal is only
+    /// rounding: not above 8 · √n units in the last place of the largest element in its column.
     fn or_singular(&self) -> Tensor {
         let rank = self.0.shape.ndim();
         let size = self.0.shape.dims()[rank - 1];
@@ -166,25 +170,30 @@ impl Tensor {
         self.where_self(&regular.unsqueeze(-1).unsqueeze(-1), &self.literal(f64::NAN))
     }
 
-    /// The inverses of square matrices `[…, n, n]`, NaN of singular ones as in [`Tensor::solve`], which is better to solve a system.
+    /// Returns the inverses of square matrices `[…, n, n]`; NaN for singular ones, as in [`Tensor::solve`]. To solve
+    /// a system use [`Tensor::solve`], which is more accurate.
+    #[doc(alias = "inverse")]
     #[track_caller]
     pub fn inv(&self) -> Tensor {
-        match self.matrices("inverse", true) {
+        match self.matrices("inv", true) {
             Ok(size) => self.solve(&Tensor::eye(size, self.dtype())),
             Err(mistake) => mistake,
         }
     }
 
-    /// The determinants of square matrices: `[…, n, n]` becomes `[…]`. The gradient needs a regular matrix.
+    /// Returns the determinants of square matrices: `[…, n, n]` becomes `[…]`. The gradient needs a regular matrix.
+    #[doc(alias = "determinant")]
     #[track_caller]
     pub fn det(&self) -> Tensor {
-        match self.pivots("determinant") {
+        match self.pivots("det") {
             Ok((diagonal, sign)) => diagonal.prod(-1) * sign,
             Err(mistake) => mistake,
         }
     }
 
-    /// The signs of the determinants of square matrices and the logarithms of their magnitudes, which do not overflow.
+    /// Returns the signs of the determinants of square matrices and the logarithms of their magnitudes, which do not
+    /// overflow.
+    #[doc(alias = "logdet")]
     #[track_caller]
     pub fn slogdet(&self) -> (Tensor, Tensor) {
         match self.pivots("slogdet") {
@@ -193,20 +202,21 @@ impl Tensor {
         }
     }
 
-    /// The diagonal of U, and the sign of the order of the rows.
+    /// Returns the diagonal of U, and the sign of the row permutation.
     #[track_caller]
     fn pivots(&self, op: &str) -> Result<(Tensor, Tensor), Tensor> {
         let size = self.matrices(op, true)?;
         let [packed, order] = lu::lu_packed(self);
         let (one, minus) = (self.literal(1.0), self.literal(-1.0));
-        // Each two rows that have changed places turn the sign.
+        // Each pair of rows in reversed order (an inversion) flips the sign.
         let places = Tensor::arange(size);
         let turned = minus.where_self(&order.unsqueeze(-1).gt(&order.unsqueeze(-2)), &one);
         let signs = turned.where_self(&places.gt(&places.unsqueeze(1)), &one);
         Ok((packed.diagonal(0), signs.prod(-1).prod(-1)))
     }
 
-    /// Whether this is matrices of a type that can be factored, square ones if they must be; the length of the last axis.
+    /// Checks that this is a batch of matrices of a supported type, square if `square`. Returns the length of the
+    /// last axis.
     #[track_caller]
     fn matrices(&self, op: &str, square: bool) -> Result<usize, Tensor> {
         if self.is_mistake() {
@@ -223,7 +233,7 @@ impl Tensor {
         Err(Tensor::mistake(Error::mistake(format!("{op}: needs {needed}, not {self:?}"))))
     }
 
-    /// Square matrices and right sides with equal leading axes; a vector as a column.
+    /// Broadcasts square matrices and right sides to equal leading axes; a vector becomes a column.
     #[track_caller]
     fn system(&self, op: &str, right: &Tensor) -> Result<(Tensor, Tensor), Tensor> {
         let size = self.matrices(op, true)?;
@@ -238,7 +248,7 @@ impl Tensor {
         right.check_static(op, 0..right.0.shape.ndim())?;
         let column = if right.0.shape.ndim() == 1 { right.unsqueeze(1) } else { right.clone() };
         let (a, b) = (self.0.shape.dims(), column.0.shape.dims());
-        let &[.., rows, columns] = b else { return wrong("a single number is no right side".to_string()) };
+        let &[.., rows, columns] = b else { return wrong("a single number is not a valid right side".to_string()) };
         if rows != size {
             return wrong(format!("{size} equations do not fit a right side of {rows} × {columns}"));
         }
@@ -254,12 +264,12 @@ impl Tensor {
         Ok((self.expanded(&whole([size, size])), column.expanded(&whole([size, columns]))))
     }
 
-    /// A solution in the form of its right side.
+    /// Removes the column axis of a solution if the right side was a vector.
     fn squeeze_like(self, right: &Tensor) -> Tensor {
         if right.0.shape.ndim() == 1 && !self.is_mistake() { self.squeeze(-1) } else { self }
     }
 
-    /// The Q of matrices with no more columns than rows.
+    /// Returns the Q of matrices with at least as many rows as columns.
     #[track_caller]
     fn orthonormal(&self) -> Tensor {
         let [q] = CompositeOp {
@@ -273,7 +283,7 @@ impl Tensor {
                 [Some(r.solve_triangular(&flow.t(), Triangle::Upper).t())]
             }),
             routine: |[a], ()| {
-                let &[.., rows, columns] = a.0.shape.dims() else { unreachable!("it was checked") };
+                let &[.., rows, columns] = a.0.shape.dims() else { unreachable!("the operand was checked") };
                 let of = routine::Qr { dtype: a.dtype(), batch: a.batch(), rows, columns };
                 Some(Routine::Qr(of))
             },
@@ -282,19 +292,19 @@ impl Tensor {
         q
     }
 
-    /// How many matrices this is.
+    /// Returns the number of matrices.
     fn batch(&self) -> usize {
         let dims = self.0.shape.dims();
         dims[..dims.len() - 2].iter().product()
     }
 
-    /// A part of the last two axes: from these rows and columns, so many.
+    /// Returns the block of the last two axes at this row and column, of this size.
     fn block(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) -> Tensor {
         self.narrow(-2, row, rows).narrow(-1, column, columns)
     }
 }
 
-/// What `f` makes of matrices with one leading axis.
+/// Applies `f` to matrices flattened to one leading axis.
 fn in_batches(a: &Tensor, f: fn(&Tensor) -> Tensor) -> Tensor {
     in_batches_of_two(a, a, |a, _| f(a))
 }
@@ -310,12 +320,12 @@ fn in_batches_of_two(a: &Tensor, b: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Ten
     f(&flat(a), &flat(b)).reshaped(b.0.shape.clone())
 }
 
-/// Where a matrix is divided: as near to the middle as whole blocks allow.
+/// Returns the size of the first part of a divided matrix: half, rounded up to whole blocks.
 fn split_point(size: usize) -> usize {
     (size / 2).next_multiple_of(BLOCK)
 }
 
-/// The Cholesky factor of `[batch, n, n]`.
+/// Returns the Cholesky factor of `[batch, n, n]`.
 fn cholesky(a: &Tensor) -> Tensor {
     let &[batch, size, _] = a.0.shape.dims() else { unreachable!("it has three axes") };
     if size <= BLOCK {
@@ -335,12 +345,12 @@ fn cholesky(a: &Tensor) -> Tensor {
     Tensor::concat([upper, Tensor::concat([side, below], 2)], 1)
 }
 
-/// The X with L · X = B, of `[batch, n, n]` and `[batch, n, m]`, as part of something larger.
+/// Returns the X with L · X = B, for `[batch, n, n]` and `[batch, n, m]`.
 fn forward(l: &Tensor, b: &Tensor) -> Tensor {
     l.solve_triangular(b, Triangle::Lower)
 }
 
-/// The same by halves.
+/// Like [`forward`], by recursive halves.
 fn forward_by_halves(l: &Tensor, b: &Tensor) -> Tensor {
     let &[batch, size, columns] = b.0.shape.dims() else { unreachable!("it has three axes") };
     if size <= BLOCK {
@@ -359,20 +369,21 @@ fn forward_by_halves(l: &Tensor, b: &Tensor) -> Tensor {
     Tensor::concat([top, below], 1)
 }
 
-/// The X with U · X = B, of upper triangular matrices: backwards is forwards from the end.
+/// Returns the X with U · X = B, for upper triangular matrices: forward substitution in reversed order.
 fn backward_by_halves(u: &Tensor, b: &Tensor) -> Tensor {
     forward_by_halves(&u.flip(1).flip(2), &b.flip(1)).flip(1)
 }
 
-/// The same as part of something larger.
+/// Like [`backward_by_halves`], possibly with a routine.
 fn backward(u: &Tensor, b: &Tensor) -> Tensor {
     u.solve_triangular(b, Triangle::Upper)
 }
 
-/// Householder's vectors for `[batch, m, n]`, m ≥ n: for each block of columns those of its reflections I - v·vᵀ, as columns
-/// that begin at the block's diagonal.
+/// Returns the Householder vectors of `[batch, m, n]`, m ≥ n: for each block of columns the vectors of its
+/// reflections I - v·vᵀ, as columns that begin at the block's diagonal.
 fn reflectors(a: &Tensor) -> Vec<Tensor> {
-    // Squares of what is at most 1 do not overflow; each column by itself, so that none vanishes beside another. Q stays the same.
+    // Squares of numbers up to 1 do not overflow. Each column is scaled separately, so that none vanishes next to
+    // another; this does not change Q.
     let size = a.abs().reduced(ReduceOp::Max, vec![1]);
     let size = size.where_self(&size.is_finite().bitwise_and(&size.gt(&size.literal(0.0))), &size.literal(1.0));
     let mut rest = a / size;
@@ -399,12 +410,14 @@ fn reflectors(a: &Tensor) -> Vec<Tensor> {
     }
 }
 
-/// With reflections v₁, v₂ … in the columns of V their product is I - V·T·Vᵀ: the inverse of Tᵀ, which is lower triangular.
+/// Returns the inverse of Tᵀ, a lower triangular matrix: for reflections v₁, v₂ … in the columns of V their product
+/// is I - V·T·Vᵀ.
 fn accumulated(v: &Tensor) -> Tensor {
     v.t().matmul(v).tril(-1) + Tensor::eye(v.0.shape.dims()[2], v.dtype())
 }
 
-/// The Q of `[batch, m, n]`, m ≥ n: the product of the reflections, applied to the first columns of the identity.
+/// Returns the Q of `[batch, m, n]`, m ≥ n: the product of the reflections, applied to the first columns of the
+/// identity.
 fn orthonormal(a: &Tensor) -> Tensor {
     let found = reflectors(a);
     let mut q: Option<Tensor> = None;
@@ -424,7 +437,7 @@ fn orthonormal(a: &Tensor) -> Tensor {
     q.expect("there is a column")
 }
 
-/// A number that a kernel takes.
+/// Creates a scalar argument of a kernel.
 fn number(value: usize) -> Tensor {
     Tensor::constant(Scalar::from(value as u32))
 }

@@ -1,23 +1,24 @@
-//! Losses, composed; each is the mean over the batch, of shape `[]`. Of halves each is computed in f32, before the mean as well, and
-//! rounded once.
+//! Loss functions: the mean over the batch, of shape `[]`. f16 and bf16 compute in f32, the mean included, and round
+//! once.
 
 use panoply_ir::{Alu, DType, Error, Scalar};
 
 use crate::tensor::Tensor;
 
-/// What [`Tensor::cross_entropy_with`] may do besides.
+/// Options of [`Tensor::cross_entropy_with`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CrossEntropyOptions<'a> {
-    /// Share of the target that is spread evenly over all classes. [Szegedy et al. 2016]
+    /// Fraction of the target that is spread evenly over all classes. [Szegedy et al. 2016]
     pub label_smoothing: f64,
-    /// Examples of this class do not count.
+    /// Class whose examples are ignored.
     pub ignore_index: Option<i64>,
-    /// How much each class counts, `[classes]`.
+    /// Weight of each class, `[classes]`.
     pub weight: Option<&'a Tensor>,
 }
 
 impl Tensor {
-    /// Mean of -ln softmax(self) at the right class. Logits `[batch, classes]`, classes `[batch]` as integers; one that there is not is NaN.
+    /// Returns the mean of -ln softmax(self) at the target class. Logits are `[batch, classes]`, classes `[batch]`
+    /// integers; a class out of range gives NaN.
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Tensor) -> Tensor {
         if let Some(mistake) = [self, classes].into_iter().find(|operand| operand.is_mistake()) {
@@ -33,9 +34,10 @@ impl Tensor {
         })
     }
 
-    /// Mean cross-entropy of logits `[batch, classes]` against integer classes `[batch]`, or against shares
-    /// `[batch, classes]`, which are not checked to sum to 1. With `weight`, integer classes give the weighted mean, as
-    /// in PyTorch.
+    /// Returns the mean cross-entropy of logits `[batch, classes]` for integer classes `[batch]`, or for
+    /// probabilities `[batch, classes]`, which are not checked to sum to 1. With `weight`, integer classes give the
+    /// weighted mean, as in PyTorch.
+    #[doc(alias = "cross_entropy")]
     #[track_caller]
     pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Tensor {
         let operands = [Some(self), Some(target), options.weight];
@@ -47,16 +49,15 @@ impl Tensor {
         let by_share = target.dtype() == self.dtype() && logits.len() == 2 && wanted == logits;
         let fits = by_class || (by_share && options.ignore_index.is_none());
         if !fits {
-            let message =
-                "cross_entropy: needs logits [batch, classes] and integer classes [batch] or shares like the logits";
+            let message = "cross_entropy: needs logits [batch, classes] and integer classes [batch] or probabilities like the logits";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {target:?}")));
         }
         if let Some(weights) = options.weight.filter(|weights| weights.dtype() != self.dtype()) {
-            let message = format!("cross_entropy: weights {weights:?} have not the element type of {self:?}");
+            let message = format!("cross_entropy: weights {weights:?} do not have the element type of {self:?}");
             return Tensor::mistake(Error::mistake(message));
         }
         if matches!(self.dtype(), DType::F16 | DType::BF16) {
-            // Sums over a batch overflow before they are divided.
+            // Sums over a batch would overflow before they are divided.
             let single = |x: &Tensor| if x.dtype() == self.dtype() { x.cast(DType::F32) } else { x.clone() };
             let weights = options.weight.map(single);
             let options = CrossEntropyOptions { weight: weights.as_ref(), ..*options };
@@ -72,7 +73,7 @@ impl Tensor {
             None => shares,
         };
         let (logs, zero) = (self.log_softmax(-1), self.literal(0.0));
-        // Not a product with zeros: a logit of minus infinity has a share of 0.
+        // Not a product with zeros: the log-probability of a logit of -∞ is -∞.
         let logs = if by_class { logs.where_self(&smooth.ne(&zero), &zero) } else { logs };
         let each = -(logs * weighted(smooth)).sum(-1);
         let each = if by_class { each.where_self(&self.knows(target), &self.literal(f64::NAN)) } else { each };
@@ -86,8 +87,8 @@ impl Tensor {
         total / count
     }
 
-    /// Mean of the negative log-shares at the right class: `[batch, classes]` logarithms, classes `[batch]` as integers; one that there is
-    /// not is NaN.
+    /// Returns the mean of -self at the target class: `[batch, classes]` log-probabilities, classes `[batch]`
+    /// integers; a class out of range gives NaN.
     #[track_caller]
     pub fn nll_loss(&self, classes: &Tensor) -> Tensor {
         if let Some(mistake) = [self, classes].into_iter().find(|operand| operand.is_mistake()) {
@@ -95,21 +96,21 @@ impl Tensor {
         }
         let (logs, labels) = (self.0.shape.dims(), classes.0.shape.dims());
         if logs.len() != 2 || labels != &logs[..1] || !classes.dtype().is_int() {
-            let message = "nll: needs logarithms [batch, classes] and integer classes [batch]";
+            let message = "nll_loss: needs log-probabilities [batch, classes] and integer classes [batch]";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
         }
-        if let Err(mistake) = self.has_fractions("nll") {
+        if let Err(mistake) = self.has_fractions("nll_loss") {
             return mistake;
         }
         let hot = classes.one_hot(logs[1], DType::Bool);
         self.in_f32(|x| {
-            // Not a product with zeros: the logarithm of a share of 0 is minus infinity.
+            // Not a product with zeros: the logarithm of a probability of 0 is -∞.
             let beside = x.literal(0.0).where_self(&x.knows(classes), &x.literal(f64::NAN)).unsqueeze(1);
             -(x.where_self(&hot, &beside).sum(..) / x.count(&[0]))
         })
     }
 
-    /// Which of these integers differ from a class: all do if their type does not hold it.
+    /// Returns true where these integers differ from a class: everywhere if their type cannot represent it.
     #[track_caller]
     fn other_than(&self, class: i64) -> Tensor {
         let number = Scalar::from_i128(self.dtype(), class.into());
@@ -119,33 +120,33 @@ impl Tensor {
         self.eq(self)
     }
 
-    /// Which of these integers are classes of `[batch, classes]`.
+    /// Returns true where these integers are classes of `[batch, classes]`.
     #[track_caller]
     fn knows(&self, classes: &Tensor) -> Tensor {
-        // In a type that holds how many there are.
+        // In a type that can represent the number of classes.
         let wide = if classes.dtype().bytes() == 8 { DType::I64 } else { DType::I32 };
         let (classes, count) = (classes.cast(wide), self.count_in(&[1], wide));
         classes.ge(&classes.literal(0.0)).bitwise_and(&classes.lt(&count))
     }
 
-    /// Mean squared difference.
+    /// Returns the mean squared difference.
     #[track_caller]
     pub fn mse_loss(&self, target: &Tensor) -> Tensor {
         self.in_single_with(target, |x, target| (x - target).square().mean(..))
     }
 
-    /// Mean absolute difference.
+    /// Returns the mean absolute difference.
     #[track_caller]
     pub fn l1_loss(&self, target: &Tensor) -> Tensor {
         self.in_single_with(target, |x, target| (x - target).abs().mean(..))
     }
 
-    /// Squared within `delta` of the target and linear beyond, smoothly joined. [Huber 1964]
+    /// Returns the mean Huber loss: squared within `delta` of the target and linear beyond. [Huber 1964]
     #[track_caller]
     pub fn huber_loss(&self, target: &Tensor, delta: f64) -> Tensor {
         let operands = [self, target];
         if !operands.into_iter().any(Tensor::is_mistake) && (delta.is_nan() || delta <= 0.0) {
-            return Tensor::mistake(Error::mistake(format!("huber: delta is {delta}, not above 0")));
+            return Tensor::mistake(Error::mistake(format!("huber_loss: delta is {delta}, but must be above 0")));
         }
         self.in_single_with(target, |x, target| {
             let apart = x - target;
@@ -157,8 +158,8 @@ impl Tensor {
         })
     }
 
-    /// Mean binary cross-entropy of sigmoid(self) against targets in 0 ..= 1, without overflow and exact in both tails. [The order of
-    /// TensorFlow's sigmoid_cross_entropy_with_logits]
+    /// Returns the mean binary cross-entropy of sigmoid(self) for targets in 0 ..= 1, without overflow and exact in
+    /// both tails. [Evaluation order of TensorFlow's sigmoid_cross_entropy_with_logits]
     #[track_caller]
     pub fn binary_cross_entropy_with_logits(&self, target: &Tensor) -> Tensor {
         self.in_single_with(target, |x, target| {
@@ -171,7 +172,7 @@ impl Tensor {
                 [&x, &target],
                 (),
                 |[x, target], ()| x.relu() - x * target + (-x.abs()).exp().log1p(),
-                // Not sigmoid(x) - target, which cancels where both are 1.
+                // Not sigmoid(x) - target, which cancels where both are near 1.
                 |[x, target], _, g, ()| {
                     let gradient = (target.literal(1.0) - target) * x.sigmoid() - target * (-x).sigmoid();
                     [Some(g * gradient), Some(-(g * x))]
@@ -181,7 +182,8 @@ impl Tensor {
         })
     }
 
-    /// Mean binary cross-entropy of shares in 0 ..= 1 against targets in 0 ..= 1; logarithms stop at -100, as in PyTorch.
+    /// Returns the mean binary cross-entropy of probabilities in 0 ..= 1 for targets in 0 ..= 1. Logarithms are
+    /// clamped at -100, as in PyTorch.
     #[track_caller]
     pub fn binary_cross_entropy(&self, target: &Tensor) -> Tensor {
         let [shares, target] = match self.broadcast_with(target) {
@@ -210,8 +212,9 @@ impl Tensor {
         .cast(self.dtype())
     }
 
-    /// Divergence of the distribution `target` from the one whose logarithms these are: the sum of
-    /// target · (ln target - self) over the last axis, its mean over the others. [Kullback and Leibler 1951]
+    /// Returns the Kullback-Leibler divergence of the distribution `target` from the one whose log-probabilities are
+    /// `self`: the sum of target · (ln target - self) over the last axis, and its mean over the others. [Kullback and
+    /// Leibler 1951]
     #[track_caller]
     pub fn kl_div(&self, target: &Tensor) -> Tensor {
         self.in_single_with(target, |x, target| {
@@ -221,7 +224,8 @@ impl Tensor {
         })
     }
 
-    /// Cosine of the angle between vectors along the last axis, which goes away; lengths are at least `epsilon`.
+    /// Returns the cosine of the angle between vectors along the last axis, which is removed. Norms are clamped to at
+    /// least `epsilon`.
     #[track_caller]
     pub fn cosine_similarity(&self, other: &Tensor, epsilon: f64) -> Tensor {
         self.in_single_with(other, |x, y| {
@@ -231,14 +235,14 @@ impl Tensor {
         })
     }
 
-    /// Mean of 1 - cosine where `alike` is 1, and of what the cosine exceeds `margin` by where it is -1. Vectors
-    /// `[batch, width]`, `alike` `[batch]`.
+    /// Returns the mean of 1 - cosine where `alike` is 1, and of max(0, cosine - `margin`) where it is -1. Vectors
+    /// are `[batch, width]`, `alike` is `[batch]`.
     #[track_caller]
     pub fn cosine_embedding_loss(&self, other: &Tensor, alike: &Tensor, margin: f64) -> Tensor {
         self.in_single_with(other, |x, other| {
             let cosine = x.cosine_similarity(other, 1e-8);
             if cosine.is_mistake() || alike.is_mistake() || cosine.0.shape != alike.0.shape {
-                let message = format!("cosine_embedding_loss: {alike:?} is not 1 or -1 for each of {self:?}");
+                let message = format!("cosine_embedding_loss: {alike:?} must contain 1 or -1 for each row of {self:?}");
                 let mistake = cosine.check().and(alike.check()).err();
                 return Tensor::mistake(mistake.unwrap_or_else(|| Error::mistake(message)));
             }
@@ -247,7 +251,7 @@ impl Tensor {
         })
     }
 
-    /// Mean of max(0, 1 - target · self), targets -1 or 1.
+    /// Returns the mean of max(0, 1 - target · self), for targets -1 or 1.
     #[track_caller]
     pub fn hinge_loss(&self, target: &Tensor) -> Tensor {
         self.in_single_with(target, |x, target| {

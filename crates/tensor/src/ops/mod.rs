@@ -1,8 +1,8 @@
 //! Every operation, as an expression over the primitives.
 //!
-//! [`elementwise`], [`view`], [`reduce`], [`scan`], [`linalg`] and [`index`] wrap a primitive each and check its operands;
-//! everything in the other files is composed of those and exists on every device, fused and differentiable, from its one
-//! expression.
+//! [`elementwise`], [`view`], [`reduce`], [`scan`], [`linalg`] and [`index`] each wrap primitives and check operands.
+//! The operations in the other modules are composed of them: one expression makes each available on every device,
+//! fused and differentiable.
 
 pub mod activation;
 pub mod attention;

@@ -1,11 +1,11 @@
-//! Normalization, composed.
+//! Normalization.
 
 use panoply_ir::{Error, Shape};
 
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Zero mean and unit variance along the last axis, `epsilon` added to the variance. [Ba et al. 2016]
+    /// Normalizes to mean 0 and variance 1 along the last axis; `epsilon` is added to the variance. [Ba et al. 2016]
     #[track_caller]
     pub fn layer_norm(&self, epsilon: f64) -> Tensor {
         if let Err(mistake) = self.axis("layer_norm", -1) {
@@ -20,7 +20,8 @@ impl Tensor {
         })
     }
 
-    /// Unit mean square along the last axis, `epsilon` added to it. [Zhang and Sennrich 2019]
+    /// Normalizes to mean square 1 along the last axis; `epsilon` is added to the mean square. [Zhang and Sennrich
+    /// 2019]
     #[track_caller]
     pub fn rms_norm(&self, epsilon: f64) -> Tensor {
         if let Err(mistake) = self.axis("rms_norm", -1) {
@@ -34,8 +35,9 @@ impl Tensor {
         })
     }
 
-    /// Zero mean and unit variance over each of `groups` parts of the channels of `[batch, channels, …]`. [Wu and He 2018]
-    /// One group for each channel is instance normalization.
+    /// Normalizes to mean 0 and variance 1 over each of `groups` groups of the channels of `[batch, channels, …]`.
+    /// [Wu and He 2018] One group for each channel is instance normalization.
+    #[doc(alias = "instance_norm")]
     #[track_caller]
     pub fn group_norm(&self, groups: usize, epsilon: f64) -> Tensor {
         if self.is_mistake() {
@@ -51,8 +53,8 @@ impl Tensor {
         rows.layer_norm(epsilon).reshaped(self.0.shape.clone())
     }
 
-    /// `[batch, channels, …]` less a mean and over the root of a variance for each channel, `[channels]` both.
-    /// [Ioffe and Szegedy 2015]
+    /// Normalizes `[batch, channels, …]` with a given mean and variance for each channel, both `[channels]`. [Ioffe
+    /// and Szegedy 2015]
     #[track_caller]
     pub fn batch_norm(&self, mean: &Tensor, variance: &Tensor, epsilon: f64) -> Tensor {
         Tensor::call("batch norm", [self, mean, variance], epsilon, |[x, mean, variance], epsilon| {
@@ -61,7 +63,7 @@ impl Tensor {
         })
     }
 
-    /// Numbers `[channels]` beside `[batch, channels, …]`: with as many axes of length 1 behind as are needed to broadcast.
+    /// Adds trailing axes of length 1 to `[channels]`, so that it broadcasts to `[batch, channels, …]`.
     #[track_caller]
     pub fn unsqueeze_like_channels(&self, input: &Tensor) -> Tensor {
         if let Some(mistake) = [input, self].into_iter().find(|operand| operand.is_mistake()) {

@@ -1,4 +1,4 @@
-//! Pooling over windows, and to a given size.
+//! Pooling over windows, and adaptive pooling to a given size.
 
 mod options;
 
@@ -12,19 +12,23 @@ use crate::call::CompositeOp;
 use crate::tensor::Tensor;
 pub use options::AvgPoolOptions;
 
-/// Windows of more elements than this are combined in a loop, not by an expression with a term for each.
+/// Maximum number of window elements that are combined by an expression with a term for each; larger windows use a
+/// loop.
 const MOST_ELEMS: usize = 32;
 
 impl Tensor {
-    /// Largest of each window over the last N axes, after `padding` elements of minus infinity on both sides. Equal
-    /// extremes share the gradient.
+    /// Returns the maximum of each window over the last N axes, with `padding` elements of -∞ on both sides. Equal
+    /// maxima share the gradient.
+    #[doc(alias = "max_pool1d")]
+    #[doc(alias = "max_pool2d")]
+    #[doc(alias = "max_pool3d")]
     #[track_caller]
     pub fn max_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
         self.max_pool_with(window, padding, false)
     }
 
-    /// [`Tensor::max_pool`], where with `ceil_mode` a last window may begin within the input or the padding before it and end beyond the
-    /// padding behind it, as in PyTorch.
+    /// [`Tensor::max_pool`] with `ceil_mode`: a last window that begins within the input or the padding before it can
+    /// extend beyond the padding after it, as in PyTorch.
     #[track_caller]
     pub fn max_pool_with<const N: usize>(&self, window: &Window<N>, padding: [usize; N], ceil_mode: bool) -> Tensor {
         let padded = match self.pool_widths("max_pool", window, padding, ceil_mode) {
@@ -43,7 +47,11 @@ impl Tensor {
         )
     }
 
-    /// Mean of each window over the last N axes, of floats, after `padding` zeros on both sides; the zeros count.
+    /// Returns the mean of each window over the last N axes of floats, with `padding` zeros on both sides, which
+    /// count as elements.
+    #[doc(alias = "avg_pool1d")]
+    #[doc(alias = "avg_pool2d")]
+    #[doc(alias = "avg_pool3d")]
     #[track_caller]
     pub fn avg_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
         if let Err(mistake) = self.has_fractions("avg_pool") {
@@ -64,8 +72,11 @@ impl Tensor {
         })
     }
 
-    /// Means of parts of equal length over the last N axes, of floats, `sizes` of them; where the lengths do not divide, the parts
-    /// overlap, as in PyTorch.
+    /// Returns means over the last N axes of floats, divided into `sizes` parts. If a length is not a multiple of its
+    /// size, the parts overlap, as in PyTorch.
+    #[doc(alias = "adaptive_avg_pool1d")]
+    #[doc(alias = "adaptive_avg_pool2d")]
+    #[doc(alias = "adaptive_avg_pool3d")]
     #[track_caller]
     pub fn adaptive_avg_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
         if let Err(mistake) = self.has_fractions("adaptive_avg_pool") {
@@ -74,7 +85,10 @@ impl Tensor {
         self.in_f32(|x| x.adaptive_pool(sizes, ReduceOp::Sum))
     }
 
-    /// Largest of parts of equal length over the last N axes; see [`Tensor::adaptive_avg_pool`].
+    /// Returns maxima over the last N axes, divided into `sizes` parts; see [`Tensor::adaptive_avg_pool`].
+    #[doc(alias = "adaptive_max_pool1d")]
+    #[doc(alias = "adaptive_max_pool2d")]
+    #[doc(alias = "adaptive_max_pool3d")]
     #[track_caller]
     pub fn adaptive_max_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
         self.adaptive_pool(sizes, ReduceOp::Max)
@@ -87,12 +101,12 @@ impl Tensor {
         }
         let rank = self.0.shape.ndim();
         if rank < N || sizes.contains(&0) || self.0.shape.dims()[rank - N..].contains(&0) {
-            return Tensor::mistake(Error::mistake(format!("adaptive pool: {self:?} cannot be made {sizes:?}")));
+            return Tensor::mistake(Error::mistake(format!("adaptive pool: {self:?} cannot be pooled to {sizes:?}")));
         }
         if let Err(mistake) = self.check_static("adaptive pool", rank - N..rank) {
             return mistake;
         }
-        // Parts of equal length lie apart, and are combined at once.
+        // Parts of equal length are disjoint, and are combined by one reduction.
         let (outer, lengths) = self.0.shape.dims().split_at(rank - N);
         let even = |along: usize| lengths[along].is_multiple_of(sizes[along]);
         let split = |along: usize| {
@@ -102,7 +116,8 @@ impl Tensor {
         let parts = (0..N).map(|along| rank - N + 2 * along + 1);
         let length: usize = (0..N).map(|along| split(along)[1]).product();
         let kept: Vec<usize> = outer.iter().copied().chain((0..N).map(|along| split(along)[0])).collect();
-        // Row by row first, which lie side by side: what is left for the others is less. Of one part nothing lies apart.
+        // The axes are reduced one after another, from the outermost, which reads contiguous rows and leaves less for
+        // the others. A single part is reduced at once.
         let apart = self.reshaped(apart.into());
         let combined = if sizes == [1; N] {
             apart.reduced(op, parts.collect())
@@ -122,7 +137,7 @@ impl Tensor {
         pooled
     }
 
-    /// Part p of an axis of length n covers `floor(p · n / parts) .. ceil((p + 1) · n / parts)`.
+    /// Pools an axis of length n: part p covers `floor(p · n / parts) .. ceil((p + 1) · n / parts)`.
     #[track_caller]
     fn parts_along(&self, axis: usize, parts: usize, op: ReduceOp) -> Tensor {
         let dims = self.0.shape.dims();
@@ -147,7 +162,7 @@ impl Tensor {
         combined / (end - start).reshaped(Shape::new(counts)).cast(self.dtype())
     }
 
-    /// Sum of each window over the last N axes.
+    /// Returns the sum of each window over the last N axes.
     #[track_caller]
     fn window_sums<const N: usize>(&self, window: &Window<N>) -> Tensor {
         if window.elems() > MOST_ELEMS {
@@ -162,8 +177,8 @@ impl Tensor {
         )
     }
 
-    /// The elements of each window over the last N axes combined, one axis after the other: with windows of a few elements
-    /// that is element-wise work on strided views, which needs no loop inside a work-item.
+    /// Combines the elements of each window over the last N axes, one axis after another. For windows of a few
+    /// elements this is elementwise work on strided views without a loop inside a work-item.
     #[track_caller]
     fn pooled<const N: usize>(&self, window: &Window<N>, combine: fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
         let counts = match self.window_counts(window) {
@@ -187,7 +202,7 @@ impl Tensor {
         pooled
     }
 
-    /// Combined over the last N axes, which go away.
+    /// Reduces the last N axes, which are removed.
     fn over_last<const N: usize>(&self, op: ReduceOp) -> Tensor {
         if self.is_mistake() {
             return self.clone();
@@ -197,7 +212,7 @@ impl Tensor {
         self.reduced(op, (kept..kept + N).collect()).reshaped(shape)
     }
 
-    /// Of each window the element at a place.
+    /// Returns the element at `place` of each window.
     fn part<const N: usize>(&self, window: &Window<N>, place: [usize; N]) -> Tensor {
         let Ok(counts) = self.window_counts(window) else { return self.clone() };
         let lead = self.0.shape.ndim() - N;
@@ -209,7 +224,8 @@ impl Tensor {
         self.sliced(slices)
     }
 
-    /// One number for each window put where the windows' elements at a place stand in `whole`, zeros elsewhere.
+    /// Scatters one number for each window to the window's element at `place`, in a tensor like `whole` with zeros
+    /// elsewhere.
     fn put_at<const N: usize>(&self, window: &Window<N>, place: [usize; N], whole: &Tensor) -> Tensor {
         let lead = self.0.shape.ndim() - N;
         let mut put = self.clone();
@@ -222,7 +238,8 @@ impl Tensor {
         put.pad(&widths)
     }
 
-    /// One number for each window put at all its elements in `whole`; the windows stand side by side.
+    /// Scatters one number for each window to all elements of the window, in a tensor like `whole`; windows are
+    /// adjacent and disjoint.
     fn put_at_all<const N: usize>(&self, window: &Window<N>, whole: &Tensor) -> Tensor {
         let lead = self.0.shape.ndim() - N;
         let mut put = self.clone();
@@ -239,13 +256,13 @@ impl Tensor {
         put.pad(&widths)
     }
 
-    /// Elements of this value on both sides of the last N axes.
+    /// Pads the last N axes with `value` on both sides.
     #[track_caller]
     pub(crate) fn padded_with(&self, padding: &[usize], value: f64) -> Tensor {
         self.padded_around(&padding.iter().map(|width| (*width, *width)).collect::<Vec<_>>(), value)
     }
 
-    /// Elements of this value before and after the last axes; of bools false, which is the least of them.
+    /// Pads the last axes with `value` before and after; bools with false, their minimum.
     #[track_caller]
     pub(super) fn padded_around(&self, padding: &[(usize, usize)], value: f64) -> Tensor {
         if self.is_mistake() || padding.iter().all(|widths| *widths == (0, 0)) {
@@ -264,7 +281,7 @@ impl Tensor {
     }
 }
 
-/// [`extreme_flow`], which a device may do whole.
+/// Computes [`extreme_flow`], with a routine where a device has one.
 fn max_pool_backward<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
     let [flow] = CompositeOp {
         name: "max_pool_gradient",
@@ -276,7 +293,7 @@ fn max_pool_backward<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window:
     flow
 }
 
-/// What a device may do whole; none beyond three axes.
+/// Returns the parameters of the equivalent routine; `None` for more than three axes.
 fn routine<const N: usize>(x: &Tensor, y: &Tensor, window: &Window<N>) -> Option<routine::Pool> {
     let (lengths, positions) = (x.0.shape.dims(), y.0.shape.dims());
     let (lead, missing) = (lengths.len() - N, 3usize.checked_sub(N)?);
@@ -293,7 +310,7 @@ fn routine<const N: usize>(x: &Tensor, y: &Tensor, window: &Window<N>) -> Option
     Some(routine::Pool { dtype: x.dtype(), planes: lengths[..lead].iter().product(), axes })
 }
 
-/// The derivative by what was pooled: each window's flow goes to its largest elements.
+/// Returns the gradient of max pooling: each window's cotangent goes to its largest elements, shared equally.
 fn extreme_flow<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
     let hit = |place: [usize; N]| x.part(window, place).eq(y);
     let hits = window.places().map(|place| hit(place).cast(g.dtype())).reduce(|sum, hit| sum + hit);
@@ -307,12 +324,12 @@ fn extreme_flow<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Win
     parts.reduce(|sum, part| sum + part).unwrap_or_else(|| x.zeros_like())
 }
 
-/// The derivative by what was averaged: each window's flow goes to all its elements alike.
+/// Returns the gradient of average pooling: each window's cotangent is distributed equally over its elements.
 fn avg_pool_backward<const N: usize>(x: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
     sum_flow(x, &(g / g.literal(window.elems() as f64)), window)
 }
 
-/// The gradient of sums over windows: that of a sum goes to each of its elements.
+/// Returns the gradient of sums over windows: each window's cotangent goes to each of its elements.
 fn sum_flow<const N: usize>(x: &Tensor, share: &Tensor, window: &Window<N>) -> Tensor {
     if window.is_apart() {
         return share.put_at_all(window, x);

@@ -1,20 +1,20 @@
-//! Elements at other places, composed of movement: triangles, diagonals, rolling, tiling, splitting, picking.
+//! Rearranging of elements: triangles, diagonals, rolling, tiling, splitting, searching.
 
 use panoply_ir::{DType, Error, Shape};
 
 use crate::tensor::Tensor;
 
-/// Sorted numbers up to which a search looks at all of them.
+/// Maximum number of sorted elements that a search compares exhaustively.
 const COMPARED: usize = 64;
 
 impl Tensor {
-    /// Matrices with zeros above the diagonal that many places right of the main one.
+    /// Zeroes the elements of matrices above a diagonal: the main one for 0, right of it for a positive number.
     #[track_caller]
     pub fn tril(&self, diagonal: isize) -> Tensor {
         self.triangle("tril", |row, column| column.le(row), diagonal)
     }
 
-    /// Matrices with zeros below the diagonal that many places right of the main one.
+    /// Zeroes the elements of matrices below a diagonal: the main one for 0, right of it for a positive number.
     #[track_caller]
     pub fn triu(&self, diagonal: isize) -> Tensor {
         self.triangle("triu", |row, column| column.ge(row), diagonal)
@@ -26,9 +26,9 @@ impl Tensor {
             return self.clone();
         }
         let &[.., rows, columns] = self.0.shape.dims() else {
-            return Tensor::mistake(Error::mistake(format!("{op}: {self:?} is no matrix")));
+            return Tensor::mistake(Error::mistake(format!("{op}: {self:?} is not a matrix")));
         };
-        // Farther than the last row or column is as far as that.
+        // A shift beyond the last row or column is equivalent to one to it.
         let farthest = rows.max(columns).min(i32::MAX as usize) as isize;
         let shift = Tensor::constant((diagonal.clamp(-farthest, farthest) as i32).into());
         let kept = kept(&(Tensor::arange(rows).unsqueeze(1) + shift), &Tensor::arange(columns));
@@ -43,7 +43,7 @@ impl Tensor {
             return self.clone();
         }
         let &[.., rows, columns] = self.0.shape.dims() else {
-            return Tensor::mistake(Error::mistake(format!("diagonal: {self:?} is no matrix")));
+            return Tensor::mistake(Error::mistake(format!("diagonal: {self:?} is not a matrix")));
         };
         let (right, down) = (offset.max(0) as usize, offset.min(0).unsigned_abs());
         if (right, down) != (0, 0) && (right >= columns || down >= rows) {
@@ -62,13 +62,13 @@ impl Tensor {
         line.sliced(slices)
     }
 
-    /// Ones on the diagonal, zeros elsewhere: `[size, size]`.
+    /// Returns the identity matrix `[size, size]`.
     #[track_caller]
     pub fn eye(size: usize, dtype: DType) -> Tensor {
         Tensor::arange(size).one_hot(size, dtype)
     }
 
-    /// Moved along an axis by that many places; what leaves at the end comes back at the beginning.
+    /// Rolls the elements along an axis by `shift` positions; elements beyond the end reappear at the start.
     #[track_caller]
     pub fn roll(&self, shift: isize, axis: isize) -> Tensor {
         let place = match self.static_axis("roll", axis) {
@@ -87,7 +87,8 @@ impl Tensor {
         Tensor::concat([back, front], axis)
     }
 
-    /// Repeated that many times along an axis.
+    /// Repeats an axis `times` times: `[a, b]` becomes `[a, b, a, b]`.
+    #[doc(alias = "repeat")]
     #[track_caller]
     pub fn tile(&self, times: usize, axis: isize) -> Tensor {
         let place = match self.static_axis("tile", axis) {
@@ -100,7 +101,8 @@ impl Tensor {
         self.unsqueeze(place as isize).expanded(&repeated).reshaped(joined)
     }
 
-    /// Parts of an axis of these lengths, which add up to it.
+    /// Splits an axis into parts of these lengths, which must add up to its length.
+    #[doc(alias = "split_with_sizes")]
     #[track_caller]
     pub fn split(&self, lengths: &[usize], axis: isize) -> Vec<Tensor> {
         let place = match self.static_axis("split", axis) {
@@ -118,7 +120,7 @@ impl Tensor {
         starts.zip(lengths).map(|(start, length)| self.narrow(axis, start, *length)).collect()
     }
 
-    /// Each element that many times, one after another, along an axis.
+    /// Repeats each element along an axis `times` times: `[a, b]` becomes `[a, a, b, b]`.
     #[track_caller]
     pub fn repeat_interleave(&self, times: usize, axis: isize) -> Tensor {
         let place = match self.axis("repeat_interleave", axis) {
@@ -131,7 +133,7 @@ impl Tensor {
         self.unsqueeze(place as isize + 1).expanded(&repeated).reshaped(joined)
     }
 
-    /// An axis moved to another place; the others keep their order.
+    /// Moves an axis to another position; the others keep their order.
     #[track_caller]
     pub fn movedim(&self, from: isize, to: isize) -> Tensor {
         match (self.axis("movedim", from), self.axis("movedim", to)) {
@@ -145,13 +147,13 @@ impl Tensor {
         }
     }
 
-    /// The coordinates of a grid: for vectors of lengths a, b, … as many tensors of shape `[a, b, …]`, each of which varies
-    /// along its own axis (NumPy's `meshgrid` with `indexing="ij"`).
+    /// Returns the coordinates of a grid: for vectors of lengths a, b, … the same number of tensors of shape `[a, b,
+    /// …]`, each varying along its own axis (NumPy's `meshgrid` with `indexing="ij"`).
     #[track_caller]
     pub fn meshgrid(vectors: &[&Tensor]) -> Vec<Tensor> {
         let wrong = vectors.iter().find(|vector| vector.is_mistake() || vector.0.shape.ndim() != 1);
         if let Some(wrong) = wrong {
-            let message = format!("meshgrid: {wrong:?} is no vector");
+            let message = format!("meshgrid: {wrong:?} is not a vector");
             let mistake = if wrong.is_mistake() { (*wrong).clone() } else { Tensor::mistake(Error::mistake(message)) };
             return vec![mistake; vectors.len()];
         }
@@ -166,7 +168,7 @@ impl Tensor {
         grid
     }
 
-    /// Matrices with these elements on the main diagonal and zeros elsewhere: `[…, n]` becomes `[…, n, n]`.
+    /// Returns matrices with these elements on the main diagonal and zeros elsewhere: `[…, n]` becomes `[…, n, n]`.
     #[track_caller]
     pub fn diag_embed(&self) -> Tensor {
         let size = match self.static_axis("diag_embed", -1) {
@@ -177,13 +179,13 @@ impl Tensor {
         self.unsqueeze(-1).where_self(&places.unsqueeze(1).eq(&places), &self.literal(0.0))
     }
 
-    /// The sum of the main diagonal of square matrices: `[…, n, n]` becomes `[…]`.
+    /// Returns the sum of the main diagonal of square matrices: `[…, n, n]` becomes `[…]`.
     #[track_caller]
     pub fn trace(&self) -> Tensor {
         self.diagonal(0).sum(-1)
     }
 
-    /// Each element along an axis less the one before; the axis becomes one shorter.
+    /// Returns the differences of adjacent elements along an axis, which becomes one shorter.
     #[track_caller]
     pub fn diff(&self, axis: isize) -> Tensor {
         let length = match self.static_axis("diff", axis) {
@@ -194,21 +196,22 @@ impl Tensor {
         self.narrow(axis, length - rest, rest) - self.narrow(axis, 0, rest)
     }
 
-    /// A number where the condition holds, `self` elsewhere.
+    /// Returns `value` where the mask is true, `self` elsewhere.
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Tensor {
         self.scalar_like(value).where_self(mask, self)
     }
 
-    /// For each of `values` how many of these sorted numbers are below it, or not above it if `or_equal`: i32. NaN counts as larger than
-    /// everything, as in [`Tensor::sort`]. Of few numbers each is compared with all, of more by halves.
+    /// Returns for each of `values` the number of elements of this sorted vector below it, or not above it if
+    /// `or_equal`, as i32. NaN counts as larger than everything, as in [`Tensor::sort`]. Short vectors are compared
+    /// exhaustively, longer ones by binary search.
     #[track_caller]
     pub fn searchsorted(&self, values: &Tensor, or_equal: bool) -> Tensor {
         if let Some(mistake) = [self, values].into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
         if self.0.shape.ndim() != 1 {
-            return Tensor::mistake(Error::mistake(format!("searchsorted: {self:?} is no vector")));
+            return Tensor::mistake(Error::mistake(format!("searchsorted: {self:?} is not a vector")));
         }
         if let Err(mistake) = self.has_positions("searchsorted", 0) {
             return mistake;
@@ -237,7 +240,7 @@ impl Tensor {
         count
     }
 
-    /// How often each integer from 0 to below `classes` occurs: i32 `[classes]`. Others are left out.
+    /// Counts the occurrences of each integer in `0 .. classes`: i32 `[classes]`. Other integers are ignored.
     #[track_caller]
     pub fn bincount(&self, classes: usize) -> Tensor {
         if self.is_mistake() {

@@ -1,4 +1,4 @@
-//! Over axes: sums, extremes, and what is composed of them.
+//! Reductions over axes.
 
 use std::panic::Location;
 
@@ -8,9 +8,9 @@ use panoply_ir::{DType, Error, Shape};
 
 use crate::tensor::Tensor;
 
-/// Which axes a reduction covers: one, several, or `..` for all. Negative ones count from the end.
+/// Axes of a reduction: one, several, or `..` for all. Negative ones count from the end.
 pub trait IntoAxes {
-    /// The axes, as the caller wrote them; none is all.
+    /// Returns the axes as the caller wrote them; `None` for all.
     fn into_axes(self) -> Option<Vec<isize>>;
 }
 
@@ -39,7 +39,7 @@ impl IntoAxes for std::ops::RangeFull {
 }
 
 impl Tensor {
-    /// The combination over axes, which stay with length 1.
+    /// Reduces over axes, which are kept with length 1.
     #[track_caller]
     pub fn reduce_keepdim(&self, op: ReduceOp, axes: impl IntoAxes) -> Tensor {
         match self.named_axes(op.name(), axes) {
@@ -48,7 +48,7 @@ impl Tensor {
         }
     }
 
-    /// Positions of the axes, ascending, or the mistake as a tensor.
+    /// Returns the indices of the axes in ascending order, or a tensor with the mistake.
     #[track_caller]
     fn named_axes(&self, op: &str, axes: impl IntoAxes) -> Result<Vec<usize>, Tensor> {
         let named = axes.into_axes().unwrap_or_else(|| (0..self.0.shape.ndim() as isize).collect());
@@ -69,7 +69,7 @@ impl Tensor {
         if self.is_mistake() || axes.is_empty() {
             return self.clone();
         }
-        // The extreme of bools is that of the numbers 0 and 1.
+        // Extremes of bools are those of the numbers 0 and 1.
         if self.dtype() == DType::Bool && matches!(op, ReduceOp::Max | ReduceOp::Min) {
             return self.cast(DType::U8).reduced(op, axes).cast(DType::Bool);
         }
@@ -78,7 +78,7 @@ impl Tensor {
         Tensor::primitive(Op::Reduce(op, axes), &[self], dims, self.dtype())
     }
 
-    /// A reduction whose axes of length 1 go away.
+    /// Reduces over axes, which are removed.
     #[track_caller]
     fn reduce(&self, op: ReduceOp, axes: impl IntoAxes) -> Tensor {
         match self.named_axes(op.name(), axes) {
@@ -87,25 +87,27 @@ impl Tensor {
         }
     }
 
-    /// Sum over axes.
+    /// Returns the sum over axes.
     #[track_caller]
     pub fn sum(&self, axes: impl IntoAxes) -> Tensor {
         self.reduce(ReduceOp::Sum, axes)
     }
 
-    /// Product over axes.
+    /// Returns the product over axes.
     #[track_caller]
     pub fn prod(&self, axes: impl IntoAxes) -> Tensor {
         self.reduce(ReduceOp::Prod, axes)
     }
 
-    /// Largest over axes, of at least one element; NaN wins.
+    /// Returns the maximum over axes of at least one element; NaN if one is NaN. Equal maxima share the gradient.
+    #[doc(alias = "amax")]
     #[track_caller]
     pub fn max(&self, axes: impl IntoAxes) -> Tensor {
         self.extreme(ReduceOp::Max, axes)
     }
 
-    /// Smallest over axes, of at least one element; NaN wins.
+    /// Returns the minimum over axes of at least one element; NaN if one is NaN. Equal minima share the gradient.
+    #[doc(alias = "amin")]
     #[track_caller]
     pub fn min(&self, axes: impl IntoAxes) -> Tensor {
         self.extreme(ReduceOp::Min, axes)
@@ -123,7 +125,7 @@ impl Tensor {
         }
     }
 
-    /// Whether there is something along axes of which one element is wanted, unless there is nothing beside them either.
+    /// Checks that axes of which one element is selected are not empty, unless the result is empty as well.
     #[track_caller]
     fn has_elements(&self, op: &str, axes: &[usize]) -> Result<(), Tensor> {
         let mut beside = (0..self.0.shape.ndim()).filter(|axis| !axes.contains(axis));
@@ -134,13 +136,13 @@ impl Tensor {
         }
     }
 
-    /// The mistake of asking for one element where there is none.
+    /// Returns the mistake of selecting an element along an empty axis.
     #[track_caller]
     pub(crate) fn nothing_along(&self, op: &str, axis: usize) -> Tensor {
         Tensor::mistake(Error::mistake(format!("{op}: there is no element along axis {axis} of {self:?}")))
     }
 
-    /// What `f` makes of this in f32 where elements are halves, rounded once: their sums overflow before they are divided.
+    /// Applies `f` in f32 to f16 and bf16, whose sums would overflow before they are divided, and rounds once.
     #[track_caller]
     pub(crate) fn in_f32(&self, f: impl Fn(&Tensor) -> Tensor) -> Tensor {
         let result = f(&self.widened());
@@ -150,35 +152,35 @@ impl Tensor {
         }
     }
 
-    /// The same of two tensors of one element type, which broadcast.
+    /// Like [`Tensor::in_f32`], of two tensors of one element type, which broadcast.
     #[track_caller]
     pub(crate) fn in_single_with(&self, other: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
-        // Types that differ are a mistake, also where both are halves.
+        // Different types are a mistake, also f16 with bf16.
         match self.broadcast_with(other) {
             Ok(_) => self.in_f32(|x| f(x, &other.widened())),
             Err(mistake) => mistake,
         }
     }
 
-    /// Halves as f32, everything else as it is.
+    /// Converts f16 and bf16 to f32; other types stay.
     #[track_caller]
     pub(crate) fn widened(&self) -> Tensor {
         if self.is_half() { self.cast(DType::F32) } else { self.clone() }
     }
 
-    /// Whether elements are f16 or bf16.
+    /// Returns true if the element type is f16 or bf16.
     pub(crate) fn is_half(&self) -> bool {
         matches!(self.dtype(), DType::F16 | DType::BF16)
     }
 
-    /// The axes of a mean, of floats.
+    /// Returns the axes of a mean, of floats.
     #[track_caller]
     fn mean_axes(&self, op: &str, axes: impl IntoAxes) -> Result<Vec<usize>, Tensor> {
         let axes = self.named_axes(op, axes)?;
         self.has_fractions(op).map(|()| axes)
     }
 
-    /// Whether elements are floats, which a mean needs.
+    /// Checks that the element type is a float.
     #[track_caller]
     pub(crate) fn has_fractions(&self, op: &str) -> Result<(), Tensor> {
         if self.is_mistake() || self.dtype().is_float() {
@@ -188,7 +190,7 @@ impl Tensor {
         Err(Tensor::mistake(Error::mistake(message)))
     }
 
-    /// Mean over axes, of floats.
+    /// Returns the mean over axes of floats.
     #[track_caller]
     pub fn mean(&self, axes: impl IntoAxes) -> Tensor {
         match self.mean_axes("mean", axes) {
@@ -197,7 +199,7 @@ impl Tensor {
         }
     }
 
-    /// Mean over one axis, which stays with length 1.
+    /// Returns the mean over one axis, which is kept with length 1.
     #[track_caller]
     pub fn mean_keepdim(&self, axis: isize) -> Tensor {
         match self.mean_axes("mean", axis) {
@@ -206,20 +208,21 @@ impl Tensor {
         }
     }
 
-    /// Mean over axes, which stay with length 1.
+    /// Returns the mean over axes, which are kept with length 1.
     #[track_caller]
     fn mean_over(&self, axes: &[usize]) -> Tensor {
         self.reduced(ReduceOp::Sum, axes.to_vec()) / self.count(axes)
     }
 
-    /// Variance over one axis, which stays with length 1: the mean squared distance from the mean.
+    /// Returns the variance over one axis without correction; the axis is kept with length 1.
     #[track_caller]
     pub fn var_keepdim(&self, axis: isize) -> Tensor {
         self.in_f32(|x| (x - x.mean_keepdim(axis)).square().mean_keepdim(axis))
     }
 
-    /// Variance over axes: the sum of squared distances from the mean over the count less `correction`, 1 for the unbiased
-    /// estimate and 0 for the mean. Where the correction is not below the count it is infinite, or NaN if all elements are equal.
+    /// Returns the variance over axes: the sum of squared differences from the mean, divided by the count less
+    /// `correction`. A correction of 1 is the unbiased estimate. If the correction is not below the count, the result
+    /// is infinite, or NaN if all elements are equal.
     #[track_caller]
     pub fn var(&self, axes: impl IntoAxes, correction: usize) -> Tensor {
         match self.mean_axes("var", axes) {
@@ -228,7 +231,7 @@ impl Tensor {
         }
     }
 
-    /// Variance over axes, which go away.
+    /// Returns the variance over axes, which are removed.
     #[track_caller]
     fn variance(&self, axes: &[usize], correction: usize) -> Tensor {
         let total = (self - self.mean_over(axes)).square().reduced(ReduceOp::Sum, axes.to_vec());
@@ -236,7 +239,7 @@ impl Tensor {
         (total / count.maximum(&self.literal(0.0))).without(axes)
     }
 
-    /// The root of what is not negative, with slope 0 at 0: of a length, and of a spread.
+    /// Returns the square root of nonnegative numbers, with gradient 0 at 0.
     #[track_caller]
     fn root(&self) -> Tensor {
         let (zero, one) = (self.literal(0.0), self.literal(1.0));
@@ -244,7 +247,7 @@ impl Tensor {
         zero.where_self(&nothing, &one.where_self(&nothing, self).sqrt())
     }
 
-    /// These axes, along which it is 1 long, go away.
+    /// Removes these axes of length 1.
     #[track_caller]
     fn without(&self, axes: &[usize]) -> Tensor {
         let dims = self.0.shape.dims().iter().enumerate();
@@ -252,13 +255,13 @@ impl Tensor {
         self.reshaped(Shape::new(kept.collect::<Vec<usize>>()))
     }
 
-    /// Sum over axes of what is not NaN.
+    /// Returns the sum over axes of the elements that are not NaN.
     #[track_caller]
     pub fn nansum(&self, axes: impl IntoAxes) -> Tensor {
         self.where_self(&self.eq(self), &self.literal(0.0)).sum(axes)
     }
 
-    /// Mean over axes of what is not NaN; NaN where there is nothing else.
+    /// Returns the mean over axes of the elements that are not NaN; NaN if there are none.
     #[track_caller]
     pub fn nanmean(&self, axes: impl IntoAxes) -> Tensor {
         let axes = match self.mean_axes("nanmean", axes) {
@@ -272,7 +275,7 @@ impl Tensor {
         })
     }
 
-    /// Root of [`Tensor::var`], with slope 0 where all are equal.
+    /// Returns the square root of [`Tensor::var`]. The gradient is 0 where all elements are equal.
     #[track_caller]
     pub fn std(&self, axes: impl IntoAxes, correction: usize) -> Tensor {
         match self.mean_axes("std", axes) {
@@ -281,7 +284,7 @@ impl Tensor {
         }
     }
 
-    /// Length of the vectors over axes: the root of the sum of squares, with slope 0 at 0.
+    /// Returns the Euclidean norm over axes. The gradient is 0 at 0.
     #[track_caller]
     pub fn norm(&self, axes: impl IntoAxes) -> Tensor {
         match self.mean_axes("norm", axes) {
@@ -290,25 +293,26 @@ impl Tensor {
         }
     }
 
-    /// ln of the sum of e to the x over an axis, which goes away; does not overflow.
+    /// Returns ln Σ exp(x) over an axis, which is removed, without overflow.
     #[track_caller]
     pub fn logsumexp(&self, axis: isize) -> Tensor {
         self.logsumexp_keepdim(axis).squeeze(axis)
     }
 
-    /// Whether any element over axes holds.
+    /// Returns true where any element over axes is true or nonzero.
     #[track_caller]
     pub fn any(&self, axes: impl IntoAxes) -> Tensor {
         self.extreme_of_held("any", ReduceOp::Max, axes)
     }
 
-    /// Whether all elements over axes hold.
+    /// Returns true where all elements over axes are true or nonzero.
     #[track_caller]
     pub fn all(&self, axes: impl IntoAxes) -> Tensor {
         self.extreme_of_held("all", ReduceOp::Min, axes)
     }
 
-    /// How many of these bools are true over axes, which stay with length 1: i32, or i64 where there may be more than that holds.
+    /// Counts the true elements over axes, which are kept with length 1: i32, or i64 if the count might not fit in an
+    /// i32.
     #[track_caller]
     pub(crate) fn how_many(&self, axes: Vec<usize>) -> Tensor {
         let most = axes.iter().fold(1usize, |most, axis| most.saturating_mul(self.0.shape.dims()[*axis]));
@@ -316,14 +320,14 @@ impl Tensor {
         self.cast(counts).reduced(ReduceOp::Sum, axes)
     }
 
-    /// i32 1 where an element holds, which of numbers all but 0 do, and 0 elsewhere.
+    /// Returns i32 1 where an element is true or nonzero, and 0 elsewhere.
     #[track_caller]
     pub(crate) fn held(&self) -> Tensor {
         let held = if self.dtype() == DType::Bool { self.clone() } else { self.ne(&self.literal(0.0)) };
         held.cast(DType::I32)
     }
 
-    /// Whether the extreme of what holds is 1: of no elements any is false and all is true.
+    /// Returns true where the extreme of [`Tensor::held`] is 1. Over no elements `any` is false and `all` is true.
     #[track_caller]
     fn extreme_of_held(&self, op: &str, of: ReduceOp, axes: impl IntoAxes) -> Tensor {
         let axes = match self.named_axes(op, axes) {
@@ -334,7 +338,7 @@ impl Tensor {
         extreme.gt(&extreme.literal(0.0))
     }
 
-    /// Whether an i32 holds the positions along an axis, and their count.
+    /// Checks that an i32 can represent the positions along an axis, and their count.
     #[track_caller]
     pub(crate) fn has_positions(&self, op: &str, axis: usize) -> Result<(), Tensor> {
         if i32::try_from(self.0.shape.dims()[axis]).is_ok() {
@@ -344,13 +348,13 @@ impl Tensor {
         Err(Tensor::mistake(Error::mistake(message).note("split it into shorter parts")))
     }
 
-    /// Position (i32) of the first largest element along an axis; the axis goes away.
+    /// Returns the position (i32) of the first maximum along an axis, which is removed.
     #[track_caller]
     pub fn argmax(&self, axis: isize) -> Tensor {
         self.arg("argmax", ReduceOp::Max, axis)
     }
 
-    /// Position (i32) of the first smallest element along an axis; the axis goes away.
+    /// Returns the position (i32) of the first minimum along an axis, which is removed.
     #[track_caller]
     pub fn argmin(&self, axis: isize) -> Tensor {
         self.arg("argmin", ReduceOp::Min, axis)
@@ -372,7 +376,7 @@ impl Tensor {
             return self.cast(DType::U8).arg(name, op, axis);
         }
         let best = self.reduce_keepdim(op, axis);
-        // A NaN is the best and equals nothing: an element that differs from itself counts as equal to it.
+        // If the extreme is NaN it equals nothing, so elements that differ from themselves count as hits.
         let hit = self.eq(&best).bitwise_or(&self.ne(self));
         let len = self.0.shape.dims()[position];
         let mut dims = vec![1; self.0.shape.ndim()];
@@ -382,8 +386,8 @@ impl Tensor {
         positions.where_self(&hit, &beyond).min(axis)
     }
 
-    /// ln of the sum of e to the x along an axis, which stays with length 1; does not overflow. The gradient is the softmax; where the
-    /// result is infinite, the elements that equal it share the gradient equally.
+    /// Returns ln Σ exp(x) over an axis, which is kept with length 1, without overflow. The gradient is the softmax;
+    /// where the result is infinite, the elements equal to it share the gradient equally.
     #[track_caller]
     pub fn logsumexp_keepdim(&self, axis: isize) -> Tensor {
         let axis = match self.axis("logsumexp", axis) {
@@ -397,7 +401,7 @@ impl Tensor {
                 axis,
                 |[x], axis| {
                     let top = x.reduced(ReduceOp::Max, vec![*axis]);
-                    // An infinity less itself would be NaN.
+                    // An infinity minus itself would be NaN.
                     let top = top.where_self(&top.is_finite(), &top.literal(0.0));
                     (x - &top).exp().reduced(ReduceOp::Sum, vec![*axis]).log() + top
                 },
@@ -405,7 +409,8 @@ impl Tensor {
                     let infinite = y.abs().eq(&y.literal(f64::INFINITY));
                     let equal = x.eq(y);
                     let share = equal.cast(x.dtype()) / equal.how_many(vec![*axis]).cast(x.dtype());
-                    // Where the result is infinite the difference may be NaN, which must not reach the gradient's own gradient.
+                    // Where the result is infinite the difference can be NaN, which must not reach the second
+                    // derivative.
                     let finite = x.literal(0.0).where_self(&infinite, &(x - y)).exp();
                     [Some(g * share.where_self(&infinite, &finite))]
                 },

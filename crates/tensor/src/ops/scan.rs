@@ -1,8 +1,8 @@
-//! Running combinations along an axis.
+//! Cumulative operations (scans) along an axis.
 //!
-//! Values cost one pass. Gradients of products and extremes are linear recurrences from the last element on, which are computed by
-//! recursive doubling (Kogge and Stone 1973): about log₂ n passes over n elements, and memory for a few arrays of n. Where the plan does
-//! not know the length of the axis, each element is a sum over all others instead: n² work.
+//! Values cost one pass. Gradients of products and extremes are linear recurrences from the last element, computed by
+//! recursive doubling (Kogge and Stone 1973): about log₂ n passes over n elements, and memory for a few arrays of n.
+//! If the length of the axis is dynamic, each element is a sum over all others instead: n² work.
 
 use panoply_ir::DType;
 use panoply_ir::graph::Op;
@@ -11,7 +11,7 @@ use panoply_ir::kernel::ReduceOp;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Running sum along an axis.
+    /// Returns the cumulative sum along an axis.
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Tensor {
         match self.axis("cumsum", axis) {
@@ -20,7 +20,7 @@ impl Tensor {
         }
     }
 
-    /// Running product along an axis.
+    /// Returns the cumulative product along an axis.
     #[track_caller]
     pub fn cumprod(&self, axis: isize) -> Tensor {
         match self.axis("cumprod", axis) {
@@ -35,7 +35,8 @@ impl Tensor {
         }
     }
 
-    /// Running maximum along an axis; NaN wins. Of equal elements the latest has the gradient, as in PyTorch.
+    /// Returns the cumulative maximum along an axis; NaN from the first NaN on. Of equal elements the latest gets the
+    /// gradient, as in PyTorch.
     #[track_caller]
     pub fn cummax(&self, axis: isize) -> Tensor {
         match self.axis("cummax", axis) {
@@ -50,7 +51,8 @@ impl Tensor {
         }
     }
 
-    /// Running minimum along an axis; NaN wins. Of equal elements the latest has the gradient, as in PyTorch.
+    /// Returns the cumulative minimum along an axis; NaN from the first NaN on. Of equal elements the latest gets the
+    /// gradient, as in PyTorch.
     #[track_caller]
     pub fn cummin(&self, axis: isize) -> Tensor {
         match self.axis("cummin", axis) {
@@ -65,8 +67,8 @@ impl Tensor {
         }
     }
 
-    /// ln of the running sum of e to the x along an axis; does not overflow. The work is that of a pass over all elements for
-    /// each doubling of the axis.
+    /// Returns ln of the cumulative sum of exp(x) along an axis, without overflow. It costs log₂ n passes over all
+    /// elements.
     #[track_caller]
     pub fn logcumsumexp(&self, axis: isize) -> Tensor {
         let axis = match self.static_axis("logcumsumexp", axis) {
@@ -79,7 +81,7 @@ impl Tensor {
             column[*axis] = length;
             let places = Tensor::arange(length).reshaped(column.into());
             let (mut sums, mut reach) = (x.clone(), 1);
-            // Each sum takes in that of as many elements before it (Hillis and Steele 1986).
+            // Each sum adds the sum `reach` elements before it (Hillis and Steele 1986).
             while reach < length {
                 let mut widths = vec![(0, 0); rank];
                 widths[*axis] = (reach, 0);
@@ -94,21 +96,21 @@ impl Tensor {
 
     #[track_caller]
     fn scan(&self, op: ReduceOp, axis: usize) -> Tensor {
-        // The extreme of bools is that of the numbers 0 and 1.
+        // Extremes of bools are those of the numbers 0 and 1.
         if self.dtype() == DType::Bool && matches!(op, ReduceOp::Max | ReduceOp::Min) {
             return self.cast(DType::U8).scan(op, axis).cast(DType::Bool);
         }
         Tensor::primitive(Op::Scan(op, axis), &[self], self.0.shape.clone(), self.dtype())
     }
 
-    /// Every element once for each element of the last axis, in a new axis before it: `[…, n]` as `[…, 1, n]` with the
-    /// positions of both, `[n, 1]` and `[n]`.
+    /// Pairs every element with each element of the last axis, in a new axis before it: returns `[…, 1, n]`, and the
+    /// positions along both axes, `[n, 1]` and `[n]`.
     fn against_each(&self) -> (Tensor, Tensor, Tensor) {
         let places = Tensor::arange(self.0.shape.dims()[self.0.shape.ndim() - 1]);
         (self.unsqueeze(-2), places.unsqueeze(1), places)
     }
 
-    /// Element `i + by` of the last axis at `i`, and zeros at its end.
+    /// Shifts the last axis: returns element `i + by` at `i`, with zeros at the end.
     fn later(&self, by: usize) -> Tensor {
         let rank = self.0.shape.ndim();
         let mut widths = vec![(0, 0); rank];
@@ -117,8 +119,8 @@ impl Tensor {
     }
 }
 
-/// The gradient of a running product: with a row's cotangents g, `Π_{i<j} x[i] · r[j]` where `r[j] = g[j] + x[j + 1] · r[j + 1]`.
-/// No division, so zeros are exact.
+/// Returns the gradient of a cumulative product: for cotangents g, `Π_{i<j} x[i] · r[j]` where `r[j] = g[j] + x[j +
+/// 1] · r[j + 1]`. It does not divide, so zeros are exact.
 fn product_flow(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     if x.static_axis("cumprod", axis as isize).is_err() {
         return product_flow_of_pairs(x, g, axis);
@@ -145,7 +147,7 @@ fn product_flow(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     (before * sums).cast(dtype).transpose(axis as isize, -1)
 }
 
-/// [`product_flow`] as a sum over all pairs of elements.
+/// Computes [`product_flow`] as a sum over all pairs of elements.
 fn product_flow_of_pairs(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     let (x, g) = (x.transpose(axis as isize, -1), g.transpose(axis as isize, -1));
     let one = x.literal(1.0);
@@ -156,8 +158,8 @@ fn product_flow_of_pairs(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     (before * flow).transpose(axis as isize, -1)
 }
 
-/// The gradient of running extremes: at j the sum of the cotangents at all i whose extreme element j is. Those i follow one another from
-/// j on.
+/// Returns the gradient of cumulative extremes: at j the sum of the cotangents of all i whose extreme is element j.
+/// Those i are consecutive, starting at j.
 fn extreme_flow(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     let known = x.static_axis("cummax", axis as isize).is_ok();
     let dtype = g.dtype();
@@ -173,7 +175,7 @@ fn extreme_flow(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Tensor {
         return flow.transpose(axis as isize, -1);
     }
     let (mut sums, mut reach) = (g.widened(), 1);
-    // From 1 on: behind the end there are zeros.
+    // From 1 on, since there are zeros beyond the end.
     let numbers = &holder + holder.literal(1.0);
     while reach < length {
         let same = numbers.eq(&numbers.later(reach));

@@ -1,6 +1,7 @@
-//! Order along an axis, which a device may do whole. Where none does, short rows are ordered by counting: an element's place is how
-//! many come before it. That is two fused sums and no data-dependent movement; the work grows with the square of the row. Longer rows
-//! go through a [`bitonic`], but for types of 64 bits, which are counted. All of it is stable and deterministic on every device.
+//! Sorting along an axis, with a library routine where a device has one. Elsewhere short rows are sorted by counting:
+//! the position of an element is the number of elements before it. This takes two fused sums without data-dependent
+//! movement; its work is quadratic in the row length. Longer rows use the [`bitonic`] network, except 64-bit types,
+//! which are counted. Sorting is stable and deterministic on every device.
 
 mod bitonic;
 
@@ -11,38 +12,39 @@ use panoply_ir::{DType, Error};
 use crate::call::CompositeOp;
 use crate::tensor::Tensor;
 
-/// Elements of a row up to which it is counted on devices that do not sort.
+/// Maximum row length that is sorted by counting on devices without a sorting routine.
 const COUNTED: usize = 64;
 
-/// Which end comes first. NaN counts as larger than everything.
+/// Direction of sorting. NaN counts as larger than everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortOrder {
-    /// Smallest first.
+    /// Ascending, NaN last.
     Ascending,
-    /// Largest first.
+    /// Descending, NaN first.
     Descending,
 }
 
 impl Tensor {
-    /// The elements along an axis in order. Equal ones stay as they stood.
+    /// Sorts the elements along an axis. The sort is stable.
     #[track_caller]
     pub fn sort(&self, axis: isize, order: SortOrder) -> Tensor {
         self.sorted("sort", axis, order, None).0
     }
 
-    /// Positions (i32) of the elements along an axis, in order.
+    /// Returns the positions (i32) of the elements along an axis in sorted order.
     #[track_caller]
     pub fn argsort(&self, axis: isize, order: SortOrder) -> Tensor {
         self.sorted("argsort", axis, order, None).1
     }
 
-    /// The `count` largest along an axis, largest first, and their positions (i32).
+    /// Returns the `count` largest elements along an axis in descending order, and their positions (i32).
     #[track_caller]
     pub fn topk(&self, count: usize, axis: isize) -> (Tensor, Tensor) {
         self.sorted("topk", axis, SortOrder::Descending, Some(count))
     }
 
-    /// The middle element along an axis, which goes away; the lower of two, NaN if there is one.
+    /// Returns the median along an axis, which is removed: the lower of two middle elements, NaN if one element is
+    /// NaN.
     #[track_caller]
     pub fn median(&self, axis: isize) -> Tensor {
         let length = match self.static_axis("median", axis) {
@@ -56,13 +58,13 @@ impl Tensor {
         if !self.dtype().is_float() {
             return middle;
         }
-        // NaN stands last.
+        // NaN is last.
         let last = at(length - 1);
         last.where_self(&last.ne(&last), &middle)
     }
 
-    /// The number along an axis, which goes away, below which that share of the others lies, 0 to 1; between two of them by how near
-    /// it is. NaN among them is the result.
+    /// Returns the `q`-quantile along an axis, which is removed, with linear interpolation; `q` is from 0 to 1. NaN
+    /// if one element is NaN.
     #[track_caller]
     pub fn quantile(&self, q: f64, axis: isize) -> Tensor {
         let place = match self.static_axis("quantile", axis) {
@@ -72,13 +74,13 @@ impl Tensor {
         let length = self.0.shape.dims()[place];
         if !(0.0..=1.0).contains(&q) || length == 0 || !self.dtype().is_float() {
             let message = format!("quantile: {self:?} has no quantile {q} along axis {axis}");
-            let note = "it takes a share from 0 to 1 of at least one float";
+            let note = "it needs q from 0 to 1 and at least one float";
             return Tensor::mistake(Error::mistake(message).note(note));
         }
         let (sorted, at) = (self.sort(axis, SortOrder::Ascending), q * (length - 1) as f64);
         let [low, high] = [at.floor(), at.ceil()].map(|at| sorted.narrow(axis, at as usize, 1).squeeze(axis));
         let between = if at == at.floor() { low } else { low.lerp(&high, at - at.floor()) };
-        // NaN stands last.
+        // NaN is last.
         let last = sorted.narrow(axis, length - 1, 1).squeeze(axis);
         between.where_self(&last.eq(&last), &last)
     }
@@ -93,14 +95,14 @@ impl Tensor {
         let wanted = count.unwrap_or(length);
         if wanted > length {
             let message =
-                format!("{op}: axis {axis} of {self:?} has {length} elements, fewer than the {wanted} asked for");
+                format!("{op}: axis {axis} of {self:?} has {length} elements, fewer than the requested {wanted}");
             let mistake = Tensor::mistake(Error::mistake(message));
             return (mistake.clone(), mistake);
         }
         if let Err(mistake) = self.has_positions(op, place) {
             return (mistake.clone(), mistake);
         }
-        // Bools in the order of the numbers 0 and 1.
+        // Bools are sorted as the numbers 0 and 1.
         if self.dtype() == DType::Bool {
             let (values, positions) = self.cast(DType::U8).sorted(op, axis, order, count);
             return (values.cast(DType::Bool), positions);
@@ -111,7 +113,7 @@ impl Tensor {
         (values.transpose(place as isize, -1), positions.transpose(place as isize, -1))
     }
 
-    /// How many elements of the last axis come before each.
+    /// Returns the number of elements of the last axis that come before each element.
     fn ranks(&self, order: SortOrder) -> Tensor {
         let (mine, theirs) = (self.unsqueeze(-1), self.unsqueeze(-2));
         let (mine_nan, theirs_nan) = (mine.ne(&mine), theirs.ne(&theirs));
@@ -127,7 +129,7 @@ impl Tensor {
     }
 }
 
-/// The first `count` elements of the last axis in order, and their positions.
+/// Returns the first `count` elements of the last axis in sorted order, and their positions.
 #[track_caller]
 fn in_order(x: &Tensor, order: SortOrder, count: usize) -> [Tensor; 2] {
     CompositeOp {
@@ -152,17 +154,17 @@ fn order_of(descending: bool) -> SortOrder {
     if descending { SortOrder::Descending } else { SortOrder::Ascending }
 }
 
-/// How many rows along the last axis there are, and how long they are.
+/// Returns the number of rows along the last axis, and their length.
 fn rows_of(x: &Tensor) -> (usize, usize) {
     let (length, lead) = x.0.shape.dims().split_last().expect("there is an axis to sort along");
     (lead.iter().product(), *length)
 }
 
-/// What goes back to the elements that stood at these positions.
+/// Returns the gradient: scatters `g` to these positions.
 fn flow(x: &Tensor, positions: &Tensor, g: &Tensor) -> Tensor {
     let (_, length) = rows_of(x);
     if rows_of(positions).1 == length {
-        // The order of the positions says where each element went.
+        // Sorting the positions gives the inverse permutation.
         let [_, places] = in_order(positions, SortOrder::Ascending, length);
         return g.take_along_dim(&places, -1);
     }
@@ -170,9 +172,9 @@ fn flow(x: &Tensor, positions: &Tensor, g: &Tensor) -> Tensor {
     g.unsqueeze(-2).where_self(&hit, &g.literal(0.0)).sum(-1)
 }
 
-/// The same, by counting how many elements come before each.
+/// Sorts by counting the elements before each.
 fn by_counting(x: &Tensor, order: SortOrder, count: usize) -> [Tensor; 2] {
-    // A place in the result along the axis before, an element along the last one.
+    // Result positions along the second last axis, elements along the last one.
     let hit = x.ranks(order).unsqueeze(-2).eq(&Tensor::arange(count).unsqueeze(1));
     let gathered = |values: Tensor| values.where_self(&hit, &values.literal(0.0)).sum(-1);
     [gathered(x.unsqueeze(-2)), gathered(Tensor::arange(rows_of(x).1))]

@@ -1,28 +1,28 @@
-//! Other views of the same elements; none of these copies.
+//! Views: other shapes and parts of the same elements, without copies; concatenation.
 
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::{Error, Shape};
 
 use crate::tensor::Tensor;
 
-/// What [`Tensor::slice`] takes along one axis. Positions may count from the end: -1 is the last element.
+/// Index of [`Tensor::slice`] along one axis. Negative positions count from the end: -1 is the last element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorIndex {
-    /// From a position (or the beginning) to before another (or the end), every `step`-th.
+    /// Positions `start` (or the beginning) up to but not including `end` (or the end), every `step`-th.
     Slice {
-        /// First position.
+        /// First position, inclusive.
         start: Option<isize>,
-        /// Position before which it ends.
+        /// Last position, exclusive.
         end: Option<isize>,
-        /// Distance; at least 1.
+        /// Step, at least 1.
         step: usize,
     },
-    /// One position; the axis goes away.
+    /// A single position; the axis is removed.
     Index(isize),
 }
 
 impl TensorIndex {
-    /// The whole axis.
+    /// The full range of an axis.
     pub const FULL: TensorIndex = TensorIndex::Slice { start: None, end: None, step: 1 };
 }
 
@@ -62,9 +62,9 @@ impl From<std::ops::RangeTo<isize>> for TensorIndex {
     }
 }
 
-/// One range for each leading axis: `(.., -3.., 5)`.
+/// Indices of the leading axes: `(.., -3.., 5)`.
 pub trait IntoTensorIndices {
-    /// The ranges in order.
+    /// Returns the indices in order.
     fn into_indices(self) -> Vec<TensorIndex>;
 }
 
@@ -93,7 +93,8 @@ ranges!(A B C D);
 ranges!(A B C D E);
 
 impl Tensor {
-    /// Axes of length 1 (and missing leading axes) repeat to this shape.
+    /// Broadcasts axes of length 1 and missing leading axes to this shape.
+    #[doc(alias = "expand")]
     #[track_caller]
     pub fn broadcast_to(&self, shape: &Shape) -> Tensor {
         if self.is_mistake() || self.0.valid_lengths.is_none() {
@@ -105,7 +106,7 @@ impl Tensor {
         }
     }
 
-    /// The same to a shape of what is stored.
+    /// Broadcasts to a shape with the bounds of dynamic axes.
     #[track_caller]
     pub(crate) fn expanded(&self, shape: &Shape) -> Tensor {
         if self.is_mistake() || self.0.shape == *shape {
@@ -120,7 +121,8 @@ impl Tensor {
         Tensor::primitive(Op::Expand, &[&aligned], shape.clone(), self.dtype())
     }
 
-    /// The elements in row-major order under another shape; one length may be -1 and is found.
+    /// Returns the elements in row-major order under another shape; one length may be -1 and is inferred.
+    #[doc(alias = "view")]
     #[track_caller]
     pub fn reshape<const N: usize>(&self, dims: [isize; N]) -> Tensor {
         if self.is_mistake() {
@@ -141,7 +143,7 @@ impl Tensor {
         self.reshaped(Shape::new(found.collect::<Vec<usize>>()))
     }
 
-    /// A reshape whose sizes are known to fit.
+    /// Reshapes to a shape of the same number of elements.
     #[track_caller]
     pub(crate) fn reshaped(&self, shape: Shape) -> Tensor {
         if self.is_mistake() || self.0.shape == shape {
@@ -150,7 +152,7 @@ impl Tensor {
         Tensor::primitive(Op::Reshape, &[self], shape, self.dtype())
     }
 
-    /// Axes `from` to the last, merged into one.
+    /// Merges the axes from `from` to the last into one.
     #[track_caller]
     pub fn flatten(&self, from: isize) -> Tensor {
         let axis = match self.axis("flatten", from) {
@@ -162,7 +164,7 @@ impl Tensor {
         self.reshaped(Shape::new(dims))
     }
 
-    /// One axis, split into several whose lengths multiply to it.
+    /// Splits an axis into several whose lengths multiply to its length.
     #[track_caller]
     pub fn unflatten(&self, axis: isize, into: &[usize]) -> Tensor {
         let axis = match self.axis("unflatten", axis) {
@@ -179,7 +181,7 @@ impl Tensor {
         self.reshaped(Shape::new(split))
     }
 
-    /// Axis i of the result is axis `axes[i]`.
+    /// Permutes the axes: axis i of the result is axis `axes[i]`.
     #[track_caller]
     pub fn permute<const N: usize>(&self, axes: [isize; N]) -> Tensor {
         if self.is_mistake() {
@@ -202,7 +204,8 @@ impl Tensor {
         Tensor::primitive(Op::Permute(perm), &[self], dims, self.dtype())
     }
 
-    /// Two axes change places.
+    /// Swaps two axes.
+    #[doc(alias = "swapaxes")]
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Tensor {
         match (self.axis("transpose", a), self.axis("transpose", b)) {
@@ -215,13 +218,15 @@ impl Tensor {
         }
     }
 
-    /// The last two axes change places.
+    /// Swaps the last two axes.
+    #[doc(alias = "mT")]
     #[track_caller]
     pub fn t(&self) -> Tensor {
         self.transpose(-2, -1)
     }
 
-    /// An axis of length 1 before this position.
+    /// Inserts an axis of length 1 at this position.
+    #[doc(alias = "expand_dims")]
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Tensor {
         if self.is_mistake() {
@@ -237,7 +242,7 @@ impl Tensor {
         self.reshaped(Shape::new(dims))
     }
 
-    /// An axis of length 1 goes away.
+    /// Removes an axis of length 1.
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Tensor {
         let axis = match self.axis("squeeze", axis) {
@@ -246,12 +251,12 @@ impl Tensor {
         };
         let mut dims = self.0.shape.dims().to_vec();
         if dims.remove(axis) != 1 {
-            return Tensor::mistake(Error::mistake(format!("squeeze: axis {axis} of {self:?} is not 1 long")));
+            return Tensor::mistake(Error::mistake(format!("squeeze: axis {axis} of {self:?} does not have length 1")));
         }
         self.reshaped(Shape::new(dims))
     }
 
-    /// Zeros (before, after) along each axis.
+    /// Pads each axis with zeros (before, after).
     #[track_caller]
     pub fn pad(&self, widths: &[(usize, usize)]) -> Tensor {
         if self.is_mistake() {
@@ -269,7 +274,8 @@ impl Tensor {
         Tensor::primitive(Op::Pad(widths.to_vec()), &[self], padded.collect::<Vec<usize>>(), self.dtype())
     }
 
-    /// A part: `x.slice((.., -3.., 5))`. Axes not named are kept whole; ends beyond the axis are a mistake.
+    /// Slices the tensor: `x.slice((.., -3.., 5))`. Axes without an index are kept; bounds beyond an axis are a
+    /// mistake.
     #[track_caller]
     pub fn slice(&self, ranges: impl IntoTensorIndices) -> Tensor {
         if self.is_mistake() {
@@ -325,7 +331,7 @@ impl Tensor {
         Tensor::primitive(Op::Slice(slices), &[self], lens, self.dtype())
     }
 
-    /// A part of one axis.
+    /// Returns `len` elements of an axis from `start`.
     #[track_caller]
     pub fn narrow(&self, axis: isize, start: usize, len: usize) -> Tensor {
         let axis = match self.axis("narrow", axis) {
@@ -342,7 +348,7 @@ impl Tensor {
         self.sliced(slices)
     }
 
-    /// Reversed along an axis.
+    /// Reverses an axis.
     #[track_caller]
     pub fn flip(&self, axis: isize) -> Tensor {
         let axis = match self.axis("flip", axis) {
@@ -358,12 +364,12 @@ impl Tensor {
         self.sliced(slices)
     }
 
-    /// Slices that take everything.
+    /// Returns slices that keep every element.
     pub(crate) fn whole(&self) -> Vec<Slice> {
         self.0.shape.dims().iter().map(|len| Slice { start: 0, step: 1, len: *len }).collect()
     }
 
-    /// Tensors one after another along an axis; the other lengths are equal.
+    /// Concatenates tensors along an axis; the other lengths must be equal.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -372,6 +378,7 @@ impl Tensor {
     /// assert_eq!(Tensor::stack((0..3).map(|n| &y * f64::from(n)), 1).to_vec::<f32>()?, [0.0, 2.0, 4.0, 0.0, 3.0, 6.0]);
     /// # Ok::<(), panoply_tensor::Error>(())
     /// ```
+    #[doc(alias = "cat")]
     #[track_caller]
     pub fn concat(tensors: impl IntoIterator<Item = impl Into<Tensor>>, axis: isize) -> Tensor {
         Tensor::concatenated(&tensors.into_iter().map(Into::into).collect::<Vec<Tensor>>(), axis)
@@ -411,7 +418,7 @@ impl Tensor {
         })
     }
 
-    /// Tensors of one shape along a new axis.
+    /// Stacks tensors of one shape along a new axis.
     #[track_caller]
     pub fn stack(tensors: impl IntoIterator<Item = impl Into<Tensor>>, axis: isize) -> Tensor {
         let mut longer = Vec::new();
@@ -421,7 +428,7 @@ impl Tensor {
         Tensor::concatenated(&longer, axis)
     }
 
-    /// The position of an axis, or the mistake as a tensor.
+    /// Returns the index of an axis, or a tensor with the mistake.
     #[track_caller]
     pub(crate) fn axis(&self, op: &str, axis: isize) -> Result<usize, Tensor> {
         if self.is_mistake() {
@@ -437,10 +444,10 @@ impl Tensor {
     }
 }
 
-/// Parts up to which they are joined where they are used, without a node that stands for all of that.
+/// Maximum number of parts that are concatenated inline, without a composite node.
 const FEW_PARTS: usize = 4;
 
-/// The parts one after another along an axis.
+/// Concatenates the parts along an axis.
 #[track_caller]
 fn joined(parts: &[Tensor], axis: &usize) -> Tensor {
     let length = |part: &Tensor| part.0.shape.dims()[*axis];

@@ -1,8 +1,8 @@
-//! Windows that slide along axes, as views: what convolution and pooling are made of.
+//! Sliding windows along axes, as views: the basis of convolution and pooling.
 //!
-//! Neighboring windows share elements, which no reshape can say. The axis is repeated instead, and the repetitions are cut
-//! at a period one dilation longer than the axis, so that every next one starts `dilation` later. Nothing is copied: all of
-//! it is index arithmetic, and so is the gradient.
+//! Overlapping windows share elements, which a reshape cannot express. Therefore the axis is repeated, and the
+//! repetitions are cut at a period one dilation longer than the axis, so that each starts `dilation` later than the
+//! previous one. Nothing is copied: windows and their gradients are index arithmetic.
 //!
 //! Source of the construction: tinygrad's `_pool`.
 
@@ -12,34 +12,34 @@ use panoply_ir::{Error, Shape};
 use crate::call_attrs::CallAttrs;
 use crate::tensor::Tensor;
 
-/// A window's extent along each of N axes and how it moves.
+/// Size, stride and dilation of windows over N axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window<const N: usize> {
-    /// Elements taken along each axis.
+    /// Number of elements along each axis.
     pub kernel_size: [usize; N],
-    /// Distance between neighboring windows.
+    /// Distance between adjacent windows.
     pub stride: [usize; N],
-    /// Distance between neighboring elements of a window.
+    /// Distance between adjacent elements of a window.
     pub dilation: [usize; N],
 }
 
 impl<const N: usize> Window<N> {
-    /// Windows of neighboring elements, each one further than the last.
+    /// Creates windows with stride 1 and dilation 1.
     pub fn new(size: [usize; N]) -> Window<N> {
         Window { kernel_size: size, stride: [1; N], dilation: [1; N] }
     }
 
-    /// How many elements a window has.
+    /// Returns the number of elements of a window.
     pub(crate) fn elems(&self) -> usize {
         Shape::from(self.kernel_size).numel()
     }
 
-    /// Whether windows stand side by side.
+    /// Returns true if windows are adjacent and disjoint.
     pub(crate) fn is_apart(&self) -> bool {
         self.stride == self.kernel_size && self.dilation == [1; N]
     }
 
-    /// The places of a window's elements.
+    /// Returns the offsets of a window's elements.
     pub(crate) fn places(&self) -> impl Iterator<Item = [usize; N]> {
         (0..self.elems()).map(|element| {
             let mut rest = element;
@@ -53,12 +53,12 @@ impl<const N: usize> Window<N> {
         })
     }
 
-    /// Elements from a window's first to its last along an axis.
+    /// Returns the number of elements from a window's first to its last along an axis.
     pub(super) fn span(&self, along: usize) -> usize {
         (self.kernel_size[along] - 1).saturating_mul(self.dilation[along]).saturating_add(1)
     }
 
-    /// How many windows fit along an axis of this length; none if not one does.
+    /// Returns the number of windows along an axis of this length; `None` if it is 0.
     pub(super) fn count(&self, along: usize, length: usize) -> Option<usize> {
         let positive = self.kernel_size[along] > 0 && self.stride[along] > 0 && self.dilation[along] > 0;
         (positive && self.span(along) <= length).then(|| (length - self.span(along)) / self.stride[along] + 1)
@@ -72,7 +72,8 @@ impl<const N: usize> CallAttrs for Window<N> {
 }
 
 impl Tensor {
-    /// The windows over the last N axes: `[…, lengths]` becomes `[…, positions, sizes]`. A view.
+    /// Returns the windows over the last N axes as a view: `[…, lengths]` becomes `[…, positions, sizes]`.
+    #[doc(alias = "sliding_window_view")]
     #[track_caller]
     pub fn unfold<const N: usize>(&self, window: &Window<N>) -> Tensor {
         let view = self.interleaved_windows(window);
@@ -85,7 +86,7 @@ impl Tensor {
         view.permuted((0..lead).chain(positions).chain(elements).collect())
     }
 
-    /// The windows with two axes for each of the last N: size, then position.
+    /// Returns the windows with two axes for each of the last N: size, then position.
     #[track_caller]
     pub(crate) fn interleaved_windows<const N: usize>(&self, window: &Window<N>) -> Tensor {
         let counts = match self.window_counts(window) {
@@ -103,7 +104,7 @@ impl Tensor {
         view
     }
 
-    /// How many windows fit along each of the last N axes.
+    /// Returns the number of windows along each of the last N axes.
     #[track_caller]
     pub(crate) fn window_counts<const N: usize>(&self, window: &Window<N>) -> Result<Vec<usize>, Tensor> {
         if self.is_mistake() {
@@ -120,7 +121,7 @@ impl Tensor {
         Ok(counts)
     }
 
-    /// One axis as two: the element within a window, then the window.
+    /// Splits one axis into two: the element within a window, then the window.
     #[track_caller]
     fn windows_along<const N: usize>(&self, axis: usize, count: usize, window: &Window<N>, along: usize) -> Tensor {
         let (size, stride, step) = (window.kernel_size[along], window.stride[along], window.dilation[along]);

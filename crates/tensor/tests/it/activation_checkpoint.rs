@@ -1,4 +1,4 @@
-//! Checkpoints: the same values and gradients, less memory.
+//! Activation checkpointing: the same values and gradients with less memory.
 
 use panoply_tensor::{Device, MemoryPlan, Rng, Tensor, eval};
 
@@ -31,7 +31,7 @@ impl Net {
         y.square().mean(..)
     }
 
-    /// The loss and what flows to input and weights.
+    /// Returns the loss, and its gradients with respect to weights and input.
     fn step(&self, checkpointed: bool) -> Vec<Tensor> {
         let loss = self.loss(checkpointed);
         let wanted: Vec<&Tensor> = self.weights.iter().chain([&self.x]).collect();
@@ -53,7 +53,7 @@ fn on(name: &str, work: impl FnOnce()) {
 }
 
 #[test]
-fn gradients_are_the_same_to_the_bit() {
+fn gradients_are_bitwise_identical() {
     for name in ["cpu", "opencl:0"] {
         on(name, || {
             let net = Net::new();
@@ -63,7 +63,7 @@ fn gradients_are_the_same_to_the_bit() {
 }
 
 #[test]
-fn a_second_derivative_goes_through() {
+fn second_derivatives_through_checkpoints() {
     on("cpu", || {
         let x = Tensor::from_slice(&[0.3f64, -1.2, 2.0], [3]);
         let of = |y: Tensor| {
@@ -78,7 +78,7 @@ fn a_second_derivative_goes_through() {
 }
 
 #[test]
-fn the_values_inside_are_not_kept() {
+fn activations_inside_are_not_kept() {
     on("cpu", || {
         let net = Net::new();
         eval(&net.weights.iter().chain([&net.x]).collect::<Vec<&Tensor>>()).unwrap();
@@ -88,18 +88,18 @@ fn the_values_inside_are_not_kept() {
         };
         let (kept, anew) = (temporaries(false), temporaries(true));
         let activation = (ROWS * WIDTH * 4) as u64;
-        println!("temporaries: {} activations kept, {} computed anew", kept / activation, anew / activation);
+        println!("temporaries: {} activations without checkpoints, {} with", kept / activation, anew / activation);
         assert!(anew * 2 < kept, "{anew} bytes with checkpoints, {kept} without");
     });
 }
 
 #[test]
-fn what_depends_on_no_input_is_left_as_it_is() {
+fn outputs_that_depend_on_no_input() {
     on("cpu", || {
         let (x, w) = (Tensor::from_slice(&[1.0f32], [1]), Tensor::from_slice(&[2.0f32], [1]));
         let y = Tensor::checkpoint([&x], |_| &w * 3.0);
         assert_eq!(y.sum(..).gradients(&[&w]).unwrap()[0].to_vec::<f32>().unwrap(), [3.0]);
-        assert!(y.sum(..).gradients(&[&x]).is_err(), "no path");
+        assert!(y.sum(..).gradients(&[&x]).is_err(), "there is no gradient path");
         let same = Tensor::checkpoint([&x], |[x]| x.clone());
         assert_eq!(same.sum(..).gradients(&[&x]).unwrap()[0].to_vec::<f32>().unwrap(), [1.0]);
         let wrong = Tensor::checkpoint([&x], |[x]| x.reshape([7]));
@@ -108,7 +108,7 @@ fn what_depends_on_no_input_is_left_as_it_is() {
 }
 
 #[test]
-fn what_was_computed_before_can_be_differentiated_after() {
+fn evaluated_checkpoints_can_be_differentiated_later() {
     on("cpu", || {
         let x = Tensor::from_slice(&[0.5f32, 1.5], [2]);
         let y = Tensor::checkpoint([&x], |[x]| x.exp().sin());

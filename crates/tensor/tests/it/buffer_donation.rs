@@ -1,23 +1,24 @@
-//! New values in the memory of old ones are the values that there would be in memory of their own, and what somebody holds stays.
+//! Buffer donation: results written to donated memory equal results in fresh memory, and memory that is still referenced is not
+//! overwritten.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use panoply_runtime::{Device, device_report};
 use panoply_tensor::{DType, Tensor, eval, eval_donated, jit_with_state};
 
-/// Counts and caps are of the process: one test at a time.
+/// Statistics and memory limits are global to the process, so tests run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs on every device that is here, and on the one that finds what work-items write over one another.
+/// Runs `work` on every device present, and on the checked device, which detects work-items that overwrite each other's data.
 fn everywhere(work: impl Fn(&Device)) {
     let _alone = alone();
-    let here: Vec<Device> = device_report().expect("the environment is in order").devices().cloned().collect();
+    let here: Vec<Device> = device_report().expect("the environment variables are valid").devices().cloned().collect();
     for device in here.iter().chain(&[Device::get("cpu:checked").unwrap()]) {
         match device.info().name.contains("SwiftShader") {
-            true => eprintln!("SKIPPED: exchanges on {device}: SwiftShader is too slow"),
+            true => eprintln!("SKIPPED: buffer donation on {device}: SwiftShader is too slow"),
             false => device.scope(|| work(device)),
         }
     }
@@ -44,7 +45,7 @@ impl Draw {
         ((self.0 >> 20) % n as u64) as usize
     }
 
-    /// What some tensors become: each of its shape, of some of all of them.
+    /// Returns new tensors of the same shapes, each computed from a random subset of the tensors.
     fn next(&mut self, of: &[Tensor]) -> Vec<Tensor> {
         let mut all = of.to_vec();
         for _ in 0..6 {
@@ -65,11 +66,11 @@ impl Draw {
     }
 }
 
-/// The oracle is evaluation in memory of its own, over other tensors, which never writes over anything.
+/// The oracle is evaluation into fresh memory, with other tensors, which never overwrites anything.
 #[test]
-fn what_is_exchanged_is_what_would_have_been_computed() {
+fn donated_evaluation_equals_plain_evaluation() {
     everywhere(|device| {
-        // Every program is compiled once with what is spent and once without.
+        // Every program is compiled with and without donation.
         let seeds = if device.device_string() == "cpu" { 16 } else { 3 };
         for seed in 1..=seeds {
             let start: Vec<Tensor> = (0..3).map(|at| data(at + seed as usize, [12, 12])).collect();
@@ -81,14 +82,14 @@ fn what_is_exchanged_is_what_would_have_been_computed() {
                 eval(&next.iter().collect::<Vec<&Tensor>>()).unwrap();
                 kept = next;
                 let next = draw().next(&given);
-                // Now and then somebody holds one of them.
+                // Sometimes one of the tensors is still referenced.
                 let held = (turn == 2).then(|| (given[0].clone(), bits(&given[0])));
                 given = eval_donated(&mut given, next).unwrap();
                 for (at, (have, want)) in given.iter().zip(&kept).enumerate() {
                     assert!(bits(have) == bits(want), "{device}, seed {seed}, turn {turn}, tensor {at}");
                 }
                 if let Some((held, before)) = held {
-                    assert!(bits(&held) == before, "{device}, seed {seed}: what was held");
+                    assert!(bits(&held) == before, "{device}, seed {seed}: a referenced tensor was overwritten");
                 }
             }
         }
@@ -101,14 +102,14 @@ fn state() -> Vec<Tensor> {
     vec![data(1, [256, LEN / 256]), data(2, [256, LEN / 256])]
 }
 
-/// Momentum.
+/// One step of momentum.
 fn step([value, mean]: [&Tensor; 2]) -> Vec<Tensor> {
     let mean = mean * 0.9 + value.square();
     vec![value - &mean * 0.01, mean]
 }
 
 #[test]
-fn a_loop_takes_no_more_memory_than_its_state() {
+fn a_loop_needs_no_more_memory_than_its_state() {
     everywhere(|device| {
         let mut old = state();
         device.reset_peak_memory_stats();
@@ -117,7 +118,7 @@ fn a_loop_takes_no_more_memory_than_its_state() {
             let next = step([&old[0], &old[1]]);
             old = eval_donated(&mut old, next).unwrap();
         }
-        assert_eq!(device.memory_stats().peak_allocated, before, "{device}: nothing is held twice");
+        assert_eq!(device.memory_stats().peak_allocated, before, "{device}: the state is allocated twice");
         let step = jit_with_state(|state: &mut Vec<Tensor>, []| {
             *state = step([&state[0], &state[1]]);
             []
@@ -128,7 +129,7 @@ fn a_loop_takes_no_more_memory_than_its_state() {
         assert_eq!(
             device.memory_stats().peak_allocated,
             before,
-            "{device}: nothing is held twice by a captured function"
+            "{device}: a captured function allocates the state twice"
         );
         let mut plain = state();
         for _ in 0..8 {
@@ -138,7 +139,7 @@ fn a_loop_takes_no_more_memory_than_its_state() {
     });
 }
 
-/// A step in memory of its own.
+/// Computes a step into fresh memory.
 fn apart(old: &[Tensor]) -> Vec<Tensor> {
     let next = step([&old[0], &old[1]]);
     eval(&[&next[0], &next[1]]).unwrap();
@@ -146,7 +147,7 @@ fn apart(old: &[Tensor]) -> Vec<Tensor> {
 }
 
 #[test]
-fn what_somebody_holds_stays() {
+fn referenced_memory_is_not_overwritten() {
     everywhere(|device| {
         type Keep = fn(&Tensor) -> Box<dyn Fn() -> Vec<u8>>;
         let ways: [(&str, Keep); 4] = [
@@ -174,9 +175,12 @@ fn what_somebody_holds_stays() {
             let next = step([&old[0], &old[1]]);
             let new = eval_donated(&mut old, next).unwrap();
             assert!(look() == before, "{device}: {name}");
-            assert!(bits(&new[0]) == bits(&want[0]) && bits(&new[1]) == bits(&want[1]), "{device}: beside {name}");
+            assert!(
+                bits(&new[0]) == bits(&want[0]) && bits(&new[1]) == bits(&want[1]),
+                "{device}: results with {name}"
+            );
         }
-        // A loss whose gradient is asked for twice.
+        // A loss that is differentiated twice.
         let mut old = state();
         let loss = old[0].square().sum(..);
         let slope = bits(&loss.gradients(&[&old[0]]).unwrap()[0]);
@@ -188,7 +192,7 @@ fn what_somebody_holds_stays() {
 }
 
 #[test]
-fn data_and_doubles_among_what_is_asked_for_keep_their_values() {
+fn data_and_duplicates_among_the_outputs_keep_their_values() {
     everywhere(|device| {
         let fresh = Tensor::from_slice(&[1.0f32, 2.0, 3.0], [3]);
         let twice = &fresh * 2.0;
@@ -210,7 +214,7 @@ fn data_and_doubles_among_what_is_asked_for_keep_their_values() {
 }
 
 #[test]
-fn too_little_memory_changes_nothing() {
+fn running_out_of_memory_changes_nothing() {
     let _alone = alone();
     for device in [Device::get("cpu").unwrap(), Device::get("cpu:checked").unwrap()] {
         device.scope(|| {
@@ -238,11 +242,11 @@ fn too_little_memory_changes_nothing() {
     }
 }
 
-/// Where a product's result goes through the update, each element of what is changed is changed once.
+/// If a product is fused into the update as its epilogue, each element of the donated tensor is updated exactly once.
 #[test]
-fn what_follows_a_product_changes_what_is_spent_once() {
+fn an_epilogue_updates_donated_memory_once() {
     everywhere(|device| {
-        // Only the CPU has products in bands, which take many rows.
+        // Only the CPU computes products in bands, which need many rows.
         let large: &[[usize; 3]] =
             if device.device_string() == "cpu" { &[[130, 420, 33], [600, 1030, 3]] } else { &[] };
         for [m, n, k] in [[40, 50, 60], [3, 5, 7]].iter().chain(large).copied() {

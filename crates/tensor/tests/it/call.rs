@@ -1,10 +1,10 @@
-//! Operations that count as one node: the same values and gradients as what they are composed of.
+//! Operations that count as one graph node: the same values and gradients as the expressions in their bodies.
 
 use std::sync::{Mutex, PoisonError};
 
 use panoply_tensor::{DType, Device, Rng, Tensor, eval, plan_cache_stats};
 
-/// One test at a time: plans are counted for the whole process.
+/// One test at a time: plan statistics are global to the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn on_cpu(test: impl FnOnce()) {
@@ -22,7 +22,7 @@ fn data(shape: &[usize]) -> Tensor {
     x.detach()
 }
 
-/// tanh(x) · y, with the numbers that are part of it.
+/// tanh(x) · y with a scalar parameter.
 fn gated(x: &Tensor, y: &Tensor, scale: f64) -> Tensor {
     Tensor::call("gated", [x, y], scale, |[x, y], scale| (x * *scale).tanh() * y)
 }
@@ -32,7 +32,7 @@ fn gated_plainly(x: &Tensor, y: &Tensor, scale: f64) -> Tensor {
 }
 
 #[test]
-fn values_and_gradients_are_those_of_the_expression() {
+fn values_and_gradients_equal_those_of_the_expression() {
     on_cpu(|| {
         let (x, y) = (data(&[3, 5]), data(&[3, 5]) + 0.5);
         for scale in [1.0, -2.5] {
@@ -43,7 +43,7 @@ fn values_and_gradients_are_those_of_the_expression() {
             for (flow, wanted) in flows.iter().zip(&wanted) {
                 assert_eq!(values(flow), values(wanted), "scale {scale}");
             }
-            // Gradients of gradients.
+            // Second derivatives.
             let second = flows[0].square().sum(..).gradients(&[&x, &y]).unwrap();
             let wanted = wanted[0].square().sum(..).gradients(&[&x, &y]).unwrap();
             for (flow, wanted) in second.iter().zip(&wanted) {
@@ -76,19 +76,19 @@ fn several_results_and_calls_within_calls() {
 }
 
 #[test]
-fn detached_parts_of_a_body_stay_detached() {
+fn detached_parts_of_a_body_have_no_gradient() {
     on_cpu(|| {
         let x = data(&[6]);
         let y = Tensor::call("half free", [&x], (), |[x], ()| x * &x.detach());
         let flow = y.sum(..).gradients(&[&x]).unwrap();
-        assert_eq!(values(&flow[0]), values(&x), "only one factor is differentiated");
+        assert_eq!(values(&flow[0]), values(&x), "only one factor has a gradient");
         let cut = Tensor::call("cut", [&x], (), |[x], ()| x.detach() + 1.0);
         let error = cut.sum(..).gradients(&[&x]).unwrap_err();
         assert!(error.to_string().contains("the path ends at cut"), "{error}");
     });
 }
 
-/// Optimized builds give equal bodies one address; their gradients stay their own.
+/// Optimized builds can merge functions with equal bodies; each call keeps its own gradient.
 #[test]
 fn equal_bodies_keep_their_gradients() {
     on_cpu(|| {
@@ -105,7 +105,7 @@ fn equal_bodies_keep_their_gradients() {
 }
 
 #[test]
-fn inputs_that_change_compile_nothing_again() {
+fn changing_inputs_does_not_recompile() {
     on_cpu(|| {
         let x = data(&[7]);
         let run = |rate: f32| gated(&(&x * &Tensor::scalar(rate)), &x, 3.0).eval().unwrap();
@@ -130,9 +130,9 @@ fn mistakes_name_operands_and_line() {
         let data = Tensor::call("holder", [&x], (), |[x], ()| x + &Tensor::from_slice(&[1.0f32, 2.0, 3.0], [3]));
         let error = data.to_vec::<f32>().unwrap_err();
         assert!(error.is_mistake(), "{error}");
-        assert_eq!(error.message(), "holder: its body holds data; pass them as an input");
+        assert_eq!(error.message(), "holder: its body captures data; pass it as an input");
         let asked = Tensor::call("asker", [&x], (), |[x], ()| if x.item().is_ok() { x.exp() } else { x.clone() });
-        assert_eq!(values(&asked), values(&x), "a stand-in has no value");
+        assert_eq!(values(&asked), values(&x), "a placeholder has no value");
         let mixed = Tensor::call("mixed", [&x], (), |[x], ()| x.cast(DType::F64) + x);
         assert!(mixed.check().unwrap_err().message().contains("element types f64 and f32 differ"));
         eval(&[&x]).unwrap();

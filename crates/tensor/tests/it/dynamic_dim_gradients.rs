@@ -1,10 +1,10 @@
-//! What a length that a plan does not know has to do with derivatives, shapes and numbers that are none: of tensors stored at a bound
-//! each gives what it gives of plain ones of the true length, or says that it cannot.
+//! Dynamic dimensions with derivatives, changes of shape and invalid lengths: each operation on padded tensors gives the same result as on
+//! plain tensors of the valid length, or is rejected.
 
 use panoply_runtime::Device;
 use panoply_tensor::{AttentionOptions, DType, Dim, Error, Result, Tensor, jit};
 
-/// Lengths and numbers.
+/// Shapes and values.
 type Values = Vec<(Vec<usize>, Vec<f32>)>;
 
 fn values(tensors: &[Tensor]) -> Result<Values> {
@@ -19,10 +19,10 @@ fn near(have: Result<Vec<Tensor>>, want: Result<Vec<Tensor>>, what: &str) {
     let have = have.unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(have.len(), want.len(), "{what}");
     for ((have_dims, have), (want_dims, want)) in have.iter().zip(&want) {
-        assert_eq!(have_dims, want_dims, "{what}: {have:?} for {want:?}");
+        assert_eq!(have_dims, want_dims, "{what}: {have:?}, expected {want:?}");
         let scale = want.iter().filter(|x| x.is_finite()).fold(1.0f32, |top, x| top.max(x.abs()));
         let equal = |(a, b): (&f32, &f32)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 3e-5 * scale;
-        assert!(have.iter().zip(want).all(equal), "{what}: {have:?} is not {want:?}");
+        assert!(have.iter().zip(want).all(equal), "{what}: {have:?}, expected {want:?}");
     }
 }
 
@@ -34,7 +34,7 @@ fn plain(seed: usize, dims: &[usize]) -> Tensor {
     Tensor::from_slice(&numbers(seed, dims.iter().product()), dims)
 }
 
-/// Rows of so many numbers; and the same at a bound, with what would be seen behind them.
+/// Returns a matrix, and the same padded to the bound, with padding that would change results.
 fn both(seed: usize, [rows, columns]: [usize; 2], dim: &Dim) -> [Tensor; 2] {
     let mut numbers = numbers(seed, rows * columns);
     let short = Tensor::from_slice(&numbers, [rows, columns]);
@@ -48,7 +48,7 @@ fn n(bound: usize) -> Dim {
 }
 
 #[test]
-fn what_is_made_of_no_data_has_all_of_its_slope() {
+fn constants_have_complete_gradients() {
     let bias = plain(1, &[1, 2]);
     let [x, open] = both(2, [3, 2], &n(4));
     let other = plain(3, &[2, 2]);
@@ -79,7 +79,7 @@ fn cut([x, length]: [&Tensor; 2], (): &()) -> Tensor {
 }
 
 #[test]
-fn a_number_that_is_no_length_is_refused_and_a_computed_one_has_an_end() {
+fn invalid_lengths_are_rejected_and_computed_ones_are_clamped() {
     let seen = Dim::new("seen", 5);
     let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0], [5]);
     let number = |n: i32| Tensor::scalar(n);
@@ -90,7 +90,7 @@ fn a_number_that_is_no_length_is_refused_and_a_computed_one_has_an_end() {
     }
     let below = x.set_dim_size(0, &seen, &(number(4) - number(6)));
     assert_eq!((below.sum(..).item().unwrap(), below.dim_size(0).item().unwrap()), (0.0, 0.0));
-    assert_eq!(below.to_vec::<f32>().unwrap_err().message(), "-2 is no length of seen of at most 5");
+    assert_eq!(below.to_vec::<f32>().unwrap_err().message(), "-2 is not a valid length of seen of at most 5");
     let captured = jit(|[x, n]| [x.set_dim_size(0, &seen, n).mean(..)]);
     let called = |n: i32| {
         let both: [Body; 2] = [cut, |[x, n], ()| Tensor::call("inner", [x, n], (), cut)];
@@ -103,7 +103,7 @@ fn a_number_that_is_no_length_is_refused_and_a_computed_one_has_an_end() {
             match mean {
                 Ok(mean) => assert_eq!(mean, f64::from(length + 1) / 2.0),
                 Err(error) => {
-                    assert_eq!(error.message(), format!("{length} is no length of seen of at most 5"));
+                    assert_eq!(error.message(), format!("{length} is not a valid length of seen of at most 5"));
                     assert!(error.is_mistake() && !(0..=5).contains(&length), "{error}");
                 }
             }
@@ -112,7 +112,7 @@ fn a_number_that_is_no_length_is_refused_and_a_computed_one_has_an_end() {
 }
 
 #[test]
-fn grids_and_positions_end_where_their_axes_do() {
+fn meshgrid_and_indices_respect_the_valid_length() {
     let [v, w] = [plain(1, &[4]), plain(2, &[3])];
     let grids = |v: &Tensor, w: &Tensor| {
         let grids = Tensor::meshgrid(&[v, w]);
@@ -135,7 +135,7 @@ fn grids_and_positions_end_where_their_axes_do() {
 }
 
 #[test]
-fn another_shape_is_that_of_what_is_there() {
+fn reshape_uses_the_valid_length() {
     let n = n(4);
     let (mut taken, mut refused) = (0, Vec::new());
     for rows in [0, 1, 2, 3, 4] {
@@ -153,7 +153,7 @@ fn another_shape_is_that_of_what_is_there() {
             let (have, want) = (values(&[of(&open)]), values(&[of(&x)]));
             match (have, want) {
                 (Ok(have), Ok(want)) => assert_eq!(have, want, "{rows} rows as {asked:?}"),
-                (Ok(have), Err(error)) => panic!("{rows} rows as {asked:?}: {have:?}, not {error}"),
+                (Ok(have), Err(error)) => panic!("{rows} rows as {asked:?}: {have:?}, expected {error}"),
                 (Err(_), Ok(_)) => refused.push((rows, asked.clone())),
                 (Err(_), Err(_)) => continue,
             }
@@ -166,7 +166,7 @@ fn another_shape_is_that_of_what_is_there() {
 }
 
 #[test]
-fn equal_extremes_share_among_those_that_are_there() {
+fn the_gradient_of_equal_extremes_ignores_padding() {
     for x in [[f32::NEG_INFINITY; 2], [f32::INFINITY; 2], [1.0, 1.0]].map(|x| Tensor::from_slice(&x, [2])) {
         for of in [|x: &Tensor| x.max(..), |x: &Tensor| x.min(..)] {
             let slope = |x: &Tensor| of(x).gradients(&[x]);
@@ -176,7 +176,7 @@ fn equal_extremes_share_among_those_that_are_there() {
 }
 
 #[test]
-fn there_is_no_extreme_of_nothing() {
+fn extremes_of_an_empty_axis_are_mistakes() {
     let x = Tensor::from_slice(&[] as &[f32], [0, 3]);
     for of in [|x: &Tensor| x.max(0), |x: &Tensor| x.min(..), |x: &Tensor| x.argmax(0)] {
         let [open, plain] = [of(&x.mark_dynamic(0, &n(4))), of(&x)].map(|x| x.check().unwrap_err());
@@ -187,7 +187,7 @@ fn there_is_no_extreme_of_nothing() {
 }
 
 #[test]
-fn weights_and_directions_are_as_long_as_what_they_are_for() {
+fn cotangents_and_tangents_must_have_the_valid_length() {
     let x = plain(1, &[3]).mark_dynamic(0, &n(6));
     let y = -&x;
     for wrong in [plain(2, &[5]).mark_dynamic(0, &n(6)), plain(2, &[6]), plain(2, &[3])] {
@@ -199,7 +199,7 @@ fn weights_and_directions_are_as_long_as_what_they_are_for() {
 }
 
 #[test]
-fn what_is_made_of_no_data_in_many_steps_is_known_at_once() {
+fn chains_of_constants_are_recognized_in_linear_time() {
     let x = plain(1, &[3]).mark_dynamic(0, &n(4));
     let mut free = Tensor::ones([4], DType::F32);
     for _ in 0..60 {
@@ -209,7 +209,7 @@ fn what_is_made_of_no_data_in_many_steps_is_known_at_once() {
 }
 
 #[test]
-fn labels_without_times_come_in_short_batches() {
+fn ctc_loss_with_a_dynamic_batch() {
     let n = n(6);
     for rows in [1, 4] {
         let shares = plain(1, &[rows, 12]).reshape([-1, 3, 4]).permute([1, 0, 2]);
@@ -231,7 +231,7 @@ fn labels_without_times_come_in_short_batches() {
 }
 
 #[test]
-fn the_slope_of_a_product_of_nothing_is_nothing() {
+fn the_gradient_of_an_empty_product_is_empty() {
     let x = Tensor::from_slice(&[] as &[f32], [0, 3]);
     for y in [x.prod(0), x.cumprod(0).sum(0)] {
         let slope = (y * plain(1, &[3])).sum(..).gradients(&[&x]).unwrap();
@@ -243,7 +243,7 @@ fn the_slope_of_a_product_of_nothing_is_nothing() {
 }
 
 #[test]
-fn directions_go_through_what_meets_along_the_axis() {
+fn jvp_of_operations_along_the_dynamic_axis() {
     type Of = fn(&Tensor) -> Tensor;
     let of: [(&str, Of); 10] = [
         ("max", |x| x.max(0)),
@@ -258,7 +258,7 @@ fn directions_go_through_what_meets_along_the_axis() {
             let x = x.unsqueeze(0);
             x.scaled_dot_product_attention(&x, &x, &AttentionOptions { is_causal: true, ..AttentionOptions::default() })
         }),
-        ("a slope", |x| {
+        ("a gradient", |x| {
             x.t().matmul(x).sin().sum(..).gradients(&[x]).map_or_else(Tensor::from_mistake, |mut s| s.remove(0))
         }),
     ];
@@ -275,7 +275,7 @@ fn directions_go_through_what_meets_along_the_axis() {
 }
 
 #[test]
-fn lengths_stay_what_they_are_in_a_checkpoint() {
+fn checkpoints_keep_valid_lengths() {
     let (n, w) = (n(5), plain(2, &[4, 4]));
     let x = plain(1, &[5, 4]);
     let block = |x: &Tensor| (x.matmul(&w).gelu() + x).layer_norm(1e-5) + x.softmax(0);
@@ -313,7 +313,7 @@ fn lengths_stay_what_they_are_in_a_checkpoint() {
 }
 
 #[test]
-fn what_has_no_dim_is_like_any_other_beside_one_that_has() {
+fn static_tensors_beside_dynamic_ones() {
     let [x, w] = [plain(1, &[3, 2]), plain(2, &[3, 2])];
     let of = jit(|[x, w]: [&Tensor; 2]| {
         assert!(!w.has_dynamic_dim());
@@ -325,7 +325,7 @@ fn what_has_no_dim_is_like_any_other_beside_one_that_has() {
 }
 
 #[test]
-fn a_length_goes_where_its_tensor_goes() {
+fn copies_to_another_device_keep_the_length() {
     let (n, x) = (n(5), plain(1, &[5]));
     let there = Device::get("cpu:checked").unwrap();
     let want = || Ok(vec![x.narrow(0, 0, 3).to(&there).sum(..), x.narrow(0, 0, 3).square().to(&there)]);
@@ -341,12 +341,12 @@ fn a_length_goes_where_its_tensor_goes() {
         near(Ok(vec![moved.sum(..), &moved * &part.to(&there)]), want(), "moved");
     }
     let error = x.set_dim_size(0, &n, &(Tensor::scalar(1i32) + Tensor::scalar(6i32))).to(&there).check();
-    let wrong = |error: Error| error.message().contains("7 is no length of n");
+    let wrong = |error: Error| error.message().contains("7 is not a valid length of n");
     assert!(error.is_err_and(wrong));
 }
 
 #[test]
-fn sequences_of_any_length_are_multiplied_by_a_matrix() {
+fn matmul_of_dynamic_sequences_with_a_matrix() {
     let w = plain(2, &[4, 3]);
     let x = plain(1, &[2, 5, 4]);
     let of = |x: &Tensor| {

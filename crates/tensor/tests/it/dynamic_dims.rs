@@ -1,5 +1,5 @@
-//! Lengths that a plan does not know: every operation of the table gives, of tensors stored at a bound, what it gives of tensors of
-//! the length, or says that it cannot; one plan serves all lengths.
+//! Dynamic dimensions: every operation of the op table gives the same result for tensors padded to an upper bound as for tensors of the
+//! valid length, or is rejected. One plan serves all lengths.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,21 +11,21 @@ use panoply_tensor::{
     AttentionOptions, DType, Dim, Result, Rng, Shape, SortOrder, Tensor, eval, jit, jit_with_state, plan_cache_stats,
 };
 
-/// Counts are of the process: one test at a time.
+/// Statistics are global to the process, so tests run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Inputs of an operation of which axes end early.
+/// A row of the op table with the axes of its inputs that are dynamic.
 struct Case {
     row: &'static Row,
-    /// For each input its axes that do.
+    /// Dynamic axes of each input.
     axes: Vec<Vec<usize>>,
 }
 
-/// For every length of a row's inputs: every axis so long by itself, together with one in each other input, and all of them; and all
-/// axes of two lengths.
+/// Returns cases for every dimension size of a row's inputs: each axis of that size alone, together with one in every other input, and all
+/// such axes. Also all axes of any two sizes.
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for row in rows() {
@@ -61,7 +61,8 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// The inputs where those axes are so long; and where they are stored at their bound, with numbers behind that would be seen.
+    /// Returns the inputs with those axes at their valid length, and the inputs padded to the bound, with padding that would change
+    /// results.
     fn inputs(&self, length: fn(usize) -> usize) -> [Vec<Tensor>; 2] {
         let one = |n: usize, input: &Input| {
             let (mut numbers, axes) = (input.numbers(n as u64), &self.axes[n]);
@@ -93,7 +94,7 @@ impl Case {
         values(&(self.row.op)(inputs)).map(|value| vec![value])
     }
 
-    /// The gradients with respect to the float inputs of a sum in which every element counts by its place.
+    /// Returns the gradients with respect to the float inputs of a weighted sum, in which every element has a different weight.
     fn gradients(&self, inputs: &[Tensor]) -> Result<Values> {
         let mut y = (self.row.op)(inputs);
         for axis in (0..y.shape()?.ndim() as isize).rev() {
@@ -104,15 +105,16 @@ impl Case {
         y.gradients(&wanted)?.iter().map(values).collect()
     }
 
-    /// Whether the operation of the stored inputs gives what it gives of the short ones; none if it says that it cannot.
+    /// Compares the operation on padded inputs with that on short inputs, and the gradients as well if the row has any. Returns `None` if
+    /// the padded inputs are rejected, else whether gradients were compared.
     fn judge(&self, length: fn(usize) -> usize) -> Option<bool> {
         let place = || format!("{} with axes {:?}, {} of 10", self.row.name, self.axes, length(10));
         let [short, stored] = self.inputs(length);
         let want = self.value(&short);
         match (self.value(&stored), &want) {
             (Ok(have), Ok(want)) => near(&have, want, 2.0 * self.row.tolerance, place()),
-            // What is written beyond the end is dropped.
-            (Ok(_), Err(_)) => assert_eq!(self.row.name, "write", "{} is no mistake: {want:?}", place()),
+            // A write beyond the end is dropped.
+            (Ok(_), Err(_)) => assert_eq!(self.row.name, "write", "{} is not rejected: {want:?}", place()),
             (Err(error), _) => {
                 assert!(error.is_mistake(), "{}: {error}", place());
                 return None;
@@ -130,7 +132,7 @@ impl Case {
     }
 }
 
-/// Lengths and numbers.
+/// Shapes and values.
 type Values = Vec<(Vec<usize>, Vec<f64>)>;
 
 fn values(x: &Tensor) -> Result<(Vec<usize>, Vec<f64>)> {
@@ -153,7 +155,7 @@ fn near(have: &Values, want: &Values, tolerance: f64, what: String) {
     }
 }
 
-/// Rows that take a length along one of their axes, whatever they are.
+/// Rows that must accept a dynamic axis, whatever their other axes are.
 const TAKEN: &[&str] = &[
     "add",
     "where",
@@ -183,7 +185,7 @@ const TAKEN: &[&str] = &[
 ];
 
 #[test]
-fn the_table_holds_at_every_length() {
+fn every_operation_agrees_at_every_length() {
     let _alone = alone();
     let (mut taken, mut mistaken): (Vec<&str>, usize) = (Vec::new(), 0);
     Device::get("cpu").unwrap().scope(|| {
@@ -196,22 +198,22 @@ fn the_table_holds_at_every_length() {
         }
     });
     let missing: Vec<&&str> = TAKEN.iter().filter(|name| !taken.contains(name)).collect();
-    assert!(missing.is_empty(), "{missing:?} take no length");
-    assert!(taken.len() > 1300, "only {} are taken, {mistaken} are mistakes", taken.len());
+    assert!(missing.is_empty(), "{missing:?} accept no dynamic axis");
+    assert!(taken.len() > 1300, "only {} cases are accepted, {mistaken} are rejected", taken.len());
 }
 
 #[test]
-fn devices_and_the_interpreter_agree() {
+fn devices_agree_with_the_interpreter() {
     let _alone = alone();
     for name in ["cpu", "cpu:checked", "opencl:0"] {
         let device = match Device::get(name) {
             Ok(device) => device,
             Err(error) => {
-                eprintln!("SKIPPED: lengths on {name}: {}", error.message());
+                eprintln!("SKIPPED: dynamic dimensions on {name}: {}", error.message());
                 continue;
             }
         };
-        // A compiler of its own takes a tenth of a second for each.
+        // A device compiler takes a tenth of a second for each kernel.
         let few = device.target().language != Language::Ir;
         let mut seen: Vec<&str> = Vec::new();
         device.scope(|| {
@@ -231,7 +233,7 @@ fn devices_and_the_interpreter_agree() {
     }
 }
 
-/// So many rows of two numbers.
+/// Returns `count` rows of two numbers.
 fn rows_of(count: usize) -> Vec<f32> {
     (0..2 * count).map(|i| ((i * 7) % 11) as f32 / 4.0 - 1.0).collect()
 }
@@ -263,13 +265,13 @@ fn one_plan_serves_all_lengths() {
         let (loss, slopes, turned) = step(rows);
         let have = [values(&loss), values(&slopes[0]), values(&slopes[1]), values(&turned)].map(Result::unwrap);
         let after = plan_cache_stats();
-        assert_eq!((after.misses, after.hits), (before.misses, before.hits + 1), "{rows} rows are planned anew");
+        assert_eq!((after.misses, after.hits), (before.misses, before.hits + 1), "{rows} rows are planned again");
         near(&have.to_vec(), &plain(rows), 2e-6, format!("{rows} rows"));
     }
 }
 
 #[test]
-fn a_dim_is_given_to_data_values_and_what_is_not_computed() {
+fn mark_dynamic_accepts_data_evaluated_and_lazy_tensors() {
     let _alone = alone();
     let batch = Dim::new("batch", 6);
     let made: [fn() -> Tensor; 3] = [
@@ -308,7 +310,7 @@ fn a_dim_is_given_to_data_values_and_what_is_not_computed() {
 }
 
 #[test]
-fn second_derivatives_and_directions_see_the_length() {
+fn second_derivatives_and_jvp_use_the_valid_length() {
     let _alone = alone();
     let batch = Dim::new("batch", 9);
     let of = |x: &Tensor| {
@@ -322,7 +324,7 @@ fn second_derivatives_and_directions_see_the_length() {
     near(&of(&x.mark_dynamic(0, &batch)), &of(&x), 1e-5, "of 5 rows".to_string());
 }
 
-/// One more matrix of those that are there, whose rows are of a batch.
+/// Returns one more matrix, computed from the previous ones, whose rows are of a batch.
 fn next_of(of: &[Tensor], w: &Tensor, number: &mut impl FnMut(usize) -> usize) -> Tensor {
     let (x, y) = (&of[number(of.len())], &of[number(of.len())]);
     match number(20) {
@@ -349,7 +351,7 @@ fn next_of(of: &[Tensor], w: &Tensor, number: &mut impl FnMut(usize) -> usize) -
     }
 }
 
-/// What some of so many steps give for data of two tensors, and its slopes.
+/// Computes random operations on two tensors, and the first and second derivatives of the result.
 fn random(seed: u64, x: &Tensor, y: &Tensor, w: &Tensor) -> Result<Values> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut number = move |below: usize| {
@@ -362,15 +364,15 @@ fn random(seed: u64, x: &Tensor, y: &Tensor, w: &Tensor) -> Result<Values> {
         next.check()?;
         of.push(next);
     }
-    // Some depend on neither.
-    let last = of.pop().expect("there are some") + x.matmul(w).sin();
+    // Some random expressions depend on neither input.
+    let last = of.pop().expect("there is at least one") + x.matmul(w).sin();
     let slopes = last.tanh().mean(..).gradients(&[x, w])?;
     let second = slopes[1].square().sum(..).gradients(&[x])?;
     [last].iter().chain(&slopes).chain(&second).map(values).collect()
 }
 
 #[test]
-fn random_expressions_see_the_length() {
+fn random_expressions_use_the_valid_length() {
     let _alone = alone();
     let dim = Dim::new("batch", 7);
     let w = Tensor::from_slice(&(0..16).map(|i| (i * 5 % 16) as f32 / 16.0 - 0.4).collect::<Vec<f32>>(), [4, 4]);
@@ -412,7 +414,7 @@ fn a_captured_function_replays_at_every_length() {
         let open =
             train.call_with_state(&mut states[0], [&x.mark_dynamic(0, &batch), &y.mark_dynamic(0, &batch)]).unwrap();
         let made = plan_cache_stats().misses - before.misses;
-        // The state is spent from the second turn on, which is another plan.
+        // The state is donated from the second call on, which needs another plan.
         assert!(made <= u64::from(turn < 2), "{rows} rows made {made} plans");
         let plain = train.call_with_state(&mut states[1], [&x, &y]).unwrap();
         let all = |results: &[Tensor]| results.iter().map(|result| values(result).unwrap()).collect::<Values>();
@@ -423,7 +425,7 @@ fn a_captured_function_replays_at_every_length() {
 }
 
 #[test]
-fn a_prompt_of_some_length_is_attended_to() {
+fn attention_over_a_dynamic_prompt_length() {
     let _alone = alone();
     let prompt = Dim::new("prompt", 9);
     let numbers = |seed: u64, shape: [usize; 4]| {
@@ -446,7 +448,7 @@ fn a_prompt_of_some_length_is_attended_to() {
 }
 
 #[test]
-fn a_state_keeps_its_length() {
+fn a_state_keeps_its_dynamic_length() {
     let _alone = alone();
     let batch = Dim::new("batch", 6);
     let step = jit_with_state(|held: &mut Tensor, [x]| {
@@ -473,7 +475,7 @@ fn a_state_keeps_its_length() {
 }
 
 #[test]
-fn a_cache_grows_under_one_plan() {
+fn a_kv_cache_grows_under_one_plan() {
     let _alone = alone();
     const WIDTH: usize = 4;
     const MOST: usize = 12;
@@ -504,7 +506,7 @@ fn a_cache_grows_under_one_plan() {
 }
 
 #[test]
-fn lengths_made_by_a_function_come_out_of_it() {
+fn functions_can_return_new_dynamic_lengths() {
     let _alone = alone();
     let seen = Dim::new("seen", 5);
     let cut = jit(|[x, length]| [x.set_dim_size(0, &seen, &(length + Tensor::scalar(1i32)))]);
@@ -515,7 +517,7 @@ fn lengths_made_by_a_function_come_out_of_it() {
         assert_eq!(have.sum(..).item().unwrap(), ((length + 1) * (length + 2) / 2).into());
     }
     let [beyond] = cut.call([&x, &Tensor::scalar(5)]).unwrap();
-    assert_eq!(beyond.to_vec::<f32>().unwrap_err().message(), "6 is no length of seen of at most 5");
+    assert_eq!(beyond.to_vec::<f32>().unwrap_err().message(), "6 is not a valid length of seen of at most 5");
 }
 
 #[test]
@@ -537,20 +539,20 @@ fn threads_share_a_plan() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_a_mistake() {
+fn invalid_dynamic_dimensions_are_mistakes() {
     let _alone = alone();
     let (batch, other) = (Dim::new("batch", 6), Dim::new("time", 6));
     let x = Tensor::from_slice(&rows_of(4), [4, 2]);
     let open = x.mark_dynamic(0, &batch);
     let of = |rows: usize, dim: &Dim| Tensor::from_slice(&rows_of(rows), [rows, 2]).mark_dynamic(0, dim);
-    let unknown = "has a length that its plan does not know";
+    let unknown = "has a dynamic length, which this operation needs to know";
     let length = |n: i32| Tensor::scalar(n);
     let whole = Tensor::from_slice(&rows_of(6), [6, 2]);
     let far = |x: &Tensor, bound: usize| x.mark_dynamic(0, &Dim::new("far", bound));
     let wide = Tensor::zeros([4, 1 << 40], DType::F32);
     let wrong: [(Tensor, &str); 23] = [
         (far(&x, usize::MAX), "is more than an i32 can count"),
-        (far(&wide, i32::MAX as usize), "than there are addresses"),
+        (far(&wide, i32::MAX as usize), "more bytes than the address space"),
         (open.flip(0), unknown),
         (open.narrow(0, 0, 2), unknown),
         (open.slice((1..,)), unknown),
@@ -560,15 +562,15 @@ fn what_cannot_be_meant_is_a_mistake() {
         (open.sort(0, SortOrder::Ascending), unknown),
         (Tensor::concat([open.clone(), open.clone()], 0), unknown),
         (&open + &of(5, &batch), "are not known to be equally long"),
-        (&open + &of(4, &other), "are of different dims"),
-        (&open + &whole, "meet, of which one has a dim"),
+        (&open + &of(4, &other), "have different Dims"),
+        (&open + &whole, "must match, but only one has a Dim"),
         (&open + &x, "do not broadcast"),
-        (open.mark_dynamic(0, &batch), "has a dim already"),
-        (far(&Tensor::zeros([0, 1 << 40, 1 << 40], DType::F32), 9), "than there are addresses"),
+        (open.mark_dynamic(0, &batch), "has a Dim already"),
+        (far(&Tensor::zeros([0, 1 << 40, 1 << 40], DType::F32), 9), "more bytes than the address space"),
         (open.reshape([isize::MAX, 4, 2]), "does not fit"),
-        (of(7, &batch), "is no length of batch of at most 6"),
-        (whole.set_dim_size(0, &batch, &length(7)), "7 is no length of batch of at most 6"),
-        (whole.set_dim_size(0, &batch, &length(-1)), "-1 is no length of batch of at most 6"),
+        (of(7, &batch), "exceeds the bound of batch of at most 6"),
+        (whole.set_dim_size(0, &batch, &length(7)), "7 is not a valid length of batch of at most 6"),
+        (whole.set_dim_size(0, &batch, &length(-1)), "-1 is not a valid length of batch of at most 6"),
         (whole.set_dim_size(1, &batch, &length(1)), "is not as long as the bound of batch of at most 6"),
         (whole.set_dim_size(0, &batch, &Tensor::scalar(1.0f32)), "not a single i32"),
         (open.broadcast_to(&[6, 2].into()), "cannot be expanded"),
@@ -576,7 +578,7 @@ fn what_cannot_be_meant_is_a_mistake() {
     for (at, (tensor, part)) in wrong.iter().enumerate() {
         let error = tensor.to_vec::<f32>().unwrap_err();
         assert!(error.is_mistake() && error.message().contains(part), "{at}: {error}");
-        assert!(error.to_string().contains("dynamic_dims.rs"), "{at} names no line: {error}");
+        assert!(error.to_string().contains("dynamic_dims.rs"), "{at} does not name the source line: {error}");
     }
     let [mapped] = Tensor::vmap([&open], |[row]| [row.sum(..)]);
     assert!(mapped.check().unwrap_err().message().contains(unknown));

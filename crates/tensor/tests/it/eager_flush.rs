@@ -1,18 +1,18 @@
-//! Work that nobody asks for is done all the same when too much of it waits.
+//! Pending operations are evaluated automatically when there are too many of them.
 
 use panoply_tensor::{Device, Tensor, jit, plan_cache_stats};
 
-/// One after another in one process: the counts are the process's.
+/// All parts run in one test, because the statistics are global to the process.
 #[test]
-fn what_waits_too_long_is_computed_in_equal_stretches() {
-    Device::get("cpu").expect("the CPU is there").scope(|| {
+fn long_pending_graphs_are_evaluated_in_equal_segments() {
+    Device::get("cpu").expect("the CPU is always present").scope(|| {
         sums();
         slopes();
         slopes_of_numbers();
     });
 }
 
-/// Plans made and plans found while something was done.
+/// Returns the number of plans compiled and of plans found in the cache during `work`.
 fn counted<T>(work: impl FnOnce() -> T) -> (T, [u64; 2]) {
     let before = plan_cache_stats();
     let done = work();
@@ -20,50 +20,50 @@ fn counted<T>(work: impl FnOnce() -> T) -> (T, [u64; 2]) {
     (done, [after.misses - before.misses, after.hits - before.hits])
 }
 
-/// Additions of numbers that are exact.
+/// Additions whose results are exact.
 fn sums() {
     const STEPS: usize = 100_000;
     let start = Tensor::from_slice(&[0.0f32, 1.0], [2]);
     start.eval().expect("it is data");
     let (end, done) = counted(|| (0..STEPS).fold(start.clone(), |x, _| x + 1.0));
-    assert_eq!(done, [1, 5], "six stretches of 16384 nodes, planned once");
+    assert_eq!(done, [1, 5], "six segments of 16384 nodes, planned once");
     assert_eq!(end.to_vec::<f32>().expect("it is computed"), [100_000.0, 100_001.0]);
     let slope = end.sum(..).gradients(&[&start]).expect("a sum has a gradient");
     assert_eq!(slope[0].to_vec::<f32>().expect("it is computed"), [1.0, 1.0]);
 
-    // Nothing can be computed where the function is traced, and no harm is done by that.
+    // Inside a traced function nothing can be evaluated, which must be harmless.
     let long = jit(|[x]: [&Tensor; 1]| [(0..40_000).fold(x.clone(), |x, _| x + 1.0)]);
-    let [sum] = long.call([&start]).expect("it is traced whole");
+    let [sum] = long.call([&start]).expect("it is traced as a whole");
     assert_eq!(sum.to_vec::<f32>().expect("it is computed"), [40_000.0, 40_001.0]);
 }
 
-/// The way back comes by every step once more, and by all of them where only the last of a stretch has a value.
+/// The backward pass visits every step again. Within a segment, where only the last step has a value, it recomputes all steps.
 fn slopes() {
     const STEPS: usize = 80_000;
     let start = Tensor::from_slice(&[0.5f64, 1.0], [2]);
     start.eval().expect("it is data");
     let (end, done) = counted(|| (0..STEPS).fold(start.clone(), |x, _| x.sin()));
-    assert_eq!(done, [1, 3], "four stretches of 16384 nodes, planned once");
+    assert_eq!(done, [1, 3], "four segments of 16384 nodes, planned once");
     let (slope, done) = counted(|| end.sum(..).gradients(&[&start]).expect("a sine has a gradient").remove(0));
-    assert_eq!(done, [2, 3], "the end of the last stretch, then four times as much of two stretches, planned once");
+    assert_eq!(done, [2, 3], "the end of the last segment, then four equal pieces of two segments, planned once");
     let (values, done) = counted(|| slope.to_vec::<f64>().expect("it is computed"));
-    assert_eq!(done, [1, 0], "what is left");
+    assert_eq!(done, [1, 0], "the rest");
     for (have, start) in values.iter().zip([0.5f64, 1.0]) {
         let (_, want) = (0..STEPS).fold((start, 1.0), |(x, slope), _| (x.sin(), slope * x.cos()));
-        assert!((have / want - 1.0).abs() < 1e-9, "{have} for {want}");
+        assert!((have / want - 1.0).abs() < 1e-9, "{have}, expected {want}");
     }
 }
 
-/// What flows back to numbers is not asked for, and nothing is computed for it.
+/// Gradients with respect to constants are not requested, and nothing is evaluated for them.
 fn slopes_of_numbers() {
     const STEPS: usize = 40_000;
     let start = Tensor::from_slice(&[0.5f64, 1.0], [2]);
     start.eval().expect("it is data");
     let end = (0..STEPS).fold(start.clone(), |x, _| &x * 0.9999);
     let (slope, done) = counted(|| end.sum(..).gradients(&[&start]).expect("a product has a gradient").remove(0));
-    assert_eq!(done, [0, 0], "a product of numbers waits for who asks");
+    assert_eq!(done, [0, 0], "a product of scalars stays pending until it is read");
     let want = 0.9999f64.powi(STEPS as i32);
     for have in slope.to_vec::<f64>().expect("it is computed") {
-        assert!((have / want - 1.0).abs() < 1e-9, "{have} for {want}");
+        assert!((have / want - 1.0).abs() < 1e-9, "{have}, expected {want}");
     }
 }

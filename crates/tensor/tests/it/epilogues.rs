@@ -1,17 +1,17 @@
-//! What a product goes through before it leaves the cache gives, bit for bit, what it gives as a kernel of its own.
+//! A fused epilogue of a product gives the same bits as a separate kernel.
 
 use panoply_compile::plan::{PlanStep, plan};
 use panoply_tensor::conformance::oracle;
 use panoply_tensor::eval::TracedGraph;
 use panoply_tensor::{DType, Device, Tensor, eval};
 
-/// What follows a product; besides it a row, a column and a matrix of its shape, and a number.
+/// Operation on a product. Further operands are a row, a column and a matrix of its shape, and a scalar.
 type Follow = fn(&Tensor, &[Tensor; 3], &Tensor) -> Vec<Tensor>;
 
 const FOLLOW: &[(&str, Follow)] = &[
     ("bias", |p, [row, ..], _| vec![p + row]),
     ("bias and activation", |p, [row, ..], _| vec![(p + row).gelu()]),
-    ("a number and a column", |p, [_, column, _], by| vec![p * by + column]),
+    ("a scalar and a column", |p, [_, column, _], by| vec![p * by + column]),
     ("residual", |p, [row, _, residual], _| vec![(p + row).relu() + residual]),
     ("cast", |p, _, _| vec![p.cast(if p.dtype() == DType::F32 { DType::BF16 } else { DType::F32 })]),
     ("two results", |p, [row, ..], by| vec![(p + row).tanh(), p * by]),
@@ -23,8 +23,7 @@ const FOLLOW: &[(&str, Follow)] = &[
     }),
 ];
 
-/// Rows, columns and what is summed over: small ones, and one that the caches do not hold, whose rows the epilogue gets as they
-/// are made.
+/// Rows, columns and inner dimensions: small ones, and one that exceeds the caches, whose rows the epilogue processes as they are computed.
 const SHAPES: &[[usize; 3]] = &[[130, 420, 33], [40, 50, 60], [3, 5, 7]];
 const LARGE: [usize; 3] = [2100, 4100, 3];
 
@@ -44,8 +43,8 @@ fn bytes(tensors: &[Tensor]) -> Vec<Vec<u8>> {
 fn check(dtype: DType, [m, n, k]: [usize; 3], name: &str, follow: Follow) {
     let (a, b) = (data(&[m, k], 1, dtype), data(&[k, n], 2, dtype));
     let sides = [data(&[n], 3, dtype), data(&[m, 1], 4, dtype), data(&[m, n], 5, dtype)];
-    // Where a number comes in, the same plan with others: planned, recorded and replayed.
-    for turn in 0..if name.contains("number") { 3 } else { 1 } {
+    // With a scalar operand, the plan runs with several values: planned, recorded and replayed.
+    for turn in 0..if name.contains("scalar") { 3 } else { 1 } {
         let by = Tensor::scalar(0.5 + f64::from(turn)).cast(dtype);
         let alone = a.matmul(&b);
         alone.eval().unwrap();
@@ -59,12 +58,12 @@ fn check(dtype: DType, [m, n, k]: [usize; 3], name: &str, follow: Follow) {
         assert!(both[..want.len()] == want[..], "{name} of {dtype} {m}×{n}×{k}, the product kept, turn {turn}");
         assert!(
             both.last() == Some(&alone.to_bytes().unwrap()),
-            "the product that {name} of {dtype} {m}×{n}×{k} keeps"
+            "the product kept beside {name} of {dtype} {m}×{n}×{k}"
         );
     }
 }
 
-/// How many steps an expression takes, and how many of them are routines with an epilogue.
+/// Returns the number of steps of an expression, and of those that are routines with an epilogue.
 fn steps(roots: &[Tensor]) -> (usize, usize) {
     let device = Device::current().unwrap();
     let graph = TracedGraph::new(&device, &roots.iter().collect::<Vec<&Tensor>>()).unwrap().graph;
@@ -74,7 +73,7 @@ fn steps(roots: &[Tensor]) -> (usize, usize) {
 }
 
 #[test]
-fn epilogues_give_what_kernels_give() {
+fn epilogues_give_the_same_bits_as_kernels() {
     Device::get("cpu").unwrap().scope(|| {
         for (name, follow) in &FOLLOW[1..4] {
             check(DType::F32, LARGE, name, *follow);
@@ -88,7 +87,7 @@ fn epilogues_give_what_kernels_give() {
 }
 
 #[test]
-fn epilogues_are_part_of_the_product_and_what_the_interpreter_says() {
+fn epilogues_are_fused_and_agree_with_the_interpreter() {
     let follow = |device: &str, expected: fn((usize, usize)) -> bool| {
         Device::get(device).unwrap().scope(|| {
             for (name, follow) in FOLLOW {
@@ -100,12 +99,15 @@ fn epilogues_are_part_of_the_product_and_what_the_interpreter_says() {
                 let made: Vec<Tensor> = made.iter().map(|made| made.cast(DType::F32)).collect();
                 let (have, want) = oracle::both(&made.iter().collect::<Vec<&Tensor>>()).unwrap();
                 for (have, want) in have.iter().flatten().zip(want.iter().flatten()) {
-                    assert!((have - want).abs() <= 1e-2 * (1.0 + want.abs()), "{name} on {device}: {have}, not {want}");
+                    assert!(
+                        (have - want).abs() <= 1e-2 * (1.0 + want.abs()),
+                        "{name} on {device}: {have}, expected {want}"
+                    );
                 }
             }
         });
     };
     follow("cpu", |counts| counts == (1, 1));
-    // It offers no products.
+    // The checked device offers no product routine.
     follow("cpu:checked", |(_, ended)| ended == 0);
 }

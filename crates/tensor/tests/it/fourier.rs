@@ -1,20 +1,20 @@
-//! Fourier transforms of many lengths: the sums of their definition in f64, waves of known frequency, and there and back.
+//! Fourier transforms of many lengths, compared with their definition in f64; waves of known frequency; inverse transforms.
 
 use std::f64::consts::TAU;
 use std::sync::{PoisonError, RwLock};
 
 use panoply_tensor::{DType, Device, MathMode, Rng, Tensor, jit};
 
-/// Held by who chooses how the device computes, and by who computes.
+/// Held for writing while the math mode is changed, and for reading while transforms are computed.
 static ACCURACY: RwLock<()> = RwLock::new(());
 
-/// By the device's routine.
+/// Runs with the device's library routine.
 fn on_cpu(work: impl FnOnce()) {
     let _held = ACCURACY.read().unwrap_or_else(PoisonError::into_inner);
     Device::get("cpu").unwrap().scope(work);
 }
 
-/// By matrix products, as every other device does it.
+/// Runs with matrix products, as on devices without the routine.
 fn by_products(work: impl FnOnce()) {
     let _held = ACCURACY.write().unwrap_or_else(PoisonError::into_inner);
     let cpu = Device::get("cpu").unwrap();
@@ -27,13 +27,13 @@ fn numbers(tensor: &Tensor) -> Vec<f64> {
     tensor.cast(DType::F64).to_vec::<f64>().unwrap()
 }
 
-/// Real and imaginary parts in turn, a power of the magnitude 1 at most.
+/// Returns interleaved real and imaginary parts, uniform in -0.5 to 0.5.
 fn data(n: usize) -> Vec<f64> {
     let numbers = Rng::seed_from_u64(n as u64).uniform([2 * n]).to_vec::<f32>().unwrap();
     numbers.into_iter().map(|x| f64::from(x) - 0.5).collect()
 }
 
-/// Its definition.
+/// Computes the transform from its definition.
 fn sums(x: &[f64]) -> Vec<f64> {
     let n = x.len() / 2;
     let term = |k: usize, j: usize| {
@@ -43,16 +43,16 @@ fn sums(x: &[f64]) -> Vec<f64> {
     (0..n).flat_map(|k| (0..n).map(|j| term(k, j)).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])).collect()
 }
 
-/// The largest difference, as a share of the root of the mean square.
+/// Returns the largest difference, relative to the root mean square.
 fn error(have: &[f64], want: &[f64]) -> f64 {
     assert_eq!(have.len(), want.len());
     let scale = (want.iter().map(|x| x * x).sum::<f64>() / want.len() as f64).sqrt();
     have.iter().zip(want).map(|(have, want)| (have - want).abs()).fold(0.0, f64::max) / scale
 }
 
-/// Up to these errors of f64 and f32.
+/// Tests transforms of many lengths, with these error limits for f64 and f32.
 fn any_length(limits: [f64; 2]) {
-    // One matrix, several factors, and lengths with a prime factor beyond them.
+    // Lengths computed by one matrix, by several factors, and with large prime factors.
     for n in [1, 2, 3, 4, 7, 16, 97, 127, 128, 129, 131, 144, 200, 257, 262, 1000, 1013] {
         let x = data(n);
         let want = sums(&x);
@@ -67,15 +67,15 @@ fn any_length(limits: [f64; 2]) {
 }
 
 #[test]
-fn any_length_gives_the_sums_of_the_definition() {
+fn transforms_of_any_length_agree_with_the_definition() {
     on_cpu(|| any_length([2e-14, 1.5e-6]));
     by_products(|| any_length([1e-13, 2e-6]));
 }
 
 #[test]
-fn waves_have_one_frequency() {
+fn a_wave_has_one_frequency() {
     on_cpu(|| {
-        // Three factors, and a convolution of as many.
+        // Three factors, and a convolution with three factors.
         for (n, frequency) in [(20480, 1234), (30011, 29000)] {
             let wave = |j: usize| {
                 let (s, c) = (TAU * (j * frequency % n) as f64 / n as f64).sin_cos();
@@ -105,12 +105,12 @@ fn real_numbers() {
 }
 
 #[test]
-fn real_numbers_come_back() {
+fn real_transforms_are_inverted_exactly() {
     on_cpu(real_numbers);
     by_products(real_numbers);
 }
 
-/// The same of every transform, along every axis, and of what flows back, twice.
+/// Compares every transform along every axis, with first and second derivatives, `jvp`, `vmap` and `jit`.
 #[test]
 fn the_routine_agrees_with_matrix_products() {
     let transforms: [fn(&Tensor) -> Tensor; 8] = [
@@ -147,7 +147,7 @@ fn the_routine_agrees_with_matrix_products() {
 }
 
 #[test]
-fn no_examples_have_no_transforms() {
+fn an_empty_batch_has_an_empty_transform() {
     on_cpu(|| {
         let [none] = Tensor::vmap([&Tensor::zeros([0, 131], DType::F32)], |[x]| [x.rfft(0)]);
         assert_eq!(none.shape().unwrap().dims(), [0, 66, 2]);
@@ -155,9 +155,9 @@ fn no_examples_have_no_transforms() {
     });
 }
 
-/// What a routine does not read is not made.
+/// Tables that the routine does not read are not allocated.
 #[test]
-fn tables_are_made_for_who_reads_them() {
+fn tables_are_created_only_if_they_are_read() {
     let used = || Device::get("cpu").unwrap().memory_stats().allocated;
     let wave = || Tensor::full([1 << 20, 2], 1f64).fft(0).narrow(0, 0, 1).sum(..);
     let table = 32 << 20;
@@ -168,9 +168,9 @@ fn tables_are_made_for_who_reads_them() {
     });
 }
 
-/// Tables of f64 take some 32 bytes for each number.
+/// An f64 table takes about 32 bytes for each number.
 #[test]
-fn tables_take_no_more_than_their_room() {
+fn the_table_cache_is_bounded() {
     by_products(|| {
         let device = Device::current().unwrap();
         for n in (0..9).map(|i| (1 << 20) - (i << 14)) {

@@ -1,4 +1,4 @@
-//! What routines do in f16 and bf16, and what flows back, against the same in f64.
+//! Library routines in f16 and bf16, and their gradients, compared with f64.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ const ROWS: &[Row] = &[
         },
     },
     Row {
-        // bf16 has 256 and 258, and nothing between; f32 has all of these angles.
+        // bf16 represents 256 and 258 and nothing in between; f32 represents all of these angles.
         name: "rotary positions far out",
         inputs: &[&[2, 5, 8]],
         op: |x| x[0].rope(&(Tensor::arange(5) + 256.0), 1.0, RopeStyle::RotateHalf),
@@ -51,14 +51,14 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Numbers that f16 and bf16 hold.
+/// Returns numbers that f16 and bf16 represent exactly.
 fn numbers(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(|i| ((i * 37 + seed * 11) * 29 % 61) as f64 / 32.0 - 0.9375).collect()
 }
 
 #[test]
-fn what_flows_through_many_products_with_one_matrix_is_a_slope() {
-    Device::get("cpu").expect("the CPU is there").scope(|| {
+fn gradients_through_repeated_products_with_one_matrix_agree_with_differences() {
+    Device::get("cpu").expect("the CPU is always present").scope(|| {
         let row = ROWS.last().expect("there are rows");
         let of = |seed: usize| row.inputs.iter().map(move |shape| (numbers(shape.iter().product(), seed), *shape));
         let along = |step: f64| {
@@ -75,11 +75,11 @@ fn what_flows_through_many_products_with_one_matrix_is_a_slope() {
         let flows = flows.iter().flat_map(|flow| flow.to_vec::<f64>().expect("the CPU computes it"));
         let slope: f64 = flows.zip(of(3).flat_map(|(by, _)| by)).map(|(flow, by)| flow * by).sum();
         let want = (more - less) / 2e-5;
-        assert!((slope - want).abs() <= 1e-6 * want.abs(), "{slope} for {want}");
+        assert!((slope - want).abs() <= 1e-6 * want.abs(), "{slope}, expected {want}");
     });
 }
 
-/// The value and what flows to each input, computed in a type.
+/// Returns the value and the gradient with respect to each input, computed in a type.
 fn all(row: &Row, dtype: DType) -> Vec<Vec<f64>> {
     let given = row
         .inputs
@@ -89,31 +89,31 @@ fn all(row: &Row, dtype: DType) -> Vec<Vec<f64>> {
     let inputs: Vec<Tensor> = given.collect();
     let narrow: Vec<Tensor> = inputs.iter().map(|input| input.cast(dtype)).collect();
     let value = (row.op)(&narrow).cast(DType::F64);
-    let elems = value.shape().expect("the row makes sense").numel();
+    let elems = value.shape().expect("the row is valid").numel();
     let weights = Tensor::from_slice(&numbers(elems, 7), value.shape().expect("as above").dims());
     let flows =
         (&value * weights).sum(..).gradients(&inputs.iter().collect::<Vec<&Tensor>>()).expect("all have gradients");
     std::iter::once(value).chain(flows).map(|tensor| tensor.to_vec::<f64>().expect("the CPU computes it")).collect()
 }
 
-/// Fails unless a device computes a row in every type as exactly as that type's elements are, against f64 on the CPU.
+/// Panics unless a device computes a row in every type to that type's precision, compared with f64 on the CPU.
 #[track_caller]
 fn check(row: &Row, device: &Device) {
-    let want = Device::get("cpu").expect("the CPU is there").scope(|| all(row, DType::F64));
+    let want = Device::get("cpu").expect("the CPU is always present").scope(|| all(row, DType::F64));
     for (dtype, unit) in [(DType::F32, 2f64.powi(-20)), (DType::F16, 2f64.powi(-9)), (DType::BF16, 2f64.powi(-6))] {
         for (number, (have, want)) in device.scope(|| all(row, dtype)).iter().zip(&want).enumerate() {
             let most = want.iter().fold(0.0f64, |most, value| most.max(value.abs()));
             for (have, want) in have.iter().zip(want) {
                 let near = (have - want).abs() <= unit * most;
-                assert!(near, "{} in {dtype} on {device}, result {number}: {have} for {want}", row.name);
+                assert!(near, "{} in {dtype} on {device}, result {number}: {have}, expected {want}", row.name);
             }
         }
     }
 }
 
 #[test]
-fn routines_in_halves_are_as_exact_as_their_elements() {
-    let device = Device::get("cpu").expect("the CPU is there");
+fn half_precision_routines_are_as_precise_as_their_type() {
+    let device = Device::get("cpu").expect("the CPU is always present");
     ROWS.iter().for_each(|row| check(row, &device));
 }
 
@@ -122,7 +122,7 @@ fn sixty_fourths(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(|i| ((i * 7919 + seed * 104_729 + i * i % 31) % 127) as f64 / 64.0 - 63.0 / 64.0).collect()
 }
 
-/// A convolution over N axes or its transpose, and its gradients by both operands, in a type.
+/// Computes a convolution over N axes or its transpose, and its gradients with respect to both operands, in a type.
 fn exact_convs<const N: usize>(
     dtype: DType,
     conv: &ConvOptions<N>,
@@ -145,11 +145,11 @@ fn exact_convs<const N: usize>(
         Some(extra) => x.conv_transpose(&w, conv, extra),
     };
     let g = of(y.shape().expect("it is valid").dims(), 3);
-    let gradients = (&y * g).sum(..).gradients(&[&x, &w]).expect("there are gradients");
+    let gradients = (&y * g).sum(..).gradients(&[&x, &w]).expect("the convolution is differentiable");
     std::iter::once(y).chain(gradients).map(|x| x.cast(DType::F64).to_vec().expect("it is computed")).collect()
 }
 
-/// Fails unless results in halves are those in f64, which are exact, rounded once.
+/// Panics unless half-precision results equal those in f64, which are exact, rounded once.
 #[track_caller]
 fn rounded_once(what: &str, of: impl Fn(DType) -> Vec<Vec<f64>>) {
     let exact = of(DType::F64);
@@ -157,20 +157,15 @@ fn rounded_once(what: &str, of: impl Fn(DType) -> Vec<Vec<f64>>) {
         for (number, (have, want)) in of(dtype).iter().zip(&exact).enumerate() {
             let round = |value: &f64| Scalar::from_f64(dtype, *value).to_f64();
             let wrong = have.iter().zip(want).filter(|(have, want)| **have != round(want)).count();
-            assert_eq!(
-                wrong,
-                0,
-                "{what} in {dtype}, result {number}: elements of {} that are not rounded once",
-                have.len()
-            );
+            assert_eq!(wrong, 0, "{what} in {dtype}, result {number}: wrongly rounded elements of {}", have.len());
         }
     }
 }
 
 #[test]
-fn convolutions_of_halves_are_exact_sums_rounded_once() {
+fn half_precision_convolutions_are_exact_sums_rounded_once() {
     for accuracy in [MathMode::Standard, MathMode::Exact] {
-        let device = Device::get("cpu").expect("the CPU is there");
+        let device = Device::get("cpu").expect("the CPU is always present");
         device.set_math_mode(accuracy);
         device.scope(|| {
             for (groups, channels) in [(1, [5, 7]), (2, [3, 4]), (1, [40, 19])] {
@@ -191,19 +186,19 @@ fn convolutions_of_halves_are_exact_sums_rounded_once() {
             }
         });
     }
-    Device::get("cpu").expect("the CPU is there").set_math_mode(MathMode::default());
+    Device::get("cpu").expect("the CPU is always present").set_math_mode(MathMode::default());
 }
 
 #[test]
 fn einsum_of_three_operands_rounds_halves_once() {
-    Device::get("cpu").expect("the CPU is there").scope(|| {
+    Device::get("cpu").expect("the CPU is always present").scope(|| {
         for formula in ["ij,jk,kl->il", "bi,ij,bj->b", "i,i,i->"] {
             rounded_once(formula, |dtype| {
-                let inputs = formula.split_once("->").expect("it has a result").0.split(',');
+                let inputs = formula.split_once("->").expect("the formula has a result").0.split(',');
                 let operands: Vec<Tensor> = inputs
                     .enumerate()
                     .map(|(seed, labels)| {
-                        // Of few digits, so that products of three are exact in f32 too.
+                        // Values with few digits, so that products of three are exact in f32 too.
                         let values = sixty_fourths(6usize.pow(labels.len() as u32), seed);
                         let values: Vec<f64> = values.iter().map(|value| (value * 16.0).round() / 16.0).collect();
                         Tensor::from_slice(&values, vec![6; labels.len()]).cast(dtype)
@@ -216,26 +211,26 @@ fn einsum_of_three_operands_rounds_halves_once() {
     });
 }
 
-/// A softmax of one score is 1 whatever the score: nothing comes back to queries and keys.
+/// The softmax of a single score is 1 for any score, so the gradients of queries and keys are zero.
 #[test]
-fn attention_to_a_single_key_has_no_gradient_by_queries() {
-    Device::get("cpu").expect("the CPU is there").scope(|| {
+fn attention_to_a_single_key_has_no_query_gradient() {
+    Device::get("cpu").expect("the CPU is always present").scope(|| {
         let of = |seed| Tensor::from_slice(&numbers(2 * 3 * 5 * 33, seed), [2, 3, 5, 33]).cast(DType::F32) * 1.37;
         let (q, k, v, g) = (of(1), of(2), of(3), of(4));
         let causal = AttentionOptions { is_causal: true, ..AttentionOptions::default() };
         let y = q.scaled_dot_product_attention(&k, &v, &causal);
-        let by_queries = (y * g).sum(..).gradients(&[&q]).expect("there are gradients").remove(0);
-        // The first query sees the first key alone.
+        let by_queries = (y * g).sum(..).gradients(&[&q]).expect("attention is differentiable").remove(0);
+        // The first query attends to the first key only.
         let first = by_queries.narrow(2, 0, 1).to_vec::<f32>().expect("the CPU computes it");
         assert!(first.iter().all(|value| *value == 0.0), "{first:?}");
-        assert!(by_queries.to_vec::<f32>().expect("it is there").iter().any(|value| *value != 0.0));
+        assert!(by_queries.to_vec::<f32>().expect("the CPU computes it").iter().any(|value| *value != 0.0));
     });
 }
 
-/// By kernels of ours; on what stands for a card by fragments of matrices.
+/// Computed by our kernels; on the simulated CUDA device with MMA fragments.
 #[test]
-fn attention_in_halves_is_as_exact_on_other_devices() {
-    let registry = Registry::global().expect("the environment makes sense");
+fn half_precision_attention_is_as_precise_on_other_devices() {
+    let registry = Registry::global().expect("the environment variables are valid");
     registry.register(Arc::new(CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() }));
     let row = ROWS.iter().find(|row| row.name == "attention").expect("there is such a row");
     for name in ["cuda:0", "opencl:0", "vulkan:0"] {
@@ -244,26 +239,26 @@ fn attention_in_halves_is_as_exact_on_other_devices() {
                 assert!(name != "cuda:0" || device.target().mma);
                 check(row, &device);
             }
-            Ok(device) => eprintln!("SKIPPED: attention in halves on {device}: it has no f64"),
-            Err(error) => eprintln!("SKIPPED: attention in halves on {name}: {}", error.message()),
+            Ok(device) => eprintln!("SKIPPED: half-precision attention on {device}: it has no f64"),
+            Err(error) => eprintln!("SKIPPED: half-precision attention on {name}: {}", error.message()),
         }
     }
 }
 
 #[test]
-fn a_cast_that_the_program_asks_for_rounds() {
-    Device::get("cpu").expect("the CPU is there").scope(|| {
+fn an_explicit_cast_rounds() {
+    Device::get("cpu").expect("the CPU is always present").scope(|| {
         let of = |value: f32, dtype| Tensor::from_slice(&[value], [1, 1, 1, 1]).cast(dtype);
         let most = of(600.0, DType::F32).conv(&of(600.0, DType::F32), &ConvOptions::<2>::default());
         let less = most.cast(DType::F16).conv(&of(0.001, DType::F16), &ConvOptions::<2>::default());
-        // 360000 is beyond f16.
+        // 360000 exceeds the range of f16.
         assert_eq!(less.item().expect("the CPU computes it"), f64::INFINITY);
     });
 }
 
 type Function = (&'static str, fn(&Tensor) -> Tensor);
 
-/// Functions of one number.
+/// Elementwise functions.
 const FUNCTIONS: &[Function] = &[
     ("sqrt", Tensor::sqrt),
     ("rsqrt", Tensor::rsqrt),
@@ -302,34 +297,35 @@ const FUNCTIONS: &[Function] = &[
     ("atan2 over 2", |x| x.atan2(&(x.zeros_like() + 2.0))),
 ];
 
-/// The bits of halves.
+/// Returns the bits of f16 or bf16 elements.
 fn bits(tensor: &Tensor) -> Vec<u16> {
     let bytes = tensor.to_bytes().expect("the CPU computes it");
     bytes.chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect()
 }
 
-/// How many halves lie between two numbers, of which neither is NaN.
+/// Returns the distance of two 16-bit floats in units of the last place; neither is NaN.
 fn apart(x: u16, y: u16) -> i32 {
     let place = |bits: u16| if bits < 1 << 15 { i32::from(bits) } else { -i32::from(bits & 0x7FFF) };
     (place(x) - place(y)).abs()
 }
 
-/// Functions whose slope is made of their result, which was rounded, as PyTorch's is.
+/// Functions whose gradient is computed from the rounded result, as in PyTorch.
 const SLOPES_OF_RESULTS: [&str; 4] = ["rsqrt", "expm1", "tanh", "sigmoid"];
 
-/// Each function of every half is what it is in f64, but for the last place, and so is its slope; from 1 on but for what f32 has left
-/// of a difference from 1.
+/// Each function of every 16-bit float agrees with f64 except for the last place, and so does its gradient. From 1 on, the error of a
+/// difference from 1 in f32 is allowed as well.
 #[test]
-fn functions_of_every_half_are_rounded_once() {
+fn functions_of_every_16_bit_float_are_rounded_once() {
     let every: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     let mut wrong = Vec::new();
-    Device::get("cpu").expect("the CPU is there").scope(|| {
+    Device::get("cpu").expect("the CPU is always present").scope(|| {
         for dtype in [DType::F16, DType::BF16] {
             let x = Tensor::from_bytes(&every, [1 << 16], dtype);
             let wide = x.cast(DType::F64);
             let numbers = wide.to_vec::<f64>().expect("the CPU computes it");
             for (name, op) in FUNCTIONS {
-                let slope = |x: &Tensor| op(x).sum(..).gradients(&[x]).expect("it has a slope").remove(0);
+                let slope =
+                    |x: &Tensor| op(x).sum(..).gradients(&[x]).expect("the function is differentiable").remove(0);
                 let (steps, near) = match SLOPES_OF_RESULTS.contains(name) {
                     true => (4, if dtype == DType::F16 { 1.0 / 1024.0 } else { 1.0 / 128.0 }),
                     false => (2, 4e-6),
@@ -349,7 +345,7 @@ fn functions_of_every_half_are_rounded_once() {
                     if let Some(at) = bad.first() {
                         let (x, found, want) = (numbers[*at], found[*at], want[*at]);
                         wrong.push(format!(
-                            "{name}{what} of {dtype} at {} places: {found} at {x}, not {want}",
+                            "{name}{what} of {dtype} at {} inputs: {found} at {x}, expected {want}",
                             bad.len()
                         ));
                     }
@@ -365,7 +361,7 @@ fn bytes(halves: &[u16]) -> Vec<u8> {
 }
 
 fn on_cpu(work: impl FnOnce()) {
-    Device::get("cpu").expect("the CPU is there").scope(work);
+    Device::get("cpu").expect("the CPU is always present").scope(work);
 }
 
 fn half(values: &[f32], dtype: DType) -> Tensor {
@@ -373,7 +369,7 @@ fn half(values: &[f32], dtype: DType) -> Tensor {
 }
 
 #[test]
-fn equal_extremes_are_counted_beyond_the_largest_half() {
+fn more_equal_extremes_than_f16_can_count() {
     on_cpu(|| {
         for dtype in [DType::F16, DType::BF16] {
             let x = Tensor::ones([1, 70_000], dtype);
@@ -385,7 +381,7 @@ fn equal_extremes_are_counted_beyond_the_largest_half() {
             let moved = x.max(..).jvp(&[&x], &[&x.ones_like()]).unwrap().item().unwrap();
             assert_eq!(moved, 1.0, "{dtype}");
         }
-        // Ones in f32 add up to no more than 2²⁴.
+        // Adding ones in f32 stops at 2²⁴.
         let x = Tensor::ones([1 << 25], DType::F32);
         let gradient = x.max(..).gradients(&[&x]).unwrap().remove(0);
         assert_eq!(gradient.slice((0,)).item().unwrap(), 2f64.powi(-25));
@@ -407,7 +403,7 @@ fn sums_of_products_are_rounded_once() {
         ] {
             assert_eq!(zero.sum(..).item().unwrap(), 0.0, "{zero:?}");
         }
-        // A sum over one operand alone does not overflow before the product: 70000 · 2⁻¹⁰.
+        // A sum over one operand does not overflow before the product: 70000 · 2⁻¹⁰.
         let many = Tensor::ones([70_000], DType::F16);
         let small = Tensor::einsum("i,j->j", &[&many, &half(&[1.0 / 1024.0], DType::F16)]).item().unwrap();
         assert_eq!(small, f64::from(f16::from_f32(70_000.0 / 1024.0)));
@@ -415,31 +411,31 @@ fn sums_of_products_are_rounded_once() {
         let x = half(&[300.0, 300.0, 0.0], DType::F16);
         assert_eq!(x.cross(&x, 0).cast(DType::F32).to_vec::<f32>().unwrap(), [0.0; 3]);
         assert_eq!(a.complex_mul(&a).slice((0,)).item().unwrap(), 0.0);
-        // 60000 to -60000, half of the way.
+        // From -60000 to 60000, halfway.
         let (low, high) = (half(&[-60_000.0], DType::F16), half(&[60_000.0], DType::F16));
         assert_eq!(low.lerp(&high, 0.5).item().unwrap(), 0.0);
         let line = Tensor::concat([low, high], 0).interpolate([3], InterpolateMode::Linear(AlignCorners::Yes));
         assert_eq!(line.slice((1,)).item().unwrap(), 0.0);
-        // 4096 products in bf16, against their sum in f64.
+        // 4096 products in bf16, compared with their sum in f64.
         let numbers = |seed: usize| -> Vec<f32> { numbers(4096, seed).iter().map(|x| *x as f32).collect() };
         let (x, y) = (half(&numbers(1), DType::BF16), half(&numbers(2), DType::BF16));
         let exact = x.cast(DType::F64).dot(&y.cast(DType::F64)).item().unwrap();
         for found in [x.dot(&y), Tensor::einsum("i,i->", &[&x, &y])] {
             let found = found.item().unwrap();
-            assert!((found - exact).abs() <= exact.abs() / 256.0, "{found}, not {exact}");
+            assert!((found - exact).abs() <= exact.abs() / 256.0, "{found}, expected {exact}");
         }
         assert!(x.dot(&y.cast(DType::F16)).check().unwrap_err().message().contains("bf16 and f16 differ"));
     });
 }
 
 #[test]
-fn losses_of_halves_do_not_overflow_before_their_mean() {
+fn half_precision_losses_do_not_overflow_before_their_mean() {
     on_cpu(|| {
         let zeros = |rows: usize| Tensor::zeros([rows], DType::I32);
         let of = |rows: usize, value: f32| Tensor::full([rows, 1], value).cast(DType::F16);
         assert_eq!(of(8192, -10.0).nll_loss(&zeros(8192)).item().unwrap(), 10.0);
         assert_eq!(of(70_000, -0.5).nll_loss(&zeros(70_000)).item().unwrap(), 0.5);
-        // 700²/2 of one among 8; |60000 - (-60000)|; 1 + 300 · 300 where the other seven have 1.
+        // 700²/2 for one of 8; |60000 - (-60000)|; 1 + 300 · 300 where the other seven have 1.
         let some = |first: f32| half(&[first, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], DType::F16);
         let zero = some(0.0);
         assert_eq!(some(700.0).huber_loss(&zero, 1000.0).item().unwrap(), f64::from(f16::from_f32(245_000.0 / 8.0)));
@@ -447,7 +443,7 @@ fn losses_of_halves_do_not_overflow_before_their_mean() {
         assert_eq!(apart, 15_000.0);
         assert_eq!(some(300.0).hinge_loss(&some(-300.0)).item().unwrap(), f64::from(f16::from_f32(90_008.0 / 8.0)));
         assert_eq!(some(600.0).mse_loss(&some(200.0)).item().unwrap(), 20_000.0);
-        // f16 has no odd numbers beyond 2048: class 2049 of 2050 is one, class 2050 is none.
+        // f16 represents no odd numbers beyond 2048: class 2049 of 2050 is valid, and of 2049 it is not.
         let logs = Tensor::full([1, 2050], -1f32).cast(DType::F16);
         assert_eq!(logs.nll_loss(&Tensor::from_slice(&[2049i32], [1])).item().unwrap(), 1.0);
         let logs = Tensor::full([1, 2049], -1f32).cast(DType::F16);
@@ -455,9 +451,9 @@ fn losses_of_halves_do_not_overflow_before_their_mean() {
     });
 }
 
-/// Every loss of halves is that of the same numbers in f64, rounded once.
+/// Every loss in half precision equals the loss of the same numbers in f64, rounded once.
 #[test]
-fn losses_of_halves_are_those_of_f64_rounded_once() {
+fn half_precision_losses_equal_f64_rounded_once() {
     type Of = fn(&Tensor, &Tensor) -> Tensor;
     let losses: [(&str, Of); 9] = [
         ("mse", Tensor::mse_loss),
@@ -483,16 +479,16 @@ fn losses_of_halves_are_those_of_f64_rounded_once() {
                 let found = loss(&x, &y).item().unwrap();
                 let limit = unit * expected.abs() + 2e-6 * expected.abs().max(1.0);
                 let apart = (found - expected).abs();
-                assert!(apart <= limit, "{name} of {dtype}: {found}, not {expected}");
+                assert!(apart <= limit, "{name} of {dtype}: {found}, expected {expected}");
             }
         }
     });
 }
 
 #[test]
-fn conversions_to_halves_round_once() {
+fn conversions_to_half_precision_round_once() {
     on_cpu(|| {
-        // Next to the middle of two halves, where f32 is the middle itself.
+        // Close to the midpoint of two 16-bit floats, where f32 would round to the midpoint itself.
         let near = [65519.999, 1.0 + 2f64.powi(-11) + 2f64.powi(-30), -1.0 - 2f64.powi(-11) - 2f64.powi(-40), 1e-60];
         let x = Tensor::from_slice(&near, [4]);
         let expected = [65504.0, 1.0 + 2f64.powi(-10), -1.0 - 2f64.powi(-10), 0.0];
@@ -511,7 +507,7 @@ fn conversions_to_halves_round_once() {
         let found = far.cast(DType::BF16).cast(DType::F64).to_vec::<f64>().unwrap();
         let two = |power: i32| 2f64.powi(power);
         assert_eq!(found, [two(63), -two(63), -16_908_288.0, two(62) + two(55)]);
-        // Numbers of the program likewise.
+        // The same for constants of the program.
         assert_eq!(Tensor::full([1], Scalar::from_f64(DType::F16, 65519.999)).item().unwrap(), 65504.0);
         assert_eq!(Tensor::full([1], Scalar::from_i128(DType::BF16, 0x101_0001)).item().unwrap(), 16_908_288.0);
     });

@@ -1,4 +1,5 @@
-//! Captured functions give what the functions give, and a call that was traced builds, hashes, looks up and allocates nothing.
+//! Captured functions return the same results as the functions. A call that was already traced builds no graph, does not look up plans, and
+//! allocates no memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,14 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use panoply_runtime::{Device, device_report};
 use panoply_tensor::{DType, Error, Rng, State, StateLeaf, Tensor, eval, jit, jit_with_state, plan_cache_stats};
 
-/// Counts are of the process: one test at a time.
+/// Statistics are global to the process, so tests run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn devices() -> Vec<Device> {
-    device_report().expect("the environment is in order").devices().cloned().collect()
+    device_report().expect("the environment variables are valid").devices().cloned().collect()
 }
 
 fn data(turn: usize, len: usize) -> Vec<f32> {
@@ -26,14 +27,14 @@ fn tensor(turn: usize, len: usize) -> Tensor {
     tensor
 }
 
-/// What the driver was asked for.
+/// Returns the number of allocations that reached the driver.
 fn asked(device: &Device) -> u64 {
     let stats = device.memory_stats();
     stats.allocations - stats.reused
 }
 
 #[test]
-fn a_call_that_was_traced_only_replays() {
+fn traced_calls_only_replay() {
     let _alone = alone();
     for device in devices() {
         device.scope(|| replays(&device));
@@ -80,7 +81,7 @@ fn replays(device: &Device) {
     drop(before);
 }
 
-/// A step of gradient descent on a line, as an ordinary function.
+/// A step of gradient descent for a line, as an ordinary function.
 fn descend((w, b): &mut (Tensor, Tensor), [x, y, rate]: [&Tensor; 3]) -> [Tensor; 1] {
     let loss = (&*w * x + &*b - y).square().mean(..);
     match loss.gradients(&[w, b]) {
@@ -91,7 +92,7 @@ fn descend((w, b): &mut (Tensor, Tensor), [x, y, rate]: [&Tensor; 3]) -> [Tensor
 }
 
 #[test]
-fn what_is_written_into_a_state_is_there_in_the_next_call() {
+fn state_updates_are_visible_in_the_next_call() {
     let _alone = alone();
     for device in devices() {
         device.scope(|| {
@@ -119,7 +120,7 @@ fn what_is_written_into_a_state_is_there_in_the_next_call() {
 }
 
 #[test]
-fn random_numbers_are_those_that_the_function_would_have_drawn() {
+fn random_numbers_equal_those_of_the_uncaptured_function() {
     let _alone = alone();
     fn noisy(rng: &mut Rng, [x]: [&Tensor; 1]) -> [Tensor; 2] {
         let kept = rng.uniform([40]).ge(&Tensor::scalar(0.5f32));
@@ -147,7 +148,7 @@ fn random_numbers_are_those_that_the_function_would_have_drawn() {
 }
 
 #[test]
-fn other_shapes_are_other_traces_and_the_oldest_goes() {
+fn each_shape_has_a_trace_and_the_least_recently_used_is_evicted() {
     let _alone = alone();
     let runs = AtomicUsize::new(0);
     let sum = jit(|[x]| {
@@ -159,12 +160,12 @@ fn other_shapes_are_other_traces_and_the_oldest_goes() {
         assert_eq!((total.item().unwrap(), runs.load(Ordering::Relaxed)), (len as f64, expected), "{len}");
     };
     (1..=16).for_each(|len| check(len, len));
-    // The first was used last, so the second is the one that goes.
+    // The first trace was used last, so the second one is evicted.
     check(1, 16);
     check(17, 17);
     check(1, 17);
     check(2, 18);
-    // A number is not a tensor of one element, and types differ.
+    // A scalar differs from a tensor with one element, and so do types.
     let before = runs.load(Ordering::Relaxed);
     for given in [Tensor::scalar(2.0f32), Tensor::from_slice(&[2.0f32], []), Tensor::scalar(2.0f64)] {
         assert_eq!(sum.call([&given]).unwrap()[0].item().unwrap(), 2.0);
@@ -173,7 +174,7 @@ fn other_shapes_are_other_traces_and_the_oldest_goes() {
 }
 
 #[test]
-fn what_the_function_holds_is_computed_once() {
+fn captured_tensors_are_computed_once() {
     let _alone = alone();
     let base = Tensor::from_slice(&[1.0f32, 2.0, 3.0], [3]);
     let held = (&base * 2.0).cumsum(0);
@@ -188,7 +189,7 @@ fn what_the_function_holds_is_computed_once() {
 }
 
 #[test]
-fn what_is_on_no_device_is_computed_where_the_function_runs() {
+fn tensors_without_a_device_are_computed_where_the_function_runs() {
     let _alone = alone();
     for (current, device) in devices().iter().flat_map(|one| devices().into_iter().map(move |other| (one, other))) {
         let w = device.scope(|| tensor(1, 2));
@@ -208,7 +209,7 @@ fn what_is_on_no_device_is_computed_where_the_function_runs() {
 }
 
 #[test]
-fn a_state_that_no_call_writes_stays_the_same_tensor() {
+fn an_unmodified_state_stays_the_same_tensor() {
     let _alone = alone();
     let function = jit_with_state(|(kept, written): &mut (Tensor, Tensor), [x]: [&Tensor; 1]| {
         *written = &*kept + x;
@@ -226,7 +227,7 @@ fn message<T>(result: Result<T, Error>) -> String {
 }
 
 #[test]
-fn mistakes_are_sentences_and_change_nothing() {
+fn mistakes_are_one_sentence_and_change_no_state() {
     let _alone = alone();
     let (x, y) = (Tensor::from_slice(&[0.0f32; 6], [2, 3]), Tensor::from_slice(&[0.0f32; 8], [4, 2]));
     let product = jit(|[x, y]| [x.matmul(y)]);
@@ -243,7 +244,7 @@ fn mistakes_are_sentences_and_change_nothing() {
         Err(error) => [Tensor::from_mistake(error)],
     });
     let text = message(read.call([&x]));
-    assert!(text.contains("is given to a function under trace") && text.contains("read it outside"), "{text}");
+    assert!(text.contains("is an input of a function under trace") && text.contains("read it outside"), "{text}");
     let mut state = (Tensor::from_slice(&[1.0f32], [1]), Rng::seed_from_u64(4));
     state.1.counter = 9;
     let check = |function: fn(&mut (Tensor, Rng), [&Tensor; 0]) -> [Tensor; 1], expected: &str| {
@@ -251,7 +252,7 @@ fn mistakes_are_sentences_and_change_nothing() {
         let (mut tried, before) = (state.clone(), state.clone());
         let text = message(captured.call_with_state(&mut tried, []));
         assert!(text.contains(expected), "{text}");
-        assert!(tried.0.ptr_eq(&before.0) && tried.1 == before.1, "{expected}: the state has changed");
+        assert!(tried.0.ptr_eq(&before.0) && tried.1 == before.1, "{expected}: the state changed");
     };
     check(
         |(w, rng), []| {
@@ -312,7 +313,7 @@ fn mistakes_are_sentences_and_change_nothing() {
 }
 
 #[test]
-fn a_call_that_finds_no_memory_changes_nothing_and_works_later() {
+fn a_call_that_runs_out_of_memory_changes_nothing_and_works_later() {
     let _alone = alone();
     let device = Device::current().unwrap();
     let mut state = tensor(1, 1 << 20);
@@ -322,7 +323,7 @@ fn a_call_that_finds_no_memory_changes_nothing_and_works_later() {
     });
     double.call_with_state(&mut state, []).unwrap();
     let before = state.clone();
-    // The last value's memory is held, the pool keeps that of the one before.
+    // The memory of the last value is referenced, and the pool keeps that of the value before.
     device.trim();
     device.set_memory_limit(Some(device.memory_stats().reserved));
     let error = double.call_with_state(&mut state, []).unwrap_err();
@@ -334,7 +335,7 @@ fn a_call_that_finds_no_memory_changes_nothing_and_works_later() {
 }
 
 #[test]
-fn states_of_ones_own_show_their_parts() {
+fn custom_states_list_their_leaves() {
     let _alone = alone();
     #[derive(Clone)]
     struct Cache {
@@ -347,7 +348,7 @@ fn states_of_ones_own_show_their_parts() {
             visitor(StateLeaf::Rng(&mut self.rng));
         }
     }
-    // A cache that grows by a row at a position of the run, as in the generation of text.
+    // A cache that grows by a row at a runtime position, as in text generation.
     let append = jit_with_state(|cache: &mut Cache, [position, row]: [&Tensor; 2]| {
         cache.keys = cache.keys.slice_scatter(0, position, row);
         [cache.rng.bits([1])]

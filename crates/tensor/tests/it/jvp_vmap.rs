@@ -1,11 +1,11 @@
-//! Forward mode against reverse mode, and functions of many examples against one after another, for every row of the op table;
-//! Jacobians and Hessians that are known.
+//! Forward mode compared with reverse mode, and `vmap` compared with a loop over examples, for every row of the op table. Jacobians and
+//! Hessians with known values.
 
 use panoply_tensor::conformance::row::{Input, Row, weighted};
 use panoply_tensor::conformance::rows;
 use panoply_tensor::{DType, Device, Tensor, eval, no_grad};
 
-/// Examples of a row.
+/// Number of examples of a row.
 const EXAMPLES: u64 = 3;
 
 fn on_cpu(work: impl FnOnce()) {
@@ -25,11 +25,11 @@ fn close(what: &str, have: &Tensor, want: &Tensor) {
     let scale = want.iter().filter(|x| x.is_finite()).fold(1f64, |top, x| top.max(x.abs()));
     for (i, (have, want)) in have.iter().zip(&want).enumerate() {
         let same = have == want || (have.is_nan() && want.is_nan()) || (have - want).abs() <= 1e-9 * scale;
-        assert!(same, "{what}: element {i} is {have}, not {want}");
+        assert!(same, "{what}: element {i} is {have}, expected {want}");
     }
 }
 
-/// The inputs of an example.
+/// Returns the inputs of an example.
 fn example(row: &Row, number: u64) -> Vec<Tensor> {
     let input = |(i, input): (usize, &Input)| input.tensor(&input.numbers(i as u64 + 100 * number), DType::F64);
     row.inputs.iter().enumerate().map(input).collect()
@@ -40,7 +40,7 @@ fn floats(inputs: &[Tensor]) -> Vec<&Tensor> {
 }
 
 #[test]
-fn both_directions_agree_on_every_op() {
+fn forward_and_reverse_mode_agree_on_every_op() {
     on_cpu(|| {
         for row in rows().filter(|row| row.differentiable) {
             let inputs = example(row, 0);
@@ -63,9 +63,9 @@ fn both_directions_agree_on_every_op() {
     });
 }
 
-/// Along one direction by differences of the slopes along another, and by both ways to a derivative of these.
+/// The second derivative along two directions: finite differences of gradients, reverse over reverse, and forward over reverse must agree.
 #[test]
-fn slopes_of_slopes_are_their_differences_for_every_op() {
+fn second_derivatives_agree_with_differences_for_every_op() {
     on_cpu(|| {
         for row in rows().filter(|row| row.differentiable) {
             let moving: Vec<(usize, &Input)> =
@@ -90,7 +90,7 @@ fn slopes_of_slopes_are_their_differences_for_every_op() {
             let want = (at(1e-5) - at(-1e-5)) / 2e-5;
             let inputs = example(row, 0);
             let (slope, wanted) = (slope(&inputs), floats(&inputs));
-            // What is linear in an input has a slope that does not depend on it.
+            // For inputs on which the operation depends linearly, the gradient does not depend on the input.
             let bends = |(x, d): (&&Tensor, &Tensor)| Some((slope.gradients(&[x]).ok()?.remove(0) * d).sum(..));
             let back: Vec<Tensor> = wanted.iter().zip(&along).filter_map(bends).collect();
             let flat = back.is_empty();
@@ -109,7 +109,7 @@ fn slopes_of_slopes_are_their_differences_for_every_op() {
     });
 }
 
-/// What a row's operation makes of many examples.
+/// Applies a row's operation to a batch of examples with `vmap`.
 fn mapped(row: &Row, whole: &[Tensor]) -> Tensor {
     fn of<const N: usize>(row: &Row, whole: &[Tensor]) -> Tensor {
         let inputs: [&Tensor; N] = std::array::from_fn(|n| &whole[n]);
@@ -126,7 +126,7 @@ fn mapped(row: &Row, whole: &[Tensor]) -> Tensor {
 }
 
 #[test]
-fn many_examples_are_one_after_another_for_every_op() {
+fn vmap_equals_a_loop_over_examples_for_every_op() {
     on_cpu(|| {
         for row in rows() {
             let examples: Vec<Vec<Tensor>> = (0..EXAMPLES).map(|number| example(row, number)).collect();
@@ -136,7 +136,7 @@ fn many_examples_are_one_after_another_for_every_op() {
             close(row.name, &mapped(row, &whole), &want);
             let none: Vec<Tensor> = whole.iter().map(|whole| whole.narrow(0, 0, 0)).collect();
             close(&format!("{} of none", row.name), &mapped(row, &none), &want.narrow(0, 0, 0));
-            // One input differs, the others are the same for all.
+            // One input is batched, the others are shared by all examples.
             for i in 0..if row.inputs.len() > 1 { row.inputs.len() } else { 0 } {
                 let with = |x: &Tensor| {
                     let mut inputs = examples[0].clone();
@@ -151,7 +151,7 @@ fn many_examples_are_one_after_another_for_every_op() {
 }
 
 #[test]
-fn gradients_go_through_many_examples_and_stay_inside_each() {
+fn gradients_through_vmap_and_inside_vmap() {
     on_cpu(|| {
         for row in rows().filter(|row| row.differentiable) {
             let loss = |inputs: &[Tensor]| weighted(&(row.op)(inputs)).unwrap();
@@ -200,7 +200,7 @@ fn jacobians_and_hessians() {
         let valley = (a.rsub(1.0).square() + (&b - a.square()).square() * 100.0).sum(..);
         let want = [2.0 - 400.0 * (-0.5 - 3.0 * 2.25), -600.0, -600.0, 200.0];
         close("valley", &valley.hessian(&p).unwrap(), &Tensor::from_slice(&want, [2, 2]));
-        // A slope that is the same everywhere, and one that is so in pieces.
+        // A constant gradient, and a piecewise constant one.
         for flat in [(&x * 3.0).sum(..), x.relu().sum(..)] {
             let curvature = flat.hessian(&x).unwrap();
             assert_eq!((curvature.shape().unwrap().dims(), numbers(&curvature)), (&[3, 3][..], vec![0.0; 9]));
@@ -211,24 +211,24 @@ fn jacobians_and_hessians() {
 }
 
 #[test]
-fn within_each_other_and_beside_data() {
+fn nested_vmap_and_captured_data() {
     on_cpu(|| {
         let (x, y) =
             (Tensor::from_slice(&[1f64, 2.0, 3.0, 4.0], [2, 2]), Tensor::arange(6).cast(DType::F64).reshape([3, 2]));
-        // Every x with every y.
+        // All pairs of rows.
         let [products] = Tensor::vmap([&x], |[x]| Tensor::vmap([&y], |[y]| [x.dot(y)]));
         close("pairs", &products, &x.matmul(&y.t()));
-        // What does not depend on the example is there for each; several results; a checkpoint.
+        // An output that does not depend on the example is repeated; several results; a checkpoint.
         let [same, double] = Tensor::vmap([&x], |[x]| [y.sum(..), Tensor::checkpoint([x], |[x]| (x * 2.0).exp())]);
         assert_eq!(numbers(&same), [15.0, 15.0]);
         close("checkpoint", &double, &(&x * 2.0).exp());
         let moved = Tensor::checkpoint([&x], |[x]| x.square()).jvp(&[&x], &[&x]).unwrap();
         close("checkpoint moves", &moved, &(x.square() * 2.0));
-        // A position for each example.
+        // A different position for each example.
         let (start, part) = (Tensor::from_slice(&[0i32, 2, -1], [3]), Tensor::from_slice(&[7f64, 8.0], [2]));
         let [written] = Tensor::vmap([&start], |[at]| [Tensor::zeros([3], DType::F64).slice_scatter(0, at, &part)]);
         assert_eq!(numbers(&written), [7.0, 8.0, 0.0, 0.0, 0.0, 7.0, 8.0, 0.0, 0.0]);
-        // More rows in all than an i32 counts; none of them is stored.
+        // More rows in total than an i32 can count; none of them is stored.
         let many = Tensor::arange(70_000);
         let [taken] = Tensor::vmap([&many], |[i]| {
             let row = Tensor::arange(40_000) + i.unsqueeze(0);
@@ -249,7 +249,7 @@ fn mistakes_of_transforms() {
             assert!(error.is_mistake() && error.message().contains(part), "{error}");
         };
         let twice = |[x, y]: [&Tensor; 2]| [x + y];
-        told(&Tensor::vmap([&x, &y], twice)[0], "vmap: the first axes of the inputs are not equally long");
+        told(&Tensor::vmap([&x, &y], twice)[0], "vmap: the first axes of the inputs differ in length");
         told(&Tensor::vmap([&y.sum(..)], |[x]| [x.exp()])[0], "vmap: the first axes");
         told(
             &Tensor::vmap([&x], |[x]| [x.matmul(&Tensor::ones([4, 4], DType::F32))])[0],
@@ -260,9 +260,9 @@ fn mistakes_of_transforms() {
         told(&asked[0], "item: f32[3]");
         for (wrong, part) in [
             (x.jvp(&[&y], &[&y]), "jvp: f32[2, 3]"),
-            (x.exp().jvp(&[&x], &[&y]), "has not the shape and type of f32[2, 3]"),
-            (x.exp().jvp(&[&x], &[]), "jvp: 0 directions for 1 tensors"),
-            (x.exp().jvp(&[], &[]), "jvp: no tensors are named"),
+            (x.exp().jvp(&[&x], &[&y]), "does not have the shape and element type of f32[2, 3]"),
+            (x.exp().jvp(&[&x], &[]), "jvp: 0 tangents for 1 inputs"),
+            (x.exp().jvp(&[], &[]), "jvp: there are no inputs"),
             (x.exp().cast(DType::I32).jvp(&[&x], &[&x]), "is not a float"),
             (x.floor().lt(&x).cast(DType::F32).jvp(&[&x], &[&x]), "does not depend on"),
             (x.jacobian(&y), "jacobian: f32[2, 3]"),
@@ -271,7 +271,7 @@ fn mistakes_of_transforms() {
         ] {
             let error = wrong.unwrap_err();
             assert!(error.is_mistake() && error.message().contains(part), "{error}");
-            assert!(error.to_string().contains("jvp_vmap.rs"), "{error} names no line");
+            assert!(error.to_string().contains("jvp_vmap.rs"), "{error} does not name the source line");
         }
         let wrong = x.exp().vjp(&[&x], &y).unwrap_err();
         assert!(wrong.message().starts_with("vjp: f32[3]") && wrong.to_string().contains("jvp_vmap.rs"), "{wrong}");
@@ -279,12 +279,14 @@ fn mistakes_of_transforms() {
 }
 
 #[test]
-fn nothing_flows_through_no_grad() {
+fn no_grad_blocks_gradients() {
     on_cpu(|| {
         let x = Tensor::from_slice(&[0.5f64, -1.5, 2.0], [3]);
         let f = |x: &Tensor, frozen: &Tensor| (x * frozen.exp() + frozen.sin()).sum(..);
-        let [slope] = &f(&x, &no_grad(|| &x * 3.0)).gradients(&[&x]).unwrap()[..] else { panic!("one was asked for") };
-        // Central differences, the frozen part where it is.
+        let [slope] = &f(&x, &no_grad(|| &x * 3.0)).gradients(&[&x]).unwrap()[..] else {
+            panic!("one gradient was requested")
+        };
+        // Central differences with the frozen part held constant.
         let at = |i: usize, by: f64| {
             let mut moved = x.to_vec::<f64>().unwrap();
             moved[i] += by;
@@ -292,7 +294,7 @@ fn nothing_flows_through_no_grad() {
         };
         let want: Vec<f64> = (0..3).map(|i| (at(i, 1e-3) - at(i, -1e-3)) / 2e-3).collect();
         for (have, want) in slope.to_vec::<f64>().unwrap().iter().zip(&want) {
-            assert!((have - want).abs() <= 1e-9 * want.abs(), "{have} for {want}");
+            assert!((have - want).abs() <= 1e-9 * want.abs(), "{have}, expected {want}");
         }
         let (values, [one, two]) = no_grad(|| (vec![&x * 2.0], [x.exp(), x.sin()]));
         assert_eq!(values[0].to_vec::<f64>().unwrap(), [1.0, -3.0, 4.0]);

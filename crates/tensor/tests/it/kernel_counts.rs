@@ -1,4 +1,4 @@
-//! How many kernels and routines an expression takes: a change that splits one is seen here, not in a benchmark.
+//! Number of kernels and routines of expressions, so that a change that prevents fusion is detected here and not in a benchmark.
 
 use panoply_compile::plan::{PlanStep, plan};
 use panoply_ir::Target;
@@ -6,7 +6,7 @@ use panoply_ir::kernel::{Kernel, Space};
 use panoply_tensor::eval::TracedGraph;
 use panoply_tensor::{AttentionOptions, ConvOptions, DType, Device, Dim, SortOrder, Tensor, Window};
 
-/// An expression with the most steps its value, and its value with all gradients, may take on the CPU.
+/// An expression with the maximum number of steps on the CPU for its value, and for its value with all gradients.
 struct Row {
     name: &'static str,
     inputs: &'static [&'static [usize]],
@@ -102,7 +102,7 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// A function of each element along the first axis.
+/// Applies a function to each element along the first axis.
 fn each(x: &[Tensor], f: fn(&Tensor) -> Tensor) -> Tensor {
     let [y] = Tensor::vmap([&x[0]], |[x]| [f(x)]);
     y
@@ -118,7 +118,7 @@ fn steps(device: &Device, roots: &[&Tensor]) -> Vec<PlanStep> {
 }
 
 #[test]
-fn expressions_take_no_more_kernels_than_they_should() {
+fn expressions_take_no_more_kernels_than_expected() {
     let device = Device::get("cpu").unwrap();
     let mut wrong = Vec::new();
     device.scope(|| {
@@ -143,7 +143,7 @@ fn expressions_take_no_more_kernels_than_they_should() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Rows whose first so many inputs begin with a batch.
+/// Rows whose first inputs, by number, have a batch axis.
 const BATCHED: &[(&str, usize)] = &[
     ("layer norm", 1),
     ("softmax", 1),
@@ -155,9 +155,9 @@ const BATCHED: &[(&str, usize)] = &[
     ("fft of 128", 1),
 ];
 
-/// A routine does its work where a length that the plan does not know only comes along.
+/// A routine is also used if a dynamic dimension is only a batch axis.
 #[test]
-fn a_batch_of_some_length_takes_the_same_routines() {
+fn a_dynamic_batch_takes_the_same_routines() {
     let device = Device::get("cpu").unwrap();
     let routines = |steps: &[PlanStep]| steps.iter().filter(|step| matches!(step, PlanStep::Routine { .. })).count();
     device.scope(|| {
@@ -178,13 +178,16 @@ fn a_batch_of_some_length_takes_the_same_routines() {
             });
             let [plain, open] = counts;
             assert_eq!(open[..2], plain[..2], "{name}: steps and routines of the value");
-            // What is summed over the batch is copied, with zeros where nothing is.
-            assert!(open[2] <= plain[2] + 3 && open[3] == plain[3], "{name}: {open:?} with gradients, not {plain:?}");
+            // Operands that are summed over the batch are copied, with zeros as padding.
+            assert!(
+                open[2] <= plain[2] + 3 && open[3] == plain[3],
+                "{name}: {open:?} with gradients, expected {plain:?}"
+            );
         }
     });
 }
 
-/// Counting takes as long as the square of a row.
+/// Sorting by counting takes time quadratic in the length of a row.
 #[test]
 fn numbers_of_every_type_are_sorted_by_a_routine() {
     let device = Device::get("cpu").unwrap();
@@ -197,8 +200,7 @@ fn numbers_of_every_type_are_sorted_by_a_routine() {
     });
 }
 
-/// Kernels of an expression and of its gradients, on a GPU without routines, that do not bring their operands through shared
-/// memory.
+/// Returns the kernels of an expression and its gradients, on a GPU without routines, that do not use shared memory for their operands.
 fn untiled(op: fn(&[Tensor]) -> Tensor, shapes: &[&[usize]]) -> Vec<String> {
     let device = Device::get("cpu").unwrap();
     device.scope(|| {
@@ -219,18 +221,18 @@ fn untiled(op: fn(&[Tensor]) -> Tensor, shapes: &[&[usize]]) -> Vec<String> {
 }
 
 #[test]
-fn products_and_convolutions_run_in_tiles_on_a_gpu() {
+fn products_and_convolutions_are_tiled_on_a_gpu() {
     let none: [&str; 0] = [];
     assert_eq!(untiled(|x| x[0].matmul(&x[1]), &[&[8, 48, 64], &[64, 32]]), none);
     let doubles = |x: &[Tensor]| x[0].cast(DType::F64).matmul(&x[1].cast(DType::F64));
-    // What both ways need is widened once.
+    // The operand that both products need is converted once.
     assert_eq!(untiled(doubles, &[&[8, 48, 64], &[64, 32]]), ["cast"]);
     assert_eq!(untiled(|x| x[0].conv(&x[1], &padded()), &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);
     let strided = |x: &[Tensor]| x[0].conv(&x[1], &ConvOptions { stride: [2, 2], ..padded() });
     assert_eq!(untiled(strided, &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);
 }
 
-/// What stands between the two products is not in memory, and what flows back is two kernels behind the means of its rows.
+/// The scores are never stored in memory. The gradients are two kernels, after one that computes row means.
 #[test]
 fn attention_is_one_kernel_on_a_gpu() {
     let device = Device::get("cpu").unwrap();
@@ -257,15 +259,15 @@ fn attention_is_one_kernel_on_a_gpu() {
             Target::webgpu_minimum(),
         ] {
             assert_eq!(planned(&[&value], &target), (1, bytes + logarithms), "{}", target.name);
-            // What flows to the output is stored, beside the value, three gradients and two numbers of each query.
+            // Stored are the cotangent of the output, the value, three gradients, and two numbers for each query.
             assert_eq!(planned(&all, &target), (4, 5 * bytes + 2 * logarithms), "{}", target.name);
         }
     });
 }
 
-/// Through slices, transposes and batches, and not where something else than the conversion stands between.
+/// The routine is used through slices, transposes and batches, but not if anything other than the conversion precedes the product.
 #[test]
-fn products_of_bytes_are_a_routine() {
+fn int8_products_are_a_routine() {
     let device = Device::get("cpu").unwrap();
     device.scope(|| {
         let numbers = |count: usize, by: usize| (0..count).map(|i| (i * by % 255) as u8 as i8).collect::<Vec<i8>>();
@@ -282,7 +284,7 @@ fn products_of_bytes_are_a_routine() {
         assert_eq!(product.to_vec::<i32>().unwrap(), want);
         let offset = (wide(&left) - 3.0).matmul(&wide(&right.t()));
         assert!(steps(&device, &[&offset]).iter().all(|step| matches!(step, PlanStep::Kernel { .. })));
-        // The product of i8 as such is i8, which wraps; the routine's is i32.
+        // The product of i8 operands is i8 and wraps; that of the routine is i32.
         let narrow = left.matmul(&right.t());
         assert!(steps(&device, &[&narrow]).iter().all(|step| matches!(step, PlanStep::Kernel { .. })));
         let wrapped: Vec<i8> = want.iter().map(|sum| *sum as i8).collect();
@@ -292,7 +294,7 @@ fn products_of_bytes_are_a_routine() {
     });
 }
 
-/// Against counts by hand: products as routines and as kernels, a chain, and what is no arithmetic on floats.
+/// Compares with manual counts: products as routines and as kernels, an elementwise chain, and operations that are not float arithmetic.
 #[test]
 fn profiles_count_operations() {
     let counted = |device: &str, of: &dyn Fn(Tensor, Tensor) -> Tensor| {

@@ -1,4 +1,5 @@
-//! Factorizations: their products, what has none, extreme sizes of numbers, batches; gradients of gradients by differences.
+//! Factorizations: products of the factors, matrices without a factorization, extreme magnitudes, batches. Second derivatives are compared
+//! with finite differences.
 
 use panoply_tensor::{DType, Device, Rng, Tensor, Triangle};
 
@@ -21,7 +22,7 @@ fn identity(size: usize, dtype: DType) -> Tensor {
 }
 
 #[test]
-fn products_of_factors_are_the_matrix() {
+fn products_of_factors_equal_the_matrix() {
     on_cpu(|| {
         for (dtype, limit) in [(DType::F32, 2e-6), (DType::F64, 3e-15)] {
             for n in [1, 2, 31, 32, 33, 64, 100, 200] {
@@ -50,7 +51,7 @@ fn products_of_factors_are_the_matrix() {
 }
 
 #[test]
-fn rows_in_their_order_are_the_product_of_l_and_u() {
+fn permuted_rows_equal_the_product_of_l_and_u() {
     on_cpu(|| {
         for (dtype, limit) in [(DType::F32, 2e-6), (DType::F64, 3e-15)] {
             for n in [1, 2, 31, 32, 33, 64, 100, 200] {
@@ -60,13 +61,13 @@ fn rows_in_their_order_are_the_product_of_l_and_u() {
                 let apart = largest(&(l.matmul(&u) - rows));
                 assert!(apart <= limit * largest(&a) * (n as f64).sqrt(), "lu of {n} in {dtype}: {apart}");
                 assert_eq!((largest(&l.triu(1)), largest(&u.tril(-1))), (0.0, 0.0), "lu of {n} in {dtype}");
-                assert_eq!(largest(&l), 1.0, "the largest of each column is the pivot, {n} in {dtype}");
+                assert_eq!(largest(&l), 1.0, "the pivot is not the largest element of its column, {n} in {dtype}");
                 let mut each = order.to_vec::<i32>().unwrap();
                 each.chunks_mut(n).for_each(<[i32]>::sort_unstable);
                 assert!(each.chunks(n).all(|each| each.iter().copied().eq(0..n as i32)), "{n} in {dtype}");
             }
         }
-        // A column of zeros is left as it is, NaN stays where it is.
+        // A column of zeros is unchanged, and NaN keeps its position.
         let (_, l, u) = Tensor::from_slice(&[0f32, 1.0, 0.0, 2.0], [2, 2]).lu();
         assert_eq!(
             (l.to_vec::<f32>().unwrap(), u.to_vec::<f32>().unwrap()),
@@ -78,11 +79,11 @@ fn rows_in_their_order_are_the_product_of_l_and_u() {
 }
 
 #[test]
-fn matrices_are_made_of_their_eigenvectors() {
+fn eigenvectors_and_eigenvalues_reconstruct_the_matrix() {
     on_cpu(|| {
         for (dtype, limit) in [(DType::F32, 1e-6), (DType::F64, 4e-15)] {
             for n in [1, 2, 3, 8, 31, 33, 50] {
-                // The roundings of so many turns of a vector.
+                // The rounding errors of n rotations of a vector.
                 let limit = limit * (n as f64).sqrt();
                 let x = random(&[2, n, n]).cast(dtype);
                 let a = &x + x.t();
@@ -95,7 +96,7 @@ fn matrices_are_made_of_their_eigenvectors() {
                 assert!(values.chunks(n).all(|values| values.is_sorted()), "{n} in {dtype}: {values:?}");
             }
         }
-        // Many values close to each other: of a Gaussian kernel, and of products of few columns.
+        // Clustered eigenvalues: of a Gaussian kernel, and of a product of few columns.
         for (dtype, limit) in [(DType::F32, 3e-6), (DType::F64, 1e-14)] {
             let places = Tensor::arange(96).cast(dtype) * (1.0 / 15.0);
             let few = random(&[96, 30]).cast(dtype);
@@ -105,7 +106,7 @@ fn matrices_are_made_of_their_eigenvectors() {
                 assert!(apart <= limit, "in {dtype}: {apart}");
             }
         }
-        // Equal values, extreme ones, and none.
+        // Equal eigenvalues, extreme ones, and an empty batch.
         let (values, vectors) = identity(4, DType::F32).eigh();
         assert_eq!(values.to_vec::<f32>().unwrap(), [1.0; 4]);
         assert_eq!(largest(&(vectors.t().matmul(&vectors) - identity(4, DType::F32))), 0.0);
@@ -120,13 +121,13 @@ fn matrices_are_made_of_their_eigenvectors() {
 }
 
 #[test]
-fn what_has_no_factor_gives_nan_and_never_an_error() {
+fn matrices_without_a_factorization_give_nan() {
     on_cpu(|| {
         let mut numbers = vec![0f32; 64 * 64];
         (0..64).for_each(|i| numbers[i * 65] = if i == 40 { -1.0 } else { 4.0 });
         let l = Tensor::from_slice(&numbers, [64, 64]).cholesky().to_vec::<f32>().unwrap();
-        assert!((0..40).all(|i| l[i * 65] == 2.0), "the columns before are what they should be");
-        assert!(l[40 * 65].is_nan() && l[64 * 64 - 1].is_nan(), "the last element says that it failed");
+        assert!((0..40).all(|i| l[i * 65] == 2.0), "the columns before the failure are right");
+        assert!(l[40 * 65].is_nan() && l[64 * 64 - 1].is_nan(), "the last element indicates the failure");
         for (numbers, n) in [(&[1f32, 1.0, 1.0, 1.0][..], 2), (&[1.0, 0.0, 0.0, 0.0], 2), (&[0.0], 1)] {
             for dtype in [DType::F32, DType::F64] {
                 let l = Tensor::from_slice(numbers, [n, n]).cast(dtype).cholesky();
@@ -142,7 +143,7 @@ fn what_has_no_factor_gives_nan_and_never_an_error() {
 }
 
 #[test]
-fn reflections_neither_overflow_nor_vanish() {
+fn qr_neither_overflows_nor_underflows() {
     on_cpu(|| {
         for scale in [1e-30, 1e30] {
             let a = random(&[6, 4]) * scale;
@@ -150,7 +151,7 @@ fn reflections_neither_overflow_nor_vanish() {
             assert!(largest(&(q.t().matmul(&q) - identity(4, DType::F32))) < 2e-6);
             assert!(largest(&((q.matmul(&r) - &a) / scale)) < 2e-6);
         }
-        // A column that is small beside another: by hand, -2 times it.
+        // A column that is small relative to another; the expected determinant is -2 times it.
         for (dtype, limit, sizes) in
             [(DType::F32, 1e-6, &[1e-24, 1e-20, 1e-36][..]), (DType::F64, 1e-15, &[1e-24, 1e-160, 1e-200])]
         {
@@ -162,10 +163,10 @@ fn reflections_neither_overflow_nor_vanish() {
                 assert!((ratio - 1.0).abs() < limit, "{small} in {dtype}: {ratio}");
             }
         }
-        // Nearly dependent columns leave nothing that has a square.
+        // Nearly dependent columns, whose remainder has a square below the smallest number.
         let (q, _) = Tensor::from_slice(&[1f32, 1.0, 0.0, 1e-20, 0.0, 1e-21], [3, 2]).qr();
         assert!(largest(&(q.t().matmul(&q) - identity(2, DType::F32))) < 1e-6);
-        // Nothing to reflect: LAPACK leaves such columns alone.
+        // Nothing to reflect: LAPACK leaves such columns unchanged.
         let (q, r) = identity(3, DType::F32).qr();
         assert_eq!(q.to_vec::<f32>().unwrap(), identity(3, DType::F32).to_vec::<f32>().unwrap());
         assert_eq!(r.to_vec::<f32>().unwrap(), q.to_vec::<f32>().unwrap());
@@ -178,9 +179,9 @@ fn reflections_neither_overflow_nor_vanish() {
     });
 }
 
-/// By Leibniz' sum over all orders of the rows.
+/// The expected values are computed by expansion in minors.
 #[test]
-fn determinants_have_the_sign_of_the_order_of_their_rows() {
+fn determinants_have_the_sign_of_the_row_permutation() {
     fn expanded(a: &[f64], n: usize) -> f64 {
         if n == 0 {
             return 1.0;
@@ -196,12 +197,12 @@ fn determinants_have_the_sign_of_the_order_of_their_rows() {
             let (sign, logarithm) = (sign.to_vec::<f64>().unwrap(), logarithm.to_vec::<f64>().unwrap());
             for (at, have) in a.det().to_vec::<f64>().unwrap().into_iter().enumerate() {
                 let want = want[at];
-                assert!((have - want).abs() <= 1e-12 * want.abs().max(1.0), "{n}: {have} for {want}");
+                assert!((have - want).abs() <= 1e-12 * want.abs().max(1.0), "{n}: {have}, expected {want}");
                 let again = sign[at] * logarithm[at].exp();
-                assert!((again - want).abs() <= 1e-12 * want.abs().max(1.0), "{n}: {again} for {want}");
+                assert!((again - want).abs() <= 1e-12 * want.abs().max(1.0), "{n}: {again}, expected {want}");
             }
         }
-        // Every row one place down: n - 1 changes of places.
+        // Every row moves down by one, which is n - 1 transpositions.
         for n in [2, 33, 100] {
             let rows = Tensor::eye(n, DType::F32);
             let moved = Tensor::concat([rows.narrow(0, 1, n - 1), rows.narrow(0, 0, 1)], 0);
@@ -213,9 +214,9 @@ fn determinants_have_the_sign_of_the_order_of_their_rows() {
 
 type Loss = fn(&Tensor) -> Tensor;
 
-/// The second derivative along a direction by differences of the first, in f64.
+/// Compares the second derivative along a direction with differences of the first, in f64.
 #[test]
-fn gradients_have_gradients() {
+fn factorizations_have_second_derivatives() {
     on_cpu(|| {
         let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
         let direction = Rng::seed_from_u64(8).normal([4, 4]).cast(DType::F64);
@@ -247,7 +248,7 @@ fn gradients_have_gradients() {
 }
 
 #[test]
-fn singular_systems_are_nan() {
+fn singular_systems_give_nan() {
     on_cpu(|| {
         let rows: [&[f64]; 5] = [
             &[1.0, 2.0, 2.0, 4.0],
@@ -273,7 +274,7 @@ fn singular_systems_are_nan() {
                 assert_eq!(nan, [true], "{rows:?} in {dtype}");
             }
         }
-        // One of a batch alone, and matrices that are far from singular though their determinants are not.
+        // One singular matrix in a batch, and regular matrices whose determinants are almost zero.
         let both = Tensor::from_slice(&[1.0, 2.0, 2.0, 4.0, 2.0, 0.0, 0.0, 4.0], [2, 2, 2]);
         let inverses = both.inv();
         assert!(inverses.slice((0,)).is_nan().all(..).to_vec::<bool>().unwrap()[0]);
@@ -284,7 +285,7 @@ fn singular_systems_are_nan() {
         let small = Tensor::from_slice(&[1e-170, 3e-170, 2e-170, 5e-170], [2, 2]).inv();
         let product = small.matmul(&Tensor::from_slice(&[1e-170, 3e-170, 2e-170, 5e-170], [2, 2]));
         assert!(largest(&(product - identity(2, DType::F64))) < 1e-13);
-        // Hilbert's matrix of order 8, of condition 1.5·10¹⁰, has an inverse of integers.
+        // The Hilbert matrix of order 8, with condition number 1.5·10¹⁰, has an inverse of integers.
         let hilbert = Tensor::arange(8).unsqueeze(1) + Tensor::arange(8) + Tensor::scalar(1i32);
         let corner = hilbert.cast(DType::F64).reciprocal().inv().slice((0, 0)).item().unwrap();
         assert!((corner - 64.0).abs() < 1e-3, "{corner}");

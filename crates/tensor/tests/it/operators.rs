@@ -1,4 +1,4 @@
-//! What is written with operators, against the same in Rust.
+//! Operators on tensors, compared with the same operators in Rust.
 
 use panoply_tensor::{DType, Device, SortOrder, Tensor};
 
@@ -14,7 +14,7 @@ fn check(tensor: Tensor, expected: [f32; 4]) {
 }
 
 #[test]
-fn a_number_may_stand_on_either_side() {
+fn scalars_can_be_on_either_side() {
     on_cpu(|| {
         let x = Tensor::from_slice(&X, [4]);
         check(3.0 + &x, X.map(|x| 3.0 + x));
@@ -28,16 +28,16 @@ fn a_number_may_stand_on_either_side() {
         check(x.clone() % 3.0, X.map(|x| x % 3.0));
         check(-(1.0 - &x) * 2.0, X.map(|x| -(1.0 - x) * 2.0));
         check(x.rsub(3.0), X.map(|x| 3.0 - x));
-        // A number takes the type of the tensor, if that holds it.
+        // A scalar takes the type of the tensor, if that can represent it.
         assert_eq!((10.0 - Tensor::arange(3)).to_vec::<i32>().unwrap(), [10, 9, 8]);
         let wrong = (0.5 * Tensor::arange(3)).check().unwrap_err();
-        assert!(wrong.message().starts_with("0.5 is no i32: cast i32[3]"), "{wrong}");
+        assert!(wrong.message().starts_with("0.5 is not a valid i32: cast i32[3]"), "{wrong}");
         assert!(wrong.to_string().contains(file!()), "{wrong}");
     });
 }
 
 #[test]
-fn a_name_takes_what_is_assigned_with_an_operator() {
+fn compound_assignment_operators() {
     on_cpu(|| {
         let x = Tensor::from_slice(&X, [4]);
         let mut y = x.clone();
@@ -48,7 +48,7 @@ fn a_name_takes_what_is_assigned_with_an_operator() {
         y %= 2.0;
         check(y, X.map(|x| ((x + x) * 3.0 - x) / (x + 1.0) % 2.0));
         check(x.clone(), X);
-        // The way back leads through all of them.
+        // Gradients flow through all of the assignments.
         let mut sum = x.square();
         sum *= &x;
         let slope = sum.sum(..).gradients(&[&x]).unwrap().remove(0);
@@ -62,7 +62,7 @@ fn a_name_takes_what_is_assigned_with_an_operator() {
 }
 
 #[test]
-fn positions_may_be_those_of_rust() {
+fn indices_can_be_usize() {
     on_cpu(|| {
         let x = Tensor::from_slice(&X, [4]);
         let taken = x.index_select(0, &Tensor::from_indices(&[3, 0, 0]));
@@ -71,12 +71,12 @@ fn positions_may_be_those_of_rust() {
         check(x.take_along_dim(&Tensor::from_indices(&order), 0), [7.0, 0.25, -2.0, 1.5]);
         assert_eq!(x.index_select(0, &Tensor::from_indices(&[])).to_vec::<f32>().unwrap(), [0f32; 0]);
         let wrong = Tensor::from_indices(&[1, 1 << 31]).check().unwrap_err();
-        assert_eq!(wrong.message(), "from_positions: 2147483648 is more than the 2147483647 that an i32 holds");
+        assert_eq!(wrong.message(), "from_indices: 2147483648 is more than 2147483647, the largest i32");
     });
 }
 
 #[test]
-fn tensors_are_joined_from_whatever_gives_them() {
+fn concat_and_stack_accept_any_iterator() {
     on_cpu(|| {
         let x = Tensor::from_slice(&X, [2, 2]);
         let parts = vec![x.clone(), &x * 2.0];
@@ -91,14 +91,14 @@ fn tensors_are_joined_from_whatever_gives_them() {
 }
 
 #[test]
-fn bools_go_to_a_device_and_back() {
+fn bools_are_copied_to_a_device_and_back() {
     on_cpu(|| {
         let x = Tensor::from_slice(&[true, false, true], [3]);
         assert_eq!((x.dtype(), x.to_vec::<bool>().unwrap()), (DType::Bool, vec![true, false, true]));
         assert_eq!(x.bitwise_not().read_async::<bool>().unwrap().wait().unwrap(), [false, true, false]);
         assert_eq!(x.cast(DType::I32).to_vec::<i32>().unwrap(), [1, 0, 1]);
         assert!(x.to_vec::<u8>().unwrap_err().message().contains("does not hold u8"));
-        // Any byte but 0 is true.
+        // Any nonzero byte is true.
         let bytes = Tensor::from_slice(&[0u8, 1, 2, 255], [4]).bitcast(DType::I8);
         assert_eq!(bytes.ne(&bytes.zeros_like()).to_vec::<bool>().unwrap(), [false, true, true, true]);
         let raw = Tensor::from_bytes(&[0, 2, 255], [3], DType::Bool);

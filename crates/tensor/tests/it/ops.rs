@@ -1,7 +1,7 @@
-//! The op table on every device, against the f64 graph interpreter; gradients against finite differences; random expressions, fused and
-//! one step after another.
+//! The op table on every device, compared with the f64 graph interpreter; gradients compared with finite differences; random expressions,
+//! fused and step by step.
 //!
-//! The rows are [`panoply_tensor::conformance`]'s; this file says which devices they are asked of.
+//! The rows are those of [`panoply_tensor::conformance`]; this file selects the devices.
 
 mod operands;
 
@@ -15,12 +15,12 @@ use panoply_tensor::conformance::row::{Input, weighted};
 use panoply_tensor::conformance::{Outcome, functions, rows};
 use panoply_tensor::{Device, Tensor, eval};
 
-/// Puts a CUDA device beside those of this machine that runs its PTX on an interpreter, and a ROCm device for whose HIP C++ clang makes
-/// code for the host, and a oneAPI device that is Intel's CPU runtime for OpenCL.
+/// Registers simulated devices beside those of this machine: a CUDA device that interprets PTX, a ROCm device whose HIP C++ clang compiles
+/// for the host, and a oneAPI device on Intel's OpenCL runtime for CPUs.
 fn pretend() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let registry = Registry::global().expect("the environment makes sense");
+        let registry = Registry::global().expect("the environment variables are valid");
         registry
             .register(Arc::new(CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() }));
         registry.register(Arc::new(OneApiDriver { software: true, ..OneApiDriver::default() }));
@@ -35,8 +35,9 @@ fn set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value == "1")
 }
 
-/// The devices of this machine that the table runs on. Device compilers take a tenth of a second for each of some hundred
-/// kernels and the checked device takes three times the CPU's time, so a quick run leaves them out, and the slowest are for the full run. `PANOPLY_TEST_DEVICE` names the only one.
+/// Returns the devices that the table runs on. Device compilers take a tenth of a second for each of several hundred kernels, and the
+/// checked device takes three times as long as the CPU, so a quick run omits them. The slowest devices are for the full run.
+/// `PANOPLY_TEST_DEVICE` selects a single device.
 fn devices() -> Vec<Device> {
     pretend();
     let mut names = vec!["cpu", "cuda:0"];
@@ -64,7 +65,7 @@ fn check(device: &Device, outcome: &Outcome) {
     assert!(outcome.passed(), "{} on {device}: {outcome}", outcome.name);
 }
 
-/// Says which of the table's rows passed, for the list of operations that `cargo xtask devices` writes.
+/// Reports the passed rows of the table for the list of operations that `cargo xtask devices` writes.
 fn report(device: &Device, what: &str, all: &[&str], passed: &[&str]) {
     let left: Vec<&str> = all.iter().filter(|name| !passed.contains(name)).copied().collect();
     let info = device.info();
@@ -77,12 +78,12 @@ fn report(device: &Device, what: &str, all: &[&str], passed: &[&str]) {
     eprintln!("TESTED {what} | {}{variant} | {} ({}) | {words}", info.kind, info.name.trim(), info.driver);
 }
 
-/// Whether the device is SwiftShader, the poorest, whose compiler takes seconds for many a kernel and minutes for some.
+/// Returns true for SwiftShader, the least capable device, whose compiler takes seconds for many kernels and minutes for some.
 fn is_slow(device: &Device) -> bool {
     device.info().name.contains("SwiftShader")
 }
 
-/// What it compiles for four seconds and more, some of it for minutes: for the full run.
+/// Rows that SwiftShader compiles for four seconds or more, some for minutes; they are for the full run.
 const LONG: [&str; 40] = [
     "binary_cross_entropy_with_logits",
     "a network",
@@ -126,7 +127,7 @@ const LONG: [&str; 40] = [
     "slogdet",
 ];
 
-/// What is computed in f64, which few GPUs have.
+/// Row that computes in f64, which few GPUs support.
 const DOUBLE: &str = "cast and back";
 
 #[test]
@@ -137,10 +138,10 @@ fn every_op_agrees_with_the_oracle_on_every_device() {
         let all: Vec<&str> = rows().map(|row| row.name).collect();
         let asked: Vec<_> = rows().filter(|row| chosen(row.name)).collect();
         let known = |name: &&str| all.contains(name);
-        assert!(LONG.iter().all(known) && known(&DOUBLE), "the table lost some of {LONG:?}");
+        assert!(LONG.iter().all(known) && known(&DOUBLE), "the table lacks some of {LONG:?}");
         let left = all.len() - asked.len();
         if left > 0 {
-            eprintln!("SKIPPED: {left} tensor ops on {device}: it compiles them for too long, or has no f64");
+            eprintln!("SKIPPED: {left} tensor ops on {device}: they take too long to compile, or it has no f64");
         }
         asked.iter().for_each(|row| check(&device, &row.value(&device)));
         report(&device, "results", &all, &asked.iter().map(|row| row.name).collect::<Vec<&str>>());
@@ -169,14 +170,14 @@ fn every_function_keeps_the_numeric_contract_on_every_device() {
             check(&device, &outcome);
             errors += outcome.worst.unwrap().error;
         }
-        // No device rounds twelve functions right everywhere: without any error nothing was compared.
-        assert!(errors > 1.0, "{device}: {errors} ulp together");
+        // No device rounds twelve functions correctly everywhere: without any error nothing was compared.
+        assert!(errors > 1.0, "{device}: {errors} ulp in total");
     }
 }
 
 #[test]
 fn every_gradient_agrees_with_finite_differences() {
-    // All in the oracle's f64: this checks the formulas, the other tests check the compiler.
+    // All in the oracle's f64: this checks the formulas; the other tests check the compiler.
     for row in rows().filter(|row| row.differentiable) {
         let numbers: Vec<Vec<f64>> = row.inputs.iter().enumerate().map(|(i, input)| input.numbers(i as u64)).collect();
         let direction: Vec<Vec<f64>> = row
@@ -213,7 +214,7 @@ fn every_gradient_agrees_with_finite_differences() {
     }
 }
 
-/// Numbers below a bound, the same for a seed.
+/// Returns a generator of numbers below a bound, the same for a seed.
 fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move |below| {
@@ -222,7 +223,8 @@ fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// One more matrix, of one or two that are there: views of views, sums of them, products. Nothing jumps where a number is off by little.
+/// Returns one more matrix, computed from one or two of the previous ones: views of views, sums of them, products. All functions are
+/// continuous, so small errors stay small.
 fn next_of(of: &[Tensor], number: &mut impl FnMut(usize) -> usize) -> Tensor {
     let (x, y) = (&of[number(of.len())], &of[number(of.len())]);
     let [rows, columns] = x.dims().unwrap();
@@ -252,7 +254,7 @@ fn next_of(of: &[Tensor], number: &mut impl FnMut(usize) -> usize) -> Tensor {
     }
 }
 
-/// A random expression of some fourteen steps; `see` is given each as it is made.
+/// Returns a random expression of fourteen steps; `see` is applied to each step.
 fn expression(seed: u64, see: fn(Tensor) -> Tensor) -> Vec<Tensor> {
     let mut number = numbers(seed);
     let mut made = Vec::new();
@@ -269,7 +271,7 @@ fn expression(seed: u64, see: fn(Tensor) -> Tensor) -> Vec<Tensor> {
 }
 
 #[test]
-fn random_expressions_are_the_same_fused_and_step_by_step_on_every_device() {
+fn random_expressions_agree_fused_and_step_by_step_on_every_device() {
     for device in devices().iter().filter(|device| !is_slow(device)) {
         // Device compilers take most of a second for some expressions.
         let count = match (device.info().kind, set("PANOPLY_TEST_FULL")) {
@@ -281,7 +283,7 @@ fn random_expressions_are_the_same_fused_and_step_by_step_on_every_device() {
             for seed in 0..count {
                 let whole = expression(seed, |step| step);
                 let roots: Vec<&Tensor> = whole.iter().collect();
-                // The truth first: what has a value is memory from then on.
+                // The oracle first: evaluated tensors are memory from then on.
                 let want = values(&roots).unwrap();
                 eval(&roots).unwrap();
                 let apart = expression(seed, |step| {
@@ -295,7 +297,10 @@ fn random_expressions_are_the_same_fused_and_step_by_step_on_every_device() {
                         assert_eq!(have.len(), want.len(), "seed {seed}, step {step}, {how}, on {device}");
                         for (have, want) in have.iter().zip(want) {
                             let off = (f64::from(*have) - want).abs() / most;
-                            assert!(off <= 2e-5, "seed {seed}, step {step}, {how}, on {device}: {have} for {want}");
+                            assert!(
+                                off <= 2e-5,
+                                "seed {seed}, step {step}, {how}, on {device}: {have}, expected {want}"
+                            );
                         }
                     }
                 }

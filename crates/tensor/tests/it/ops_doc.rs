@@ -1,8 +1,8 @@
-//! `docs/ops.md`: every primitive with what its source says of it, and every row of the op table with the primitives it comes to.
+//! `docs/ops.md`: every primitive with its documentation, and every row of the op table with the primitives it consists of.
 //!
-//! Nothing in it is written by hand: a primitive that is added, or an operation, is in the list or this fails, and a primitive that
-//! no row asks a device for is named in [`UNASKED`]. `UPDATE_GOLDEN=1` writes the list anew, but for its table of devices, which
-//! `cargo xtask devices` makes of what the last test run ran on.
+//! Nothing in it is written by hand. A new primitive or operation must be in the list, or this test fails. A primitive that no row uses
+//! must be named in [`UNASKED`]. `UPDATE_GOLDEN=1` rewrites the page except for its table of devices, which `cargo xtask devices` writes
+//! from the last test run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -15,21 +15,26 @@ use panoply_tensor::conformance::rows;
 use panoply_tensor::eval::TracedGraph;
 use panoply_tensor::{DType, Device, Tensor};
 
-/// Primitives that no row of the op table needs, and where else they are tested.
+/// Primitives that no row of the op table uses, and where they are tested instead.
 const UNASKED: &[(&str, &str)] = &[
+<<<<<<< 500041b:crates/tensor/tests/it/ops_doc.rs
     ("ControlDependency", "`tests/it/activation_checkpoint.rs`: the gradient of what is checkpointed"),
     ("Fma", "random kernels: the language of kernels has it, tensors do not"),
+=======
+    ("ControlDependency", "`tests/activation_checkpoint.rs`: gradients of checkpointed functions"),
+    ("Fma", "random kernels: available in the kernel language, not for tensors"),
+>>>>>>> prose:crates/tensor/tests/ops_doc.rs
     ("PopCount", "random kernels, as above"),
 ];
 
-/// The types that the floats of a row, or its whole numbers if it has no floats, may have instead.
+/// Types that are tried for the floats of a row, or for its integers if it has no floats.
 const TYPES: [DType; 7] = [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32, DType::I64, DType::Bool];
 
-/// Around the table that `cargo xtask devices` writes.
+/// Markers around the table that `cargo xtask devices` writes.
 const DEVICES: [&str; 2] =
     ["<!-- devices: written by `cargo xtask devices` from the last test run -->", "<!-- end of devices -->"];
 
-/// The variants of an enumeration, with what its source says of each.
+/// Returns the variants of an enum in source text, each with its documentation.
 fn variants(source: &str, of: &str) -> Vec<(String, String)> {
     let head = format!("pub enum {of} {{");
     let body = source.lines().skip_while(|line| *line != head).skip(1).take_while(|line| *line != "}");
@@ -43,11 +48,11 @@ fn variants(source: &str, of: &str) -> Vec<(String, String)> {
             found.push((name.to_string(), meaning.replace('|', "\\|")));
         }
     }
-    assert!(!found.is_empty(), "no enumeration {of}");
+    assert!(!found.is_empty(), "no enum {of}");
     found
 }
 
-/// A primitive as its enumeration calls it.
+/// Returns the name of a primitive as in its enum.
 fn name(op: &Op) -> String {
     let variant = |debug: String| debug.split(['(', ' ']).next().unwrap_or_default().to_string();
     match op {
@@ -57,7 +62,7 @@ fn name(op: &Op) -> String {
     }
 }
 
-/// The primitives of a graph, those inside calls among them, and the routines that may do calls of it whole.
+/// Collects the primitives of a graph, including those inside calls, and the library routines that can replace calls.
 fn walk(graph: &Graph, primitives: &mut BTreeSet<String>, routines: &mut BTreeSet<&'static str>) {
     let mut graphs = vec![graph];
     while let Some(graph) = graphs.pop() {
@@ -71,7 +76,7 @@ fn walk(graph: &Graph, primitives: &mut BTreeSet<String>, routines: &mut BTreeSe
     }
 }
 
-/// The types that a row can be computed in; what is not a mistake at once has a value.
+/// Returns the types that a row can be computed in; what passes `check` must also evaluate.
 fn types(row: &Row) -> String {
     let tensors = row.tensors(DType::F32);
     let floats = tensors.iter().any(|tensor| tensor.dtype().is_float());
@@ -81,13 +86,13 @@ fn types(row: &Row) -> String {
         };
         let value = (row.op)(&tensors.iter().map(change).collect::<Vec<Tensor>>());
         let fits = value.check().is_ok();
-        assert!(!fits || value.eval().is_ok(), "{} of {dtype} is no mistake and has no value: {value}", row.name);
+        assert!(!fits || value.eval().is_ok(), "{} of {dtype} passes `check` but does not evaluate: {value}", row.name);
         fits
     };
     TYPES.into_iter().filter(fits).map(|dtype| dtype.to_string()).collect::<Vec<String>>().join(" ")
 }
 
-/// The table of rows, and how many need each primitive.
+/// Writes the table of rows, and returns the number of rows that need each primitive.
 fn operations(list: &mut String) -> BTreeMap<String, usize> {
     let mut asked = BTreeMap::new();
     for row in rows() {
@@ -105,7 +110,7 @@ fn operations(list: &mut String) -> BTreeMap<String, usize> {
     asked
 }
 
-/// Which operands a scalar operation takes.
+/// Returns the operands that a scalar operation accepts.
 fn domain(alu: Alu) -> &'static str {
     match alu.domain() {
         Domain::Float => "floats",
@@ -117,8 +122,13 @@ fn domain(alu: Alu) -> &'static str {
 }
 
 #[test]
+<<<<<<< 500041b:crates/tensor/tests/it/ops_doc.rs
 fn the_list_of_operations_is_that_of_the_source() {
     let (graph, alu) = (include_str!("../../../ir/src/graph.rs"), include_str!("../../../ir/src/alu.rs"));
+=======
+fn ops_md_matches_the_source() {
+    let (graph, alu) = (include_str!("../../ir/src/graph.rs"), include_str!("../../ir/src/alu.rs"));
+>>>>>>> prose:crates/tensor/tests/ops_doc.rs
     let (mut table, mut list) = (String::new(), String::new());
     let asked = Device::get("cpu").unwrap().scope(|| operations(&mut table));
     let mut primitive = |name: &str, takes: &str, meaning: &str| {
@@ -130,26 +140,27 @@ fn the_list_of_operations_is_that_of_the_source() {
     let (steps, scalars): (Vec<_>, Vec<_>) = (steps.collect(), scalars.collect());
     steps.iter().for_each(|(name, meaning)| primitive(name, "", meaning));
     let by_name: BTreeMap<String, Alu> = Alu::ALL.into_iter().map(|alu| (name(&Op::Alu(alu)), alu)).collect();
-    assert_eq!(scalars.len(), by_name.len(), "every scalar operation is in `Alu::ALL`, and its source is read");
+    assert_eq!(scalars.len(), by_name.len(), "every scalar operation is in `Alu::ALL` and is found in the source");
     assert_eq!(variants(alu, "Math").len(), Math::ALL.len());
     scalars.iter().for_each(|(name, meaning)| primitive(name, domain(by_name[name]), meaning));
 
     let known: BTreeSet<&str> = steps.iter().chain(&scalars).map(|(name, _)| name.as_str()).collect();
     let unknown: Vec<&String> = asked.keys().filter(|name| !known.contains(name.as_str())).collect();
-    assert!(unknown.is_empty(), "{unknown:?} are no variants of the source");
+    assert!(unknown.is_empty(), "{unknown:?} are not variants in the source");
     let unasked: Vec<&str> = known.into_iter().filter(|name| !asked.contains_key(*name)).collect();
     let expected: Vec<&str> = UNASKED.iter().map(|(name, _)| *name).collect();
-    assert_eq!(unasked, expected, "no row of the op table needs these");
+    assert_eq!(unasked, expected, "primitives that no row of the op table uses");
     compare(&page(&list, &table, steps.len() + scalars.len()));
 }
 
-/// The page, with the table of devices as it stands.
+/// Returns the page, with the table of devices as in the current file.
 fn page(primitives: &str, operations: &str, count: usize) -> String {
     let kept = kept();
     let [begin, end] = DEVICES;
     let devices = kept.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).map_or("\n\n", |(table, _)| table);
     format!(
         "# Operations\n\n\
+<<<<<<< 500041b:crates/tensor/tests/it/ops_doc.rs
          Written by `UPDATE_GOLDEN=1 cargo test --workspace --test it ops_doc` from the source and from the op table (`crates/tensor/src/conformance/`); a test\n\
          compares it. Every operation is an expression over the {count} primitives below. A device is given kernels made of those, so it has all\n\
          operations at once, and whatever it computes is compared with an interpreter in f64 that shares nothing with the compiler.\n\n\
@@ -157,14 +168,26 @@ fn page(primitives: &str, operations: &str, count: usize) -> String {
          zero and no selection by a mask. `where_`, `masked_fill`, `sort`, `topk` and `bincount` say the same with a length that is known.\n\n\
          ## Where they pass\n\n\
          Rows of the table whose results, and whose gradients, are within their tolerance on a device. `panoply selftest --only ops` asks yours.\n\n\
+=======
+         Written by `UPDATE_GOLDEN=1 cargo test -p panoply-tensor --test ops_doc` from the source and from the op table\n\
+         (`crates/tensor/src/conformance/`); the test compares it with them. Every operation is an expression over the {count}\n\
+         primitives below. A device runs kernels composed of these primitives, so it supports all operations. Results are compared\n\
+         with an f64 interpreter that shares no code with the compiler.\n\n\
+         The shape of a result depends on the shapes of the inputs, never on values: there is no `unique`, `nonzero` or\n\
+         `masked_select`. `where_`, `masked_fill`, `sort`, `topk` and `bincount` serve the same purposes with a known length.\n\n\
+         ## Tested devices\n\n\
+         Rows of the table whose results and gradients are within their tolerance on a device. `panoply selftest --only ops` tests\n\
+         your device.\n\n\
+>>>>>>> prose:crates/tensor/tests/ops_doc.rs
          {begin}{devices}{end}\n\n\
          ## Operations\n\n\
-         What each row of the op table comes to. Several rows try one operation in several ways. The types are those that its floats may have, or its whole\n\
-         numbers where it has no floats. A routine does the same whole where a device offers it. `yes` under gradient: the one with respect to every input\n\
-         of floats is compared with finite differences in f64, forward mode with reverse mode, and both with the interpreter.\n\n\
+         The primitives of each row of the op table. Several rows test one operation in different ways. The types are those that the\n\
+         float inputs of a row can have, or its integer inputs if it has no floats. On devices that offer it, a library routine can\n\
+         replace the primitives. `yes` under gradient: the gradients with respect to all float inputs are compared with finite\n\
+         differences in f64, forward mode is compared with reverse mode, and both are compared with the interpreter.\n\n\
          | row | types | gradient | primitives |\n|---|---|---|---|\n{operations}\n\
          ## Primitives\n\n\
-         Steps of a graph, then operations on single numbers; how many rows of the table need each.\n\n\
+         Graph operations, then scalar operations, with the number of rows that use each.\n\n\
          | primitive | takes | meaning | rows |\n|---|---|---|---|\n{primitives}"
     )
 }

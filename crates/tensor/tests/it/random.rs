@@ -1,4 +1,4 @@
-//! The generator against the published vectors, and the tensors against the host.
+//! The random number generator, compared with the published vectors; tensors of random numbers, compared with the host.
 
 use panoply_tensor::random::philox;
 use panoply_tensor::{DType, Device, MemoryPlan, Rng};
@@ -14,14 +14,14 @@ fn philox_matches_the_published_vectors() {
 }
 
 #[test]
-fn tensors_hold_the_same_words_on_every_device() {
+fn tensors_have_the_same_words_on_every_device() {
     for name in ["cpu", "opencl:0"] {
         let Ok(device) = Device::get(name) else {
-            eprintln!("SKIPPED: random numbers on {name}: no such device here");
+            eprintln!("SKIPPED: random numbers on {name}: no such device");
             continue;
         };
         device.scope(|| {
-            // The counter is about to carry into its high word, and to begin anew.
+            // The counter is about to carry into its high word, and about to wrap.
             for counter in [u64::from(u32::MAX) - 1, u64::MAX - 1] {
                 let mut rng = Rng::seed_from_u64(0x1234_5678_9abc_def0);
                 rng.counter = counter;
@@ -29,7 +29,7 @@ fn tensors_hold_the_same_words_on_every_device() {
                 let words = rng.bits([11]).to_vec::<u32>().unwrap();
                 let want: Vec<u32> = (0..3).flat_map(|_| host.next_words()).take(11).collect();
                 assert_eq!(words, want, "on {name}");
-                assert_eq!(rng, host, "both have drawn as much");
+                assert_eq!(rng, host, "both generators are in the same state");
             }
         });
     }
@@ -60,7 +60,7 @@ fn uniform_and_normal_have_their_moments() {
 fn forks_and_permutations_are_determined_by_the_seed() {
     let (mut a, mut b) = (Rng::seed_from_u64(3), Rng::seed_from_u64(3));
     assert_eq!(a.fork(), b.fork());
-    assert_ne!(a.fork(), Rng::seed_from_u64(3).fork(), "each fork is another");
+    assert_ne!(a.fork(), Rng::seed_from_u64(3).fork(), "each fork is different");
     let mut order = a.permutation(100);
     assert_ne!(order, (0..100).collect::<Vec<usize>>());
     order.sort_unstable();
@@ -68,7 +68,7 @@ fn forks_and_permutations_are_determined_by_the_seed() {
 }
 
 #[test]
-fn drawing_takes_little_memory_beside_what_is_drawn() {
+fn drawing_needs_little_temporary_memory() {
     Device::get("cpu").unwrap().scope(|| {
         let drawn = Rng::seed_from_u64(1).normal([1000, 1000]);
         let plan = MemoryPlan::for_eval(&[&drawn]).unwrap();
@@ -88,15 +88,15 @@ fn uniform_numbers_of_every_float_type_stay_below_one() {
             let unit = 2f64.powi(-digits);
             assert!(numbers.iter().all(|x| (0.0..=1.0 - unit).contains(x) && (x / unit).fract() == 0.0), "{dtype}");
             let mean = numbers.iter().sum::<f64>() / count as f64;
-            // Five standard errors, of numbers that lie half a unit low.
+            // Five standard errors, for numbers that are half a unit too small on average.
             assert!((mean + unit / 2.0 - 0.5).abs() < 5.0 * (1.0 / 12.0 / count as f64).sqrt(), "{dtype}: {mean}");
-            // Few digits show all of their values.
+            // Types with few digits take all of their values.
             if digits <= 11 {
                 assert_eq!((numbers.iter().cloned().fold(0.0, f64::max), numbers.contains(&0.0)), (1.0 - unit, true));
             }
             assert!((1.0 - uniform).log().is_finite().all(..).to_vec::<bool>().unwrap()[0], "{dtype}");
         }
-        // Those of f32, rounded to bf16, reach 1.
+        // f32 numbers rounded to bf16 reach 1.
         assert_eq!(Rng::seed_from_u64(5).uniform([count]).cast(DType::BF16).max(..).item().unwrap(), 1.0);
         assert!(
             Rng::seed_from_u64(5)
@@ -104,7 +104,7 @@ fn uniform_numbers_of_every_float_type_stay_below_one() {
                 .check()
                 .unwrap_err()
                 .message()
-                .contains("take a float type")
+                .contains("use a float type")
         );
     });
 }

@@ -1,4 +1,4 @@
-//! A plan that runs again is replayed: over other data, with other numbers, over leaves that lie otherwise, on every device here.
+//! A plan that runs again is replayed: with other data, other scalars and leaves at other offsets, on every device present.
 
 use panoply_runtime::{Device, device_report};
 use panoply_tensor::{Shape, Tensor, plan_cache_stats};
@@ -9,7 +9,7 @@ fn data(turn: u32) -> Vec<f32> {
     (0..LEN as u32).map(|i| ((i * 7 + turn * 13) % 97) as f32 / 8.0 - 6.0).collect()
 }
 
-/// Several kernels: sums between what is element by element, and a number of the run.
+/// Several kernels: reductions between elementwise operations, and a scalar of the launch.
 fn chain(x: &Tensor, by: f32) -> [Tensor; 2] {
     let centered = x - x.mean(..);
     let scaled = &centered * &Tensor::scalar(by);
@@ -17,7 +17,7 @@ fn chain(x: &Tensor, by: f32) -> [Tensor; 2] {
     [normed, scaled.max(..)]
 }
 
-/// The same by Rust, in f64.
+/// Computes the same with loops in f64.
 fn expected(x: &[f32], by: f32) -> (Vec<f64>, f64) {
     let mean = x.iter().map(|x| f64::from(*x)).sum::<f64>() / x.len() as f64;
     let scaled: Vec<f64> = x.iter().map(|x| (f64::from(*x) - mean) * f64::from(by)).collect();
@@ -44,18 +44,18 @@ fn on(device: &Device) {
         assert_eq!((planned, replayed), (u64::from(turn == 0), u64::from(turn > 1)), "{device}, turn {turn}");
     }
     let before = plan_cache_stats().replays;
-    // A leaf that begins 4 bytes into its memory is otherwise than the recorded ones.
+    // A leaf at an offset of 4 bytes in its memory differs from the recorded ones.
     let x = data(9);
     let bytes: Vec<u8> = [&[0.0], &x[..]].concat().iter().flat_map(|x: &f32| x.to_le_bytes()).collect();
     let storage = device.upload(&bytes).unwrap();
     let part = storage.slice(4..bytes.len() as u64).unwrap();
     let odd = Tensor::from_storage(part, Shape::from([LEN]), panoply_ir::DType::F32);
-    check(&x, &odd, 2.0, &format!("{device}, a part of other memory"));
-    assert_eq!(plan_cache_stats().replays, before, "{device}: it is submitted anew");
-    // Leaves that lie like these are recorded, too, and those before are not forgotten.
+    check(&x, &odd, 2.0, &format!("{device}, a slice of other memory"));
+    assert_eq!(plan_cache_stats().replays, before, "{device}: it is not replayed");
+    // Leaves with this layout are recorded as well, and the earlier recordings are kept.
     check(&x, &odd, 3.0, &format!("{device}, the same part"));
     check(&data(3), &Tensor::from_slice(&data(3), [LEN]), 3.0, &format!("{device}, again"));
-    // The two leaves are the same memory when they are recorded, and not when they are replayed.
+    // Both leaves alias the same memory when they are recorded, but not when they are replayed.
     let (a, b) = (data(1), data(2));
     let memory = [&a, &b].map(|x| device.buffer(x).unwrap());
     for second in [0, 0, 0, 1] {
@@ -68,7 +68,7 @@ fn on(device: &Device) {
     assert_eq!(plan_cache_stats().replays, before + 4, "{device}");
 }
 
-/// A number that differs in each step is an argument of one program; numbers that programs are simplified by stay in it.
+/// A scalar that differs in each step is an argument of one program. Scalars that allow simplifications remain constants of the program.
 fn numbers_that_differ_share_a_program() {
     let device = Device::get("cpu").unwrap();
     device.scope(|| {
@@ -93,7 +93,10 @@ fn numbers_that_differ_share_a_program() {
             panoply_tensor::eval(&[&results[0], &results[1], &results[2]]).unwrap();
             for (have, want) in results.iter().zip(wanted(number)) {
                 for (have, want) in have.to_vec::<f32>().unwrap().iter().zip(want) {
-                    assert!((f64::from(*have) - want).abs() <= 1e-6 * want.abs(), "{have} for {want} of {number}");
+                    assert!(
+                        (f64::from(*have) - want).abs() <= 1e-6 * want.abs(),
+                        "{have}, expected {want} for {number}"
+                    );
                 }
             }
         };
@@ -101,15 +104,15 @@ fn numbers_that_differ_share_a_program() {
         let (before, compiled) = (plan_cache_stats().misses, device.program_cache_stats().compiled);
         (0..200).for_each(|step| run(0.1 + 0.01 * f64::from(step)));
         let (plans, programs) = (plan_cache_stats().misses - before, device.program_cache_stats().compiled - compiled);
-        // Some of the numbers, their doubles and thirds are half-integers: each such combination is a program.
+        // Some of the scalars, their doubles and thirds are half-integers: each such combination is a separate program.
         assert!(plans <= 8 && programs <= 16, "{plans} plans and {programs} programs");
     });
 }
 
 #[test]
-fn plans_that_run_again_give_what_they_gave() {
+fn replayed_plans_give_the_same_results() {
     numbers_that_differ_share_a_program();
-    for device in device_report().expect("the environment is in order").devices() {
+    for device in device_report().expect("the environment variables are valid").devices() {
         device.scope(|| on(device));
     }
 }

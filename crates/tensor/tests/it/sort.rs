@@ -1,5 +1,5 @@
-//! Order on every device, by Rust's stable sort: rows that are counted and rows that go through a network, NaN, signed zeros, infinities
-//! and ties, in every type that is a word, and in one that is not.
+//! Sorting on every device, compared with Rust's stable sort: rows sorted by counting and rows sorted by a network, with NaN, signed zeros,
+//! infinities and ties, in every 32-bit type and in types of other widths.
 
 use std::cmp::Ordering;
 
@@ -8,13 +8,13 @@ use panoply_tensor::{DType, SortOrder, Tensor};
 
 const ODD: [f64; 6] = [f64::NAN, -0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY, -1.5];
 
-/// Numbers of which many are equal, and the odd ones among them.
+/// Returns numbers with many ties, including the special values.
 fn numbers(length: usize, float: bool) -> Vec<f64> {
     let number = |i: usize| ((i * 7919) % 101) as f64 - if float { 50.0 } else { 0.0 };
     (0..length).map(|i| if float && i % 11 == 3 { ODD[i % 6] } else { number(i) }).collect()
 }
 
-/// NaN is larger than everything, both zeros are equal.
+/// NaN is larger than everything, and both zeros are equal.
 fn compare(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
@@ -29,8 +29,8 @@ fn expected(row: &[f64], order: SortOrder) -> Vec<usize> {
 }
 
 #[test]
-fn rows_are_in_order_on_every_device() {
-    let report = device_report().expect("the environment is in order");
+fn sort_argsort_and_topk_agree_with_rust_on_every_device() {
+    let report = device_report().expect("the environment variables are valid");
     for device in report.devices() {
         device.scope(|| {
             for dtype in [DType::F32, DType::I32, DType::U32, DType::U8, DType::F16, DType::I64] {
@@ -70,8 +70,8 @@ fn rows_are_in_order_on_every_device() {
 }
 
 #[test]
-fn searchsorted_has_nan_last_as_sort_has() {
-    let report = device_report().expect("the environment is in order");
+fn searchsorted_orders_nan_last_like_sort() {
+    let report = device_report().expect("the environment variables are valid");
     for device in report.devices() {
         device.scope(|| {
             for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
@@ -79,7 +79,7 @@ fn searchsorted_has_nan_last_as_sort_has() {
                     continue;
                 }
                 for length in [3, 64, 65, 5000] {
-                    // NumPy: numpy.searchsorted(x, v, side).
+                    // As in NumPy: numpy.searchsorted(x, v, side).
                     let mut sorted: Vec<f64> = (0..length).map(|i| (i / 50) as f64).collect();
                     sorted[length - 1] = f64::NAN;
                     sorted[length - 2] = f64::INFINITY;

@@ -1,12 +1,12 @@
-//! The op table on inputs of other kinds than it is written for: views of larger tensors, walked backwards and in another order, and
-//! floats of every width. On the CPU, against the f64 graph interpreter.
+//! The op table on other inputs than it is written for: views of larger tensors, reversed and permuted, and floats of every width. On the
+//! CPU, compared with the f64 graph interpreter.
 
 use panoply_tensor::conformance::oracle::values;
 use panoply_tensor::conformance::row::weighted;
 use panoply_tensor::conformance::{Row, rows};
 use panoply_tensor::{DType, Device, Tensor};
 
-/// The same elements as a view of a larger tensor: rows before and behind left out, axes in another order, each walked backwards.
+/// Returns the same elements as a view of a larger tensor: sliced, with permuted and reversed axes.
 fn as_view(x: &Tensor) -> Tensor {
     let shape = x.shape().unwrap().clone();
     let rank = shape.ndim() as isize;
@@ -21,7 +21,7 @@ fn as_view(x: &Tensor) -> Tensor {
         .fold(turned(&stored.detach()), |view, (axis, len)| view.narrow(axis as isize, 1, *len))
 }
 
-/// What the CPU makes of tensors, and what they are.
+/// Compares results of the CPU with those of the interpreter.
 fn compare(row: &Row, what: &str, roots: &[Tensor], tolerance: f64) {
     let roots: Vec<Tensor> = roots.iter().map(|root| root.cast(DType::F64)).collect();
     let want = values(&roots.iter().collect::<Vec<&Tensor>>()).unwrap();
@@ -35,7 +35,7 @@ fn compare(row: &Row, what: &str, roots: &[Tensor], tolerance: f64) {
     }
 }
 
-/// The value, and the gradients with respect to its float inputs.
+/// Returns the value and its gradients with respect to the float inputs.
 fn results(row: &Row, inputs: &[Tensor]) -> Vec<Tensor> {
     let value = (row.op)(inputs);
     let wanted: Vec<&Tensor> = inputs.iter().filter(|input| input.dtype().is_float()).collect();
@@ -44,7 +44,7 @@ fn results(row: &Row, inputs: &[Tensor]) -> Vec<Tensor> {
 }
 
 #[test]
-fn every_op_takes_views() {
+fn every_op_accepts_views() {
     Device::get("cpu").unwrap().scope(|| {
         for row in rows() {
             let inputs: Vec<Tensor> = row.tensors(DType::F32).iter().map(as_view).collect();
@@ -54,7 +54,7 @@ fn every_op_takes_views() {
 }
 
 #[test]
-fn every_op_takes_floats_of_every_width() {
+fn every_op_accepts_floats_of_every_width() {
     Device::get("cpu").unwrap().scope(|| {
         for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F16, 5e-3), (DType::BF16, 4e-2)] {
             let mut refused = 0;
@@ -70,9 +70,9 @@ fn every_op_takes_floats_of_every_width() {
                     }
                 }
             }
-            // Factors and transforms want more digits.
+            // Factorizations and Fourier transforms need f32 or f64.
             let most = if dtype == DType::F64 { 0 } else { rows().count() / 5 };
-            assert!(refused <= most, "{refused} operations take no {dtype}");
+            assert!(refused <= most, "{refused} operations reject {dtype}");
         }
     });
 }

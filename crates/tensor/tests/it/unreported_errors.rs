@@ -1,10 +1,10 @@
-//! A mistake that nobody was told of is logged, once: seen by a process of its own, which this program runs again as.
+//! A mistake that was never reported is logged once. The log is read from a child process, which is this program again.
 
 use std::process::Command;
 
 use panoply_tensor::{DType, Device, Tensor, eval};
 
-/// What a process with this variable writes to stderr; `the_other_process` says what it does.
+/// Runs `the_other_process` in a child process with this log level and returns its stderr.
 fn log_of(level: &str) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "unreported_errors::the_other_process", "--nocapture", "--test-threads", "1"]);
@@ -18,13 +18,13 @@ fn ones(shape: &[usize]) -> Tensor {
     Tensor::ones(shape, DType::F32)
 }
 
-/// A product that makes no sense.
+/// Returns an invalid product.
 #[track_caller]
 fn wrong() -> Tensor {
     ones(&[2, 3]).matmul(&ones(&[4, 5]))
 }
 
-/// Nothing, unless another test started this process.
+/// Makes unreported mistakes if a parent process started this one; does nothing otherwise.
 #[test]
 fn the_other_process() {
     if std::env::var_os("PANOPLY_TEST_CHILD").is_some() {
@@ -38,13 +38,13 @@ fn the_other_process() {
             drop(kept);
             eprintln!("of two the left one, from line {}", line!() + 1);
             drop(wrong() + ones(&[4]).sum(7));
-            eprintln!("in a node that waits");
+            eprintln!("in a pending node");
             drop(ones(&[2]).exp() + 1.0);
         });
     }
 }
 
-/// Each of these is told to who asked, or to who asked for what was made of it.
+/// Each of these mistakes is reported to the caller, directly or through a dependent tensor.
 fn told() {
     assert!(wrong().check().is_err());
     assert!(wrong().eval().is_err());
@@ -67,19 +67,19 @@ fn told() {
 }
 
 #[test]
-fn a_mistake_that_nobody_was_told_of_is_logged_once() {
+fn an_unreported_mistake_is_logged_once() {
     let log = log_of("warn");
     let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let [passed_on, "kept", one, two, left, "in a node that waits"] = lines[..] else { panic!("{log}") };
+    let [passed_on, "kept", one, two, left, "in a pending node"] = lines[..] else { panic!("{log}") };
     let number = |line: &str| line.rsplit([' ', ':']).next().unwrap().parse::<u32>().unwrap();
-    let product = "panoply: a mistake that nobody was told of: matmul: inner dimensions 3 and 4 differ; ";
+    let product = "panoply: a mistake was never reported: matmul: inner dimensions 3 and 4 differ; ";
     for (said, logged) in [(passed_on, one), (two, left)] {
-        assert!(logged.starts_with(product) && logged.contains("f32[2, 3]"), "both operands: {log}");
-        assert!(logged.ends_with(&format!("{}:{}", file!(), number(said))), "the line of the caller: {log}");
+        assert!(logged.starts_with(product) && logged.contains("f32[2, 3]"), "the log lacks the operands: {log}");
+        assert!(logged.ends_with(&format!("{}:{}", file!(), number(said))), "the log lacks the caller's line: {log}");
     }
 }
 
 #[test]
-fn the_log_of_mistakes_can_be_turned_off() {
+fn the_log_of_unreported_mistakes_can_be_turned_off() {
     assert!(!log_of("off").contains("panoply:"));
 }

@@ -1,4 +1,4 @@
-//! Bounds contain what they bound, and are as tight as computed by hand.
+//! Bounds contain the values, and are as tight as those computed by hand.
 
 use panoply_tensor::{Result, Tensor, program};
 use panoply_verify::attack::Random;
@@ -21,14 +21,14 @@ fn boxed(inputs: usize, random: &mut Random) -> Vec<Interval> {
     (0..inputs).map(range).collect()
 }
 
-/// One function for each rule, with how many inputs it has.
+/// Name, number of inputs and function of a rule.
 type Rule = (&'static str, usize, fn(&Tensor) -> Result<Tensor>);
 
 fn constant(values: &[f32]) -> Tensor {
     Tensor::from_slice(values, [values.len()])
 }
 
-/// Each rule in a place where the walk backwards passes it: before a ReLU and behind it.
+/// Each rule where backward propagation passes it: before and after a ReLU.
 const RULES: &[Rule] = &[
     ("add", 3, |x| Ok((x + x.flip(0)).relu() + x)),
     ("sub", 3, |x| Ok((x - x.flip(0)).relu() - x)),
@@ -73,7 +73,7 @@ const RULES: &[Rule] = &[
     ("call", 3, |x| Ok(x.relu6() - x)),
 ];
 
-/// At random points of random boxes each step's value is within its bounds, and each row's value above its linear bound.
+/// At random points of random boxes, the value of each step is within its bounds, and the value of each row is above its linear bound.
 #[test]
 fn bounds_contain_values() {
     let mut random = Random(11);
@@ -133,7 +133,7 @@ fn contained(name: &str, steps: &Steps, real: &Steps, input: &[Interval], random
     }
 }
 
-/// y = relu(x₀ + x₁) + relu(x₀ - x₁) on [-1, 1]²: both ReLUs lie below 0.5·z + 1, so y ≤ x₀ + 2, where intervals know y ≤ 4.
+/// y = relu(x₀ + x₁) + relu(x₀ - x₁) on [-1, 1]²: both ReLUs are below 0.5·z + 1, so y ≤ x₀ + 2, while intervals give y ≤ 4.
 #[test]
 fn linear_bounds_computed_by_hand() {
     let run = |x: &Tensor| {
@@ -153,7 +153,7 @@ fn linear_bounds_computed_by_hand() {
     assert!((plain.hi - 4.0).abs() < 1e-12 && plain.hi > 4.0 && plain.lo.abs() < 1e-12, "{plain:?}");
 }
 
-/// The second layer's bounds come from the walk, not from intervals: y₀ = relu(x) - relu(x) is 0.
+/// The bounds of the second layer come from backward propagation, not from intervals: 2·relu(x) - relu(x) - relu(x) is 0.
 #[test]
 fn operands_of_relus_are_tightened() {
     let run = |x: &Tensor| Ok((x.relu() * 2.0 - x.relu() - x.relu()).relu());
@@ -163,7 +163,7 @@ fn operands_of_relus_are_tightened() {
     assert!(known.last().unwrap()[0].magnitude() < 1e-12);
 }
 
-/// Sums of f32 in any order stay within bounds of Float: 1 + 2⁻²⁴ + … loses or keeps the small terms.
+/// f32 sums in any order stay within the bounds of Float: 1 + 2⁻²⁴ + … loses or keeps the small terms.
 #[test]
 fn float_bounds_contain_every_order_of_a_sum() {
     let tiny = f64::from(f32::EPSILON) / 2.0;
@@ -180,15 +180,15 @@ fn float_bounds_contain_every_order_of_a_sum() {
         assert!(sum.lo <= value && value <= sum.hi, "{value} is not in {sum:?}");
     }
     assert!(sum.hi - sum.lo < 1e-4, "{sum:?}");
-    // In real numbers there is one sum.
+    // In real arithmetic there is one sum.
     let real = compiled(&run, 65, Arithmetic::Real);
     let sum = values::forward(&real, &input)[real.output].elements[0];
     assert!(sum.hi - sum.lo < 1e-12 && sum.lo <= 1.0 + 64.0 * tiny && sum.hi >= 1.0 + 64.0 * tiny);
 }
 
-/// Half precision and functions without a bound are unknown, and the operation is named.
+/// Half precision and functions without a rule are unknown, and the operation is named.
 #[test]
-fn what_has_no_rule_is_unknown() {
+fn operations_without_a_rule_are_unknown() {
     let half = |x: &Tensor| Ok((x.cast(panoply_tensor::DType::F16) * 2.0).cast(panoply_tensor::DType::F32));
     let steps = compiled(&half, 1, Arithmetic::Float);
     let bounds = values::forward(&steps, &[Interval::point(1.0)]);

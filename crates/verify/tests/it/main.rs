@@ -1,5 +1,5 @@
-//! Proofs against exhaustive evaluation: no proven property is violated at any point that is tried, planted counterexamples are found, and
-//! every bound contains what it bounds.
+//! Tests with exhaustive evaluation: no proven property is violated at any tested point, planted counterexamples are found, and every bound
+//! contains the values.
 
 mod bounds;
 mod properties;
@@ -9,14 +9,14 @@ use panoply_tensor::{Result, Tensor};
 use panoply_verify::attack::Random;
 use panoply_verify::{Arithmetic, Options, Property, Report, Verdict, verify, vnnlib};
 
-/// A fully connected network with ReLUs between its layers, and its parameters.
+/// A fully connected network with ReLU between its layers.
 pub struct Mlp {
     /// Weights `[inputs, outputs]` and biases of each layer.
     pub layers: Vec<(Vec<f32>, Vec<f32>)>,
 }
 
 impl Mlp {
-    /// Random parameters for these widths, the first of which is the number of inputs.
+    /// Creates random parameters for these widths, the first of which is the number of inputs.
     pub fn random(widths: &[usize], random: &mut Random) -> Mlp {
         let mut numbers = |count: usize, scale: f64| -> Vec<f32> {
             (0..count).map(|_| ((random.uniform() * 2.0 - 1.0) * scale) as f32).collect()
@@ -25,7 +25,7 @@ impl Mlp {
         Mlp { layers: widths.windows(2).map(layer).collect() }
     }
 
-    /// The network as an expression.
+    /// Returns the network as a tensor expression.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let mut value = x.unsqueeze(0);
         for (n, (weight, bias)) in self.layers.iter().enumerate() {
@@ -36,7 +36,7 @@ impl Mlp {
         Ok(value.squeeze(0))
     }
 
-    /// The output by loops in f64.
+    /// Returns the output computed by loops in f64.
     pub fn output(&self, x: &[f64]) -> Vec<f64> {
         let mut value = x.to_vec();
         for (n, (weight, bias)) in self.layers.iter().enumerate() {
@@ -49,7 +49,7 @@ impl Mlp {
     }
 }
 
-/// A property over a box of equal ranges with these assertions about outputs.
+/// Returns a property over a box of equal ranges with these assertions about outputs.
 pub fn property(inputs: usize, outputs: usize, range: (f64, f64), asserted: &str) -> Property {
     let mut text = String::new();
     (0..inputs).for_each(|n| text += &format!("(declare-const X_{n} Real)\n"));
@@ -58,12 +58,12 @@ pub fn property(inputs: usize, outputs: usize, range: (f64, f64), asserted: &str
     vnnlib::parse(&(text + asserted)).unwrap()
 }
 
-/// The answer for a function of `inputs` numbers within a few seconds.
+/// Returns the verdict for a function, with a time limit of 20 s.
 pub fn answer(run: &dyn Fn(&Tensor) -> Result<Tensor>, property: &Property, arithmetic: Arithmetic) -> Verdict {
     report(run, property, &Options { arithmetic, seconds: 20.0, threads: Some(2), seed: 7 }).verdict
 }
 
-/// The report for a function of as many numbers as the property has.
+/// Returns the report for a function.
 pub fn report(run: &dyn Fn(&Tensor) -> Result<Tensor>, property: &Property, options: &Options) -> Report {
     verify(run, [property.inputs], property, options, &mut |_| {}).unwrap()
 }

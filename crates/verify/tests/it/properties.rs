@@ -1,4 +1,4 @@
-//! VNN-LIB files: what is read, and what is refused with line and column.
+//! Parsing of VNN-LIB files, and errors with line and column.
 
 use panoply_verify::{Interval, vnnlib};
 
@@ -16,7 +16,7 @@ fn boxes_and_constraints_are_read() {
             .unwrap();
     assert_eq!((property.inputs, property.outputs, property.cases.len()), (2, 2, 1));
     let case = &property.cases[0];
-    // A decimal that no float holds is enclosed; the range around it contains it.
+    // A decimal that is not representable is enclosed; the outer range contains it.
     let outer = case.ranges[0].outer();
     assert!(outer.lo < -0.45 && outer.hi == 0.5, "{outer:?}");
     assert!(case.ranges[0].contains(0.5) && !case.ranges[0].contains(-0.45) && case.ranges[0].contains(-0.449));
@@ -45,7 +45,7 @@ fn alternatives_become_cases() {
         .map(|case| (case.ranges[1].outer().lo, case.ranges[1].outer().hi, case.constraints.len()))
         .collect();
     assert_eq!(shown, [(0.0, 0.25, 1), (0.0, 0.25, 2), (0.75, 1.0, 1), (0.75, 1.0, 2)]);
-    // A case that is surely empty is left out, and a property of none is refused.
+    // A case that is certainly empty is dropped, and a property without cases is an error.
     let half = "(assert (or (and (<= X_1 -1) (<= Y_0 0)) (<= Y_1 0)))";
     assert_eq!(vnnlib::parse(&format!("{DECLARED}{BOX}{half}")).unwrap().cases.len(), 1);
     let none = format!("{DECLARED}{BOX}(assert (<= X_1 -1))(assert (<= Y_0 0))");
@@ -53,18 +53,18 @@ fn alternatives_become_cases() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn errors_name_line_and_column() {
     let many = "(".repeat(100);
     let wide = (0..20).map(|_| "(assert (or (<= Y_0 0) (<= Y_1 0)))").collect::<String>();
     for (text, expected) in [
-        ("(declare-const X_0 Real", "1:1: the bracket is never closed"),
+        ("(declare-const X_0 Real", "1:1: unclosed bracket"),
         ("\n )", "2:2: unexpected `)`"),
         ("(declare-const Z_0 Real)", "1:16: `Z_0` is not a variable"),
         ("(declare-const X_99999999999999999999 Real)", "is not a variable"),
         ("(declare-const X_0 Real)(declare-const X_0 Real)", "1:40: `X_0` is declared twice"),
         ("(declare-const X_1 Real)(declare-const Y_0 Real)", "X_0 is not declared"),
         ("(declare-fun X_0 () Real)", "expected `(declare-const NAME Real)` or `(assert …)`"),
-        (&many, "1:65: more than 64 brackets are open"),
+        (&many, "1:65: more than 64 nested brackets"),
         (&format!("{DECLARED}(assert (<= X_7 0))"), "6:13: `X_7` is not declared"),
         (&format!("{DECLARED}(assert (< X_0 0))"), "6:9: expected `<=`, `>=`, `and` or `or`"),
         (&format!("{DECLARED}(assert (<= X_0 zero))"), "6:17: `zero` is not a number"),
@@ -83,7 +83,7 @@ fn mistakes_are_named_with_their_place() {
     }
 }
 
-/// Bytes left out, doubled and changed: each text is read or is an error.
+/// Texts with deleted, duplicated and changed bytes are parsed or rejected.
 #[test]
 fn mutated_files_never_panic() {
     let text = format!("{DECLARED}{BOX}(assert (or (<= (* 2.5e-1 Y_0) Y_1) (and (>= (- Y_0 X_1) 0.3))))");

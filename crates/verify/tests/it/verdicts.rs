@@ -1,4 +1,4 @@
-//! Answers about random networks against dense grids, and answers that must not be given.
+//! Verdicts on random networks compared with dense grids, and verdicts that must not be given.
 
 use panoply_tensor::{Device, Tensor};
 use panoply_verify::attack::Random;
@@ -9,7 +9,7 @@ use super::{Mlp, answer, property, report};
 /// A function to verify.
 type Run = dyn Fn(&Tensor) -> panoply_tensor::Result<Tensor>;
 
-/// The outputs at all points of a grid over [-1, 1]² and the point of each.
+/// Returns all points of a grid over [-1, 1]² with their outputs.
 fn grid(network: &Mlp, points: usize) -> Vec<([f64; 2], Vec<f64>)> {
     let at = |n: usize| n as f64 / (points - 1) as f64 * 2.0 - 1.0;
     let all = (0..points).flat_map(|a| (0..points).map(move |b| [at(a), at(b)]));
@@ -17,7 +17,7 @@ fn grid(network: &Mlp, points: usize) -> Vec<([f64; 2], Vec<f64>)> {
 }
 
 #[test]
-fn no_proof_is_contradicted_by_a_grid_and_planted_counterexamples_are_found() {
+fn verdicts_agree_with_a_dense_grid() {
     Device::get("cpu").unwrap().scope(|| {
         let (mut proven, mut found) = (0, 0);
         for seed in 0..30 {
@@ -27,7 +27,7 @@ fn no_proof_is_contradicted_by_a_grid_and_planted_counterexamples_are_found() {
             let largest = outputs.iter().map(|(_, y)| y[0]).fold(f64::NEG_INFINITY, f64::max);
             let least = outputs.iter().map(|(_, y)| y[0]).fold(f64::INFINITY, f64::min);
             let size = largest - least;
-            // From far above everything down to what many points exceed.
+            // From far above all outputs down to a value that many points exceed.
             for threshold in [largest + size, largest + 0.1 * size, largest - 1e-3 * size, largest - 0.2 * size] {
                 let property = property(2, 2, (-1.0, 1.0), &format!("(assert (>= Y_0 {threshold}))"));
                 for arithmetic in [Arithmetic::Real, Arithmetic::Float] {
@@ -39,7 +39,7 @@ fn no_proof_is_contradicted_by_a_grid_and_planted_counterexamples_are_found() {
                         Verdict::Counterexample(point) => {
                             let x: Vec<f64> = point.input.iter().map(|x| f64::from(*x)).collect();
                             assert!(x.iter().all(|x| x.abs() <= 1.0), "seed {seed}: {x:?} is outside");
-                            assert!(network.output(&x)[0] >= threshold, "seed {seed}: {x:?} is no counterexample");
+                            assert!(network.output(&x)[0] >= threshold, "seed {seed}: {x:?} is not a counterexample");
                             found += 1;
                         }
                         Verdict::Undecided(why) => panic!("seed {seed}, threshold {threshold}: {why}"),
@@ -51,7 +51,7 @@ fn no_proof_is_contradicted_by_a_grid_and_planted_counterexamples_are_found() {
     });
 }
 
-/// Conjunctions and alternatives: which output is the largest, over two boxes.
+/// Conjunctions and alternatives: comparisons between outputs, over two boxes.
 #[test]
 fn comparisons_of_outputs_agree_with_a_grid() {
     Device::get("cpu").unwrap().scope(|| {
@@ -84,9 +84,9 @@ fn comparisons_of_outputs_agree_with_a_grid() {
     });
 }
 
-/// (x + 10⁸) - 10⁸ is x in real numbers, and 0 or 8 in f32.
+/// (x + 10⁸) - 10⁸ is x in real arithmetic, and 0 or 8 in f32.
 #[test]
-fn a_proof_of_real_numbers_does_not_cover_f32() {
+fn proof_in_real_arithmetic_does_not_cover_f32() {
     Device::get("cpu").unwrap().scope(|| {
         let run = |x: &Tensor| Ok((x + 1e8) - 1e8);
         let property = property(1, 1, (0.0, 4.5), "(assert (>= Y_0 6))");
@@ -98,7 +98,7 @@ fn a_proof_of_real_numbers_does_not_cover_f32() {
 }
 
 #[test]
-fn what_is_not_a_number_or_not_known_is_never_proven() {
+fn nan_and_unknown_operations_are_never_proven() {
     Device::get("cpu").unwrap().scope(|| {
         let property = property(2, 2, (-1.0, 1.0), "(assert (>= Y_0 1000))");
         let with = |weight: f32| move |x: &Tensor| Ok(x * Tensor::from_slice(&[weight, 1.0], [2]) * 0.0);
@@ -118,16 +118,16 @@ fn what_is_not_a_number_or_not_known_is_never_proven() {
 }
 
 #[test]
-fn the_limit_of_time_is_kept() {
+fn time_limit_is_respected() {
     Device::get("cpu").unwrap().scope(|| {
         let network = Mlp::random(&[12, 40, 40, 40, 2], &mut Random(5));
-        // Out of reach of random points, and of a few thousand splits of twelve inputs.
+        // Not reachable by random points, nor by a few thousand splits of twelve inputs.
         let property = property(12, 2, (-1.0, 1.0), "(assert (>= Y_0 9))");
         for seconds in [0.0, 0.3] {
             let report = report(&|x| network.forward(x), &property, &Options { seconds, ..Options::default() });
             assert_eq!(
                 report.verdict,
-                Verdict::Undecided(format!("the limit of {seconds} s is reached")),
+                Verdict::Undecided(format!("the time limit of {seconds} s is reached")),
                 "{report:?}"
             );
             assert!(
@@ -139,17 +139,17 @@ fn the_limit_of_time_is_kept() {
 }
 
 #[test]
-fn sizes_that_differ_are_refused() {
+fn mismatched_sizes_are_rejected() {
     Device::get("cpu").unwrap().scope(|| {
         let property = property(2, 2, (-1.0, 1.0), "(assert (>= Y_0 1))");
         let said = |shape: usize, run: &Run| {
             let result = verify(run, [shape], &property, &Options::default(), &mut |_| {});
             result.map(|_| ()).unwrap_err().message().to_string()
         };
-        assert_eq!(said(3, &|x| Ok(x.clone())), "the property has 2 inputs, the network has 3");
+        assert_eq!(said(3, &|x| Ok(x.clone())), "the property has 2 inputs, but the network has 3");
         assert_eq!(
             said(2, &|x| Ok(x.sum(0).unsqueeze(0))),
-            "the property has 2 outputs of f32, the network has 1 of f32"
+            "the property has 2 f32 outputs, but the network has 1 of f32"
         );
         assert_eq!(said(2, &|_| Ok(Tensor::from_slice(&[1f32, 2.0], [2]))), "the output does not depend on the input");
     });

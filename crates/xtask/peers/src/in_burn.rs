@@ -1,4 +1,4 @@
-//! In Burn, on its CPU back end Flex. Attention, norms and the LSTM are its own modules.
+//! The rows in Burn, on its CPU backend Flex. Attention, norms and the LSTM are its own modules.
 
 use std::error::Error;
 
@@ -26,7 +26,7 @@ fn device() -> Device {
     Device::flex().autodiff()
 }
 
-/// Steps of AdamW on one random batch.
+/// Returns a step of AdamW on one random batch.
 fn steps<M: Module + 'static, const D: usize>(
     model: M,
     shape: [usize; D],

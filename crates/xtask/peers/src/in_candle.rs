@@ -1,5 +1,5 @@
-//! In candle, on its CPU. It has no transformer block; this one is written as its own models write theirs, with the norm and the
-//! softmax that have gradients.
+//! The rows in candle, on its CPU backend. It has no transformer block; this one follows those in candle's models, with the variants of
+//! norm and softmax that are differentiable.
 
 use std::error::Error;
 
@@ -20,7 +20,7 @@ pub const ROWS: &[Row] = &[
     Row { name: name::TRANSFORMER, make: transformer },
 ];
 
-/// Steps of AdamW on one random batch, through what `make` makes of the parameters.
+/// Returns a step of AdamW on one random batch, with the forward function that `make` creates from the parameters.
 fn steps<F: Fn(&Tensor) -> Result<Tensor> + 'static>(
     shape: &[usize],
     make: impl FnOnce(VarBuilder<'_>) -> Result<F>,
@@ -72,7 +72,7 @@ fn sequence() -> std::result::Result<Step, Box<dyn Error>> {
     })
 }
 
-/// Attention and dense layers, each added to its input, norms first.
+/// A pre-norm transformer block.
 struct Block {
     joint: Linear,
     output: Linear,

@@ -1,9 +1,10 @@
-//! The rows of `panoply bench training` in Burn and in candle, on the CPU: whole training steps with AdamW, the loss read back.
+//! The rows of `panoply bench training` in Burn and in candle, on the CPU: whole training steps with AdamW, including the readback of the
+//! loss.
 //!
 //!     peers SECONDS
 //!
-//! Each row is a line of JSON with the median of warm steps. `RAYON_NUM_THREADS` says how many threads both take. What a framework
-//! cannot train is no row of its.
+//! Each row is a line of JSON with the median of warm steps. `RAYON_NUM_THREADS` sets the number of threads of both. Networks that a
+//! framework cannot train have no row.
 
 mod in_burn;
 mod in_candle;
@@ -11,16 +12,16 @@ mod in_candle;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-/// One training step; the loss before it.
+/// A training step; returns the loss before it.
 type Step = Box<dyn FnMut() -> Result<f32, Box<dyn Error>>>;
 
-/// A network with a batch to learn.
+/// A network and a batch to train on.
 struct Row {
     name: &'static str,
     make: fn() -> Result<Step, Box<dyn Error>>,
 }
 
-/// The rows by what they are called beside PyTorch's.
+/// Names of the rows, equal to those of PyTorch.
 mod name {
     pub const MLP_64: &str = "MLP 784-512-256-10, batch 64";
     pub const MLP_1024: &str = "MLP 784-512-256-10, batch 1024";
@@ -29,7 +30,7 @@ mod name {
     pub const TRANSFORMER: &str = "transformer, d 256, 4 layers, 8 × 128";
 }
 
-/// The learning rate of every row.
+/// Learning rate of every row.
 const RATE: f64 = 1e-3;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -48,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The median time of a step after three that are not counted; an error if a loss is no finite number.
+/// Returns the median time of a step after three warm-up steps; an error if a loss is not finite.
 fn median(mut step: Step, budget: Duration) -> Result<Duration, Box<dyn Error>> {
     let mut losses = vec![step()?, step()?, step()?];
     let mut times = Vec::new();

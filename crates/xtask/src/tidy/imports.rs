@@ -1,11 +1,11 @@
-//! Which crate may import which: the table, the check of the manifests against it, and the check of all that they pull in.
+//! Dependencies between crates: the table of allowed ones, the check of the manifests against it, and the check of transitive dependencies.
 
 use super::Finding;
 use super::source::Source;
 use crate::place::Place;
 use crate::shell::{cargo, quiet};
 
-/// Folder under `crates/` and the folders it may import, tests aside. A crate without a row is a finding.
+/// Folder under `crates/` and the folders that it can depend on, except for tests. A crate without a row is a finding.
 const TABLE: &[(&str, &[&str])] = &[
     ("ir", &[]),
     ("macros", &[]),
@@ -29,11 +29,11 @@ const TABLE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Crates (folder names) that must stay light, and what may not come with them by any path.
+/// Crates (folder names) that must stay light, and packages that they must not depend on, even transitively.
 const LIGHT: &[&str] = &["ir", "compile", "device", "cpu"];
 const HEAVY: &[&str] = &["wgpu", "cudarc", "opencl3", "cl3", "ash", "naga", "libloading"];
 
-/// A dependency as a manifest names it.
+/// A dependency in a manifest.
 struct Dependency {
     line: usize,
     package: String,
@@ -47,13 +47,13 @@ enum Kind {
     Test,
 }
 
-/// Imports between our crates follow [`TABLE`].
+/// Checks that dependencies between crates follow [`TABLE`].
 pub fn table(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (krate, source) in manifests(sources) {
         let mut say = |line, what| findings.push(Finding { path: source.path.clone(), line, what });
         let Some((_, may)) = TABLE.iter().find(|(name, _)| *name == krate) else {
-            say(1, format!("`{krate}` has no row in the table; add it there with what it may import"));
+            say(1, format!("`{krate}` has no row in the table; add it with its allowed dependencies"));
             continue;
         };
         for dependency in dependencies(&source.text).iter().filter(|dependency| dependency.kind == Kind::Normal) {
@@ -61,16 +61,16 @@ pub fn table(sources: &[Source]) -> Vec<Finding> {
                 && !may.contains(&ours)
             {
                 let allowed = if may.is_empty() { "none of our crates".to_string() } else { may.join(", ") };
-                say(dependency.line, format!("`{krate}` imports `{ours}`, it may import {allowed}"));
+                say(dependency.line, format!("`{krate}` depends on `{ours}`; allowed: {allowed}"));
             }
         }
     }
     findings
 }
 
-/// No build script and no build dependency.
+/// Checks that there are no build scripts and no build dependencies.
 pub fn build_scripts(sources: &[Source]) -> Vec<Finding> {
-    // A crate's script stands beside its Cargo.toml: `crates/x/build.rs`.
+    // The build script of a crate is beside its Cargo.toml: `crates/x/build.rs`.
     let script = |source: &&Source| source.path.ends_with("/build.rs") && source.path.matches('/').count() == 2;
     let scripts = sources.iter().filter(script).map(|source| Finding {
         path: source.path.clone(),
@@ -88,7 +88,7 @@ pub fn build_scripts(sources: &[Source]) -> Vec<Finding> {
     scripts.chain(wanted).collect()
 }
 
-/// Asks cargo what the light crates pull in, through others too.
+/// Checks the transitive dependencies of the light crates with cargo.
 pub fn heavy(place: &Place) -> Vec<String> {
     let mut messages = Vec::new();
     for krate in LIGHT.iter().filter(|krate| place.root.join("crates").join(krate).is_dir()) {
@@ -96,15 +96,15 @@ pub fn heavy(place: &Place) -> Vec<String> {
         let arguments = ["tree", "--package", &package, "--edges", "normal", "--prefix", "none", "--target", "all"];
         match quiet(&mut cargo(place, &arguments)) {
             Ok(tree) => messages.extend(heavy_in(&tree).into_iter().map(|name| {
-                format!("crates/{krate}/Cargo.toml:1: light: `{krate}` pulls in {name} (who imports it pays for it; see `cargo tree -p {package} -i {name}`)")
+                format!("crates/{krate}/Cargo.toml:1: light: `{krate}` depends on {name} (all dependents have to build it; see `cargo tree -p {package} -i {name}`)")
             })),
-            Err(why) => messages.push(format!("crates/{krate}/Cargo.toml:1: light: no tree to check: {why}")),
+            Err(why) => messages.push(format!("crates/{krate}/Cargo.toml:1: light: cannot list the dependencies: {why}")),
         }
     }
     messages
 }
 
-/// The heavy packages in the output of `cargo tree --prefix none`.
+/// Returns the heavy packages in the output of `cargo tree --prefix none`.
 fn heavy_in(tree: &str) -> Vec<&str> {
     let names = tree.lines().filter_map(|line| line.split_whitespace().next());
     let is_heavy = |name: &&str| {
@@ -116,7 +116,7 @@ fn heavy_in(tree: &str) -> Vec<&str> {
     found
 }
 
-/// The manifests of the crates with their folder names.
+/// Returns the manifests of the crates with their folder names.
 fn manifests(sources: &[Source]) -> impl Iterator<Item = (&str, &Source)> {
     sources.iter().filter_map(|source| {
         let krate = source.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
@@ -124,7 +124,7 @@ fn manifests(sources: &[Source]) -> impl Iterator<Item = (&str, &Source)> {
     })
 }
 
-/// The folder of one of our packages.
+/// Returns the folder of a package of this workspace.
 fn folder(package: &str) -> Option<&str> {
     match package {
         "panoply" | "xtask" => Some(package),
@@ -132,8 +132,8 @@ fn folder(package: &str) -> Option<&str> {
     }
 }
 
-/// Reads the dependency tables of a manifest. Not a TOML parser: it knows `name = …`, `name.key = …`, an inline
-/// `package = "…"` and `[dependencies.name]`, also under `[target.….dependencies]`, which is how manifests are written here.
+/// Parses the dependency tables of a manifest. It is not a TOML parser: it supports `name = …`, `name.key = …`, an inline
+/// `package = "…"` and `[dependencies.name]`, also under `[target.….dependencies]`, the forms used in this repository.
 fn dependencies(manifest: &str) -> Vec<Dependency> {
     let mut found: Vec<Dependency> = Vec::new();
     let mut section = None;
@@ -173,7 +173,7 @@ fn dependencies(manifest: &str) -> Vec<Dependency> {
     found
 }
 
-/// What a section's header says: the kind of dependencies in it, and the name in `[dependencies.name]`.
+/// Parses a section header: the type of its dependencies, and the name in `[dependencies.name]`.
 fn section_kind(header: &str) -> (Option<Kind>, Option<&str>) {
     let header = match header.strip_prefix("target.") {
         Some(rest) => rest.rfind("dependencies").map_or(rest, |at| {
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_edge_outside_the_table_is_found() {
+    fn dependency_outside_the_table_is_found() {
         let cpu = "[package]\nname = \"panoply-cpu\"\n\n[dependencies]\npanoply-ir.workspace = true\npanoply-runtime.workspace = true\nhalf = \"2\"\n";
         check("imports", &[("crates/cpu/Cargo.toml", cpu)], &["crates/cpu/Cargo.toml:6"]);
         let tests_are_free = "[dev-dependencies]\npanoply-runtime.workspace = true\n";
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_cannot_hide() {
+    fn renamed_and_target_dependencies_are_found() {
         let renamed = "[dependencies]\nrun = { package = \"panoply-runtime\", path = \"../runtime\" }\n";
         check("imports", &[("crates/cpu/Cargo.toml", renamed)], &["crates/cpu/Cargo.toml:2"]);
         let own_section = "[dependencies.run]\npackage = \"panoply-runtime\"\npath = \"../runtime\"\n";
@@ -220,17 +220,20 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_no_cycle_and_names_only_its_rows() {
+    fn table_is_acyclic_and_complete() {
         for (index, (krate, may)) in TABLE.iter().enumerate() {
             for import in *may {
                 let row = TABLE.iter().position(|(name, _)| name == import);
-                assert!(row.is_some_and(|row| row < index), "{krate} → {import}: rows come in the order of imports");
+                assert!(
+                    row.is_some_and(|row| row < index),
+                    "{krate} → {import}: rows are in the order of dependencies"
+                );
             }
         }
     }
 
     #[test]
-    fn nothing_is_built_by_a_script() {
+    fn build_scripts_are_found() {
         check("build-script", &[("crates/x/build.rs", ""), ("crates/x/src/build.rs", "")], &["crates/x/build.rs:1"]);
         check(
             "build-script",

@@ -1,25 +1,25 @@
-//! A source file as the rules see it: its text, the same text without comments and literals, and which lines are test code.
+//! A source file for the rules: its text, the same text without comments and literals, and the lines that are test code.
 //!
-//! This is a lexer and no parser: it knows strings, comments, attributes and brackets, which is all the rules ask for and
-//! keeps them exact where a plain search would trip over a word in a comment.
+//! This is a lexer, not a parser: it recognizes strings, comments, attributes and brackets, which suffices for the rules. A plain search
+//! would also match text in comments.
 
-/// One file of the repository.
+/// A file of the repository.
 #[derive(Debug)]
 pub struct Source {
     /// Path from the repository's root, with `/`.
     pub path: String,
-    /// The file's text.
+    /// Text of the file.
     pub text: String,
-    /// Of a Rust file: the text with comments and the insides of literals blanked, same length and lines. Empty otherwise.
+    /// For a Rust file, the text with comments and contents of literals blanked, with the same length and lines; else empty.
     pub code: String,
-    /// Whether the whole file is test code.
+    /// True if the whole file is test code.
     all_test: bool,
-    /// Line ranges (from 0, end excluded) of items that exist for tests only.
+    /// Line ranges (from 0, end excluded) of items that are compiled for tests only.
     test_lines: Vec<std::ops::Range<usize>>,
 }
 
 impl Source {
-    /// Reads `text` as the file at `path`.
+    /// Creates the source of the file at `path`.
     pub fn new(path: &str, text: &str) -> Source {
         let code = if path.ends_with(".rs") { blank(text) } else { String::new() };
         let mut source = Source {
@@ -33,28 +33,28 @@ impl Source {
         source
     }
 
-    /// Whether this is Rust.
+    /// Returns true for Rust files.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// The file's name without folder and extension.
+    /// Returns the file name without folder and extension.
     pub fn stem(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or(&self.path);
         name.split('.').next().unwrap_or(name)
     }
 
-    /// Whether line `index` (from 0) is compiled only for tests, benchmarks and examples.
+    /// Returns true if line `index` (from 0) is compiled only for tests, benchmarks and examples.
     pub fn is_test_line(&self, index: usize) -> bool {
         self.all_test || self.test_lines.iter().any(|lines| lines.contains(&index))
     }
 
-    /// Treats the file as test code: its parent declared it under `#[cfg(test)]`.
+    /// Marks the file as test code: its parent declared it under `#[cfg(test)]`.
     pub fn mark_as_test(&mut self) {
         self.all_test = true;
     }
 
-    /// The files that `#[cfg(test)] mod name;` in this file may mean.
+    /// Returns the possible files of `#[cfg(test)] mod name;` in this file.
     pub fn test_modules(&self) -> Vec<String> {
         let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let own = match self.stem() {
@@ -70,7 +70,7 @@ fn test_path(path: &str) -> bool {
     path.split('/').any(|part| matches!(part, "tests" | "benches" | "examples" | "tests.rs"))
 }
 
-/// Blanks comments and the insides of string and character literals, byte for byte.
+/// Blanks comments and the contents of string and character literals, byte for byte.
 fn blank(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -132,7 +132,7 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-/// The number of `#` if a raw string starts at this `r`.
+/// Returns the number of `#` if a raw string starts at this `r`.
 fn raw_hashes(bytes: &[u8], at: usize) -> Option<usize> {
     let before = |back: usize| at.checked_sub(back).map(|index| bytes[index]);
     let starts_word = match before(1) {
@@ -150,7 +150,7 @@ fn raw_end(bytes: &[u8], at: usize, hashes: usize) -> usize {
     found.map_or(bytes.len(), |length| at + length + closing.len())
 }
 
-/// The end of a character literal, or none where `'` starts a lifetime.
+/// Returns the end of a character literal, or `None` if `'` starts a lifetime.
 fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
     if bytes.get(at + 1) == Some(&b'\\') {
         let closing = bytes[at + 3..].iter().position(|&byte| byte == b'\'')?;
@@ -172,11 +172,11 @@ fn is_word(byte: u8) -> bool {
 
 struct TestItem {
     lines: std::ops::Range<usize>,
-    /// The name in `mod name;`.
+    /// Name in `mod name;`.
     module: Option<String>,
 }
 
-/// Items under `#[test]` or a `cfg` that asks for `test`.
+/// Returns items under `#[test]` or a `cfg` that requires `test`.
 fn test_items(code: &str) -> Vec<TestItem> {
     let bytes = code.as_bytes();
     let line_of = |at: usize| bytes[..at].iter().filter(|&&byte| byte == b'\n').count();
@@ -207,7 +207,7 @@ fn is_test_attribute(attribute: &str) -> bool {
         || (compact.starts_with("#[cfg(") && words.any(|word| word == "test") && !compact.contains("not(test"))
 }
 
-/// The end of the bracket that opens at `at`.
+/// Returns the end of the bracket that opens at `at`.
 fn bracket_end(bytes: &[u8], at: usize) -> usize {
     let mut depth = 0usize;
     for (index, byte) in bytes.iter().enumerate().skip(at) {
@@ -223,7 +223,7 @@ fn bracket_end(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
-/// The end of the item after its attribute, and whether it has a body in braces.
+/// Returns the end of the item after its attribute, and true if it has a body in braces.
 fn item_end(bytes: &[u8], mut at: usize) -> (usize, bool) {
     while at < bytes.len() {
         match bytes[at] {
@@ -241,8 +241,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_literals_are_blanked_and_code_is_not() {
-        // `~` stands for a blanked byte.
+    fn comments_and_literals_are_blanked() {
+        // `~` represents a blanked byte.
         let check = |text: &str, code: &str| assert_eq!(blank(text), code.replace('~', " "), "{text}");
         check("a // b\nc", "a ~~~~\nc");
         check("a /* x /* y */ z */ b", "a ~~~~~~~~~~~~~~~~~ b");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn test_items_end_where_their_braces_do() {
+    fn test_items_end_at_their_closing_brace() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\" }\n}\nfn c() {}\n#[test]\nfn d(x: [u8; 3]) {\n}\nfn e() {}\n";
         let source = Source::new("crates/x/src/y.rs", text);
         let marked: Vec<usize> = (0..10).filter(|&line| source.is_test_line(line)).collect();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_declared_for_tests_are_named() {
+    fn test_modules_are_found() {
         let source = Source::new("crates/x/src/lower.rs", "#[cfg(test)]\nmod oracle;\nmod real;\n");
         assert_eq!(source.test_modules(), ["crates/x/src/lower/oracle.rs", "crates/x/src/lower/oracle/mod.rs"]);
         let root = Source::new("crates/x/src/lib.rs", "#[cfg(all(test, unix))]\npub(crate) mod gen;\n");

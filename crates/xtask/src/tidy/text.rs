@@ -1,31 +1,32 @@
-//! The rules that read one file, or the text of several.
+//! Rules that read one file, or the text of several.
 
 use std::collections::HashMap;
 
 use super::Finding;
 use super::source::Source;
 
-/// A file above this is a failure unless [`LARGE_FILES`] says why.
+/// Maximum number of lines of a file without a row in [`LARGE_FILES`].
 const MOST_LINES: usize = 600;
 
-/// Files that may be longer: path, their own limit, reason.
+/// Files that can be longer: path, limit, reason.
 const LARGE_FILES: &[(&str, usize, &str)] = &[];
 
-/// Crates (folder names) that may hold `unsafe`.
+/// Crates (folder names) that can contain `unsafe`.
 const UNSAFE_CRATES: &[&str] = &["driver", "cpu", "driver-sim"];
 
-/// Crates that deny it and allow it at so many places: declarations of unsafe functions in `ir` and `device`, the answer for the
-/// optimizer's proofs in `compile`, and in `runtime` the promise of a kernel's author and the one call for drivers' devices.
+/// Crates that deny unsafe code and allow it at this number of places: declarations of unsafe functions in `ir` and `device`, the
+/// responsibility for the optimizer's proofs in `compile`, and in `runtime` the promise of a kernel's author and the call that opens
+/// drivers.
 const UNSAFE_PLACES: &[(&str, usize)] = &[("ir", 1), ("device", 3), ("compile", 1), ("runtime", 2)];
 
-/// Words that name nothing.
+/// Words that do not describe anything.
 const EMPTY_WORDS: &[&str] = &["util", "utils", "helper", "helpers", "common", "manager", "misc", "v2"];
 
 fn finding(source: &Source, line: usize, what: impl Into<String>) -> Finding {
     Finding { path: source.path.clone(), line: line + 1, what: what.into() }
 }
 
-/// Lines of code, with their index, that hold one of `words`.
+/// Returns the lines of code, with their index, that contain one of `words`.
 fn lines_with<'a>(source: &'a Source, words: &'a [&'a str]) -> impl Iterator<Item = (usize, &'a str)> {
     source
         .code
@@ -34,7 +35,7 @@ fn lines_with<'a>(source: &'a Source, words: &'a [&'a str]) -> impl Iterator<Ite
         .filter_map(move |(index, line)| Some((index, *words.iter().find(|word| line.contains(**word))?)))
 }
 
-/// Each crate's root forbids unsafe code, except where it may live; some deny it and allow it at a few places.
+/// Checks that each crate's root forbids unsafe code, except for crates that can contain it or allow it at a few places.
 pub fn forbid_unsafe(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut allowed: HashMap<&str, usize> = HashMap::new();
@@ -65,13 +66,13 @@ pub fn forbid_unsafe(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// `SAFETY:` stands on the line of the unsafe block, or in the comment above its statement.
+/// Checks that `SAFETY:` is on the line of each unsafe block, or in the comment above its statement.
 pub fn safety(source: &Source) -> Vec<Finding> {
-    // Programs that must not compile are quoted with all their faults.
+    // Programs that must not compile are test input.
     if source.path.contains("/compile_fail/") {
         return Vec::new();
     }
-    /// Code between the comment and the block: the start of the statement, attributes, a sibling impl.
+    /// Maximum lines of code between the comment and the block: the start of the statement, attributes, a sibling impl.
     const MOST_CODE_BETWEEN: usize = 3;
     let lines: Vec<&str> = source.text.lines().collect();
     let explained = |index: usize| {
@@ -101,13 +102,13 @@ pub fn safety(source: &Source) -> Vec<Finding> {
     unexplained.map(|(index, _)| finding(source, index, "unsafe without `// SAFETY:`")).collect()
 }
 
-/// Every Rust file begins with `//!`.
+/// Checks that every Rust file begins with `//!`.
 pub fn module_docs(source: &Source) -> Vec<Finding> {
     let documented = !source.is_rust() || source.text.starts_with("//!");
     if documented { Vec::new() } else { vec![finding(source, 0, "the first line is not `//!`")] }
 }
 
-/// No file is too long.
+/// Checks the length of files.
 pub fn file_size(source: &Source) -> Vec<Finding> {
     let limit = LARGE_FILES.iter().find(|(path, _, _)| *path == source.path).map_or(MOST_LINES, |(_, lines, _)| *lines);
     let lines = source.text.lines().count();
@@ -117,40 +118,40 @@ pub fn file_size(source: &Source) -> Vec<Finding> {
     vec![finding(
         source,
         limit,
-        format!("{lines} lines, {limit} at most; split it, or give it a row and a reason in LARGE_FILES"),
+        format!("{lines} lines, at most {limit} allowed; split the file, or add a row with a reason to LARGE_FILES"),
     )]
 }
 
-/// No file or folder has a name that says nothing.
+/// Checks that names of files and folders describe their content.
 pub fn file_name(source: &Source) -> Vec<Finding> {
     let says_nothing = |part: &str| {
         let stem = part.split('.').next().unwrap_or(part);
         stem == "base" || stem.split(['_', '-']).any(|word| EMPTY_WORDS.contains(&word))
     };
     let part = source.path.split('/').find(|part| source.is_rust() && says_nothing(part));
-    part.map(|part| finding(source, 0, format!("`{part}` says nothing about its content"))).into_iter().collect()
+    part.map(|part| finding(source, 0, format!("`{part}` does not describe the content"))).into_iter().collect()
 }
 
-/// No test is ignored.
+/// Checks that no test is ignored.
 pub fn ignored_test(source: &Source) -> Vec<Finding> {
     lines_with(source, &["#[ignore"]).map(|(index, _)| finding(source, index, "an ignored test")).collect()
 }
 
-/// No test sleeps.
+/// Checks that no test sleeps.
 pub fn sleeping_test(source: &Source) -> Vec<Finding> {
     let sleeps = lines_with(source, &["thread::sleep("]).filter(|(index, _)| source.is_test_line(*index));
     sleeps.map(|(index, _)| finding(source, index, "a sleep in a test")).collect()
 }
 
-/// No `todo!` and no `unimplemented!`.
+/// Checks that there is no `todo!` and no `unimplemented!`.
 pub fn unfinished(source: &Source) -> Vec<Finding> {
     let words = lines_with(source, &["todo!(", "unimplemented!("]);
     words.map(|(index, word)| finding(source, index, format!("`{word}`"))).collect()
 }
 
-/// No `unwrap` outside tests and examples.
+/// Checks that there is no `unwrap` outside of tests and examples.
 pub fn unwrap(source: &Source) -> Vec<Finding> {
-    // `proc_macro2::Span::unwrap` converts and cannot panic within a macro.
+    // `proc_macro2::Span::unwrap` is a conversion that cannot panic within a macro.
     let lines: Vec<&str> = source.code.lines().collect();
     let panics = |line: &str| line.matches(".unwrap()").count() > line.matches("_span(tokens).unwrap()").count();
     let unwraps =
@@ -158,15 +159,15 @@ pub fn unwrap(source: &Source) -> Vec<Finding> {
     unwraps.map(|(index, _)| finding(source, index, "`.unwrap()`")).collect()
 }
 
-/// No absolute path into somebody's home, in code, comments or documents.
+/// Checks that no code, comment or document contains an absolute path into a home folder.
 pub fn home_path(source: &Source) -> Vec<Finding> {
-    // Spelled in pieces, or this file would break its own rule.
+    // In pieces, so that this file follows the rule itself.
     const HOMES: [&str; 4] =
         [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/"), concat!("C:\\Us", "ers\\")];
     let holds = |line: &str| {
         HOMES.iter().any(|home| {
             line.match_indices(home).any(|(at, _)| {
-                // `a/home/b` is a path below something else.
+                // `a/home/b` is a path below another folder.
                 !line[..at]
                     .chars()
                     .next_back()
@@ -178,9 +179,9 @@ pub fn home_path(source: &Source) -> Vec<Finding> {
     lines.map(|(index, _)| finding(source, index, "an absolute path into a home folder")).collect()
 }
 
-/// No British spelling in identifiers, comments and documents.
+/// Checks for American spelling in identifiers, comments and documents.
 pub fn spelling(source: &Source) -> Vec<Finding> {
-    // Stems in two pieces, or this file would break its own rule.
+    // Stems in two pieces, so that this file follows the rule itself.
     const STEMS: [[&str; 2]; 14] = [
         ["optim", "is"],
         ["initial", "is"],
@@ -197,27 +198,27 @@ pub fn spelling(source: &Source) -> Vec<Finding> {
         ["cent", "red"],
         ["analy", "se"],
     ];
-    // Words of these stems that are American too.
+    // American words with these stems.
     const AMERICAN: [&str; 4] = ["optimism", "optimistic", "optimist", "analyses"];
     let found = |line: &str| {
         let line = AMERICAN.iter().fold(line.to_lowercase(), |line, word| line.replace(word, ""));
         STEMS.iter().map(|stem| stem.concat()).find(|stem| line.contains(stem))
     };
-    // Records of past measurements keep the words of their day.
+    // Records of past measurements are not changed.
     let is_record = source.path.starts_with("docs/measured/");
     let lines = source.text.lines().enumerate().filter(|_| !is_record);
     let lines = lines.filter_map(|(index, line)| Some((index, found(line)?)));
     lines.map(|(index, stem)| finding(source, index, format!("`{stem}…` is British"))).collect()
 }
 
-/// No code by indentation in documents whose code is compiled: rustdoc takes it for Rust, whatever it is.
+/// Checks that there is no indented code in documents whose code is compiled: rustdoc would compile it as Rust.
 pub fn indented_code(source: &Source) -> Vec<Finding> {
     let compiled = source.path == "README.md" || source.path.starts_with("docs/guide/");
     let (mut fenced, mut after_blank, mut findings) = (false, true, Vec::new());
     for (index, line) in source.text.lines().enumerate().filter(|_| compiled) {
         fenced ^= line.trim_start().starts_with("```");
         if after_blank && !fenced && line.starts_with("    ") {
-            findings.push(finding(source, index, "code by indentation; put it between fences that name its language"));
+            findings.push(finding(source, index, "indented code; use a fenced block with a language"));
         }
         after_blank = line.trim().is_empty();
     }
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn few_places_allow_unsafe() {
+    fn counted_places_allow_unsafe() {
         check(
             "forbid-unsafe",
             &[
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_blocks_are_explained() {
+    fn unsafe_blocks_need_a_safety_comment() {
         let bad = "fn f() {\n    unsafe { g() }\n}\nunsafe impl Send for A {}\n";
         check("safety", &[(FILE, bad)], &["crates/x/src/y.rs:2", "crates/x/src/y.rs:4"]);
         let good = "// SAFETY: g asks for nothing,\n// at any time.\nlet x =\n    unsafe { g() };\n// unsafe {\nlet s = \"unsafe {\";\n";
@@ -276,20 +277,20 @@ mod tests {
     }
 
     #[test]
-    fn files_say_what_they_are() {
+    fn files_need_module_docs() {
         check("module-docs", &[(FILE, "use a::b;\n//! late\n"), ("docs/a.md", "# A")], &["crates/x/src/y.rs:1"]);
         check("module-docs", &[("crates/x/tests/y.rs", "//! Tests of y.\n")], &[]);
     }
 
     #[test]
-    fn files_are_short() {
+    fn file_length_is_limited() {
         let lines = |count: usize| "x\n".repeat(count);
         check("file-size", &[(FILE, &lines(601)), ("crates/x/tests/y.rs", &lines(600))], &["crates/x/src/y.rs:601"]);
         check("file-size", &[("docs/long.md", &lines(2000))], &[]);
     }
 
     #[test]
-    fn names_say_something() {
+    fn empty_file_names_are_found() {
         let named = |path: &'static str| [(path, "")];
         check("file-name", &named("crates/x/src/utils.rs"), &["crates/x/src/utils.rs:1"]);
         check("file-name", &named("crates/x/tests/common/mod.rs"), &["crates/x/tests/common/mod.rs:1"]);
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_unfinished() {
+    fn unfinished_code_is_found() {
         let text = "fn f() { todo!() }\nfn g() { unimplemented!(\"x\") }\n// todo!()\nlet s = \"todo!()\";\n";
         check("unfinished", &[(FILE, text)], &["crates/x/src/y.rs:1", "crates/x/src/y.rs:2"]);
     }
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_home_is_named() {
+    fn home_paths_are_found() {
         let home = concat!("see /ho", "me/ada/x\n");
         let root = concat!("let p = \"/ro", "ot/.cache\";\n");
         check("home-path", &[("README.md", home), (FILE, root)], &["README.md:1", "crates/x/src/y.rs:1"]);
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn code_in_documents_says_what_it_is() {
+    fn indented_code_is_found() {
         let text = "# A\n\n    ls\n    ls\n\n```sh\n\n    ls\n```\n- b\n    c\n";
         check("indented-code", &[("docs/guide/a.md", text), ("docs/b.md", text)], &["docs/guide/a.md:3"]);
     }

@@ -1,4 +1,4 @@
-//! Every word that may stand before `(`: one row each, which is its name, what it takes and what the library makes of that.
+//! The operations of expressions: each row has the name, the parameters and the call of the library.
 
 use panoply::DType::F32;
 use panoply::FftNorm::Backward;
@@ -47,7 +47,7 @@ macro_rules! operations {
     (@default $default:expr) => { Some($default) };
 }
 
-/// With as many numbers as there are: lists are arrays in the library.
+/// Converts a list to an array of its length, since the library takes arrays.
 macro_rules! counted {
     ($list:ident, |$array:ident| $made:expr) => {
         match *$list.as_slice() {
@@ -79,12 +79,12 @@ macro_rules! counted {
                 let $array = [a, b, c, d, e, f];
                 $made
             }
-            _ => return Err(format!("{} numbers are more than 6 axes have", $list.len())),
+            _ => return Err(format!("{} numbers are given, but a tensor has at most 6 axes", $list.len())),
         }
     };
 }
 
-/// Over these axes, or over all.
+/// Reduces over these axes, or over all.
 macro_rules! over {
     ($x:ident, $over:ident, |$axes:ident| $made:expr) => {
         match $over.0 {
@@ -113,7 +113,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     over axes:
         all any max mean min nanmean nansum norm prod sum;
 
-    // Movement.
+    // Shapes and element types.
     cast(x: Tensor, dtype: DType) => x.cast(dtype);
     bitcast(x: Tensor, dtype: DType) => x.bitcast(dtype);
     concat(tensors: Vec<Tensor>, axis: isize = 0) => Tensor::concat(&tensors, axis);
@@ -136,7 +136,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     triu(x: Tensor, diagonal: isize = 0) => x.triu(diagonal);
     unflatten(x: Tensor, axis: isize, sizes: Vec<usize>) => x.unflatten(axis, &sizes);
 
-    // Tensors of numbers that are known.
+    // Constant tensors.
     eye(size: usize, dtype: DType = F32) => Tensor::eye(size, dtype);
     full(shape: Vec<usize>, value: f64) => Tensor::full(shape, value as f32);
     arange(end: usize) => Tensor::arange(end);
@@ -144,7 +144,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     ones(shape: Vec<usize>, dtype: DType = F32) => Tensor::ones(shape, dtype);
     zeros(shape: Vec<usize>, dtype: DType = F32) => Tensor::zeros(shape, dtype);
 
-    // Element by element, with numbers or conditions.
+    // Element-wise operations with numbers or conditions.
     clamp(x: Tensor, low: f64, high: f64) => x.clamp(low, high);
     complex(real: Tensor, imaginary: Tensor) => Tensor::complex(&real, &imaginary);
     leaky_relu(x: Tensor, negative_slope: f64 = 0.01) => x.leaky_relu(negative_slope);
@@ -156,7 +156,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     where(condition: Tensor, x: Tensor, y: Tensor) => x.where_self(&condition, &y);
     where_self(x: Tensor, condition: Tensor, y: Tensor) => x.where_self(&condition, &y);
 
-    // Norms and what reduces.
+    // Norms and reductions.
     batch_norm(x: Tensor, mean: Tensor, variance: Tensor, epsilon: f64 = 1e-5) => x.batch_norm(&mean, &variance, epsilon);
     group_norm(x: Tensor, groups: usize, epsilon: f64 = 1e-5) => x.group_norm(groups, epsilon);
     layer_norm(x: Tensor, epsilon: f64 = 1e-5) => x.layer_norm(epsilon);
@@ -165,7 +165,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     std(x: Tensor, axis: AxesArg = ALL, correction: usize = 1) => over!(x, axis, |axes| x.std(axes, correction));
     var(x: Tensor, axis: AxesArg = ALL, correction: usize = 1) => over!(x, axis, |axes| x.var(axes, correction));
 
-    // Order and places.
+    // Sorting and indexing.
     argsort(x: Tensor, axis: isize = -1, descending: bool = false) => x.argsort(axis, order(descending));
     bincount(x: Tensor, length: usize) => x.bincount(length);
     index(x: Tensor, positions: Vec<Tensor>) => x.index(&positions.iter().collect::<Vec<_>>());

@@ -1,11 +1,11 @@
-//! What parts of an expression are, and how an operation is given them: by place, by name or not at all.
+//! Values of an expression, and their conversion to positional and keyword arguments of an operation.
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
 use panoply::{DType, FftNorm, Tensor};
 
-/// What a part of an expression is.
+/// A value in an expression.
 #[derive(Clone)]
 pub enum Value {
     Tensor(Tensor),
@@ -15,12 +15,12 @@ pub enum Value {
     List(Vec<Value>),
     /// `..`, all axes.
     All,
-    /// `none`, what is left out.
+    /// `none`, an omitted argument.
     Nothing,
 }
 
 impl Value {
-    /// In a sentence.
+    /// Returns the value as it appears in a message.
     pub fn in_words(&self) -> String {
         match self {
             Value::Tensor(_) => "a tensor".to_string(),
@@ -33,7 +33,7 @@ impl Value {
         }
     }
 
-    /// The tensors it holds.
+    /// Returns the tensors in the value.
     pub fn tensors(&self) -> Vec<Tensor> {
         match self {
             Value::Tensor(tensor) => vec![tensor.clone()],
@@ -67,16 +67,16 @@ impl From<(Tensor, Tensor, Tensor)> for Value {
     }
 }
 
-/// Axes to reduce over; none is all.
+/// Axes of a reduction; `None` for all.
 pub struct AxesArg(pub Option<Vec<isize>>);
 
-/// What an operation may ask for.
+/// A type that an operation accepts as an argument.
 pub trait Argument: Sized {
-    /// In a sentence.
+    /// Description of the type in messages.
     const WHAT: &'static str;
-    /// Whether several values that stand one after the other may be it.
+    /// True if several consecutive values can form the argument.
     const MANY: bool = false;
-    /// What this value is; a number beside a tensor is one of its element type, or that tensor's mistake.
+    /// Converts a value. A number takes the element type of the tensor `beside` it, or becomes that tensor's error.
     fn of(value: &Value, beside: Option<&Tensor>) -> Option<Self>;
 }
 
@@ -106,7 +106,7 @@ impl Argument for f64 {
 }
 
 impl Argument for isize {
-    const WHAT: &'static str = "a whole number";
+    const WHAT: &'static str = "an integer";
 
     fn of(value: &Value, beside: Option<&Tensor>) -> Option<isize> {
         f64::of(value, beside)
@@ -116,7 +116,7 @@ impl Argument for isize {
 }
 
 impl Argument for usize {
-    const WHAT: &'static str = "a whole number from 0 on";
+    const WHAT: &'static str = "a non-negative integer";
 
     fn of(value: &Value, beside: Option<&Tensor>) -> Option<usize> {
         isize::of(value, beside).and_then(|number| number.try_into().ok())
@@ -135,7 +135,7 @@ impl Argument for bool {
 }
 
 impl Argument for String {
-    const WHAT: &'static str = "text in quotes";
+    const WHAT: &'static str = "a string in quotes";
 
     fn of(value: &Value, _: Option<&Tensor>) -> Option<String> {
         match value {
@@ -183,9 +183,9 @@ impl<T: Argument> Argument for Vec<T> {
     }
 }
 
-/// One number is that along each of the axes.
+/// A single number is repeated for each axis.
 impl<T: Argument + Copy, const N: usize> Argument for [T; N] {
-    const WHAT: &'static str = "a number or one for each axis, such as [2, 3]";
+    const WHAT: &'static str = "a number or one per axis, such as [2, 3]";
 
     fn of(value: &Value, beside: Option<&Tensor>) -> Option<[T; N]> {
         match T::of(value, beside) {
@@ -209,7 +209,7 @@ impl<T: Argument> Argument for Option<T> {
 }
 
 impl Argument for AxesArg {
-    const WHAT: &'static str = "a whole axis, several or `..` for all";
+    const WHAT: &'static str = "an axis, a list of axes, or `..` for all";
 
     fn of(value: &Value, beside: Option<&Tensor>) -> Option<AxesArg> {
         match value {
@@ -224,15 +224,15 @@ impl Argument for AxesArg {
     }
 }
 
-/// What an operation has a name for.
+/// A parameter of an operation.
 pub struct Parameter {
     pub name: &'static str,
-    /// What it is if nothing is said, as its row has it.
+    /// The default value as written in the row.
     pub default: Option<&'static str>,
     pub many: bool,
 }
 
-/// An operation: a word that may stand before `(`.
+/// An operation that can be called in an expression.
 pub struct Operation {
     pub name: &'static str,
     pub parameters: &'static [Parameter],
@@ -240,7 +240,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// What it takes, in brackets.
+    /// Returns the parameters with their defaults, in parentheses.
     pub fn signature(&self) -> String {
         let with_default = |parameter: &Parameter| match parameter.default {
             Some("ALL") => format!("{} = ..", parameter.name),
@@ -250,14 +250,15 @@ impl Operation {
         format!("({})", self.parameters.iter().map(with_default).collect::<Vec<_>>().join(", "))
     }
 
-    /// What it makes of values by place and by name.
+    /// Applies the operation to positional and keyword arguments.
     pub fn applied(&self, by_place: Vec<Value>, by_name: Vec<(String, Value)>) -> Result<Value, String> {
         let mut given = CallArgs { values: BTreeMap::new(), beside: beside(&by_place, &by_name) };
         let count = by_place.len();
         let mut places = by_place.into_iter().peekable();
         for (index, parameter) in self.parameters.iter().enumerate() {
             let Some(value) = places.next() else { break };
-            // Several where one may be: those of the same sort that follow and that nobody behind needs.
+            // A parameter that takes several values consumes the following values of the same type, except those that later
+            // parameters without a default need.
             let is_needed =
                 |later: &&Parameter| later.default.is_none() && by_name.iter().all(|(name, _)| name != later.name);
             let needed = self.parameters[index + 1..].iter().filter(is_needed).count();
@@ -272,11 +273,11 @@ impl Operation {
             given.values.insert(parameter.name, value);
         }
         if places.next().is_some() {
-            return Err(format!("it takes {}, and {count} were given", self.signature()));
+            return Err(format!("it takes {}, but {count} values were given", self.signature()));
         }
         for (name, value) in by_name {
             let Some(parameter) = self.parameters.iter().find(|parameter| parameter.name == name) else {
-                return Err(format!("nothing it takes is called {name}; it takes {}", self.signature()));
+                return Err(format!("unknown argument {name}; it takes {}", self.signature()));
             };
             if given.values.insert(parameter.name, value).is_some() {
                 return Err(format!("{name} is given twice"));
@@ -291,24 +292,24 @@ impl Operation {
     }
 }
 
-/// Whose element type the numbers beside these have: the first tensor that is no condition.
+/// Returns the first tensor that is not a condition; numbers take its element type.
 pub fn beside(by_place: &[Value], by_name: &[(String, Value)]) -> Option<Tensor> {
     let mut values = by_place.iter().chain(by_name.iter().map(|(_, value)| value)).flat_map(Value::tensors);
     values.find(|tensor| tensor.dtype() != DType::Bool)
 }
 
-/// What an operation was given.
+/// The arguments of a call.
 pub struct CallArgs {
     values: BTreeMap<&'static str, Value>,
     beside: Option<Tensor>,
 }
 
 impl CallArgs {
-    /// The value of this name, or what stands for it.
+    /// Returns the argument of this name, or its default.
     pub fn take<T: Argument>(&self, name: &str, default: Option<T>) -> Result<T, String> {
         match (self.values.get(name), default) {
             (Some(value), _) => T::of(value, self.beside.as_ref())
-                .ok_or_else(|| format!("{name} is {}, not {}", T::WHAT, value.in_words())),
+                .ok_or_else(|| format!("{name} must be {}, not {}", T::WHAT, value.in_words())),
             (None, Some(default)) => Ok(default),
             (None, None) => Err(format!("{name} is missing")),
         }

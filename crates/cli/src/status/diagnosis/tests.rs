@@ -1,4 +1,4 @@
-//! Each set-up that does not work, and what is said of it.
+//! Diagnoses of faulty set-ups.
 
 use super::super::machine::Node;
 use super::super::machine::tests::{OURS, Root};
@@ -6,7 +6,7 @@ use super::*;
 
 #[track_caller]
 fn finding(kind: Backend, machine: &Machine) -> (String, String) {
-    let Diagnosis { what, remedy } = diagnose(kind, machine).expect("something is to be mended");
+    let Diagnosis { what, remedy } = diagnose(kind, machine).expect("a problem is found");
     (what, remedy)
 }
 
@@ -19,7 +19,7 @@ fn node(path: &str, allowed: bool) -> Node {
 }
 
 #[test]
-fn without_a_card_nothing_is_amiss() {
+fn machine_without_a_card_has_no_diagnosis() {
     let machine = Root::new("no-card").machine();
     for kind in Backend::ALL {
         assert_eq!(diagnose(kind, &machine), None, "{kind}");
@@ -32,14 +32,17 @@ fn cuda() {
     let root = Root::new("cuda");
     card(&root, Some("nouveau"));
     let (what, remedy) = finding(Backend::Cuda, &root.machine());
-    assert_eq!(what, "the NVIDIA card at 0000:01:00.0 is driven by nouveau, which CUDA cannot use");
+    assert_eq!(what, "the NVIDIA card at 0000:01:00.0 uses the kernel driver nouveau, which CUDA cannot use");
     assert!(remedy.contains("install NVIDIA's driver"));
 
     root.file("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu\n");
     assert!(finding(Backend::Cuda, &root.machine()).1.contains("nvidia-modprobe"));
     root.file(".dockerenv", "");
     let (what, remedy) = finding(Backend::Cuda, &root.machine());
-    assert!(what.contains("not let into this container (Docker)") && remedy.contains("--gpus all"), "{what}; {remedy}");
+    assert!(
+        what.contains("not passed to this container (Docker)") && remedy.contains("--gpus all"),
+        "{what}; {remedy}"
+    );
 
     root.file("dev/nvidia0", "").file("dev/nvidiactl", "");
     let (what, remedy) = finding(Backend::Cuda, &root.machine());
@@ -53,18 +56,18 @@ fn cuda() {
 
     let mut machine = root.machine();
     machine.loaded = vec!["/usr/lib64/libcuda.so.535.104.05".into()];
-    assert_eq!(diagnose(Backend::Cuda, &machine), None, "a container's library may differ from the module");
+    assert_eq!(diagnose(Backend::Cuda, &machine), None, "the library of a container can differ from the module");
     machine.container = None;
     let (what, remedy) = finding(Backend::Cuda, &machine);
-    assert_eq!(what, "libcuda is of version 535.104.05, the kernel module of version 550.54.14");
+    assert_eq!(what, "libcuda has version 535.104.05, but the kernel module has version 550.54.14");
     assert!(remedy.contains("restart"));
 
     machine.nodes = vec![node("/dev/nvidia0", false)];
-    assert_eq!(finding(Backend::Cuda, &machine).0, "/dev/nvidia0 may not be opened by this user");
+    assert_eq!(finding(Backend::Cuda, &machine).0, "/dev/nvidia0 cannot be opened by this user");
 }
 
 #[test]
-fn under_windows_a_card_is_on_no_bus_and_may_be_anybodys() {
+fn wsl_without_a_pci_bus_is_diagnosed_by_its_library() {
     let root = Root::new("wsl");
     root.file("proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2").file("dev/dxg", "");
     assert_eq!(diagnose(Backend::Cuda, &root.machine()), None);
@@ -82,13 +85,13 @@ fn rocm() {
     let mut machine = root.machine();
     machine.nodes = vec![node("/dev/kfd", false)];
     let (what, remedy) = finding(Backend::Rocm, &machine);
-    assert!(what.starts_with("/dev/kfd may not") && remedy.contains("`render`"), "{what}; {remedy}");
+    assert!(what.starts_with("/dev/kfd cannot") && remedy.contains("`render`"), "{what}; {remedy}");
     machine.nodes = vec![node("/dev/kfd", true)];
     assert!(finding(Backend::Rocm, &machine).1.contains("ROCm 5"));
     root.library("usr/lib64/libamdhip64.so.6", OURS);
     machine = root.machine();
     machine.nodes = vec![node("/dev/kfd", true)];
-    assert_eq!(diagnose(Backend::Rocm, &machine), None, "the driver's own reason stands");
+    assert_eq!(diagnose(Backend::Rocm, &machine), None, "the reason of the driver is kept");
 }
 
 #[test]
@@ -96,11 +99,11 @@ fn loaders_and_render_nodes() {
     let root = Root::new("loaders");
     root.device("0000:00:02.0", "0x030000\n", "0x8086\n", None);
     let (what, remedy) = finding(Backend::OpenCl, &root.machine());
-    assert_eq!(what, "a card by Intel is here, the loader libOpenCL.so.1 is not");
+    assert_eq!(what, "a card by Intel is present, but the loader libOpenCL.so.1 is not");
     assert!(remedy.contains("ocl-icd-libopencl1"));
     root.library("usr/lib64/libvulkan.so.1", OURS);
     let mut machine = root.machine();
-    assert_eq!(diagnose(Backend::Vulkan, &machine), None, "the driver's own reason stands");
+    assert_eq!(diagnose(Backend::Vulkan, &machine), None, "the reason of the driver is kept");
     machine.nodes = vec![node("/dev/dri/renderD128", false)];
-    assert!(finding(Backend::Vulkan, &machine).0.starts_with("/dev/dri/renderD128 may not"));
+    assert!(finding(Backend::Vulkan, &machine).0.starts_with("/dev/dri/renderD128 cannot"));
 }

@@ -1,14 +1,14 @@
-//! Machines planted in a folder.
+//! Fake machines in a temporary folder.
 
 use panoply::internal::library_search::Flaw;
 
 use super::*;
 
-/// A root folder of a test's own, gone at its end.
+/// A temporary root folder, removed when dropped.
 pub struct Root(PathBuf);
 
 impl Root {
-    /// An empty machine.
+    /// Creates an empty machine.
     pub fn new(name: &str) -> Root {
         let folder = std::env::temp_dir().join(format!("panoply-machine-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -16,7 +16,7 @@ impl Root {
         Root(folder)
     }
 
-    /// A file with this content.
+    /// Writes a file.
     pub fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Root {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -24,7 +24,7 @@ impl Root {
         self
     }
 
-    /// A device on the bus.
+    /// Adds a device to the PCI bus.
     pub fn device(&self, address: &str, class: &str, vendor: &str, driver: Option<&str>) -> &Root {
         let folder = format!("sys/bus/pci/devices/{address}");
         self.file(&format!("{folder}/class"), class).file(&format!("{folder}/vendor"), vendor);
@@ -36,7 +36,7 @@ impl Root {
         self
     }
 
-    /// The head of a library for this machine (62 and 183 are ELF's numbers of x86-64 and of 64-bit Arm).
+    /// Writes the ELF header of a library for an architecture (`EM_X86_64` is 62, `EM_AARCH64` 183).
     pub fn library(&self, path: &str, machine: u16) -> &Root {
         let mut head = [0; 64];
         head[..5].copy_from_slice(b"\x7fELF\x02");
@@ -44,12 +44,12 @@ impl Root {
         self.file(path, head)
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The machine in this folder.
+    /// Reads the machine in this folder.
     pub fn machine(&self) -> Machine {
         Machine::read(&self.0, self.0.join("asked").as_os_str())
     }
@@ -61,11 +61,11 @@ impl Drop for Root {
     }
 }
 
-/// ELF's number of the architecture this test runs on.
+/// ELF machine number of the architecture this test runs on.
 pub const OURS: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
 
 #[test]
-fn an_empty_machine_shows_nothing() {
+fn empty_machine_has_no_cards() {
     let machine = Root::new("empty").machine();
     assert!(machine.cards.is_empty() && machine.nodes.is_empty() && machine.loaded.is_empty());
     assert_eq!((machine.container, machine.wsl, machine.nvidia_module.clone()), (None, false, None));
@@ -90,7 +90,7 @@ fn cards_nodes_and_versions_are_read() {
     let card = |at: usize| {
         (machine.cards[at].address.as_str(), machine.cards[at].maker(), machine.cards[at].driver.as_deref())
     };
-    assert_eq!(machine.cards.len(), 2, "a bridge is no card");
+    assert_eq!(machine.cards.len(), 2, "a bridge is not a card");
     assert_eq!(card(0), ("0000:01:00.0", "NVIDIA", Some("nvidia")));
     assert_eq!(card(1), ("0000:02:00.0", "AMD", None));
     assert_eq!(machine.nvidia_module.as_deref(), Some("550.54.14"));
@@ -100,16 +100,16 @@ fn cards_nodes_and_versions_are_read() {
     assert_eq!(nodes, ["/dev/dri/renderD128", "/dev/kfd", "/dev/nvidia0"]);
 }
 
-/// Linux lets nobody write the file behind this node, root neither.
+/// On Linux not even root can write the file behind this node.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_node_that_may_not_be_opened_is_marked() {
+fn node_without_permission_is_marked() {
     use super::super::diagnosis::diagnose;
     use panoply::runtime::Backend;
     const FORBIDDEN: &str = "/sys/devices/system/cpu/online";
     let denied = OpenOptions::new().read(true).write(true).open(FORBIDDEN);
     if denied.as_ref().map_err(std::io::Error::kind).err() != Some(ErrorKind::PermissionDenied) {
-        println!("SKIPPED: a node that is forbidden: this system has no file that nobody may write: {denied:?}");
+        println!("SKIPPED: a node without permission: this system has no file that root cannot write: {denied:?}");
         return;
     }
     let root = Root::new("forbidden");
@@ -119,18 +119,18 @@ fn a_node_that_may_not_be_opened_is_marked() {
     let nodes: Vec<(&str, bool)> = machine.nodes.iter().map(|node| (node.path.as_str(), node.allowed)).collect();
     assert_eq!(nodes, [("/dev/nvidia0", false), ("/dev/nvidiactl", true)]);
     let finding = diagnose(Backend::Cuda, &machine).unwrap();
-    assert_eq!(finding.what, "/dev/nvidia0 may not be opened by this user");
+    assert_eq!(finding.what, "/dev/nvidia0 cannot be opened by this user");
     assert!(finding.remedy.contains("join the group that owns it"), "{}", finding.remedy);
 }
 
 #[test]
-fn a_library_is_the_loaded_one_else_the_first_the_loader_finds() {
+fn library_is_the_loaded_one_or_the_first_on_the_search_path() {
     let root = Root::new("libraries");
     root.library("usr/lib64/libcuda.so.1", OURS);
     assert_eq!(root.machine().library("libcuda.so.1").unwrap().flaw, None);
     root.library("asked/libcuda.so.1", 3);
     let found = root.machine().library("libcuda.so.1").unwrap();
-    assert!(found.path.ends_with("usr/lib64/libcuda.so.1"), "what cannot be loaded is passed over");
+    assert!(found.path.ends_with("usr/lib64/libcuda.so.1"), "a library that cannot be loaded is skipped");
     fs::remove_file(root.path().join("usr/lib64/libcuda.so.1")).unwrap();
     let found = root.machine().library("libcuda.so.1").unwrap();
     assert!(found.path.ends_with("asked/libcuda.so.1"));

@@ -1,6 +1,6 @@
-//! A folder of a test's own and `panoply` in it.
+//! A temporary folder for a test, and `panoply` in it.
 
-// Not every test program uses all of it.
+// Not every test program uses all functions.
 #![allow(dead_code)]
 
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A folder of a test's own, gone at its end.
+/// A temporary folder, removed when dropped.
 pub struct Place(pub PathBuf);
 
 impl Place {
-    /// An empty folder.
+    /// Creates an empty folder.
     pub fn new(name: &str) -> Place {
         let folder = std::env::temp_dir().join(format!("panoply-cli-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -20,19 +20,19 @@ impl Place {
         Place(folder)
     }
 
-    /// `panoply` in the folder, on the CPU.
+    /// Returns a command of `panoply` in the folder, on the CPU.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
         command.args(arguments).args(["--device", "cpu"]).current_dir(&self.0).stdin(Stdio::null());
         command
     }
 
-    /// The same, run to its end.
+    /// Runs the command to its end.
     pub fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
-    /// The document on stdout of a command that succeeds.
+    /// Returns the stdout document of a command that succeeds.
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--json"]].concat());
@@ -40,7 +40,7 @@ impl Place {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// What a command that fails says.
+    /// Returns the stderr of a command that fails.
     #[track_caller]
     pub fn refused(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -48,14 +48,14 @@ impl Place {
         text(&output.stderr)
     }
 
-    /// Writes a file of the folder.
+    /// Writes a file in the folder.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.0.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
 
-    /// What identifies the numbers in a file of parameters.
+    /// Returns a digest of the tensors in a model file.
     #[track_caller]
     pub fn digest(&self, file: &str) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_panoply"))
@@ -75,7 +75,7 @@ impl Drop for Place {
     }
 }
 
-/// What a program said.
+/// Returns the output of a program as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Folders that another run holds, output that cannot be written, manifests that contradict themselves, names with control characters.
+//! Locked run folders, output that cannot be written, inconsistent manifests, and names with control characters.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::place::{Place, text};
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 fn wait_until(what: &str, so: impl Fn() -> bool) {
     let start = Instant::now();
@@ -22,43 +22,42 @@ fn lines(place: &Place, file: &str) -> usize {
     std::fs::read_to_string(place.0.join(file)).map_or(0, |text| text.lines().count())
 }
 
-/// A second run on the folder of one that goes on is told which process it is, and changes nothing; a process that was killed holds
-/// nothing.
+/// A second run in a locked folder fails with the id of the running process and changes nothing; a killed process leaves no lock.
 #[test]
-fn the_folder_of_a_run_that_goes_on_is_locked() {
+fn folder_of_a_running_run_is_locked() {
     let place = Place::new("locked");
     let mut first = place.command(&["train", "digits", "--epochs", "100000", "--out", "run"]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("an epoch", || {
         lines(&place, "run/history.jsonl") > 1 && place.0.join("run/checkpoint.safetensors").exists()
     });
-    // As a run that is about to move a file into its place has it.
+    // A temporary file that a running process is about to rename.
     place.write("run/training.part4000000000", "half of a file");
     for again in [&["--resume", "run"][..], &["digits", "--out", "run"]] {
         let said = place.refused(&[&["train"], again].concat());
         let holder = format!("run is in use: process {} is training there", first.id());
         assert!(said.contains(&holder) && said.contains("nothing was changed"), "{again:?}: {said}");
     }
-    assert!(place.0.join("run/training.part4000000000").exists(), "a file of the run that goes on is gone");
-    assert!(first.try_wait().unwrap().is_none(), "the first run goes on");
+    assert!(place.0.join("run/training.part4000000000").exists(), "a file of the active run was deleted");
+    assert!(first.try_wait().unwrap().is_none(), "the first run continues");
     first.kill().unwrap();
     first.wait().unwrap();
     assert!(place.0.join("run/run.lock").exists());
     let said = place.refused(&["train", "digits", "--out", "run"]);
-    assert!(said.contains("run holds a run already"), "{said}");
+    assert!(said.contains("run already contains a run"), "{said}");
     let epochs = (lines(&place, "run/history.jsonl") + 2).to_string();
     let report = place.json(&["train", "--resume", "run", "--epochs", &epochs]);
     assert_eq!(report["history"].as_array().unwrap().len().to_string(), epochs);
     assert!(!place.0.join("run/run.lock").exists() && !place.0.join("run/training.part4000000000").exists());
-    // Nor does a file that a killed process left in a folder in which nothing else lies.
+    // Nor does a lock file that a killed process left in an otherwise empty folder.
     place.write("empty/run.lock", "4000000000\n");
     place.json(&["train", "digits", "--epochs", "1", "--out", "empty"]);
 }
 
-/// A full disk or a closed pipe under stdout ends a command with an error, under stderr it ends nothing; a run is saved before.
+/// A full disk or closed pipe on stdout ends a command with an error, on stderr it is ignored; the run is saved before.
 #[cfg(target_os = "linux")]
 #[test]
-fn output_that_cannot_be_written_is_an_error_and_loses_no_run() {
+fn failed_write_to_stdout_is_an_error_and_loses_no_run() {
     let place = Place::new("full");
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
     let run = |arguments: &[&str], stdout: Stdio, stderr: Stdio| {
@@ -83,7 +82,7 @@ fn output_that_cannot_be_written_is_an_error_and_loses_no_run() {
         assert!(said.contains(cannot) && !said.contains("panicked"), "{arguments:?}: {said}");
     }
     assert!(place.0.join("a/model.safetensors").exists() && !place.0.join("a/run.lock").exists());
-    // Lines about progress that nobody can read.
+    // Progress lines that cannot be written.
     assert_eq!(run(&train("b"), Stdio::null(), full()).0, Some(0));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -91,14 +90,14 @@ fn output_that_cannot_be_written_is_an_error_and_loses_no_run() {
     assert!(["b", "c"].iter().all(|run| place.0.join(run).join("model.safetensors").exists()));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    assert_eq!(run(&train("d"), writer.into(), Stdio::null()).0, Some(141), "as a signal would end it");
+    assert_eq!(run(&train("d"), writer.into(), Stdio::null()).0, Some(141), "the exit code of SIGPIPE");
     assert!(place.0.join("d/model.safetensors").exists());
 }
 
-/// JSON is text; a path that is not cannot be a part of it. Nothing is begun.
+/// A path that is not UTF-8 cannot be written as JSON; the command fails before the run starts.
 #[cfg(unix)]
 #[test]
-fn a_path_that_is_not_utf_8_is_refused_with_json_and_fine_without() {
+fn path_that_is_not_utf8_is_rejected_only_with_json() {
     use std::os::unix::ffi::OsStrExt;
     let place = Place::new("bytes-json");
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
@@ -109,14 +108,14 @@ fn a_path_that_is_not_utf_8_is_refused_with_json_and_fine_without() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("--json: the path caf") && said.contains("is not valid UTF-8"), "{said}");
-    assert!(!place.0.join(name).exists(), "nothing was begun");
+    assert!(!place.0.join(name).exists(), "no run is started");
     assert!(run(&[]).status.success() && place.0.join(name).join("model.safetensors").exists());
 }
 
-/// What becomes of a manifest.
+/// A modification of a manifest.
 type Change = Box<dyn FnOnce(&mut Value)>;
 
-/// A model file of a run with another manifest.
+/// Writes a model file of the run with a modified manifest.
 fn with_manifest(place: &Place, name: &str, change: impl FnOnce(&mut Value)) {
     let bytes = std::fs::read(place.0.join("run/model.safetensors")).unwrap();
     let (length, rest) = bytes.split_at(8);
@@ -130,9 +129,9 @@ fn with_manifest(place: &Place, name: &str, change: impl FnOnce(&mut Value)) {
     place.write(name, [&header.len().to_le_bytes(), header.as_bytes(), data].concat());
 }
 
-/// Each part is fine by itself, and does not go with another.
+/// Each part is valid by itself, but contradicts another one.
 #[test]
-fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
+fn inconsistent_manifest_is_rejected() {
     let place = Place::new("contradicting");
     place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
     let images =
@@ -148,7 +147,7 @@ fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
     let cases: Vec<(Change, &str)> = vec![
         (Box::new(|m| m["data"]["class_names"] = json!([])), "0 classes"),
         (Box::new(|m| m["data"]["class_names"] = json!(["only"])), "1 classes"),
-        (Box::new(|m| m["data"]["class_names"] = json!(["a", "b"])), "outputs [2], the network gives [10]"),
+        (Box::new(|m| m["data"]["class_names"] = json!(["a", "b"])), "outputs [2], but the network gives [10]"),
         (
             Box::new(source(json!({"kind": "text", "vocabulary": "", "context_length": 0}))),
             "a vocabulary of 0 characters",
@@ -162,9 +161,9 @@ fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
             "[1000000000000000000]",
         ),
         (Box::new(source(images(7, 8))), "images of 7 channels"),
-        (Box::new(source(images(1, 0))), "0 × 0 points"),
-        (Box::new(source(images(1, (1 << 32) + 8))), "4294967304 × 4294967304 points"),
-        (Box::new(source(images(3, 8))), "examples are [3, 8, 8], the network takes [1, 8, 8]"),
+        (Box::new(source(images(1, 0))), "0 × 0 pixels"),
+        (Box::new(source(images(1, (1 << 32) + 8))), "4294967304 × 4294967304 pixels"),
+        (Box::new(source(images(3, 8))), "examples are [3, 8, 8], but the network takes [1, 8, 8]"),
         (
             Box::new(source(json!({"kind": "idx", "shape": [1u64 << 63, 2, 1]}))),
             "examples are [9223372036854775808, 2, 1]",
@@ -179,9 +178,9 @@ fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
             "[1000000000000000000, 64]",
         ),
         (Box::new(source(csv(json!({"feature_columns": []})))), "examples are [0]"),
-        (Box::new(source(csv(json!({"label_columns": ["y", "z"]})))), "classes of 2 columns"),
-        (Box::new(source(csv(json!({"label_columns": [], "task": "regression"})))), "no numbers to learn"),
-        (Box::new(|m| m["settings"]["batch_size"] = json!(0)), "batches of 0"),
+        (Box::new(source(csv(json!({"label_columns": ["y", "z"]})))), "classification with 2 label columns"),
+        (Box::new(source(csv(json!({"label_columns": [], "task": "regression"})))), "no targets"),
+        (Box::new(|m| m["settings"]["batch_size"] = json!(0)), "batch size 0"),
         (Box::new(|m| m["network"]["loss"] = json!({"kind": "mse"})), "the loss mse does not fit"),
     ];
     for (change, said) in cases {
@@ -192,18 +191,18 @@ fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
             let error = text(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{said}: {error}");
             assert!(
-                error.contains("m.safetensors: its manifest contradicts itself: ") && error.contains(said),
+                error.contains("m.safetensors: its manifest is inconsistent: ") && error.contains(said),
                 "{said}: {error}"
             );
         }
     }
-    // A folder's manifest is checked as a file's.
+    // The manifest of a run folder is checked like that of a model file.
     let manifest = std::fs::read_to_string(place.0.join("run/manifest.json")).unwrap();
     let mut fewer: Value = serde_json::from_str(&manifest).unwrap();
     fewer["data"]["class_names"] = json!(["a", "b", "c"]);
     place.write("run/manifest.json", fewer.to_string());
     let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
-    assert!(said.contains("run/manifest.json: its manifest contradicts itself"), "{said}");
+    assert!(said.contains("run/manifest.json: its manifest is inconsistent"), "{said}");
     let mut renamed: Value = serde_json::from_str(&manifest).unwrap();
     renamed["data"]["class_names"][0] = json!("naught");
     place.write("run/manifest.json", renamed.to_string());
@@ -211,10 +210,10 @@ fn a_manifest_that_contradicts_itself_is_refused_in_a_sentence() {
     assert!(said.contains("digits has changed since run began: class 1 is `0` now and was `naught`"), "{said}");
 }
 
-/// A manifest names its data; a pipe that nobody writes to would be waited for without end.
+/// A manifest names its data; reading a pipe without a writer would block forever.
 #[cfg(unix)]
 #[test]
-fn a_manifest_may_not_name_a_pipe_or_a_device_as_data() {
+fn manifest_must_not_name_a_pipe_or_device_as_data() {
     let place = Place::new("pipe");
     place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
     let pipe = place.0.join("x.npy");
@@ -231,7 +230,7 @@ fn a_manifest_may_not_name_a_pipe_or_a_device_as_data() {
 
 /// Names with escape sequences and line feeds, from a table and from a manifest.
 #[test]
-fn control_characters_of_files_reach_no_terminal_and_no_picture() {
+fn control_characters_in_names_are_escaped() {
     let place = Place::new("control");
     place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
     let evil = "\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\ncat\u{202e}";
@@ -267,7 +266,7 @@ fn control_characters_of_files_reach_no_terminal_and_no_picture() {
         if arguments.contains(&"--json") {
             let document: Value = serde_json::from_str(&shown).unwrap();
             let read = document["predictions"][0]["prediction"].as_str().unwrap();
-            assert!(read.starts_with(evil), "JSON holds the name as it is: {read:?}");
+            assert!(read.starts_with(evil), "JSON contains the name unchanged: {read:?}");
         } else if arguments[1] == "m.safetensors" && arguments[0] == "predict" {
             assert!(shown.contains("\\u{1b}[2J\\u{9b}31m\\ncat\\u{202e}"), "{shown}");
         }
@@ -276,5 +275,5 @@ fn control_characters_of_files_reach_no_terminal_and_no_picture() {
     let svg = clean("confusion_matrix.svg", &read("confusion_matrix.svg"));
     assert!(svg.contains(">\\u{1b}[31mred</text>"), "{svg}");
     let table = clean("confusion_matrix.txt", &read("confusion_matrix.txt"));
-    assert_eq!(table.lines().count(), 4, "a line for each class, one above and one below: {table}");
+    assert_eq!(table.lines().count(), 4, "a header, a line per class, and a summary: {table}");
 }

@@ -1,9 +1,9 @@
-//! What flows back from attention, in two kernels: a group owns queries in one, keys in the other, so that nobody adds to what
-//! another group has written. Both compute the scores again, and their shares from the logarithm of their sums.
+//! The gradient of attention in two kernels. A group owns queries in one and keys in the other, so no group adds to
+//! results of another. Both recompute the scores, and the attention weights from the log-sum-exp.
 //!
-//! With p the shares of the scores and d what flows to them, which is what flows to the output times the values: p (d - mean)
-//! flows to the scores, where the mean of d with the weights p is the product of the output with what flows to it. Both kernels
-//! are given that mean.
+//! With attention weights p and their gradient d, which is the output gradient times the values, the gradient of the
+//! scores is p (d - mean). The mean of d weighted by p equals the product of the output with its gradient, summed over
+//! each row. Both kernels receive that mean as an input.
 //!
 //! Source: Dao, FlashAttention-2, 2023, algorithm 2, without its atomic additions.
 
@@ -22,7 +22,7 @@ use super::super::tiling::Tiling;
 use super::{Head, Heads, fits, fragments, wide};
 use crate::opt::contract;
 
-/// What flows to the queries, and what flows to keys and values; none where the body is better.
+/// Returns the kernels for the gradient of the queries, and of keys and values; `None` if the body is faster.
 pub(in super::super) fn gradient(
     of: &Attention,
     results: &[Shape],
@@ -63,32 +63,32 @@ pub(in super::super) fn gradient(
     ])
 }
 
-/// Whose rows a group owns.
+/// Matrix whose rows a group owns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnedRows {
     Queries,
     Keys,
 }
 
-/// A kernel being written, and what it reads besides queries, keys, values and mask.
+/// A gradient kernel under construction, with its inputs besides queries, keys, values and mask.
 struct Backward<'a> {
     heads: Heads<'a>,
     side: OwnedRows,
     logarithms: MemId,
     means: MemId,
     flow: MemId,
-    /// What is written.
+    /// Output buffers.
     results: Vec<MemId>,
-    /// Rows of queries or keys, and of what flows to the output or values: those of the group, and the others.
+    /// Tiles of (queries, output gradient) or (keys, values): the group's own rows, and the other rows.
     own: [SharedTile; 2],
     other: [SharedTile; 2],
-    /// The others as sums take them; the second only for values.
+    /// Tiles of the other rows in the layout for weighted sums; the second is used only for the gradient of the values.
     summed: [SharedTile; 2],
-    /// What weights go through: what flows to scores, and for values their shares.
+    /// Tiles through which weights are exchanged: the gradient of the scores, and for values the attention weights.
     through: [Option<SharedTile>; 2],
 }
 
-/// Of a query, what is subtracted from its scores, and from what flows to their shares.
+/// Per query, the values subtracted from its scores and from the gradient of its attention weights.
 #[derive(Clone, Copy)]
 struct RowStats {
     base: ExprId,
@@ -155,7 +155,7 @@ impl<'a> Backward<'a> {
         let values = this.heads.matrix(this.heads.values, shared, of.keys, of.depth);
         this.bring([keys, values], first, this.own);
         let sums = [of.width, of.depth].map(|width| this.heads.tiles.result(width as u64));
-        // The heads that share these keys, one after another.
+        // Iterate over the query heads that share these keys.
         let together = (of.heads / of.key_heads) as u64;
         let tiles = &mut this.heads.tiles;
         let [start, end, step] = [0, together, 1].map(|number| tiles.b.index(number));
@@ -175,7 +175,7 @@ impl<'a> Backward<'a> {
         this.heads.tiles.b
     }
 
-    /// Walks over the queries of a head that see keys from `first` on.
+    /// Iterates over the queries of a head that see keys from `first` on.
     fn all_queries(&mut self, number: ExprId, head: &Head, first: ExprId, sums: &[Vec<LocalId>; 2]) {
         let (of, other) = (self.heads.of, self.heads.tiles.t.other());
         let flow = self.heads.matrix(self.flow, number, of.queries, of.depth);
@@ -197,12 +197,12 @@ impl<'a> Backward<'a> {
         tiles.b.end();
     }
 
-    /// The first of a tile of queries, some of which see keys from `first` on.
+    /// Returns the first query of the first tile that sees keys from `first` on.
     fn first_query(&mut self, first: ExprId) -> ExprId {
         let past = self.heads.past();
         let tiles = &mut self.heads.tiles;
         let Some(past) = past else { return tiles.b.index(0) };
-        // Nothing is subtracted from what is less.
+        // Avoids wrapping below zero.
         let past = tiles.b.index(past);
         let most = tiles.b.alu(Alu::Max, &[first, past]);
         let query = tiles.b.alu(Alu::Sub, &[most, past]);
@@ -224,13 +224,13 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// What is known of the n-th query of a work-item's own, of the head with a number.
+    /// Loads the statistics of the n-th of a work-item's own queries, for the head with index `number`.
     fn known_own(&mut self, number: ExprId, first: ExprId, n: u64) -> RowStats {
         let row = self.heads.tiles.own_row(n);
         self.known(number, first, row)
     }
 
-    /// The same of its n-th other query.
+    /// Loads the statistics of its n-th other query.
     fn known_other(&mut self, number: ExprId, first: ExprId, n: u64) -> RowStats {
         let row = self.heads.tiles.other_row(n);
         self.known(number, first, row)
@@ -250,7 +250,7 @@ impl<'a> Backward<'a> {
         RowStats { base: self.heads.base(logarithm), mean }
     }
 
-    /// Whether queries, and keys, end within a tile.
+    /// Returns whether the last tile of the queries, and of the keys, is partial.
     fn open(&self) -> [bool; 2] {
         let (t, of) = (self.heads.tiles.t, self.heads.of);
         let (queries, keys) = match self.side {
@@ -260,7 +260,7 @@ impl<'a> Backward<'a> {
         [!(of.queries as u64).is_multiple_of(queries), !(of.keys as u64).is_multiple_of(keys)]
     }
 
-    /// What flows to a work-item's scores, own row by own row, and their shares.
+    /// Returns the gradients of a work-item's scores, own row by own row, and their attention weights.
     fn weights(&mut self, head: &Head, at: [ExprId; 2], known: impl Fn([u64; 2]) -> RowStats) -> [Vec<ExprId>; 2] {
         let products = self.heads.tiles.outer_products(self.own[0], self.other[0]);
         let to_shares = self.heads.tiles.outer_products(self.own[1], self.other[1]);
@@ -274,7 +274,7 @@ impl<'a> Backward<'a> {
             let own = tiles.b.alu(Alu::Add, &[at[0], own]);
             let other = tiles.other_row(column);
             let other = tiles.b.alu(Alu::Add, &[at[1], other]);
-            // What is not there of the group's own rows reads no mask; its sums go nowhere.
+            // An own row out of range reads no mask; its sums are discarded.
             let (query, key) = match self.side {
                 OwnedRows::Queries => ((own, open_query && masked), (other, open_key)),
                 OwnedRows::Keys => ((other, open_query), (own, open_key && masked)),
@@ -291,7 +291,7 @@ impl<'a> Backward<'a> {
         [flows, shares]
     }
 
-    /// Stores what flows to factors of products that were scaled.
+    /// Stores the gradient of factors of scaled products.
     fn store_scaled(&mut self, to: MatrixRef, first: ExprId, sums: &[LocalId]) {
         let scale = self.heads.tiles.number(self.heads.of.scale.to_f64());
         self.heads.tiles.store(to, first, sums, |tiles, _, sum| tiles.b.alu(Alu::Mul, &[sum, scale]));

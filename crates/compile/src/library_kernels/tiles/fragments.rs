@@ -1,9 +1,9 @@
-//! The same tiles where the device multiplies fragments of halves itself, in the layout of [`panoply_ir::collective`].
+//! Tiles where the device multiplies fragments of 16-bit floats, in the layout of [`panoply_ir::collective`].
 //!
-//! Every 32 work-items, eight lines of four, own 16 rows: of each fragment of a result a work-item holds two neighboring columns of
-//! two rows. Shared memory holds words of two elements that are neighbors along the sum: along the width of rows that are multiplied
-//! with rows, down the columns of rows that are summed with weights. Weights are a result's fragments made narrower, and never leave
-//! the registers.
+//! Every 32 work-items, eight lines of four, own 16 rows: in each result fragment a work-item holds two adjacent
+//! columns of two rows. Shared memory holds words of two elements that are adjacent along the sum: along the width for
+//! rows multiplied with rows, and down the columns for rows summed with weights. Weights are a result's fragments
+//! converted to a narrower type, and never leave the registers.
 
 use panoply_ir::alu::Alu;
 use panoply_ir::kernel::{CollectiveOp, ExprId, Guard, LocalId, Mma, Scope};
@@ -13,7 +13,7 @@ use super::super::tiling::{UNIT, padded, words};
 use super::{MatrixRef, SharedTile, Tiles};
 
 impl Tiles {
-    /// The n-th row of a work-item's.
+    /// Returns the index of a work-item's n-th row.
     pub(super) fn fragment_row(&mut self, n: u64) -> ExprId {
         let (set, own) = self.split(self.line, 8);
         let first = self.times(set, Mma::ROWS.into());
@@ -21,13 +21,13 @@ impl Tiles {
         self.plus(row, 8 * n)
     }
 
-    /// The n-th column of a work-item's.
+    /// Returns the index of a work-item's n-th column.
     pub(super) fn fragment_column(&mut self, n: u64) -> ExprId {
         let pair = self.times(self.column, 2);
         self.plus(pair, u64::from(Mma::COLUMNS) * (n / 2) + n % 2)
     }
 
-    /// Brings words of two elements.
+    /// Loads words of two elements into shared memory.
     pub(super) fn bring_words(&mut self, from: MatrixRef, first: ExprId, to: SharedTile) {
         let words = (words(to.width), to.rows / 2, padded(to.width));
         let (count, fast) = if to.turned { (words.1 * words.2, words.2) } else { (to.rows * words.0, words.0) };
@@ -46,7 +46,7 @@ impl Tiles {
         });
     }
 
-    /// Two elements in a word.
+    /// Packs two elements into a word.
     fn word(&mut self, dtype: DType, elements: [ExprId; 2]) -> ExprId {
         let [low, high] = elements.map(|element| {
             let narrow = self.b.cast(dtype, element);
@@ -58,7 +58,7 @@ impl Tiles {
         self.b.alu(Alu::Or, &[low, high])
     }
 
-    /// Words of fragments: of a line of a slab, counted from 0, those of a step, so many words apart.
+    /// Loads fragment words for a step: for each line of a slab, the word `apart` words after the work-item's own.
     fn words<const N: usize>(
         &mut self,
         slab: SharedTile,
@@ -76,7 +76,7 @@ impl Tiles {
         })
     }
 
-    /// The words of B of the n-th fragment along its columns.
+    /// Loads the words of B for the n-th fragment along its columns.
     fn right(&mut self, slab: SharedTile, n: u64, step: ExprId) -> [ExprId; 2] {
         let (_, own) = self.split(self.line, 8);
         let line = self.plus(own, n * u64::from(Mma::COLUMNS));

@@ -1,8 +1,8 @@
-//! Tiles of products that the device computes itself, 32 work-items together: f16 and bf16 on tensor cores.
+//! Tiles of matrix products on tensor cores: 32 work-items together multiply fragments of f16 and bf16.
 //!
-//! Shared memory holds words of two elements that are neighbors along the sum, as [`panoply_ir::collective`] wants them, row
-//! after row of A and column after column of B. Every set of 32 work-items has the sums of some rows and columns of fragments
-//! side by side; it reads the words of a step once for all their products.
+//! Shared memory holds words of two elements that are adjacent along the sum, as required by
+//! [`panoply_ir::collective`]: A by rows and B by columns. Every set of 32 work-items accumulates a block of fragments,
+//! and loads the words of a step once for all their products.
 
 use panoply_ir::alu::Alu;
 use panoply_ir::kernel::{Builtin, CollectiveOp, ExprId, Guard, LocalId, Mma, Scope};
@@ -11,27 +11,28 @@ use panoply_ir::{DType, Scalar};
 use super::{MatmulTiling, Operand, SMEM_PADDING, Shape, Tiles};
 use crate::schedule::loop_nest::{LoopNest, Value, ValueId};
 
-/// Sets of work-items of a group along columns and rows, and the fragments of each along them, the largest tiles first: from
-/// 128 × 128 to 32 × 32. Which is the fastest nobody has measured on a card; sums take 64 registers of a work-item at most.
+/// Sets of work-items of a group along columns and rows, and the fragments of each set along them. The largest tiles
+/// come first, from 128 × 128 to 32 × 32. The choice has not been tuned by measurement on a GPU; sums use at most 64
+/// registers of a work-item.
 pub(super) const TILES: [Shape; 4] =
     [([4, 2], [4, 4], Some(128)), ([2, 2], [4, 4], None), ([2, 2], [4, 2], Some(64)), ([2, 2], [2, 1], Some(0))];
 
-/// Steps along the inner variable that shared memory holds at a time: two products.
+/// Steps along the inner dimension held in shared memory at a time: two fragment products.
 const K_TILE: u64 = 32;
 
-/// Of the tile, what a work-item holds fragments of.
+/// Position of a work-item's fragments in the tile.
 #[derive(Clone, Copy)]
 pub(super) struct FragmentOwnership {
-    /// The first row and the first column of its set.
+    /// First row and first column of its set.
     first: [ExprId; 2],
-    /// Its row of a fragment of A, its column of one of B.
+    /// Its row in a fragment of A, and its column in a fragment of B.
     g: ExprId,
-    /// Its word along the sum, and its pair of columns of a result.
+    /// Its word along the sum, and its pair of columns in a result fragment.
     t: ExprId,
 }
 
 impl MatmulTiling {
-    /// The same product by fragments, if both factors are halves made wider.
+    /// Converts the tiling to fragments, if both factors are 16-bit floats cast to a wider type.
     pub(super) fn of_fragments(self, nest: &LoopNest) -> MatmulTiling {
         let half = |id: ValueId| match nest.values[id].0 {
             Value::Cast(of) => {
@@ -49,7 +50,7 @@ impl MatmulTiling {
 }
 
 impl<'a> Tiles<'a> {
-    /// Finds out which fragments are whose.
+    /// Computes the position of the work-item's fragments.
     pub(super) fn own(&mut self) -> FragmentOwnership {
         let t = self.t;
         let item = self.e.b.builtin(Builtin::LocalId(0));
@@ -64,13 +65,13 @@ impl<'a> Tiles<'a> {
         FragmentOwnership { first: [row, column], g, t: word }
     }
 
-    /// A number in parts of a size: which part, and where in it.
+    /// Returns quotient and remainder.
     fn split(&mut self, number: ExprId, size: u64) -> (ExprId, ExprId) {
         let size = self.e.b.index(size);
         (self.e.b.alu(Alu::Div, &[number, size]), self.e.b.alu(Alu::Rem, &[number, size]))
     }
 
-    /// Two elements of an operand that follow one another along the sum.
+    /// Returns a word of two elements of an operand that are adjacent along the sum.
     pub(super) fn word(&mut self, operand: Operand<'a>, inner: ExprId, outer: ExprId) -> ExprId {
         let second = self.plus(inner, 1);
         let [low, high] = [inner, second].map(|inner| {
@@ -109,7 +110,7 @@ impl<'a> Tiles<'a> {
         self.e.b.end();
     }
 
-    /// A word of a slab: so many rows or columns and words behind the work-item's own.
+    /// Loads a word of a slab, `down` rows or columns and `along` words after the work-item's own.
     fn held(
         &mut self,
         own: FragmentOwnership,
@@ -127,7 +128,7 @@ impl<'a> Tiles<'a> {
         self.e.b.bind("r", value)
     }
 
-    /// The row and the column of the tile that an element of a sum belongs to, and the element.
+    /// Returns the row and column of the tile for an element of a sum fragment, and the element.
     pub(super) fn element(
         &mut self,
         own: FragmentOwnership,

@@ -1,4 +1,4 @@
-//! A kernel's tables without what its body does not use.
+//! Removes unused entries of a kernel's tables.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use panoply_ir::kernel::{Block, Expr, ExprId, Exprs, Kernel, Local, LocalId, Mem
 
 use crate::opt::walk::{live_exprs, map_operands, visit};
 
-/// The same kernel with the smallest tables. Buffers stay, for they are parameters.
+/// Returns the same kernel with minimal tables. Buffers stay, because they are parameters.
 pub(super) fn compact(mut kernel: Kernel) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
     let (mut locals, mut mems) = (vec![false; kernel.locals.len()], vec![false; kernel.mems.len()]);
@@ -35,7 +35,7 @@ pub(super) fn compact(mut kernel: Kernel) -> Kernel {
     kernel
 }
 
-/// The new number of each entry that is kept; what is not is never asked for.
+/// Returns the new number of each entry that is kept; numbers of other entries are meaningless.
 fn numbers(keep: &[bool]) -> Vec<u32> {
     let before = keep.iter().scan(0, |count, keep| {
         *count += u32::from(*keep);

@@ -1,8 +1,8 @@
-//! Collectives of a subgroup as shuffles of 32 bits.
+//! Lowers collectives of a subgroup to 32-bit shuffles.
 //!
-//! A reduction is a butterfly: at each width w from half the subgroup down to 1, lane l takes in lane l xor w, which for the
-//! lanes below w is l + w; the pairs are those of the tree, so the bits are those of the tree. The last subgroup of a group
-//! may have fewer work-items; then nobody takes in what is not there.
+//! A reduction is a butterfly: at each width w from half the subgroup down to 1, lane l adds lane l xor w, which for
+//! the lanes below w is l + w. The pairs are those of the tree, so the bits are the same. The last subgroup of a group
+//! can be partial; missing lanes are then skipped.
 
 use panoply_ir::kernel::{Builtin, CollectiveOp, Expr, ExprId, LocalId, Op, Scope};
 use panoply_ir::reduce::ReduceOp;
@@ -16,19 +16,19 @@ impl Expander<'_> {
         self.subgroup > 1 && self.items.is_multiple_of(self.subgroup)
     }
 
-    /// Whether a group is one subgroup, so that its reductions need no shared memory.
+    /// Returns true if a group is one subgroup, so that its reductions need no shared memory.
     pub(super) fn is_one_subgroup(&self) -> bool {
         self.whole_subgroups() && self.items == self.subgroup
     }
 }
 
 impl Writer<'_, '_> {
-    /// Whether no subgroup has fewer work-items than others, and there are subgroups.
+    /// Returns true if there are subgroups and all of them are full.
     pub(super) fn whole_subgroups(&self) -> bool {
         self.expander.whole_subgroups()
     }
 
-    /// The result of a collective of the subgroup.
+    /// Returns the result of a subgroup collective.
     pub(super) fn subgroup(&mut self, op: CollectiveOp, value: ExprId) -> ExprId {
         match op {
             CollectiveOp::Reduce(op) => self.reduce_subgroup(op, value),
@@ -52,7 +52,7 @@ impl Writer<'_, '_> {
                 };
                 self.shuffle(value, lane)
             }
-            CollectiveOp::Mma(_) => unreachable!("the verifier lets only groups multiply"),
+            CollectiveOp::Mma(_) => unreachable!("the verifier permits matrix products only in groups"),
         }
     }
 
@@ -74,12 +74,12 @@ impl Writer<'_, '_> {
             sum = self.bind(both);
             width /= 2;
         }
-        // Lanes may have combined a pair the other way round, which shows in the sign of a zero.
+        // Lanes can have combined a pair in opposite order, which affects the sign of a zero.
         let first = self.number(0);
         self.shuffle(sum, first)
     }
 
-    /// Hillis and Steele's scan.
+    /// Emits Hillis and Steele's inclusive scan.
     fn scan_subgroup(&mut self, op: ReduceOp, value: ExprId) -> ExprId {
         let mut scan = self.bind(value);
         let mut distance = 1;
@@ -93,7 +93,7 @@ impl Writer<'_, '_> {
         scan
     }
 
-    /// The value so many lanes before, and whether there is none.
+    /// Returns the value `distance` lanes before, and the condition that there is no such lane.
     fn earlier(&mut self, value: ExprId, distance: u32) -> (ExprId, ExprId) {
         let (own, distance) = (self.own_lane(), self.number(distance));
         let first = self.kernel().alu(Alu::Lt, &[own, distance]);
@@ -102,7 +102,7 @@ impl Writer<'_, '_> {
         (self.shuffle(value, lane), first)
     }
 
-    /// Whether a subgroup has a lane; none if it always has.
+    /// Returns the condition that a subgroup has a lane; `None` if it always has.
     fn is_there(&mut self, lane: ExprId) -> Option<ExprId> {
         let size = self.expander.subgroup;
         if let Expr::Const(Scalar { bits: 0, .. }) = self.kernel().exprs.get(lane) {
@@ -110,7 +110,7 @@ impl Writer<'_, '_> {
         }
         let mut present = self.number(size);
         if !self.whole_subgroups() {
-            // The lanes from the first of this subgroup to the end of the group, at most a whole one.
+            // The number of lanes from the first of this subgroup to the end of the group, at most a full subgroup.
             let (items, item, own) = (self.expander.items, self.expander.lane, self.own_lane());
             let (items, item) = (self.number(items), self.kernel().expr(Expr::Cast(Type::Scalar(DType::U32), item)));
             let first = self.kernel().alu(Alu::Sub, &[item, own]);
@@ -129,7 +129,7 @@ impl Writer<'_, '_> {
         self.kernel().expr(Expr::Const(Scalar { dtype: DType::U32, bits: value.into() }))
     }
 
-    /// The value as a local, so that it is computed once.
+    /// Stores the value in a local, so that it is computed once.
     fn bind(&mut self, value: ExprId) -> ExprId {
         let ty = self.kernel().exprs.ty(value);
         let local = self.kernel().new_local("part", ty, false);
@@ -137,14 +137,14 @@ impl Writer<'_, '_> {
         self.kernel().expr(Expr::Local(local))
     }
 
-    /// Another lane's value, which must be there: of any element type, by words of 32 bits.
+    /// Returns the value of another lane, which must exist; values of any element type are split into 32-bit words.
     fn shuffle(&mut self, value: ExprId, lane: ExprId) -> ExprId {
-        let dtype = self.kernel().exprs.ty(value).dtype().expect("a collective combines elements");
+        let dtype = self.kernel().exprs.ty(value).dtype().expect("a collective's operand has an element type");
         match dtype {
             DType::U32 | DType::I32 | DType::F32 => self.shuffle_word(value, lane),
             DType::Bool | DType::U8 | DType::U16 => self.shuffle_as(DType::U32, value, lane),
             DType::I8 | DType::I16 => self.shuffle_as(DType::I32, value, lane),
-            // A 16-bit float is an f32 exactly.
+            // Conversion of a 16-bit float to f32 is exact.
             DType::F16 | DType::BF16 => self.shuffle_as(DType::F32, value, lane),
             DType::U64 | DType::I64 | DType::F64 => {
                 let (long, word) = (Type::Scalar(DType::U64), Type::Scalar(DType::U32));
@@ -163,7 +163,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// By way of a wider type that holds every value.
+    /// Shuffles in a wider type that represents every value.
     fn shuffle_as(&mut self, wider: DType, value: ExprId, lane: ExprId) -> ExprId {
         let narrow = self.kernel().exprs.ty(value);
         let wide = self.kernel().expr(Expr::Cast(Type::Scalar(wider), value));

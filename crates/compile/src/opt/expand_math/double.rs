@@ -1,4 +1,4 @@
-//! The functions for f64, within 4 ULP.
+//! Functions for f64, within 4 ULP.
 
 #![allow(clippy::excessive_precision, reason = "the constants are minimax coefficients")]
 
@@ -12,16 +12,16 @@ use super::pow::{self, product_and_rest};
 use super::single::limits;
 use super::value::V;
 
-/// 3 * 2^51: adding it to a number below 2^51 rounds that to an integer, which then stands in the low bits of the sum.
+/// 3 * 2^51: adding it to a number below 2^51 rounds that to an integer, which is then in the low bits of the sum.
 pub(super) const SHIFT: f64 = 6_755_399_441_055_744.0;
 
-/// 2^n.
+/// Returns 2^n.
 pub(super) fn power(n: i64) -> f64 {
     f64::from_bits(((1023 + n) as u64) << 52)
 }
 
 pub(super) fn exp(x: V<'_>) -> V<'_> {
-    // The bounds already give 0 and infinity, and keep n within what `scale` takes.
+    // Results at these bounds are already 0 and infinity, and n stays within the domain of `scale`.
     let x = x.clamp(-746.0, 710.0);
     let (n, r) = reduce_exp(x);
     let p = r.poly(&EXP).mad(r * r, r) + 1.0;
@@ -32,7 +32,7 @@ pub(super) fn exp2(x: V<'_>) -> V<'_> {
     exp2_sum(x, x.number(0.0))
 }
 
-/// 2 to the x + low, where low is small beside 1 and only matters if x is neither huge nor infinite.
+/// Returns 2^(x + low), where low is small relative to 1 and only matters if x is neither huge nor infinite.
 pub(super) fn exp2_sum<'m>(x: V<'m>, low: V<'m>) -> V<'m> {
     let bounded = x.clamp(-1076.0, 1025.0);
     let low = bounded.equal(x).then(low, x.number(0.0));
@@ -47,21 +47,21 @@ pub(super) fn expm1(x: V<'_>) -> V<'_> {
     let y = x.clamp(-38.0, 710.0);
     let (n, r) = reduce_exp(y);
     let p = r.poly(&EXPM1).mad(r * r, r);
-    // 2^n (p + 1) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)), because 2^n may be infinite.
+    // 2^n (p + 1) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)), because 2^n can be infinite.
     let half = exponent(n, -1);
     let scaled = half.mad(p, half - 0.5) * 2.0;
-    // For n = 0 halving would lose the last bit of a denormal. The sign is for -0.
+    // For n = 0, halving would lose the last bit of a denormal. Copying the sign handles -0.
     n.is(SHIFT).then(p, scaled).copysign(x)
 }
 
-/// exp(x) for x in -708..=709, where it is a normal number.
+/// Returns exp(x) for x in -708..=709, where it is a normal number.
 fn exp_normal(x: V<'_>) -> V<'_> {
     let (n, r) = reduce_exp(x);
     let p = r.poly(&EXP).mad(r * r, r) + 1.0;
     p * exponent(n, 0)
 }
 
-/// `n + SHIFT` and `r` with `x = n ln 2 + r`.
+/// Returns `n + SHIFT` and `r` with `x = n ln 2 + r`.
 fn reduce_exp(x: V<'_>) -> (V<'_>, V<'_>) {
     let shifted = x.mad(x.number(LOG2_E), x.number(SHIFT));
     let n = shifted - SHIFT;
@@ -69,13 +69,13 @@ fn reduce_exp(x: V<'_>) -> (V<'_>, V<'_>) {
     (shifted, n.mad(n.number(-LN_2_LO), r))
 }
 
-/// 2^(n + offset), a normal number, from `n + SHIFT`.
+/// Returns 2^(n + offset), a normal number, from `n + SHIFT`.
 fn exponent(shifted: V<'_>, offset: i128) -> V<'_> {
     let bits = shifted.bits().shl(52);
     (bits + bits.integer((1023 + offset) << 52)).float()
 }
 
-/// `p * 2^n` with one rounding, from `n + SHIFT`; `small` if n may be below -1022 but not above 1022.
+/// Returns `p * 2^n` with one rounding, from `n + SHIFT`. If `small`, n can be below -1022 but not above 1022.
 fn scale<'m>(p: V<'m>, shifted: V<'m>, small: V<'m>) -> V<'m> {
     let bits = shifted.bits().shl(52);
     let bias = small.then(bits.integer((1023 + 512) << 52), bits.integer((1023 - 1) << 52));
@@ -93,7 +93,7 @@ pub(super) fn ln(x: V<'_>) -> V<'_> {
 pub(super) fn log2(x: V<'_>) -> V<'_> {
     let (e, m) = split(x);
     let f = m - 1.0;
-    // f log2(e) with f itself kept apart, so that only the smaller part is rounded twice.
+    // f log2(e) with f itself kept separate, so that only the smaller part is rounded twice.
     let small = f.mad(f.number(LOG2_E - 1.0), tail(f) * LOG2_E);
     limits(x, e + (f + small))
 }
@@ -102,7 +102,8 @@ pub(super) fn log1p(x: V<'_>) -> V<'_> {
     let u = x + 1.0;
     let (e, m) = split(u);
     let f = m - 1.0;
-    // ln(m + c) = ln m + c / m, where c is what the sum lost, scaled like m; 1 / m = 1 - f + f^2 to a few per cent.
+    // ln(m + c) = ln m + c / m, where c is the rounding error of the sum, scaled like m; 1 / m = 1 - f + f^2 to a few
+    // percent.
     let one = x.number(1.0);
     let lost = u.more(2.0).then(one - (u - x), x - (u - 1.0));
     let scale = (one.bits() + m.bits() - u.bits()).float();
@@ -113,7 +114,7 @@ pub(super) fn log1p(x: V<'_>) -> V<'_> {
     x.is(0.0).then(x, sum)
 }
 
-/// log(1 + f) - f = s (f^2 / 2 + R) - f^2 / 2, where log(1 + f) = 2 s + s R.
+/// Returns log(1 + f) - f = s (f^2 / 2 + R) - f^2 / 2, where log(1 + f) = 2 s + s R.
 fn tail(f: V<'_>) -> V<'_> {
     let s = f / (f + 2.0);
     let square = s * s;
@@ -121,25 +122,25 @@ fn tail(f: V<'_>) -> V<'_> {
     s.mad(square.mad(square.poly(&LOG), half), -half)
 }
 
-/// `e` and `m` with `x = 2^e m` and m within sqrt(1/2)..sqrt(2), for normal positive x.
+/// Returns `e` and `m` with `x = 2^e m` and m within sqrt(1/2)..sqrt(2), for normal positive x.
 fn split_normal(x: V<'_>) -> (V<'_>, V<'_>) {
     const SQRT_HALF: i128 = std::f64::consts::FRAC_1_SQRT_2.to_bits() as i128;
     let bits = x.bits() + x.bits().integer(1f64.to_bits() as i128 - SQRT_HALF);
-    // The biased exponent becomes a number by standing in the low bits of 2^52.
+    // The biased exponent becomes a number by placing it in the low bits of 2^52.
     const UNIT: f64 = 4_503_599_627_370_496.0;
     let e = (bits.shr(52) | bits.integer(i128::from(UNIT.to_bits()))).float() - (UNIT + 1023.0);
     let m = (bits & bits.integer((1 << 52) - 1)) + bits.integer(SQRT_HALF);
     (e, m.float())
 }
 
-/// The same for denormals too.
+/// Returns the same for normal and denormal numbers.
 fn split(x: V<'_>) -> (V<'_>, V<'_>) {
     let denormal = x.less(f64::MIN_POSITIVE);
     let (e, m) = split_normal(denormal.then(x * 18_014_398_509_481_984.0, x));
     (denormal.then(e - 54.0, e), m)
 }
 
-/// The sum as a rounded part and the exact rest (Knuth).
+/// Returns the sum as a rounded part and the exact remainder (Knuth).
 fn sum_and_rest<'m>(a: V<'m>, b: V<'m>) -> (V<'m>, V<'m>) {
     let sum = a + b;
     let of_b = sum - a;
@@ -150,8 +151,8 @@ pub(super) fn atan(x: V<'_>) -> V<'_> {
     atan_of(x, &ATAN, [0.414_213_562_373_095_05, 2.414_213_562_373_095], 6.123_233_995_736_766e-17)
 }
 
-/// Arc tangent on three intervals: atan a = pi/4 + atan((a - 1) / (a + 1)) = pi/2 + atan(-1 / a). `low` is what the type's pi / 2
-/// lacks.
+/// Computes the arc tangent on three intervals: atan a = pi/4 + atan((a - 1) / (a + 1)) = pi/2 + atan(-1 / a). `low` is
+/// the rounding error of pi / 2 in the type.
 pub(super) fn atan_of<'m>(
     x: V<'m>,
     coefficients: &[impl Into<f64> + Copy],
@@ -187,7 +188,7 @@ pub(super) fn erf(x: V<'_>) -> V<'_> {
     a.more(1.0).then(far, near).copysign(x)
 }
 
-/// log2 of a positive number as a sum of two, to about 2^-66.
+/// Returns log2 of a positive number as a sum of two, to about 2^-66.
 pub(super) fn log2_sum(x: V<'_>) -> (V<'_>, V<'_>) {
     let (e, m) = split(x);
     pow::log2_sum(e, m, [POW_LOG2_0, POW_LOG2_1], &POW_LOG2)
@@ -219,7 +220,7 @@ fn is_odd(quarter: V<'_>) -> V<'_> {
     (quarter & quarter.integer(1)).equal(quarter.integer(1))
 }
 
-/// Both for |r| up to pi / 4.
+/// Returns sine and cosine for |r| up to pi / 4.
 fn sin_cos(r: V<'_>) -> (V<'_>, V<'_>) {
     let square = r * r;
     let sin = square.poly(&SIN).mad(square * r, r);
@@ -229,8 +230,8 @@ fn sin_cos(r: V<'_>) -> (V<'_>, V<'_>) {
     (sin, main + square.poly(&COS).mad(square * square, lost))
 }
 
-/// `quarter` (a u64, modulo 4 and beyond) and `r` within -pi/4..=pi/4 with `x = r + quarter * pi / 2`, for positive x; NaN for
-/// infinity.
+/// Returns `quarter` (a u64, not reduced modulo 4) and `r` within -pi/4..=pi/4 with `x = r + quarter * pi / 2`, for
+/// positive x; NaN for infinity.
 fn reduce(x: V<'_>) -> (V<'_>, V<'_>) {
     let ((near_quarter, near), (far_quarter, far)) = (reduce_near(x), reduce_far(x));
     let is_near = x.less(32_768.0);
@@ -242,7 +243,7 @@ fn reduce_near(x: V<'_>) -> (V<'_>, V<'_>) {
     let shifted = x.mad(x.number(FRAC_2_PI), x.number(SHIFT));
     let n = shifted - SHIFT;
     let [first, second, third] = FRAC_PI_2_PARTS;
-    // The first product and difference are exact, the second product too.
+    // The first product and difference are exact, and so is the second product.
     let (r, lost) = sum_and_rest(x - n * first, -(n * second));
     (shifted.bits(), r + n.mad(n.number(-third), lost))
 }
@@ -265,7 +266,7 @@ fn reduce_far(x: V<'_>) -> (V<'_>, V<'_>) {
     // 27 and 26 bits of the significand: the products with 24-bit pieces are exact.
     let upper = (scaled.bits() & scaled.bits().integer(!((1i128 << 26) - 1))).float();
     let lower = scaled - upper;
-    // What is lost in adding to `part` is kept, because `part` may be about to cancel, and because it adds up.
+    // The rounding error of additions to `part` is kept, because `part` can cancel and because errors accumulate.
     let none = x.number(0.0);
     let (mut sum, mut part, mut low) = (none, none, none);
     let mut add = |half, piece, rounds: bool| {
@@ -285,10 +286,10 @@ fn reduce_far(x: V<'_>) -> (V<'_>, V<'_>) {
         low = upper.mad(pieces[n], low);
         low = lower.mad(pieces[n - 1], low);
     }
-    // Modulo 4, to where the lowest bits of a float show it.
+    // Modulo 4, as far as the lowest bits of a float represent it.
     let turns = sum * 0.25;
     let whole = (turns - turns.round()) * 4.0;
-    // To radians, with pi / 2 to twice the precision.
+    // Convert to radians, with pi / 2 in twice the precision.
     const LOW: f64 = 6.123_233_995_736_766e-17;
     let (part, low) = sum_and_rest(part, low);
     let (r, lost) = product_and_rest(part, part.number(FRAC_PI_2));

@@ -1,11 +1,11 @@
-//! The bits of 2 / pi, for reducing large angles; the method is explained in `math::turns` of the crate `cpu`.
+//! The bits of 2 / pi, for the reduction of large angles. The method is explained in `math::turns` of the crate `cpu`.
 
 use super::value::V;
 
-/// How many bits a piece of [`PIECES`] holds.
+/// Bits per piece of [`PIECES`].
 pub(super) const PIECE_BITS: usize = 24;
 
-/// The fraction bits of 2 / pi, from the binary point down, 24 at a time: enough for the largest f64.
+/// The fraction bits of 2 / pi from the binary point on, 24 per piece: enough for the largest f64.
 #[rustfmt::skip]
 const PIECES: [u32; 52] = [
     0xa2f983, 0x6e4e44, 0x1529fc, 0x2757d1, 0xf534dd, 0xc0db62, 0x95993c, 0x439041, 0xfe5163, 0xabdebb,
@@ -16,35 +16,37 @@ const PIECES: [u32; 52] = [
     0x6babf0, 0xcfbc20,
 ];
 
-/// A multiple of 4 from here on: the products have too few bits to be both larger and not.
+/// Numbers from here on that occur in the reduction are multiples of 4: the products have too few bits to be larger
+/// otherwise.
 pub(super) const WHOLE_TURNS: f64 = 4_503_599_627_370_496.0;
 
-/// 2^-n.
+/// Returns 2^-n.
 pub(super) fn weight(n: usize) -> f64 {
     f64::from_bits((1023 - n as u64) << 52)
 }
 
-/// A fraction bit of 2 / pi, counted from 0.
+/// Returns a fraction bit of 2 / pi, counted from 0.
 fn bit(n: usize) -> u32 {
     PIECES.get(n / PIECE_BITS).map_or(0, |piece| piece >> (PIECE_BITS - 1 - n % PIECE_BITS) & 1)
 }
 
-/// 32 zeros and then the fraction bits of 2 / pi, as far as an f32 may need them.
+/// Returns 32 zeros and then the fraction bits of 2 / pi, as far as an f32 can need them.
 pub(super) fn quarter_turn_words() -> Vec<u32> {
     let word = |first: usize| (first..first + 32).fold(0, |word, n| word << 1 | bit(n));
     std::iter::once(0).chain((0..7).map(|n| word(32 * n))).collect()
 }
 
-/// The pieces of 24 bits, as an f64 needs them.
+/// Returns the pieces of 24 bits, as an f64 needs them.
 pub(super) fn pieces() -> Vec<u32> {
     PIECES.to_vec()
 }
 
-/// `count` entries from the one on whose number, below 64, is an integer of the kernel: a table without memory, shifted by 32, 16,
-/// 8, 4, 2 and 1 entries where the number has that bit. Beyond its end the table holds zeros.
+/// Returns `count` entries from index `first` on, an integer of the kernel below 64. This implements a table lookup
+/// without memory: the table is shifted by 32, 16, 8, 4, 2 and 1 entries where the index has that bit. Beyond its end
+/// the table holds zeros.
 pub(super) fn window<'m>(first: V<'m>, count: usize, table: &[u32]) -> Vec<V<'m>> {
     let mut entries: Vec<V<'m>> = table.iter().map(|entry| first.integer(i128::from(*entry))).collect();
-    // Bits that no number within the table has need not be looked at.
+    // Bits that no index within the table has are skipped.
     let steps = (0..6).rev().map(|bit| 1usize << bit).filter(|step| *step < table.len());
     for step in steps {
         let none = (first & first.integer(step as i128)).equal(first.integer(0));

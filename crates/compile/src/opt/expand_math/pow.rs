@@ -2,7 +2,7 @@
 
 use super::value::V;
 
-/// x to the y, as C's `pow`, by the logarithm and the exponential function of their type.
+/// Returns x to the y like C's `pow`, from the logarithm and exponential of the type.
 pub(super) fn pow<'m>(x: V<'m>, y: V<'m>, log2: fn(V<'m>) -> (V<'m>, V<'m>), exp2: fn(V<'m>, V<'m>) -> V<'m>) -> V<'m> {
     let a = x.abs();
     let (log, log_low) = log2(a);
@@ -10,7 +10,7 @@ pub(super) fn pow<'m>(x: V<'m>, y: V<'m>, log2: fn(V<'m>) -> (V<'m>, V<'m>), exp
     let log = a.more(0.0).then(log, a.number(f64::NEG_INFINITY));
     let (product, product_low) = product_and_rest(y, log);
     let product_low = y.mad(log_low, product_low);
-    // 1 to the infinity is 1, and -1 too.
+    // 1 to an infinite power is 1, and so is -1.
     let (one, zero) = (a.is(1.0), a.number(0.0));
     let magnitude = exp2(one.then(zero, product), one.then(zero, product_low));
 
@@ -23,7 +23,8 @@ pub(super) fn pow<'m>(x: V<'m>, y: V<'m>, log2: fn(V<'m>) -> (V<'m>, V<'m>), exp
     (y.is(0.0) | x.is(1.0)).then(x.number(1.0), result)
 }
 
-/// The logarithm of `2^e m` to base 2 as a sum of two: `e + s (C0 + C1 s^2 + s^4 P(s^2))` with C0 and C1 as sums of two.
+/// Returns the base-2 logarithm of `2^e m` as a sum of two: `e + s (C0 + C1 s^2 + s^4 P(s^2))` with C0 and C1 as sums
+/// of two.
 pub(super) fn log2_sum<'m, C: Into<f64> + Copy>(
     e: V<'m>,
     m: V<'m>,
@@ -51,18 +52,18 @@ pub(super) fn log2_sum<'m, C: Into<f64> + Copy>(
     let (part, part_low) = product_and_rest(sum, s);
     let part_low = part_low + sum.mad(s_low, sum_low * s);
 
-    // |part| <= 1/2, so e is larger unless it is 0, when the sum is exact in either order.
+    // |part| <= 1/2, so e is larger unless it is 0, in which case the sum is exact in either order.
     let (log, low) = sum_and_rest_ordered(e, part);
     sum_and_rest_ordered(log, low + part_low)
 }
 
-/// The product as a rounded part and the exact rest.
+/// Returns the product as a rounded part and the exact remainder.
 pub(super) fn product_and_rest<'m>(a: V<'m>, b: V<'m>) -> (V<'m>, V<'m>) {
     let product = a * b;
     (product, a.mad(b, -product))
 }
 
-/// The sum of |a| >= |b|, or a = 0, as a rounded part and the exact rest (Dekker).
+/// Returns the sum, for |a| >= |b| or a = 0, as a rounded part and the exact remainder (Dekker).
 fn sum_and_rest_ordered<'m>(a: V<'m>, b: V<'m>) -> (V<'m>, V<'m>) {
     let sum = a + b;
     (sum, b - (sum - a))

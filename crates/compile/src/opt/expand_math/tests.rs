@@ -1,4 +1,4 @@
-//! The expansions on the interpreter, against the interpreter's own functions on the same numbers.
+//! Compares the expansions, run on the interpreter, with the interpreter's own functions.
 
 use panoply_ir::alu::Math as Function;
 use panoply_ir::interpret::{Arg, run};
@@ -8,11 +8,11 @@ use panoply_ir::{Alu, DType, builder::Builder};
 
 use super::expand;
 
-/// Units in the last place that two results of the contract, one of them correctly rounded, may lie apart.
+/// Permitted distance in ULP between two results that satisfy the contract, one of which is correctly rounded.
 const LIMIT_F32: u64 = 2;
 const LIMIT_F64: u64 = 5;
 
-/// `out[i] = op(x[i], y[i])`.
+/// Builds a kernel that computes `out[i] = op(x[i], y[i])`.
 fn kernel(op: Alu, dtype: DType, lanes: u8) -> Kernel {
     let mut b = Builder::new("k");
     let x = b.buffer("x", dtype, Access::In);
@@ -35,7 +35,7 @@ fn results(kernel: Kernel, items: usize, x: &[u8], y: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A number that orders floats by their bits, so that differences are units in the last place.
+/// Maps the bits of a float to an integer with the same order, so that differences are units in the last place.
 fn ordered(bits: u64, width: u32) -> i64 {
     let magnitude = (bits & ((1 << (width - 1)) - 1)) as i64;
     if bits >> (width - 1) == 1 { -magnitude } else { magnitude }
@@ -60,7 +60,7 @@ fn element(bytes: &[u8], at: usize, dtype: DType) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Special values, where results overflow or vanish or intervals meet, and numbers of every size.
+/// Returns special values, values near overflow, underflow and interval boundaries, and numbers of every magnitude.
 fn numbers() -> Vec<f64> {
     let mut values =
         vec![0.0, 1.0, 0.5, 2.0, 3.0, 0.6, 0.92, 4.0, 5.95, 10.0, 18.0, 38.0, 87.3, 88.7, 89.0, 103.9, 104.0];
@@ -85,7 +85,7 @@ fn numbers() -> Vec<f64> {
     values.extend((-150..128).map(|n| 1.37 * 2f64.powi(n)));
     values.extend((-1000..1000).step_by(83).map(|n| 1.77 * 2f64.powi(n)));
     let mut state = 0x2545_F491_4F6C_DD1Du64;
-    // Significands of every kind at every size: what the reduction of angles is hard on.
+    // Various significands at every magnitude, which are hard for angle reduction.
     values.extend(
         (-2..128).flat_map(|n| [1.999_999_9, 1.570_9, 1.273_239_6, 1.0].map(|m| f64::from(m as f32) * 2f64.powi(n))),
     );
@@ -108,9 +108,9 @@ fn check(op: Alu, dtype: DType, limit: u64, xs: &[f64], ys: &[f64]) {
     let (x, y) = (encode(xs, dtype), encode(ys, dtype));
     let expected = results(kernel(op, dtype, 1), xs.len(), &x, &y);
     let expanded = expand(kernel(op, dtype, 1));
-    assert!(!expanded.to_string().contains(&format!("{}(", op.name())), "{} is left in {expanded}", op.name());
-    // Few shaders know f64, and on desktop cards it is slow.
-    assert!(dtype == DType::F64 || !expanded.to_string().contains("f64"), "{} of {dtype} by f64", op.name());
+    assert!(!expanded.to_string().contains(&format!("{}(", op.name())), "{} remains in {expanded}", op.name());
+    // Few shader devices support f64, and on consumer GPUs it is slow.
+    assert!(dtype == DType::F64 || !expanded.to_string().contains("f64"), "{} of {dtype} uses f64", op.name());
     let found = results(expanded, xs.len(), &x, &y);
     let mut worst = (0, 0);
     for at in 0..xs.len() {
@@ -127,7 +127,7 @@ fn check(op: Alu, dtype: DType, limit: u64, xs: &[f64], ys: &[f64]) {
 }
 
 #[test]
-fn every_function_stays_within_the_contract() {
+fn functions_stay_within_the_contract() {
     let xs = numbers();
     for op in Alu::ALL.into_iter().filter(|op| op.is_transcendental() && op.arity() == 1) {
         check(op, DType::F32, LIMIT_F32, &xs, &xs);
@@ -164,7 +164,7 @@ fn powers_stay_within_the_contract() {
 }
 
 #[test]
-fn lanes_of_a_vector_are_computed_apart() {
+fn vector_lanes_match_scalars() {
     let xs: Vec<f64> = (0..32).map(|i| i as f64 * 0.7 - 9.0).collect();
     for dtype in [DType::F32, DType::F64] {
         let x = encode(&xs, dtype);

@@ -1,4 +1,4 @@
-//! Expressions that are written like numbers.
+//! Expressions with operators, so that functions are written like arithmetic on numbers.
 
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Sub};
@@ -8,7 +8,7 @@ use panoply_ir::{Alu, DType, Scalar, Type};
 
 use super::{KernelExt, like};
 
-/// The kernel that functions are written into.
+/// The kernel to which functions are added.
 pub(super) struct Math(RefCell<Kernel>);
 
 /// A float, integer or bool of a kernel, or a vector of them.
@@ -47,10 +47,10 @@ impl<'m> V<'m> {
     }
 
     pub fn dtype(self) -> DType {
-        self.ty().dtype().expect("functions are of elements")
+        self.ty().dtype().expect("operands of functions have an element type")
     }
 
-    /// A constant in as many lanes as this.
+    /// Returns a constant with the same number of lanes.
     fn lanes_of(self, value: Scalar) -> V<'m> {
         let constant = self.math.add(Expr::Const(value));
         match self.ty().lanes() {
@@ -59,12 +59,12 @@ impl<'m> V<'m> {
         }
     }
 
-    /// A constant of this type.
+    /// Returns a constant of this type.
     pub fn number(self, value: f64) -> V<'m> {
         self.lanes_of(Scalar::from_f64(self.dtype(), value))
     }
 
-    /// A constant of this integer type.
+    /// Returns a constant of this integer type.
     pub fn integer(self, value: i128) -> V<'m> {
         self.lanes_of(Scalar::from_i128(self.dtype(), value))
     }
@@ -79,29 +79,29 @@ impl<'m> V<'m> {
         if ty == self.ty() { self } else { self.math.add(Expr::Cast(ty, self.id)) }
     }
 
-    /// The same bits as another type.
+    /// Reinterprets the bits as another type.
     pub fn bits_as(self, dtype: DType) -> V<'m> {
         self.math.add(Expr::Bitcast(like(self.ty(), dtype), self.id))
     }
 
-    /// The bits of a float.
+    /// Returns the bits of a float.
     pub fn bits(self) -> V<'m> {
         self.bits_as(if self.dtype() == DType::F64 { DType::U64 } else { DType::U32 })
     }
 
-    /// The float with these bits.
+    /// Returns the float with these bits.
     pub fn float(self) -> V<'m> {
         self.bits_as(if self.dtype().bytes() == 8 { DType::F64 } else { DType::F32 })
     }
 
-    /// `self * b + c` with one rounding.
+    /// Returns `self * b + c` with one rounding.
     pub fn mad(self, b: V<'m>, c: V<'m>) -> V<'m> {
         self.alu(Alu::Fma, &[b, c])
     }
 
-    /// The polynomial with these coefficients, the lowest first, by Horner's rule.
+    /// Evaluates the polynomial with these coefficients, lowest first, by Horner's rule.
     pub fn poly<C: Into<f64> + Copy>(self, coefficients: &[C]) -> V<'m> {
-        let (last, others) = coefficients.split_last().expect("a polynomial has a coefficient");
+        let (last, others) = coefficients.split_last().expect("a polynomial has at least one coefficient");
         others.iter().rfold(self.number((*last).into()), |sum, next| sum.mad(self, self.number((*next).into())))
     }
 
@@ -121,7 +121,7 @@ impl<'m> V<'m> {
         self.alu(Alu::Shl, &[self.integer(places)])
     }
 
-    /// Shifted to the left by as many places as another integer says.
+    /// Shifts left by `places`.
     pub fn shl_by(self, places: V<'m>) -> V<'m> {
         self.alu(Alu::Shl, &[places])
     }
@@ -158,34 +158,34 @@ impl<'m> V<'m> {
         self.alu(Alu::Not, &[])
     }
 
-    /// `a` where this bool is true, else `b`.
+    /// Returns `a` where this bool is true, otherwise `b`.
     pub fn then(self, a: V<'m>, b: V<'m>) -> V<'m> {
         self.alu(Alu::Select, &[a, b])
     }
 
-    /// Within bounds; NaN stays NaN.
+    /// Clamps to bounds; NaN remains NaN.
     pub fn clamp(self, low: f64, high: f64) -> V<'m> {
         let x = self.less(low).then(self.number(low), self);
         x.more(high).then(self.number(high), x)
     }
 
-    /// The smaller of this and a bound; NaN becomes the bound.
+    /// Returns the minimum of this and a bound; NaN becomes the bound.
     pub fn at_most(self, bound: f64) -> V<'m> {
         self.less(bound).then(self, self.number(bound))
     }
 
-    /// The bit that makes floats of this type negative.
+    /// Returns the sign bit.
     fn sign_bit(self) -> V<'m> {
         self.bits() & self.bits().integer(1 << (self.dtype().bits() - 1))
     }
 
-    /// With the sign of another.
+    /// Returns this with the sign of `of`.
     pub fn copysign(self, of: V<'m>) -> V<'m> {
         let magnitude = self.bits() & self.bits().integer((1 << (self.dtype().bits() - 1)) - 1);
         (magnitude | of.sign_bit()).float()
     }
 
-    /// Negated where another is negative.
+    /// Negates this where `of` is negative.
     pub fn flip_with(self, of: V<'m>) -> V<'m> {
         (self.bits() ^ of.sign_bit()).float()
     }

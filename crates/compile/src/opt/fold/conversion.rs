@@ -1,4 +1,5 @@
-//! Rules for casts and bitcasts. An index counts as u64: where it is narrower, no value of the launch shows it.
+//! Rules for casts and bitcasts. An index is treated as u64; where it is narrower, the values in a launch give the same
+//! results.
 
 use panoply_ir::interpret::scalar;
 use panoply_ir::kernel::{Expr, ExprId};
@@ -36,25 +37,25 @@ fn element(ty: Type) -> DType {
     ty.dtype().unwrap_or(DType::U64)
 }
 
-/// Whether `from as by_way_of as to` is `from as to`.
+/// Returns true if `from as by_way_of as to` equals `from as to`.
 fn is_skippable(from: DType, by_way_of: DType, to: DType) -> bool {
-    // A bool takes part as the integers 0 and 1, but nothing can be dropped on the way to it.
+    // A bool can be converted through integers as 0 and 1, but a conversion through bool cannot be skipped.
     let lossless = contains(by_way_of, from);
     if by_way_of == DType::Bool || to == DType::Bool && !lossless {
         return false;
     }
     match (from.is_float(), by_way_of.is_float(), to.is_float()) {
-        // Integers only: the low bits decide.
+        // For integers only, the low bits determine the result.
         (false, false, false) => lossless || to.bits() <= by_way_of.bits(),
-        // An exact float on the way: the integer it came from saturates nowhere.
+        // An exact intermediate float: the original integer must not saturate in the result type.
         (false, true, false) => lossless && (to == DType::Bool || contains(to, from)),
         _ => lossless,
     }
 }
 
-/// Whether every value of a type is one of another.
+/// Returns true if every value of one type is a value of the other.
 fn contains(outer: DType, inner: DType) -> bool {
-    // Bits of integers a type holds exactly: the significand of a float.
+    // Returns the bits of integers that a type represents exactly: for a float its significand.
     let exact = |dtype: DType| match dtype {
         DType::F16 => 11,
         DType::BF16 => 8,

@@ -1,5 +1,5 @@
-//! Rules for floats: only those that hold bit for bit for every operand, infinities, signed zeros and denormals included.
-//! A NaN stays a NaN, with whatever bits.
+//! Rules for floats: only those that are exact for every operand, including infinities, signed zeros and denormals. A
+//! NaN remains a NaN, with arbitrary bits.
 
 use panoply_ir::kernel::ExprId;
 use panoply_ir::{Alu, DType, Scalar, Type};
@@ -22,7 +22,7 @@ impl Folder<'_> {
             Alu::Min | Alu::Max => (x == args[1]).then_some(x),
             Alu::Pow => self.power(ty, args),
             Alu::Fma => self.fused(args),
-            // A NaN is not less than itself either.
+            // This also holds for NaN, which is not less than itself.
             Alu::Lt if x == args[1] => Some(self.number(ty.with_dtype(DType::Bool), 0)),
             Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Select | Alu::Rem | Alu::Sqrt => None,
             Alu::Math(_) => None,
@@ -30,7 +30,7 @@ impl Folder<'_> {
         }
     }
 
-    /// A constant float; -0 and 0 differ.
+    /// Returns the value of a constant float; -0 and 0 differ.
     fn real(&self, id: ExprId) -> Option<f64> {
         self.constant(id).map(Scalar::to_f64)
     }
@@ -47,8 +47,8 @@ impl Folder<'_> {
         Some(self.alu(Alu::Abs, &[inner[0]]))
     }
 
-    /// What one NaN among the operands settles. Drivers' compilers get some functions of a constant NaN wrong (`rint` and `exp`
-    /// of PoCL 3.1).
+    /// Folds operations with a constant NaN operand. Driver compilers evaluate some functions of a constant NaN
+    /// incorrectly (`rint` and `exp` of PoCL 3.1).
     fn of_nan(&mut self, op: Alu, ty: Type, args: Operands<'_>) -> Option<ExprId> {
         let nan = args.iter().find(|x| self.real(**x).is_some_and(f64::is_nan))?;
         let of = |value| Some((ty.with_dtype(DType::Bool), value));
@@ -56,7 +56,8 @@ impl Folder<'_> {
             Alu::Add | Alu::Sub | Alu::Mul | Alu::Div | Alu::Rem | Alu::Min | Alu::Max | Alu::Fma => return Some(*nan),
             Alu::Lt | Alu::Le | Alu::Eq => of(0),
             Alu::Ne => of(1),
-            // Of one operand and all constant, or with an answer of their own.
+            // Operations with one operand, which is constant and evaluated elsewhere, and operations with special NaN
+            // semantics.
             Alu::Neg | Alu::Abs | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Math(_) => None,
             Alu::Pow | Alu::Select => None,
             Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
@@ -64,7 +65,7 @@ impl Folder<'_> {
         Some(self.number(ty, value))
     }
 
-    /// Rounding what is whole already.
+    /// Removes the rounding of an integral value.
     fn whole(&self, x: ExprId) -> Option<ExprId> {
         let rounds = [Alu::Floor, Alu::Ceil, Alu::Round, Alu::Trunc];
         rounds.iter().any(|op| self.operands_of(x, *op).is_some()).then_some(x)
@@ -72,7 +73,7 @@ impl Folder<'_> {
 
     fn float_sum(&mut self, op: Alu, args: Operands<'_>) -> Option<ExprId> {
         let (x, y) = (args[0], args[1]);
-        // Adding -0, or taking 0 away, changes nothing; the other zero turns -0 into 0.
+        // Adding -0 or subtracting 0 changes nothing; the other zero turns -0 into 0.
         if self.is(y, if op == Alu::Add { -0.0 } else { 0.0 }) {
             return Some(x);
         }
@@ -109,8 +110,8 @@ impl Folder<'_> {
         if divisor == -1.0 {
             return Some(self.alu(Alu::Neg, &[args[0]]));
         }
-        // A power of two only moves the exponent, and so does its inverse. A denormal one might be flushed by a device.
-        let dtype = ty.dtype().expect("floats have one");
+        // Multiplication by the inverse of a power of two is exact. A denormal inverse might be flushed by a device.
+        let dtype = ty.dtype().expect("floats have an element type");
         let least_exponent = match dtype {
             DType::F16 => -14,
             DType::F64 => -1022,
@@ -132,10 +133,11 @@ impl Folder<'_> {
             return Some(args[0]);
         }
         if exponent == 0.0 {
-            // Of a NaN too, as C says.
-            return Some(self.literal(ty, Scalar::from_f64(ty.dtype().expect("floats have one"), 1.0)));
+            // Also for NaN, as in C.
+            return Some(self.literal(ty, Scalar::from_f64(ty.dtype().expect("floats have an element type"), 1.0)));
         }
-        // A square of f32 fits f64 exactly, so the power is the product rounded once. Of f64 it need not be.
+        // The square of an f32 is exact in f64, so the power equals the product rounded once. For f64 this need not
+        // hold.
         (exponent == 2.0 && ty.dtype() == Some(DType::F32)).then(|| self.alu(Alu::Mul, &[args[0], args[0]]))
     }
 

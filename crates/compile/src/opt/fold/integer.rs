@@ -1,4 +1,4 @@
-//! Rules for integers and indices, which form a ring modulo their width. Bools come here too, but match nothing.
+//! Rules for integers and indices, which form a ring modulo their width. Bools are also passed here, but match no rule.
 
 use panoply_ir::kernel::ExprId;
 use panoply_ir::{Alu, DType, Type};
@@ -51,12 +51,12 @@ impl Folder<'_> {
                 return Some(self.offset(ty, args[0], sign * left + right));
             }
         }
-        // Of an unsigned type, x + (2ⁿ - 1) is x - 1.
+        // In an unsigned type, x + (2ⁿ - 1) is x - 1.
         let total = self.wrap(ty, right);
         (op == Alu::Add && !is_signed(ty) && total < 0).then(|| self.offset(ty, x, total))
     }
 
-    /// `x + by`, or `x - |by|` if that reads better.
+    /// Returns `x + by`, or `x - |by|` for a negative `by` in an unsigned type.
     fn offset(&mut self, ty: Type, x: ExprId, by: i128) -> ExprId {
         let by = self.wrap(ty, by);
         let (op, amount) = if by < 0 && !is_signed(ty) { (Alu::Sub, -by) } else { (Alu::Add, by) };
@@ -64,7 +64,7 @@ impl Folder<'_> {
         self.alu(op, &[x, amount])
     }
 
-    /// The number nearest 0 that is the same modulo the width.
+    /// Returns the number closest to 0 that is congruent modulo the width.
     fn wrap(&self, ty: Type, value: i128) -> i128 {
         let width = 1i128 << ty.dtype().unwrap_or(DType::U64).bits();
         let least = value.rem_euclid(width);
@@ -88,7 +88,7 @@ impl Folder<'_> {
             let both = self.number(ty, left.wrapping_mul(factor));
             return Some(self.alu(Alu::Mul, &[inner[0], both]));
         }
-        // An index stays a product: what reads addresses looks for factors.
+        // Products of indices are kept, because address analysis looks for factors.
         if ty == Type::Index || factor < 0 || factor.count_ones() != 1 {
             return None;
         }
@@ -158,7 +158,7 @@ impl Folder<'_> {
             Alu::Or if args[1] == all => Some(all),
             Alu::Xor if args[1] == all => Some(self.alu(Alu::Not, &[x])),
             _ => {
-                // (x & a) & b is x & (a & b), and so for the others.
+                // (x & a) & b is x & (a & b), and likewise for `|` and `^`.
                 let inner = self.operands_of(x, op)?;
                 let first = self.int(inner[1])?;
                 let both = match op {
@@ -187,7 +187,7 @@ impl Folder<'_> {
             let total = self.number(ty, total);
             return Some(self.alu(op, &[inner[0], total]));
         }
-        // Nothing is left but copies of the sign, if there is one.
+        // Only copies of the sign remain, if there is one.
         if op == Alu::Shr && is_signed(ty) {
             let most = self.number(ty, width - 1);
             return Some(self.alu(op, &[inner[0], most]));
@@ -213,7 +213,7 @@ impl Folder<'_> {
         }
     }
 
-    /// Whether a type has this number.
+    /// Returns true if a type represents this number.
     fn holds(&self, ty: Type, value: i128) -> bool {
         let dtype = ty.dtype().unwrap_or(DType::U64);
         value < 1i128 << (dtype.bits() - u32::from(dtype.is_signed()))

@@ -37,7 +37,7 @@ impl Folder<'_> {
                 return Some(self.alu(opposite, &inner));
             }
         }
-        // A comparison with NaN is false, and so is its opposite.
+        // A comparison with NaN is false, and so is the opposite comparison.
         for (op, opposite) in [(Alu::Lt, Alu::Le), (Alu::Le, Alu::Lt)] {
             if let Some(inner) = self.operands_of(x, op)
                 && !self.ty(inner[0]).is_float()
@@ -56,7 +56,7 @@ impl Folder<'_> {
                 _ => self.bool(x, op == Alu::Eq),
             });
         }
-        // The constant stands on the right.
+        // The constant is on the right.
         match (op, self.truth(args[1])?) {
             (Alu::And, true) | (Alu::Or | Alu::Xor | Alu::Ne, false) | (Alu::Eq, true) => Some(x),
             (Alu::And, false) | (Alu::Or, true) => Some(args[1]),
@@ -75,7 +75,7 @@ impl Folder<'_> {
         if let Some(inner) = self.operands_of(condition, Alu::Not) {
             return Some(self.alu(Alu::Select, &[inner[0], b, a]));
         }
-        // What was decided already.
+        // Nested selects on the same condition.
         for (side, chosen) in [(1, a), (2, b)] {
             if let Some(inner) = self.operands_of(chosen, Alu::Select)
                 && inner[0] == condition

@@ -1,4 +1,4 @@
-//! Loops in two versions: without guards where one comparison shows that none is needed, and as they were.
+//! Loop versioning: a version without guards, selected by one comparison, and the original loop.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use crate::opt::clone::Copy;
 use crate::opt::effects::{Effects, ExprDeps};
 use crate::opt::walk::{KernelExt, map_block, rebuild, transitive_operands, visit};
 
-/// Most accesses that are compared for before a loop.
+/// Maximum number of accesses checked before a loop.
 const ACCESSES: usize = 6;
 
-/// Most work of a loop that is written twice, counted in statements and in the operations they evaluate.
+/// Maximum work of a loop that is duplicated, counted in statements and in the operations they evaluate.
 const WORK: usize = 192;
 
-/// Most parts of an index that are looked at.
+/// Maximum number of subexpressions of an index that are visited.
 const EFFORT: u32 = 32;
 
-/// Bounds and strides up to here multiply without wrapping, and fit an index of either width.
+/// Limit up to which bounds and strides multiply without wrapping, and fit an index of either width.
 const SMALL: u64 = (1 << 31) - 1;
 
-/// Splits the loops of a block that are worth it.
+/// Versions the loops of a block where it is profitable.
 pub(super) fn split_loops(kernel: &mut Kernel, block: &mut Block, loaded: &[bool], fuel: &mut Fuel) {
     for stmt in block {
         let Some(plan) = plan(kernel, &stmt.op, loaded) else { continue };
@@ -32,14 +32,14 @@ pub(super) fn split_loops(kernel: &mut Kernel, block: &mut Block, loaded: &[bool
     }
 }
 
-/// `stride × counter + base`, both the same in every turn; none is 0.
+/// An index `stride × counter + base` with loop-invariant stride and base; `None` means 0.
 #[derive(Clone, Copy, Default)]
 struct StridedIndex {
     stride: Option<ExprId>,
     base: Option<ExprId>,
 }
 
-/// What a loop's fast version does without.
+/// The guards that the fast version of a loop omits.
 struct VersionedLoop {
     accesses: Vec<(MemId, ExprId, StridedIndex)>,
 }
@@ -83,24 +83,24 @@ fn plan(kernel: &mut Kernel, op: &Op, loaded: &[bool]) -> Option<VersionedLoop> 
     };
     let mut accesses: Vec<_> =
         found.into_iter().filter_map(|(mem, index)| Some((mem, index, even(kernel, index)?))).collect();
-    // What does not move is the business of invariant code motion.
+    // Loop-invariant accesses are left to invariant code motion.
     accesses.retain(|(_, _, even)| even.stride.is_some());
     (1..=ACCESSES).contains(&accesses.len()).then_some(VersionedLoop { accesses })
 }
 
-/// Takes indices of one loop apart.
+/// Decomposes indices of one loop.
 struct Decomposer<'d> {
     kernel: &'d mut Kernel,
     mentions: &'d ExprDeps,
     effects: &'d Effects,
-    /// The loop's counter.
+    /// Expression that reads the loop's counter.
     read: ExprId,
-    /// How many more parts are looked at: shared parts are met once for each path to them.
+    /// Remaining number of visits; shared subexpressions are visited once per path.
     effort: u32,
 }
 
 impl Decomposer<'_> {
-    /// An index as stride and base, which must need no memory.
+    /// Returns an index as stride and base, which must not depend on memory.
     fn decompose(&mut self, index: ExprId) -> Option<StridedIndex> {
         self.effort = self.effort.checked_sub(1)?;
         if index == self.read {
@@ -108,7 +108,7 @@ impl Decomposer<'_> {
         }
         let known = index.index() < self.mentions.len();
         if known && self.effects.preserves(self.kernel, self.mentions, index) {
-            // What comes from memory might be another value inside the loop than in the comparison before it.
+            // A loaded value could differ between the comparison before the loop and the loop.
             return (!self.mentions.is_loaded(index)).then_some(StridedIndex { stride: None, base: Some(index) });
         }
         let Expr::Alu(op @ (Alu::Add | Alu::Mul), args) = self.kernel.exprs.get(index) else { return None };
@@ -136,7 +136,7 @@ impl Decomposer<'_> {
 
 /// Replaces a loop by both versions.
 fn version_loop(kernel: &mut Kernel, stmt: &mut Stmt, plan: VersionedLoop) {
-    let Op::For { start, end, .. } = stmt.op else { unreachable!("only counting loops are split") };
+    let Op::For { start, end, .. } = stmt.op else { unreachable!("only counting loops are versioned") };
     let wrap = |op: Op| vec![Stmt { op, at: stmt.at }];
     let condition = all_inside(kernel, end, &plan);
     let mut slow = wrap(stmt.op.clone());
@@ -150,8 +150,8 @@ fn version_loop(kernel: &mut Kernel, stmt: &mut Stmt, plan: VersionedLoop) {
     stmt.op = Op::If { condition: turns, then: wrap(either), otherwise: Block::new() };
 }
 
-/// Whether every access of the last turn lies inside, given that there is one. The accesses before lie lower: with bounds,
-/// strides and bases small enough nothing wraps.
+/// Returns the condition that every access of the last iteration is in bounds, assuming there is one. Accesses of
+/// earlier iterations have smaller indices: the condition also bounds limits, strides and bases so that nothing wraps.
 fn all_inside(kernel: &mut Kernel, end: ExprId, plan: &VersionedLoop) -> ExprId {
     let (one, small) = (kernel.index(1), kernel.index(SMALL));
     let last = kernel.alu(Alu::Sub, &[end, one]);
@@ -176,7 +176,7 @@ fn all_inside(kernel: &mut Kernel, end: ExprId, plan: &VersionedLoop) -> ExprId 
     all
 }
 
-/// Takes the guards off the accesses of a loop's body.
+/// Removes the guards of the accesses in a loop's body.
 fn drop_guards(kernel: &mut Kernel, body: &mut Block, plan: &VersionedLoop) {
     let mut made = HashMap::new();
     for (mem, index, _) in &plan.accesses {

@@ -1,4 +1,4 @@
-//! The end of a block under one guard.
+//! Merges the guards at the end of a block into one.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use crate::opt::walk::{KernelExt, rebuild, transitive_operands};
 /// One element of a memory.
 type Element = (MemId, ExprId);
 
-/// Moves the end of a block under `if index < len` if all it does is write that element, guarded, and it reads it too or
-/// writes it twice.
+/// Moves the end of a block under `if index < len` if it only performs guarded stores to that element, and also loads
+/// it or stores it twice.
 pub(super) fn guard(kernel: &mut Kernel, block: &mut Block, loaded: &[bool], fuel: &mut Fuel) {
     let Some((start, element)) = find(kernel, block, loaded) else { return };
     if !fuel.spend() {
@@ -30,7 +30,8 @@ pub(super) fn guard(kernel: &mut Kernel, block: &mut Block, loaded: &[bool], fue
     block.push(Stmt { op: Op::If { condition, then, otherwise: Block::new() }, at });
 }
 
-/// Where the end of a block begins that serves one element only, if it is worth a guard of its own.
+/// Returns the start of the statements at the end of a block that serve a single element, if merging their guards is
+/// profitable.
 fn find(kernel: &Kernel, block: &Block, loaded: &[bool]) -> Option<(usize, Element)> {
     let mut element = None;
     let mut start = block.len();
@@ -48,17 +49,17 @@ fn find(kernel: &Kernel, block: &Block, loaded: &[bool]) -> Option<(usize, Eleme
     }
     let (mem, index) = element?;
     let mentions = ExprDeps::knowing(kernel, loaded);
-    // The guard is computed before all of it, and must mean the same there.
+    // The guard is evaluated before these statements, so they must not change the index.
     let before = |at: usize| !Effects::of_op(&block[at].op).preserves(kernel, &mentions, index);
     let start = (start..block.len()).rev().find(|at| before(*at)).map_or(start, |at| at + 1);
     let end = &block[start..];
     let uses: usize = end.iter().map(|stmt| accesses(kernel, stmt, (mem, index))).sum();
-    // An index from memory might be another one after the guard.
+    // A loaded index could have changed after the guard.
     let only = end.iter().all(|stmt| stays_inside(end, &stmt.op)) && !mentions.is_loaded(index);
     (only && uses > 1).then_some((start, (mem, index)))
 }
 
-/// How many guarded accesses to an element a statement makes.
+/// Counts the guarded accesses of a statement to an element.
 fn accesses(kernel: &Kernel, stmt: &Stmt, element: Element) -> usize {
     let loads =
         transitive_operands(kernel, &stmt.op.operands()).into_iter().filter(|id| is_load(kernel, *id, element)).count();
@@ -69,7 +70,7 @@ fn is_load(kernel: &Kernel, id: ExprId, (of, at): Element) -> bool {
     matches!(kernel.exprs.get(id), Expr::Load { mem, index, lanes: 1, guard: Guard::Checked } if (mem, index) == (of, at))
 }
 
-/// Whether a statement changes no local that others than these statements may read.
+/// Returns true if a statement assigns only locals introduced by these statements.
 fn stays_inside(stmts: &[Stmt], op: &Op) -> bool {
     let introduced = |local: LocalId| stmts.iter().any(|stmt| stmt.op.introduces() == Some(local));
     match op {
@@ -78,7 +79,7 @@ fn stays_inside(stmts: &[Stmt], op: &Op) -> bool {
     }
 }
 
-/// Takes the guards off accesses to an element.
+/// Removes the guards of accesses to an element.
 fn lift(kernel: &mut Kernel, stmt: &mut Stmt, element: Element) {
     let mut made = HashMap::new();
     for id in transitive_operands(kernel, &stmt.op.operands()) {

@@ -1,11 +1,11 @@
-//! What each operation is in PTX, on the registers of its operands.
+//! Renders operations as PTX, on the registers of their operands.
 
 use panoply_ir::{Alu, DType};
 
 use super::writer::{Class, Writer, float_name, int_name};
 
 impl Writer<'_> {
-    /// An operation on one lane. `dtype` is the operands' type (of the choices, for `Select`).
+    /// Renders a scalar operation. `dtype` is the operands' type (for `Select` that of the alternatives).
     pub fn alu(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
         match (op, dtype) {
             (Alu::Select, _) => self.select(dtype, args),
@@ -49,14 +49,14 @@ impl Writer<'_> {
                 self.op(class, &format!("{}.rn.{ty}", op.name()), args)
             }
             Alu::Rem => self.remainder(dtype, args),
-            // What follows is exact in every format, or no float at all.
+            // The following operations are exact in every format, or do not give a float.
             Alu::Neg | Alu::Abs => return self.op(class, &plain(op.name()), args),
             Alu::Floor => return self.op(class, &format!("cvt.rmi.{ty}.{ty}"), args),
             Alu::Ceil => return self.op(class, &format!("cvt.rpi.{ty}.{ty}"), args),
             Alu::Round => return self.op(class, &format!("cvt.rni.{ty}.{ty}"), args),
             Alu::Trunc => return self.op(class, &format!("cvt.rzi.{ty}.{ty}"), args),
             Alu::Min | Alu::Max => {
-                // min.NaN exists from capability 8.0 on only.
+                // min.NaN requires capability 8.0.
                 let relation = if op == Alu::Min { "lt" } else { "gt" };
                 let nan = self.test(&plain("setp.nan"), &[args[0], args[0]]);
                 let first = self.test(&format!("setp.{relation}.or.{ty}"), &[args[0], args[1], &nan]);
@@ -102,7 +102,7 @@ impl Writer<'_> {
 
     fn count_ones(&mut self, dtype: DType, text: &str) -> String {
         let bits = match dtype.is_signed() {
-            // A narrow register is filled with the sign.
+            // A narrow register is sign-extended.
             true => self.narrow(dtype.unsigned(), text.to_string()),
             false => text.to_string(),
         };
@@ -113,7 +113,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A shift's amount modulo the width, in 32 bits.
+    /// Returns a shift amount modulo the width, in 32 bits.
     fn amount(&mut self, dtype: DType, text: &str) -> String {
         let mask = dtype.bits() - 1;
         if let Ok(amount) = text.parse::<i128>() {
@@ -126,7 +126,7 @@ impl Writer<'_> {
         self.op(Class::B32, "and.b32", &[&word, &mask.to_string()])
     }
 
-    /// Division defined for every divisor: one that the machine leaves undefined is replaced, then the result is.
+    /// Renders division defined for every divisor: a divisor with undefined result is replaced, and then the result.
     fn divide(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
         let (class, ty, bits) = (Class::of(dtype), int_name(dtype), Class::of(dtype).name());
         let [a, b] = [args[0], args[1]];
@@ -146,7 +146,7 @@ impl Writer<'_> {
         let divisor = self.op(class, &select, &["1", b, &either]);
         let result = self.op(class, &divide, &[a, &divisor]);
         if op == Alu::Rem {
-            // By 1 as by -1 nothing is left.
+            // The remainder by 1 is 0, as by -1.
             return self.op(class, &select, &[a, &result, &zero]);
         }
         let negated = self.op(class, &format!("sub.{ty}"), &["0", a]);
@@ -154,7 +154,7 @@ impl Writer<'_> {
         self.op(class, &select, &["0", &result, &zero])
     }
 
-    /// A 32-bit result as an integer of 8 or 16 bits is held.
+    /// Extends a 32-bit result to the register representation of an 8- or 16-bit integer.
     pub fn narrow(&mut self, dtype: DType, value: String) -> String {
         match dtype {
             DType::U8 => self.op(Class::B32, "and.b32", &[&value, "255"]),

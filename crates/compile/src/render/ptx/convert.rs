@@ -1,11 +1,11 @@
-//! Conversions, and the 16-bit floats, which are computed as f32 and rounded.
+//! Conversions, and 16-bit floats, which are computed as f32 and rounded.
 
 use panoply_ir::DType;
 
 use super::writer::{Class, Writer, float_name, int_name};
 
 impl Writer<'_> {
-    /// The value as another type, as Rust's `as`.
+    /// Converts a value with the semantics of Rust's `as`.
     pub fn cast(&mut self, from: DType, to: DType, x: &str) -> String {
         let (class, wide) = (Class::of(to), to.bytes() == 8);
         if from == to {
@@ -30,7 +30,7 @@ impl Writer<'_> {
             }
             (DType::Bool, _) => self.op(class, &format!("selp.{}", class.name()), &["1", "0", x]),
             (_, DType::F16 | DType::BF16) => {
-                // By way of f32, by definition.
+                // Defined as a conversion through f32.
                 let single = self.cast(from, DType::F32, x);
                 self.rounded(to, single)
             }
@@ -45,14 +45,14 @@ impl Writer<'_> {
             }
             _ => {
                 let word = if from.bytes() == 8 { self.op(Class::B32, "cvt.u32.u64", &[x]) } else { x.to_string() };
-                // A narrower type of the same sign is held the same way already.
+                // A narrower type of the same sign already has the same representation.
                 let held = from.bytes() < to.bytes() && (from.is_signed() == to.is_signed() || !from.is_signed());
                 if held { word } else { self.narrow(to, word) }
             }
         }
     }
 
-    /// A float to an integer: towards zero, saturated, NaN to 0.
+    /// Converts a float to an integer: truncates, saturates, maps NaN to 0.
     fn truncate(&mut self, from: DType, to: DType, x: &str) -> String {
         let (class, source) = (Class::of(to), float_name(from));
         let target = if to.bytes() == 8 {
@@ -63,7 +63,7 @@ impl Writer<'_> {
             "s32"
         };
         let result = self.op(class, &format!("cvt.rzi.{target}.{source}"), &[x]);
-        // The machine clamps to the 32 or 64 bits; what it makes of NaN depends on the types.
+        // The instruction saturates to 32 or 64 bits; its result for NaN depends on the types.
         let clamped = match to {
             DType::I8 | DType::I16 | DType::U8 | DType::U16 => {
                 let (low, high) = match to {
@@ -81,7 +81,7 @@ impl Writer<'_> {
         self.op(class, &format!("selp.{}", class.name()), &["0", &clamped, &nan])
     }
 
-    /// The same bits as another type of the same width.
+    /// Reinterprets the bits as another type of the same width.
     pub fn bitcast(&mut self, from: DType, to: DType, x: &str) -> String {
         if from == to {
             return x.to_string();
@@ -107,7 +107,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An f32 result rounded to the 16-bit type it stands for.
+    /// Rounds an f32 result to the 16-bit type that it represents.
     pub fn rounded(&mut self, dtype: DType, value: String) -> String {
         if !matches!(dtype, DType::F16 | DType::BF16) {
             return value;
@@ -126,7 +126,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The bits of a 16-bit float in the low end of 32.
+    /// Returns the bits of a 16-bit float in the low half of a 32-bit register.
     pub fn bits_of(&mut self, dtype: DType, value: &str) -> String {
         match (dtype, self.read.get(value).cloned()) {
             (DType::F16, Some(half)) => return self.op(Class::B32, "cvt.u32.u16", &[&half]),
@@ -142,7 +142,7 @@ impl Writer<'_> {
         self.op(Class::B32, "shr.u32", &[&upper, "16"])
     }
 
-    /// The 16-bit float with these bits in the low end of 32.
+    /// Returns the 16-bit float with these bits in the low half of a 32-bit register.
     pub fn of_bits(&mut self, dtype: DType, bits: &str) -> String {
         if dtype == DType::F16 {
             let half = self.op(Class::B16, "cvt.u16.u32", &[bits]);
@@ -152,7 +152,7 @@ impl Writer<'_> {
         self.op(Class::F32, "mov.b32", &[&upper])
     }
 
-    /// The bits of an f32 rounded to bf16, ties to even; a NaN stays one.
+    /// Returns the bits of an f32 rounded to bf16, ties to even; a NaN remains a NaN.
     fn bf16_upper(&mut self, value: &str) -> String {
         let bits = self.op(Class::B32, "mov.b32", &[value]);
         let lowest = self.op(Class::B32, "shr.u32", &[&bits, "16"]);

@@ -1,4 +1,5 @@
-//! The program around a kernel's statements: versions, the entry point with its arguments, arrays, numbers of the launch.
+//! Renders the program around a kernel's statements: versions, the entry point with its arguments, arrays, launch
+//! builtins.
 
 use panoply_ir::kernel::{Access, Builtin, Expr, Kernel, Memory, Param, Space};
 use panoply_ir::{DType, Scalar};
@@ -9,7 +10,7 @@ use super::writer::{Class, Writer};
 use crate::opt::walk::live_exprs;
 use crate::render::assembler::Assembler;
 
-/// The capabilities that have an instruction set of their own, with the version of PTX that brought each.
+/// Compute capabilities with a separate target, and the PTX version that introduced each.
 const KNOWN: [(u32, &str); 18] = [
     (50, "4.0"),
     (52, "4.1"),
@@ -31,7 +32,7 @@ const KNOWN: [(u32, &str); 18] = [
     (121, "8.8"),
 ];
 
-/// What arrays are aligned to, in bytes: the longest vectors that are read at once.
+/// Alignment of arrays in bytes: the longest vector load.
 pub(super) const ARRAY_ALIGN: usize = 16;
 
 pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> GeneratedSource {
@@ -58,7 +59,7 @@ pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> Gene
     GeneratedSource { source, entry, index_bits }
 }
 
-/// An array's declaration; nothing for a buffer.
+/// Returns an array's declaration, empty for a buffer.
 fn array(mem: &Memory, names: &mut Names, writer: &mut Writer<'_>) -> String {
     let (space, len) = match mem.space {
         Space::Buffer(_) => {
@@ -78,7 +79,7 @@ fn array(mem: &Memory, names: &mut Names, writer: &mut Writer<'_>) -> String {
 }
 
 impl Writer<'_> {
-    /// Reads the arguments, as `Signature` in the crate `device` describes them, and gives their declarations.
+    /// Emits loads of the arguments, as described by `Signature` in the crate `device`, and returns their declarations.
     fn arguments(&mut self) -> Vec<String> {
         let mut declared = Vec::new();
         let kernel = self.kernel;
@@ -109,12 +110,12 @@ impl Writer<'_> {
         declared
     }
 
-    /// The value of an argument in a register.
+    /// Loads an argument into a register.
     fn argument(&mut self, dtype: DType, name: &str) -> String {
         self.read("param", dtype, &format!("[{name}]"))
     }
 
-    /// What the launch gives: the numbers the kernel asks for, and the end of work-items beyond an exact size.
+    /// Computes the launch builtins that the kernel uses, and exits work-items beyond an exact grid size.
     fn numbers(&mut self) {
         let mut wanted: Vec<Builtin> = Vec::new();
         if self.kernel.group_size.is_none() {
@@ -133,7 +134,7 @@ impl Writer<'_> {
             self.builtins.insert(builtin, value);
         }
         if self.kernel.group_size.is_none() {
-            // Launches are rounded up to whole groups; this kernel asked for exact sizes.
+            // Launches are rounded up to whole groups, but this kernel has an exact grid size.
             for axis in 0..3 {
                 let (id, size) = (&self.builtins[&Builtin::GlobalId(axis)], &self.builtins[&Builtin::GlobalSize(axis)]);
                 let (id, size) = (id.clone(), size.clone());
@@ -157,7 +158,7 @@ impl Writer<'_> {
             }
             (Builtin::GroupCount(0), _) => self.special("nctaid", "x"),
             (Builtin::GroupCount(axis), group) => {
-                // A launch may be one of several along this axis.
+                // A launch can be one of several along this axis.
                 let width = group.map_or(1, |group| group[axis as usize]);
                 let (ty, class) = (super::writer::int_name(self.index), Class::of(self.index));
                 let size = self.argument(self.index, &format!("size{axis}"));
@@ -168,7 +169,7 @@ impl Writer<'_> {
                 let lane = self.op(Class::B32, "mov.u32", &["%laneid"]);
                 self.as_index(lane)
             }
-            (Builtin::SubgroupSize, _) => unreachable!("the size of a subgroup is constant"),
+            (Builtin::SubgroupSize, _) => unreachable!("the subgroup size is a constant"),
             (Builtin::GlobalId(axis), _) => {
                 let group = self.group_id(axis);
                 let raw = ["ntid", "tid"].map(|name| format!("%{name}.{}", axis_name(axis)));
@@ -182,7 +183,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The group among those of all launches along an axis, in 32 bits.
+    /// Returns the group id among all launches along an axis, in 32 bits.
     fn group_id(&mut self, axis: u8) -> String {
         let name = ["x", "y", "z"][axis as usize];
         let group = self.op(Class::B32, "mov.u32", &[&format!("%ctaid.{name}")]);
@@ -193,7 +194,7 @@ impl Writer<'_> {
         self.op(Class::B32, "add.u32", &[&group, &base])
     }
 
-    /// A special register as an index.
+    /// Returns a special register as an index.
     fn special(&mut self, name: &str, axis: &str) -> String {
         let value = self.op(Class::B32, "mov.u32", &[&format!("%{name}.{axis}")]);
         self.as_index(value)
@@ -203,13 +204,13 @@ impl Writer<'_> {
         if self.index == DType::U32 { value } else { self.op(Class::B64, "cvt.u64.u32", &[&value]) }
     }
 
-    /// Whether a memory is only read, so that reads may go through the cache that stores do not reach.
+    /// Returns true if a memory is read-only, so that loads can use the non-coherent cache.
     pub fn is_constant(&self, space: Space) -> bool {
         space == Space::Buffer(Access::In)
     }
 }
 
-/// The type of an element as it lies in memory.
+/// Returns the type of an element in memory.
 pub(super) fn in_memory(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool | DType::U8 => "u8",
@@ -226,7 +227,7 @@ pub(super) fn in_memory(dtype: DType) -> &'static str {
     }
 }
 
-/// A constant as an operand. A bool has none: predicates take no literals.
+/// Renders a constant as an operand, except for bools: predicates have no literals.
 pub(super) fn literal(value: Scalar) -> String {
     match value.dtype {
         DType::F64 => format!("0d{:016X}", value.bits),

@@ -1,4 +1,4 @@
-//! Expressions to instructions.
+//! Renders expressions as instructions.
 
 use panoply_ir::kernel::{Expr, ExprId, Guard, Kernel, MemId};
 use panoply_ir::{Alu, DType, Scalar, Type};
@@ -30,7 +30,7 @@ impl<'k> Assembler<'k> for Writer<'k> {
             | Expr::Bitcast(..)
             | Expr::Splat(..)
             | Expr::Extract(..) => {
-                unreachable!("it has operands")
+                unreachable!("the expression has operands")
             }
         }
     }
@@ -53,7 +53,7 @@ impl<'k> Assembler<'k> for Writer<'k> {
 }
 
 impl Writer<'_> {
-    /// A constant as an operand.
+    /// Renders a constant as an operand.
     pub fn constant(&mut self, value: Scalar) -> String {
         if value.dtype == DType::Bool {
             return self.op(Class::Pred, "mov.pred", &[if value.bits != 0 { "-1" } else { "0" }]);
@@ -65,7 +65,7 @@ impl Writer<'_> {
         if self.index == DType::U32 { (value as u32).to_string() } else { value.to_string() }
     }
 
-    /// The class of a local's registers.
+    /// Returns the register class of a type.
     pub fn class(&self, ty: Type) -> Class {
         Class::of(self.element(ty.dtype()))
     }

@@ -1,4 +1,4 @@
-//! Reads, writes and atomics.
+//! Renders loads, stores and atomics.
 
 use panoply_ir::DType;
 use panoply_ir::kernel::{AtomicOp, ExprId, Guard, MemId, Space};
@@ -16,7 +16,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An address `index` elements of `bytes` bytes after another.
+    /// Returns the address `index` elements of `bytes` bytes after another.
     pub fn advance(&mut self, base: &str, index: &str, bytes: u64) -> String {
         let distance = if self.index == DType::U32 {
             self.op(Class::B64, "mul.wide.u32", &[index, &bytes.to_string()])
@@ -28,7 +28,7 @@ impl Writer<'_> {
         self.op(Class::B64, "add.s64", &[base, &distance])
     }
 
-    /// The address of an element, which the lanes of a vector are counted from.
+    /// Returns the address of an element; lanes of a vector are offsets from it.
     fn address(&mut self, mem: MemId, index: &str) -> String {
         let bytes = self.kernel.mem(mem).dtype.bytes() as u64;
         let base = match self.kernel.mem(mem).space {
@@ -41,7 +41,7 @@ impl Writer<'_> {
         if index == "0" { base } else { self.advance(&base, index, bytes) }
     }
 
-    /// What lies at a place, in a register.
+    /// Loads an element from an address into a register.
     pub fn read(&mut self, space: &str, dtype: DType, place: &str) -> String {
         let held = Class::of(dtype);
         let class = match dtype {
@@ -53,7 +53,7 @@ impl Writer<'_> {
         self.held(dtype, raw)
     }
 
-    /// An element's bits as they are held.
+    /// Converts an element's bits to its register representation.
     fn held(&mut self, dtype: DType, raw: String) -> String {
         let value = match dtype {
             DType::Bool => return self.test("setp.ne.u32", &[&raw, "0"]),
@@ -65,7 +65,7 @@ impl Writer<'_> {
         value
     }
 
-    /// Reads elements from an index on.
+    /// Loads `lanes` elements from an index on.
     pub fn load(&mut self, mem: MemId, (at, index): (ExprId, &str), lanes: u8, guard: Guard) -> Value {
         let dtype = self.kernel.mem(mem).dtype;
         let width = lanes.min((ARRAY_ALIGN / dtype.bytes()) as u8);
@@ -92,7 +92,7 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// What lies in some lanes of shared memory, in one instruction: the first one's address is a multiple of all their bytes.
+    /// Loads lanes of shared memory in one instruction; the address of the first is aligned to the vector's size.
     fn read_vector(&mut self, mem: MemId, address: &str, first: u8, width: u8) -> Value {
         let dtype = self.kernel.mem(mem).dtype;
         let lanes: Value = (0..width).map(|_| self.register(Class::of(dtype))).collect();
@@ -101,7 +101,7 @@ impl Writer<'_> {
         lanes
     }
 
-    /// What lies at a place, or zero.
+    /// Loads an element, or returns zero if `inside` is false.
     fn read_if(&mut self, inside: &str, space: &str, dtype: DType, place: &str) -> String {
         let class = match dtype {
             DType::F16 => Class::B16,
@@ -119,7 +119,7 @@ impl Writer<'_> {
         self.held(dtype, raw)
     }
 
-    /// How many elements there are from an index on, for vectors: asking `index + lane < len` might wrap.
+    /// Returns the number of elements from an index on, for vectors. The condition `index + lane < len` could wrap.
     fn room(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Option<String> {
         if lanes == 1 || guard != Guard::Checked {
             return None;
@@ -130,7 +130,7 @@ impl Writer<'_> {
         Some(self.op(class, &format!("selp.{}", class.name()), &[&left, "0", &inside]))
     }
 
-    /// Whether a lane lies inside a memory.
+    /// Returns the condition that a lane is in bounds of a memory.
     fn inside(&mut self, mem: MemId, index: &str, room: &Option<String>, lane: u8) -> String {
         let compare = format!("setp.lt.{}", int_name(self.index));
         match room {
@@ -142,7 +142,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes lanes from an index on.
+    /// Stores lanes from an index on.
     pub fn store(&mut self, mem: MemId, index: &str, value: &Value, guard: Guard) {
         let (dtype, space) = (self.kernel.mem(mem).dtype, self.space(mem));
         let address = self.address(mem, index);
@@ -156,7 +156,7 @@ impl Writer<'_> {
                     self.op(Class::B16, "cvt.rn.f16.f32", &[&value])
                 }
                 DType::BF16 => self.bits_of(dtype, value),
-                // Memory instructions take registers only.
+                // Memory instructions accept registers only.
                 _ => self.in_register(Class::of(dtype), value),
             };
             let write = format!("st.{space}.{} {}, {raw}", unsigned(dtype), place(&address, lane, dtype));
@@ -169,7 +169,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Changes an element indivisibly and gives the old one.
+    /// Updates an element atomically and returns the old value.
     pub fn change(
         &mut self,
         op: AtomicOp,
@@ -204,13 +204,13 @@ impl Writer<'_> {
     }
 }
 
-/// A lane of a vector at an address.
+/// Returns the address operand of a vector's lane.
 fn place(address: &str, lane: u8, dtype: DType) -> String {
     let bytes = lane as usize * dtype.bytes();
     if bytes == 0 { format!("[{address}]") } else { format!("[{address}+{bytes}]") }
 }
 
-/// The type under which an element is written.
+/// Returns the type under which an element is stored.
 fn unsigned(dtype: DType) -> &'static str {
     match dtype {
         DType::I8 => "u8",

@@ -1,15 +1,19 @@
-//! PTX: the instructions of NVIDIA's virtual machine, compiled by its driver for whatever GPU is there.
+//! PTX: the virtual instruction set of NVIDIA GPUs, compiled by the driver for the actual device.
 //!
-//! It follows NVIDIA's *PTX ISA*. What the C family says in functions is said here in instructions, to the same bits:
+//! The reference is NVIDIA's *PTX ISA*. Operations that are functions in the C family are rendered as instructions
+//! here, with the same bits:
 //!
-//! * **Registers** are typed and each is written once, but for mutable locals and what a guarded read fills in. Integers of 8
-//!   and 16 bits live sign- or zero-extended in 32-bit registers, f16 and bf16 as f32, bools in predicates.
-//! * **Floats** carry `.rn` on every operation, without which the assembler may fuse a product with a sum, and never `.ftz`.
-//!   Transcendental functions, which PTX has in rough approximation only, were expanded before ([`crate::opt::expand_math`]).
-//! * **Vectors** are rendered as their lanes: PTX wants vectors aligned to their whole size, and a region begins at any element.
+//! * **Registers** are typed and each is written once, except for mutable locals and the results of guarded loads.
+//!   Integers of 8 and 16 bits are held sign- or zero-extended in 32-bit registers, f16 and bf16 as f32, bools in
+//!   predicates.
+//! * **Floats** use `.rn` on every operation, because otherwise the assembler could fuse a product with a sum, and
+//!   never `.ftz`. Transcendental functions, for which PTX has only rough approximations, were expanded before
+//!   ([`crate::opt::expand_math`]).
+//! * **Vectors** are rendered as scalars per lane: PTX requires vectors aligned to their full size, and a region can
+//!   begin at any element.
 //!
-//! The text asks for no more than the device's capability, and for the version of PTX in which that capability came, which every
-//! driver of such a device knows.
+//! The text requires no more than the device's capability, and the PTX version that introduced that capability, which
+//! every driver of such a device supports.
 
 mod alu;
 mod convert;
@@ -24,7 +28,8 @@ use panoply_ir::kernel::Kernel;
 
 use super::GeneratedSource;
 
-/// A kernel without collectives and transcendental functions as a program.
+/// Renders a kernel without collectives (except shuffles and matrix products) and transcendental functions as a
+/// program.
 pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> GeneratedSource {
     entry::program(kernel, capability, index_bits)
 }

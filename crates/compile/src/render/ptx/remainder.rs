@@ -1,16 +1,16 @@
-//! The remainder of floats, exact, by integer division of the significands: 11 bits of the quotient at a time.
+//! Exact remainder of floats, by integer division of the significands, 11 bits of the quotient at a time.
 
 use panoply_ir::DType;
 
 use super::writer::{Class, Writer};
 
 impl Writer<'_> {
-    /// What is left of the first operand after taking away the second as often as it fits, with the sign of the first.
+    /// Returns the remainder of truncated division, with the sign of the dividend (C's `fmod`).
     pub fn remainder(&mut self, dtype: DType, args: &[&str]) -> String {
         if dtype == DType::F64 {
             return self.remainder_f64(args[0], args[1]);
         }
-        // The remainder of two f32 is an f32, and that of the same numbers in f64.
+        // The remainder of two f32 is representable as f32, and equals that of the same numbers in f64.
         let [x, y] = [args[0], args[1]].map(|x| {
             let x = self.in_register(Class::F32, x);
             self.op(Class::F64, "cvt.f64.f32", &[&x])
@@ -30,7 +30,7 @@ impl Writer<'_> {
         let result = self.register(long);
         let (end, signed) = (self.label(), self.label());
         const INFINITY: u64 = 0x7FF << 52;
-        // NaN unless x is finite and y is neither NaN nor 0.
+        // The result is NaN unless x is finite and y is neither NaN nor 0.
         self.set(long, &result, &(INFINITY | 1 << 51).to_string());
         for (relation, bits, bound) in [("ge", &a, INFINITY), ("gt", &b, INFINITY), ("eq", &b, 0)] {
             let undefined = self.test(&format!("setp.{relation}.u64"), &[bits, &bound.to_string()]);
@@ -59,7 +59,7 @@ impl Writer<'_> {
         self.op(Class::F64, "mov.b64", &[&result])
     }
 
-    /// The exponent, at least 1, and the significand with its leading bit.
+    /// Returns the exponent, at least 1, and the significand with its leading bit.
     fn parts(&mut self, bits: &str) -> (String, String) {
         let exponent = self.op(Class::B64, "shr.u64", &[bits, "52"]);
         let exponent = self.op(Class::B32, "cvt.u32.u64", &[&exponent]);
@@ -70,14 +70,14 @@ impl Writer<'_> {
         (self.op(Class::B32, "max.u32", &[&exponent, "1"]), significand)
     }
 
-    /// The bits of a number from its significand, perhaps with leading zeros, and its exponent.
+    /// Assembles the bits of a number from its significand, which can have leading zeros, and its exponent.
     fn assemble(&mut self, significand: &str, exponent: &str, result: &str) {
         let zeros = self.op(Class::B32, "clz.b64", &[significand]);
         let missing = self.op(Class::B32, "sub.u32", &[&zeros, "11"]);
         let most = self.op(Class::B32, "sub.u32", &[exponent, "1"]);
         let shift = self.op(Class::B32, "min.u32", &[&missing, &most]);
         let aligned = self.op(Class::B64, "shl.b64", &[significand, &shift]);
-        // The leading bit, where there is one, adds 1 to the exponent.
+        // The leading bit, if present, adds 1 to the exponent.
         let base = self.op(Class::B32, "sub.u32", &[&most, &shift]);
         let base = self.op(Class::B64, "cvt.u64.u32", &[&base]);
         let base = self.op(Class::B64, "shl.b64", &[&base, "52"]);

@@ -1,4 +1,4 @@
-//! Statements to instructions and labels.
+//! Renders statements as instructions and labels.
 
 use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, ExprId, LocalId, Mma, Op};
 
@@ -6,7 +6,7 @@ use super::writer::{Class, Writer, int_name};
 use crate::render::assembler::{Assembler, Value};
 
 impl Writer<'_> {
-    /// The statements of a block, in order.
+    /// Renders the statements of a block, in order.
     pub fn block(&mut self, block: &Block) {
         for stmt in block {
             self.statement(&stmt.op);
@@ -29,7 +29,7 @@ impl Writer<'_> {
             }
             Op::Atomic { op, mem, index, value, expected, old, guard } => {
                 let [index, value, expected] = self.evaluate([*index, *value, expected.unwrap_or(*value)]);
-                // An exchange is of bits, whatever they are.
+                // An exchange operates on untyped bits.
                 let class = Class::of(self.kernel.mem(*mem).dtype);
                 let value =
                     if *op == AtomicOp::Exchange { self.in_register(class, &value[0]) } else { value[0].clone() };
@@ -48,7 +48,7 @@ impl Writer<'_> {
                 let product = self.multiply(mma, *value);
                 self.declare(*result, product);
             }
-            Op::Collective { .. } => unreachable!("collectives were expanded before"),
+            Op::Collective { .. } => unreachable!("other collectives were expanded before"),
             Op::Barrier => self.line("bar.sync 0"),
             Op::If { condition, then, otherwise } => {
                 let condition = self.scalar(*condition);
@@ -79,18 +79,18 @@ impl Writer<'_> {
                 self.place(&end);
             }
             Op::Break => {
-                let (_, end) = self.loops.last().expect("the verifier lets no break stand alone");
+                let (_, end) = self.loops.last().expect("the verifier rejects a break outside of a loop");
                 self.line(format!("bra {end}"));
             }
             Op::Continue => {
-                let (next, _) = self.loops.last().expect("the verifier lets no continue stand alone");
+                let (next, _) = self.loops.last().expect("the verifier rejects a continue outside of a loop");
                 self.line(format!("bra {next}"));
             }
             Op::Return => self.line("ret"),
         }
     }
 
-    /// The fragment of a sum with a product: what the instruction is made for, fragments included.
+    /// Renders a matrix multiply-accumulate: the fragments have exactly the layout of the instruction.
     fn multiply(&mut self, mma: &Mma, value: ExprId) -> Value {
         let ([a0, a1, a2, a3], [b0, b1]) = (mma.a, mma.b);
         let [sums, words @ ..] = self.evaluate([value, a0, a1, a2, a3, b0, b1]);
@@ -105,10 +105,10 @@ impl Writer<'_> {
         results
     }
 
-    /// The 32-bit value of another lane of the warp.
+    /// Returns the 32-bit value of another lane of the warp.
     fn shuffle(&mut self, class: Class, value: &str, lane: &str) -> String {
         if self.capability < 70 {
-            // A warp steps together there, and the instruction names nobody.
+            // On these devices a warp runs in lockstep, and the instruction has no member mask.
             return self.op(class, "shfl.idx.b32", &[value, lane, "31"]);
         }
         let items: u32 = self.kernel.group_size.map_or(1, |group| group.iter().product());
@@ -117,7 +117,7 @@ impl Writer<'_> {
         self.op(class, "shfl.sync.idx.b32", &[value, lane, "31", &mask])
     }
 
-    /// The lanes that exist: all, but of the threads from `first` on only some.
+    /// Returns the mask of existing lanes: all lanes, but only `some` in the subgroup of threads from `first` on.
     fn present(&mut self, first: u32, some: u32) -> String {
         let [width, height, _] = self.kernel.group_size.unwrap_or([1; 3]);
         let [x, y, z] = ["x", "y", "z"].map(|axis| self.op(Class::B32, "mov.u32", &[&format!("%tid.{axis}")]));
@@ -127,7 +127,7 @@ impl Writer<'_> {
         self.op(Class::B32, "selp.b32", &[&some.to_string(), &u32::MAX.to_string(), &in_last])
     }
 
-    /// Introduces a local: an immutable one is its value's register, if that keeps it.
+    /// Declares a local with separate registers, initialized with the value.
     fn declare(&mut self, local: LocalId, value: Value) {
         let known = self.kernel.local(local);
         let class = self.class(known.ty);
@@ -144,7 +144,7 @@ impl Writer<'_> {
     fn assign(&mut self, local: LocalId, value: &Value) {
         let class = self.class(self.kernel.local(local).ty);
         let registers = self.locals[local.index()].clone();
-        // A lane's next value may be another lane's register, so all are copied before any is changed.
+        // A lane's new value can be another lane's register, so all are copied before any is changed.
         let value: Value = match registers.len() {
             1 => value.clone(),
             _ => value.iter().map(|lane| self.op(class, &format!("mov.{}", class.name()), &[lane])).collect(),
@@ -154,11 +154,11 @@ impl Writer<'_> {
         }
     }
 
-    /// A counting loop; the counter never passes the end by wrapping around.
+    /// Renders a counting loop; the counter never wraps around past the end.
     fn counted(&mut self, counter: LocalId, [start, end, step]: [&str; 3], body: &Block) {
         let dtype = self.element(self.kernel.local(counter).ty.dtype());
         let (class, ty) = (Class::of(dtype), int_name(dtype));
-        // What a mutable local held at the start is what counts.
+        // The bounds are those at the start, so values of mutable locals are copied.
         let [count, end, step] = [start, end, step].map(|value| {
             let own = self.register(class);
             self.set(class, &own, value);

@@ -1,4 +1,4 @@
-//! Registers, labels and lines.
+//! Registers, labels and lines of a PTX program.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use panoply_ir::kernel::{Builtin, Kernel, MemId};
 
 use crate::opt::alignment::KnownAlignment;
 
-/// What a register holds.
+/// Register class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Pred,
@@ -22,7 +22,7 @@ pub(super) enum Class {
 impl Class {
     pub const ALL: [Class; 6] = [Class::Pred, Class::B16, Class::B32, Class::B64, Class::F32, Class::F64];
 
-    /// The class of an element's register.
+    /// Returns the register class of an element.
     pub fn of(dtype: DType) -> Class {
         match dtype {
             DType::Bool => Class::Pred,
@@ -33,7 +33,7 @@ impl Class {
         }
     }
 
-    /// The type without a meaning, as declarations, moves and selections take it.
+    /// Returns the untyped name used in declarations, moves and selections.
     pub fn name(self) -> &'static str {
         match self {
             Class::Pred => "pred",
@@ -57,32 +57,32 @@ impl Class {
     }
 }
 
-/// The program being written, and what its names stand for.
+/// The program being rendered, with the names of its entities.
 pub(super) struct Writer<'k> {
     pub kernel: &'k Kernel,
-    /// Ten times the device's compute capability.
+    /// Compute capability of the device times ten.
     pub capability: u32,
-    /// What an index is: u32 or u64.
+    /// Index type: u32 or u64.
     pub index: DType,
     pub lines: Vec<String>,
-    /// Registers of each class so far.
+    /// Number of registers of each class so far.
     counts: [u32; 6],
     labels: u32,
-    /// The first byte of every memory: a register or a name.
+    /// Start of every memory: a register or a name.
     pub bases: Vec<String>,
-    /// The length of every memory: a register or a literal.
+    /// Length of every memory: a register or a literal.
     pub lens: Vec<String>,
-    /// The value of every scalar parameter; buffers have none.
+    /// Value of every scalar parameter; `None` for buffers.
     pub params: Vec<Option<String>>,
-    /// The registers of every local, one for each lane.
+    /// Registers of every local, one per lane.
     pub locals: Vec<Vec<String>>,
-    /// The bits, as they were read, of 16-bit floats that are held as f32: who asks for bits again needs no rounding.
+    /// Original bits of loaded 16-bit floats, which are held as f32: converting back to bits then needs no rounding.
     pub read: HashMap<String, String>,
-    /// The launch's numbers that the kernel asks for.
+    /// Values of the launch builtins that the kernel uses.
     pub builtins: HashMap<Builtin, String>,
-    /// What indices are multiples of.
+    /// Known alignment of indices.
     pub multiples: KnownAlignment,
-    /// Where `continue` and `break` of the loops around lead.
+    /// Targets of `continue` and `break` of the enclosing loops.
     pub loops: Vec<(String, String)>,
 }
 
@@ -106,37 +106,37 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// A register nobody has.
+    /// Allocates a register.
     pub fn register(&mut self, class: Class) -> String {
         let count = &mut self.counts[class as usize];
         *count += 1;
         format!("{}{}", class.prefix(), *count)
     }
 
-    /// A label nobody has.
+    /// Allocates a label.
     pub fn label(&mut self) -> String {
         self.labels += 1;
         format!("$L{}", self.labels)
     }
 
-    /// Adds a line.
+    /// Appends a line.
     pub fn line(&mut self, text: impl Display) {
         self.lines.push(format!("    {text};"));
     }
 
-    /// Puts a label here.
+    /// Places a label at the current position.
     pub fn place(&mut self, label: &str) {
         self.lines.push(format!("{label}:"));
     }
 
-    /// An instruction whose result is a new register.
+    /// Emits an instruction whose result is a new register.
     pub fn op(&mut self, class: Class, instruction: &str, operands: &[&str]) -> String {
         let result = self.register(class);
         self.line(format_args!("{instruction} {result}, {}", operands.join(", ")));
         result
     }
 
-    /// A comparison or another test.
+    /// Emits a comparison or another instruction with a predicate result.
     pub fn test(&mut self, instruction: &str, operands: &[&str]) -> String {
         self.op(Class::Pred, instruction, operands)
     }
@@ -148,7 +148,7 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// A value as a register: some instructions take no literals, or none of another type.
+    /// Returns a value in a register: some instructions accept no literals, or none of another type.
     pub fn in_register(&mut self, class: Class, value: &str) -> String {
         match value.starts_with('%') {
             true => value.to_string(),
@@ -156,13 +156,13 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// Goes to a label if a predicate is (or is not) true.
+    /// Branches to a label if a predicate is true, or false, depending on `when`.
     pub fn branch(&mut self, predicate: &str, when: bool, label: &str) {
         let not = if when { "" } else { "!" };
         self.line(format_args!("@{not}{predicate} bra {label}"));
     }
 
-    /// The declarations of all registers.
+    /// Returns the declarations of all registers.
     pub fn declarations(&self) -> String {
         let mut text = String::new();
         for class in Class::ALL {
@@ -174,24 +174,24 @@ impl<'k> Writer<'k> {
         text
     }
 
-    /// The first byte of a memory.
+    /// Returns the start of a memory.
     pub fn base(&self, mem: MemId) -> &str {
         &self.bases[mem.index()]
     }
 }
 
-/// The type under which an integer is computed: as wide as its register, signed or not.
+/// Returns the type in which an integer is computed: as wide as its register, signed or unsigned.
 pub(super) fn int_name(dtype: DType) -> &'static str {
     match dtype {
         DType::I8 | DType::I16 | DType::I32 => "s32",
         DType::I64 => "s64",
         DType::U64 => "u64",
         DType::U8 | DType::U16 | DType::U32 | DType::Bool => "u32",
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => unreachable!("{dtype} is no integer"),
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => unreachable!("{dtype} is not an integer type"),
     }
 }
 
-/// f32 or f64: what a float is computed in.
+/// Returns the type in which a float is computed: f32 or f64.
 pub(super) fn float_name(dtype: DType) -> &'static str {
     if dtype == DType::F64 { "f64" } else { "f32" }
 }

@@ -1,11 +1,11 @@
-//! What each operation is in SPIR-V, on the values of its operands.
+//! Renders operations as SPIR-V, on the values of their operands.
 
 use panoply_ir::{Alu, DType, Math, Scalar};
 
 use super::module::Writer;
 
 impl Writer<'_> {
-    /// An operation on one lane. `dtype` is the operands' type (of the choices, for `Select`).
+    /// Renders a scalar operation. `dtype` is the operands' type (for `Select` that of the alternatives).
     pub fn alu(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
         match (op, dtype) {
             (Alu::Select, _) => {
@@ -39,7 +39,7 @@ impl Writer<'_> {
             Alu::Div => self.op(&ty, "OpFDiv", args),
             Alu::Math(Math::Log) => self.call(&ty, "log", args),
             Alu::Math(_) | Alu::Sqrt | Alu::Pow | Alu::Fma => self.call(&ty, op.name(), args),
-            // What follows is exact in every format, or no float at all.
+            // The following operations are exact in every format, or do not give a float.
             Alu::Neg => return self.op(&ty, "OpFNegate", args),
             Alu::Abs => return self.call(&ty, "fabs", args),
             Alu::Round => return self.call(&ty, "rint", args),
@@ -92,7 +92,7 @@ impl Writer<'_> {
                 self.choose(&ty, &first, args[0], args[1])
             }
             Alu::Shl | Alu::Shr => {
-                // The amount counts modulo the width.
+                // The amount is used modulo the width.
                 let mask = self.int(dtype, u64::from(dtype.bits() - 1));
                 let amount = self.op(&ty, "OpBitwiseAnd", &[args[1], &mask]);
                 let right = either("OpShiftRightArithmetic", "OpShiftRightLogical");
@@ -114,7 +114,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Division defined for every divisor: one that the machine leaves undefined is replaced, then the result is.
+    /// Renders division defined for every divisor: a divisor with undefined result is replaced, and then the result.
     fn divide(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
         let ty = self.ty(dtype);
         let [a, b] = [args[0], args[1]];
@@ -141,7 +141,7 @@ impl Writer<'_> {
             let negated = self.op(&ty, "OpSNegate", &[a]);
             result = self.choose(&ty, &minus, &negated, &result);
         }
-        // By 1 as by -1 nothing is left.
+        // The remainder by 1 is 0, as by -1.
         self.choose(&ty, &zero, by_zero, &result)
     }
 }

@@ -1,11 +1,11 @@
-//! Conversions, and the 16-bit floats, which are computed as f32 and rounded.
+//! Conversions, and 16-bit floats, which are computed as f32 and rounded.
 
 use panoply_ir::{DType, Scalar};
 
 use super::module::Writer;
 
 impl Writer<'_> {
-    /// The value as another type, as Rust's `as`.
+    /// Converts a value with the semantics of Rust's `as`.
     pub fn cast(&mut self, from: DType, to: DType, x: &str) -> String {
         if from == to {
             return x.to_string();
@@ -22,7 +22,7 @@ impl Writer<'_> {
                 self.choose(&ty, x, &one, &zero)
             }
             (_, DType::F16 | DType::BF16) => {
-                // By way of f32, by definition.
+                // Defined as a conversion through f32.
                 let single = self.cast(from, DType::F32, x);
                 self.rounded(to, single)
             }
@@ -34,7 +34,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A float to an integer: towards zero, saturated, NaN to 0. The bounds are powers of two, so they are exact in either float type.
+    /// Converts a float to an integer: truncates, saturates, maps NaN to 0. The bounds are powers of two, so they are
+    /// exact in either float type.
     fn truncate(&mut self, from: DType, to: DType, x: &str) -> String {
         let (ty, bits) = (self.ty(to), to.bits() - u32::from(to.is_signed()));
         let bound = 2f64.powi(bits as i32);
@@ -57,7 +58,7 @@ impl Writer<'_> {
         self.choose(&ty, &high, &most, &lower)
     }
 
-    /// The same bits as another type of the same width.
+    /// Reinterprets the bits as another type of the same width.
     pub fn bitcast(&mut self, from: DType, to: DType, x: &str) -> String {
         let half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
         if from == to || from.is_int() && to.is_int() {
@@ -74,7 +75,7 @@ impl Writer<'_> {
         self.op(&ty, "OpBitcast", &[x])
     }
 
-    /// An f32 result rounded to the 16-bit type it stands for.
+    /// Rounds an f32 result to the 16-bit type that it represents.
     pub fn rounded(&mut self, dtype: DType, value: String) -> String {
         if !matches!(dtype, DType::F16 | DType::BF16) {
             return value;
@@ -83,7 +84,7 @@ impl Writer<'_> {
         self.of_bits(dtype, &bits)
     }
 
-    /// The 16 bits of a 16-bit float.
+    /// Returns the bits of a 16-bit float.
     pub fn bits_of(&mut self, dtype: DType, value: &str) -> String {
         let ushort = self.ty(DType::U16);
         if dtype == DType::BF16 {
@@ -100,7 +101,7 @@ impl Writer<'_> {
         self.op(&ushort, "OpLoad", &[&place])
     }
 
-    /// The 16-bit float with these 16 bits.
+    /// Returns the 16-bit float with these bits.
     pub fn of_bits(&mut self, dtype: DType, bits: &str) -> String {
         let (float, uint) = (self.ty(DType::F32), self.ty(DType::U32));
         if dtype == DType::BF16 {
@@ -120,8 +121,8 @@ impl Writer<'_> {
         self.call(&float, "vload_half", &[&zero, &pointer])
     }
 
-    /// A variable of 16 bits, and the pointer through which OpenCL.std converts what is in it: the only use of such floats that every
-    /// device knows.
+    /// Returns a 16-bit variable, and the pointer through which OpenCL.std converts its content: the only use of 16-bit
+    /// floats that every device supports.
     fn place_of_half(&mut self) -> (String, String) {
         let (ushort, half) = (self.ty(DType::U16), self.half());
         let place = self.variable(&ushort);
@@ -130,7 +131,7 @@ impl Writer<'_> {
         (place, through)
     }
 
-    /// The bits of an f32 rounded to bf16, ties to even; a NaN stays one.
+    /// Returns the bits of an f32 rounded to bf16, ties to even; a NaN remains a NaN.
     fn bf16_bits(&mut self, value: &str) -> String {
         let (uint, ushort) = (self.ty(DType::U32), self.ty(DType::U16));
         let [one, sixteen, quiet, most] = [1, 16, 64, 0x7FFF].map(|value| self.int(DType::U32, value));

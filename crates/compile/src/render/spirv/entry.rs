@@ -1,4 +1,5 @@
-//! The module around a kernel's statements: what it needs, the entry point with its arguments, arrays, numbers of the launch.
+//! Renders the module around a kernel's statements: required features, the entry point with its arguments, arrays,
+//! launch builtins.
 
 use panoply_ir::kernel::{Access, Builtin, Kernel, Param, Space};
 use panoply_ir::{DType, Target};
@@ -11,7 +12,7 @@ use crate::render::entry::builtins;
 use crate::render::ops::in_memory;
 use crate::render::requirements::uses;
 
-/// A kernel without collectives but shuffles as a program.
+/// Renders a kernel without collectives except shuffles as a program.
 pub(in crate::render) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> GeneratedSource {
     let live = live_exprs(kernel);
     let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
@@ -49,18 +50,18 @@ pub(in crate::render) fn program(kernel: &Kernel, target: &Target, index_bits: u
     GeneratedSource { source: lines.join("\n"), entry, index_bits }
 }
 
-/// The label of the first block.
+/// Label of the first block.
 pub(super) const FIRST: &str = "%L0";
 const SUBGROUPS: &str = "SPV_INTEL_subgroups";
 
 impl Writer<'_> {
-    /// Notes that the program depends on how work-items form subgroups.
+    /// Records that the program depends on how work-items form subgroups.
     pub fn uses_subgroups(&mut self) {
         self.extensions.insert(SUBGROUPS);
         self.capabilities.extend(["SubgroupDispatch", "SubgroupShuffleINTEL"]);
     }
 
-    /// The arguments' names and types, as `Signature` in the crate `device` describes them.
+    /// Returns the arguments' names and types, as described by `Signature` in the crate `device`.
     fn parameters(&mut self) -> Vec<(String, String)> {
         let (kernel, index) = (self.kernel, self.ty(self.index));
         let mut declared = Vec::new();
@@ -93,7 +94,7 @@ impl Writer<'_> {
         declared
     }
 
-    /// What stands before the statements: moved pointers, converted scalars, arrays.
+    /// Emits the start of the function: adjusted pointers, converted scalars, arrays.
     fn prologue(&mut self) {
         let kernel = self.kernel;
         for (position, param) in kernel.params.iter().enumerate() {
@@ -125,7 +126,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Reads the launch's numbers, ends work-items beyond an exact size, and gives the entry point's interface.
+    /// Loads the launch builtins, exits work-items beyond an exact grid size, and returns the entry point's interface.
     fn numbers(&mut self, wanted: &[Builtin]) -> String {
         for axis in 0..3 {
             self.builtins.insert(Builtin::GlobalSize(axis), format!("%size{axis}"));
@@ -153,7 +154,7 @@ impl Writer<'_> {
             self.builtins.insert(*builtin, value);
         }
         if self.kernel.group_size.is_none() {
-            // Launches are rounded up to whole groups; this kernel asked for exact sizes.
+            // Launches are rounded up to whole groups, but this kernel has an exact grid size.
             for axis in 0..3 {
                 let id = self.builtins[&Builtin::GlobalId(axis)].clone();
                 let beyond = self.test("OpUGreaterThanEqual", &[&id, &format!("%size{axis}")]);
@@ -164,7 +165,7 @@ impl Writer<'_> {
     }
 }
 
-/// The variable that holds a number of the launch, and which part of it that is.
+/// Returns the variable that holds a launch builtin, and the component of it.
 fn variable(builtin: Builtin) -> (&'static str, Option<u8>) {
     match builtin {
         Builtin::GlobalId(axis) => ("GlobalInvocationId", Some(axis)),
@@ -173,6 +174,6 @@ fn variable(builtin: Builtin) -> (&'static str, Option<u8>) {
         Builtin::GroupSize(axis) => ("WorkgroupSize", Some(axis)),
         Builtin::GroupCount(axis) => ("NumWorkgroups", Some(axis)),
         Builtin::SubgroupLane => ("SubgroupLocalInvocationId", None),
-        Builtin::GlobalSize(_) | Builtin::SubgroupSize => unreachable!("sizes are passed or constant"),
+        Builtin::GlobalSize(_) | Builtin::SubgroupSize => unreachable!("sizes are arguments or constants"),
     }
 }

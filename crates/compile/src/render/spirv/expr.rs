@@ -1,4 +1,4 @@
-//! Expressions to instructions.
+//! Renders expressions as instructions.
 
 use panoply_ir::kernel::{Builtin, Expr, ExprId, Guard, Kernel, MemId};
 use panoply_ir::{Alu, DType, Scalar};
@@ -38,7 +38,7 @@ impl<'k> Assembler<'k> for Writer<'k> {
             | Expr::Bitcast(..)
             | Expr::Splat(..)
             | Expr::Extract(..) => {
-                unreachable!("it has operands")
+                unreachable!("the expression has operands")
             }
         }
     }

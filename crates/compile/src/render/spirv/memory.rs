@@ -1,4 +1,4 @@
-//! Reads, writes and atomics.
+//! Renders loads, stores and atomics.
 
 use panoply_ir::kernel::{AtomicOp, Guard, MemId, Space};
 use panoply_ir::{DType, Scalar};
@@ -7,17 +7,17 @@ use super::module::Writer;
 use crate::render::assembler::Value;
 use crate::render::ops::in_memory;
 
-/// Where each element of a read or write lies, and whether it is inside.
+/// Address of an element of a load or store, with its bounds check.
 struct ElementPointer<'a> {
     mem: MemId,
     index: &'a str,
     lane: u8,
-    /// Whether the element is there; none if that needs no asking.
+    /// Condition that the element is in bounds; `None` if no check is needed.
     inside: Option<String>,
 }
 
 impl Writer<'_> {
-    /// The storage class of a memory.
+    /// Returns the storage class of a memory.
     pub fn class(&self, mem: MemId) -> &'static str {
         match self.kernel.mem(mem).space {
             Space::Buffer(_) => "CrossWorkgroup",
@@ -26,7 +26,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A pointer some elements after another; what chains count with has a sign, so narrow indices are made wide first.
+    /// Returns a pointer `index` elements after another. Access chains interpret indices as signed, so narrow indices
+    /// are widened first.
     pub fn advance(&mut self, mem: MemId, base: &str, index: &str) -> String {
         let wide = self.cast(self.index, DType::U64, index);
         let element = self.ty(in_memory(self.kernel.mem(mem).dtype));
@@ -37,7 +38,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A pointer to an element, which the lanes of a vector are counted from.
+    /// Returns a pointer to an element, `lane` elements after the index.
     fn address(&mut self, mem: MemId, index: &str, lane: u8) -> String {
         let base = self.bases[mem.index()].clone();
         if lane == 0 {
@@ -48,7 +49,7 @@ impl Writer<'_> {
         self.advance(mem, &base, &place)
     }
 
-    /// What lies in memory, as it is held.
+    /// Converts an element from its memory to its register representation.
     pub fn held(&mut self, dtype: DType, raw: String) -> String {
         match dtype {
             DType::Bool => self.cast(DType::U8, DType::Bool, &raw),
@@ -57,7 +58,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An element as it lies in memory.
+    /// Converts a value to its memory representation.
     fn laid_down(&mut self, dtype: DType, value: &str) -> String {
         match dtype {
             DType::Bool => self.cast(DType::Bool, DType::U8, value),
@@ -66,7 +67,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Reads elements from an index on.
+    /// Loads `lanes` elements from an index on.
     pub fn load(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Value {
         let dtype = self.kernel.mem(mem).dtype;
         let element = self.ty(in_memory(dtype));
@@ -95,7 +96,8 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// The elements from an index on. For vectors the room from there is compared: asking `index + lane < len` might wrap.
+    /// Returns the elements from an index on. For vectors the number of elements from there is compared, because `index
+    /// + lane < len` could wrap.
     fn places<'a>(&mut self, mem: MemId, index: &'a str, lanes: u8, guard: Guard) -> Vec<ElementPointer<'a>> {
         let (ty, len) = (self.ty(self.index), self.lens[mem.index()].clone());
         let room = match (guard, lanes) {
@@ -118,13 +120,13 @@ impl Writer<'_> {
         (0..lanes).map(place).collect()
     }
 
-    /// Whether an index is below a memory's length.
+    /// Returns the condition that an index is below a memory's length.
     fn inside(&mut self, mem: MemId, index: &str) -> String {
         let len = self.lens[mem.index()].clone();
         self.test("OpULessThan", &[index, &len])
     }
 
-    /// Writes lanes from an index on.
+    /// Stores lanes from an index on.
     pub fn store(&mut self, mem: MemId, index: &str, value: &Value, guard: Guard) {
         let dtype = self.kernel.mem(mem).dtype;
         if value.len() > 1 && guard != Guard::Checked && in_memory(dtype) == dtype {
@@ -149,7 +151,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Changes an element indivisibly and gives the old one.
+    /// Updates an element atomically and returns the old value.
     pub fn change(
         &mut self,
         op: AtomicOp,
@@ -174,7 +176,7 @@ impl Writer<'_> {
         self.when(&inside, &ty, &zero, act)
     }
 
-    /// One atomic instruction, relaxed, seen by the whole device.
+    /// Emits one atomic instruction, relaxed, with device scope.
     fn atomic(&mut self, op: AtomicOp, dtype: DType, pointer: &str, [value, expected]: [&str; 2]) -> String {
         let (ty, signed) = (self.ty(dtype), dtype.is_signed());
         let [device, relaxed] = [1, 0].map(|value| self.int(DType::U32, value));
@@ -193,7 +195,7 @@ impl Writer<'_> {
         self.op(&ty, instruction, &[pointer, &device, &relaxed, value])
     }
 
-    /// Adds to a float by a loop of compare and exchange over its bits.
+    /// Adds to a float by a compare-and-exchange loop over its bits.
     fn add_float(&mut self, mem: MemId, pointer: &str, value: &str) -> String {
         let (float, uint) = (self.ty(DType::F32), self.ty(DType::U32));
         let as_bits = self.pointer(self.class(mem), &uint);

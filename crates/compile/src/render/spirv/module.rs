@@ -1,4 +1,4 @@
-//! The sections of a module, and the function being written.
+//! The sections of a module, and the function being rendered.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
@@ -10,15 +10,15 @@ use super::entry::FIRST;
 use crate::render::assembler::Value;
 use crate::render::names::Names;
 
-/// The module being written, and what its names stand for.
+/// The module being rendered, with the names of its entities.
 ///
-/// Names that come from the kernel end in an underscore or in one and digits; those of types and constants do not and those of results
-/// are numbers, so none can be taken for another.
+/// Names that come from the kernel end in an underscore, or in an underscore and digits. Names of types and constants
+/// do not, and those of results are numbers, so they never collide.
 pub(super) struct Writer<'k> {
     pub kernel: &'k Kernel,
-    /// What an index is: u32 or u64.
+    /// Index type: u32 or u64.
     pub index: DType,
-    /// Whether f16 conversions are the device's own.
+    /// True if f16 conversions are native.
     pub native_f16: bool,
     pub names: Names,
     pub capabilities: BTreeSet<&'static str>,
@@ -26,30 +26,30 @@ pub(super) struct Writer<'k> {
     pub decorations: Vec<String>,
     /// Types, constants and variables outside the function.
     pub globals: Vec<String>,
-    /// The global of each definition.
+    /// Name of the global with each definition.
     known: HashMap<String, String>,
     /// Variables of the function.
     pub variables: Vec<String>,
     pub lines: Vec<String>,
-    /// Results so far.
+    /// Number of results so far.
     results: u32,
-    /// Labels so far.
+    /// Number of labels so far.
     labels: u32,
-    /// The label of the block being written.
+    /// Label of the current block.
     pub block: String,
-    /// Whether the block being written has ended.
+    /// True if the current block has been terminated.
     ended: bool,
-    /// The first byte of every buffer, the variable of every array.
+    /// Start of every buffer, and variable of every array.
     pub bases: Vec<String>,
-    /// The length of every memory.
+    /// Length of every memory.
     pub lens: Vec<String>,
-    /// The value of every scalar parameter; buffers have none.
+    /// Value of every scalar parameter; `None` for buffers.
     pub params: Vec<Option<String>>,
-    /// The values of every local, or its variables if it is mutable, one for each lane.
+    /// Values of every local, or its variables if it is mutable, one per lane.
     pub locals: Vec<Value>,
-    /// The launch's numbers that the kernel asks for.
+    /// Values of the launch builtins that the kernel uses.
     pub builtins: HashMap<Builtin, String>,
-    /// Where `continue` and `break` of the loops around lead.
+    /// Targets of `continue` and `break` of the enclosing loops.
     pub loops: Vec<(String, String)>,
 }
 
@@ -80,7 +80,7 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// The type or constant with this definition.
+    /// Returns the type or constant with this definition, creating it if needed.
     pub fn global(&mut self, name: impl FnOnce() -> String, definition: String) -> String {
         if let Some(known) = self.known.get(&definition) {
             return known.clone();
@@ -95,7 +95,7 @@ impl<'k> Writer<'k> {
         self.global(|| name.into(), definition.into())
     }
 
-    /// The type of a register that holds an element.
+    /// Returns the type of a register that holds an element.
     pub fn ty(&mut self, dtype: DType) -> String {
         match dtype {
             DType::Bool => self.simple("bool", "OpTypeBool"),
@@ -120,18 +120,18 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// The type of no value.
+    /// Returns the void type.
     pub fn void(&mut self) -> String {
         self.simple("void", "OpTypeVoid")
     }
 
-    /// A float of 16 bits, which is only converted, or only pointed at where the device has none.
+    /// Returns the 16-bit float type. It is used only in conversions, or only behind pointers if the device lacks it.
     pub fn half(&mut self) -> String {
         self.capabilities.insert(if self.native_f16 { "Float16" } else { "Float16Buffer" });
         self.simple("half", "OpTypeFloat 16")
     }
 
-    /// Elements side by side.
+    /// Returns a vector type.
     pub fn vector(&mut self, element: &str, lanes: u8) -> String {
         if lanes > 4 {
             self.capabilities.insert("Vector16");
@@ -139,23 +139,23 @@ impl<'k> Writer<'k> {
         self.global(|| format!("v{lanes}{}", &element[1..]), format!("OpTypeVector {element} {lanes}"))
     }
 
-    /// Elements in memory, one after another.
+    /// Returns an array type.
     pub fn array(&mut self, element: &str, len: u32) -> String {
         let count = self.int(DType::U32, len.max(1).into());
         self.global(|| format!("array{len}{}", &element[1..]), format!("OpTypeArray {element} {count}"))
     }
 
-    /// A pointer to memory of a storage class.
+    /// Returns the type of pointers to a storage class.
     pub fn pointer(&mut self, class: &str, to: &str) -> String {
         self.global(|| format!("ptr{class}{}", &to[1..]), format!("OpTypePointer {class} {to}"))
     }
 
-    /// A constant of an integer type, or a condition.
+    /// Returns a constant of an integer type or bool.
     pub fn int(&mut self, dtype: DType, value: u64) -> String {
         self.constant(Scalar::from_i128(dtype, value.into()))
     }
 
-    /// A constant as its register holds it.
+    /// Returns a constant in its register representation.
     pub fn constant(&mut self, value: Scalar) -> String {
         let ty = self.ty(value.dtype);
         let text = match value.dtype {
@@ -177,45 +177,45 @@ impl<'k> Writer<'k> {
         self.global(|| format!("{name}_{}", &ty[1..]), format!("OpConstant {ty} {text}"))
     }
 
-    /// A result nobody has.
+    /// Allocates a result id.
     pub fn result(&mut self) -> String {
         self.results += 1;
         format!("%{}", self.results)
     }
 
-    /// A label nobody has.
+    /// Allocates a label.
     pub fn label(&mut self) -> String {
         self.labels += 1;
         format!("%L{}", self.labels)
     }
 
-    /// Adds an instruction.
+    /// Appends an instruction.
     pub fn line(&mut self, text: impl Display) {
         if self.ended {
-            // What follows a jump is never reached, and must stand in a block all the same.
+            // Instructions after a jump are unreachable, but must still be in a block.
             let unreached = self.label();
             self.place(&unreached);
         }
         self.lines.push(text.to_string());
     }
 
-    /// Adds the last instruction of a block.
+    /// Appends the terminator of a block.
     fn end(&mut self, text: impl Display) {
         self.line(text);
         self.ended = true;
     }
 
-    /// Goes to a label.
+    /// Branches to a label.
     pub fn jump(&mut self, label: &str) {
         self.end(format_args!("OpBranch {label}"));
     }
 
-    /// Goes to one of two labels.
+    /// Branches to one of two labels.
     pub fn branch(&mut self, condition: &str, yes: &str, no: &str) {
         self.end(format_args!("OpBranchConditional {condition} {yes} {no}"));
     }
 
-    /// Goes to a label, unless the block ended before.
+    /// Branches to a label, unless the block is already terminated.
     pub fn go_on(&mut self, label: &str) {
         if !self.ended {
             self.jump(label);
@@ -229,12 +229,12 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// Ends the work-item.
+    /// Returns from the kernel.
     pub fn leave(&mut self) {
         self.end("OpReturn");
     }
 
-    /// Begins a block, to which the one before leads if it has not ended.
+    /// Begins a block; the previous one falls through unless it is terminated.
     pub fn place(&mut self, label: &str) {
         self.go_on(label);
         self.ended = false;
@@ -242,39 +242,39 @@ impl<'k> Writer<'k> {
         self.lines.push(format!("{label} = OpLabel"));
     }
 
-    /// An instruction with a result.
+    /// Emits an instruction with a result.
     pub fn op(&mut self, ty: &str, instruction: &str, operands: &[&str]) -> String {
         let result = self.result();
         self.line(format_args!("{result} = {instruction} {ty} {}", operands.join(" ")));
         result
     }
 
-    /// A comparison or another test.
+    /// Emits a comparison or another instruction with a bool result.
     pub fn test(&mut self, instruction: &str, operands: &[&str]) -> String {
         let ty = self.ty(DType::Bool);
         self.op(&ty, instruction, operands)
     }
 
-    /// One of two values of a type.
+    /// Emits a select between two values of a type.
     pub fn choose(&mut self, ty: &str, condition: &str, yes: &str, no: &str) -> String {
         self.op(ty, "OpSelect", &[condition, yes, no])
     }
 
-    /// A function of OpenCL.std.
+    /// Emits a call of a function of OpenCL.std.
     pub fn call(&mut self, ty: &str, function: &str, operands: &[&str]) -> String {
         let result = self.result();
         self.line(format_args!("{result} = OpExtInst {ty} %opencl {function} {}", operands.join(" ")));
         result
     }
 
-    /// A variable of the function that holds values of a type.
+    /// Declares a variable of the function for values of a type.
     pub fn variable(&mut self, ty: &str) -> String {
         let (pointer, name) = (self.pointer("Function", ty), self.result());
         self.variables.push(format!("{name} = OpVariable {pointer} Function"));
         name
     }
 
-    /// What one of two ways computes, the second of which computes nothing: `yes` if the condition holds, else a value at hand.
+    /// Emits a conditional computation: the result of `yes` if the condition holds, otherwise the existing value `no`.
     pub fn when(&mut self, condition: &str, ty: &str, no: &str, yes: impl FnOnce(&mut Self) -> String) -> String {
         let (then, end) = (self.label(), self.label());
         let before = self.block.clone();
@@ -286,7 +286,7 @@ impl<'k> Writer<'k> {
         self.op(ty, "OpPhi", &[&value, &after, no, &before])
     }
 
-    /// Does something if a condition holds.
+    /// Emits code that runs only if a condition holds.
     pub fn only_if(&mut self, condition: &str, then: impl FnOnce(&mut Self)) {
         let (inside, end) = (self.label(), self.label());
         self.branch(condition, &inside, &end);
@@ -296,7 +296,8 @@ impl<'k> Writer<'k> {
     }
 }
 
-/// A float's literal: decimal, or if it is none, hexadecimal with the largest exponent and one, which stands for infinity and NaN.
+/// Returns a float's literal: decimal if finite, otherwise hexadecimal with an exponent one above the largest, which
+/// encodes infinity and NaN.
 fn float(decimal: Option<String>, bits: u64, fraction_bits: u32) -> String {
     let Some(decimal) = decimal else {
         let (exponent, sign) = if fraction_bits == 23 { (128, bits >> 31) } else { (1024, bits >> 63) };

@@ -1,4 +1,4 @@
-//! Statements to instructions and labels.
+//! Renders statements as instructions and labels.
 
 use panoply_ir::DType;
 use panoply_ir::kernel::{Block, CollectiveOp, ExprId, LocalId, Op};
@@ -8,7 +8,7 @@ use crate::render::assembler::{Assembler, Value};
 use crate::render::loop_overflow::never_wraps;
 
 impl Writer<'_> {
-    /// The statements of a block, in order.
+    /// Renders the statements of a block, in order.
     pub fn block(&mut self, block: &Block) {
         for stmt in block {
             self.statement(&stmt.op);
@@ -44,9 +44,9 @@ impl Writer<'_> {
                 let theirs = self.op(&ty, "OpSubgroupShuffleINTEL", &[&value[0], &lane[0]]);
                 self.declare(*result, vec![theirs]);
             }
-            Op::Collective { .. } => unreachable!("collectives were expanded before"),
+            Op::Collective { .. } => unreachable!("other collectives were expanded before"),
             Op::Barrier => {
-                // Sequentially consistent, over shared memory and buffers: what OpenCL's barrier means.
+                // Sequentially consistent, over shared memory and buffers, like OpenCL's barrier.
                 let [group, order] = [2, 0x310].map(|value| self.int(DType::U32, value));
                 self.line(format_args!("OpControlBarrier {group} {group} {order}"));
             }
@@ -62,11 +62,11 @@ impl Writer<'_> {
                 self.place(&after);
             }
             Op::Break => {
-                let (_, after) = self.loops.last().expect("the verifier lets no break stand alone").clone();
+                let (_, after) = self.loops.last().expect("the verifier rejects a break outside of a loop").clone();
                 self.jump(&after);
             }
             Op::Continue => {
-                let (next, _) = self.loops.last().expect("the verifier lets no continue stand alone").clone();
+                let (next, _) = self.loops.last().expect("the verifier rejects a continue outside of a loop").clone();
                 self.jump(&next);
             }
             Op::Return => self.leave(),
@@ -88,7 +88,7 @@ impl Writer<'_> {
         self.place(&end);
     }
 
-    /// A loop's body, after which it goes on at the first of two labels.
+    /// Renders a loop's body, followed by a branch to the first of two labels.
     fn repeated(&mut self, labels: (String, String), body: &Block) {
         let next = labels.0.clone();
         self.loops.push(labels);
@@ -97,7 +97,7 @@ impl Writer<'_> {
         self.go_on(&next);
     }
 
-    /// A counting loop; the counter never passes the end by wrapping around.
+    /// Renders a counting loop; the counter never wraps around past the end.
     fn counted(&mut self, counter: LocalId, [start, end, step]: [ExprId; 3], body: &Block) {
         let wraps = !never_wraps(self.kernel, self.index, end, step);
         let dtype = self.element(self.kernel.local(counter).ty.dtype());
@@ -123,7 +123,7 @@ impl Writer<'_> {
         self.place(&after);
     }
 
-    /// Introduces a local with its first value.
+    /// Declares a local with its first value.
     fn declare(&mut self, local: LocalId, value: Value) {
         let known = self.kernel.local(local);
         if !known.mutable {

@@ -1,4 +1,4 @@
-//! Conversions, narrow integers and 16-bit floats, which live in registers of 32 bits.
+//! Conversions, narrow integers and 16-bit floats, which are held in 32-bit registers.
 
 use panoply_ir::{DType, Scalar};
 
@@ -8,7 +8,7 @@ use super::ops::call;
 use super::soft_float::Function;
 
 impl Writer<'_> {
-    /// An integer of 8 or 16 bits as it lives in its register: sign- or zero-extended.
+    /// Extends an 8- or 16-bit integer to its register representation: sign- or zero-extended.
     pub fn narrow(&self, dtype: DType, text: String) -> String {
         let unused = 32 - dtype.bits().min(32);
         match dtype {
@@ -19,14 +19,14 @@ impl Writer<'_> {
         }
     }
 
-    /// The value as another type, as Rust's `as`.
+    /// Converts a value with the semantics of Rust's `as`.
     pub fn cast(&mut self, from: Option<DType>, to: Option<DType>, text: &str) -> String {
         let (from, to) = (from.unwrap_or(self.index), to.unwrap_or(self.index));
         if from == to {
             return text.to_string();
         }
         let (source, target) = (self.register(Some(from)), self.register(Some(to)));
-        // A half goes by way of f32, and a bool chooses from two constants, whatever the integer is.
+        // A 16-bit float is converted through f32, and a bool selects between two constants, for every integer type.
         if (self.is_pair(source) || self.is_pair(target))
             && from != DType::Bool
             && !matches!(to, DType::F16 | DType::BF16)
@@ -44,7 +44,7 @@ impl Writer<'_> {
                 format!("select({zero}, {}, {})", self.one(target), bare(text))
             }
             (_, DType::F16 | DType::BF16) => {
-                // By way of f32, by definition.
+                // Defined as a conversion through f32.
                 let single = self.cast(Some(from), Some(DType::F32), text);
                 self.rounded(to, single)
             }
@@ -57,7 +57,7 @@ impl Writer<'_> {
                 }
             }
             _ => {
-                // First to the target's width with the source's sign, then to its type.
+                // First convert to the target's width with the source's sign, then to its type.
                 let widened = match (source.bytes(), target.bytes()) {
                     (4, 8) => plain(if source.is_signed() { "i64" } else { "u64" }),
                     (8, 4) => plain(if source.is_signed() { "i32" } else { "u32" }),
@@ -73,7 +73,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The same bits as another type of the same width.
+    /// Reinterprets the bits as another type of the same width.
     pub fn bitcast(&mut self, from: Option<DType>, to: Option<DType>, text: &str) -> String {
         let (from, to) = (from.unwrap_or(self.index), to.unwrap_or(self.index));
         if from == to {
@@ -89,7 +89,7 @@ impl Writer<'_> {
         self.read_word(to, &bits, "0u")
     }
 
-    /// An element of at most 32 bits in a word, `shift` bits from its low end.
+    /// Extracts an element of at most 32 bits from a word, `shift` bits from its low end.
     pub fn read_word(&mut self, dtype: DType, word: &str, shift: &str) -> String {
         let shifted = if shift == "0u" { word.to_string() } else { format!("({word} >> {shift})") };
         match dtype {
@@ -102,11 +102,11 @@ impl Writer<'_> {
                 let bits = format!("({shifted} & 0xffffu)");
                 call(&self.soft.bits(dtype, false), &[bits])
             }
-            DType::I64 | DType::U64 | DType::F64 => unreachable!("{dtype} is no part of a word"),
+            DType::I64 | DType::U64 | DType::F64 => unreachable!("{dtype} is wider than a word"),
         }
     }
 
-    /// The bits of an element of at most 16 bits at the low end of a word.
+    /// Returns the bits of an element of at most 16 bits in the low end of a word.
     pub fn word_of(&mut self, dtype: DType, text: &str) -> String {
         match dtype {
             DType::Bool => format!("u32({})", bare(text)),
@@ -114,15 +114,15 @@ impl Writer<'_> {
             DType::I8 => format!("(bitcast<u32>({}) & 0xffu)", bare(text)),
             DType::I16 => format!("(bitcast<u32>({}) & 0xffffu)", bare(text)),
             DType::F16 | DType::BF16 => {
-                // What was just rounded is rounded again on the way.
+                // The conversion rounds anyway, so a preceding rounding is redundant.
                 let text = text.strip_prefix(&format!("round_{dtype}")).map_or(text, bare);
                 call(&self.soft.bits(dtype, true), &[text.to_string()])
             }
-            _ => unreachable!("{dtype} is a word"),
+            _ => unreachable!("{dtype} is not narrower than a word"),
         }
     }
 
-    /// An f32 result rounded to the 16-bit type it stands for.
+    /// Rounds an f32 result to the 16-bit type that it represents.
     pub fn rounded(&mut self, dtype: DType, text: String) -> String {
         match dtype {
             DType::F16 | DType::BF16 => self.soft(Function::Round(dtype), &[text]),

@@ -1,8 +1,9 @@
-//! The program around a kernel's statements: bindings, functions, the entry point, numbers of the launch.
+//! Renders the program around a kernel's statements: bindings, functions, the entry point, launch builtins.
 //!
-//! Binding 0 of group 0 is the launch's words, buffers follow from 1 on. The words are, in the order of the parameters: a buffer's offset
-//! and length in elements; a scalar's bits. After them come the three global sizes, then as `u32` the first group along each
-//! axis, for a launch may be one of several, and a word that is always zero. What has 64 bits is two words, the low one first.
+//! Binding 0 of group 0 holds the launch's arguments as 32-bit words; buffers follow from binding 1 on. The words are,
+//! in the order of the parameters: a buffer's offset and length in elements; a scalar's bits. They are followed by the
+//! three global sizes, then as `u32` the first group along each axis (a launch can be one of several), and a word that
+//! is always zero. A 64-bit value is two words, the low one first.
 
 use panoply_ir::kernel::{Builtin, Kernel, Param, Space};
 use panoply_ir::{DType, Target, Type};
@@ -50,7 +51,7 @@ pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Gene
 const AXES: [&str; 3] = ["x", "y", "z"];
 
 impl Writer<'_> {
-    /// What stands before the functions.
+    /// Returns the declarations before the functions.
     fn declarations(&self, words: u32) -> String {
         let halves = self.mems.iter().any(|mem| mem.held == Held::Halves);
         let mut text = if halves { "enable f16;\n".to_string() } else { String::new() };
@@ -76,16 +77,16 @@ impl Writer<'_> {
         text
     }
 
-    /// An array's name and type.
+    /// Returns an array's name and type.
     fn array(&self, position: usize) -> String {
         let (Space::Shared(len) | Space::Private(len)) = self.kernel.mems[position].space else {
-            unreachable!("a buffer is no array")
+            unreachable!("the memory is an array")
         };
         let Mem { name, held } = &self.mems[position];
         format!("{name}: array<{}, {}>", held.element(), len.max(1))
     }
 
-    /// Reads the arguments, and gives how many words they take.
+    /// Emits loads of the arguments, and returns how many words they occupy.
     fn arguments(&mut self) -> u32 {
         let index = self.index;
         let mut next = 0;
@@ -115,7 +116,7 @@ impl Writer<'_> {
         next
     }
 
-    /// Names an argument of the next word or two.
+    /// Names an argument stored in the next word or two.
     fn argument(&mut self, name: &str, dtype: DType, next: &mut u32) {
         let mut word = || {
             *next += 1;
@@ -140,7 +141,7 @@ impl Writer<'_> {
         self.line(format!("let {name}: {ty} = {text};"));
     }
 
-    /// The numbers of the launch that the kernel asks for, and the end of work-items beyond an exact size.
+    /// Computes the launch builtins that the kernel uses, and exits work-items beyond an exact grid size.
     fn numbers(&mut self, wanted: &[Builtin]) {
         let index = self.type_name(self.index);
         for builtin in wanted {
@@ -149,7 +150,7 @@ impl Writer<'_> {
             self.line(format!("{keyword} {}: {index} = {text};", builtin_name(*builtin)));
         }
         if self.kernel.group_size.is_none() {
-            // Launches are rounded up to whole groups; this kernel asked for exact sizes.
+            // Launches are rounded up to whole groups, but this kernel has an exact grid size.
             self.line("if (gid0 >= size0) || (gid1 >= size1) || (gid2 >= size2) { return; }");
         }
     }
@@ -170,19 +171,19 @@ impl Writer<'_> {
             Builtin::LocalId(axis) => wide(part("local", axis)),
             Builtin::GroupId(axis) => wide(group(axis)),
             Builtin::GroupSize(axis) => wide(width(axis)),
-            // A launch may be one of several, so what the interface counts will not do.
+            // A launch can be one of several, so the API's builtin for the group count is not usable.
             Builtin::GroupCount(axis) => {
                 let width = wide(width(axis));
                 format!("(size{axis} + ({width} - {})) / {width}", self.index_literal(1))
             }
-            // Groups with subgroups have one axis.
+            // Groups with subgroups are one-dimensional.
             Builtin::SubgroupLane => wide(format!("{} & {}u", part("local", 0), self.subgroup - 1)),
-            Builtin::SubgroupSize => unreachable!("the size of a subgroup is constant"),
-            Builtin::GlobalSize(_) => unreachable!("sizes are passed"),
+            Builtin::SubgroupSize => unreachable!("the subgroup size is a constant"),
+            Builtin::GlobalSize(_) => unreachable!("sizes are arguments"),
         }
     }
 
-    /// The type of a local or temporary.
+    /// Returns the type of a local or temporary.
     pub fn register_name(&self, ty: Type) -> &'static str {
         self.type_name(self.register(ty.dtype()))
     }

@@ -1,4 +1,4 @@
-//! Expressions to WGSL, each shared node once; the walk is that of the C family.
+//! Renders expressions as WGSL, each shared node once; the traversal is that of the C family.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use super::int64::PAIR;
 use super::memory::Mem;
 use super::soft_float::Soft;
 
-/// The program being written, and what its names stand for.
+/// The program being rendered, with the names of its entities.
 pub(super) struct Writer<'k> {
     pub kernel: &'k Kernel,
-    /// What an index is: u32 or u64.
+    /// Index type: u32 or u64.
     pub index: DType,
-    /// Whether the device has f64.
+    /// True if the device has f64.
     pub f64: bool,
-    /// Whether it has integers of 64 bits; those of one that has not are pairs of words.
+    /// True if the device has 64-bit integers; otherwise they are emulated by pairs of words.
     pub int64: bool,
     /// Work-items of a subgroup.
     pub subgroup: u32,
     pub names: Names,
     pub mems: Vec<Mem>,
-    /// The value of every scalar parameter; buffers have none.
+    /// Value of every scalar parameter; `None` for buffers.
     pub params: Vec<Option<Value>>,
-    /// The names of every local introduced so far, one for each lane.
+    /// Names of every local introduced so far, one per lane.
     pub locals: Vec<Vec<String>>,
     pub soft: Soft,
     pub lines: Vec<String>,
@@ -58,20 +58,20 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// Adds a line.
+    /// Appends a line.
     pub fn line(&mut self, text: impl AsRef<str>) {
         self.lines.push(format!("{:1$}{2}", "", 4 * self.depth, text.as_ref()));
     }
 
-    /// Names a value here.
+    /// Assigns a value to a named constant.
     pub fn name(&mut self, ty: &str, text: &str) -> String {
         let name = self.next_temporary();
         self.line(format!("let {name}: {ty} = {};", bare(text)));
         name
     }
 
-    /// Names a constant so that no compiler computes with it before the program runs: a variable is no constant expression, while some
-    /// look through names.
+    /// Assigns a constant to a variable, to prevent constant evaluation by the compiler: a variable is never a constant
+    /// expression, while some compilers look through `let`.
     pub fn opaque(&mut self, ty: &str, text: &str) -> String {
         let name = self.next_temporary();
         self.line(format!("var {name}: {ty} = {};", bare(text)));
@@ -83,12 +83,12 @@ impl<'k> Writer<'k> {
         format!("t{}", self.temporaries)
     }
 
-    /// The only lane of a value as a name or literal.
+    /// Returns the only lane of a value as a name or literal.
     pub fn named(&mut self, ty: &str, value: &Value) -> String {
         if value.atom { value.lanes[0].clone() } else { self.name(ty, &value.lanes[0]) }
     }
 
-    /// The type of a register that holds an element; an index has none of its own.
+    /// Returns the type of a register that holds an element; for an index the index type.
     pub fn register(&self, dtype: Option<DType>) -> DType {
         match dtype {
             None => self.index,
@@ -99,7 +99,7 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// The name of the type that holds an element.
+    /// Returns the name of the type that holds an element.
     pub fn type_name(&self, dtype: DType) -> &'static str {
         match self.register(Some(dtype)) {
             DType::I32 => "i32",
@@ -113,7 +113,7 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// Evaluates expressions here, writing what temporaries they need.
+    /// Evaluates expressions at the current position, writing the temporaries they need.
     pub fn evaluate<const N: usize>(&mut self, roots: [ExprId; N]) -> [Value; N] {
         let mut nodes = uses(self.kernel, &roots);
         let mut values: BTreeMap<ExprId, Value> = BTreeMap::new();
@@ -128,13 +128,13 @@ impl<'k> Writer<'k> {
         roots.map(|root| values[&root].clone())
     }
 
-    /// One expression of one lane.
+    /// Evaluates a scalar expression.
     pub fn scalar(&mut self, root: ExprId) -> Value {
         let [value] = self.evaluate([root]);
         value
     }
 
-    /// One expression of one lane as a name or literal that keeps its meaning.
+    /// Evaluates a scalar expression to a name or literal whose value does not change.
     pub fn fixed(&mut self, root: ExprId) -> String {
         let mut value = self.scalar(root);
         if !value.fixed {
@@ -143,7 +143,7 @@ impl<'k> Writer<'k> {
         value.lanes.swap_remove(0)
     }
 
-    /// Names the value of an expression here.
+    /// Assigns the value of an expression to a temporary.
     pub fn temporary(&mut self, id: ExprId, value: Value) -> Value {
         let ty = self.register_name(self.kernel.exprs.ty(id));
         let lanes = value.lanes.iter().map(|text| self.name(ty, text)).collect();
@@ -165,7 +165,7 @@ impl<'k> Writer<'k> {
             Expr::Len(mem) => Value::atom(self.len(mem)),
             Expr::Load { mem, index, lanes, guard } => self.load_node(mem, index, lanes, guard, values),
             Expr::Alu(op, args) => {
-                // The type of a comparison is that of its operands, of a select that of its choices.
+                // The relevant type of a comparison is that of its operands, and of a select that of its alternatives.
                 let ty = exprs.ty(args[args.len() - 1]).dtype();
                 self.lanewise(&args, values, |writer, texts| writer.alu(op, ty, texts))
             }
@@ -200,8 +200,8 @@ impl<'k> Writer<'k> {
         self.load(mem, &index, lanes, guard)
     }
 
-    /// An operation on each lane. If all operands are constants the first gets a name: compilers compute constant expressions
-    /// themselves and refuse what overflows.
+    /// Applies an operation to each lane. If all operands are constants, the first is assigned to a variable: compilers
+    /// evaluate constant expressions and reject overflow.
     fn lanewise(
         &mut self,
         args: &Args,
@@ -221,7 +221,7 @@ impl<'k> Writer<'k> {
         Value { lanes, atom: false, fixed: false }
     }
 
-    /// The value of an operand as a name or literal.
+    /// Returns the value of an operand as a name or literal.
     fn atom(&mut self, id: ExprId, values: &mut BTreeMap<ExprId, Value>) -> Value {
         let value = values[&id].clone();
         if value.atom {
@@ -232,7 +232,7 @@ impl<'k> Writer<'k> {
         value
     }
 
-    /// The constant in the type of its register, as a name or literal.
+    /// Returns the constant in the type of its register, as a name or literal.
     pub fn literal(&mut self, value: Scalar) -> String {
         match value.dtype {
             DType::Bool => value.is_true().to_string(),
@@ -277,7 +277,7 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// Zero of an element's register.
+    /// Returns the literal for zero in an element's register.
     pub fn zero(&self, dtype: DType) -> &'static str {
         match self.register(Some(dtype)) {
             DType::I32 => "0i",
@@ -291,7 +291,7 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// One, likewise.
+    /// Returns the literal for one in an element's register.
     pub fn one(&self, dtype: DType) -> &'static str {
         match self.register(Some(dtype)) {
             DType::I32 => "1i",
@@ -309,7 +309,7 @@ impl<'k> Writer<'k> {
         if self.index == DType::U32 { format!("{}u", value as u32) } else { format!("{value}lu") }
     }
 
-    /// The length of a memory in elements.
+    /// Returns the length of a memory in elements.
     pub fn len(&self, mem: MemId) -> String {
         match self.kernel.mem(mem).space {
             Space::Buffer(_) => format!("{}len", self.mems[mem.index()].name),
@@ -324,7 +324,7 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// Names a local.
+    /// Allocates names for a local.
     pub fn introduce(&mut self, local: LocalId) -> Vec<String> {
         let known = self.kernel.local(local);
         let name = self.names.pick(&known.name);
@@ -336,7 +336,7 @@ impl<'k> Writer<'k> {
         names
     }
 
-    /// Names the lanes of a value here.
+    /// Assigns the lanes of a value to temporaries.
     pub fn name_lanes(&mut self, ty: Type, value: &Value) -> Value {
         let ty = self.register_name(ty);
         let lanes = value.lanes.iter().map(|text| self.name(ty, text)).collect();
@@ -344,7 +344,7 @@ impl<'k> Writer<'k> {
     }
 }
 
-/// Whether a text is a literal, that compilers may compute with.
+/// Returns true if a text is a literal, with which compilers could compute.
 pub(super) fn is_literal(text: &str) -> bool {
     let unsigned = bare(text).trim_start_matches('-');
     unsigned.starts_with(|c: char| c.is_ascii_digit()) && !unsigned.contains(' ') || text == "true" || text == "false"
@@ -357,7 +357,7 @@ fn int_literal(dtype: DType, value: i128) -> String {
         DType::U64 => "lu",
         _ => "i",
     };
-    // The least value has no literal: a minus sign stands before a number too large for the type.
+    // The minimum has no literal: the number after the minus sign is too large for the type.
     let least = -(1i128 << (dtype.bits() - 1));
     match value {
         _ if value >= 0 => format!("{value}{suffix}"),

@@ -1,6 +1,8 @@
-//! Integers of 64 bits as two words, the low one first, where the device has none: every operation is a function of ours.
+//! Emulates 64-bit integers by pairs of words, low word first, on devices without them; every operation is a helper
+//! function.
 //!
-//! Signed and unsigned are both `vec2<u32>`, so a change of sign alone costs nothing; where the sign counts, the function's name has it.
+//! Signed and unsigned integers are both `vec2<u32>`, so a change of sign is free. If an operation depends on the sign,
+//! the function's name contains it.
 
 use panoply_ir::{Alu, DType};
 
@@ -9,10 +11,10 @@ use super::expr::Writer;
 use super::ops::call;
 use super::soft_float::Function;
 
-/// The type of such an integer.
+/// Type of a 64-bit integer.
 pub(super) const PAIR: &str = "vec2<u32>";
 
-/// A function on pairs. Each may call those declared before it.
+/// A helper function on pairs. Each can call those declared before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wide {
     Widen,
@@ -71,7 +73,7 @@ impl Wide {
         }
     }
 
-    /// What it calls itself.
+    /// Returns the helpers that this function calls.
     pub fn needs(self) -> &'static [Wide] {
         match self {
             Wide::Widen | Wide::Less | Wide::LessSigned | Wide::Add | Wide::Sub | Wide::Mul => &[],
@@ -154,7 +156,7 @@ impl Wide {
 }
 
 impl Writer<'_> {
-    /// Whether values of a register are pairs of words here.
+    /// Returns true if values of a register are emulated by pairs of words.
     pub fn is_pair(&self, register: DType) -> bool {
         !self.int64 && matches!(register, DType::I64 | DType::U64)
     }
@@ -163,7 +165,7 @@ impl Writer<'_> {
         self.soft(Function::Wide(function), args)
     }
 
-    /// An operation on 64-bit integers, of which `dtype` has the sign.
+    /// Renders an operation on 64-bit integers, whose sign is given by `dtype`.
     pub fn wide_alu(&mut self, op: Alu, dtype: DType, args: &[String]) -> String {
         let by_sign = |plain: Wide, signed: Wide| if dtype.is_signed() { signed } else { plain };
         let swapped = || [args[1].clone(), args[0].clone()];
@@ -194,7 +196,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Another type's value as a 64-bit integer, or the other way round; `from` and `to` are registers.
+    /// Converts to or from a 64-bit integer; `from` and `to` are register types.
     pub fn wide_cast(&mut self, from: DType, to: DType, text: &str) -> String {
         let args = [text.to_string()];
         match (from, to) {
@@ -213,7 +215,7 @@ impl Writer<'_> {
     }
 }
 
-/// By halves of words, because a product of words has no high half in the language.
+/// Multiplies half words, because the language has no instruction for the high half of a product of words.
 const MUL: &str = "\
 fn pair_mul(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     let low = (a.x & 0xffffu) * (b.x & 0xffffu);
@@ -224,7 +226,7 @@ fn pair_mul(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 }
 ";
 
-/// What passes from word to word is shifted in two steps: no shift is by as many bits as a word has.
+/// Bits that move between words are shifted in two steps, because a shift by the width of a word is not allowed.
 const SHL: &str = "\
 fn pair_shl(a: vec2<u32>, amount: vec2<u32>) -> vec2<u32> {
     let n = amount.x & 31u;
@@ -250,7 +252,7 @@ fn pair_shr_signed(a: vec2<u32>, amount: vec2<u32>) -> vec2<u32> {
 }
 ";
 
-/// Quotient and remainder, a bit at a time; by zero 0 and the dividend.
+/// Computes quotient and remainder bit by bit; division by zero gives 0 and the dividend.
 const DIVIDE: &str = "\
 fn pair_divide(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
     if (b.x | b.y) == 0u { return vec4<u32>(0u, 0u, a); }
@@ -294,7 +296,7 @@ fn pair_from_f32_signed(x: f32) -> vec2<u32> {
 }
 ";
 
-/// Rounded to the nearest, ties to even, by the bits that are left over.
+/// Rounds to nearest, ties to even, depending on the discarded bits.
 const TO_FLOAT: &str = "\
 fn f32_from_pair(a: vec2<u32>) -> f32 {
     if (a.x | a.y) == 0u { return 0.0f; }

@@ -1,4 +1,4 @@
-//! Elements in memory: whole words, or parts of them.
+//! Elements in memory: entire words, or parts of words.
 
 use panoply_ir::kernel::{AtomicOp, ExprId, Guard, Kernel, LocalId, MemId, Memory, Op, Space};
 use panoply_ir::{DType, Scalar, Target};
@@ -14,23 +14,23 @@ pub(super) struct Mem {
     pub held: Held,
 }
 
-/// What the elements of a memory are in WGSL.
+/// Representation of a memory's elements in WGSL.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
-    /// A word each, of this type.
+    /// One word of this type per element.
     Words(&'static str),
-    /// A word each that atomic operations change: of `u32` or `i32`, an f32 by its bits.
+    /// One word per element, updated by atomic operations: `u32` or `i32`, an f32 as its bits.
     Atomic(&'static str),
-    /// An f16 each, where the device has them.
+    /// One native f16 per element.
     Halves,
-    /// Several in a word, which this kernel only reads.
+    /// Several elements per word, only read by this kernel.
     Packed,
-    /// Several in a word.
+    /// Several elements per word.
     AtomicPacked,
 }
 
 impl Held {
-    /// How a kernel's memory at a position is held.
+    /// Returns the representation of a kernel's memory at a position.
     pub fn of(kernel: &Kernel, target: &Target, position: usize, mem: &Memory) -> Held {
         let (mut written, mut atomic) = (false, false);
         kernel.walk(&mut |stmt| match &stmt.op {
@@ -50,7 +50,7 @@ impl Held {
         }
     }
 
-    /// The type of an element of the array.
+    /// Returns the element type of the array.
     pub fn element(self) -> String {
         match self {
             Held::Words(ty) => ty.to_string(),
@@ -62,7 +62,7 @@ impl Held {
     }
 }
 
-/// The word that holds one element.
+/// Returns the type of a word that holds one element.
 fn word(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool | DType::U8 | DType::U16 | DType::U32 => "u32",
@@ -74,7 +74,8 @@ fn word(dtype: DType) -> &'static str {
     }
 }
 
-/// Bytes of shared memory a group needs, in words, and those that words of other lanes may go through.
+/// Returns the bytes of shared memory that a group needs, with elements stored in words, including memory used by
+/// shuffles.
 pub(super) fn shared_bytes(kernel: &Kernel, target: &Target) -> u64 {
     let mut shuffles = false;
     kernel.walk(&mut |stmt| shuffles |= matches!(stmt.op, Op::Collective { .. }));
@@ -88,7 +89,7 @@ pub(super) fn shared_bytes(kernel: &Kernel, target: &Target) -> u64 {
 }
 
 impl Writer<'_> {
-    /// Where an element lies: its place in the array, as a `u32`.
+    /// Returns an element's index in the array, as a `u32`.
     fn address(&self, mem: MemId, index: &str) -> String {
         let text = match self.kernel.mem(mem).space {
             Space::Buffer(_) => format!("({}off + {})", self.mems[mem.index()].name, index),
@@ -100,7 +101,7 @@ impl Writer<'_> {
         if self.index == DType::U32 { text } else { format!("u32({})", bare(&text)) }
     }
 
-    /// An element's place with a name, or the first one when it must not be touched.
+    /// Returns an element's index as a name, or 0 if it must not be accessed.
     fn place(&mut self, mem: MemId, index: &str, inside: Option<&str>) -> String {
         let address = self.address(mem, index);
         let text = match inside {
@@ -110,7 +111,7 @@ impl Writer<'_> {
         self.name("u32", &text)
     }
 
-    /// The element at a place.
+    /// Renders the load of an element.
     fn read(&mut self, mem: MemId, place: &str) -> String {
         let dtype = self.kernel.mem(mem).dtype;
         let Mem { name, held } = &self.mems[mem.index()];
@@ -132,7 +133,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes an element at a place.
+    /// Renders the store of an element.
     fn write(&mut self, mem: MemId, place: &str, value: &str, inside: Option<&str>) {
         let dtype = self.kernel.mem(mem).dtype;
         let Mem { name, held } = &self.mems[mem.index()];
@@ -145,11 +146,11 @@ impl Writer<'_> {
                 format!("atomicStore(&{name}[{place}], bitcast<u32>({}));", bare(value))
             }
             Held::Atomic(_) => format!("atomicStore(&{name}[{place}], {});", bare(value)),
-            // It was rounded to one before.
+            // The value was already rounded to f16.
             Held::Halves => format!("{name}[{place}] = f16({});", bare(value)),
             Held::Packed | Held::AtomicPacked => {
                 let mask = if dtype.bytes() == 1 { "0xffu" } else { "0xffffu" };
-                // The value may read what is cleared here.
+                // The value can depend on the element that is cleared here.
                 let bits = self.word_of(dtype, value);
                 let bits = self.name("u32", &bits);
                 let word = format!("&{name}[{place} >> {per_word}]");
@@ -166,7 +167,7 @@ impl Writer<'_> {
         }
     }
 
-    /// For each lane from an index on, whether it lies inside, if that must be asked.
+    /// Returns for each lane from an index on the condition that it is in bounds, or `None` if no check is needed.
     fn inside(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Vec<Option<String>> {
         let len = self.len(mem);
         match guard {
@@ -175,7 +176,7 @@ impl Writer<'_> {
                 vec![Some(self.name("bool", &format!("({index} < {len})")))]
             }
             Guard::Checked => {
-                // Asking `index + lane < len` might wrap.
+                // The condition `index + lane < len` could wrap.
                 let (ty, zero) = (self.type_name(self.index), self.index_literal(0));
                 let room = self.name(ty, &format!("select({zero}, {len} - {index}, {index} < {len})"));
                 let inside = |lane: u8| format!("({} < {room})", self.index_literal(u64::from(lane)));
@@ -185,7 +186,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Reads elements from an index, a name or literal, on.
+    /// Loads elements from an index on, given as a name or literal.
     pub fn load(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Value {
         let index = self.dynamic_index(mem, index);
         let dtype = self.kernel.mem(mem).dtype;
@@ -203,7 +204,7 @@ impl Writer<'_> {
         Value { lanes: texts, atom: false, fixed: false }
     }
 
-    /// Writes lanes from an index on.
+    /// Stores lanes from an index on.
     pub fn store(&mut self, mem: MemId, index: &str, value: &Value, guard: Guard) {
         let index = self.dynamic_index(mem, index);
         let inside = self.inside(mem, &index, value.lanes.len() as u8, guard);
@@ -220,7 +221,8 @@ impl Writer<'_> {
         }
     }
 
-    /// An index into a fixed array that is a literal beyond its end would be refused, guarded or not.
+    /// Hides a literal index into a fixed array in a variable: compilers reject literals out of bounds, even if
+    /// guarded.
     fn dynamic_index(&mut self, mem: MemId, index: &str) -> String {
         match self.kernel.mem(mem).space {
             Space::Shared(_) | Space::Private(_) if is_literal(index) => self.opaque(self.type_name(self.index), index),
@@ -228,8 +230,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Changes an element indivisibly.
-    #[allow(clippy::too_many_arguments, reason = "the fields of one statement")]
+    /// Updates an element atomically.
+    #[allow(clippy::too_many_arguments, reason = "these are the fields of one statement")]
     pub fn atomic(
         &mut self,
         op: AtomicOp,
@@ -263,7 +265,7 @@ impl Writer<'_> {
     }
 }
 
-/// Statements that change an element and put the old one in a variable.
+/// Returns statements that update an element and assign the old value to a variable.
 fn change(op: AtomicOp, dtype: DType, at: &str, [value, expected]: [&str; 2], result: &str) -> String {
     let is_float = dtype.is_float();
     match op {
@@ -275,7 +277,7 @@ fn change(op: AtomicOp, dtype: DType, at: &str, [value, expected]: [&str; 2], re
         AtomicOp::Exchange if is_float => {
             format!("{result} = bitcast<f32>(atomicExchange({at}, bitcast<u32>({value})));")
         }
-        // The weak one may fail although the values are equal.
+        // The weak exchange can fail although the values are equal.
         AtomicOp::CompareExchange => format!(
             "loop {{ let got = atomicCompareExchangeWeak({at}, {expected}, {value}); {result} = got.old_value; \
              if got.exchanged || (got.old_value != {expected}) {{ break; }} }}"
@@ -287,7 +289,7 @@ fn change(op: AtomicOp, dtype: DType, at: &str, [value, expected]: [&str; 2], re
     }
 }
 
-/// How far a place is shifted to its word's, and an element within its word.
+/// Returns the shift from an element's index to its word's index, and the shift within the word.
 fn within_word(dtype: DType, place: &str) -> (&'static str, String) {
     if dtype.bytes() == 1 {
         ("2u", format!("(({place} & 3u) << 3u)"))

@@ -1,7 +1,7 @@
-//! What each operation is in WGSL, on the texts of its operands.
+//! Renders operations as WGSL, from the texts of their operands.
 //!
-//! Every text that comes in or goes out can stand next to any operator: names, literals, calls, or something in parentheses.
-//! Operands appear once, so nothing is evaluated twice.
+//! Every input and output text can be placed next to any operator: names, literals, calls, or text in parentheses. Each
+//! operand appears once, so nothing is evaluated twice.
 
 use panoply_ir::{Alu, DType};
 
@@ -10,7 +10,8 @@ use super::expr::Writer;
 use super::soft_float::{Function, Fused};
 
 impl Writer<'_> {
-    /// An operation on one lane. `dtype` is the operands' type (of the choices, for `Select`), none for indices.
+    /// Renders a scalar operation. `dtype` is the operands' type (for `Select` that of the alternatives), `None` for
+    /// indices.
     pub fn alu(&mut self, op: Alu, dtype: Option<DType>, args: &[String]) -> String {
         let element = dtype.unwrap_or(self.index);
         match op {
@@ -19,7 +20,7 @@ impl Writer<'_> {
             Alu::Lt => infix("<", args),
             Alu::Le => infix("<=", args),
             Alu::Eq => infix("==", args),
-            // `!=` is false for NaN in what compilers make of it.
+            // Compilers translate `!=` so that it is false for NaN.
             Alu::Ne if element.is_float() => format!("(!{})", infix("==", args)),
             Alu::Ne => infix("!=", args),
             _ if element.is_float() => self.float(op, element, args),
@@ -73,7 +74,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The result in the register, to be narrowed.
+    /// Renders an integer operation in the register type; the caller narrows the result.
     fn integer(&mut self, op: Alu, dtype: DType, args: &[String]) -> String {
         let register = self.register(Some(dtype));
         let wide = register.bytes() == 8;
@@ -105,7 +106,7 @@ impl Writer<'_> {
 
     fn count_ones(&mut self, dtype: DType, text: &str) -> String {
         let (unsigned, register) = (dtype.unsigned(), self.register(Some(dtype)));
-        // The register of a narrow integer is filled with the sign.
+        // The register of a narrow integer is sign-extended.
         let bits = [self.cast(Some(dtype), Some(unsigned), text)];
         let count = match register.bytes() {
             8 => self.soft(Function::CountOnes, &bits),
@@ -114,7 +115,7 @@ impl Writer<'_> {
         self.cast(Some(register.unsigned()), Some(register), &count)
     }
 
-    /// A shift's amount modulo the width, a `u32`.
+    /// Renders a shift amount modulo the width, as a `u32`.
     fn amount(&self, dtype: DType, text: &str) -> String {
         let mask = dtype.bits() - 1;
         match bare(text).trim_end_matches(['u', 'i', 'l']).parse::<i128>() {
@@ -124,7 +125,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A call of a function of ours.
+    /// Renders a call of a helper function.
     pub fn soft(&mut self, function: Function, args: &[String]) -> String {
         call(&self.soft.call(function), args)
     }
@@ -139,7 +140,7 @@ pub(super) fn call(function: &str, args: &[String]) -> String {
     format!("{function}({})", args.join(", "))
 }
 
-/// Whether a divisor is a positive literal, so that the language's division is the IR's.
+/// Returns true if a divisor is a positive literal, for which the language's division equals the IR's.
 fn is_positive(text: &str) -> bool {
     let digits = text.trim_end_matches(['u', 'i', 'l']);
     digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.bytes().any(|digit| digit != b'0')

@@ -1,8 +1,8 @@
-//! Functions that generated kernels call for what WGSL has no expression for, or none that is exact; written out only when a kernel
-//! needs them.
+//! Helper functions for operations without an exact WGSL expression, included only when a kernel needs them.
 //!
-//! Floats are taken apart into integers, so it does not matter what the device's own operations round, flush or fuse. The texts are
-//! templates: `$f` is the float, `$u` the unsigned integer of its width, and `$NAME` its constants.
+//! Floats are decomposed into integers, so the results do not depend on how the device's own operations round, flush or
+//! fuse. The texts are templates: `$f` is the float type, `$u` the unsigned integer of its width, and `$NAME` its
+//! constants.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use panoply_ir::DType;
 
 use super::int64::Wide;
 
-/// How a fused multiply-add is computed where the device's own is none.
+/// Implementations of a fused multiply-add on devices whose own is not fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fused {
-    /// Of f32, in integers.
+    /// f32, computed in integers.
     Integers,
-    /// Of f32, in f64.
+    /// f32, computed in f64.
     Doubles,
-    /// Of f64, in integers.
+    /// f64, computed in integers.
     Wide,
 }
 
@@ -30,32 +30,32 @@ impl Fused {
     }
 }
 
-/// A function. Each may call those declared before it.
+/// A helper function. Each can call those declared before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Function {
-    /// The smaller of two 64-bit integers, or of two floats unless one is NaN, which wins.
+    /// Minimum of two 64-bit integers, or of two floats with NaN propagation.
     Min(DType),
-    /// The larger.
+    /// Maximum, likewise.
     Max(DType),
-    /// The magnitude of an i64; wraps.
+    /// Absolute value of an i64; wraps.
     Abs(DType),
-    /// How many bits of a u64 are set: the language's own function is of words.
+    /// Population count of a u64: WGSL's own function operates on 32 bits.
     CountOnes,
-    /// The quotient of two integers, defined for every divisor.
+    /// Quotient of two integers, defined for every divisor.
     Div(DType),
-    /// The remainder of two integers, likewise.
+    /// Remainder of two integers, likewise.
     Rem(DType),
-    /// The remainder of two floats, exact.
+    /// Exact remainder of two floats.
     Remainder(DType),
-    /// f32 or f64 to an integer: truncated, saturated, NaN to 0.
+    /// Conversion of f32 or f64 to an integer: truncates, saturates, maps NaN to 0.
     Saturate(DType, DType),
     /// Both conversions between the bits of a 16-bit float and f32.
     Bits(DType),
-    /// f32 to the nearest 16-bit float, as f32.
+    /// Rounding of f32 to a 16-bit float, as f32.
     Round(DType),
     /// a × b + c with one rounding.
     Fma(Fused),
-    /// What a device without 64-bit integers does on pairs of words.
+    /// An operation on pairs of words, for devices without 64-bit integers.
     Wide(Wide),
     /// A word of another lane of the subgroup.
     Shuffle {
@@ -66,12 +66,12 @@ pub(super) enum Function {
     },
 }
 
-/// The functions a program needs.
+/// The helper functions that a program needs.
 #[derive(Default)]
 pub(super) struct Soft(BTreeSet<Function>);
 
 impl Soft {
-    /// Asks for a function and gives its name.
+    /// Requests a function and returns its name.
     pub fn call(&mut self, function: Function) -> String {
         self.0.insert(function);
         match function {
@@ -86,18 +86,18 @@ impl Soft {
         function.name()
     }
 
-    /// `f16_from_bits`, `f16_bits` and the like.
+    /// Requests the conversions of a 16-bit float and returns the name of one, such as `f16_from_bits` or `f16_bits`.
     pub fn bits(&mut self, dtype: DType, to_bits: bool) -> String {
         self.0.insert(Function::Bits(dtype));
         format!("{dtype}_{}", if to_bits { "bits" } else { "from_bits" })
     }
 
-    /// Whether the program asks which lane of the device's own subgroup a work-item is.
+    /// Returns true if the program reads the work-item's lane in the device's own subgroup.
     pub fn shuffles(&self) -> bool {
         self.0.iter().any(|function| matches!(function, Function::Shuffle { .. }))
     }
 
-    /// The text of all that was asked for.
+    /// Returns the text of all requested functions.
     pub fn source(&self) -> String {
         self.0.iter().map(|function| function.template()).collect()
     }
@@ -113,7 +113,7 @@ impl Function {
             Function::Div(dtype) => format!("div_{dtype}"),
             Function::Rem(dtype) | Function::Remainder(dtype) => format!("rem_{dtype}"),
             Function::Saturate(from, to) => format!("{to}_from_{from}"),
-            Function::Bits(_) => unreachable!("two functions: see `bits`"),
+            Function::Bits(_) => unreachable!("these are two functions, see `bits`"),
             Function::Round(dtype) => format!("round_{dtype}"),
             Function::Fma(float) => format!("fma_{}", float.dtype()),
             Function::Wide(wide) => wide.name().to_string(),
@@ -152,7 +152,7 @@ impl Function {
     }
 }
 
-/// Integer division without a branch: the divisor that would trap is replaced, then the result is.
+/// Returns the text of integer division without a branch: a divisor that would trap is replaced, and then the result.
 fn division(t: DType, name: &str, sign: &str, by_zero: &str) -> String {
     let suffix = match t {
         DType::I32 => "i",
@@ -174,7 +174,7 @@ fn division(t: DType, name: &str, sign: &str, by_zero: &str) -> String {
     )
 }
 
-/// The bounds are powers of two, so they are exact in either float type.
+/// Returns the text of a saturating conversion. The bounds are powers of two, so they are exact in either float type.
 fn saturate(from: DType, to: DType) -> String {
     let (float, word, nan) = match from {
         DType::F64 => ("lf", "u64", "0x7ffffffffffffffflu) > 0x7ff0000000000000lu"),
@@ -200,7 +200,7 @@ fn saturate(from: DType, to: DType) -> String {
     )
 }
 
-/// A template for a float.
+/// Instantiates a template for a float type.
 fn filled(template: &str, float: DType) -> String {
     let words: [(&str, &str); 9] = match float {
         DType::F64 => [
@@ -239,7 +239,7 @@ fn filled(template: &str, float: DType) -> String {
     ];
     let mut text = template.to_string();
     let mut words: Vec<_> = words.into_iter().chain(more).collect();
-    // A longer word may begin with a shorter one.
+    // A longer placeholder can begin with a shorter one.
     words.sort_by_key(|(word, _)| std::cmp::Reverse(word.len()));
     for (word, meaning) in words {
         text = text.replace(word, meaning);
@@ -288,8 +288,9 @@ fn count_ones_u64(x: u64) -> u64 { return u64(countOneBits(u32(x)) + countOneBit
 const CLZ_32: &str = "countLeadingZeros(x)";
 const CLZ_64: &str = "select(countLeadingZeros(u32(x >> 32u)), 32u + countLeadingZeros(u32(x)), (x >> 32u) == 0lu)";
 
-/// Subgroups are aligned parts of the device's own where those are made of consecutive work-items, which the language does not
-/// promise and the driver tries. Elsewhere the words go through memory of the group: a collective stands where all of it come.
+/// Subgroups are aligned parts of the device's subgroups if these consist of consecutive work-items, which WGSL does
+/// not guarantee and the driver tests. Otherwise the words are exchanged through shared memory: collectives are in
+/// uniform control flow.
 const SHUFFLE: &str = "\
 override subgroups_consecutive: bool = false;
 var<workgroup> words_of_all: array<u32, $ITEMS>;
@@ -342,8 +343,9 @@ fn rem_NAME(x: $f, y: $f) -> $f {
 }
 ";
 
-/// The product is exact in f64. Its sum with the addend is rounded to odd, so that rounding it again to f32 is as rounding once: S. Boldo,
-/// G. Melquiond, *Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd*, 2008.
+/// The product is exact in f64. Its sum with the addend is rounded to odd, so that rounding it again to f32 equals a
+/// single rounding: S. Boldo, G. Melquiond, *Emulation of a FMA and correctly rounded sums: proved algorithms using
+/// rounding to odd*, 2008.
 const FMA_IN_F64: &str = "\
 override fused_f32: bool = false;
 fn fma_f32(a: f32, b: f32, c: f32) -> f32 {

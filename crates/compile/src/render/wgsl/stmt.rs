@@ -1,4 +1,4 @@
-//! Statements to WGSL.
+//! Renders statements as WGSL.
 
 use panoply_ir::kernel::{Block, CollectiveOp, ExprId, LocalId, Op};
 use panoply_ir::{Alu, DType};
@@ -10,7 +10,8 @@ use super::expr::{Writer, is_literal};
 use super::soft_float::Function;
 
 impl Writer<'_> {
-    /// The statements of a block, in order. None after one that leaves: they are not reached, and the language refuses them.
+    /// Renders the statements of a block, in order. Statements after an exit are omitted: they are unreachable, and
+    /// WGSL rejects them.
     pub fn block(&mut self, block: &Block) {
         for stmt in block {
             self.statement(&stmt.op);
@@ -40,7 +41,8 @@ impl Writer<'_> {
                 let [index, value] = self.evaluate([*index, *value]);
                 let index = self.named(self.type_name(self.index), &index);
                 let ty = panoply_ir::Type::Scalar(self.kernel.mem(*mem).dtype);
-                // A lane may read what another lane's write changes, so all are computed before any is written.
+                // A lane can read an element that another lane's store changes, so all are computed before any is
+                // stored.
                 let value = if value.atom || value.lanes.len() == 1 { value } else { self.name_lanes(ty, &value) };
                 self.store(*mem, &index, &value, *guard);
             }
@@ -58,7 +60,7 @@ impl Writer<'_> {
                 let theirs = self.bitcast(Some(DType::U32), Some(ty), &theirs);
                 self.declare(*result, &Value { lanes: vec![theirs], atom: false, fixed: false });
             }
-            Op::Collective { .. } => unreachable!("collectives were expanded before"),
+            Op::Collective { .. } => unreachable!("other collectives were expanded before"),
             Op::Barrier => {
                 self.line("storageBarrier();");
                 self.line("workgroupBarrier();");
@@ -93,13 +95,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Introduces a local with its first value.
+    /// Declares a local with its first value.
     fn declare(&mut self, local: LocalId, value: &Value) {
         let known = self.kernel.local(local);
         let names = self.introduce(local);
         let ty = self.register_name(known.ty);
         for (name, text) in names.iter().zip(&value.lanes) {
-            // Some compilers look through the names of constants.
+            // Some compilers look through `let` and evaluate constants.
             let keyword = if known.mutable || is_literal(text) { "var" } else { "let" };
             self.line(format!("{keyword} {name}: {ty} = {};", bare(text)));
         }
@@ -107,14 +109,14 @@ impl Writer<'_> {
 
     fn assign(&mut self, local: LocalId, value: Value) {
         let names = self.locals[local.index()].clone();
-        // A lane's next value may depend on another lane, so all are computed before any is changed.
+        // A lane's new value can depend on another lane, so all are computed before any is changed.
         let value = if names.len() > 1 { self.name_lanes(self.kernel.local(local).ty, &value) } else { value };
         for (name, text) in names.iter().zip(&value.lanes) {
             self.line(format!("{name} = {};", bare(text)));
         }
     }
 
-    /// The head of a counting loop; the counter never passes the end by wrapping around.
+    /// Renders the head of a counting loop; the counter never wraps around past the end.
     fn counted(&mut self, [start, end, step]: [ExprId; 3], counter: LocalId) {
         let ty = self.register(self.kernel.local(counter).ty.dtype());
         let first = self.fixed(start);
@@ -125,7 +127,7 @@ impl Writer<'_> {
         let next = if self.is_pair(ty) {
             more = self.alu(Alu::Lt, Some(ty), &[name.clone(), last.clone()]);
             let next = self.alu(Alu::Add, Some(ty), &[name.clone(), by.clone()]);
-            // The distance to the end has no sign, whatever the numbers have.
+            // The distance to the end is unsigned, also for signed counters.
             let room = self.alu(Alu::Sub, Some(ty), &[last.clone(), name.clone()]);
             let fits = self.alu(Alu::Lt, Some(DType::U64), &[by, room]);
             if never_wraps { next } else { format!("select({last}, {next}, {fits})") }

@@ -1,11 +1,11 @@
-//! Products of matrices written out, against the interpreter, which multiplies whole ones.
+//! Expanded matrix products against the interpreter, which computes them directly.
 
 use panoply_compile::opt::{Options, optimize};
 use panoply_ir::interpret::{Arg, run};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::{Target, Verified};
 
-/// Words of finite elements of every magnitude, denormals included.
+/// Returns words of finite elements of every magnitude, including denormals.
 fn words(count: u32, seed: u32) -> Vec<u8> {
     let word = |i: u32| (i.wrapping_add(seed).wrapping_mul(0x9E37_79B9) ^ i.wrapping_mul(0x85EB_CA6B)) & 0xBFFF_BFFF;
     (0..count).flat_map(|i| word(i).to_ne_bytes()).collect()
@@ -18,9 +18,10 @@ fn results(kernel: &Verified<Kernel>, group: [u32; 3]) -> Vec<u8> {
     c
 }
 
-/// Two products, one of them in a loop, whose words come from anywhere: the order of additions is one, and so are the bits.
+/// Two products, one of them in a loop, with words from various places. The order of additions is defined, so the bits
+/// are equal.
 #[test]
-fn expansion_gives_what_the_interpreter_gives() {
+fn expanded_products_match_interpreter() {
     for group in [[32, 1, 1], [16, 6, 1], [4, 4, 4]] {
         for dtype in ["f16", "bf16"] {
             let [x, y, z] = group;

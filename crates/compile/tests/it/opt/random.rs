@@ -1,6 +1,7 @@
-//! Random kernels before and after optimization on the interpreter: the same bytes, and every proof of bounds holds.
+//! Random kernels before and after optimization, run by the interpreter: results are equal, and every bounds proof
+//! holds.
 //!
-//! `PANOPLY_TEST_FULL=1` takes ten thousand, otherwise some hundred. A failure names the seed.
+//! `PANOPLY_TEST_FULL=1` runs ten thousand kernels, otherwise some hundred. A failure prints the seed.
 
 use panoply_compile::opt::{Options, PASSES, optimize};
 use panoply_ir::interpret::{Access, Arg, Observer, run};
@@ -23,7 +24,7 @@ fn agree(case: &Case, expected: &[Vec<u8>], kernel: Verified<Kernel>, what: &str
 }
 
 #[test]
-fn all_passes_keep_the_meaning() {
+fn all_passes_preserve_results() {
     for seed in seeds() {
         let options =
             random::Options { transcendentals: seed % 2 == 0, matrices: seed % 4 > 1, ..random::Options::default() };
@@ -38,7 +39,7 @@ fn all_passes_keep_the_meaning() {
 }
 
 #[test]
-fn each_pass_keeps_the_meaning() {
+fn each_pass_preserves_results() {
     for seed in seeds().step_by(3) {
         let case = random::case(seed, &random::Options::default());
         let expected = case.interpret(1).expect("random kernels run");
@@ -50,7 +51,7 @@ fn each_pass_keeps_the_meaning() {
 }
 
 #[test]
-fn any_fuel_keeps_the_meaning() {
+fn any_fuel_preserves_results() {
     for seed in seeds().step_by(10) {
         let case = random::case(seed, &random::Options::default());
         let expected = case.interpret(1).expect("random kernels run");
@@ -62,7 +63,8 @@ fn any_fuel_keeps_the_meaning() {
     }
 }
 
-/// Runs a kernel whose guarded accesses are all led to element 0, so that only what was proven can lie beyond a length.
+/// Runs a kernel with the indices of all guarded accesses clamped to 0 if out of bounds, so that only proven accesses
+/// can be out of bounds.
 fn proofs_hold(case: &Case, kernel: &Verified<Kernel>) {
     let lens = case.args.iter().map(|given| if let CaseArg::Buffer(bytes) = given { bytes.len() } else { 1 });
     if lens.min() == Some(0) {
@@ -92,7 +94,7 @@ impl Observer for Inside {
         if access.element.is_some_and(|element| element < access.len) {
             return Ok(());
         }
-        Err(Error::mistake(format!("a proof is wrong: {access:?}")))
+        Err(Error::mistake(format!("a bounds proof is wrong: {access:?}")))
     }
 }
 
@@ -138,16 +140,16 @@ fn clamp_block(kernel: &mut Kernel, block: &mut Block) {
     }
 }
 
-/// The expression with all guarded reads led inside.
+/// Returns the expression with the indices of all guarded loads clamped.
 fn clamp(kernel: &mut Kernel, root: ExprId) -> ExprId {
     let ty = kernel.exprs.ty(root);
     let mut operands = Vec::new();
     let expr = kernel.exprs.get(root);
     expr.operands().iter().for_each(|operand| operands.push(clamp(kernel, *operand)));
     let mut operands = operands.into_iter();
-    let expr = match expr.map_operands(|_| operands.next().expect("as many")) {
+    let expr = match expr.map_operands(|_| operands.next().expect("the number of operands is unchanged")) {
         Expr::Load { mem, index, lanes, guard: Guard::Checked } => {
-            // Of a vector only the first lane is led inside; the others are taken to be the same.
+            // Only the first lane of a vector is loaded with a clamped index; it is broadcast to the others.
             let index = led(kernel, mem, index, Guard::Checked);
             let first = Expr::Load { mem, index, lanes: 1, guard: Guard::Checked };
             if lanes == 1 {
@@ -162,7 +164,7 @@ fn clamp(kernel: &mut Kernel, root: ExprId) -> ExprId {
     kernel.exprs.intern(expr, ty)
 }
 
-/// The index, or 0 where it lies beyond the length.
+/// Returns the index, or 0 if it is out of bounds.
 fn led(kernel: &mut Kernel, mem: MemId, index: ExprId, guard: Guard) -> ExprId {
     if guard != Guard::Checked {
         return index;

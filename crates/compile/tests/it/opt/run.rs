@@ -1,13 +1,13 @@
-//! Two kernels with the same parameters on the interpreter: they must leave the same bytes.
+//! Runs two kernels with the same parameters on the interpreter and compares the resulting bytes.
 
 use panoply_ir::interpret::{Arg, run};
 use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::{DType, Scalar, Type, Verified};
 
-/// Elements of every buffer.
+/// Number of elements of every buffer.
 const LEN: usize = 23;
 
-/// Runs both over several grids and compares what they leave.
+/// Runs both kernels over several grids and compares their results.
 pub fn compare(before: &Verified<Kernel>, after: &Verified<Kernel>) {
     for (seed, grid) in [(1, [LEN as u64, 1, 1]), (2, [7, 5, 1]), (3, [40, 1, 2])] {
         let (one, other) = (results(before, seed, grid), results(after, seed, grid));
@@ -22,7 +22,7 @@ pub fn compare(before: &Verified<Kernel>, after: &Verified<Kernel>) {
     }
 }
 
-/// The elements of every buffer after a run, all NaN alike.
+/// Returns the elements of every buffer after a run, with all NaNs mapped to one value.
 fn results(kernel: &Verified<Kernel>, seed: u64, grid: [u64; 3]) -> Vec<Vec<u64>> {
     let mut random = Random(seed);
     let mut buffers: Vec<(DType, Vec<u8>)> = Vec::new();
@@ -37,9 +37,9 @@ fn results(kernel: &Verified<Kernel>, seed: u64, grid: [u64; 3]) -> Vec<Vec<u64>
     let mut args: Vec<Arg<'_>> = Vec::new();
     for param in &kernel.params {
         args.push(match param {
-            Param::Buffer(_) => Arg::Write(&mut rest.next().expect("a buffer each").1),
+            Param::Buffer(_) => Arg::Write(&mut rest.next().expect("every parameter has a buffer").1),
             Param::Scalar { ty: Type::Index, .. } => Arg::Index(random.next() % 30),
-            Param::Scalar { ty, .. } => Arg::Scalar(random.element(ty.dtype().expect("no index"))),
+            Param::Scalar { ty, .. } => Arg::Scalar(random.element(ty.dtype().expect("not an index"))),
         });
     }
     let group = kernel.group_size.unwrap_or([4, 2, 1]);
@@ -68,7 +68,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Mostly small numbers, sometimes any bits, so that both ordinary and strange operands occur.
+    /// Returns mostly small numbers, sometimes random bits, so that both ordinary and unusual operands occur.
     fn element(&mut self, dtype: DType) -> Scalar {
         let (choice, bits) = (self.next() % 8, self.next());
         match choice {

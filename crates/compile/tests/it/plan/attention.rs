@@ -1,4 +1,4 @@
-//! Attention and what flows back from it by kernels of our own, against their bodies.
+//! Library kernels for attention and its gradient, against the bodies of the calls.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::build::Build;
 use crate::execute::{difference, inputs, run};
 use crate::variants::variants;
 
-/// Sides that are no whole tiles.
+/// Dimensions that are not multiples of a tile.
 const PLAIN: Attention = Attention {
     dtype: DType::F32,
     batch: 2,
@@ -40,17 +40,17 @@ fn cases() -> Vec<(&'static str, Attention)> {
     let narrow = Attention { queries: 16, keys: 5, width: 3, depth: 1, batch: 1, heads: 1, key_heads: 1, ..PLAIN };
     vec![
         ("ragged", PLAIN),
-        ("whole tiles", Attention { queries: 32, keys: 64, width: 16, depth: 16, batch: 1, ..PLAIN }),
+        ("complete tiles", Attention { queries: 32, keys: 64, width: 16, depth: 16, batch: 1, ..PLAIN }),
         ("few keys", narrow),
         ("causal", Attention { past: Some(0), queries: 40, keys: 40, batch: 1, ..PLAIN }),
-        ("causal behind others", Attention { past: Some(9), queries: 20, keys: 45, batch: 1, ..PLAIN }),
+        ("causal with past keys", Attention { past: Some(9), queries: 20, keys: 45, batch: 1, ..PLAIN }),
         ("causal with more queries than keys", Attention { past: Some(3), queries: 50, keys: 9, batch: 1, ..PLAIN }),
         ("all keys before the queries", Attention { past: Some(1 << 40), ..narrow }),
         ("shared keys", Attention { heads: 4, key_heads: 2, past: Some(2), queries: 18, ..PLAIN }),
         ("bools", masked(DType::Bool, [0, 0, 21, 1], Attention { batch: 1, heads: 1, key_heads: 1, ..PLAIN })),
-        ("bools for keys", masked(DType::Bool, [0, 0, 0, 1], Attention { past: Some(1), batch: 1, ..PLAIN })),
+        ("bools per key", masked(DType::Bool, [0, 0, 0, 1], Attention { past: Some(1), batch: 1, ..PLAIN })),
         (
-            "added, of every head",
+            "additive, per head",
             masked(
                 DType::F32,
                 [2 * 19 * 21, 19 * 21, 21, 1],
@@ -58,12 +58,12 @@ fn cases() -> Vec<(&'static str, Attention)> {
             ),
         ),
         (
-            "added to queries",
+            "additive, per query",
             masked(DType::F32, [0, 37, 1, 0], Attention { batch: 1, heads: 2, key_heads: 2, ..PLAIN }),
         ),
         ("f16", of_type(DType::F16, Attention { batch: 1, past: Some(0), ..PLAIN })),
         ("bf16", of_type(DType::BF16, masked(DType::BF16, [0, 0, 21, 1], Attention { batch: 1, ..PLAIN }))),
-        ("the widest", Attention { width: 128, depth: 100, queries: 17, heads: 1, key_heads: 1, batch: 1, ..PLAIN }),
+        ("maximum width", Attention { width: 128, depth: 100, queries: 17, heads: 1, key_heads: 1, batch: 1, ..PLAIN }),
     ]
 }
 
@@ -87,7 +87,7 @@ fn operands(b: &mut Build, of: &Attention) -> Operands {
     Operands { q, k, v, mask }
 }
 
-/// Rows of heads that share keys one after another.
+/// Merges the query heads that share a key head into rows of one matrix.
 fn joined(b: &mut Build, of: &Attention, x: NodeId) -> NodeId {
     let width = *b.shape(x).last().unwrap();
     b.reshape(x, &[of.batch, of.key_heads, of.heads / of.key_heads * of.queries, width])
@@ -104,7 +104,7 @@ fn turned(b: &mut Build, x: NodeId) -> NodeId {
     b.permute(x, &[0, 1, 3, 2])
 }
 
-/// The shares, and the logarithms of the sums.
+/// Returns the attention weights, and the log-sum-exp.
 fn shares(b: &mut Build, of: &Attention, operands: &Operands) -> [NodeId; 2] {
     let keys = turned(b, operands.k);
     let scores = with_shared(b, of, operands.q, keys);
@@ -176,7 +176,7 @@ fn backward(of: &Attention) -> Arc<Call> {
     Arc::new(Call::with_routine("attention_gradient", graph, Some(Routine::AttentionBackward(*of))))
 }
 
-/// All outputs of a call.
+/// Adds all outputs of a call.
 fn call(b: &mut Build, call: &Arc<Call>, inputs: &[NodeId]) -> Vec<NodeId> {
     let output = |(at, id): (usize, &NodeId)| {
         let node = call.body.node(*id);
@@ -185,7 +185,7 @@ fn call(b: &mut Build, call: &Arc<Call>, inputs: &[NodeId]) -> Vec<NodeId> {
     call.body.outputs.iter().enumerate().map(output).collect()
 }
 
-/// Attention, and what flows back if that is wanted.
+/// Builds attention, and its gradient if `back`.
 fn graph(of: &Attention, back: bool) -> Graph {
     let mut b = Build::default();
     let Operands { q, k, v, mask } = operands(&mut b, of);
@@ -204,7 +204,7 @@ fn nothing(_: &Routine) -> bool {
     false
 }
 
-/// Of NVIDIA's one that multiplies fragments of halves, and one that does not.
+/// Returns targets of all vendors, including NVIDIA targets with and without matrix units for 16-bit floats.
 fn targets() -> [Target; 5] {
     let [older, newer] = [75, 80].map(Target::cuda_minimum);
     [newer, Target::webgpu_minimum(), Target::opencl_minimum(), older, Target::hip_minimum(64)]
@@ -220,19 +220,21 @@ fn names(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn they_give_what_their_bodies_give() {
+fn library_kernels_match_call_bodies() {
     for (number, (name, of)) in cases().into_iter().enumerate() {
         let graph = graph(&of, true);
         let (leaves, slots) = inputs(&graph, 7);
         let want = graph_interpret::run(&graph, &leaves, &slots).unwrap();
-        // They differ in the sizes of tiles: one of each size has all cases.
+        // The targets differ in tile sizes: two of them run all cases.
         for target in targets().into_iter().take(if number == 0 { 5 } else { 2 }) {
             let plan = plan(&graph, &target, &nothing).unwrap();
-            // The smallest target has no room for what flows back to the widest, and binds too few buffers for masks.
-            let least = target.max_bindings == 8 && (name == "the widest" || of.mask.is_some());
+            // The smallest target has insufficient shared memory for the gradient of the widest case, and binds too few
+            // buffers for masks.
+            let least = target.max_bindings == 8 && (name == "maximum width" || of.mask.is_some());
             let count = plan.steps.len();
             assert!(names(&plan).contains(&"attention".to_string()), "{name}, {}: {plan}", target.name);
-            // Forward, means, queries, keys, and the logarithms in halves, which are asked for here.
+            // Forward, means, gradients of queries and keys, and a conversion of the log-sum-exp to 16 bits, which is
+            // an output here.
             let most = 4 + usize::from(of.dtype != DType::F32);
             assert!(least || count == most, "{name}, {}: {plan}", target.name);
             let have = run(&plan, &leaves, &slots);
@@ -245,9 +247,9 @@ fn they_give_what_their_bodies_give() {
     }
 }
 
-/// Rows of which nothing is seen are zeros, and let nothing through.
+/// Rows without visible keys give zeros, also in the gradient.
 #[test]
-fn queries_that_see_nothing_give_zeros() {
+fn fully_masked_queries_give_zeros() {
     let of = masked(DType::Bool, [0, 0, 1, 0], Attention { batch: 1, heads: 1, key_heads: 1, ..PLAIN });
     let graph = graph(&of, true);
     let (leaves, _) = inputs(&graph, 3);
@@ -269,15 +271,15 @@ fn queries_that_see_nothing_give_zeros() {
 }
 
 #[test]
-fn every_way_gives_the_same_bits() {
+fn all_tilings_give_the_same_bits() {
     let of = Attention { queries: 66, keys: 35, heads: 1, key_heads: 1, batch: 1, past: Some(3), ..PLAIN };
     assert_eq!(variants(&graph(&of, false), &Target::cuda_minimum(75), MathMode::Standard), 1, "tiles of 64 and of 32");
     assert!(variants(&graph(&of, true), &Target::cuda_minimum(75), MathMode::Standard) >= 3);
 }
 
-/// 16 heads of 1024: what stands between the products would take 64 MiB for each of them.
+/// 16 heads of 1024 tokens: each intermediate between the products would take 64 MiB.
 #[test]
-fn no_matrix_of_scores_is_stored() {
+fn score_matrices_are_not_stored() {
     let of = Attention { batch: 1, heads: 16, key_heads: 16, queries: 1024, keys: 1024, width: 64, depth: 64, ..PLAIN };
     let (output, logarithms) = (16 * 1024 * 64 * 4, 16 * 1024 * 4);
     for target in targets() {
@@ -292,7 +294,7 @@ fn no_matrix_of_scores_is_stored() {
 }
 
 #[test]
-fn bodies_and_routines_stay_where_they_are_better() {
+fn bodies_and_routines_are_used_where_they_are_faster() {
     let plain = graph(&PLAIN, false);
     let ours = |graph: &Graph, target: &Target| names(&plan(graph, target, &nothing).unwrap())[0] == "attention";
     assert!(ours(&plain, &Target::opencl_minimum()));
@@ -304,7 +306,7 @@ fn bodies_and_routines_stay_where_they_are_better() {
     for (what, of, target) in [
         ("one query", Attention { queries: 1, keys: 300, ..PLAIN }, &Target::opencl_minimum()),
         ("a wide head", Attention { width: 129, ..PLAIN }, &Target::opencl_minimum()),
-        ("f64 that is not there", of_type(DType::F64, PLAIN), &Target::opencl_minimum()),
+        ("unsupported f64", of_type(DType::F64, PLAIN), &Target::opencl_minimum()),
         ("few bindings", PLAIN, &few),
         ("little shared memory", PLAIN, &small),
     ] {

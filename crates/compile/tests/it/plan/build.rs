@@ -1,11 +1,11 @@
-//! Writing graphs in tests: shapes and types follow from the inputs.
+//! Graph builder for tests: shapes and types are inferred from the inputs.
 
 use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::{Graph, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{DType, Scalar, Shape};
 
-/// A graph that grows.
+/// A graph under construction.
 #[derive(Clone, Default)]
 pub struct Build {
     pub graph: Graph,
@@ -38,7 +38,7 @@ impl Build {
         self.graph.push(Op::Iota, &[], [len], DType::I32)
     }
 
-    /// A constant in every position of x's shape.
+    /// Adds a constant broadcast to the shape of `x`.
     pub fn like(&mut self, x: NodeId, value: f64) -> NodeId {
         let value = Scalar::from_f64(self.dtype(x), value);
         let one = self.graph.push(Op::Const(value), &[], Shape::default(), value.dtype);
@@ -58,7 +58,7 @@ impl Build {
         self.graph.push(Op::Alu(op), inputs, shape, dtype)
     }
 
-    /// An operation on operands of which some are expanded to the first one's shape.
+    /// Adds a binary operation with `y` expanded to the shape of `x`.
     pub fn with(&mut self, op: Alu, x: NodeId, y: NodeId) -> NodeId {
         let shape = self.shape(x);
         let y = self.expand(y, &shape);
@@ -105,7 +105,7 @@ impl Build {
         self.graph.push(Op::Pad(widths.to_vec()), &[x], shape, self.dtype(x))
     }
 
-    /// `(start, step, len)` along each axis.
+    /// Adds a slice, with `(start, step, len)` along each axis.
     pub fn slice(&mut self, x: NodeId, slices: &[(usize, isize, usize)]) -> NodeId {
         let shape: Vec<usize> = slices.iter().map(|slice| slice.2).collect();
         let slices = slices.iter().map(|(start, step, len)| Slice { start: *start, step: *step, len: *len }).collect();
@@ -140,7 +140,7 @@ impl Build {
         self.graph.push(Op::ControlDependency, &[x, before], shape, self.dtype(x))
     }
 
-    /// A number of the program.
+    /// Adds an integer constant.
     pub fn number(&mut self, value: i64) -> NodeId {
         let value = Scalar::from_i128(DType::I64, value.into());
         self.graph.push(Op::Const(value), &[], Shape::default(), DType::I64)
@@ -151,7 +151,7 @@ impl Build {
         self.graph
     }
 
-    // Compositions as users write them.
+    // Compositions typical of user code.
 
     pub fn mean_keep(&mut self, x: NodeId, axis: usize) -> NodeId {
         let sum = self.sum(x, &[axis]);

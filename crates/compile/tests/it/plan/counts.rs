@@ -1,4 +1,4 @@
-//! How many kernels a graph becomes: the fusion rule, counted.
+//! Number of kernels per graph: tests of the fusion rule.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn expect(name: &str, graph: Graph, kernels: usize, routines: usize) {
     count(name, &graph, kernels, routines);
 }
 
-/// Counts only: for shapes too large to interpret.
+/// Checks only the counts, for shapes too large for the interpreter.
 #[track_caller]
 fn count(name: &str, graph: &Graph, kernels: usize, routines: usize) {
     for target in [Target::cpu(), Target::opencl_minimum()] {
@@ -43,7 +43,7 @@ fn chain_of_five_operations_is_one_kernel() {
 
 /// One kernel fills the array, one writes each part, and nothing is copied.
 #[test]
-fn many_writes_change_one_array() {
+fn many_writes_update_one_array() {
     let mut b = Build::default();
     let whole = b.leaf(&[90, 100], DType::F32);
     let mut joined = b.like(whole, 0.0);
@@ -59,8 +59,8 @@ fn many_writes_change_one_array() {
 }
 
 #[test]
-fn a_few_parts_of_one_shape_are_joined_where_they_are_made() {
-    // In any order, along any axis; a part that is there twice, or one that is missing, is selected as before.
+fn concatenation_of_few_parts_is_one_kernel() {
+    // In any order, along any axis. Duplicate or missing parts are selected instead.
     for (axis, places) in [(1, [48, 0, 32, 16]), (0, [0, 16, 32, 48]), (0, [0, 16, 16, 48])] {
         let mut b = Build::default();
         let dims = |length: usize| if axis == 0 { [length, 30] } else { [30, length] };
@@ -76,15 +76,15 @@ fn a_few_parts_of_one_shape_are_joined_where_they_are_made() {
         }
         let w = b.f32(&[dims(64)[1], 20]);
         let product = b.matmul(joined, w);
-        // One of the parts is wanted besides: it is stored where it is made, or the parts are made twice.
+        // One of the parts is also an output: it is stored where it is computed, or the parts are computed twice.
         let graph = b.done(&[product, values[4]]);
-        expect("joined parts", graph, if places == [0, 16, 16, 48] { 2 } else { 1 }, 1);
+        expect("concatenated parts", graph, if places == [0, 16, 16, 48] { 2 } else { 1 }, 1);
     }
 }
 
-/// Of what is joined for a product, slices over one part, several, and all, forwards and backwards.
+/// Slices of a concatenation that cover one part, several, or all, forwards and backwards.
 #[test]
-fn slices_of_joined_parts_are_of_the_right_ones() {
+fn slices_of_concatenations_select_the_right_parts() {
     for (start, step, len) in [(2, 1, 4), (0, 1, 2), (4, 1, 2), (3, 1, 2), (5, -1, 4), (0, 2, 3), (5, -2, 3), (1, 1, 5)]
     {
         let mut b = Build::default();
@@ -99,13 +99,13 @@ fn slices_of_joined_parts_are_of_the_right_ones() {
         let slices = vec![Slice { start, step, len }, Slice { start: 0, step: 1, len: 40 }];
         let part = b.graph.push(Op::Slice(slices), &[joined], [len, 40], DType::F32);
         let part = b.alu(Alu::Math(Math::Sin), &[part]);
-        check("a slice of what is joined", &b.done(&[product, part]));
+        check("a slice of a concatenation", &b.done(&[product, part]));
     }
 }
 
-/// Several parts of one write: each after those before, wherever they are.
+/// Parts of one write are written in order, wherever they are.
 #[test]
-fn a_write_of_several_parts_is_one_after_another() {
+fn writes_of_several_parts_are_in_order() {
     for places in [[0, 3], [1, 2], [3, 0], [4, 2], [-1, 5]] {
         let mut b = Build::default();
         let (base, first, second) = (b.f32(&[6, 50]), b.f32(&[3, 50]), b.f32(&[3, 50]));
@@ -152,7 +152,7 @@ fn reductions_are_one_kernel() {
 }
 
 #[test]
-fn statistics_that_are_asked_for_come_from_the_same_kernel() {
+fn output_statistics_are_stored_by_the_fused_kernel() {
     let mut b = Build::default();
     let x = b.f32(&[20, 70]);
     let mean = b.mean_keep(x, 1);
@@ -163,11 +163,11 @@ fn statistics_that_are_asked_for_come_from_the_same_kernel() {
     let largest = b.reduce(ReduceOp::Max, x, &[1]);
     let square = b.alu(Alu::Mul, &[largest, largest]);
     let y = b.with(Alu::Sub, x, square);
-    expect("statistic, its square and their user", b.done(&[largest, square, y]), 1, 0);
+    expect("statistic, its square and a user of both", b.done(&[largest, square, y]), 1, 0);
 }
 
 #[test]
-fn a_layer_is_a_product_and_a_kernel() {
+fn layer_is_a_product_with_epilogue() {
     let mut b = Build::default();
     let (x, w, bias) = (b.f32(&[6, 30]), b.f32(&[20, 30]), b.f32(&[1, 20]));
     let wt = b.permute(w, &[1, 0]);
@@ -179,10 +179,10 @@ fn a_layer_is_a_product_and_a_kernel() {
     expect("layer", b.done(&[y]), 1, 1);
 }
 
-/// Bias and activation are the end of the product on a CPU; what reads other elements than its own is not, and nothing is on a
-/// GPU, where the routine is a launch of its own.
+/// On a CPU, bias and activation are an epilogue of the product, but a kernel that reads other elements than its own is
+/// not. On a GPU, where the routine is a separate launch, there are no epilogues.
 #[test]
-fn what_follows_a_product_element_by_element_is_its_epilogue() {
+fn elementwise_users_of_a_product_are_its_epilogue() {
     let layer = |follow: &dyn Fn(&mut Build, NodeId) -> NodeId| {
         let mut b = Build::default();
         let (x, w, bias) = (b.f32(&[6, 9]), b.f32(&[9, 12]), b.f32(&[1, 12]));
@@ -206,7 +206,7 @@ fn what_follows_a_product_element_by_element_is_its_epilogue() {
     let mut kept = plain;
     kept.outputs.push(product);
     assert_eq!(ended(&kept, Target::cpu()), (1, Some(true)));
-    // A bias alone goes with somebody else's product, unless that is wanted too.
+    // A bias alone is fused into a vendor's product, unless the product is also an output.
     let (mut alone, product) = layer(&|_, y| y);
     assert_eq!(ended(&alone, Target::opencl_minimum()), (1, None));
     alone.outputs.push(product);
@@ -224,7 +224,7 @@ fn what_follows_a_product_element_by_element_is_its_epilogue() {
 }
 
 #[test]
-fn movement_never_copies() {
+fn movement_operations_never_copy() {
     let mut b = Build::default();
     let x = b.f32(&[4, 6, 10]);
     let y = b.permute(x, &[2, 0, 1]);
@@ -236,7 +236,7 @@ fn movement_never_copies() {
 }
 
 #[test]
-fn what_is_asked_for_as_it_is_costs_nothing() {
+fn unchanged_outputs_are_aliases() {
     let mut b = Build::default();
     let x = b.f32(&[4, 6]);
     let same = b.reshape(x, &[24]);
@@ -270,7 +270,7 @@ fn an_optimizer_step_is_one_kernel() {
 }
 
 #[test]
-fn equal_kernels_are_one() {
+fn equal_kernels_are_shared() {
     let mut b = Build::default();
     let outputs: Vec<_> = (0..4)
         .map(|_| {
@@ -285,7 +285,7 @@ fn equal_kernels_are_one() {
         .iter()
         .map(|step| match step {
             PlanStep::Kernel { kernel, .. } => std::sync::Arc::as_ptr(kernel),
-            PlanStep::Routine { .. } | PlanStep::Copy { .. } => panic!("no products or copies here"),
+            PlanStep::Routine { .. } | PlanStep::Copy { .. } => panic!("this graph has no products or copies"),
         })
         .collect();
     assert_eq!(kernels.len(), 4);
@@ -336,7 +336,7 @@ fn long_reductions_take_two_kernels() {
 }
 
 #[test]
-fn products_that_no_routine_takes_go_through_shared_memory_with_what_follows() {
+fn products_without_a_routine_are_tiled_and_fused() {
     let mut b = Build::default();
     let (x, w, bias) = (b.f32(&[256, 512]), b.f32(&[512, 512]), b.f32(&[1, 512]));
     let y = b.matmul(x, w);
@@ -349,7 +349,7 @@ fn products_that_no_routine_takes_go_through_shared_memory_with_what_follows() {
 }
 
 #[test]
-fn an_axis_of_one_element_has_no_distance() {
+fn axis_of_length_one_has_stride_zero() {
     let mut b = Build::default();
     let (x, w) = (b.f32(&[3, 1, 6]), b.f32(&[1, 6, 5]));
     let w = b.expand(w, &[3, 6, 5]);
@@ -361,7 +361,7 @@ fn an_axis_of_one_element_has_no_distance() {
 }
 
 #[test]
-fn kernels_that_read_the_same_are_joined() {
+fn kernels_with_the_same_inputs_are_fused_horizontally() {
     let mut b = Build::default();
     let (x, y) = (b.f32(&[20, 60]), b.f32(&[20, 60]));
     let product = b.alu(Alu::Mul, &[x, y]);
@@ -379,7 +379,7 @@ fn kernels_that_read_the_same_are_joined() {
 }
 
 #[test]
-fn a_product_wanted_transposed_is_written_transposed() {
+fn transposed_product_is_computed_transposed() {
     let mut b = Build::default();
     let (x, w, y) = (b.f32(&[64, 30]), b.f32(&[64, 50]), b.f32(&[50, 30]));
     let x = b.permute(x, &[1, 0]);
@@ -387,11 +387,11 @@ fn a_product_wanted_transposed_is_written_transposed() {
     let turned = b.permute(product, &[1, 0]);
     let sum = b.alu(Alu::Add, &[turned, y]);
     let graph = b.done(&[sum]);
-    expect("turned product", graph.clone(), 1, 1);
+    expect("transposed product", graph.clone(), 1, 1);
     let plan = plan(&graph, &Target::cpu(), &|_| true).unwrap();
     assert!(plan.to_string().contains("1×50×30×64"), "{plan}");
 
-    // Used as it is as well, it is computed once.
+    // If it is also used untransposed, it is computed once.
     let mut b = Build::default();
     let (x, w) = (b.f32(&[20, 30]), b.f32(&[30, 40]));
     let product = b.matmul(x, w);
@@ -401,7 +401,7 @@ fn a_product_wanted_transposed_is_written_transposed() {
 }
 
 #[test]
-fn calls_are_written_out_and_what_they_share_is_computed_once() {
+fn inlined_calls_share_common_subexpressions() {
     let mut body = Build::default();
     let x = body.f32(&[8, 16]);
     let softmax = body.softmax(x, 1);
@@ -411,7 +411,7 @@ fn calls_are_written_out_and_what_they_share_is_computed_once() {
     let one = b.graph.push(Op::Call(call.clone(), 0), &[x], [8, 16], DType::F32);
     let other = b.softmax(x, 1);
     let sum = b.alu(Alu::Add, &[one, other]);
-    expect("a call beside what it does", b.done(&[sum]), 1, 0);
+    expect("a call and its inlined equivalent", b.done(&[sum]), 1, 0);
 
     let mut outer = Build::default();
     let x = outer.f32(&[8, 16]);
@@ -424,9 +424,9 @@ fn calls_are_written_out_and_what_they_share_is_computed_once() {
     expect("calls within calls", b.done(&outputs), 1, 0);
 }
 
-/// What comes after a sum is computed anew in a kernel of its own; what does not is one with it.
+/// Values after the sum are recomputed in a separate kernel; without the dependency everything is one kernel.
 #[test]
-fn what_is_computed_late_is_no_part_of_what_it_waits_for() {
+fn control_dependency_separates_kernels() {
     let graph = |late: bool| {
         let mut b = Build::default();
         let x = b.f32(&[5, 40]);
@@ -438,17 +438,17 @@ fn what_is_computed_late_is_no_part_of_what_it_waits_for() {
         let total = b.sum(y, &[0, 1]);
         b.done(&[sum, total])
     };
-    expect("at once", graph(false), 1, 0);
+    expect("no dependency", graph(false), 1, 0);
     expect("late", graph(true), 2, 0);
     let plan = plan(&graph(true), &Target::cpu(), &|_| true).unwrap();
     let written = |step: usize| plan.steps[step].buffers().collect::<Vec<_>>();
     assert!(written(0).contains(&plan.outputs[0]) && written(1).contains(&plan.outputs[1]), "{plan}");
 }
 
-/// With as many buffers as WebGPU binds: where there is no room for a product's factors beside the others, the product is stored, never
-/// what it sums.
+/// Uses the number of buffers that WebGPU binds. If there is no room for a product's factors besides other buffers, the
+/// product's result is stored, never the terms of its sum.
 #[test]
-fn a_product_is_never_stored_before_it_is_summed() {
+fn terms_of_a_product_are_never_stored() {
     let mut b = Build::default();
     let (x, w) = (b.f32(&[24, 150]), b.f32(&[150, 40]));
     let mut y = b.matmul(x, w);

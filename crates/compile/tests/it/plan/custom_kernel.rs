@@ -1,4 +1,4 @@
-//! Kernels of their authors among fused ones.
+//! Custom kernels among fused kernels.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use panoply_ir::{DType, Shape, Target, text};
 use crate::build::Build;
 use crate::execute::check;
 
-/// a·x, the sum of x with what `total` held, and how many were positive.
+/// Computes a·x, adds x to `total`, and flags positive elements.
 const SURVEY: &str = "
 kernel survey(a: f32, x: &[f32], scaled: &mut [f32], total: &mut [f32], positive: &mut [i32]) {
     let i: index = global_id.x
@@ -41,7 +41,7 @@ fn apply(b: &mut Build, authored: &Arc<CustomKernel>, inputs: &[NodeId]) -> [Nod
 }
 
 #[test]
-fn between_fused_kernels() {
+fn custom_kernel_between_fused_kernels() {
     let mut b = Build::default();
     let (x, total) = (b.f32(&[40]), b.f32(&[7]));
     let a = b.slot(0, DType::F32);
@@ -58,7 +58,7 @@ fn between_fused_kernels() {
 }
 
 #[test]
-fn unwanted_outputs_and_reshaped_inputs() {
+fn unused_outputs_and_reshaped_inputs() {
     let mut b = Build::default();
     let (x, total) = (b.f32(&[5, 8]), b.f32(&[40]));
     let a = b.slot(0, DType::F32);
@@ -67,11 +67,11 @@ fn unwanted_outputs_and_reshaped_inputs() {
     let graph = b.done(&[after, total]);
     check("one output", &graph);
     let plan = plan(&graph, &Target::cpu(), &|_| true).unwrap();
-    assert_eq!(plan.steps.len(), 2, "a copy of what is changed, and the kernel: {plan}");
+    assert_eq!(plan.steps.len(), 2, "a copy of the updated array, and the kernel: {plan}");
 }
 
 #[test]
-fn twice_with_other_inputs_is_two_launches() {
+fn calls_with_different_inputs_are_separate_launches() {
     let mut b = Build::default();
     let (x, y, total) = (b.f32(&[9]), b.f32(&[9]), b.f32(&[9]));
     let a = b.slot(0, DType::F32);
@@ -83,7 +83,7 @@ fn twice_with_other_inputs_is_two_launches() {
 }
 
 #[test]
-fn what_does_not_fit_is_said() {
+fn invalid_calls_are_rejected() {
     let text = |source: &str| Arc::new(verify(text::parse(source).unwrap()).unwrap());
     let kernel = text(SURVEY);
     let error = CustomKernel::new(kernel.clone(), [1; 3], vec![Shape::new([3])]).unwrap_err();
@@ -99,7 +99,7 @@ fn what_does_not_fit_is_said() {
     assert_eq!(wrong(&[(&none, DType::F32)]), "it takes 3 inputs, not 1");
     assert_eq!(wrong(&[(&none, DType::F64), (&four, DType::F32), (&four, DType::F32)]), "a holds f32, not f64");
     let tensor = wrong(&[(&one, DType::F32), (&four, DType::F32), (&four, DType::F32)]);
-    assert_eq!(tensor, "a is a number, not a tensor of shape [1]");
+    assert_eq!(tensor, "a is a scalar, not a tensor of shape [1]");
     let changed = wrong(&[(&none, DType::F32), (&four, DType::F32), (&one, DType::F32)]);
     assert_eq!(changed, "total has shape [1] before and [4] after");
 
@@ -107,5 +107,5 @@ fn what_does_not_fit_is_said() {
     let (a, x) = (b.f32(&[]), b.f32(&[4]));
     let [scaled, ..] = apply(&mut b, &survey, &[a, x, x]);
     let error = plan(&b.done(&[scaled]), &Target::cpu(), &|_| true).unwrap_err();
-    assert_eq!(error.message(), "kernel survey: a number it takes is computed on the device");
+    assert_eq!(error.message(), "kernel survey: a scalar argument is computed on the device");
 }

@@ -1,4 +1,4 @@
-//! Leaves that nobody needs afterwards: who takes their memory, and who must not.
+//! Donated leaves: the outputs that reuse their memory, and cases where reuse is not allowed.
 
 use panoply_compile::plan::{Plan, PlanStep, Role, plan};
 use panoply_ir::DType;
@@ -10,14 +10,14 @@ use panoply_ir::target::{Style, Target};
 use crate::build::Build;
 use crate::execute::check;
 
-/// The plan of a graph of which these leaves are spent; all ways to spend them give the same values.
+/// Plans a graph with these leaves donated, after checking that donation does not affect values.
 #[track_caller]
 fn spending(name: &str, graph: &Graph, spent: &[u32], target: &Target) -> Plan {
     check(name, graph);
     plan(&Graph { donated: spent.to_vec(), ..graph.clone() }, target, &|_| true).unwrap()
 }
 
-/// How many leaves' memory was taken.
+/// Counts the leaves whose memory is reused.
 fn taken(plan: &Plan) -> usize {
     plan.buffers.iter().filter(|buffer| matches!(buffer.role, Role::Donated(_))).count()
 }
@@ -26,7 +26,7 @@ fn copies(plan: &Plan) -> usize {
     plan.steps.iter().filter(|step| matches!(step, PlanStep::Copy { .. })).count()
 }
 
-/// Momentum with a parameter that follows: the parameter and what is remembered of it change where they are.
+/// A momentum update: parameter and momentum are updated in place.
 fn update() -> Graph {
     let mut b = Build::default();
     let (value, mean, gradient) = (b.f32(&[30, 40]), b.f32(&[30, 40]), b.f32(&[30, 40]));
@@ -39,21 +39,21 @@ fn update() -> Graph {
 }
 
 #[test]
-fn an_update_changes_what_is_spent_where_it_is() {
+fn update_reuses_donated_leaves() {
     let graph = update();
     for target in [Target::cpu(), Target::opencl_minimum(), Target::cuda_minimum(80), Target::webgpu_minimum()] {
         let plan = spending("update", &graph, &[0, 1], &target);
         let [PlanStep::Kernel { kernel, .. }] = &plan.steps[..] else { panic!("{plan}") };
         let both = kernel.mems.iter().filter(|mem| mem.space == Space::Buffer(Access::InOut)).count();
         assert_eq!((both, taken(&plan), plan.peak_bytes), (2, 2, 0), "{plan}");
-        // Each takes its own memory, so that a loop leaves everything where it was.
+        // Each output reuses its own memory, so that in a loop all arrays stay in place.
         let role = |output: usize| plan.buffers[plan.outputs[output].index()].role;
         assert_eq!([role(0), role(1)], [Role::Donated(0), Role::Donated(1)], "{plan}");
     }
 }
 
 #[test]
-fn only_what_is_spent_is_changed() {
+fn only_donated_leaves_are_reused() {
     let graph = update();
     let plan = spending("update", &graph, &[1], &Target::cpu());
     assert_eq!((taken(&plan), plan.peak_bytes), (1, 30 * 40 * 4), "{plan}");
@@ -61,12 +61,12 @@ fn only_what_is_spent_is_changed() {
 }
 
 #[test]
-fn what_other_work_items_read_is_not_written_over() {
+fn elements_read_by_other_work_items_are_not_overwritten() {
     let mut b = Build::default();
     let (x, y) = (b.f32(&[40, 40]), b.f32(&[40, 40]));
     let turned = b.permute(x, &[1, 0]);
     let sum = b.alu(Alu::Add, &[x, turned]);
-    // y too is read last in the same kernel, but each element by its own work-item.
+    // y is also last read in this kernel, but each element only by its own work-item.
     let sum = b.alu(Alu::Mul, &[sum, y]);
     let graph = b.done(&[sum]);
     for target in [Target::cpu(), Target::opencl_minimum()] {
@@ -82,7 +82,7 @@ fn what_other_work_items_read_is_not_written_over() {
 }
 
 #[test]
-fn what_is_read_later_stays() {
+fn leaves_read_later_are_not_reused() {
     let mut b = Build::default();
     let (x, w) = (b.f32(&[20, 20]), b.f32(&[20, 20]));
     let two = b.like(x, 2.0);
@@ -92,23 +92,23 @@ fn what_is_read_later_stays() {
     let graph = b.done(&[twice, again]);
     let plan = spending("read later", &graph, &[0], &Target::cpu());
     assert_eq!(taken(&plan), 0, "{plan}");
-    // The second product is made when nobody reads w any more.
+    // The second product is computed after the last read of w.
     let plan = spending("read before", &graph, &[1], &Target::cpu());
     assert_eq!(taken(&plan), 1, "{plan}");
 }
 
 #[test]
-fn a_leaf_that_is_asked_for_stays() {
+fn output_leaves_are_not_reused() {
     let mut b = Build::default();
     let x = b.f32(&[50]);
     let two = b.like(x, 2.0);
     let twice = b.alu(Alu::Mul, &[x, two]);
     let graph = b.done(&[twice, x]);
-    assert_eq!(taken(&spending("asked for", &graph, &[0], &Target::cpu())), 0);
+    assert_eq!(taken(&spending("leaf as output", &graph, &[0], &Target::cpu())), 0);
 }
 
 #[test]
-fn a_write_into_what_is_spent_copies_nothing() {
+fn write_to_donated_leaf_copies_nothing() {
     for of_the_run in [false, true] {
         let mut b = Build::default();
         let (cache, row) = (b.leaf(&[90, 100], DType::F32), b.f32(&[1, 100]));
@@ -122,7 +122,7 @@ fn a_write_into_what_is_spent_copies_nothing() {
 }
 
 #[test]
-fn nothing_changes_before_the_last_routine_of_a_gpu() {
+fn gpu_leaves_stay_intact_until_the_last_routine() {
     let mut b = Build::default();
     let (x, w, v) = (b.f32(&[20, 20]), b.f32(&[20, 20]), b.f32(&[20, 20]));
     let two = b.like(x, 2.0);
@@ -137,9 +137,10 @@ fn nothing_changes_before_the_last_routine_of_a_gpu() {
     assert_eq!(taken(&spending("before a routine", &graph, &[0], &Target::cpu())), 1);
 }
 
-/// A product that a bias goes with runs where the addition stood: by then no leaf may have changed, or none that fails could be made up for.
+/// A product with fused bias runs at the position of the addition. All leaves must still be intact then, because a
+/// failed routine requires a restart from the leaves.
 #[test]
-fn a_bias_goes_with_no_product_past_a_leaf_that_changes() {
+fn bias_is_not_fused_past_an_overwritten_leaf() {
     for late in [false, true] {
         for swapped in [false, true] {
             let mut b = Build::default();

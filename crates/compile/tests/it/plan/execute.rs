@@ -1,4 +1,4 @@
-//! Running a plan with the kernel interpreter, and comparing it with the graph interpreter.
+//! Runs a plan with the kernel interpreter, and compares it with the graph interpreter.
 
 use panoply_compile::plan::{Plan, PlanArg, PlanEpilogue, PlanStep, Role, plan};
 use panoply_compile::schedule::schedule;
@@ -9,7 +9,7 @@ use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::routine::{Gemm, Layout, Routine};
 use panoply_ir::{DType, Error, Result, Scalar, Target, Verified};
 
-/// What a device offers in a test.
+/// Routines that a device offers in a test.
 #[derive(Clone, Copy, Debug)]
 pub enum Offers {
     Nothing,
@@ -22,7 +22,8 @@ impl Offers {
     }
 }
 
-/// The targets every graph is planned for: lanes on a CPU, groups on a GPU, and a device that binds few buffers, all of them small.
+/// Returns the targets used for every graph: a CPU with lanes, GPUs with groups, and a device with few bindings and
+/// small buffers.
 pub fn targets() -> [Target; 4] {
     let few = Target {
         max_bindings: 5,
@@ -40,7 +41,7 @@ pub fn check(name: &str, graph: &Graph) {
     let (leaves, slots) = inputs(graph, 7);
     let want = graph_interpret::run(graph, &leaves, &slots).unwrap();
     let spent = Graph { donated: (0..leaves.len() as u32).collect(), ..graph.clone() };
-    for (graph, name) in [(graph, name), (&spent, &format!("{name} with its leaves spent"))] {
+    for (graph, name) in [(graph, name), (&spent, &format!("{name} with donated leaves"))] {
         check_plans(name, graph, &leaves, &slots, &want);
     }
 }
@@ -72,7 +73,7 @@ fn check_plans(name: &str, graph: &Graph, leaves: &[Array], slots: &[Scalar], wa
     }
 }
 
-/// Leaves and slots with values small enough for every type, the same for the same seed.
+/// Returns leaves and slots with values small enough for every type, determined by the seed.
 pub fn inputs(graph: &Graph, seed: u64) -> (Vec<Array>, Vec<Scalar>) {
     let (mut leaves, mut slots) = (Vec::new(), Vec::new());
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -88,7 +89,7 @@ pub fn inputs(graph: &Graph, seed: u64) -> (Vec<Array>, Vec<Scalar>) {
             match dtype {
                 DType::Bool => Scalar::from_i128(dtype, (bits % 2) as i128),
                 dtype if dtype.is_float() => Scalar::from_f64(dtype, (bits % 33) as f64 / 8.0 - 2.0),
-                // Mostly positions within a short axis, some beyond it on either side.
+                // Mostly positions within a short axis, some out of range on either side.
                 dtype if dtype.is_signed() => Scalar::from_i128(dtype, (bits % 9) as i128 - 1),
                 _ => Scalar::from_i128(dtype, (bits % 9) as i128),
             }
@@ -105,23 +106,23 @@ pub fn inputs(graph: &Graph, seed: u64) -> (Vec<Array>, Vec<Scalar>) {
     (leaves, slots)
 }
 
-/// Fails on what a shipped kernel must never do.
+/// Observer that fails on accesses and overflows that a generated kernel must not have.
 struct Strict;
 
 impl Observer for Strict {
     fn access(&mut self, access: Access) -> Result<()> {
         match access.element {
             Some(element) if element < access.len => Ok(()),
-            element => Err(Error::mistake(format!("{:?} of element {element:?} of {}", access.touch, access.len))),
+            element => Err(Error::mistake(format!("{:?} of element {element:?}, length {}", access.touch, access.len))),
         }
     }
 
     fn overflow(&mut self, overflow: Overflow) -> Result<()> {
-        Err(Error::mistake(format!("{} of {:?} has no result", overflow.op.name(), overflow.operands)))
+        Err(Error::mistake(format!("{} of {:?} overflows", overflow.op.name(), overflow.operands)))
     }
 }
 
-/// The plan's outputs as elements.
+/// Runs a plan and returns its outputs as elements.
 pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Scalar>>> {
     let mut arenas: Vec<Vec<u8>> = plan.arenas.iter().map(|bytes| vec![0xAA; *bytes as usize]).collect();
     let mut memory: Vec<Vec<u8>> = Vec::new();
@@ -132,7 +133,7 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
         });
     }
     for step in &plan.steps {
-        // Temporaries live in the arenas between steps, so that a wrong lifetime is a wrong result.
+        // Temporaries are kept in the arenas between steps, so that a wrong lifetime gives a wrong result.
         let temps: Vec<(usize, usize, std::ops::Range<usize>)> = step
             .buffers()
             .filter_map(|id| match plan.buffers[id.index()].role {
@@ -148,7 +149,7 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
             PlanStep::Kernel { kernel, grid, args } => launch(kernel, *grid, args, &mut memory, slots)?,
             PlanStep::Copy { from, to } => memory[to.index()] = memory[from.index()].clone(),
             PlanStep::Routine { routine, buffers, epilogue } => {
-                let Routine::Gemm(gemm) = routine else { panic!("no calls with routines here") };
+                let Routine::Gemm(gemm) = routine else { panic!("the only routines are matrix products") };
                 let operand = |at: usize| {
                     let id = buffers[at].index();
                     from_bytes(&memory[id], plan.buffers[id].dtype)
@@ -163,7 +164,7 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                 memory[result] = to_bytes(&product);
                 if let Some(PlanEpilogue { kernel, grid, args, keep_output: keeps }) = epilogue.as_deref() {
                     launch(kernel, *grid, args, &mut memory, slots)?;
-                    // What is not kept was perhaps never written.
+                    // An output that is not kept might never have been written.
                     memory[result].iter_mut().filter(|_| !keeps).for_each(|byte| *byte = 0xAA);
                 }
             }
@@ -185,11 +186,11 @@ fn launch(
     let mut bound: Vec<Option<&mut Vec<u8>>> = memory.iter_mut().map(Some).collect();
     let given = args.iter().zip(&kernel.params).map(|(arg, param)| match (arg, param) {
         (PlanArg::Buffer(id), Param::Buffer(_)) => {
-            Arg::Write(bound[id.index()].take().expect("a kernel binds a buffer once"))
+            Arg::Write(bound[id.index()].take().expect("a kernel binds each buffer at most once"))
         }
         (PlanArg::Slot(n), Param::Scalar { .. }) => Arg::Scalar(slots[*n as usize]),
         (PlanArg::Scalar(value), Param::Scalar { .. }) => Arg::Scalar(*value),
-        other => panic!("{other:?} do not fit"),
+        other => panic!("argument and parameter do not match: {other:?}"),
     });
     let mut given: Vec<Arg> = given.collect();
     let ran = interpret::run(kernel, grid, group, &mut given, &mut Strict);
@@ -224,10 +225,10 @@ fn from_bytes(bytes: &[u8], dtype: DType) -> Vec<Scalar> {
     bytes.chunks(dtype.bytes()).map(element).collect()
 }
 
-/// The first element that differs beyond what its type's rounding explains.
+/// Returns a description of the first element that differs by more than the rounding error of its type.
 pub fn difference(have: &[Scalar], want: &Array) -> Option<String> {
     if have.len() != want.shape.numel() {
-        return Some(format!("{} elements, not {}", have.len(), want.shape.numel()));
+        return Some(format!("{} elements, expected {}", have.len(), want.shape.numel()));
     }
     let tolerance = match want.dtype {
         DType::F64 => 1e-12,
@@ -244,5 +245,5 @@ pub fn difference(have: &[Scalar], want: &Array) -> Option<String> {
         }
     };
     let at = (0..have.len()).find(|at| !close(&have[*at], *at))?;
-    Some(format!("element {at} is {}, not {}", have[at], want.scalars()[at]))
+    Some(format!("element {at} is {}, expected {}", have[at], want.scalars()[at]))
 }

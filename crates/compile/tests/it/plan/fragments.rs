@@ -1,4 +1,4 @@
-//! Products of halves on a device that multiplies fragments of matrices itself.
+//! Products of 16-bit floats on a device with matrix units.
 
 use panoply_compile::plan::{Options, Plan, PlanStep, plan_with};
 use panoply_ir::alu::{Alu, Math};
@@ -9,7 +9,7 @@ use crate::build::Build;
 use crate::execute::{difference, inputs, run};
 use crate::variants::variants;
 
-/// How many kernels multiply fragments.
+/// Counts the kernels that multiply fragments.
 fn multiplying(plan: &Plan) -> usize {
     let multiplies = |step: &&PlanStep| match step {
         PlanStep::Kernel { kernel, .. } => kernel.to_string().contains("group_mma<"),
@@ -22,7 +22,7 @@ fn planned(graph: &Graph, target: &Target, accuracy: MathMode) -> Plan {
     plan_with(&Options { accuracy, ..Options::default() }, graph, target, &|_| false).unwrap()
 }
 
-/// A product of leaves of these shapes, its operands and what becomes of it.
+/// A product of leaves of these shapes, with the operations around it.
 struct Case {
     name: &'static str,
     left: &'static [usize],
@@ -33,10 +33,10 @@ struct Case {
 const CASES: [Case; 9] = [
     Case { name: "tiles", left: &[64, 64], right: &[64, 64], write: |b, x, y| b.matmul(x, y) },
     Case { name: "ragged", left: &[37, 51], right: &[51, 43], write: |b, x, y| b.matmul(x, y) },
-    Case { name: "short sums", left: &[70, 17], right: &[17, 16], write: |b, x, y| b.matmul(x, y) },
+    Case { name: "short inner dimension", left: &[70, 17], right: &[17, 16], write: |b, x, y| b.matmul(x, y) },
     Case { name: "large", left: &[130, 40], right: &[40, 600], write: |b, x, y| b.matmul(x, y) },
     Case {
-        name: "padded, as a convolution's windows are",
+        name: "padded, like a convolution's windows",
         left: &[30, 20],
         right: &[24, 70],
         write: |b, x, y| {
@@ -85,7 +85,7 @@ const CASES: [Case; 9] = [
 ];
 
 #[test]
-fn products_of_halves_are_multiplied_by_fragments() {
+fn products_of_16_bit_floats_use_fragments() {
     for Case { name, left, right, write } in CASES {
         for dtype in [DType::F16, DType::BF16] {
             let mut b = Build::default();
@@ -104,7 +104,7 @@ fn products_of_halves_are_multiplied_by_fragments() {
 }
 
 #[test]
-fn every_tile_gives_the_same_bits() {
+fn all_tiles_give_the_same_bits() {
     let mut b = Build::default();
     let (x, y) = (b.leaf(&[70, 40], DType::BF16), b.leaf(&[40, 140], DType::BF16));
     let product = b.matmul(x, y);
@@ -114,7 +114,7 @@ fn every_tile_gives_the_same_bits() {
 }
 
 #[test]
-fn all_else_is_multiplied_as_before() {
+fn other_products_do_not_use_fragments() {
     let product = |left: DType, right: DType| {
         let mut b = Build::default();
         let (x, y) = (b.leaf(&[32, 32], left), b.leaf(&[32, 32], right));
@@ -134,9 +134,9 @@ fn all_else_is_multiplied_as_before() {
     let card = Target::cuda_minimum(80);
     for (what, graph, target, accuracy) in [
         ("f32", product(DType::F32, DType::F32), &card, MathMode::Standard),
-        ("f32 made of halves", product(DType::F16, DType::BF16), &card, MathMode::Standard),
+        ("f32 cast from 16-bit floats", product(DType::F16, DType::BF16), &card, MathMode::Standard),
         ("exact sums", halves(), &card, MathMode::Exact),
-        ("an older card", halves(), &Target::cuda_minimum(75), MathMode::Standard),
+        ("an older GPU", halves(), &Target::cuda_minimum(75), MathMode::Standard),
         ("another device", halves(), &Target::hip_minimum(64), MathMode::Standard),
     ] {
         let plan = planned(&graph, target, accuracy);

@@ -1,7 +1,8 @@
-//! Every primitive with every operand in every form, at sizes on both sides of the thresholds of scheduling and lowering: an operand that is
-//! stored and differs from element to element is the easy case.
+//! Every primitive with operands in every form, at sizes on both sides of the thresholds of scheduling and lowering. A
+//! stored operand with arbitrary elements is the easy case.
 //!
-//! `PANOPLY_TEST_FULL=1` takes every pair of forms several times. A failure names the primitive, the forms and the seed.
+//! `PANOPLY_TEST_FULL=1` runs every pair of forms several times. A failure prints the primitive, the forms and the
+//! seed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,26 +19,26 @@ use crate::build::Build;
 use crate::execute::{check, targets};
 use crate::random::Draw;
 
-/// How an operand is come by.
+/// Origin of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// A leaf.
     Stored,
     /// Computed from leaves.
     Lazy,
-    /// One number of the program.
+    /// A broadcast constant.
     Constant,
-    /// One number of the launch.
+    /// A broadcast scalar slot.
     Slot,
-    /// Positions along an axis.
+    /// Indices along an axis.
     Counted,
-    /// A leaf repeated along one axis, or along all.
+    /// A leaf broadcast along one axis, or along all.
     Expanded,
-    /// A leaf read backwards along an axis.
+    /// A leaf reversed along an axis.
     Reversed,
-    /// Every element, or every second one, of a longer leaf.
+    /// A slice with step 1 or 2 of a longer leaf.
     Sliced,
-    /// A leaf with its axes in another order.
+    /// A leaf with permuted axes.
     Permuted,
 }
 
@@ -53,7 +54,7 @@ const FORMS: [Form; 9] = [
     Form::Permuted,
 ];
 
-/// Elements an array may have: the interpreters are slow.
+/// Maximum number of elements of an array, limited because the interpreters are slow.
 const MOST: usize = 1200;
 const MOST_IN_FULL: usize = 9000;
 
@@ -67,7 +68,7 @@ struct Case {
 }
 
 impl Case {
-    /// A length, mostly one beside a threshold, so that so many times it still fits.
+    /// Returns a length, mostly near a threshold, such that `times` arrays of it stay within the maximum.
     fn length(&mut self, times: usize) -> usize {
         let short = 1 + self.draw.below(7);
         let fitting: Vec<usize> = self.lengths.iter().copied().filter(|length| length * times <= self.most).collect();
@@ -87,7 +88,7 @@ impl Case {
         }
     }
 
-    /// An operand of a form.
+    /// Adds an operand of a form.
     fn operand(&mut self, form: Form, shape: &[usize], dtype: DType) -> NodeId {
         let axis = self.draw.below(shape.len().max(1));
         match form {
@@ -155,7 +156,7 @@ impl Case {
     }
 }
 
-/// A primitive on operands of three forms; those it has no operand for are ignored.
+/// A primitive on operands of three forms; unused forms are ignored.
 type Primitive = (&'static str, fn(&mut Case, [Form; 3]) -> NodeId);
 
 const PRIMITIVES: &[Primitive] = &[
@@ -322,7 +323,7 @@ const PRIMITIVES: &[Primitive] = &[
         let x = c.b.after(x, before);
         c.b.alu(Alu::Add, &[x, y])
     }),
-    ("a kernel of its author's", |c, [x, total, _]| {
+    ("a custom kernel", |c, [x, total, _]| {
         let length = c.length(1);
         let (x, total) = (c.f32(x, &[length]), c.f32(total, &[7]));
         let kernel = verify(text::parse(COUNT).unwrap()).unwrap();
@@ -331,7 +332,7 @@ const PRIMITIVES: &[Primitive] = &[
     }),
 ];
 
-/// Adds the first element of an array, and how many there are.
+/// Adds the first element of an array and its length.
 const COUNT: &str = "
 kernel count(x: &[f32], total: &mut [f32]) {
     let i: index = global_id.x
@@ -339,7 +340,7 @@ kernel count(x: &[f32], total: &mut [f32]) {
 }
 ";
 
-/// Lengths on both sides of every threshold that arrays of so many elements reach.
+/// Returns lengths around every threshold that arrays with `most` elements can reach.
 fn lengths(most: usize) -> Vec<usize> {
     let styles = targets().map(|target| target.style);
     let thresholds =
@@ -357,7 +358,7 @@ fn run((name, primitive): Primitive, forms: [Form; 3], seed: u64) {
     let mut case = Case { b: Build::default(), draw: Draw::new(seed), most, lengths: lengths(most), slots: 0 };
     let made = primitive(&mut case, forms);
     let mut outputs = vec![made];
-    // What follows may be fused with it, and share what it reads.
+    // Users can be fused with the primitive, and share its inputs.
     if case.draw.below(2) == 0 {
         let again = case.b.alu(Alu::Add, &[made, made]);
         outputs.push(again);
@@ -370,7 +371,7 @@ fn run((name, primitive): Primitive, forms: [Form; 3], seed: u64) {
 }
 
 #[test]
-fn every_primitive_takes_operands_of_every_form() {
+fn primitives_accept_operands_of_every_form() {
     let (full, mut draw) = (is_full(), Draw::new(3));
     for (number, primitive) in PRIMITIVES.iter().enumerate() {
         for (at, first) in FORMS.iter().enumerate() {
@@ -378,7 +379,7 @@ fn every_primitive_takes_operands_of_every_form() {
                 for round in 0..if full { 4 } else { 1 } {
                     let third = draw.one(&FORMS);
                     let seed = (number * 1000 + draw.below(1000)) as u64;
-                    // Each form of each operand is tried in any case; the pairs are for the full run.
+                    // Each form of each operand is always tested; all pairs only in the full run.
                     if full || round == 0 && (second == FORMS[(at + number) % FORMS.len()]) {
                         run(*primitive, [*first, second, third], seed);
                     }
@@ -388,7 +389,7 @@ fn every_primitive_takes_operands_of_every_form() {
     }
 }
 
-/// Positions and rows that are one for all: adding them once was not enough.
+/// Uniform positions and rows: adding the row only once would be wrong.
 #[test]
 fn scatters_of_uniform_rows_count_every_position() {
     let uniform = [Form::Constant, Form::Slot, Form::Expanded];

@@ -1,5 +1,5 @@
-//! Kernels of plans, which claim every access as proven: optimized ones give the same bytes, touch nothing else, and no
-//! index of theirs wraps.
+//! Kernels of plans, in which all accesses are marked as proven: optimized kernels give the same bytes, access nothing
+//! else, and none of their indices wraps.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn check(name: &str, graph: &Graph) {
 }
 
 #[test]
-fn planned_kernels_keep_their_meaning() {
+fn optimization_preserves_results_of_planned_kernels() {
     let mut b = Build::default();
     let x = b.f32(&[7, 33]);
     let y = b.softmax(x, 1);

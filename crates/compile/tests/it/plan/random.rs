@@ -1,6 +1,7 @@
-//! Random graphs: whatever is fused, the values are the graph interpreter's.
+//! Random graphs: plans give the graph interpreter's values, independent of fusion.
 //!
-//! `PANOPLY_GRAPHS` sets how many (some hundred by default) and `PANOPLY_SEED` the first; a failure names the seed.
+//! `PANOPLY_GRAPHS` sets their number (some hundred by default) and `PANOPLY_SEED` the first seed; a failure prints the
+//! seed.
 
 use panoply_ir::DType;
 use panoply_ir::alu::{Alu, Math};
@@ -10,7 +11,7 @@ use panoply_ir::reduce::ReduceOp;
 use crate::build::Build;
 use crate::execute::check;
 
-/// Numbers that a seed decides.
+/// Pseudo-random numbers determined by a seed.
 pub struct Draw(u64);
 
 impl Draw {
@@ -30,7 +31,7 @@ impl Draw {
     }
 }
 
-/// Nodes with what their magnitude cannot exceed, so that rounding stays small against it.
+/// Nodes with upper bounds of their magnitude, which limit rounding errors.
 struct Maker {
     b: Build,
     draw: Draw,
@@ -38,12 +39,12 @@ struct Maker {
     ints: Vec<NodeId>,
 }
 
-/// Elements a node may have: the interpreters are slow.
+/// Maximum number of elements of a node, limited because the interpreters are slow.
 const MOST: usize = 1000;
 
 impl Maker {
     fn shape(&mut self) -> Vec<usize> {
-        // A long axis now and then, so that groups share rows.
+        // Occasionally a long axis, so that groups share rows.
         let rank = 1 + self.draw.below(3);
         (0..rank).map(|_| self.draw.one(&[1, 2, 3, 4, 5, 7, 7, 64])).collect()
     }
@@ -56,7 +57,7 @@ impl Maker {
         self.floats.push((id, bound));
     }
 
-    /// A float of this shape, from the nodes there are if one fits.
+    /// Returns a float node of this shape, an existing one if possible.
     fn of_shape(&mut self, shape: &[usize]) -> (NodeId, f64) {
         let fit: Vec<(NodeId, f64)> =
             self.floats.iter().copied().filter(|(id, _)| self.b.shape(*id) == shape).collect();
@@ -68,7 +69,7 @@ impl Maker {
     }
 
     fn step(&mut self) {
-        // Late nodes are likelier, so that chains grow.
+        // Prefer recent nodes, so that chains grow.
         let recent = self.floats.len().saturating_sub(6);
         let from = if self.draw.below(3) > 0 { recent } else { 0 };
         let (x, bound) = self.floats[from + self.draw.below(self.floats.len() - from)];
@@ -108,7 +109,7 @@ impl Maker {
                 let bound = if op == ReduceOp::Sum { bound * combined as f64 } else { bound };
                 self.add(y, bound);
                 if self.draw.below(2) == 0 {
-                    let (y, bound) = *self.floats.last().expect("just added");
+                    let (y, bound) = *self.floats.last().expect("a node was just added");
                     let reduced = self.b.shape(y);
                     if reduced.len() == shape.len() && reduced.iter().zip(&shape).all(|(a, b)| a == b || *a == 1) {
                         let back = self.b.expand(y, &shape);
@@ -226,7 +227,7 @@ fn graph(seed: u64) -> Graph {
     for _ in 0..3 + maker.draw.below(14) {
         maker.step();
     }
-    let mut outputs = vec![maker.floats.last().expect("there are leaves").0];
+    let mut outputs = vec![maker.floats.last().expect("the list contains leaves").0];
     for _ in 0..maker.draw.below(3) {
         outputs.push(maker.draw.one(&maker.floats).0);
     }
@@ -234,7 +235,7 @@ fn graph(seed: u64) -> Graph {
 }
 
 #[test]
-fn random_graphs() {
+fn random_graphs_match_interpreter() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let first = number("PANOPLY_SEED").unwrap_or(0);
     let count = if number("PANOPLY_TEST_QUICK") == Some(1) { 40 } else { 150 };

@@ -1,4 +1,4 @@
-//! A table of graphs whose plans must compute what the graph interpreter computes.
+//! Graphs whose plans must give the graph interpreter's values.
 
 use panoply_ir::DType;
 use panoply_ir::alu::{Alu, Math};
@@ -19,7 +19,7 @@ macro_rules! graphs {
 }
 
 graphs! {
-    reshape_that_is_no_stride |b| {
+    reshape_not_expressible_by_strides |b| {
         let x = b.f32(&[4, 6]);
         let y = b.permute(x, &[1, 0]);
         let y = b.reshape(y, &[3, 8]);
@@ -28,7 +28,7 @@ graphs! {
         let y = b.alu(Alu::Neg, &[y]);
         [y]
     }
-    transposed_in_tiles |b| {
+    tiled_transposes |b| {
         let x = b.f32(&[19, 33]);
         let y = b.permute(x, &[1, 0]);
         let y = b.alu(Alu::Neg, &[y]);
@@ -40,7 +40,7 @@ graphs! {
     more_slices_of_one_array_than_can_be_bound |b| {
         let x = b.f32(&[221]);
         let slices: Vec<_> = (0..220).map(|start| b.slice(x, &[(start, 1, 2)])).collect();
-        let sum = slices.into_iter().reduce(|sum, one| b.alu(Alu::Add, &[sum, one])).expect("there are some");
+        let sum = slices.into_iter().reduce(|sum, one| b.alu(Alu::Add, &[sum, one])).expect("the list is not empty");
         [sum]
     }
     padding_around_everything |b| {
@@ -80,7 +80,7 @@ graphs! {
         let y = b.alu(Alu::Fma, &[x, s, t]);
         [y, n]
     }
-    constants_alone |b| {
+    constant_outputs |b| {
         let x = b.f32(&[3, 2]);
         let c = b.like(x, 2.5);
         let one = b.like(x, 1.0);
@@ -88,7 +88,7 @@ graphs! {
         let y = b.alu(Alu::Add, &[same, c]);
         [c, y]
     }
-    reductions_of_every_kind |b| {
+    reductions_with_every_operation |b| {
         let x = b.f32(&[5, 60]);
         let n = b.leaf(&[5, 60], DType::I32);
         let mut outputs = Vec::new();
@@ -110,7 +110,7 @@ graphs! {
         let p = b.permute(x, &[2, 0, 3, 1]);
         [&[0, 2][..], &[1, 3], &[0], &[3], &[1, 2, 3]].map(|axes| b.sum(p, axes))
     }
-    reductions_in_two_steps |b| {
+    split_reductions |b| {
         let x = b.f32(&[33_001]);
         let h = b.leaf(&[2, 5000, 3], DType::F16);
         let (total, largest) = (b.sum(x, &[0]), b.reduce(ReduceOp::Max, x, &[0]));
@@ -129,7 +129,7 @@ graphs! {
         let y = b.with(Alu::Sub, x, m);
         [y]
     }
-    normalized_over_the_batch |b| {
+    batch_normalization |b| {
         let x = b.f32(&[4, 6, 3, 5]);
         let m = b.sum(x, &[0, 2, 3]);
         let centered = b.with(Alu::Sub, x, m);
@@ -146,7 +146,7 @@ graphs! {
         let w = b.sum(z, &[0]);
         [w]
     }
-    rows_at_other_rows |b| {
+    reduction_used_at_reversed_rows |b| {
         let x = b.f32(&[8, 9]);
         let m = b.sum(x, &[1]);
         let flipped = b.slice(m, &[(7, -1, 8), (0, 1, 1)]);
@@ -170,7 +170,7 @@ graphs! {
         let w = b.matmul(xt, z);
         [z, w]
     }
-    products_of_computed_and_cut_operands |b| {
+    products_of_computed_and_sliced_operands |b| {
         let (x, y) = (b.f32(&[6, 8]), b.f32(&[9, 5]));
         let x = b.alu(Alu::Math(Math::Exp), &[x]);
         let y = b.slice(y, &[(8, -1, 8), (1, 2, 2)]);
@@ -213,7 +213,7 @@ graphs! {
         let doubles = b.matmul(f, g);
         [y, z, v, u, both, rows, steps, doubles]
     }
-    product_of_a_number_spread_out |b| {
+    product_with_a_broadcast_constant |b| {
         let x = b.f32(&[4, 6]);
         let c = b.like(x, 0.5);
         let ct = b.permute(c, &[1, 0]);
@@ -255,7 +255,7 @@ graphs! {
         let w = b.scatter_add(zero, one, row, 0);
         [twice, y, z, w]
     }
-    writes_at_known_positions |b| {
+    writes_at_constant_positions |b| {
         let (x, y, z) = (b.f32(&[6, 40]), b.f32(&[2, 40]), b.f32(&[6, 7]));
         let (three, five, below, beyond) = (b.number(3), b.number(5), b.number(-1), b.number(6));
         let e = b.alu(Alu::Math(Math::Exp), &[y]);
@@ -266,11 +266,11 @@ graphs! {
         let twice = b.alu(Alu::Add, &[none, none]);
         [inside, twice]
     }
-    writes_at_positions_of_the_launch |b| {
+    writes_at_dynamic_positions |b| {
         let (x, y) = (b.f32(&[3, 6, 8]), b.f32(&[3, 2, 8]));
         let (slot, at) = (b.slot(0, DType::I32), b.leaf(&[], DType::I64));
         let first = b.write(x, y, slot, 1);
-        // Reads what it changes, so not in place.
+        // Reads the array that it updates, so it is not done in place.
         let part = b.slice(first, &[(0, 1, 3), (1, 1, 3), (0, 1, 8)]);
         let second = b.write(first, part, at, 1);
         let copy = b.alu(Alu::Neg, &[second]);
@@ -278,7 +278,7 @@ graphs! {
         let third = b.write(copy, column, slot, 2);
         [third]
     }
-    many_writes_are_one_array |b| {
+    many_writes_to_one_array |b| {
         let zero = b.leaf(&[90, 100], DType::F32);
         let mut joined = b.like(zero, 0.0);
         for part in 0..9 {
@@ -311,7 +311,7 @@ graphs! {
         let w = b.sum(z, &[0, 1]);
         [y, z, w]
     }
-    types |b| {
+    type_conversions |b| {
         let x = b.leaf(&[10], DType::I8);
         let y = b.cast(x, DType::F32);
         let z = b.cast(y, DType::U16);

@@ -1,4 +1,4 @@
-//! What a plan's options change: bits where arithmetic is chosen, none where kernels are.
+//! Effects of plan options: the math mode changes bits, the choice of kernels does not.
 
 use panoply_compile::plan::{Options, Plan, PlanStep, plan, plan_with};
 use panoply_ir::alu::{Alu, Math};
@@ -18,7 +18,7 @@ fn outputs(graph: &Graph, plan: &Plan) -> Vec<Vec<Scalar>> {
     run(plan, &leaves, &slots).unwrap()
 }
 
-/// How many variants there were, each of which gave the same bits.
+/// Returns the number of variants, after checking that each gives the same bits.
 pub fn variants(graph: &Graph, target: &Target, accuracy: MathMode) -> usize {
     let options = Options { accuracy, variants: true, ..Options::default() };
     let planned = plan_with(&options, graph, target, &nothing).unwrap();
@@ -40,8 +40,8 @@ pub fn variants(graph: &Graph, target: &Target, accuracy: MathMode) -> usize {
     tried
 }
 
-/// A product with what follows, of sides that fit no tile, and rows too short for a block.
-/// And sums that lanes would share in longer rows only.
+/// Returns a product with a fused epilogue and dimensions that are not multiples of a tile, an element-wise graph with
+/// rows too short for a block, and sums that lanes would share only in longer rows.
 fn graphs() -> [Graph; 3] {
     let mut b = Build::default();
     let (x, w, bias) = (b.f32(&[34, 17]), b.f32(&[17, 70]), b.f32(&[1, 70]));
@@ -68,7 +68,7 @@ fn graphs() -> [Graph; 3] {
 }
 
 #[test]
-fn every_variant_gives_the_same_bits() {
+fn all_variants_give_the_same_bits() {
     let [product, short, sums] = graphs();
     for accuracy in MathMode::ALL {
         let gpu = variants(&product, &Target::cuda_minimum(80), accuracy);
@@ -82,12 +82,12 @@ fn every_variant_gives_the_same_bits() {
     }
 }
 
-/// The leaves as they are in memory.
+/// Returns the leaves as f32.
 fn leaves(graph: &Graph) -> Vec<Vec<f32>> {
     let (leaves, _) = inputs(graph, 11);
     let floats = |data: &Data| match data {
         Data::Floats(values) => values.iter().map(|value| *value as f32).collect(),
-        Data::Ints(_) => panic!("only floats here"),
+        Data::Ints(_) => panic!("the graph has only float leaves"),
     };
     leaves.iter().map(|leaf| floats(&leaf.data)).collect()
 }
@@ -96,7 +96,7 @@ fn f32s(bits: &[Scalar]) -> Vec<f32> {
     bits.iter().map(|value| f32::from_bits(value.bits as u32)).collect()
 }
 
-/// Thirds, of which sums and products are rounded.
+/// Adds a leaf divided by 3, so that sums and products are rounded.
 fn thirds(b: &mut Build, shape: &[usize]) -> panoply_ir::graph::NodeId {
     let x = b.f32(shape);
     let three = b.like(x, 3.0);
@@ -104,7 +104,7 @@ fn thirds(b: &mut Build, shape: &[usize]) -> panoply_ir::graph::NodeId {
 }
 
 #[test]
-fn exact_sums_are_those_of_a_loop_on_every_target() {
+fn exact_sums_are_sequential_on_every_target() {
     let mut b = Build::default();
     let (x, w) = (thirds(&mut b, &[24, 300]), thirds(&mut b, &[300, 33]));
     let long = thirds(&mut b, &[9000]);
@@ -133,12 +133,12 @@ fn exact_sums_are_those_of_a_loop_on_every_target() {
         let usual = outputs(&graph, &plan(&graph, &target, &nothing).unwrap());
         differ += usize::from(f32s(&usual[0]) != product) + usize::from(f32s(&usual[1]) != rows);
     }
-    assert!(longs.iter().all(|sum| *sum == longs[0]), "what is summed in parts: {longs:?}");
-    assert!(differ > 4, "otherwise sums are taken as the target likes: {differ}");
+    assert!(longs.iter().all(|sum| *sum == longs[0]), "sums in parts differ: {longs:?}");
+    assert!(differ > 4, "without Exact the order of sums depends on the target: {differ}");
 }
 
 #[test]
-fn only_fast_rounds_a_product_with_its_addition() {
+fn only_fast_mode_fuses_multiply_add() {
     let mut b = Build::default();
     let (x, y, z) = (thirds(&mut b, &[500]), thirds(&mut b, &[500]), thirds(&mut b, &[500]));
     let product = b.alu(Alu::Mul, &[x, y]);
@@ -155,16 +155,16 @@ fn only_fast_rounds_a_product_with_its_addition() {
         for accuracy in MathMode::ALL {
             let planned = plan_with(&Options { accuracy, ..Options::default() }, &graph, &target, &nothing).unwrap();
             let have = outputs(&graph, &planned);
-            // WGSL has no operation that rounds once.
+            // WGSL has no fused multiply-add.
             let fused = accuracy == MathMode::Fast && target.name != "webgpu";
             assert!(f32s(&have[0]) == if fused { &once[..] } else { &twice[..] }, "{} {accuracy}", target.name);
-            assert!(f32s(&have[1]) == plain, "{} {accuracy}: nothing is multiplied", target.name);
+            assert!(f32s(&have[1]) == plain, "{} {accuracy}: the sum without a product", target.name);
         }
     }
 }
 
 #[test]
-fn whole_numbers_keep_their_routines() {
+fn integer_products_use_routines_in_exact_mode() {
     let mut b = Build::default();
     let [x, w] = [[20, 30], [30, 40]].map(|shape| b.leaf(&shape, DType::I8));
     let [x, w] = [x, w].map(|x| b.cast(x, DType::I32));

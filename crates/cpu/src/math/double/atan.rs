@@ -10,7 +10,7 @@ use crate::math::Isa;
 /// pi / 2 - `FRAC_PI_2`.
 const FRAC_PI_2_LO: f64 = 6.123_233_995_736_766e-17;
 
-/// Arc tangent, in -pi/2..=pi/2.
+/// Returns the arc tangent, in -pi/2..=pi/2.
 #[inline(always)]
 pub fn atan<I: Isa>(x: f64) -> f64 {
     let a = x.abs();

@@ -5,23 +5,23 @@ use panoply_ir::polynomials::double::{EXP, EXP2, EXPM1};
 use super::{LN_2_HI, LN_2_LO, SHIFT, clamp, mad, poly};
 use crate::math::Isa;
 
-/// e to the x.
+/// Returns e to the power x.
 #[inline(always)]
 pub fn exp<I: Isa>(x: f64) -> f64 {
-    // The bounds already give 0 and infinity, and keep n within what `scale` takes.
+    // The clamped bounds already give 0 and infinity, and keep n within the range of `scale`.
     let x = clamp(x, -746.0, 710.0);
     let (n, r) = reduce::<I>(x);
     let p = mad::<I>(poly::<I, 10>(r, EXP), r * r, r) + 1.0;
     scale(p, n, x < 0.0)
 }
 
-/// 2 to the x.
+/// Returns 2 to the power x.
 #[inline(always)]
 pub fn exp2<I: Isa>(x: f64) -> f64 {
     exp2_sum::<I>(x, 0.0)
 }
 
-/// 2 to the x + low, where low is small beside 1 and only matters if x is neither huge nor infinite.
+/// Returns 2 to the power x + low, where low is small relative to 1 and only matters if x is neither huge nor infinite.
 #[inline(always)]
 pub(super) fn exp2_sum<I: Isa>(x: f64, low: f64) -> f64 {
     let bounded = clamp(x, -1076.0, 1025.0);
@@ -32,21 +32,21 @@ pub(super) fn exp2_sum<I: Isa>(x: f64, low: f64) -> f64 {
     scale(p, n, bounded < 0.0)
 }
 
-/// exp(x) - 1, accurate near 0.
+/// Returns exp(x) - 1, accurate near 0.
 #[inline(always)]
 pub fn expm1<I: Isa>(x: f64) -> f64 {
-    // Below -38 the result is -1.
+    // Below -38 the result rounds to -1.
     let y = clamp(x, -38.0, 710.0);
     let (n, r) = reduce::<I>(y);
     let p = mad::<I>(poly::<I, 11>(r, EXPM1), r * r, r);
-    // 2^n (p + 1) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)), because 2^n may be infinite.
+    // 2^n (p + 1) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)), because 2^n can be infinite.
     let half = exponent(n, -1);
     let scaled = 2.0 * mad::<I>(half, p, half - 0.5);
-    // For n = 0 halving would lose the last bit of a denormal. The sign is for -0.
+    // For n = 0 halving would lose the last bit of a denormal. `copysign` preserves -0.
     (if n == SHIFT { p } else { scaled }).copysign(x)
 }
 
-/// exp(x) for x in -708..=709, where it is a normal number.
+/// Returns exp(x) for x in -708..=709, where it is a normal number.
 #[inline(always)]
 pub(super) fn exp_normal<I: Isa>(x: f64) -> f64 {
     let (n, r) = reduce::<I>(x);
@@ -54,7 +54,7 @@ pub(super) fn exp_normal<I: Isa>(x: f64) -> f64 {
     p * exponent(n, 0)
 }
 
-/// `n + SHIFT` and `r` with `x = n ln 2 + r`.
+/// Returns `n + SHIFT` and `r` with `x = n ln 2 + r`.
 #[inline(always)]
 fn reduce<I: Isa>(x: f64) -> (f64, f64) {
     let shifted = mad::<I>(x, std::f64::consts::LOG2_E, SHIFT);
@@ -63,13 +63,14 @@ fn reduce<I: Isa>(x: f64) -> (f64, f64) {
     (shifted, mad::<I>(n, -LN_2_LO, r))
 }
 
-/// 2^(n + offset), a normal number, from `n + SHIFT`.
+/// Returns 2^(n + offset), a normal number, from `n + SHIFT`.
 #[inline(always)]
 fn exponent(shifted: f64, offset: i64) -> f64 {
     f64::from_bits((shifted.to_bits() << 52).wrapping_add(((1023 + offset) as u64) << 52))
 }
 
-/// `p * 2^n` with one rounding, from `n + SHIFT` with n in -1076..=1025; `small` if n may be below -1022 but not above 1022.
+/// Returns `p * 2^n` with one rounding, from `n + SHIFT` with n in -1076..=1025; `small` must be true if n may be below
+/// -1022 and false if n may be above 1022.
 #[inline(always)]
 fn scale(p: f64, shifted: f64, small: bool) -> f64 {
     const DOWN: f64 = f64::from_bits((1023 - 512) << 52);

@@ -5,7 +5,7 @@ use panoply_ir::polynomials::double::LOG;
 use super::{LN_2_HI, LN_2_LO, mad, poly, split};
 use crate::math::Isa;
 
-/// Natural logarithm.
+/// Returns the natural logarithm.
 #[inline(always)]
 pub fn ln<I: Isa>(x: f64) -> f64 {
     let (e, m) = split(x);
@@ -14,34 +14,34 @@ pub fn ln<I: Isa>(x: f64) -> f64 {
     limits(x, mad::<I>(e, LN_2_HI, f + small))
 }
 
-/// Logarithm to base 2.
+/// Returns the logarithm to base 2.
 #[inline(always)]
 pub fn log2<I: Isa>(x: f64) -> f64 {
     use std::f64::consts::LOG2_E;
     let (e, m) = split(x);
     let f = m - 1.0;
-    // f log2(e) with f itself kept apart, so that only the smaller part is rounded twice.
+    // f log2(e) with f added separately, so that only the smaller part is rounded twice.
     let small = mad::<I>(f, LOG2_E - 1.0, tail::<I>(f) * LOG2_E);
     limits(x, e + (f + small))
 }
 
-/// ln(1 + x), accurate near 0.
+/// Returns ln(1 + x), accurate near 0.
 #[inline(always)]
 pub fn log1p<I: Isa>(x: f64) -> f64 {
     let u = 1.0 + x;
     let (e, m) = split(u);
     let f = m - 1.0;
-    // ln(m + c) = ln m + c / m, where c is what the sum lost, scaled like m; 1 / m = 1 - f + f^2 to a few per cent.
+    // ln(m + c) = ln m + c / m, where c is the rounding error of the sum, scaled like m; 1 / m = 1 - f + f^2 to a few percent.
     let lost = if u > 2.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
     let scale = f64::from_bits(1f64.to_bits().wrapping_add(m.to_bits()).wrapping_sub(u.to_bits()));
     let c = if u < 1e18 { lost * scale * mad::<I>(f, f, 1.0 - f) } else { 0.0 };
     let small = mad::<I>(e, LN_2_LO, tail::<I>(f) + c);
     let sum = limits(u, mad::<I>(e, LN_2_HI, f + small));
-    // -0 stays -0.
+    // Preserves -0.
     if x == 0.0 { x } else { sum }
 }
 
-/// log(1 + f) - f = s (f^2 / 2 + R) - f^2 / 2, where log(1 + f) = 2 s + s R.
+/// Returns log(1 + f) - f = s (f^2 / 2 + R) - f^2 / 2, where log(1 + f) = 2 s + s R.
 #[inline(always)]
 fn tail<I: Isa>(f: f64) -> f64 {
     let s = f / (2.0 + f);
@@ -50,7 +50,7 @@ fn tail<I: Isa>(f: f64) -> f64 {
     mad::<I>(s, mad::<I>(square, poly::<I, 7>(square, LOG), half), -half)
 }
 
-/// The logarithm of x: `finite` where x is positive and finite, and what Annex F says elsewhere.
+/// Returns the logarithm of x: `finite` if x is positive and finite, otherwise the value that Annex F of C requires.
 #[inline(always)]
 fn limits(x: f64, finite: f64) -> f64 {
     let outside = if x == 0.0 { f64::NEG_INFINITY } else { f64::NAN };

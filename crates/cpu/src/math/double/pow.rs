@@ -1,4 +1,4 @@
-//! Powers, the logarithm to about 2^-66.
+//! Powers, with a logarithm accurate to about 2^-66.
 
 use panoply_ir::polynomials::double::{POW_LOG2, POW_LOG2_0, POW_LOG2_1};
 

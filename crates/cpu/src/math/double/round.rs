@@ -1,22 +1,22 @@
-//! Rounding to integers, square roots, and the exact multiply-add.
+//! Rounding to integers, square roots, and fused multiply-add.
 
 use crate::math::Isa;
 
-/// From here on every f64 is an integer.
+/// Every f64 from here on is an integer.
 const INTEGERS: f64 = 4_503_599_627_370_496.0;
 
-/// Nearest integer, ties to even.
+/// Returns the nearest integer, ties to even.
 #[inline(always)]
 pub fn round<I: Isa>(x: f64) -> f64 {
     if I::FUSED {
         return x.round_ties_even();
     }
-    // The sum has no bits below the unit, so the addition does the rounding.
+    // The sum has no fraction bits, so the addition does the rounding.
     let near = (x.abs() + INTEGERS) - INTEGERS;
     if x.abs() < INTEGERS { near.copysign(x) } else { x }
 }
 
-/// Largest integer not above x.
+/// Returns the largest integer not above x.
 #[inline(always)]
 pub fn floor<I: Isa>(x: f64) -> f64 {
     if I::FUSED {
@@ -26,18 +26,18 @@ pub fn floor<I: Isa>(x: f64) -> f64 {
     if near > x { near - 1.0 } else { near }
 }
 
-/// Smallest integer not below x.
+/// Returns the smallest integer not below x.
 #[inline(always)]
 pub fn ceil<I: Isa>(x: f64) -> f64 {
     if I::FUSED {
         return x.ceil();
     }
     let near = round::<I>(x);
-    // The sign is for what rounds up to -0.
+    // `copysign` is for values that round up to -0.
     (if near < x { near + 1.0 } else { near }).copysign(x)
 }
 
-/// The integer part.
+/// Returns the integer part.
 #[inline(always)]
 pub fn trunc<I: Isa>(x: f64) -> f64 {
     if I::FUSED {
@@ -46,27 +46,27 @@ pub fn trunc<I: Isa>(x: f64) -> f64 {
     floor::<I>(x.abs()).copysign(x)
 }
 
-/// Square root, correctly rounded.
+/// Returns the square root, correctly rounded.
 #[inline(always)]
 pub fn sqrt<I: Isa>(x: f64) -> f64 {
     x.sqrt()
 }
 
-/// One over the square root.
+/// Returns the reciprocal of the square root.
 #[inline(always)]
 pub fn rsqrt<I: Isa>(x: f64) -> f64 {
     1.0 / x.sqrt()
 }
 
-/// `a * b + c` with one rounding. Where the machine has no such instruction this calls the C library and is slow: there
-/// is no wider type to do it in.
+/// Returns `a * b + c` with one rounding. On machines without such an instruction this calls the C library and is slow,
+/// because there is no wider type to compute it in.
 #[inline(always)]
 pub fn fma<I: Isa>(a: f64, b: f64, c: f64) -> f64 {
     a.mul_add(b, c)
 }
 
-/// What is left of x after taking away y as often as it fits, with the sign of x, as C's `fmod`. Exact, but a call into the
-/// C library on most machines: the quotient may have 2098 bits.
+/// Returns the remainder of x / y with the sign of x, as C's `fmod`. Exact, but a call into the C library on most
+/// machines: the quotient may have 2098 bits.
 #[inline(always)]
 pub fn rem<I: Isa>(x: f64, y: f64) -> f64 {
     x % y

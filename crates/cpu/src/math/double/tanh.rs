@@ -3,7 +3,7 @@
 use super::exp::expm1;
 use crate::math::Isa;
 
-/// Hyperbolic tangent.
+/// Returns the hyperbolic tangent.
 #[inline(always)]
 pub fn tanh<I: Isa>(x: f64) -> f64 {
     let t = expm1::<I>(-2.0 * x.abs());

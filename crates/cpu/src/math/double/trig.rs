@@ -6,46 +6,46 @@ use super::{SHIFT, SIGN, mad, poly, product_and_rest, round, sum_and_rest};
 use crate::math::Isa;
 use crate::math::payne_hanek::{PIECE_BITS, PIECES, WHOLE_TURNS, weight};
 
-/// Below this magnitude `sin_near`, `cos_near` and `tan_near` give, bit for bit, what `sin`, `cos` and `tan` give.
+/// Magnitude below which `sin_near`, `cos_near` and `tan_near` equal `sin`, `cos` and `tan` bit for bit.
 pub const NEAR: f64 = 32_768.0;
 
-/// Sine of x radians.
+/// Returns the sine of x radians.
 #[inline(always)]
 pub fn sin<I: Isa>(x: f64) -> f64 {
     sin_of::<I>(x, reduce_far::<I>(x.abs()))
 }
 
-/// Cosine of x radians.
+/// Returns the cosine of x radians.
 #[inline(always)]
 pub fn cos<I: Isa>(x: f64) -> f64 {
     cos_of::<I>(reduce_far::<I>(x.abs()))
 }
 
-/// Tangent of x radians.
+/// Returns the tangent of x radians.
 #[inline(always)]
 pub fn tan<I: Isa>(x: f64) -> f64 {
     tan_of::<I>(x, reduce_far::<I>(x.abs()))
 }
 
-/// Sine of x radians, for magnitudes below [`NEAR`] only; faster.
+/// Returns the sine of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
 pub fn sin_near<I: Isa>(x: f64) -> f64 {
     sin_of::<I>(x, reduce_near::<I>(x.abs()))
 }
 
-/// Cosine of x radians, for magnitudes below [`NEAR`] only; faster.
+/// Returns the cosine of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
 pub fn cos_near<I: Isa>(x: f64) -> f64 {
     cos_of::<I>(reduce_near::<I>(x.abs()))
 }
 
-/// Tangent of x radians, for magnitudes below [`NEAR`] only; faster.
+/// Returns the tangent of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
 pub fn tan_near<I: Isa>(x: f64) -> f64 {
     tan_of::<I>(x, reduce_near::<I>(x.abs()))
 }
 
-/// `quarter` (modulo 4 and beyond) and `r` within -pi/4..=pi/4 with `|x| = r + quarter * pi / 2`.
+/// `quarter` (only its value modulo 4 matters) and `r` within -pi/4..=pi/4 with `|x| = r + quarter * pi / 2`.
 type Reduced = (u64, f64);
 
 #[inline(always)]
@@ -70,7 +70,7 @@ fn tan_of<I: Isa>(x: f64, (quarter, r): Reduced) -> f64 {
     f64::from_bits(value.to_bits() ^ (x.to_bits() & SIGN))
 }
 
-/// Both for |r| up to pi / 4.
+/// Returns sine and cosine for |r| up to pi / 4.
 #[inline(always)]
 fn sin_cos<I: Isa>(r: f64) -> (f64, f64) {
     let square = r * r;
@@ -93,7 +93,7 @@ fn reduce_near<I: Isa>(x: f64) -> Reduced {
     (shifted.to_bits(), r + mad::<I>(n, -third, lost))
 }
 
-/// Payne and Hanek's reduction, as `turns` explains it, for any finite x; NaN for infinity.
+/// Payne and Hanek's reduction, explained in `payne_hanek`, for any finite x; NaN for infinity.
 #[inline(always)]
 fn reduce_far<I: Isa>(x: f64) -> Reduced {
     // Pieces whose product with x is a whole number of turns are skipped, and x is scaled down accordingly, below 2^78.
@@ -105,7 +105,7 @@ fn reduce_far<I: Isa>(x: f64) -> Reduced {
     // 27 and 26 bits of the significand: the products with 24-bit pieces are exact.
     let upper = f64::from_bits(scaled.to_bits() & !((1 << 26) - 1));
     let lower = scaled - upper;
-    // What is lost in adding to `part` is kept, because `part` may be about to cancel, and because it adds up.
+    // The error of each addition to `part` is accumulated, because `part` may cancel and because errors add up.
     let (mut sum, mut part, mut low) = (0.0, 0.0, 0.0);
     let mut add = |half: f64, piece: f64, rounds: bool| {
         let (product, lost) = sum_and_rest(part, half * piece);
@@ -124,7 +124,7 @@ fn reduce_far<I: Isa>(x: f64) -> Reduced {
         low = mad::<I>(upper, piece(n), low);
         low = mad::<I>(lower, piece(n - 1), low);
     }
-    // Modulo 4, to where the lowest bits of a float show it.
+    // Reduced modulo 4, so that the low bits of the float contain it.
     let turns = 0.25 * sum;
     let whole = 4.0 * (turns - round::round::<I>(turns));
     // To radians, with pi / 2 to twice the precision.
@@ -133,7 +133,7 @@ fn reduce_far<I: Isa>(x: f64) -> Reduced {
     let (r, lost) = product_and_rest::<I>(part, std::f64::consts::FRAC_PI_2);
     let low = mad::<I>(low, std::f64::consts::FRAC_PI_2, part * LOW);
     let far = ((whole + SHIFT).to_bits(), r + (lost + low));
-    // Both variants give the same for the same number, whatever stands beside it.
+    // Both variants must give the same result for a number, regardless of the other lanes.
     let near = reduce_near::<I>(x);
     if x < NEAR { near } else { far }
 }

@@ -10,7 +10,7 @@ use crate::math::Isa;
 /// pi / 2 - `FRAC_PI_2`.
 const FRAC_PI_2_LO: f32 = -4.371_139e-8;
 
-/// Arc tangent, in -pi/2..=pi/2.
+/// Returns the arc tangent, in -pi/2..=pi/2.
 #[inline(always)]
 pub fn atan<I: Isa>(x: f32) -> f32 {
     let a = x.abs();

@@ -6,12 +6,12 @@ use super::exp::exp_normal;
 use super::{mad, poly};
 use crate::math::Isa;
 
-/// Gauss error function.
+/// Returns the Gauss error function.
 #[inline(always)]
 pub fn erf<I: Isa>(x: f32) -> f32 {
     let a = x.abs();
     let near = mad::<I>(a, poly::<I, 7>(a * a, ERF_NEAR), a);
-    // From 4 on the result is 1.
+    // From 4 on the result rounds to 1.
     let bounded = if a < 4.0 { a } else { 4.0 };
     let exponent = mad::<I>(bounded, bounded, poly::<I, 7>(bounded - 2.0, ERF_FAR));
     let far = 1.0 - exp_normal::<I>(-exponent);

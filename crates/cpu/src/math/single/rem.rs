@@ -2,16 +2,16 @@
 
 use crate::math::{Isa, double};
 
-/// Where the quotient is below this `rem_near` gives, bit for bit, what `rem` gives.
+/// Quotient below which `rem_near` equals `rem` bit for bit.
 pub const NEAR_QUOTIENT: f32 = 268_435_456.0;
 
-/// What is left of x after taking away y as often as it fits, with the sign of x, as C's `fmod`. Exact.
+/// Returns the remainder of x / y with the sign of x, as C's `fmod`. Exact.
 #[inline(always)]
 pub fn rem<I: Isa>(x: f32, y: f32) -> f32 {
     rem_of::<I, true>(x, y)
 }
 
-/// The same where |x| <= [`NEAR_QUOTIENT`] * |y|; faster.
+/// Same as `rem`, for |x| <= [`NEAR_QUOTIENT`] * |y| only; faster.
 #[inline(always)]
 pub fn rem_near<I: Isa>(x: f32, y: f32) -> f32 {
     rem_of::<I, false>(x, y)
@@ -21,7 +21,7 @@ pub fn rem_near<I: Isa>(x: f32, y: f32) -> f32 {
 fn rem_of<I: Isa, const FAR: bool>(x: f32, y: f32) -> f32 {
     let (a, b) = (x.abs() as f64, y.abs() as f64);
     let inverse = 1.0 / b;
-    // 2^277 is the largest quotient there is.
+    // 2^277 is the largest possible quotient.
     let mut rest = a;
     for digit in (0..if FAR { 10 } else { 1 }).rev() {
         rest = take::<I>(rest, b * power(29 * digit), inverse * power(-29 * digit));
@@ -31,17 +31,17 @@ fn rem_of<I: Isa, const FAR: bool>(x: f32, y: f32) -> f32 {
     (if defined { rest as f32 } else { f32::NAN }).copysign(x)
 }
 
-/// `rest` modulo `unit`, where both are multiples of what a 24-bit divisor is a multiple of, and the quotient is below
-/// 2^29, so that the product and the difference are exact.
+/// Returns `rest` modulo `unit`. Both are multiples of the same unit in the last place of a 24-bit divisor, and the
+/// quotient is below 2^29, so that the product and the difference are exact.
 #[inline(always)]
 fn take<I: Isa>(rest: f64, unit: f64, inverse: f64) -> f64 {
     let count = double::round::<I>(rest * inverse);
     let left = double::mad::<I>(-count, unit, rest);
-    // Rounding makes it one too many or exact; an error of the quotient only shows where either will do.
+    // Rounding makes the quotient exact or one too large; an error of the quotient only occurs where both are acceptable.
     if left < 0.0 { left + unit } else { left }
 }
 
-/// 2^n.
+/// Returns 2^n.
 #[inline(always)]
 fn power(n: i64) -> f64 {
     f64::from_bits(((1023 + n) as u64) << 52)

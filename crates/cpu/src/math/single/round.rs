@@ -1,22 +1,22 @@
-//! Rounding to integers, square roots, and the exact multiply-add.
+//! Rounding to integers, square roots, and fused multiply-add.
 
 use crate::math::Isa;
 
-/// From here on every f32 is an integer.
+/// Every f32 from here on is an integer.
 const INTEGERS: f32 = 8_388_608.0;
 
-/// Nearest integer, ties to even.
+/// Returns the nearest integer, ties to even.
 #[inline(always)]
 pub fn round<I: Isa>(x: f32) -> f32 {
     if I::FUSED {
         return x.round_ties_even();
     }
-    // The sum has no bits below the unit, so the addition does the rounding.
+    // The sum has no fraction bits, so the addition does the rounding.
     let near = (x.abs() + INTEGERS) - INTEGERS;
     if x.abs() < INTEGERS { near.copysign(x) } else { x }
 }
 
-/// Largest integer not above x.
+/// Returns the largest integer not above x.
 #[inline(always)]
 pub fn floor<I: Isa>(x: f32) -> f32 {
     if I::FUSED {
@@ -26,18 +26,18 @@ pub fn floor<I: Isa>(x: f32) -> f32 {
     if near > x { near - 1.0 } else { near }
 }
 
-/// Smallest integer not below x.
+/// Returns the smallest integer not below x.
 #[inline(always)]
 pub fn ceil<I: Isa>(x: f32) -> f32 {
     if I::FUSED {
         return x.ceil();
     }
     let near = round::<I>(x);
-    // The sign is for what rounds up to -0.
+    // `copysign` is for values that round up to -0.
     (if near < x { near + 1.0 } else { near }).copysign(x)
 }
 
-/// The integer part.
+/// Returns the integer part.
 #[inline(always)]
 pub fn trunc<I: Isa>(x: f32) -> f32 {
     if I::FUSED {
@@ -46,26 +46,26 @@ pub fn trunc<I: Isa>(x: f32) -> f32 {
     floor::<I>(x.abs()).copysign(x)
 }
 
-/// Square root, correctly rounded.
+/// Returns the square root, correctly rounded.
 #[inline(always)]
 pub fn sqrt<I: Isa>(x: f32) -> f32 {
     x.sqrt()
 }
 
-/// One over the square root.
+/// Returns the reciprocal of the square root.
 #[inline(always)]
 pub fn rsqrt<I: Isa>(x: f32) -> f32 {
     1.0 / x.sqrt()
 }
 
-/// `a * b + c` with one rounding, on every machine.
+/// Returns `a * b + c` with one rounding, on every machine.
 #[inline(always)]
 pub fn fma<I: Isa>(a: f32, b: f32, c: f32) -> f32 {
     if I::FUSED {
         return a.mul_add(b, c);
     }
-    // The product is exact in f64. The sum is rounded to odd there, which leaves the final rounding to f32 as if it had
-    // seen the exact value.
+    // The product is exact in f64. The f64 sum is rounded to odd, so that the final rounding to f32 equals a single
+    // rounding of the exact value.
     let (product, c) = (a as f64 * b as f64, c as f64);
     let sum = product + c;
     let virtual_c = sum - product;

@@ -6,40 +6,40 @@ use super::{mad, poly};
 use crate::math::payne_hanek::{WHOLE_TURNS, bits};
 use crate::math::{Isa, double};
 
-/// Below this magnitude `sin_near`, `cos_near` and `tan_near` give, bit for bit, what `sin`, `cos` and `tan` give.
+/// Magnitude below which `sin_near`, `cos_near` and `tan_near` equal `sin`, `cos` and `tan` bit for bit.
 pub const NEAR: f32 = 262_144.0;
 
-/// Sine of x radians.
+/// Returns the sine of x radians.
 #[inline(always)]
 pub fn sin<I: Isa>(x: f32) -> f32 {
     sin_of::<I, true>(x)
 }
 
-/// Cosine of x radians.
+/// Returns the cosine of x radians.
 #[inline(always)]
 pub fn cos<I: Isa>(x: f32) -> f32 {
     cos_of::<I, true>(x)
 }
 
-/// Tangent of x radians.
+/// Returns the tangent of x radians.
 #[inline(always)]
 pub fn tan<I: Isa>(x: f32) -> f32 {
     tan_of::<I, true>(x)
 }
 
-/// Sine of x radians, for magnitudes below [`NEAR`] only; faster.
+/// Returns the sine of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
 pub fn sin_near<I: Isa>(x: f32) -> f32 {
     sin_of::<I, false>(x)
 }
 
-/// Cosine of x radians, for magnitudes below [`NEAR`] only; faster.
+/// Returns the cosine of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
 pub fn cos_near<I: Isa>(x: f32) -> f32 {
     cos_of::<I, false>(x)
 }
 
-/// Tangent of x radians, for magnitudes below [`NEAR`] only; faster.
+/// Returns the tangent of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
 pub fn tan_near<I: Isa>(x: f32) -> f32 {
     tan_of::<I, false>(x)
@@ -64,12 +64,12 @@ fn tan_of<I: Isa, const FAR: bool>(x: f32) -> f32 {
     let r = r64 as f32;
     let square = r * r;
     let rest = poly::<I, 7>(square, TAN) * square * r;
-    // What rounding r lost, times the derivative 1 + tan^2, which is up to 2.
+    // The rounding error of r, times the derivative 1 + tan^2, which is up to 2.
     let lost = (r64 - r as f64) as f32;
     let near = r + rest;
     let small = mad::<I>(lost, mad::<I>(near, near, 1.0), rest);
     let t = r + small;
-    // -1 / (t + low) = q + q^2 low with q = -1 / t, where low is what the sum lost.
+    // -1 / (t + low) = q + q^2 low with q = -1 / t, where low is the rounding error of the sum.
     let low = (r - t) + small;
     let q = -1.0 / t;
     let q = mad::<I>(q * q, low, q);
@@ -77,7 +77,7 @@ fn tan_of<I: Isa, const FAR: bool>(x: f32) -> f32 {
     f32::from_bits(t.to_bits() ^ (x.to_bits() & 0x8000_0000))
 }
 
-/// sin(r + quarter * pi / 2) for |r| up to pi / 4.
+/// Returns sin(r + quarter * pi / 2) for |r| up to pi / 4.
 #[inline(always)]
 fn wave<I: Isa>(quarter: u32, r: f32) -> f32 {
     let square = r * r;
@@ -87,13 +87,13 @@ fn wave<I: Isa>(quarter: u32, r: f32) -> f32 {
     f32::from_bits(value.to_bits() ^ ((quarter & 2) << 30))
 }
 
-/// `quarter` (modulo 4 and beyond) and `r` within -pi/4..=pi/4 with `x = r + quarter * pi / 2`, for positive x; NaN for
-/// infinity.
+/// Returns `quarter` (only its value modulo 4 matters) and `r` within -pi/4..=pi/4 with `x = r + quarter * pi / 2`, for
+/// positive x; NaN for infinity.
 #[inline(always)]
 fn reduce<I: Isa, const FAR: bool>(x: f32) -> (u32, f64) {
-    // Pieces of 27 bits: with the 24 bits of x their products are exact, as `turns` requires, and a product is a multiple
-    // of 4 once it is above 2^52. A product with what follows piece n is below 2^(e - 27 n) for x below 2^e; below 2^-7 it
-    // needs no rounding.
+    // Pieces of 27 bits: with the 24 bits of x their products are exact, as `payne_hanek` requires, and a product above
+    // 2^52 is a multiple of 4. A product with the bits after piece n is below 2^(e - 27 n) for x below 2^e; below 2^-7
+    // it needs no rounding.
     const PIECES: [f64; 5] = [bits(0, 27), bits(27, 27), bits(54, 27), bits(81, 27), bits(108, 27)];
     const TAIL: f64 = bits(135, 53);
     const NEAR_TAIL: f64 = bits(27, 53);
@@ -111,11 +111,11 @@ fn reduce<I: Isa, const FAR: bool>(x: f32) -> (u32, f64) {
             part = product - whole;
             sum += if whole < WHOLE_TURNS { whole } else { 0.0 };
         }
-        // Modulo 4, to where the lowest bits of a float show it.
+        // Reduced modulo 4, so that the low bits of the float contain it.
         let turns = 0.25 * sum;
         let whole = 4.0 * (turns - double::round::<I>(turns));
         part = double::mad::<I>(x, TAIL, part);
-        // Both variants give the same for the same number, whatever stands beside it.
+        // Both variants must give the same result for a number, regardless of the other lanes.
         if is_near { near } else { (whole, part) }
     } else {
         near

@@ -1,8 +1,9 @@
-//! What flows back from attention.
+//! The gradient of attention.
 //!
-//! With shares `p` of the softmax and what flows to the output, `g`: to values `pᵀ g`; to scores
-//! `p (g valuesᵀ - Σ g · output)`; from there to queries and keys by the products that scores are made of. A thread takes
-//! heads that share keys, and goes through their queries block by block, with the sums for all keys at hand.
+//! With the attention weights `p` and the gradient `g` of the output, the gradient of the values is `pᵀ g`, and that of
+//! the scores is `p (g valuesᵀ - Σ g · output)`. The gradients of queries and keys follow from the products that form
+//! the scores. A thread takes heads that share keys and processes their queries block by block, with the gradients of
+//! all keys and values in scratch memory.
 
 use panoply_ir::routine::Attention;
 
@@ -13,7 +14,7 @@ use crate::routine::{Shared, in_numbers};
 use crate::simd::{self, Real, Task};
 use crate::vm::isa::{Isa, Machine};
 
-/// What flows to queries, keys and values.
+/// Computes the gradients of queries, keys and values.
 ///
 /// # Safety
 /// As [`crate::routine::run`].
@@ -25,7 +26,7 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
     let lanes = 64 / size_of::<T>();
     let rows = [width, depth].map(|width| width.next_multiple_of(lanes));
     let (sharing, blocks) = (heads / key_heads, queries.div_ceil(QUERIES));
-    // Where there are fewer heads than threads, parts of the queries are summed apart.
+    // If there are fewer heads than threads, the queries are split and the parts are summed separately.
     let splits = pool.threads().div_ceil(batch * key_heads).min(sharing * blocks);
     let sums = keys * (rows[0] + rows[1]);
     let mut partial = pool.scratch().take::<T>(if splits > 1 { batch * key_heads * splits * sums } else { 0 });
@@ -36,7 +37,7 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
             let to = to.at(0).cast::<T>().wrapping_add(shared * keys * width);
             for (key, at) in (0..keys).flat_map(|key| (0..width).map(move |at| (key, at))) {
                 let from = sums.wrapping_add(first + key * row + at);
-                // SAFETY: the caller's promise; all parts have been summed.
+                // SAFETY: the caller's promise; all parts have been computed.
                 unsafe {
                     let sum = (1..parts).fold(*from, |sum, number| T::add(sum, *from.add(number * part)));
                     *to.add(key * width + at) = sum;
@@ -61,7 +62,7 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
             to_values: sums.wrapping_add(keys * rows[0]),
             rows,
         };
-        // SAFETY: the caller's promise; parts have sums and queries of their own.
+        // SAFETY: the caller's promise; parts have separate sums and queries.
         unsafe { simd::run(isa, part) };
         if splits == 1 {
             write(shared, sums, 1);
@@ -79,13 +80,13 @@ struct QueryBlock<'a, T> {
     inputs: &'a Inputs<'a>,
     pool: &'a Pool,
     heads: std::ops::Range<usize>,
-    /// Which of how many parts.
+    /// The index of this part and the number of parts.
     split: [usize; 2],
     output: *const T,
     logarithms: *const T,
     flow: *const T,
     to_queries: *mut T,
-    /// Sums for all keys, and for all values.
+    /// Gradient sums of all keys, and of all values.
     to_keys: *mut T,
     to_values: *mut T,
     /// Elements from one row of these sums to the next.
@@ -105,14 +106,14 @@ impl<T: Real> Task for QueryBlock<'_, T> {
         }
         let all = self.heads.clone().flat_map(|head| (0..blocks).map(move |block| (head, block)));
         for (head, block) in all.enumerate().filter(|(number, _)| number % splits == split).map(|(_, block)| block) {
-            // SAFETY: as above; no other part has these queries.
+            // SAFETY: as above; no other part writes these queries.
             unsafe { self.block::<M>(head, block * QUERIES) };
         }
     }
 }
 
 impl<T: Real> QueryBlock<'_, T> {
-    /// A block of queries of one head.
+    /// Processes a block of queries of one head.
     #[inline(always)]
     unsafe fn block<M: Machine>(&self, head: usize, first: usize) {
         let Attention { width, depth, queries, scale, .. } = *self.inputs.attention;
@@ -131,7 +132,7 @@ impl<T: Real> QueryBlock<'_, T> {
         let flow_room = query_room.wrapping_add(QUERIES * wide);
         let key_room = flow_room.wrapping_add(QUERIES * deep);
         let (own, flow) = (one.queries.wrapping_add(first * width), self.flow.wrapping_add(query * depth));
-        // SAFETY: the caller's promise; the scratch memory has room for all of that.
+        // SAFETY: the caller's promise; the scratch memory has room for all parts.
         unsafe {
             turn(own, count, width, factor(scale), turned_queries);
             turn(flow, count, depth, T::of(1.0), turned_flow);
@@ -206,7 +207,7 @@ impl<T: Real> QueryBlock<'_, T> {
     }
 }
 
-/// From scores and what flows to shares: the shares, and what flows to the scores before they were scaled.
+/// Replaces the scores by attention weights, and the gradients of the weights by those of the unscaled scores.
 #[inline(always)]
 unsafe fn through_softmax<M: Machine, T: Real>(
     scores: *mut T,
@@ -217,13 +218,14 @@ unsafe fn through_softmax<M: Machine, T: Real>(
     scale: T,
 ) {
     for key in 0..keys {
-        // SAFETY: the caller's promise: there are both for so many keys.
+        // SAFETY: the caller's promise: both have rows for `keys` keys.
         let (row, flow) = unsafe {
             (&mut *scores.add(key * QUERIES).cast::<Row<T>>(), &mut *flows.add(key * QUERIES).cast::<Row<T>>())
         };
         for query in 0..QUERIES {
             row[query] = T::sub(row[query], logarithms[query]).exp::<M::Math>();
-            // What one key alone gets is the mean itself, whose sum was rounded in another order.
+            // With weight 1, a single key's gradient equals the mean, except that the mean's sum was rounded in another
+            // order; the result must be 0.
             let apart = if row[query] == T::of(1.0) { T::default() } else { T::sub(flow[query], means[query]) };
             flow[query] = T::mul(T::mul(row[query], apart), scale);
         }

@@ -1,8 +1,9 @@
-//! What flows to the filters of a convolution.
+//! The gradient of a convolution's filters.
 //!
-//! For every tap, the product over positions of what flows to the output with the plane at the tap's offset. Vectors run
-//! along the filters: what flows is turned so that those of one position stand together, and each row of a tile is one
-//! tap of one channel. A thread keeps the sums of a block of channels while it goes through the batch.
+//! For every tap, it is the product over positions of the output gradient with the plane at the tap's offset. Vectors
+//! run along the filters: the output gradient is transposed so that the filters of one position are contiguous, and
+//! each row of a tile is one tap of one channel. A thread keeps the sums of a block of channels while it iterates over
+//! the batch.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use crate::routine::{Shared, in_numbers};
 use crate::simd::{Number, Task, Vector};
 use crate::vm::isa::{Isa, Machine};
 
-/// What flows to the filters, from what flows to the output and the input.
+/// Computes the gradient of the filters from the gradient of the output and the input.
 ///
 /// # Safety
 /// As [`crate::routine::run`].
@@ -26,12 +27,12 @@ pub unsafe fn filters<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[
     let sizes = Sizes::new(conv, false);
     let mut pass = ConvSweep::output(conv).pop().expect("the output is one pass");
     let channels = even(sizes.channels, BLOCK_TAPS / pass.taps.len()).min(sizes.channels.div_ceil(pool.threads()));
-    // What is read where it lies needs no room; what flows does.
+    // A source read in place needs no scratch memory; the transposed output gradient does.
     let in_place = F::IN_PLACE && pass.in_place(0).is_some();
     let room = if in_place { 1024 } else { PLANE_BYTES / size_of::<F::Plane>() / channels };
     pass.divide(room, 1);
     let blocks = sizes.channels.div_ceil(channels);
-    // Where there are too few blocks for all threads, parts of the batch are summed apart.
+    // If there are too few blocks for all threads, the batch is split and the parts are summed separately.
     let splits = pool.threads().div_ceil(sizes.groups * blocks).min(sizes.batch);
     let lanes = 64 / size_of::<F::Sum>();
     let width = sizes.results.next_multiple_of(lanes);
@@ -53,7 +54,7 @@ pub unsafe fn filters<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[
             source: source.at(0).cast(),
             sums: partial.at(0).cast::<F::Sum>().wrapping_add(number * sums),
         };
-        // SAFETY: the caller's promise; parts have sums of their own.
+        // SAFETY: the caller's promise; parts have separate sums.
         unsafe { F::run(isa, part) };
     });
     let add = Add { sizes: &sizes, taps: pass.taps.len(), channels, splits, width };
@@ -66,10 +67,10 @@ pub unsafe fn filters<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[
     });
 }
 
-/// Filters of a group up to which vectors run along positions instead.
+/// Maximum number of filters of a group for which vectors run along positions instead.
 const FEW_FILTERS: usize = 4;
 
-/// Where channels' planes are.
+/// The planes of channels.
 #[derive(Clone, Copy)]
 struct Planes<T> {
     start: *const T,
@@ -78,7 +79,7 @@ struct Planes<T> {
 }
 
 impl<T> Planes<T> {
-    /// What the n-th tap sees at the first position, as the taps of a channel and then channels follow one another.
+    /// Returns the address that row `n` reads at the first position; rows are numbered by channel, then by tap.
     #[inline(always)]
     fn row(&self, pass: &ConvSweep, n: usize) -> *const T {
         let taps = pass.offsets.len();
@@ -86,10 +87,10 @@ impl<T> Planes<T> {
     }
 }
 
-/// A row of positions: where it starts in a plane and in what flows, and its length.
+/// A row of positions: its start in a plane, its start in the output gradient, and its length.
 type Run = (usize, usize, usize);
 
-/// The sums of a block of channels over some items.
+/// The sums of a block of channels over some batch items.
 struct FilterBlock<'a, F: Format> {
     sizes: &'a Sizes,
     pass: &'a ConvSweep,
@@ -97,11 +98,11 @@ struct FilterBlock<'a, F: Format> {
     group: usize,
     channels: Range<usize>,
     items: Range<usize>,
-    /// Filters, in whole vectors.
+    /// Number of filters, padded to whole vectors.
     width: usize,
     flow: *const F::Elem,
     source: *const F::Elem,
-    /// For each channel and tap one number for each filter.
+    /// One number per channel, tap and filter.
     sums: *mut F::Sum,
 }
 
@@ -115,7 +116,8 @@ impl<F: Format> Task for FilterBlock<'_, F> {
         let mut scratch = self.pool.scratch().take::<F::Sum>(planes + rows * width);
         let turned = scratch.start().wrapping_add(planes);
         let own = scratch.start().cast::<F::Plane>();
-        // SAFETY: the caller's promise, here and below; the scratch memory has room for planes and what flows in a band.
+        // SAFETY: the caller's promise, here and below; the scratch memory has room for the planes and the output
+        // gradient of a band.
         unsafe { (0..rows * width).for_each(|at| *turned.add(at) = F::Sum::default()) };
         let (mut fresh, mut runs) = (true, Vec::new());
         for item in self.items.clone() {
@@ -151,8 +153,7 @@ impl<F: Format> Task for FilterBlock<'_, F> {
 }
 
 impl<F: Format> FilterBlock<'_, F> {
-    /// Puts what flows to all filters at one position together, or at those that are multiplied at once, for the results of a band
-    /// one after the other.
+    /// Transposes the output gradient of a band: the filters at one position, or at the positions of one lane, become contiguous.
     #[inline(always)]
     unsafe fn turn(&self, runs: &[Run], flow: *const F::Elem, turned: *mut F::Sum) {
         const SIDE: usize = 16;
@@ -160,7 +161,7 @@ impl<F: Format> FilterBlock<'_, F> {
         let mut to = turned;
         for &(_, start, length) in runs {
             let lanes = length.div_ceil(F::DEPTH);
-            // In squares, so that each line of memory is used whole while it is near.
+            // Copied in square blocks, so that each cache line is used completely while it is cached.
             for column in (0..lanes).step_by(SIDE) {
                 for row in (0..results).step_by(SIDE) {
                     for lane in column..lanes.min(column + SIDE) {
@@ -204,7 +205,7 @@ impl<F: Format> FilterBlock<'_, F> {
 }
 
 impl<F: Format> FilterBlock<'_, F> {
-    /// The same for few filters: vectors of positions, added up at the end.
+    /// The same product for few filters: vectors run along positions and are reduced at the end.
     #[inline(always)]
     unsafe fn dot<M: Machine>(&self, runs: &[Run], planes: Planes<F::Plane>, flow: *const F::Plane, fresh: bool) {
         for filter in 0..self.sizes.results {
@@ -236,7 +237,7 @@ impl<F: Format> Tile for Dot<'_, F> {
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
         let step = <F::Vector<M> as Vector>::LANES * F::DEPTH;
         let left: [*const F::Plane; R] = std::array::from_fn(|row| self.planes.row(self.part.pass, self.start + row));
-        // SAFETY: the caller's promise, here and below. No machine has vectors longer than 64 bytes.
+        // SAFETY: the caller's promise, here and below. Vectors have at most 64 bytes on every machine.
         let mut sums = unsafe { tile::zeros::<F::Vector<M>, R, 1>() };
         // SAFETY: it is called with whole vectors.
         let mut add = |left: [*const F::Plane; R], flow: *const F::Plane| unsafe {
@@ -252,7 +253,7 @@ impl<F: Format> Tile for Dot<'_, F> {
                 add(left.map(|row| row.wrapping_add(at)), flow.wrapping_add(at));
             }
             if whole < length {
-                // Nothing behind the row may count, not even times zero.
+                // Elements after the row must not be read as factors, not even times zero.
                 let mut rest = [[F::Plane::default(); 32]; R];
                 let mut last = [F::Plane::default(); 32];
                 for at in whole..length {
@@ -282,7 +283,7 @@ impl<F: Format> Tile for Dot<'_, F> {
 struct Product<'a, F: Format> {
     part: &'a FilterBlock<'a, F>,
     runs: &'a [Run],
-    /// The first row, as a channel's taps and channels follow one another.
+    /// The first row, numbered by channel, then by tap.
     start: usize,
     planes: Planes<F::Plane>,
     turned: *const F::Sum,
@@ -308,7 +309,7 @@ impl<F: Format> Tile for Product<'_, F> {
                 tile::rows(&mut sums, left.map(|row| row.cast()), 1, right, distance, whole);
                 right = right.wrapping_add(whole * distance);
                 if whole * F::DEPTH < length {
-                    // Nothing behind the row may count, not even times zero.
+                    // Elements after the row must not be read as factors, not even times zero.
                     let last = left.map(|row| F::alone(*row.add(length - 1)));
                     let last = std::array::from_fn(|row| std::ptr::from_ref(&last[row]));
                     tile::rows(&mut sums, last, 1, right, distance, 1);
@@ -320,10 +321,10 @@ impl<F: Format> Tile for Product<'_, F> {
     }
 }
 
-/// Filters that are put together at once: as many as share a line of memory.
+/// Number of filters that are transposed together: those that share a cache line.
 const TOGETHER: usize = 16;
 
-/// Adds up what parts of the batch gave, in their order, and puts each filter together.
+/// Adds the parts of the batch in order and transposes the sums into filters.
 struct Add<'a> {
     sizes: &'a Sizes,
     taps: usize,
@@ -333,7 +334,7 @@ struct Add<'a> {
 }
 
 impl Add<'_> {
-    /// How many numbers are moved, which is worth about eight multiplications each.
+    /// Returns the work, counting each number moved as about eight multiplications.
     fn work(&self) -> usize {
         8 * self.splits * self.sizes.groups * self.sizes.channels * self.taps * self.width
     }

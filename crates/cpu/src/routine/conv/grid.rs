@@ -1,35 +1,35 @@
-//! A convolution as sums over shifted planes.
+//! Convolution as sums over shifted planes.
 //!
-//! Copied into planes with its padding, and with one plane for each remainder by the stride, the source of a convolution
-//! is such that every tap of a filter is one offset: the result at position q is the sum over taps of what stands at
-//! q + offset, for *all* positions of a plane at once. So vectors run along positions across the ends of rows; the few
-//! positions that stand for no result are computed and dropped. Nothing is copied once per tap.
+//! The source of a convolution is copied into padded planes, one for each remainder by the stride. Every tap of a
+//! filter is then one offset: the result at position q is the sum over taps of the element at q + offset, for *all*
+//! positions of a plane at once. Vectors run along positions across the ends of rows; the few positions that are not
+//! results are computed and dropped. No data is copied once per tap.
 //!
-//! What flows to the input is a convolution too, of what flows to the output. Of it each remainder by the stride has taps
-//! of its own; it is a [`ConvSweep`] whose results are not neighbors.
+//! The input gradient is a convolution of the output gradient. Each remainder by the stride has its own taps; it is a
+//! [`ConvSweep`] whose results are not adjacent.
 
 use panoply_ir::routine::{Conv, ConvAxis};
 
-/// Which results are computed together along an axis, and from what.
+/// The results that are computed together along an axis, and their sources.
 #[derive(Clone, Debug)]
 struct Along {
     /// The first result.
     start: usize,
     /// Distance between results.
     step: usize,
-    /// Results.
+    /// Number of results.
     count: usize,
-    /// Elements of the source.
+    /// Number of elements of the source.
     length: usize,
-    /// Distance between neighbors of a plane in the source.
+    /// Distance in the source between adjacent elements of a plane.
     source_step: usize,
-    /// For each plane where its first element is in the source, which may be before it.
+    /// Index in the source of each plane's first element; it may be negative.
     origins: Vec<isize>,
-    /// For each tap of the filter that counts, in order: which it is, its plane and its shift there.
+    /// For each used tap of the filter, in order: its index, its plane and its shift in the plane.
     taps: Vec<[usize; 3]>,
 }
 
-/// For the output: one set of results.
+/// Returns the set of results of the output along an axis.
 fn output_axis(axis: &ConvAxis) -> Vec<Along> {
     let ConvAxis { length, size, positions, stride, dilation, padding } = *axis;
     let mut remainders: Vec<usize> = Vec::new();
@@ -46,7 +46,7 @@ fn output_axis(axis: &ConvAxis) -> Vec<Along> {
     vec![Along { start: 0, step: 1, count: positions, length, source_step: stride, origins, taps }]
 }
 
-/// For the input: a set of results for each remainder by the stride.
+/// Returns the sets of results of the input gradient along an axis, one for each remainder by the stride.
 fn input_axis(axis: &ConvAxis) -> Vec<Along> {
     let ConvAxis { length, size, positions, stride, dilation, padding } = *axis;
     let set = |start: usize| {
@@ -76,28 +76,28 @@ pub struct ConvSweep {
     lengths: [usize; 3],
     /// The axis that is divided into bands.
     axis: usize,
-    /// Results of a band along it.
+    /// Number of results of a band along that axis.
     band: usize,
-    /// Lengths of a plane that holds a band.
+    /// Extents of a plane that holds a band.
     extents: [usize; 3],
     /// Elements from one plane to the next.
     plane: usize,
-    /// Which taps of a filter count, by their number.
+    /// Indices of the used taps of a filter.
     pub taps: Vec<usize>,
-    /// Where they are in a channel's planes.
+    /// Offsets of these taps in a channel's planes.
     pub offsets: Vec<usize>,
 }
 
-/// Elements behind a channel that a vector may touch, at most.
+/// Maximum number of elements after a channel that a vector may read.
 const SLACK: usize = 64;
 
 impl ConvSweep {
-    /// The passes of the output.
+    /// Returns the sweeps that compute the output.
     pub fn output(conv: &Conv) -> Vec<ConvSweep> {
         ConvSweep::all(conv, conv.positions(), output_axis)
     }
 
-    /// The passes of the input.
+    /// Returns the sweeps that compute the input gradient.
     pub fn input(conv: &Conv) -> Vec<ConvSweep> {
         ConvSweep::all(conv, conv.lengths(), input_axis)
     }
@@ -124,7 +124,7 @@ impl ConvSweep {
         pass
     }
 
-    /// Something for each combination of taps along the axes, the last one fastest.
+    /// Returns `f` of each combination of taps along the axes, the last axis fastest.
     fn combined(axes: &[Along; 3], f: impl Fn([[usize; 3]; 3]) -> usize) -> Vec<usize> {
         let mut all = Vec::with_capacity(axes.iter().map(|along| along.taps.len()).product());
         for a in &axes[0].taps {
@@ -137,7 +137,7 @@ impl ConvSweep {
         all
     }
 
-    /// Makes bands of at most so many results along their axis.
+    /// Sets the size of bands to at most `band` results along their axis.
     fn set_band(&mut self, band: usize) {
         self.band = band.clamp(1, self.axes[self.axis].count.max(1));
         self.extents = std::array::from_fn(|axis| {
@@ -154,8 +154,8 @@ impl ConvSweep {
         });
     }
 
-    /// Chooses bands so that a channel's planes of one take at most so many elements, and there are at least so many bands
-    /// if that is possible.
+    /// Chooses bands such that the planes of one channel have at most `elems` elements and there are at least `bands`
+    /// bands, if possible.
     pub fn divide(&mut self, elems: usize, bands: usize) {
         let count = self.axes[self.axis].count;
         let mut band = count.div_ceil(bands.max(1)).max(1);
@@ -164,28 +164,28 @@ impl ConvSweep {
             band = band.div_ceil(2);
             self.set_band(band);
         }
-        // Of equal height, but for rounding.
+        // Makes bands of nearly equal size.
         self.set_band(count.div_ceil(count.div_ceil(band).max(1)));
     }
 
-    /// How many bands there are.
+    /// Returns the number of bands.
     pub fn bands(&self) -> usize {
         self.axes[self.axis].count.div_ceil(self.band)
     }
 
-    /// First result of a band along its axis, and how many.
+    /// Returns the first result of a band along its axis, and the number of results.
     fn rows(&self, band: usize) -> (usize, usize) {
         let start = band * self.band;
         (start, self.band.min(self.axes[self.axis].count - start))
     }
 
-    /// Results of a band along each axis.
+    /// Returns the number of results of a band along each axis.
     fn counts(&self, band: usize) -> [usize; 3] {
         let rows = self.rows(band).1;
         std::array::from_fn(|axis| if axis == self.axis { rows } else { self.axes[axis].count })
     }
 
-    /// Where a band starts in a channel of the source, if its planes would be a copy of that.
+    /// Returns the start of a band in a channel of the source, if its planes would be an exact copy.
     pub fn in_place(&self, band: usize) -> Option<usize> {
         let plain = |along: &Along| {
             along.taps.len() == 1 && along.origins == [0] && along.source_step == 1 && along.count == along.length
@@ -194,22 +194,22 @@ impl ConvSweep {
         self.axes.iter().all(plain).then(|| self.rows(band).0 * row())
     }
 
-    /// Elements from one channel's planes to the next's.
+    /// Returns the elements from one channel's planes to the next channel's.
     pub fn channel(&self) -> usize {
         let planes: usize = self.axes.iter().map(|along| along.origins.len()).product();
         let elems = (planes * self.plane + SLACK).next_multiple_of(16);
-        // Channels a power of two apart would share the same few lines of the cache.
+        // Channels at a distance of a power of two would share few cache sets.
         if elems.is_multiple_of(256) { elems + 16 } else { elems }
     }
 
-    /// Positions of a band that are computed.
+    /// Returns the number of positions that are computed for a band.
     pub fn positions(&self, band: usize) -> usize {
         let [depth, rows, columns] = self.counts(band);
         ((depth - 1) * self.extents[1] + rows - 1) * self.extents[2] + columns
     }
 
-    /// The rows of results of a band: for each where it starts among the positions and in the result, and its length. The
-    /// results of a row are [`ConvSweep::step`] apart.
+    /// Returns the rows of results of a band: for each its start among the positions, its start in the result, and its
+    /// length. Adjacent results of a row are [`ConvSweep::step`] apart.
     pub fn runs(&self, band: usize) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let ([depth, rows, columns], first) = (self.counts(band), self.rows(band).0);
         let result = move |axis: usize, at: usize| {
@@ -224,15 +224,15 @@ impl ConvSweep {
         })
     }
 
-    /// Distance between neighboring results of a row.
+    /// Returns the distance between adjacent results of a row.
     pub fn step(&self) -> usize {
         self.axes[2].step
     }
 
-    /// Makes planes of a band of some channels, of which `lane` makes one element.
+    /// Packs a band of some channels into planes; `lane` combines one element of each channel.
     ///
     /// # Safety
-    /// Each source holds a channel, `to` has room for [`ConvSweep::channel`] elements.
+    /// Each source holds a channel, and `to` has room for [`ConvSweep::channel`] elements.
     #[inline(always)]
     pub unsafe fn pack<T: Copy, L: Copy + Default, const D: usize>(
         &self,
@@ -244,7 +244,7 @@ impl ConvSweep {
         let (first, rows) = self.rows(band);
         let [a, b, c] = &self.axes;
         let skipped = |axis: usize| if axis == self.axis { first } else { 0 };
-        // What a shorter last band needs.
+        // A shorter last band needs fewer elements.
         let needed = |axis: usize| self.extents[axis] - if axis == self.axis { self.band - rows } else { 0 };
         let at = |along: &Along, origin: isize, index: usize| {
             let place = origin + (index * along.source_step) as isize;
@@ -256,7 +256,7 @@ impl ConvSweep {
                     for i in 0..needed(0) {
                         for j in 0..needed(1) {
                             let row = (at(a, *origin_a, skipped(0) + i), at(b, *origin_b, skipped(1) + j));
-                            // SAFETY: the caller's promise; a row lies in its plane.
+                            // SAFETY: the caller's promise; a row is inside its plane.
                             unsafe {
                                 let to = to.add((i * self.extents[1] + j) * self.extents[2]);
                                 let line = match row {
@@ -277,7 +277,7 @@ impl ConvSweep {
     }
 }
 
-/// Makes something of every `source_step`-th element of some rows from an origin on, with zeros where there is none.
+/// Copies every `source_step`-th element of some rows from an origin on through `lane`, with zeros outside the rows.
 ///
 /// # Safety
 /// The rows have the axis' length; `to` has room for `count`.
@@ -294,7 +294,7 @@ unsafe fn copy_row<T: Copy, L: Copy + Default, const D: usize>(
     let before = ((-origin).max(0) as usize).div_ceil(step).min(count);
     let inside = (along.length as isize - origin).max(0) as usize;
     let end = if rows.is_some() { inside.div_ceil(step).clamp(before, count) } else { before };
-    // SAFETY: the caller's promise; `before..end` are those within the row.
+    // SAFETY: the caller's promise; `before..end` is within the row.
     unsafe {
         (0..before).for_each(|at| *to.add(at) = L::default());
         if let Some(rows) = rows.filter(|_| end > before) {

@@ -1,4 +1,4 @@
-//! Eigenvectors of a small tridiagonal matrix by implicit QL steps with Wilkinson's shifts.
+//! Eigenvectors of a small tridiagonal matrix by implicit QL iterations with Wilkinson's shifts.
 //!
 //! Source: Bowdler, Martin, Reinsch and Wilkinson, The QR and QL Algorithms for Symmetric Matrices, 1968.
 
@@ -6,20 +6,20 @@ use super::Rows;
 use crate::simd::{Real, Task};
 use crate::vm::isa::Machine;
 
-/// Rows of the largest.
+/// Maximum number of rows.
 pub const LEAF: usize = 32;
 
-/// Steps for each value after which it is given up; two are common.
+/// Maximum number of iterations per eigenvalue, after which the computation fails; two are common.
 const MOST_STEPS: usize = 60;
 
-/// A matrix whose numbers are at most about 1; its diagonal becomes the values, in no order.
+/// A matrix whose elements are at most about 1. Its diagonal is overwritten by the eigenvalues, unsorted.
 pub struct Leaf<'a, T> {
     pub diagonal: &'a mut [f64],
-    /// What stands beside each but the last, which is no number of the matrix.
+    /// The off-diagonal elements, followed by one element that is not part of the matrix and may be overwritten.
     pub beside: &'a mut [f64],
-    /// Where the vectors go, as rows.
+    /// Destination of the eigenvectors, as rows.
     pub vectors: Rows<T>,
-    /// Whether all values were found.
+    /// Set to true if all eigenvalues were found.
     pub found: &'a mut bool,
 }
 
@@ -39,7 +39,7 @@ impl<T: Real> Task for Leaf<'_, T> {
     }
 }
 
-/// Turns until nothing stands beside a row's diagonal; whether that was reached.
+/// Iterates until the off-diagonal element of a row is negligible. Returns false if that is not reached.
 #[inline(always)]
 fn value(d: &mut [f64], e: &mut [f64], rows: &mut [[f64; LEAF]; LEAF], first: usize) -> bool {
     let tiny = f64::EPSILON * f64::EPSILON;
@@ -54,7 +54,7 @@ fn value(d: &mut [f64], e: &mut [f64], rows: &mut [[f64; LEAF]; LEAF], first: us
     false
 }
 
-/// One step on the rows from the first to the last.
+/// Performs one QL iteration on a range of rows.
 #[inline(always)]
 fn step(d: &mut [f64], e: &mut [f64], rows: &mut [[f64; LEAF]; LEAF], [first, last]: [usize; 2]) {
     let slope = (d[first + 1] - d[first]) / (2.0 * e[first]);
@@ -63,7 +63,7 @@ fn step(d: &mut [f64], e: &mut [f64], rows: &mut [[f64; LEAF]; LEAF], [first, la
     for at in (first..last).rev() {
         let (f, b) = (sine * e[at], cosine * e[at]);
         let square = f * f + g * g;
-        // Squares that nearly vanish have lost digits.
+        // Squares close to underflow have lost digits.
         let length = if square > 2f64.powi(-900) { square.sqrt() } else { f.hypot(g) };
         e[at + 1] = length;
         if length == 0.0 {

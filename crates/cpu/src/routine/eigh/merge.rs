@@ -1,8 +1,9 @@
-//! Eigenvectors of a tridiagonal matrix by halves: without one number beside the diagonal it is two matrices, and what that number adds to
-//! both is one vector times itself. Where that vector has nothing, or the values are equal, vectors stay as they are.
+//! Eigenvectors of a tridiagonal matrix by divide and conquer: without one off-diagonal element it splits into two
+//! matrices, and that element is a rank-one update of both. Where the update vector is zero or eigenvalues are equal,
+//! eigenvectors are unchanged (deflation).
 //!
-//! Source: Cuppen, A Divide and Conquer Method for the Symmetric Tridiagonal Eigenproblem, 1981; Rutter, A Serial Implementation of
-//! Cuppen's Divide and Conquer Algorithm, 1994, for what stays.
+//! Source: Cuppen, A Divide and Conquer Method for the Symmetric Tridiagonal Eigenproblem, 1981; Rutter, A Serial
+//! Implementation of Cuppen's Divide and Conquer Algorithm, 1994, for the deflation.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +19,15 @@ use crate::pool::Pool;
 use crate::simd::{self, Real};
 use crate::vm::isa::Isa;
 
-/// Roots that a thread finds at a time.
+/// Number of roots that a thread finds at a time.
 const ROOTS: usize = 16;
 
-/// The vectors of a tridiagonal matrix as rows, and their order, the smallest value first; `diagonal` becomes the values. None if there are none.
+/// Computes the eigenvectors of a tridiagonal matrix as rows, and returns their order, the smallest eigenvalue first.
+/// `diagonal` is overwritten by the eigenvalues. Returns `None` if an iteration did not converge.
 ///
 /// # Safety
-/// The instruction set is available. All three have as many rows as the matrix, as long as that; two are only worked in.
+/// The instruction set is available. All three buffers have the dimensions of the matrix; the last two are scratch
+/// memory.
 pub unsafe fn vectors<T: Real>(
     pool: &Pool,
     isa: Isa,
@@ -33,7 +36,7 @@ pub unsafe fn vectors<T: Real>(
     beside: &mut [f64],
 ) -> Option<Vec<usize>> {
     let size = diagonal.len();
-    let depth = (0..).find(|depth| size.div_ceil(1 << depth) <= LEAF).expect("halves end");
+    let depth = (0..).find(|depth| size.div_ceil(1 << depth) <= LEAF).expect("halving terminates");
     let bound = |part: usize, depth: u32| (part * size) >> depth;
     let torn: Vec<f64> = beside.to_vec();
     for at in (1..1 << depth).map(|part| bound(part, depth)) {
@@ -41,7 +44,7 @@ pub unsafe fn vectors<T: Real>(
         diagonal[at] -= torn[at - 1].abs();
     }
     let leaf = |leaf: usize| bound(leaf, depth)..bound(leaf + 1, depth);
-    // SAFETY: the caller's promise; leaves are apart.
+    // SAFETY: the caller's promise; leaves do not overlap.
     unsafe { leaves(pool, isa, vectors, [&mut *diagonal, beside], 1 << depth, leaf) }.then_some(())?;
     let values = Numbers(Shared(diagonal.as_mut_ptr().cast()));
     for depth in (0..depth).rev() {
@@ -50,7 +53,7 @@ pub unsafe fn vectors<T: Real>(
             let split = bound(2 * number + 1, depth + 1) - rows.start;
             let (torn, start) = (torn[rows.start + split - 1], rows.start);
             let (vectors, shares) = (vectors.from(start, start), shares.from(start, 0));
-            // SAFETY: the caller's promise; parts are apart.
+            // SAFETY: the caller's promise; parts do not overlap.
             unsafe {
                 let values = values.part(rows);
                 Merge { pool, isa, split, torn, values, vectors, gathered: gathered.at(start, 0), shares }.run();
@@ -64,10 +67,10 @@ pub unsafe fn vectors<T: Real>(
     Some(order)
 }
 
-/// The vectors of so many leaves, zeros beside them; whether all were found.
+/// Computes the eigenvectors of `count` leaves, with zeros elsewhere in their rows. Returns true if all were found.
 ///
 /// # Safety
-/// As [`vectors`]; leaves are apart.
+/// As [`vectors`]; leaves do not overlap.
 unsafe fn leaves<T: Real>(
     pool: &Pool,
     isa: Isa,
@@ -96,15 +99,15 @@ unsafe fn leaves<T: Real>(
     !missing.into_inner()
 }
 
-/// Numbers of which threads have parts.
+/// An array of numbers that threads divide among themselves.
 #[derive(Clone, Copy)]
 struct Numbers(Shared);
 
 impl Numbers {
-    /// A part.
+    /// Returns a part of the array.
     ///
     /// # Safety
-    /// There are as many numbers, and nobody else uses these.
+    /// The range is inside the array, and nothing else accesses these numbers.
     unsafe fn part<'a>(self, range: Range<usize>) -> &'a mut [f64] {
         let start = self.0.at(range.start * size_of::<f64>()).cast::<f64>();
         // SAFETY: the caller's promise.
@@ -112,22 +115,22 @@ impl Numbers {
     }
 }
 
-/// Two neighboring parts of which the vectors are known.
+/// The merge of two adjacent parts whose eigenvectors are known.
 struct Merge<'a, T> {
     pool: &'a Pool,
     isa: Isa,
-    /// Rows of the first.
+    /// Number of rows of the first part.
     split: usize,
-    /// The number between both, which their diagonals lack.
+    /// The off-diagonal element between both parts, which was subtracted from their diagonals.
     torn: f64,
     values: &'a mut [f64],
     vectors: Rows<T>,
-    /// As many elements as the vectors of both.
+    /// Scratch memory for as many elements as the eigenvectors of both parts.
     gathered: *mut T,
     shares: Rows<T>,
 }
 
-/// What a row of the vectors is not zero in.
+/// The half in which a row of the eigenvectors is nonzero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Half {
     First,
@@ -135,9 +138,9 @@ enum Half {
     Second,
 }
 
-/// Which vectors stay as they are, and which do not.
+/// The result of deflation.
 struct Kept {
-    /// Those that do not, by value, without equals.
+    /// Eigenvectors that change, by eigenvalue, without equal eigenvalues.
     rows: Vec<usize>,
     stay: Vec<usize>,
     halves: Vec<Half>,
@@ -145,7 +148,7 @@ struct Kept {
 
 impl<T: Real> Merge<'_, T> {
     /// # Safety
-    /// The instruction set is available; all memory is as long as that, and nobody else's.
+    /// The instruction set is available; all memory has these lengths, and nothing else accesses it.
     unsafe fn run(mut self) {
         let size = self.values.len();
         // SAFETY: the caller's promise.
@@ -156,7 +159,7 @@ impl<T: Real> Merge<'_, T> {
             let poles: Vec<f64> = rows.iter().map(|row| self.values[*row]).collect();
             let mut z: Vec<f64> = rows.iter().map(|row| z[*row] * rho.sqrt()).collect();
             let [origins, distances] = self.roots(&poles, &mut z);
-            // In the order of the products: what is zero in one half stands at an end.
+            // Sorted for the products: rows that are zero in one half are at one end.
             let mut order: Vec<usize> = (0..rows.len()).collect();
             order.sort_by_key(|at| halves[rows[*at]]);
             let sorted = |of: &[f64]| order.iter().map(|at| of[*at]).collect::<Vec<f64>>();
@@ -176,7 +179,7 @@ impl<T: Real> Merge<'_, T> {
         }
     }
 
-    /// What a vector has where both parts meet, over the square root of 2.
+    /// Returns the element of an eigenvector at the split, divided by the square root of 2.
     unsafe fn across(&self, row: usize) -> f64 {
         let sign = if row < self.split { 1.0 } else { 1f64.copysign(self.torn) };
         let column = if row < self.split { self.split - 1 } else { self.split };
@@ -184,7 +187,8 @@ impl<T: Real> Merge<'_, T> {
         unsafe { (*self.vectors.at(row, column)).wide() * sign * std::f64::consts::FRAC_1_SQRT_2 }
     }
 
-    /// Finds the vectors that stay as they are, and turns those of nearly equal values so that one of two does.
+    /// Finds the eigenvectors that do not change, and rotates those of nearly equal eigenvalues so that one of each two
+    /// does not change.
     unsafe fn deflate(&mut self, rho: f64, z: &mut [f64]) -> Kept {
         let (size, split) = (self.values.len(), self.split);
         let mut halves: Vec<Half> = (0..size).map(|row| if row < split { Half::First } else { Half::Second }).collect();
@@ -209,7 +213,7 @@ impl<T: Real> Merge<'_, T> {
                     if halves[before] != halves[row] {
                         (halves[before], halves[row]) = (Half::Both, Half::Both);
                     }
-                    // SAFETY: the caller's promise; the rows are two.
+                    // SAFETY: the caller's promise; the rows are different.
                     unsafe {
                         let [x, y] =
                             [before, row].map(|row| std::slice::from_raw_parts_mut(self.vectors.at(row, 0), size));
@@ -224,7 +228,7 @@ impl<T: Real> Merge<'_, T> {
         Kept { rows, stay, halves }
     }
 
-    /// The roots, and in place of z that for which they are exact.
+    /// Finds the roots, and replaces z by the vector for which they are exact.
     unsafe fn roots(&self, poles: &[f64], z: &mut [f64]) -> [Vec<f64>; 2] {
         let (count, isa) = (poles.len(), self.isa);
         let weights: Vec<f64> = z.iter().map(|z| z * z).collect();
@@ -232,7 +236,7 @@ impl<T: Real> Merge<'_, T> {
         let places = [&mut origins[..], &mut distances, z].map(|of| Numbers(Shared(of.as_mut_ptr().cast())));
         let range = |number: usize| number * ROOTS..count.min((number + 1) * ROOTS);
         in_numbers(self.pool, count.div_ceil(ROOTS), 32 * count * count, |number| {
-            // SAFETY: the caller's promise; ranges are apart.
+            // SAFETY: the caller's promise; ranges do not overlap.
             unsafe {
                 let [origins, distances] = [0, 1].map(|of| places[of].part(range(number)));
                 let of = Secular { poles, weights: &weights };
@@ -250,7 +254,7 @@ impl<T: Real> Merge<'_, T> {
         [origins, distances]
     }
 
-    /// The new vectors, and behind them those that stay.
+    /// Computes the new eigenvectors, and stores the unchanged ones after them.
     unsafe fn multiply(&self, rows: &[usize], stay: &[usize], halves: &[Half]) {
         let (size, split, count) = (self.values.len(), self.split, rows.len());
         let first = rows.iter().filter(|row| halves[**row] == Half::First).count();
@@ -266,7 +270,7 @@ impl<T: Real> Merge<'_, T> {
         let width = size - split;
         rows[first..].iter().enumerate().for_each(|(at, row)| copy(*row, split, right.wrapping_add(at * width), width));
         stay.iter().enumerate().for_each(|(at, row)| copy(*row, 0, rest.wrapping_add(at * size), size));
-        // SAFETY: the caller's promise: what is gathered is as long as that, since a row that is in one half is not in the other.
+        // SAFETY: the caller's promise: the gathered rows fit, because a row that is in one half is not in the other.
         unsafe {
             self.product([count, upper, split], self.shares.at(0, 0), left, self.vectors.at(0, 0));
             self.product([count, lower, width], self.shares.at(0, first), right, self.vectors.at(0, split));
@@ -276,7 +280,7 @@ impl<T: Real> Merge<'_, T> {
         }
     }
 
-    /// Rows of shares times what was gathered.
+    /// Multiplies the coefficients by the gathered rows.
     unsafe fn product(&self, [m, k, n]: [usize; 3], shares: *mut T, gathered: *mut T, result: *mut T) {
         if m == 0 {
             return;
@@ -290,7 +294,7 @@ impl<T: Real> Merge<'_, T> {
     }
 }
 
-/// A turn of two rows.
+/// Rotates two rows.
 fn turn<T: Real>(x: &mut [T], y: &mut [T], [cosine, sine]: [T; 2]) {
     for (x, y) in x.iter_mut().zip(y) {
         let turned = T::add(T::mul(cosine, *x), T::mul(sine, *y));

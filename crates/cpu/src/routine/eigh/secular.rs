@@ -1,9 +1,10 @@
-//! Eigenvalues and vectors of a diagonal matrix plus z·zᵀ: the roots of 1 + Σ zᵢ² / (dᵢ - λ), one between each two neighbors of d and one behind
-//! the last. Every root is kept as its distance from the nearest of d, so that no difference of the two loses digits; the vectors are those
-//! of the z for which the roots are exact, and so are orthonormal however near to each other the roots lie.
+//! Eigenvalues and eigenvectors of a diagonal matrix plus z·zᵀ. The eigenvalues are the roots of 1 + Σ zᵢ² / (dᵢ - λ),
+//! one between each two adjacent dᵢ and one after the last. Every root is stored as its distance from the nearest dᵢ,
+//! so that differences lose no digits. The eigenvectors are computed from the z for which the roots are exact, and are
+//! therefore orthonormal however close the roots are.
 //!
-//! Source: Gu and Eisenstat, A Stable and Efficient Algorithm for the Rank-One Modification of the Symmetric Eigenproblem, 1994; Li,
-//! Solving Secular Equations Stably and Efficiently, LAPACK Working Note 89, 1993.
+//! Source: Gu and Eisenstat, A Stable and Efficient Algorithm for the Rank-One Modification of the Symmetric
+//! Eigenproblem, 1994; Li, Solving Secular Equations Stably and Efficiently, LAPACK Working Note 89, 1993.
 
 use std::ops::Range;
 
@@ -11,19 +12,19 @@ use super::Rows;
 use crate::simd::{Real, Task};
 use crate::vm::isa::Machine;
 
-/// Numbers that are summed side by side.
+/// Number of independent accumulators.
 const WIDE: usize = 8;
-/// Steps after which a root is as good as it gets; three to six are common, and each at least divides what is left.
+/// Maximum number of iterations per root; three to six are common, and each at least reduces the interval by a constant factor.
 const MOST_STEPS: usize = 100;
 
-/// The diagonal, ascending without equals, and the squares of z.
+/// The diagonal, strictly ascending, and the squares of z.
 #[derive(Clone, Copy)]
 pub struct Secular<'a> {
     pub poles: &'a [f64],
     pub weights: &'a [f64],
 }
 
-/// A root: where it is counted from, and how far it is from there.
+/// A root, as an origin and the distance from it.
 #[derive(Clone, Copy)]
 struct Root {
     origin: f64,
@@ -33,9 +34,9 @@ struct Root {
 /// Roots.
 #[derive(Clone, Copy)]
 pub struct Roots<'a> {
-    /// Where each is counted from.
+    /// Origin of each root.
     pub origins: &'a [f64],
-    /// How far each is from there.
+    /// Distance of each root from its origin.
     pub distances: &'a [f64],
 }
 
@@ -59,7 +60,7 @@ impl Task for Find<'_> {
     }
 }
 
-/// What stands on both sides of a point: value and slope of the poles up to one, and of those behind it.
+/// Value and derivative of the sums over the poles up to a point, and over the poles after it.
 #[derive(Clone, Copy)]
 struct Sides {
     before: [f64; 2],
@@ -73,7 +74,7 @@ impl Sides {
 }
 
 impl Secular<'_> {
-    /// Values and slopes at a distance from an origin.
+    /// Returns the sums at a distance from an origin.
     #[inline(always)]
     fn sides(self, root: Root, middle: usize) -> Sides {
         let (before, behind) = self.poles.split_at(middle);
@@ -81,11 +82,11 @@ impl Secular<'_> {
         Sides { before: sums(before, light, root), behind: sums(behind, heavy, root) }
     }
 
-    /// The root behind a pole.
+    /// Returns the root after a pole.
     #[inline(always)]
     fn root(self, at: usize) -> Root {
         let (left, next) = (self.poles[at], self.poles.get(at + 1));
-        // The last root is no farther than the square of z.
+        // The last root is at most |z|² after the last pole.
         let gap = next.map_or_else(|| self.weights.iter().sum(), |next| next - left);
         let half = gap / 2.0;
         let middle = self.sides(Root { origin: left, distance: half }, at + 1).value();
@@ -110,7 +111,7 @@ impl Secular<'_> {
             } else {
                 high = distance
             }
-            // Nothing is left but the rounding of the sum.
+            // Only the rounding error of the sum is left.
             if value.abs() <= f64::EPSILON * (1.0 - sides.before[0] + sides.behind[0]) {
                 break;
             }
@@ -132,7 +133,7 @@ impl Secular<'_> {
     }
 }
 
-/// A point of an interval: in the middle of its digits if its ends are far apart.
+/// Returns a point of an interval: the geometric mean if the ends differ in magnitude, the arithmetic mean otherwise.
 #[inline(always)]
 fn inside(low: f64, high: f64) -> f64 {
     let (near, far) = if low.abs() < high.abs() { (low, high) } else { (high, low) };
@@ -145,7 +146,7 @@ fn inside(low: f64, high: f64) -> f64 {
     }
 }
 
-/// Σ w / (d - λ) and its derivative.
+/// Returns Σ w / (d - λ) and its derivative.
 #[inline(always)]
 fn sums(poles: &[f64], weights: &[f64], root: Root) -> [f64; 2] {
     let (mut values, mut slopes) = ([0.0; WIDE], [0.0; WIDE]);
@@ -163,7 +164,7 @@ fn sums(poles: &[f64], weights: &[f64], root: Root) -> [f64; 2] {
     [values.iter().sum(), slopes.iter().sum()]
 }
 
-/// Where the two poles around it have the root, the others staying as they are in the middle.
+/// Returns the initial guess: the root for the two adjacent poles, with the other terms fixed at their value in the middle.
 #[inline(always)]
 fn start([left, right]: [f64; 2], [light, heavy]: [f64; 2], middle: f64) -> f64 {
     let half = (right - left) / 2.0;
@@ -173,7 +174,8 @@ fn start([left, right]: [f64; 2], [light, heavy]: [f64; 2], middle: f64) -> f64 
     falling(rest, slope, rest * left * right + light * right + heavy * left)
 }
 
-/// The step to the root of what has both sides' values and slopes and one pole on each side, at these distances.
+/// Returns the step to the root of the function that has the values and derivatives of both sides and one pole on each
+/// side, at these distances.
 #[inline(always)]
 fn between(sides: Sides, [left, right]: [f64; 2]) -> f64 {
     let value = sides.value();
@@ -182,26 +184,26 @@ fn between(sides: Sides, [left, right]: [f64; 2]) -> f64 {
     falling(rest, slope, left * right * value)
 }
 
-/// The same behind the last pole.
+/// Returns the same step after the last pole.
 #[inline(always)]
 fn behind(sides: Sides, left: f64) -> f64 {
     let rest = sides.value() - left * sides.before[1];
     left + sides.before[1] * left * left / rest
 }
 
-/// Where a·x² - b·x + c falls through 0, as it does between two poles.
+/// Returns the point where a·x² - b·x + c falls through 0, which exists between two poles.
 #[inline(always)]
 fn falling(a: f64, b: f64, c: f64) -> f64 {
     let root = (b * b - 4.0 * a * c).abs().sqrt();
     if b <= 0.0 { (b - root) / (2.0 * a) } else { 2.0 * c / (b + root) }
 }
 
-/// Some elements of the z for which the roots are exact.
+/// Computes some elements of the z for which the roots are exact.
 pub struct Exact<'a> {
     pub poles: &'a [f64],
     pub roots: Roots<'a>,
     pub first: usize,
-    /// The z for which they were found, with its signs, in place of which it comes.
+    /// The original z; overwritten, keeping the signs.
     pub z: &'a mut [f64],
 }
 
@@ -236,9 +238,9 @@ impl Task for Exact<'_> {
     }
 }
 
-/// Some vectors, as rows of length 1.
+/// Computes some eigenvectors, as rows of length 1.
 pub struct Vectors<'a, T> {
-    /// The diagonal and z in the order of a row's elements.
+    /// The diagonal and z, in the order of a row's elements.
     pub poles: &'a [f64],
     pub z: &'a [f64],
     pub roots: Roots<'a>,

@@ -1,5 +1,5 @@
-//! From a symmetric matrix to a tridiagonal one, from the last row to the first: each row is reflected onto the element before its diagonal,
-//! and what that does to the rows before waits until a panel of reflections is full.
+//! Reduces a symmetric matrix to tridiagonal form, from the last row to the first: each row is reflected onto the
+//! element before its diagonal, and the updates of the previous rows are delayed until a panel of reflections is full.
 //!
 //! Source: Dongarra, Sorensen and Hammarling, Block Reduction of Matrices to Condensed Forms for Eigenvalue Computations, 1989.
 
@@ -13,17 +13,19 @@ use crate::pool::Pool;
 use crate::simd::{self, Real, Task, Vector};
 use crate::vm::isa::{Isa, Machine};
 
-/// Elements of a matrix from which its product with a vector is divided among threads.
+/// Number of elements of a matrix from which its product with a vector is divided among threads.
 const PARALLEL_ELEMS: usize = 1 << 15;
 
-/// Reduces a matrix. Reflection r has components 0 to r, as column r of `reflections`, and takes what stands beside the diagonal from row r + 1.
+/// Reduces a matrix. Reflection r has components 0 to r, is stored as column r of `reflections`, and clears the
+/// elements of row r + 1 before the off-diagonal one.
 ///
-/// With p = A·v and w = p - v·(vᵀp)/2, a reflection makes A - v·wᵀ - w·vᵀ of A. `right` holds w and v of each that waits, `left` -v and -w, so
-/// that what waits is the product of the columns of `left` and the rows of `right`.
+/// With p = A·v and w = p - v·(vᵀp)/2, a reflection changes A to A - v·wᵀ - w·vᵀ. `right` holds w and v of each pending
+/// reflection and `left` holds -v and -w, so that the pending update is the product of the columns of `left` and the
+/// rows of `right`.
 ///
 /// # Safety
-/// The instruction set is available; all are as long as the matrix, zeros behind the end of its rows, and `left` and `right` have two rows for
-/// each column of a panel.
+/// The instruction set is available. All operands have the size of the matrix, with zeros after the end of their rows,
+/// and `left` and `right` have two rows for each column of a panel.
 pub unsafe fn reduce<T: Real>(
     pool: &Pool,
     isa: Isa,
@@ -33,7 +35,7 @@ pub unsafe fn reduce<T: Real>(
     [diagonal, beside]: [&mut [f64]; 2],
 ) {
     let step = |r: usize, waiting: usize| ReflectionStep { matrix, left, right, r, waiting };
-    // SAFETY: the caller's promise; threads have rows of their own.
+    // SAFETY: the caller's promise; threads have disjoint rows.
     unsafe {
         for panel in (0..reflections.count()).rev() {
             let columns = reflections.columns(panel);
@@ -55,7 +57,8 @@ pub unsafe fn reduce<T: Real>(
     }
 }
 
-/// Calls `f` with parts of some rows, one for each thread if there are enough elements: each thread finds its rows in its cache again.
+/// Calls `f` with ranges of rows, one for each thread if there are enough elements. With one part per thread, a
+/// thread is likely to find its rows in its cache again.
 fn divided(pool: &Pool, rows: usize, elems: usize, f: impl Fn(Range<usize>) + Sync) {
     if elems < PARALLEL_ELEMS {
         return f(0..rows);
@@ -64,7 +67,7 @@ fn divided(pool: &Pool, rows: usize, elems: usize, f: impl Fn(Range<usize>) + Sy
     pool.run(rows.div_ceil(part), &|number| f(number * part..rows.min((number + 1) * part)));
 }
 
-/// Which reflection it is, and how many wait.
+/// The index of a reflection, and the number of pending ones.
 #[derive(Clone, Copy)]
 struct ReflectionStep<T> {
     matrix: Rows<T>,
@@ -75,17 +78,17 @@ struct ReflectionStep<T> {
 }
 
 impl<T: Real> ReflectionStep<T> {
-    /// Its v in `right`.
+    /// Returns the reflection's v in `right`.
     fn vector(&self) -> *mut T {
         self.right.at(2 * self.waiting + 1, 0)
     }
 
-    /// Its w in `right`, which is p before.
+    /// Returns the reflection's w in `right`, which holds p before.
     fn moved(&self) -> *mut T {
         self.right.at(2 * self.waiting, 0)
     }
 
-    /// What waits, for the rows of the matrix from this one on.
+    /// Returns the pending update of the rows of the matrix from `row` on.
     fn update(&self, row: usize) -> Product<T> {
         Product {
             left: self.left.at(0, row),
@@ -100,7 +103,7 @@ impl<T: Real> ReflectionStep<T> {
         }
     }
 
-    /// Zeros behind the last component, to the end of a vector.
+    /// Writes zeros after the last component, to the end of a vector.
     #[inline(always)]
     unsafe fn end(&self, of: *mut T) {
         let size = self.r + 1;
@@ -109,7 +112,7 @@ impl<T: Real> ReflectionStep<T> {
     }
 }
 
-/// Makes the reflection of row r + 1, which is brought up to date before.
+/// Updates row r + 1 and computes its reflection.
 struct Reflect<'a, T> {
     step: ReflectionStep<T>,
     diagonal: &'a mut f64,
@@ -127,11 +130,11 @@ impl<T: Real> Task for Reflect<'_, T> {
             let row = step.matrix.at(r + 1, 0);
             *diagonal = (*row.add(r + 1)).wide();
             let before = std::slice::from_raw_parts(row.cast_const(), r);
-            // In f64: a vector that is too long by a rounding makes the others so, each one more.
+            // Computed in f64: a vector whose length is wrong by a rounding error would make the errors of the following ones grow.
             let (head, square) = ((*row.add(r)).wide(), square(before));
             let length = (head * head + square).sqrt().copysign(head);
             let moved = head + length;
-            // Far below what rounding leaves beside elements of about 1, and 2 over it is still a number.
+            // This threshold is far below the rounding error of elements of about 1, and 2 divided by it does not overflow.
             let clear = square < 2f64.powi(-900);
             let factor = if clear { 0.0 } else { (2.0 / (moved * moved + square)).sqrt() };
             *beside = if clear { head } else { -length };
@@ -144,7 +147,7 @@ impl<T: Real> Task for Reflect<'_, T> {
     }
 }
 
-/// The sum of squares.
+/// Returns the sum of squares.
 #[inline(always)]
 fn square<T: Real>(of: &[T]) -> f64 {
     let mut sums = [0.0; LANES];
@@ -155,7 +158,7 @@ fn square<T: Real>(of: &[T]) -> f64 {
     sums.iter().sum()
 }
 
-/// Some elements of p = A·v, as far as A is up to date.
+/// Computes some elements of p = A·v, for the part of A that is up to date.
 struct Times<T> {
     step: ReflectionStep<T>,
     rows: Range<usize>,
@@ -172,7 +175,7 @@ impl<T: Real> Task for Times<T> {
     }
 }
 
-/// What waits times v is added to p, which becomes w.
+/// Adds the pending update times v to p, and computes w from p.
 struct Follow<T> {
     step: ReflectionStep<T>,
 }
@@ -209,7 +212,7 @@ impl<T: Real> Task for Follow<T> {
     }
 }
 
-/// Rows of what is left of the matrix brought up to date.
+/// Updates rows of the remaining matrix.
 struct Update<T> {
     step: ReflectionStep<T>,
     rows: Range<usize>,
@@ -223,7 +226,7 @@ impl<T: Real> Task for Update<T> {
     }
 }
 
-/// The vectors of a panel as its columns.
+/// Stores the vectors of a panel as its columns.
 struct Store<T> {
     right: Rows<T>,
     columns: Range<usize>,
@@ -248,7 +251,7 @@ impl<T: Real> Task for Store<T> {
     }
 }
 
-/// Sums of the products of rows and one vector. Whole vectors are read, of which one or the other is zero behind the end.
+/// Dot products of rows with one vector. Whole SIMD vectors are read; after the end, the row or the vector is zero.
 struct Dots<T> {
     rows: Rows<T>,
     vector: *const T,
@@ -257,7 +260,7 @@ struct Dots<T> {
 }
 
 impl<T: Real> Dots<T> {
-    /// The sums of so many rows.
+    /// Computes the dot products of `rows` rows.
     #[inline(always)]
     unsafe fn all<M: Machine>(&self, rows: usize) {
         for (row, count) in row_blocks(rows, most_rows::<T::Vector<M>>()) {

@@ -1,5 +1,5 @@
-//! One line of numbers: `rustfft` transforms complex ones, and real ones of even length as half as many complex ones, which are then
-//! taken apart. What that needs of each length is kept.
+//! The transform of one line. `rustfft` transforms complex lines; a real line of even length is transformed as half as
+//! many complex numbers, which are separated afterwards. Plans and twiddle factors are cached by length.
 //!
 //! Source: Press et al., Numerical Recipes, 3rd ed. 2007, section 12.3.2.
 
@@ -15,10 +15,10 @@ use rustfft::{Fft, FftDirection, FftNum, FftPlannerAvx, FftPlannerNeon, FftPlann
 use crate::simd::Real;
 use crate::vm::isa::Isa;
 
-/// The sum of the lengths that are kept; at more, all are forgotten and made again when they are needed.
+/// Maximum sum of the cached lengths; if it is exceeded, the cache is cleared.
 const KEPT: usize = 1 << 22;
 
-/// How transforms of lengths that were asked for are done.
+/// Cache of FFT plans.
 #[derive(Default)]
 pub struct FftPlans {
     single: Mutex<Kept<f32>>,
@@ -27,19 +27,19 @@ pub struct FftPlans {
 
 type Kept<T> = HashMap<(Isa, FourierKind, usize), Arc<FftPlan<T>>>;
 
-/// A type of the parts of complex numbers.
+/// A type of the real and imaginary parts of complex numbers.
 pub trait Element: Real + FftNum {
-    /// Where what was made for this type is kept.
+    /// Returns the cache of this type.
     fn kept(of: &FftPlans) -> &Mutex<Kept<Self>>;
 
-    /// How so many numbers are transformed.
+    /// Returns the plan of a transform of `length` numbers, from the cache if possible.
     fn line(of: &FftPlans, isa: Isa, kind: FourierKind, length: usize) -> Arc<FftPlan<Self>> {
         let kept = || Self::kept(of).lock().unwrap_or_else(PoisonError::into_inner);
         let key = (isa, kind, length);
         if let Some(known) = kept().get(&key) {
             return known.clone();
         }
-        // Made without the lock: a long one takes a while.
+        // Created without the lock: a long plan takes a while.
         let made = Arc::new(FftPlan::new(isa, kind, length));
         let mut kept = kept();
         if kept.keys().map(|(.., length)| length).sum::<usize>() + length > KEPT {
@@ -61,14 +61,14 @@ impl Element for f64 {
     }
 }
 
-/// How so many numbers are transformed.
+/// The plan of a transform.
 pub struct FftPlan<T: Element> {
     kind: FourierKind,
-    /// How many: of the complex ones, or of the real ones.
+    /// Number of complex numbers, or of real ones for transforms between real and complex.
     length: usize,
-    /// Of as many complex numbers, or of half as many as there are real ones.
+    /// The transform of that many complex numbers, or of half as many for real lines of even length.
     fft: Arc<dyn Fft<T>>,
-    /// exp(-2πi·k / length), which take real numbers of even length apart.
+    /// The twiddle factors exp(-2πi·k / length), which separate real lines of even length.
     turns: Vec<Complex<T>>,
 }
 
@@ -90,7 +90,7 @@ impl<T: Element> FftPlan<T> {
         FftPlan { kind, length, fft: planned(isa, if halves { length / 2 } else { length }, direction), turns }
     }
 
-    /// Parts of a number that is given, and of one of the result.
+    /// Returns the number of elements per number of the input, and of the output.
     pub fn parts(&self) -> [usize; 2] {
         match self.kind {
             FourierKind::Forward | FourierKind::Backward => [2, 2],
@@ -99,7 +99,7 @@ impl<T: Element> FftPlan<T> {
         }
     }
 
-    /// Elements that a transform works in.
+    /// Returns the number of elements of scratch memory that a transform needs.
     pub fn scratch(&self) -> usize {
         let (apart, within) = (self.fft.get_immutable_scratch_len(), self.fft.get_inplace_scratch_len());
         2 * match (self.kind, self.is_halved()) {
@@ -113,7 +113,7 @@ impl<T: Element> FftPlan<T> {
         self.fft.len() < self.length
     }
 
-    /// Transforms a line, in `scratch` of [`FftPlan::scratch`] elements; the result is multiplied by `scale`.
+    /// Transforms a line, using `scratch` of [`FftPlan::scratch`] elements; the result is multiplied by `scale`.
     pub fn transform(&self, from: &[T], to: &mut [T], scale: T, scratch: &mut [T]) {
         let scratch = pairs_mut(scratch);
         match (self.kind, self.is_halved()) {
@@ -152,14 +152,14 @@ impl<T: Element> FftPlan<T> {
         }
     }
 
-    /// Of the transform of complex numbers, whose parts are the real ones at even and at odd places, makes that of the real ones; the
-    /// last number is not there yet.
+    /// Converts the transform of complex numbers whose parts are the real numbers at even and odd positions into the
+    /// transform of the real numbers. The last element of `z` is an output only.
     fn take_apart(&self, z: &mut [Complex<T>]) {
         let (half, first, two) = (z.len() - 1, z[0], T::of(0.5));
         (z[0], z[half]) =
             (Complex::new(first.re + first.im, T::default()), Complex::new(first.re - first.im, T::default()));
         let (low, high) = z[1..half].split_at_mut(half / 2);
-        // The middle one stands for itself.
+        // The middle element is its own partner.
         if let Some(middle) = low.last_mut().filter(|_| half.is_multiple_of(2)) {
             *middle = middle.conj();
         }
@@ -170,7 +170,7 @@ impl<T: Element> FftPlan<T> {
         }
     }
 
-    /// The other way around, and twice that.
+    /// Computes the inverse of `take_apart`, times two.
     fn put_together(&self, x: &[Complex<T>], z: &mut [Complex<T>]) {
         let half = z.len();
         let (first, last) = (x[0].re, x[half].re);
@@ -188,19 +188,19 @@ impl<T: Element> FftPlan<T> {
     }
 }
 
-/// Complex numbers of their parts.
+/// Reinterprets real and imaginary parts as complex numbers.
 fn pairs<T: Element>(parts: &[T]) -> &[Complex<T>] {
-    // SAFETY: a complex number is its two parts in memory, as `repr(C)` says.
+    // SAFETY: a complex number is `repr(C)` and consists of its two parts.
     unsafe { slice::from_raw_parts(parts.as_ptr().cast(), parts.len() / 2) }
 }
 
-/// Complex numbers of their parts.
+/// Reinterprets real and imaginary parts as complex numbers.
 fn pairs_mut<T: Element>(parts: &mut [T]) -> &mut [Complex<T>] {
     // SAFETY: as above.
     unsafe { slice::from_raw_parts_mut(parts.as_mut_ptr().cast(), parts.len() / 2) }
 }
 
-/// The transform of so many complex numbers with an instruction set.
+/// Plans a transform of `length` complex numbers for an instruction set.
 fn planned<T: Element>(isa: Isa, length: usize, direction: FftDirection) -> Arc<dyn Fft<T>> {
     let vectors = match isa {
         Isa::Portable => None,
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_kept_up_to_their_sum() {
+    fn plan_cache_is_bounded_by_total_length() {
         let transforms = FftPlans::default();
         let line = |n| f32::line(&transforms, Isa::best(), FourierKind::Forward, n);
         let first = line(KEPT / 4);

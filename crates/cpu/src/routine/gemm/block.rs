@@ -1,9 +1,9 @@
-//! A part of a product on one thread.
+//! A part of a matrix product on one thread.
 //!
-//! A band of the right operand's columns is packed in blocks of `k` that stay in the second-level cache; over each goes
-//! every panel of a few rows of the left one, which is read where it lies if its numbers are lanes already, and otherwise
-//! packed into the first-level cache. Sums stand in scratch memory until the last block, so that whoever needs them next
-//! finds whole rows. Every sum is taken in the order of `k`, wherever in the result it is.
+//! A band of the right operand's columns is packed in blocks of `k` that stay in the L2 cache. For each block, every
+//! panel of a few rows of the left operand is multiplied. Such a panel is read in place if its elements already have
+//! lane format, and is otherwise packed into the L1 cache. Sums stay in scratch memory until the last block, so that
+//! the next step gets whole rows. Every sum is computed in the order of `k`, independent of its position in the result.
 //!
 //! Source: Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008 (blocking).
 
@@ -20,15 +20,15 @@ use crate::vm::launch::RunChunk;
 
 /// Lanes along `k` of a block.
 const BLOCK_DEPTH: usize = 512;
-/// Vectors of a band: with a block's depth, half of a second-level cache.
+/// Vectors of a band: with a block's depth, half of the L2 cache.
 const BAND_VECTORS: usize = 5 * MOST_VECTORS;
 /// Rows of a band, which bounds the sums in scratch memory.
 const BAND_ROWS: usize = 512;
-/// Rows for which packing the right operand is dearer than reading it where it lies.
+/// Number of rows up to which packing the right operand costs more than reading it in place.
 const FEW_ROWS: usize = 64;
-/// Rows of the left operand that are packed together: where its columns lie side by side, whole cache lines of them.
+/// Rows of the left operand that are packed together: whole cache lines if its columns are contiguous.
 const GROUP_ROWS: usize = 64;
-/// Lanes along `k` of a block, and vectors of a band, for a product of few rows: its right operand's are
+/// Lanes along `k` of a block, and vectors of a band, for a product with few rows: the rows of its right operand are
 /// best read to their end.
 const THIN_DEPTH: usize = 32;
 const THIN_VECTORS: usize = 20 * MOST_VECTORS;
@@ -36,7 +36,7 @@ const THIN_VECTORS: usize = 20 * MOST_VECTORS;
 /// A part of a product: `m × k` times `k × n`.
 pub struct GemmBlock<'a, F: Format> {
     pub pool: &'a Pool,
-    /// Whether the product has few rows, of which this part has all.
+    /// True if the product has few rows, all of which are in this part.
     pub few: bool,
     pub m: usize,
     pub n: usize,
@@ -44,17 +44,17 @@ pub struct GemmBlock<'a, F: Format> {
     pub a: Matrix<F::Elem>,
     pub b: Matrix<F::Elem>,
     pub c: Matrix<F::Result>,
-    /// What results go through.
+    /// The epilogue.
     pub end: Option<RefCell<End<'a, F::Result>>>,
 }
 
-/// What the results of a part go through, row by row.
+/// An epilogue, applied to the results of a part row by row.
 pub struct End<'a, T> {
-    /// Where the result begins, of which every element has a number.
+    /// Address of the whole result, from which elements are numbered.
     pub result: *mut T,
-    /// What runs on elements from a number on.
+    /// Runs the epilogue on consecutive elements, given the number of the first.
     pub run: &'a mut RunChunk<'a>,
-    /// Whether they are written besides.
+    /// True if the results are written to memory too.
     pub keeps: bool,
 }
 
@@ -74,15 +74,16 @@ impl<F: Format> Task for GemmBlock<'_, F> {
 }
 
 impl<F: Format> GemmBlock<'_, F> {
-    /// Whether the right operand is better read as the left one of the transposed product: where it lies, while packing it would cost more
-    /// than it takes to multiply it by a few rows. Those are columns then, which fill vectors but for a fifth at most.
+    /// Returns true if it is better to compute the transposed product, with the right operand read in place as the left
+    /// one. That is so if packing it costs more than multiplying it by few rows. These rows become columns and must
+    /// fill at least four fifths of the vectors.
     fn turns(&self, lanes: usize) -> bool {
         let filled = self.m.next_multiple_of(lanes) * 4 <= self.m * 5;
         let lies = self.b.row == 1 && self.b.column > 1 && F::step(1).is_some() && self.k.is_multiple_of(F::DEPTH);
         lies && filled && self.m <= FEW_ROWS && self.n >= self.m
     }
 
-    /// The transposed product.
+    /// Returns the transposed product.
     fn turned(self) -> Self {
         GemmBlock {
             m: self.n,
@@ -104,7 +105,7 @@ impl<F: Format> GemmBlock<'_, F> {
         let (most, block) = if thin { (THIN_VECTORS, THIN_DEPTH) } else { (BAND_VECTORS, BLOCK_DEPTH) };
         let height = self.m.min(BAND_ROWS);
         let depth = block.min(self.k.div_ceil(F::DEPTH)).max(1);
-        // What results go through likes long rows, for which there is room where there are few numbers along `k`.
+        // The epilogue benefits from long rows, for which there is room if `k` is small.
         let most = if self.end.is_some() { most * (block / depth).clamp(1, 2) } else { most };
         let width = lanes * vectors.div_ceil(vectors.div_ceil(most).max(1));
         let whole = depth * F::DEPTH >= self.k && !turned;
@@ -136,7 +137,7 @@ impl<F: Format> GemmBlock<'_, F> {
                     ended: lines.wrapping_add(turns).cast(),
                     end: self.end.as_ref(),
                 };
-                // SAFETY: the caller's promise; the scratch memory is as long as that.
+                // SAFETY: the caller's promise; the scratch memory has this length.
                 unsafe { band.run::<M>() };
             }
         }
@@ -155,14 +156,14 @@ struct Band<'a, 'e, F: Format> {
     a: Matrix<F::Elem>,
     b: Matrix<F::Elem>,
     c: Matrix<F::Result>,
-    /// Rows of the left operand, packed.
+    /// Packed rows of the left operand.
     left: *mut F::Sum,
-    /// A block of the right operand, packed: parts of a few vectors side by side, each with its rows one after the other.
+    /// A packed block of the right operand: parts of a few vectors side by side, each with its rows one after the other.
     right: *mut F::Sum,
     sums: Matrix<F::Sum>,
-    /// Where the product is the transposed one: room for a few columns of its sums, which are rows of the result.
+    /// If the product is transposed: room for a few columns of its sums, which are rows of the result.
     turned: Option<Matrix<F::Sum>>,
-    /// A row of results on their way through what is behind them.
+    /// A row of results for the epilogue.
     ended: *mut F::Result,
     end: Option<&'a RefCell<End<'e, F::Result>>>,
 }
@@ -191,7 +192,7 @@ impl<F: Format> Band<'_, '_, F> {
         }
     }
 
-    /// Adds a block's products to the sums of its rows, and writes them if that was all.
+    /// Adds a block's products to the sums of its rows, and writes the results after the last block.
     #[inline(always)]
     unsafe fn group<M: Machine>(&self, block: &Block) {
         let Block { first, depth, .. } = *block;
@@ -219,12 +220,12 @@ impl<F: Format> Band<'_, '_, F> {
         }
     }
 
-    /// The right operand's columns, as many as a tile has, in a block of `k`.
+    /// Returns the right operand's columns in a block of `k`, in parts with the width of a tile.
     #[inline(always)]
     fn parts<M: Machine>(&self, first: usize, depth: usize) -> impl Iterator<Item = Columns<F::Sum>> {
         let lanes = F::Vector::<M>::LANES;
         let packed = depth.div_ceil(F::DEPTH);
-        // Lanes that lie side by side need not be packed for a few rows.
+        // For a few rows, contiguous lanes need not be packed.
         let lie = F::DEPTH == 1 && F::step(1).is_some() && self.b.column == 1 && self.rows <= FEW_ROWS;
         vector_parts(self.columns.div_ceil(lanes)).map(move |(vector, width)| {
             let (column, width) = (vector * lanes, width * lanes);
@@ -238,7 +239,7 @@ impl<F: Format> Band<'_, '_, F> {
         })
     }
 
-    /// Adds a panel's products to its sums. Of the left operand: its start, bytes from row to row, and lanes along `k`.
+    /// Adds a panel's products to its sums. The left operand is given by its start, bytes from row to row, and lanes along `k`.
     #[inline(always)]
     unsafe fn add<M: Machine>(&self, panel: &Block, (left, left_row, step): (*const F::Sum, usize, usize)) {
         let Block { first, depth, row, rows } = *panel;
@@ -270,12 +271,12 @@ impl<F: Format> Band<'_, '_, F> {
         }
     }
 
-    /// Writes the results of a transposed product: its sums are turned in squares, a few rows of the result at a time.
+    /// Writes the results of a transposed product: its sums are transposed in squares, a few rows of the result at a time.
     #[inline(always)]
     unsafe fn finish_turned<M: Machine>(&self, lines: Matrix<F::Sum>) {
         let lanes = F::Vector::<M>::LANES;
         for column in (0..self.columns).step_by(lanes) {
-            // SAFETY: the caller's promise; sums stand in whole squares.
+            // SAFETY: the caller's promise; sums are stored in whole squares.
             unsafe {
                 for row in (0..self.rows).step_by(lanes) {
                     let sums = self.sums.from(row, column);
@@ -288,7 +289,7 @@ impl<F: Format> Band<'_, '_, F> {
         }
     }
 
-    /// Writes so many results that follow one another.
+    /// Writes `count` consecutive results.
     #[inline(always)]
     unsafe fn finish_row(&self, sums: *const F::Sum, c: Matrix<F::Result>, count: usize) {
         let end = self.end.map(RefCell::borrow_mut);
@@ -309,18 +310,18 @@ impl<F: Format> Band<'_, '_, F> {
     }
 }
 
-/// Columns of the right operand, packed or where they lie.
+/// Columns of the right operand, packed or in place.
 struct Columns<T> {
-    /// The first, and how many, whole vectors.
+    /// The first column, and the number of columns in whole vectors.
     column: usize,
     width: usize,
-    /// Whether they are read where they lie.
+    /// True if they are read in place.
     lies: bool,
     start: *const T,
     row: usize,
 }
 
-/// Some rows of the result, and some of the numbers they are sums over.
+/// Some rows of the result, and a range of `k`.
 #[derive(Clone, Copy)]
 struct Block {
     first: usize,
@@ -329,7 +330,7 @@ struct Block {
     rows: usize,
 }
 
-/// What a tile of the result is the product of.
+/// The operands of a tile of the result.
 struct Factors<F: Format> {
     left: *const F::Sum,
     /// Bytes from one row to the next.

@@ -1,5 +1,5 @@
-//! Products of a few rows with columns whose elements are neighbors, which are read where they lie, a few of them for all
-//! rows before the next.
+//! Products of a few rows with columns whose elements are contiguous. The columns are read in place, a few of them for
+//! all rows before the next.
 //!
 //! Each result is summed in as many parts as a vector has lanes.
 
@@ -9,19 +9,19 @@ use crate::routine::element_format::Format;
 use crate::simd::{Number, Vector};
 use crate::vm::isa::Machine;
 
-/// Columns that are read side by side.
+/// Number of columns that are read side by side.
 const STREAMS: usize = 8;
 
-/// Does a part whose operands' elements are neighbors along `k`.
+/// Computes a part whose operands are contiguous along `k`.
 ///
 /// # Safety
-/// The machine has the instructions; the part is as it says.
+/// The machine has the instructions; the operands of the part are valid.
 #[inline(always)]
 pub unsafe fn write<M: Machine, F: Format>(part: &GemmBlock<'_, F>) {
     let step = F::Vector::<M>::LANES * F::DEPTH;
     let whole = part.k / step * step;
     for column in (0..part.n).step_by(STREAMS) {
-        // The last columns are taken twice rather than columns that are not there.
+        // The last column is repeated instead of reading beyond it.
         let at: [usize; STREAMS] = std::array::from_fn(|i| (column + i).min(part.n - 1));
         let starts = at.map(|column| part.b.from(0, column).start.cast_const());
         for row in 0..part.m {
@@ -50,7 +50,7 @@ pub unsafe fn write<M: Machine, F: Format>(part: &GemmBlock<'_, F>) {
     }
 }
 
-/// The sum of all lanes.
+/// Returns the sum of all lanes.
 #[inline(always)]
 unsafe fn total<V: Vector>(sums: V) -> V::Elem {
     let mut lanes = [V::Elem::default(); pack::MOST_LANES];

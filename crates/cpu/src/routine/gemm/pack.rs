@@ -1,13 +1,13 @@
-//! Matrices in memory, and their elements as lanes side by side.
+//! Matrices in memory, and packing their elements into contiguous lanes.
 
 use crate::routine::element_format::Format;
 use crate::simd::Vector;
 use crate::vm::isa::Machine;
 
-/// Lanes of the widest vector.
+/// Number of lanes of the widest vector.
 pub const MOST_LANES: usize = 16;
 
-/// A matrix in memory, or a part of one; distances in elements.
+/// A matrix in memory, or a part of one; distances are in elements.
 pub struct Matrix<T> {
     pub start: *mut T,
     pub row: usize,
@@ -23,23 +23,23 @@ impl<T> Clone for Matrix<T> {
 impl<T> Copy for Matrix<T> {}
 
 impl<T> Matrix<T> {
-    /// What begins at this element.
+    /// Returns the submatrix that starts at an element.
     #[inline(always)]
     pub fn from(self, row: usize, column: usize) -> Matrix<T> {
         Matrix { start: self.start.wrapping_add(row * self.row + column * self.column), ..self }
     }
 
-    /// The transposed matrix.
+    /// Returns the transposed matrix.
     #[inline(always)]
     pub fn transposed(self) -> Matrix<T> {
         Matrix { start: self.start, row: self.column, column: self.row }
     }
 }
 
-/// Makes lanes of so many rows of a matrix, each row's side by side.
+/// Packs rows of a matrix into lanes, each row contiguous.
 ///
 /// # Safety
-/// Both are valid for that; the machine has the instructions.
+/// Both are valid for these extents; the machine has the instructions.
 #[inline(always)]
 pub unsafe fn rows<M: Machine, F: Format>(from: Matrix<F::Elem>, rows: usize, depth: usize, to: Matrix<F::Sum>) {
     let lanes = F::Vector::<M>::LANES;
@@ -60,10 +60,10 @@ pub unsafe fn rows<M: Machine, F: Format>(from: Matrix<F::Elem>, rows: usize, de
     }
 }
 
-/// Makes lanes of so many columns of a matrix, side by side, with zeros behind them.
+/// Packs columns of a matrix into lanes, side by side and followed by zeros up to `width`.
 ///
 /// # Safety
-/// Both are valid for that; the machine has the instructions.
+/// Both are valid for these extents; the machine has the instructions.
 #[inline(always)]
 pub unsafe fn columns<M: Machine, F: Format>(
     from: Matrix<F::Elem>,
@@ -92,15 +92,15 @@ pub unsafe fn columns<M: Machine, F: Format>(
     }
 }
 
-/// Elements and lanes along `k` that come in whole squares, which are turned in registers where the elements of different
-/// sums are neighbors in memory.
+/// Returns the number of elements and of lanes along `k` that form whole squares. Squares are transposed in registers
+/// if the elements of different sums are contiguous in memory; otherwise the counts are 0.
 #[inline(always)]
 fn squares<M: Machine, F: Format>(distance: usize, count: usize, depth: usize) -> [usize; 2] {
     let lanes = F::Vector::<M>::LANES;
     if distance == 1 { [count / lanes * lanes, depth / (lanes * F::DEPTH) * lanes] } else { [0, 0] }
 }
 
-/// Turns a square of lanes.
+/// Transposes a square of lanes.
 ///
 /// # Safety
 /// There is room for it; the machine has the instructions.
@@ -111,7 +111,7 @@ pub unsafe fn square<M: Machine, F: Format>(line: impl Fn(usize) -> F::Vector<M>
     unsafe {
         let mut all = [F::Vector::<M>::splat(F::Sum::default()); MOST_LANES];
         (0..lanes).for_each(|i| all[i] = line(i));
-        // Each round doubles the distance between lanes that were neighbors.
+        // Each round doubles the distance between lanes that were adjacent.
         for _ in 0..lanes.ilog2() {
             let before = all;
             for i in 0..lanes / 2 {
@@ -122,10 +122,10 @@ pub unsafe fn square<M: Machine, F: Format>(line: impl Fn(usize) -> F::Vector<M>
     }
 }
 
-/// A vector of elements that are neighbors along `k`, with zeros behind so many.
+/// Returns a vector of `depth` elements that are contiguous along `k`, followed by zeros.
 ///
 /// # Safety
-/// They are valid for reads; the machine has the instructions.
+/// The elements are valid for reads; the machine has the instructions.
 #[inline(always)]
 pub unsafe fn vector<M: Machine, F: Format>(from: *const F::Elem, depth: usize) -> F::Vector<M> {
     let whole = F::Vector::<M>::LANES * F::DEPTH;
@@ -140,7 +140,7 @@ pub unsafe fn vector<M: Machine, F: Format>(from: *const F::Elem, depth: usize) 
     }
 }
 
-/// A vector of lanes whose elements are at the same place along `k`.
+/// Returns a vector of lanes whose elements have the same position along `k`.
 #[inline(always)]
 unsafe fn across<M: Machine, F: Format>(from: *const F::Elem, next: usize) -> F::Vector<M> {
     // SAFETY: the caller's promise.
@@ -154,7 +154,7 @@ unsafe fn across<M: Machine, F: Format>(from: *const F::Elem, next: usize) -> F:
     }
 }
 
-/// Makes lanes of so many elements at a distance along `k`.
+/// Packs elements at a fixed distance along `k` into lanes.
 #[inline(always)]
 unsafe fn along<F: Format>(from: *const F::Elem, distance: usize, depth: usize, to: *mut F::Sum) {
     let whole = depth / F::DEPTH;
@@ -167,7 +167,7 @@ unsafe fn along<F: Format>(from: *const F::Elem, distance: usize, depth: usize, 
     }
 }
 
-/// Makes so many lanes of elements at a distance.
+/// Packs `count` lanes of elements at a fixed distance.
 #[inline(always)]
 unsafe fn line<F: Format>(from: *const F::Elem, by: usize, next: Option<usize>, count: usize, to: *mut F::Sum) {
     #[inline(always)]
@@ -175,7 +175,7 @@ unsafe fn line<F: Format>(from: *const F::Elem, by: usize, next: Option<usize>, 
         // SAFETY: the caller's promise.
         (0..count).for_each(|i| unsafe { *to.add(i) = lane::<F>(from.add(i * by), next) });
     }
-    // Known distances let the compiler see vectors.
+    // Constant distances allow the compiler to vectorize.
     // SAFETY: the caller's promise.
     unsafe {
         match (by, next) {
@@ -187,14 +187,14 @@ unsafe fn line<F: Format>(from: *const F::Elem, by: usize, next: Option<usize>, 
     }
 }
 
-/// The lane of an element and the next one along `k`, if that counts.
+/// Returns the lane of an element and of the next one along `k`, if it is used.
 #[inline(always)]
 unsafe fn lane<F: Format>(from: *const F::Elem, next: Option<usize>) -> F::Sum {
     // SAFETY: the caller's promise.
     unsafe { F::lane(*from, next.map_or(F::Elem::default(), |next| *from.add(next))) }
 }
 
-/// How far the second element of a lane is, if it has one.
+/// Returns the distance of a lane's second element, if it has one.
 #[inline(always)]
 fn paired<F: Format>(distance: usize) -> Option<usize> {
     (F::DEPTH > 1).then_some(distance)

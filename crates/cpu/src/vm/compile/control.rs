@@ -1,8 +1,8 @@
 //! Branches and loops.
 //!
-//! What all lanes of a region do together is a jump. What they do differently is a mask: the branch runs on the lanes that
-//! take it, and a loop on those that have not left it. A condition that compares an affine index with a value all lanes
-//! share keeps a range of lanes, which costs nothing when it is all of them.
+//! Uniform control flow becomes jumps; divergent control flow becomes masks: a branch runs on the lanes that take it,
+//! and a loop on the lanes that have not left it. A condition that compares an affine index with a uniform value keeps
+//! a range of lanes, which costs nothing if the range is all of them.
 
 use panoply_ir::kernel::{Block, Builtin, Expr, ExprId, LocalId, Op, Space};
 use panoply_ir::{Alu, DType, Type};
@@ -14,7 +14,7 @@ use crate::vm::lane::{Lane, Round};
 use crate::vm::program::{Affine, Compare, Condition, IndexOp, Instr, Mask, Range, Slot, Target, known};
 
 impl State<'_> {
-    /// `if`.
+    /// Compiles `if`.
     pub fn branch(&mut self, number: usize, condition: ExprId, then: &Block, otherwise: &Block, place: LaneSet) {
         if self.shape(condition) == LaneUniformity::Uniform {
             return self.jump_over(condition, then, otherwise, place);
@@ -36,7 +36,8 @@ impl State<'_> {
         self.forget_all();
     }
 
-    /// Whether a condition surely holds for one lane of the region: the first of a group of which none has left.
+    /// Returns true if a condition certainly holds for one lane of the region: the first lane of a group from which no
+    /// lane has returned.
     fn is_first_of_group(&self, condition: ExprId) -> bool {
         let Expr::Alu(Alu::Eq, args) = self.kernel.exprs.get(condition) else { return false };
         let [left, right] = [0, 1].map(|at| self.kernel.exprs.get(args[at]));
@@ -48,7 +49,7 @@ impl State<'_> {
         first && !leaves && self.region().mask == Mask::ROOT
     }
 
-    /// Whether a block does the same on any of its lanes as on all: it stores one value at one place.
+    /// Returns true if a block has the same effect on any one lane as on all: it stores uniform values at uniform indices.
     fn stores_alike(&self, block: &Block) -> bool {
         block.iter().all(|stmt| match &stmt.op {
             Op::Store { mem, index, value, .. } => {
@@ -59,7 +60,7 @@ impl State<'_> {
         })
     }
 
-    /// A branch that all lanes take together.
+    /// Compiles a branch with a uniform condition.
     fn jump_over(&mut self, condition: ExprId, then: &Block, otherwise: &Block, place: LaneSet) {
         let condition = self.uniform_slot(condition);
         let (beyond_then, end) = (self.label(), self.label());
@@ -83,7 +84,7 @@ impl State<'_> {
         self.forget_all();
     }
 
-    /// A block on the lanes of a mask.
+    /// Compiles a block for the lanes of a mask.
     fn run_on(&mut self, mask: Mask, block: &Block, place: LaneSet) {
         let end = self.label();
         self.emit(Instr::Enter { mask, if_empty: end });
@@ -95,7 +96,8 @@ impl State<'_> {
         self.emit(Instr::Label(end));
     }
 
-    /// The lanes of a mask for which a condition holds, which may be the mask itself, and if they are wanted the others.
+    /// Narrows `taken` to the lanes of a mask for which a condition holds, and returns a mask of the other lanes if
+    /// `others` is true. `taken` may be `from`.
     fn split(&mut self, condition: ExprId, from: Mask, taken: Mask, others: bool) -> Option<Mask> {
         let holding = self.terms(condition, true);
         let failing = self.terms(condition, false);
@@ -113,7 +115,7 @@ impl State<'_> {
         })
     }
 
-    /// Expressions that must all be as told for the condition to be so.
+    /// Splits a condition into terms: the condition equals `holds` if and only if every returned expression has its returned value.
     fn terms(&self, condition: ExprId, holds: bool) -> Vec<(ExprId, bool)> {
         let (alu, args) = match self.kernel.exprs.get(condition) {
             Expr::Alu(alu, args) => (alu, args),
@@ -134,7 +136,7 @@ impl State<'_> {
     fn narrow(&mut self, from: Mask, to: Mask, terms: &[(ExprId, bool)]) {
         let mut conditions: Vec<Condition> = Vec::new();
         for (term, holds) in terms {
-            // Looking for the lanes of a mask costs more than combining bools.
+            // Converting bools to a mask costs more than combining bools.
             if let (Some(Condition::Lanes { value, holds: true }), true) = (conditions.last_mut(), *holds)
                 && let Some(both) = self.where_(Value::of(*value), *term)
             {
@@ -172,7 +174,7 @@ impl State<'_> {
         }
     }
 
-    /// A comparison of an affine index with a uniform value.
+    /// Returns the comparison of an affine index with a uniform value that an expression is, if it is one.
     pub fn range(&mut self, term: ExprId, holds: bool) -> Option<Range> {
         let Expr::Alu(alu, args) = self.kernel.exprs.get(term) else { return None };
         let [a, b] = args[..] else { return None };
@@ -205,7 +207,7 @@ impl State<'_> {
         self.facts.loops.get(&number).copied().unwrap_or_default()
     }
 
-    /// `while`.
+    /// Compiles `while`.
     pub fn repeat(&mut self, number: usize, condition: ExprId, body: &Block, place: LaneSet) {
         let facts = self.loop_facts(number);
         let live = self.begin_loop(facts);
@@ -229,7 +231,7 @@ impl State<'_> {
         self.finish_loop(live, &open);
     }
 
-    /// `for`.
+    /// Compiles `for`.
     pub fn count(&mut self, number: usize, counter: LocalId, range: [ExprId; 3], body: &Block, place: LaneSet) {
         let [start, end, step] = range;
         let ty = self.kernel.local(counter).ty;
@@ -260,14 +262,14 @@ impl State<'_> {
         }
     }
 
-    /// A bound of a loop, evaluated once.
+    /// Evaluates a bound of a loop once.
     fn bound(&mut self, id: ExprId) -> Value {
         let bytes = Lane::of(self.kernel.exprs.ty(id)).0.bytes();
         let value = self.operand(id, 0);
         self.settled(value, bytes)
     }
 
-    /// The step of a loop, which must be at least 1: one that is not must not make the loop endless.
+    /// Evaluates the step of a loop, clamped to at least 1 so that a step of 0 does not cause an endless loop.
     fn step(&mut self, id: ExprId, lane: Lane) -> Value {
         let step = self.bound(id);
         let one = self.constant(1);
@@ -284,7 +286,7 @@ impl State<'_> {
         counter
     }
 
-    /// All lanes count together; they may still leave at different times.
+    /// Compiles a loop with one uniform counter; lanes may still leave at different times.
     fn count_together(
         &mut self,
         number: usize,
@@ -312,7 +314,7 @@ impl State<'_> {
         self.finish_loop(live, &open);
     }
 
-    /// Lanes count for themselves, or to ends of their own.
+    /// Compiles a loop in which lanes have their own counters or ends.
     fn count_apart(
         &mut self,
         number: usize,
@@ -353,8 +355,8 @@ impl State<'_> {
         }
     }
 
-    /// Keeps the lanes whose next counter is below its end, and advances their counters. Nothing overflows because it is
-    /// the distance to the end that is compared with the step.
+    /// Keeps the lanes whose next counter is below its end, and advances their counters. Comparing the remaining
+    /// distance with the step avoids overflow.
     fn advance(&mut self, mask: Mask, counter: LocalValue, bounds: Bounds) {
         let Bounds { lane, end, step } = bounds;
         let unsigned = lane.unsigned();
@@ -401,7 +403,7 @@ impl State<'_> {
         }
     }
 
-    /// The mask of a loop whose lanes leave at different times.
+    /// Creates the mask of a loop that lanes leave at different times.
     fn begin_loop(&mut self, facts: LoopFacts) -> Option<Mask> {
         let from = self.region().mask;
         facts.live.then(|| {
@@ -412,7 +414,7 @@ impl State<'_> {
     }
 
     fn open_loop(&mut self, facts: LoopFacts) -> OpenLoop {
-        // Whatever the turn before changed is read anew.
+        // Values changed by the previous iteration must be reloaded.
         self.forget_all();
         let outside = self.regions.len();
         let around_turn = outside + usize::from(facts.live);
@@ -427,7 +429,7 @@ impl State<'_> {
         LaneSet::Live(number)
     }
 
-    /// The body once.
+    /// Compiles the body for one iteration.
     fn turn(&mut self, number: usize, open: OpenLoop, body: &Block, place: LaneSet) {
         let mut place = place;
         if open.turn {
@@ -450,7 +452,7 @@ impl State<'_> {
         }
     }
 
-    /// Makes the mask of a loop the current one again, if anything in the turn made another so.
+    /// Makes the loop's mask the current one again, if an instruction of the iteration changed the current mask.
     fn return_to_live(&mut self, live: Option<Mask>, open: &OpenLoop) {
         let parts = |instr: &Instr| matches!(instr, Instr::Enter { mask, .. } if Some(*mask) != live);
         let leaves = |instr: &Instr| matches!(instr, Instr::Leave(_));
@@ -477,19 +479,19 @@ impl State<'_> {
         self.forget_all();
     }
 
-    /// `break`.
+    /// Compiles `break`.
     pub fn break_loop(&mut self) {
-        let open = *self.loops.last().expect("verified: break stands in a loop");
+        let open = *self.loops.last().expect("verified: break is inside a loop");
         self.leave(open.inside, open.outside, open.turn, open.exit);
     }
 
-    /// `continue`.
+    /// Compiles `continue`.
     pub fn continue_loop(&mut self) {
-        let open = *self.loops.last().expect("verified: continue stands in a loop");
+        let open = *self.loops.last().expect("verified: continue is inside a loop");
         self.leave(open.inside, open.around_turn, open.turn, open.next);
     }
 
-    /// `return`.
+    /// Compiles `return`.
     pub fn leave_body(&mut self) {
         let all: Vec<Mask> = self.regions.iter().map(|region| region.mask).collect();
         if all.len() == 1 {
@@ -500,7 +502,7 @@ impl State<'_> {
         }
     }
 
-    /// The current lanes leave a turn: by a jump if they are all of its lanes.
+    /// Makes the current lanes leave an iteration: by a jump if they are all of its lanes.
     fn leave(&mut self, inside: usize, keep: usize, parted: bool, to: Target) {
         if self.regions.len() == inside && !parted {
             self.emit(Instr::Jump(to));
@@ -526,7 +528,7 @@ struct Bounds {
 }
 
 impl Compare {
-    /// The comparison that holds when this one does not.
+    /// Returns the negated comparison.
     fn inverse(self) -> Compare {
         match self {
             Compare::Lt => Compare::Ge,

@@ -1,8 +1,8 @@
-//! Copies of what nobody else needs go away: what was computed aside is computed where it is wanted.
+//! Copy coalescing: a loop whose result is only copied writes the copy's destination directly.
 //!
-//! `let next = x² - y² + c; y = …; x = next` computes `next` while `x` is still needed. The squares are in registers of their
-//! own by then, so the last loop of `next` may run later, at the copy, and write `x` itself. It knows only the list of
-//! instructions before the layout, in which registers and slots have numbers.
+//! `let next = x² - y² + c; y = …; x = next` computes `next` while `x` is still needed. The squares are in their own
+//! registers by then, so the last loop of `next` can run later, at the copy, and write `x` itself. The pass works on
+//! the instruction list before layout, in which registers and slots have numbers.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub fn forward(body: &mut Vec<Instr>) {
     body.retain(|_| moved.next() == Some(false));
 }
 
-/// How often each register is mentioned.
+/// Counts the mentions of each register.
 fn mentions(body: &[Instr]) -> HashMap<u32, u32> {
     let mut mentions = HashMap::new();
     for instr in body {
@@ -43,7 +43,7 @@ fn mentions(body: &[Instr]) -> HashMap<u32, u32> {
     mentions
 }
 
-/// The copy that an instruction is.
+/// Returns the loop of an instruction if it is a copy.
 fn copy(instr: &Instr) -> Option<VectorLoop> {
     match instr {
         Instr::Vector(work) | Instr::Merge { work, .. } if work.what == LoopOp::Copy => Some(*work),
@@ -51,7 +51,8 @@ fn copy(instr: &Instr) -> Option<VectorLoop> {
     }
 }
 
-/// Where the loop stands that fills a register, if it may as well run at a later position and write another register there.
+/// Returns the position of the loop that fills a register, if the loop can be moved to a later position and write
+/// another register there.
 fn source(body: &[Instr], moved: &[bool], position: usize, register: Src, instead: Src) -> Option<usize> {
     let mut written: Vec<Src> = Vec::new();
     for source in (0..position).rev().filter(|source| !moved[*source]) {
@@ -63,7 +64,7 @@ fn source(body: &[Instr], moved: &[bool], position: usize, register: Src, instea
             Instr::Vector(work) | Instr::Update { work, .. } | Instr::Scalar(work) => written.push(work.dst),
             Instr::Merge { work, temp, .. } => written.extend([work.dst, *temp]),
             Instr::Index { dst, .. } => written.push(Src::slot(*dst)),
-            // Where lanes part or meet, and where memory changes, nothing is moved across.
+            // Nothing is moved across control flow or memory changes.
             _ => return None,
         }
     }

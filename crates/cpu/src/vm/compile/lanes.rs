@@ -1,7 +1,7 @@
-//! Values that differ between lanes: loops over registers and memory.
+//! Varying values: loops over registers and memory.
 //!
-//! A value is made *for* a [`Destination`]: a fresh register, the register of a mutable local, or memory. The last loop of an
-//! expression writes there directly whenever nothing reads what it would overwrite.
+//! A value is computed into a [`Destination`]: a fresh register, the register of a mutable local, or memory. The last
+//! loop of an expression writes there directly unless something still reads what it would overwrite.
 
 use panoply_ir::kernel::{Expr, ExprId, Guard, MemId, Space};
 use panoply_ir::{Alu, DType, Type};
@@ -16,42 +16,42 @@ use crate::vm::ops::memory::Move;
 use crate::vm::ops::pair::Pair;
 use crate::vm::program::{Access, Affine, At, Instr, Kind, LoopOp, Mem, Slot, Src, VectorLoop, known};
 
-/// Where a value is wanted.
+/// Destination of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Destination {
-    /// Anywhere.
+    /// Any location.
     Fresh,
-    /// In a mutable local's register.
+    /// The register of a mutable local.
     Local {
         /// The register.
         dst: Src,
-        /// Whether lanes that are not active need what it holds.
+        /// True if the values of inactive lanes must be preserved.
         merge: bool,
     },
-    /// In memory.
+    /// Memory.
     Memory {
-        /// What is written.
+        /// The access.
         access: Access,
-        /// Which elements.
+        /// The element indices.
         at: Affine,
-        /// The same for comparison with operands.
+        /// The same location in a form that compares with operands.
         source: MemoryOperand,
     },
 }
 
-/// A loop that is about to be called.
+/// A loop call to be emitted.
 struct Call {
     f: VecFn,
     what: LoopOp,
     args: Vec<Value>,
     /// Bytes of a lane of the result.
     bytes: usize,
-    /// The loop that has its own destination as this operand.
+    /// The position of an operand and the loop that updates that operand in place.
     update: Option<(usize, VecFn)>,
 }
 
 impl State<'_> {
-    /// A value as an operand: a slot if it is uniform, lanes otherwise.
+    /// Returns a value as an operand: a slot if it is uniform, lanes otherwise.
     pub fn operand(&mut self, id: ExprId, element: u8) -> Value {
         match self.shape(id) {
             LaneUniformity::Uniform => self.uniform(id, element),
@@ -59,18 +59,18 @@ impl State<'_> {
         }
     }
 
-    /// A value with lanes.
+    /// Returns a value as lanes.
     pub fn lanes(&mut self, id: ExprId, element: u8) -> Value {
         if let Some(value) = self.remembered(id, element) {
             return if value.src.is_lanes() { value } else { self.splat(value, self.bytes_of(id)) };
         }
         let value = self.make_lanes(id, element, Destination::Fresh);
-        // Lanes cost a register: they are kept no longer than the scope that needed them first.
+        // Lanes occupy a register, so they are kept only for the scope that first needed them.
         self.remember(id, element, self.level(), value);
         value
     }
 
-    /// Makes a value where it is wanted.
+    /// Computes a value into a destination.
     pub fn produce(&mut self, id: ExprId, element: u8, sink: Destination) {
         let known = self.remembered(id, element);
         let value = match (self.shape(id), known) {
@@ -89,7 +89,8 @@ impl State<'_> {
         Lane::of(self.kernel.exprs.ty(id)).0.bytes()
     }
 
-    /// Computes a value, the last step into the sink. For [`Destination::Memory`] the element is as wide as the lane.
+    /// Computes a value, with the last loop writing into the sink. For [`Destination::Memory`] the element has the
+    /// width of the lane.
     fn make_lanes(&mut self, id: ExprId, element: u8, sink: Destination) -> Value {
         let ty = self.kernel.exprs.ty(id);
         let (lane, round) = Lane::of(ty);
@@ -151,10 +152,10 @@ impl State<'_> {
         }
     }
 
-    /// The pair of operations that an expression is with one of its operands, which nothing else needs.
+    /// Returns the fused pair of operations that an expression forms with one of its operands, if that operand has no other use.
     fn pair(&self, id: ExprId, outer: Alu, args: &[ExprId]) -> Option<(Pair, Vec<ExprId>)> {
         let &[left, right] = args else { return None };
-        // A comparison has the lanes of what it compares.
+        // A comparison uses the lane type of its operands.
         let (lane, round) = Lane::of(self.kernel.exprs.ty(if outer.is_comparison() { left } else { id }));
         if outer == Alu::Mul && lane == Lane::U64 {
             let (a, b) = (self.widened(left)?, self.widened(right)?);
@@ -180,11 +181,11 @@ impl State<'_> {
             };
             (alone && fits(pair, &args)).then(|| (pair, args.to_vec()))
         });
-        // A product saves a loop wherever it is; a sum may itself be one with a product.
+        // Fusing a product always saves a loop; a sum may itself be fused with a product.
         found.min_by_key(|(pair, _)| matches!(pair, Pair::AddAdd | Pair::SubAdd))
     }
 
-    /// A comparison that nothing else needs, where bools hold; none if there is no loop for both.
+    /// Computes the conjunction of `bools` and a comparison that has no other use, in one loop. `None` if there is no such loop.
     pub fn where_(&mut self, bools: Value, comparison: ExprId) -> Option<Value> {
         let Expr::Alu(alu, args) = self.kernel.exprs.get(comparison) else { return None };
         let pair = Pair::of(alu, Alu::And, false)?;
@@ -199,7 +200,7 @@ impl State<'_> {
         Some(self.call(call, Destination::Fresh))
     }
 
-    /// The u32 behind a u64 that holds nothing more; for a constant it is the constant itself.
+    /// Returns the u32 that a u64 expression is widened from; for a constant below 2^32 the constant itself.
     fn widened(&self, id: ExprId) -> Option<ExprId> {
         match self.kernel.exprs.get(id) {
             Expr::Cast(_, value) if self.kernel.exprs.ty(value) == Type::Scalar(DType::U32) => Some(value),
@@ -208,7 +209,7 @@ impl State<'_> {
         }
     }
 
-    /// The u64 of which a conversion takes the upper half.
+    /// Returns the u64 whose upper half a conversion takes.
     fn halved(&self, to: Type, value: ExprId) -> Option<ExprId> {
         let Expr::Alu(Alu::Shr, args) = self.kernel.exprs.get(value) else { return None };
         let is = |ty, dtype| ty == Type::Scalar(dtype);
@@ -216,7 +217,7 @@ impl State<'_> {
         (upper && constant(self.kernel, args[1]) == Some(32)).then_some(args[0])
     }
 
-    /// `lane` is that of the result.
+    /// Calls the loop of a fused pair. `lane` is the lane type of the result.
     fn call_pair(&mut self, pair: Pair, args: &[ExprId], element: u8, lane: Lane, sink: Destination) -> Value {
         let operands: Vec<Value> = args.iter().map(|arg| self.operand(*arg, element)).collect();
         let operand_lane = match pair {
@@ -231,7 +232,7 @@ impl State<'_> {
         self.call(call, sink)
     }
 
-    /// An operation and the rounding of its result. `lane` is that of the operands (for `Select`, of the values).
+    /// Computes an operation and the rounding of its result. `lane` is the lane type of the operands (for `Select`, of the values).
     pub fn alu(&mut self, alu: Alu, lane: Lane, round: Round, operands: Vec<Value>, sink: Destination) -> Value {
         let first = if round == Round::None { sink } else { Destination::Fresh };
         let bytes = if alu.is_comparison() { 1 } else { lane.bytes() };
@@ -246,7 +247,7 @@ impl State<'_> {
         }
     }
 
-    /// Chooses the loop for the way the operands come; where there is none, values are spread over lanes.
+    /// Selects the loop for the operands' modes (uniform or lanes). If there is none, broadcasts uniform operands to lanes.
     fn select_loop(&mut self, what: LoopOp, lane: Lane, mut args: Vec<Value>, sink: Destination, bytes: usize) -> Call {
         let ops = self.ops;
         let find = |mode: Mode| match what {
@@ -287,7 +288,7 @@ impl State<'_> {
                 break f;
             }
             let position =
-                args.iter().position(|arg| !arg.src.is_lanes()).expect("every operation has a loop over vectors");
+                args.iter().position(|arg| !arg.src.is_lanes()).expect("every operation has a loop for lane operands");
             let condition = matches!(what, LoopOp::Alu(Alu::Select, _) | LoopOp::Pair(Pair::AndLt | Pair::AndLe, _));
             let is_condition = condition && position == 0;
             args[position] = self.splat(args[position], if is_condition { 1 } else { lane.bytes() });
@@ -325,11 +326,11 @@ impl State<'_> {
                 None => return self.place(value, to.bytes(), sink),
             },
             CastStep::Odd(lane) => {
-                let f = (self.ops.odd)(lane).expect("only what f32 does not hold is rounded to odd");
+                let f = (self.ops.odd)(lane).expect("only types wider than f32 are rounded to odd");
                 (f, LoopOp::Odd(lane), 4)
             }
             CastStep::Round(round) => {
-                let f = (self.ops.round)(round).expect("only roundings that change something are steps");
+                let f = (self.ops.round)(round).expect("only roundings that can change a value are steps");
                 (f, LoopOp::Round(round), 4)
             }
         };
@@ -356,7 +357,7 @@ impl State<'_> {
 
     // Memory.
 
-    /// A value as 16-bit floats of memory.
+    /// Converts a value to the 16-bit floats stored in memory.
     pub fn narrow_into(&mut self, round: Round, value: Value, sink: Destination) -> Value {
         let f = (self.ops.narrow)(round).expect("only 16-bit floats are narrowed");
         let what = LoopOp::Narrow(round);
@@ -367,7 +368,7 @@ impl State<'_> {
         self.place(Value::slot(slot), 2, sink)
     }
 
-    /// An access to a memory.
+    /// Creates an access to a memory.
     pub fn access(&self, mem: MemId, offset: u8, guard: Guard) -> Access {
         Access { mem: Mem(mem.0), bytes: self.kernel.mem(mem).dtype.bytes() as u8, offset, guard }
     }
@@ -398,7 +399,8 @@ impl State<'_> {
         }
     }
 
-    /// Which elements an index means: a linear function if every lane's element can be found from it.
+    /// Returns the element index of each lane: a linear function if the index is one and the memory is not private, or
+    /// if it is uniform.
     pub fn element_of(&mut self, mem: MemId, index: ExprId) -> At {
         let private = matches!(self.kernel.mem(mem).space, Space::Private(_));
         match self.shape(index) {
@@ -412,7 +414,7 @@ impl State<'_> {
 
     // Sinks.
 
-    /// Moves a value to where it is wanted.
+    /// Moves a value to its destination.
     pub fn place(&mut self, value: Value, bytes: usize, sink: Destination) -> Value {
         if matches!(sink, Destination::Fresh) {
             return value;
@@ -421,15 +423,15 @@ impl State<'_> {
         self.call(call, sink)
     }
 
-    /// Copies a value to lanes of its own.
+    /// Copies a value to a new register.
     pub fn copied(&mut self, value: Value, bytes: usize) -> Value {
         let call = self.moved(value, bytes);
         self.call(call, Destination::Fresh)
     }
 
-    /// One value in every lane of a register.
+    /// Broadcasts a value to every lane of a register.
     pub fn splat(&mut self, value: Value, bytes: usize) -> Value {
-        debug_assert!(!value.src.is_lanes(), "only values that all lanes share are spread");
+        debug_assert!(!value.src.is_lanes(), "only uniform values are broadcast");
         self.copied(value, bytes)
     }
 
@@ -438,7 +440,7 @@ impl State<'_> {
         Call { f: (self.ops.memory)(how, bytes), what, args: vec![value], bytes, update: None }
     }
 
-    /// Calls a loop for a sink.
+    /// Emits a loop that writes to a sink.
     fn call(&mut self, call: Call, sink: Destination) -> Value {
         match sink {
             Destination::Fresh => {
@@ -487,7 +489,7 @@ impl State<'_> {
             ([], _) => None,
             ([only], Some((operand, f))) if *only == source => Some((operand as u8, f)),
             _ => {
-                // A lane would overwrite what another has still to read.
+                // A lane would overwrite an element that another lane has yet to read.
                 let dst = self.register(call.bytes);
                 self.emit(Instr::Vector(call.work(dst)));
                 self.emit(Instr::Store { access, at: At::Affine(at), value: dst });
@@ -513,7 +515,7 @@ impl Call {
     }
 }
 
-/// Whether a sink would like to be updated in place through this operand.
+/// Returns true if the sink can be updated in place through this operand.
 fn wants(sink: Destination, value: &Value) -> bool {
     match sink {
         Destination::Fresh => false,
@@ -522,7 +524,7 @@ fn wants(sink: Destination, value: &Value) -> bool {
     }
 }
 
-/// How operands come; none for ways no operation has a loop for.
+/// Returns the mode of the operands; `None` for modes for which no operation has a loop.
 fn mode_of(args: &[Value]) -> Option<Mode> {
     let lanes: Vec<bool> = args.iter().map(|arg| arg.src.is_lanes()).collect();
     match lanes[..] {
@@ -538,8 +540,8 @@ fn mode_of(args: &[Value]) -> Option<Mode> {
     }
 }
 
-/// The slot behind a uniform value.
+/// Returns the slot of a uniform value.
 pub fn slot_of(value: Value) -> Slot {
-    debug_assert!(!value.src.is_lanes(), "a value that all lanes share is in a slot");
+    debug_assert!(!value.src.is_lanes(), "a uniform value is in a slot");
     Slot(value.src.at)
 }

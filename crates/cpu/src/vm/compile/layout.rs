@@ -1,8 +1,8 @@
-//! The last step: registers get places in the frame, labels become positions.
+//! The layout pass: assigns frame offsets to registers and positions to labels.
 //!
-//! A register lives from its first to its last mention; one that is mentioned both before and in a loop lives to the
-//! loop's end. Registers of one width whose lives do not touch share a place. Those that ordinary blocks never write have
-//! places of their own, so that the others stay close together in the cache.
+//! The live range of a register is from its first to its last mention. A register that is mentioned both before and in
+//! a loop lives to the loop's end. Registers of one width with disjoint live ranges share an offset. Registers that
+//! ordinary blocks never write get separate offsets, so that the others stay close together in the cache.
 
 use std::collections::HashMap;
 
@@ -13,34 +13,38 @@ use super::copy_coalescing::forward;
 use super::state::{State, VirtualRegister};
 use crate::vm::program::{Array, HelperLoops, Instr, Kind, Program, ROUND_LANES, Src, Target, TileShape};
 
-/// Bytes of the level 1 cache that registers may fill; the rest is for the memory that streams through.
+/// Bytes of the L1 cache that registers may fill; the rest is for data streaming through.
 const HOT_BYTES: usize = 24 << 10;
-/// The same of a program with loops that lanes leave at different times: the ends of a block drop out of the loops' ranges, and what a
-/// turn costs besides its lanes is the larger part. Mandelbrot takes 0.87 of its time with blocks of 1024 lanes in place of 512.
+/// The same for programs with loops that lanes leave at different times: the ends of a block drop out of the loops'
+/// ranges, and most of the cost of an iteration does not depend on its lanes. Mandelbrot takes 0.87 of the time with
+/// blocks of 1024 lanes instead of 512.
 const PARTING_BYTES: usize = 48 << 10;
-/// Fewest and most lanes of a block that is free to choose.
+/// Minimum and maximum number of lanes of a block that is not a group.
 const LANES: (usize, usize) = (64, 1024);
-/// Most lanes of a block whose registers take [`FEW_BYTES`] a lane: memory is all that it waits for, and long runs of that are
-/// quicker. Sums of columns take three quarters of their time with blocks of 1024.
+/// Maximum number of lanes of a block whose registers take at most [`FEW_BYTES`] per lane: such a block is bound by
+/// memory, and longer runs are faster. Sums of columns take three quarters of the time of blocks of 1024.
 const LONG_LANES: usize = 4096;
-/// One register of floats.
+/// Bytes per lane of one f32 register.
 const FEW_BYTES: usize = 4;
-/// Most bytes of a frame, so that offsets fit 32 bits.
+/// Maximum size of a frame in bytes, so that offsets fit 32 bits.
 const MAX_FRAME_BYTES: usize = 1 << 31;
-/// Bytes that registers are aligned to.
+/// Alignment of registers in bytes.
 const ALIGN: usize = 64;
 
-/// Where a register starts and ends to live, as positions.
+/// The live range of a register, as positions of its first and last mention.
 #[derive(Clone, Copy)]
 struct LiveRange {
     first: u32,
     last: u32,
 }
 
-/// A kind of place: width of a lane, and whether ordinary blocks write it.
+/// A register class: width of a lane, and true if ordinary blocks write it.
 type Class = (u8, bool);
 
-/// Finishes a program; fails if its arrays are too large for a block.
+/// Finishes a program.
+///
+/// # Errors
+/// If the private and shared arrays of a block are too large.
 pub fn finish(mut state: State<'_>) -> Result<Program> {
     let end = state.region().end;
     state.emit(Instr::Label(end));
@@ -63,7 +67,7 @@ pub fn finish(mut state: State<'_>) -> Result<Program> {
     }
     let mut body = resolve(body);
     for instr in &mut body {
-        // A vector instruction writes what inactive lanes need nowhere but in memory; `Merge` is for the rest.
+        // A vector instruction never overwrites values that inactive lanes need, except in memory; `Merge` handles the other cases.
         if let Instr::Vector(work) = instr {
             work.may_overcompute = work.dst.kind == Kind::Reg && work.args.iter().all(|arg| arg.kind != Kind::Cell);
         }
@@ -100,7 +104,7 @@ pub fn finish(mut state: State<'_>) -> Result<Program> {
     })
 }
 
-/// The register behind each cell.
+/// Maps each cell to its register.
 fn cells(body: &[Instr]) -> HashMap<u32, u32> {
     let register = |instr: &Instr| match instr {
         Instr::Stream { cell, temp, .. } | Instr::PrepareStore { cell, temp, .. } => Some((cell.0, temp.at)),
@@ -119,7 +123,7 @@ fn lives(body: &[Instr], cells: &HashMap<u32, u32>, registers: usize) -> Vec<Opt
         match instr {
             Instr::LoopBegin => open.push((position, mentions.len())),
             Instr::LoopEnd => {
-                let (first, mention) = open.pop().expect("loops nest");
+                let (first, mention) = open.pop().expect("loops are nested");
                 loops.push((first, position, mention..mentions.len()));
             }
             _ => {}
@@ -136,10 +140,10 @@ fn lives(body: &[Instr], cells: &HashMap<u32, u32>, registers: usize) -> Vec<Opt
             life.last = position;
         });
     }
-    // Inner loops end first, so an outer loop sees what an inner one prolonged.
+    // Inner loops end first, so an outer loop sees the ranges that an inner one extended.
     for (first, last, inside) in loops {
         for (register, _) in &mentions[inside] {
-            let life = lives[*register as usize].as_mut().expect("it was mentioned");
+            let life = lives[*register as usize].as_mut().expect("a mentioned register has a live range");
             if life.first < first {
                 life.last = life.last.max(last);
             }
@@ -148,13 +152,13 @@ fn lives(body: &[Instr], cells: &HashMap<u32, u32>, registers: usize) -> Vec<Opt
     lives
 }
 
-/// Gives registers places: position within their class, and how many each class needs.
+/// Assigns registers to positions within their class. Returns the positions and the number needed per class.
 fn assign(registers: &[VirtualRegister], lives: &[Option<LiveRange>]) -> (Vec<u32>, HashMap<Class, u32>) {
     let mut places = vec![0; registers.len()];
     let mut counts: HashMap<Class, u32> = HashMap::new();
     let mut free: HashMap<Class, Vec<u32>> = HashMap::new();
     let mut order: Vec<usize> = (0..registers.len()).filter(|register| lives[*register].is_some()).collect();
-    let life = |register: usize| lives[register].expect("only living registers are ordered");
+    let life = |register: usize| lives[register].expect("only live registers are sorted");
     order.sort_by_key(|register| life(*register).first);
     let mut living: Vec<usize> = Vec::new();
     for register in order {
@@ -181,7 +185,7 @@ fn class(register: VirtualRegister) -> Class {
     (register.bytes, register.hot)
 }
 
-/// How many lanes a block has.
+/// Returns the number of lanes of a block.
 fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>) -> usize {
     if let TileShape::Group(group) = state.cover {
         return group.iter().map(|size| *size as usize).product();
@@ -199,7 +203,7 @@ fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>) -> usize {
     power.clamp(LANES.0, if bytes <= FEW_BYTES { LONG_LANES } else { LANES.1 })
 }
 
-/// Offsets of everything.
+/// Offsets of the parts of a frame.
 struct Frame {
     lanes: usize,
     classes: HashMap<Class, usize>,
@@ -249,7 +253,7 @@ impl Frame {
         frame
     }
 
-    /// Bytes from one register to the next. The extra line keeps registers from competing for the same cache sets.
+    /// Returns the bytes from one register to the next. The extra cache line avoids conflicts in the same cache sets.
     fn stride(&self, bytes: u8) -> usize {
         (self.lanes.next_multiple_of(ROUND_LANES) * bytes as usize).next_multiple_of(ALIGN) + ALIGN
     }

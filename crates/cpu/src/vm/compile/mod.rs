@@ -1,8 +1,9 @@
-//! From a verified kernel to a [`Program`].
+//! Compiles a verified kernel to a [`Program`].
 //!
-//! In the order of work: [`uniformity`] (what all lanes share, and where they part), then in one walk over the statements
-//! [`stmt`] and [`control`], with [`uniform`] for values in slots and [`lanes`] for values in registers, all on one
-//! [`state`]; at last [`copy_coalescing`] and [`layout`]. It optimizes nothing that the kernel IR can express: that was done before.
+//! In order: [`uniformity`] analyzes which values are uniform and where control flow diverges. Then one walk over the
+//! statements with [`stmt`] and [`control`] emits code, using [`uniform`] for values in slots and [`lanes`] for values
+//! in registers, all on one [`state`]. Finally [`copy_coalescing`] and [`layout`] run. Optimizations that the kernel IR
+//! can express have been done before.
 
 mod control;
 mod copy_coalescing;
@@ -21,12 +22,15 @@ use self::uniformity::LaneSet;
 use super::ops::Ops;
 use super::program::{Program, TileShape};
 
-/// Compiles a kernel for blocks that cover work-items in a certain way.
+/// Compiles a kernel for blocks of a tile shape.
+///
+/// # Errors
+/// If the kernel uses matrix products, or if its arrays are too large for a block.
 pub fn compile(kernel: &Verified<Kernel>, cover: TileShape, ops: &'static Ops) -> Result<Program> {
     let mut multiplies = false;
     kernel.walk(&mut |stmt| multiplies |= matches!(stmt.op, Op::Collective { op: CollectiveOp::Mma(_), .. }));
     if multiplies {
-        let what = "the vector machine multiplies no matrices; optimize it for this target, which writes that out";
+        let what = "the vector machine does not support matrix products; optimize the kernel for this target, which expands them";
         return Err(Error::unsupported(format!("kernel {}: {what}", kernel.name)));
     }
     let facts = uniformity::analyze(kernel, cover);

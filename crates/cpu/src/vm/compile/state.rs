@@ -1,4 +1,4 @@
-//! What the compiler knows while it writes a program: open scopes, values made so far, masks and loops.
+//! State of the compiler while it emits a program: open scopes, computed values, masks and loops.
 
 use std::collections::HashMap;
 
@@ -9,44 +9,44 @@ use crate::vm::lane::Round;
 use crate::vm::ops::Ops;
 use crate::vm::program::{Affine, Instr, Kind, Mask, Slot, Src, Target, TileShape, known};
 
-/// A value with lanes, or one for all of them.
+/// A value: lanes, or one uniform value.
 #[derive(Clone, Copy, Debug)]
 pub struct Value {
-    /// Where it is.
+    /// The location.
     pub src: Src,
-    /// The memory it is read from whenever it is used, if it was not copied.
+    /// The memory it is read from at each use, if it was not copied.
     pub from: Option<MemoryOperand>,
-    /// Whether it is the register or slot of a mutable local, which may change later.
+    /// True if it is the register or slot of a mutable local, which may change later.
     pub borrowed: bool,
 }
 
-/// The elements behind a cell.
+/// The elements that a cell points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryOperand {
-    /// Whose.
+    /// The memory.
     pub mem: MemId,
     /// The index.
     pub index: ExprId,
-    /// How many elements after it.
+    /// Number of elements to add to the index.
     pub offset: u8,
 }
 
 impl Value {
-    /// One value for all lanes.
+    /// Creates a uniform value.
     pub fn slot(slot: Slot) -> Value {
         Value::of(Src::slot(slot))
     }
 
-    /// Lanes that nothing changes.
+    /// Creates a value at a location that is not changed later.
     pub fn of(src: Src) -> Value {
         Value { src, from: None, borrowed: false }
     }
 }
 
-/// Where a local's value is kept.
+/// The storage of a local's value.
 #[derive(Clone, Copy, Debug)]
 pub enum LocalValue {
-    /// One for all lanes.
+    /// A uniform value.
     Slot(Slot),
     /// A linear function of the coordinates.
     Affine(Affine),
@@ -57,13 +57,13 @@ pub enum LocalValue {
 /// A local in scope.
 #[derive(Clone, Debug)]
 pub struct LocalState {
-    /// The scope it was declared in.
+    /// Index of the scope that declares it.
     pub level: usize,
-    /// Its value, by element of a vector.
+    /// The value, by element of a vector.
     pub held: Vec<LocalValue>,
 }
 
-/// Instructions under way, and the stable values made in them.
+/// A scope being emitted: its instructions, and the stable values computed in it.
 #[derive(Default)]
 pub struct OpenScope {
     /// The instructions so far.
@@ -74,60 +74,60 @@ pub struct OpenScope {
     pub affines: HashMap<ExprId, Affine>,
 }
 
-/// A mask that is or was current, and where to go when it becomes empty.
+/// A mask that is or was current, and the jump target for when it becomes empty.
 #[derive(Clone, Copy)]
 pub struct Region {
     /// The mask.
     pub mask: Mask,
-    /// The end of what it runs.
+    /// The end of the code that runs under the mask.
     pub end: Target,
 }
 
-/// A loop being written.
+/// A loop being emitted.
 #[derive(Clone, Copy)]
 pub struct OpenLoop {
-    /// After it.
+    /// The position after the loop.
     pub exit: Target,
-    /// The end of a turn.
+    /// The end of an iteration.
     pub next: Target,
-    /// How many regions were open outside.
+    /// Number of regions open outside the loop.
     pub outside: usize,
-    /// How many regions are open at the top of a turn, the turn's own not counted.
+    /// Number of regions open at the start of an iteration, without the iteration's own.
     pub around_turn: usize,
-    /// How many regions are open at the top of a turn.
+    /// Number of regions open at the start of an iteration.
     pub inside: usize,
-    /// Whether lanes leave turns at different times.
+    /// True if lanes leave an iteration at different times.
     pub turn: bool,
 }
 
-/// A register before it has a place in the frame.
+/// A register before it has an offset in the frame.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualRegister {
     /// Bytes of a lane.
     pub bytes: u8,
-    /// Whether it is written in the ordinary case.
+    /// True if ordinary blocks write it.
     pub hot: bool,
 }
 
 /// The compiler's state.
 pub struct State<'k> {
-    /// What is compiled.
+    /// The kernel being compiled.
     pub kernel: &'k Kernel,
-    /// Which work-items a block covers.
+    /// The tile shape of a block.
     pub cover: TileShape,
-    /// The loops to call.
+    /// The available loops.
     pub ops: &'static Ops,
-    /// What `shapes` found out.
+    /// The result of the uniformity analysis.
     pub facts: UniformityInfo,
-    /// Open scopes: the launch, the block, and what is nested in it.
+    /// Open scopes: the launch, the block, and the scopes nested in it.
     pub open: Vec<OpenScope>,
-    /// Values that statements may change, good until one does or lanes meet again.
+    /// Values that statements may change, valid until a statement changes them or control flow merges.
     pub unstable_values: HashMap<(ExprId, u8), Value>,
     /// Affine indices that statements may change.
     pub unstable_affines: HashMap<ExprId, Affine>,
-    /// Locals, once declared.
+    /// Locals; `None` until declared.
     pub locals: Vec<Option<LocalState>>,
-    /// The scope of each stable expression, once known.
+    /// Scope of each stable expression; `None` until computed.
     pub levels: Vec<Option<usize>>,
     /// Initial contents of slots.
     pub slots: Vec<u64>,
@@ -139,20 +139,20 @@ pub struct State<'k> {
     pub lengths: Vec<Option<Slot>>,
     /// Registers.
     pub registers: Vec<VirtualRegister>,
-    /// How many masks there are.
+    /// Number of masks.
     pub masks: u32,
-    /// How many labels there are.
+    /// Number of labels.
     pub labels: u32,
-    /// Masks around the place being written, the current one last.
+    /// Masks around the current position, the current mask last.
     pub regions: Vec<Region>,
-    /// Loops around it.
+    /// Loops around the current position.
     pub loops: Vec<OpenLoop>,
-    /// Statements so far, to look up facts.
+    /// Number of statements so far, used to look up facts.
     pub number: usize,
 }
 
 impl<'k> State<'k> {
-    /// Nothing written yet.
+    /// Creates the initial state.
     pub fn new(kernel: &'k Kernel, cover: TileShape, ops: &'static Ops, facts: UniformityInfo) -> State<'k> {
         let mut state = State {
             kernel,
@@ -180,17 +180,17 @@ impl<'k> State<'k> {
         state
     }
 
-    /// The innermost scope.
+    /// Returns the index of the innermost scope.
     pub fn level(&self) -> usize {
         self.open.len() - 1
     }
 
-    /// Adds an instruction to the innermost scope.
+    /// Emits an instruction to the innermost scope.
     pub fn emit(&mut self, instr: Instr) {
         self.emit_at(self.level(), instr);
     }
 
-    /// Adds an instruction to a scope.
+    /// Emits an instruction to a scope.
     pub fn emit_at(&mut self, level: usize, instr: Instr) {
         self.open[level].code.push(instr);
     }
@@ -200,32 +200,32 @@ impl<'k> State<'k> {
         self.open.push(OpenScope::default());
     }
 
-    /// Closes the innermost scope and adds its instructions to the one around it.
+    /// Closes the innermost scope and appends its instructions to the enclosing one.
     pub fn end(&mut self) {
-        let inner = self.open.pop().expect("every end has its begin");
+        let inner = self.open.pop().expect("every `end` has a matching `begin`");
         self.open.last_mut().expect("the launch's scope stays open").code.extend(inner.code);
     }
 
-    /// Forgets values that a statement has changed.
+    /// Invalidates cached values that a statement has changed.
     pub fn forget(&mut self, changed: Reads) {
         let reads = &self.facts.reads;
         self.unstable_values.retain(|(id, _), _| !reads[id.index()].meets(changed));
         self.unstable_affines.retain(|id, _| !reads[id.index()].meets(changed));
     }
 
-    /// Forgets every value that a statement may have changed: other lanes come here, or come from elsewhere.
+    /// Invalidates every cached value that a statement may have changed, where control flow splits or merges.
     pub fn forget_all(&mut self) {
         self.unstable_values.clear();
         self.unstable_affines.clear();
     }
 
-    /// A new slot.
+    /// Allocates a slot.
     pub fn slot(&mut self) -> Slot {
         self.slots.push(0);
         Slot(self.slots.len() as u32 - 1)
     }
 
-    /// The slot that always holds these bits.
+    /// Returns the constant slot with these bits.
     pub fn constant(&mut self, bits: u64) -> Slot {
         let slots = &mut self.slots;
         *self.constants.entry(bits).or_insert_with(|| {
@@ -234,18 +234,18 @@ impl<'k> State<'k> {
         })
     }
 
-    /// What a slot always holds, if it is a constant's.
+    /// Returns the value of a slot if it is a constant.
     pub fn known(&self, slot: Slot) -> Option<u64> {
         let bits = self.slots[slot.0 as usize];
         (self.constants.get(&bits) == Some(&slot)).then_some(bits)
     }
 
-    /// A new register that ordinary blocks write.
+    /// Allocates a register that ordinary blocks write.
     pub fn register(&mut self, bytes: usize) -> Src {
         self.new_register(bytes, true)
     }
 
-    /// A new register that only blocks at the edge of a buffer, or with holes in their mask, write.
+    /// Allocates a register that only blocks at the edge of a buffer, or with holes in their mask, write.
     pub fn spare_register(&mut self, bytes: usize) -> Src {
         self.new_register(bytes, false)
     }
@@ -255,19 +255,19 @@ impl<'k> State<'k> {
         Src { kind: Kind::Reg, step: bytes as u8, at: self.registers.len() as u32 - 1 }
     }
 
-    /// A new mask.
+    /// Allocates a mask.
     pub fn mask(&mut self) -> Mask {
         self.masks += 1;
         Mask(self.masks - 1)
     }
 
-    /// A new label.
+    /// Allocates a label.
     pub fn label(&mut self) -> Target {
         self.labels += 1;
         Target(self.labels - 1)
     }
 
-    /// The region that is current here.
+    /// Returns the current region.
     pub fn region(&self) -> Region {
         *self.regions.last().expect("the root region stays open")
     }

@@ -1,4 +1,4 @@
-//! Statements without blocks inside: locals, stores, atomics and collectives.
+//! Statements without nested blocks: locals, stores, atomics and collectives.
 
 use panoply_ir::DType;
 use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, ExprId, Guard, LocalId, MemId, Op, ReduceOp, Scope, Space};
@@ -10,7 +10,7 @@ use crate::vm::lane::{Lane, Round};
 use crate::vm::program::{At, Atomic, Collective, IndexOp, Instr, Slot, Src, known};
 
 impl State<'_> {
-    /// Writes the statements of a block.
+    /// Compiles the statements of a block.
     pub fn block(&mut self, block: &Block, place: LaneSet) {
         for stmt in block {
             let number = self.number;
@@ -53,7 +53,7 @@ impl State<'_> {
         self.bind(local, held);
     }
 
-    /// Introduces a local at this scope.
+    /// Declares a local in this scope.
     pub fn bind(&mut self, local: LocalId, held: Vec<LocalValue>) {
         self.forget(Reads::local(local));
         self.locals[local.index()] = Some(LocalState { level: self.level(), held });
@@ -86,7 +86,7 @@ impl State<'_> {
         }
     }
 
-    /// A value that later assignments and stores leave alone.
+    /// Returns a value that later assignments and stores do not change, copying it if necessary.
     pub fn settled(&mut self, value: Value, bytes: usize) -> Value {
         let changes = value.from.is_some_and(|from| self.facts.written[from.mem.index()]);
         match (value.src.is_lanes(), value.borrowed || changes) {
@@ -172,7 +172,7 @@ impl State<'_> {
         let private = matches!(self.kernel.mem(mem).space, Space::Private(_));
         let at = self.element_of(mem, index);
         match at {
-            // One element for all lanes: the last one wins.
+            // All lanes write one element; the last one wins.
             At::Affine(_) if self.shape(index) == LaneUniformity::Uniform && !private => {
                 let value = self.operand(value, 0);
                 let value = self.narrowed(mem, value);
@@ -196,7 +196,7 @@ impl State<'_> {
         }
     }
 
-    /// A value as the memory holds it.
+    /// Converts a value to the memory's representation.
     fn narrowed(&mut self, mem: MemId, value: Value) -> Value {
         match Lane::of_dtype(self.kernel.mem(mem).dtype).1 {
             Round::None => value,
@@ -245,7 +245,7 @@ impl State<'_> {
         self.bind(result, vec![held]);
     }
 
-    /// A combination over a subgroup, which is one work-item.
+    /// Compiles a collective over a subgroup, which is one work-item.
     fn alone(&mut self, op: CollectiveOp, value: ExprId, result: LocalId) {
         match op {
             CollectiveOp::Reduce(_)
@@ -260,11 +260,11 @@ impl State<'_> {
                 let slot = self.constant(bits);
                 self.bind(result, vec![LocalValue::Slot(slot)]);
             }
-            CollectiveOp::Mma(_) => unreachable!("kernels with products of matrices are refused"),
+            CollectiveOp::Mma(_) => unreachable!("kernels with matrix products are rejected"),
         }
     }
 
-    /// The bits, as a lane has them, of the value that changes nothing.
+    /// Returns the bits of the identity element in lane representation.
     fn identity(&self, by: ReduceOp, value: ExprId) -> u64 {
         let ty = self.kernel.exprs.ty(value);
         let identity = by.identity(ty.dtype().unwrap_or(DType::U64));

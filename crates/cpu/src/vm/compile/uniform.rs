@@ -1,8 +1,8 @@
-//! Values that all lanes share, and linear functions of the coordinates: arithmetic on slots.
+//! Uniform values, and linear functions of the coordinates: arithmetic on slots.
 //!
-//! What depends only on the launch is computed once per launch, what depends on the block once per block, and what depends
-//! on immutable locals where the innermost of them is declared. Nothing here can fault, so it may run earlier than the
-//! program says, and where no lane would have come.
+//! Values that depend only on the launch are computed once per launch, values that depend on the block once per block,
+//! and values that depend on immutable locals where the innermost of these is declared. Nothing here can fault, so code
+//! may be hoisted above conditions and run where no lane would have executed it.
 
 use panoply_ir::kernel::{Access as Use, Builtin, Expr, ExprId, Guard, LocalId, Space};
 use panoply_ir::{Alu, DType, Type};
@@ -15,12 +15,12 @@ use crate::vm::ops::alu::Mode;
 use crate::vm::program::{Access, Affine, IndexOp, Instr, LoopOp, Mem, Slot, Src, TileShape, VectorLoop, known};
 
 impl State<'_> {
-    /// The shape of an expression.
+    /// Returns the uniformity of an expression.
     pub fn shape(&self, id: ExprId) -> LaneUniformity {
         self.facts.exprs[id.index()]
     }
 
-    /// The slot of an element of a uniform expression, and whether a mutable local may change it.
+    /// Returns an element of a uniform expression as a slot, with a flag if a mutable local may change it.
     pub fn uniform(&mut self, id: ExprId, element: u8) -> Value {
         if let Some(value) = self.remembered(id, element) {
             return value;
@@ -31,12 +31,12 @@ impl State<'_> {
         value
     }
 
-    /// The slot of a scalar uniform expression.
+    /// Returns the slot of a scalar uniform expression.
     pub fn uniform_slot(&mut self, id: ExprId) -> Slot {
         Slot(self.uniform(id, 0).src.at)
     }
 
-    /// Looks a value up: of the statement, or of a scope around it.
+    /// Looks up a cached value of the current statement or of an enclosing scope.
     pub fn remembered(&self, id: ExprId, element: u8) -> Option<Value> {
         let key = (id, element);
         if self.facts.is_stable(id) {
@@ -46,7 +46,7 @@ impl State<'_> {
         }
     }
 
-    /// Keeps a value for the rest of the statement or scope.
+    /// Caches a value for the rest of the statement or scope.
     pub fn remember(&mut self, id: ExprId, element: u8, level: usize, value: Value) {
         let key = (id, element);
         if self.facts.is_stable(id) {
@@ -56,7 +56,8 @@ impl State<'_> {
         }
     }
 
-    /// The scope where a uniform or affine expression is computed: the outermost one that has all it needs.
+    /// Returns the scope in which a uniform or affine expression is computed: the outermost one in which all operands
+    /// are available.
     pub fn level_of(&mut self, id: ExprId) -> usize {
         if !self.facts.is_stable(id) {
             return self.level();
@@ -114,7 +115,7 @@ impl State<'_> {
         }
     }
 
-    /// The slot of a scalar, or the base of an affine index.
+    /// Returns the slot of a scalar, or of the base of an affine index.
     fn base(&mut self, id: ExprId, element: u8) -> Slot {
         match self.shape(id) {
             LaneUniformity::Affine(_) => self.affine(id).base,
@@ -165,7 +166,7 @@ impl State<'_> {
             Builtin::GroupId(axis) => known(known::GROUP, axis),
             Builtin::GlobalSize(axis) => known(known::SIZE, axis),
             Builtin::GroupCount(axis) => known(known::GROUPS, axis),
-            // Where it varies it is affine; along the other axes of a group there is one work-item.
+            // Local ids that vary are affine; along the other axes a group has one work-item.
             Builtin::LocalId(_) | Builtin::SubgroupLane => known::ZERO,
             Builtin::GroupSize(axis) => match self.cover {
                 TileShape::Group(group) => self.constant(u64::from(group[axis as usize])),
@@ -191,7 +192,7 @@ impl State<'_> {
         }
     }
 
-    /// Index arithmetic at a level; folded if both operands are constants.
+    /// Emits index arithmetic at a level, with constant folding.
     pub fn index(&mut self, level: usize, op: IndexOp, a: Slot, b: Slot) -> Slot {
         match (op, self.known(a), self.known(b)) {
             (_, Some(a), Some(b)) => return self.constant(op.eval(a, b)),
@@ -205,7 +206,7 @@ impl State<'_> {
         dst
     }
 
-    /// A loop on one lane in slots.
+    /// Emits a loop on one lane in slots.
     pub fn scalar(&mut self, level: usize, f: VecFn, what: LoopOp, args: &[Slot]) -> Slot {
         let dst = self.slot();
         let mut sources = [Src::NONE; 3];
@@ -217,7 +218,7 @@ impl State<'_> {
         dst
     }
 
-    /// An operation on slots. `lane` is that of the operands, `round` that of the result.
+    /// Emits an operation on slots. `lane` is the lane type of the operands, `round` the rounding of the result.
     pub fn compute(&mut self, level: usize, alu: Alu, lane: Lane, round: Round, args: &[Slot]) -> Slot {
         if lane == Lane::U64
             && let (Some(op), [a, b]) = (index_op(alu), args)
@@ -225,7 +226,7 @@ impl State<'_> {
             return self.index(level, op, *a, *b);
         }
         let mode = [Mode::V, Mode::Vv, Mode::Vvv][args.len() - 1];
-        let f = (self.ops.alu)(alu, lane, mode).expect("every operation has a loop over vectors");
+        let f = (self.ops.alu)(alu, lane, mode).expect("every operation has a loop for lane operands");
         let result = self.scalar(level, f, LoopOp::Alu(alu, lane), args);
         self.round_slot(level, if alu.is_comparison() { Round::None } else { round_after(alu, round) }, result)
     }
@@ -251,7 +252,7 @@ impl State<'_> {
                     None => slot,
                 },
                 CastStep::Odd(lane) => {
-                    let f = (self.ops.odd)(lane).expect("only what f32 does not hold is rounded to odd");
+                    let f = (self.ops.odd)(lane).expect("only types wider than f32 are rounded to odd");
                     self.scalar(level, f, LoopOp::Odd(lane), &[slot])
                 }
                 CastStep::Round(round) => self.round_slot(level, round, slot),
@@ -272,7 +273,7 @@ impl State<'_> {
         }
     }
 
-    /// The linear function behind an affine expression.
+    /// Returns the linear function of an affine expression.
     pub fn affine(&mut self, id: ExprId) -> Affine {
         let stable = self.facts.is_stable(id);
         let found = if stable {
@@ -305,7 +306,7 @@ impl State<'_> {
                 match state.held[0] {
                     LocalValue::Affine(affine) => affine,
                     LocalValue::Slot(_) | LocalValue::Lanes(_) => {
-                        unreachable!("an affine local is held as base and strides")
+                        unreachable!("an affine local is stored as base and strides")
                     }
                 }
             }
@@ -352,7 +353,7 @@ impl State<'_> {
     }
 }
 
-/// What an operation's result must be rounded to: nothing if it is exact on values that are already rounded.
+/// Returns the rounding an operation's result needs: none if the operation is exact on rounded operands.
 pub fn round_after(alu: Alu, round: Round) -> Round {
     use Alu::*;
     match alu {
@@ -362,20 +363,20 @@ pub fn round_after(alu: Alu, round: Round) -> Round {
     }
 }
 
-/// A part of a conversion.
+/// A step of a conversion.
 #[derive(Clone, Copy, Debug)]
 pub enum CastStep {
-    /// To bool.
+    /// To bool: true if nonzero.
     NonZero(Lane),
-    /// From one lane to another.
+    /// From one lane type to another.
     Lane(Lane, Lane),
-    /// To the f32 that another rounding to nearest makes the nearest 16-bit float of.
+    /// To the f32 that double rounding turns into the correctly rounded 16-bit float (round to odd).
     Odd(Lane),
-    /// To the values of a narrower float.
+    /// To the values of a narrower float type.
     Round(Round),
 }
 
-/// The steps from one type to another.
+/// Returns the steps of a conversion between types.
 pub fn cast_steps(from: (Lane, Round), to: (Lane, Round)) -> Vec<CastStep> {
     let ((lane, from_round), (target, round)) = (from, to);
     if target == Lane::Bool {
@@ -387,7 +388,7 @@ pub fn cast_steps(from: (Lane, Round), to: (Lane, Round)) -> Vec<CastStep> {
     match lane {
         Lane::F32 if from_round == round => vec![],
         Lane::F32 => vec![CastStep::Round(round)],
-        // 16-bit floats are storage: other types go through f32, but are rounded once.
+        // 16-bit floats are storage types: conversions from other types go through f32, but are rounded once.
         Lane::I32 | Lane::I64 | Lane::U32 | Lane::U64 | Lane::F64 => vec![CastStep::Odd(lane), CastStep::Round(round)],
         Lane::Bool | Lane::I8 | Lane::I16 | Lane::U8 | Lane::U16 => {
             vec![CastStep::Lane(lane, Lane::F32), CastStep::Round(round)]

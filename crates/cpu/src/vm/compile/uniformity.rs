@@ -1,11 +1,12 @@
-//! What is known of each expression before any code is made: is it the same for all lanes of a block, a linear function of
-//! their coordinates, or anything else? And which branches and loops do lanes of a block take differently?
+//! Uniformity analysis: for each expression, whether it is uniform over the lanes of a block, a linear function of
+//! their coordinates, or varying; and which branches and loops diverge.
 //!
-//! Both questions depend on each other: a local is varying if it is assigned where only some lanes go. The answer is the
-//! least fixed point, found by walking the kernel until nothing changes.
+//! The two questions depend on each other: a local is varying if it is assigned where only some lanes go. The result is
+//! the least fixed point, found by walking the kernel until nothing changes.
 //!
-//! A **place** is a set of lanes that a statement runs on, named by the statement that made it. A local's **home** is the
-//! place whose lanes all need its value; assigning it at a smaller place must leave the other lanes alone.
+//! A [`LaneSet`] is the set of lanes on which a statement runs, named by the statement that created it. A local's
+//! **home** is the lane set whose lanes all need its value; an assignment in a smaller lane set must preserve the
+//! values of the other lanes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,21 +15,21 @@ use panoply_ir::{Alu, DType, Type};
 
 use crate::vm::program::TileShape;
 
-/// How a value differs between the lanes of a block.
+/// The uniformity of a value over the lanes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneUniformity {
-    /// Not reached yet.
+    /// Not yet computed.
     Unknown,
     /// The same for all lanes.
     Uniform,
-    /// A 64-bit integer that is a linear function of the coordinates; strides are known numbers or the same for all lanes.
+    /// A 64-bit integer that is a linear function of the coordinates; strides are known constants or uniform (`None`).
     Affine([Option<u64>; 3]),
-    /// Anything.
+    /// Anything else.
     Varying,
 }
 
 impl LaneUniformity {
-    /// What can stand for both.
+    /// Returns the least general uniformity that covers both.
     fn join(self, other: LaneUniformity) -> LaneUniformity {
         match (self, other) {
             (LaneUniformity::Unknown, shape) | (shape, LaneUniformity::Unknown) => shape,
@@ -42,32 +43,32 @@ impl LaneUniformity {
     }
 }
 
-/// A set of lanes, named by the statement that makes it.
+/// A set of lanes, named by the statement that creates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LaneSet {
     /// All lanes.
     Body,
-    /// Those for which a condition holds.
+    /// Lanes for which a condition holds.
     Then(usize),
-    /// Those for which it does not.
+    /// Lanes for which a condition does not hold.
     Otherwise(usize),
-    /// Those still in a loop.
+    /// Lanes still in a loop.
     Live(usize),
-    /// Those still in this turn of a loop.
+    /// Lanes still in the current iteration of a loop.
     Turn(usize),
 }
 
-/// What the loop's lanes do differently.
+/// Divergence of a loop's lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopFacts {
-    /// Lanes leave it at different times.
+    /// True if lanes leave the loop at different times.
     pub live: bool,
-    /// Lanes leave its turns at different times.
+    /// True if lanes leave an iteration at different times.
     pub turn: bool,
 }
 
-/// What may change a value: bits of mutable locals and of memories, by number modulo 64. Two may share a bit, so a value is
-/// at worst forgotten too early.
+/// The mutable locals and memories that a value depends on, as bit sets by index modulo 64. Two may share a bit, so at
+/// worst a cached value is invalidated too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     locals: u64,
@@ -75,17 +76,17 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Of a local.
+    /// A dependence on a local.
     pub fn local(local: LocalId) -> Reads {
         Reads { locals: 1 << (local.index() % 64), mems: 0 }
     }
 
-    /// Of a memory.
+    /// A dependence on a memory.
     pub fn mem(mem: MemId) -> Reads {
         Reads { locals: 0, mems: 1 << (mem.index() % 64) }
     }
 
-    /// Whether anything is in both.
+    /// Returns true if the sets intersect.
     pub fn meets(self, other: Reads) -> bool {
         self.locals & other.locals != 0 || self.mems & other.mems != 0
     }
@@ -96,33 +97,33 @@ impl Reads {
 }
 
 impl UniformityInfo {
-    /// Whether a value depends only on the launch, the work-item and immutable locals.
+    /// Returns true if a value depends only on the launch, the work-item and immutable locals.
     pub fn is_stable(&self, id: ExprId) -> bool {
         self.reads[id.index()] == Reads::default()
     }
 }
 
-/// Everything found out about a kernel.
+/// The results of the uniformity analysis of a kernel.
 pub struct UniformityInfo {
-    /// By expression.
+    /// Uniformity, by expression.
     pub exprs: Vec<LaneUniformity>,
-    /// By local.
+    /// Uniformity, by local.
     pub locals: Vec<LaneUniformity>,
-    /// By local: the place whose lanes all need its value.
+    /// The lane set whose lanes all need the local's value, by local.
     pub homes: Vec<LaneSet>,
-    /// By expression: what it reads that statements may change.
+    /// The mutable locals and memories it reads, by expression.
     pub reads: Vec<Reads>,
-    /// By expression: how often expressions and statements mention it.
+    /// Number of mentions in expressions and statements, by expression.
     pub uses: Vec<u32>,
-    /// By number of the statement.
+    /// Divergence of loops, by statement number.
     pub loops: HashMap<usize, LoopFacts>,
-    /// By memory: whether anything writes to it.
+    /// True if the kernel writes to it, by memory.
     pub written: Vec<bool>,
-    /// Locals whose home is the loop with this number.
+    /// Locals whose home is the loop with this statement number.
     only_in: HashMap<LocalId, usize>,
 }
 
-/// Finds it out.
+/// Runs the analysis.
 pub fn analyze(kernel: &Kernel, cover: TileShape) -> UniformityInfo {
     let mut facts = UniformityInfo {
         exprs: vec![LaneUniformity::Unknown; kernel.exprs.len()],
@@ -189,12 +190,12 @@ fn shape(kernel: &Kernel, cover: TileShape, facts: &UniformityInfo, expr: Expr, 
     }
 }
 
-/// Whether arithmetic wraps at 64 bits, where every linear function stays one.
+/// Returns true if arithmetic of a type wraps at 64 bits, so that linear functions stay linear.
 pub fn is_linear_type(ty: Type) -> bool {
     matches!(ty, Type::Index | Type::Scalar(DType::U64 | DType::I64))
 }
 
-/// The shape of an operation that not only uniform values enter.
+/// Returns the uniformity of an operation with at least one operand that is not uniform.
 fn linear(kernel: &Kernel, alu: Alu, args: &[ExprId], of: impl Fn(ExprId) -> LaneUniformity) -> LaneUniformity {
     let strides = |id: ExprId| match of(id) {
         LaneUniformity::Affine(strides) => Some(strides),
@@ -231,7 +232,7 @@ fn linear(kernel: &Kernel, alu: Alu, args: &[ExprId], of: impl Fn(ExprId) -> Lan
     }
 }
 
-/// The bits of a constant integer.
+/// Returns the bits of a constant integer.
 pub fn constant(kernel: &Kernel, id: ExprId) -> Option<u64> {
     match kernel.exprs.get(id) {
         Expr::Index(value) => Some(value),
@@ -271,8 +272,8 @@ fn written(kernel: &Kernel) -> Vec<bool> {
     written
 }
 
-/// Finds locals whose only uses after their `let` are inside one loop that follows it in the same block: nobody outside
-/// that loop reads what they become. Numbers statements as [`Walk`] does.
+/// Finds locals whose only uses after their `let` are inside one loop that follows it in the same block, so that their
+/// final values are not read outside that loop. Numbers statements as [`Walk`] does.
 fn only_in_loops(kernel: &Kernel, block: &Block, number: &mut usize, found: &mut HashMap<LocalId, usize>) {
     let mut declared: HashMap<LocalId, Vec<Option<usize>>> = HashMap::new();
     for stmt in block {
@@ -299,7 +300,7 @@ fn only_in_loops(kernel: &Kernel, block: &Block, number: &mut usize, found: &mut
     }
 }
 
-/// Locals that a statement or anything in it reads or assigns.
+/// Returns the locals that a statement or a nested one reads or assigns.
 fn locals_used(kernel: &Kernel, stmt: &Stmt) -> HashSet<LocalId> {
     fn expr(kernel: &Kernel, id: ExprId, used: &mut HashSet<LocalId>, seen: &mut HashSet<ExprId>) {
         if !seen.insert(id) {
@@ -328,7 +329,7 @@ struct Walk<'a> {
     facts: &'a mut UniformityInfo,
     number: usize,
     place: LaneSet,
-    /// Open loops with the place of their turns.
+    /// Open loops with the lane set of their iterations.
     loops: Vec<(usize, LaneSet)>,
     changed: bool,
 }
@@ -415,11 +416,11 @@ impl Walk<'_> {
         self.place = outer;
     }
 
-    /// A `break` or `continue`: if not all lanes of the turn come here, the loop's lanes part.
+    /// Handles `break` or `continue`: if not all lanes of the iteration reach it, the loop diverges.
     fn leave(&mut self, mark: impl FnOnce(&mut LoopFacts)) {
-        let (number, turn) = *self.loops.last().expect("verified: break and continue stand in a loop");
+        let (number, turn) = *self.loops.last().expect("verified: break and continue are inside a loop");
         let facts = self.facts.loops.get_mut(&number).expect("open loops are known");
-        // At the place of the turn all lanes of the loop go together, unless some have left the turn already.
+        // In the lane set of the iteration all lanes of the loop run together, unless some have already left the iteration.
         if turn != self.place || facts.turn {
             let before = *facts;
             mark(facts);
@@ -456,7 +457,7 @@ impl Walk<'_> {
 
     fn collective(&self, op: CollectiveOp, scope: Scope, value: ExprId) -> LaneUniformity {
         match (scope, op) {
-            // A subgroup is one work-item: all but an exclusive scan give its own value.
+            // A subgroup is one work-item, so all but an exclusive scan return its own value.
             (Scope::Subgroup, CollectiveOp::ExclusiveScan(_)) => LaneUniformity::Uniform,
             (Scope::Subgroup, _) => self.of(value),
             (Scope::Group, CollectiveOp::Reduce(_) | CollectiveOp::Broadcast(_)) => LaneUniformity::Uniform,

@@ -1,4 +1,4 @@
-//! Atomic operations: lane by lane in order, and indivisibly only where other threads could interfere.
+//! Atomic operations: executed lane by lane in order, with atomic instructions only where other threads could interfere.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,10 +27,10 @@ impl Runner<'_> {
                 )
             };
             let change = Change { op: atomic.op, lane: atomic.lane, value, expected };
-            // An atomic beyond the length does nothing, whatever its guard: the comparison is cheap beside the rest.
+            // An out-of-bounds atomic does nothing regardless of its guard: the comparison is cheap in relation to the rest.
             let old = if index < len {
                 let element = ptr.wrapping_add(index as usize * 4).cast::<u32>();
-                // SAFETY: the element is within the length; nobody accesses it but atomically while others may.
+                // SAFETY: the element is within the length; while other threads can access it, all accesses are atomic.
                 unsafe { if contended { change.apply_atomically(element) } else { change.apply(element) } }
             } else {
                 0
@@ -43,7 +43,7 @@ impl Runner<'_> {
     }
 }
 
-/// A change of one element.
+/// An update of one element.
 struct Change {
     op: AtomicOp,
     lane: Lane,
@@ -52,7 +52,7 @@ struct Change {
 }
 
 impl Change {
-    /// The element after.
+    /// Returns the updated element.
     fn next(&self, old: u32) -> u32 {
         let value = self.value;
         match (self.op, self.lane) {

@@ -1,5 +1,5 @@
-//! Combinations over the lanes of a group, in the order that [`CollectiveOp`] and the interpreter have: reductions by
-//! halves, which is also what SIMD is good at, scans in order of the linear local id.
+//! Collectives over the lanes of a group, in the order defined by [`CollectiveOp`] and the interpreter: reductions by
+//! halves, which also suits SIMD, and scans in order of the linear local id.
 
 use std::ptr;
 
@@ -32,8 +32,8 @@ impl Runner<'_> {
         // SAFETY: as above.
         let write = |lane: usize, value: T| unsafe { *self.address(collective.result, lane).cast::<T>() = value };
         let identity: *const u64 = &collective.identity;
-        // SAFETY: the identity's low bytes are a `T`, on machines of either byte order because it was written as u64 and
-        // slots are read the same way.
+        // SAFETY: the low bytes of the identity are a `T`; the identity is written as a u64 like a slot, and the crate
+        // supports only little-endian targets.
         let mut so_far = unsafe { *identity.cast::<T>() };
         let lanes = (self.now.lo..self.now.hi).filter(|lane| self.is_active(*lane));
         let items = self.shape[0] * self.shape[1] * self.shape[2];
@@ -49,8 +49,8 @@ impl Runner<'_> {
                     copied.extend((0..items).map(|lane| if there(lane) { read(lane) } else { so_far }));
                     copied.as_ptr().cast()
                 };
-                let reduce = collective.reduce.expect("a reduction has its loop");
-                // SAFETY: there is a lane for each work-item, and the result is one.
+                let reduce = collective.reduce.expect("a reduction has a loop");
+                // SAFETY: there is a lane for each work-item, and the result has one lane.
                 unsafe { reduce(items, self.address(collective.result, 0), given, ptr::null(), ptr::null()) };
             }
             CollectiveOp::InclusiveScan(op) if all && side_by_side && collective.round == Round::None => {
@@ -75,8 +75,8 @@ impl Runner<'_> {
                 so_far = round(apply(op, so_far, read(lane)), collective.round);
                 write(lane, before);
             }),
-            CollectiveOp::Shuffle(_) => unreachable!("the verifier lets only subgroups shuffle"),
-            CollectiveOp::Mma(_) => unreachable!("kernels with products of matrices are refused"),
+            CollectiveOp::Shuffle(_) => unreachable!("the verifier allows shuffles only in subgroups"),
+            CollectiveOp::Mma(_) => unreachable!("kernels with matrix products are rejected"),
             CollectiveOp::Broadcast(from) => {
                 let from = from as usize;
                 let there = (self.now.lo..self.now.hi).contains(&from) && self.is_active(from);
@@ -89,14 +89,14 @@ impl Runner<'_> {
     }
 }
 
-/// What each lane and those before it come to; in place, or elsewhere.
+/// Inclusive scan, in place or to another location.
 ///
 /// # Safety
-/// `given` and `scanned` point to so many numbers.
+/// `given` and `scanned` point to `count` numbers.
 #[inline(always)]
 unsafe fn scan<T: Copy>(given: *const T, scanned: *mut T, count: usize, mut so_far: T, combine: impl Fn(T, T) -> T) {
     for at in 0..count {
-        // SAFETY: of the caller's numbers.
+        // SAFETY: `at` is below `count`.
         unsafe {
             so_far = combine(so_far, *given.add(at));
             *scanned.add(at) = so_far;

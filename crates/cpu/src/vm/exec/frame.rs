@@ -1,11 +1,11 @@
-//! The memory that a thread's frames live in.
+//! Memory of a thread's frames.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use crate::vm::program::Program;
 
-/// Memory that grows to the largest frame a thread has needed.
+/// A buffer that grows to the largest frame the thread has needed.
 pub struct Scratch {
     start: NonNull<u8>,
     bytes: usize,
@@ -20,12 +20,12 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// No memory yet.
+    /// Creates an empty buffer.
     pub const fn new() -> Scratch {
         Scratch { start: NonNull::dangling(), bytes: 0 }
     }
 
-    /// Memory for a program's frame, aligned for every lane; its contents are zero or left over.
+    /// Returns memory for a program's frame, aligned for every lane type. Its contents are zero or left over from earlier frames.
     pub fn frame(&mut self, program: &Program) -> *mut u8 {
         if program.frame_bytes > self.bytes {
             self.grow(program.frame_bytes);

@@ -1,7 +1,7 @@
-//! Masks: which lanes are active.
+//! Masks: sets of active lanes.
 //!
-//! A mask is a range of lanes, and bytes that say which of the range are meant unless it is dense. Its ends are always
-//! active lanes. Bytes outside the range mean nothing.
+//! A mask is a range of lanes and, unless it is dense, one byte per lane that selects lanes of the range. The first and
+//! last lane of the range are always active. Bytes outside the range are ignored.
 
 use std::ptr;
 
@@ -9,29 +9,29 @@ use super::Runner;
 use crate::vm::ops::mask::Extent;
 use crate::vm::program::{Compare, Condition, Kind, Mask, ROUND_LANES, Range, Src};
 
-/// A mask's range, and whether all of the range is active.
+/// The range of a mask, with a flag for masks without holes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lanes {
     /// The first active lane.
     pub lo: usize,
     /// One past the last active lane.
     pub hi: usize,
-    /// Whether the mask has no holes; otherwise `mask_bytes` says which lanes are active.
+    /// True if the mask has no holes; otherwise `mask_bytes` gives the active lanes.
     pub dense: bool,
-    /// Which mask's bytes those are.
+    /// The mask that owns those bytes.
     pub mask: u32,
 }
 
 impl Lanes {
-    /// Whether no lane is active.
+    /// Returns true if no lane is active.
     pub fn is_empty(self) -> bool {
         self.lo == self.hi
     }
 
-    /// A copy made field by field. A mask is entered right after it was written in parts, and one wide read of those would
-    /// wait until they, and all that was stored before them, have reached the cache.
+    /// Copies the value field by field. A mask is entered right after its fields were written, and one wide read would
+    /// defeat store forwarding: it would wait until these and all earlier stores have reached the cache.
     pub fn by_parts(&self) -> Lanes {
-        // SAFETY: references are readable; that the reads are volatile only keeps them apart.
+        // SAFETY: references are readable; volatile only keeps the reads separate.
         unsafe {
             Lanes {
                 lo: ptr::read_volatile(&self.lo),
@@ -42,34 +42,34 @@ impl Lanes {
         }
     }
 
-    /// The range, rounded outwards; registers and masks have room for it.
+    /// Returns the range rounded outwards to `ROUND_LANES`; registers and masks have room for it.
     pub fn rounded(self) -> (usize, usize) {
         (self.lo / ROUND_LANES * ROUND_LANES, self.hi.next_multiple_of(ROUND_LANES))
     }
 
-    /// All lanes from `lo` to below `hi`.
+    /// Creates a dense mask of the lanes `lo..hi`.
     pub fn range(lo: usize, hi: usize) -> Lanes {
         if lo < hi { Lanes { lo, hi, dense: true, mask: 0 } } else { Lanes::default() }
     }
 }
 
-/// What a comparison leaves of a range.
+/// Lanes of a range for which a comparison holds.
 enum RangeCompare {
     Range(usize, usize),
     AllBut(usize),
-    /// The values wrap, or the block has rows that differ.
+    /// The result is not a range: the values wrap, or the rows of the block differ.
     Unknown,
 }
 
 impl Runner<'_> {
-    /// The bytes of a mask with holes, from a lane on.
+    /// Returns the address of the bytes of a mask with holes, starting at a lane.
     pub(super) fn mask_bytes(&self, lanes: Lanes, lane: usize) -> *mut u8 {
         self.bytes(Mask(lanes.mask), lane)
     }
 
     fn bytes(&self, mask: Mask, lane: usize) -> *mut u8 {
         let at = self.program.mask_at as usize + mask.0 as usize * self.program.mask_stride as usize;
-        // SAFETY: the masks' bytes lie in the frame.
+        // SAFETY: the masks' bytes are in the frame.
         unsafe { self.frame.add(at + lane) }
     }
 
@@ -81,7 +81,7 @@ impl Runner<'_> {
         self.masks[mask.0 as usize] = Lanes { mask: mask.0, ..lanes };
     }
 
-    /// Finds the active lanes of a range by the mask's bytes.
+    /// Computes the active range of a mask from its bytes.
     fn scan(&mut self, mask: Mask, lo: usize, hi: usize) {
         let extent = self.extent(self.bytes(mask, lo), hi - lo);
         self.keep_extent(mask, lo, extent);
@@ -90,7 +90,7 @@ impl Runner<'_> {
     fn extent(&self, bytes: *const u8, n: usize) -> Extent {
         let mut extent = Extent::default();
         let to: *mut Extent = &mut extent;
-        // SAFETY: the callers give as many bytes, and `to` is an extent.
+        // SAFETY: the callers pass `n` bytes, and `to` is an extent.
         unsafe { (self.program.tools.extent)(n, to.cast(), bytes, ptr::null(), ptr::null()) };
         extent
     }
@@ -118,7 +118,7 @@ impl Runner<'_> {
     }
 
     fn fill_bytes(&self, mask: Mask, lo: usize, hi: usize, value: u8) {
-        // SAFETY: the range lies within the mask's bytes.
+        // SAFETY: the range is within the mask's bytes.
         unsafe { ptr::write_bytes(self.bytes(mask, lo), value, hi - lo) }
     }
 
@@ -153,7 +153,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Writes the outcome of a comparison to bool lanes.
+    /// Writes the result of a comparison to bool lanes.
     pub(super) fn compare(&self, dst: Src, range: &Range) {
         let lanes = self.now;
         let fill = |lo: usize, hi: usize, holds: bool| {
@@ -167,7 +167,8 @@ impl Runner<'_> {
         }
     }
 
-    /// A comparison along one axis of a block with rows, which is made once for all rows or all columns; whether it was one.
+    /// Evaluates a comparison along one axis of a block with rows once for all rows or all columns. Returns false if it
+    /// cannot be evaluated this way.
     fn compare_plane(&self, dst: Src, range: &Range, fill: impl Fn(usize, usize, bool)) -> bool {
         let ([width, height, depth], Lanes { lo, hi, .. }) = (self.shape, self.now);
         if depth > 1 || lo > 0 || hi < width * height {
@@ -191,7 +192,7 @@ impl Runner<'_> {
         kept.tell(0, width, fill);
         let first = self.address(dst, 0);
         for row in 1..height {
-            // SAFETY: the register has a byte for each lane, and rows are apart.
+            // SAFETY: the register has a byte for each lane, and rows do not overlap.
             unsafe { ptr::copy_nonoverlapping(first, self.address(dst, row * width), width) };
         }
         true
@@ -200,7 +201,7 @@ impl Runner<'_> {
     fn narrow_by_lanes(&mut self, from: Mask, to: Mask, lanes: Lanes, value: Src, holds: bool) {
         let Lanes { lo, hi, dense, .. } = lanes;
         if dense && holds {
-            // Where the bools leave no holes their own bytes need not be kept.
+            // If the bools leave no holes, their bytes need not be kept.
             let extent = self.extent(self.address(value, lo), hi - lo);
             if extent.count == extent.end - extent.first {
                 return self.keep_extent(to, lo, extent);
@@ -215,11 +216,11 @@ impl Runner<'_> {
             (false, false, true) => tools.and,
             (false, false, false) => tools.and_not,
         };
-        // What a mask has outside its range means nothing.
+        // A mask's bytes outside its range are ignored.
         let (first, end) = if value.kind == Kind::Reg { lanes.rounded() } else { (lo, hi) };
         let (dst, own, value) = (self.bytes(to, first), self.bytes(from, first), self.address(value, first));
         let a = if dense { value } else { own };
-        // SAFETY: masks and bools are bytes; a loop that reads `own` either is an update or has another destination.
+        // SAFETY: masks and bools are bytes; a loop that reads `own` either updates in place or has another destination.
         unsafe { f(end - first, dst, a, value, ptr::null()) };
         self.scan(to, lo, hi);
     }
@@ -237,7 +238,7 @@ impl Runner<'_> {
         self.scan(to, lo, hi);
     }
 
-    /// Writes a mask's bytes to another, or to itself if it has none yet.
+    /// Writes the bytes of mask `from` to mask `to`, or creates them if `from` is dense.
     fn materialize(&self, from: Mask, to: Mask, lanes: Lanes) {
         if lanes.dense {
             self.fill_bytes(to, lanes.lo, lanes.hi, 1);
@@ -246,7 +247,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Compares run by run: from which lane on and before which one a comparison has which outcome.
+    /// Evaluates a comparison run by run and calls `tell` with ranges of lanes and the result for each.
     fn by_runs(&self, lanes: Lanes, range: &Range, tell: impl Fn(usize, usize, bool)) {
         let bound = self.get(range.bound);
         self.runs(&range.at, lanes, |lane, n, first, stride| {
@@ -260,7 +261,7 @@ impl Runner<'_> {
         });
     }
 
-    /// What a comparison leaves, if that can be told from the ends of the range.
+    /// Returns the lanes of the range for which a comparison holds, if the ends of the range decide it.
     fn kept(&self, lanes: Lanes, range: &Range) -> RangeCompare {
         let Lanes { lo, hi, .. } = lanes;
         let (at, bound) = (range.at, self.get(range.bound));
@@ -311,7 +312,7 @@ impl Runner<'_> {
         self.scan(to, all.lo, all.hi);
     }
 
-    /// The active lanes leave these masks, of which the last is the current one.
+    /// Removes the active lanes from the given masks, of which the last is the current one.
     pub(super) fn leave(&mut self, masks: &[Mask]) {
         let Some((current, others)) = masks.split_last() else { return };
         for mask in others {
@@ -323,14 +324,14 @@ impl Runner<'_> {
 }
 
 impl RangeCompare {
-    /// From which lane on and before which one a comparison of all from `lo` on and before `hi` has which outcome.
+    /// Calls `tell` with ranges of the lanes `lo..hi` and the result of the comparison for each.
     #[inline(always)]
     fn tell(self, lo: usize, hi: usize, tell: impl Fn(usize, usize, bool)) {
         let (from, to, within) = match self {
             RangeCompare::Range(from, to) if from < to => (from, to, true),
             RangeCompare::Range(..) => (lo, lo, true),
             RangeCompare::AllBut(lane) => (lane, lane + 1, false),
-            RangeCompare::Unknown => unreachable!("it was asked before"),
+            RangeCompare::Unknown => unreachable!("the caller handles `Unknown`"),
         };
         for (from, to, holds) in [(lo, from, !within), (from, to, within), (to, hi, !within)] {
             if from < to {
@@ -345,13 +346,13 @@ impl Range {
         if self.signed { i128::from(bits as i64) } else { i128::from(bits) }
     }
 
-    /// Whether values up to these ends are what 64 bits hold of them.
+    /// Returns true if the values between these ends are representable in 64 bits.
     fn fits(&self, ends: &[i128; 2]) -> bool {
         let limits = if self.signed { i64::MIN.into()..=i64::MAX.into() } else { 0..=i128::from(u64::MAX) };
         ends.iter().all(|end| limits.contains(end))
     }
 
-    /// What holds for all values between two, if one thing does.
+    /// Returns the result of the comparison if it is the same for all values between two.
     fn of_all(&self, [least, most]: [i128; 2], bound: i128) -> Option<bool> {
         let same = |at_least: bool, at_most: bool| (at_least == at_most).then_some(at_least);
         match self.compare {
@@ -364,7 +365,8 @@ impl Range {
         }
     }
 
-    /// What a comparison leaves of `n` lanes from one on, whose values begin with one and are a distance apart.
+    /// Returns the lanes for which a comparison holds, among `n` lanes from `lo` on whose values start at `first` and
+    /// increase by `stride`.
     #[inline(always)]
     fn kept_of_run(&self, lo: usize, n: usize, [first, stride]: [u64; 2], bound: u64) -> RangeCompare {
         let (hi, first, stride, bound) = (lo + n, self.value(first), i128::from(stride as i64), self.value(bound));
@@ -377,7 +379,7 @@ impl Range {
         if let Some(holds) = self.of_all(ends, bound) {
             return if holds { RangeCompare::Range(lo, hi) } else { none };
         }
-        // The stride is not 0, or the same would hold for all.
+        // The stride is not 0; otherwise the result would be the same for all lanes.
         let steps = |distance: i128| if stride == 1 { distance } else { distance.div_euclid(stride.abs()) };
         let lane = |steps: i128| lo + steps.clamp(0, n as i128) as usize;
         let (limit, below) = match self.compare {
@@ -396,7 +398,7 @@ impl Range {
                 };
             }
         };
-        // Everything else is a question of being below a limit.
+        // The other comparisons reduce to being below a limit.
         if stride > 0 {
             let first_above = lane(steps(limit - first + stride - 1));
             if below { RangeCompare::Range(lo, first_above) } else { RangeCompare::Range(first_above, hi) }

@@ -1,7 +1,7 @@
-//! Reading and writing memory.
+//! Loads and stores.
 //!
-//! What a guard costs is decided per block: a run of elements side by side that lies within the length needs one
-//! comparison, and only a block at the edge looks at each lane.
+//! Guards are evaluated per block: a run of contiguous elements within the length needs one comparison, and only a
+//! block at the edge of a buffer is checked lane by lane.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -13,7 +13,7 @@ use super::{Mem, Runner};
 use crate::vm::ops::memory::Pattern;
 use crate::vm::program::{Access, Affine, At, Slot, Src};
 
-/// A memory from a position in a vector on.
+/// A memory, starting at an element of a vector.
 #[derive(Clone, Copy)]
 struct Elements {
     ptr: *mut u8,
@@ -25,19 +25,19 @@ struct Elements {
 }
 
 impl Elements {
-    /// The address of an element as a lane sees it; it may lie anywhere.
+    /// Returns the address of an element for a lane; it may be out of bounds.
     fn address(&self, index: u64, lane: usize) -> *mut u8 {
         let element =
             if self.private == 0 { index } else { index.wrapping_mul(self.private as u64).wrapping_add(lane as u64) };
         self.ptr.wrapping_add((element as usize).wrapping_mul(self.bytes))
     }
 
-    /// Whether `n` elements a fixed distance apart are all within the length.
+    /// Returns true if `n` elements at a fixed stride are all within the length.
     fn holds_run(&self, first: u64, stride: u64, n: usize) -> bool {
         self.holds(first, &Pattern { width: n, step: stride as i64, row: 0 }, n)
     }
 
-    /// Whether the elements of `n` lanes are all within the length.
+    /// Returns true if the elements of `n` lanes are all within the length.
     fn holds(&self, first: u64, pattern: &Pattern, n: usize) -> bool {
         let reaches = [(pattern.step, pattern.width), (pattern.row, n / pattern.width)]
             .map(|(distance, count)| i128::from(distance) * (count as i128 - 1));
@@ -62,12 +62,12 @@ impl Runner<'_> {
         }
     }
 
-    /// Whether every access must be compared with the length. Lanes in the holes of a mask may mean any element.
+    /// Returns true if every access must be compared with the length. Inactive lanes of a mask can have any index.
     fn is_checked(&self, access: &Access) -> bool {
         access.guard == Guard::Checked || !self.now.dense
     }
 
-    /// Calls `f` for runs of lanes whose indices are a fixed distance apart: first lane, lanes, first index, distance.
+    /// Calls `f` for runs of lanes whose indices have a fixed stride. Arguments: first lane, number of lanes, first index, stride.
     #[inline(always)]
     pub(super) fn runs(&self, at: &Affine, lanes: Lanes, mut f: impl FnMut(usize, usize, u64, u64)) {
         let base = self.get(at.base);
@@ -89,7 +89,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The block's extents with axes merged along which the index goes on as before.
+    /// Returns the block's extents and strides, with axes merged along which the index continues with the same stride.
     fn collapsed(&self, at: &Affine) -> ([usize; 3], [u64; 3]) {
         let strides = at.strides.map(|stride| self.get(stride));
         if let [width, height, 1] = self.shape
@@ -116,7 +116,7 @@ impl Runner<'_> {
         (extents, merged)
     }
 
-    /// The first active lane's index, and in what pattern those of the others follow, if they are whole rows.
+    /// Returns the index of the first active lane and the pattern of the others, if they are whole rows.
     fn pattern(&self, at: &Affine) -> Option<(u64, Pattern)> {
         let Lanes { lo, hi, .. } = self.now;
         let base = self.get(at.base);
@@ -146,7 +146,7 @@ impl Runner<'_> {
         });
     }
 
-    /// Where lane 0 of a block would be in memory, if its active lanes lie side by side and may be accessed directly.
+    /// Returns the address that lane 0 would have, if the active lanes are contiguous in memory and can be accessed directly.
     #[inline(always)]
     fn direct(&self, access: &Access, elements: &Elements, at: &Affine) -> Option<*mut u8> {
         let base = self.get(at.base);
@@ -171,7 +171,7 @@ impl Runner<'_> {
         self.set(cell, place.expose_provenance() as u64);
     }
 
-    /// Copies elements to a register.
+    /// Copies elements into a register.
     fn collect(&self, access: &Access, elements: &Elements, at: &Affine, temp: Src) {
         let f = self.program.tools.collect[elements.width];
         let checked = self.is_checked(access);
@@ -179,7 +179,7 @@ impl Runner<'_> {
         let collect = |lane: usize, n: usize, first: u64, pattern: Pattern| {
             let (dst, from) = (self.address(temp, lane), elements.address(first, lane).cast_const());
             let pattern: *const Pattern = &pattern;
-            // SAFETY: the elements are within the length, or promised to be accessible, and no register is in memory.
+            // SAFETY: the elements are within the length or promised to be accessible, and registers do not overlap memory.
             unsafe { f(n, dst, from, pattern.cast(), ptr::null()) }
         };
         if elements.private == 0
@@ -237,7 +237,7 @@ impl Runner<'_> {
         let mut bits = 0_u64;
         if access.guard != Guard::Checked || index < elements.len {
             let to: *mut u64 = &mut bits;
-            // SAFETY: the element is within the length, or promised to be accessible, and at most 8 bytes.
+            // SAFETY: the element is within the length or promised to be accessible, and has at most 8 bytes.
             unsafe {
                 let from = elements.address(index, 0);
                 match elements.bytes {
@@ -280,7 +280,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Writes lanes to elements in a pattern; whether that could be done.
+    /// Writes lanes to elements at a fixed pattern. Returns false if that is not possible.
     fn spread(&self, access: &Access, elements: &Elements, at: &Affine, value: Src) -> bool {
         let Lanes { lo, hi, dense, .. } = self.now;
         if !dense || !value.is_lanes() || elements.private > 0 {
@@ -292,8 +292,8 @@ impl Runner<'_> {
         }
         let f = self.program.tools.spread[elements.width];
         let pattern: *const Pattern = &pattern;
-        // SAFETY: the elements are within the length, or promised to be accessible, and no register is in memory. Values
-        // streamed from the same memory were copied to a register before.
+        // SAFETY: the elements are within the length or promised to be accessible, and registers do not overlap memory.
+        // Values streamed from the same memory were copied to a register before.
         unsafe { f(hi - lo, elements.address(first, lo), self.address(value, lo), pattern.cast(), ptr::null()) }
         true
     }
@@ -304,7 +304,7 @@ impl Runner<'_> {
             if stride == 1 && elements.private == 0 && n > 1 {
                 self.store_run(access, elements, lane, n, first, value);
             } else if stride == 0 && n == hi - lo && elements.private == 0 {
-                // All lanes mean one element; the last one wins.
+                // All lanes write the same element; the last one wins.
                 self.store_each(access, elements, hi - 1, 1, |_| first, value);
             } else {
                 let index = |i: usize| first.wrapping_add(stride.wrapping_mul(i as u64));
@@ -313,15 +313,15 @@ impl Runner<'_> {
         });
     }
 
-    /// Writes lanes side by side.
+    /// Writes lanes to contiguous elements.
     fn store_run(&self, access: &Access, elements: &Elements, lane: usize, n: usize, first: u64, value: Src) {
         if access.guard == Guard::Checked && !elements.holds_run(first, 1, n) {
             return self.store_each(access, elements, lane, n, |i| first.wrapping_add(i as u64), value);
         }
         let tools = &self.program.tools;
         let (dst, value_ptr) = (elements.address(first, lane), self.address(value, lane));
-        // SAFETY: the elements are within the length, or promised to be accessible where the mask holds, and no register is
-        // in memory. Values streamed from the same memory were copied to a register before.
+        // SAFETY: the elements are within the length or promised to be accessible for active lanes, and registers do
+        // not overlap memory. Values streamed from the same memory were copied to a register before.
         unsafe {
             if self.now.dense {
                 let f = if value.is_lanes() { tools.copy } else { tools.splat };
@@ -333,7 +333,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Writes lanes one by one.
+    /// Writes lanes one at a time.
     fn store_each(
         &self,
         access: &Access,
@@ -364,7 +364,7 @@ impl Runner<'_> {
         let (elements, dense) = (*elements, self.now.dense);
         let (values, step) = (self.address(value, lane), value.step as usize);
         let mask = self.mask_bytes(self.now, lane);
-        // Which lanes store is not to be predicted, so those that do not store elsewhere.
+        // The set of storing lanes is unpredictable, so other lanes store to a dummy location instead of branching.
         let mut nowhere = MaybeUninit::<T>::uninit();
         for i in 0..n {
             let index = index(i);
@@ -372,12 +372,12 @@ impl Runner<'_> {
             let meant = index < limit && (dense || unsafe { *mask.add(i) != 0 });
             let element = elements.address(index, lane + i).cast::<T>();
             let element = if meant { element } else { nowhere.as_mut_ptr() };
-            // SAFETY: the element is within the length, or promised to be accessible; the value has lanes of this width.
+            // SAFETY: the element is within the length or promised to be accessible; the value has lanes of this width.
             unsafe { *element = *values.wrapping_add(i * step).cast::<T>() };
         }
     }
 
-    /// Whether a lane of the current range is active.
+    /// Returns true if a lane of the current range is active.
     #[inline(always)]
     pub(super) fn is_active(&self, lane: usize) -> bool {
         // SAFETY: the mask has a byte for each lane of its range.

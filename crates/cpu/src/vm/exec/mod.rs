@@ -1,9 +1,10 @@
-//! Running a program on a block of work-items.
+//! Executes a program on a block of work-items.
 //!
-//! A [`Runner`] belongs to one thread: it has the frame, knows the launch's memories and slots, and runs one block after
-//! the other. Here is the loop over instructions; what memories, masks, atomics and collectives do stands beside it.
+//! A [`Runner`] belongs to one thread: it owns the frame, holds the launch's memories and slots, and runs one block
+//! after the other. This module has the instruction loop; the submodules implement memory accesses, masks, atomics and
+//! collectives.
 //!
-//! Everything here trusts the program, which `compile` made of a verified kernel: operands lie in the frame, loops get
+//! The code trusts the program, which `compile` built from a verified kernel: operands are in the frame, loops get
 //! lanes of the width they were chosen for, and no loop's destination overlaps a source it reads after writing.
 
 mod atomic;
@@ -24,47 +25,47 @@ use self::mask::Lanes;
 /// A buffer of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
-    /// Its first element.
+    /// Address of the first element.
     pub ptr: *mut u8,
-    /// Elements.
+    /// Number of elements.
     pub len: u64,
 }
 
-/// What a launch gives to every thread.
+/// The parameters of a launch, shared by all threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// Work-items asked for.
+    /// The grid size in work-items.
     pub grid: [u64; 3],
-    /// Groups.
+    /// The grid size in groups.
     pub groups: [u64; 3],
-    /// By memory; arrays have entries that are not looked at.
+    /// Buffers, indexed by memory; entries for arrays are ignored.
     pub buffers: &'a [Buffer],
-    /// By parameter; buffers have entries that are not looked at. 16-bit floats are f32 bits.
+    /// Scalars, indexed by parameter; entries for buffers are ignored. 16-bit floats are f32 bits.
     pub scalars: &'a [u64],
-    /// Whether this thread is the only one that runs the launch.
+    /// True if only this thread runs the launch.
     pub alone: bool,
 }
 
-/// A memory as instructions see it.
+/// A memory as used by instructions.
 #[derive(Clone, Copy)]
 struct Mem {
     ptr: *mut u8,
     len: u64,
-    /// Distance of a lane's elements; 0 for memory that lanes share.
+    /// Number of lanes between consecutive elements of a lane's private array; 0 for memory shared by all lanes.
     private: usize,
-    /// Whether other threads may touch it.
+    /// True if other threads may access it.
     contended: bool,
 }
 
-/// Runs blocks.
+/// Executes the blocks of a launch on one thread.
 pub struct Runner<'a> {
     program: &'a Program,
     frame: *mut u8,
     mems: Vec<Mem>,
     masks: Vec<Lanes>,
-    /// Extents of the block along its axes.
+    /// Extents of the block along the axes.
     shape: [usize; 3],
-    /// Whether the block is a row.
+    /// True if the block is a row.
     flat: bool,
     /// The active lanes.
     now: Lanes,
@@ -74,8 +75,8 @@ impl<'a> Runner<'a> {
     /// Prepares a thread for the blocks of a launch.
     ///
     /// # Safety
-    /// Buffers are valid for their lengths, aligned for their elements, and used by nobody else for the time of the launch
-    /// but as the kernel's other blocks do. The program was made for this machine.
+    /// Buffers are valid for their lengths and aligned for their elements. During the launch they are accessed only by
+    /// the launch's own blocks. The program was compiled for this machine.
     pub unsafe fn new(program: &'a Program, launch: &Launch<'_>, scratch: &'a mut Scratch) -> Runner<'a> {
         let frame = scratch.frame(program);
         let mut mems = Vec::with_capacity(program.arrays.len());
@@ -86,7 +87,7 @@ impl<'a> Runner<'a> {
                     Mem { ptr: buffer.ptr, len: buffer.len, private: 0, contended: !launch.alone }
                 }
                 Some(array) => Mem {
-                    // SAFETY: arrays lie within the frame.
+                    // SAFETY: arrays are in the frame.
                     ptr: unsafe { frame.add(array.at as usize) },
                     len: u64::from(array.len),
                     private: if array.private { program.lanes } else { 0 },
@@ -122,15 +123,15 @@ impl<'a> Runner<'a> {
             match instr {
                 Instr::Index { op, dst, a, b } => self.index(*op, *dst, *a, *b),
                 Instr::Scalar(work) => self.scalar(work),
-                _ => unreachable!("before the blocks there is only arithmetic on slots"),
+                _ => unreachable!("the launch section contains only slot arithmetic"),
             }
         }
     }
 
-    /// Gives a buffer another place for the blocks that follow.
+    /// Sets another address for a buffer, for the following blocks.
     ///
     /// # Safety
-    /// What those touch of it is there, and used by nobody else for the time.
+    /// The elements those blocks access are valid at this address, and nothing else accesses them meanwhile.
     pub unsafe fn place(&mut self, mem: usize, ptr: *mut u8) {
         self.mems[mem].ptr = ptr;
     }
@@ -138,8 +139,9 @@ impl<'a> Runner<'a> {
     /// Runs a block.
     ///
     /// # Safety
-    /// As [`Runner::new`]; the block lies within the grid, or is a whole group, and has at most the program's lanes.
-    // Inlined, or the extents would be written to memory and read back at once, behind all stores of the block before.
+    /// As [`Runner::new`]. The block is within the grid or is a complete group, and has at most the program's lanes.
+    // Inlined, because otherwise the extents would be written to memory and read back at once, after all stores of the
+    // previous block.
     #[inline(always)]
     pub unsafe fn block(&mut self, origin: [u64; 3], group: [u64; 3], shape: [usize; 3]) {
         for axis in 0..3 {
@@ -206,7 +208,7 @@ impl<'a> Runner<'a> {
                 }
                 Instr::Leave(masks) => self.leave(masks),
                 Instr::Done => return,
-                Instr::Label(_) | Instr::LoopBegin | Instr::LoopEnd => unreachable!("the layout removes marks"),
+                Instr::Label(_) | Instr::LoopBegin | Instr::LoopEnd => unreachable!("the layout pass removes marks"),
             }
         }
     }
@@ -214,28 +216,28 @@ impl<'a> Runner<'a> {
     // Operands.
 
     fn slot_ptr(&self, slot: Slot) -> *mut u64 {
-        // SAFETY: slots lie at the start of the frame.
+        // SAFETY: slots are at the start of the frame.
         unsafe { self.frame.cast::<u64>().add(slot.0 as usize) }
     }
 
     fn get(&self, slot: Slot) -> u64 {
-        // SAFETY: slots lie in the frame, aligned.
+        // SAFETY: slots are in the frame and aligned.
         unsafe { *self.slot_ptr(slot) }
     }
 
     fn set(&self, slot: Slot, bits: u64) {
-        // SAFETY: slots lie in the frame, aligned.
+        // SAFETY: slots are in the frame and aligned.
         unsafe { *self.slot_ptr(slot) = bits }
     }
 
-    /// The address of an operand's lane, or of its value.
+    /// Returns the address of an operand's lane, or of its uniform value.
     #[inline(always)]
     fn address(&self, src: Src, lane: usize) -> *mut u8 {
-        // SAFETY: operands lie in the frame.
+        // SAFETY: operands are in the frame.
         let place = unsafe { self.frame.add(src.at as usize) };
         let offset = lane * src.step as usize;
         if src.kind == Kind::Cell {
-            // SAFETY: a cell is a slot in which an instruction before this one left an address.
+            // SAFETY: a cell is a slot in which an earlier instruction stored an address.
             let address = unsafe { *place.cast::<u64>() };
             return std::ptr::with_exposed_provenance_mut::<u8>(address as usize).wrapping_add(offset);
         }
@@ -294,7 +296,7 @@ impl<'a> Runner<'a> {
 
     // Counters.
 
-    /// An integer of a lane's type in a slot.
+    /// Reads a slot as an integer of a lane type.
     fn wide(&self, slot: Slot, lane: Lane) -> i128 {
         let bits = self.get(slot);
         match lane {
@@ -309,7 +311,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Adds the step; whether the counter is still below its end.
+    /// Adds the step and returns true if the counter is still below its end.
     #[inline(always)]
     fn advance(&self, counter: Slot, end: Slot, step: Slot, lane: Lane) -> bool {
         if lane == Lane::U64 {
@@ -324,7 +326,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Rounds an f32 lane.
+/// Rounds an f32 lane to a narrower float type.
 fn rounded(value: f32, round: Round) -> f32 {
     match round {
         Round::None => value,

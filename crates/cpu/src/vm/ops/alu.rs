@@ -1,4 +1,4 @@
-//! The table of loops for [`Alu`] operations: operation × lane × how the operands come.
+//! The table of loops for [`Alu`] operations: operation × lane type × operand mode.
 
 use std::marker::PhantomData;
 
@@ -10,9 +10,9 @@ use super::quotient::{Quotient, Remainder};
 use crate::vm::isa::{Machine, VecFn};
 use crate::vm::lane::Lane;
 
-/// How the operands of a loop come: `V` a vector of lanes, `S` one value for all, `I` the destination itself.
+/// The operand mode of a loop: `V` is a vector of lanes, `S` one value for all lanes, `I` the destination itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the letters are explained above")]
+#[allow(missing_docs, reason = "the letters are defined above")]
 pub enum Mode {
     V,
     Vv,
@@ -152,7 +152,7 @@ impl<T: Float> Ternary for Fma<T> {
     }
 }
 
-/// Bits chosen by a bool; shared by all lanes of a width.
+/// Selection of bits by a bool; the same loop serves all lane types of a width.
 struct Select<T>(PhantomData<T>);
 
 impl<T: Copy + 'static> Ternary for Select<T> {
@@ -165,9 +165,9 @@ impl<T: Copy + 'static> Ternary for Select<T> {
     }
 }
 
-/// The loop for an operation on lanes whose operands come so; none if there is no such loop.
+/// Returns the loop for an operation with operands in a mode; `None` if there is no such loop.
 ///
-/// `lane` is the operands' lane (for `Select`, of the values).
+/// `lane` is the lane type of the operands (for `Select`, of the values).
 pub fn find<M: Machine>(alu: Alu, lane: Lane, mode: Mode) -> Option<VecFn> {
     if alu == Alu::Select {
         return match lane.bytes() {
@@ -303,7 +303,7 @@ fn commutative<M: Machine, O: Binary<R = <O as Binary>::A>>(mode: Mode) -> Optio
     }
 }
 
-/// Operations whose right operand is often one value, and that are too slow for a copy to matter.
+/// Loops of operations whose right operand is often uniform, and that are so slow that an extra copy does not matter.
 fn division<M: Machine, O: Binary>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Vv => Some(M::compile::<Vv<O>>()),

@@ -1,4 +1,4 @@
-//! Loops that change the type of lanes.
+//! Loops that convert lanes to another type.
 
 use std::marker::PhantomData;
 use std::slice;
@@ -10,19 +10,19 @@ use super::loops::{Unary, V};
 use crate::vm::isa::{Body, Machine, VecFn};
 use crate::vm::lane::{Lane, Round};
 
-/// Rust's `as`.
+/// Rust's `as` conversion.
 struct As<A, R>(PhantomData<(A, R)>);
 
 macro_rules! converted {
     ($x:ident: $a:ident => $r:ident) => {
         $x as $r
     };
-    // Of a float `as` an integer LLVM makes code for each lane; of comparisons and a conversion that cannot fail, vectors.
+    // LLVM scalarizes `as` from a float to an integer; comparisons and an unchecked conversion are vectorized.
     ($x:ident: $a:ident => $r:ident, $largest:literal) => {{
         let number = if $x.is_nan() { 0.0 } else { $x };
         let number = if number < $r::MIN as $a { $r::MIN as $a } else { number };
         let within = if number > $largest { $largest } else { number };
-        // SAFETY: it lies between the smallest and the largest.
+        // SAFETY: the value is between the smallest and the largest integer of the type.
         let integer: $r = unsafe { within.to_int_unchecked() };
         if number > $largest { $r::MAX } else { integer }
     }};
@@ -41,9 +41,9 @@ macro_rules! casts {
             }
         )*)*
 
-        /// The loop that converts lanes of one type to another of a different width or kind, as Rust's `as`. Signed
-        /// integers stand for unsigned ones of the same width as a destination, and `u8` for `bool` as a source. None if
-        /// no loop is needed because the bits stay the same.
+        /// Returns the loop that converts lanes to a type of a different width or class, like Rust's `as`. A signed
+        /// destination uses the loop of the unsigned type of the same width if no float is involved, and a `bool`
+        /// source the loop of `u8`. `None` if the bits stay the same.
         pub fn cast<M: Machine>(from: Lane, to: Lane) -> Option<VecFn> {
             let from = if from == Lane::Bool { Lane::U8 } else { from };
             let is_float = |lane| matches!(lane, Lane::F32 | Lane::F64);
@@ -59,7 +59,7 @@ macro_rules! casts {
     };
 }
 
-// Behind an integer the largest float that it holds.
+// Each integer type is followed by the largest float that it can hold.
 casts! {
     i8 => u16 u32 u64 f32 f64;
     i16 => u8 u32 u64 f32 f64;
@@ -123,7 +123,8 @@ conversions_of_f16! {
     NarrowF16 f32 => u16, narrow_f16;
 }
 
-/// Makes f32 lanes of others, rounded to odd, so that rounding them to a 16-bit float rounds the others once.
+/// Returns the loop that converts lanes to f32, rounding to odd, so that a following rounding to a 16-bit float equals
+/// a single rounding.
 pub fn odd<M: Machine>(from: Lane) -> Option<VecFn> {
     match from {
         Lane::I32 => Some(M::compile::<V<OddI32>>()),
@@ -135,7 +136,7 @@ pub fn odd<M: Machine>(from: Lane) -> Option<VecFn> {
     }
 }
 
-/// Rounds f32 lanes to a narrower type, leaving them f32.
+/// Returns the loop that rounds f32 lanes to a narrower type, keeping them f32.
 pub fn round<M: Machine>(to: Round) -> Option<VecFn> {
     match to {
         Round::None => None,
@@ -144,7 +145,7 @@ pub fn round<M: Machine>(to: Round) -> Option<VecFn> {
     }
 }
 
-/// Makes f32 lanes of the 16-bit elements of a memory.
+/// Returns the loop that widens the 16-bit floats of a memory to f32 lanes.
 pub fn widen<M: Machine>(from: Round) -> Option<VecFn> {
     match from {
         Round::None => None,
@@ -153,7 +154,7 @@ pub fn widen<M: Machine>(from: Round) -> Option<VecFn> {
     }
 }
 
-/// Makes 16-bit elements of a memory of f32 lanes.
+/// Returns the loop that narrows f32 lanes to the 16-bit floats of a memory.
 pub fn narrow<M: Machine>(to: Round) -> Option<VecFn> {
     match to {
         Round::None => None,
@@ -168,7 +169,7 @@ mod tests {
     use crate::vm::isa::Portable;
 
     #[test]
-    fn floats_become_integers_as_in_rust() {
+    fn float_to_integer_conversion_equals_as() {
         macro_rules! check {
             ($a:ident: $($r:ident)*) => {
                 let ends = [0.0, -0.0, 0.5, -0.9, 1e30, -1e30, $a::MAX, $a::MIN, $a::INFINITY, $a::NEG_INFINITY, $a::NAN];

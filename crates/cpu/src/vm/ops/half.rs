@@ -1,44 +1,45 @@
-//! f16 and bf16 in terms of f32 bits, free of branches so that loops over them are vectorized, and f16 by the instructions that
-//! machines have for it. Those change some bits of NaNs, which are therefore left to the others: every machine has the same answers.
+//! Conversions of f16 and bf16 through the bits of f32, without branches so that loops over them are vectorized, and
+//! f16 conversions by machine instructions where available. The instructions change some bits of NaNs, so NaNs are
+//! converted by the portable code: results are the same on every machine.
 
 use crate::vm::isa::Machine;
 
-/// The value of an f16. Exact.
+/// Converts an f16 to f32; exact.
 #[inline(always)]
 pub fn f16_to_f32(bits: u16) -> f32 {
     let sign = (bits as u32 & 0x8000) << 16;
     let magnitude = (bits as u32 & 0x7fff) << 13;
-    // The exponent is off by the difference of the biases, 112: one exact product mends it, subnormals included.
+    // The exponent is off by the difference of the biases, 112; one exact product corrects it, including for subnormals.
     let value = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
     let special = magnitude | 0xff << 23;
     f32::from_bits(if magnitude >= 31 << 23 { special } else { value } | sign)
 }
 
-/// The nearest f16, ties to even.
+/// Rounds to the nearest f16, ties to even.
 #[inline(always)]
 pub fn f32_to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = ((bits >> 16) & 0x8000) as u16;
     let magnitude = bits & 0x7fff_ffff;
-    // Adding 0.5 leaves the subnormal's bits, rounded by the addition, at the low end.
+    // After adding 0.5 the low bits are the bits of the subnormal, rounded by the addition.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
     let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + ((magnitude >> 13) & 1)) >> 13;
     let finite = if magnitude < 113 << 23 { subnormal } else { normal };
-    // What rounds to 2^16 or more is infinite; 65520 is the first such value.
+    // Values that round to 2^16 or more become infinite; 65520 is the smallest such value.
     let finite = if magnitude >= 65520f32.to_bits() { 0x7c00 } else { finite };
-    // A NaN that was widened gets its bits back; one whose bits would be lost gets another.
+    // A widened NaN gets its original bits back; if its payload would become zero, the quiet bit is set instead.
     let payload = (magnitude >> 13) & 0x3ff;
     let nan = 0x7c00 | if payload == 0 { 0x200 } else { payload };
     sign | (if magnitude > 0xff << 23 { nan } else { finite }) as u16
 }
 
-/// The value of a bf16. Exact.
+/// Converts a bf16 to f32; exact.
 #[inline(always)]
 pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits((bits as u32) << 16)
 }
 
-/// The nearest bf16, ties to even.
+/// Rounds to the nearest bf16, ties to even.
 #[inline(always)]
 pub fn f32_to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
@@ -54,7 +55,7 @@ macro_rules! in_vectors {
         pub fn $name<M: Machine>(from: &[$from], to: &mut [$to]) {
             let one: fn($from) -> $to = $one;
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as many lanes as the machine converts at once lie on both sides, and it can.
+            // SAFETY: both sides have as many lanes as the machine converts at once, and the machine has the instruction.
             let done = x86::in_vectors::<M, _, _>(from, to, |from, to| unsafe { x86::$name::<M>(from, to) }, one);
             #[cfg(not(target_arch = "x86_64"))]
             let done = 0;
@@ -64,15 +65,15 @@ macro_rules! in_vectors {
 }
 
 in_vectors! {
-    /// [`f16_to_f32`] of all lanes.
+    /// Converts all lanes like [`f16_to_f32`].
     widen_f16: u16 => f32, f16_to_f32;
-    /// [`f32_to_f16`] of all lanes.
+    /// Converts all lanes like [`f32_to_f16`].
     narrow_f16: f32 => u16, f32_to_f16;
-    /// The nearest f16 of all lanes, as f32.
+    /// Rounds all lanes to the nearest f16, as f32.
     round_f16: f32 => f32, |value| f16_to_f32(f32_to_f16(value));
 }
 
-/// As many lanes as a machine converts at once, in its own instructions. False, with nothing said of the result, if one is NaN.
+/// Conversions of one vector of lanes by machine instructions. They return false, with unspecified results, if a lane is NaN.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
@@ -81,7 +82,7 @@ mod x86 {
 
     const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
 
-    /// Converts by whole vectors, and by `one` those with a NaN; how many were converted.
+    /// Converts whole vectors, using `one` for those with a NaN. Returns the number of lanes converted.
     #[inline(always)]
     pub fn in_vectors<M: Machine, A: Copy, R>(
         from: &[A],
@@ -102,7 +103,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// The machine has the instructions, and as many lanes lie on both sides.
+    /// The machine has the instructions, and both sides have `M::HALVES` lanes.
     #[inline(always)]
     pub unsafe fn widen_f16<M: Machine>(from: *const u16, to: *mut f32) -> bool {
         // SAFETY: the caller's promise.
@@ -140,7 +141,7 @@ mod x86 {
     #[inline(always)]
     pub unsafe fn round_f16<M: Machine>(from: *const f32, to: *mut f32) -> bool {
         let mut narrow = [0; 16];
-        // SAFETY: the caller's promise, and there are at most 16.
+        // SAFETY: the caller's promise, and there are at most 16 lanes.
         unsafe { narrow_f16::<M>(from, narrow.as_mut_ptr()) && widen_f16::<M>(narrow.as_ptr(), to) }
     }
 }
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_f16_and_bf16_widens_as_in_half() {
+    fn widening_equals_the_half_crate() {
         for bits in 0..=u16::MAX {
             let (ours, theirs) = (f16_to_f32(bits), f16::from_bits(bits).to_f32());
             assert!(ours.to_bits() == theirs.to_bits() || (ours.is_nan() && theirs.is_nan()), "{bits:#x}");
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_pattern_survives_a_round_trip() {
+    fn every_bit_pattern_round_trips() {
         for bits in 0..=u16::MAX {
             assert_eq!(f32_to_f16(f16_to_f32(bits)), bits);
             assert_eq!(f32_to_bf16(bf16_to_f32(bits)), bits);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn narrowing_rounds_as_in_half() {
+    fn narrowing_equals_the_half_crate() {
         // Every f16 and bf16, the midpoints between neighbors, and one f32 to either side of both.
         for narrow in 0..=u16::MAX {
             for wide in [(f16::from_bits(narrow).to_f32()).to_bits(), (narrow as u32) << 16] {
@@ -191,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn every_machine_converts_alike() {
+    fn every_instruction_set_converts_identically() {
         use crate::vm::isa::Isa;
         use crate::vm::lane::Round;
         use crate::vm::ops::Ops;
 
-        // Numbers near every f16, NaNs of every kind among them, in vectors of their own and beside numbers.
+        // Numbers near every f16, including all types of NaN, in separate vectors and mixed with numbers.
         let halves: Vec<u16> = (0..=u16::MAX).chain((0..=u16::MAX).map(|i| i.wrapping_mul(40_503))).collect();
         let near = |bits: &u16| f16_to_f32(*bits).to_bits().wrapping_add(u32::from(*bits) % 0x3001);
         let wide: Vec<f32> = halves.iter().map(|bits| f32::from_bits(near(bits))).collect();
@@ -206,7 +207,7 @@ mod tests {
             let (mut widened, mut narrowed) = (vec![0u32; halves.len()], vec![0u16; halves.len()]);
             let mut rounded = vec![0u32; halves.len()];
             let (n, none) = (halves.len(), std::ptr::null());
-            // SAFETY: all have as many lanes.
+            // SAFETY: all slices have the same number of lanes.
             unsafe {
                 widen(n, widened.as_mut_ptr().cast(), halves.as_ptr().cast(), none, none);
                 narrow(n, narrowed.as_mut_ptr().cast(), wide.as_ptr().cast(), none, none);

@@ -1,7 +1,7 @@
-//! The loops that apply one operation to all lanes, for each way its operands come.
+//! Loops that apply one operation to all lanes, for each mode of the operands.
 //!
-//! `V` is a vector of lanes, `S` one value for all lanes, `I` the destination itself. The inner functions take references,
-//! because only that tells the optimizer that the destination overlaps nothing.
+//! `V` is a vector of lanes, `S` one value for all lanes, `I` the destination itself. The inner functions take
+//! references, because only those tell the optimizer that the destination does not alias the sources.
 
 use std::marker::PhantomData;
 use std::slice;
@@ -14,7 +14,7 @@ pub trait Unary: 'static {
     type A: Copy + 'static;
     /// The result.
     type R: Copy + 'static;
-    /// One lane; to be marked `#[inline(always)]`.
+    /// Computes one lane. Implementations must be `#[inline(always)]`.
     fn apply<M: Machine>(a: Self::A) -> Self::R;
 }
 
@@ -24,7 +24,7 @@ pub trait Binary: 'static {
     type A: Copy + 'static;
     /// The result.
     type R: Copy + 'static;
-    /// One lane; to be marked `#[inline(always)]`.
+    /// Computes one lane. Implementations must be `#[inline(always)]`.
     fn apply<M: Machine>(a: Self::A, b: Self::A) -> Self::R;
 }
 
@@ -36,7 +36,7 @@ pub trait Ternary: 'static {
     type B: Copy + 'static;
     /// The result.
     type R: Copy + 'static;
-    /// One lane; to be marked `#[inline(always)]`.
+    /// Computes one lane. Implementations must be `#[inline(always)]`.
     fn apply<M: Machine>(a: Self::A, b: Self::B, c: Self::B) -> Self::R;
 }
 
@@ -49,7 +49,7 @@ impl<T: Copy> Operand<T> for &[T] {
     #[inline(always)]
     fn lane(&self, i: usize) -> T {
         debug_assert!(i < self.len());
-        // SAFETY: every operand of a loop has as many lanes as the destination, over which `i` runs.
+        // SAFETY: every operand of a loop has as many lanes as the destination, and `i` is a lane of the destination.
         unsafe { *self.get_unchecked(i) }
     }
 }
@@ -113,7 +113,7 @@ fn update1of3<M: Machine, O: Ternary<A = <O as Ternary>::R>>(
 
 macro_rules! operand {
     (V, $ty:ty, $ptr:ident, $n:ident) => {
-        // SAFETY: the caller promises `n` aligned lanes that nothing writes meanwhile.
+        // SAFETY: the caller promises `n` aligned lanes that are not written meanwhile.
         unsafe { slice::from_raw_parts($ptr.cast::<$ty>(), $n) }
     };
     (S, $ty:ty, $ptr:ident, $n:ident) => {
@@ -129,7 +129,7 @@ macro_rules! destination {
     };
 }
 
-/// One operand.
+/// One vector operand.
 pub struct V<O>(PhantomData<O>);
 
 impl<O: Unary> Body for V<O> {
@@ -154,11 +154,11 @@ macro_rules! binary_loops {
 }
 
 binary_loops! {
-    /// Both operands vectors.
+    /// Two vectors.
     Vv: V V;
-    /// A vector and a value.
+    /// A vector and a uniform value.
     Vs: V S;
-    /// A value and a vector.
+    /// A uniform value and a vector.
     Sv: S V;
 }
 
@@ -179,7 +179,7 @@ macro_rules! binary_updates {
 binary_updates! {
     /// The destination and a vector.
     Iv: V;
-    /// The destination and a value.
+    /// The destination and a uniform value.
     Is: S;
 }
 
@@ -205,11 +205,11 @@ macro_rules! ternary_loops {
 ternary_loops! {
     /// Three vectors.
     Vvv: V V V;
-    /// A value last.
+    /// Two vectors and a uniform value.
     Vvs: V V S;
-    /// A value in the middle.
+    /// A vector, a uniform value and a vector.
     Vsv: V S V;
-    /// Two values last.
+    /// A vector and two uniform values.
     Vss: V S S;
 }
 
@@ -228,9 +228,9 @@ macro_rules! ternary_updates {
 }
 
 ternary_updates! {
-    /// Two vectors and the destination last.
+    /// Two vectors and the destination.
     Vvi: V V;
-    /// A vector, a value and the destination last.
+    /// A vector, a uniform value and the destination.
     Vsi: V S;
 }
 
@@ -249,8 +249,8 @@ macro_rules! ternary_updates_of_first {
 }
 
 ternary_updates_of_first! {
-    /// The destination first and two vectors.
+    /// The destination and two vectors.
     Ivv: V V;
-    /// The destination first, a vector and a value.
+    /// The destination, a vector and a uniform value.
     Ivs: V S;
 }

@@ -1,11 +1,11 @@
-//! Loops on masks, which are bools of one byte, 0 or 1.
+//! Loops on masks, which are one byte per lane, 0 or 1.
 
 use std::slice;
 
 use super::loops::{Binary, Iv, Unary, V, Vv};
 use crate::vm::isa::{Body, Machine, VecFn};
 
-/// A way to combine masks.
+/// An operation on masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {
     /// `dst = not a`.
@@ -20,19 +20,19 @@ pub enum Combine {
     Remove,
 }
 
-/// Where a mask holds.
+/// The range of active lanes of a mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Extent {
-    /// The first lane that holds; 0 if none does.
+    /// The first active lane; 0 if there is none.
     pub first: usize,
-    /// One past the last lane that holds; 0 if none does.
+    /// One past the last active lane; 0 if there is none.
     pub end: usize,
-    /// How many lanes hold.
+    /// Number of active lanes.
     pub count: usize,
 }
 
-/// The loop that combines masks.
+/// Returns the loop of an operation on masks.
 pub fn find<M: Machine>(how: Combine) -> VecFn {
     match how {
         Combine::Not => M::compile::<V<Not>>(),
@@ -43,7 +43,7 @@ pub fn find<M: Machine>(how: Combine) -> VecFn {
     }
 }
 
-/// The loop that writes the [`Extent`] of the mask `a` to `dst`.
+/// Returns the loop that writes the [`Extent`] of the mask `a` to `dst`.
 pub fn extent<M: Machine>() -> VecFn {
     M::compile::<Scan>()
 }

@@ -1,20 +1,20 @@
-//! Loops that move lanes; they know only how wide a lane is.
+//! Loops that move lanes; they depend only on the width of a lane.
 
 use std::marker::PhantomData;
 use std::slice;
 
 use crate::vm::isa::{Body, Machine, VecFn};
 
-/// A way to move lanes.
+/// An operation that moves lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Move {
     /// `dst[i] = a[i]`.
     Copy,
     /// `dst[i] = *a`.
     Splat,
-    /// `dst[i] = a[...]`, where `*b` is the [`Pattern`] in which the lanes' elements lie from the first on.
+    /// `dst[i] = a[...]`, where `*b` is the [`Pattern`] of the lanes' elements, starting at the first.
     Collect,
-    /// `dst[...] = a[i]`, in the order of lanes, where `*b` is the [`Pattern`] in which their elements lie.
+    /// `dst[...] = a[i]`, in the order of lanes, where `*b` is the [`Pattern`] of their elements.
     Spread,
     /// `dst[i] = a[b[i]]`, and 0 where `b[i]` is not below `*c`.
     Gather,
@@ -28,11 +28,11 @@ pub enum Move {
     MaskedSplat,
 }
 
-/// How the elements of lanes lie in memory: a fixed distance apart in a row, and rows a fixed distance apart.
+/// The layout of the lanes' elements in memory: a fixed stride within a row, and a fixed stride between rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Pattern {
-    /// Lanes of a row.
+    /// Number of lanes of a row.
     pub width: usize,
     /// Elements from one lane to the next.
     pub step: i64,
@@ -40,7 +40,7 @@ pub struct Pattern {
     pub row: i64,
 }
 
-/// The loop that moves lanes of so many bytes.
+/// Returns the loop that moves lanes of `bytes` bytes.
 pub fn find<M: Machine>(how: Move, bytes: usize) -> VecFn {
     match bytes {
         1 => of_width::<M, u8>(how),
@@ -50,7 +50,7 @@ pub fn find<M: Machine>(how: Move, bytes: usize) -> VecFn {
     }
 }
 
-/// The loop `dst[i] = *a + i * *b` on u64 lanes.
+/// Returns the loop `dst[i] = *a + i * *b` on u64 lanes.
 pub fn iota<M: Machine>() -> VecFn {
     M::compile::<Iota>()
 }
@@ -70,7 +70,8 @@ fn of_width<M: Machine, T: Word>(how: Move) -> VecFn {
 }
 
 trait Word: Copy + Default + std::ops::BitOr<Output = Self> + 'static {
-    /// `value` where the bool holds, else `self`; by bits, for choosing between places would be done lane by lane.
+    /// Returns `value` if the bool is 1, else `self`. Uses bit operations, because a select between memory locations
+    /// would not be vectorized.
     fn replaced(self, holds: u8, value: Self) -> Self;
 }
 
@@ -99,8 +100,8 @@ impl<T: Word> Body for Copied<T> {
     }
 }
 
-/// Copies by way of an operation that does nothing: the compiler makes a plain copy a call of `memcpy`, which for a few
-/// kilobytes is several times slower than a loop over vectors.
+/// Copies through a no-op `or`: the compiler would replace a plain copy by a call of `memcpy`, which for a few
+/// kilobytes is several times slower than a vector loop.
 #[inline(always)]
 fn copy_lanes<T: Word>(dst: &mut [T], source: &[T], nothing: T) {
     for (out, value) in dst.iter_mut().zip(source) {
@@ -132,7 +133,7 @@ impl Body for Iota {
     }
 }
 
-/// The width of rows that have loops of their own: that of the usual square tile.
+/// Width of rows with specialized loops: that of the usual square tile.
 const TILE: usize = 16;
 
 struct Collect<T>(PhantomData<T>);
@@ -145,7 +146,7 @@ impl<T: Word> Body for Collect<T> {
         let Pattern { width, step, row } = pattern;
         let first = |number: usize| a.cast::<T>().wrapping_offset(row as isize * number as isize);
         let nothing = std::hint::black_box(T::default());
-        // SAFETY: the caller promises that every element the pattern leads to is readable.
+        // SAFETY: the caller promises that every element of the pattern is readable.
         unsafe {
             match (width, step) {
                 (TILE, 0) => {
@@ -194,7 +195,7 @@ impl<T: Word> Body for Spread<T> {
         let Pattern { width, step, row } = pattern;
         let first = |number: usize| dst.cast::<T>().wrapping_offset(row as isize * number as isize);
         let nothing = std::hint::black_box(T::default());
-        // SAFETY: the caller promises that every element the pattern leads to is writable.
+        // SAFETY: the caller promises that every element of the pattern is writable.
         unsafe {
             match (width, step) {
                 (TILE, 1) => {
@@ -228,7 +229,7 @@ impl<T: Word> Body for Gather<T> {
         let (dst, index, len) = unsafe {
             (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(b.cast::<u64>(), n), *c.cast::<u64>())
         };
-        // Indices may lie in a buffer: what is compared is what is used.
+        // Indices may be in a buffer that changes concurrently: the same loaded value must be compared and used.
         for (out, &index) in dst.iter_mut().zip(index) {
             // SAFETY: `a` is the address of `len` elements.
             *out = if index < len { unsafe { *a.cast::<T>().add(index as usize) } } else { T::default() };
@@ -279,8 +280,8 @@ impl<T: Word> Body for Masked<T> {
         let (mask, source) = unsafe { (slice::from_raw_parts(a, n), slice::from_raw_parts(b.cast::<T>(), n)) };
         for (i, (holds, value)) in mask.iter().zip(source).enumerate() {
             if *holds != 0 {
-                // SAFETY: the caller promises elements for which the mask holds. The others may belong to somebody else,
-                // so there must be no reference to them.
+                // SAFETY: the caller promises elements where the mask holds. Other threads may access the others, so
+                // there must be no reference to them.
                 unsafe { *dst.cast::<T>().add(i) = *value };
             }
         }

@@ -1,7 +1,8 @@
-//! The loops of the vector machine: each written once, compiled for every instruction set.
+//! The loops of the vector machine, each written once and compiled for every instruction set.
 //!
-//! In reading order: [`number`] (what an operation means for one lane), [`half`] (16-bit floats), [`loops`] (all lanes,
-//! by the way the operands come), [`quotient`], [`alu`], [`pair`], [`convert`], [`memory`], [`mask`] and [`reduce`] (the tables).
+//! Modules in reading order: [`number`] defines operations on one lane, [`half`] 16-bit floats, and [`loops`] the loops
+//! over all lanes by operand mode. [`quotient`], [`alu`], [`pair`], [`convert`], [`memory`], [`mask`] and [`reduce`]
+//! are the tables of loops.
 
 pub mod alu;
 pub mod convert;
@@ -27,15 +28,15 @@ use super::lane::{Lane, Round};
 /// All loops of one instruction set.
 #[derive(Debug)]
 pub struct Ops {
-    /// The set.
+    /// The instruction set.
     pub isa: Isa,
     /// Loops for operations.
     pub alu: fn(Alu, Lane, Mode) -> Option<VecFn>,
-    /// Loops for two operations at once.
+    /// Loops for fused pairs of operations.
     pub pair: fn(Pair, Lane, Mode) -> Option<VecFn>,
     /// Loops for conversions.
     pub cast: fn(Lane, Lane) -> Option<VecFn>,
-    /// Loops that round lanes to f32 so that a narrower type is rounded to once.
+    /// Loops that round lanes to f32 so that a later rounding to a narrower type equals a single one.
     pub odd: fn(Lane) -> Option<VecFn>,
     /// Loops that round f32 lanes to a narrower type.
     pub round: fn(Round) -> Option<VecFn>,
@@ -43,15 +44,15 @@ pub struct Ops {
     pub widen: fn(Round) -> Option<VecFn>,
     /// Loops that write 16-bit floats.
     pub narrow: fn(Round) -> Option<VecFn>,
-    /// Loops that move lanes of so many bytes.
+    /// Loops that move lanes of a given number of bytes.
     pub memory: fn(Move, usize) -> VecFn,
-    /// The loop that counts.
+    /// The loop that writes an arithmetic sequence.
     pub iota: fn() -> VecFn,
     /// Loops that combine masks.
     pub mask: fn(Combine) -> VecFn,
-    /// The loop that finds where a mask holds.
+    /// The loop that finds the range of active lanes of a mask.
     pub extent: fn() -> VecFn,
-    /// Loops that combine lanes into one, rounding each result.
+    /// Loops that reduce lanes to one, rounding each intermediate result.
     pub reduce: fn(ReduceOp, Lane, Round) -> VecFn,
 }
 
@@ -74,7 +75,7 @@ impl Ops {
         }
     }
 
-    /// The loops of a set this machine has; those every machine has if it lacks the set.
+    /// Returns the loops of an instruction set, or the portable ones if this machine lacks the set.
     pub fn of(isa: Isa) -> &'static Ops {
         static PORTABLE: Ops = Ops::new::<Portable>(Isa::Portable);
         #[cfg(target_arch = "x86_64")]

@@ -1,46 +1,46 @@
-//! What the operations of [`Alu`](panoply_ir::Alu) mean for each Rust type, free of branches where the loops should be
-//! vectorized.
+//! Implementations of the operations of [`Alu`](panoply_ir::Alu) for each Rust type, without branches where the loops
+//! should be vectorized.
 
 use crate::math;
 use crate::vm::isa::Machine;
 
-/// What every number can do.
+/// Operations of all numbers.
 pub trait Number: Copy + PartialEq + PartialOrd + 'static {
-    /// `-self`, wrapping.
+    /// Returns `-self`, wrapping.
     fn neg(self) -> Self;
-    /// Magnitude, wrapping.
+    /// Returns the absolute value, wrapping.
     fn abs(self) -> Self;
-    /// Sum, wrapping.
+    /// Returns the sum, wrapping.
     fn add(self, other: Self) -> Self;
-    /// Difference, wrapping.
+    /// Returns the difference, wrapping.
     fn sub(self, other: Self) -> Self;
-    /// Product, wrapping.
+    /// Returns the product, wrapping.
     fn mul(self, other: Self) -> Self;
-    /// Quotient; for integers 0 if the divisor is 0.
+    /// Returns the quotient; for integers 0 if the divisor is 0.
     fn div(self, other: Self) -> Self;
-    /// Remainder; for integers `self` if the divisor is 0.
+    /// Returns the remainder; for integers `self` if the divisor is 0.
     fn rem(self, other: Self) -> Self;
-    /// The smaller, or NaN.
+    /// Returns the minimum; NaN if either is NaN.
     fn min(self, other: Self) -> Self;
-    /// The larger, or NaN.
+    /// Returns the maximum; NaN if either is NaN.
     fn max(self, other: Self) -> Self;
 }
 
-/// What integers and bools can do.
+/// Operations of integers and bools.
 pub trait Bits: Copy + 'static {
-    /// Bits inverted.
+    /// Inverts the bits.
     fn not(self) -> Self;
-    /// How many bits are set.
+    /// Returns the number of set bits.
     fn count_ones(self) -> Self;
-    /// Bitwise and.
+    /// Returns the bitwise and.
     fn and(self, other: Self) -> Self;
-    /// Bitwise or.
+    /// Returns the bitwise or.
     fn or(self, other: Self) -> Self;
-    /// Bitwise exclusive or.
+    /// Returns the bitwise exclusive or.
     fn xor(self, other: Self) -> Self;
-    /// Left shift modulo the width.
+    /// Shifts left by `other` modulo the width.
     fn shl(self, other: Self) -> Self;
-    /// Right shift modulo the width.
+    /// Shifts right by `other` modulo the width.
     fn shr(self, other: Self) -> Self;
 }
 
@@ -75,7 +75,7 @@ macro_rules! integer {
             }
             #[inline(always)]
             fn rem(self, other: Self) -> Self {
-                // With the quotient 0 of a division by 0 this is `self`, and 0 for the smallest integer by -1.
+                // Division by 0 has the quotient 0, so the remainder is `self`; it is 0 for the smallest integer divided by -1.
                 self.wrapping_sub(Number::div(self, other).wrapping_mul(other))
             }
             #[inline(always)]
@@ -121,9 +121,9 @@ macro_rules! integer {
     )*};
 }
 
-/// A quotient of integers of at most 32 bits, which f64 holds exactly: vectors of integers cannot be divided, vectors of
-/// doubles can. The rounded quotient truncates to the right integer because the true one, if it is not an integer, is
-/// further from the next integer than f64's rounding error.
+/// Quotient of integers of at most 32 bits, computed in f64, which holds them exactly: there are no vector instructions
+/// for integer division, but there are for f64. Truncating the rounded quotient gives the right integer, because a true
+/// quotient that is not an integer is further from the next integer than the rounding error of f64.
 macro_rules! narrow_div {
     ($ty:ident) => {
         |a, b| {
@@ -150,45 +150,45 @@ integer! {
     u64, |x| x, wide_div!();
 }
 
-/// What floats can do besides; all as in [`math`], which is told whether the instruction set has fused multiply-add.
+/// Additional operations of floats, all as in [`math`], given whether the instruction set has fused multiply-add.
 pub trait Float: Number {
-    /// `self × b + c` with one rounding.
+    /// Returns `self × b + c` with one rounding.
     fn fma<M: Machine>(self, b: Self, c: Self) -> Self;
-    /// x to the y.
+    /// Returns x to the power y.
     fn pow<M: Machine>(self, exponent: Self) -> Self;
-    /// e to the x.
+    /// Returns e to the power x.
     fn exp<M: Machine>(self) -> Self;
-    /// 2 to the x.
+    /// Returns 2 to the power x.
     fn exp2<M: Machine>(self) -> Self;
-    /// Natural logarithm.
+    /// Returns the natural logarithm.
     fn ln<M: Machine>(self) -> Self;
-    /// Logarithm to base 2.
+    /// Returns the logarithm to base 2.
     fn log2<M: Machine>(self) -> Self;
-    /// ln(1 + x).
+    /// Returns ln(1 + x).
     fn log1p<M: Machine>(self) -> Self;
-    /// exp(x) - 1.
+    /// Returns exp(x) - 1.
     fn expm1<M: Machine>(self) -> Self;
-    /// Sine.
+    /// Returns the sine.
     fn sin<M: Machine>(self) -> Self;
-    /// Cosine.
+    /// Returns the cosine.
     fn cos<M: Machine>(self) -> Self;
-    /// Tangent.
+    /// Returns the tangent.
     fn tan<M: Machine>(self) -> Self;
-    /// Arc tangent.
+    /// Returns the arc tangent.
     fn atan<M: Machine>(self) -> Self;
-    /// Hyperbolic tangent.
+    /// Returns the hyperbolic tangent.
     fn tanh<M: Machine>(self) -> Self;
-    /// Gauss error function.
+    /// Returns the Gauss error function.
     fn erf<M: Machine>(self) -> Self;
-    /// Square root.
+    /// Returns the square root.
     fn sqrt<M: Machine>(self) -> Self;
-    /// Towards -inf.
+    /// Rounds towards -inf.
     fn floor<M: Machine>(self) -> Self;
-    /// Towards +inf.
+    /// Rounds towards +inf.
     fn ceil<M: Machine>(self) -> Self;
-    /// To nearest, ties to even.
+    /// Rounds to nearest, ties to even.
     fn round<M: Machine>(self) -> Self;
-    /// Towards zero.
+    /// Rounds towards zero.
     fn trunc<M: Machine>(self) -> Self;
 }
 

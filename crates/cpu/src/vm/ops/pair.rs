@@ -1,5 +1,5 @@
-//! Two operations in one loop: what is between them never goes to memory. Each is rounded as if it stood alone. And a square, in which
-//! the two operands are one and are read once.
+//! Fused pairs of operations in one loop: the intermediate result stays in a register. Each operation is rounded
+//! separately. `Square` is a product whose operands are the same and loaded once.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ use super::number::{Bits, Number};
 use crate::vm::isa::{Machine, VecFn};
 use crate::vm::lane::Lane;
 
-/// Two operations on a, b and c.
+/// A pair of operations on a, b and c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pair {
     /// `a * b + c`.
@@ -43,7 +43,8 @@ pub enum Pair {
 }
 
 impl Pair {
-    /// The pair that computes `outer` of the result of `inner` and of c, or the other way round if `inner` is the right operand.
+    /// Returns the pair that computes `outer` of the result of `inner` and of c, or of c and that result if `inner` is
+    /// the right operand.
     pub fn of(inner: Alu, outer: Alu, inner_is_right: bool) -> Option<Pair> {
         Some(match (inner, outer, inner_is_right) {
             (Alu::Mul, Alu::Add, _) => Pair::MulAdd,
@@ -60,12 +61,12 @@ impl Pair {
         })
     }
 
-    /// Whether a and b may change places.
+    /// Returns true if a and b may be swapped.
     pub fn is_commutative(self) -> bool {
         !matches!(self, Pair::SubAdd | Pair::AndLt | Pair::AndLe)
     }
 
-    /// How many operands it has.
+    /// Returns the number of operands.
     pub fn arity(self) -> usize {
         match self {
             Pair::MulAdd | Pair::MulSub | Pair::SubMul | Pair::AddAdd | Pair::SubAdd => 3,
@@ -75,7 +76,7 @@ impl Pair {
         }
     }
 
-    /// The spelling in a dump.
+    /// Returns the name in a dump.
     pub fn name(self) -> &'static str {
         match self {
             Pair::MulAdd => "mul+add",
@@ -136,7 +137,7 @@ pairs! { Bits -> T, of_bits in any_mode:
     XorXor |a, b, c| a.xor(b).xor(c);
 }
 
-/// A comparison where a bool holds.
+/// Comparisons combined with a bool.
 macro_rules! conditions {
     ($($name:ident |$b:ident, $c:ident| $value:expr;)*) => {
         $(
@@ -199,7 +200,7 @@ impl Unary for High {
     }
 }
 
-/// The loop for a pair on lanes whose operands come so; none if there is no such loop.
+/// Returns the loop for a pair with operands in a mode; `None` if there is no such loop.
 pub fn find<M: Machine>(pair: Pair, lane: Lane, mode: Mode) -> Option<VecFn> {
     match (lane, pair, mode) {
         (Lane::F32, ..) => of_floats::<M, f32>(pair, mode),

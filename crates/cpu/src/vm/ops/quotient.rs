@@ -1,18 +1,19 @@
-//! Quotients and remainders of unsigned lanes by one value: what index arithmetic is full of.
+//! Quotients and remainders of unsigned lanes by one uniform value, which are frequent in index arithmetic.
 //!
-//! A processor divides 64-bit integers one at a time and slowly. Below 2^50 the quotient is that of doubles: (x + ½) / n lies
-//! at least ½ / n from every integer, which is more than the rounding of 1 / n and of the product can move it.
+//! Processors divide 64-bit integers one at a time and slowly. Below 2^50 the quotient can be computed in f64: (x + ½)
+//! / n differs from every integer by at least ½ / n, which is more than the rounding errors of 1 / n and of the
+//! product.
 
 use std::slice;
 
 use crate::vm::isa::{Body, Machine};
 
-/// Lanes at or above this are divided one by one.
+/// Lanes at or above this are divided one at a time.
 const EXACT: u64 = 1 << 50;
 
-/// The quotient of lanes by a value; 0 if that is 0.
+/// Quotient of lanes by a value; 0 if the value is 0.
 pub struct Quotient;
-/// The remainder of lanes by a value; the lanes if that is 0.
+/// Remainder of lanes by a value; the lanes themselves if the value is 0.
 pub struct Remainder;
 
 #[inline(always)]
@@ -24,7 +25,7 @@ fn each(dst: &mut [u64], a: &[u64], n: u64, of: impl Fn(u64, u64) -> u64) {
         let inverse = 1.0 / n as f64;
         for (out, x) in dst.iter_mut().zip(a) {
             let quotient = (*x as i64 as f64 + 0.5) * inverse;
-            // SAFETY: it is finite and lies in 0 .. 2^51.
+            // SAFETY: the value is finite and in 0 .. 2^51.
             let quotient = unsafe { quotient.to_int_unchecked::<i64>() } as u64;
             *out = of(*x, quotient);
         }
@@ -40,7 +41,7 @@ macro_rules! body {
             unsafe fn run<M: Machine>(lanes: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
                 // SAFETY: the caller promises `lanes` aligned lanes that overlap no source.
                 let dst = unsafe { slice::from_raw_parts_mut(dst.cast::<u64>(), lanes) };
-                // SAFETY: the caller promises as many aligned lanes that nothing writes meanwhile.
+                // SAFETY: the caller promises `lanes` aligned lanes that are not written meanwhile.
                 let a = unsafe { slice::from_raw_parts(a.cast::<u64>(), lanes) };
                 // SAFETY: the caller promises one aligned value.
                 let $n = unsafe { *b.cast::<u64>() };
@@ -71,7 +72,7 @@ mod tests {
             let shift = 14 + draw() % 50;
             let mut lanes = [0u64; 32];
             lanes.iter_mut().for_each(|lane| *lane = draw() >> shift);
-            // Around multiples, where a rounding error would show.
+            // Values next to multiples reveal rounding errors.
             for lane in lanes.iter_mut().take(16) {
                 *lane = (*lane / n.max(1) * n).wrapping_add(draw() % 3).wrapping_sub(1) & (u64::MAX >> 14);
             }

@@ -1,5 +1,6 @@
-//! Loops that combine lanes into one by halves: each lane of the first half of a power of two with its partner in the second, then so
-//! on with the first half. The interpreter and the GPUs' groups have the same order.
+//! Loops that reduce lanes to one by halves: each lane of the first half of a power of two is combined with its partner
+//! in the second half, then the same with the first half, and so on. The interpreter and the GPU work-groups use the
+//! same order.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -12,7 +13,7 @@ use super::number::Number;
 use crate::vm::isa::{Body, Machine, VecFn};
 use crate::vm::lane::{Lane, Round};
 
-/// The loop that combines the `n` lanes of `a` into `dst`; of f32 lanes with each result rounded.
+/// Returns the loop that reduces the `n` lanes of `a` into `dst`; for f32 lanes each intermediate result is rounded.
 pub fn find<M: Machine>(op: ReduceOp, lane: Lane, round: Round) -> VecFn {
     match (lane, round) {
         (Lane::Bool | Lane::U8, _) => of_type::<M, u8, Exact>(op),
@@ -94,18 +95,18 @@ struct Halves<O, T, R>(PhantomData<(O, T, R)>);
 impl<O: Combine, T: Number + Default, R: Rounding<T>> Body for Halves<O, T, R> {
     #[inline(always)]
     unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
-        // SAFETY: the caller promises `n` lanes and one result apart from them.
+        // SAFETY: the caller promises `n` lanes and one result that does not overlap them.
         let (result, given) = unsafe { (&mut *dst.cast::<T>(), slice::from_raw_parts(a.cast::<T>(), n)) };
         *result = halved(given, |a, b| R::round(O::apply(a, b)));
     }
 }
 
-/// Lanes that are combined in registers.
+/// Number of lanes that are combined in registers.
 const LAST: usize = 16;
 
 #[inline(always)]
 fn halved<T: Copy + Default>(given: &[T], combine: impl Fn(T, T) -> T) -> T {
-    /// Lanes that need no allocation: half of what a block usually has.
+    /// Number of lanes that need no allocation: half of the usual size of a block.
     const HALF: usize = 512;
     let mut width = given.len().next_power_of_two() / 2;
     if width < LAST {
@@ -124,7 +125,7 @@ fn halved<T: Copy + Default>(given: &[T], combine: impl Fn(T, T) -> T) -> T {
     pairs.for_each(|((kept, low), high)| *kept = MaybeUninit::new(combine(*low, *high)));
     let alone = kept.iter_mut().zip(low).skip(high.len());
     alone.for_each(|(kept, low)| *kept = MaybeUninit::new(*low));
-    // SAFETY: all of them were just given values.
+    // SAFETY: all of them were initialized above.
     let kept = unsafe { slice::from_raw_parts_mut(kept.as_mut_ptr().cast::<T>(), width) };
     while width > LAST {
         width /= 2;
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
     use crate::vm::ops::{Isa, Ops};
 
-    /// What the order says, of numbers whose sums tell orders apart.
+    /// Reference: combines numbers in the documented order; their sums differ between orders.
     fn by_the_book(given: &[f32]) -> f32 {
         let mut kept = given.to_vec();
         while kept.len() > 1 {
@@ -168,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_combined_by_halves() {
+    fn reduction_order_is_by_halves() {
         for isa in Isa::available() {
             let sum = (Ops::of(isa).reduce)(ReduceOp::Sum, Lane::F32, Round::None);
             for n in (1..100).chain([127, 128, 500, 512, 1000, 1024, 1025, 4096]) {
                 let given: Vec<f32> = (0..n).map(|i| ((i * 7919) % 1009) as f32 * 1.000_123).collect();
                 let mut result = 0f32;
                 let to: *mut f32 = &mut result;
-                // SAFETY: as many lanes, and one result.
+                // SAFETY: there are `n` lanes and one result.
                 unsafe { sum(n, to.cast(), given.as_ptr().cast(), std::ptr::null(), std::ptr::null()) };
                 assert_eq!(result, by_the_book(&given), "{isa}: {n} lanes");
             }

@@ -1,8 +1,8 @@
-//! What narrows a mask.
+//! Conditions that narrow a mask.
 
 use super::{Affine, Slot, Src};
 
-/// How an affine index is compared with a value that all lanes share.
+/// Comparison of an affine index with a uniform value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// index < bound.
@@ -19,36 +19,36 @@ pub enum Compare {
     Ne,
 }
 
-/// What lanes must fulfill to stay.
+/// Condition that lanes must satisfy to stay in a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The bool of the lane is `holds`.
+    /// The lane's bool equals `holds`.
     Lanes {
         /// The bools.
         value: Src,
-        /// What they must be.
+        /// The required value.
         holds: bool,
     },
     /// A comparison.
     Range(Range),
-    /// The bool that all lanes share is `holds`.
+    /// The uniform bool equals `holds`.
     Uniform {
         /// The bool.
         value: Slot,
-        /// What it must be.
+        /// The required value.
         holds: bool,
     },
 }
 
-/// A comparison of an affine index with a value that all lanes share: its outcome is a range of lanes.
+/// A comparison of an affine index with a uniform value: its result is a range of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The left side.
     pub at: Affine,
-    /// How.
+    /// The comparison.
     pub compare: Compare,
     /// The right side.
     pub bound: Slot,
-    /// Whether both are i64.
+    /// True if both sides are i64 instead of u64.
     pub signed: bool,
 }

@@ -1,9 +1,9 @@
-//! What an instruction refers to: its operands, and where it goes.
+//! Operands and jump targets of an instruction.
 
 use super::*;
 
 impl Instr {
-    /// The operands that may be registers or cells, destinations first.
+    /// Calls `f` with the operands that can be registers or cells, destinations first.
     pub fn operands_mut(&mut self, f: &mut impl FnMut(&mut Src)) {
         match self {
             Instr::Vector(work) | Instr::Scalar(work) | Instr::Update { work, .. } => work.operands_mut(f),
@@ -54,7 +54,7 @@ impl Instr {
         }
     }
 
-    /// Where it may go besides the next instruction.
+    /// Returns the jump target of the instruction, if it has one.
     pub fn target_mut(&mut self) -> Option<&mut Target> {
         match self {
             Instr::Jump(target)

@@ -1,7 +1,6 @@
-//! Runs a kernel on the interpreter and on the vector machine with every instruction set of this machine, and compares
-//! every byte.
+//! Runs a kernel on the interpreter and on the vector machine with every instruction set of this machine, and compares every byte.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, reason = "each test uses only some items")]
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ pub use panoply_ir::random::CaseArg;
 use panoply_ir::verify::verify_proven;
 use panoply_ir::{DType, Scalar, Verified};
 
-/// A buffer with these elements.
+/// Creates a buffer with these elements.
 pub fn of<T: Into<Scalar> + Copy>(values: &[T]) -> CaseArg {
     let bytes = values.iter().flat_map(|value| {
         let scalar: Scalar = (*value).into();
@@ -24,23 +23,23 @@ pub fn of<T: Into<Scalar> + Copy>(values: &[T]) -> CaseArg {
     CaseArg::Buffer(bytes.collect())
 }
 
-/// How far results may be apart.
+/// The allowed difference between results.
 #[derive(Clone, Copy, Debug)]
 pub enum Tolerance {
-    /// Not at all; but a NaN is a NaN.
+    /// None, except that any NaN equals any NaN.
     Exact,
-    /// So many units in the last place of the element's type.
+    /// A number of units in the last place of the element's type.
     Ulps(u64),
 }
 
-/// Checks a kernel on pools of one and two threads.
+/// Checks a kernel on pools of one and two threads, requiring equal results.
 pub fn check(kernel: Kernel, grid: [u64; 3], given: &[CaseArg]) {
     check_within(kernel, grid, given, Tolerance::Exact);
 }
 
-/// Checks a kernel whose results may be a little apart.
+/// Checks a kernel on pools of one and two threads with a tolerance.
 pub fn check_within(kernel: Kernel, grid: [u64; 3], given: &[CaseArg], tolerance: Tolerance) {
-    // SAFETY: where a test marks a guard proven, it keeps the index below the length.
+    // SAFETY: if a test marks a guard proven, it keeps the index below the length.
     let kernel = Arc::new(unsafe { verify_proven(kernel) }.expect("the test's kernel is valid"));
     let expected = interpreted(&kernel, grid, given);
     for isa in Isa::available() {
@@ -52,14 +51,14 @@ pub fn check_within(kernel: Kernel, grid: [u64; 3], given: &[CaseArg], tolerance
     }
 }
 
-/// What the interpreter makes of the buffers.
+/// Returns the buffers after running the kernel on the interpreter.
 pub fn interpreted(kernel: &Verified<Kernel>, grid: [u64; 3], given: &[CaseArg]) -> Vec<Vec<u8>> {
     let mut buffers = buffers(given);
     let mut rest = buffers.iter_mut();
     let mut args: Vec<Arg<'_>> = given
         .iter()
         .map(|given| match given {
-            CaseArg::Buffer(_) => Arg::Write(rest.next().expect("one for each")),
+            CaseArg::Buffer(_) => Arg::Write(rest.next().expect("there is a buffer for each buffer argument")),
             CaseArg::Scalar(value) => Arg::Scalar(*value),
             CaseArg::Index(value) => Arg::Index(*value),
         })
@@ -78,10 +77,10 @@ fn buffers(given: &[CaseArg]) -> Vec<Vec<u8>> {
     given.iter().filter_map(buffer).collect()
 }
 
-/// What the vector machine makes of the buffers.
+/// Returns the buffers after running the kernel on the vector machine.
 pub fn executed(compiled: &Compiled, pool: &Pool, grid: [u64; 3], given: &[CaseArg]) -> Vec<Vec<u8>> {
     let kernel = compiled.kernel();
-    // Words, so that every element is aligned; a guard word behind each buffer must stay as it is.
+    // Buffers are u64 words, so that every element is aligned; a guard word after each buffer must not change.
     const GUARD: u64 = 0x5ca1_ab1e_0ddb_a115;
     let mut words: Vec<Vec<u64>> = buffers(given)
         .iter()
@@ -109,7 +108,7 @@ pub fn executed(compiled: &Compiled, pool: &Pool, grid: [u64; 3], given: &[CaseA
             CaseArg::Index(value) => *value,
         })
         .collect();
-    // SAFETY: the buffers are as long as they say and belong to this call alone.
+    // SAFETY: the buffers have the given lengths and are accessed only by this call.
     unsafe { compiled.launch(pool, grid, &mems, &scalars) }.expect("the test's kernel runs");
     words
         .iter()
@@ -119,7 +118,7 @@ pub fn executed(compiled: &Compiled, pool: &Pool, grid: [u64; 3], given: &[CaseA
             let guard = GUARD.to_le_bytes();
             let behind = &bytes[len..];
             let expected: Vec<u8> = (len..bytes.len()).map(|at| guard[at % 8]).collect();
-            assert_eq!(behind, expected, "{}: bytes behind a buffer were overwritten", kernel.name);
+            assert_eq!(behind, expected, "{}: bytes after a buffer were overwritten", kernel.name);
             bytes[..len].to_vec()
         })
         .collect()
@@ -169,7 +168,7 @@ fn close(dtype: DType, want: &[u8], have: &[u8], tolerance: Tolerance) -> bool {
     }
 }
 
-/// Consecutive floats have consecutive numbers.
+/// Maps consecutive floats to consecutive integers.
 fn ordered(value: Scalar) -> i128 {
     let sign = 1_u64 << (value.dtype.bits() - 1);
     let magnitude = i128::from(value.bits & (sign - 1));

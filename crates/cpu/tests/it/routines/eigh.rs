@@ -1,4 +1,4 @@
-//! Eigenvectors against what they are, and eigenvalues that are known.
+//! Eigenvectors against their defining equations, and known eigenvalues.
 
 use panoply_cpu::pool::Pool;
 use panoply_cpu::vm::isa::Isa;
@@ -6,23 +6,24 @@ use panoply_ir::routine::{Eigh, Routine};
 
 use super::{Float, Numbers, outputs};
 
-/// The roundings of one number, in units of which limits are.
+/// Returns the machine epsilon of a type, in units of which limits are given.
 fn rounding<T: Float>() -> f64 {
     if size_of::<T>() == 8 { f64::EPSILON } else { f32::EPSILON.into() }
 }
 
-/// What the routine makes of matrices: vectors and values.
+/// Returns the eigenvectors and eigenvalues that the routine computes.
 fn decompose<T: Float>(pool: &Pool, isa: Isa, batch: usize, size: usize, a: &[f64]) -> [Vec<f64>; 2] {
     let routine = Routine::Eigh(Eigh { dtype: T::DTYPE, batch, size });
     outputs::<T>(pool, isa, &routine, &[a]).try_into().expect("it has two results")
 }
 
-/// A matrix times its vectors is the vectors times the values, which are in order; the vectors are orthonormal.
+/// Checks that a matrix times its eigenvectors equals the eigenvectors times the eigenvalues, that the values are
+/// sorted, and that the vectors are orthonormal.
 #[track_caller]
 fn holds<T: Float>(what: &str, size: usize, a: &[f64], vectors: &[f64], values: &[f64]) {
     let a: Vec<f64> = a.iter().map(|value| T::of(*value).wide()).collect();
     let largest = a.iter().fold(f64::MIN_POSITIVE, |most, value| value.abs().max(most));
-    // A rounding for each reflection, at worst: those of equal numbers are all to the same side.
+    // At worst one rounding error per reflection: with equal numbers they all have the same sign.
     let limit = rounding::<T>() * (8.0 + size as f64 / 2.0);
     assert!(values.is_sorted(), "{what}: {values:?}");
     let norm = values.iter().fold(largest, |most, value| value.abs().max(most));
@@ -49,13 +50,13 @@ fn symmetric(size: usize, mut of: impl FnMut(usize, usize) -> f64) -> Vec<f64> {
     a
 }
 
-/// Matrices of every kind that is hard for one step or another.
+/// Returns matrices that are difficult for different parts of the algorithm.
 fn kinds(size: usize) -> Vec<(&'static str, Vec<f64>)> {
     let mut numbers = Numbers(9);
     let random = numbers.many(size * size);
     let few = numbers.many(size * 3);
     let beside = |row: usize, column: usize| row == column + 1;
-    // Values of a large range, the vectors of a reflection.
+    // A matrix with given eigenvalues and the eigenvectors of a reflection.
     let reflector = numbers.many(size);
     let square: f64 = reflector.iter().map(|x| x * x).sum::<f64>().max(0.1);
     let turned = |value: &dyn Fn(usize) -> f64| {
@@ -89,14 +90,14 @@ fn kinds(size: usize) -> Vec<(&'static str, Vec<f64>)> {
                 }
             }),
         ),
-        // Wilkinson's: pairs of values that agree in all digits.
+        // Wilkinson's matrix: pairs of eigenvalues that agree in all digits.
         (
             "wilkinson",
             symmetric(size, |i, j| {
                 if i == j { (i as f64 - (size - 1) as f64 / 2.0).abs() } else { f64::from(u8::from(beside(i, j))) }
             }),
         ),
-        // Wilkinson's matrices in a row, hardly joined: what is torn has nothing to add.
+        // Glued Wilkinson matrices: weakly coupled, so that the rank-one updates are negligible.
         (
             "glued",
             symmetric(size, |i, j| {
@@ -111,13 +112,13 @@ fn kinds(size: usize) -> Vec<(&'static str, Vec<f64>)> {
             }),
         ),
         ("blocks", symmetric(size, |i, j| if i / 5 == j / 5 { random[i * size + j] } else { 0.0 })),
-        // Only what is beside the diagonal.
+        // Nonzero only next to the diagonal.
         ("path", symmetric(size, |i, j| f64::from(u8::from(beside(i, j))))),
     ]
 }
 
 #[test]
-fn eigenvectors_of_every_kind_of_matrix() {
+fn eigenvectors_of_difficult_matrices() {
     every_kind::<f32>(&[1, 2, 3, 5, 16, 31, 33, 64, 65, 100, 150], &Isa::available());
     every_kind::<f64>(&[1, 2, 3, 5, 16, 31, 33, 64, 65, 100, 150], &Isa::available());
 }
@@ -134,7 +135,7 @@ fn every_kind<T: Float>(sizes: &[usize], sets: &[Isa]) {
         let kinds = kinds(size);
         let all: Vec<f64> = kinds.iter().flat_map(|(_, a)| a.iter().copied()).collect();
         for isa in sets.iter().copied() {
-            // All as one batch, and each by itself.
+            // All matrices as one batch, and each separately.
             let [vectors, values] = decompose::<T>(&pools[1], isa, kinds.len(), size, &all);
             for (at, (name, a)) in kinds.iter().enumerate() {
                 let (vectors, values) = (&vectors[at * size * size..][..size * size], &values[at * size..][..size]);
@@ -143,7 +144,7 @@ fn every_kind<T: Float>(sizes: &[usize], sets: &[Isa]) {
                     let [again, and] = decompose::<T>(pool, isa, 1, size, a);
                     assert!(
                         again == vectors && and == values,
-                        "{name} of {size}: other with {} threads",
+                        "{name} of {size}: different with {} threads",
                         pool.threads()
                     );
                 }
@@ -174,7 +175,7 @@ fn known<T: Float>() {
             let want = 2.0 - 2.0 * (std::f64::consts::PI * (at + 1) as f64 / (size + 1) as f64).cos();
             assert!((value - want).abs() <= 20.0 * rounding::<T>(), "{value} for {want}, {at} of {size}");
         }
-        // A reflection of numbers that repeat.
+        // A reflection, which has repeated eigenvalues.
         let v: Vec<f64> = (0..size).map(|i| (i as f64 * 0.7).sin() + 0.1).collect();
         let square: f64 = v.iter().map(|x| x * x).sum();
         let a = symmetric(size, |i, j| f64::from(u8::from(i == j)) - 2.0 * v[i] * v[j] / square);
@@ -187,7 +188,7 @@ fn known<T: Float>() {
 }
 
 #[test]
-fn extreme_sizes_and_what_is_no_number() {
+fn extreme_scales_and_non_finite_elements() {
     let pool = Pool::new(2);
     for size in [2, 40, 70] {
         let plain = kinds(size).swap_remove(0).1;
@@ -204,7 +205,7 @@ fn extreme_sizes_and_what_is_no_number() {
             let [vectors, values] = decompose::<f64>(&pool, Isa::best(), 1, size, &a);
             holds::<f64>(&format!("{size} times {by:e}"), size, &a, &vectors, &values);
         }
-        // Of three matrices one is no matrix of numbers; the others are as ever.
+        // One matrix of three has an element that is not finite; the results of the others do not change.
         for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let mut a = plain.repeat(3);
             a[size * size + size + 1] = wrong;
@@ -213,7 +214,7 @@ fn extreme_sizes_and_what_is_no_number() {
             assert!(values[size..2 * size].iter().all(|x| x.is_nan()), "{wrong}");
             for at in [0, 2] {
                 let (vectors, values) = (&vectors[at * size * size..][..size * size], &values[at * size..][..size]);
-                holds::<f32>("beside a wrong one", size, &plain, vectors, values);
+                holds::<f32>("next to a non-finite matrix", size, &plain, vectors, values);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Factors of matrices and the systems they solve, against what their definitions say.
+//! Matrix factorizations and triangular solves, against their definitions.
 
 use panoply_cpu::pool::Pool;
 use panoply_cpu::routine::run;
@@ -8,24 +8,24 @@ use panoply_ir::routine::{Cholesky, Lu, Qr, Routine, Triangular};
 use super::{Float, Numbers, close, outputs};
 
 #[test]
-fn triangular_systems_cholesky_and_lu_factors() {
+fn triangular_solves_cholesky_and_lu() {
     factors::<f32>();
     factors::<f64>();
 }
 
 #[test]
-fn orthonormal_columns() {
+fn qr_columns_are_orthonormal() {
     orthonormal::<f32>();
     orthonormal::<f64>();
 }
 
-/// Qᵀ·Q is the identity; Qᵀ·A is upper triangular and Q times it is A again, unless columns depend on others.
+/// Checks that Qᵀ·Q is the identity, that Qᵀ·A is upper triangular, and that Q times it is A, also for rank-deficient matrices.
 fn orthonormal<T: Float>() {
     let mut numbers = Numbers(6);
     for (batch, rows, columns) in [(1, 1, 1), (2, 7, 3), (3, 32, 32), (1, 33, 33), (2, 100, 65), (1, 130, 130)] {
         for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]) {
             let mut a = numbers.many(batch * rows * columns);
-            // Of the last matrix one column is nothing, and one another's multiple; some are far larger than others.
+            // In the last matrix one column is zero, one is a multiple of another, and some are far larger than others.
             let last = a.len() - rows * columns;
             for row in (0..rows).filter(|_| columns > 6) {
                 let row = &mut a[last + row * columns..][..columns];
@@ -56,24 +56,24 @@ fn orthonormal<T: Float>() {
     }
 }
 
-/// Both factors of matrices, and the orders of their rows.
+/// Returns the packed factors of matrices, and the permutations of their rows.
 fn eliminated<T: Float>(pool: &Pool, isa: Isa, routine: &Routine, a: &[f64]) -> (Vec<f64>, Vec<i32>) {
     let a: Vec<T> = a.iter().map(|value| T::of(*value)).collect();
     let rows = routine.operands().nth(2).and_then(|order| order.elems).expect("it has an order") as usize;
     let (mut packed, mut order) = (vec![T::of(f64::NAN); a.len()], vec![-1i32; rows]);
     let buffers = [a.as_ptr().cast_mut().cast(), packed.as_mut_ptr().cast(), order.as_mut_ptr().cast()];
-    // SAFETY: the buffers are as long as the routine says, and apart; the set is available.
+    // SAFETY: the buffers have the lengths of the routine and do not overlap; the set is available.
     unsafe { run(pool, isa, routine, &buffers) }.expect("routines do not fail");
     (packed.into_iter().map(Float::wide).collect(), order)
 }
 
-/// What is solved is multiplied again; the half that is not read is NaN.
+/// Multiplies the solutions and factors again; the half of the matrix that must not be read is NaN.
 fn factors<T: Float>() {
     let mut numbers = Numbers(5);
     for (batch, size, columns) in
         [(1, 1, 1), (2, 7, 3), (1, 8, 16), (3, 17, 40), (1, 65, 200), (1, 130, 33), (1, 40, 700)]
     {
-        // Heavy on the diagonal, so that errors do not grow.
+        // Diagonally dominant, so that errors do not grow.
         let of = |numbers: &mut Numbers, row: usize, column: usize| {
             if row == column {
                 4.0 + numbers.below(100) as f64 / 100.0
@@ -120,7 +120,7 @@ fn factors<T: Float>() {
     for (batch, size) in [(1, 1), (2, 5), (1, 32), (1, 33), (3, 40), (1, 100), (1, 129)] {
         for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 2)]) {
             let mut a = numbers.many(batch * size * size);
-            // One column of the last matrix has nothing to divide by.
+            // One column of the last matrix is zero, so that its pivot is zero.
             let last = a.len() - size * size;
             (size > 4).then(|| (0..size).for_each(|row| a[last + row * size + 3] = 0.0));
             let routine = Routine::Lu(Lu { dtype: T::DTYPE, batch, size });
@@ -133,7 +133,7 @@ fn factors<T: Float>() {
                 for row in 0..size {
                     assert!(
                         (0..row).all(|c| packed[row * size + c].abs() <= 1.0),
-                        "{routine}: a pivot was not the largest"
+                        "{routine}: a pivot was not the largest element"
                     );
                     for column in 0..size {
                         let l = |k: usize| if k == row { 1.0 } else { packed[row * size + k] };
@@ -145,7 +145,7 @@ fn factors<T: Float>() {
             }
         }
     }
-    // Not positive definite: NaN from the column on where it shows, and zeros above the diagonal.
+    // A matrix that is not positive definite gives NaN from the column on where that is detected, and zeros above the diagonal.
     let a = [4.0, 9.0, 9.0, 2.0, 1.0, 9.0, 0.0, 0.0, 1.0];
     let l = outputs::<T>(
         &Pool::new(1),

@@ -1,6 +1,6 @@
 //! Convolution, pooling and attention on random shapes against their definitions in f64, with every instruction set of the machine.
 //!
-//! The definitions are loops over all indices and share nothing with the routines.
+//! The references are loops over all indices and share no code with the routines.
 
 mod eigh;
 mod linalg;
@@ -12,7 +12,7 @@ use panoply_ir::kernel::Access;
 use panoply_ir::routine::{self, Attention, Conv, ConvAxis, Mask, PoolAxis, Routine};
 use panoply_ir::{DType, Element, Scalar, bf16, f16};
 
-/// Numbers that are the same on every run.
+/// A pseudo-random generator with the same numbers on every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -74,11 +74,11 @@ macro_rules! half {
 half!(bf16, 10);
 half!(f16, 13);
 
-/// Elements behind a buffer that nobody may write.
+/// Number of elements after a buffer that must not be written.
 const GUARD: usize = 100;
 const UNTOUCHED: f64 = 77.0;
 
-/// Runs a routine and gives what it wrote. A mask of bools is one of zeros and ones.
+/// Runs a routine and returns its outputs. A bool mask is given as zeros and ones.
 fn outputs<T: Float>(pool: &Pool, isa: Isa, routine: &Routine, inputs: &[&[f64]]) -> Vec<Vec<f64>> {
     assert!(offers(routine), "{routine}");
     let mut inputs = inputs.iter();
@@ -86,7 +86,7 @@ fn outputs<T: Float>(pool: &Pool, isa: Isa, routine: &Routine, inputs: &[&[f64]]
     for operand in routine.operands() {
         let elems = operand.elems.expect("small") as usize;
         let values: Vec<T> = match operand.access {
-            Access::In => inputs.next().expect("one for each").iter().map(|value| T::of(*value)).collect(),
+            Access::In => inputs.next().expect("one input per operand").iter().map(|value| T::of(*value)).collect(),
             Access::Out | Access::InOut => vec![T::of(f64::NAN); elems],
         };
         assert_eq!(values.len(), elems, "{}", operand.name);
@@ -101,12 +101,12 @@ fn outputs<T: Float>(pool: &Pool, isa: Isa, routine: &Routine, inputs: &[&[f64]]
         memory.last_mut().expect("pushed").extend([T::of(UNTOUCHED); GUARD]);
     }
     let buffers: Vec<*mut u8> = memory.iter_mut().map(|buffer| buffer.as_mut_ptr().cast()).collect();
-    // SAFETY: the buffers are as long as the routine says, and apart; the set is available.
+    // SAFETY: the buffers have the lengths of the routine and do not overlap; the set is available.
     unsafe { run(pool, isa, routine, &buffers) }.expect("routines do not fail");
     let mut written = Vec::new();
     for (operand, buffer) in routine.operands().zip(&memory) {
         let (values, guard) = buffer.split_at(buffer.len() - GUARD);
-        assert!(guard.iter().all(|value| value.wide() == UNTOUCHED), "{routine} wrote behind {}", operand.name);
+        assert!(guard.iter().all(|value| value.wide() == UNTOUCHED), "{routine} wrote beyond {}", operand.name);
         if operand.access != Access::In {
             written.push(values.iter().map(|value| value.wide()).collect());
         }
@@ -124,7 +124,7 @@ fn close(what: &dyn std::fmt::Display, have: &[f64], want: &[f64], tolerance: f6
     assert_eq!(have.len(), want.len(), "{what}");
 }
 
-/// Calls `f` for every output, input and filter element that meet.
+/// Calls `f` with the indices of every output, input and filter element that are combined.
 fn each_product(conv: &Conv, mut f: impl FnMut(usize, usize, usize)) {
     let at = |axes: [usize; 3], lengths: [usize; 3]| (axes[0] * lengths[1] + axes[1]) * lengths[2] + axes[2];
     let all = |lengths: [usize; 3]| {
@@ -194,7 +194,7 @@ fn check_conv<T: Float>(pool: &Pool, isa: Isa, conv: Conv, numbers: &mut Numbers
 }
 
 #[test]
-fn convolutions_of_all_shapes_are_what_they_should_be() {
+fn random_convolutions_equal_the_definition() {
     let mut numbers = Numbers(1);
     let pools = [Pool::new(1), Pool::new(3)];
     for round in 0..60 {
@@ -209,8 +209,8 @@ fn convolutions_of_all_shapes_are_what_they_should_be() {
 }
 
 #[test]
-fn convolutions_in_many_blocks_are_what_they_should_be() {
-    // More channels than a block takes, bands of more than one row, filters in slices, a product of matrices.
+fn blocked_convolutions_equal_the_definition() {
+    // More channels than a block has, bands of more than one row, filters in slices, and a convolution that is a matrix product.
     let axis = |length: usize, size: usize, stride: usize| {
         let padding = size / 2;
         ConvAxis { length, size, positions: (length + 2 * padding - size) / stride + 1, stride, dilation: 1, padding }
@@ -234,7 +234,7 @@ fn convolutions_in_many_blocks_are_what_they_should_be() {
     }
 }
 
-/// Checks convolutions after others that leave nothing but infinities and NaN in scratch memory.
+/// Checks convolutions after others that leave only infinities and NaN in scratch memory.
 fn after_infinities<T: Float>(pool: &Pool, conv: Conv, numbers: &mut Numbers) {
     for routine in [Routine::Conv(conv), Routine::ConvBackwardData(conv), Routine::ConvBackwardFilter(conv)] {
         let elems: Vec<usize> = routine.operands().map(|one| one.elems.unwrap() as usize).collect();
@@ -245,8 +245,8 @@ fn after_infinities<T: Float>(pool: &Pool, conv: Conv, numbers: &mut Numbers) {
 }
 
 #[test]
-fn what_was_computed_before_does_not_matter() {
-    // Scratch memory is full of what comes first, and infinities times zero would be seen.
+fn stale_scratch_memory_does_not_affect_results() {
+    // Scratch memory still contains the previous values; infinities multiplied by zero would be visible.
     let pool = Pool::new(2);
     let mut numbers = Numbers(3);
     for _ in 0..10 {
@@ -266,7 +266,7 @@ fn what_was_computed_before_does_not_matter() {
 
 #[test]
 fn scratch_memory_is_bounded() {
-    // A batch of any length takes what a part of it takes.
+    // A longer batch uses the same scratch memory.
     let axis = ConvAxis { length: 40, size: 3, positions: 40, stride: 1, dilation: 1, padding: 1 };
     let axes = [ConvAxis::NONE, axis, axis];
     let conv = |batch| Conv { dtype: DType::F32, batch, groups: 1, inputs: 16, outputs: 16, axes };
@@ -328,7 +328,7 @@ fn gradient_views<'a>(inputs: &'a [Vec<f64>], results: &'a [Vec<f64>]) -> Vec<&'
     given.iter().chain(&results[..2]).chain([flow]).map(|input| &input[..]).collect()
 }
 
-/// Output, logarithms, and what flows to queries, keys and values.
+/// Returns the output, the logarithms, and the gradients of queries, keys and values.
 fn attention_of(attention: &Attention, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let Attention { batch, heads, key_heads, queries, keys, width, depth, past, scale, mask, .. } = *attention;
     let (q, k, v, g) = (&inputs[0], &inputs[1], &inputs[2], &inputs[inputs.len() - 1]);
@@ -392,7 +392,7 @@ fn check_attention<T: Float>(pool: &Pool, isa: Isa, attention: &Attention, numbe
 }
 
 #[test]
-fn attention_of_all_shapes_is_what_it_should_be() {
+fn random_attention_equals_the_definition() {
     let mut numbers = Numbers(5);
     let pools = [Pool::new(1), Pool::new(5)];
     for round in 0..40 {
@@ -411,7 +411,7 @@ fn attention_of_all_shapes_is_what_it_should_be() {
 }
 
 #[test]
-fn who_sees_nothing_gives_zeros_and_who_sees_nan_gives_nan() {
+fn fully_masked_queries_give_zeros_and_nan_masks_give_nan() {
     let mask = Mask { dtype: DType::F32, batch: 0, head: 0, query: 3, key: 1 };
     let attention = Attention {
         dtype: DType::F32,
@@ -437,12 +437,12 @@ fn who_sees_nothing_gives_zeros_and_who_sees_nan_gives_nan() {
 }
 
 #[test]
-fn what_flows_back_from_windows_goes_to_their_largest_elements() {
+fn max_pool_gradients_go_to_the_largest_elements() {
     let mut numbers = Numbers(6);
     for turn in 0..60 {
         let axes: [PoolAxis; 3] = std::array::from_fn(|axis| {
             let (size, stride, dilation) = (1 + numbers.below(3), 1 + numbers.below(3), 1 + numbers.below(2));
-            // Often windows of a row follow one another, and often there are many.
+            // In half of the rounds the windows of a row are adjacent, and rows often have many windows.
             let (stride, dilation) = if axis == 2 && turn % 2 == 0 { (size, 1) } else { (stride, dilation) };
             let span = (size - 1) * dilation + 1;
             let length = span + numbers.below(if axis == 2 && turn % 3 > 0 { 90 } else { 8 });
@@ -451,7 +451,7 @@ fn what_flows_back_from_windows_goes_to_their_largest_elements() {
         let planes = 1 + numbers.below(4);
         let pool = routine::Pool { dtype: DType::F32, planes, axes };
         let [long, short] = [axes.map(|axis| axis.length), axes.map(|axis| axis.positions)];
-        // Few different numbers: equal extremes are common.
+        // Few different numbers, so that equal maxima are common.
         let input: Vec<f64> = (0..planes * long.iter().product::<usize>()).map(|_| numbers.below(4) as f64).collect();
         let windows = planes * short.iter().product::<usize>();
         let flow = numbers.many(windows);
@@ -478,9 +478,9 @@ fn what_flows_back_from_windows_goes_to_their_largest_elements() {
 }
 
 #[test]
-fn empty_work_is_left_to_kernels() {
+fn empty_and_integer_convolutions_are_not_supported() {
     let none = Conv { dtype: DType::F32, batch: 0, groups: 1, inputs: 1, outputs: 1, axes: [ConvAxis::NONE; 3] };
     assert!(!offers(&Routine::Conv(none)));
     assert!(offers(&Routine::Conv(Conv { batch: 1, ..none })));
-    assert!(!offers(&Routine::Conv(Conv { batch: 1, dtype: DType::I32, ..none })), "they are of floats");
+    assert!(!offers(&Routine::Conv(Conv { batch: 1, dtype: DType::I32, ..none })), "only floats are supported");
 }

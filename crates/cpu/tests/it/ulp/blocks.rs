@@ -1,8 +1,8 @@
-//! Every function of `panoply_cpu::math` as a loop over a block, compiled for each instruction set this machine can run.
+//! Every function of `panoply_cpu::math` as a loop over a block, compiled for each instruction set that this machine supports.
 
 use panoply_cpu::math::{Fused, Portable, double, single};
 
-/// What a block is compiled for.
+/// The instruction set for which a block is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     #[cfg(target_arch = "x86_64")]
@@ -15,7 +15,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The levels this machine can run, the best first.
+    /// Returns the levels that this machine supports, the best first.
     pub fn available() -> Vec<Level> {
         let mut levels = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -84,7 +84,7 @@ macro_rules! block {
         }
         fn block(level: Level, $($x: &[$type],)+ out: &mut [$type]) {
             match level {
-                // SAFETY: `Level::available`, the only source of levels, has asked the machine for these features.
+                // SAFETY: `Level::available`, the only source of levels, has checked that the machine has these features.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 => unsafe { avx512($($x,)+ out) },
                 // SAFETY: as above.
@@ -101,7 +101,7 @@ macro_rules! block {
 
 macro_rules! tables {
     ($type:ty, $module:ident, $unary:ident, $binary:ident, $ternary:ident) => {
-        /// The functions of one operand by name.
+        /// Returns the functions of one operand by name.
         pub fn $unary() -> Vec<(&'static str, Unary<$type>)> {
             vec![
                 ("exp", block!($type, $module::exp, x)),
@@ -128,12 +128,12 @@ macro_rules! tables {
             ]
         }
 
-        /// The functions of two operands by name.
+        /// Returns the functions of two operands by name.
         pub fn $binary() -> Vec<(&'static str, Binary<$type>)> {
             vec![("pow", block!($type, $module::pow, x, y)), ("rem", block!($type, $module::rem, x, y))]
         }
 
-        /// The functions of three operands by name.
+        /// Returns the functions of three operands by name.
         pub fn $ternary() -> Vec<(&'static str, Ternary<$type>)> {
             vec![("fma", block!($type, $module::fma, x, y, z))]
         }

@@ -1,6 +1,6 @@
-//! Measuring in units in the last place, and numbers to measure at.
+//! Errors in units in the last place, and numbers to measure them at.
 
-/// The largest error seen and where.
+/// The largest error so far, and where it occurred.
 #[derive(Clone, Debug, Default)]
 pub struct Worst {
     pub ulps: f64,
@@ -22,14 +22,14 @@ impl Worst {
     }
 }
 
-/// How far `got` is from `exact` in units of the last place of an f32 of that size; infinite if the kind is wrong (NaN,
-/// infinity, sign of zero).
+/// Returns the difference of `got` and `exact` in units in the last place of an f32 of that magnitude; infinite if the
+/// class is wrong (NaN, infinity, sign of zero).
 #[inline(always)]
 pub fn ulps_f32(got: f32, exact: f64) -> f64 {
     // Infinity counts as the number that would follow the largest one.
     const BEYOND: f64 = 2.0 * (1u128 << 127) as f64;
     let (close, near) = (exact.clamp(-BEYOND, BEYOND), (got as f64).clamp(-BEYOND, BEYOND));
-    // Multiplied with 2^23 divided by the power of two below the true value, or by the smallest normal number.
+    // Multiplied by 2^23 and divided by the power of two below the true value, or by the smallest normal number.
     let exponent = (close.to_bits() >> 52 & 0x7ff).clamp(1023 - 126, 1023 + 127);
     let ulps = (near - close).abs() * f64::from_bits((2046 + 23 - exponent) << 52);
     let wrong = got == 0.0 && (got.to_bits() >> 31) as u64 != exact.to_bits() >> 63;
@@ -43,7 +43,7 @@ pub fn ulps_f32(got: f32, exact: f64) -> f64 {
     }
 }
 
-/// How many f64 lie between the two; infinite if the kind is wrong (NaN, sign of zero).
+/// Returns the number of f64 values between the two; infinite if the class is wrong (NaN, sign of zero).
 pub fn ulps_f64(got: f64, exact: f64) -> f64 {
     if exact.is_nan() || got.is_nan() {
         return if exact.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
@@ -54,7 +54,7 @@ pub fn ulps_f64(got: f64, exact: f64) -> f64 {
     got.to_bits().abs_diff(exact.to_bits()) as f64
 }
 
-/// Random numbers that reach into the corners.
+/// Random numbers that include extreme values.
 pub mod random {
     /// SplitMix64 (Steele, Lea, Flood 2014).
     pub fn bits(state: &mut u64) -> u64 {
@@ -64,14 +64,14 @@ pub mod random {
         z ^ (z >> 31)
     }
 
-    /// A number with a random significand and sign and an exponent within `-reach..reach`.
+    /// Returns a number with a random significand and sign, and an exponent within `-reach..reach`.
     fn within(state: &mut u64, reach: u64) -> f64 {
         let bits = bits(state);
         let exponent = 1023 - reach + (bits >> 1 & 0x3ff) % (2 * reach);
         f64::from_bits(bits & !(0x7ff << 52) | exponent << 52)
     }
 
-    /// Any bit pattern; of moderate size; close to 1 in size.
+    /// Returns any bit pattern, a number of moderate magnitude, or a number with magnitude close to 1.
     pub fn float(state: &mut u64, n: usize) -> f64 {
         match n % 4 {
             0 => f64::from_bits(bits(state)),
@@ -81,7 +81,7 @@ pub mod random {
         }
     }
 
-    /// A base and an exponent whose power is mostly finite.
+    /// Returns a base and an exponent whose power is mostly finite.
     pub fn powers(state: &mut u64, n: usize) -> (f64, f64) {
         match n % 6 {
             0 => (f64::from_bits(bits(state)), f64::from_bits(bits(state))),
@@ -93,7 +93,7 @@ pub mod random {
         }
     }
 
-    /// Three numbers of which the third is about as large as the product of the others, or not.
+    /// Returns three numbers, of which the third often has about the magnitude of the product of the others.
     pub fn products(state: &mut u64, n: usize) -> [f32; 3] {
         let [a, b] = [within(state, 60) as f32, within(state, 60) as f32];
         let near = -(a as f64 * b as f64);

@@ -1,4 +1,4 @@
-//! What child processes do.
+//! Jobs that run in child processes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub const ALL: Jobs = &[
     ("second of two", second_of_two),
     ("first is broken", first_is_broken),
     ("out of memory", out_of_memory),
-    ("everything is given back", everything_is_given_back),
+    ("all objects are released", everything_is_given_back),
     ("queues share memory", queues_share_memory),
     ("an illegal address loses the device", lost),
     ("a failed launch is an error once", failed_launch),
@@ -32,7 +32,7 @@ pub const ALL: Jobs = &[
     ("no graphs", no_graphs),
 ];
 
-/// `x[i] = x[i] + a`, without looking where x ends.
+/// `x[i] = x[i] + a`, without a bounds check.
 const ADD: &str = "\
 .version 6.0
 .target sm_60
@@ -59,7 +59,7 @@ fn driver() -> CudaDriver {
 }
 
 fn device() -> Arc<CudaDevice> {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     unsafe { driver().devices() }.unwrap().swap_remove(0)
 }
 
@@ -91,10 +91,10 @@ fn works(device: &dyn RawDevice) {
 }
 
 fn second_of_two() {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     let devices = unsafe { driver().devices() }.unwrap();
     let indices: Vec<usize> = devices.iter().map(|device| device.info().index).collect();
-    assert_eq!(indices, [1], "indices are the driver's own");
+    assert_eq!(indices, [1], "indices are those of the driver");
     let refused = driver().rejected();
     assert!(
         refused.len() == 1
@@ -104,7 +104,7 @@ fn second_of_two() {
 }
 
 fn first_is_broken() {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     let devices = unsafe { driver().devices() }.unwrap();
     let error = devices[0].allocate(4).unwrap_err();
     assert!(error.message().starts_with("cuda:0: opening the device: CUDA_ERROR_UNKNOWN (999)"), "{error}");
@@ -121,7 +121,7 @@ fn everything_is_given_back() {
     let control = Control::open();
     {
         let device = device();
-        assert_eq!(control.live(), 0, "looking at a device takes nothing");
+        assert_eq!(control.live(), 0, "discovery creates no objects");
         works(&*device);
         let queue = device.queue().unwrap();
         let x = holding(&*device, &[7; 1000]);
@@ -131,12 +131,16 @@ fn everything_is_given_back() {
         drop(ticket);
         compile(&*device);
         assert!(control.live() > 4, "{}", control.live());
-        assert_eq!(control.calls("cuCtxPushCurrent_v2"), control.calls("cuCtxPopCurrent_v2"), "contexts are popped");
+        assert_eq!(
+            control.calls("cuCtxPushCurrent_v2"),
+            control.calls("cuCtxPopCurrent_v2"),
+            "every pushed context is popped"
+        );
     }
-    assert_eq!(control.live(), 0, "objects that nobody gave back");
+    assert_eq!(control.live(), 0, "objects that were not released");
 }
 
-/// Memory of one queue is used on another and given back while that one works.
+/// Memory of one queue is used on another and freed while that one works.
 fn queues_share_memory() {
     let device = device();
     let other = device.queue().unwrap();
@@ -147,7 +151,7 @@ fn queues_share_memory() {
         let ticket = device.submit(other, &[add(program, x, 3, 1)], false).unwrap();
         let read = device.read(other, x).unwrap();
         device.free(x.alloc);
-        // Memory that was just given back may be had again at once.
+        // Memory that was just freed can be allocated again immediately.
         let next = all(device.allocate(12).unwrap(), 12);
         device.write(QueueId::DEFAULT, next, &[0xFF; 12]).unwrap();
         ticket.wait().unwrap();
@@ -174,9 +178,9 @@ fn lost() {
         device.submit(QueueId::DEFAULT, &[add(program, x, 1, 1)], false).unwrap_err(),
         device.synchronize().unwrap_err(),
     ] {
-        assert!(error.is_device_lost(), "the error stays: {error}");
+        assert!(error.is_device_lost(), "the error is permanent: {error}");
     }
-    // Giving back is quiet.
+    // Freeing reports no error.
     device.free(x.alloc);
     device.release(program);
 }
@@ -197,7 +201,7 @@ fn failed_launch() {
         args: Vec::new(),
         parts: Vec::new(),
     });
-    assert!(device.submit(QueueId::DEFAULT, &[wide], false).unwrap_err().is_mistake(), "arguments come first");
+    assert!(device.submit(QueueId::DEFAULT, &[wide], false).unwrap_err().is_mistake(), "arguments are checked first");
     let args = vec![Arg::Buffer(x), Arg::Scalar(1u32.into())];
     let wide = DeviceCommand::Dispatch(Dispatch {
         program,
@@ -229,7 +233,7 @@ fn refused_programs() {
     let device = device();
     for (from, to, log) in [
         ("add.u32 %r3, %r3, %r1", "add.u32 %r3, %r3, %rd1", "line 15: add.u32 %r3 , %r3 , %rd1: %rd1 is B(64)"),
-        ("add.u32 %r3, %r3, %r1", "frob.u32 %r3, %r3, %r1", "line 15: frob.u32 %r3 , %r3 , %r1: an instruction this"),
+        ("add.u32 %r3, %r3, %r1", "frob.u32 %r3, %r3, %r1", "line 15: frob.u32 %r3 , %r3 , %r1: unknown instruction"),
         ("ret;", "bra $nowhere;", "no label $nowhere"),
     ] {
         let error = device.compile(&Program::Text(text(&ADD.replace(from, to)))).unwrap_err();
@@ -257,7 +261,7 @@ fn newer() {
     works(&*device);
 }
 
-/// What the pretended driver's linker makes of a text.
+/// Returns an image in the format of the simulated driver's linker.
 fn cubin(text: &str) -> Image {
     let bytes = [b"\x7FFAKEPTX", &(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let SourceText { entry, signature, .. } = self::text(text);
@@ -282,19 +286,19 @@ fn compiled_code() {
         error.is_compile_failed() && error.message().contains("the program has no entry point subtract"),
         "{error}"
     );
-    // A machine's own file that is cut off: its tables of segments and sections lie beyond its end.
+    // A truncated ELF file: its program and section headers are beyond its end.
     let mut elf = [&b"\x7FELF\x02\x01\x01"[..], &[0; 57]].concat();
     (elf[32], elf[54], elf[56]) = (64, 56, 2);
     let error = refused(Image { bytes: elf.into(), ..cubin(ADD) });
     assert!(
-        error.is_compile_failed() && error.message().contains("add as a cubin is cut off after 64 bytes"),
+        error.is_compile_failed() && error.message().contains("add as a cubin is truncated to 64 bytes"),
         "{error}"
     );
-    // A fat binary is cut off where its header says that more follows it.
+    // A fat binary is truncated if it is shorter than its header says.
     let fat = |bytes: u8| [&[0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, bytes][..], &[0; 7 + 32]].concat();
     for (bytes, said) in [
-        (fat(33), "add as a cubin is cut off after 48 bytes"),
-        (fat(32)[..12].to_vec(), "add as a cubin is cut off after 12 bytes"),
+        (fat(33), "add as a cubin is truncated to 48 bytes"),
+        (fat(32)[..12].to_vec(), "add as a cubin is truncated to 12 bytes"),
         (fat(32), "CUDA_ERROR_INVALID_IMAGE (200)"),
     ] {
         let error = refused(Image { bytes: bytes.into(), ..cubin(ADD) });
@@ -303,18 +307,18 @@ fn compiled_code() {
     let error = refused(Image { bytes: (*b"nothing").into(), ..cubin(ADD) });
     assert!(error.is_compile_failed() && error.message().contains("CUDA_ERROR_INVALID_IMAGE (200)"), "{error}");
     let error = refused(Image { format: BinaryFormat::CodeObject, ..cubin(ADD) });
-    assert_eq!(error.message(), "cuda:0: takes a cubin, PTX, CUDA C++; add is an AMD code object");
+    assert_eq!(error.message(), "cuda:0: accepts a cubin, PTX, CUDA C++; add is an AMD code object");
     works(&*device);
 }
 
-/// The same as [`ADD`] in the words that NVIDIA's compiler takes.
+/// The same as [`ADD`] in CUDA C++.
 const ADD_C: &str = "\
 extern \"C\" __global__ void add(unsigned *x, unsigned a) {
     x[blockIdx.x] += a;
 }
 ";
 
-/// NVIDIA's own compiler makes the PTX that the pretended driver runs.
+/// NVIDIA's own compiler generates the PTX that the simulated driver runs.
 fn cuda_c() {
     let device = device();
     let text = |source: &str| SourceText { language: Language::CudaC, ..text(source) };
@@ -338,13 +342,13 @@ fn no_nvrtc() {
     let error = device.compile(&Program::Text(SourceText { language: Language::CudaC, ..text(ADD_C) })).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(
-        error.message().ends_with("install the CUDA toolkit's NVRTC, which compiles CUDA C++, or give PTX or a cubin"),
+        error.message().ends_with("install the CUDA toolkit's NVRTC, which compiles CUDA C++, or pass PTX or a cubin"),
         "{error}"
     );
     works(&*device);
 }
 
-/// Ten launches on a command buffer: binding 0 is what they add to, slot 0 what the even ones add.
+/// Records a command buffer of ten launches: binding 0 is the buffer they add to, slot 0 the number that the even ones add.
 fn command_buffer(device: &dyn RawDevice, program: ProgramId, x: Region) -> RawCommandBuffer {
     let steps: Vec<DeviceCommand> = (0..10).map(|step| add(program, x, 3, step)).collect();
     let place = |step: u32| {
@@ -379,7 +383,7 @@ fn graphs() {
     let (x, y) = (holding(&*device, &[0; 3]), holding(&*device, &[100; 3]));
     let mut command_buffer = command_buffer(&*device, program, x);
     replay(&*device, &mut command_buffer, x, 1, 0);
-    assert_eq!(counts(), [10, 1, 0, 1, 0], "a graph of ten nodes is made and launched");
+    assert_eq!(counts(), [10, 1, 0, 1, 0], "a graph of ten nodes is created and launched");
     replay(&*device, &mut command_buffer, x, 1, 30);
     assert_eq!(counts(), [10, 1, 0, 2, 0], "nothing changed: one call");
     replay(&*device, &mut command_buffer, x, 2, 60);
@@ -389,10 +393,10 @@ fn graphs() {
     let live = control.live();
     let waits = calls("cuStreamSynchronize");
     device.destroy_command_buffer(command_buffer);
-    assert!(calls("cuStreamSynchronize") > waits, "a graph at work is waited for");
-    assert_eq!(control.live(), live - 2, "the graph and what was launched of it");
+    assert!(calls("cuStreamSynchronize") > waits, "a running graph is waited for");
+    assert_eq!(control.live(), live - 2, "the graph and its instance are destroyed");
     assert_eq!((calls("cuGraphDestroy"), calls("cuGraphExecDestroy")), (1, 1));
-    // Few launches, and what is none, are told one by one.
+    // Short runs of launches, and other commands, are enqueued individually.
     let mut few = device
         .record(vec![add(program, x, 3, 7), DeviceCommand::Fill { to: x, pattern: vec![0] }], Vec::new())
         .unwrap();
@@ -401,10 +405,10 @@ fn graphs() {
     assert_eq!((calls("cuGraphLaunch"), calls("cuLaunchKernel")), (4, 1));
     let waits = calls("cuStreamSynchronize");
     device.destroy_command_buffer(few);
-    assert_eq!(calls("cuStreamSynchronize"), waits, "nothing is waited for without a graph");
+    assert_eq!(calls("cuStreamSynchronize"), waits, "without a graph there is no wait");
 }
 
-/// Whatever a driver refuses about graphs, the launches happen.
+/// Launches run even if the driver rejects a graph operation.
 fn no_graphs() {
     let (device, control) = (device(), Control::open());
     let program = compile(&*device);
@@ -425,7 +429,7 @@ fn no_graphs() {
         assert_eq!(control.calls("cuLaunchKernel") - launched, 10 * (4 - replays), "{function}");
         device.destroy_command_buffer(command_buffer);
     }
-    // A launch of a graph that fails is the error of the replay.
+    // A graph launch that fails is the error of the replay.
     let x = holding(&*device, &[0; 3]);
     let mut command_buffer = command_buffer(&*device, program, x);
     control.fail("cuGraphLaunch", 2, 0, 1);
@@ -433,5 +437,5 @@ fn no_graphs() {
     assert!(error.is_out_of_memory() && error.message().contains("launching 10 kernels"), "{error}");
     replay(&*device, &mut command_buffer, x, 1, 0);
     device.destroy_command_buffer(command_buffer);
-    assert_eq!(control.calls("cuGraphCreate") - 1, control.calls("cuGraphDestroy"), "graphs are given back");
+    assert_eq!(control.calls("cuGraphCreate") - 1, control.calls("cuGraphDestroy"), "graphs are destroyed");
 }

@@ -1,5 +1,5 @@
-//! The CUDA driver on a library that only pretends to be NVIDIA's: what it says when something is missing, forbidden, too old or
-//! broken, and that it gives back what it took.
+//! The CUDA driver on a simulated NVIDIA library: messages when something is missing, forbidden, outdated or broken, and release of all
+//! objects.
 #![cfg(feature = "cuda")]
 
 mod jobs;
@@ -15,24 +15,24 @@ fn child() {
     shared::child(jobs::ALL);
 }
 
-/// Does a job in a process of its own, whose driver offers what `choices` say.
+/// Runs a job in a child process whose driver is configured by `choices`.
 fn run(job: &str, choices: &str) {
     shared::run(module_path!(), job, &[("PANOPLY_FAKE_CUDA", choices)]);
 }
 
-/// Asking for devices fails as expected.
+/// Checks that discovery fails with the expected message.
 fn absent(choices: &str, expected: &str) {
     shared::run(module_path!(), "absent", &[("PANOPLY_FAKE_CUDA", choices), ("EXPECT", expected)]);
 }
 
 #[test]
-fn without_devices_the_reason_and_the_remedy_are_named() {
-    absent("devices=0", "CUDA_ERROR_NO_DEVICE (100); the driver sees no GPU; look at CUDA_VISIBLE_DEVICES");
+fn missing_devices_are_reported_with_a_remedy() {
+    absent("devices=0", "CUDA_ERROR_NO_DEVICE (100); the driver sees no GPU; check CUDA_VISIBLE_DEVICES");
     absent("driver=8000", "the driver is for CUDA 8.0, this program needs 9.0 or later; update NVIDIA's driver");
     absent("init=34", "CUDA_ERROR_STUB_LIBRARY (34); a toolkit's stub was found before the driver");
     absent(
         "init=304",
-        "CUDA_ERROR_OPERATING_SYSTEM (304); the system refused; look at the permissions of /dev/nvidia*",
+        "CUDA_ERROR_OPERATING_SYSTEM (304); the operating system denied access; check the permissions of /dev/nvidia*",
     );
     absent(
         "init=803",
@@ -40,11 +40,11 @@ fn without_devices_the_reason_and_the_remedy_are_named() {
     );
     absent("init=999", "CUDA_ERROR_UNKNOWN (999)");
     absent("capability=35", "has compute capability 3.5, this program needs 5.0 or later; use it through OpenCL");
-    absent("prohibited=0", "is in a compute mode that admits nobody; `nvidia-smi -i 0 -c 0` admits all");
+    absent("prohibited=0", "is in compute mode Prohibited; run `nvidia-smi -i 0 -c 0` to allow processes");
 }
 
 #[test]
-fn a_library_that_is_missing_or_another() {
+fn missing_and_wrong_libraries_are_reported() {
     let message = |library: &str| {
         let driver = CudaDriver { library: Some(PathBuf::from(library)), ..CudaDriver::default() };
         // SAFETY: no device is used.
@@ -57,14 +57,14 @@ fn a_library_that_is_missing_or_another() {
     assert!(missing.starts_with("cuda: /nowhere/libcuda.so.1 cannot be loaded; install NVIDIA's driver"), "{missing}");
     if cfg!(target_os = "linux") {
         let other = message("libm.so.6");
-        assert!(other.starts_with("cuda: libm.so.6 lacks cuInit, so it is no NVIDIA driver"), "{other}");
+        assert!(other.starts_with("cuda: libm.so.6 lacks cuInit, so it is not NVIDIA's driver"), "{other}");
     } else {
-        println!("SKIPPED: a library that is not NVIDIA's: only Linux surely has one of a known name");
+        println!("SKIPPED: a library that is not NVIDIA's: only Linux has one with a known name");
     }
 }
 
 #[test]
-fn one_of_two_cards_is_refused_and_the_other_computes() {
+fn one_of_two_devices_is_rejected_and_the_other_works() {
     run("second of two", "devices=2,prohibited=0");
     run("first is broken", "devices=2,broken=0");
 }
@@ -73,26 +73,26 @@ fn one_of_two_cards_is_refused_and_the_other_computes() {
 fn memory_with_and_without_pools() {
     for choices in ["pools=1", "pools=0", "driver=11010,pools=0"] {
         run("out of memory", &format!("memory=16777216,{choices}"));
-        run("everything is given back", choices);
+        run("all objects are released", choices);
         run("queues share memory", choices);
     }
 }
 
 #[test]
-fn failures_have_their_kind() {
+fn failures_have_the_right_error_kind() {
     run("an illegal address loses the device", "");
     run("a failed launch is an error once", "");
     run("the driver's compiler is missing", "");
 }
 
 #[test]
-fn refused_programs() {
+fn invalid_programs_are_rejected() {
     run("refused programs", "");
     run("newer than the device", "capability=61");
 }
 
 #[test]
-fn programs_of_a_users_own() {
+fn user_written_programs() {
     run("compiled code", "");
     let Some(folder) = nvrtc() else {
         println!("SKIPPED: CUDA C++: NVRTC is not in .tools; `cargo xtask install` installs it");
@@ -104,13 +104,13 @@ fn programs_of_a_users_own() {
 }
 
 #[test]
-fn tapes_are_graphs() {
+fn command_buffers_become_graphs() {
     run("graphs", "");
     run("no graphs", "");
 }
 
 #[test]
-fn without_nvrtc_the_remedy_is_named() {
+fn missing_nvrtc_is_reported_with_a_remedy() {
     if ["/usr/local/cuda/lib64/libnvrtc.so", "/usr/lib/x86_64-linux-gnu/libnvrtc.so.12"]
         .iter()
         .any(|file| Path::new(file).exists())
@@ -121,7 +121,7 @@ fn without_nvrtc_the_remedy_is_named() {
     shared::run(module_path!(), "no NVRTC", &[("LD_LIBRARY_PATH", "")]);
 }
 
-/// Where `cargo xtask install` put NVIDIA's compiler.
+/// Returns the folder in which `cargo xtask install` put NVIDIA's compiler.
 fn nvrtc() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/venv/lib");
     let versions = std::fs::read_dir(python).ok()?;

@@ -1,4 +1,4 @@
-//! What child processes do.
+//! Jobs that run in child processes.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::shared::{self, Jobs, absent, holding, words};
 pub const ALL: Jobs = &[
     ("absent", || absent(&driver())),
     ("programs are compiled for the device", programs),
-    ("a wave of 64", || describes("gfx90a", 64, "yes")),
-    ("a wave of 32", || describes("gfx1100", 32, "no")),
+    ("a wavefront of 64", || describes("gfx90a", 64, "yes")),
+    ("a wavefront of 32", || describes("gfx1100", 32, "no")),
     ("first is broken", first_is_broken),
     ("out of memory", out_of_memory),
-    ("everything is given back", everything_is_given_back),
-    ("bytes arrive", || shared::bytes_arrive(&*device())),
+    ("all objects are released", everything_is_given_back),
+    ("bytes are copied", || shared::bytes_arrive(&*device())),
     ("the thread keeps its device", keeps_device),
     ("a fault loses the device", lost),
     ("a refused launch is an error once", refused_launch),
@@ -30,7 +30,7 @@ pub const ALL: Jobs = &[
     ("compiled code", compiled_code),
 ];
 
-/// Takes a buffer and a number; what it would do nobody sees.
+/// Takes a buffer and a number. The simulated driver does not execute it.
 const ADD: &str = "\
 extern \"C\" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(4, 4))) void add(unsigned *x, unsigned a)
 {
@@ -43,7 +43,7 @@ fn driver() -> HipDriver {
 }
 
 fn device() -> Arc<HipDevice> {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     unsafe { driver().devices() }.unwrap().swap_remove(0)
 }
 
@@ -66,11 +66,11 @@ fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> Device
     DeviceCommand::Dispatch(Dispatch { program, grid, group_size: [width, 1, 1], args, parts: Vec::new() })
 }
 
-/// Bytes go there and back, and a launch is taken.
+/// Checks that bytes are copied to the device and back, and that a launch is accepted.
 fn works(device: &dyn RawDevice) {
     let (program, x) = (compile(device), holding(device, &[1, 2, 3, 4]));
     device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap().wait().unwrap();
-    assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [1, 2, 3, 4], "nothing computes here");
+    assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [1, 2, 3, 4], "kernels are not executed");
     device.free(x.alloc);
     device.release(program);
 }
@@ -81,28 +81,28 @@ fn programs() {
     assert_eq!(control.calls("hiprtcCompileProgram"), 1);
     let bytes = device.binary(program).unwrap();
     device.compile(&Program::Binary { bytes, text: text(ADD) }).unwrap();
-    assert_eq!(control.calls("hiprtcCompileProgram"), 1, "a binary needs no compiler");
+    assert_eq!(control.calls("hiprtcCompileProgram"), 1, "a binary is not compiled");
     device.compile(&Program::Binary { bytes: vec![7; 99], text: text(ADD) }).unwrap();
-    assert_eq!(control.calls("hiprtcCompileProgram"), 2, "bytes of another make are compiled from the text");
+    assert_eq!(control.calls("hiprtcCompileProgram"), 2, "for invalid bytes the text is compiled");
     works(&*device);
 }
 
 fn describes(architecture: &str, wave: u32, pools: &str) {
     let device = device();
     let (info, target) = (device.info(), device.target());
-    assert_eq!((info.name.as_str(), info.vendor.as_str()), ("HIP stand-in 0, no card", "AMD"));
+    assert_eq!((info.name.as_str(), info.vendor.as_str()), ("HIP simulator 0, no card", "AMD"));
     assert_eq!((info.device_string(), info.driver.as_str()), ("rocm:0".to_string(), "ROCm 6.0"));
     assert_eq!((info.compute_units, info.is_software, info.unified_memory), (4, false, false));
     assert_eq!(info.physical_id.as_deref(), Some("0000:01:00.0"));
     let details: Vec<&str> = info.details.iter().map(|(_, value)| value.as_str()).collect();
     let waves = format!("{wave} work-items");
-    assert_eq!(details, [architecture, "1000 MHz", &waves, "65536 bytes a group", pools]);
+    assert_eq!(details, [architecture, "1000 MHz", &waves, "65536 bytes per work-group", pools]);
     assert_eq!((target.language, target.subgroup, target.shared_bytes), (Language::Hip, wave, 64 << 10));
     assert!(target.name.starts_with(&format!("HIP {architecture}; ROCm 6.0 (60032831); ")), "{}", target.name);
 }
 
 fn first_is_broken() {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     let devices = unsafe { driver().devices() }.unwrap();
     let error = devices[0].allocate(4).unwrap_err();
     assert!(error.message().starts_with("rocm:0: opening the device: hipErrorUnknown (999)"), "{error}");
@@ -118,7 +118,7 @@ fn everything_is_given_back() {
     let control = Control::open();
     {
         let device = device();
-        assert_eq!(control.live(), 0, "looking at a device takes nothing");
+        assert_eq!(control.live(), 0, "discovery creates no objects");
         works(&*device);
         let queue = device.queue().unwrap();
         let x = holding(&*device, &[7; 1000]);
@@ -130,15 +130,15 @@ fn everything_is_given_back() {
         assert!(control.live() > 4, "{}", control.live());
         assert_eq!(control.calls("hiprtcCreateProgram"), control.calls("hiprtcDestroyProgram"));
     }
-    assert_eq!(control.live(), 0, "objects that nobody gave back");
+    assert_eq!(control.live(), 0, "objects that were not released");
 }
 
 fn keeps_device() {
     let control = Control::open();
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     let devices = unsafe { driver().devices() }.unwrap();
     works(&*devices[1]);
-    assert_eq!(control.current(), Some(0), "what HIP gives every thread first");
+    assert_eq!(control.current(), Some(0), "the device that HIP makes current on every new thread");
     works(&*devices[0]);
     assert_eq!(control.current(), Some(0));
 }
@@ -161,9 +161,9 @@ fn lost() {
         device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap_err(),
         device.synchronize().unwrap_err(),
     ] {
-        assert!(error.is_device_lost(), "the error stays: {error}");
+        assert!(error.is_device_lost(), "the error is permanent: {error}");
     }
-    // Giving back is quiet.
+    // Freeing reports no error.
     device.free(x.alloc);
     device.release(program);
 }
@@ -180,7 +180,7 @@ fn refused_launch() {
     let error = launch([3, 1, 1], 1).unwrap_err();
     assert!(error.is_unsupported() && error.message().contains("hipErrorInvalidConfiguration (9)"), "{error}");
     let launches = control.calls("hipModuleLaunchKernel");
-    // The hardware counts work-items, in 32 bits.
+    // The hardware counts work-items in 32 bits.
     for (grid, message) in [
         ([1u64 << 32, 1, 1], "1073741824 groups along axis 0, 1073741823 at most"),
         ([4, 65_537, 1], "65537 groups along axis 1, 65536 at most"),
@@ -188,7 +188,7 @@ fn refused_launch() {
         let error = launch(grid, 4).unwrap_err();
         assert!(error.is_unsupported() && error.message().contains(message), "{error}");
     }
-    assert_eq!(control.calls("hipModuleLaunchKernel"), launches, "the driver was not asked");
+    assert_eq!(control.calls("hipModuleLaunchKernel"), launches, "the driver was not called");
     launch([4, 65_536, 1], 4).unwrap().wait().unwrap();
 }
 
@@ -201,7 +201,7 @@ fn refused_programs() {
     assert!(error.notes()[0].starts_with("kernel.hip:1:2: error: this does not compile\n#error"), "{error}");
     control.fail("hiprtcCompileProgram", 11, 0, 1);
     let error = device.compile(&Program::Text(text(ADD))).unwrap_err();
-    assert!(error.notes()[0].contains("compiling add: hiprtc answers 11; update ROCm"), "{error}");
+    assert!(error.notes()[0].contains("compiling add: hiprtc returned 11; update ROCm"), "{error}");
     let other = SourceText { entry: "subtract".into(), ..text(ADD) };
     let error = device.compile(&Program::Text(other)).unwrap_err();
     assert!(
@@ -212,14 +212,14 @@ fn refused_programs() {
     let error = device.compile(&Program::Text(other)).unwrap_err();
     assert!(
         error.is_unsupported()
-            && error.message().contains("rocm:0: takes an AMD code object, HIP C++; add is OpenCL C"),
+            && error.message().contains("rocm:0: accepts an AMD code object, HIP C++; add is OpenCL C"),
         "{error}"
     );
     works(&*device);
     assert_eq!(driver().rejected().len(), 0);
 }
 
-/// The calls are CUDA's under other names, and the structure of a launch is HIP's own: another would name no entry point.
+/// The calls are CUDA's under other names, but the structure of a launch is HIP's: with another one the entry point would be wrong.
 fn graphs() {
     let (device, control) = (device(), Control::open());
     let (program, x) = (compile(&*device), holding(&*device, &[1, 2, 3, 4]));

@@ -1,6 +1,12 @@
+<<<<<<< 500041b:crates/driver/tests/it/hip/mod.rs
 //! The ROCm driver on a library that only pretends to be AMD's: what it says when something is missing, forbidden, too old or broken,
 //! what it asks of the compiler, and that it gives back what it took. **No kernel is executed here**: the pretended library moves
 //! bytes and checks launches. Where kernels are executed is `crates/runtime/tests/it/conformance.rs` and `crates/panoply/tests/it/hip.rs`.
+=======
+//! The ROCm driver on a simulated AMD library: messages when something is missing, forbidden, outdated or broken, requests to the compiler,
+//! and release of all objects. **No kernel is executed here**: the simulated library copies bytes and checks launches. Kernels are executed
+//! in `crates/runtime/tests/conformance.rs` and `crates/panoply/tests/hip.rs`.
+>>>>>>> prose:crates/driver/tests/hip/main.rs
 
 #![cfg(feature = "rocm")]
 
@@ -17,50 +23,50 @@ fn child() {
     shared::child(jobs::ALL);
 }
 
-/// Does a job in a process of its own, whose driver offers what `choices` say.
+/// Runs a job in a child process whose driver is configured by `choices`.
 fn run(job: &str, choices: &str) {
     shared::run(module_path!(), job, &[("PANOPLY_FAKE_HIP", choices)]);
 }
 
-/// Asking for devices fails as expected.
+/// Checks that discovery fails with the expected message.
 fn absent(choices: &str, expected: &str) {
     shared::run(module_path!(), "absent", &[("PANOPLY_FAKE_HIP", choices), ("EXPECT", expected)]);
 }
 
 #[test]
-fn without_devices_the_reason_and_the_remedy_are_named() {
-    absent("devices=0", "hipErrorInvalidDevice (101); the driver sees no GPU; look at HIP_VISIBLE_DEVICES");
+fn missing_devices_are_reported_with_a_remedy() {
+    absent("devices=0", "hipErrorInvalidDevice (101); the driver sees no GPU; check HIP_VISIBLE_DEVICES");
     absent("init=100", "hipErrorNoDevice (100); the driver sees no GPU");
     absent("hip=40321822", "the driver is for ROCm 4.3, this program needs 5.0 or later; update ROCm");
     absent("init=35", "hipErrorInsufficientDriver (35); the kernel's amdgpu is older than ROCm; update it");
     absent(
         "init=304",
-        "hipErrorOperatingSystem (304); the system refused; look at the permissions of /dev/kfd and /dev/dri",
+        "hipErrorOperatingSystem (304); the operating system denied access; check the permissions of /dev/kfd and /dev/dri",
     );
     absent("init=999", "hipErrorUnknown (999)");
     absent("architecture=803", "is gfx803, this program needs gfx900 or later; use it through OpenCL or Vulkan");
     if cfg!(target_os = "linux") && !PathBuf::from("/dev/kfd").exists() {
         absent(
             "devices=0",
-            "/dev/kfd is not there: no AMD GPU, the kernel's module amdgpu is not loaded, or a container",
+            "/dev/kfd does not exist: no AMD GPU, the kernel module amdgpu is not loaded, or a container",
         );
     }
 }
 
-/// The pretended compiler ends the process over these, as AMD's did before ROCm 6: it must not be asked.
+/// The simulated compiler aborts the process for these, as AMD's did before ROCm 6, so it must not be called.
 #[test]
-fn an_old_compiler_is_not_asked_for_what_ends_it() {
+fn old_compilers_are_not_called_for_unknown_architectures() {
     absent(
         "hip=50221153,architecture=1201",
-        "is gfx1201, which the compiler of ROCm 5.2 does not know; update ROCm to 6.0",
+        "is gfx1201, which the compiler of ROCm 5.2 does not support; update ROCm to 6.0",
     );
-    absent("hip=50731921,architecture=942", "is gfx942, which the compiler of ROCm 5.7 does not know");
+    absent("hip=50731921,architecture=942", "is gfx942, which the compiler of ROCm 5.7 does not support");
     run("programs are compiled for the device", "hip=60400000,architecture=1201");
     run("programs are compiled for the device", "hip=50221153,architecture=1030");
 }
 
 #[test]
-fn a_library_that_is_missing_or_another() {
+fn missing_and_wrong_libraries_are_reported() {
     let message = |library: &str| {
         let driver = HipDriver { library: Some(PathBuf::from(library)), ..HipDriver::default() };
         // SAFETY: no device is used.
@@ -76,20 +82,20 @@ fn a_library_that_is_missing_or_another() {
     );
     if cfg!(target_os = "linux") {
         let other = message("libm.so.6");
-        assert!(other.starts_with("rocm: libm.so.6 lacks hipInit, so it is no HIP runtime"), "{other}");
+        assert!(other.starts_with("rocm: libm.so.6 lacks hipInit, so it is not a HIP runtime"), "{other}");
     } else {
-        println!("SKIPPED: a library that is not AMD's: only Linux surely has one of a known name");
+        println!("SKIPPED: a library that is not AMD's: only Linux has one with a known name");
     }
 }
 
 #[test]
-fn a_device_says_what_it_is() {
-    run("a wave of 64", "architecture=90a,pools=1");
-    run("a wave of 32", "architecture=1100,pools=0");
+fn devices_describe_themselves() {
+    run("a wavefront of 64", "architecture=90a,pools=1");
+    run("a wavefront of 32", "architecture=1100,pools=0");
 }
 
 #[test]
-fn one_of_two_cards_is_broken_and_the_other_works() {
+fn one_of_two_devices_is_broken_and_the_other_works() {
     run("first is broken", "devices=2,broken=0");
 }
 
@@ -97,14 +103,14 @@ fn one_of_two_cards_is_broken_and_the_other_works() {
 fn memory_with_and_without_pools() {
     for choices in ["pools=1", "pools=0"] {
         run("out of memory", &format!("memory=16777216,{choices}"));
-        run("everything is given back", choices);
-        run("bytes arrive", choices);
+        run("all objects are released", choices);
+        run("bytes are copied", choices);
         run("the thread keeps its device", &format!("devices=2,{choices}"));
     }
 }
 
 #[test]
-fn failures_have_their_kind() {
+fn failures_have_the_right_error_kind() {
     run("a fault loses the device", "");
     run("a refused launch is an error once", "");
     run("refused programs", "");

@@ -1,4 +1,4 @@
-//! What child processes do.
+//! Jobs that run in child processes.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::shared::{self, Jobs, absent, holding, words};
 pub const ALL: Jobs = &[
     ("absent", || absent(&driver())),
     ("describes itself", describes_itself),
-    ("one of two is a gpu", one_of_two),
+    ("one of two is a GPU", one_of_two),
     ("computes", computes),
     ("out of memory", out_of_memory),
-    ("everything is given back", everything_is_given_back),
-    ("bytes arrive", || shared::bytes_arrive(&*device())),
+    ("all objects are released", everything_is_given_back),
+    ("bytes are copied", || shared::bytes_arrive(&*device())),
     ("a lost device", lost),
     ("a refused launch is an error once", refused_launch),
     ("refused programs", refused_programs),
 ];
 
-/// Takes a buffer and a number, and adds it to each word.
+/// Adds a number to each word of a buffer.
 const ADD: &str = "\
 ; Version: 1.0
 OpCapability Addresses
@@ -61,7 +61,7 @@ fn driver() -> LevelZeroDriver {
 }
 
 fn device() -> Arc<LevelZeroDevice> {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     unsafe { driver().devices() }.unwrap().swap_remove(0)
 }
 
@@ -84,7 +84,7 @@ fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> Device
     DeviceCommand::Dispatch(Dispatch { program, grid, group_size: [width, 1, 1], args, parts: Vec::new() })
 }
 
-/// What four words are after ten was added, if somebody does it.
+/// Returns four words after ten was added, or the original words if kernels are not executed.
 fn expected() -> [u32; 4] {
     if Control::open().executes_spirv() { [11, 12, 13, 14] } else { [1, 2, 3, 4] }
 }
@@ -104,7 +104,7 @@ fn works(device: &dyn RawDevice) {
 fn describes_itself() {
     let device = device();
     let (info, target) = (device.info(), device.target());
-    assert_eq!((info.name.as_str(), info.vendor.as_str()), ("SPIR-V stand-in 0, no card", "Intel"));
+    assert_eq!((info.name.as_str(), info.vendor.as_str()), ("SPIR-V simulator 0, no card", "Intel"));
     assert_eq!((info.device_string(), info.driver.as_str()), ("oneapi:0".to_string(), "Level Zero 1.3.30001"));
     assert_eq!((info.compute_units, info.is_software, info.unified_memory), (8, false, false));
     assert_eq!(info.physical_id.as_deref(), Some("0000:03:00.0"));
@@ -117,7 +117,7 @@ fn describes_itself() {
 }
 
 fn one_of_two() {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     let devices = unsafe { driver().devices() }.unwrap();
     assert_eq!(devices.len(), 1);
     assert!(driver().rejected().is_empty());
@@ -127,7 +127,7 @@ fn one_of_two() {
 fn computes() {
     let (device, control) = (device(), Control::open());
     if !control.executes_spirv() {
-        println!("SKIPPED: nothing executed SPIR-V behind Level Zero: no OpenCL driver takes it and any address");
+        println!("SKIPPED: no kernel was executed: no OpenCL driver supports SPIR-V with arbitrary addresses");
     }
     let program = compile(&*device);
     let bytes = device.binary(program).unwrap();
@@ -135,7 +135,7 @@ fn computes() {
     for bytes in [bytes.clone(), bytes[..bytes.len() / 2].to_vec(), vec![7; 99]] {
         works_as(&*device, device.compile(&Program::Binary { bytes, text: text(ADD) }).unwrap());
     }
-    // One whose size is not that of its group is whole groups, so the buffer is as large.
+    // A grid that is not a multiple of the work-group size is rounded up, so the buffer is larger.
     let (program, x) = (compile(&*device), holding(&*device, &[1; 8]));
     let ticket = device.submit(QueueId::DEFAULT, &[add(program, x, [5, 1, 1], 4)], true).unwrap();
     assert_eq!(ticket.times().unwrap().len(), 1);
@@ -162,7 +162,7 @@ fn everything_is_given_back() {
     let control = Control::open();
     {
         let device = device();
-        assert_eq!(control.live(), 0, "looking at a device takes nothing");
+        assert_eq!(control.live(), 0, "discovery creates no objects");
         works(&*device);
         let queue = device.queue().unwrap();
         let x = holding(&*device, &[7; 1000]);
@@ -172,7 +172,7 @@ fn everything_is_given_back() {
         compile(&*device);
         assert!(control.live() > 4, "{}", control.live());
     }
-    assert_eq!(control.live(), 0, "objects that nobody gave back");
+    assert_eq!(control.live(), 0, "objects that were not released");
 }
 
 fn lost() {
@@ -193,7 +193,7 @@ fn lost() {
                 .ends_with("ZE_RESULT_ERROR_DEVICE_LOST (1879048193); its buffers are gone; restart the program")
         );
     }
-    // Giving back is quiet.
+    // Freeing reports no error.
     device.free(x.alloc);
     device.release(program);
 }
@@ -213,7 +213,7 @@ fn refused_launch() {
         let error = launch(grid, 4).map(drop).unwrap_err();
         assert!(error.is_unsupported() && error.message().contains(message), "{error}");
     }
-    assert_eq!(control.calls("zeCommandListAppendLaunchKernel"), launches, "the driver was not asked");
+    assert_eq!(control.calls("zeCommandListAppendLaunchKernel"), launches, "the driver was not called");
     device.release(program);
     works(&*device);
     let error = launch([4, 1, 1], 4).map(drop).unwrap_err();
@@ -225,8 +225,8 @@ fn refused_programs() {
     let wrong = format!("{ADD}this is no program;\n");
     let error = device.compile(&Program::Text(text(&wrong))).unwrap_err();
     assert!(error.is_compile_failed(), "{error}");
-    assert_eq!(error.message(), "oneapi:0: add is no SPIR-V; its first mistake follows");
-    assert_eq!(error.notes(), ["line 28: this is no instruction\nthis is no program;"]);
+    assert_eq!(error.message(), "oneapi:0: add is not valid SPIR-V assembly; the first error follows");
+    assert_eq!(error.notes(), ["line 28: unknown instruction this\nthis is no program;"]);
     control.fail("zeModuleCreate", 0x7000_0004, 0, 1);
     let error = device.compile(&Program::Text(text(ADD))).unwrap_err();
     assert_eq!(error.message(), "oneapi:0: the driver's compiler refused add; its log follows");
@@ -240,6 +240,6 @@ fn refused_programs() {
     let other = SourceText { language: Language::OpenClC, ..text(ADD) };
     let error = device.compile(&Program::Text(other)).unwrap_err();
     assert!(error.is_unsupported(), "{error}");
-    assert_eq!(error.message(), "oneapi:0: takes SPIR-V; add is OpenCL C");
+    assert_eq!(error.message(), "oneapi:0: accepts SPIR-V; add is OpenCL C");
     works(&*device);
 }

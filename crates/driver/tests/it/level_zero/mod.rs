@@ -1,6 +1,6 @@
-//! The Level Zero driver on a library that only pretends to be Intel's loader: what it says when something is missing or broken, what
-//! it asks of the driver, and that it gives back what it took. The library has kernels executed by Intel's CPU runtime for OpenCL where that is
-//! here; `crates/runtime/tests` run the conformance suite and random kernels on it.
+//! The Level Zero driver on a simulated loader: messages when something is missing or broken, calls of the driver, and release of all
+//! objects. The simulated library executes kernels with Intel's CPU runtime for OpenCL if it is installed; `crates/runtime/tests` runs the
+//! conformance suite and random kernels on it.
 
 #![cfg(feature = "oneapi")]
 
@@ -17,18 +17,18 @@ fn child() {
     shared::child(jobs::ALL);
 }
 
-/// Does a job in a process of its own, whose driver offers what `choices` say.
+/// Runs a job in a child process whose driver is configured by `choices`.
 fn run(job: &str, choices: &str) {
     shared::run(module_path!(), job, &[("PANOPLY_FAKE_ZE", choices)]);
 }
 
-/// The pretended loader ends the process if it is asked for drivers after a start that failed, as Debian's does.
+/// The simulated loader aborts the process if it is called after a failed `zeInit`, as Debian's does.
 #[test]
-fn without_a_gpu_nothing_is_asked_after_the_start() {
+fn nothing_is_called_after_a_failed_init() {
     for (choices, expected) in [
         (
             "devices=0",
-            "starting Level Zero: ZE_RESULT_ERROR_UNINITIALIZED (2013265921); no GPU of Intel's has a driver here",
+            "starting Level Zero: ZE_RESULT_ERROR_UNINITIALIZED (2013265921); no driver for an Intel GPU is installed",
         ),
         ("init=1879113728", "ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS (1879113728); add the user to the group render"),
         ("init=1879179264", "ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE (1879179264); reinstall Intel's GPU driver"),
@@ -38,21 +38,21 @@ fn without_a_gpu_nothing_is_asked_after_the_start() {
     }
 }
 
-/// The loader that Debian installs, on a machine that has it.
+/// Uses the loader that Debian installs, on a machine that has it.
 #[test]
-fn the_real_loader_stops_cleanly() {
+fn the_installed_loader_fails_cleanly() {
     // SAFETY: no device is used.
     match unsafe { LevelZeroDriver::default().probe() } {
         Ok(devices) => println!("{} GPUs through Level Zero", devices.len()),
         Err(error) if error.message().contains("cannot be loaded") => {
-            println!("SKIPPED: the real loader of Level Zero: {}", error.message());
+            println!("SKIPPED: the installed loader of Level Zero: {}", error.message());
         }
         Err(error) => assert!(error.is_unavailable() && error.message().contains("Level Zero"), "{error}"),
     }
 }
 
 #[test]
-fn a_library_that_is_missing_or_another() {
+fn missing_and_wrong_libraries_are_reported() {
     let message = |library: &str| {
         let driver = LevelZeroDriver { library: Some(PathBuf::from(library)) };
         // SAFETY: no device is used.
@@ -68,20 +68,23 @@ fn a_library_that_is_missing_or_another() {
     );
     if cfg!(target_os = "linux") {
         let other = message("libm.so.6");
-        assert!(other.starts_with("oneapi: libm.so.6 lacks zeInit, so it is no loader of Level Zero 1"), "{other}");
+        assert!(
+            other.starts_with("oneapi: libm.so.6 lacks zeInit, so it is not the loader of Level Zero 1"),
+            "{other}"
+        );
     } else {
-        println!("SKIPPED: a library that is not Intel's: only Linux surely has one of a known name");
+        println!("SKIPPED: a library that is not Intel's: only Linux has one with a known name");
     }
 }
 
 #[test]
-fn a_device_says_what_it_is() {
+fn devices_describe_themselves() {
     run("describes itself", "");
 }
 
 #[test]
-fn what_is_no_gpu_is_no_device() {
-    run("one of two is a gpu", "devices=2");
+fn devices_other_than_gpus_are_skipped() {
+    run("one of two is a GPU", "devices=2");
 }
 
 #[test]
@@ -90,14 +93,14 @@ fn kernels_compute() {
 }
 
 #[test]
-fn memory_runs_out_and_is_given_back() {
+fn memory_runs_out_and_is_freed() {
     run("out of memory", "memory=16777216");
-    run("everything is given back", "");
-    run("bytes arrive", "");
+    run("all objects are released", "");
+    run("bytes are copied", "");
 }
 
 #[test]
-fn failures_have_their_kind() {
+fn failures_have_the_right_error_kind() {
     run("a lost device", "");
     run("a refused launch is an error once", "");
     run("refused programs", "");

@@ -1,4 +1,4 @@
-//! What a device must do, with kernels written by hand in OpenCL C. Each has an oracle in Rust.
+//! Checks of an OpenCL device, with handwritten OpenCL C kernels. Each compares with a reference in Rust.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use panoply_driver::opencl::OpenClDevice;
 
 type Check = fn(&Arc<OpenClDevice>);
 
-/// What oclgrind cannot: it is written for one thread, and keeps many bytes beside every byte of a buffer.
+/// Checks that oclgrind does not support: it is not thread-safe, and stores many bytes for every byte of a buffer.
 pub const BEYOND_OCLGRIND: &[&str] = &["threads", "out of memory", "many small writes and a large one"];
 
 /// Every check and its name.
@@ -20,7 +20,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("saxpy with 32-bit indices", saxpy_32),
     ("raw source", raw_source),
     ("scalars of every type", scalars),
-    ("bytes at odd places", odd_bytes),
+    ("unaligned bytes", odd_bytes),
     ("a refused program", refused_program),
     ("a program from its binary", binaries),
     ("queues wait for each other", queues),
@@ -61,7 +61,7 @@ fn saxpy_text(index_bits: u32) -> SourceText {
     text(SAXPY, "saxpy", vec![ParamType::Scalar(DType::F32.into()), buffer, buffer], true, index_bits)
 }
 
-/// A buffer that is freed with it.
+/// A buffer that is freed on drop.
 struct Held<'a> {
     device: &'a OpenClDevice,
     alloc: AllocId,
@@ -114,7 +114,7 @@ fn run(device: &OpenClDevice, steps: &[DeviceCommand]) -> Ticket {
 fn describes_itself(device: &Arc<OpenClDevice>) {
     let (info, target) = (device.info(), device.target());
     assert!(!info.name.is_empty() && !info.vendor.is_empty() && !info.driver.is_empty(), "{info:?}");
-    assert!(info.is_software, "all that tests run on are CPUs: {info:?}");
+    assert!(info.is_software, "tests run only on CPUs: {info:?}");
     assert!(info.compute_units > 0 && device.memory().total > 0, "{info:?}");
     assert!(target.max_group_items >= target.max_group[0] && target.max_group[0] > 0, "{target:?}");
     assert!(target.max_bindings >= 8 && target.shared_bytes >= 16 << 10 && target.int64, "{target:?}");
@@ -129,7 +129,7 @@ fn saxpy_32(device: &Arc<OpenClDevice>) {
     saxpy_with(device, 32);
 }
 
-/// Regions in the middle of their allocations, a grid that is no multiple of the group, and one argument that changes.
+/// Uses regions in the middle of their allocations, a grid that is not a multiple of the work-group size, and an argument that changes.
 fn saxpy_with(device: &Arc<OpenClDevice>, index_bits: u32) {
     let program = device.compile(&Program::Text(saxpy_text(index_bits))).unwrap();
     let (n, skip) = (1000usize, 5usize);
@@ -156,7 +156,7 @@ fn saxpy_with(device: &Arc<OpenClDevice>, index_bits: u32) {
     device.release(program);
 }
 
-/// Regions beyond the first byte become buffers of their own, where the device can begin one.
+/// Regions at a nonzero offset become sub-buffers, if the device's alignment allows it.
 fn raw_source(device: &Arc<OpenClDevice>) {
     let source = "kernel void ids(global uint *out) {
         const size_t i = get_global_id(0) + get_global_size(0) * (get_global_id(1) + get_global_size(1) * get_global_id(2));
@@ -167,7 +167,7 @@ fn raw_source(device: &Arc<OpenClDevice>) {
     let (skip, n) = (4096, 8 * 6 * 4);
     let out = holding(device, &vec![0xFF; skip + 4 * n]);
     let part = out.region(skip as u64, 4 * n as u64);
-    // A grid of 7 by 5 by 3 in groups of 4 by 3 by 2 is whole groups: 8 by 6 by 4.
+    // A grid of 7 by 5 by 3 in work-groups of 4 by 3 by 2 is rounded up to 8 by 6 by 4.
     run(device, &[launch(program, [7, 5, 3], [4, 3, 2], vec![Arg::Buffer(part)])]).wait().unwrap();
     let ids = (0..n).map(|i| (100 * (i / 48 % 2) + 10 * (i / 8 % 6 % 3) + i % 8 % 4) as u32);
     let expected: Vec<u8> = std::iter::repeat_n(0xFF, skip).chain(ids.flat_map(u32::to_le_bytes)).collect();
@@ -255,7 +255,7 @@ fn refused_program(device: &Arc<OpenClDevice>) {
         error.is_compile_failed() && error.message().contains("takes 10 arguments, its signature gives 7"),
         "{error}"
     );
-    // The length 0 means that a text ends in a zero byte, for which a driver would look.
+    // A length of 0 means that the text is zero-terminated, so the driver would search for the terminator.
     let empty = SourceText { source: String::new(), ..saxpy_text(64) };
     let error = device.compile(&Program::Text(empty)).unwrap_err();
     assert!(error.is_compile_failed() && error.message().contains("no kernel saxpy; it has: none"), "{error}");
@@ -265,12 +265,12 @@ fn refused_program(device: &Arc<OpenClDevice>) {
 fn binaries(device: &Arc<OpenClDevice>) {
     let text = saxpy_text(64);
     let program = device.compile(&Program::Text(text.clone())).unwrap();
-    let bytes = device.binary(program).expect("every driver here has a format of its own");
+    let bytes = device.binary(program).expect("every driver here returns binaries");
     device.release(program);
-    // Its text is not looked at while the binary is good.
+    // The text is not used if the binary is valid.
     let unused = SourceText { source: "not C at all".into(), ..text.clone() };
     device.release(device.compile(&Program::Binary { bytes: bytes.clone(), text: unused }).unwrap());
-    // Half a binary crashes some drivers, so it must not reach them; then the text is used.
+    // Half a binary crashes some drivers, so it must not reach them; the text is compiled instead.
     let half = bytes[..bytes.len() / 2].to_vec();
     for bytes in [bytes, half, b"not a program".to_vec(), Vec::new()] {
         let program = device.compile(&Program::Binary { bytes, text: text.clone() }).unwrap();
@@ -282,7 +282,7 @@ fn binaries(device: &Arc<OpenClDevice>) {
     }
 }
 
-/// Each turn doubles on one queue and adds on the other, so any order but this one gives another number.
+/// Each turn doubles on one queue and adds on the other, so any other order gives another result.
 fn queues(device: &Arc<OpenClDevice>) {
     let source =
         "kernel void turn(const uint add, global uint *x) { x[get_global_id(0)] = 2 * x[get_global_id(0)] + add; }";
@@ -298,7 +298,7 @@ fn queues(device: &Arc<OpenClDevice>) {
         last = device.submit(queues[turn as usize % 2], &steps, false).unwrap();
         expected = expected.wrapping_mul(2).wrapping_add(turn);
     }
-    // A submission of nothing but a wait is done when that is.
+    // A submission with only a wait is complete when the awaited work is.
     let only = device.submit(QueueId::DEFAULT, &[DeviceCommand::Wait(last.clone())], false).unwrap();
     while !only.poll().unwrap() {}
     assert!(last.poll().unwrap());
@@ -313,7 +313,7 @@ fn timed(device: &Arc<OpenClDevice>) {
     let (x, y) = (holding(device, &vec![0; 1 << 16]), holding(device, &vec![0; 1 << 16]));
     let args = vec![Arg::Scalar(1.0f32.into()), Arg::Buffer(x.all()), Arg::Buffer(y.all())];
     let dispatch = launch(program, [1 << 14, 1, 1], [64, 1, 1], args);
-    // Oclgrind counts filled bytes as never written, so no kernel reads these.
+    // Oclgrind treats filled bytes as uninitialized, so no kernel reads these.
     let filled = holding(device, &[0; 64]);
     let fill = DeviceCommand::Fill { to: filled.all(), pattern: vec![0] };
     let steps =
@@ -337,7 +337,7 @@ fn writes(device: &Arc<OpenClDevice>) {
         expected[at as usize..][..source.len()].copy_from_slice(&source);
     }
     source.fill(0xEE);
-    assert!(memory.read() == expected, "the bytes of a write may be used again at once");
+    assert!(memory.read() == expected, "the source of a write can be reused immediately");
 }
 
 fn out_of_memory(device: &Arc<OpenClDevice>) {
@@ -346,14 +346,14 @@ fn out_of_memory(device: &Arc<OpenClDevice>) {
         let error = device.allocate(bytes).unwrap_err();
         assert!(error.is_out_of_memory() && error.message().contains(&largest.to_string()), "{error}");
     }
-    // Many buffers that are together too large. Their pages are never touched, so nothing is taken from the machine.
+    // Many buffers that are too large together. Their pages are never touched, so no host memory is used.
     let mut held = Vec::new();
     let error = loop {
         match device.allocate(largest) {
             Ok(alloc) => held.push(alloc),
             Err(error) => break error,
         }
-        assert!(held.len() < 1000, "the memory has no end");
+        assert!(held.len() < 1000, "allocation never failed");
     };
     assert!(error.is_out_of_memory(), "{error}");
     held.into_iter().for_each(|alloc| device.free(alloc));
@@ -377,7 +377,7 @@ fn stale_ids(device: &Arc<OpenClDevice>) {
     assert!(device.submit(QueueId::DEFAULT, &[launch], false).unwrap_err().is_mistake());
 }
 
-/// The driver writes into the bytes until the read is done; dropping the ticket must not pull them away.
+/// The driver writes into the bytes until the read is complete; dropping the ticket must not free them earlier.
 fn dropped_read(device: &Arc<OpenClDevice>) {
     let memory = holding(device, &vec![7; 8 << 20]);
     for _ in 0..10 {
@@ -385,10 +385,10 @@ fn dropped_read(device: &Arc<OpenClDevice>) {
     }
     let ticket = device.read(QueueId::DEFAULT, memory.region(1, 3)).unwrap();
     assert_eq!(ticket.take().unwrap(), [7; 3]);
-    assert!(ticket.take().unwrap().is_empty(), "bytes are given once");
+    assert!(ticket.take().unwrap().is_empty(), "bytes are returned once");
 }
 
-/// One program on many threads: arguments of one launch must not reach another's.
+/// Launches one program on many threads: arguments of one launch must not reach another.
 fn threads(device: &Arc<OpenClDevice>) {
     let program = device.compile(&Program::Text(saxpy_text(64))).unwrap();
     std::thread::scope(|scope| {
@@ -415,7 +415,7 @@ fn nothing_leaks(device: &Arc<OpenClDevice>) {
     assert_eq!((live.buffers, live.programs, live.kernels), (0, 0, 0), "{live:?}");
 }
 
-/// A wait names work of the device it is submitted to.
+/// Checks that a wait for work of another device is rejected.
 pub fn tickets_of_other_devices_are_refused(a: &OpenClDevice, b: &OpenClDevice) {
     let foreign = b.submit(QueueId::DEFAULT, &[], false).unwrap();
     let error = a.submit(QueueId::DEFAULT, &[DeviceCommand::Wait(foreign)], false).unwrap_err();

@@ -1,7 +1,7 @@
-//! The OpenCL driver on every implementation this machine has: PoCL, Intel's CPU runtime, oclgrind, and none at all.
+//! The OpenCL driver on every implementation of this machine: PoCL, Intel's CPU runtime, oclgrind, and none.
 //!
-//! Which drivers the loader shows is fixed for a process, so each choice is a child process: this binary again, with
-//! [`child`] as its one test and the environment set.
+//! The loader's drivers are fixed for a process, so each configuration is a child process: this binary again, with [`child`] as its only
+//! test and the environment set.
 
 #![cfg(feature = "opencl")]
 
@@ -15,14 +15,14 @@ use panoply_driver::OpenClDriver;
 
 use vendors::{Child, vendor};
 
-/// Runs the job that the parent process named; nothing by itself.
+/// Runs the job that the parent process named; does nothing otherwise.
 #[test]
 fn child() {
     match vendors::job().as_deref() {
         None => {}
         Some("checks") => run_checks(),
         Some("two devices") => two_devices(),
-        Some("asked at once") => asked_at_once(),
+        Some("concurrent discovery") => asked_at_once(),
         Some("absent") => absent(),
         Some("broken beside good") => broken_beside_good(),
         Some(job) => panic!("no job {job}"),
@@ -39,7 +39,7 @@ fn intel() {
     vendor("intel").run("checks", &[]);
 }
 
-/// Out-of-bounds accesses, data races and uninitialized reads of the test kernels would be lines of its log.
+/// Out-of-bounds accesses, data races and uninitialized reads of the test kernels would appear in its log.
 #[test]
 fn oclgrind() {
     if let Some(log) = vendor("oclgrind").run("checks", vendors::OCLGRIND) {
@@ -49,17 +49,17 @@ fn oclgrind() {
 }
 
 #[test]
-fn two_pocl_devices_are_two_devices() {
+fn two_pocl_devices_are_listed() {
     vendor("pocl").run("two devices", &[("POCL_DEVICES", "pthread pthread")]);
 }
 
-/// PoCL gave a second thread that asked devices half made.
+/// PoCL returned half-initialized devices to a second thread that queried them meanwhile.
 #[test]
-fn threads_ask_at_once() {
-    (0..10).for_each(|_| drop(vendor("pocl").run("asked at once", &[])));
+fn concurrent_discovery() {
+    (0..10).for_each(|_| drop(vendor("pocl").run("concurrent discovery", &[])));
 }
 
-/// A loader that cannot be loaded: an empty file of its name comes first.
+/// The loader cannot be loaded: an empty file with its name comes first.
 #[test]
 fn no_loader() {
     if cfg!(target_os = "linux") {
@@ -69,7 +69,7 @@ fn no_loader() {
             .run("absent", &[("LD_LIBRARY_PATH", text(&folder)), ("EXPECT", "libOpenCL.so.1 cannot be loaded")]);
         std::fs::remove_dir_all(folder).unwrap();
     } else {
-        println!("SKIPPED: hiding the OpenCL loader: only Linux can");
+        println!("SKIPPED: hiding the OpenCL loader: only possible on Linux");
     }
 }
 
@@ -106,7 +106,7 @@ fn a_broken_driver_beside_a_good_one() {
 }
 
 fn run_checks() {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     let devices = unsafe { OpenClDriver::default().devices() }.unwrap();
     for device in devices {
         let live = device.live();
@@ -120,12 +120,12 @@ fn run_checks() {
             check(&device);
         }
         drop(device);
-        assert_eq!(live(), panoply_driver::opencl::Live::default(), "objects that nobody released");
+        assert_eq!(live(), panoply_driver::opencl::Live::default(), "objects that were not released");
     }
 }
 
 fn two_devices() {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     let devices = unsafe { OpenClDriver::default().devices() }.unwrap();
     let indices: Vec<usize> = devices.iter().map(|device| device.info().index).collect();
     assert_eq!(indices, [0, 1]);
@@ -139,7 +139,7 @@ fn asked_at_once() {
     let start = std::sync::Barrier::new(8);
     let ask = || {
         start.wait();
-        // SAFETY: this test passes valid arguments alone.
+        // SAFETY: this test passes only valid arguments.
         unsafe { OpenClDriver::default().devices() }.unwrap().len()
     };
     let counts = std::thread::scope(|scope| [(); 8].map(|()| scope.spawn(ask)).map(|thread| thread.join().unwrap()));
@@ -148,20 +148,20 @@ fn asked_at_once() {
 
 fn absent() {
     let expected = std::env::var("EXPECT").unwrap();
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     let error = unsafe { OpenClDriver::default().probe() }.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains(&expected), "{error}");
     assert_eq!(
-        // SAFETY: this test passes valid arguments alone.
+        // SAFETY: this test passes only valid arguments.
         unsafe { OpenClDriver::default().probe() }.unwrap_err().to_string(),
         error.to_string(),
-        "asking again is answered alike"
+        "a second query returns the same error"
     );
 }
 
 fn broken_beside_good() {
-    // SAFETY: this test passes valid arguments alone.
+    // SAFETY: this test passes only valid arguments.
     assert_eq!(unsafe { OpenClDriver::default().probe() }.unwrap().len(), 1);
     let refused = OpenClDriver::default().rejected();
     assert!(refused.len() == 1 && refused[0].message().contains("a-broken.icd"), "{refused:?}");

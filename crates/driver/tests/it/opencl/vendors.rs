@@ -1,33 +1,33 @@
-//! Child processes that see one choice of OpenCL drivers, and how the log of one is judged. Tests of other crates use it too.
+//! Child processes with a selection of OpenCL drivers, and checks of oclgrind's log. Tests of other crates use it too.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::path::PathBuf;
 use std::process::Command;
 
 const JOB: &str = "PANOPLY_TEST_CHILD";
 
-/// With these oclgrind looks for all it can find.
+/// Settings with which oclgrind reports all errors that it can detect.
 pub const OCLGRIND: &[(&str, &str)] = &[("OCLGRIND_DATA_RACES", "1"), ("OCLGRIND_UNINITIALIZED", "1")];
 
-/// Holds if oclgrind logged nothing that a program may not do.
+/// Asserts that oclgrind's log reports no error.
 pub fn assert_clean(log: &str) {
     let complaints = ["Invalid read", "Invalid write", "data race", "Uninitialized", "Divergence"];
     assert!(!complaints.iter().any(|complaint| log.contains(complaint)), "{log}");
 }
 
-/// What this process was started to do, if it is a child.
+/// Returns the job of this process, if it is a child.
 pub fn job() -> Option<String> {
     std::env::var(JOB).ok()
 }
 
-/// A process to start, if the machine has what it needs.
+/// A child process to start; `None` if the machine lacks its prerequisites.
 pub struct Child(Option<Vec<(String, String)>>);
 
-/// A child that sees this vendor's driver only.
+/// Returns a child that sees only this vendor's driver.
 pub fn vendor(name: &str) -> Child {
     if name != "pocl" && std::env::var("PANOPLY_TEST_QUICK").is_ok_and(|value| value == "1") {
-        println!("SKIPPED: opencl on {name}: `--quick` was asked for");
+        println!("SKIPPED: opencl on {name}: `--quick` was requested");
         return Child(None);
     }
     let tools = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.tools");
@@ -42,23 +42,23 @@ pub fn vendor(name: &str) -> Child {
 }
 
 impl Child {
-    /// A child with these settings.
+    /// Creates a child with these environment variables.
     pub fn new(settings: &[(&str, &str)]) -> Child {
         Child(Some(settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()))
     }
 
-    /// Whether the machine lacks what it needs.
+    /// Returns true if the machine lacks its prerequisites.
     pub fn is_missing(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The first file by which the vendor registers itself.
+    /// Returns the vendor's first registration file.
     pub fn registration(&self) -> Option<PathBuf> {
         let (_, folder) = self.0.as_ref()?.first()?;
         std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).next()
     }
 
-    /// Does a job in the process and gives what it printed; panics if it failed.
+    /// Runs a job in the process and returns its output; panics if it fails.
     pub fn run(&self, job: &str, settings: &[(&str, &str)]) -> Option<String> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         // `child` of the module that includes this one.

@@ -1,24 +1,30 @@
-//! Tests on a library that only pretends to be a vendor's.
+//! Tests on a simulated vendor library.
 //!
-//! What the pretended driver offers is fixed for a process, so each choice is a child process: the test binary again, with `child` as
-//! its one test and the environment set.
+//! The configuration of the simulated driver is fixed for a process, so each configuration is a child process: the test binary again, with
+//! `child` as its only test and the environment set.
 
+<<<<<<< 500041b:crates/driver/tests/it/shared/mod.rs
+=======
+#![allow(dead_code, reason = "each test program uses a part")]
+
+>>>>>>> prose:crates/driver/tests/shared/mod.rs
 use std::process::Command;
 
 use panoply_device::{AllocId, DeviceCommand, Driver, ErrorKind, QueueId, RawDevice, Region};
 
 const JOB: &str = "PANOPLY_TEST_CHILD";
 
-/// What child processes do, by name.
+/// The jobs of child processes, by name.
 pub type Jobs = &'static [(&'static str, fn())];
 
-/// Runs the job that the parent process named; nothing by itself.
+/// Runs the job that the parent process named; does nothing otherwise.
 pub fn child(jobs: Jobs) {
     let Ok(job) = std::env::var(JOB) else { return };
     let known = jobs.iter().find(|(name, _)| *name == job);
     known.unwrap_or_else(|| panic!("no job {job}")).1();
 }
 
+<<<<<<< 500041b:crates/driver/tests/it/shared/mod.rs
 /// The name by which the test harness knows the test `child` of a module.
 fn child_test(module: &str) -> String {
     let (_, module) = module.split_once("::").expect("a module of a test program");
@@ -27,6 +33,10 @@ fn child_test(module: &str) -> String {
 
 /// Runs a job of a module in a separate process with these environment variables.
 pub fn run(module: &str, job: &str, settings: &[(&str, &str)]) {
+=======
+/// Runs a job in a child process with these environment variables.
+pub fn run(job: &str, settings: &[(&str, &str)]) {
+>>>>>>> prose:crates/driver/tests/shared/mod.rs
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([&child_test(module), "--exact", "--nocapture"]).env(JOB, job).envs(settings.iter().copied());
     let output = command.output().unwrap();
@@ -34,7 +44,7 @@ pub fn run(module: &str, job: &str, settings: &[(&str, &str)]) {
     assert!(output.status.success() && log.contains("1 passed"), "{job} with {settings:?} failed ({}):\n{log}", output.status);
 }
 
-/// Asking for devices fails as the setting `EXPECT` says, twice alike.
+/// Checks that discovery fails with the message in `EXPECT`, and fails in the same way again.
 pub fn absent(driver: &dyn Driver) {
     let expected = std::env::var("EXPECT").unwrap();
     // SAFETY: no device is used.
@@ -43,10 +53,14 @@ pub fn absent(driver: &dyn Driver) {
     let text = std::iter::once(error.message()).chain(error.notes().iter().map(String::as_str)).collect::<Vec<_>>();
     assert!(text.join("; ").contains(&expected), "{text:?}");
     // SAFETY: no device is used.
-    assert_eq!(unsafe { driver.probe() }.unwrap_err().to_string(), error.to_string(), "asking again is answered alike");
+    assert_eq!(
+        unsafe { driver.probe() }.unwrap_err().to_string(),
+        error.to_string(),
+        "a second query returns the same error"
+    );
 }
 
-/// Memory runs out of a device of 16 MiB with a sentence, and what is left works on.
+/// Checks that a device of 16 MiB reports exhausted memory, and works after memory is freed.
 pub fn out_of_memory(device: &dyn RawDevice, works: fn(&dyn RawDevice)) {
     let total = 16 << 20;
     assert_eq!(device.memory().total, total);
@@ -67,7 +81,7 @@ pub fn out_of_memory(device: &dyn RawDevice, works: fn(&dyn RawDevice)) {
     device.free(again);
 }
 
-/// Fills of every width at odd places, copies, and uploads too large to be staged, against plain slices.
+/// Compares fills of every width at unaligned offsets, copies, and uploads too large to be staged with the same operations on slices.
 pub fn bytes_arrive(device: &dyn RawDevice) {
     let bytes = (3 << 20) + 24;
     let source: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -90,12 +104,12 @@ pub fn bytes_arrive(device: &dyn RawDevice) {
     assert!(again == source);
 }
 
-/// A whole allocation.
+/// Returns the region of a whole allocation.
 pub fn all(alloc: AllocId, bytes: u64) -> Region {
     Region { alloc, offset: 0, bytes }
 }
 
-/// Memory that holds words.
+/// Allocates memory and writes words to it.
 pub fn holding(device: &dyn RawDevice, words: &[u32]) -> Region {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let region = all(device.allocate(bytes.len() as u64).unwrap(), bytes.len() as u64);
@@ -103,7 +117,7 @@ pub fn holding(device: &dyn RawDevice, words: &[u32]) -> Region {
     region
 }
 
-/// The words that memory holds.
+/// Reads the words of a region.
 pub fn words(device: &dyn RawDevice, queue: QueueId, region: Region) -> panoply_device::Result<Vec<u32>> {
     let bytes = device.read(queue, region)?.take()?;
     Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())

@@ -1,4 +1,4 @@
-//! Expressions. Each is typed and interned as it is read.
+//! Parser of expressions. Each is typed and interned as it is read.
 
 use super::super::BUILTINS;
 use super::super::lex::Token;
@@ -8,7 +8,7 @@ use crate::dtype::{DType, Scalar, Type};
 use crate::kernel::*;
 use crate::verify::typing;
 
-/// Expressions inside expressions on one line; printing stays far below.
+/// Maximum nesting depth of expressions on one line; the printer stays far below it.
 const MAX_EXPR_DEPTH: usize = 64;
 
 impl Parser<'_> {
@@ -89,7 +89,7 @@ impl Parser<'_> {
         };
         let op = Alu::from_name(word);
         if plain.is_none() && op.is_none() && word != "len" {
-            return Err(format!("{word} is no operation"));
+            return Err(format!("{word} is not an operation"));
         }
         self.advance()?;
         self.sign("(")?;
@@ -113,7 +113,7 @@ impl Parser<'_> {
 
     fn typed_call(&mut self, word: &str) -> Parsed<ExprId> {
         if !matches!(word, "cast" | "bitcast" | "splat" | "extract") {
-            return Err(format!("{word} is no conversion"));
+            return Err(format!("{word} is not a conversion"));
         }
         self.advance()?;
         self.sign("<")?;
@@ -137,7 +137,7 @@ impl Parser<'_> {
 
     fn float_constant(&mut self, word: &str) -> Parsed<ExprId> {
         let dtype = DType::from_name(word).filter(|dtype| dtype.is_float());
-        let dtype = dtype.ok_or_else(|| format!("{word} is no float type"))?;
+        let dtype = dtype.ok_or_else(|| format!("{word} is not a float type"))?;
         self.advance()?;
         self.sign("::")?;
         let Token::Word(word) = self.token else { return Err(self.expected("a constant's name")) };
@@ -175,13 +175,13 @@ impl Parser<'_> {
     }
 }
 
-/// A number of the type its suffix names; without one an index.
+/// Parses a number of the type that its suffix names, or an index if there is no suffix.
 fn number(digits: &str, suffix: &str) -> Parsed<Expr> {
     if suffix.is_empty() {
-        return digits.parse().map(Expr::Index).map_err(|_| format!("{digits} is no index"));
+        return digits.parse().map(Expr::Index).map_err(|_| format!("{digits} is not an index"));
     }
-    let dtype = DType::from_name(suffix).ok_or_else(|| format!("{suffix} is no element type"))?;
-    let wrong = || format!("{digits} is no {dtype}");
+    let dtype = DType::from_name(suffix).ok_or_else(|| format!("{suffix} is not an element type"))?;
+    let wrong = || format!("{digits} is not a valid {dtype}");
     let value = match dtype {
         DType::Bool => return Err("a bool is `true` or `false`".to_string()),
         DType::F64 => Scalar::from(digits.parse::<f64>().map_err(|_| wrong())?),

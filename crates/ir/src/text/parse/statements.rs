@@ -1,4 +1,4 @@
-//! Lines of a body: definitions and statements.
+//! Parser of the lines of a body: definitions and statements.
 
 use super::super::ATOMICS;
 use super::super::lex::Token;
@@ -9,7 +9,7 @@ use crate::kernel::*;
 use crate::verify::MAX_DEPTH;
 
 impl Parser<'_> {
-    /// The lines of a block and its closing brace.
+    /// Parses the lines of a block and its closing brace.
     pub(super) fn block(&mut self) -> Parsed<Block> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -38,8 +38,8 @@ impl Parser<'_> {
 
     fn place(&mut self) -> Parsed<Loc> {
         let Token::Place(text) = self.token else { return Ok(Loc::default()) };
-        let (file, line) = text.rsplit_once(':').ok_or("a place is a file, a colon and a line")?;
-        let line = line.parse().map_err(|_| format!("{line} is no line"))?;
+        let (file, line) = text.rsplit_once(':').ok_or("a location is a file, a colon and a line")?;
+        let line = line.parse().map_err(|_| format!("{line} is not a line number"))?;
         let file = match file.strip_prefix('"').and_then(|file| file.strip_suffix('"')) {
             Some(raw) => unquote(raw).ok_or("the string has a malformed escape")?,
             None => file.to_string(),
@@ -130,7 +130,7 @@ impl Parser<'_> {
 
     fn atomic(&mut self, old: Option<LocalId>) -> Parsed<Op> {
         let Token::Word(word) = self.token else { return Err(self.expected("an atomic")) };
-        let op = atomic_named(word).ok_or_else(|| format!("{word} is no atomic"))?;
+        let op = atomic_named(word).ok_or_else(|| format!("{word} is not an atomic"))?;
         self.advance()?;
         self.sign("(")?;
         let key = self.name()?;

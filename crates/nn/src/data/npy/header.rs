@@ -1,8 +1,8 @@
-//! The header of a `.npy` file: a Python dictionary, read as `ast.literal_eval` and `numpy.lib.format` read it.
+//! Parser of the header of a `.npy` file: a Python dictionary, with the syntax that `ast.literal_eval` and `numpy.lib.format` accept.
 
 use panoply_tensor::DType;
 
-/// What a header says.
+/// A parsed header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub dtype: DType,
@@ -18,43 +18,43 @@ enum Value {
     Tuple(Vec<Value>),
 }
 
-/// The keys that a header has, each exactly once but for repetitions, of which the last counts.
+/// Keys of a header, all required. If a key is repeated, the last value counts.
 const KEYS: [&str; 3] = ["descr", "fortran_order", "shape"];
 
-/// Reads a header, or says what is wrong with it.
+/// Parses a header, or returns a description of the error.
 pub(super) fn parse(text: &str) -> Result<Header, String> {
     let mut reader = Reader { rest: text };
     let [descr, order, shape] = reader.dictionary()?;
     if !reader.is_at_end() {
-        return Err("its header goes on behind the dictionary".to_string());
+        return Err("its header continues after the dictionary".to_string());
     }
     let Value::Bool(fortran_order) = order else {
         return Err(format!("its fortran_order is {order:?}, neither True nor False"));
     };
     let dtype = match descr {
         Value::Text(code) => dtype(&code)?,
-        other => return Err(format!("element type {other:?} is not known here")),
+        other => return Err(format!("element type {other:?} is not supported")),
     };
     let Value::Tuple(dims) = shape else { return Err("its shape is not a tuple".to_string()) };
     let dims = dims.into_iter().map(|dim| match dim {
         Value::Int(dim) => Ok(dim),
-        other => Err(format!("its shape has {other:?} in it, not a length")),
+        other => Err(format!("its shape contains {other:?} instead of a length")),
     });
     let dims: Vec<usize> = dims.collect::<Result<_, _>>()?;
-    // Both orders are the same where one axis at most is longer than 1.
+    // Both orders are the same if at most one axis is longer than 1.
     if fortran_order && dims.iter().filter(|dim| **dim > 1).count() > 1 {
         return Err("it is not in C order; save it with `numpy.ascontiguousarray`".to_string());
     }
     Ok(Header { dtype, dims })
 }
 
-/// The element type of a NumPy type string such as `<f4`, `f4` or `float32`; single bytes have no order.
+/// Returns the element type of a NumPy type string such as `<f4`, `f4` or `float32`; single bytes have no byte order.
 fn dtype(code: &str) -> Result<DType, String> {
     let (order, name) = match code.chars().next() {
         Some(order @ ('<' | '>' | '=' | '|')) => (order, &code[1..]),
         _ => ('=', code),
     };
-    // Only short names have an order before them.
+    // Only short names can have a byte order prefix.
     let named = |names: &[&str]| names.contains(&name) && (code == name || name.len() <= 2);
     let found = NAMES.iter().find(|(names, _)| named(names)).map(|(_, dtype)| *dtype);
     match found {
@@ -62,7 +62,7 @@ fn dtype(code: &str) -> Result<DType, String> {
         Some(_) => {
             Err(format!("element type {code} is big-endian; save it with `x.astype(x.dtype.newbyteorder(\"<\"))`"))
         }
-        None => Err(format!("element type {code} is not known here")),
+        None => Err(format!("element type {code} is not supported")),
     }
 }
 
@@ -81,18 +81,18 @@ const NAMES: [(&[&str], DType); 12] = [
     (&["f8", "d", "float64", "double"], DType::F64),
 ];
 
-/// The part of a header that is not read yet.
+/// The unparsed rest of a header.
 struct Reader<'a> {
     rest: &'a str,
 }
 
 impl Reader<'_> {
-    /// Whether nothing but white space follows.
+    /// Returns true if only white space follows.
     fn is_at_end(&mut self) -> bool {
         self.rest.trim_start().is_empty()
     }
 
-    /// Skips white space and a character, if it is next.
+    /// Skips white space, and a character if it is next. Returns true if it was.
     fn takes(&mut self, char: char) -> bool {
         self.rest = self.rest.trim_start();
         let after = self.rest.strip_prefix(char);
@@ -105,19 +105,19 @@ impl Reader<'_> {
             return Ok(());
         }
         match self.rest.chars().next() {
-            Some(found) => Err(format!("its header has {found:?} where {char:?} belongs")),
-            None => Err(format!("its header ends where {char:?} belongs")),
+            Some(found) => Err(format!("its header has {found:?} where {char:?} is expected")),
+            None => Err(format!("its header ends where {char:?} is expected")),
         }
     }
 
-    /// A dictionary with the values of [`KEYS`] in their order and no others.
+    /// Parses a dictionary with the keys [`KEYS`] and no others. Returns the values in their order.
     fn dictionary(&mut self) -> Result<[Value; 3], String> {
         let mut values: [Option<Value>; 3] = [None, None, None];
         self.expects('{')?;
         while !self.takes('}') {
             let key = self.text()?;
             let at = KEYS.iter().position(|known| *known == key);
-            let at = at.ok_or_else(|| format!("its header has the key `{key}`, which NumPy's have not"))?;
+            let at = at.ok_or_else(|| format!("its header has the key `{key}`, which NumPy does not write"))?;
             self.expects(':')?;
             values[at] = Some(self.value()?);
             if !self.takes(',') {
@@ -140,24 +140,24 @@ impl Reader<'_> {
             Some('(') => self.tuple(),
             Some('0'..='9') => self.int(),
             Some('\'' | '"' | 'u') => self.text().map(Value::Text),
-            Some('[') => Err("its elements have several fields".to_string()),
+            Some('[') => Err("structured element types are not supported".to_string()),
             _ => {
                 let word: String = self.rest.chars().take_while(|char| char.is_ascii_alphanumeric()).collect();
                 self.rest = &self.rest[word.len()..];
                 match word.as_str() {
                     "True" => Ok(Value::Bool(true)),
                     "False" => Ok(Value::Bool(false)),
-                    _ => Err(format!("its header has `{word}` where a value belongs")),
+                    _ => Err(format!("its header has `{word}` where a value is expected")),
                 }
             }
         }
     }
 
-    /// A text in either kind of quotes, without escapes.
+    /// Parses a string in single or double quotes, without escapes.
     fn text(&mut self) -> Result<String, String> {
         self.rest = self.rest.trim_start();
         let start = self.rest.strip_prefix('u').unwrap_or(self.rest);
-        let unclosed = || "its header has no text in quotes where one belongs".to_string();
+        let unclosed = || "its header has no quoted string where one is expected".to_string();
         let quote = start.chars().next().filter(|char| matches!(char, '\'' | '"')).ok_or_else(unclosed)?;
         let (text, after) = start[1..].split_once(quote).ok_or_else(unclosed)?;
         if text.contains(['\\', '\n']) {
@@ -167,7 +167,7 @@ impl Reader<'_> {
         Ok(text.to_string())
     }
 
-    /// A whole number, as Python 2 wrote it with an `L` behind.
+    /// Parses an integer, with the suffix `L` of Python 2.
     fn int(&mut self) -> Result<Value, String> {
         let digits: String = self.rest.chars().take_while(char::is_ascii_digit).collect();
         self.rest = &self.rest[digits.len()..];
@@ -178,13 +178,13 @@ impl Reader<'_> {
         digits.parse().map(Value::Int).map_err(|error| format!("its header has the number {digits}: {error}"))
     }
 
-    /// A tuple: a single value in parentheses is only one with a comma.
+    /// Parses a tuple. A single value in parentheses is a tuple only with a comma.
     fn tuple(&mut self) -> Result<Value, String> {
         self.expects('(')?;
         let mut values = Vec::new();
         while !self.takes(')') {
             self.rest = self.rest.trim_start();
-            // Deeper ones are no shapes, and recursion has a limit.
+            // Nested tuples are not shapes, and recursion must be bounded.
             if self.rest.starts_with('(') {
                 return Err("its shape has a tuple in it".to_string());
             }
@@ -209,7 +209,7 @@ mod tests {
         Header { dtype, dims: dims.to_vec() }
     }
 
-    /// Each is what NumPy 2.4 makes of the header.
+    /// Expected values as read by NumPy 2.4.
     #[test]
     fn headers_that_numpy_reads() {
         for (text, wanted) in [
@@ -263,6 +263,6 @@ mod tests {
         let error = parse(&with("False", "(6,)").replace("<f4", ">f4")).unwrap_err();
         assert!(error.contains(">f4 is big-endian"), "{error}");
         let error = parse(&with("False", "(6,)").replace("<f4", "<c8")).unwrap_err();
-        assert!(error.contains("element type <c8 is not known here"), "{error}");
+        assert!(error.contains("element type <c8 is not supported"), "{error}");
     }
 }

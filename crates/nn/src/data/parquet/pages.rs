@@ -1,8 +1,8 @@
-//! The page headers of a column in a Parquet file, checked before the format's crate allocates what they name.
+//! Page headers of a column in a Parquet file, checked before the `parquet` crate allocates memory for them.
 //!
-//! The crate reserves the uncompressed size of a page and the length of a dictionary as their headers say, whatever the file holds. So
-//! the headers of all pages are read here first: sizes must lie in the column, counts must agree with the rows, and what one page and
-//! the dictionary take in memory is counted.
+//! The crate allocates the uncompressed size of a page and the length of a dictionary as the headers claim, regardless of the file's
+//! content. Therefore all page headers are read here first. Sizes must be within the column, counts must match the rows, and the memory of
+//! the dictionary and the largest page is counted.
 //!
 //! Source: apache/parquet-format, `PageHeader` in the compact protocol of Thrift.
 
@@ -12,28 +12,28 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use parquet::basic::{Encoding, Type};
 use parquet::file::metadata::ColumnChunkMetaData;
 
-/// Bytes of a value of a dictionary in the memory of the format's crate.
+/// Memory of a dictionary value in the `parquet` crate, in bytes.
 const DICTIONARY_VALUE: u64 = 32;
 
-/// Structures within structures of a header, at most.
+/// Maximum nesting of structures in a header.
 const DEEPEST: usize = 8;
 
-/// What a column takes while it is read.
+/// Memory that reading a column takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pages {
-    /// Bytes of the dictionary and of the largest page, packed and unpacked.
+    /// Bytes of the dictionary and of the largest page, compressed and decompressed.
     pub memory: u64,
-    /// Bytes that are unpacked, of all pages.
+    /// Decompressed bytes of all pages.
     pub unpacked: u64,
 }
 
-/// Reads the headers of a column's pages; an error says what contradicts the rest of the file.
+/// Checks the page headers of a column against the rest of the file; an error describes the contradiction.
 pub(super) fn check(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<Pages, String> {
     if let Some(encoding) = column.encodings().find(|encoding| !is_read(*encoding)) {
-        return Err(format!("its encoding {encoding} is not read here; write it plain or with a dictionary"));
+        return Err(format!("its encoding {encoding} is not supported; write it plain or with a dictionary"));
     }
     if column.column_type() == Type::BYTE_ARRAY && column.column_descr().type_precision() > 76 {
-        return Err(format!("decimals of {} digits are not read here", column.column_descr().type_precision()));
+        return Err(format!("decimals of {} digits are not supported", column.column_descr().type_precision()));
     }
     let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let (start, bytes) = (start.max(0) as u64, column.compressed_size().max(0) as u64);
@@ -45,7 +45,7 @@ pub(super) fn check(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Res
         let page = header.page().ok_or("a page header cannot be read")?;
         at += header.read + page.compressed;
         if at > bytes || page.compressed > bytes {
-            return Err("a page lies beyond the end of its column".to_string());
+            return Err("a page extends beyond the end of its column".to_string());
         }
         found.unpacked = found.unpacked.saturating_add(page.unpacked);
         match page.kind {
@@ -61,22 +61,22 @@ pub(super) fn check(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Res
         }
     }
     if values != rows {
-        return Err(format!("its pages hold {values} values, not {rows}"));
+        return Err(format!("its pages have {values} values, expected {rows}"));
     }
     found.memory += largest;
     Ok(found)
 }
 
-/// Whether values in this encoding are decoded without memory for counts that only their page names. Those that pandas, Polars, DuckDB
-/// and Spark write by default are.
+/// Returns true for encodings that are decoded without allocating memory for counts that only a page claims. They include the defaults of
+/// pandas, Polars, DuckDB and Spark.
 fn is_read(encoding: Encoding) -> bool {
-    #[allow(deprecated, reason = "files of old writers say so for levels")]
+    #[allow(deprecated, reason = "old writers declare it for levels")]
     let levels = Encoding::BIT_PACKED;
     let plain = [Encoding::PLAIN, Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY, Encoding::RLE, levels];
     plain.contains(&encoding) || [Encoding::DELTA_BINARY_PACKED, Encoding::BYTE_STREAM_SPLIT].contains(&encoding)
 }
 
-/// What a page holds.
+/// Type of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Data,
@@ -84,7 +84,7 @@ enum Kind {
     Dictionary,
 }
 
-/// A page, as its header has it.
+/// A parsed page header.
 #[derive(Clone, Copy, Debug)]
 struct Page {
     kind: Kind,
@@ -93,21 +93,21 @@ struct Page {
     values: u64,
 }
 
-/// A reader of Thrift's compact protocol that counts the bytes.
+/// Reader of Thrift's compact protocol that counts the consumed bytes.
 struct Compact<R> {
     reader: R,
     read: u64,
 }
 
 impl<R: Read> Compact<R> {
-    /// The header of a page; none if it is cut short, not one, or of other types than the format has: the format's crate may read those
-    /// as something else.
+    /// Parses a page header. Returns `None` if it is truncated, invalid, or has fields of unexpected types, which the `parquet` crate might
+    /// interpret differently.
     fn page(&mut self) -> Option<Page> {
         let (mut numbers, mut counts, mut field) = ([None; 5], [None; 9], 0);
         while let Some(wire) = self.field(&mut field)? {
             match (field, wire) {
                 (1..=4, 5) => numbers[field as usize] = Some(self.zigzag()?),
-                // Headers of a data page, an index, a dictionary and a data page of version 2.
+                // Headers of a data page, an index page, a dictionary page and a data page of version 2.
                 (5..=8, 12) => counts[field as usize] = Some(self.counts(field)?),
                 (1..=8, _) => return None,
                 _ => self.skip(wire, 0)?,
@@ -120,23 +120,23 @@ impl<R: Read> Compact<R> {
             3 => (Kind::Data, counts[8]?),
             _ => return None,
         };
-        // The page's own encoding, which its column need not have named.
+        // The page's own encoding, which the column's metadata need not list.
         if !matches!(counts.1, 0 | 2..=5 | 8 | 9) {
             return None;
         }
-        // Numbers of 32 bits that are not below 0.
+        // Non-negative 32-bit numbers.
         let size = |number: i64| u64::try_from(number).ok().filter(|size| *size <= i32::MAX as u64);
         Some(Page { kind, unpacked: size(numbers[2]?)?, compressed: size(numbers[3]?)?, values: size(counts.0)? })
     }
 
-    /// The number of values in a page and their encoding, out of the structure of this field.
+    /// Returns the number of values and the encoding from the page type's header structure.
     fn counts(&mut self, header: i64) -> Option<(i64, i64)> {
         let (mut values, mut encoding, mut field) = (None, None, 0);
         while let Some(wire) = self.field(&mut field)? {
             match (header, field, wire) {
                 (5 | 7 | 8, 1, 5) => values = Some(self.zigzag()?),
                 (5 | 7, 2, 5) | (8, 4, 5) => encoding = Some(self.zigzag()?),
-                // Other numbers; a flag; statistics.
+                // Other integers, a flag, and statistics.
                 (5, 3 | 4, 5) | (8, 2 | 3 | 5 | 6, 5) | (7, 3, 1 | 2) | (8, 7, 1 | 2) | (5, 5, 12) | (8, 8, 12) => {
                     self.skip(wire, 0)?;
                 }
@@ -147,7 +147,7 @@ impl<R: Read> Compact<R> {
         if header == 6 { Some((0, 0)) } else { Some((values?, encoding?)) }
     }
 
-    /// The number and wire type of the next field of a structure; an inner none at its end.
+    /// Returns the wire type of the next field of a structure and updates `number`; an inner `None` is the end of the structure.
     fn field(&mut self, number: &mut i64) -> Option<Option<u8>> {
         let byte = self.byte()?;
         let (delta, wire) = (i64::from(byte >> 4), byte & 15);
@@ -174,7 +174,7 @@ impl<R: Read> Compact<R> {
             9 | 10 => {
                 let head = self.byte()?;
                 let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
-                // Each element takes a byte at least, so a count that the file does not hold ends here.
+                // Each element takes at least one byte, so a count beyond the file's content fails here.
                 (0..count).try_for_each(|_| match head & 15 {
                     1 | 2 => self.byte().map(|_| ()),
                     wire => self.skip(wire, depth + 1),

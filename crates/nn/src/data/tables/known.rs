@@ -1,4 +1,4 @@
-//! Tables as a trained network reads them: the columns it knows, in whatever order, with labels where they are there.
+//! Reading of tables for a trained network: its columns in any order, with labels if they exist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::super::csv::{CsvTable, number};
 use super::super::reader::{InferenceData, Keys, Label, SequenceColumn, Task};
 use super::{TableExamples, answer, check_names, columns_of, read_rows};
 
-/// What a trained network knows of tables.
+/// Schema of the tables that a trained network reads.
 pub(in crate::data) struct TableSchema<'a> {
     pub columns: &'a [String],
     pub labels: &'a [String],
@@ -22,7 +22,7 @@ pub(in crate::data) struct TableSchema<'a> {
 }
 
 impl TableSchema<'_> {
-    /// Reads examples to be judged, and what is right where it is known.
+    /// Reads examples for inference, with labels where known.
     pub fn read(&self, path: &Path) -> Result<InferenceData> {
         let needed = || self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
         let unnamed = needed().all(|name| name.strip_prefix("column ").is_some_and(|at| at.parse::<usize>().is_ok()));
@@ -42,7 +42,7 @@ impl TableSchema<'_> {
             return Err(Error::corrupt(message));
         }
         if table.rows() == 0 {
-            return Err(Error::corrupt(format!("{}: it has no rows below the names of its columns", path.display())));
+            return Err(Error::corrupt(format!("{}: it has no rows after the header", path.display())));
         }
         let known: Option<Vec<usize>> = self.labels.iter().map(|name| place(name)).collect();
         let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
@@ -53,7 +53,9 @@ impl TableSchema<'_> {
         if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
             let (place, id) = (examples.at(long, column), examples.cell(examples.rows[long][0], column));
             let rows = examples.rows[long].len();
-            return Err(Error::corrupt(format!("{place}: `{id}` has {rows} rows, this network takes up to {time}")));
+            return Err(Error::corrupt(format!(
+                "{place}: `{id}` has {rows} rows, but this network supports at most {time}"
+            )));
         }
         let columns = columns_of(&table, &places, self.words, self.offsets);
         let (features, lengths) = examples.numbers(&columns, time)?;
@@ -73,7 +75,7 @@ impl TableSchema<'_> {
         })
     }
 
-    /// What is right of each example, of the labels in these columns.
+    /// Returns the label of each example from these columns, where known.
     fn right(&self, examples: &TableExamples<'_>, labels: Option<&[usize]>) -> Vec<Option<Label>> {
         let keys = Keys::of(self.classes);
         let right = |rows: &Vec<usize>| {
@@ -89,8 +91,8 @@ impl TableSchema<'_> {
         examples.rows.iter().map(right).collect()
     }
 
-    /// Whether the first row of a table without known names holds names instead of an example: none of its words is known, and those of
-    /// another row are.
+    /// Returns true if the first row of a table without a recognized header is a header rather than an example: none of its texts is a
+    /// known category, but those of another row are.
     fn begins_with_other_names(&self, table: &CsvTable) -> bool {
         let place = |name: &String| table.names.iter().position(|known| known == name);
         let columns: Vec<(usize, &Vec<String>)> =
@@ -105,7 +107,7 @@ impl TableSchema<'_> {
             && others.into_iter().any(|row| columns.iter().all(is_known(row)))
     }
 
-    /// A table without names that has as many columns as are learned from has those in their order: the learned ones are left out.
+    /// Renames the columns of a table without a header that has exactly the feature columns: they are in their order, without the labels.
     fn without_labels(&self, mut table: CsvTable) -> CsvTable {
         let all = self.columns.len() + usize::from(self.sequences.is_some());
         if !table.has_header && table.names.len() == all {

@@ -1,9 +1,9 @@
-//! The name of each kind of layer, as files spell it.
+//! Names of layers in files.
 
 use super::LayerSpec;
 
 impl LayerSpec {
-    /// As it is spelled in files.
+    /// Returns the name of the layer in files.
     pub fn kind(&self) -> &'static str {
         match self {
             LayerSpec::Linear { .. } => "linear",

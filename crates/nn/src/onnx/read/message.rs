@@ -1,24 +1,24 @@
 //! Protocol Buffers messages of an ONNX model, parsed without copying tensor data. Field numbers are those of `onnx.proto`.
 //!
-//! The bytes are untrusted: every length is checked against the bytes that are left, nothing recurses, and nothing is allocated in
-//! proportion to a number in the file that its bytes do not back.
+//! The bytes are untrusted: every length is checked against the remaining bytes, there is no recursion, and allocations are bounded by the
+//! size of the file.
 
-/// The reason why bytes are not a message.
+/// A parsed message, or a description of the error.
 pub type Parsed<T> = Result<T, String>;
 
-/// A model: a graph and the versions of its operator sets.
+/// A model: a graph and the versions of its opsets.
 #[derive(Debug, Default)]
 pub struct Model<'a> {
-    /// The graph, if there is one.
+    /// Graph, if there is one.
     pub graph: Option<Graph<'a>>,
-    /// Domain and version of each operator set; the empty domain is ONNX's own.
+    /// Domain and version of each opset; the empty domain is ONNX's own.
     pub opsets: Vec<(String, i64)>,
 }
 
-/// Nodes in order, with constants, inputs and outputs.
+/// A graph: nodes in topological order, constants, inputs and outputs.
 #[derive(Debug, Default)]
 pub struct Graph<'a> {
-    /// Operators, each after those whose results it reads.
+    /// Operators in topological order.
     pub nodes: Vec<Node<'a>>,
     /// Constants.
     pub initializers: Vec<Tensor<'a>>,
@@ -31,64 +31,64 @@ pub struct Graph<'a> {
 /// An operator applied to named values.
 #[derive(Debug, Default)]
 pub struct Node<'a> {
-    /// Names of its operands; an empty name leaves one out.
+    /// Names of the operands; empty if omitted.
     pub inputs: Vec<String>,
-    /// Names of its results.
+    /// Names of the results.
     pub outputs: Vec<String>,
-    /// The name of the operator.
+    /// Name of the operator.
     pub operator: String,
-    /// The operator's domain, empty for ONNX's own.
+    /// Domain of the operator; empty for ONNX's own.
     pub domain: String,
-    /// Its settings.
+    /// Attributes.
     pub attributes: Vec<Attribute<'a>>,
 }
 
-/// A setting of a node: of these fields those of its kind.
+/// An attribute of a node; only the fields of its type are set.
 #[derive(Debug, Default)]
 pub struct Attribute<'a> {
-    /// Its name.
+    /// Name of the attribute.
     pub name: String,
-    /// A number.
+    /// Float value.
     pub float: f32,
-    /// An integer.
+    /// Integer value.
     pub int: i64,
-    /// Several integers.
+    /// Integer values.
     pub ints: Vec<i64>,
-    /// Several numbers.
+    /// Float values.
     pub floats: Vec<f32>,
-    /// A constant.
+    /// Tensor value.
     pub tensor: Option<Tensor<'a>>,
 }
 
 /// A constant.
 #[derive(Debug, Default)]
 pub struct Tensor<'a> {
-    /// Its name.
+    /// Name of the constant.
     pub name: String,
-    /// Lengths of its axes.
+    /// Shape.
     pub dims: Vec<i64>,
-    /// The number of its element type.
+    /// Number of the element type.
     pub kind: i64,
-    /// Little-endian elements, if they are stored so.
+    /// Little-endian elements, if stored as bytes.
     pub raw: Option<&'a [u8]>,
-    /// Elements, if they are stored as f32.
+    /// Elements, if stored as f32.
     pub floats: Vec<f32>,
-    /// Elements, if they are stored as f64.
+    /// Elements, if stored as f64.
     pub doubles: Vec<f64>,
-    /// Elements, if they are stored as integers.
+    /// Elements, if stored as integers.
     pub ints: Vec<i64>,
-    /// Whether the elements are in another file.
+    /// True if the elements are in another file.
     pub external: bool,
 }
 
 /// A named value with its shape.
 #[derive(Debug, Default)]
 pub struct ValueInfo {
-    /// Its name.
+    /// Name of the value.
     pub name: String,
-    /// The number of its element type; 0 if unknown.
+    /// Number of the element type; 0 if unknown.
     pub kind: i64,
-    /// Lengths of its axes; `None` for a length that is not fixed.
+    /// Shape; `None` for a dynamic length.
     pub dims: Vec<Option<i64>>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
     fn varint(&mut self) -> Parsed<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.0.split_first().ok_or("a number is cut off")?;
+            let (byte, rest) = self.0.split_first().ok_or("an integer is truncated")?;
             self.0 = rest;
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         Ok(field)
     }
 
-    /// The number of the next field and its content.
+    /// Returns the number of the next field and its content.
     fn next(&mut self) -> Parsed<Option<(u64, Field<'a>)>> {
         if self.0.is_empty() {
             return Ok(None);
@@ -152,7 +152,7 @@ impl<'a> Field<'a> {
         match self {
             Field::Bytes(bytes) => Ok(bytes),
             Field::Varint(_) | Field::Fixed64(_) | Field::Fixed32(_) => {
-                Err("a number is where bytes belong".to_string())
+                Err("expected bytes, found a number".to_string())
             }
         }
     }
@@ -165,7 +165,7 @@ impl<'a> Field<'a> {
         match self {
             Field::Varint(value) => Ok(value as i64),
             Field::Fixed64(_) | Field::Bytes(_) | Field::Fixed32(_) => {
-                Err("no integer is where one belongs".to_string())
+                Err("expected an integer in this field".to_string())
             }
         }
     }
@@ -173,11 +173,11 @@ impl<'a> Field<'a> {
     fn float(self) -> Parsed<f32> {
         match self {
             Field::Fixed32(bytes) => Ok(f32::from_le_bytes(bytes)),
-            Field::Fixed64(_) | Field::Bytes(_) | Field::Varint(_) => Err("no f32 is where one belongs".to_string()),
+            Field::Fixed64(_) | Field::Bytes(_) | Field::Varint(_) => Err("expected an f32".to_string()),
         }
     }
 
-    /// Appends one integer, or several that are packed.
+    /// Appends an integer, or several packed ones.
     fn ints(self, into: &mut Vec<i64>) -> Parsed<()> {
         let Field::Bytes(bytes) = self else { return self.int().map(|int| into.push(int)) };
         let mut packed = Fields(bytes);
@@ -197,7 +197,7 @@ impl<'a> Field<'a> {
         match self {
             Field::Bytes(bytes) => into.extend(bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes))),
             Field::Fixed64(bytes) => into.push(f64::from_le_bytes(bytes)),
-            Field::Varint(_) | Field::Fixed32(_) => return Err("no f64 is where one belongs".to_string()),
+            Field::Varint(_) | Field::Fixed32(_) => return Err("expected an f64".to_string()),
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The operators of ONNX that are read: each is one expression of tensor methods.
+//! Supported ONNX operators: each is one expression of tensor methods.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use panoply_tensor::{Error, Result, Shape, Tensor};
 
 use super::{Attribute, Value};
 
-/// Computes the first result of an operator.
+/// A function that computes the first result of an operator.
 pub type Rule = fn(&Operands<'_>) -> Result<Value>;
 
-/// What an operator is applied to.
+/// Operands and attributes of a node.
 pub struct Operands<'a> {
-    /// Its operands; `None` for one that is left out.
+    /// Operands; `None` if omitted.
     pub values: Vec<Option<&'a Value>>,
-    /// Its settings.
+    /// Attributes.
     pub attributes: &'a BTreeMap<String, Attribute>,
-    /// The version of the operator set.
+    /// Opset version.
     pub opset: i64,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Operands<'a> {
         self.values.get(n).copied().flatten().ok_or_else(|| Error::corrupt(format!("operand {n} is missing")))
     }
 
-    /// The n-th operand.
+    /// Returns the n-th operand.
     fn x(&self, n: usize) -> Result<&'a Tensor> {
         Ok(&self.value(n)?.tensor)
     }
@@ -39,7 +39,7 @@ impl<'a> Operands<'a> {
         Some(&self.values.get(n).copied().flatten()?.tensor)
     }
 
-    /// All operands.
+    /// Returns all operands.
     fn all(&self) -> Result<Vec<&'a Tensor>> {
         (0..self.values.len()).map(|n| self.x(n)).collect()
     }
@@ -52,7 +52,7 @@ impl<'a> Operands<'a> {
         self.attributes.get(name).map_or(default, |attribute| f64::from(attribute.float))
     }
 
-    /// Integers of an attribute or, since a later operator set, of the n-th operand; `None` if neither is there.
+    /// Returns the integers of an attribute or, in later opsets, of the n-th operand; `None` if both are absent.
     fn ints(&self, name: &str, n: usize) -> Result<Option<&'a [i64]>> {
         if let Some(attribute) = self.attributes.get(name) {
             return Ok(Some(&attribute.ints));
@@ -68,7 +68,7 @@ impl<'a> Operands<'a> {
         self.int("axis", default) as isize
     }
 
-    /// The axis of a softmax, which before operator set 13 includes all axes behind it.
+    /// Returns the axis of a softmax, which before opset 13 includes all later axes.
     fn softmax_axis(&self) -> Result<isize> {
         let (rank, axis) = (self.x(0)?.shape()?.ndim() as isize, self.axis(if self.opset < 13 { 1 } else { -1 }));
         if self.opset < 13 && axis != -1 && axis != rank - 1 {
@@ -78,7 +78,7 @@ impl<'a> Operands<'a> {
     }
 }
 
-/// The rule of an operator.
+/// Returns the rule of an operator.
 pub fn find(name: &str) -> Option<Rule> {
     RULES.iter().find(|(known, _)| *known == name).map(|(_, rule)| *rule)
 }
@@ -141,7 +141,7 @@ const RULES: &[(&str, Rule)] = &[
     }),
 ];
 
-/// Axes counted from the front, the last one first.
+/// Returns non-negative axes in descending order.
 fn descending(axes: &[i64], rank: usize) -> Result<Vec<isize>> {
     let from_front = |axis: &i64| if *axis < 0 { *axis + rank as i64 } else { *axis };
     let mut axes: Vec<isize> = axes.iter().map(|axis| from_front(axis) as isize).collect();
@@ -164,14 +164,14 @@ fn constant(o: &Operands<'_>) -> Result<Value> {
             _ => {}
         }
     }
-    Err(Error::unsupported("a constant that is neither numbers nor a tensor is not supported"))
+    Err(Error::unsupported("only constants of numbers and tensors are supported"))
 }
 
 fn integers(values: &[i64], dims: &[usize]) -> Value {
     Value { tensor: Tensor::from_slice(values, dims), ints: Some(values.into()) }
 }
 
-/// Limits a tensor to bounds that are operands or, before operator set 11, attributes.
+/// Clips a tensor to bounds that are operands or, before opset 11, attributes.
 fn clip(o: &Operands<'_>) -> Result<Tensor> {
     let bound = |name: &str, n: usize| match o.attributes.get(name) {
         Some(attribute) => Some(Tensor::from_slice(&[attribute.float], [])),
@@ -187,7 +187,7 @@ fn combined(o: &Operands<'_>, combine: fn(&Tensor, &Tensor) -> Tensor) -> Result
     Ok(rest.iter().fold((*first).clone(), |result, operand| combine(&result, operand)))
 }
 
-/// Two axes: those before `axis` and those from it on.
+/// Flattens to two axes: those before `axis` and those from it on.
 fn flatten(x: &Tensor, axis: i64) -> Result<Tensor> {
     let dims = x.shape()?.dims().to_vec();
     let at = if axis < 0 { axis + dims.len() as i64 } else { axis };
@@ -196,7 +196,7 @@ fn flatten(x: &Tensor, axis: i64) -> Result<Tensor> {
     Ok(shaped(x, &[Shape::from(&dims[..at]).numel(), Shape::from(&dims[at..]).numel()]))
 }
 
-/// The elements under a shape of any rank.
+/// Reshapes to any rank.
 fn shaped(x: &Tensor, dims: &[usize]) -> Tensor {
     x.reshape([-1]).unflatten(0, dims)
 }
@@ -211,7 +211,7 @@ fn gemm(o: &Operands<'_>) -> Result<Tensor> {
     })
 }
 
-/// Another shape: 0 keeps a length, -1 takes what is left.
+/// Reshapes: a length of 0 copies the input's, −1 is inferred.
 fn reshape(o: &Operands<'_>) -> Result<Tensor> {
     let x = o.x(0)?;
     let asked = o.ints("shape", 1)?.ok_or_else(|| Error::corrupt("the shape is missing"))?;
@@ -234,7 +234,7 @@ fn reshape(o: &Operands<'_>) -> Result<Tensor> {
     Ok(if lengths == dims { x.clone() } else { shaped(x, &lengths) })
 }
 
-/// Axes in another order; reversed if none is said.
+/// Permutes the axes; reverses them by default.
 fn transpose(o: &Operands<'_>) -> Result<Tensor> {
     let mut x = o.x(0)?.clone();
     let rank = x.shape()?.ndim();

@@ -1,4 +1,4 @@
-//! A CPU that is another in one respect.
+//! A CPU device with altered properties.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use panoply_ir::target::Target;
 use panoply_ir::{text, verify::verify_proven};
 use panoply_tensor::Result;
 
-/// Says it is `target`, and makes other kernels of kernels.
+/// A device that reports `target` and alters kernels before they are compiled.
 #[derive(Debug)]
 pub struct Altered {
     pub cpu: Arc<dyn RawDevice>,
     pub target: Target,
-    /// What becomes of a kernel's text before it is compiled.
+    /// Transforms the text of a kernel before it is compiled.
     pub text: fn(String) -> String,
 }
 
@@ -41,7 +41,7 @@ impl RawDevice for Altered {
     fn compile(&self, program: &Program) -> Result<ProgramId> {
         let Program::Ir(kernel) = program else { return self.cpu.compile(program) };
         let other = (self.text)(text::print(kernel));
-        // SAFETY: the optimizer proved its guards, and what is altered are scalar operations, not accesses.
+        // SAFETY: the optimizer proved the guards, and only scalar operations are altered, not accesses.
         let kernel = unsafe { verify_proven(text::parse(&other)?) }?;
         self.cpu.compile(&Program::Ir(Arc::new(kernel)))
     }

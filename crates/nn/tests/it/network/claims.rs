@@ -1,13 +1,13 @@
-//! What a description leaves out of its file, the settings beside it, and sizes that it claims and its file does not hold.
+//! Default settings that are omitted from files, the settings beside the network, and descriptions whose sizes exceed their files.
 
 use panoply_nn::network::file::FileSections;
 use panoply_nn::network::layer_spec::{RnnSpec, TransformerEncoderSpec};
 use panoply_nn::{Activation, LayerSpec, Network};
 use panoply_tensor::{Device, Rng, Tensor};
 
-/// The settings of blocks are not written where they are what nothing said means: models of earlier versions read and write alike.
+/// Settings of blocks are not written if they have the default value: models of earlier versions read and write identically.
 #[test]
-fn usual_settings_are_not_written() {
+fn default_settings_are_not_written() {
     let network = Network::with_input(&[4, 6])
         .add_layer(LayerSpec::transformer_encoder_layer(2, 8))
         .add_layer(LayerSpec::Rnn(RnnSpec::new(3)));
@@ -21,9 +21,9 @@ fn usual_settings_are_not_written() {
     assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
 }
 
-/// A description names sizes that its file does not hold: nothing is built, and nothing of those sizes is allocated.
+/// A description with sizes that its file does not have: nothing is built, and nothing of those sizes is allocated.
 #[test]
-fn a_file_without_the_arrays_of_its_network_is_refused_before_it_is_built() {
+fn a_file_without_the_arrays_of_its_network_is_rejected_before_building() {
     Device::get("cpu").unwrap().scope(|| {
         let path = std::env::temp_dir().join(format!("panoply-claims-{}.safetensors", std::process::id()));
         let one = [("0.mean".to_string(), Tensor::from_slice(&[0f32; 4], [4]))];
@@ -42,9 +42,9 @@ fn a_file_without_the_arrays_of_its_network_is_refused_before_it_is_built() {
             let network = Network::parse(&text).unwrap();
             let error = network.load(&path).unwrap_err();
             assert!(error.is_corrupt() && error.message().contains(said), "{error}");
-            assert!(error.message().contains("the file holds 1 with 4"), "{error}");
+            assert!(error.message().contains("the file has 1 arrays with 4"), "{error}");
         }
-        // Without a file the arrays that are stored at once have a limit of their own.
+        // Without a file, the arrays that are allocated immediately have a separate limit.
         let network = Network::parse("input = [1048576, 1048576]\n[[layer]]\nkind = \"standardize\"\n").unwrap();
         let error = network.build(&mut Rng::seed_from_u64(0)).unwrap_err();
         assert!(error.is_mistake() && error.message().contains("hold 2199023255552 numbers"), "{error}");
@@ -52,9 +52,9 @@ fn a_file_without_the_arrays_of_its_network_is_refused_before_it_is_built() {
     });
 }
 
-/// Numbers of a section `[training]` are handed on as numbers, however they are spelled.
+/// Numbers of a section `[training]` are normalized, whatever their notation.
 #[test]
-fn settings_are_plain_numbers() {
+fn numeric_settings_are_normalized() {
     let file = std::env::temp_dir().join(format!("panoply-settings-{}.toml", std::process::id()));
     let said =
         "epochs = 1_000\nseed = 0x10\nlearning_rate = 1_0.0\nmomentum = 5e-1\nclip_norm = +2\noptimizer = \"sgd\"\n";

@@ -1,8 +1,8 @@
-//! Layers in files: the shape that each gives, or the line and the field of its mistake.
+//! Layers in files: the output shape of each, or the line and field of its mistake.
 
 use panoply_nn::Network;
 
-/// A layer of each kind as a file spells it, and the message of a mistake in it.
+/// A layer of each kind as written in a file, and messages of mistakes in it.
 #[test]
 fn layers_in_files_and_their_mistakes() {
     let table: &[(&str, &str, &str)] = &[
@@ -14,14 +14,14 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[2, 5, 5]",
             "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\npadding = [4, 0]",
-            "6: layer 1 (conv_transpose): padding [4, 0] leaves nothing of [5, 5] made 6 long",
+            "6: layer 1 (conv_transpose): padding [4, 0] leaves no output: [5, 5] is upsampled to 6",
         ),
         (
             "[2, 5, 5]",
             "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\ngroups = 3",
             "6: layer 1 (conv_transpose): groups 3 does not divide 2 input channels and 4 output channels",
         ),
-        // PyTorch and onnxruntime refuse an output padding of a stride or more.
+        // PyTorch and onnxruntime reject an output padding that is not smaller than the stride.
         (
             "[2, 5, 5]",
             "kind = \"conv_transpose\"\nout_channels = 4\nkernel_size = [2, 2]\noutput_padding = [1, 1]",
@@ -51,7 +51,7 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[8, 4]",
             "kind = \"lstm\"\nhidden_size = 3\nnonlinearity = \"relu\"",
-            "5: layer 1 (lstm): nonlinearity: only a plain recurrent layer (rnn) has a choice",
+            "5: layer 1 (lstm): nonlinearity: only rnn layers have this option",
         ),
         (
             "[8, 4]",
@@ -72,7 +72,7 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[2, 9]",
             "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [5]",
-            "5: layer 1 (conv): kernel_size [3] does not fit into the lengths [9] of the input",
+            "5: layer 1 (conv): kernel_size [3] does not fit into the axes [9] of the input",
         ),
         (
             "[2, 9]",
@@ -95,7 +95,7 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[7]",
             "kind = \"global_max_pool\"",
-            "2: layer 1 (global_max_pool): needs [channels, lengths], not the [7] of the input",
+            "2: layer 1 (global_max_pool): expected [channels, lengths], got [7] from the input",
         ),
         (
             "[6, 9]",
@@ -106,23 +106,23 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[1, 8, 8]",
             "kind = \"random_shift\"\nmax_shift = 8",
-            "4: layer 1 (random_shift): max_shift 8 moves all of a length of 8 away",
+            "4: layer 1 (random_shift): max_shift 8 is not smaller than the axis length 8",
         ),
         (
             "[8]",
             "kind = \"random_shift\"\nmax_shift = 1",
-            "2: layer 1 (random_shift): needs [channels, lengths], not the [8] of the input",
+            "2: layer 1 (random_shift): expected [channels, lengths], got [8] from the input",
         ),
         (
             "[8]",
             "kind = \"random_horizontal_flip\"\np = 1.5",
-            "4: layer 1 (random_horizontal_flip): p 1.5 is not in 0 .. 1",
+            "4: layer 1 (random_horizontal_flip): p 1.5 is not in [0, 1)",
         ),
         ("[8, 4]", "kind = \"narrow\"\nlength = 5", "[5, 4]"),
         (
             "[8, 4]",
             "kind = \"narrow\"\nlength = 5\nstart = 4",
-            "4: layer 1 (narrow): length 5 from 4 on is more than the [8, 4] of the input",
+            "4: layer 1 (narrow): length 5 at start 4 exceeds [8, 4] of the input",
         ),
         (
             "[8, 4]",
@@ -132,22 +132,22 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[8, 4]",
             "kind = \"multi_head_attention\"\nnum_heads = 2\nmemory = [{ kind = \"linear\", out_features = 6 }]",
-            "5: layer 1 (multi_head_attention): memory gives [8, 6], not [time, 4] as what looks at it has features",
+            "5: layer 1 (multi_head_attention): memory outputs [8, 6], expected [time, 4] as in the queries",
         ),
         (
             "[8, 4]",
             "kind = \"multi_head_attention\"\nnum_heads = 2\nis_causal = true\nmemory = [{ kind = \"relu\" }]",
-            "5: layer 1 (multi_head_attention): is_causal is for self-attention; this layer has a memory",
+            "5: layer 1 (multi_head_attention): is_causal applies to self-attention, but this layer has a memory",
         ),
         (
             "[8, 4]",
             "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\nmemory = []",
-            "6: layer 1 (transformer_decoder): memory: there are no layers",
+            "6: layer 1 (transformer_decoder): memory: the list is empty",
         ),
         (
             "[8, 4]",
             "kind = \"transformer_decoder\"\nnum_heads = 2\ndim_feedforward = 6\n[[layer.memory]]\nkind = \"narrow\"\nlength = 9",
-            "8: layer 1 (transformer_decoder): memory: layer 1 (narrow): length 9 from 0 on is more than",
+            "8: layer 1 (transformer_decoder): memory: layer 1 (narrow): length 9 at start 0 exceeds",
         ),
         (
             "[8, 4]",
@@ -162,7 +162,7 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[8]",
             "kind = \"gaussian_noise\"\nstddev = -1.0",
-            "4: layer 1 (gaussian_noise): stddev -1 is not a number of at least 0",
+            "4: layer 1 (gaussian_noise): stddev -1 must be at least 0",
         ),
         ("[8]", "kind = \"leaky_relu\"", "[8]"),
         (
@@ -197,12 +197,12 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[8]",
             "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 5 }]",
-            "4: layer 1 (residual): layers give [5], but the input is [8]; only equals can be added",
+            "4: layer 1 (residual): layers output [5], but the input is [8]; the shapes must be equal",
         ),
         (
             "[8]",
             "kind = \"residual\"\nlayers = [{ kind = \"linear\", out_features = 5 }]\nshortcut = [{ kind = \"linear\", out_features = 4 }]",
-            "4: layer 1 (residual): layers give [5], but shortcut gives [4]",
+            "4: layer 1 (residual): layers output [5], but shortcut outputs [4]",
         ),
         (
             "[8]",
@@ -214,7 +214,7 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[8]",
             "kind = \"activation_checkpoint\"\nlayers = []",
-            "4: layer 1 (activation_checkpoint): layers: there is none",
+            "4: layer 1 (activation_checkpoint): layers: the list is empty",
         ),
         (
             "[2, 5, 5]",
@@ -240,7 +240,7 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[8]",
             "kind = \"activation_checkpoint\"\nlayers = [{ kind = \"relu\" }, { kind = \"last_time_step\" }]",
-            "4: layer 1 (activation_checkpoint): layers: layer 2 (last_time_step): needs [time, features], not the [8] of layer 1 (relu)",
+            "4: layer 1 (activation_checkpoint): layers: layer 2 (last_time_step): expected [time, features], got [8] from layer 1 (relu)",
         ),
     ];
     for (input, layer, want) in table {

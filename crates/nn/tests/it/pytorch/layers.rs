@@ -8,7 +8,7 @@ use panoply_tensor::{AttentionOptions, DType, Rng, Tensor};
 
 use super::{Fixture, LAYERS, PACKED, close, on_cpu, set, set_linear, weighted};
 
-/// Compares outputs, and gradients of the sum of all weighted outputs for inputs and some weights by PyTorch's names.
+/// Compares outputs, and gradients of the sum of all weighted outputs with respect to inputs and some weights, by PyTorch's names.
 fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], slopes: &[(&str, &Tensor)]) {
     for (i, output) in outputs.iter().enumerate() {
         close(&format!("{name}: output {i}"), output, &file.get(&format!("out/{i}")), 4e-6);
@@ -25,7 +25,7 @@ fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], sl
 
 const CELLS: [(&str, RnnKind); 3] = [("rnn", RnnKind::Tanh), ("lstm", RnnKind::Lstm), ("gru", RnnKind::Gru)];
 
-/// Two layers in both directions with the weights of a fixture.
+/// Returns two bidirectional layers with the weights of a fixture.
 fn recurrent(cell: RnnKind, file: &Fixture) -> RnnBase {
     let mut network = RnnBase::new(cell, 5, 4, 2, true, &mut Rng::seed_from_u64(0));
     for (depth, layer) in network.layers.iter_mut().enumerate() {
@@ -40,7 +40,7 @@ fn recurrent(cell: RnnKind, file: &Fixture) -> RnnBase {
     network
 }
 
-/// Compares what a network gave for inputs: outputs, last states and gradients.
+/// Compares the results of a network: outputs, last states and gradients.
 fn compare_recurrent(name: &str, file: &Fixture, network: &RnnBase, inputs: &[Tensor], given: (Tensor, RnnState)) {
     let (output, memory) = given;
     let mut outputs = vec![output, memory.hidden];
@@ -70,7 +70,7 @@ fn recurrent_layers() {
 }
 
 #[test]
-fn recurrent_layers_over_sequences_of_their_own_lengths() {
+fn recurrent_layers_over_packed_sequences() {
     on_cpu(|| {
         let lengths = Tensor::from_slice(&[6i32, 2, 4], [3]);
         for (name, cell) in CELLS {
@@ -89,7 +89,7 @@ fn recurrent_layers_over_sequences_of_their_own_lengths() {
             let given = network.forward_packed(&inputs[0], &lengths, Some(&start), &mut ForwardContext::eval());
             compare_recurrent(&name, &file, &network, &inputs, given);
         }
-        // A sequence of no times keeps the state it began with; a length above the time is the time.
+        // A sequence of length zero keeps its initial state; a length above the number of time steps is clamped.
         let network = RnnBase::new(RnnKind::Gru, 5, 4, 1, false, &mut Rng::seed_from_u64(0));
         let x = Rng::seed_from_u64(1).normal([2, 3, 5]);
         let lengths = Tensor::from_slice(&[0u8, 9], [2]);
@@ -97,12 +97,12 @@ fn recurrent_layers_over_sequences_of_their_own_lengths() {
         let (whole, last) = network.forward_with_state(&x, None, &mut ForwardContext::eval());
         assert_eq!(output.slice((0,)).to_vec::<f32>().unwrap(), [0.0; 12]);
         assert_eq!(memory.hidden.slice((0, 0)).to_vec::<f32>().unwrap(), [0.0; 4]);
-        close("a length above the time", &output.slice((1,)), &whole.slice((1,)), 1e-6);
-        close("its last state", &memory.hidden.slice((0, 1)), &last.hidden.slice((0, 1)), 1e-6);
+        close("a length above the number of time steps", &output.slice((1,)), &whole.slice((1,)), 1e-6);
+        close("last state", &memory.hidden.slice((0, 1)), &last.hidden.slice((0, 1)), 1e-6);
         let wrong = [Tensor::from_slice(&[1i32, 2, 3], [3]), Tensor::from_slice(&[1f32, 2.0], [2])];
         for lengths in wrong {
             let error = network.forward_packed(&x, &lengths, None, &mut ForwardContext::eval()).0.check().unwrap_err();
-            assert!(error.message().contains("one whole number for each sequence"), "{error}");
+            assert!(error.message().contains("must have an integer type and be of shape [batch]"), "{error}");
         }
     });
 }
@@ -123,7 +123,7 @@ fn set_norm(norm: &mut LayerNorm, file: &Fixture, name: &str) {
 }
 
 #[test]
-fn attention_of_several_heads() {
+fn multi_head_attention() {
     on_cpu(|| {
         let file = Fixture::new(LAYERS, "attention");
         let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed_from_u64(0));
@@ -205,7 +205,7 @@ fn batch_norm_and_its_running_statistics() {
         set(&mut layer.weight, &file.get("weight"));
         set(&mut layer.bias, &file.get("bias"));
         let mut rng = Rng::seed_from_u64(0);
-        // A step that moves nothing commits the statistics.
+        // A step with learning rate 0 commits the statistics without changing parameters.
         let mut still = Sgd::new(0.0);
         for step in 0..3 {
             let mut pass = ForwardContext::train(&mut rng);
@@ -216,13 +216,13 @@ fn batch_norm_and_its_running_statistics() {
             close("running variance", layer.running_var.tensor(), &file.get(&format!("var/{step}")), 4e-6);
         }
         let output = layer.forward(&file.get("in/2"), &mut ForwardContext::eval());
-        close("output in use", &output, &file.get("eval"), 4e-6);
-        assert_eq!(layer.num_parameters(), 6, "statistics are not trained");
-        assert_eq!(layer.named_parameters().len(), 4, "but they are saved");
+        close("output in evaluation", &output, &file.get("eval"), 4e-6);
+        assert_eq!(layer.num_parameters(), 6, "running statistics are not trained");
+        assert_eq!(layer.named_parameters().len(), 4, "running statistics are saved");
     });
 }
 
-/// PyTorch's `RNN(nonlinearity="relu")`: h = relu(x Wᵀ + b + h Uᵀ + c) at each time, by hand in f64.
+/// PyTorch's `RNN(nonlinearity="relu")`: h = relu(x Wᵀ + b + h Uᵀ + c) at each time step, computed in f64.
 #[test]
 fn recurrent_layers_with_relu() {
     on_cpu(|| {

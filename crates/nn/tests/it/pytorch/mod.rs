@@ -1,5 +1,4 @@
-//! What PyTorch computes for layers, optimizers and schedules, from the files that `panoply-tensor`'s
-//! `tests/fixtures/make.py` makes.
+//! Comparison of layers, optimizers and schedules with PyTorch, from the files made by `tests/fixtures/make.py` of `panoply-tensor`.
 
 mod layers;
 mod optimizers;
@@ -14,7 +13,7 @@ const LAYERS: &[u8] = include_bytes!("../../../../tensor/tests/fixtures/layers.s
 const PACKED: &[u8] = include_bytes!("../../../../tensor/tests/fixtures/packed.safetensors");
 const OPTIMIZERS: &[u8] = include_bytes!("../../../../tensor/tests/fixtures/optimizers.safetensors");
 
-/// Named arrays, of which one part is looked at.
+/// Named arrays, of which those with one prefix are used.
 struct Fixture {
     pub file: SafeTensors<'static>,
     pub part: String,
@@ -34,7 +33,7 @@ impl Fixture {
     }
 }
 
-/// Makes a dense layer what the fixture says, from rows of a weight and a bias.
+/// Sets weight and bias of a linear layer.
 fn set_linear(linear: &mut Linear, weight: &Tensor, bias: &Tensor) {
     set(&mut linear.weight, weight);
     set(linear.bias.as_mut().unwrap(), bias);
@@ -52,12 +51,12 @@ fn close(what: &str, have: &Tensor, want: &Tensor, tolerance: f64) {
     for (i, (have, want)) in have.iter().zip(&want).enumerate() {
         assert!(
             f64::from((have - want).abs()) <= tolerance * f64::from(scale),
-            "{what}: element {i} is {have}, not {want}"
+            "{what}: element {i} is {have}, expected {want}"
         );
     }
 }
 
-/// A single number in which every element counts differently, as in `make.py`.
+/// Returns a weighted sum with a different weight for each element, as in `make.py`.
 fn weighted(tensor: &Tensor) -> Tensor {
     let elems = tensor.shape().unwrap().numel();
     let weights: Vec<f32> = (0..elems).map(|i| (i as f64 * 0.37 + 0.5).sin() as f32).collect();

@@ -1,4 +1,4 @@
-//! A hundred steps of every rule, and every schedule.
+//! A hundred steps of every optimizer, and every schedule.
 
 use panoply_nn::optim::UpdateRule;
 use panoply_nn::{
@@ -24,7 +24,7 @@ fn follows<R: UpdateRule>(name: &str, mut optimizer: Optimizer<R>) {
 }
 
 #[test]
-fn rules_follow_their_trajectories() {
+fn optimizers_follow_pytorch() {
     on_cpu(|| {
         follows("sgd", Sgd::new(0.05));
         follows("sgd, momentum", Sgd::new(0.02).momentum(0.9).weight_decay(0.01));
@@ -43,7 +43,7 @@ fn rules_follow_their_trajectories() {
 }
 
 #[test]
-fn schedules_follow_pytorchs() {
+fn schedules_follow_pytorch() {
     let file = Fixture::new(OPTIMIZERS, "schedule");
     for (name, schedule) in [
         ("step", LrSchedule::Step { step_size: 7, gamma: 0.3 }),
@@ -55,21 +55,21 @@ fn schedules_follow_pytorchs() {
         on_cpu(|| {
             for (step, want) in file.get(name).to_vec::<f32>().unwrap().into_iter().enumerate() {
                 let rate = 0.5 * schedule.factor(step as u64);
-                assert!((rate - f64::from(want)).abs() < 1e-6, "{name}: {rate} at step {step}, not {want}");
+                assert!((rate - f64::from(want)).abs() < 1e-6, "{name}: {rate} at step {step}, expected {want}");
             }
         });
     }
 }
 
 #[test]
-fn plateau_follows_pytorchs() {
+fn reduce_on_plateau_follows_pytorch() {
     on_cpu(|| {
         let file = Fixture::new(OPTIMIZERS, "plateau");
         let values = |name: &str| file.get(name).to_vec::<f32>().unwrap();
         let (mut plateau, mut rate) = (ReduceLrOnPlateau::new(0.2, 2), 0.5);
         for (step, (loss, want)) in values("losses").into_iter().zip(values("rates")).enumerate() {
             rate = plateau.step(loss.into(), rate);
-            assert!((rate - f64::from(want)).abs() < 1e-6, "{rate} at step {step}, not {want}");
+            assert!((rate - f64::from(want)).abs() < 1e-6, "{rate} at step {step}, expected {want}");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! A `state_dict` as PyTorch saves it becomes a model that computes the same.
+//! A PyTorch `state_dict` is loaded into a model that then computes the same.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use panoply_tensor::{DType, Result, Rng, Tensor};
 
 use super::{Fixture, LAYERS, close, on_cpu};
 
-/// The state of a fixture in a file of its own.
+/// Writes the state of a fixture to a file.
 fn saved(part: &str) -> (Fixture, PathBuf) {
     let file = Fixture::new(LAYERS, part);
     let prefix = format!("{part}/state/");
@@ -48,7 +48,7 @@ fn a_state_dict_is_loaded_by_name() {
         state_dict::load(&mut encoder, &path, without_net).unwrap();
         let output = encoder.forward(&file.get("in/0"), &mut ForwardContext::eval());
         close("encoder", &output, &file.get("out/0"), 1e-5);
-        // With other names nothing fits, and nothing is loaded.
+        // With other names nothing matches, and nothing is loaded.
         let before = encoder.norms[0].weight.tensor().to_vec::<f32>().unwrap();
         let error = state_dict::load(&mut encoder, &path, |name| Some(name.to_string())).unwrap_err();
         assert!(
@@ -68,12 +68,12 @@ fn a_state_dict_is_loaded_by_name() {
     });
 }
 
-/// The name as it is.
+/// Returns the name unchanged.
 fn same(name: &str) -> Option<String> {
     Some(name.to_string())
 }
 
-/// A file of these arrays.
+/// Writes these arrays to a file.
 fn file_of(name: &str, arrays: &[(&str, Tensor)]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("panoply-state-{name}-{}.safetensors", std::process::id()));
     let arrays: Vec<(String, Tensor)> =
@@ -106,7 +106,7 @@ impl Module for Own {
     }
 }
 
-/// Of a fixture all that begins with a prefix, under another one.
+/// Returns the arrays of a fixture with a prefix, renamed to another prefix.
 fn moved(file: &Fixture, from: &str, to: &str) -> Vec<(String, Tensor)> {
     let prefix = format!("{}/state/{from}", file.part);
     let names = file.file.names();
@@ -115,7 +115,7 @@ fn moved(file: &Fixture, from: &str, to: &str) -> Vec<(String, Tensor)> {
 }
 
 #[test]
-fn names_of_the_model_itself_are_not_translated() {
+fn names_that_the_model_has_are_not_translated() {
     on_cpu(|| {
         let encoder = Fixture::new(LAYERS, "encoder, norm first");
         let lstm = Fixture::new(LAYERS, "lstm");
@@ -142,7 +142,7 @@ fn names_of_the_model_itself_are_not_translated() {
         }
         close("norm1", own.norm1.weight.tensor(), &encoder.get("state/norm1.weight"), 0.0);
         close("lstm", &own.linear1.forward(&lstm.get("in/0"), &mut ForwardContext::eval()), &lstm.get("out/0"), 1e-5);
-        // What fits nowhere is called as the file calls it.
+        // Arrays that match nothing are reported by their name in the file.
         let mut norm = LayerNorm::new(8);
         let error = state_dict::load(&mut norm, &path, same).unwrap_err();
         let message = error.message();
@@ -155,11 +155,11 @@ fn names_of_the_model_itself_are_not_translated() {
     });
 }
 
-/// A model and the arrays of a file, two of which become one of its parameters.
+/// A model and the arrays of a file, two of which map to the same parameter.
 type Clash<'a> = (&'a mut dyn Module, &'a [(&'a str, Tensor)]);
 
 #[test]
-fn two_arrays_that_become_one_parameter_are_named() {
+fn two_arrays_for_one_parameter_are_named() {
     on_cpu(|| {
         let mut linear = Linear::new(2, 1, &mut Rng::seed_from_u64(0)).without_bias();
         let before = linear.weight.tensor().to_vec::<f32>().unwrap();
@@ -202,7 +202,7 @@ fn two_arrays_that_become_one_parameter_are_named() {
 }
 
 #[test]
-fn stacked_weights_of_another_size_are_named() {
+fn stacked_weights_of_the_wrong_size_are_named() {
     on_cpu(|| {
         for (array, said) in [
             (Tensor::zeros([25, 8], DType::F32), "in_proj_weight is f32[25, 8], not [24, 8]"),
@@ -222,7 +222,7 @@ fn stacked_weights_of_another_size_are_named() {
     });
 }
 
-/// As `load_state_dict` converts: f16 and bf16 are exact in f32, f64 is rounded once.
+/// Same conversion as `load_state_dict`: f16 and bf16 are exact in f32, and f64 is rounded once.
 #[test]
 fn floats_of_other_types_are_converted() {
     on_cpu(|| {
@@ -253,7 +253,7 @@ fn floats_of_other_types_are_converted() {
         }
         let mut linear = Linear::new(1, 1, &mut Rng::seed_from_u64(0)).without_bias();
         for (array, said) in [
-            (Tensor::from_slice(&[1e300f64], [1, 1]), "weight holds numbers of f64 that f32 cannot hold"),
+            (Tensor::from_slice(&[1e300f64], [1, 1]), "weight holds f64 values outside the range of f32"),
             (Tensor::from_slice(&[1i32], [1, 1]), "weight is i32[1, 1], not f32[1, 1]"),
         ] {
             let path = file_of("range", &[("weight", array)]);
@@ -261,7 +261,7 @@ fn floats_of_other_types_are_converted() {
             assert!(error.message().contains(said), "{error}");
             std::fs::remove_file(path).unwrap();
         }
-        // Parts of a stacked weight too.
+        // Parts of a stacked weight are converted as well.
         let whole = Rng::seed_from_u64(3).normal([24, 8]).detach();
         let path = file_of(
             "half-stacked",
@@ -279,9 +279,9 @@ fn floats_of_other_types_are_converted() {
     });
 }
 
-/// A block with relu and another epsilon is the composition of its parts, and not one with gelu.
+/// A block with ReLU and a custom epsilon equals the composition of its parts, and differs from one with GELU.
 #[test]
-fn activation_and_epsilon_of_blocks_are_settings() {
+fn activation_and_epsilon_of_blocks_are_options() {
     on_cpu(|| {
         let (file, path) = saved("encoder, norm first");
         let shape = TransformerConfig {
@@ -311,9 +311,9 @@ fn activation_and_epsilon_of_blocks_are_settings() {
     });
 }
 
-/// PyTorch's `nn.RNN(nonlinearity="relu")` by its equation, in f64.
+/// Compares with the equation of PyTorch's `nn.RNN(nonlinearity="relu")`, in f64.
 #[test]
-fn a_plain_recurrent_layer_with_relu() {
+fn an_rnn_with_relu() {
     on_cpu(|| {
         let rnn = RnnBase::new(RnnKind::Relu, 3, 4, 1, false, &mut Rng::seed_from_u64(4));
         let input = Rng::seed_from_u64(5).normal([2, 6, 3]);
@@ -336,7 +336,7 @@ fn a_plain_recurrent_layer_with_relu() {
                 hidden = next;
                 for i in 0..4 {
                     let have = f64::from(output[(batch * 6 + time) * 4 + i]);
-                    assert!((have - hidden[i]).abs() < 1e-5, "{batch}, {time}, {i}: {have}, not {}", hidden[i]);
+                    assert!((have - hidden[i]).abs() < 1e-5, "{batch}, {time}, {i}: {have}, expected {}", hidden[i]);
                 }
             }
         }

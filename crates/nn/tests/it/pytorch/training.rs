@@ -1,4 +1,4 @@
-//! CTC, and a forward pass in bf16 beside PyTorch's autocast.
+//! CTC loss, and a forward pass in bf16 compared with PyTorch's autocast.
 
 use panoply_nn::{ForwardContext, Layer, LayerNorm, Linear, Param};
 use panoply_tensor::{DType, Rng, Tensor};
@@ -13,7 +13,7 @@ fn whole(file: &Fixture, name: &str) -> Tensor {
 }
 
 #[test]
-fn sequences_without_times() {
+fn ctc_loss() {
     on_cpu(|| {
         let file = Fixture::new(TRAINING, "ctc");
         let logits = file.get("logits");
@@ -23,12 +23,12 @@ fn sequences_without_times() {
         };
         let loss = of(&logits);
         close("ctc", &loss, &file.get("none"), 2e-6);
-        // PyTorch's mean is over the lengths first, at least 1.
+        // PyTorch's mean first divides by the lengths, at least 1.
         let lengths = whole(&file, "lengths").cast(DType::F32).maximum(&Tensor::scalar(1f32));
-        close("its mean", &(&loss / lengths).mean(..), &file.get("mean"), 2e-6);
+        close("ctc mean", &(&loss / lengths).mean(..), &file.get("mean"), 2e-6);
         let gradient = weighted(&loss).gradients(&[&logits]).unwrap().remove(0);
-        close("its gradient", &gradient, &file.get("grad"), 4e-6);
-        // Five equal labels need four blanks between them: nine times, of which there are eight.
+        close("ctc gradient", &gradient, &file.get("grad"), 4e-6);
+        // Five equal labels need four blanks between them, which is nine time steps, but there are only eight.
         let (targets, eight, five) = (
             Tensor::from_slice(&[1i32; 5], [1, 5]),
             Tensor::from_slice(&[8i32], [1]),
@@ -37,13 +37,13 @@ fn sequences_without_times() {
         let loss = Tensor::zeros([9, 1, 2], DType::F32).log_softmax(-1).ctc_loss(&targets, &eight, &five, 0);
         assert_eq!(loss.item().unwrap(), f64::INFINITY);
         let wrong = logits.ctc_loss(&targets, &eight, &five, 0).check().unwrap_err();
-        assert!(wrong.message().starts_with("ctc: needs logarithms [time, batch, classes]"), "{wrong}");
+        assert!(wrong.message().starts_with("ctc_loss: needs log-probabilities [time, batch, classes]"), "{wrong}");
     });
 }
 
-/// Both round to bf16 at the same places, so each is as far from f32 as the other, and they are not further apart than twice that.
+/// Both round to bf16 at the same places, so their distances to f32 are similar, and their distance to each other is at most twice that.
 #[test]
-fn bf16_is_as_near_as_autocast() {
+fn bf16_is_as_accurate_as_autocast() {
     on_cpu(|| {
         let file = Fixture::new(TRAINING, "autocast");
         let mut rng = Rng::seed_from_u64(0);
@@ -77,7 +77,7 @@ fn bf16_is_as_near_as_autocast() {
             eprintln!("{name}: ours {:.4}, autocast {:.4} from f32", far(&ours), far(&theirs));
             assert!(
                 far(&ours) < 2.0 * far(&theirs) + 2e-3,
-                "{name}: {} from f32, autocast {}",
+                "{name}: distance {} to f32, autocast {}",
                 far(&ours),
                 far(&theirs)
             );

@@ -1,8 +1,9 @@
-//! The methods that each type of the kernel language has by itself, as facts that rustc checks.
+//! The inherent methods of each type of the kernel language, as facts that rustc checks.
 //!
-//! A kernel calls a method by its name, and rustc resolves that name in the author's program, where a trait or a type of the author's may
-//! define a method that is called the same. [`BuiltIn`] holds for a type and a name if the type's own method (or that of a trait every
-//! type has it from, such as `Ord`) comes before any such definition, so the emitter's method of that name computes the same.
+//! A kernel calls a method by name, and rustc resolves the name in the author's program, where a trait or type can
+//! define a method of the same name. [`BuiltIn`] is implemented for a type and a name if the type's inherent method (or
+//! that of a trait every type has it from, such as `Ord`) takes precedence over any such definition. The emitter's
+//! method of that name then computes the same.
 
 use panoply_ir::{bf16, f16};
 
@@ -14,7 +15,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Holds for a type whose method `M` is the one that the kernel language knows.
+/// A type whose method `M` is the one that the kernel language implements.
 #[diagnostic::on_unimplemented(
     message = "the method is not one that `{Self}` has by itself",
     label = "a method of another trait or type cannot run in a kernel",
@@ -22,8 +23,8 @@ mod sealed {
 )]
 pub trait BuiltIn<M>: sealed::Sealed {}
 
-/// The methods' names as types.
-#[allow(non_camel_case_types, reason = "they are shown in messages as the author wrote them")]
+/// Method names as types.
+#[allow(non_camel_case_types, reason = "messages show them as the author wrote them")]
 pub mod method {
     macro_rules! names {
         ($($name:ident)*) => {$(
@@ -76,7 +77,7 @@ built_in! {
 }
 
 impl<T> Probe<T> {
-    /// The emitter, to call the method `M` of a value of the probe's type.
+    /// Returns the emitter, to call the method `M` on a value of the probe's type.
     pub fn built_in<'e, M>(&self, emitter: &'e Emitter, method: M) -> &'e Emitter
     where
         T: BuiltIn<M>,
@@ -85,14 +86,14 @@ impl<T> Probe<T> {
         emitter
     }
 
-    /// `U::from(value)`.
+    /// Emits `U::from(value)`.
     pub fn converted<U: KernelValue + From<T>>(&self, emitter: &Emitter, value: super::ExprId) -> super::ExprId {
         emitter.cast::<U>(value)
     }
 }
 
 impl Emitter {
-    /// The emitter, to call `T::method`.
+    /// Returns the emitter, to call `T::method`.
     pub fn built_in_of<T: BuiltIn<M>, M>(&self, method: M) -> &Emitter {
         let _ = method;
         self

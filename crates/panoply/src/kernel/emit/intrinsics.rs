@@ -89,14 +89,14 @@ impl Emitter {
                 self.builder.borrow_mut().extract(fragment, number as u8)
             }
             _ => {
-                self.mistake("an element of a fragment has a constant number below 4");
+                self.mistake("the element number of `mma_fragment_get` must be a constant below 4");
                 self.host(0f32)
             }
         }
     }
 
     /// `mma_m16n8k16_f16(sums, …)`.
-    #[allow(clippy::too_many_arguments, reason = "as many as the kernel language's")]
+    #[allow(clippy::too_many_arguments, reason = "same as the kernel language's function")]
     pub fn mma_m16n8k16_f16(
         &self,
         sums: ExprId,
@@ -111,7 +111,7 @@ impl Emitter {
     }
 
     /// `mma_m16n8k16_bf16(sums, …)`.
-    #[allow(clippy::too_many_arguments, reason = "as many as the kernel language's")]
+    #[allow(clippy::too_many_arguments, reason = "same as the kernel language's function")]
     pub fn mma_m16n8k16_bf16(
         &self,
         sums: ExprId,
@@ -216,7 +216,7 @@ impl Emitter {
         axis.min(2) as u8
     }
 
-    /// A constant of an element type with these bits.
+    /// Returns a constant of an element type with these bits.
     pub(super) fn bits(&self, dtype: DType, bits: u64) -> ExprId {
         self.constant(Scalar::from_i128(dtype, bits.into()))
     }

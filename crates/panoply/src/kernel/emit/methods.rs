@@ -1,7 +1,7 @@
-//! Operators, and the methods that Rust's numbers have, composed of the IR's operations where it has no such operation.
+//! Operators and the methods of Rust's numbers, composed of several IR operations where the IR lacks them.
 //!
-//! Every method means what Rust documents for it, except that integer overflow wraps and division by zero gives what
-//! the IR says, because a work-item cannot panic.
+//! Every method behaves as Rust documents it, except that integer overflow wraps and division by zero follows the IR,
+//! because a work-item cannot panic.
 
 use panoply_ir::dtype::{DType, Scalar, Type};
 use panoply_ir::kernel::{Expr, ExprId};
@@ -37,12 +37,12 @@ impl Emitter {
         eq => Eq; ne => Ne;
     }
 
-    /// `a < b`; of bools `false` is the smaller.
+    /// `a < b`; for bools, `false` is less than `true`.
     pub fn lt(&self, a: ExprId, b: ExprId) -> ExprId {
         if self.ty(a).is_bool() { self.and(self.not(a), b) } else { self.alu(Alu::Lt, &[a, b]) }
     }
 
-    /// `a <= b`; of bools `false` is the smaller.
+    /// `a <= b`; for bools, `false` is less than `true`.
     pub fn le(&self, a: ExprId, b: ExprId) -> ExprId {
         if self.ty(a).is_bool() { self.or(self.not(a), b) } else { self.alu(Alu::Le, &[a, b]) }
     }
@@ -57,13 +57,13 @@ impl Emitter {
         self.le(b, a)
     }
 
-    /// `a << b`; the types may differ.
+    /// `a << b`; the types can differ.
     pub fn shl(&self, a: ExprId, b: ExprId) -> ExprId {
         let b = self.cast_to(self.ty(a), b);
         self.alu(Alu::Shl, &[a, b])
     }
 
-    /// `a >> b`; the types may differ.
+    /// `a >> b`; the types can differ.
     pub fn shr(&self, a: ExprId, b: ExprId) -> ExprId {
         let b = self.cast_to(self.ty(a), b);
         self.alu(Alu::Shr, &[a, b])
@@ -104,7 +104,8 @@ impl Emitter {
         self.div(self.one(x), x)
     }
 
-    /// `x.powi(n)` by repeated squaring, which is what rustc's own does; of halves in f32, rounded once.
+    /// `x.powi(n)` by repeated squaring, as in rustc's own implementation; f16 and bf16 are computed in f32 and rounded
+    /// once.
     pub fn powi(&self, x: ExprId, n: ExprId) -> ExprId {
         let ty = self.ty(x);
         let wide = if ty.dtype().is_some_and(|dtype| dtype.bytes() == 2) { DType::F32.into() } else { ty };
@@ -120,7 +121,7 @@ impl Emitter {
         self.cast_to(ty, power)
     }
 
-    /// `x` to a power that only the launch knows: at most 32 turns of a loop.
+    /// Computes `x` to a power known only at launch: a loop of at most 32 iterations.
     fn squared_while(&self, x: ExprId, n: ExprId) -> ExprId {
         let n = self.hold(n);
         let bits = Type::from(DType::U32);
@@ -140,7 +141,7 @@ impl Emitter {
         self.select(below, self.recip(power), power)
     }
 
-    /// `x.round()`: halves away from zero.
+    /// `x.round()`: halfway cases round away from zero.
     pub fn round(&self, x: ExprId) -> ExprId {
         // The difference is exact, so the comparison with one half is too.
         let whole = self.trunc(x);
@@ -162,7 +163,7 @@ impl Emitter {
         self.bitcast(self.ty(x), self.or(magnitude, sign))
     }
 
-    /// `x.signum()`: of floats 1 or -1 by the sign bit, NaN of NaN; of integers 1, 0 or -1.
+    /// `x.signum()`: for floats 1 or -1 by the sign bit, NaN for NaN; for integers 1, 0 or -1.
     pub fn signum(&self, x: ExprId) -> ExprId {
         let one = self.one(x);
         if self.ty(x).is_float() {
@@ -212,23 +213,23 @@ impl Emitter {
         self.bitcast(T::TYPE, x)
     }
 
-    /// `x.to_f32()` of halves.
+    /// `x.to_f32()` of f16 and bf16.
     pub fn to_f32(&self, x: ExprId) -> ExprId {
         self.cast::<f32>(x)
     }
 
-    /// `x.to_f64()` of halves.
+    /// `x.to_f64()` of f16 and bf16.
     pub fn to_f64(&self, x: ExprId) -> ExprId {
         self.cast::<f64>(x)
     }
 
-    /// The unsigned type of a float's width, and its highest bit.
+    /// Returns the unsigned type of a float's width, and its highest bit.
     fn sign_bit(&self, x: ExprId) -> Option<(Type, ExprId)> {
         let dtype = self.ty(x).dtype().filter(|dtype| dtype.is_float());
         match dtype.map(DType::unsigned) {
             Some(bits) => Some((bits.into(), self.bits(bits, 1 << (bits.bits() - 1)))),
             None => {
-                self.mistake(format!("the sign bit of {}, which is no float", self.ty(x)));
+                self.mistake(format!("cannot take the sign bit of {}: it is not a float", self.ty(x)));
                 None
             }
         }
@@ -237,17 +238,17 @@ impl Emitter {
 
 /// Methods of floats and integers.
 impl Emitter {
-    /// `a.min(b)`; of floats the other one if one is NaN.
+    /// `a.min(b)`; for floats, if one operand is NaN, the other one.
     pub fn min(&self, a: ExprId, b: ExprId) -> ExprId {
         self.extreme(Alu::Min, a, b, self.lt(a, b))
     }
 
-    /// `a.max(b)`; of floats the other one if one is NaN.
+    /// `a.max(b)`; for floats, if one operand is NaN, the other one.
     pub fn max(&self, a: ExprId, b: ExprId) -> ExprId {
         self.extreme(Alu::Max, a, b, self.gt(a, b))
     }
 
-    /// The IR's min and max give NaN if either is NaN, Rust's give the other one.
+    /// The IR's min and max return NaN if either operand is NaN; Rust's return the other operand.
     fn extreme(&self, op: Alu, a: ExprId, b: ExprId, first: ExprId) -> ExprId {
         if self.ty(a).is_bool() {
             return if op == Alu::Min { self.and(a, b) } else { self.or(a, b) };
@@ -259,7 +260,7 @@ impl Emitter {
         self.select(first, a, b)
     }
 
-    /// `x.clamp(least, most)`; NaN stays.
+    /// `x.clamp(least, most)`; NaN is kept.
     pub fn clamp(&self, x: ExprId, least: ExprId, most: ExprId) -> ExprId {
         let raised = self.select(self.lt(x, least), least, x);
         self.select(self.gt(raised, most), most, raised)
@@ -296,7 +297,7 @@ impl Emitter {
         match self.expr(n) {
             Expr::Const(n) => self.power(x, n.to_i128().unsigned_abs()),
             _ => {
-                self.mistake("`pow` needs an exponent that is constant; write a loop");
+                self.mistake("`pow` needs a constant exponent; write a loop instead");
                 x
             }
         }
@@ -322,7 +323,7 @@ impl Emitter {
         }
     }
 
-    /// The end of the range on `a`'s side if the sign of `overflow` says so, else the result.
+    /// Returns the limit of the range on `a`'s side if `overflow` is negative, else the result.
     fn saturated(&self, dtype: DType, a: ExprId, result: ExprId, overflow: ExprId) -> ExprId {
         let zero = self.zero(dtype.into());
         let (least, most) =
@@ -345,7 +346,7 @@ impl Emitter {
         let Some(dtype) = self.integer("rotate", x) else { return x };
         let bits = Type::from(dtype.unsigned());
         let (value, n) = (self.bitcast(bits, x), self.cast_to(bits, n));
-        // Shifts count modulo the width, so the negated count is the rest of the width.
+        // Shift counts are taken modulo the width, so the negated count is the complementary shift.
         let parts = [self.alu(there, &[value, n]), self.alu(back, &[value, self.neg(n)])];
         self.bitcast(self.ty(x), self.or(parts[0], parts[1]))
     }
@@ -389,7 +390,7 @@ impl Emitter {
         self.count_ones(self.not(x))
     }
 
-    /// `x.leading_zeros()`: the zeros once every bit below the highest one is set.
+    /// `x.leading_zeros()`: counts the zeros after every bit below the highest one is set.
     pub fn leading_zeros(&self, x: ExprId) -> ExprId {
         let Some(dtype) = self.integer("leading_zeros", x) else { return x };
         let bits = dtype.unsigned();
@@ -402,14 +403,14 @@ impl Emitter {
         self.count_zeros(filled)
     }
 
-    /// `x.trailing_zeros()`: the ones below the lowest one.
+    /// `x.trailing_zeros()`: counts the bits below the lowest one.
     pub fn trailing_zeros(&self, x: ExprId) -> ExprId {
         let Some(_) = self.integer("trailing_zeros", x) else { return x };
         let below = self.and(self.not(x), self.sub(x, self.one(x)));
         self.count_ones(below)
     }
 
-    /// `x` to a constant power by repeated squaring.
+    /// Computes `x` to a constant power by repeated squaring.
     fn power(&self, x: ExprId, mut n: u128) -> ExprId {
         let (mut result, mut square) = (None, x);
         while n > 0 {
@@ -424,11 +425,14 @@ impl Emitter {
         result.unwrap_or_else(|| self.one(x))
     }
 
-    /// The element type of an integer; the width of an index is not known while a kernel is built.
+    /// Returns the element type of an integer; reports a mistake for `usize`, whose width is unknown while a kernel is
+    /// built.
     fn integer(&self, method: &str, x: ExprId) -> Option<DType> {
         let dtype = self.ty(x).dtype();
         if dtype.is_none() {
-            self.mistake(format!("`{method}` of usize, whose width differs between devices; write `x as u64` first"));
+            self.mistake(format!(
+                "`{method}` is not available for usize, whose width differs between devices; convert first: `x as u64`"
+            ));
         }
         dtype
     }

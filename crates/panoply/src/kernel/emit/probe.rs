@@ -1,7 +1,8 @@
-//! Types that rustc inferred, brought to where the kernel is built.
+//! Passes types inferred by rustc to the code that builds a kernel.
 //!
-//! A probe stands around an expression in the author's program, which rustc checks and nobody runs. The probe's type
-//! parameter thereby becomes the expression's type, and the building code, which shares the probe, can ask for it.
+//! A probe wraps an expression in a copy of the author's program that rustc checks but that never runs. The probe's
+//! type parameter is thereby inferred as the expression's type, and the building code, which shares the probe, can
+//! query it.
 
 use std::marker::PhantomData;
 
@@ -11,7 +12,7 @@ use panoply_ir::kernel::{ExprId, LocalId, MemId};
 use super::super::number::{KernelValue, KernelValues};
 use super::Emitter;
 
-/// A type that rustc finds out.
+/// A type that rustc infers.
 pub struct Probe<T>(PhantomData<fn() -> T>);
 
 impl<T> Default for Probe<T> {
@@ -21,50 +22,50 @@ impl<T> Default for Probe<T> {
 }
 
 impl<T> Probe<T> {
-    /// A probe for whatever type it will be used with.
+    /// Creates a probe whose type is inferred from its uses.
     pub const fn new() -> Self {
         Probe(PhantomData)
     }
 
-    /// Stands around a value in the author's program: `*probe.of(&value)`, because rustc describes a mismatch behind a
-    /// dereference in the author's words, and one in an argument in terms of this function.
+    /// Wraps a value in the author's program: `*probe.of(&value)`. rustc describes a mismatch behind a dereference in
+    /// the author's terms, and one in an argument in terms of this function.
     pub fn of<'a>(&self, value: &'a T) -> &'a T {
         value
     }
 
-    /// Stands around a slice in the author's program.
+    /// Wraps a slice in the author's program.
     pub fn slice<'a>(&self, slice: &'a [T]) -> &'a [T] {
         slice
     }
 
-    /// Stands around a slice in the author's program.
+    /// Wraps a mutable slice in the author's program.
     pub fn slice_mut<'a>(&self, slice: &'a mut [T]) -> &'a mut [T] {
         slice
     }
 
-    /// Stands around a shared array in the author's program.
+    /// Wraps a shared array in the author's program.
     pub fn boxed(&self, array: Box<[T]>) -> Box<[T]> {
         array
     }
 
-    /// A value in the building code.
+    /// Gives a value in the building code the probe's type.
     pub fn typed(&self, value: ExprId) -> Typed<T> {
         Typed::new(vec![value])
     }
 
-    /// A memory in the building code.
+    /// Gives a memory in the building code the probe's element type.
     pub fn memory(&self, id: MemId) -> Memory<T> {
         Memory(id, PhantomData)
     }
 
-    /// A result in the building code, which has the type of the author's.
+    /// Requires a result in the building code to have the type of the author's result.
     pub fn same(&self, result: Typed<T>) -> Typed<T> {
         result
     }
 }
 
 impl<T: KernelValue> Probe<T> {
-    /// A whole number in the building code. If it does not fit, rustc refuses the author's program.
+    /// Emits an integer literal. rustc rejects the author's program if it does not fit the type.
     pub fn whole(&self, emitter: &Emitter, value: i128) -> ExprId {
         match T::TYPE {
             Type::Index => emitter.host(value as usize),
@@ -72,7 +73,7 @@ impl<T: KernelValue> Probe<T> {
         }
     }
 
-    /// A number with a fraction in the building code, read by rustc as both types it can have.
+    /// Emits a float literal, which rustc parsed as both types it can have.
     pub fn fraction(&self, emitter: &Emitter, single: f32, double: f64) -> ExprId {
         match T::TYPE {
             Type::Scalar(DType::F32) => emitter.host(single),
@@ -80,27 +81,27 @@ impl<T: KernelValue> Probe<T> {
         }
     }
 
-    /// A conversion to the type.
+    /// Converts a value to the probe's type.
     pub fn cast(&self, emitter: &Emitter, value: ExprId) -> ExprId {
         emitter.cast::<T>(value)
     }
 }
 
 impl<T: KernelValues> Probe<T> {
-    /// Locals for values of the type.
+    /// Declares locals for values of the type.
     pub fn results(&self, emitter: &Emitter) -> Vec<LocalId> {
         emitter.results_of::<T>()
     }
 }
 
 impl<T: Element> Probe<T> {
-    /// A shared array.
+    /// Declares a shared array.
     pub fn shared(&self, emitter: &Emitter, name: &str, len: usize) -> MemId {
         let len = emitter.array_len(name, len);
         emitter.builder.borrow_mut().shared(name, T::DTYPE, len)
     }
 
-    /// A private array with one value everywhere.
+    /// Declares a private array whose elements are all `value`.
     pub fn filled(&self, emitter: &Emitter, name: &str, value: ExprId, len: usize) -> MemId {
         const UNROLLED: usize = 16;
         let value = emitter.hold(value);
@@ -116,7 +117,7 @@ impl<T: Element> Probe<T> {
         mem
     }
 
-    /// A private array of listed values.
+    /// Declares a private array with the listed values.
     pub fn listed(&self, emitter: &Emitter, name: &str, values: &[ExprId]) -> MemId {
         let mem = self.private(emitter, name, values.len());
         for (i, value) in values.iter().enumerate() {
@@ -147,12 +148,12 @@ impl Emitter {
 pub struct Typed<T>(Vec<ExprId>, PhantomData<fn() -> T>);
 
 impl<T> Typed<T> {
-    /// Values that are known to be of the type.
+    /// Wraps values that are known to have the type.
     pub fn new(values: Vec<ExprId>) -> Self {
         Typed(values, PhantomData)
     }
 
-    /// The values.
+    /// Returns the values.
     pub fn into_values(self) -> Vec<ExprId> {
         self.0
     }
@@ -162,7 +163,7 @@ impl<T> Typed<T> {
 pub struct Memory<T>(MemId, PhantomData<fn() -> T>);
 
 impl<T> Memory<T> {
-    /// The memory.
+    /// Returns the memory.
     pub fn id(&self) -> MemId {
         self.0
     }

@@ -1,4 +1,4 @@
-//! What a kernel writes is borrowed by nobody else.
+//! A buffer that a kernel writes cannot be borrowed by another argument.
 
 use panoply::{Buffer, Result, kernel};
 

@@ -1,4 +1,4 @@
-//! What allocates, and what iterates.
+//! Allocation and iterators.
 
 use panoply::kernel;
 

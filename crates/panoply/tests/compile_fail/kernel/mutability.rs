@@ -1,4 +1,4 @@
-//! What may change is what Rust lets change.
+//! Mutability follows Rust's rules.
 
 use panoply::kernel;
 

@@ -1,4 +1,4 @@
-//! What stands in the brackets.
+//! Options of the attribute.
 
 use panoply::kernel;
 

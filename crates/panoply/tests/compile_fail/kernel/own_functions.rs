@@ -1,4 +1,4 @@
-//! Functions of the author's that are called as one of the language, or a method of it.
+//! Functions of the author with the name of a language function or of a method of numbers.
 
 use panoply::kernel::Float;
 use panoply::prelude::*;

@@ -1,4 +1,4 @@
-//! Methods and functions of types that are called as a method of Rust's numbers.
+//! Methods and associated functions with the name of a method of Rust's numbers.
 
 use panoply::kernel::Number;
 use panoply::prelude::*;

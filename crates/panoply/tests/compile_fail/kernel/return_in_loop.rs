@@ -1,4 +1,4 @@
-//! `return` inside a loop of a function that is inlined.
+//! `return` inside a loop of an inlined function.
 
 use panoply::kernel_fn;
 

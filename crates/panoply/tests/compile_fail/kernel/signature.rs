@@ -18,6 +18,6 @@ fn takes_an_array(x: [f32; 4]) -> f32 {
 }
 
 fn main() {
-    // Its callers are not blamed besides.
+    // Callers of a rejected kernel get no further errors.
     let _ = result::build();
 }

@@ -1,4 +1,4 @@
-//! Statements and expressions that have no place in a kernel.
+//! Statements and expressions that are not allowed in a kernel.
 
 use panoply::kernel;
 

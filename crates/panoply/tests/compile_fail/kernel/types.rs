@@ -1,4 +1,4 @@
-//! Types are rustc's business, at the author's words.
+//! rustc checks types and reports errors at the author's source.
 
 use panoply::kernel;
 

@@ -1,4 +1,4 @@
-//! Literal sizes that do not fit, each naming both layers.
+//! Literal sizes that do not match; each error names both layers.
 
 use panoply::sequential;
 

@@ -1,4 +1,4 @@
-//! Layers that there are not, or not so.
+//! Unknown layers, and layers with invalid arguments.
 
 use panoply::sequential;
 

@@ -1,43 +1,48 @@
-//! What follows a product that the libraries which pretend to be cuBLASLt and hipBLASLt do: a bias goes with it, everything else is a kernel.
+//! Bias epilogues of products in the simulated cuBLASLt and hipBLASLt: a bias is fused into the product, everything
+//! else is a separate kernel.
 
 use panoply::{DType, Device, Tensor};
 use panoply_driver_sim::{Control, library};
 
 use crate::{CUBLASLT, cuda, numbers};
 
-/// A device, and who does what there.
+/// A device, and the functions that run products and kernels on it.
 pub struct Subject {
     pub device: Device,
-    /// The functions that do products, the first of them those with a bias.
+    /// Library functions that compute products; the first one supports a bias.
     pub products: &'static [&'static str],
-    /// That which launches kernels.
+    /// Function that launches kernels.
     pub launches: &'static str,
-    /// Types in which a bias goes with its product.
+    /// Types for which the library fuses a bias.
     pub wide: &'static [DType],
-    /// The code with which a product fails.
+    /// Error code with which a product fails.
     pub code: i32,
 }
 
-/// cuBLASLt on the pretended card.
+/// cuBLASLt on the simulated NVIDIA GPU.
 pub fn cublaslt() -> Subject {
     let (products, launches) = (&[CUBLASLT], "cuLaunchKernel");
     Subject { device: cuda(library()), products, launches, wide: &[DType::F32, DType::F64], code: 14 }
 }
 
-/// What follows a product, and whether that goes with it where there is a bias.
+/// An operation that follows a product, and whether it is fused if the library supports a bias.
 type Follower = (&'static str, fn(&Tensor, &Tensor) -> Tensor, bool);
 
 const FOLLOWERS: [Follower; 7] = [
     ("a bias", |product, bias| product + bias, true),
     ("a bias in front", |product, bias| bias + product, true),
     ("a bias and an activation", |product, bias| (product + bias).relu(), false),
-    ("a bias, and the product is wanted", |product, bias| Tensor::concat([product + bias, product * 2.0], -1), false),
+    (
+        "a bias, with the product used as well",
+        |product, bias| Tensor::concat([product + bias, product * 2.0], -1),
+        false,
+    ),
     ("two biases", |product, bias| product + bias + &(bias * 2.0), false),
     ("one number", |product, bias| product + &bias.slice((0,)), false),
     ("itself", |product, _| product + product, false),
 ];
 
-/// The bits are those of the product and then a kernel, which is what there is without a bias.
+/// The result has the same bits as the product followed by a kernel, which is what runs without a fused bias.
 pub fn added(subject: &Subject) {
     let (Subject { device, products, launches, .. }, control) = (subject, Control::open());
     let counts = || (products.iter().map(|function| control.calls(function)).sum::<u64>(), control.calls(launches));
@@ -57,7 +62,7 @@ pub fn added(subject: &Subject) {
             ("plain", &plain, &right, true),
             ("transposed", &plain, &turned.t(), true),
             ("one row", &few, &right, true),
-            ("a divided sum", &many, &deep, true),
+            ("a long inner dimension", &many, &deep, true),
             ("a batch that shares its right factor", &batch, &right, true),
             ("a batch", &batch, &batches, false),
         ] {
@@ -78,7 +83,7 @@ pub fn added(subject: &Subject) {
             }
         }
     }
-    // It fails once, and is a product and a kernel from then on.
+    // The fused call fails once; from then on it is a product and a kernel.
     let (left, right, bias) =
         (tensor(&[5, 40], 1, DType::F32), tensor(&[40, 6], 2, DType::F32), tensor(&[6], 3, DType::F32));
     control.fail(products[0], subject.code, 0, 1);

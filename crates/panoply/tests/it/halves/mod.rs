@@ -1,9 +1,9 @@
-//! Numbers of 16 bits in memory, which every device reads and writes without a change.
+//! Conversion of 16-bit floats, which must be exact on every device.
 
 use panoply::{DType, Device, Tensor, f16};
 
-/// Fails unless every f16 becomes the f32 of the same value and comes back, and what lies between two becomes the nearer; the oracle is
-/// `half`'s.
+/// Panics unless every f16 converts to the f32 of the same value and back, and values in between round to the nearest
+/// f16. The oracle is the `half` crate.
 #[track_caller]
 pub fn convert(device: &Device) {
     let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();

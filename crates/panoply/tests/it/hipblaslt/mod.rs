@@ -1,5 +1,5 @@
-//! Products by the library that pretends to be hipBLASLt: which are its own, and who does them where it is not there, does not start, has no
-//! algorithm or fails.
+//! Products by the simulated hipBLASLt: which ones it computes, and the fallback where it is missing, does not start,
+//! has no algorithm or fails.
 
 use std::path::PathBuf;
 
@@ -12,30 +12,30 @@ use crate::{CASES, ROCBLAS, agree, amd, computed, run};
 
 const HIPBLASLT: &str = "hipblasLtMatmul";
 
-/// The pretended AMD card with both libraries.
+/// Returns the simulated AMD GPU with both libraries.
 fn both() -> Device {
     amd(HipDriver { hipblaslt: Some(library()), rocblas: Some(library()), ..HipDriver::default() })
 }
 
-/// With hipBLASLt, and no rocBLAS.
+/// Returns the simulated AMD GPU with hipBLASLt and without rocBLAS.
 fn only() -> Device {
     amd(HipDriver { hipblaslt: Some(library()), ..HipDriver::default() })
 }
 
-/// How often either library did a product.
+/// Returns the number of products that hipBLASLt and rocBLAS computed.
 fn calls() -> (u64, u64) {
     let control = Control::open();
     (control.calls(HIPBLASLT), control.calls(ROCBLAS))
 }
 
 #[test]
-fn hipblaslt_computes_what_the_cpu_and_rocblas_do() {
+fn hipblaslt_agrees_with_the_cpu_and_rocblas() {
     run("hipBLASLt agrees", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
     run("hipBLASLt, halves of gfx90a", &[("PANOPLY_FAKE_HIP", "architecture=90a")]);
     run("hipBLASLt alone", &[("PANOPLY_FAKE_HIP", "architecture=942")]);
 }
 
-/// f64 is rocBLAS's; everything else has the bits that it has by rocBLAS.
+/// rocBLAS computes f64; all other types have the same bits as with rocBLAS.
 pub fn agrees() {
     let (device, place) = (both(), library().display().to_string());
     assert_eq!(device.blas_library().unwrap(), format!("hipBLASLt ({place}), rocBLAS 4.2.0 ({place})"));
@@ -53,7 +53,7 @@ pub fn agrees() {
     }
 }
 
-/// Matrix instructions of this one take subnormal f16 for zero, so kernels do f16.
+/// The matrix instructions of gfx90a flush subnormal f16 to zero, so kernels compute f16.
 pub fn halves_of_gfx90a() {
     let device = both();
     crate::agrees(&device, HIPBLASLT, &[DType::F32, DType::BF16]);
@@ -62,7 +62,7 @@ pub fn halves_of_gfx90a() {
     assert_eq!(calls(), before);
 }
 
-/// Kernels do f64 then.
+/// Kernels compute f64 in that case.
 pub fn alone() {
     let device = only();
     assert_eq!(device.blas_library().unwrap(), format!("hipBLASLt ({})", library().display()));
@@ -77,21 +77,27 @@ fn a_bias_is_added_by_hipblaslt() {
     run("hipBLASLt, bias", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
 }
 
-/// Of f32; rocBLAS does f64 and knows none.
+/// Only f32 has a fused bias; rocBLAS computes f64 and has none.
 pub fn with_bias() -> Subject {
     let (products, launches) = (&[HIPBLASLT, ROCBLAS], "hipModuleLaunchKernel");
     Subject { device: both(), products, launches, wide: &[DType::F32], code: 5 }
 }
 
 #[test]
-fn without_hipblaslt_rocblas_does_it() {
+fn without_hipblaslt_rocblas_computes_products() {
     run("hipBLASLt is not found", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
     run("hipBLASLt, no algorithm", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
     let said = [
-        ("architecture=1100", "starting: HIPBLAS_STATUS_NOT_INITIALIZED (1); update ROCm or report this"),
-        ("architecture=1100,hipblaslt=300", "starting: HIPBLAS_STATUS_NOT_SUPPORTED (7); update ROCm to 6.0 or later"),
-        // It would end the process.
-        ("architecture=1100,memory=60000000", "starting: HIPBLAS_STATUS_ALLOC_FAILED (2); keep 64 MiB of the GPU free"),
+        ("architecture=1100", "initializing: HIPBLAS_STATUS_NOT_INITIALIZED (1); update ROCm or report this"),
+        (
+            "architecture=1100,hipblaslt=300",
+            "initializing: HIPBLAS_STATUS_NOT_SUPPORTED (7); update ROCm to 6.0 or later",
+        ),
+        // The library would end the process.
+        (
+            "architecture=1100,memory=60000000",
+            "initializing: HIPBLAS_STATUS_ALLOC_FAILED (2); keep 64 MiB of the GPU free",
+        ),
     ];
     for (settings, expected) in said {
         let said = run("hipBLASLt does not start", &[("PANOPLY_FAKE_HIP", settings)]);
@@ -114,7 +120,7 @@ pub fn not_found() {
     assert_eq!(calls(), (0, 4));
 }
 
-/// The reason is written out, for whoever started this.
+/// Prints the reason for the parent process.
 pub fn does_not_start() {
     let (device, control) = (both(), Control::open());
     if std::env::var("PANOPLY_FAKE_HIP").is_ok_and(|settings| settings == "architecture=1100") {
@@ -144,11 +150,11 @@ pub fn neither_starts() {
     assert!(products.contains("; rocm:0: rocBLAS 4.2.0 (") && products.contains("rocblas_status_internal_error (6)"));
 }
 
-/// Each of the codes that say there is none.
+/// Tests each error code that means that no algorithm is available.
 pub fn no_algorithm() {
     let (device, control) = (both(), Control::open());
     for (at, code) in [6, 7, 8].into_iter().enumerate() {
-        // Once for wherever its matrices begin, and once for where they do.
+        // The heuristic is queried once for any alignment and once for the actual alignment.
         control.fail("hipblasLtMatmulAlgoGetHeuristic", code, 0, 2);
         agree(&device, &CASES[at], DType::F32, 1);
         assert_eq!(calls(), (0, at as u64 + 1), "{code}");
@@ -158,15 +164,15 @@ pub fn no_algorithm() {
 }
 
 #[test]
-fn what_hipblaslt_refuses_is_said_once_and_kernels_do_it() {
+fn hipblaslt_failures_are_reported_once_and_fall_back_to_kernels() {
     for (job, settings, expected) in [
-        ("hipBLASLt, a product fails", "", "EXECUTION_FAILED (5); update ROCm or report this; kernels do it"),
-        ("hipBLASLt cannot say", "", "INVALID_VALUE (3); update ROCm or report this; kernels do it"),
-        // Enough for the handle that is asked, and not for the queue's.
+        ("hipBLASLt, a product fails", "", "EXECUTION_FAILED (5); update ROCm or report this; using kernels instead"),
+        ("hipBLASLt, the heuristic fails", "", "INVALID_VALUE (3); update ROCm or report this; using kernels instead"),
+        // Enough memory for the handle that answers queries, but not for the queue's handle.
         (
             "hipBLASLt, no room for a queue",
             ",memory=80000000",
-            "ALLOC_FAILED (2); keep 64 MiB of the GPU free for it; kernels do it",
+            "ALLOC_FAILED (2); keep 64 MiB of the GPU free for it; using kernels instead",
         ),
     ] {
         let said = run(job, &[("PANOPLY_FAKE_HIP", &format!("architecture=1100{settings}"))]);
@@ -175,7 +181,7 @@ fn what_hipblaslt_refuses_is_said_once_and_kernels_do_it() {
     }
 }
 
-/// It would end the process.
+/// The library would end the process.
 pub fn no_room_for_a_queue() {
     let device = both();
     for seed in 0..3 {
@@ -190,10 +196,10 @@ pub fn a_product_fails() {
     control.fail(HIPBLASLT, 5, 0, 1);
     for seed in 0..4 {
         agree(&device, &CASES[0], DType::F32, seed);
-        assert_eq!(calls(), (1, 0), "it is not tried again");
+        assert_eq!(calls(), (1, 0), "a failed product is not retried");
     }
     agree(&device, &CASES[1], DType::F32, 3);
-    assert_eq!(calls(), (2, 0), "another one is the library's");
+    assert_eq!(calls(), (2, 0), "the library computes other products");
 }
 
 pub fn cannot_say() {
@@ -205,19 +211,19 @@ pub fn cannot_say() {
 }
 
 #[test]
-fn hipblaslt_has_a_handle_for_each_queue_and_gets_everything_back() {
+fn hipblaslt_has_a_handle_for_each_queue_and_releases_all_objects() {
     run("hipBLASLt, two queues", &[("PANOPLY_FAKE_HIP", "architecture=942")]);
-    run("hipBLASLt is given back", &[("PANOPLY_FAKE_HIP", "architecture=942")]);
+    run("hipBLASLt releases its objects", &[("PANOPLY_FAKE_HIP", "architecture=942")]);
 }
 
-/// With a workspace it would add parts of a deep sum in another order every time.
+/// With a workspace the library would add the parts of a long sum in a different order each time.
 pub fn two_queues() {
-    // Of what it allocates for itself the driver's functions know nothing, and nobody gives it a workspace.
+    // The driver's counters do not include the library's own allocations, and no workspace is passed to it.
     crate::two_queues(&only(), HIPBLASLT, "hipMalloc", 0);
-    assert_eq!(Control::open().calls("hipblasLtCreate"), 3, "one is asked, and one is each queue's");
+    assert_eq!(Control::open().calls("hipblasLtCreate"), 3, "one for queries, and one for each of the two queues");
 }
 
-/// Two handles with their memory, and how a product is done in two places.
+/// Two handles with their memory, and the descriptors of a product for two alignments.
 pub fn given_back() {
     crate::given_back(only, 2 * 2 + 2 * 4);
     let control = Control::open();

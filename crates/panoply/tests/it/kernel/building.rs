@@ -1,4 +1,4 @@
-//! What the builder is told: names, lines, groups, and mistakes that only a build can find.
+//! Properties of built kernels: names, source lines, group sizes, and mistakes that only a build can find.
 
 use panoply::{kernel, kernel_fn};
 use panoply_ir::kernel::Space;
@@ -18,7 +18,7 @@ fn lines(a: f32, x: &[f32], y: &mut [f32]) {
 }
 
 #[test]
-fn statements_know_their_line() {
+fn statements_carry_their_source_line() {
     let kernel = lines::build().unwrap();
     let mut places = Vec::new();
     kernel.walk(&mut |stmt| places.extend(kernel.place(stmt.at)));
@@ -36,7 +36,7 @@ fn raw(r#type: &[f32], mut r#loop: u32, out: &mut [f32]) {
 }
 
 #[test]
-fn raw_names_lose_their_mark() {
+fn raw_identifiers_lose_their_prefix() {
     let text = raw::build().unwrap().to_string();
     assert!(text.contains("type: &[f32], loop") && !text.contains("r#"), "{text}");
 }
@@ -50,7 +50,7 @@ fn sized<const N: usize>(out: &mut [f32]) {
 }
 
 #[test]
-fn lengths_are_computed_for_each_choice() {
+fn array_lengths_are_computed_for_each_instantiation() {
     let len = |kernel: &kernel::Kernel| kernel.mems[1].space;
     assert_eq!(len(&sized::build::<4>().unwrap()), Space::Shared(16));
     let error = sized::build::<0>().unwrap_err();
@@ -64,7 +64,7 @@ fn axes(out: &mut [u32]) {
 }
 
 #[test]
-fn an_axis_too_many_is_a_mistake() {
+fn an_axis_out_of_range_is_a_mistake() {
     let error = axes::build().unwrap_err();
     assert!(error.is_mistake() && error.to_string().contains("axes: there is no axis 3"), "{error}");
     assert!(error.to_string().contains("building.rs:63"), "{error}");
@@ -87,7 +87,7 @@ fn recursion_is_a_mistake() {
     assert!(error.to_string().contains("endless is inlined into itself"), "{error}");
 }
 
-/// Kernels may be marked inside functions, where they see what the function sees.
+/// Kernels can be defined inside functions, where they see the items of the function.
 #[test]
 fn a_kernel_can_be_local() {
     const HERE: f32 = 2.5;
@@ -124,7 +124,7 @@ fn functions_are_found_by_path() {
     assert!(by_path::build().unwrap().to_string().contains("div"));
 }
 
-/// On the host a kernel function is an ordinary function, and the language is that of one work-item.
+/// On the host, a kernel function is an ordinary function, and the language functions behave as for one work-item.
 #[test]
 fn kernel_functions_run_on_the_host() {
     #[kernel_fn]

@@ -1,4 +1,4 @@
-//! The kernels that ship: on the interpreter, and on every device present. Each carries its own check.
+//! The built-in kernels on the interpreter and on every device present. Each has its own check.
 
 use panoply::kernels::{self, Size};
 use panoply::{Backend, Device};
@@ -18,7 +18,7 @@ fn the_interpreter_agrees() {
 fn every_device_agrees() {
     let devices = Device::list().expect("devices can be listed");
     for name in ["cpu", "cpu:checked"] {
-        assert!(devices.iter().any(|device| device.device_string() == name), "{name} is always here: {devices:?}");
+        assert!(devices.iter().any(|device| device.device_string() == name), "{name} is always present: {devices:?}");
     }
     let mut wrong = Vec::new();
     for device in &devices {
@@ -31,17 +31,17 @@ fn every_device_agrees() {
         }
     }
     if !devices.iter().any(|device| device.info().kind == Backend::OpenCl) {
-        eprintln!("SKIPPED: no OpenCL device is here, so the shipped kernels ran on the CPU only");
+        eprintln!("SKIPPED: no OpenCL device is present, so the built-in kernels ran on the CPU only");
     }
     assert!(wrong.is_empty(), "seed {SEED:#x}\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn their_kernels_pass_the_verifier_and_their_text_reads_back() {
+fn builtin_kernels_verify_and_their_text_parses_back() {
     for shipped in kernels::ALL {
         for (name, build) in shipped.kernels {
             let kernel = build().unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(kernel.name, *name, "the table names kernels as they name themselves");
+            assert_eq!(kernel.name, *name, "the table has the name of the kernel");
             let text = kernel.to_string();
             verify(kernel).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let again = panoply_ir::text::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -1,5 +1,5 @@
-//! `cpu:checked` as a user meets it: a kernel with one planted defect of each kind is launched, the error names the kernel and the line of this
-//! file, and the next launch works.
+//! `cpu:checked` from a user's view: for each class of defects, a kernel with one is launched.
+//! The error must name the kernel and the line of this file, and the next launch must work.
 
 use panoply::{Buffer, Device, Result, kernel};
 
@@ -53,11 +53,11 @@ fn is_right(y: &mut [u32]) {
     y[global_index()] = 7;
 }
 
-/// What an error of this kernel must say.
+/// Checks the error of a kernel: its name, a phrase and the source line.
 fn said(name: &str, sentence: &str, line: u32, run: impl Fn(&mut Buffer<u32>) -> Result<()>) {
-    let device = Device::get("cpu:checked").expect("the CPU is always here");
+    let device = Device::get("cpu:checked").expect("the CPU is always present");
     let mut y = device.zeros(8).expect("eight numbers fit");
-    // The error comes with the launch, or with what waits for it.
+    // The error is returned by the launch or by the call that waits for it.
     let error = run(&mut y).and_then(|()| y.to_vec().map(drop)).expect_err(name);
     let (text, place) = (error.to_string(), format!("kernel/checked.rs:{line}"));
     assert!(error.is_mistake(), "{text}");
@@ -66,19 +66,19 @@ fn said(name: &str, sentence: &str, line: u32, run: impl Fn(&mut Buffer<u32>) ->
         "{text}"
     );
     is_right(&mut y).launch(8).expect("the next launch works");
-    assert_eq!(y.to_vec().expect("it is read"), [7; 8], "after {name}");
+    assert_eq!(y.to_vec().expect("it can be read"), [7; 8], "after {name}");
 }
 
 #[test]
-fn each_planted_defect_is_named_with_its_line() {
+fn each_planted_defect_is_reported_with_its_line() {
     said("reads_beyond", "reads y[8], beyond its 8 elements", BEYOND, |y| reads_beyond(y).launch(8));
     said("races_in_a_group", "data race on own[", IN_A_GROUP, |y| races_in_a_group(y).launch(8));
     said("races_between_groups", "data race on y[0]", BETWEEN_GROUPS, |y| races_between_groups(y).launch(8));
-    said("reads_what_nobody_wrote", "own[3], which nothing has written", UNWRITTEN, |y| {
+    said("reads_what_nobody_wrote", "own[3], which is uninitialized", UNWRITTEN, |y| {
         reads_what_nobody_wrote(y).launch(8)
     });
     said("diverges", "reached by 3 of 4 work-items of a group", DIVERGENT, |y| {
-        // SAFETY: every access is inside; that some miss the barrier is what is looked for.
+        // SAFETY: every access is in bounds; the barrier that some work-items miss is the defect under test.
         unsafe { diverges(y).launch_unchecked(8) }
     });
 }

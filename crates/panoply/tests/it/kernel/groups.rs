@@ -1,5 +1,5 @@
-//! What work-items do together: ids, shared arrays, barriers, collectives, atomics. The oracle is the definition, computed
-//! in a loop over all work-items.
+//! Cooperation of work-items: ids, shared arrays, barriers, collectives, atomics. The expected values are computed from
+//! the definition in a loop over all work-items.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn ids(out: &mut [u32]) {
 }
 
 #[test]
-fn work_items_know_where_they_are() {
+fn work_item_ids_are_correct() {
     let mut out = vec![0; 8 * 4 * 4 * 4];
     interpret(ids::build().unwrap(), [7, 3, 1], &mut [Arg::Write(&mut out)]);
     for (item, values) in bits(&out, 4).chunks(4).enumerate() {
@@ -67,7 +67,7 @@ fn collectives(x: &[i32], out: &mut [i32]) {
 }
 
 #[test]
-fn groups_combine() {
+fn group_collectives_agree() {
     let x = [3, -1, 4, 1, -5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3];
     let (input, mut out) = (bytes(&x), vec![0; 16 * 8 * 4]);
     interpret(collectives::build().unwrap(), [16, 1, 1], &mut [Arg::Read(&input), Arg::Write(&mut out)]);
@@ -104,13 +104,13 @@ fn subgroups(out: &mut [u32]) {
 }
 
 #[test]
-fn subgroups_combine() {
+fn subgroup_collectives_agree() {
     let kernel = verify(subgroups::build().unwrap()).unwrap();
     for size in [1, 2, 4] {
         let mut out = vec![0; 32];
         let args = &mut [Arg::Write(&mut out)];
         interpret::run_in_subgroups(&kernel, [8, 1, 1], [4, 1, 1], size, args, &mut ()).unwrap();
-        // Three counts of the lane agree, the neighbor is there if anybody is, and the rest is zero.
+        // Three counts of the lane agree, the neighbor exists unless the subgroup has one lane, and the rest is zero.
         let neighbor = if size == 1 { 0 } else { 100000 };
         let want: Vec<u64> = (0..8).map(|i| u64::from(i % size * 111 + neighbor)).collect();
         assert_eq!(bits(&out, 4), want, "subgroups of {size}");
@@ -131,7 +131,7 @@ fn atomics(x: &[u32], cells: &mut [u32], old: &mut [u32], sum: &mut [f32]) {
 }
 
 #[test]
-fn atomics_are_indivisible() {
+fn atomics_are_atomic() {
     let x: Vec<u32> = vec![5, 8, 2, 9, 4, 7];
     let (input, mut cells, mut old, mut sum) =
         (bytes(&x), bytes(&[0u32, 0, 100, 0, 77, 0, 0]), vec![0; 24], vec![0; 4]);
@@ -139,9 +139,10 @@ fn atomics_are_indivisible() {
     interpret(atomics::build().unwrap(), [6, 1, 1], &mut args);
     let cells = bits(&cells, 4);
     assert_eq!(cells[..4], [14, 21, 2, 9]);
-    assert_eq!(cells[6], 1, "exactly one exchanged");
+    assert_eq!(cells[6], 1, "exactly one exchange succeeds");
     assert!(x.contains(&(cells[5] as u32)));
-    // The exchanges form one chain: what went in or was there comes out, but for the last.
+    // The exchanges form one chain: every value that was stored or initially present is returned once, except the final
+    // one.
     let mut seen = bits(&old, 4);
     seen.push(cells[4]);
     seen.sort();
@@ -157,7 +158,7 @@ fn gather(x: &[f32], index: &[u32], y: &mut [f32]) {
 }
 
 #[test]
-fn unchecked_kernels_promise_only_what_they_reach() {
+fn unselected_branches_stay_bounds_checked_in_unchecked_kernels() {
     let text = gather::build().unwrap().to_string();
     assert!(text.starts_with("unchecked kernel gather"), "{text}");
     let (x, index, mut y) = (bytes(&[1.0f32, 2.0, 3.0]), bytes(&[9u32, 9, 0]), vec![0; 12]);
@@ -173,7 +174,7 @@ fn beyond(x: &[f32], y: &mut [f32]) {
 }
 
 #[test]
-fn beyond_the_length_reads_are_zero_and_writes_are_dropped() {
+fn out_of_bounds_reads_are_zero_and_writes_are_dropped() {
     let (x, mut y) = (bytes(&[1.0f32, 2.0, 3.0]), vec![0; 16]);
     interpret(beyond::build().unwrap(), [4, 1, 1], &mut [Arg::Read(&x), Arg::Write(&mut y)]);
     assert_eq!(y, bytes(&[0.0f32, 0.0, 3.0, 4.0]));
@@ -192,13 +193,13 @@ fn leaving(x: &[f32], y: &mut [f32]) {
 }
 
 #[test]
-fn values_may_leave_instead() {
+fn value_branches_can_return_or_break() {
     let (x, mut y) = (bytes(&[2.5f32, -1.0, 1.0]), bytes(&[9.0f32; 4]));
     interpret(leaving::build().unwrap(), [4, 1, 1], &mut [Arg::Read(&x), Arg::Write(&mut y)]);
     assert_eq!(y, bytes(&[3.0f32, 9.0, 1.0, 9.0]));
 }
 
-/// Two elements of a row of a matrix, zero beyond its edges.
+/// Returns two elements of a row of a matrix, zero beyond its edges.
 #[kernel_fn]
 fn in_row(x: &[f16], row: usize, column: usize, rows: usize, columns: usize) -> u32 {
     let low = if row < rows && column < columns { x[row * columns + column].to_bits() as u32 } else { 0 };
@@ -206,7 +207,7 @@ fn in_row(x: &[f16], row: usize, column: usize, rows: usize, columns: usize) -> 
     low | high << 16
 }
 
-/// Two elements of a column.
+/// Returns two elements of a column.
 #[kernel_fn]
 fn in_column(x: &[f16], row: usize, column: usize, rows: usize, columns: usize) -> u32 {
     let low = if row < rows && column < columns { x[row * columns + column].to_bits() as u32 } else { 0 };
@@ -242,9 +243,9 @@ fn matmul_mma(a: &[f16], b: &[f16], c: &mut [f32], m: usize, k: usize, n: usize)
     }
 }
 
-/// On every device that is here, and on one that only pretends to be NVIDIA's and runs PTX, against sums in f64.
+/// Compares with f64 sums on every device present, and on a simulated NVIDIA GPU that runs PTX.
 #[test]
-fn matrices_are_multiplied() {
+fn mma_computes_matrix_products() {
     let [m, k, n] = [21, 37, 19];
     let number = |i: usize| f16::from_f32((i * 7919 % 613) as f32 / 200.0 - 1.5);
     let a: Vec<f16> = (0..m * k).map(number).collect();
@@ -260,14 +261,14 @@ fn matrices_are_multiplied() {
         for (at, found) in c.to_vec().unwrap().into_iter().enumerate() {
             let products = (0..k).map(|i| a[at / n * k + i].to_f64() * b[i * n + at % n].to_f64());
             let (sum, size) = products.fold((0.0, 0.0), |(sum, size), part| (sum + part, size + part.abs()));
-            assert!((f64::from(found) - sum).abs() <= 1e-5 * size, "{device}, element {at}: {found}, not {sum}");
+            assert!((f64::from(found) - sum).abs() <= 1e-5 * size, "{device}, element {at}: {found}, expected {sum}");
         }
     }
 }
 
-/// On the host as in a launch of one work-item, to whom all others bring zeros.
+/// On the host, as in a launch of one work-item, the other work-items contribute zeros.
 #[test]
-fn a_work_item_alone_multiplies_its_own() {
+fn mma_on_the_host_acts_as_one_work_item() {
     let [one, two] = [1.0, 2.0].map(|value| u32::from(f16::from_f32(value).to_bits()));
     let sums = panoply::kernel::mma_m16n8k16_f16(
         panoply::kernel::mma_fragment_zero(),
@@ -288,7 +289,10 @@ fn which(c: &mut [f32], number: usize) {
 }
 
 #[test]
-fn an_element_of_a_fragment_is_constant() {
-    let error = which::build().expect_err("its number is a parameter");
-    assert!(error.to_string().contains("an element of a fragment has a constant number below 4"), "{error}");
+fn fragment_element_numbers_must_be_constant() {
+    let error = which::build().expect_err("the element number is a parameter");
+    assert!(
+        error.to_string().contains("the element number of `mma_fragment_get` must be a constant below 4"),
+        "{error}"
+    );
 }

@@ -1,4 +1,4 @@
-//! The functions that `#[kernel]` makes: arguments by type, on the devices that are always here.
+//! The functions that `#[kernel]` generates: arguments of every type, on the devices that are always present.
 
 use panoply::kernel::Number;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use panoply::{Backend, Device, Result, f16, kernel, kernel_fn};
 
 fn devices() -> Vec<Device> {
-    ["cpu", "cpu:checked"].map(|name| Device::get(name).expect("the CPU is always here")).to_vec()
+    ["cpu", "cpu:checked"].map(|name| Device::get(name).expect("the CPU is always present")).to_vec()
 }
 
 #[kernel]
@@ -17,7 +17,7 @@ fn mixed(flag: bool, byte: u8, wide: i64, place: usize, half: f16, double: f64, 
 }
 
 #[test]
-fn arguments_of_every_kind() -> Result<()> {
+fn arguments_of_every_type() -> Result<()> {
     for device in devices() {
         let x = device.buffer(&[1.0f32, 2.0])?;
         let mut y = device.zeros::<f64>(4)?;
@@ -60,10 +60,10 @@ fn copied(x: &[u32], y: &mut [u32]) {
 }
 
 #[test]
-fn unchecked_kernels_are_launched_by_a_promise() -> Result<()> {
+fn unchecked_kernels_require_launch_unchecked() -> Result<()> {
     for device in devices() {
         let (x, mut y) = (device.buffer(&[1u32, 2, 3])?, device.zeros::<u32>(3)?);
-        let error = copied(&x, &mut y).launch(3).expect_err("it needs the promise");
+        let error = copied(&x, &mut y).launch(3).expect_err("an unchecked kernel needs `launch_unchecked`");
         assert!(error.is_mistake() && error.to_string().contains("launch_unchecked"), "{error}");
         // SAFETY: there are as many work-items as elements, and no barriers.
         unsafe { copied(&x, &mut y).launch_unchecked(3)? };
@@ -82,13 +82,13 @@ fn divergent(y: &mut [u32]) {
 }
 
 #[test]
-fn what_only_the_verifier_sees_is_an_error_with_its_line() -> Result<()> {
+fn verifier_errors_name_the_source_line() -> Result<()> {
     let device = Device::get("cpu")?;
     let mut y = device.zeros::<u32>(8)?;
     let error = divergent(&mut y).launch(8).expect_err("the barrier is not reached by all");
     let text = error.to_string();
     assert!(error.is_mistake() && text.contains("barrier") && text.contains("launching.rs:"), "{text}");
-    assert_eq!(y.to_vec()?, [0; 8], "nothing ran");
+    assert_eq!(y.to_vec()?, [0; 8], "the kernel did not run");
     Ok(())
 }
 
@@ -110,7 +110,7 @@ fn slices_of_buffers_are_arguments() -> Result<()> {
         negated(&right, &mut left).launch(2)?;
         negated(&x, &mut boxed.slice_mut(3..)?).launch(1)?;
         assert_eq!(boxed.to_vec()?, [3.0, 0.0, -3.0, -1.0], "{device}");
-        // A reference is lent to each launch, not given away.
+        // Launches reborrow a reference instead of moving it.
         let (read, written) = (&*x, &mut *boxed);
         negated(read, written).launch(4)?;
         negated(read, written).launch(4)?;
@@ -163,10 +163,10 @@ fn private_in_a_group<const N: usize>(x: &[f32], y: &mut [f32]) {
     y[i] = a[(i * 97) % N] + a[(i * 97 + 1) % N];
 }
 
-/// Drivers for CPUs keep the arrays of a group on the stack of a thread.
+/// CPU drivers keep the private arrays of a group on the stack of a thread.
 #[test]
-fn private_arrays_beyond_a_stack_are_refused() -> Result<()> {
-    // Vulkan's drivers for CPUs compile long arrays in quadratic time.
+fn private_arrays_larger_than_the_stack_are_rejected() -> Result<()> {
+    // Vulkan drivers for CPUs compile long arrays in quadratic time.
     let compiles = |device: &Device| matches!(device.info().kind, Backend::Cpu | Backend::OpenCl);
     for device in Device::list()?.into_iter().filter(compiles) {
         let data: Vec<f32> = (0..256).map(|i| i as f32).collect();
@@ -181,12 +181,12 @@ fn private_arrays_beyond_a_stack_are_refused() -> Result<()> {
         }
         let text = private::<{ 16 << 20 }>(&x, &mut y).launch(256).expect_err("no stack holds it").to_string();
         assert!(
-            text.contains("the arrays of a work-item take 64.0 MiB") && text.contains("make the arrays smaller"),
+            text.contains("private arrays take 64.0 MiB per work-item") && text.contains("make the arrays smaller"),
             "{text}"
         );
         let error = private_in_a_group::<16384>(&x, &mut y).launch(256).expect_err("no stack holds 256 of them");
         let text = error.to_string();
-        assert!(error.is_unsupported() && text.contains("those of a group of 256 16.0 MiB"), "{text}");
+        assert!(error.is_unsupported() && text.contains("16.0 MiB per group of 256"), "{text}");
         assert!(text.contains("make the arrays or the group smaller"), "{text}");
     }
     Ok(())
@@ -242,7 +242,7 @@ fn run_long_programs(k: &[u32], out: &mut [u32]) {
     out[4 * i + 3] = long_sum(k[i]);
 }
 
-/// No chain, list of guards or sum is too long for the compiler of a device.
+/// Long chains of branches, lists of guards and sums compile on every device.
 #[test]
 fn long_programs_run_on_every_device() -> Result<()> {
     let k: Vec<u32> = (0..220).chain([1000, 5000, u32::MAX - 5000]).collect();
@@ -253,7 +253,8 @@ fn long_programs_run_on_every_device() -> Result<()> {
         run_long_programs(&k, &mut out).launch(k.len())?;
         let mut have = out.to_vec()?;
         if device.info().name.contains("llvmpipe") {
-            // It nests what follows a `break`, keeps 80 masks of what is nested, and loses the others without a word.
+            // llvmpipe nests the code after a `break`, supports only 80 levels of masks, and silently drops deeper
+            // ones.
             (4 * 76..have.len()).filter(|at| at % 4 == 2).for_each(|at| have[at] = want[at]);
         }
         assert_eq!(have, want, "{device}");

@@ -48,7 +48,7 @@ as_rust! {
     }
 
     fn minima(a: f32 = WITH_NAN, b: f32 = WITH_NAN) -> u32 {
-        // Rust does not say which NaN, nor which zero.
+        // Rust specifies neither which NaN nor which zero is returned.
         let m = a.min(b);
         if m.is_nan() { 1 } else { (m + 0.0).to_bits() }
     }
@@ -88,7 +88,7 @@ as_rust! {
         x.powi(0) + x.powi(1) + x.powi(2) + x.powi(-1)
     }
 
-    fn powers_that_only_a_launch_knows(
+    fn powers_with_runtime_exponents(
         x: f32 = [-1.0, 1.0009766, -2.0, 0.0, -0.0, f32::INFINITY, 1e-3],
         n: i32 = [0, 1, -1, 5, -6, 16777217, -16777217, i32::MIN, i32::MAX]
     ) -> f32 {

@@ -1,20 +1,20 @@
-//! Kernels in Rust: what `#[kernel]` makes of a function, and the kernels that ship.
+//! Kernels in Rust: the code that `#[kernel]` generates from a function, and the built-in kernels.
 //!
-//! The oracle of the language is rustc: a `#[kernel_fn]` is an ordinary function besides, so each one is run by rustc's own
-//! code and by the IR's interpreter on the same values, and the bits must agree.
+//! The oracle of the language is rustc: a `#[kernel_fn]` is also an ordinary function, so each one is run as compiled
+//! by rustc and by the IR's interpreter on the same values, and the bits must agree.
 
 #![allow(
     clippy::let_and_return,
     clippy::needless_ifs,
     clippy::needless_return,
     clippy::unnecessary_cast,
-    reason = "the programs under test are as clumsy as programs can be"
+    reason = "the programs under test are deliberately unidiomatic"
 )]
 
 #[macro_use]
 mod oracle;
 
-/// Calls a macro with the numbers below 200.
+/// Calls a macro with the numbers from 0 to 199.
 macro_rules! two_hundred {
     ($then:ident) => {
         $then! {

@@ -1,11 +1,11 @@
-//! Runs a kernel on the interpreter, and compares it with what rustc makes of the same source.
+//! Runs a kernel on the interpreter, and compares it with rustc's compilation of the same source.
 
 use panoply::Element;
 use panoply_ir::interpret::{self, Arg};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::verify::verify;
 
-/// The bytes of elements.
+/// Returns the bytes of elements.
 pub fn bytes<T: Element>(elements: &[T]) -> Vec<u8> {
     let each = elements.iter().map(|element| {
         let scalar: panoply_ir::Scalar = (*element).into();
@@ -14,7 +14,7 @@ pub fn bytes<T: Element>(elements: &[T]) -> Vec<u8> {
     each.flatten().collect()
 }
 
-/// The bits of elements, each in a u64.
+/// Returns the bits of elements, each in a u64.
 pub fn bits(bytes: &[u8], size: usize) -> Vec<u64> {
     let widen = |element: &[u8]| {
         let mut all = [0; 8];
@@ -33,7 +33,7 @@ pub fn interpret(kernel: Kernel, grid: [u64; 3], args: &mut [Arg<'_>]) {
     interpret::run(&kernel, grid, group, args, &mut ()).unwrap_or_else(|error| panic!("{error}\n{text}"));
 }
 
-/// Every combination of one value of each list, a position at a time.
+/// Returns all combinations of indices into lists of these lengths.
 pub fn product(lens: &[usize]) -> Vec<Vec<usize>> {
     let total: usize = lens.iter().product();
     let digits = |mut rest: usize| {
@@ -47,7 +47,8 @@ pub fn product(lens: &[usize]) -> Vec<Vec<usize>> {
     (0..total).map(digits).collect()
 }
 
-/// Tests that a function means the same to rustc and as a kernel, for every combination of the listed values.
+/// Tests that a function gives the same bits when compiled by rustc and as a kernel, for every combination of the
+/// listed values.
 macro_rules! as_rust {
     ($(fn $name:ident($($arg:ident: $ty:ty = $values:expr),*) -> $result:ty { $($body:tt)* })*) => {$(
         #[test]
@@ -78,7 +79,7 @@ macro_rules! as_rust {
             let size = size_of::<$result>();
             let (have, want) = ($crate::kernel::oracle::bits(&out, size), $crate::kernel::oracle::bits(&$crate::kernel::oracle::bytes(&by_rustc), size));
             for (i, choice) in choices.iter().enumerate() {
-                assert_eq!(have[i], want[i], "rustc says {:?} at {choice:?}\n{text}", by_rustc[i]);
+                assert_eq!(have[i], want[i], "rustc gives {:?} at {choice:?}\n{text}", by_rustc[i]);
             }
         }
     )*};

@@ -1,11 +1,11 @@
-//! Statements: loops, branches, arrays, functions, and what leaves them.
+//! Statements: loops, branches, arrays, function calls, and early exits.
 
 use panoply::kernel::Float;
 use panoply::kernel_fn;
 
 const COUNTS: [u32; 5] = [0, 1, 2, 7, 20];
 
-/// Returns from the middle, several times.
+/// Has several early returns.
 #[kernel_fn]
 fn sign_of(x: f32) -> i32 {
     if x < 0.0 {
@@ -257,7 +257,7 @@ as_rust! {
         a + b
     }
 
-    fn the_authors_names_are_the_authors(value: f32 = [1.0], at: u32 = [1]) -> f32 {
+    fn identifiers_of_the_author_do_not_clash_with_generated_ones(value: f32 = [1.0], at: u32 = [1]) -> f32 {
         let emitter = value;
         let new = emitter + 1.0;
         let mut results = [new, value, emitter];
@@ -290,7 +290,7 @@ as_rust! {
         mean::<4>(a) + mean::<{ 2 + 1 }>(a + 1.0)
     }
 
-    fn calls_that_are_not_wanted(a: f32 = [3.0, -8.0]) -> f32 {
+    fn calls_with_unused_results(a: f32 = [3.0, -8.0]) -> f32 {
         let _ = sign_of(a);
         sign_of(a);
         a

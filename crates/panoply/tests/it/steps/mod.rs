@@ -1,18 +1,19 @@
-//! The first steps of a training, which every device makes as the CPU does: of a network with norms, and of the digits'.
+//! The first steps of a training, which must agree with the CPU on every device: of a network with norms, and of the
+//! digits model.
 
 use panoply::nn::conformance::first_steps;
 use panoply::nn::{AdamW, BatchNorm, ForwardContext, Lambda, Layer, LayerNorm, Linear, Module, Sequential};
 use panoply::{Device, Rng, Tensor};
 
-/// Steps that are compared: in them rounding has little time to grow.
+/// Number of compared steps; over so few steps rounding errors have little time to grow.
 const STEPS: usize = 20;
 
-/// The losses and what was learned.
+/// Returns the losses and the trained parameters.
 fn train(device: &Device) -> (Vec<f64>, Vec<f64>) {
     device.scope(|| {
         let mut rng = Rng::seed_from_u64(3);
         let mut model = Sequential::new()
-            // A bias before this norm has no gradient but its rounding, of which Adam would make whole steps.
+            // The gradient of a bias before this norm is only rounding error, which Adam would scale to full steps.
             .add(Linear::new(12, 9, &mut rng).without_bias())
             .add(BatchNorm::new(9))
             .add(Lambda(Tensor::gelu))
@@ -34,7 +35,7 @@ fn train(device: &Device) -> (Vec<f64>, Vec<f64>) {
     })
 }
 
-/// The digits alone: what the poorest device gets through.
+/// Trains the digits model alone, which even the least capable device supports.
 #[track_caller]
 pub fn learn_digits(device: &Device) {
     for outcome in first_steps(device).unwrap() {
@@ -42,24 +43,24 @@ pub fn learn_digits(device: &Device) {
     }
 }
 
-/// Fails unless this device makes them as the CPU does.
+/// Panics unless the training steps on this device agree with the CPU.
 #[track_caller]
 pub fn agree(device: &Device) {
     learn_digits(device);
     norms_agree(device);
 }
 
-/// The network with norms alone: what fits into the smallest buffers.
+/// Compares the network with norms alone, which fits into the smallest buffers.
 #[track_caller]
 pub fn norms_agree(device: &Device) {
     let ((losses, params), (want_losses, want_params)) = (train(device), train(&Device::get("cpu").unwrap()));
     let near = |a: f64, b: f64, tolerance: f64| (a - b).abs() <= tolerance * (1.0 + b.abs());
     for (step, (have, want)) in losses.iter().zip(&want_losses).enumerate() {
-        assert!(near(*have, *want, 1e-5), "step {step} on {device}: {have}, not {want}");
+        assert!(near(*have, *want, 1e-5), "step {step} on {device}: {have}, expected {want}");
     }
-    assert!(losses[STEPS - 1] < 0.8 * losses[0], "it learns: {losses:?}");
+    assert!(losses[STEPS - 1] < 0.8 * losses[0], "the loss does not decrease: {losses:?}");
     assert_eq!(params.len(), want_params.len());
     for (have, want) in params.iter().zip(&want_params) {
-        assert!(near(*have, *want, 1e-3), "{have} on {device}, not {want}");
+        assert!(near(*have, *want, 1e-3), "{have} on {device}, expected {want}");
     }
 }

@@ -1,18 +1,18 @@
-//! Products of f32 in TF32 by the library that pretends to be cuBLASLt: who gets them, and how far they are off.
+//! f32 products in TF32 by the simulated cuBLASLt: when TF32 is used, and its error.
 
 use panoply::{DType, Device, MathMode, Tensor, jit};
 use panoply_driver_sim::{Control, library};
 
 use crate::{CASES, CUBLASLT, agree, cpu, cuda, numbers};
 
-/// A product of f32 on a device.
+/// Computes an f32 product on a device.
 fn product_of(device: &Device, [a, b]: &[Vec<f32>; 2]) -> Vec<f32> {
     let [a, b] = [(a, [9, 40]), (b, [40, 6])].map(|(values, dims)| Tensor::from_slice(values, dims).to(device));
     a.eval().and(b.eval()).unwrap();
     a.matmul(&b).to_vec().unwrap()
 }
 
-/// By TF32's own definition: factors of ten bits behind the point, sums of f32.
+/// Compares with the definition of TF32: factors with a mantissa of ten bits, sums in f32.
 pub fn asked() {
     let (device, control) = (cuda(library()), Control::open());
     let factors = [numbers(9 * 40, 5), numbers(40 * 6, 6)];
@@ -28,25 +28,26 @@ pub fn asked() {
     for accuracy in [MathMode::Standard, MathMode::Fast] {
         device.set_math_mode(accuracy);
         device.set_allow_tf32(false);
-        assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "{accuracy} does not ask for it");
+        assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "TF32 without permission under {accuracy}");
         device.set_allow_tf32(true);
-        // Also when it is replayed.
+        // Also when the plan is replayed.
         for _ in 0..4 {
             let found = product_of(&device, &factors);
             assert!(far(&found, &rounded) < 1e-5 && far(&found, &exact) > 1e-5, "{accuracy}: {found:?}");
             let near = |((x, y), size): ((&f32, &f64), &f64)| (f64::from(*x) - y).abs() <= size * 2f64.powi(-9);
-            assert!(found.iter().zip(&exact).zip(&sizes).all(near), "the promised error");
+            assert!(found.iter().zip(&exact).zip(&sizes).all(near), "the error exceeds the documented bound");
         }
     }
     let calls = control.calls(CUBLASLT);
     device.set_math_mode(MathMode::Exact);
-    assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "no library sums where bits are promised");
+    assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "exact math uses no library");
     assert_eq!(control.calls(CUBLASLT), calls);
     device.set_math_mode(MathMode::Standard);
     for dtype in [DType::F16, DType::BF16, DType::F64] {
         agree(&device, &CASES[0], dtype, 3);
     }
-    // A captured function is traced again, and one that fails in TF32 is done in f32.
+    // A captured function is traced again when the setting changes, and a product that fails in TF32 is computed in
+    // f32.
     let [x, w] =
         [Tensor::from_slice(&factors[0], [9, 40]), Tensor::from_slice(&factors[1], [40, 6])].map(|x| x.to(&device));
     let captured = jit(|[x]| [x.matmul(&w)]);
@@ -57,10 +58,10 @@ pub fn asked() {
         assert!(far(&found, if allow { &rounded } else { &exact }) < 1e-5, "{allow}: {found:?}");
     }
     control.fail(CUBLASLT, 14, 0, 1);
-    assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "it is done in f32");
+    assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "the fallback is in f32");
 }
 
-/// Neither a card without it nor the CPU changes a bit.
+/// The setting changes no bit on a GPU without TF32 nor on the CPU.
 pub fn absent() {
     let factors = [numbers(9 * 40, 5), numbers(40 * 6, 6)];
     for device in [cuda(library()), cpu()] {

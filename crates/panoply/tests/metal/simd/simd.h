@@ -1,1 +1,1 @@
-// Apple's vector types, of which kernels of ours use those of `metal_stdlib`.
+// Apple's vector types; our kernels use only those of `metal_stdlib`.

@@ -1,5 +1,5 @@
-//! Work that touches the same allocation never runs at the same time on a device that works while it is asked, whichever thread, handle
-//! or queue it comes from: the device under test counts who is inside.
+//! Accesses to the same allocation never overlap in time on a synchronous device, from any thread, handle or queue. The device under test
+//! counts concurrent accesses.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ use panoply_runtime::{Buffer, Device, DeviceOptions, Launch};
 
 use super::lab::build_mix;
 
-/// A device whose calls last until another thread had time to come in, and that counts calls that should not have.
+/// A device whose calls are long enough for another thread to interfere, and that counts conflicting concurrent calls.
 #[derive(Debug)]
 struct Watched {
     null: NullDevice,
-    /// Who is inside each allocation: readers and writers.
+    /// Active readers and writers of each allocation.
     inside: Mutex<HashMap<AllocId, (usize, usize)>>,
     calls: AtomicUsize,
     collisions: AtomicUsize,
@@ -49,7 +49,7 @@ impl Watched {
     }
 }
 
-/// The kernels of this test read their first buffer and write their second.
+/// Returns the accessed regions; the kernels of this test read their first buffer and write their second.
 fn touched(steps: &[DeviceCommand]) -> Vec<(Region, Access)> {
     let mut touched = Vec::new();
     for step in steps {
@@ -125,7 +125,7 @@ impl RawDevice for Watched {
 }
 
 #[test]
-fn what_touches_one_allocation_excludes_one_another() {
+fn accesses_to_one_allocation_are_mutually_exclusive() {
     const ROUNDS: usize = 100;
     let watched = Arc::new(Watched {
         null: NullDevice::new(Target::cpu()),
@@ -144,7 +144,7 @@ fn what_touches_one_allocation_excludes_one_another() {
     };
     std::thread::scope(|scope| {
         let queue = || device.queue().unwrap();
-        // Launches in both directions: locks taken in different orders would wait for each other.
+        // Launches in both directions: inconsistent lock order would deadlock.
         let (from, mut to, on) = (twin(&a), twin(&b), queue());
         let (other_from, mut other_to, other_on) = (twin(&b), twin(&a), queue());
         let launch = |from: &Buffer<u32>, to: &mut Buffer<u32>, on: &panoply_runtime::Queue| {
@@ -155,7 +155,7 @@ fn what_touches_one_allocation_excludes_one_another() {
         scope.spawn(move || rounds(&mut || launch(&other_from, &mut other_to, &other_on)));
         let (mut written, on) = (twin(&a), queue());
         scope.spawn(move || rounds(&mut || written.write_on(&on, &[1; 64]).unwrap()));
-        // Slices lie in the same allocation.
+        // Slices share the allocation.
         let mut filled = twin(&a);
         scope.spawn(move || rounds(&mut || filled.slice_mut(8..16).unwrap().fill(3).unwrap()));
         let read = twin(&b);
@@ -164,5 +164,5 @@ fn what_touches_one_allocation_excludes_one_another() {
         scope.spawn(move || rounds(&mut || to.copy_from(&from).unwrap()));
     });
     assert!(watched.calls.load(Ordering::Relaxed) >= 6 * ROUNDS);
-    assert_eq!(watched.collisions.load(Ordering::Relaxed), 0, "calls that touch the same allocation at the same time");
+    assert_eq!(watched.collisions.load(Ordering::Relaxed), 0, "concurrent conflicting calls");
 }

@@ -1,9 +1,9 @@
-//! What routines compute, in f64 by loops over all indices.
+//! Reference implementations of routines: f64 loops over all indices.
 
 use panoply_ir::routine::*;
 use panoply_ir::{DType, Scalar};
 
-/// Compares all buffers after a routine with those before it. Factors and gradients of attention have tests of their own.
+/// Compares all buffers after a routine with those before it. Matrix factorizations and attention gradients have separate tests.
 pub fn compare(routine: &Routine, given: &[Vec<f64>], after: &[Vec<f64>]) {
     let operands: Vec<Operand> = routine.operands().collect();
     let check = |at: usize, want: &[f64], tolerance: f64| {
@@ -18,7 +18,7 @@ pub fn compare(routine: &Routine, given: &[Vec<f64>], after: &[Vec<f64>]) {
     let last = operands.len() - 1;
     let float = if operands[0].dtype == DType::F64 { 1e-11 } else { 2e-5 };
     match routine {
-        // Sums of small integers are exact in f32, and rounded once.
+        // Sums of small integers are exact in f32 and rounded once.
         Routine::Gemm(of) => check(last, &gemm(of, given), 0.0),
         Routine::Conv(of) => check(last, &conv(of, given)[0], 0.0),
         Routine::ConvBackwardData(of) => check(last, &conv(of, given)[1], 0.0),
@@ -58,7 +58,7 @@ fn split(number: usize, lengths: [usize; 3]) -> [usize; 3] {
     [number / (lengths[1] * lengths[2]), number / lengths[2] % lengths[1], number % lengths[2]]
 }
 
-/// The output of the first two buffers, and with the first as what reaches the output, the gradients of input and filters.
+/// Returns the output for the first two buffers, and the gradients of input and filters with the first buffer as the output's gradient.
 fn conv(of: &Conv, given: &[Vec<f64>]) -> [Vec<f64>; 3] {
     let (lengths, sizes, positions) = (of.lengths(), of.sizes(), of.positions());
     let [long, taps, short] = [lengths, sizes, positions].map(|axes| axes.iter().product::<usize>());
@@ -150,7 +150,7 @@ fn scatter(of: &Scatter, given: &[Vec<f64>]) -> Vec<f64> {
     result
 }
 
-/// Transforms by their definition.
+/// Computes transforms by their definition.
 fn fourier(of: &Fourier, given: &[f64]) -> Vec<f64> {
     let n = of.length;
     let [read, written] = of.kind.elems(n);
@@ -188,7 +188,7 @@ fn fourier(of: &Fourier, given: &[f64]) -> Vec<f64> {
     result
 }
 
-/// Of windows whose output is an element, each gives what it is given once: a sum that is compared for each plane.
+/// Compares sums per plane: each window passes its gradient once to its maximal elements.
 fn pool_sum(of: &Pool, given: &[Vec<f64>], after: &[f64], tolerance: f64) {
     let [lengths, positions, sizes] =
         [of.axes.map(|axis| axis.length), of.axes.map(|axis| axis.positions), of.axes.map(|axis| axis.size)];

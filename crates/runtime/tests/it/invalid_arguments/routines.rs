@@ -1,7 +1,7 @@
-//! Routine descriptions from outside: wrong ones are errors that name the field, and whatever is accepted stays within its buffers and
-//! computes what its definition in f64 gives.
+//! Routine descriptions from outside: invalid ones are errors that name the field. Accepted ones stay within their buffers and compute the
+//! results of the f64 reference.
 //!
-//! Random descriptions run in a process of their own, whose buffers end at pages without access: 40 of each routine, or 4000 with
+//! Random descriptions run in a child process, whose buffers end at inaccessible pages: 40 of each routine, or 4000 with
 //! `PANOPLY_TEST_FULL=1`. `PANOPLY_TEST_SEED` sets the first seed.
 
 mod reference;
@@ -21,7 +21,7 @@ use panoply_runtime::{Device, DeviceOptions, Driver, Storage};
 #[cfg(target_os = "linux")]
 use super::guard;
 
-/// Numbers that are the same on every run.
+/// A deterministic random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -41,7 +41,7 @@ impl Numbers {
 
 const VARIANTS: usize = 15;
 
-/// A valid description of the n-th routine.
+/// Returns a valid description of the n-th routine.
 fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
     let float = numbers.of(&[DType::F32, DType::F64]);
     let all = [DType::F32, DType::F64, DType::I32, DType::I64, DType::F16, DType::BF16, DType::I8, DType::U8];
@@ -96,7 +96,7 @@ fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
     }
 }
 
-/// Any order of the axes, with gaps; operands may repeat.
+/// Returns a product with any order of the axes and with gaps; operands can repeat.
 fn valid_gemm(numbers: &mut Numbers) -> Gemm {
     let dtype = numbers.of(&[DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8]);
     let [batch, m, n, k] = [0; 4].map(|_| numbers.size());
@@ -142,7 +142,7 @@ fn valid_attention(dtype: DType, numbers: &mut Numbers) -> Attention {
     Attention { dtype, batch: 1 + numbers.below(2), heads, key_heads, queries, keys, width, depth, past, scale, mask }
 }
 
-/// All numbers of a description.
+/// Returns all numeric fields of a description.
 fn fields(routine: &mut Routine) -> Vec<&mut usize> {
     match routine {
         Routine::Gemm(Gemm { batch, m, n, k, a, b, c, .. }) => {
@@ -179,7 +179,7 @@ fn fields(routine: &mut Routine) -> Vec<&mut usize> {
     }
 }
 
-/// Up to three numbers of a description replaced.
+/// Returns the description with up to three fields replaced.
 fn altered(mut routine: Routine, numbers: &mut Numbers) -> Routine {
     for _ in 0..1 + numbers.below(3) {
         let mut fields = fields(&mut routine);
@@ -194,12 +194,12 @@ fn altered(mut routine: Routine, numbers: &mut Numbers) -> Routine {
 
 fn device() -> Device {
     let options = CpuOptions { threads: Some(2), ..CpuOptions::default() };
-    // SAFETY: `Device` validates everything that it passes on.
-    let raw = unsafe { CpuDriver::new(options).probe() }.expect("the CPU is there").remove(0);
+    // SAFETY: `Device` validates its arguments.
+    let raw = unsafe { CpuDriver::new(options).probe() }.expect("the CPU is always available").remove(0);
     Device::new(raw, DeviceOptions { pool: PoolSetting::Off, ..DeviceOptions::default() })
 }
 
-/// Elements of a buffer as f64: small integers, which all types hold, and whose sums are exact.
+/// Returns the elements of a buffer: small integers, which all types represent and whose sums are exact.
 fn values(routine: &Routine, operand: &Operand, numbers: &mut Numbers) -> Vec<f64> {
     let elems = operand.elems.expect("small");
     let signed = !matches!(operand.dtype, DType::Bool | DType::U8 | DType::U16 | DType::U32 | DType::U64);
@@ -222,14 +222,14 @@ fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     bytes.chunks(dtype.bytes()).map(|bytes| Scalar { dtype, bits: bits(bytes) }.to_f64()).collect()
 }
 
-/// A buffer at the end or at the start of an allocation of whole pages.
+/// Returns a buffer at the end or at the start of an allocation of whole pages.
 fn buffer(device: &Device, bytes: &[u8], at_end: bool) -> Storage {
     let whole = (bytes.len() as u64).next_multiple_of(4096).max(4096);
     let storage = device.allocate(whole).expect("memory");
     let start = if at_end { whole - bytes.len() as u64 } else { 0 };
-    let part = storage.slice(start..start + bytes.len() as u64).expect("it is within");
+    let part = storage.slice(start..start + bytes.len() as u64).expect("the part is within the allocation");
     if !bytes.is_empty() {
-        part.write_bytes(bytes).expect("it is as long");
+        part.write_bytes(bytes).expect("the lengths are equal");
     }
     part
 }
@@ -238,10 +238,10 @@ fn submit(device: &Device, routine: Routine, buffers: &[Storage]) -> panoply_run
     device.submit(&[panoply_runtime::Command::Routine { routine, buffers: buffers.iter().collect(), epilogue: None }])
 }
 
-/// Elements of a buffer up to which descriptions run.
+/// Maximum number of buffer elements for which a description runs.
 const MOST: u64 = 1 << 16;
 
-/// Submits a description on buffers that fit, if there are such, and compares what was written. Whether it was accepted.
+/// Submits a description with suitable buffers, if they are small enough, and checks the results. Returns true if it was accepted.
 fn run(device: &Device, routine: Routine, numbers: &mut Numbers) -> bool {
     let _ = (flops::of(&routine), routine.to_string(), device.supports_routine(&routine), routine.is_empty());
     let fits = routine.operands().all(|operand| operand.elems.is_some_and(|elems| elems <= MOST));
@@ -264,10 +264,10 @@ fn run(device: &Device, routine: Routine, numbers: &mut Numbers) -> bool {
     let after: Vec<Vec<f64>> = operands
         .iter()
         .zip(&buffers)
-        .map(|(operand, buffer)| decode(operand.dtype, &buffer.read().expect("it is there")))
+        .map(|(operand, buffer)| decode(operand.dtype, &buffer.read().expect("the buffer is readable")))
         .collect();
     for (at, operand) in operands.iter().enumerate().filter(|(_, operand)| operand.access == Access::In) {
-        assert_eq!(after[at], given[at], "{routine:?} wrote to {}, which it reads", operand.name);
+        assert_eq!(after[at], given[at], "{routine:?} wrote to its input {}", operand.name);
     }
     reference::compare(&routine, &given, &after);
     true
@@ -279,7 +279,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs cases of each routine, and says before each which it is.
+/// Runs cases of each routine, printing each before it runs.
 fn run_cases(cases: u64) {
     #[cfg(target_os = "linux")]
     guard::enable();
@@ -290,7 +290,7 @@ fn run_cases(cases: u64) {
                 Ok(()) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    eprintln!("the case did not end within 30 s");
+                    eprintln!("the case did not finish within 30 s");
                     std::process::abort();
                 }
             }
@@ -310,9 +310,9 @@ fn run_cases(cases: u64) {
                 routine = altered(routine, &mut numbers);
             }
             eprintln!("seed {case}: {routine:?}");
-            progress.send(()).expect("it is watched");
+            progress.send(()).expect("the watchdog runs");
             let ran = run(&device, routine, &mut numbers);
-            assert!(ran || alters, "{routine:?} is valid and was refused: {:?}", routine.check());
+            assert!(ran || alters, "{routine:?} is valid but was rejected: {:?}", routine.check());
             accepted += u64::from(ran);
         }
         assert!(accepted > cases / 4 && accepted < cases, "{accepted} of {cases} cases of variant {variant} ran");
@@ -320,13 +320,18 @@ fn run_cases(cases: u64) {
 }
 
 #[test]
-fn random_descriptions_are_refused_or_right() {
+fn random_descriptions_are_rejected_or_correct() {
     if let Some(cases) = number(CASES) {
         return run_cases(cases);
     }
     let full = std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1");
+<<<<<<< 500041b:crates/runtime/tests/it/invalid_arguments/routines.rs
     let name = "invalid_arguments::routines::random_descriptions_are_refused_or_right";
     let output = Command::new(std::env::current_exe().expect("it runs"))
+=======
+    let name = "routines::random_descriptions_are_rejected_or_correct";
+    let output = Command::new(std::env::current_exe().expect("the test runs"))
+>>>>>>> prose:crates/runtime/tests/wrong_input/routines.rs
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(CASES, if full { "4000" } else { "40" })
         .output()
@@ -338,48 +343,45 @@ fn random_descriptions_are_refused_or_right() {
     assert!(output.status.success() && ran, "{}:\n{}", output.status, tail.join("\n"));
 }
 
-/// The error of a description that is submitted with buffers of a page each.
+/// Checks the error of a description that is submitted with buffers of one page each.
 fn refused(routine: Routine, message: &str) {
     let device = device();
     let buffers: Vec<Storage> = routine.operands().map(|_| buffer(&device, &[0; 4096], true)).collect();
-    let error = submit(&device, routine, &buffers).expect_err("it is wrong");
+    let error = submit(&device, routine, &buffers).expect_err("the description is invalid");
     assert!(error.is_mistake(), "{error}");
     assert_eq!(error.message(), message);
     assert!(!device.supports_routine(&routine), "{routine:?}");
 }
 
 #[test]
-fn wrong_matrix_products_name_the_field() {
+fn invalid_matrix_products_name_the_field() {
     let dense = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: columns, column: 1 };
     let (a, b, c) = (dense(2, 3), dense(3, 4), dense(2, 4));
     let of = Gemm { dtype: DType::F32, tf32: false, bias: false, batch: 1, m: 2, n: 4, k: 3, a, b, c };
     let overlap = |strides: &str| {
         format!(
-            "gemm: c has strides {strides} for 1×2×4 elements, some of which overlap; each stride must pass the end of the axes with \
+            "gemm: c has strides {strides} for 1×2×4 elements, some of which overlap; each stride must exceed the end of the axes with \
              smaller strides, as 8, 4, 1 do"
         )
     };
     refused(Routine::Gemm(Gemm { c: Layout { row: 0, ..c }, ..of }), &overlap("8, 0, 1"));
     refused(Routine::Gemm(Gemm { c: Layout { row: 3, ..c }, ..of }), &overlap("8, 3, 1"));
-    refused(Routine::Gemm(Gemm { dtype: DType::Bool, ..of }), "gemm: dtype is bool; it is a float or i8");
-    refused(
-        Routine::Gemm(Gemm { tf32: true, dtype: DType::F64, ..of }),
-        "gemm: tf32 is set for f64; it is for f32 only",
-    );
+    refused(Routine::Gemm(Gemm { dtype: DType::Bool, ..of }), "gemm: dtype is bool; it must be a float or i8");
+    refused(Routine::Gemm(Gemm { tf32: true, dtype: DType::F64, ..of }), "gemm: tf32 is set for f64; it requires f32");
     let far = Layout { row: usize::MAX, ..a };
     refused(
         Routine::Gemm(Gemm { a: far, ..of }),
-        "gemm: offset and strides of a pass the largest address; use smaller ones",
+        "gemm: offset and strides of a exceed the largest address; use smaller ones",
     );
     let once = Layout { offset: 0, batch: 0, row: 0, column: 0 };
     refused(
         Routine::Gemm(Gemm { a: once, b: once, k: 1 << 40, ..of }),
-        "gemm: k is 1099511627776 and both operands repeat one element along it; it is at most 2147483647 then",
+        "gemm: k is 1099511627776 and both operands repeat one element along it; it must be at most 2147483647 then",
     );
 }
 
 #[test]
-fn wrong_windows_name_the_axis() {
+fn invalid_windows_name_the_axis() {
     let axis = ConvAxis { length: 5, size: 3, positions: 3, stride: 1, dilation: 1, padding: 0 };
     let of = |axis| Conv {
         dtype: DType::F32,
@@ -395,19 +397,19 @@ fn wrong_windows_name_the_axis() {
         ("conv_backward_filter", Routine::ConvBackwardFilter),
     ] {
         let wrong = |conv: Conv, message: &str| refused(routine(conv), &format!("{name}: {message}"));
-        wrong(of(ConvAxis { stride: 0, ..axis }), "stride of axis 2 is 0; it is at least 1");
-        wrong(of(ConvAxis { dilation: 0, ..axis }), "dilation of axis 2 is 0; it is at least 1");
-        wrong(of(ConvAxis { size: 0, ..axis }), "size of axis 2 is 0; it is at least 1");
+        wrong(of(ConvAxis { stride: 0, ..axis }), "stride of axis 2 is 0; it must be at least 1");
+        wrong(of(ConvAxis { dilation: 0, ..axis }), "dilation of axis 2 is 0; it must be at least 1");
+        wrong(of(ConvAxis { size: 0, ..axis }), "size of axis 2 is 0; it must be at least 1");
         wrong(
             of(ConvAxis { positions: 4, ..axis }),
             "positions of axis 2 is 4; 3 windows of 3 elements, stride 1 and dilation 1 fit 5 elements with padding 0",
         );
         wrong(
             of(ConvAxis { padding: usize::MAX, ..axis }),
-            &format!("padding of axis 2 is {}; it is at most the largest i32, 2147483647", usize::MAX),
+            &format!("padding of axis 2 is {}; it must be at most the largest i32, 2147483647", usize::MAX),
         );
-        wrong(Conv { groups: 0, ..of(axis) }, "groups is 0; it is at least 1");
-        wrong(Conv { dtype: DType::I32, ..of(axis) }, "dtype is i32; it is a float");
+        wrong(Conv { groups: 0, ..of(axis) }, "groups is 0; it must be at least 1");
+        wrong(Conv { dtype: DType::I32, ..of(axis) }, "dtype is i32; it must be a float");
     }
     let pool = PoolAxis { length: 5, size: 2, positions: 5, stride: 1, dilation: 1 };
     refused(
@@ -417,7 +419,7 @@ fn wrong_windows_name_the_axis() {
 }
 
 #[test]
-fn wrong_attention_names_the_field() {
+fn invalid_attention_names_the_field() {
     let scale = Scalar::from_f64(DType::F32, 1.0);
     let of = Attention {
         dtype: DType::F32,
@@ -437,35 +439,38 @@ fn wrong_attention_names_the_field() {
         ("attention_gradient", Routine::AttentionBackward),
     ] {
         let wrong = |of: Attention, message: &str| refused(routine(of), &format!("{name}: {message}"));
-        wrong(of, "heads is 5; it is a multiple of key_heads, 3, which is at least 1");
-        wrong(Attention { key_heads: 0, ..of }, "heads is 5; it is a multiple of key_heads, 0, which is at least 1");
+        wrong(of, "heads is 5; it must be a multiple of key_heads, 3, which must be at least 1");
+        wrong(
+            Attention { key_heads: 0, ..of },
+            "heads is 5; it must be a multiple of key_heads, 0, which must be at least 1",
+        );
         let of = Attention { heads: 3, ..of };
         wrong(
             Attention { scale: Scalar::from_f64(DType::F64, 1.0), ..of },
-            "scale is of f64; it is of f32, as the buffers",
+            "scale is f64; it must be f32, like the buffers",
         );
         let mask = Mask { dtype: DType::F64, batch: 0, head: 0, query: 0, key: 0 };
-        wrong(Attention { mask: Some(mask), ..of }, "mask is of f64; it is of bool, or of f32 as the scores");
+        wrong(Attention { mask: Some(mask), ..of }, "mask is f64; it must be bool, or f32 like the scores");
         let past = usize::MAX;
         let limit = isize::MAX;
         wrong(
             Attention { past: Some(past), ..of },
-            &format!("past is {past}; past and queries together are below {limit}"),
+            &format!("past is {past}; the sum of past and queries must be below {limit}"),
         );
     }
 }
 
 #[test]
-fn wrong_sorts_factors_and_transforms_name_the_field() {
+fn invalid_sorts_factorizations_and_transforms_name_the_field() {
     let dtype = DType::F32;
     let sort = Sort { dtype, rows: 1, length: 3, count: 4, descending: false };
-    refused(Routine::Sort(sort), "sort: count is 4; it is at most length, 3");
+    refused(Routine::Sort(sort), "sort: count is 4; it must be at most length, 3");
     refused(
         Routine::Sort(Sort { dtype: DType::Bool, count: 3, ..sort }),
-        "sort: dtype is bool; it is an integer or a float",
+        "sort: dtype is bool; it must be an integer or a float",
     );
     let qr = Qr { dtype, batch: 1, rows: 2, columns: 3 };
-    refused(Routine::Qr(qr), "qr: columns is 3; it is at most rows, 2");
+    refused(Routine::Qr(qr), "qr: columns is 3; it must be at most rows, 2");
     let int = DType::I32;
     for (name, routine) in [
         (
@@ -476,13 +481,13 @@ fn wrong_sorts_factors_and_transforms_name_the_field() {
         ("lu", Routine::Lu(Lu { dtype: int, batch: 1, size: 2 })),
         ("eigh", Routine::Eigh(Eigh { dtype: int, batch: 1, size: 2 })),
     ] {
-        refused(routine, &format!("{name}: dtype is i32; it is a float"));
+        refused(routine, &format!("{name}: dtype is i32; it must be a float"));
     }
     let scatter = Scatter { dtype, positions: dtype, accumulate: true, batch: 1, length: 1, count: 1, columns: 1 };
-    refused(Routine::Scatter(scatter), "scatter: positions is f32; it is i32 or i64");
+    refused(Routine::Scatter(scatter), "scatter: positions is f32; it must be i32 or i64");
     let scale = Scalar::from_f64(DType::F64, 1.0);
     let transform = Fourier { dtype, kind: FourierKind::Forward, outer: 1, length: 4, inner: 1, scale };
-    refused(Routine::Fourier(transform), "fourier: scale is of f64; it is of f32, as the buffers");
+    refused(Routine::Fourier(transform), "fourier: scale is f64; it must be f32, like the buffers");
     let large = Cholesky { dtype, batch: usize::MAX, size: usize::MAX };
     let limit = isize::MAX;
     refused(
@@ -491,7 +496,7 @@ fn wrong_sorts_factors_and_transforms_name_the_field() {
     );
 }
 
-/// Dilations may be much larger than buffers: no copy of the input with all gaps is made.
+/// Dilations can be much larger than buffers: the input is not copied with all gaps.
 #[test]
 fn scratch_memory_is_bounded_by_the_buffers() {
     let (size, dilation) = (2, (1 << 31) - 1);

@@ -1,11 +1,11 @@
-//! Kernels that tests launch, built by hand.
+//! Hand-built kernels for the tests.
 
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::{Alu, DType, Result, Type};
 use panoply_runtime::{Buffer, Launch};
 
-/// `y[i] = a * x[i] + y[i]`.
+/// Launches `y[i] = a * x[i] + y[i]`.
 pub fn saxpy<'a>(a: f32, x: &'a Buffer<f32>, y: &'a mut Buffer<f32>) -> Launch<'a> {
     Launch::new(build_saxpy, vec![a.into(), x.into(), y.into()])
 }
@@ -23,7 +23,7 @@ pub fn build_saxpy() -> Result<Kernel> {
     b.finish()
 }
 
-/// `to[i] = from[i] * 3 + 1` for u32; `to` is only written.
+/// Builds `to[i] = from[i] * 3 + 1` for u32; `to` is write-only.
 pub fn build_step() -> Result<Kernel> {
     let mut b = Builder::new("step");
     let from = b.buffer("from", DType::U32, Access::In);
@@ -37,7 +37,7 @@ pub fn build_step() -> Result<Kernel> {
     b.finish()
 }
 
-/// `to[i] = to[i] * 5 + from[i]` for u32.
+/// Builds `to[i] = to[i] * 5 + from[i]` for u32.
 pub fn build_mix() -> Result<Kernel> {
     let mut b = Builder::new("mix");
     let from = b.buffer("from", DType::U32, Access::In);
@@ -51,7 +51,7 @@ pub fn build_mix() -> Result<Kernel> {
     b.finish()
 }
 
-/// `y[i] = i + n` for u32 along all three axes.
+/// Builds `y[i] = i + n` for u32 along all three axes.
 pub fn build_count() -> Result<Kernel> {
     let mut b = Builder::new("count");
     let n = b.scalar("n", Type::Index);
@@ -68,7 +68,7 @@ pub fn build_count() -> Result<Kernel> {
     b.finish()
 }
 
-/// Reads and writes without a guard.
+/// Builds a kernel with unguarded accesses.
 pub fn build_unchecked() -> Result<Kernel> {
     let mut b = Builder::new("daring");
     let y = b.buffer("y", DType::U32, Access::Out);
@@ -78,7 +78,7 @@ pub fn build_unchecked() -> Result<Kernel> {
     b.finish()
 }
 
-/// One buffer of a type that not every device has.
+/// Builds a kernel with one buffer of a type that not every device supports.
 pub fn build_typed(dtype: DType) -> Result<Kernel> {
     let mut b = Builder::new("typed");
     let y = b.buffer("y", dtype, Access::InOut);
@@ -89,7 +89,7 @@ pub fn build_typed(dtype: DType) -> Result<Kernel> {
     b.finish()
 }
 
-/// Groups of a size, with this many f32 of shared memory, and this many buffers.
+/// Builds a kernel with this work-group size, this many f32 of shared memory, and this many buffers.
 pub fn build_grouped(group: [u32; 3], shared: u32, buffers: usize) -> Result<Kernel> {
     let mut b = Builder::new("tile");
     b.group(group);

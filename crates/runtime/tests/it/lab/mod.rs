@@ -1,7 +1,8 @@
-//! A device for tests: it computes by interpretation, fails on request, counts what it is asked, and, when it defers, runs the
-//! queues in a random order that respects nothing but what the contract promises.
+//! A simulated device for tests. It computes by interpretation, fails on request and counts its calls. If deferred, it executes the
+//! queues in
+//! a random order that only respects the contract.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, reason = "each test program uses a part of the module")]
 
 mod kernels;
 
@@ -21,18 +22,18 @@ use panoply_runtime::{Device, DeviceOptions};
 #[allow(unused_imports, reason = "as above")]
 pub use kernels::*;
 
-/// What the device is like.
+/// Properties of the device.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub kind: Backend,
     pub index: usize,
     pub software: bool,
     pub target: Target,
-    /// Bytes it has.
+    /// Bytes of memory.
     pub memory: u64,
-    /// Steps run when somebody waits, in a random order from this seed; otherwise when they are submitted.
+    /// Seed of a random execution order, in which commands run when they are waited for; `None` runs them at submission.
     pub defer: Option<u64>,
-    /// One poll in so many finds that the device went on a step by itself.
+    /// One poll in this many finds that the device has executed a command on its own.
     pub progress: u64,
 }
 
@@ -56,33 +57,33 @@ pub struct Lab {
     state: Arc<Mutex<State>>,
 }
 
-/// How often the device was asked, and for how much.
+/// Counts of the calls, and of bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub allocations: u64,
-    /// Bytes handed out now.
+    /// Bytes allocated now.
     pub used: u64,
     pub texts_compiled: u64,
     pub binaries_loaded: u64,
     pub submissions: u64,
 }
 
-/// What the device was asked, and what it is told to do wrong.
+/// State of the device and failures to inject.
 #[derive(Default)]
 pub struct State {
     pub counts: Counts,
     pub live: BTreeMap<u64, Vec<u8>>,
-    /// Memory and programs that go when no queue has work left.
+    /// Memory and programs to be released when no queue has work left.
     freed: Vec<u64>,
     released: Vec<u64>,
     pub programs: HashMap<u64, Option<Arc<Verified<Kernel>>>>,
-    /// What was launched; text is compiled but computes nothing.
+    /// Launches so far; source text is compiled but computes nothing.
     pub dispatches: Vec<([u64; 3], [u32; 3])>,
-    /// Answered once by the next compilation.
+    /// Returned once by the next compilation.
     pub refuse_program: Option<Error>,
-    /// Answered once by the next submission.
+    /// Returned once by the next submission.
     pub refuse_submission: Option<Error>,
-    /// The failure of the next step that runs.
+    /// Failure of the next command that runs.
     pub fail_step: Option<Error>,
     queues: Vec<VecDeque<Task>>,
     finished: HashMap<u64, Finished>,
@@ -144,7 +145,7 @@ impl Lab {
     }
 }
 
-/// A device with its lab, without a disk cache.
+/// Returns a device with its `Lab`, without a disk cache.
 pub fn lab(plan: Plan) -> (Device, Arc<Lab>) {
     let lab = Lab::new(plan);
     (Device::new(lab.clone(), DeviceOptions::default()), lab)
@@ -175,14 +176,14 @@ impl RawDevice for Lab {
 
     fn allocate(&self, bytes: u64) -> Result<AllocId> {
         let mut state = self.state();
-        assert!(bytes > 0, "the contract asks for at least one byte");
+        assert!(bytes > 0, "the contract requires at least one byte");
         if state.counts.used + bytes > self.plan.memory {
             return Err(Error::new(ErrorKind::OutOfMemory, "lab: full"));
         }
         state.counts.used += bytes;
         state.counts.allocations += 1;
         let id = state.id();
-        // Garbage, so that nobody relies on zeros.
+        // Garbage, so that no test relies on zeros.
         state.live.insert(id, vec![0xA5; bytes as usize]);
         Ok(AllocId(id))
     }
@@ -214,11 +215,11 @@ impl RawDevice for Lab {
                 None
             }
             Program::Binary { bytes, .. } => {
-                assert!(bytes.starts_with(b"lab binary"), "runtime hands over only what it was given");
+                assert!(bytes.starts_with(b"lab binary"), "runtime passes only binaries of this device");
                 state.counts.binaries_loaded += 1;
                 None
             }
-            Program::Image(_) | Program::Host(_) => unreachable!("they are another form"),
+            Program::Image(_) | Program::Host(_) => unreachable!("other forms are rejected above"),
         };
         let id = state.id();
         state.programs.insert(id, kernel);
@@ -227,7 +228,7 @@ impl RawDevice for Lab {
 
     fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
         let state = self.state();
-        let kernel = state.programs.get(&program.0).expect("only live programs are asked for");
+        let kernel = state.programs.get(&program.0).expect("only live programs are queried");
         kernel.is_none().then(|| b"lab binary of a text".to_vec())
     }
 
@@ -283,7 +284,7 @@ impl Lab {
             return Ok(Ticket::Pending(Arc::new(LabTicket { id, state: self.state.clone() })));
         }
         while state.advance() {}
-        let finished = state.finished.get_mut(&id).expect("queues without waits run dry");
+        let finished = state.finished.get_mut(&id).expect("queues without waits are drained");
         match finished.failure.clone() {
             Some(failure) => Err(failure),
             None if reads || timed => Ok(Ticket::Pending(Arc::new(LabTicket { id, state: self.state.clone() }))),
@@ -345,7 +346,7 @@ impl State {
         self.random.as_mut().is_some_and(|random| random.below(self.progress) == 0)
     }
 
-    /// Runs one job of a queue that can go on; none if all are empty or wait.
+    /// Runs one job of a queue that is ready; returns false if all are empty or wait.
     fn advance(&mut self) -> bool {
         let ready: Vec<usize> = (0..self.queues.len()).filter(|queue| self.is_ready(*queue)).collect();
         if ready.is_empty() {
@@ -403,7 +404,7 @@ impl State {
                 self.bytes(to).chunks_exact_mut(pattern.len()).for_each(|chunk| chunk.copy_from_slice(&pattern));
             }
             Job::Step(DeviceCommand::Dispatch(dispatch)) => self.dispatch(&dispatch),
-            Job::Step(DeviceCommand::Routine(..)) => unreachable!("the lab offers no routine"),
+            Job::Step(DeviceCommand::Routine(..)) => unreachable!("the lab supports no routine"),
             Job::Step(DeviceCommand::Wait(_)) => {}
         }
         if task.timed {
@@ -412,7 +413,7 @@ impl State {
     }
 
     fn bytes(&mut self, region: Region) -> &mut [u8] {
-        let memory = self.live.get_mut(&region.alloc.0).expect("work touches only live memory");
+        let memory = self.live.get_mut(&region.alloc.0).expect("work accesses only live memory");
         &mut memory[region.offset as usize..][..region.bytes as usize]
     }
 

@@ -1,6 +1,6 @@
-//! The devices that are here, for tests that run on all of them.
+//! The available devices, for tests that run on all of them.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, reason = "each test program uses a part of the module")]
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,13 +8,13 @@ use panoply_device::{Driver, RawDevice};
 use panoply_driver::{CudaDriver, HipDriver, LevelZeroDriver, OneApiDriver, WgpuDriver};
 use panoply_runtime::{Backend, Device, DeviceOptions};
 
-/// Every device but those that `PANOPLY_TEST_NO_OPENCL` and `PANOPLY_TEST_NO_VULKAN` hide, each with a pool and a program cache of its own, so that tests
-/// that run at the same time can count. What is skipped is said once.
+/// Returns every device, except those that `PANOPLY_TEST_NO_OPENCL` and `PANOPLY_TEST_NO_VULKAN` hide. Each has a separate pool and program
+/// cache, so that concurrent tests can count. Skipped devices are reported once.
 pub fn devices() -> Vec<Device> {
     raw_devices().iter().map(|raw| Device::new(raw.clone(), DeviceOptions::default())).collect()
 }
 
-/// The same, as their drivers gave them.
+/// Returns the raw devices of the drivers.
 pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
     static FOUND: OnceLock<Vec<Arc<dyn RawDevice>>> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -22,12 +22,12 @@ pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
     })
 }
 
-/// What NVIDIA's driver finds, and the one that only pretends to be it and runs PTX on the CPU.
+/// Returns NVIDIA's devices, and the simulated CUDA driver, which interprets PTX on the CPU.
 fn cuda() -> Vec<Arc<dyn RawDevice>> {
     let pretended = CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() };
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-    let mut devices = unsafe { pretended.probe() }.expect("the pretended driver is always here");
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
+    let mut devices = unsafe { pretended.probe() }.expect("the simulated driver is always available");
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     devices.extend(unsafe { CudaDriver::default().probe() }.unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on an NVIDIA GPU: {}", error.message());
         Vec::new()
@@ -35,17 +35,17 @@ fn cuda() -> Vec<Arc<dyn RawDevice>> {
     devices
 }
 
-/// What AMD's driver finds, and the one that only pretends to be it and has clang make programs for the host of HIP's.
+/// Returns AMD's devices, and the simulated HIP driver, which compiles programs for the host with clang.
 fn rocm() -> Vec<Arc<dyn RawDevice>> {
     let mut devices = Vec::new();
     if panoply_driver_sim::Control::open().execute() {
         let pretended = HipDriver { library: Some(panoply_driver_sim::library()), ..HipDriver::default() };
-        // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-        devices.extend(unsafe { pretended.probe() }.expect("the pretended driver is always here"));
+        // SAFETY: only `runtime` uses the devices, and it validates its arguments.
+        devices.extend(unsafe { pretended.probe() }.expect("the simulated driver is always available"));
     } else {
         eprintln!("SKIPPED: no HIP was executed: clang-19 is not installed; `cargo xtask install` installs it");
     }
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     devices.extend(unsafe { HipDriver::default().probe() }.unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on an AMD GPU through ROCm: {}", error.message());
         Vec::new()
@@ -53,13 +53,13 @@ fn rocm() -> Vec<Arc<dyn RawDevice>> {
     devices
 }
 
-/// Intel's GPUs, or Intel's CPU runtime for OpenCL, which takes the same SPIR-V, also behind a library that only pretends to be Level Zero's.
+/// Returns Intel's GPUs or Intel's CPU runtime for OpenCL, which takes the same SPIR-V; also behind a simulated Level Zero library.
 fn oneapi() -> Vec<Arc<dyn RawDevice>> {
     if std::env::var_os("PANOPLY_TEST_NO_OPENCL").is_some() {
         eprintln!("SKIPPED: nothing ran as SPIR-V: PANOPLY_TEST_NO_OPENCL is set");
         return Vec::new();
     }
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     let mut devices =
         unsafe { OneApiDriver { software: true, ..OneApiDriver::default() }.probe() }.unwrap_or_else(|error| {
             eprintln!("SKIPPED: nothing ran as SPIR-V: {error}");
@@ -67,10 +67,12 @@ fn oneapi() -> Vec<Arc<dyn RawDevice>> {
         });
     if panoply_driver_sim::Control::open().executes_spirv() {
         let pretended = LevelZeroDriver { library: Some(panoply_driver_sim::library()) };
-        // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-        devices.extend(unsafe { pretended.probe() }.expect("the pretended driver is always here"));
+        // SAFETY: only `runtime` uses the devices, and it validates its arguments.
+        devices.extend(unsafe { pretended.probe() }.expect("the simulated driver is always available"));
     } else {
-        eprintln!("SKIPPED: nothing ran behind Level Zero: no OpenCL driver here takes SPIR-V and any address");
+        eprintln!(
+            "SKIPPED: nothing ran behind Level Zero: no OpenCL driver here supports SPIR-V and arbitrary addresses"
+        );
     }
     devices
 }
@@ -80,7 +82,7 @@ fn vulkan() -> Vec<Arc<dyn RawDevice>> {
         eprintln!("SKIPPED: nothing ran on Vulkan: PANOPLY_TEST_NO_VULKAN is set");
         return Vec::new();
     }
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     unsafe { WgpuDriver::new(Backend::Vulkan).probe() }.unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on Vulkan: {error}");
         Vec::new()
@@ -88,8 +90,8 @@ fn vulkan() -> Vec<Arc<dyn RawDevice>> {
 }
 
 fn cpu() -> Vec<Arc<dyn RawDevice>> {
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
-    unsafe { panoply_cpu::CpuDriver::default().probe() }.expect("the CPU is always here")
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
+    unsafe { panoply_cpu::CpuDriver::default().probe() }.expect("the CPU is always available")
 }
 
 fn opencl() -> Vec<Arc<dyn RawDevice>> {
@@ -97,14 +99,14 @@ fn opencl() -> Vec<Arc<dyn RawDevice>> {
         eprintln!("SKIPPED: nothing ran on OpenCL: PANOPLY_TEST_NO_OPENCL is set");
         return Vec::new();
     }
-    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    // SAFETY: only `runtime` uses the devices, and it validates its arguments.
     unsafe { panoply_driver::OpenClDriver::default().probe() }.unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on OpenCL: {error}");
         Vec::new()
     })
 }
 
-/// Whether the device reports what an author may not rely on, such as an access beyond a buffer that a guard makes harmless.
+/// Returns true if the device reports accesses that are legal but unreliable, such as a guarded out-of-bounds access.
 pub fn is_checked(device: &Device) -> bool {
     device.info().variant.as_deref() == Some("checked")
 }

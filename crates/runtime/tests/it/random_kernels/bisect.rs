@@ -1,14 +1,13 @@
-//! Which single rewrite of the passes makes a kernel wrong, found by running them on less and less fuel.
+//! Finds the optimizer rewrite that makes a kernel wrong, by bisecting over the passes' fuel.
 
 use panoply_compile::opt::{Options, optimize, optimize_observed};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::{Target, Verified};
 
-/// More rewrites than any kernel here takes.
+/// More rewrites than any kernel here needs.
 const MUCH: u32 = 1 << 20;
 
-/// The pass and the rewrite with which a kernel becomes wrong, as lines that went and lines that came; none if all passes together leave
-/// it right.
+/// Returns the pass and the rewrite that makes a kernel wrong, as removed and added lines; `None` if all passes together keep it correct.
 pub fn first_wrong(
     kernel: &Verified<Kernel>,
     target: &Target,
@@ -16,7 +15,7 @@ pub fn first_wrong(
 ) -> Option<String> {
     let with = |fuel| Options { fuel: Some(fuel) };
     let is_wrong = |fuel| wrong(&optimize(kernel.clone(), target, &with(fuel)));
-    // Right with the one, wrong with the other.
+    // The kernel is correct with the first amount of fuel and wrong with the second.
     let (mut right, mut bad) = (0, MUCH);
     if !is_wrong(bad) {
         return None;
@@ -40,7 +39,7 @@ pub fn first_wrong(
     Some(format!("rewrite {bad}, of pass {pass}, makes it wrong:\n{}", difference(&before, &after)))
 }
 
-/// The lines that two texts do not share.
+/// Returns the lines that differ between two texts.
 fn difference(before: &str, after: &str) -> String {
     let only = |sign: char, one: &str, other: &str| -> String {
         let lines = one.lines().filter(|line| !other.lines().any(|known| known == *line));
@@ -49,9 +48,9 @@ fn difference(before: &str, after: &str) -> String {
     only('-', before, after) + &only('+', after, before)
 }
 
-/// Two rewrites of two passes are declared wrong, alone and together with right ones before and behind them.
+/// Declares two rewrites of two passes wrong, alone and with correct ones before and after them.
 #[test]
-fn the_wrong_rewrite_is_named() {
+fn wrong_rewrite_is_found() {
     let source = "kernel k(x: &mut [u32]) {
         let i: index = global_id.x
         x[i] = add(x[i], add(1u32, 2u32))

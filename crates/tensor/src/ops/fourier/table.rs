@@ -1,4 +1,4 @@
-//! The numbers that transforms by matrix products read: they are worked out in f64 when a plan reads them first, and kept.
+//! Tables of transforms by matrix products: computed in f64 when a plan first reads them, and cached.
 
 use std::collections::HashMap;
 use std::f64::consts::FRAC_PI_2;
@@ -10,25 +10,25 @@ use panoply_runtime::Device;
 use crate::eval::on_host;
 use crate::tensor::{NodeKind, Tensor};
 
-/// The longest transform that is one product with its matrix.
+/// Maximum length of a transform that is one product with its matrix.
 const LIMIT: usize = 128;
 
-/// Bytes of the tables kept in this process; those used longest ago go first and are made again when they are needed.
+/// Maximum bytes of cached tables in this process; the least recently used ones are dropped and recomputed on demand.
 const CAPACITY: usize = 256 << 20;
 
 static TABLES: LazyLock<Mutex<Tables>> = LazyLock::new(Mutex::default);
 
-/// The numbers that a transform reads.
+/// The table of a transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Table {
-    /// So many complex numbers are transformed.
+    /// Number of complex numbers to transform.
     length: usize,
-    /// Whether they are frequencies.
+    /// True for an inverse transform.
     backward: bool,
 }
 
 impl Table {
-    /// How many numbers it has.
+    /// Returns the number of elements.
     fn elems(self) -> usize {
         match factors(self.length) {
             Some(factors) => matrices_elems(&factors),
@@ -40,9 +40,9 @@ impl Table {
         }
     }
 
-    /// Its numbers, rounded to f32 or f64.
+    /// Computes the elements, rounded to f32 or f64.
     pub fn bytes(self, dtype: DType) -> Result<Vec<u8>> {
-        // Here it would be the end of the program: a convolution is worked out beside its numbers.
+        // Checks the memory first: the allocations below would abort. A convolution needs memory beside its elements.
         on_host::<f64>(self.elems().saturating_mul(3))?;
         let numbers = match factors(self.length) {
             Some(factors) => matrices(&factors, self.backward),
@@ -55,18 +55,18 @@ impl Table {
     }
 }
 
-/// Tables that are kept.
+/// The cached tables.
 #[derive(Default)]
 struct Tables {
-    /// Each with when it was used last.
+    /// Each table with the time of its last use.
     kept: HashMap<Key, (Tensor, usize)>,
-    /// How often one was asked for.
+    /// Number of lookups.
     uses: usize,
 }
 
 type Key = (Device, DType, Table);
 
-/// Parts of a table, one after another.
+/// Reads the parts of a table in order.
 pub(super) struct Reader<'a> {
     table: &'a Tensor,
     at: usize,
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         Reader { table, at: 0 }
     }
 
-    /// The next numbers, as an array of these lengths.
+    /// Returns the next elements as an array of these dims.
     pub fn next(&mut self, dims: &[usize]) -> Tensor {
         let shape = Shape::from(dims);
         let part = self.table.narrow(0, self.at, shape.numel());
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Few factors of at most [`LIMIT`], about equal, whose product is n; none if n has a larger prime factor.
+/// Splits n into the fewest factors of at most [`LIMIT`], about equal; `None` if n has a larger prime factor.
 pub(super) fn factors(n: usize) -> Option<Vec<usize>> {
     let (mut primes, mut rest) = (Vec::new(), n);
     while let Some(prime) = (2..=LIMIT.min(rest)).find(|p| rest.is_multiple_of(*p)) {
@@ -105,17 +105,17 @@ pub(super) fn factors(n: usize) -> Option<Vec<usize>> {
     })
 }
 
-/// The factors of a power of two.
+/// Splits a power of two.
 pub(super) fn factors_of_two(n: usize) -> Vec<usize> {
-    factors(n).expect("it has no other prime")
+    factors(n).expect("2 is its only prime factor")
 }
 
-/// As long is the convolution that does a transform of so many numbers.
+/// Returns the length of the convolution that computes a transform of `n` numbers.
 pub(super) fn padded(n: usize) -> usize {
     (2 * n - 1).next_power_of_two()
 }
 
-/// A table for numbers like these, on their device.
+/// Returns the table for numbers of this type and device.
 #[track_caller]
 pub(super) fn table(like: &Tensor, length: usize, backward: bool) -> Tensor {
     let device = match like.device().cloned().map_or_else(Device::current, Ok) {
@@ -141,7 +141,7 @@ impl Tables {
         Some(table.clone())
     }
 
-    /// Keeps a table if it fits, and of the others what fits beside it.
+    /// Caches a table if it fits, and drops the least recently used ones to make room.
     fn keep(&mut self, key: Key, table: Tensor) {
         let bytes = |table: &Tensor| table.0.shape.numel() * table.dtype().bytes();
         let mut room = CAPACITY.saturating_sub(self.kept.values().map(|(table, _)| bytes(table)).sum());
@@ -164,7 +164,7 @@ fn lock() -> std::sync::MutexGuard<'static, Tables> {
 /// A complex number.
 type Complex = [f64; 2];
 
-/// exp(2πi · p / q), of the other sign unless `inverse`; exact at quarters.
+/// Returns exp(±2πi · p / q), positive if `inverse`; exact at quarters of a turn.
 fn root(p: usize, q: usize, inverse: bool) -> Complex {
     let (quarter, rest) = (4 * (p % q) / q, 4 * (p % q) % q);
     let angle = |part: usize| FRAC_PI_2 * part as f64 / q as f64;
@@ -177,7 +177,7 @@ fn root(p: usize, q: usize, inverse: bool) -> Complex {
     [c, if inverse { s } else { -s }]
 }
 
-/// How many numbers [`matrices`] has.
+/// Returns the number of elements of [`matrices`].
 fn matrices_elems(factors: &[usize]) -> usize {
     let (last, early) = factors.split_last().expect("there is a factor");
     let rests =
@@ -186,11 +186,12 @@ fn matrices_elems(factors: &[usize]) -> usize {
     between + 4 * last * last
 }
 
-/// What [`super::by_factors`] reads: for each factor its matrix, and after all but the last the twiddles.
+/// Computes the elements that [`super::by_factors`] reads: the matrix of each factor, and twiddle factors after each
+/// but the last.
 fn matrices(factors: &[usize], inverse: bool) -> Vec<f64> {
     let (last, early) = factors.split_last().expect("there is a factor");
     let (mut numbers, mut rest) = (Vec::with_capacity(matrices_elems(factors)), factors.iter().product::<usize>());
-    // What part `to` of a product takes of part `from`.
+    // Coefficient of component `from` in component `to` of a product.
     let share = |[c, s]: Complex, to: usize, from: usize| match (to, from) {
         (0, 1) => -s,
         (1, 0) => s,
@@ -199,7 +200,7 @@ fn matrices(factors: &[usize], inverse: bool) -> Vec<f64> {
     for r in early {
         let m = rest / r;
         for (turned, k, to) in (0..4 * r).map(|row| (row / (2 * r), row / 2 % r, row % 2)) {
-            // i times a number has its imaginary part, of the other sign, as real part.
+            // The real part of i times a number is its negated imaginary part.
             let (sign, to) = if turned == 0 { (1.0, to) } else { (if to == 0 { -1.0 } else { 1.0 }, 1 - to) };
             let places = (0..2).flat_map(|from| (0..*r).map(move |j| (from, j)));
             numbers.extend(places.map(|(from, j)| sign * share(root(j * k, *r, inverse), to, from)));
@@ -210,7 +211,7 @@ fn matrices(factors: &[usize], inverse: bool) -> Vec<f64> {
         }
         rest = m;
     }
-    // The parts stand behind the places in what is given, and before them in sums.
+    // Input components come after positions; in partial sums they come before.
     let apart = |row: usize| if early.is_empty() { (row / 2, row % 2) } else { (row % last, row / last) };
     for (j, from) in (0..2 * last).map(apart) {
         numbers.extend((0..2 * last).map(|column| share(root(j * (column / 2), *last, inverse), column % 2, from)));
@@ -218,20 +219,21 @@ fn matrices(factors: &[usize], inverse: bool) -> Vec<f64> {
     numbers
 }
 
-/// Real parts, then imaginary parts twice, with the signs that they take for a product's real and imaginary part.
+/// Appends real parts, then imaginary parts twice, with their signs in the real and imaginary part of a product.
 fn push(factors: &[Complex], numbers: &mut Vec<f64>) {
     numbers.extend(factors.iter().map(|[c, _]| c));
     numbers.extend(factors.iter().flat_map(|[_, s]| [-s, *s]));
 }
 
-/// What [`super::by_convolution`] reads: the chirp, the way there, the spectrum of what the convolution is with, and the way back.
+/// Computes the elements that [`super::by_convolution`] reads: the chirp, the forward matrices, the spectrum of the
+/// filter, and the backward matrices.
 fn chirp(n: usize, inverse: bool) -> Vec<f64> {
     let m = padded(n);
     let square = |j: usize| (j as u128 * j as u128 % (2 * n as u128)) as usize;
     let chirp: Vec<Complex> = (0..n).map(|j| root(square(j), 2 * n, inverse)).collect();
     let mut filter = vec![[0.0; 2]; m];
     for (j, [c, s]) in chirp.iter().enumerate() {
-        // The inverse one of the convolution is not divided by its length.
+        // The inverse transform of the convolution does not divide by its length.
         let number = [c / m as f64, -s / m as f64];
         filter[j] = number;
         filter[(m - j) % m] = number;
@@ -245,7 +247,7 @@ fn chirp(n: usize, inverse: bool) -> Vec<f64> {
     numbers
 }
 
-/// The transform of as many numbers as a power of two, in place.
+/// Transforms in place; the length is a power of two.
 fn butterflies(x: &mut [Complex]) {
     let n = x.len();
     let bits = n.trailing_zeros();
@@ -274,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_as_many_numbers_as_it_says() {
+    fn table_size_matches_elems() {
         for length in [1, 2, 127, 128, 129, 131, 1000, 1009, 4096, 20480] {
             let table = Table { length, backward: true };
             assert_eq!(table.bytes(DType::F64).unwrap().len(), 8 * table.elems(), "{length}");

@@ -1,5 +1,6 @@
-//! Eigenvalues of symmetric matrices: a routine where a device has one, and Jacobi's rotations elsewhere: to rounding beside the largest, the
-//! same on every device, and slower than other methods from some hundred rows on, since one work-group does a whole matrix.
+//! Eigendecomposition of symmetric matrices: a routine where a device has one, Jacobi rotations elsewhere. Their
+//! errors are roundings relative to the largest eigenvalue, and the same on every device. From some hundred rows they
+//! are slower than other methods, since one work-group processes a whole matrix.
 
 use panoply_ir::Shape;
 use panoply_ir::routine::{self, Routine};
@@ -9,14 +10,14 @@ use crate::call::CompositeOp;
 use crate::ops::sort::SortOrder;
 use crate::tensor::Tensor;
 
-/// Sweeps after which what is left beside the diagonal stays. Mostly it is gone after six to twelve; values that lie close together
-/// take longer.
+/// Maximum number of sweeps; elements off the diagonal that remain then are ignored. Most matrices converge in six to
+/// twelve; close eigenvalues take longer.
 const MOST_SWEEPS: usize = 60;
 
 impl Tensor {
-    /// The eigenvalues `[…, n]` of symmetric matrices `[…, n, n]` of f32 or f64, the smallest first, and their vectors as columns
-    /// `[…, n, n]`, each of length 1 and of either sign. What is not symmetric counts by half with its mirror image. The gradient of
-    /// the vectors needs values that differ.
+    /// Returns the eigenvalues `[…, n]` of symmetric matrices `[…, n, n]` of f32 or f64 in ascending order, and the
+    /// eigenvectors as columns `[…, n, n]`, each of length 1 and of either sign. A matrix that is not symmetric is
+    /// replaced by the mean of it and its transpose. The gradient of the eigenvectors needs distinct eigenvalues.
     #[track_caller]
     pub fn eigh(&self) -> (Tensor, Tensor) {
         if let Err(mistake) = self.matrices("eigh", true) {
@@ -24,7 +25,8 @@ impl Tensor {
         }
         let symmetric = (self + self.t()) * self.literal(0.5);
         let [vectors, values] = symmetric.decomposed();
-        // How a value moves does not depend on how its vector does; how that changes, does.
+        // The first derivative of the eigenvalues does not depend on the derivative of the eigenvectors; the second
+        // does.
         let values = Tensor::call_with_vjp(
             "eigenvalues",
             [&symmetric, &vectors, &values.detach()],
@@ -35,7 +37,7 @@ impl Tensor {
         (values, vectors)
     }
 
-    /// The vectors, and the values without a gradient.
+    /// Returns the eigenvectors, and the eigenvalues without a gradient.
     #[track_caller]
     fn decomposed(&self) -> [Tensor; 2] {
         CompositeOp {
@@ -60,7 +62,7 @@ impl Tensor {
     }
 }
 
-/// The eigenvectors of symmetric matrices and their values, the smallest first.
+/// Returns the eigenvectors of symmetric matrices and their eigenvalues, in ascending order.
 fn eigh_unsorted(a: &Tensor) -> [Tensor; 2] {
     let (dims, size) = (a.0.shape.clone(), a.0.shape.dims()[a.0.shape.ndim() - 1]);
     let lead = Shape::from(&dims.dims()[..dims.ndim() - 1]);

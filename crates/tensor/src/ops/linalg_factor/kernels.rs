@@ -1,19 +1,19 @@
-//! The kernels beneath factorizations: blocks of at most [`BLOCK`] rows or columns, one work-group for each matrix or one
+//! Kernels of factorizations: blocks of at most [`BLOCK`] rows or columns, with one work-group for each matrix or one
 //! work-item for each column.
 
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, CollectiveOp, ExprId, Guard, Kernel, LocalId, MemId, ReduceOp, Scope};
 use panoply_ir::{Alu, DType, Element, Result, Scalar, Type};
 
-/// Rows and columns of a block. A tile of f64 takes 8.25 KiB of shared memory, of which every device has 16.
+/// Rows and columns of a block. A tile of f64 takes 8.25 KiB of shared memory; every device has at least 16 KiB.
 pub const BLOCK: usize = 32;
 
-/// The kernel for a type of the two there are.
+/// Selects the kernel for f32 or f64.
 pub fn of(dtype: DType, single: fn() -> Result<Kernel>, double: fn() -> Result<Kernel>) -> fn() -> Result<Kernel> {
     if dtype == DType::F64 { double } else { single }
 }
 
-/// A kernel under construction, in shorter words.
+/// A kernel builder with shorter methods.
 struct Writer {
     b: Builder,
     dtype: DType,
@@ -48,19 +48,19 @@ impl Writer {
         self.b.alu(Alu::Select, &[condition, yes, no])
     }
 
-    /// A constant of the elements' type.
+    /// Returns a constant of the elements' type.
     fn float(&mut self, value: f64) -> ExprId {
         self.b.constant(Scalar::from_f64(self.dtype, value))
     }
 
-    /// A number that is passed, as an index.
+    /// Returns a scalar argument as an index.
     fn size(&mut self, name: &str) -> ExprId {
         let value = self.b.scalar(name, DType::U32);
         let value = self.b.cast(Type::Index, value);
         self.b.bind(&format!("{name}_elems"), value)
     }
 
-    /// The position `first + row · width + column`.
+    /// Returns the position `first + row · width + column`.
     fn at(&mut self, first: ExprId, row: ExprId, width: ExprId, column: ExprId) -> ExprId {
         let row = self.mul(row, width);
         let row = self.add(first, row);
@@ -75,7 +75,7 @@ impl Writer {
         self.b.store(memory, at, value, Guard::Checked);
     }
 
-    /// Makes two elements change places.
+    /// Swaps two elements.
     fn swap(&mut self, memory: MemId, one: ExprId, other: ExprId) {
         let (x, y) = (self.load(memory, one), self.load(memory, other));
         let (x, y) = (self.b.bind("one", x), self.b.bind("other", y));
@@ -83,8 +83,9 @@ impl Writer {
         self.store(memory, other, x);
     }
 
-    /// Opens a loop of this work-item over its pairs of a round, of which each row is in one (a tournament in which one stays and the
-    /// others move on): which pair, and its rows. Of an odd number one has none.
+    /// Begins a loop over the pairs of a round for this work-item, and returns the pair's index and its rows. Each
+    /// row is in one pair (a round-robin tournament in which one stays and the others rotate); if the number is odd,
+    /// one row has no pair.
     fn begin_pair(&mut self, [lane, pairs, round, rounds, n]: [ExprId; 5]) -> (ExprId, [ExprId; 2]) {
         let k = self.each("k", lane, pairs, BLOCK as u64);
         let zero = self.b.index(0);
@@ -104,8 +105,8 @@ impl Writer {
         self.b.end();
     }
 
-    /// Turns the vector of two elements by an angle, given its sine and the tangent of half of it: what changes is small where the
-    /// angle is. [Rutishauser 1966]
+    /// Rotates the vector of two elements by an angle given by its sine and the tangent of its half, so that a small
+    /// angle makes a small change. [Rutishauser 1966]
     fn turn(&mut self, memory: MemId, [one, other]: [ExprId; 2], [sine, half]: [ExprId; 2]) {
         let (x, y) = (self.load(memory, one), self.load(memory, other));
         let (x, y) = (self.b.bind("one", x), self.b.bind("other", y));
@@ -117,26 +118,26 @@ impl Writer {
         self.store(memory, other, after);
     }
 
-    /// Opens a loop over `start .. end`.
+    /// Begins a loop over `start .. end`.
     fn each(&mut self, name: &str, start: ExprId, end: ExprId, step: u64) -> ExprId {
         let step = self.b.index(step);
         self.b.begin_for(name, start, end, step)
     }
 
-    /// Keeps the largest magnitude.
+    /// Updates the largest magnitude.
     fn most(&mut self, most: LocalId, value: ExprId) {
         let (size, before) = (self.b.alu(Alu::Abs, &[value]), self.b.get(most));
         let after = self.b.alu(Alu::Max, &[before, size]);
         self.b.assign(most, after);
     }
 
-    /// A sum under way.
+    /// Declares an accumulator.
     fn sum(&mut self, name: &str) -> LocalId {
         let zero = self.float(0.0);
         self.b.declare(name, zero, true)
     }
 
-    /// Adds a product to a sum.
+    /// Adds a product to an accumulator.
     fn accumulate(&mut self, sum: LocalId, x: ExprId, y: ExprId) {
         let (product, before) = (self.mul(x, y), self.b.get(sum));
         let after = self.add(before, product);
@@ -144,8 +145,8 @@ impl Writer {
     }
 }
 
-/// L of symmetric matrices `a`, `n × n`: a group for each, a work-item for each row, column by column. NaN from the first pivot
-/// that is not above 0 on.
+/// Builds the kernel for L of symmetric matrices `a`, `n × n`: a work-group for each matrix, a work-item for each
+/// row, column by column. NaN from the first pivot on that is not positive.
 pub fn cholesky<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("cholesky_block");
     w.b.group([BLOCK as u32, 1, 1]);
@@ -203,7 +204,8 @@ pub fn cholesky<T: Element>() -> Result<Kernel> {
     w.b.finish()
 }
 
-/// X of lower triangular matrices `l`, `n × n`, and right sides `n × m`: a work-item for each column.
+/// Builds the kernel for X of lower triangular matrices `l`, `n × n`, and right sides `n × m`: a work-item for each
+/// column.
 pub fn forward<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("forward_block");
     let x = w.b.buffer("x", T::DTYPE, Access::Out);
@@ -215,7 +217,7 @@ pub fn forward<T: Element>() -> Result<Kernel> {
     let (triangle, sides) = (w.mul(n, n), w.mul(n, m));
     let (first, side) = (w.mul(matrix, triangle), w.mul(matrix, sides));
     let (first, side) = (w.b.bind("first", first), w.b.bind("side", side));
-    // Items beyond the last column would read what nobody wrote.
+    // Items beyond the last column would read elements that no item wrote.
     let count = w.b.len(right);
     let inside = w.less(side, count);
     w.b.begin_if(inside);
@@ -238,8 +240,9 @@ pub fn forward<T: Element>() -> Result<Kernel> {
     w.b.finish()
 }
 
-/// Householder's vectors of matrices `a`, `m × n` with m ≥ n ≤ [`BLOCK`], in place: in column j from row j on the v of the
-/// reflection I - v·vᵀ that clears it below the diagonal; zeros where it is clear. A group for each matrix.
+/// Builds the kernel that replaces matrices `a`, `m × n` with m ≥ n ≤ [`BLOCK`], by Householder vectors in place.
+/// Column j contains from row j on the v of the reflection I - v·vᵀ that clears it below the diagonal; zeros where it
+/// is clear already. A work-group for each matrix.
 pub fn reflect<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("reflect_block");
     w.b.group([BLOCK as u32, 1, 1]);
@@ -278,7 +281,7 @@ pub fn reflect<T: Element>() -> Result<Kernel> {
     w.b.end();
     w.b.barrier();
 
-    // The columns behind, one for each work-item.
+    // The remaining columns, one for each work-item.
     let inside = w.less(start, n);
     w.b.begin_if(inside);
     let sum = w.sum("sum");
@@ -299,8 +302,8 @@ pub fn reflect<T: Element>() -> Result<Kernel> {
     w.b.finish()
 }
 
-/// The head of the vector that reflects a column with this head and this sum of squares below onto its first axis, and the
-/// factor of the rest; both zero where there is nothing to clear.
+/// Returns the first element of the vector that reflects a column, with this head and this sum of squares below, onto
+/// its first axis, and the factor of the other elements. Both are zero if there is nothing to clear.
 fn reflection(w: &mut Writer, head: ExprId, square: ExprId) -> (ExprId, ExprId) {
     let (zero, two) = (w.float(0.0), w.float(2.0));
     let whole = w.mul(head, head);
@@ -312,7 +315,8 @@ fn reflection(w: &mut Writer, head: ExprId, square: ExprId) -> (ExprId, ExprId) 
     let norm = w.add(norm, square);
     let factor = w.div(two, norm);
     let factor = w.b.alu(Alu::Sqrt, &[factor]);
-    // A column's largest was 1 before all reflections: this is far below what they round, and 2 over it still a number.
+    // The largest element of a column was 1 before all reflections. This bound is far below rounding errors, and 2
+    // divided by it does not overflow.
     let least = w.float(if w.dtype == DType::F64 { 2f64.powi(-900) } else { 2f64.powi(-100) });
     let clear = w.less(square, least);
     let factor = w.select(clear, zero, factor);
@@ -321,9 +325,10 @@ fn reflection(w: &mut Writer, head: ExprId, square: ExprId) -> (ExprId, ExprId) 
     (w.b.bind("head_after", head), factor)
 }
 
-/// Gauss' elimination of matrices `a`, `m × n` with n ≤ [`BLOCK`], in place: below the diagonal the factors by which rows were taken
-/// from others, on and above it what is left. In each column the largest comes first, by changing two rows: `order`, the numbers of
-/// the rows at the beginning, ends as where each row came from. A group for each matrix.
+/// Builds the kernel for Gaussian elimination of matrices `a`, `m × n` with n ≤ [`BLOCK`], in place: below the
+/// diagonal the multipliers, on and above it the reduced rows. In each column the row with the largest element is
+/// swapped to the top. `order` contains the row indices at the start, and the source of each row at the end. A
+/// work-group for each matrix.
 pub fn pivot<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("pivot_block");
     w.b.group([BLOCK as u32, 1, 1]);
@@ -374,7 +379,8 @@ pub fn pivot<T: Element>() -> Result<Kernel> {
     w.b.finish()
 }
 
-/// The row from j on in which column j is largest, j if there is none; the same in every work-item of the group.
+/// Returns the row from j on with the largest magnitude in column j, or j if there is none; uniform in the
+/// work-group.
 fn largest_below(w: &mut Writer, a: MemId, [first, m, n, j, lane]: [ExprId; 5]) -> ExprId {
     let (least, here) = (w.float(-1.0), w.b.cast(DType::U32, j));
     let (most, place) = (w.b.declare("most", least, true), w.b.declare("place", here, true));
@@ -401,10 +407,11 @@ fn largest_below(w: &mut Writer, a: MemId, [first, m, n, j, lane]: [ExprId; 5]) 
     w.b.bind("largest", found)
 }
 
-/// Jacobi's rotations of symmetric matrices `a`, `n × n`, in place: sweeps, each turning every pair of rows and columns once so that the
-/// element of both vanishes, until all that vanish are small beside the diagonal, and at most so many. What is left on the diagonal are the eigenvalues; the columns of `v`, the identity at the
-/// beginning, end as their vectors. `turns` holds two numbers for each pair of a round, in which no two pairs share a row. A
-/// group for each matrix.
+/// Builds the kernel for Jacobi rotations of symmetric matrices `a`, `n × n`, in place. Each sweep rotates every pair
+/// of rows and columns once so that their common element vanishes. It ends after a sweep in which all these elements
+/// are small relative to the diagonal, or after `sweeps`. Then the diagonal contains the eigenvalues. The columns of
+/// `v`, the identity at the start, are the eigenvectors at the end. `turns` contains two numbers for each pair of a
+/// round, in which no two pairs share a row. A work-group for each matrix.
 pub fn jacobi<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("jacobi");
     w.b.group([BLOCK as u32, 1, 1]);
@@ -471,8 +478,8 @@ pub fn jacobi<T: Element>() -> Result<Kernel> {
     w.b.finish()
 }
 
-/// The sine of the turn, and the tangent of half of it, after which the element beside the diagonal is 0, from both on the diagonal and that one. [Golub and
-/// Van Loan, 8.5]
+/// Returns the sine of the rotation and the tangent of its half, given both diagonal elements and the off-diagonal
+/// element that becomes 0. [Golub and Van Loan, 8.5]
 fn rotation(w: &mut Writer, [upper, lower, beside]: [ExprId; 3]) -> [ExprId; 2] {
     let (zero, one, minus) = (w.float(0.0), w.float(1.0), w.float(-1.0));
     let (apart, double) = (w.sub(lower, upper), w.add(beside, beside));

@@ -1,6 +1,6 @@
-//! Gauss' elimination with pivots: halves of the columns one after the other, the blocks by a kernel and all the rest by products
-//! (Toledo, Locality of Reference in LU Decomposition with Partial Pivoting, 1997). The gradient is that of de Hoog, Anderssen and
-//! Lukas, Differentiation of Matrix Functionals Using Triangular Factorization, 2011.
+//! LU decomposition with partial pivoting: recursively by halves of the columns, blocks by a kernel and the rest by
+//! matrix products (Toledo, Locality of Reference in LU Decomposition with Partial Pivoting, 1997). The gradient is
+//! that of de Hoog, Anderssen and Lukas, Differentiation of Matrix Functionals Using Triangular Factorization, 2011.
 
 use panoply_ir::routine::{self, Routine};
 use panoply_ir::{DType, Shape};
@@ -12,9 +12,10 @@ use crate::ops::sort::SortOrder;
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The order of the rows, L and U of square matrices `[…, n, n]` of f32 or f64: row i of L · U is row `order[i]` (i32) of the
-    /// matrix. L is lower triangular with ones on the diagonal, U upper triangular. In each column the largest that is left comes
-    /// first, so no element of L is larger than 1. A singular matrix has zeros on the diagonal of U; the gradient needs a regular one.
+    /// Returns the row order, L and U of square matrices `[…, n, n]` of f32 or f64: row i of L · U is row `order[i]`
+    /// (i32) of the matrix. L is lower triangular with ones on the diagonal, U is upper triangular. With partial
+    /// pivoting no element of L exceeds 1 in magnitude. A singular matrix has zeros on the diagonal of U; the
+    /// gradient needs a regular matrix.
     #[track_caller]
     pub fn lu(&self) -> (Tensor, Tensor, Tensor) {
         if let Err(mistake) = self.matrices("lu", true) {
@@ -24,7 +25,7 @@ impl Tensor {
         (order, packed.unit_lower(), packed.triu(0))
     }
 
-    /// What stands below the diagonal of square matrices, and ones on it.
+    /// Returns the strictly lower triangle with ones on the diagonal.
     #[track_caller]
     pub(super) fn unit_lower(&self) -> Tensor {
         if self.is_mistake() {
@@ -33,14 +34,14 @@ impl Tensor {
         self.tril(-1) + Tensor::eye(self.0.shape.dims()[self.0.shape.ndim() - 1], self.dtype())
     }
 
-    /// Rows in another order, which is one of each matrix.
+    /// Permutes the rows of each matrix by its own order.
     #[track_caller]
     pub(super) fn permute_rows(&self, order: &Tensor) -> Tensor {
         self.take_along_dim(&order.unsqueeze(-1).expanded(&self.0.shape), -2)
     }
 }
 
-/// L below the diagonal and U on and above it, and the order of the rows.
+/// Returns L below the diagonal and U on and above it in one matrix, and the row order.
 #[track_caller]
 pub(super) fn lu_packed(a: &Tensor) -> [Tensor; 2] {
     CompositeOp {
@@ -70,7 +71,7 @@ pub(super) fn lu_packed(a: &Tensor) -> [Tensor; 2] {
     .apply_batched([a], ())
 }
 
-/// The same of `[batch, m, n]`, m ≥ n.
+/// Like [`lu_packed`], for `[batch, m, n]`, m ≥ n.
 fn elimination(a: &Tensor) -> (Tensor, Tensor) {
     let &[batch, rows, columns] = a.0.shape.dims() else { unreachable!("it has three axes") };
     if columns <= BLOCK {

@@ -1,18 +1,19 @@
-//! What pooling may do besides, as PyTorch's `avg_pool2d` and `max_pool2d`: windows that end beyond the padding, and other divisors.
+//! Options of pooling, as in PyTorch's `avg_pool2d` and `max_pool2d`: ceil mode and divisors.
 
 use panoply_ir::{Error, Shape};
 
 use crate::ops::window::Window;
 use crate::tensor::Tensor;
 
-/// What [`Tensor::avg_pool_with`] may do besides.
+/// Options of [`Tensor::avg_pool_with`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AvgPoolOptions {
-    /// Whether a last window may begin within the input or the padding before it and end beyond the padding behind it.
+    /// True if a last window that begins within the input or the padding before it can extend beyond the padding
+    /// after it.
     pub ceil_mode: bool,
-    /// Whether padding counts as elements of a window. What lies beyond the padding never does.
+    /// True if padding counts as elements of a window. Elements beyond the padding never count.
     pub count_include_pad: bool,
-    /// What sums are divided by in place of the number of elements.
+    /// Divisor in place of the number of elements.
     pub divisor_override: Option<usize>,
 }
 
@@ -23,8 +24,8 @@ impl Default for AvgPoolOptions {
 }
 
 impl Tensor {
-    /// [`Tensor::avg_pool`] with the options of PyTorch's `avg_pool1d` to `avg_pool3d`. Of a window without an element that counts the
-    /// mean is 0.
+    /// [`Tensor::avg_pool`] with the options of PyTorch's `avg_pool1d` to `avg_pool3d`. The mean of a window without
+    /// counted elements is 0.
     #[track_caller]
     pub fn avg_pool_with<const N: usize>(
         &self,
@@ -36,7 +37,7 @@ impl Tensor {
             return mistake;
         }
         if options.divisor_override == Some(0) && !self.is_mistake() {
-            return Tensor::mistake(Error::mistake("avg_pool: the divisor is 0; take one above it"));
+            return Tensor::mistake(Error::mistake("avg_pool: the divisor must be at least 1"));
         }
         let widths = match self.pool_widths("avg_pool", window, padding, options.ceil_mode) {
             Ok(widths) => widths,
@@ -55,7 +56,7 @@ impl Tensor {
         })
     }
 
-    /// How many elements of each window count, at least 1, without the leading axes.
+    /// Returns the number of counted elements of each window, at least 1, without the leading axes.
     fn elements_of_windows<const N: usize>(
         &self,
         window: &Window<N>,
@@ -76,7 +77,7 @@ impl Tensor {
         ones.window_sums(window).maximum(&self.literal(1.0))
     }
 
-    /// How wide the padding before and after each of the last N axes is, with what a last window reaches beyond it.
+    /// Returns the padding before and after each of the last N axes, including the overhang of a last window.
     #[track_caller]
     pub(super) fn pool_widths<const N: usize>(
         &self,
@@ -102,14 +103,14 @@ impl Tensor {
 }
 
 impl<const N: usize> Window<N> {
-    /// How far the last window along an axis reaches beyond the padding behind it, if it may; 0 if no window fits.
+    /// Returns the overhang of the last window along an axis in ceil mode; 0 if no window fits.
     fn beyond(&self, along: usize, length: usize, padding: usize) -> usize {
         let padded = length.saturating_add(padding.saturating_mul(2));
         if self.count(along, padded).is_none() {
             return 0;
         }
         let (span, stride) = (self.span(along), self.stride[along]);
-        // The last one that begins before the padding behind.
+        // The last window that begins before the padding after the input.
         let last = (length.saturating_add(padding)).saturating_sub(1) / stride;
         let more = (padded - span).div_ceil(stride).min(last);
         more.saturating_mul(stride).saturating_add(span).saturating_sub(padded)

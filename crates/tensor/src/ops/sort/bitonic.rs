@@ -1,8 +1,8 @@
-//! Long rows in order, by a network that compares the same pairs whatever stands there: n · log² n comparisons, each step a kernel over
-//! all elements, the steps within a tile of neighbors one kernel.
+//! Bitonic sorting network for long rows: n · log² n comparisons, independent of the data. Each step is a kernel over
+//! all elements; the steps within a tile of adjacent elements are one kernel.
 //!
-//! What is compared are words: numbers become unsigned ones of the same order, which settles NaN and signed zeros, and equal ones are
-//! told apart by where they stood, which makes it stable.
+//! The network compares unsigned integers. Numbers are mapped to integers of the same order, which handles NaN and
+//! signed zeros. Ties are broken by position, which makes the sort stable.
 //!
 //! Source: Batcher, Sorting Networks and Their Applications, 1968.
 
@@ -13,15 +13,16 @@ use panoply_ir::{Alu, DType, Result, Scalar, Shape, Type};
 use super::{SortOrder, rows_of};
 use crate::tensor::Tensor;
 
-/// Elements of a tile, as a power of two: a work-group of them, which every device has.
+/// Logarithm of the number of elements of a tile, one work-group, which every device supports.
 const TILE: u32 = 8;
 
-/// The first `count` elements of the last axis in order and their positions, of types that fit 32 bits.
+/// Returns the first `count` elements of the last axis in sorted order and their positions, for types of at most 32
+/// bits.
 pub fn in_order(x: &Tensor, order: SortOrder, count: usize) -> [Tensor; 2] {
     let (rows, length) = rows_of(x);
     let whole = length.next_power_of_two().max(1 << TILE);
     let (words, flat) = (words(x, order), Shape::from([rows * whole]));
-    // What fills up is the largest word, and stood behind all others.
+    // Padding is the largest integer, at positions after all elements.
     let fill = Tensor::full([rows, whole - length], Scalar::from(u32::MAX));
     let mut words = Tensor::concat([words.reshaped([rows, length].into()), fill], 1).reshaped(flat.clone());
     let mut places = Tensor::arange(whole).cast(DType::U32).expanded(&[rows, whole].into()).reshaped(flat.clone());
@@ -44,19 +45,19 @@ pub fn in_order(x: &Tensor, order: SortOrder, count: usize) -> [Tensor; 2] {
     [x.take_along_dim(&places, -1), places]
 }
 
-/// Whether there is something to sort, its elements become words, and their places fit them, too.
+/// Returns true if the rows are not empty, the elements fit in 32 bits, and their positions do as well.
 pub fn takes(x: &Tensor) -> bool {
     let (rows, length) = rows_of(x);
     let elems = length.checked_next_power_of_two().and_then(|whole| rows.checked_mul(whole));
     x.dtype().bytes() <= 4 && rows > 0 && elems.is_some_and(|elems| elems <= u32::MAX as usize)
 }
 
-/// Unsigned words in the order of the numbers, NaN last; the other way round for a descending order.
+/// Maps numbers to unsigned integers of the same order, NaN last; inverted for descending order.
 fn words(x: &Tensor, order: SortOrder) -> Tensor {
     let word = |value: u32| Tensor::constant(Scalar::from(value));
     let top = word(1 << 31);
     let words = if x.dtype().is_float() {
-        // A zero is added, which gives both zeros the same sign.
+        // Adding zero gives both zeros the same sign.
         let single = x.cast(DType::F32) + Tensor::constant(Scalar::from(0f32));
         let bits = single.bitcast(DType::U32);
         let negative = bits.bitwise_and(&top).ne(&word(0));
@@ -70,14 +71,14 @@ fn words(x: &Tensor, order: SortOrder) -> Tensor {
     if order == SortOrder::Descending { words.bitwise_xor(&word(u32::MAX)) } else { words }
 }
 
-/// A word and where it stood.
+/// An integer key and its original position.
 type Item = [ExprId; 2];
 
 struct Network {
     b: Builder,
 }
 
-/// All steps of some levels whose distances are within a tile.
+/// Builds the kernel for all steps of some levels whose distances are within a tile.
 fn tile() -> Result<Kernel> {
     let mut n = Network { b: Builder::new("sort_tile") };
     n.b.group([1 << TILE, 1, 1]);
@@ -117,7 +118,7 @@ fn tile() -> Result<Kernel> {
     n.b.finish()
 }
 
-/// One step of a level, between elements so far apart.
+/// Builds the kernel for one step of a level at one distance.
 fn step() -> Result<Kernel> {
     let mut n = Network { b: Builder::new("sort_step") };
     let [words, places, after, moved] = n.buffers();
@@ -136,7 +137,7 @@ fn step() -> Result<Kernel> {
 }
 
 impl Network {
-    /// Words and places before and after.
+    /// Declares the buffers: keys and positions before and after.
     fn buffers(&mut self) -> [MemId; 4] {
         let names = [("words", Access::In), ("places", Access::In), ("after", Access::Out), ("moved", Access::Out)];
         names.map(|(name, access)| self.b.buffer(name, DType::U32, access))
@@ -159,7 +160,7 @@ impl Network {
         })
     }
 
-    /// Which of two items stays at the first one's place, which is `place` of its row.
+    /// Returns which of two items is kept at the first one's place, which is `place` of its row.
     fn chosen(&mut self, mine: Item, theirs: Item, [place, level, distance]: [ExprId; 3]) -> Item {
         let zero = self.b.constant(0u32);
         let level = self.power(level);
@@ -167,7 +168,7 @@ impl Network {
         let earlier = self.b.alu(Alu::Lt, &[theirs[1], mine[1]]);
         let tie = self.b.alu(Alu::And, &[equal, earlier]);
         let theirs_first = self.b.alu(Alu::Or, &[less, tie]);
-        // Every other run of a level goes down; in one that goes up the first of a pair is the smaller.
+        // Every second run of a level is descending; in an ascending run the first of a pair is the smaller.
         let bits = [level, distance].map(|bit| self.b.alu(Alu::And, &[place, bit]));
         let [down, second] = bits.map(|bit| self.b.alu(Alu::Ne, &[bit, zero]));
         let wants_last = self.b.alu(Alu::Xor, &[down, second]);

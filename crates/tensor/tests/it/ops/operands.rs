@@ -1,7 +1,7 @@
-//! Every operation on operands of every form – stored, lazy, constant, expanded, reversed, sliced, transposed –, at sizes on both sides of the
-//! thresholds of scheduling and lowering, against the f64 graph interpreter.
+//! Every operation on operands of every form – stored, lazy, constant, expanded, reversed, sliced, transposed –, at sizes on both sides of
+//! the thresholds of scheduling and lowering, compared with the f64 graph interpreter.
 //!
-//! `PANOPLY_TEST_FULL=1` draws more forms of each and takes every threshold.
+//! `PANOPLY_TEST_FULL=1` draws more forms of each operation and tests every threshold.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use panoply_tensor::{ConvOptions, Device, Result, ScatterReduce, SortOrder, Tens
 
 use super::{numbers, set};
 
-/// How an operand is come by.
+/// Form of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Stored,
@@ -22,11 +22,11 @@ enum Form {
     Reversed,
     Sliced,
     Transposed,
-    /// One number of the program.
+    /// A constant of the program.
     Constant,
-    /// One number of the launch.
+    /// A scalar argument of the launch.
     Scalar,
-    /// The first of an axis, or of all, repeated.
+    /// The first element of an axis, or of the tensor, broadcast.
     Expanded,
 }
 
@@ -42,7 +42,7 @@ const FORMS: [Form; 8] = [
 ];
 
 impl Form {
-    /// Whether it has the values that a row chose for its operand.
+    /// Returns true if the form keeps the values of the row's operand.
     fn keeps_values(self) -> bool {
         match self {
             Form::Stored | Form::Lazy | Form::Reversed | Form::Sliced | Form::Transposed => true,
@@ -50,11 +50,11 @@ impl Form {
         }
     }
 
-    /// These values in this form; of the last three, the first of them, or of an axis, everywhere.
+    /// Returns these values in this form. For the last three forms, the first element of an axis, or of the tensor, is repeated.
     fn of(self, stored: &Tensor, axis: usize) -> Tensor {
         let (shape, dims) = (stored.shape().unwrap().clone(), stored.shape().unwrap().dims().to_vec());
         let (along, length) = (axis as isize, dims.get(axis).copied().unwrap_or(1));
-        // What is computed is memory from then on.
+        // Evaluated tensors are memory from then on.
         let memory = |tensor: Tensor| {
             tensor.eval().unwrap();
             tensor.detach()
@@ -72,7 +72,7 @@ impl Form {
             Form::Transposed => memory(stored.movedim(along, 0)).movedim(0, along),
             Form::Constant => match stored.dtype() {
                 DType::I32 => Tensor::full(shape, stored.to_vec::<i32>().unwrap()[0]),
-                // A half-integer, which is part of the program; where only positive numbers have a value, one of them.
+                // A half-integer, which becomes part of the program. It is positive where only positive numbers are valid.
                 _ => Tensor::full(shape, (stored.to_vec::<f32>().unwrap()[0] * 2.0).ceil() / 2.0),
             },
             Form::Scalar => stored.scalar_like(first(stored)).broadcast_to(&shape),
@@ -85,7 +85,7 @@ fn first(tensor: &Tensor) -> f64 {
     tensor.reshape([-1]).narrow(0, 0, 1).item().unwrap()
 }
 
-/// What an operation makes of operands in these forms, and its gradient, on the current device and in the oracle.
+/// Compares an operation on these operands, and its gradient, on the current device with the oracle.
 fn outcome(
     name: String,
     limit: f64,
@@ -112,11 +112,11 @@ fn outcome(
 const UNIFORM_LIMITS: [(&str, f64); 2] = [
     // Partial sums of equal numbers round in the same direction: 1033 sums of up to half an ulp each.
     ("cumsum of many columns", 1033.0 / (1 << 24) as f64),
-    // The result is zero. Rounding of the mean, up to 2 ulp of 1, is divided by the root of epsilon, 1e-5.
+    // The result is zero. The rounding error of the mean, up to 2 ulp of 1, is divided by the square root of epsilon, 1e-5.
     ("group_norm", 2.0 / (1 << 23) as f64 * 317.0),
 ];
 
-/// The error limit of a row whose operands have these forms.
+/// Returns the error limit of a row whose operands have these forms.
 fn limit_of(row: &Row, forms: &[Form]) -> f64 {
     let uniform = UNIFORM_LIMITS.iter().find(|(name, _)| *name == row.name);
     match uniform {
@@ -125,7 +125,7 @@ fn limit_of(row: &Row, forms: &[Form]) -> f64 {
     }
 }
 
-/// A random form for each operand; only forms that keep its values unless `uniform`.
+/// Draws a form for each operand; only forms that keep its values unless `uniform`.
 fn forms_of(row: &Row, number: &mut impl FnMut(usize) -> usize, uniform: bool) -> Vec<Form> {
     let one = |_| loop {
         let form = FORMS[number(FORMS.len())];
@@ -137,7 +137,7 @@ fn forms_of(row: &Row, number: &mut impl FnMut(usize) -> usize, uniform: bool) -
 }
 
 #[test]
-fn every_operation_takes_operands_of_every_form() {
+fn every_operation_accepts_operands_of_every_form() {
     let rounds = if set("PANOPLY_TEST_FULL") { 24 } else { 2 };
     let mut number = numbers(21);
     let device = Device::get("cpu").unwrap();
@@ -160,15 +160,15 @@ fn every_operation_takes_operands_of_every_form() {
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// An operation of a size, and its operands.
+/// An operation with a size parameter, and its operands.
 type Sized = (&'static str, fn(usize) -> Vec<(Vec<usize>, bool)>, fn(&[Tensor], usize) -> Tensor);
 
-/// Floats of a shape.
+/// Shape of a float operand.
 fn f(shape: &[usize]) -> (Vec<usize>, bool) {
     (shape.to_vec(), false)
 }
 
-/// Positions of a shape.
+/// Shape of an index operand.
 fn p(shape: &[usize]) -> (Vec<usize>, bool) {
     (shape.to_vec(), true)
 }
@@ -178,8 +178,8 @@ const SIZED: &[Sized] = &[
     ("sum of columns", |n| vec![f(&[n, 3])], |x, _| x[0].sum(0)),
     ("sum over many columns", |n| vec![f(&[9, n])], |x, _| x[0].sum(0)),
     ("max of rows", |n| vec![f(&[2, n])], |x, _| x[0].max(1)),
-    ("running sum", |n| vec![f(&[2, n])], |x, _| x[0].cumsum(1) * (1.0 / 64.0)),
-    ("running sum of columns", |n| vec![f(&[n, 2])], |x, _| x[0].cumsum(0) * (1.0 / 64.0)),
+    ("cumsum", |n| vec![f(&[2, n])], |x, _| x[0].cumsum(1) * (1.0 / 64.0)),
+    ("cumsum of columns", |n| vec![f(&[n, 2])], |x, _| x[0].cumsum(0) * (1.0 / 64.0)),
     ("softmax", |n| vec![f(&[2, n])], |x, _| x[0].softmax(1)),
     ("transposed", |n| vec![f(&[n, 17]), f(&[17, n])], |x, _| x[0].t() + &x[1]),
     ("matmul of many columns", |n| vec![f(&[2, 3]), f(&[3, n])], |x, _| x[0].matmul(&x[1])),
@@ -237,7 +237,7 @@ const SIZED: &[Sized] = &[
     ("layer_norm", |n| vec![f(&[3, n]), f(&[3, n])], |x, _| (&x[0] * 0.5 + x[1].square()).layer_norm(0.5)),
 ];
 
-/// Sizes on both sides of every threshold, up to the largest that the oracle walks through in time.
+/// Returns sizes on both sides of every threshold, up to the largest that the oracle evaluates in acceptable time.
 fn sizes(style: panoply_ir::target::Style, most: usize) -> Vec<usize> {
     let all = [schedule::thresholds(style), lower::thresholds(style)].concat();
     let around: BTreeSet<usize> = all.into_iter().flat_map(|(_, size)| [size - 1, size, size + 1]).collect();
@@ -260,7 +260,7 @@ fn operations_are_right_on_both_sides_of_every_threshold() {
                     .into_iter()
                     .map(|(shape, positions)| {
                         let elems: usize = shape.iter().product();
-                        // Eighths: sums of them are exact.
+                        // Multiples of 1/8, whose sums are exact.
                         let stored = match positions {
                             true => Tensor::from_slice(
                                 &(0..elems).map(|_| number(7) as i32 - 1).collect::<Vec<i32>>(),
@@ -288,9 +288,9 @@ fn operations_are_right_on_both_sides_of_every_threshold() {
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What n positions without a difference add to one row: n rows, whatever the type and the accuracy.
+/// n equal indices add n rows to one row, in every type and math mode.
 #[test]
-fn uniform_rows_at_uniform_positions_are_added_once_for_each() {
+fn uniform_rows_at_equal_indices_are_all_added() {
     for name in ["cpu", "cpu:checked"] {
         Device::get(name).unwrap().scope(|| {
             let table = Tensor::from_slice(&[1f32; 128], [2, 64]);

@@ -1,4 +1,4 @@
-//! One line for each case of `ops.safetensors`.
+//! The cases of `ops.safetensors`, one line each.
 
 use panoply_tensor::{
     AlignCorners, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, FftNorm, FftOptions, InterpolateMode,
@@ -345,12 +345,12 @@ fn positive(x: &Tensor) -> Tensor {
     x.matmul(&x.t()) / n as f64 + Tensor::eye(n, x.dtype())
 }
 
-/// A number of a tensor's type.
+/// Returns a number as a scalar of a tensor's type.
 fn like(tensor: &Tensor, number: f64) -> Tensor {
     Tensor::scalar(number).cast(tensor.dtype())
 }
 
-/// A single number in which every element counts differently, as in `make.py`.
+/// Returns a weighted sum with a different weight for each element, as in `make.py`.
 pub fn weighted(tensor: &Tensor) -> Tensor {
     let elems = tensor.shape().unwrap().numel();
     let weights: Vec<f64> = (0..elems).map(|i| (i as f64 * 0.37 + 0.5).sin()).collect();
@@ -358,8 +358,13 @@ pub fn weighted(tensor: &Tensor) -> Tensor {
 }
 
 #[test]
+<<<<<<< 500041b:crates/tensor/tests/it/pytorch/cases.rs
 fn operations_and_gradients_are_pytorchs() {
     let fixture = Fixture::new(include_bytes!("../../fixtures/ops.safetensors"));
+=======
+fn operations_and_gradients_agree_with_pytorch() {
+    let fixture = Fixture::new(include_bytes!("../fixtures/ops.safetensors"));
+>>>>>>> prose:crates/tensor/tests/pytorch/cases.rs
     for device in devices(false) {
         device.scope(|| {
             for (name, op) in CASES {

@@ -1,21 +1,21 @@
-//! The cases in the types that `ops.safetensors` has not: f64, f16 and bf16 with gradients, integers and bools; arithmetic of integers
-//! at their ends; and casts between all types. `fixtures/dtypes.py` says whose these numbers are.
+//! The cases in types that `ops.safetensors` does not have: f64, f16 and bf16 with gradients, integers and bools. Also integer arithmetic
+//! at the limits, and casts between all types. `fixtures/dtypes.py` documents the origin of the expected values.
 
 use panoply_tensor::{DType, Device, Tensor};
 
 use super::cases::{CASES, weighted};
 use super::{Fixture, devices, values};
 
-/// How many elements of an array the fixture keeps at most.
+/// Maximum number of elements of an array that the fixture keeps.
 const KEPT: usize = 16;
 
-/// How far off results and gradients may be, of the largest number of an array or of 1. In halves that is two and four times what
-/// rounding alone costs (2^-11 and 2^-8): operations accumulate in f32, and what is composed of several rounds after each, or once.
-/// PyTorch's own results in halves are off by up to one and a half of that here, its gradients by four.
+/// Tolerances of results and of gradients, relative to the largest number of an array or to 1. For f16 and bf16 they are two and four times
+/// the pure rounding error (2^-11 and 2^-8): operations accumulate in f32, and composite operations round after each step, or once.
+/// PyTorch's own half-precision results deviate by up to 1.5 rounding errors here, its gradients by four.
 const FLOATS: [(DType, [f64; 2]); 3] =
     [(DType::F64, [1e-14, 1e-13]), (DType::F16, [1e-3, 2e-3]), (DType::BF16, [8e-3, 16e-3])];
 
-/// What is further off in f64: `erf`'s last place next to 1 counts two million times in its inverse.
+/// Case with a larger tolerance in f64: an error in `erf`'s last place near 1 is amplified two million times in the inverse.
 const LOOSER: (&str, [f64; 2]) = ("erfinv at ends", [1e-10; 2]);
 
 const INTEGERS: [DType; 8] =
@@ -45,7 +45,7 @@ const PAIRS: &[OfTwo] = &[
 
 const ALONE: &[OfOne] = &[("neg", |x| -x), ("not", Tensor::bitwise_not), ("abs", Tensor::abs), ("sign", Tensor::sign)];
 
-/// Every `step`-th element, on the CPU.
+/// Returns every `step`-th element, on the CPU.
 fn every(step: usize, tensor: &Tensor) -> Tensor {
     let (bytes, dtype) = (tensor.to_bytes().unwrap(), tensor.dtype());
     let bytes: Vec<u8> = bytes.chunks(dtype.bytes()).step_by(step).flatten().copied().collect();
@@ -53,27 +53,27 @@ fn every(step: usize, tensor: &Tensor) -> Tensor {
     Device::get("cpu").unwrap().scope(|| Tensor::from_bytes(&bytes, shape, dtype))
 }
 
-/// The elements that the fixture keeps.
+/// Returns the elements that the fixture keeps.
 fn kept(tensor: &Tensor) -> Tensor {
     every(tensor.shape().unwrap().numel().div_ceil(KEPT).max(1), tensor)
 }
 
-/// Bit for bit, but that one NaN is another.
+/// Requires equal bits, except that any NaN equals any other.
 fn equal(what: &str, have: &Tensor, want: &Tensor, wrong: &mut Vec<String>) {
     let (have, want) = (every(1, have), every(1, want));
     let bytes = |x: &Tensor| x.where_self(&x.eq(x), &x.ones_like()).to_bytes().unwrap();
     let nans = |x: &Tensor| x.is_nan().to_bytes().unwrap();
     if have.dtype() != want.dtype() || bytes(&have) != bytes(&want) || nans(&have) != nans(&want) {
-        wrong.push(format!("{what}: {} {have}, not {} {want}", have.dtype(), want.dtype()));
+        wrong.push(format!("{what}: {} {have}, expected {} {want}", have.dtype(), want.dtype()));
     }
 }
 
-/// Results and gradients against what the fixture has of them, one after another.
+/// Compares results and gradients with the fixture, which holds them concatenated.
 fn close(what: &str, have: &[Tensor], want: &[f64], tolerance: [f64; 2], wrong: &mut Vec<String>) {
     let have: Vec<Vec<f64>> = have.iter().map(|part| values(&kept(part))).collect();
     let all: usize = have.iter().map(Vec::len).sum();
     if all != want.len() {
-        return wrong.push(format!("{what}: {all} elements, not {}", want.len()));
+        return wrong.push(format!("{what}: {all} elements, expected {}", want.len()));
     }
     let mut at = 0;
     for (part, have) in have.iter().enumerate() {
@@ -86,12 +86,12 @@ fn close(what: &str, have: &[Tensor], want: &[f64], tolerance: [f64; 2], wrong: 
         if let Some(i) = (0..have.len()).find(|i| !same(have[*i], want[*i])) {
             let (have, want) = (have[i], want[i]);
             let off = (have - want).abs() / scale;
-            wrong.push(format!("{what}, part {part}: element {i} is {have}, not {want}: off by {off:.1e}"));
+            wrong.push(format!("{what}, part {part}: element {i} is {have}, expected {want}: error {off:.1e}"));
         }
     }
 }
 
-/// The inputs of a case in another type, and which are differentiated.
+/// Returns the inputs of a case in another type, and the positions of those that are differentiated.
 fn inputs(ops: &Fixture, name: &str, dtype: impl Fn(usize, &Tensor) -> Tensor) -> (Vec<Tensor>, Vec<usize>) {
     let given = (0..).map_while(|i| ops.tensor(&format!("{name}/in/{i}"))).enumerate();
     let given: Vec<Tensor> = given.map(|(i, x)| if x.dtype().is_float() { dtype(i, &x) } else { x }).collect();
@@ -112,7 +112,7 @@ fn verdict(wrong: Vec<String>, compared: usize, least: usize) {
 }
 
 #[test]
-fn floats_of_every_width_are_pytorchs() {
+fn floats_of_every_width_agree_with_pytorch() {
     let ([ops, dtypes], mut wrong, mut compared) = (fixtures(), Vec::new(), 0);
     for device in devices(false) {
         device.scope(|| {
@@ -122,7 +122,7 @@ fn floats_of_every_width_are_pytorchs() {
                     let (given, places) = inputs(&ops, name, |_, x| x.cast(dtype));
                     let out = op(&given);
                     if out.check().is_err() {
-                        // Transforms and factors exist in f32 and f64; `docs/ops.md` lists the types of all.
+                        // Transforms and factorizations exist in f32 and f64; `docs/ops.md` lists the types of all operations.
                         if dtype == DType::F64 {
                             wrong.push(format!("{what}: {out}"));
                         }
@@ -149,7 +149,7 @@ fn floats_of_every_width_are_pytorchs() {
     verdict(wrong, compared, 680);
 }
 
-/// What is taken of a type's numbers for the i-th input of this shape.
+/// Returns values from a type's pool for the i-th input of this shape.
 fn taken(pool: &Tensor, i: usize, like: &Tensor) -> Tensor {
     let (bytes, dtype, shape) = (pool.to_bytes().unwrap(), pool.dtype(), like.shape().unwrap());
     let size = dtype.bytes();
@@ -159,7 +159,7 @@ fn taken(pool: &Tensor, i: usize, like: &Tensor) -> Tensor {
 }
 
 #[test]
-fn integers_and_bools_are_pytorchs() {
+fn integers_and_bools_agree_with_pytorch() {
     let ([ops, dtypes], mut wrong, mut compared) = (fixtures(), Vec::new(), 0);
     for device in devices(false) {
         device.scope(|| {
@@ -191,7 +191,7 @@ fn integers_and_bools_are_pytorchs() {
 }
 
 #[test]
-fn arithmetic_of_integers_wraps() {
+fn integer_arithmetic_wraps() {
     let ([_, dtypes], mut wrong) = (fixtures(), Vec::new());
     for device in devices(false) {
         device.scope(|| {
@@ -219,7 +219,7 @@ fn casts_saturate_and_wrap() {
             for from in DType::ALL {
                 let x = dtypes.get(&format!("{from}/cast"));
                 for to in DType::ALL.into_iter().filter(|to| *to != from) {
-                    // PyTorch rounds an f64 to f32 on the way to a half, and so twice.
+                    // PyTorch converts f64 to f16 or bf16 via f32, which rounds twice.
                     let twice = from == DType::F64 && matches!(to, DType::F16 | DType::BF16);
                     let have = if twice { x.cast(DType::F32).cast(to) } else { x.cast(to) };
                     let want = dtypes.get(&format!("{from}/cast/{to}"));

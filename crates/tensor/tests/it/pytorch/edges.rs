@@ -1,5 +1,5 @@
-//! NaN, infinities, signed zeros, denormals, huge and tiny numbers in every float type; nothing and one element. Those of integers are
-//! in `dtypes.rs`.
+//! NaN, infinities, signed zeros, denormals, huge and tiny numbers in every float type; empty tensors and tensors with one element. Edge
+//! cases of integers are in `dtypes.rs`.
 
 use panoply_tensor::{ConvOptions, DType, InterpolateMode, ScatterReduce, SortOrder, Tensor, Window};
 
@@ -87,35 +87,35 @@ const BINARY: &[Binary] = &[
     ("logaddexp", Tensor::logaddexp),
 ];
 
-/// What adds to 1 or subtracts from it on its way, whose error is therefore that of numbers around 1.
+/// Functions that add to or subtract from 1 internally, whose error is therefore that of numbers near 1.
 const AROUND_ONE: &[&str] = &[
     "lgamma",
-    "slope of lgamma",
+    "gradient of lgamma",
     "gelu",
-    "slope of gelu",
+    "gradient of gelu",
     "gelu_tanh",
-    "slope of gelu_tanh",
-    "slope of tanh",
-    "slope of sigmoid",
-    "slope of silu",
-    "slope of mish",
-    "slope of atanh",
+    "gradient of gelu_tanh",
+    "gradient of tanh",
+    "gradient of sigmoid",
+    "gradient of silu",
+    "gradient of mish",
+    "gradient of atanh",
 ];
 
-/// What takes 1 over a power that overflows a little sooner than it underflows itself.
+/// Functions that divide 1 by a power, which overflows slightly before the function itself underflows.
 const UNDERFLOWING: &[&str] = &[
     "sigmoid",
     "silu",
     "mish",
-    "slope of sigmoid",
-    "slope of silu",
-    "slope of mish",
-    "slope of softplus",
-    "slope of logsigmoid",
-    "slope of softsign",
+    "gradient of sigmoid",
+    "gradient of silu",
+    "gradient of mish",
+    "gradient of softplus",
+    "gradient of logsigmoid",
+    "gradient of softsign",
 ];
 
-/// How far off a result may be: a relative error of some ulp, or a few of the smallest denormals.
+/// Tolerance of a result: a relative error of some ulp, and a few of the smallest denormals.
 struct Near {
     dtype: DType,
     relative: f64,
@@ -131,11 +131,12 @@ const TYPES: [Near; 4] = [
 ];
 
 impl Near {
-    /// What of these results is not PyTorch's; infinities and NaN are at the same places. Slopes that are NaN there are passed over.
+    /// Reports results that differ from PyTorch's. Infinities and NaN must be at the same positions; gradients that are NaN in PyTorch are
+    /// ignored.
     #[track_caller]
     fn compare(&self, name: &str, operands: &[&Tensor], have: &Tensor, want: &Tensor, wrong: &mut Vec<String>) {
         assert_eq!(have.shape().unwrap(), want.shape().unwrap(), "{name}: shapes");
-        let is_slope = name.starts_with("slope of");
+        let is_slope = name.starts_with("gradient of");
         let relative = if is_slope { 2.0 } else { 1.0 } * self.relative;
         let mut absolute = self.absolute;
         if AROUND_ONE.contains(&name) {
@@ -151,7 +152,7 @@ impl Near {
                 || (have - want).abs() <= relative * want.abs() + absolute;
             if !close {
                 let of: Vec<f64> = operands.iter().filter_map(|operand| operand.get(i).copied()).collect();
-                wrong.push(format!("{name} of {} {of:?} is {have:e}, not {want:e}", self.dtype));
+                wrong.push(format!("{name} of {} {of:?} is {have:e}, expected {want:e}", self.dtype));
             }
         }
     }
@@ -166,7 +167,7 @@ impl Near {
                 self.compare(name, &[&x], &y, &get(name), wrong);
                 if let Some(want) = fixture.tensor(&format!("{dtype}/{name}/slope")) {
                     let slope = y.sum(..).gradients(&[&x]).unwrap().remove(0);
-                    self.compare(&format!("slope of {name}"), &[&x], &slope, &want, wrong);
+                    self.compare(&format!("gradient of {name}"), &[&x], &slope, &want, wrong);
                 }
             }
         }
@@ -181,10 +182,10 @@ impl Near {
 }
 
 #[test]
-fn edges_are_pytorchs() {
+fn edge_values_agree_with_pytorch() {
     for device in devices(true) {
         let mut wrong = Vec::new();
-        // OpenCL's compilers are slow.
+        // OpenCL compilers are slow.
         let all = device.to_string() == "cpu" || super::is_full();
         let types = TYPES.iter().filter(|near| all || near.dtype == DType::F32);
         device.scope(|| types.for_each(|near| near.edges(&mut wrong)));
@@ -193,7 +194,7 @@ fn edges_are_pytorchs() {
 }
 
 #[test]
-fn nothing_and_one_element() {
+fn empty_tensors_and_tensors_with_one_element() {
     for device in devices(true) {
         device.scope(|| {
             let nothing = Tensor::zeros([0, 3], DType::F32);
@@ -219,8 +220,8 @@ fn nothing_and_one_element() {
             ] {
                 assert_eq!(value.item().unwrap(), want, "{name} of one element on {device}");
             }
-            assert!(one.var(.., 1).item().unwrap().is_nan(), "no estimate from one element");
-            // What is put nowhere, or into nothing, has a slope, which is zero.
+            assert!(one.var(.., 1).item().unwrap().is_nan(), "the variance of one element is undefined");
+            // Values that are stored nowhere, or into an empty tensor, have a zero gradient.
             let (square, row) = (Tensor::ones([2, 3], DType::F32), Tensor::from_slice(&[1f32, 2.0, 3.0], [3]));
             let nowhere = Tensor::zeros([0], DType::I32);
             for (x, at) in [(&square, &nowhere), (&square.narrow(0, 0, 0), &Tensor::arange(2))] {

@@ -1,5 +1,5 @@
-//! Derivatives where they are hard to get right, at kinks, ends and far out, of the first and the second order; and means of halves,
-//! whose sums do not fit into halves.
+//! First and second derivatives at critical points: kinks, limits of the domain, and large arguments. Means in half precision, whose sums
+//! overflow the type.
 
 use panoply_tensor::{AttentionOptions, CrossEntropyOptions, DType, InterpolateMode, Tensor, Window};
 
@@ -65,28 +65,33 @@ const LONG: &[Unary] = &[
 ];
 
 fn power(x: &Tensor, exponent: f64) -> Tensor {
-    x.pow(&Tensor::full([], exponent as f32).broadcast_to(x.shape().expect("it has a shape")))
+    x.pow(&Tensor::full([], exponent as f32).broadcast_to(x.shape().expect("the tensor is valid")))
 }
 
 fn f32s(values: &[f32]) -> Tensor {
     Tensor::from_slice(values, [values.len() / 3, 3])
 }
 
-/// Notes where a value is not the one wanted, but for those that PyTorch has none of.
+/// Reports values that differ from the expected ones, except where PyTorch's is NaN.
 fn compare(what: &str, have: &Tensor, want: &Tensor, tolerance: f64, wrong: &mut Vec<String>) {
     let (have, want) = (values(have), values(want));
     assert_eq!(have.len(), want.len(), "{what}");
     for (i, (have, want)) in have.iter().zip(&want).enumerate().filter(|(_, (_, want))| !want.is_nan()) {
         let close = (have - want).abs() <= tolerance * want.abs().max(0.05);
         if have != want && !close {
-            wrong.push(format!("{what}: element {i} is {have}, not {want}"));
+            wrong.push(format!("{what}: element {i} is {have}, expected {want}"));
         }
     }
 }
 
 #[test]
+<<<<<<< 500041b:crates/tensor/tests/it/pytorch/gradients.rs
 fn slopes_are_pytorchs() {
     let fixture = Fixture::new(include_bytes!("../../fixtures/gradients.safetensors"));
+=======
+fn gradients_agree_with_pytorch() {
+    let fixture = Fixture::new(include_bytes!("../fixtures/gradients.safetensors"));
+>>>>>>> prose:crates/tensor/tests/pytorch/gradients.rs
     let mut wrong = Vec::new();
     for device in devices(false) {
         device.scope(|| {
@@ -96,7 +101,7 @@ fn slopes_are_pytorchs() {
                 let what = format!("{name}' on {device}");
                 compare(&what, &first, &fixture.get(&format!("{name}/first")), 1e-4, &mut wrong);
                 let Some(second) = fixture.tensor(&format!("{name}/second")) else { continue };
-                // None where the slope is the same everywhere.
+                // There is no second gradient if the first one is constant.
                 let have = first.sum(..).gradients(&[&x]).map_or_else(|_| x.zeros_like(), |mut found| found.remove(0));
                 compare(&format!("{name}'' on {device}"), &have, &second, 1e-4, &mut wrong);
             }
@@ -117,8 +122,13 @@ fn slopes_are_pytorchs() {
 }
 
 #[test]
+<<<<<<< 500041b:crates/tensor/tests/it/pytorch/gradients.rs
 fn means_of_halves_are_pytorchs() {
     let fixture = Fixture::new(include_bytes!("../../fixtures/gradients.safetensors"));
+=======
+fn half_precision_means_agree_with_pytorch() {
+    let fixture = Fixture::new(include_bytes!("../fixtures/gradients.safetensors"));
+>>>>>>> prose:crates/tensor/tests/pytorch/gradients.rs
     let mut wrong = Vec::new();
     for device in devices(false) {
         device.scope(|| {
@@ -134,7 +144,7 @@ fn means_of_halves_are_pytorchs() {
 }
 
 #[test]
-fn classes_that_there_are_not_give_no_number() {
+fn classes_out_of_range_give_nan() {
     let logits = Tensor::from_slice(&[0.5f32, -1.0, 2.0, 0.0, 1.0, 0.0], [2, 3]);
     for wrong in [3, -1, -100, i32::MAX] {
         let classes = Tensor::from_slice(&[1, wrong], [2]);
@@ -143,12 +153,12 @@ fn classes_that_there_are_not_give_no_number() {
         let counted = CrossEntropyOptions { ignore_index: Some(wrong.into()), ..Default::default() };
         let first = logits.narrow(0, 0, 1).cross_entropy(&classes.narrow(0, 0, 1)).item().unwrap();
         let one = logits.cross_entropy_with(&classes, &counted).item().unwrap();
-        assert!((one - first).abs() < 1e-6, "{one}, not {first}");
+        assert!((one - first).abs() < 1e-6, "{one}, expected {first}");
     }
 }
 
 #[test]
-fn anything_that_is_not_zero_holds() {
+fn any_and_all_treat_nonzero_values_as_true() {
     let holds = |x: Tensor| (x.any(..).item().unwrap() != 0.0, x.all(..).item().unwrap() != 0.0);
     assert_eq!(holds(Tensor::from_slice(&[0.5f32, 0.25], [2])), (true, true));
     assert_eq!(holds(Tensor::from_slice(&[f32::NAN, 0.0], [2])), (true, false));
@@ -158,7 +168,7 @@ fn anything_that_is_not_zero_holds() {
 }
 
 #[test]
-fn positions_do_not_overflow() {
+fn large_indices_do_not_overflow() {
     let x = Tensor::arange(50_000).cast(DType::F32);
     assert_eq!(x.interpolate([100_000], InterpolateMode::Nearest).narrow(0, 99_999, 1).item().unwrap(), 49_999.0);
     let y = Tensor::arange(100_000).cast(DType::F32).unsqueeze(0);
@@ -172,7 +182,7 @@ fn positions_do_not_overflow() {
 }
 
 #[test]
-fn there_may_be_more_classes_than_a_type_of_labels_holds() {
+fn class_labels_can_have_a_type_smaller_than_the_number_of_classes() {
     let labels = Tensor::from_slice(&[0i32, 1, 127], [3]);
     let logits = (Tensor::arange(3 * 300).cast(DType::F32) * 0.7).sin().reshape([3, 300]);
     for dtype in [DType::I8, DType::U8, DType::I16, DType::U64] {
@@ -187,7 +197,7 @@ fn there_may_be_more_classes_than_a_type_of_labels_holds() {
 }
 
 #[test]
-fn keys_before_the_first_query_are_all_seen_however_many_are_said() {
+fn a_long_past_len_attends_to_all_keys() {
     let x = (Tensor::arange(2 * 3 * 4).cast(DType::F32) * 0.7).sin().reshape([2, 3, 4]);
     let all = x.scaled_dot_product_attention(&x, &x, &AttentionOptions::default());
     for past in [2, 3, i32::MAX as usize, 1 << 31, usize::MAX] {
@@ -205,15 +215,15 @@ fn keys_before_the_first_query_are_all_seen_however_many_are_said() {
 }
 
 #[test]
-fn what_a_type_does_not_hold_is_a_mistake() {
+fn values_out_of_range_of_a_type_are_mistakes() {
     let says = |x: Tensor, words: &str| {
         let error = x.check().expect_err(words).to_string();
         assert!(error.contains(words) && error.contains("gradients.rs"), "{error}");
     };
     let whole = Tensor::from_slice(&[4i32, 2], [2]);
-    says(&whole * 0.5, "0.5 is no i32");
-    says(whole.clamp(-0.5, 3.0), "-0.5 is no i32");
-    says(Tensor::from_slice(&[1u8], [1]) + 300.0, "300 is no u8");
+    says(&whole * 0.5, "0.5 is not a valid i32");
+    says(whole.clamp(-0.5, 3.0), "-0.5 is not a valid i32");
+    says(Tensor::from_slice(&[1u8], [1]) + 300.0, "300 is not a valid u8");
     assert_eq!((&whole * 3.0).clamp(f64::NEG_INFINITY, 7.0).to_vec::<i32>().unwrap(), [7, 6]);
     says(whole.mean(..), "mean: ");
     says(whole.var(0, 1), "var: ");
@@ -229,7 +239,7 @@ fn what_a_type_does_not_hold_is_a_mistake() {
 }
 
 #[test]
-fn tensors_print_all_that_they_hold() {
+fn tensors_print_exact_integers_and_elide_long_axes() {
     let large = [i64::MAX, 9_007_199_254_740_993, -1];
     assert_eq!(Tensor::from_slice(&large, [3]).to_string(), "[9223372036854775807, 9007199254740993, -1]");
     assert_eq!(Tensor::arange(8).to_string(), "[0, 1, 2, 3, 4, 5, 6, 7]");
@@ -237,9 +247,9 @@ fn tensors_print_all_that_they_hold() {
     assert_eq!(Tensor::arange(2000).reshape([1000, 2]).to_string().lines().count(), 7);
 }
 
-/// Large enough for what a device does whole; `cases.rs` has what kernels do.
+/// Large enough for a library routine; `cases.rs` covers the kernels.
 #[test]
-fn much_is_added_at_positions_in_order() {
+fn index_add_routine_adds_in_order() {
     let (count, classes) = (3000usize, 200usize);
     let place = |i: usize| (i * 37 % (classes + 3)) as i64 - 1;
     let places: Vec<i64> = (0..count).map(place).collect();
@@ -267,11 +277,11 @@ fn much_is_added_at_positions_in_order() {
 }
 
 #[test]
-fn searches_by_halves_find_what_comparing_finds() {
+fn searchsorted_agrees_with_counting() {
     for device in devices(true) {
         device.scope(|| {
             for length in [65usize, 100, 128, 1000] {
-                // Ties, both zeros, infinity and NaN at the end.
+                // Includes ties, both zeros, infinity, and NaN at the end.
                 let mut line: Vec<f32> = (0..length).map(|i| (i as f32 * 0.37).sin() * 9.0).map(f32::trunc).collect();
                 (line[1], line[2], line[3]) = (f32::INFINITY, -0.0, f32::NAN);
                 line.sort_by(f32::total_cmp);

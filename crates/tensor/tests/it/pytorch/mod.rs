@@ -1,5 +1,5 @@
-//! What PyTorch computes, from the files in `fixtures/` (made by `fixtures/make.py`): values and gradients of operations,
-//! and what becomes of NaN, infinities, signed zeros, denormals, huge and tiny numbers.
+//! Comparison with PyTorch, from the files in `fixtures/` (made by `fixtures/make.py`): values and gradients of operations, and results for
+//! NaN, infinities, signed zeros, denormals, huge and tiny numbers.
 
 mod cases;
 mod dtypes;
@@ -9,15 +9,15 @@ mod gradients;
 use panoply_tensor::{DType, Device, Tensor};
 use safetensors::SafeTensors;
 
-/// The devices of this machine that are compared. The op table compares every operation on every device with the oracle,
-/// so `some_kernels` alone go to OpenCL, whose compilers are slow, but for the full run.
+/// Returns the devices that are compared. The op table compares every operation on every device with the oracle. OpenCL, whose compilers
+/// are slow, therefore runs only the tests with `some_kernels`, except in the full run.
 fn devices(some_kernels: bool) -> Vec<Device> {
     let compiled = is_full() || (some_kernels && !is_set("PANOPLY_TEST_QUICK"));
     let names: &[&str] = if compiled { &["cpu", "opencl:0"] } else { &["cpu"] };
     let found = names.iter().filter_map(|name| match Device::get(name) {
         Ok(device) => Some(device),
         Err(error) => {
-            eprintln!("SKIPPED: PyTorch's results on {name}: {}", error.message());
+            eprintln!("SKIPPED: comparison with PyTorch on {name}: {}", error.message());
             None
         }
     });
@@ -40,7 +40,7 @@ impl Fixture<'_> {
         Fixture(SafeTensors::deserialize(bytes).unwrap())
     }
 
-    /// The array as a tensor, if there is one of this name.
+    /// Returns the array of this name as a tensor, if there is one.
     fn tensor(&self, name: &str) -> Option<Tensor> {
         let view = self.0.tensor(name).ok()?;
         let dtype = match view.dtype() {
@@ -80,6 +80,6 @@ fn close(what: &str, have: &Tensor, want: &Tensor, tolerance: f64) {
     let scale = want.iter().filter(|x| x.is_finite()).fold(1.0f64, |top, x| top.max(x.abs()));
     for (i, (have, want)) in have.iter().zip(&want).enumerate() {
         let same = (have.is_nan() && want.is_nan()) || have == want || (have - want).abs() <= tolerance * scale;
-        assert!(same, "{what}: element {i} is {have}, not {want}");
+        assert!(same, "{what}: element {i} is {have}, expected {want}");
     }
 }

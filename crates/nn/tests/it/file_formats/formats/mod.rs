@@ -1,4 +1,4 @@
-//! Headers, archives and texts as other programs write them, and files of other formats, which are named.
+//! Headers, archives and texts as other programs write them, and files of other formats, which are identified.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use panoply_tensor::{DType, Device, Rng, Tensor};
 
 use super::{file, fixture};
 
-/// A `.npy` file with this header and as many f32 zeros as it takes.
+/// Writes a `.npy` file with this header and a number of f32 zeros.
 fn npy_of(name: &str, header: &str, version: [u8; 2], numbers: usize) -> PathBuf {
     let header = header.to_string() + "\n";
     let length = u16::try_from(header.len()).unwrap().to_le_bytes();
@@ -18,9 +18,9 @@ fn npy_of(name: &str, header: &str, version: [u8; 2], numbers: usize) -> PathBuf
     file(name, &bytes)
 }
 
-/// What NumPy 2.4 reads of these headers, and what it refuses.
+/// Headers that NumPy 2.4 accepts or rejects.
 #[test]
-fn headers_are_read_as_numpy_reads_them() {
+fn npy_headers_are_read_like_numpy() {
     let read = [
         ("{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2, 3)}", &[2, 3][..]),
         ("{ 'descr' : '<f4' , 'fortran_order' : False , 'shape' : (2, 3) }", &[2, 3]),
@@ -36,9 +36,9 @@ fn headers_are_read_as_numpy_reads_them() {
     for (header, version, said) in [
         (usual, [1, 7], "its version is not 1.0, 2.0 or 3.0"),
         (&usual.replace("(6,)", "(6)"), [1, 0], "its shape is not a tuple"),
-        (&usual.replace("(6,)", "(6,,,)"), [1, 0], "its header has `` where a value belongs"),
-        (&usual.replace("False", "Falsehood"), [1, 0], "its header has `Falsehood` where a value belongs"),
-        (&usual.replace('}', ""), [1, 0], "its header ends where '}' belongs"),
+        (&usual.replace("(6,)", "(6,,,)"), [1, 0], "its header has `` where a value is expected"),
+        (&usual.replace("False", "Falsehood"), [1, 0], "its header has `Falsehood` where a value is expected"),
+        (&usual.replace('}', ""), [1, 0], "its header ends where '}' is expected"),
         (&usual.replace('}', ", 'more': 1}"), [1, 0], "its header has the key `more`"),
         (&usual.replace("False, 'shape': (6,)", "True, 'shape': (2, 3)"), [1, 0], "it is not in C order"),
     ] {
@@ -47,14 +47,14 @@ fn headers_are_read_as_numpy_reads_them() {
     }
 }
 
-/// A ZIP archive of stored members.
+/// Writes a ZIP archive of stored members.
 fn archive(name: &str, members: &[(&[u8], &[u8])]) -> PathBuf {
     let (mut bytes, mut directory) = (Vec::new(), Vec::new());
     for (name, content) in members {
         let mut crc = flate2::Crc::new();
         crc.update(content);
         let size = (content.len() as u32).to_le_bytes();
-        // Version 2.0, no flag that says UTF-8, stored, no time.
+        // Version 2.0, no UTF-8 flag, stored, no time.
         let head = [&[20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0][..], &crc.sum().to_le_bytes(), &size, &size].concat();
         let lengths = [(name.len() as u16).to_le_bytes(), [0, 0]].concat();
         let at = (bytes.len() as u32).to_le_bytes();
@@ -67,7 +67,7 @@ fn archive(name: &str, members: &[(&[u8], &[u8])]) -> PathBuf {
     file(name, &bytes)
 }
 
-/// Names as NumPy 2.4 takes them: without the ending `.npy` alone, in code page 437 unless a member says UTF-8.
+/// Member names as in NumPy 2.4: only the ending `.npy` is removed, and names are in code page 437 unless flagged as UTF-8.
 #[test]
 fn members_of_any_name_are_arrays() {
     let path = npy_of("member.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", [1, 0], 1);
@@ -80,54 +80,54 @@ fn members_of_any_name_are_arrays() {
         let names: Vec<String> = npz::load(&path).unwrap().into_keys().collect();
         assert_eq!(names, ["größe", "x", "x.NPY", "y"]);
         let error = npz::load(&archive("text.npz", &[(b"readme.txt", b"hello")])).unwrap_err();
-        assert!(error.message().ends_with("text.npz: readme.txt: it does not begin as a NumPy array"), "{error}");
+        assert!(error.message().ends_with("text.npz: readme.txt: it is not a NumPy array"), "{error}");
         let error = npz::load(&archive("twice.npz", &[(b"x", &array), (b"x.npy", &array)])).unwrap_err();
-        assert!(error.message().ends_with("twice.npz: two of its members are the array x"), "{error}");
+        assert!(error.message().ends_with("twice.npz: two of its members are named x"), "{error}");
         let torch = archive("torch.npz", &[(b"model/data.pkl", b"\x80\x02."), (b"model/data/0", b"1234")]);
         let error = npz::load(&torch).unwrap_err();
-        assert!(error.message().ends_with("torch.npz: it is a file of torch.save, not of NumPy"), "{error}");
+        assert!(error.message().ends_with("torch.npz: it is a torch.save file, not a NumPy file"), "{error}");
     });
 }
 
-/// Files of other programs are called by their name, with the way to a safetensors file.
+/// Files of other formats are reported by name, with the way to a safetensors file.
 #[test]
-fn other_formats_are_named() {
+fn other_formats_are_identified() {
     let torch = archive("archive.pt", &[(b"model/data.pkl", b"\x80\x02."), (b"model/version", b"3\n")]);
     let torch = std::fs::read(torch).unwrap();
     let npz = std::fs::read(fixture("arrays.npz")).unwrap();
     let mut tar = vec![b'a'; 257];
     tar.extend(b"ustar\x0000");
     let cases: [(&str, &[u8], &str, &str); 21] = [
-        ("m.pt", &torch, "a file of torch.save", "torch.load(path"),
-        ("legacy.pt", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "a file of torch.save", "torch.load(path"),
-        ("pickle.pth", b"\x80\x04\x95\x10\0\0\0\0\0\0\0}.", "a file of torch.save", "torch.load(path"),
-        ("m.npz", &npz, "a file of NumPy", "numpy.load"),
-        ("m.npy", b"\x93NUMPY\x01\0v\0{'descr'", "a file of NumPy", "numpy.load"),
-        ("m.zip", &archive_bytes(), "a ZIP archive", "unpack"),
+        ("m.pt", &torch, "a torch.save file", "torch.load(path"),
+        ("legacy.pt", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "a torch.save file", "torch.load(path"),
+        ("pickle.pth", b"\x80\x04\x95\x10\0\0\0\0\0\0\0}.", "a torch.save file", "torch.load(path"),
+        ("m.npz", &npz, "a NumPy file", "numpy.load"),
+        ("m.npy", b"\x93NUMPY\x01\0v\0{'descr'", "a NumPy file", "numpy.load"),
+        ("m.zip", &archive_bytes(), "a ZIP archive", "extract"),
         ("m.h5", b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0", "an HDF5 file", "h5py"),
         ("m.gguf", b"GGUF\x03\0\0\0\x10\0\0\0\0\0\0\0", "a GGUF file", "safetensors files that it was made from"),
         ("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n", "Git LFS", "git lfs pull"),
-        ("m.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0", "packed by gzip", "gunzip"),
-        ("m.zst", b"\x28\xb5\x2f\xfd\x04\x58\0\0\0", "a packed file", "unpack"),
-        ("m.xz", b"\xfd7zXZ\0\0\x04\xe6\xd6", "a packed file", "unpack"),
-        ("m.tar", &tar, "a tar archive", "unpack"),
-        ("m.onnx", b"\x08\x08\x12\x07panoply\x1a\x050.1.0:\x04", "an ONNX file", "cannot be read back"),
+        ("m.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0", "compressed with gzip", "gunzip"),
+        ("m.zst", b"\x28\xb5\x2f\xfd\x04\x58\0\0\0", "a compressed file", "decompress"),
+        ("m.xz", b"\xfd7zXZ\0\0\x04\xe6\xd6", "a compressed file", "decompress"),
+        ("m.tar", &tar, "a tar archive", "extract"),
+        ("m.onnx", b"\x08\x08\x12\x07panoply\x1a\x050.1.0:\x04", "an ONNX file", "cannot be loaded as a model"),
         (
             "model.safetensors.index.json",
             b"{\"metadata\": {}, \"weight_map\": {\"a\": \"model-1.safetensors\"}}",
-            "the index of a model in several files",
+            "the index of a sharded model",
             "weight_map",
         ),
-        ("m.json", b"{\n  \"a\": 1\n}\n", "a JSON document", "name the safetensors file"),
+        ("m.json", b"{\n  \"a\": 1\n}\n", "a JSON document", "use the safetensors file"),
         ("m.html", b"<!DOCTYPE html><html>", "a web page", "download"),
-        ("m.csv", b"a,b\n1,2\n3,4\n", "a text", "name a safetensors file"),
-        ("m.txt", "\u{feff}grüße".as_bytes(), "a text", "name a safetensors file"),
+        ("m.csv", b"a,b\n1,2\n3,4\n", "a text file", "use a safetensors file"),
+        ("m.txt", "\u{feff}grüße".as_bytes(), "a text file", "use a safetensors file"),
         ("empty", b"", "empty", "another copy"),
         (
             "noise",
             b"\x01\x02\0\xff\xfe\xfd\xfc\0\0\0",
-            "it is no safetensors file, or not all of one",
-            "cut short or changed",
+            "it is not a complete safetensors file",
+            "truncated or modified",
         ),
     ];
     for (name, bytes, format, way) in cases {
@@ -135,7 +135,7 @@ fn other_formats_are_named() {
         for error in [checkpoint::Arrays::read(&path).err().unwrap(), checkpoint::metadata(&path).unwrap_err()] {
             let said = error.to_string();
             assert!(error.is_corrupt() && said.contains(name) && said.contains(format) && said.contains(way), "{said}");
-            assert_eq!(name == "noise", said.contains("cut short"), "{said}");
+            assert_eq!(name == "noise", said.contains("truncated"), "{said}");
         }
     }
     let whole = file("whole.safetensors", b"");
@@ -145,17 +145,17 @@ fn other_formats_are_named() {
         let bytes = std::fs::read(&whole).unwrap();
         for length in 1..bytes.len() {
             let error = checkpoint::metadata(&file("cut.safetensors", &bytes[..length])).unwrap_err();
-            assert!(error.to_string().contains("cut short"), "{length}: {error}");
+            assert!(error.to_string().contains("truncated"), "{length}: {error}");
         }
     });
 }
 
-/// A ZIP archive without arrays.
+/// Returns a ZIP archive without arrays.
 fn archive_bytes() -> Vec<u8> {
     std::fs::read(archive("plain.zip", &[(b"readme.txt", b"hello")])).unwrap()
 }
 
-/// Without parameters and metadata the header is `{}`, which every reader takes (safetensors issue 466).
+/// Without parameters and metadata the header is `{}`, which every reader accepts (safetensors issue 466).
 #[test]
 fn a_file_without_arrays_is_read() {
     Device::get("cpu").unwrap().scope(|| {
@@ -178,9 +178,9 @@ fn a_file_without_arrays_is_read() {
     });
 }
 
-/// Element types that are not ours are listed, and loading them is an error that names the array.
+/// Arrays of unsupported element types are listed, and loading them is an error that names the array.
 #[test]
-fn arrays_of_other_types_are_listed() {
+fn arrays_of_unsupported_types_are_listed() {
     let header = r#"{"a":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}"#;
     let bytes = [&header.len().to_le_bytes()[..], header.as_bytes(), &[1, 2, 3, 4], &1f32.to_le_bytes()].concat();
     let path = file("f8.safetensors", &bytes);
@@ -201,7 +201,7 @@ fn arrays_of_other_types_are_listed() {
     assert!(error.message().ends_with("f8.safetensors: a is F8_E4M3"), "{error}");
 }
 
-/// A byte order mark before a text is not one of its characters; UTF-16 is named.
+/// A byte order mark at the beginning is not part of a text; UTF-16 is reported.
 #[test]
 fn byte_order_marks_are_not_text() {
     let text = "one line\nand another\n".repeat(20);
@@ -226,7 +226,7 @@ fn byte_order_marks_are_not_text() {
     assert_eq!(Network::read(&file("marked.toml", network)).unwrap().input, [4]);
 }
 
-/// A file that gzip packed.
+/// Writes a gzip-compressed file.
 fn packed(name: &str, bytes: &[u8]) -> PathBuf {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut encoder, bytes).unwrap();

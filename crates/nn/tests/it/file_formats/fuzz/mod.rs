@@ -1,8 +1,8 @@
-//! Mutated files for every reader, in a child process whose address space is limited: each is read or is an error, never a crash, a panic
-//! or memory in proportion to a number in a header.
+//! Mutated files for every reader, in a child process with a limited address space. Each file must be read or give an error, never a crash,
+//! a panic, or memory in proportion to a number in a header.
 //!
-//! Each reader gets 300 files, or 8,000 with `PANOPLY_TEST_FULL=1`; `PANOPLY_TEST_SEED` sets the first seed. The child says what it is
-//! about to read, so a crash names the reader and the seed.
+//! Each reader gets 300 files, or 8,000 with `PANOPLY_TEST_FULL=1`; `PANOPLY_TEST_SEED` sets the first seed. The child writes what it is
+//! about to read to a file, so that a crash can be attributed to a reader and a seed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,14 +12,14 @@ use panoply_nn::data::{csv, idx, npy, npz};
 use panoply_nn::{LayerSpec, Network, checkpoint, onnx};
 use panoply_tensor::{DType, Device, Result, Rng, Shape, Tensor};
 
-/// Set in the child process, to the folder in which it works.
+/// Environment variable of the child process with the folder that it works in.
 const CHILD: &str = "PANOPLY_TEST_READERS_IN";
 
-/// Address space of the child: far above what it needs, and below what a crafted header asks for.
+/// Address space of the child: far above what it needs, and below what a crafted header requests.
 const ADDRESS_SPACE_KIB: u64 = 3 << 20;
 
-/// Runs a test of this program in a child process with limited memory: `limit` for a read, [`ADDRESS_SPACE_KIB`] for the process.
-/// Panics with what the child said if it fails. Returns whether this is the child.
+/// Runs a test of this program in a child process with limited memory: `limit` for a read, [`ADDRESS_SPACE_KIB`] for the process. Panics
+/// with the child's output if it fails. Returns the child's folder if this is the child.
 pub fn in_child(test: &str, limit: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os(CHILD) {
         return Some(PathBuf::from(folder));
@@ -46,11 +46,11 @@ pub fn in_child(test: &str, limit: &str) -> Option<PathBuf> {
     None
 }
 
-/// A reader with a valid file for it.
+/// A reader with a valid file.
 struct Reader {
     name: &'static str,
     bytes: Vec<u8>,
-    /// Reads the file of this path.
+    /// Reads the file at this path.
     read: fn(&Path) -> Result<()>,
 }
 
@@ -74,7 +74,7 @@ fn parameters(path: &Path) -> Result<()> {
     network().load(path).map(|_| ())
 }
 
-/// A model, and its operators on an input that is not computed.
+/// Reads a model and runs its operators on a lazy input.
 fn operators(path: &Path) -> Result<()> {
     let network = onnx::Imported::open(path)?;
     let zeros = |input: &onnx::Input| {
@@ -90,7 +90,7 @@ fn description(path: &Path) -> Result<()> {
     network.build(&mut Rng::seed_from_u64(0)).map(|_| ())
 }
 
-/// An image among others of its class.
+/// Reads an image among others of its class.
 fn image(path: &Path) -> Result<()> {
     reader::open(path.parent().unwrap().parent().unwrap(), &ReadOptions::default()).map(|_| ())
 }
@@ -99,7 +99,7 @@ fn network() -> Network {
     Network::parse("input = [4]\n[[layer]]\nkind = \"linear\"\nout_features = 3\n").unwrap()
 }
 
-/// Layers of which some are several operators.
+/// A network in which some layers are several operators.
 fn mlp() -> Network {
     Network::with_input(&[2, 4])
         .add_layer(LayerSpec::Flatten {})
@@ -129,7 +129,7 @@ fn encoded(format: image::ImageFormat) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// Every reader, and the files beside the one that is mutated.
+/// Returns every reader, and writes the files beside the mutated one.
 fn readers(folder: &Path) -> Vec<Reader> {
     let fixture = |name: &str| std::fs::read(super::fixture(name)).unwrap();
     let idx = [&[0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 2][..], &[0, 51, 255, 1, 2, 3]].concat();
@@ -177,7 +177,7 @@ fn readers(folder: &Path) -> Vec<Reader> {
     readers
 }
 
-/// Numbers from a seed. Source: G. Steele, D. Lea, C. Flood, Fast Splittable Pseudorandom Number Generators, 2014 (SplitMix64).
+/// A random number generator. Source: G. Steele, D. Lea, C. Flood, Fast Splittable Pseudorandom Number Generators, 2014 (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -193,7 +193,7 @@ impl Random {
     }
 }
 
-/// One to six changes: bits, bytes, numbers at the ends of their ranges, cuts, repeated and swapped parts.
+/// Makes one to six changes: bits, bytes, numbers at the limits of their ranges, truncation, repeated and removed parts.
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     const ENDS: [&[u8]; 8] = [
         &[0xff; 4],
@@ -229,8 +229,13 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 #[test]
+<<<<<<< 500041b:crates/nn/tests/it/file_formats/fuzz/mod.rs
 fn mutated_files_are_read_or_refused() {
     let Some(folder) = in_child("file_formats::fuzz::mutated_files_are_read_or_refused", "64MiB") else { return };
+=======
+fn mutated_files_are_read_or_rejected() {
+    let Some(folder) = in_child("fuzz::mutated_files_are_read_or_rejected", "64MiB") else { return };
+>>>>>>> prose:crates/nn/tests/fuzz/mod.rs
     let variable = |name: &str| std::env::var(name).ok();
     let count = if variable("PANOPLY_TEST_FULL").is_some_and(|value| value == "1") { 8000 } else { 300 };
     let first: u64 = variable("PANOPLY_TEST_SEED").map_or(1, |seed| seed.parse().unwrap());
@@ -238,7 +243,7 @@ fn mutated_files_are_read_or_refused() {
         for Reader { name, bytes, read } in readers(&folder) {
             let path = folder.join(name);
             std::fs::write(&path, &bytes).unwrap();
-            read(&path).unwrap_or_else(|error| panic!("{name} as it was written: {error}"));
+            read(&path).unwrap_or_else(|error| panic!("{name} without changes: {error}"));
             for seed in first..first + count {
                 let mut mutated = bytes.clone();
                 mutate(&mut mutated, &mut Random(seed));

@@ -1,4 +1,4 @@
-//! Tables, arrays and images are read as their users mean them: each with what pandas, NumPy or Pillow make of the same file.
+//! Tables, arrays and images are read like pandas, NumPy and Pillow read the same files.
 
 use panoply_nn::data::reader::{self, Label, ReadOptions, Task};
 use panoply_nn::data::{Targets, npz};
@@ -6,7 +6,7 @@ use panoply_tensor::{Device, Tensor};
 
 use super::file;
 
-/// What a reading finds: rows, names of the classes.
+/// Reads a table and returns the number of rows and the class names.
 fn shape(name: &str, text: &str, label: &[&str]) -> (usize, Vec<String>) {
     let labels = label.iter().map(|label| label.to_string()).collect();
     let read =
@@ -15,7 +15,7 @@ fn shape(name: &str, text: &str, label: &[&str]) -> (usize, Vec<String>) {
     (read.dataset.len(), read.class_names)
 }
 
-/// As `pandas.read_csv` reads them with the delimiter that `csv.Sniffer` finds.
+/// As `pandas.read_csv` reads them with the delimiter that `csv.Sniffer` detects.
 #[test]
 fn the_delimiter_gives_all_lines_the_same_number_of_cells() {
     let rows = |line: fn(usize) -> String| (0..30).map(line).collect::<String>();
@@ -31,7 +31,7 @@ fn the_delimiter_gives_all_lines_the_same_number_of_cells() {
         assert_eq!(shape("bars.csv", &(head.clone() + &rows), &[]), (30, two.clone()), "{delimiter:?}");
         assert_eq!(shape("bars.txt", &(head + &rows), &[]), (30, two.clone()), "{delimiter:?}");
     }
-    // RFC 4180: quoted cells hold line breaks and delimiters; old Macs end lines by carriage returns.
+    // RFC 4180: quoted cells can contain line breaks and delimiters; classic Mac files end lines with carriage returns.
     let quoted = rows(|i| format!("\"type {}\nsecond, line\",{},{}\r\n", i % 3, i, ["a", "b"][i % 2]));
     let classes = vec!["a".to_string(), "b".to_string()];
     assert_eq!(shape("notes.csv", &format!("note,x,label\r\n{quoted}"), &[]), (30, classes.clone()));
@@ -41,23 +41,25 @@ fn the_delimiter_gives_all_lines_the_same_number_of_cells() {
         reader::open(&file("wrong.csv", text.as_bytes()), &ReadOptions::default()).unwrap_err().message().to_string()
     };
     assert!(message("x,label\n1,a\n\n2,\"b\n3,a\n").ends_with("wrong.csv:4: a quote is not closed"));
-    assert!(message("x,label\r\n1,a\r\n\r\n2,b,c\r\n").ends_with("wrong.csv:4: 3 cells, not 2 as above"));
+    assert!(
+        message("x,label\r\n1,a\r\n\r\n2,b,c\r\n").ends_with("wrong.csv:4: 3 cells, expected 2 as in the first row")
+    );
 }
 
-/// A header of numbers, as `DataFrame.to_csv` writes it, and a column that is named so.
+/// A header of numbers, as `DataFrame.to_csv` writes it, and label columns with such names.
 #[test]
-fn headers_that_are_numbers() {
+fn numeric_headers() {
     let rows: String = (0..30).map(|i| format!("{}.5,{}.25,{}\n", i, i % 7, i % 2)).collect();
     let two = vec!["0".to_string(), "1".to_string()];
     assert_eq!(shape("numbered.csv", &format!("0,1,2\n{rows}"), &[]), (30, two.clone()));
     assert_eq!(shape("numbered.csv", &format!("0,1,2\n{rows}"), &["2"]), (30, two.clone()));
-    // A name that counts no column is one.
+    // A number that is not a valid column index is a name.
     assert_eq!(shape("years.csv", &format!("2001,2000,2002\n{rows}"), &["2002"]), (30, two));
     let whole: String = (0..30).map(|i| format!("{},{},{}\n", 10 + i, 90 - i, i % 2)).collect();
     assert_eq!(shape("whole.csv", &whole, &[]).0, 30, "no header");
 }
 
-/// `pandas.read_csv(index_col=0)`: the index is no feature.
+/// `pandas.read_csv(index_col=0)`: the index is not a feature.
 #[test]
 fn index_columns_are_left_out() {
     let rows: String = (0..30).map(|i| format!("{i},{}.5,{}\n", i % 7, ["a", "b"][i % 2])).collect();
@@ -76,18 +78,18 @@ fn index_columns_are_left_out() {
     }
 }
 
-/// Labels match by value, `OneHotEncoder(handle_unknown="ignore")` reads words that are new, and a label that is new is wrong.
+/// Labels match by value. New categories are ignored like `OneHotEncoder(handle_unknown="ignore")`, and a new label is unknown.
 #[test]
-fn labels_and_words_match_by_value() {
+fn labels_and_categories_match_by_value() {
     let rows: String = (0..30).map(|i| format!("{},{i},{}\n", ["red", "blue", "500"][i % 3], i % 2)).collect();
     let read =
         reader::open(&file("train.csv", format!("color,x,label\n{rows}").as_bytes()), &ReadOptions::default()).unwrap();
-    assert_eq!(read.dataset.num_features, 3 + 1, "a number among words is a word");
+    assert_eq!(read.dataset.num_features, 3 + 1, "a number among categories is a category");
     let more = "color,x,label\nred,0.5,1.0\ngreen,1,0.0\n500,2,True\nblue,3,seven\nblue,4,\n";
     let again = read.format.read(&file("more.csv", more.as_bytes()), &read.class_names).unwrap();
     let right = [Label::Class(1), Label::Class(0), Label::Class(1), Label::Unknown("seven".into())];
     assert_eq!(again.labels, right.map(Some).into_iter().chain([None]).collect::<Vec<_>>());
-    assert_eq!(again.dataset.features[4..8], [0.0, 0.0, 0.0, 1.0], "green is none of the words");
+    assert_eq!(again.dataset.features[4..8], [0.0, 0.0, 0.0, 1.0], "green is not a known category");
     assert!(
         again.notes.len() == 1 && again.notes[0].contains("color: 1 of 5 cells") && again.notes[0].contains("green")
     );
@@ -101,20 +103,20 @@ fn labels_and_words_match_by_value() {
 
 /// `pandas.read_csv(thousands=",")` and `str.rstrip("%")`.
 #[test]
-fn numbers_as_people_write_them() {
+fn formatted_numbers() {
     let cells =
         [("45%", 45.0), ("\"1,234\"", 1234.0), ("$12.50", 12.5), ("-€3", -3.0), ("\"$1,234,567.5\"", 1234567.5)];
     let rows: String = cells.iter().map(|(cell, value)| format!("{cell},{value}.5\n").replace(".5.5", ".75")).collect();
     let read =
         reader::open(&file("people.csv", format!("share,price\n{rows}").as_bytes()), &ReadOptions::default()).unwrap();
     assert_eq!(read.dataset.features, cells.map(|(_, value)| value as f32));
-    // Words that begin or end so are words.
+    // Strings that only begin or end like such numbers are not numbers.
     let error =
         reader::open(&file("words.csv", b"share,price\n1,1.5\n\"12,34\",2.5\n3,3.5\n"), &ReadOptions::default());
-    assert!(error.unwrap_err().message().ends_with("words.csv:3: share: `12,34` is no finite number"));
+    assert!(error.unwrap_err().message().ends_with("words.csv:3: share: `12,34` is not a finite number"));
 }
 
-/// NumPy in f64: `x - x.mean()` before the cast keeps what f32 drops.
+/// As NumPy in f64: `x - x.mean()` before the cast keeps digits that f32 would drop.
 #[test]
 fn numbers_far_from_zero_keep_their_digits() {
     let x: Vec<f64> = (0..200).map(|i| f64::from(i * 37 % 200) * 0.001).collect();
@@ -122,27 +124,27 @@ fn numbers_far_from_zero_keep_their_digits() {
     let path = file("far.csv", format!("when,y\n{rows}").as_bytes());
     let read = reader::open(&path, &ReadOptions::default()).unwrap();
     assert!(read.assumptions.is_empty(), "{:?}", read.assumptions);
-    let Targets::Regression { values, .. } = &read.dataset.targets else { panic!("numbers") };
+    let Targets::Regression { values, .. } = &read.dataset.targets else { panic!("not a regression") };
     let again = read.format.read(&path, &[]).unwrap();
     assert_eq!(again.dataset.features, read.dataset.features);
     for (at, x) in x.iter().enumerate() {
         assert!((f64::from(read.dataset.features[at] - read.dataset.features[0]) - (x - 0.0)).abs() < 1e-6, "{at}");
         assert!((f64::from(values[at]) + again.offsets[0] - (1e9 + x)).abs() < 1e-6, "{at}");
-        let Some(Label::Values(right)) = &again.labels[at] else { panic!("known") };
-        assert!((right[0] - (1e9 + x)).abs() < 1e-6, "in f64");
+        let Some(Label::Values(right)) = &again.labels[at] else { panic!("no label") };
+        assert!((right[0] - (1e9 + x)).abs() < 1e-6, "labels are f64");
     }
-    // A mixture of scales that no offset mends is named.
+    // A mixture of scales that no offset can represent is reported.
     let rows: String =
         (0..200).map(|i| format!("{},{}.5\n", if i % 2 == 0 { 0.0 } else { 1e12 + f64::from(i) }, i)).collect();
     let read = reader::open(&file("mix.csv", format!("x,y\n{rows}").as_bytes()), &ReadOptions::default()).unwrap();
     assert!(
-        read.assumptions.len() == 1 && read.assumptions[0].contains("mix.csv: x: 101 different values"),
+        read.assumptions.len() == 1 && read.assumptions[0].contains("mix.csv: x: 101 distinct values"),
         "{:?}",
         read.assumptions
     );
 }
 
-/// `numpy.unique(y, return_inverse=True)` of labels of any type, and offsets of arrays as of tables.
+/// Labels of any type are like `numpy.unique(y, return_inverse=True)`, and arrays have offsets like tables.
 #[test]
 fn labels_of_arrays_are_their_values() {
     Device::get("cpu").unwrap().scope(|| {
@@ -178,9 +180,9 @@ fn labels_of_arrays_are_their_values() {
     });
 }
 
-/// Pillow: `alpha` as a channel, `numpy.asarray` of 16 bits, `ImageOps.exif_transpose`, and the formats it reads.
+/// As in Pillow: `alpha` as a channel, `numpy.asarray` of 16-bit images, `ImageOps.exif_transpose`, and the formats that it reads.
 #[test]
-fn images_as_they_are_seen() {
+fn images_are_read_like_pillow() {
     use image::{GrayImage, ImageBuffer, ImageFormat, Luma, LumaA, Rgb, RgbImage, Rgba, RgbaImage};
     let folder = file("images.md", b"").with_file_name("images");
     let _ = std::fs::remove_dir_all(&folder);
@@ -190,7 +192,7 @@ fn images_as_they_are_seen() {
         path
     };
     let open = |name: &str| reader::open(&folder.join(name), &ReadOptions::default()).unwrap();
-    // Black icons whose shape is in the alpha alone, in color and gray.
+    // Black icons whose shape is only in the alpha channel, in color and gray.
     for (at, kind) in ["a", "b"].iter().enumerate() {
         let alpha = |x: u32| if x as usize == at { 255u8 } else { 0 };
         RgbaImage::from_fn(3, 2, |x, _| Rgba([0, 0, 0, alpha(x)])).save(place(&format!("icons/{kind}/1.png"))).unwrap();
@@ -207,7 +209,7 @@ fn images_as_they_are_seen() {
     }
     let icons = open("icons");
     assert_eq!(icons.dataset.example_shape, [4, 2, 3]);
-    assert_eq!(icons.dataset.features[18..24], [1.0, 0.0, 0.0, 1.0, 0.0, 0.0], "the alpha of the first");
+    assert_eq!(icons.dataset.features[18..24], [1.0, 0.0, 0.0, 1.0, 0.0, 0.0], "the alpha channel of the first image");
     let gray = open("gray");
     assert_eq!((&gray.dataset.example_shape[..], &gray.dataset.features[6..9]), (&[2, 2, 3][..], &[1.0, 0.0, 0.0][..]));
     let deep = open("deep");
@@ -216,17 +218,17 @@ fn images_as_they_are_seen() {
     let kinds = open("kinds");
     assert_eq!((kinds.dataset.len(), kinds.dataset.labels().iter().sum::<i32>()), (10, 5));
     assert!(
-        kinds.assumptions.len() == 1 && kinds.assumptions[0].contains("kinds: 1 file (1 .pdf) left out"),
+        kinds.assumptions.len() == 1 && kinds.assumptions[0].contains("kinds: 1 file (1 .pdf) skipped"),
         "{:?}",
         kinds.assumptions
     );
-    // A network without alpha sees images over white.
+    // A network without an alpha channel gets images on a white background.
     GrayImage::from_pixel(3, 2, Luma([40])).save(place("opaque/a/1.png")).unwrap();
     GrayImage::from_pixel(3, 2, Luma([80])).save(place("opaque/b/1.png")).unwrap();
     let opaque = open("opaque");
     let seen = opaque.format.read(&folder.join("gray/a"), &opaque.class_names).unwrap();
     assert_eq!(seen.dataset.features[..3], [0.0, 1.0, 1.0]);
-    // Orientation 3 turns by half, 6 by a quarter clockwise.
+    // Orientation 3 rotates by 180 degrees, 6 by 90 degrees clockwise.
     let photo = GrayImage::from_fn(16, 8, |x, y| Luma([if x < 8 && y < 4 { 250 } else { 5 }]));
     let mut jpeg = Vec::new();
     photo.write_to(&mut std::io::Cursor::new(&mut jpeg), ImageFormat::Jpeg).unwrap();
@@ -248,7 +250,7 @@ fn images_as_they_are_seen() {
     }
     let error = reader::open(&folder.join("split"), &ReadOptions::default()).unwrap_err();
     assert!(
-        error.message().contains("are parts of a data set, not classes") && error.to_string().contains("split/train"),
+        error.message().contains("are splits of a data set, not classes") && error.to_string().contains("split/train"),
         "{error}"
     );
     std::fs::remove_dir_all(&folder).unwrap();

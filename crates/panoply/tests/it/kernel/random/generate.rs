@@ -1,12 +1,13 @@
 //! Random kernel functions as Rust source.
 //!
-//! Every program is valid for all inputs: on the host nothing overflows, divides by zero or indexes beyond an array, because operands are
-//! masked or the operation wraps. Floats use what is exact by the numeric contract, and what Rust leaves open (the sign of a NaN, the
-//! sign of the zero that `min` gives) never reaches a result.
+//! Every program is valid for all inputs: on the host nothing overflows, divides by zero or indexes out of bounds,
+//! because operands are masked or the operation wraps. Floats use operations that the numeric contract defines as
+//! exact. What Rust leaves unspecified (the sign of a NaN, the sign of the zero that `min` returns) never reaches a
+//! result.
 
 use std::fmt::Write;
 
-/// Functions of a kernel.
+/// Number of functions of a kernel.
 const FUNCTIONS: usize = 6;
 
 /// The types of the language.
@@ -51,7 +52,7 @@ impl Ty {
     }
 }
 
-/// A name in scope.
+/// A variable in scope.
 #[derive(Clone)]
 struct Variable {
     name: String,
@@ -59,7 +60,7 @@ struct Variable {
     mutable: bool,
 }
 
-/// Writes functions.
+/// Generator of functions.
 struct Generator {
     state: u64,
     text: String,
@@ -71,7 +72,7 @@ struct Generator {
     loops: usize,
 }
 
-/// A module of so many kernels, the same for the same seed.
+/// Returns a module with `kernels` kernels, the same for the same seed.
 pub fn module(seed: u64, kernels: usize) -> String {
     let mut all = String::from("// Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test it kernel random`.\n\n");
     for kernel in 0..kernels {
@@ -88,7 +89,8 @@ pub fn module(seed: u64, kernels: usize) -> String {
         all.push_str(&generator.kernel(kernel));
     }
     let list: Vec<String> = (0..kernels).map(|kernel| format!("run_{kernel}")).collect();
-    writeln!(all, "pub const ALL: [inputs::Run; {kernels}] = [{}];", list.join(", ")).expect("a text grows");
+    writeln!(all, "pub const ALL: [inputs::Run; {kernels}] = [{}];", list.join(", "))
+        .expect("writing to a string succeeds");
     all
 }
 
@@ -115,10 +117,10 @@ impl Generator {
 
     fn line(&mut self, line: &str) {
         let indent = "    ".repeat(self.depth);
-        writeln!(self.text, "{indent}{line}").expect("a text grows");
+        writeln!(self.text, "{indent}{line}").expect("writing to a string succeeds");
     }
 
-    /// Some functions of three parameters, a kernel that calls them, and how both are run.
+    /// Returns functions of three parameters, a kernel that calls them, and the code that runs both.
     fn kernel(&mut self, kernel: usize) -> String {
         let types: Vec<Ty> = (0..3).map(|_| self.any()).collect();
         let (mut stores, mut wanted) = (String::new(), String::new());
@@ -133,10 +135,11 @@ impl Generator {
                 }
                 _ => format!("{call} as u64"),
             };
-            writeln!(stores, "    out[i * {FUNCTIONS} + {function}] = {};", bits(&call)).expect("a text grows");
-            writeln!(wanted, "        want.push({});", bits(&call)).expect("a text grows");
+            writeln!(stores, "    out[i * {FUNCTIONS} + {function}] = {};", bits(&call))
+                .expect("writing to a string succeeds");
+            writeln!(wanted, "        want.push({});", bits(&call)).expect("writing to a string succeeds");
         }
-        // A bool comes as a byte, a position as a number that every device can count to.
+        // A bool is passed as a byte, an index as a number that every device supports.
         let held = |ty: Ty| match ty {
             Ty::Bool => "u8".to_string(),
             Ty::Usize => "u32".to_string(),
@@ -322,7 +325,7 @@ impl Generator {
         self.line("}");
     }
 
-    /// A loop over a short range, also by steps of any length.
+    /// Emits a loop over a short range, also with steps of any length.
     fn range(&mut self, nesting: usize) {
         let ty = if self.one_in(3) { Ty::Usize } else { *self.pick(&INTS) };
         let (start, length) = (self.expression(ty, 1), self.expression(ty, 1));
@@ -407,7 +410,7 @@ impl Generator {
         if self.one_in(3) { self.literal(ty) } else { self.converted(ty) }
     }
 
-    /// A value in scope as another type.
+    /// Returns a variable in scope, converted to a type.
     fn converted(&mut self, ty: Ty) -> String {
         let scope = self.scope.clone();
         let Variable { name, ty: from, .. } = self.pick(&scope).clone();
@@ -451,7 +454,7 @@ impl Generator {
         }
     }
 
-    /// A number from 1 to 8 of an integer type.
+    /// Returns a number from 1 to 8 of an integer type.
     fn divisor(&mut self, ty: Ty, depth: usize) -> String {
         format!("(({} & 7) + 1)", self.expression(ty, depth))
     }
@@ -494,7 +497,7 @@ impl Generator {
         }
     }
 
-    /// A value that `as` takes: halves are no numbers of Rust's own.
+    /// Returns a value that `as` accepts: f16 and bf16 are not primitive types of Rust.
     fn castable(&mut self, from: Ty, depth: usize) -> String {
         let value = self.expression(from, depth);
         if from.is_half() { format!("({value}).to_f32()") } else { format!("({value})") }

@@ -1,19 +1,19 @@
-//! Arguments of the random kernel functions, and the comparison of what a device and rustc make of them.
+//! Arguments of the random kernel functions, and the comparison of device and rustc results.
 
 use panoply::{Backend, Device, Element, Result, bf16, f16};
 
-/// What a kernel stored and what rustc's functions give, or nothing if the device lacks a type.
+/// Values that a kernel stored and values of rustc's functions, or `None` if the device lacks a type.
 pub type Ran = Result<Option<(Vec<u64>, Vec<u64>)>>;
 
-/// Runs a kernel over so many rows.
+/// Runs a kernel over a number of rows.
 pub type Run = fn(&Device, usize) -> Ran;
 
-/// Work-items of a launch.
+/// Number of work-items of a launch.
 const ROWS: usize = 96;
 
-/// A type that arguments have.
+/// A type of arguments.
 pub trait Input: Element {
-    /// A value made of random bits.
+    /// Returns a value made from random bits.
     fn of(bits: u64) -> Self;
 }
 
@@ -59,7 +59,7 @@ floats! {
     bf16 u16 bf16::from_f64;
 }
 
-/// Values without a pattern, the ends of the range among them (SplitMix64).
+/// Returns random values, including the ends of the range (SplitMix64).
 pub fn some<T: Input>(rows: usize, seed: usize) -> Vec<T> {
     let mut state = seed as u64;
     let next = |_| {
@@ -71,14 +71,14 @@ pub fn some<T: Input>(rows: usize, seed: usize) -> Vec<T> {
     (0..rows).map(next).collect()
 }
 
-/// Where a device differs from rustc: at most one line for each kernel.
+/// Describes differences between a device and rustc: at most one line for each kernel.
 pub fn differences(device: &Device, all: &[Run]) -> Vec<String> {
     let mut lines = Vec::new();
     for (kernel, run) in all.iter().enumerate() {
         match run(device, ROWS) {
             Ok(None) => {}
             Ok(Some((have, want))) => {
-                // WGSL lets an implementation ignore the sign of a zero; Mesa takes x + 0.0 for x.
+                // WGSL allows an implementation to ignore the sign of zero; Mesa replaces x + 0.0 by x.
                 let zeros = |at: usize| have[at] | want[at] == 1 << 63 && device.info().kind == Backend::Vulkan;
                 let differs = |at: &usize| have[*at] != want[*at] && !zeros(*at);
                 let Some(at) = (0..want.len()).find(differs) else { continue };

@@ -1,7 +1,8 @@
-//! Random kernel functions, run by rustc and on every device that is here: bit for bit the same.
+//! Random kernel functions, run by rustc and on every device present, must agree bit for bit.
 //!
-//! `generated.in` is what [`generate`] writes for one seed; `UPDATE_GOLDEN=1` writes it anew. `PANOPLY_TEST_FULL=1` has cargo compile functions
-//! of a fresh seed besides, which `PANOPLY_TEST_SEED` sets; a failure names it.
+//! `generated.in` is the output of [`generate`] for one seed; `UPDATE_GOLDEN=1` rewrites it. With
+//! `PANOPLY_TEST_FULL=1`, cargo also compiles functions of a fresh seed, which `PANOPLY_TEST_SEED` sets; a failure
+//! prints the seed.
 
 mod generate;
 mod inputs;
@@ -15,7 +16,7 @@ use panoply_cpu::CpuDriver;
 use panoply_device::Driver;
 use panoply_driver::{CudaDriver, OpenClDriver, WgpuDriver};
 
-#[allow(warnings, clippy::all, reason = "the programs are as clumsy as programs can be")]
+#[allow(warnings, clippy::all, reason = "the generated programs are unidiomatic")]
 mod generated {
     use panoply::{Device, bf16, f16, kernel, kernel_fn};
 
@@ -32,16 +33,17 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn the_committed_functions_are_what_the_generator_writes() {
+fn the_generated_functions_are_up_to_date() {
     let (path, text) = (folder().join("generated.in"), generate::module(SEED, KERNELS));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &text).expect("it can be written");
     }
     let kept = std::fs::read_to_string(&path).expect("it is committed");
-    assert!(kept == text, "{} is out of date; UPDATE_GOLDEN=1 writes it anew", path.display());
+    assert!(kept == text, "{} is out of date; UPDATE_GOLDEN=1 rewrites it", path.display());
 }
 
-/// Every kind of device that is here, the checking CPU and a CUDA device that runs PTX on an interpreter among them.
+/// Returns the CPU devices (including the checked CPU), a simulated CUDA device that interprets PTX, and the OpenCL and
+/// Vulkan devices that are present.
 fn devices() -> Vec<Device> {
     let pretended = CudaDriver { library: Some(panoply_driver_sim::library()), ..CudaDriver::default() };
     let drivers: [(&str, Box<dyn Driver>); 4] = [
@@ -55,10 +57,10 @@ fn devices() -> Vec<Device> {
         // SAFETY: `Device` validates everything that it passes on.
         match unsafe { driver.probe() } {
             Ok(found) => devices.extend(found.into_iter().map(|raw| Device::new(raw, DeviceOptions::default()))),
-            Err(error) => eprintln!("SKIPPED: no random function ran on {name}: {error}"),
+            Err(error) => eprintln!("SKIPPED: random functions on {name}: {error}"),
         }
     }
-    // It makes zeros of subnormal numbers, and takes minutes to compile.
+    // SwiftShader flushes subnormal numbers to zero and takes minutes to compile.
     devices.retain(|device| !device.info().name.contains("SwiftShader"));
     devices
 }
@@ -70,7 +72,7 @@ fn random_functions_give_rustcs_bits() {
     assert!(differ.is_empty(), "seed {SEED}:\n{}", differ.join("\n"));
 }
 
-/// A crate of functions that no one has seen, compiled by the cargo and into the folder of this build.
+/// Compiles a crate of newly generated functions with cargo, in the target folder of this build.
 #[test]
 fn fresh_functions_give_rustcs_bits() {
     if !std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1") {
