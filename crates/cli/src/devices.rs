@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::runtime::{BackendReport, DeviceReport, Rejection, device_report, select_device};
+use panoply::runtime::{BackendReport, DeviceReport, device_report, select_device};
 use panoply::{Device, Result};
 use serde_json::{Value, json};
 
 use crate::driver_probe;
-use crate::output::{self, DeviceSelection};
+use crate::output::{self, DeviceSelection, refusal};
 
 /// Output options.
 #[derive(Args)]
@@ -146,11 +146,6 @@ pub fn default(arguments: &DefaultArguments) -> Result<ExitCode> {
 pub fn asked() -> Result<DeviceReport> {
     driver_probe::for_all()?;
     device_report()
-}
-
-/// Returns a rejection for `--json`.
-pub fn refusal(Rejection { reason, fix, notes }: &Rejection) -> Value {
-    json!({"reason": reason, "fix": fix, "notes": notes})
 }
 
 /// Returns a backend for `--json`, with the names of its devices.

@@ -1,5 +1,6 @@
 //! `panoply export MODEL`: writes a trained network as an ONNX file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,7 +45,8 @@ pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
         }
         // A pipe receives the network only.
         let stream = protect::is_stream(&out);
-        let saved = onnx::export(&model, &out)?;
+        let options = onnx::ExportOptions { metadata: metadata(&manifest), ..Default::default() };
+        let saved = onnx::export_with_options(&model, &out, &options)?;
         let (input, output) = (&manifest.network.input, manifest.network.output_shape()?);
         if let DataFormat::Csv { sequence: Some(sequences), .. } = &manifest.data.format {
             eprintln!("every sequence in the ONNX file has {} rows: valid lengths are not exported", sequences.max_len);
@@ -72,6 +74,26 @@ pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
         if stream { eprintln!("{report}") } else { println!("{report}") }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Names of classes, columns and categories, and scalings, as JSON: what a program needs to prepare inputs and to name outputs.
+fn metadata(manifest: &Manifest) -> BTreeMap<String, String> {
+    let data = &manifest.data;
+    let mut entries =
+        vec![("class_names", json!(data.class_names)), ("loss", json!(manifest.network.loss.kind.name()))];
+    if let DataFormat::Csv { feature_columns, label_columns, categories, offsets, scales, imputation, .. } =
+        &data.format
+    {
+        entries.extend([
+            ("feature_columns", json!(feature_columns)),
+            ("label_columns", json!(label_columns)),
+            ("categories", json!(categories)),
+            ("offsets", json!(offsets)),
+            ("scales", json!(scales)),
+            ("imputation", json!(imputation)),
+        ]);
+    }
+    entries.into_iter().map(|(key, value)| (format!("panoply.{key}"), value.to_string())).collect()
 }
 
 fn listed(lengths: &[usize]) -> String {

@@ -1,24 +1,30 @@
-//! `panoply inspect MODEL`: shows the contents of a model file.
+//! `panoply inspect FILE`: shows the contents of a model file or of a data set.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use panoply::nn::checkpoint::{self, TensorFile};
-use panoply::nn::data::{npy::Array, reader::DataFormat};
-use panoply::{DType, Device, Result};
+use panoply::nn::data::reader::{self, DataFormat, ReadOptions};
+use panoply::nn::data::{npy::Array, summary};
+use panoply::{DType, Device, Error, Result};
 use serde_json::json;
 
 use crate::console::escaped;
 use crate::output;
-use crate::train::{manifest::Manifest, metrics, run_dir};
+use crate::train::{data_args::DataArgs, manifest::Manifest, metrics, run_dir};
 
-/// Show layers, shapes, element types, sizes and the number of non-finite elements of a model
+/// Show the contents of a model or of a data set
+///
+/// Of a model: layers, shapes, element types, sizes and the number of non-finite elements. Of a table: role, type, missing and distinct
+/// values of each column. Of other data: what `panoply train` would read.
 #[derive(Args)]
 pub struct InspectCommand {
-    /// A safetensors file of any origin, or a run folder
+    /// A safetensors file of any origin, a run folder, or data as `panoply train` takes them
     #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
+    #[command(flatten)]
+    view: DataArgs,
     /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
@@ -36,6 +42,14 @@ struct Entry {
 /// Reads the file and prints its contents.
 pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
     Device::get("cpu")?.scope(|| {
+        let reading = arguments.view.clone().read_options();
+        if is_data(&arguments.model) {
+            return inspect_data(&arguments.model, &reading, arguments.json);
+        }
+        if reading != ReadOptions::default() {
+            let message = format!("{} is a model; options for reading data do not apply", arguments.model.display());
+            return Err(Error::mistake(message));
+        }
         let file = TensorFile::read(&arguments.model)?;
         let mut digest = xxhash_rust::xxh3::Xxh3::new();
         let mut entries = Vec::new();
@@ -87,6 +101,67 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
         println!("{} tensors, {elems} elements, {bytes} bytes, {not_finite} NaN or infinite; digest {digest}", entries.len());
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// True for what `panoply train` reads: folders, and files with an extension of data.
+fn is_data(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let endings = [".csv", ".tsv", ".parquet", ".txt", ".md", ".npy", ".npz"];
+    path.is_dir() || endings.iter().any(|ending| name.ends_with(ending)) || name.contains("ubyte")
+}
+
+/// Prints the columns of a table, or what training would read of other data.
+fn inspect_data(path: &Path, reading: &ReadOptions, as_json: bool) -> Result<ExitCode> {
+    if !reader::is_table(path, reading)? {
+        let read = reader::open(path, reading)?;
+        let (examples, shape) = (read.dataset.len(), &read.dataset.example_shape);
+        if as_json {
+            output::print_json(&json!({
+                "schema": 1, "data": path.to_string_lossy(), "examples": examples, "shape": shape, "class_names": read.class_names,
+                "format": read.format, "notes": read.assumptions,
+            }));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let named = !read.class_names.is_empty() && !matches!(read.format, DataFormat::Text { .. });
+        let classes =
+            if named { format!(", classes {}", escaped(&shortened(&read.class_names))) } else { String::new() };
+        println!("{}: {examples} examples of shape {shape:?}{classes}", escaped(&path.to_string_lossy()));
+        read.assumptions.iter().for_each(|note| println!("{}", escaped(note)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let found = summary::summarize(path, reading)?;
+    if as_json {
+        output::print_json(&json!({
+            "schema": 1, "data": path.to_string_lossy(), "rows": found.rows, "header": found.header, "columns": found.columns,
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let header = if found.header { "with a header" } else { "without a header" };
+    println!("{}: {} rows, {} columns, {header}", escaped(&path.to_string_lossy()), found.rows, found.columns.len());
+    let named = |value: serde_json::Value| value.as_str().unwrap_or_default().replace('_', " ");
+    let rows = found.columns.iter().map(|column| {
+        let values = match column.range {
+            Some((low, high)) => format!("{low} .. {high}"),
+            None => column.examples.join(", "),
+        };
+        [
+            escaped(&column.name).into_owned(),
+            named(json!(column.role)),
+            named(json!(column.kind)),
+            column.missing.to_string(),
+            column.distinct.to_string(),
+            escaped(&values).into_owned(),
+        ]
+    });
+    let heads = ["column", "role", "type", "missing", "distinct", "values"].map(str::to_string);
+    let rows: Vec<[String; 6]> = std::iter::once(heads).chain(rows).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let [name, role, kind, missing, distinct] = [0, 1, 2, 3, 4].map(width);
+    for [a, b, c, d, e, f] in &rows {
+        println!("{a:name$}  {b:role$}  {c:kind$}  {d:>missing$}  {e:>distinct$}  {f}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Entry {

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::runtime::{Selection, select_device};
+use panoply::runtime::{Rejection, Selection, select_device};
 use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
 
-use crate::devices::refusal;
 use crate::{console, driver_probe};
 
 /// Exit code under `--strict` if no accelerator was found.
@@ -108,4 +107,9 @@ pub fn check_paths<'a>(json: bool, paths: impl IntoIterator<Item = &'a Path>) ->
 /// Prints one JSON document.
 pub fn print_json(document: &Value) {
     console::print_json(document);
+}
+
+/// Returns a rejection for `--json`.
+pub fn refusal(Rejection { reason, fix, notes }: &Rejection) -> Value {
+    json!({"reason": reason, "fix": fix, "notes": notes})
 }

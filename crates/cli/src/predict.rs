@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use panoply::nn::checkpoint::TensorFile;
 use panoply::nn::data::reader::{DataFormat, InferenceData, Label};
-use panoply::nn::data::{Targets, digits, text};
+use panoply::nn::data::{Targets, TextEncoding, digits, text};
 use panoply::nn::generate::{GenerationConfig, generate};
 use panoply::nn::metrics;
 use panoply::nn::{Loss, Model, evaluate, predict};
@@ -66,7 +66,9 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
             }
             let letters: Vec<char> = vocabulary.chars().collect();
             match &arguments.data {
-                Some(path) => judge_text(arguments, &choice, &model, (&letters, *time), path)?,
+                Some(path) => {
+                    judge_text(arguments, &choice, &model, (&letters, *time), (path, manifest.data.reading.encoding))?
+                }
                 None => write_text(arguments, &choice, &model, &letters)?,
             }
             return Ok(choice.exit_code());
@@ -329,9 +331,14 @@ fn judge_text(
     choice: &DeviceSelection,
     model: &Model,
     (letters, time): (&[char], usize),
-    path: &Path,
+    (path, encoding): (&Path, Option<TextEncoding>),
 ) -> Result<()> {
-    let data = text::windows(&text::load(path)?, letters, time, path)?;
+    let data = {
+        let text = text::load(path, encoding)?;
+        let (known, note) = text::known_characters(&text, letters, path);
+        note.iter().for_each(|note| eprintln!("{}", escaped(note)));
+        text::windows(&known, letters, time, path)?
+    };
     let found = evaluate(model, &data, &Loss::default())?;
     let (characters, perplexity) = (data.features.len(), metrics::perplexity(found.loss));
     if arguments.json {
@@ -380,7 +387,7 @@ fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceData> {
             let right = data.labels().iter().map(|label| Some(Label::Class(*label))).collect();
             Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
         }
-        (_, Some(path)) => source.read(path, classes),
+        (_, Some(path)) => source.read(path, classes, &manifest.data.reading),
         (_, None) => {
             let path = Path::new(manifest.data.place());
             manifest::check_path(path)?;
@@ -389,7 +396,7 @@ fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceData> {
                 let message = format!("{} is not what this model was trained on: {what}", manifest.data.path);
                 return Err(Error::mistake(message).note("pass the data after the model"));
             }
-            source.read(path, classes)
+            source.read(path, classes, &manifest.data.reading)
         }
     }
 }

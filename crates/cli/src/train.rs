@@ -8,7 +8,8 @@ mod arguments;
 mod confusion;
 mod curves;
 mod dashboard;
-mod data_args;
+pub mod data_args;
+mod data_info;
 mod lock;
 pub mod manifest;
 pub mod metrics;
@@ -17,6 +18,7 @@ mod progress;
 pub mod run_dir;
 mod scatter;
 mod train_args;
+mod val_split;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,14 +26,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use panoply::mesh::RankGroup;
-use panoply::nn::data::reader::{DataFormat, LabeledData, ReadOptions};
+use panoply::nn::data::images::SplitFolder;
+use panoply::nn::data::reader::DataFormat;
 use panoply::nn::data::{Dataset, Targets};
 use panoply::nn::generate::attends_to_future;
 use panoply::nn::metrics::perplexity;
 use panoply::nn::optim::UpdateRule;
 use panoply::nn::{
-    InverseStandardize, LayerSpec, LossKind, Metric, Model, Module, Network, ProcessGroup, Standardize, TargetScale,
-    TrainConfig, Trainer, checkpoint,
+    InverseStandardize, LayerSpec, LossKind, Metric, Model, Module, Monitor, Network, ProcessGroup, Standardize,
+    TargetScale, TrainConfig, Trainer, checkpoint, evaluate,
 };
 use panoply::{Error, Result, Rng};
 use serde_json::json;
@@ -40,25 +43,26 @@ use crate::console::escaped;
 use crate::output::{self, DeviceSelection};
 pub use arguments::TrainCommand;
 use dashboard::Dashboard;
+use data_info::{data_info, fingerprint, stem};
 use lock::RunLock;
-use manifest::{Commands, DataInfo, Manifest, RunResult, TrainSettings};
+use manifest::{Commands, Manifest, RunResult, TestResult, TrainSettings};
 use presets::{LossArgs, SizeArgs};
 use progress::{Screen, Silent};
 use run_dir::RunDir;
 use train_args::{BatchSize, TrainOptions, value_name};
+use val_split::{ValSplit, split_dataset, split_notes};
 
 /// Default number of epochs.
 const EPOCHS: usize = 30;
 
-/// Default fraction of the examples used for validation.
-const HELD_OUT: f64 = 0.2;
-
-/// A run that is ready to start or resume.
+/// A run before it begins or goes on.
 struct TrainJob {
     folder: RunDir,
     manifest: Manifest,
     train: Dataset,
     held: Dataset,
+    /// Examples that are evaluated once, at the end.
+    test: Option<Dataset>,
     run: Trainer<Model, Box<dyn UpdateRule>>,
     /// Held until everything is written.
     lock: Option<RunLock>,
@@ -136,8 +140,18 @@ impl TrainJob {
         let said = arguments.model.as_ref().map(presets::ModelArg::file_args).transpose()?;
         let (recipe, view) = said.unwrap_or_default();
         let recipe = arguments.recipe.clone().merged_over(recipe);
-        let reading = arguments.view.clone().merged_over(view).read_options();
-        let labeled = manifest::open(&arguments.data, &reading)?;
+        let mut reading = arguments.view.clone().merged_over(view).read_options();
+        let parts = SplitFolder::of(Path::new(&arguments.data));
+        let (data, mut recipe) =
+            (parts.as_ref().map_or(arguments.data.clone(), |parts| parts.train.display().to_string()), recipe);
+        if let (Some(val), None) = (parts.as_ref().and_then(|parts| parts.val.as_ref()), &recipe.manner.val_split) {
+            recipe.manner.val_split = Some(ValSplit::File(val.display().to_string()));
+        }
+        let val_split = recipe.manner.val_split.clone().unwrap_or_default();
+        if let ValSplit::Group { column, .. } = &val_split {
+            reading.group_column = Some(column.clone());
+        }
+        let labeled = manifest::open(&data, &reading)?;
         reading.check_for(&labeled.format)?;
         labeled.assumptions.iter().filter(|_| reports).for_each(|guess| eprintln!("{}", escaped(guess)));
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout: arguments.dropout };
@@ -154,8 +168,14 @@ impl TrainJob {
                 .map_err(|error| error.note("use `--model lstm` or `--model transformer` for sequences"))?;
         }
         changed_at_random(&mut network, recipe.manner.augment.clone(), sequences)?;
-        let settings = settings(&model, &recipe)?;
-        let (train, held, mut rng) = split_dataset(&labeled, &settings)?;
+        let mut settings = settings(&model, &recipe, &labeled.dataset.targets)?;
+        let test = arguments.test_data.clone().or(parts.and_then(|parts| parts.test));
+        settings.test_data = test.map(|test| val_split::absolute(&test));
+        let test = val_split::read_test(&labeled, &settings, &reading)?;
+        let (train, held, mut rng) = split_dataset(&labeled, &settings, &reading)?;
+        if reports {
+            split_notes(&labeled, &settings, (&train, &held))?.iter().for_each(|note| eprintln!("{note}"));
+        }
         network.loss = network.loss.for_targets(&train.targets)?;
         if let Some(measured) = target_stats(&train).filter(|_| network.loss.kind.is_regression()) {
             if network.loss.target_scale.is_none() {
@@ -183,13 +203,13 @@ impl TrainJob {
             panoply_version: env!("CARGO_PKG_VERSION").to_string(),
             num_parameters: run.model.num_parameters(),
             network,
-            data: data_info(&arguments.data, labeled, reading, (train.len(), held.len())),
+            data: data_info(&data, labeled, reading, (&train, &held), &settings),
             settings,
             device: choice.report(),
             result: None,
             commands,
         };
-        let mut job = TrainJob { folder, manifest, train, held, run, lock, ranks: ranks.cloned() };
+        let mut job = TrainJob { folder, manifest, train, held, test, run, lock, ranks: ranks.cloned() };
         if let Some(BatchSize::Auto) = recipe.manner.batch_size {
             let suggested = job.run.suggest_batch_size(&job.training(), (&job.train, &job.held))?;
             let suggested = suggested.ok_or_else(|| {
@@ -224,7 +244,13 @@ impl TrainJob {
             let message = format!("{} has changed since {} began: {what}", manifest.data.path, folder.display());
             return Err(Error::mistake(message).note("a resumed run needs the same examples; start another run"));
         }
-        let (train, held, mut rng) = split_dataset(&labeled, &manifest.settings)?;
+        let (train, held, mut rng) = split_dataset(&labeled, &manifest.settings, &manifest.data.reading)?;
+        let fingerprint = matches!(manifest.settings.val_split, ValSplit::File(_)).then(|| fingerprint(&held));
+        if fingerprint != manifest.data.val_fingerprint {
+            let message = format!("the validation examples have changed since {} began", folder.display());
+            return Err(Error::mistake(message).note("a resumed run must see the same examples; start another run"));
+        }
+        let test = val_split::read_test(&labeled, &manifest.settings, &manifest.data.reading)?;
         let mut run = new_trainer(&train, &manifest.network, &manifest.settings, &mut rng)?;
         let folder = lock.as_ref().map_or(RunDir(folder.to_path_buf()), |lock| RunDir::existing(folder, lock));
         let file = folder.checkpoint_path();
@@ -240,11 +266,21 @@ impl TrainJob {
         }
         let settings = &mut manifest.settings;
         let said = arguments.recipe.length.num_epochs(train.len(), settings.batch_size);
-        settings.epochs = said.unwrap_or(settings.epochs);
+        let before = settings.epochs;
+        settings.epochs = said.unwrap_or(before);
+        if reports && before != settings.epochs && settings.lr_schedule.depends_on_end() {
+            eprintln!(
+                "the learning rate schedule {} was planned for {before} epochs and now ends after {}: \
+                 the result differs from that of one run of {} epochs",
+                value_name(settings.lr_schedule),
+                settings.epochs,
+                settings.epochs
+            );
+        }
         manifest.device = choice.report();
         // The folder can have been moved or copied since.
         manifest.commands = Commands::of(&folder);
-        Ok(TrainJob { folder, manifest, train, held, run, lock, ranks: ranks.cloned() })
+        Ok(TrainJob { folder, manifest, train, held, test, run, lock, ranks: ranks.cloned() })
     }
 
     fn training(&self) -> TrainConfig {
@@ -253,6 +289,7 @@ impl TrainJob {
             accumulate_grad_batches: settings.accumulate_grad_batches,
             ema_decay: settings.ema_decay,
             patience: settings.patience,
+            monitor: settings.monitor,
             reduce_on_plateau: settings.lr_schedule.plateau(),
             checkpoint_path: self.lock.is_some().then(|| self.folder.checkpoint_path()),
             group: self.ranks.clone().map(|ranks| Arc::new(ranks) as Arc<dyn ProcessGroup>),
@@ -361,11 +398,17 @@ impl TrainJob {
         };
         let model = self.run.best_model();
         let measures = metrics::measure(model, &self.held, &self.manifest, &self.folder)?;
+        let test = self.test.as_ref().map(|test| evaluate(model, test, &self.manifest.network.loss)).transpose()?;
         self.manifest.result = Some(RunResult {
             interrupted,
             epochs: history.len(),
             best_epoch_report: best,
             measures,
+            test: test.map(|test| TestResult {
+                loss: test.loss,
+                score: test.score,
+                examples: self.test.as_ref().map_or(0, Dataset::len),
+            }),
             skipped_steps: self.run.optimizer.grad_scaler.map_or(0, |scale| scale.skipped_steps),
         });
         checkpoint::save(model, &self.folder.model_path(), self.manifest.metadata()?)?;
@@ -399,12 +442,15 @@ impl TrainJob {
                 "macro_f1": measures.macro_f1, "top_3_accuracy": measures.top_3_accuracy, "roc_auc": measures.roc_auc,
                 "r2": score(Metric::R2), "mae": measures.mae, "per_label": measures.per_label,
                 "perplexity": text.then_some(perplexity(best.val_loss)), "skipped_steps": result.skipped_steps, "seconds": seconds,
-                "run_dir": self.folder.0, "model_path": self.folder.model_path(), "interrupted": result.interrupted, "commands": commands,
+                "test": result.test, "run_dir": self.folder.0, "model_path": self.folder.model_path(), "interrupted": result.interrupted, "commands": commands,
             }));
             return;
         }
         println!("{}, {seconds:.2} s in total", metrics::headline(&self.manifest, best));
         measures.in_words().iter().for_each(|words| println!("{words}"));
+        if let Some(test) = &result.test {
+            println!("test set: {} of {} examples", metrics::score_in_words(best.metric, test.score), test.examples);
+        }
         if result.skipped_steps > 0 {
             println!("{} steps were skipped because gradients overflowed", result.skipped_steps);
         }
@@ -431,8 +477,16 @@ fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>, sequences: 
     network.layer_shapes().and_then(ends).map_err(|error| error.note("the layers of `--augment` come first"))
 }
 
-/// Returns the given settings with defaults for the others. The number of epochs is set later, when the batch size is known.
-fn settings(model: &presets::ModelArg, TrainOptions { manner, .. }: &TrainOptions) -> Result<TrainSettings> {
+/// The settings that were given, and defaults for the others. The number of epochs is set when the batch size is known.
+fn settings(
+    model: &presets::ModelArg,
+    TrainOptions { manner, .. }: &TrainOptions,
+    targets: &Targets,
+) -> Result<TrainSettings> {
+    let usual = match targets {
+        Targets::Classes { labels_per_example: 1, .. } | Targets::MultiLabel { .. } => Monitor::Score,
+        Targets::Classes { .. } | Targets::Regression { .. } => Monitor::Loss,
+    };
     Ok(TrainSettings {
         model: model.name(),
         epochs: EPOCHS,
@@ -447,7 +501,9 @@ fn settings(model: &presets::ModelArg, TrainOptions { manner, .. }: &TrainOption
         lr_schedule: manner.lr_schedule.unwrap_or_default(),
         ema_decay: manner.ema_decay,
         patience: manner.patience,
-        val_split: manner.val_split.unwrap_or(HELD_OUT),
+        test_data: None,
+        monitor: manner.monitor.map(|monitor| monitor.monitor(targets)).transpose()?.unwrap_or(usual),
+        val_split: manner.val_split.clone().unwrap_or_default().absolute(),
         seed: manner.seed.unwrap_or(0),
         precision: value_name(manner.precision.unwrap_or_default()),
     })
@@ -463,48 +519,7 @@ fn check_causal(name: &str, model: &Model, train: &Dataset) -> Result<()> {
         .note("set is_causal = true in encoder layers and bidirectional = false in recurrent layers; other layers must not mix time steps"))
 }
 
-/// Describes the data, with the numbers of training and validation examples.
-fn data_info(path: &str, labeled: LabeledData, reading: ReadOptions, (examples, held_out): (usize, usize)) -> DataInfo {
-    let shipped = labeled.format == DataFormat::Digits;
-    let absolute = std::path::absolute(path).ok().filter(|_| !shipped);
-    DataInfo {
-        path: path.to_string(),
-        absolute: absolute.and_then(|path| path.to_str().map(str::to_string)),
-        train_examples: examples,
-        val_examples: held_out,
-        fingerprint: format!("{:032x}", labeled.dataset.fingerprint()),
-        format: labeled.format,
-        class_names: labeled.class_names,
-        reading,
-    }
-}
-
-/// Returns the base name of run folders for this data.
-fn stem(data: &str) -> String {
-    let path = Path::new(data).canonicalize().unwrap_or_else(|_| PathBuf::from(data));
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let plain = Path::new(name.strip_suffix(".gz").unwrap_or(&name));
-    plain.file_stem().map_or_else(|| "data".to_string(), |stem| stem.to_string_lossy().into_owned())
-}
-
-/// Returns the training and validation data, and the generator after the split. Equal settings give equal results.
-fn split_dataset(labeled: &LabeledData, settings: &TrainSettings) -> Result<(Dataset, Dataset, Rng)> {
-    let mut rng = Rng::seed_from_u64(settings.seed);
-    let (train, held) = labeled.dataset.train_test_split(settings.val_split, &mut rng)?;
-    if train.is_empty() || held.is_empty() {
-        let message = format!(
-            "--val-split {}: splits {} examples into {} for training and {} for validation",
-            settings.val_split,
-            labeled.dataset.len(),
-            train.len(),
-            held.len()
-        );
-        return Err(Error::mistake(message).note("both parts need at least one example"));
-    }
-    Ok((train, held, rng))
-}
-
-/// Maximum number of missing classes that a message names.
+/// Number of classes without an example that are named.
 const ABSENT_NAMED: usize = 10;
 
 /// Returns the classes without an example.

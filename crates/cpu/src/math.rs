@@ -13,17 +13,10 @@
 //! assert_eq!(single::exp::<Portable>(1.0), std::f32::consts::E);
 //! ```
 //!
-<<<<<<< 500041b
 //! The contract: at most 2 ULP from the true value for every `f32` (`tests/it/ulp.rs` looks at all of them) and at most 4 for
 //! `f64`; NaN, infinities, denormals and the sign of zero as IEEE 754 and C's Annex F have them. The measured maxima stand
 //! in `docs/measured/2026-11-20-math-ulp.md`. Floating-point exceptions and rounding modes other than to nearest are not
 //! supported.
-=======
-//! Accuracy: at most 2 ULP from the true value for every `f32` (`tests/ulp.rs` checks all of them) and at most 4 ULP
-//! for `f64`. NaN, infinities, denormals and the sign of zero follow IEEE 754 and Annex F of C. The measured maxima are
-//! in `docs/measured/2026-11-20-math-ulp.md`. Floating-point exceptions and rounding modes other than to nearest are
-//! not supported.
->>>>>>> prose
 //!
 //! The module does not depend on blocks, registers or the kernel IR.
 //!

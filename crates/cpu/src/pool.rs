@@ -281,16 +281,16 @@ impl Shared {
     /// Caller: stops workers from entering and waits until none is inside.
     fn close(&self) {
         // Acquires the writes of the workers that have left, here and below.
-        let nobody = |state: usize| state & INSIDE_MASK == 0;
-        if nobody(self.state.0.fetch_and(!OPEN, Ordering::Acquire)) {
+        let is_empty = |state: usize| state & INSIDE_MASK == 0;
+        if is_empty(self.state.0.fetch_and(!OPEN, Ordering::Acquire)) {
             return;
         }
-        if spin_until(self.spin, || nobody(self.state.0.load(Ordering::Acquire)).then_some(())).is_some() {
+        if spin_until(self.spin, || is_empty(self.state.0.load(Ordering::Acquire)).then_some(())).is_some() {
             return;
         }
         let mut bed = lock(&self.bed);
         self.state.0.fetch_or(CALLER_SLEEPS, Ordering::Relaxed);
-        while !nobody(self.state.0.load(Ordering::Acquire)) {
+        while !is_empty(self.state.0.load(Ordering::Acquire)) {
             bed = self.wake_caller.wait(bed).unwrap_or_else(PoisonError::into_inner);
         }
         self.state.0.fetch_and(!CALLER_SLEEPS, Ordering::Relaxed);

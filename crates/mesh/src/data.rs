@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use panoply_tensor::ops::view::{IntoTensorIndices, TensorIndex};
 use panoply_tensor::{DType, Device, Error, Result, Tensor, eval};
 
-use crate::mesh::MoveCounter;
+use crate::move_counter::MoveCounter;
 use crate::span::{self, Span};
 
 /// Maximum number of pieces that one kernel combines.

@@ -10,7 +10,7 @@ use panoply_tensor::{Device, Error, Result, Tensor, eval};
 
 use crate::arguments::{Access, Mode};
 use crate::graph::{Graph, Job, Progress, Work};
-use crate::mesh::MoveCounter;
+use crate::move_counter::MoveCounter;
 
 thread_local! {
     /// True while this thread runs a task.

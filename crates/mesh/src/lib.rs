@@ -33,6 +33,7 @@ mod engine;
 mod graph;
 pub mod group;
 pub mod mesh;
+mod move_counter;
 pub mod span;
 
 pub use arguments::{Arguments, In, InOut, Out};

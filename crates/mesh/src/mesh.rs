@@ -1,7 +1,7 @@
 //! The mesh handle: data, tasks, device scopes, and the other processes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use panoply_tensor::{Device, Error, Result, Tensor};
 
@@ -9,6 +9,7 @@ use crate::arguments::{Access, Arguments, Mode, Outcome};
 use crate::data::{Data, View};
 use crate::engine::Engine;
 use crate::group::RankGroup;
+use crate::move_counter::MoveCounter;
 
 /// Devices that run tasks, and the other processes of a launcher. Clones share both.
 #[derive(Clone)]
@@ -26,20 +27,6 @@ pub struct Moves {
     pub count: u64,
     /// Number of bytes copied.
     pub bytes: u64,
-}
-
-/// Counter for [`Moves`].
-#[derive(Debug, Default)]
-pub(crate) struct MoveCounter {
-    count: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl MoveCounter {
-    pub fn count(&self, bytes: u64) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
 }
 
 impl Mesh {

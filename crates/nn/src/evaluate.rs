@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Batch, BatchFeed, Dataset, Targets};
 use crate::layer::{ForwardContext, Layer};
-use crate::metrics::r2_score;
+use crate::metrics::{ConfusionMatrix, r2_score};
 use crate::network::Loss;
 
 /// Batch size of evaluation.
@@ -158,7 +158,17 @@ pub fn predict(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Vec<f3
     })
 }
 
-/// Returns the outputs of an evaluation pass in f32.
+/// The macro-averaged F1 score of a classification.
+pub(crate) fn macro_f1(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<f64> {
+    let classes = data.num_classes().max(1);
+    let rows = predict(model, data, loss)?;
+    let largest =
+        |row: &[f32]| row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(class, _)| class as i32);
+    let predicted: Vec<i32> = rows.chunks_exact(classes).map(largest).collect();
+    Ok(ConfusionMatrix::of(data.labels(), &predicted, classes)?.macro_f1())
+}
+
+/// Outputs of a model in evaluation mode, in f32.
 fn outputs(model: &impl Layer, batch: &Batch) -> Tensor {
     model
         .forward(&batch.inputs, &mut ForwardContext::eval().with_seq_lengths(batch.seq_lengths.as_ref()))

@@ -41,4 +41,4 @@ pub use module::{Module, Param, ParamVisitor, ParamVisitorMut};
 pub use network::{ClassWeights, Extent, LayerSpec, Loss, LossKind, Model, Network, TargetScale};
 pub use optim::{Adagrad, Adam, AdamW, AveragedModel, Lion, LrSchedule, Optimizer, ReduceLrOnPlateau, RmsProp, Sgd};
 pub use process_group::ProcessGroup;
-pub use trainer::{EpochReport, TrainConfig, Trainer, train};
+pub use trainer::{EpochReport, Monitor, TrainConfig, Trainer, train};

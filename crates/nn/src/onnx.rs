@@ -39,17 +39,33 @@ pub struct Saved {
 /// If a file cannot be written, or a layer has no counterpart in ONNX.
 #[doc(alias = "torch.onnx.export")]
 pub fn export(model: &Model, path: &Path) -> Result<Saved> {
-    save_within(model, path, MAX_BYTES)
+    export_with_options(model, path, &ExportOptions::default())
 }
 
-/// [`export`] with a smaller limit: the parameters go to a second file if one file would be larger than `max_bytes`.
+/// Options of [`export_with_options`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The parameters go to a second file if one file would be larger than this many bytes; [`MAX_BYTES`] at most.
+    pub max_bytes: u64,
+    /// Entries of the file's `metadata_props`, such as the names of the classes.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl Default for ExportOptions {
+    fn default() -> ExportOptions {
+        ExportOptions { max_bytes: MAX_BYTES, metadata: BTreeMap::new() }
+    }
+}
+
+/// [`export`] with options.
 ///
 /// # Errors
 /// As for [`export`].
-pub fn save_within(model: &Model, path: &Path, max_bytes: u64) -> Result<Saved> {
-    let (graph, value, lengths) = graph_of(model)?;
+pub fn export_with_options(model: &Model, path: &Path, options: &ExportOptions) -> Result<Saved> {
+    let (mut graph, value, lengths) = graph_of(model)?;
+    options.metadata.iter().for_each(|(key, text)| graph.metadata(key, text));
     let output = (&value[..], &lengths[..]);
-    if graph.bytes() <= max_bytes.min(MAX_BYTES) {
+    if graph.bytes() <= options.max_bytes.min(MAX_BYTES) {
         let mut file = WholeFile::create(path)?;
         graph.finish(output, Data::Inside, &mut |part: &[u8]| file.write(part), &mut |_: &[u8]| Ok(()))?;
         let bytes = file.bytes();

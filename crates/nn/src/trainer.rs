@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
 use crate::data::{Batch, BatchFeed, Cuts, Dataset, Targets, TrainData};
-use crate::evaluate::{Evaluation, Metric, evaluate_feed};
+use crate::evaluate::{Evaluation, Metric, evaluate_feed, macro_f1};
 use crate::layer::{ForwardContext, Layer};
 use crate::module::Module;
 use crate::network::Loss;
@@ -24,8 +24,11 @@ pub struct TrainConfig {
     pub epochs: usize,
     /// Batch size. A last batch of one example is merged into the previous one.
     pub batch_size: usize,
-    /// Early stopping: number of epochs without a better validation loss. A later [`Trainer::fit`] of a stopped run starts counting from 0.
+    /// Early stopping: epochs without an improvement of [`TrainConfig::monitor`] before training stops. A later [`Trainer::fit`] of a
+    /// run that stopped so counts anew.
     pub patience: Option<usize>,
+    /// The validation figure by which the best epoch is chosen.
+    pub monitor: Monitor,
     /// Factor of the learning rate at each step.
     pub lr_schedule: LrSchedule,
     /// Additional reduction of the learning rate when the validation loss stops falling.
@@ -53,6 +56,7 @@ impl TrainConfig {
             epochs,
             batch_size: batch,
             patience: None,
+            monitor: Monitor::Loss,
             lr_schedule: LrSchedule::Constant,
             reduce_on_plateau: None,
             accumulate_grad_batches: 1,
@@ -139,11 +143,48 @@ pub struct EpochReport {
     /// Score of the validation examples after the epoch.
     #[serde(alias = "accuracy", with = "any_float")]
     pub val_score: f64,
-    /// Duration of the epoch with validation, in seconds.
+    /// Macro-averaged F1 score of the validation examples, if it is the monitored figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_macro_f1: Option<f64>,
+    /// The validation figure by which epochs are compared.
+    #[serde(default)]
+    pub monitor: Monitor,
+    /// Time for the epoch, validation included.
     pub seconds: f64,
 }
 
-/// Floats in JSON, which has no infinities: these are stored by name (`"inf"`, `"-inf"`, `"NaN"`), and `null` reads as NaN.
+/// The validation figure by which epochs are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Monitor {
+    /// The loss, which falls.
+    #[default]
+    Loss,
+    /// The score of [`EpochReport::metric`], accuracy or R², which rises. Of equal scores the one with the smaller loss is better.
+    Score,
+    /// The macro-averaged F1 score of a classification, which rises. Of equal scores the one with the smaller loss is better.
+    MacroF1,
+}
+
+impl EpochReport {
+    /// True if the monitored figure is better than that of another epoch of the same run.
+    pub fn is_better_than(&self, other: &EpochReport) -> bool {
+        let score = |report: &EpochReport| match self.monitor {
+            Monitor::Loss => 0.0,
+            Monitor::Score => report.val_score,
+            Monitor::MacroF1 => report.val_macro_f1.unwrap_or(f64::NEG_INFINITY),
+        };
+        let (own, theirs) = (score(self), score(other));
+        own > theirs || (own == theirs && self.val_loss < other.val_loss)
+    }
+
+    /// The best epoch of a history, the first of equals; `None` if it is empty.
+    pub fn best(history: &[EpochReport]) -> Option<&EpochReport> {
+        history.iter().reduce(|best, report| if report.is_better_than(best) { report } else { best })
+    }
+}
+
+/// Numbers of which JSON has no infinite ones: those are their names (`"inf"`, `"-inf"`, `"NaN"`), and `null` is NaN.
 mod any_float {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -213,7 +254,7 @@ pub struct TrainState {
     pub step: usize,
     /// Sum of the weighted losses of these batches.
     pub loss_sum: f64,
-    /// The epoch with the smallest validation loss; 0 if there is none.
+    /// The best epoch by [`TrainConfig::monitor`], counted from 1; 0 if there is none.
     pub best_epoch: usize,
 }
 
@@ -287,7 +328,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         }
     }
 
-    /// Returns the model of the epoch with the smallest validation loss, or the current one if no epoch has ended.
+    /// The model of the best epoch by [`TrainConfig::monitor`], or the last one if no epoch has ended.
     pub fn best_model(&self) -> &M {
         self.best.as_ref().unwrap_or(self.eval_model())
     }
@@ -329,13 +370,18 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let train = &BatchFeed::of(supply, training.batch_size.max(1), free()?)?;
         let [seen, validation] = [BatchFeed::new(&seen, free()?)?, BatchFeed::new(validation, free()?)?];
         self.fits(training, train.data())?;
+        if let (Monitor::MacroF1, false) =
+            (training.monitor, matches!(train.data().targets, Targets::Classes { labels_per_example: 1, .. }))
+        {
+            return Err(Error::mistake("the F1 score is monitored, but the targets are not one class per example"));
+        }
         let counted_from = self.patience_from(training);
         while self.state.history.len() < training.epochs {
             let start = Instant::now();
             if !self.finish_epoch(training, train, watch)? {
                 return self.save_if_configured(training);
             }
-            let [held, learned] = self.evaluated(training, [&validation, &seen])?;
+            let ([held, learned], val_macro_f1) = self.evaluated(training, [&validation, &seen])?;
             let validation_loss = held.loss;
             let epoch = self.state.history.len() + 1;
             if !validation_loss.is_finite() {
@@ -354,10 +400,12 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
                 metric: Metric::for_targets(&train.data().targets),
                 train_score: learned.score,
                 val_score: held.score,
+                val_macro_f1,
+                monitor: training.monitor,
                 seconds,
             };
-            let best = self.state.best_epoch.checked_sub(1).map(|at| self.state.history[at].val_loss);
-            if best.is_none_or(|best| validation_loss < best) {
+            let best = self.state.best_epoch.checked_sub(1).map(|at| &self.state.history[at]);
+            if best.is_none_or(|best| report.is_better_than(best)) {
                 (self.state.best_epoch, self.best) = (epoch, Some(self.eval_model().clone()));
             }
             (self.state.step, self.state.loss_sum) = (0, 0.0);
@@ -372,19 +420,25 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         Ok(())
     }
 
-    /// Evaluates the model on both. With several processes, rank 0 evaluates and broadcasts the results.
-    fn evaluated(&self, training: &TrainConfig, feeds: [&BatchFeed<'_>; 2]) -> Result<[Evaluation; 2]> {
+    /// Evaluates the model on each of these; the macro F1 score is of the first, if it is monitored. Of several processes rank 0 does it
+    /// and tells the others.
+    fn evaluated(&self, training: &TrainConfig, feeds: [&BatchFeed<'_>; 2]) -> Result<([Evaluation; 2], Option<f64>)> {
         let group = training.group.as_ref();
-        let mut values = [0.0; 4];
+        let has_f1 = training.monitor == Monitor::MacroF1;
+        let mut values = [0.0; 5];
         if group.is_none_or(|group| group.rank() == 0) {
             for (values, feed) in values.chunks_exact_mut(2).zip(feeds) {
                 let Evaluation { loss, score } = evaluate_feed(self.eval_model(), feed, &training.loss)?;
                 values.copy_from_slice(&[loss, score]);
             }
+            if has_f1 {
+                values[4] = macro_f1(self.eval_model(), feeds[0].data(), &training.loss)?;
+            }
         }
         group.map_or(Ok(()), |group| group.broadcast(&mut values))?;
-        let [held_loss, held, seen_loss, seen] = values;
-        Ok([Evaluation { loss: held_loss, score: held }, Evaluation { loss: seen_loss, score: seen }])
+        let [held_loss, held, seen_loss, seen, f1] = values;
+        let evaluations = [Evaluation { loss: held_loss, score: held }, Evaluation { loss: seen_loss, score: seen }];
+        Ok((evaluations, has_f1.then_some(f1)))
     }
 
     /// Returns the epoch from which epochs without improvement are counted. For a run that had stopped early it is the last epoch, so a new

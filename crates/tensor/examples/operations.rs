@@ -1,4 +1,4 @@
-//! How long operations by themselves take on the CPU, a line each: its name and milliseconds with a tab between, then the same with its slopes.
+//! Times of single operations on the CPU, a line each: its name and milliseconds with a tab between, then the same with its slopes.
 //! Arrays are of some megabytes, which caches hold. `operations.py` in `xtask` has the same in PyTorch.
 //!
 //! `operations [PART OF A NAME]`

@@ -1,13 +1,12 @@
 //! Composite operations, traced once and used as one node.
 //!
-//! `gelu` is ten primitives and a block of random numbers eight hundred. Building those nodes in every training step
-//! costs the host more than the computation costs the device. Therefore [`Tensor::call`] runs the Rust expression
-//! once for each combination of shapes, element types and settings, caches the graph, and returns one node that
-//! represents it. Planning inlines bodies in place of their calls, so fusion works across calls.
+//! `gelu` is ten primitives and a block of random numbers eight hundred. Building those nodes in every training step costs the host more than the
+//! computation costs the device. Therefore [`Tensor::call`] runs the Rust expression once for each combination of shapes, element types and
+//! settings, caches the graph, and returns one node that represents it. Planning inlines bodies in place of their calls, so fusion works across calls.
 //!
-//! A body is a function without captures: it depends only on its inputs and settings, which are the cache key. Its
-//! numbers are constants of the graph. A number that changes from step to step (a learning rate, a seed) is an input,
-//! made with [`Tensor::scalar`]. Its VJP is a body as well, derived on first use and cached beside it.
+//! A body is a function without captures: it depends only on its inputs and settings, which are the cache key. Its numbers are constants of the
+//! graph. A number that changes from step to step (a learning rate, a seed) is an input, made with [`Tensor::scalar`]. Its VJP is a body as well,
+//! derived on first use and cached beside it.
 //!
 //! A [`CompositeOp`] names the library routine that computes the same; on devices without that routine the body runs.
 
@@ -171,9 +170,8 @@ struct VjpPlan {
 }
 
 impl Tensor {
-    /// Applies a composite operation: `body` of these inputs, traced once for each combination of shapes, element
-    /// types and settings. Numbers in the body are constants of the program; a number that changes from step to step
-    /// must be an input.
+    /// Applies a composite operation: `body` of these inputs, traced once for each combination of shapes, element types and settings. Numbers in
+    /// the body are constants of the program; a number that changes from step to step must be an input.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -198,9 +196,8 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::call`] with a custom VJP: `gradient` maps the inputs, the output and the output cotangent to the
-    /// gradients of the inputs, in their shapes. It returns `None` for an input without a gradient. A custom kernel
-    /// gets its gradient this way.
+    /// [`Tensor::call`] with a custom VJP: `gradient` maps the inputs, the output and the output cotangent to the gradients of the inputs, in
+    /// their shapes. It returns `None` for an input without a gradient. A custom kernel gets its gradient this way.
     #[doc(alias = "Function")]
     #[doc(alias = "custom_vjp")]
     #[track_caller]
@@ -589,14 +586,13 @@ impl Tensor {
     }
 }
 
-/// Pairs the placeholders for one example with the tensors for the batch, for the inputs with a batch axis.
+/// Pairs placeholders for one example with tensors for the batch, of the inputs with a batch axis.
 fn zip_batched<'a>(
     one: &'a [Tensor],
     whole: &'a [Tensor],
     each: &'a [bool],
 ) -> impl Iterator<Item = (&'a Tensor, Tensor)> {
-    let pairs = one.iter().zip(whole).zip(each);
-    pairs.filter(|(_, each)| **each).map(|((one, whole), _)| (one, whole.clone()))
+    one.iter().zip(whole).zip(each).filter(|(_, each)| **each).map(|((one, whole), _)| (one, whole.clone()))
 }
 
 fn lock() -> std::sync::MutexGuard<'static, WordMap<Key, Arc<TracedBody>>> {

@@ -16,6 +16,7 @@ mod tally;
 mod targets;
 mod test;
 mod tidy;
+mod tier;
 mod vnn;
 mod web;
 
@@ -46,9 +47,9 @@ fn main() -> ExitCode {
     };
     let green = match words.as_slice() {
         ["install"] => install::run(&place),
-        ["test"] => test::run(&place, test::Tier::Default),
-        ["test", "--quick"] => test::run(&place, test::Tier::Quick),
-        ["test", "--full"] => test::run(&place, test::Tier::Full),
+        ["test"] => test::run(&place, tier::Tier::Default),
+        ["test", "--quick"] => test::run(&place, tier::Tier::Quick),
+        ["test", "--full"] => test::run(&place, tier::Tier::Full),
         ["devices"] => devices::run(&place),
         ["peers"] => peers::run(&place),
         ["web"] => web::run(&place),

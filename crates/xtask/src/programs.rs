@@ -9,15 +9,9 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-<<<<<<< 500041b
 /// A process that runs tests: those of one module of a test program, all of a program, or the documentation's examples.
 pub struct Program {
     /// The module or program in the source tree, such as `crates/nn/tests/it/losses`, or `documentation`.
-=======
-/// A test program, or the documentation examples.
-pub struct Program {
-    /// Name in the output: the source file, or `documentation`.
->>>>>>> prose
     pub name: String,
     command: Command,
 }
@@ -34,16 +28,11 @@ pub struct End {
     pub took: Duration,
 }
 
-<<<<<<< 500041b
 /// Builds all test programs of the workspace and returns those that `wanted` accepts by name. Integration tests are one program for each
 /// crate, and each module of it runs in a separate process: a slow module occupies one core while others run on the rest.
 ///
 /// # Errors
 /// A program that does not compile; cargo prints why.
-=======
-/// Builds every test program of the workspace for whose source `wanted` returns true. Cargo shows its progress; a compile error is returned
-/// as an error.
->>>>>>> prose
 pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program>, String> {
     let arguments = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
     let mut artifacts = Vec::new();
@@ -68,7 +57,6 @@ pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program
     Ok(programs)
 }
 
-<<<<<<< 500041b
 /// The modules of a program of integration tests, each as a program that runs its tests alone; other programs unchanged.
 fn modules(Program { name, mut command }: Program) -> Result<Vec<Program>, String> {
     let Some(folder) = name.strip_suffix("/main.rs") else { return Ok(vec![Program { name, command }]) };
@@ -103,21 +91,13 @@ fn clone(command: &mut Command) -> Command {
 }
 
 /// The examples in the documentation, which rustdoc builds and runs.
-=======
-/// Returns the documentation examples, which rustdoc builds and runs.
->>>>>>> prose
 pub fn documentation(place: &Place) -> Program {
     let command = cargo(place, &["test", "--workspace", "--doc", "--no-fail-fast", "--", "--show-output"]);
     Program { name: "documentation".to_string(), command }
 }
 
-<<<<<<< 500041b
 /// The program of one line that cargo wrote, if it is a test.
 fn program(place: &Place, artifact: &str, libraries: &str) -> Option<Program> {
-=======
-/// Returns the program of one line of cargo's output, if it is a test.
-fn program(place: &Place, artifact: &str, libraries: &str, wanted: impl Fn(&str) -> bool) -> Option<Program> {
->>>>>>> prose
     let is_test = artifact.split_once("\"profile\":")?.1.split_once('}')?.0.contains("\"test\":true");
     let (executable, source) = (field(artifact, "executable")?, field(artifact, "src_path")?);
     let manifest = PathBuf::from(field(artifact, "manifest_path")?);
@@ -201,11 +181,7 @@ mod tests {
     }
 
     #[test]
-<<<<<<< 500041b
     fn only_tests_are_programs() {
-=======
-    fn only_selected_tests_are_programs() {
->>>>>>> prose
         assert!(
             found(&TEST.replace("\"opt_level\":\"1\",\"test\":true", "\"opt_level\":\"1\",\"test\":false")).is_none()
         );
@@ -215,7 +191,8 @@ mod tests {
     #[test]
     fn modules_of_a_program_are_processes() {
         let place = Place { root: std::env::temp_dir() };
-        let script = "if [ $2 = --list ]; then printf 'b::x: test\\na::y: test\\nb::c::z: test\\n'; else echo $WORD $@; fi";
+        let script =
+            "if [ $2 = --list ]; then printf 'b::x: test\\na::y: test\\nb::c::z: test\\n'; else echo $WORD $@; fi";
         let mut command = command(&place, "sh");
         command.args(["-c", script, "sh", "--show-output"]).env("WORD", "one");
         let modules = modules(Program { name: "crates/x/tests/it/main.rs".to_string(), command }).unwrap();

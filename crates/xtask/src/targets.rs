@@ -6,7 +6,7 @@
 use crate::install;
 use crate::place::Place;
 use crate::shell::{on_path, quiet};
-use crate::test::Tier;
+use crate::tier::Tier;
 use std::time::Duration;
 
 /// A target other than the host.

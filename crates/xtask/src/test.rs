@@ -12,20 +12,10 @@ use crate::shell::{cargo, command, on_path, quiet, stream};
 use crate::tally::Tally;
 use crate::targets::TARGETS;
 use crate::tidy;
+use crate::tier::Tier;
 use crate::web;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// Extent of the checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tier {
-    /// For use while working.
-    Quick,
-    /// All checks that a change must pass.
-    Default,
-    /// With the exhaustive sweeps.
-    Full,
-}
 
 /// A stage of the run.
 struct Stage {
@@ -52,13 +42,8 @@ const STAGES: &[Stage] = &[
     Stage { name: "other targets", from: Tier::Default, applies: always, run: other_targets },
 ];
 
-<<<<<<< 500041b
 /// Modules of tests of the CPU that Miri gets through in minutes: those of the vector machine take hours.
 const MIRI_TESTS: &[&str] = &["pool::"];
-=======
-/// Test programs that Miri runs in minutes; those of the vector machine take hours.
-const MIRI_TESTS: &[&str] = &["pool"];
->>>>>>> prose
 
 /// Makes the runtime's tests expect a machine without OpenCL.
 const NO_OPENCL: &str = "PANOPLY_TEST_NO_OPENCL";
@@ -67,12 +52,8 @@ const NO_VULKAN: &str = "PANOPLY_TEST_NO_VULKAN";
 /// Loader libraries of OpenCL and Vulkan.
 const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
-<<<<<<< 500041b
 /// Modules of tests that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
 /// few changes touch.
-=======
-/// Test programs that `--quick` leaves out: they wait for compilers, train a model, or take long for code that few changes touch.
->>>>>>> prose
 const SLOW: [&str; 16] = [
     "crates/cli/tests/it/regression_and_text",
     "crates/cli/tests/it/mesh",
@@ -336,15 +317,8 @@ fn miri(run: &mut Run) -> Outcome {
     }
     let mut tests = on_nightly(run, "miri");
     tests.args(["cargo", "miri", "test", "--package", "panoply-cpu"]);
-<<<<<<< 500041b
     tests.args(["--test", "it", "--"]).args(MIRI_TESTS);
     // Addresses pass through the vector machine's registers as numbers.
-=======
-    for name in MIRI_TESTS {
-        tests.args(["--test", name]);
-    }
-    // The vector machine passes pointers through its registers as integers.
->>>>>>> prose
     run.tests(tests.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance"))
 }
 

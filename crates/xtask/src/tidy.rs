@@ -1,12 +1,7 @@
 //! `cargo xtask tidy`: checks the rules of this repository that the compiler does not check.
 //!
-<<<<<<< 500041b
 //! A rule is a row of [`RULES`]: a name, the reason it prints, and one function from sources to places. Adding one is a row,
 //! a function in one of the modules below, and planted bad text in its test.
-=======
-//! A rule is a row of [`RULES`]: a name, the reason to print, and a function from sources to findings. A new rule needs a row, a function
-//! in [`text`] or [`imports`], and a test with text that violates it.
->>>>>>> prose
 
 mod cycles;
 mod imports;
@@ -80,7 +75,6 @@ const RULES: &[Rule] = &[
     },
     Rule { name: "home-path", reason: "the path exists on one machine only", check: Check::File(text::home_path) },
     Rule { name: "spelling", reason: "American spelling, as in the ecosystem", check: Check::File(text::spelling) },
-<<<<<<< 500041b
     Rule {
         name: "module-cycles",
         reason: "a module is read after those it imports",
@@ -97,9 +91,6 @@ const RULES: &[Rule] = &[
         check: Check::File(prose::first_sentence),
     },
     Rule { name: "indented-code", reason: "documents' code is compiled", check: Check::File(text::indented_code) },
-=======
-    Rule { name: "indented-code", reason: "code in documents is compiled", check: Check::File(text::indented_code) },
->>>>>>> prose
 ];
 
 /// Runs all rules on the repository.

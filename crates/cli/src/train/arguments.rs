@@ -46,6 +46,9 @@ pub struct TrainCommand {
     pub dropout: f64,
     #[command(flatten)]
     pub view: DataArgs,
+    /// Test set, evaluated once at the end: a file or folder in the format of DATA [default: the sub-folder `test` of a folder of images]
+    #[arg(long, value_name = "DATA", conflicts_with = "resume")]
+    pub test_data: Option<PathBuf>,
     /// Continue the run in this folder exactly where it stopped; --epochs may extend it
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["data", "TrainArgs", "DataArgs"])]
     pub resume: Option<PathBuf>,

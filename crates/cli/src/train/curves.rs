@@ -18,7 +18,7 @@ const BOTTOM: f64 = 42.0;
 pub fn draw(history: &[EpochReport]) -> String {
     let of = |value: fn(&EpochReport) -> f64| history.iter().map(value).collect::<Vec<f64>>();
     let epochs: Vec<usize> = history.iter().map(|report| report.epoch).collect();
-    let best = history.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss)).map(|report| report.epoch);
+    let best = EpochReport::best(history).map(|report| report.epoch);
     let (score, scale) = match history.first().map(|report| report.metric) {
         Some(Metric::R2) => ("R²", Scale::Plain),
         _ => ("accuracy", Scale::Percent),
@@ -170,6 +170,8 @@ mod tests {
             metric: Metric::Accuracy,
             train_score: 0.9,
             val_score: 0.8,
+            val_macro_f1: None,
+            monitor: Default::default(),
             seconds: 1.0,
         };
         for history in [vec![], vec![report(1, 2.0)], (1..=40).map(|epoch| report(epoch, 2.0 / epoch as f64)).collect()]

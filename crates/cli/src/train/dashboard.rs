@@ -374,7 +374,7 @@ fn draw_epochs(state: &State) -> Vec<Line<'static>> {
         let reached = in_words(report, state.text);
         format!("{:>4}  loss {:.4}, val {:.4}, {reached}", report.epoch, report.train_loss, report.val_loss)
     };
-    let best = state.history.iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss));
+    let best = EpochReport::best(&state.history);
     let last = state.history.iter().rev().take(3).rev().map(|report| Line::from(line(report)));
     let best = best.map(|report| Line::from(format!("best {}", line(report).trim_start())).bold());
     match best {
@@ -423,6 +423,8 @@ mod tests {
             metric: Metric::Accuracy,
             train_score,
             val_score: score,
+            val_macro_f1: None,
+            monitor: Default::default(),
             seconds: 1.0,
         }
     }

@@ -2,7 +2,8 @@
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
-use panoply::nn::data::reader::{ReadOptions, Task};
+use panoply::nn::data::TextEncoding;
+use panoply::nn::data::reader::{DecimalMark, MissingValues, ReadOptions, Task};
 
 /// Options for reading data; a resumed run keeps them.
 #[derive(Args, Clone, Debug, Default)]
@@ -29,6 +30,16 @@ pub struct DataArgs {
     /// True if the first line of a table contains column names [default: detected]
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
     pub header: Option<bool>,
+    /// Treatment of missing values in a table [default: the median of numbers and the most frequent category; a feature marks them if
+    /// more than 5 % are missing]
+    #[arg(long, value_enum)]
+    pub missing: Option<MissingArg>,
+    /// Decimal mark of the numbers in a table of text [default: detected]
+    #[arg(long, value_enum)]
+    pub decimal: Option<DecimalArg>,
+    /// Encoding of a text or of a table of text, such as latin1, windows-1252 or shift_jis [default: UTF-8 or UTF-16, detected]
+    #[arg(long, value_name = "NAME", value_parser = encoding)]
+    pub encoding: Option<TextEncoding>,
     /// Resize images to this height and width, such as 32x32
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = image_size)]
     pub image_size: Option<(usize, usize)>,
@@ -51,6 +62,30 @@ pub enum TaskArg {
     Text,
 }
 
+/// Treatments of missing values as the command line spells them.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum MissingArg {
+    /// Refuse the file
+    Error,
+    /// Leave their rows out
+    Drop,
+    /// Replace them by the mean of the column
+    Mean,
+    /// Replace them by the median of the column
+    Median,
+    /// Replace them by the most frequent value of the column
+    MostFrequent,
+}
+
+/// Decimal marks as the command line spells them.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DecimalArg {
+    /// 1,234.5
+    Point,
+    /// 1.234,5
+    Comma,
+}
+
 impl DataArgs {
     /// Returns these options, with those of `other` where an option is not set.
     #[must_use]
@@ -64,6 +99,9 @@ impl DataArgs {
             keep_columns: self.keep_columns || other.keep_columns,
             sequence_column: self.sequence_column.or(other.sequence_column),
             header: self.header.or(other.header),
+            missing: self.missing.or(other.missing),
+            decimal: self.decimal.or(other.decimal),
+            encoding: self.encoding.or(other.encoding),
             image_size: self.image_size.or(other.image_size),
             context_length: self.context_length.or(other.context_length),
         }
@@ -84,22 +122,46 @@ impl DataArgs {
             keep_columns,
             sequence_column: sequence,
             header,
+            missing,
+            decimal,
+            encoding,
             image_size,
             context_length: context,
             ..
         } = self;
+        let missing = missing.map(|missing| match missing {
+            MissingArg::Error => MissingValues::Error,
+            MissingArg::Drop => MissingValues::Drop,
+            MissingArg::Mean => MissingValues::Mean,
+            MissingArg::Median => MissingValues::Median,
+            MissingArg::MostFrequent => MissingValues::MostFrequent,
+        });
+        let decimal = decimal.map(|decimal| match decimal {
+            DecimalArg::Point => DecimalMark::Point,
+            DecimalArg::Comma => DecimalMark::Comma,
+        });
         ReadOptions {
             label_columns: labels,
             sequence_column: sequence,
             drop_columns: without,
             categorical,
             keep_columns,
+            // Part of `--val-split`.
+            group_column: None,
             header,
+            missing,
+            decimal,
+            encoding,
             image_size,
             task,
             context_length: context,
         }
     }
+}
+
+fn encoding(text: &str) -> Result<TextEncoding, String> {
+    TextEncoding::from_name(text)
+        .ok_or_else(|| "take a name such as utf-8, latin1, windows-1252 or utf-16le".to_string())
 }
 
 fn image_size(text: &str) -> Result<(usize, usize), String> {

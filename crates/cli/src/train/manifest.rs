@@ -6,13 +6,14 @@ use std::path::Path;
 use panoply::nn::checkpoint::{self, TensorFile};
 use panoply::nn::data::Targets;
 use panoply::nn::data::reader::{self, DataFormat, LabeledData, ReadOptions, SequenceColumn, Task};
-use panoply::nn::{EpochReport, Model, Network};
+use panoply::nn::{EpochReport, Model, Monitor, Network};
 use panoply::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Metrics;
 use super::run_dir::RunDir;
 use super::train_args::{LrScheduleKind, OptimizerKind, value_name};
+use super::val_split::ValSplit;
 use crate::console::escaped;
 use crate::shell;
 
@@ -60,7 +61,10 @@ pub struct DataInfo {
     pub val_examples: usize,
     /// xxh3-128 of all examples, in hexadecimal.
     pub fingerprint: String,
-    /// Reading options that were set.
+    /// xxh3-128 of the validation examples, in hexadecimal, if they are another file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_fingerprint: Option<String>,
+    /// The options for reading it that were given.
     #[serde(flatten)]
     pub reading: ReadOptions,
 }
@@ -99,11 +103,17 @@ pub struct TrainSettings {
     /// Decay of the exponential moving average of the parameters, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ema_decay: Option<f64>,
-    /// Epochs without a better validation loss before training stops.
+    /// Epochs without an improvement of the monitored figure after which training stops.
     pub patience: Option<usize>,
-    /// Fraction of the examples used for validation.
-    pub val_split: f64,
-    /// Seed of initial weights, example order and dropout.
+    /// The validation figure that chooses the best epoch.
+    #[serde(default)]
+    pub monitor: Monitor,
+    /// The choice of the validation examples.
+    pub val_split: ValSplit,
+    /// A file or folder that is evaluated once, at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_data: Option<String>,
+    /// Of weights, order and dropout.
     pub seed: u64,
     /// Element type of layer computations.
     pub precision: String,
@@ -121,8 +131,22 @@ pub struct RunResult {
     /// Further metrics of the best model.
     #[serde(flatten)]
     pub measures: Metrics,
+    /// Evaluation of the test set, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<TestResult>,
     /// Number of steps skipped because gradients overflowed.
     pub skipped_steps: u64,
+}
+
+/// Evaluation of the test set by the best model.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TestResult {
+    /// Mean loss.
+    pub loss: f64,
+    /// Accuracy of a classification or of labels, R² of a regression.
+    pub score: f64,
+    /// Number of examples.
+    pub examples: usize,
 }
 
 /// Commands to type next.
@@ -152,7 +176,14 @@ impl DataInfo {
 
     /// Returns the first difference between the training data and data that were read again, if any.
     pub fn changed(&self, again: &LabeledData) -> Option<String> {
-        let now = again.format.clone();
+        let mut now = again.format.clone();
+        // Runs that were begun with `--missing error` have no replacements, and neither have runs of earlier versions.
+        if let (DataFormat::Csv { imputation: before, .. }, DataFormat::Csv { imputation, .. }) =
+            (&self.format, &mut now)
+            && before.is_empty()
+        {
+            imputation.clear();
+        }
         let names = match (&self.format, &now) {
             (
                 DataFormat::Csv { feature_columns: columns, label_columns: labels, categories: words, .. },
@@ -216,8 +247,12 @@ impl DataInfo {
     fn example_lengths(&self) -> std::result::Result<Vec<usize>, String> {
         match &self.format {
             DataFormat::Digits => Ok(vec![1, 8, 8]),
-            DataFormat::Csv { feature_columns: columns, sequence: sequences, categories: words, .. } => {
-                let width = columns.iter().map(|column| words.get(column).map_or(1, Vec::len)).sum();
+            DataFormat::Csv {
+                feature_columns: columns, sequence: sequences, categories: words, imputation, ..
+            } => {
+                let indicator = |column| usize::from(imputation.get(column).is_some_and(|fill| fill.indicator));
+                let width = |column| words.get(column).map_or(1, Vec::len) + indicator(column);
+                let width = columns.iter().map(width).sum();
                 Ok(sequences.iter().map(|sequences| sequences.max_len).chain([width]).collect())
             }
             DataFormat::Text { context_length: time, .. } => Ok(vec![*time]),
@@ -292,6 +327,7 @@ impl DataInfo {
     }
 
     fn what(&self) -> String {
+        let as_number = if self.has_numeric_classes() { " (`--task regression` treats it as a number)" } else { "" };
         match &self.format {
             DataFormat::Csv { label_columns: labels, task: Task::MultiLabel, .. } => {
                 format!("targets {} as {}", listed(labels), yes_or_no(labels.len()))
@@ -306,19 +342,26 @@ impl DataInfo {
             DataFormat::Npy { num_outputs: numbers, task: Task::MultiLabel, .. } => {
                 format!("{numbers} {} per example", yes_or_no(*numbers))
             }
-            DataFormat::Npy { num_outputs: 1, .. } => "a number per example".to_string(),
+            DataFormat::Npy { num_outputs: 1, .. } => {
+                "a number per example (`--task classification` treats it as classes)".to_string()
+            }
             DataFormat::Npy { num_outputs: numbers @ 2.., .. } => format!("{numbers} numbers per example"),
             DataFormat::Csv { label_columns: labels, .. } => {
-                let numbers =
-                    self.class_names.len() > 2 && self.class_names.iter().all(|class| class.parse::<f64>().is_ok());
-                let other = if numbers { " (`--task regression` treats it as a number)" } else { "" };
-                format!("target {} with {} classes{other}", listed(labels), self.class_names.len())
+                format!("target {} with {} classes{as_number}", listed(labels), self.class_names.len())
             }
             DataFormat::Text { context_length: time, .. } => {
                 format!("{} distinct characters, context length {time}", self.class_names.len())
             }
-            _ => format!("{} classes", self.class_names.len()),
+            DataFormat::Npy { .. } => format!("{} classes{as_number}", self.class_names.len()),
+            DataFormat::Digits | DataFormat::Images { .. } | DataFormat::Idx { .. } => {
+                format!("{} classes", self.class_names.len())
+            }
         }
+    }
+
+    /// True for more than two classes that are numbers, which could be a regression.
+    fn has_numeric_classes(&self) -> bool {
+        self.class_names.len() > 2 && self.class_names.iter().all(|class| class.parse::<f64>().is_ok())
     }
 }
 

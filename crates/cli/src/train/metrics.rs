@@ -197,8 +197,15 @@ pub fn in_words(report: &EpochReport, text: bool) -> String {
         Metric::Accuracy if text => {
             format!("perplexity {:.2}, accuracy {:.1} %", perplexity(report.val_loss), report.val_score * 100.0)
         }
-        Metric::Accuracy => format!("accuracy {:.1} %", report.val_score * 100.0),
-        Metric::R2 => format!("R² {:.3}", report.val_score),
+        metric => score_in_words(metric, report.val_score),
+    }
+}
+
+/// Formats a score with the name of its metric.
+pub fn score_in_words(metric: Metric, score: f64) -> String {
+    match metric {
+        Metric::Accuracy => format!("accuracy {:.1} %", score * 100.0),
+        Metric::R2 => format!("R² {score:.3}"),
     }
 }
 

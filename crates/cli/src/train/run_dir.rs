@@ -109,7 +109,7 @@ impl RunDir {
         self.write("history.jsonl", &lines.concat())?;
         let mut table = "epoch,train_loss,val_loss,metric,train_score,val_score,seconds\n".to_string();
         for report in history {
-            let EpochReport { epoch, train_loss, val_loss, metric, train_score, val_score, seconds } = report;
+            let EpochReport { epoch, train_loss, val_loss, metric, train_score, val_score, seconds, .. } = report;
             let metric = match metric {
                 Metric::Accuracy => "accuracy",
                 Metric::R2 => "r2",

@@ -4,15 +4,18 @@
 use std::path::Path;
 
 use clap::{Args, Parser, ValueEnum};
+use panoply::nn::data::Targets;
 use panoply::nn::network::file::Setting;
 use panoply::nn::optim::{
     Adagrad, Adam, AdamW, Lion, LrSchedule, Optimizer, ReduceLrOnPlateau, RmsProp, Sgd, UpdateRule,
 };
-use panoply::nn::{LayerSpec, TrainConfig};
+use panoply::nn::{LayerSpec, Monitor, TrainConfig};
 use panoply::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// All training options.
+use super::val_split::ValSplit;
+
+/// All that may be said.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TrainOptions {
     #[command(flatten)]
@@ -72,12 +75,16 @@ pub struct TrainArgs {
     /// pixels, mirrors them with a probability (horizontal-flip=P, default 0.5), adds normal noise of that standard deviation
     #[arg(long, value_name = "AUGMENTATIONS", value_delimiter = ',', value_parser = parse_augmentation)]
     pub augment: Vec<LayerSpec>,
-    /// Early stopping: epochs without a better validation loss before training stops
+    /// Early stopping: epochs without an improvement of the monitored figure before training stops
     #[arg(long)]
     pub patience: Option<usize>,
-    /// Fraction of the examples used for validation [default: 0.2]
-    #[arg(long)]
-    pub val_split: Option<f64>,
+    /// Validation figure that chooses the best epoch [default: accuracy for classification and multilabel, otherwise loss]
+    #[arg(long, value_enum)]
+    pub monitor: Option<MonitorArg>,
+    /// Validation examples: a fraction (stratified for classes, the end of a text), `last` or `last:FRACTION` (for time series),
+    /// `stratified`, `group:COLUMN` (rows of a table with the same value stay together) or `file:PATH` [default: 0.2]
+    #[arg(long, visible_alias = "validation-split", value_name = "SPLIT", allow_hyphen_values = true)]
+    pub val_split: Option<ValSplit>,
     /// Seed of initial weights, example order and dropout [default: 0]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -133,6 +140,7 @@ impl TrainOptions {
                 precision: here.precision.or(there.precision),
                 augment: if here.augment.is_empty() { there.augment } else { here.augment },
                 patience: here.patience.or(there.patience),
+                monitor: here.monitor.or(there.monitor),
                 val_split: here.val_split.or(there.val_split),
                 seed: here.seed.or(there.seed),
             },
@@ -187,7 +195,46 @@ impl TrainArgs {
     }
 }
 
-/// Number of examples per batch.
+/// A monitored figure as the command line spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MonitorArg {
+    /// Validation loss
+    Loss,
+    /// Validation accuracy
+    Accuracy,
+    /// R² of the validation examples
+    R2,
+    /// Macro-averaged F1 score of the validation examples
+    F1,
+}
+
+impl MonitorArg {
+    /// The figure for these targets.
+    ///
+    /// # Errors
+    /// A figure that they do not have.
+    pub fn monitor(self, targets: &Targets) -> Result<Monitor> {
+        let (monitor, fits) = match (self, targets) {
+            (MonitorArg::Loss, _) => (Monitor::Loss, true),
+            (MonitorArg::Accuracy, targets) => (Monitor::Score, !matches!(targets, Targets::Regression { .. })),
+            (MonitorArg::R2, targets) => (Monitor::Score, matches!(targets, Targets::Regression { .. })),
+            (MonitorArg::F1, targets) => {
+                (Monitor::MacroF1, matches!(targets, Targets::Classes { labels_per_example: 1, .. }))
+            }
+        };
+        let has = match targets {
+            Targets::Classes { labels_per_example: 1, .. } => "a classification has loss, accuracy and f1",
+            Targets::Classes { .. } | Targets::MultiLabel { .. } => "these targets have loss and accuracy",
+            Targets::Regression { .. } => "a regression has loss and r2",
+        };
+        match fits {
+            true => Ok(monitor),
+            false => Err(Error::mistake(format!("--monitor {}: {has}", value_name(self)))),
+        }
+    }
+}
+
+/// Examples of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchSize {
     /// The largest batch that fits into memory.
@@ -347,6 +394,11 @@ pub enum LrScheduleKind {
 }
 
 impl LrScheduleKind {
+    /// True if the learning rate depends on the number of epochs.
+    pub fn depends_on_end(self) -> bool {
+        !matches!(self, LrScheduleKind::Constant | LrScheduleKind::ReduceOnPlateau)
+    }
+
     /// Returns the schedule over a number of steps.
     pub fn schedule(self, steps: u64) -> LrSchedule {
         match self {

@@ -285,7 +285,9 @@ fn of_the_library() -> Vec<String> {
                 let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
                 let rest = match block {
                     "impl Tensor {" => line.strip_prefix("    pub fn "),
-                    "unary! {" | "binary! {" => line.strip_prefix("    ").filter(|line| !line.starts_with("//")),
+                    "unary! {" | "binary! {" => {
+                        line.strip_prefix("    ").filter(|line| !line.starts_with("//") && !line.starts_with("#["))
+                    }
                     _ => None,
                 };
                 names.extend(rest.map(|rest| rest.chars().take_while(|letter| is_name(*letter)).collect::<String>()));

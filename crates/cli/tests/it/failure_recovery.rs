@@ -2,7 +2,6 @@
 //! folders.
 
 use crate::place;
-use crate::untrusted;
 
 use std::path::Path;
 use std::process::Command;
@@ -91,7 +90,7 @@ fn unreadable_files_are_reported_with_location_and_fix() {
         place.refused(&["train", name, "--epochs", "1"])
     };
     let said = refused("latin.csv", b"x,label\n1,caf\xe9\n2,b\n");
-    assert!(said.contains("latin.csv:2: byte 0xe9 is not UTF-8") && said.contains("save it as UTF-8"), "{said}");
+    assert!(said.contains("latin.csv:2: byte 0xe9 is not UTF-8") && said.contains("--encoding latin1"), "{said}");
     let said = refused("head.csv", b"x,label\n");
     assert!(said.contains("head.csv: there is only one line; if it is a header, there are no rows"), "{said}");
     let said = refused("only.csv", b"x,label\n1,a\n");

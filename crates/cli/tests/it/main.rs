@@ -15,4 +15,5 @@ mod status;
 mod train;
 mod train_options;
 mod untrusted;
+mod validation;
 mod verify;

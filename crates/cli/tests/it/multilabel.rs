@@ -194,7 +194,10 @@ fn incompatible_columns_are_reported() {
         (&["unnamed.csv", "--label", "y,z,"], "\n  select a column without a name by its position, counted from 1"),
         (&["odd.csv", "--label", "yes,odd", "--task", "multilabel"], "odd.csv:3: odd: `2` is neither 0 nor 1"),
         (&["odd.csv", "--label", "yes,word"], "odd.csv:2: word: `red` is not a number"),
-        (&["empty.csv", "--label", "yes,no"], "empty.csv:3: no: it is empty"),
+        (
+            &["empty.csv", "--label", "yes,no"],
+            "empty.csv:3: no: the target is missing\n  `--missing drop` leaves such rows out",
+        ),
         (&["digits", "--task", "multilabel"], "--task does not apply to digits"),
     ] {
         let refusal = place.refused(&[&["train"], arguments].concat());

@@ -309,10 +309,9 @@ fn tables_are_trained_and_predicted() {
     place.write("other.csv", "width,depth\n1,2\n");
     assert!(place.refused(&["predict", model, "other.csv"]).contains("1 columns are missing (height, in cm)"));
     place.write("mixed.csv", table(120).replace("\n0.00,tulip", "\n0.00,"));
-    let refusal = place.refused(&["train", "mixed.csv"]);
-    assert!(refusal.contains("mixed.csv:2: kind: it is empty, in a categorical column"), "{refusal}");
-    let notes =
-        ["use `--drop-columns \"kind\"` to ignore the column", "height, in cm is the label; use `--label COLUMN`"];
+    let refusal = place.refused(&["train", "mixed.csv", "--missing", "error"]);
+    assert!(refusal.contains("mixed.csv:2: kind: the value is missing"), "{refusal}");
+    let notes = ["`--missing median` replaces missing values", "height, in cm is the label; use `--label COLUMN`"];
     assert!(notes.iter().all(|note| refusal.contains(note)), "{refusal}");
     let refusal = place.refused(&["train", "flowers.csv", "--task", "classification"]);
     assert!(
@@ -486,7 +485,11 @@ fn idx_and_numpy_files_are_learned() {
         panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
     });
     let said = text(&place.run(&["train", "arrays/x.npy", "--min-steps", "4", "--val-split", "0.5"]).stderr);
-    assert!(said.contains(", 3 classes; ") && said.contains("\nno validation example has class 2\n"), "{said}");
+    assert!(
+        said.contains(", 3 classes (`--task regression` treats it as a number); ")
+            && said.contains("\nno validation example has class 2\n"),
+        "{said}"
+    );
     // A single class cannot be trained, but can be predicted.
     panoply::Device::get("cpu").unwrap().scope(|| {
         let labels = panoply::Tensor::from_slice(&[0i32; 12], [12]);

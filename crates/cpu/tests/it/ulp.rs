@@ -1,14 +1,8 @@
 //! Maximum errors of the functions of `math` in units in the last place, and their special values as in Annex F of C.
 //!
-<<<<<<< 500041b:crates/cpu/tests/it/ulp.rs
 //! The oracle is the platform's C library as `std` calls it, in f64 for both widths; for f64 it is itself up to 1 ULP off.
 //! By default a sample is taken. With `PANOPLY_TEST_FULL=1` every f32 is tried, and many more f64. The maxima are printed
 //! either way: `cargo test -p panoply-cpu --test it ulp -- --nocapture`.
-=======
-//! The reference is the platform's C library as called by `std`, in f64 for both widths; for f64 it is itself up to 1
-//! ULP off. By default a sample is tested. With `PANOPLY_TEST_FULL=1` every f32 is tested, and many more f64. The
-//! maxima are printed in either case: `cargo test -p panoply-cpu --test ulp -- --nocapture`.
->>>>>>> prose:crates/cpu/tests/ulp.rs
 
 #[allow(dead_code)]
 mod blocks;

@@ -177,7 +177,7 @@ impl Open {
     pub fn cannot_wait(&self) -> Error {
         let label = &self.fate.label;
         Error::unsupported(format!(
-            "{label}: programs cannot block in a browser; `.await` the results of `Buffer::read` and `Queue::mark`"
+            "{label}: programs cannot block in a browser; `.await` the results of `Buffer::read_async` and `Queue::record_event`"
         ))
     }
 

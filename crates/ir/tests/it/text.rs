@@ -13,13 +13,8 @@ use panoply_ir::{Alu, DType, Scalar, Type, hash, text};
 /// Maximum time per text.
 const SECOND: Duration = Duration::from_secs(1);
 
-<<<<<<< 500041b:crates/ir/tests/it/text.rs
 /// Every construct of the language once, in the form in which it is printed.
 const EVERYTHING: &str = include_str!("../data/everything.kernel");
-=======
-/// Every construct of the language once, as printed.
-const EVERYTHING: &str = include_str!("data/everything.kernel");
->>>>>>> prose:crates/ir/tests/text.rs
 
 fn saxpy(first_line: u32) -> Kernel {
     let mut b = Builder::new("saxpy");

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use panoply_tensor::{DType, Error, Result, Scalar};
 
-use super::npy::Array;
+use super::labels::{Keys, NumericLabels, classes_among};
+use super::npy::{Array, Content};
 use super::npz::Archive;
-use super::reader::{
-    DataFormat, FileKind, InferenceData, Keys, Label, LabeledData, MOST_CLASSES, Task, classes_among, kind, name,
-};
+use super::reader::{DataFormat, FileKind, InferenceData, Label, LabeledData, MOST_CLASSES, Task, kind, name};
 use super::{Dataset, ReadBudget, idx, offsets};
 
 /// Location of an array: a whole file, or a name within an archive.
@@ -76,13 +75,48 @@ pub(super) fn open(file: &Path, task: Option<Task>) -> Result<LabeledData> {
     let examples = examples(file)?;
     let targets = targets_of(&examples)?;
     let budget = &examples.budget(&targets)?;
-    let array = targets.array(&ReadBudget::new(budget.left()))?;
-    let numbers = array.dims.iter().skip(1).any(|length| *length != 1) || array.dtype.is_float();
-    match task.unwrap_or(if numbers { Task::Regression } else { Task::Classification }) {
+    let (guess, note) = guess_task(&targets, &ReadBudget::new(budget.left()))?;
+    let mut data = match task.unwrap_or(guess) {
         Task::Regression => with_numbers(&examples, &targets, false, budget),
         Task::MultiLabel => with_numbers(&examples, &targets, true, budget),
         Task::Classification | Task::Text => pair(&examples, &targets, budget),
+    }?;
+    data.assumptions.extend(note.filter(|_| task.is_none()));
+    Ok(data)
+}
+
+/// The task that an array of targets suggests, and a sentence that names the option for another one.
+///
+/// Texts, rows with a single 1 (one-hot), and whole numbers of few values are classes; other rows are numbers.
+fn guess_task(targets: &ArrayLocation, budget: &ReadBudget) -> Result<(Task, Option<String>)> {
+    let array = match targets.content(budget)? {
+        Content::Texts(..) => return Ok((Task::Classification, None)),
+        Content::Numbers(array) => array,
+    };
+    if one_hot(&array).is_some() {
+        let what = format!("{targets}: each row has a single 1, so it is a class (one-hot)");
+        return Ok((Task::Classification, Some(format!("{what}; `--task multilabel` reads independent labels"))));
     }
+    if array.dims.iter().skip(1).any(|length| *length != 1) {
+        return Ok((Task::Regression, None));
+    }
+    budget.take_values(array.bytes.len() / array.dtype.bytes(), size_of::<f64>(), &targets.file)?;
+    Ok((NumericLabels::of(array.scalars().map(wide).collect()).task(), None))
+}
+
+/// The class of each row of a matrix in which every row has a single 1 and zeros, and how many columns it has; `None` otherwise.
+fn one_hot(array: &Array) -> Option<(Vec<i32>, usize)> {
+    let [_, width] = array.dims[..] else { return None };
+    if width < 2 {
+        return None;
+    }
+    let values: Vec<f64> = array.scalars().map(wide).collect();
+    let class = |row: &[f64]| {
+        let single = row.iter().all(|value| [0.0, 1.0].contains(value)) && row.iter().sum::<f64>() == 1.0;
+        single.then(|| row.iter().position(|value| *value == 1.0).unwrap_or(0) as i32)
+    };
+    let classes: Option<Vec<i32>> = values.chunks_exact(width).map(class).collect();
+    Some((classes.filter(|classes| !classes.is_empty())?, width))
 }
 
 /// Schema of the arrays that a trained network reads.
@@ -206,6 +240,7 @@ fn with_numbers(
         format: source,
         dataset: data,
         class_names: Vec::new(),
+        groups: None,
         assumptions: notes.into_iter().chain(own.notes).collect(),
     })
 }
@@ -239,6 +274,7 @@ fn pair(examples: &ArrayLocation, classes: &ArrayLocation, budget: &ReadBudget) 
         format: source,
         dataset: Dataset::classification(features, width, labels, names.len())?.with_shape(&lengths)?,
         class_names: names,
+        groups: None,
         assumptions: notes,
     })
 }
@@ -317,15 +353,17 @@ impl ArrayLocation {
         ReadBudget::for_size(if targets.file == self.file { own } else { own.saturating_add(size(targets)?) })
     }
 
+    /// Reads the array of numbers.
     fn array(&self, budget: &ReadBudget) -> Result<Array> {
+        self.content(budget)?.numbers().map_err(|what| Error::corrupt(format!("{self}: {what}")))
+    }
+
+    fn content(&self, budget: &ReadBudget) -> Result<Content> {
         match &self.name {
-            Some(name) => Archive::open(&self.file, budget)?.array(name),
-            None if matches!(kind(&self.file)?, FileKind::Npy) => Array::read_within(&self.file, budget),
-            None => idx::load_within(&self.file, budget).map(|idx::Bytes { dims, data }| Array {
-                dtype: DType::U8,
-                dims,
-                bytes: data,
-            }),
+            Some(name) => Archive::open(&self.file, budget)?.content(name),
+            None if matches!(kind(&self.file)?, FileKind::Npy) => Content::read(&self.file, budget),
+            None => idx::load_within(&self.file, budget)
+                .map(|idx::Bytes { dims, data }| Content::Numbers(Array { dtype: DType::U8, dims, bytes: data })),
         }
     }
 
@@ -369,10 +407,26 @@ impl ArrayLocation {
 
     /// Reads the label of each of `count` examples as text.
     fn labels(&self, count: usize, budget: &ReadBudget) -> Result<Vec<String>> {
-        let array = self.array(budget)?;
-        // Memory of a label: text until the classes are known, then an index.
+        // A label is a text until the classes are known, and the number of its class then.
         let each = size_of::<String>() + LABEL_BYTES + size_of::<i32>();
+        let counted = |labels: Vec<String>| match labels.len() == count {
+            true => Ok(labels),
+            false => Err(Error::corrupt(format!("{self}: {} labels for {count} examples", labels.len()))),
+        };
+        let array = match self.content(budget)? {
+            Content::Texts(texts, dims) => {
+                budget.take_values(texts.len(), each, &self.file)?;
+                if dims.is_empty() || dims[1..].iter().any(|length| *length != 1) {
+                    return Err(Error::corrupt(format!("{self}: text{dims:?} is not one label for each example")));
+                }
+                return counted(texts);
+            }
+            Content::Numbers(array) => array,
+        };
         budget.take_values(array.bytes.len() / array.dtype.bytes(), each, &self.file)?;
+        if let Some((classes, _)) = one_hot(&array) {
+            return counted(classes.iter().map(i32::to_string).collect());
+        }
         let Array { dtype, dims, .. } = &array;
         if dims.is_empty() || dims[1..].iter().any(|length| *length != 1) {
             return Err(Error::corrupt(format!("{self}: {dtype}{dims:?} is not one label for each example")));
@@ -385,11 +439,7 @@ impl ArrayLocation {
                 Err(Error::corrupt(message).note("classes are integers or bools; use `--task regression` for numbers"))
             }
         };
-        let labels: Vec<String> = array.scalars().enumerate().map(label).collect::<Result<_>>()?;
-        if labels.len() != count {
-            return Err(Error::corrupt(format!("{self}: {} labels for {count} examples", labels.len())));
-        }
-        Ok(labels)
+        counted(array.scalars().enumerate().map(label).collect::<Result<_>>()?)
     }
 
     /// Reads the targets of `count` examples in f64. Returns them with the number of targets per example.

@@ -11,8 +11,10 @@ use std::path::Path;
 use csv::{ReaderBuilder, StringRecord};
 use panoply_tensor::{Error, Result};
 
+use super::numbers::{has_decimal_comma, number, numeric_part};
 use super::reader::name;
-use super::{Dataset, ReadBudget, read_text};
+use super::tables::is_missing;
+use super::{Dataset, ReadBudget, TextEncoding, read_text};
 
 /// A numeric table.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +33,7 @@ pub struct Table {
 /// If the file cannot be read, or a cell of another line is not a number.
 pub fn load(path: &Path) -> Result<Table> {
     let budget = ReadBudget::for_file(path)?;
-    let (text, delimiter) = open(path, &budget)?;
+    let (text, delimiter) = open(path, None, &budget)?;
     let wrong = |(line, what): (usize, String)| Error::corrupt(format!("{}:{line}: {what}", path.display()));
     let cells = Cells::parse(&text, delimiter).map_err(wrong)?;
     budget.take_values(cells.ends.len(), size_of::<f32>(), path)?;
@@ -119,6 +121,38 @@ impl Cells {
 
     fn line(&self, row: usize) -> usize {
         self.lines[row] as usize
+    }
+
+    /// True if the numbers have decimal commas: some cells are such numbers, and none is a number with a decimal point.
+    fn have_decimal_commas(&self) -> bool {
+        let mut found = false;
+        let mut start = 0;
+        for end in &self.ends {
+            match has_decimal_comma(&self.text[start..*end as usize]) {
+                Some(true) => found = true,
+                Some(false) => return false,
+                None => {}
+            }
+            start = *end as usize;
+        }
+        found
+    }
+
+    /// Rewrites numbers with decimal commas to decimal points, and removes the points between groups of digits.
+    fn use_decimal_points(&mut self) {
+        let old = std::mem::take(&mut self.text);
+        self.text.reserve(old.len());
+        let mut start = 0;
+        for end in &mut self.ends {
+            let cell = &old[start..*end as usize];
+            start = *end as usize;
+            match numeric_part(cell) {
+                Some(_) => self.text.extend(cell.chars().filter(|c| *c != '.').map(|c| if c == ',' { '.' } else { c })),
+                None => self.text.push_str(cell),
+            }
+            // No cell becomes longer.
+            *end = self.text.len() as u32;
+        }
     }
 
     fn remove_first(&mut self) {
@@ -310,10 +344,10 @@ fn unified(text: &str) -> Cow<'_, str> {
 /// Maximum memory of a cell of the current record, in bytes.
 const RECORD_BYTES: usize = 2 * size_of::<usize>();
 
-/// Reads the text of a table and detects its delimiter, which is a tab for `.tsv` files.
-fn open(path: &Path, budget: &ReadBudget) -> Result<(String, u8)> {
-    let read = read_text(path, budget)?;
-    // Memory of the parsed table: cell ends and text; while a record is parsed, also the ends of its cells.
+/// The text of a table and its delimiter: a tab if the file's name says so.
+fn open(path: &Path, encoding: Option<TextEncoding>, budget: &ReadBudget) -> Result<(String, u8)> {
+    let read = read_text(path, encoding, budget)?;
+    // What becomes of it: where each cell ends and all of their text; and while a record is read, where its cells end.
     let divides = |byte: &&u8| DELIMITERS.contains(byte) || matches!(byte, b' ' | b'\n' | b'\r');
     let cells = read.as_bytes().iter().filter(divides).count() + 1;
     budget.take_values(cells, 2 * size_of::<u32>(), path)?;
@@ -334,49 +368,7 @@ fn open(path: &Path, budget: &ReadBudget) -> Result<(String, u8)> {
     Ok((text, delimiter))
 }
 
-/// Parses a cell as a finite number: in Rust's syntax, or with a percent sign, a currency sign or thousands separators (`45%`, `$12.50`,
-/// `1,234`).
-pub(super) fn number(cell: &str) -> Option<f64> {
-    let plain = |cell: &str| cell.parse::<f64>().ok().filter(|number| number.is_finite());
-    if let Some(number) = plain(cell) {
-        return Some(number);
-    }
-    if !cell.bytes().any(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let (sign, rest) = match cell.strip_prefix('-') {
-        Some(rest) => (-1.0, rest),
-        None => (1.0, cell),
-    };
-    let bare = rest.trim_start_matches(CURRENCIES).trim_end_matches(CURRENCIES);
-    let bare = bare.strip_suffix('%').unwrap_or(bare).trim();
-    let digits = match bare.contains(',') {
-        true => ungrouped(bare)?,
-        false => bare.to_string(),
-    };
-    // The sign was parsed already, and spellings of infinity have no digits.
-    if !digits.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.') {
-        return None;
-    }
-    plain(&digits).map(|number| sign * number)
-}
-
-/// Currency signs before or after an amount.
-const CURRENCIES: [char; 6] = ['$', '€', '£', '¥', '₹', '₩'];
-
-/// Removes thousands separators from a number; `None` if it is not of this form.
-fn ungrouped(text: &str) -> Option<String> {
-    let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let mut groups = whole.split(',');
-    let first = groups.next().filter(|first| (1..=3).contains(&first.len()) && digits(first))?;
-    let rest: Vec<&str> = groups.collect();
-    let grouped = !rest.is_empty() && rest.iter().all(|group| group.len() == 3 && digits(group));
-    let fraction = fraction.map_or(Some(String::new()), |fraction| digits(fraction).then(|| format!(".{fraction}")))?;
-    grouped.then(|| format!("{first}{}{fraction}", rest.concat()))
-}
-
-/// A table of text.
+/// A table of text, of which one column may hold words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CsvTable {
     /// Column names from the first line, otherwise `column 1` and so on.
@@ -385,12 +377,23 @@ pub struct CsvTable {
     pub has_header: bool,
     /// True if the header is a guess and might be a row.
     pub header_guessed: bool,
-    /// Columns that the writer's metadata declare as an index of the rows.
+    /// True if the file writes numbers with decimal commas.
+    pub decimal_comma: bool,
+    /// Columns that its writer calls an index of the rows.
     pub(super) index: Vec<String>,
     cells: Cells,
 }
 
-/// Names under which the column of classes is searched.
+/// Options for reading a table of text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CsvOptions {
+    /// Detected if `None`.
+    pub encoding: Option<TextEncoding>,
+    /// True for decimal commas; detected if `None`.
+    pub decimal_comma: Option<bool>,
+}
+
+/// Names under which a column of classes is looked for.
 const LABELS: [&str; 8] = ["label", "labels", "class", "target", "y", "species", "category", "outcome"];
 
 impl CsvTable {
@@ -400,18 +403,24 @@ impl CsvTable {
     /// # Errors
     /// If the file cannot be read, or rows differ in the number of cells.
     pub fn read(path: &Path) -> Result<CsvTable> {
-        CsvTable::read_named(path, |_| None, &ReadBudget::for_file(path)?)
+        CsvTable::read_named(path, |_| None, CsvOptions::default(), &ReadBudget::for_file(path)?)
     }
 
-    /// Reads a table; `known` can decide whether the first line is a header.
+    /// Reads a table. `known` returns whether its first line, which it is given, names the columns; detected if `None`.
     pub(super) fn read_named(
         path: &Path,
         known: impl Fn(&[String]) -> Option<bool>,
+        options: CsvOptions,
         budget: &ReadBudget,
     ) -> Result<CsvTable> {
-        let (text, delimiter) = open(path, budget)?;
+        let (text, delimiter) = open(path, options.encoding, budget)?;
         let wrong = |(line, what): (usize, String)| Error::corrupt(format!("{}:{line}: {what}", path.display()));
         let mut cells = Cells::parse(&text, delimiter).map_err(wrong)?;
+        drop(text);
+        let decimal_comma = options.decimal_comma.unwrap_or_else(|| cells.have_decimal_commas());
+        if decimal_comma {
+            cells.use_decimal_points();
+        }
         if cells.rows() == 0 {
             return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
         }
@@ -424,13 +433,13 @@ impl CsvTable {
         if named {
             cells.remove_first();
         }
-        Ok(CsvTable { names, has_header: named, header_guessed: doubtful, index: Vec::new(), cells })
+        Ok(CsvTable { names, has_header: named, header_guessed: doubtful, decimal_comma, index: Vec::new(), cells })
     }
 
     /// Creates a table with these columns.
     #[cfg(feature = "parquet")]
     pub(super) fn of(names: Vec<String>, index: Vec<String>, cells: Cells) -> CsvTable {
-        CsvTable { names, has_header: true, header_guessed: false, index, cells }
+        CsvTable { names, has_header: true, header_guessed: false, decimal_comma: false, index, cells }
     }
 
     /// Returns the number of rows.
@@ -519,14 +528,20 @@ impl CsvTable {
             .ok_or_else(|| Error::mistake(format!("no column `{said}`; the columns are {}", self.names.join(", "))))
     }
 
-    /// Parses a cell as a number and subtracts an offset.
-    pub(super) fn number(&self, row: usize, column: usize, offset: f64, path: &Path) -> Result<f32> {
+    /// Parses a cell as a number, subtracts an offset, and divides by a scale.
+    pub(super) fn number(&self, row: usize, column: usize, (offset, scale): (f64, f64), path: &Path) -> Result<f32> {
         let cell = self.cell(row, column);
-        let found = number(cell).map(|number| (number - offset) as f32).filter(|number| number.is_finite());
+        let found = number(cell).map(|number| ((number - offset) / scale) as f32).filter(|number| number.is_finite());
         found.ok_or_else(|| {
-            let what =
-                if cell.is_empty() { "is empty".to_string() } else { format!("`{cell}` is not a finite number") };
-            Error::corrupt(format!("{}:{}: {}: {what}", path.display(), self.line(row), self.names[column]))
+            let (line, name) = (self.line(row), &self.names[column]);
+            let at = format!("{}:{line}: {name}", path.display());
+            match is_missing(cell) {
+                true => Error::corrupt(format!("{at}: the value is missing"))
+                    .note("`--missing median` in training replaces missing values"),
+                false => Error::corrupt(format!("{at}: `{cell}` is not a finite number")).note(format!(
+                    "`--categorical {name:?}` treats the column as categories, `--drop-columns {name:?}` leaves it out"
+                )),
+            }
         })
     }
 }

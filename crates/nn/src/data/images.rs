@@ -85,6 +85,33 @@ fn are_classes(folder: &Path, folders: &[PathBuf]) -> Result<()> {
     Err(Error::mistake(message).note(format!("use one of them: `panoply train {}`", train.display())))
 }
 
+/// The parts of a folder that is divided into a training set and others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitFolder {
+    /// The training set.
+    pub train: PathBuf,
+    /// The validation set.
+    pub val: Option<PathBuf>,
+    /// The test set.
+    pub test: Option<PathBuf>,
+}
+
+impl SplitFolder {
+    /// The parts of `folder` if it has a sub-folder called `train` or `training` beside one for validation (`val`, `valid`,
+    /// `validation`) or testing (`test`, `testing`), each with classes in it; otherwise `None`.
+    pub fn of(folder: &Path) -> Option<SplitFolder> {
+        let folders: Vec<PathBuf> = entries(folder).ok()?.into_iter().filter(|path| path.is_dir()).collect();
+        let part = |names: &[&str]| {
+            let is_part = |path: &&PathBuf| names.contains(&name(path).to_lowercase().as_str());
+            let has_classes = |path: &&PathBuf| entries(path).is_ok_and(|inner| inner.iter().any(|path| path.is_dir()));
+            folders.iter().find(is_part).filter(has_classes).cloned()
+        };
+        let (val, test) = (part(&["val", "valid", "validation"]), part(&["test", "testing"]));
+        let train = part(&["train", "training"]).filter(|_| val.is_some() || test.is_some())?;
+        Some(SplitFolder { train, val, test })
+    }
+}
+
 /// Collects the images of a folder and its sub-folders, and the files that are not images.
 fn collect(folder: &Path, depth: usize, images: &mut Vec<PathBuf>, skipped: &mut Vec<PathBuf>) -> Result<()> {
     if depth > MOST_DEPTH {

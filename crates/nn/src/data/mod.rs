@@ -8,14 +8,17 @@ pub mod csv;
 pub mod digits;
 pub mod idx;
 pub mod images;
+mod labels;
 mod loader;
 pub mod npy;
 pub mod npz;
+mod numbers;
 mod offsets;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod prefetch;
 pub mod reader;
+mod split;
 mod tables;
 pub mod text;
 
@@ -31,6 +34,7 @@ pub use batch_feed::TrainData;
 pub(crate) use batch_feed::{BatchFeed, resident_bytes};
 pub use budget::{BYTES_PER_BYTE, LEAST_LIMIT, ReadBudget};
 pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
+pub use tables::summary;
 
 /// Targets of the examples.
 #[derive(Clone, Debug, PartialEq)]
@@ -250,41 +254,7 @@ impl Dataset {
         hasher.digest128()
     }
 
-    /// Splits at random into a training set and a validation set with this fraction of the examples. Classes are split in proportion
-    /// (stratified). Sequences with a label for each time step are not shuffled, and the last ones are held out, since neighbors are
-    /// similar.
-    ///
-    /// # Errors
-    /// If the fraction is not in [0, 1).
-    #[doc(alias = "random_split")]
-    pub fn train_test_split(&self, share: f64, rng: &mut Rng) -> Result<(Dataset, Dataset)> {
-        if !(0.0..1.0).contains(&share) {
-            return Err(Error::mistake(format!("the validation fraction {share} is not in [0, 1)")));
-        }
-        let out = |count: usize| (count as f64 * share).round() as usize;
-        let order = rng.permutation(self.len());
-        let (mut kept, mut held) = (Vec::new(), Vec::new());
-        let mut divide = |members: &[usize]| {
-            // The only example of a class is used for training.
-            let (first, rest) = members.split_at(out(members.len()).min(members.len().saturating_sub(1)));
-            held.extend(first);
-            kept.extend(rest);
-        };
-        match &self.targets {
-            Targets::Classes { labels, num_classes: classes, labels_per_example: 1 } => {
-                (0..*classes as i32).for_each(|class| {
-                    divide(&order.iter().copied().filter(|i| labels[*i] == class).collect::<Vec<usize>>());
-                })
-            }
-            Targets::Classes { .. } => divide(&(0..self.len()).rev().collect::<Vec<usize>>()),
-            Targets::Regression { .. } | Targets::MultiLabel { .. } => divide(&order),
-        }
-        kept.sort_unstable();
-        held.sort_unstable();
-        Ok((self.select(&kept), self.select(&held)))
-    }
-
-    /// Returns all examples once, in random order, in batches of `size`; the last batch can be smaller.
+    /// All examples once, in random order, `size` at a time; the last batch may be shorter.
     pub fn batches(&self, size: usize, rng: &mut Rng) -> Batches<'_> {
         Batches::new(self, self.order(rng), size)
     }
@@ -333,27 +303,98 @@ fn fits(features: usize, width: usize, targets: usize, each: usize) -> Result<()
     Ok(())
 }
 
-/// U+FEFF in UTF-8, with which some editors begin a text.
+/// The text of a file, decoded from `encoding`, or from UTF-8 or UTF-16 if `None`; without a byte order mark.
+///
+/// # Errors
+/// A file that cannot be read, and bytes that are not text in the encoding.
+fn read_text(path: &Path, encoding: Option<TextEncoding>, budget: &ReadBudget) -> Result<String> {
+    let bytes = read(path, budget)?;
+    let known = encoding.map(|TextEncoding(encoding)| encoding).or_else(|| utf16(&bytes));
+    match known {
+        Some(encoding) if encoding != encoding_rs::UTF_8 => {
+            // At most three bytes of UTF-8 for each byte.
+            budget.take(bytes.len() as u64 * 3, path)?;
+            let (text, used, is_damaged) = encoding.decode(&bytes);
+            let text = text.into_owned();
+            budget.give_back((bytes.len() as u64 * 3).saturating_sub(text.len() as u64) + bytes.len() as u64);
+            match is_damaged {
+                true => Err(Error::corrupt(format!("{}: it is not text in {}", path.display(), used.name()))
+                    .note("`--encoding NAME` names another encoding")),
+                false => Ok(text),
+            }
+        }
+        _ => utf8(bytes, path),
+    }
+}
+
+/// U+FEFF in UTF-8, which some editors write before a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads a text file, without its byte order mark.
-fn read_text(path: &Path, budget: &ReadBudget) -> Result<String> {
-    let mut bytes = read(path, budget)?;
+fn utf8(mut bytes: Vec<u8>, path: &Path) -> Result<String> {
     if bytes.starts_with(BYTE_ORDER_MARK) {
         bytes.drain(..BYTE_ORDER_MARK.len());
-    }
-    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return Err(Error::corrupt(format!("{} is UTF-16", path.display())).note("save it as UTF-8"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
         let message = format!("{}:{line}: byte {:#04x} is not UTF-8", path.display(), error.as_bytes()[good]);
-        Error::corrupt(message).note("save it as UTF-8, if it is text").with_source(error)
+        let note = "if it is text in another encoding, name it, such as `--encoding latin1`";
+        Error::corrupt(message).note(note).with_source(error)
     })
 }
 
-/// Reads a file, and decompresses it if it is in gzip format.
+/// Bytes that are examined for UTF-16 without a byte order mark.
+const EXAMINED: usize = 4096;
+
+/// UTF-16 in one of its byte orders if the bytes begin with its mark, or if every second byte of most of their beginning is 0.
+fn utf16(bytes: &[u8]) -> Option<&'static encoding_rs::Encoding> {
+    if bytes.starts_with(&[0xff, 0xfe]) {
+        return Some(encoding_rs::UTF_16LE);
+    }
+    if bytes.starts_with(&[0xfe, 0xff]) {
+        return Some(encoding_rs::UTF_16BE);
+    }
+    let units = bytes[..bytes.len().min(EXAMINED)].chunks_exact(2);
+    let (count, zeros) = (units.len(), |at: usize| units.clone().filter(|unit| unit[at] == 0).count());
+    // Text of mostly ASCII: UTF-8 has no zeros at all.
+    let most = |found: usize| count > 1 && found * 10 > count * 9;
+    match (most(zeros(0)), most(zeros(1))) {
+        (true, false) => Some(encoding_rs::UTF_16BE),
+        (false, true) => Some(encoding_rs::UTF_16LE),
+        _ => None,
+    }
+}
+
+/// The encoding of a text, by a name of the WHATWG Encoding Standard, such as `latin1`, `windows-1252`, `shift_jis` or `utf-16le`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextEncoding(&'static encoding_rs::Encoding);
+
+impl TextEncoding {
+    /// The encoding with this name or one of its aliases; `None` if there is none.
+    pub fn from_name(name: &str) -> Option<TextEncoding> {
+        encoding_rs::Encoding::for_label_no_replacement(name.as_bytes()).map(TextEncoding)
+    }
+
+    /// The standard name.
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+}
+
+impl serde::Serialize for TextEncoding {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for TextEncoding {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<TextEncoding, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        TextEncoding::from_name(&name).ok_or_else(|| serde::de::Error::custom(format!("unknown encoding `{name}`")))
+    }
+}
+
+/// The bytes of a file; what gzip has packed is unpacked.
 fn read(path: &Path, budget: &ReadBudget) -> Result<Vec<u8>> {
     let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
     let packed = budget.read_to_end(File::open(path).map_err(failed)?, path, failed)?;

@@ -11,7 +11,7 @@ use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use super::npy::{self, Array};
+use super::npy::{self, Array, Content};
 use super::{ReadBudget, read};
 
 /// An open archive.
@@ -58,8 +58,14 @@ impl<'a> Archive<'a> {
         self.names.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Reads an array, compressed or not.
+    /// Reads the array of numbers with this name, compressed or not.
     pub(super) fn array(&mut self, name: &str) -> Result<Array> {
+        let wrong = |what: String| Error::corrupt(format!("{}: {name}: {what}", self.path.display()));
+        self.content(name)?.numbers().map_err(wrong)
+    }
+
+    /// Reads the array with this name, compressed or not.
+    pub(super) fn content(&mut self, name: &str) -> Result<Content> {
         let path = self.path;
         let Some((_, at)) = self.names.iter().find(|(known, _)| known == name) else {
             let names = self.names().join(", ");
@@ -77,7 +83,7 @@ impl<'a> Archive<'a> {
         let bytes = self.budget.read_to_end(entry, path, failed)?;
         // The elements are copied from these bytes.
         self.budget.take(bytes.len() as u64, path)?;
-        let array = Array::parse(&bytes).map_err(wrong);
+        let array = Content::parse(&bytes).map_err(wrong);
         self.budget.give_back(bytes.len() as u64);
         array
     }

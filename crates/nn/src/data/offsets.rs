@@ -19,6 +19,16 @@ pub(super) fn offset(sample: &[f64]) -> Option<f64> {
     (far && !within && mean.is_finite()).then_some(mean)
 }
 
+/// Returns the divisor of a column whose values are all too small or too large for the arithmetic of f32: a power of ten near their
+/// largest magnitude; `None` if they are not.
+pub(super) fn scale(values: &[f64]) -> Option<f64> {
+    // Between these, squares and sums of squares of standardized columns stay normal numbers.
+    const SMALL: f64 = 1e-30;
+    const LARGE: f64 = 1e30;
+    let most = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+    (most > 0.0 && most.is_finite() && !(SMALL..=LARGE).contains(&most)).then(|| 10f64.powf(most.log10().floor()))
+}
+
 /// Returns a warning if more than 1 % of the distinct values coincide in f32, otherwise `None`.
 pub(super) fn loss(sample: &[f64], offset: f64) -> Option<String> {
     let distinct = |mut bits: Vec<f64>| {
@@ -36,6 +46,12 @@ pub(super) fn loss(sample: &[f64], offset: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tiny_and_huge_values_have_a_scale() {
+        assert_eq!((scale(&[1e-40, -3e-40]), scale(&[2e200])), (Some(1e-40), Some(1e200)));
+        assert_eq!((scale(&[0.0]), scale(&[1e-29]), scale(&[1e29, 1e-60]), scale(&[])), (None, None, None, None));
+    }
 
     #[test]
     fn values_far_from_zero_are_moved() {

@@ -1,6 +1,7 @@
-//! Parquet tables, as pandas, Polars, DuckDB and Spark write them: flat columns, uncompressed or with snappy, gzip, LZ4 or Brotli.
+//! Tables in Parquet files, as pandas, Polars, DuckDB and Spark write them: flat columns, packed by snappy, gzip, LZ4, Brotli, Zstandard or not.
 
 mod pages;
+mod zstd;
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,10 +55,13 @@ fn table(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
         {
             let message =
                 format!("{}: its columns are compressed with {codec}, which is not supported", path.display());
-            return Err(Error::mistake(message).note("write it with snappy, gzip, LZ4, Brotli or uncompressed"));
+            return Err(
+                Error::mistake(message).note("write it with snappy, gzip, LZ4, Brotli, Zstandard or uncompressed")
+            );
         }
         let counted = count(&*part, &pages, group, (path, budget))?;
-        append(&*part, &nanos, &mut rows, (path, budget))?;
+        let part = zstd::RowGroup { inner: &*part, file: &pages };
+        append(&part, &nanos, &mut rows, (path, budget))?;
         budget.give_back(counted);
     }
     if rows.rows() == 0 {
@@ -77,7 +81,7 @@ fn index_of(reader: &SerializedFileReader<File>) -> Vec<String> {
     columns.into_iter().flatten().filter_map(|name| name.as_str()).map(str::to_string).collect()
 }
 
-/// Returns true for codecs that can be decompressed without a C library.
+/// True if pages packed so can be unpacked: every codec of the format but LZO.
 fn is_known(codec: &Compression) -> bool {
     matches!(
         codec,
@@ -87,6 +91,7 @@ fn is_known(codec: &Compression) -> bool {
             | Compression::LZ4
             | Compression::LZ4_RAW
             | Compression::BROTLI(_)
+            | Compression::ZSTD(_)
     )
 }
 

@@ -1,12 +1,14 @@
 //! Reading of labeled data: one function for tables, texts, images and arrays, and the format that is needed to read more such data later.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use panoply_tensor::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Dataset, Targets, array_pair, digits, images, tables, text};
+use super::csv::CsvOptions;
+use super::labels::Keys;
+use super::{Dataset, Targets, TextEncoding, array_pair, digits, images, tables, text};
 
 /// Format of data, with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,15 @@ pub enum DataFormat {
         /// Offsets subtracted in f64 from columns of large, closely spaced numbers before the conversion to f32.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         offsets: BTreeMap<String, f64>,
+        /// Divisors of feature columns whose values are all too small or too large for f32, by name. The division is in f64.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        scales: BTreeMap<String, f64>,
+        /// Replacements of missing values, by column. A column without one must have a value in each row.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        imputation: BTreeMap<String, Imputation>,
+        /// True if numbers are written with decimal commas.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        decimal_comma: bool,
     },
     /// A text, as a sequence of characters.
     Text {
@@ -100,7 +111,53 @@ mod one_or_several {
     }
 }
 
-/// Grouping of a table's rows into sequences, in the order of the rows.
+/// The replacement of missing values in a column of features.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Imputation {
+    /// The value that replaces missing ones.
+    pub value: Replacement,
+    /// True if a further feature is 1 where the value was missing and 0 elsewhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub indicator: bool,
+}
+
+/// A value of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Replacement {
+    /// Of a column of numbers.
+    Number(f64),
+    /// Of a column of categories.
+    Category(String),
+}
+
+/// The treatment of missing values of a table in training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MissingValues {
+    /// They are an error.
+    Error,
+    /// Their rows are left out.
+    Drop,
+    /// The mean of the column replaces them; the most frequent category in a column of categories.
+    Mean,
+    /// The median of the column replaces them; the most frequent category in a column of categories.
+    Median,
+    /// The most frequent value of the column replaces them.
+    MostFrequent,
+}
+
+/// The decimal mark of numbers in a table of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecimalMark {
+    /// `1,234.5`
+    Point,
+    /// `1.234,5`
+    Comma,
+}
+
+/// A column that groups the rows of a table into sequences; the rows keep their order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SequenceColumn {
     /// Column whose value is equal in all rows of a sequence.
@@ -118,7 +175,9 @@ pub struct LabeledData {
     pub dataset: Dataset,
     /// Names of the classes; empty for other targets.
     pub class_names: Vec<String>,
-    /// Messages about assumptions that can be wrong.
+    /// A number for each example, equal for those of one group, if [`ReadOptions::group_column`] is given. A split keeps a group together.
+    pub groups: Option<Vec<u32>>,
+    /// Decisions that the data leave open, a sentence each.
     pub assumptions: Vec<String>,
 }
 
@@ -163,7 +222,15 @@ pub struct ReadOptions {
     pub categorical: Vec<String>,
     /// True to also read columns that index the rows of a table.
     pub keep_columns: bool,
-    /// True if the first line of a table is a header; detected by default.
+    /// The column of a table whose value groups rows: a split keeps rows with the same value together. It is not a feature.
+    pub group_column: Option<String>,
+    /// The treatment of missing values in a table. If `None`, the median replaces numbers and the most frequent category others.
+    pub missing: Option<MissingValues>,
+    /// The decimal mark of a table of text; detected if `None`.
+    pub decimal: Option<DecimalMark>,
+    /// The encoding of a text or of a table of text. If `None`, UTF-8, or UTF-16 if its bytes are that.
+    pub encoding: Option<TextEncoding>,
+    /// True if the first line of a table names its columns; detected if `None`.
     pub header: Option<bool>,
     /// Task; inferred from the data by default.
     pub task: Option<Task>,
@@ -174,10 +241,11 @@ pub struct ReadOptions {
 }
 
 impl ReadOptions {
-    /// Checks that all given options apply to data of this format.
-    ///
-    /// # Errors
-    /// If an option does not apply.
+    pub(super) fn csv_options(&self) -> CsvOptions {
+        CsvOptions { encoding: self.encoding, decimal_comma: self.decimal.map(|decimal| decimal == DecimalMark::Comma) }
+    }
+
+    /// A mistake if something is said that such data have no use for.
     pub fn check_for(&self, source: &DataFormat) -> Result<()> {
         let (what, task) = match source {
             DataFormat::Digits => ("digits", Task::Classification),
@@ -196,6 +264,15 @@ impl ReadOptions {
             .or_else(|| unused(!self.drop_columns.is_empty(), matches!(source, DataFormat::Csv { .. }), "drop-columns"))
             .or_else(|| unused(!self.categorical.is_empty(), matches!(source, DataFormat::Csv { .. }), "categorical"))
             .or_else(|| unused(self.keep_columns, matches!(source, DataFormat::Csv { .. }), "keep-columns"))
+            .or_else(|| unused(self.missing.is_some(), matches!(source, DataFormat::Csv { .. }), "missing"))
+            .or_else(|| unused(self.decimal.is_some(), matches!(source, DataFormat::Csv { .. }), "decimal"))
+            .or_else(|| {
+                unused(self.group_column.is_some(), matches!(source, DataFormat::Csv { .. }), "val-split group")
+            })
+            .or_else(|| {
+                let is_text = matches!(source, DataFormat::Csv { .. } | DataFormat::Text { .. });
+                unused(self.encoding.is_some(), is_text, "encoding")
+            })
             .or_else(|| unused(self.context_length.is_some(), task == Task::Text, "context-length"))
             .or_else(|| unused(self.image_size.is_some(), matches!(source, DataFormat::Images { .. }), "image-size"))
             .or_else(|| unused(self.task.is_some(), self.task == Some(task), "task"));
@@ -233,6 +310,7 @@ pub fn digits() -> Result<LabeledData> {
         format: DataFormat::Digits,
         dataset: data,
         class_names: (0..10).map(|digit| digit.to_string()).collect(),
+        groups: None,
         assumptions: Vec::new(),
     })
 }
@@ -254,13 +332,23 @@ pub fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     if reading.task == Some(Task::Text) {
         return open_text(path, reading);
     }
-    match kind(path)? {
+    match text_kind(path, reading.encoding)? {
         FileKind::Table => tables::open(path, reading),
         FileKind::Text if reading.task.is_none() => open_text(path, reading),
         FileKind::Text => Err(Error::mistake(format!("{} is text, not a table", path.display()))),
         FileKind::Idx | FileKind::Npy | FileKind::Npz => array_pair::open(path, reading.task),
         FileKind::Image => Err(Error::mistake(format!("{} is a single image; use a folder of images", path.display()))),
     }
+}
+
+/// True for a file that [`open`] reads as a table.
+///
+/// # Errors
+/// A file that cannot be read, or whose format is not known.
+pub fn is_table(path: &Path, reading: &ReadOptions) -> Result<bool> {
+    Ok(path.is_file()
+        && reading.task != Some(Task::Text)
+        && matches!(text_kind(path, reading.encoding)?, FileKind::Table))
 }
 
 /// Type of a file by its name.
@@ -274,6 +362,11 @@ pub(super) enum FileKind {
 }
 
 pub(super) fn kind(path: &Path) -> Result<FileKind> {
+    text_kind(path, None)
+}
+
+/// [`kind`] of a file whose text may be in this encoding.
+fn text_kind(path: &Path, encoding: Option<TextEncoding>) -> Result<FileKind> {
     std::fs::metadata(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
     let name = name(path);
     if name.ends_with(".parquet.gz") {
@@ -285,7 +378,7 @@ pub(super) fn kind(path: &Path) -> Result<FileKind> {
     if ends(&[".csv", ".tsv", ".parquet"]) {
         Ok(FileKind::Table)
     } else if ends(&[".txt", ".md"]) {
-        Ok(if text::is_table(&text::load(path)?) { FileKind::Table } else { FileKind::Text })
+        Ok(if text::is_table(&text::load(path, encoding)?) { FileKind::Table } else { FileKind::Text })
     } else if ends(&[".npy"]) {
         Ok(FileKind::Npy)
     } else if ends(&[".npz"]) {
@@ -305,7 +398,7 @@ pub(super) fn name(path: &Path) -> String {
 }
 
 fn open_text(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
-    let text = text::load(path)?;
+    let text = text::load(path, reading.encoding)?;
     let vocabulary = text::vocabulary(&text);
     let time = reading.context_length.unwrap_or(text::DEFAULT_CONTEXT_LENGTH);
     let data = text::windows(&text, &vocabulary, time, path)?;
@@ -314,22 +407,9 @@ fn open_text(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         format: source,
         dataset: data,
         class_names: vocabulary.iter().map(char::to_string).collect(),
+        groups: None,
         assumptions: Vec::new(),
     })
-}
-
-/// Sorts and deduplicates strings: numerically if all are numbers, otherwise alphabetically.
-pub(super) fn sorted(words: &[&str]) -> Vec<String> {
-    let mut classes: Vec<&str> = words.to_vec();
-    classes.sort_unstable();
-    classes.dedup();
-    let numbers: Option<Vec<f64>> = classes.iter().map(|class| class.parse().ok()).collect();
-    if let Some(numbers) = numbers {
-        let mut order: Vec<usize> = (0..classes.len()).collect();
-        order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
-        return order.into_iter().map(|at| classes[at].to_string()).collect();
-    }
-    classes.into_iter().map(str::to_string).collect()
 }
 
 fn open_images(folder: &Path, reading: &ReadOptions) -> Result<LabeledData> {
@@ -347,16 +427,18 @@ fn open_images(folder: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         format: DataFormat::Images { channels, height: rows, width: columns },
         dataset: data,
         class_names: classes,
+        groups: None,
         assumptions: guesses,
     })
 }
 
 impl DataFormat {
-    /// Reads examples of this format for inference, with labels if they exist.
+    /// Reads examples in this format for prediction, with their labels where the file has them. `classes` are the names of the classes,
+    /// `reading` the options with which the training data were read.
     ///
     /// # Errors
-    /// If the data cannot be read or do not have this format.
-    pub fn read(&self, path: &Path, classes: &[String]) -> Result<InferenceData> {
+    /// A file that cannot be read, is damaged or lacks columns of the training data.
+    pub fn read(&self, path: &Path, classes: &[String], reading: &ReadOptions) -> Result<InferenceData> {
         match self {
             DataFormat::Digits => {
                 let message = format!(
@@ -372,9 +454,25 @@ impl DataFormat {
                 sequence: sequences,
                 categories: words,
                 offsets,
+                scales,
+                imputation,
+                decimal_comma,
             } => {
                 let (task, sequences) = (*task, sequences.as_ref());
-                tables::TableSchema { columns, labels, task, sequences, words, offsets, classes }.read(path)
+                let decimal_comma = *decimal_comma;
+                let schema = tables::TableSchema {
+                    columns,
+                    labels,
+                    task,
+                    sequences,
+                    words,
+                    offsets,
+                    scales,
+                    imputation,
+                    decimal_comma,
+                    classes,
+                };
+                schema.read(path, reading)
             }
             DataFormat::Text { .. } => {
                 let message = format!("{}: this network is a language model and predicts no classes", path.display());
@@ -420,61 +518,6 @@ fn image_files(path: &Path, classes: &[String]) -> Result<ImageFiles> {
     Ok((found.files, labels, images::left_out(path, &found.skipped)))
 }
 
-/// Returns the canonical form of a label: the number for numbers and for `true` and `false`, otherwise the trimmed text.
-pub(super) fn label_key(label: &str) -> String {
-    let label = label.trim();
-    match label.parse::<f64>() {
-        // Normalizes negative zero.
-        Ok(number) if number.is_finite() => (number + 0.0).to_string(),
-        _ if label.eq_ignore_ascii_case("true") => "1".to_string(),
-        _ if label.eq_ignore_ascii_case("false") => "0".to_string(),
-        _ => label.to_string(),
-    }
-}
-
-/// Class indices by canonical label.
-pub(super) struct Keys(HashMap<String, i32>);
-
-impl Keys {
-    /// Creates the map for these class names; of equal ones the first counts.
-    pub fn of(names: &[String]) -> Keys {
-        let mut keys = HashMap::new();
-        for (at, name) in names.iter().enumerate() {
-            keys.entry(label_key(name)).or_insert(at as i32);
-        }
-        Keys(keys)
-    }
-
-    /// Returns the class of a label as [`Label`]; `None` if it is empty.
-    pub fn right(&self, label: &str) -> Option<Label> {
-        if label.is_empty() {
-            return None;
-        }
-        let known = self.class(label).map(Label::Class);
-        Some(known.unwrap_or_else(|| Label::Unknown(label.to_string())))
-    }
-
-    /// Returns the class of a label, if there is one.
-    pub fn class(&self, label: &str) -> Option<i32> {
-        self.0.get(&label_key(label)).copied()
-    }
-}
-
-/// Returns the distinct classes of labels in the order of [`sorted`], each in its shortest spelling.
-pub(super) fn classes_among(labels: &[&str]) -> Vec<String> {
-    let mut shortest: HashMap<String, &str> = HashMap::new();
-    let mut distinct: Vec<&str> = labels.to_vec();
-    distinct.sort_unstable();
-    distinct.dedup();
-    for label in distinct {
-        let kept = shortest.entry(label_key(label)).or_insert(label);
-        if label.len() < kept.len() {
-            *kept = label;
-        }
-    }
-    sorted(&shortest.into_values().collect::<Vec<&str>>())
-}
-
 impl InferenceData {
     pub(super) fn new(
         features: Vec<f32>,
@@ -487,7 +530,40 @@ impl InferenceData {
         Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
     }
 
-    /// Changes the targets to `width` numbers, or yes/no labels, per example.
+    /// The examples with their labels, as training data have them, and the number of examples without a label, which are left out.
+    ///
+    /// # Errors
+    /// A label that is not one of the classes of training, and no labeled example at all.
+    pub fn labeled(&self) -> Result<(Dataset, usize)> {
+        let kept: Vec<usize> = (0..self.labels.len()).filter(|at| self.labels[*at].is_some()).collect();
+        let mut data = self.dataset.select(&kept);
+        let labels = || kept.iter().filter_map(|at| self.labels[*at].as_ref());
+        if kept.is_empty() {
+            return Err(Error::mistake("no example has a label"));
+        }
+        if let Some(Label::Unknown(name)) = labels().find(|label| matches!(label, Label::Unknown(_))) {
+            return Err(Error::mistake(format!("the label `{name}` is not a class of the training data")));
+        }
+        let offset = |at: usize| self.offsets.get(at).copied().unwrap_or(0.0);
+        match &mut data.targets {
+            Targets::Classes { labels: classes, .. } => {
+                let class = |label: &Label| if let Label::Class(class) = label { *class } else { 0 };
+                *classes = labels().map(class).collect();
+            }
+            Targets::Regression { values, .. } | Targets::MultiLabel { values, .. } => {
+                let row = |label: &Label| match label {
+                    Label::Values(row) => row.clone(),
+                    Label::Class(_) | Label::Unknown(_) => Vec::new(),
+                };
+                let numbers =
+                    |row: Vec<f64>| row.into_iter().enumerate().map(|(at, value)| (value - offset(at)) as f32);
+                *values = labels().map(row).flat_map(|row| numbers(row).collect::<Vec<f32>>()).collect();
+            }
+        }
+        Ok((data, self.labels.len() - kept.len()))
+    }
+
+    /// Changes the targets to `width` numbers or labels for each example.
     pub(super) fn of_numbers(mut self, width: usize, answers: bool) -> InferenceData {
         let values = vec![0.0; self.names.len() * width];
         self.dataset.targets = if answers {

@@ -1,6 +1,8 @@
 //! Tables as data sets: each row is an example, or rows are grouped into sequences.
 
+mod columns;
 mod known;
+pub mod summary;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -9,24 +11,23 @@ use panoply_tensor::{Error, Result};
 
 pub(super) use known::TableSchema;
 
-use super::csv::{CsvTable, number};
-use super::offsets;
-use super::reader::{
-    DataFormat, Keys, LabeledData, MOST_CLASSES, ReadOptions, SequenceColumn, Task, classes_among, label_key, name,
-    sorted,
-};
+use super::csv::{CsvOptions, CsvTable};
+use super::labels::{Keys, NumericLabels, classes_among, sorted};
+use super::numbers::number;
+use super::reader::{DataFormat, LabeledData, MOST_CLASSES, MissingValues, ReadOptions, SequenceColumn, Task, name};
 use super::{Dataset, ReadBudget, Targets};
+pub(super) use columns::is_missing;
+use columns::{Column, columns_of};
 
-/// Maximum number of distinct integers that are taken for classes.
-const FEW_VALUES: usize = 20;
-
-/// Maximum number of categories; a column with more is free text.
-const MOST_WORDS: usize = 64;
-
-/// Reads a text or Parquet table; `known` can decide whether the first line of a text table is a header.
-fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>, budget: &ReadBudget) -> Result<CsvTable> {
+/// Reads a table of text or of Parquet. `known` returns whether the first line of a text, which it is given, names the columns.
+fn read_rows(
+    path: &Path,
+    known: impl Fn(&[String]) -> Option<bool>,
+    options: CsvOptions,
+    budget: &ReadBudget,
+) -> Result<CsvTable> {
     if !name(path).ends_with(".parquet") {
-        return CsvTable::read_named(path, known, budget);
+        return CsvTable::read_named(path, known, options, budget);
     }
     #[cfg(feature = "parquet")]
     return super::parquet::read(path, budget);
@@ -50,80 +51,6 @@ fn check_names(table: &CsvTable, mut columns: impl Iterator<Item = usize>, path:
     }
 }
 
-/// A feature column.
-struct Column<'a> {
-    place: usize,
-    /// Index of each category by its canonical label; `None` for a numeric column.
-    words: Option<HashMap<String, usize>>,
-    name: &'a str,
-    /// Offset subtracted from its numbers.
-    offset: f64,
-}
-
-impl Column<'_> {
-    /// Returns the number of features of the column.
-    fn width(&self) -> usize {
-        self.words.as_ref().map_or(1, HashMap::len)
-    }
-}
-
-/// Returns true if a cell is a missing value.
-fn is_missing(cell: &str) -> bool {
-    cell.is_empty() || cell.parse::<f32>().is_ok_and(f32::is_nan)
-}
-
-/// Returns the categories of columns that contain more texts than numbers or are given as categorical. Numbers in such a column are
-/// categories, too.
-fn categories_of(
-    table: &CsvTable,
-    columns: &[usize],
-    categorical: &[usize],
-    path: &Path,
-) -> Result<BTreeMap<String, Vec<String>>> {
-    let mut found = BTreeMap::new();
-    for column in columns {
-        let cells = || (0..table.rows()).map(|row| table.cell(row, *column));
-        let numbers = cells().filter(|cell| number(cell).is_some()).count();
-        let missing = cells().filter(|cell| is_missing(cell)).count();
-        if !categorical.contains(column) && table.rows() - numbers - missing <= numbers {
-            continue;
-        }
-        let name = &table.names[*column];
-        if let Some(row) = (0..table.rows()).find(|row| is_missing(table.cell(*row, *column))) {
-            let cell = match table.cell(row, *column) {
-                "" => "it is empty".to_string(),
-                cell => format!("`{cell}` is a missing value"),
-            };
-            let message = format!("{}:{}: {name}: {cell}, in a categorical column", path.display(), table.line(row));
-            return Err(Error::corrupt(message).note(format!("use `--drop-columns {name:?}` to ignore the column")));
-        }
-        let words = classes_among(&cells().collect::<Vec<&str>>());
-        if words.len() > MOST_WORDS {
-            let message =
-                format!("{}: {name}: {} distinct texts are too many for categories", path.display(), words.len());
-            return Err(Error::corrupt(message).note(format!("use `--drop-columns {name:?}` to ignore the column")));
-        }
-        found.insert(name.clone(), words);
-    }
-    Ok(found)
-}
-
-/// Returns columns with their categories and offsets.
-fn columns_of<'a>(
-    table: &'a CsvTable,
-    places: &[usize],
-    words: &BTreeMap<String, Vec<String>>,
-    offsets: &BTreeMap<String, f64>,
-) -> Vec<Column<'a>> {
-    let column = |place: &usize| {
-        let name = &table.names[*place];
-        let keys = |words: &Vec<String>| words.iter().enumerate().map(|(at, word)| (label_key(word), at)).collect();
-        let offset = offsets.get(name).copied().unwrap_or(0.0);
-        Column { place: *place, words: words.get(name).map(keys), name, offset }
-    };
-    places.iter().map(column).collect()
-}
-
 /// A table with the rows of each of its examples.
 struct TableExamples<'a> {
     table: &'a CsvTable,
@@ -135,16 +62,17 @@ struct TableExamples<'a> {
 }
 
 impl<'a> TableExamples<'a> {
-    /// Groups the rows; the examples are in the order of their first rows.
+    /// The examples among these rows, in the order in which they begin.
     fn of(
         table: &'a CsvTable,
+        kept: &[usize],
         (path, budget): (&'a Path, &'a ReadBudget),
         sequence: Option<usize>,
     ) -> Result<TableExamples<'a>> {
-        budget.take_values(table.rows(), size_of::<(Vec<usize>, usize)>(), path)?;
+        budget.take_values(kept.len(), size_of::<(Vec<usize>, usize)>(), path)?;
         let mut rows: Vec<Vec<usize>> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
-        for row in 0..table.rows() {
+        for row in kept.iter().copied() {
             let place = sequence.map(|column| *places.entry(table.cell(row, column)).or_insert(rows.len()));
             match place.filter(|place| *place < rows.len()) {
                 Some(place) => rows[place].push(row),
@@ -211,7 +139,7 @@ impl<'a> TableExamples<'a> {
         }
         for (example, rows) in self.rows.iter().enumerate() {
             for row in rows {
-                columns.iter().try_for_each(|column| self.read(*row, column, &mut numbers))?;
+                columns.iter().try_for_each(|column| column.read(self.table, *row, self.path, &mut numbers))?;
             }
             numbers.resize((example + 1) * time * width, 0.0);
         }
@@ -233,23 +161,10 @@ impl<'a> TableExamples<'a> {
         }
     }
 
-    /// Appends the features of a cell: a number, or the one-hot encoding of its category. An unknown category is all zeros.
-    fn read(&self, row: usize, column: &Column<'_>, numbers: &mut Vec<f32>) -> Result<()> {
-        let Some(words) = &column.words else {
-            numbers.push(self.table.number(row, column.place, column.offset, self.path)?);
-            return Ok(());
-        };
-        let place = words.get(&label_key(self.cell(row, column.place)));
-        numbers.extend((0..words.len()).map(|at| f32::from(u8::from(Some(&at) == place))));
-        Ok(())
-    }
-
-    /// Returns a message for each column that has unknown categories.
-    fn unknown_words(&self, columns: &[Column<'_>]) -> Vec<String> {
+    /// Sentences about cells with categories that training did not have, one for each column that has some.
+    fn unknown_categories(&self, columns: &[Column<'_>]) -> Vec<String> {
         let sentence = |column: &Column<'_>| {
-            let words = column.words.as_ref()?;
-            let cells = || (0..self.table.rows()).map(|row| self.cell(row, column.place));
-            let unknown: Vec<&str> = cells().filter(|cell| !words.contains_key(&label_key(cell))).collect();
+            let unknown = column.unknown(self.table, self.rows.iter().flatten().copied());
             let names = sorted(&unknown);
             let shown = names.iter().take(NAMES_SHOWN).cloned().collect::<Vec<String>>().join(", ");
             let more = if names.len() > NAMES_SHOWN { ", …" } else { "" };
@@ -260,7 +175,28 @@ impl<'a> TableExamples<'a> {
         columns.iter().filter_map(sentence).collect()
     }
 
-    /// Sets the valid lengths of a data set of sequences.
+    /// A number for each example that is equal for those with the same value in a column.
+    ///
+    /// # Errors
+    /// A sequence with several values, and an empty cell.
+    fn groups(&self, column: usize) -> Result<Vec<u32>> {
+        let words = self.words(column)?;
+        if let Some(at) = words.iter().position(|word| word.is_empty()) {
+            return Err(
+                Error::corrupt(format!("{}: it is empty", self.at(at, column))).note("each row must name its group")
+            );
+        }
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        Ok(words
+            .iter()
+            .map(|word| {
+                let next = numbers.len() as u32;
+                *numbers.entry(word).or_insert(next)
+            })
+            .collect())
+    }
+
+    /// Data made of them that knows where they end.
     fn ending(&self, data: Dataset) -> Result<Dataset> {
         match self.sequence {
             Some(_) => data.with_seq_lengths(self.rows.iter().map(|rows| rows.len() as i32).collect()),
@@ -278,8 +214,9 @@ fn read_said(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result<
     }
     let lists = || reading.label_columns.iter().chain(&reading.drop_columns).chain(&reading.categorical);
     let parts = || lists().flat_map(|said| std::iter::once(said.as_str()).chain(said.split(',')));
-    let said = || parts().chain(reading.sequence_column.as_deref()).map(str::trim);
-    // A number within the number of columns is a position, not a name.
+    let said =
+        || parts().chain(reading.sequence_column.as_deref()).chain(reading.group_column.as_deref()).map(str::trim);
+    // A number counts the columns, unless it is larger than their number.
     let is_name = |said: &str, width: usize| said.parse::<usize>().map_or(true, |number| number == 0 || number > width);
     let named = |first: &[String]| {
         let is_said = |cell: &String| {
@@ -287,17 +224,19 @@ fn read_said(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result<
         };
         reading.header.or_else(|| first.iter().any(is_said).then_some(true))
     };
-    read_rows(path, named, budget)
+    read_rows(path, named, reading.csv_options(), budget)
 }
 
-/// Columns by role.
+/// Positions of columns by their roles.
 struct Roles {
     labels: Vec<usize>,
     sequence: Option<usize>,
-    /// Feature columns.
+    /// Rows with the same value in it stay in one part of a split.
+    group: Option<usize>,
+    /// Features.
     columns: Vec<usize>,
     categorical: Vec<usize>,
-    /// Columns that are ignored because they index the rows.
+    /// Left out as indexes of the rows.
     index: Vec<usize>,
 }
 
@@ -313,13 +252,18 @@ impl Roles {
         if let Some(column) = sequence.filter(|column| labels.contains(column)) {
             return learned(&column, "identify sequences");
         }
+        let group = reading.group_column.as_deref().map(|said| table.resolve_column(said)).transpose()?;
+        if let Some(column) = group.filter(|column| labels.contains(column)) {
+            return learned(&column, "group the rows of a split");
+        }
         let without = table.resolve_columns(&reading.drop_columns)?;
         if let Some(column) = without.iter().find(|column| labels.contains(column)) {
             return learned(column, "be ignored");
         }
         let categorical = table.resolve_columns(&reading.categorical)?;
-        let said =
-            |column: &usize| labels.contains(column) || Some(*column) == sequence || categorical.contains(column);
+        let said = |column: &usize| {
+            labels.contains(column) || [sequence, group].contains(&Some(*column)) || categorical.contains(column)
+        };
         let index: Vec<usize> = match reading.keep_columns {
             true => Vec::new(),
             false => {
@@ -329,7 +273,7 @@ impl Roles {
         };
         let read = |column: &usize| {
             let left_out = without.contains(column) || index.contains(column);
-            !labels.contains(column) && Some(*column) != sequence && !left_out
+            !labels.contains(column) && ![sequence, group].contains(&Some(*column)) && !left_out
         };
         let columns: Vec<usize> = (0..table.names.len()).filter(read).collect();
         if columns.is_empty() || table.rows() == 0 {
@@ -339,43 +283,45 @@ impl Roles {
             return Err(Error::corrupt(message));
         }
         check_names(table, columns.iter().chain(&labels).copied().chain(sequence), path)?;
-        Ok(Roles { labels, sequence, columns, categorical, index })
+        Ok(Roles { labels, sequence, group, columns, categorical, index })
     }
 }
 
-/// Reads a table as examples with their targets.
+/// Reads examples with their targets.
 pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     let budget = &ReadBudget::for_file(path)?;
     let table = &read_said(path, reading, budget)?;
-    let Roles { labels, sequence, columns, categorical, index } = &Roles::of(table, path, reading)?;
-    let examples = TableExamples::of(table, (path, budget), *sequence)?;
+    let Roles { labels, sequence, group, mut columns, categorical, index } = Roles::of(table, path, reading)?;
+    let (rows, dropped) = kept_rows(table, columns.iter().chain(&labels), (path, budget), reading.missing)?;
+    let examples = TableExamples::of(table, &rows, (path, budget), sequence)?;
     let learned = || format!("{} is the label; use `--label COLUMN` to select another", table.names[labels[0]]);
     let explained = |error: Error| if reading.label_columns.is_empty() { error.note(learned()) } else { error };
     let words =
         labels.iter().map(|label| examples.words(*label)).collect::<Result<Vec<Vec<&str>>>>().map_err(explained)?;
     for (label, words) in labels.iter().zip(&words) {
-        if let Some(at) = words.iter().position(|word| word.is_empty()) {
-            return Err(explained(Error::corrupt(format!("{}: it is empty", examples.at(at, *label)))));
+        if let Some(at) = words.iter().position(|word| is_missing_target(word)) {
+            let error = Error::corrupt(format!("{}: the target is missing", examples.at(at, *label)));
+            return Err(explained(error.note("`--missing drop` leaves such rows out")));
         }
     }
-    let task = task(&examples, labels, &words, reading.task)?;
+    let task = task(&examples, &labels, &words, reading.task)?;
     let time = examples.longest();
-    let kinds = categories_of(table, columns, categorical, path).map_err(explained)?;
-    let (offsets, mut notes) =
-        offsets_of(table, path, columns.iter().filter(|at| !kinds.contains_key(&table.names[**at])));
-    let (targets, target_notes) = match task {
-        Task::Regression => offsets_of(table, path, labels.iter()),
-        Task::Classification | Task::MultiLabel | Task::Text => Default::default(),
-    };
-    let offsets: BTreeMap<String, f64> = offsets.into_iter().chain(targets).collect();
+    let mut found =
+        columns::fit(table, &mut columns, &categorical, (&rows, reading.missing, path)).map_err(explained)?;
+    if task == Task::Regression {
+        target_offsets(&examples, &labels, &mut found);
+    }
     let (targets, classes) = match task {
-        Task::Regression => (regression_targets(&examples, labels, &offsets)?, Vec::new()),
-        Task::MultiLabel => (multilabel_targets(&examples, labels)?, Vec::new()),
+        Task::Regression => (regression_targets(&examples, &labels, &found.offsets)?, Vec::new()),
+        Task::MultiLabel => (multilabel_targets(&examples, &labels)?, Vec::new()),
         Task::Classification | Task::Text => class_targets(&examples, labels[0], &words[0])?,
     };
     let (features, lengths) = examples
-        .numbers(&columns_of(table, columns, &kinds, &offsets), time)
-        .map_err(|error| explained(error.note("use `--drop-columns COLUMN` to ignore a column")))?;
+        .numbers(
+            &columns_of(table, &columns, (&found.categories, &found.offsets, &found.scales, &found.imputation)),
+            time,
+        )
+        .map_err(explained)?;
     let width = lengths.iter().product();
     let data = match targets {
         Targets::Regression { values, num_outputs: each } => Dataset::regression(features, width, values, each)?,
@@ -384,46 +330,61 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
             Dataset::classification(features, width, labels, classes)?
         }
     };
+    let groups = group.map(|column| examples.groups(column)).transpose()?;
+    let decimals = format!("{}: numbers are read with decimal commas; `--decimal point` reads points", path.display());
+    let decimals = (table.decimal_comma && reading.decimal.is_none()).then_some(decimals);
+    let assumptions = guesses(table, path).into_iter().chain(left_out(table, &index, path)).chain(decimals);
+    let assumptions = assumptions.chain(dropped).chain(found.notes).collect();
     let named = |columns: &[usize]| columns.iter().map(|column| table.names[*column].clone()).collect();
-    let source = DataFormat::Csv {
-        feature_columns: named(columns),
-        label_columns: named(labels),
+    let format = DataFormat::Csv {
+        feature_columns: named(&columns),
+        label_columns: named(&labels),
         task,
         sequence: sequence.map(|column| SequenceColumn { column: table.names[column].clone(), max_len: time }),
-        categories: kinds,
-        offsets,
+        categories: found.categories,
+        offsets: found.offsets,
+        scales: found.scales,
+        imputation: found.imputation,
+        decimal_comma: table.decimal_comma,
     };
-    notes.extend(target_notes);
-    let guesses = guesses(table, path).into_iter().chain(left_out(table, index, path)).chain(notes).collect();
-    Ok(LabeledData {
-        format: source,
-        dataset: examples.ending(data.with_shape(&lengths)?)?,
-        class_names: classes,
-        assumptions: guesses,
-    })
+    let dataset = examples.ending(data.with_shape(&lengths)?)?;
+    Ok(LabeledData { format, dataset, class_names: classes, groups, assumptions })
 }
 
-/// Number of rows that are sampled to determine an offset.
-const SAMPLED: usize = 1000;
+/// True if a target has no value. Words such as `none` are classes.
+fn is_missing_target(cell: &str) -> bool {
+    is_missing(cell) && cell != "?"
+}
 
-/// Returns the offsets of numeric columns that need one, by name, and warnings about lost precision.
-fn offsets_of<'c>(
+/// The rows that are read, and a sentence about those that are left out: with [`MissingValues::Drop`] rows without a value in one of the
+/// columns.
+fn kept_rows<'c>(
     table: &CsvTable,
-    path: &Path,
-    columns: impl Iterator<Item = &'c usize>,
-) -> (BTreeMap<String, f64>, Vec<String>) {
-    let (mut offsets, mut notes) = (BTreeMap::new(), Vec::new());
-    let step = table.rows().div_ceil(SAMPLED).max(1);
-    for column in columns {
-        let sample: Vec<f64> =
-            (0..table.rows()).step_by(step).filter_map(|row| number(table.cell(row, *column))).collect();
-        let (name, offset) = (&table.names[*column], offsets::offset(&sample));
-        if let Some(what) = offsets::loss(&sample, offset.unwrap_or(0.0)) {
-            notes.push(format!("{}: {name}: {what}", path.display()));
-        }
-        offsets.extend(offset.map(|offset| (name.clone(), offset)));
+    columns: impl Iterator<Item = &'c usize> + Clone,
+    (path, budget): (&Path, &ReadBudget),
+    policy: Option<MissingValues>,
+) -> Result<(Vec<usize>, Option<String>)> {
+    budget.take_values(table.rows(), size_of::<usize>(), path)?;
+    let whole = |row: &usize| !columns.clone().any(|column| is_missing(table.cell(*row, *column)));
+    let drops = policy == Some(MissingValues::Drop);
+    let rows: Vec<usize> = (0..table.rows()).filter(|row| !drops || whole(row)).collect();
+    let dropped = table.rows() - rows.len();
+    if rows.is_empty() {
+        return Err(Error::corrupt(format!("{}: every row has a missing value", path.display()))
+            .note("`--missing median` replaces missing values, `--drop-columns COLUMN` leaves a column out"));
     }
-    (offsets, notes)
+    let what = format!("{}: {dropped} of {} rows have missing values and are left out", path.display(), table.rows());
+    Ok((rows, (dropped > 0).then_some(what)))
+}
+
+/// Adds the offsets of regression targets.
+fn target_offsets(examples: &TableExamples<'_>, labels: &[usize], found: &mut columns::Encodings) {
+    for label in labels {
+        let values: Vec<f64> = examples.rows.iter().filter_map(|rows| number(examples.cell(rows[0], *label))).collect();
+        let (name, (offset, note)) = (&examples.table.names[*label], columns::offset_of(&values));
+        found.notes.extend(note.map(|note| format!("{}: {name}: {note}", examples.path.display())));
+        found.offsets.extend(offset.map(|offset| (name.clone(), offset)));
+    }
 }
 
 /// Returns a message about columns that are ignored because they index the rows; `None` if there are none.
@@ -452,11 +413,12 @@ fn guesses(table: &CsvTable, path: &Path) -> Vec<String> {
     if table.header_guessed { vec![guess] } else { Vec::new() }
 }
 
-/// Returns the task: the given one, or the inferred one. A column of texts or few integers is classification, several columns of only zeros
-/// and ones are multi-label, other numbers are regression.
+/// The task of these target columns, if it is not given: a column of words or of few whole numbers is a classification, several columns
+/// of zeros and ones are labels.
 fn task(examples: &TableExamples<'_>, labels: &[usize], words: &[Vec<&str>], said: Option<Task>) -> Result<Task> {
     if let ([words], None) = (words, said) {
-        return Ok(if are_numbers(words) { Task::Regression } else { Task::Classification });
+        let numbers = words.iter().map(|word| number(word)).collect::<Option<Vec<f64>>>();
+        return Ok(numbers.map_or(Task::Classification, |numbers| NumericLabels::of(numbers).task()));
     }
     let (path, names) = (examples.path.display(), |at: usize| &examples.table.names[labels[at]]);
     match said {
@@ -505,7 +467,7 @@ fn regression_targets(
     for rows in &examples.rows {
         for label in labels {
             let offset = offsets.get(&examples.table.names[*label]).copied().unwrap_or(0.0);
-            values.push(examples.table.number(rows[0], *label, offset, examples.path)?);
+            values.push(examples.table.number(rows[0], *label, (offset, 1.0), examples.path)?);
         }
     }
     Ok(Targets::Regression { values, num_outputs: labels.len() })
@@ -553,15 +515,4 @@ fn class_targets(examples: &TableExamples<'_>, label: usize, words: &[&str]) -> 
     let keys = Keys::of(&classes);
     let labels = words.iter().map(|word| keys.class(word).unwrap_or(0)).collect();
     Ok((Targets::Classes { labels, num_classes: classes.len(), labels_per_example: 1 }, classes))
-}
-
-/// Returns true if a label column is numeric rather than categorical: all cells are numbers, and one has a fraction or there are many
-/// distinct values for the number of rows.
-fn are_numbers(words: &[&str]) -> bool {
-    let Some(numbers) = words.iter().map(|word| number(word)).collect::<Option<Vec<f64>>>() else {
-        return false;
-    };
-    let values = classes_among(words).len();
-    let many = values > FEW_VALUES && values > words.len() / FEW_VALUES;
-    many || numbers.iter().any(|number| number.fract() != 0.0)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-use super::{Dataset, ReadBudget, csv, read_text};
+use super::{Dataset, ReadBudget, TextEncoding, csv, read_text};
 
 /// Default number of characters in a window.
 pub const DEFAULT_CONTEXT_LENGTH: usize = 64;
@@ -15,14 +15,14 @@ pub const DEFAULT_CONTEXT_LENGTH: usize = 64;
 /// Maximum vocabulary size; a file with more distinct characters is not considered text.
 const MOST_CHARACTERS: usize = 8192;
 
-/// Reads a text file.
+/// Reads a text in an encoding; UTF-8, or UTF-16 if its bytes are that, if `None`.
 ///
 /// # Errors
-/// If the file cannot be read or is not UTF-8.
-pub fn load(path: &Path) -> Result<String> {
+/// A file that cannot be read, is too large, or is not text in the encoding.
+pub fn load(path: &Path, encoding: Option<TextEncoding>) -> Result<String> {
     let budget = ReadBudget::for_file(path)?;
-    let text = read_text(path, &budget)?;
-    // Memory of the derived data: characters, indices, features and targets.
+    let text = read_text(path, encoding, &budget)?;
+    // What becomes of it: characters, their places, features and targets.
     budget.take_values(text.len(), 4 * size_of::<f32>(), path)?;
     Ok(text)
 }
@@ -49,10 +49,25 @@ pub fn encode(text: &str, vocabulary: &[char]) -> Result<Vec<i32>, (usize, char)
     text.chars().map(place).collect()
 }
 
-/// Returns the windows of a text with `time` characters each. A shorter rest at the end is dropped.
-///
-/// # Errors
-/// If there are fewer than two windows, or a character is not in the vocabulary.
+/// The characters of a text that a vocabulary has, and a sentence about those that are left out.
+pub fn known_characters(text: &str, vocabulary: &[char], path: &Path) -> (String, Option<String>) {
+    let is_known = |letter: &char| vocabulary.binary_search(letter).is_ok();
+    let unknown: Vec<char> = text.chars().filter(|letter| !is_known(letter)).collect();
+    if unknown.is_empty() {
+        return (text.to_string(), None);
+    }
+    let mut distinct = unknown.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let shown: Vec<String> = distinct.iter().take(8).map(|letter| format!("{letter:?}")).collect();
+    let more = if distinct.len() > shown.len() { ", …" } else { "" };
+    let (count, shown) = (unknown.len(), shown.join(", "));
+    let note =
+        format!("{}: {count} characters that training did not have are left out ({shown}{more})", path.display());
+    (text.chars().filter(is_known).collect(), Some(note))
+}
+
+/// Returns windows of `time` characters that follow each other. Characters at the end that fill no window are left out.
 pub fn windows(text: &str, vocabulary: &[char], time: usize, path: &Path) -> Result<Dataset> {
     let wrong = |what: String| Error::corrupt(format!("{}: {what}", path.display()));
     if vocabulary.len() > MOST_CHARACTERS {
@@ -96,7 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_not_a_table() {
+    fn unknown_characters_are_left_out() {
+        let letters = vocabulary("abc ");
+        let (known, note) = known_characters("a7b-c 7", &letters, Path::new("t"));
+        assert_eq!(
+            (known.as_str(), note.unwrap().as_str()),
+            ("abc ", "t: 3 characters that training did not have are left out ('-', '7')")
+        );
+        assert_eq!(known_characters("cab", &letters, Path::new("t")), ("cab".to_string(), None));
+    }
+
+    #[test]
+    fn prose_is_no_table() {
         assert!(is_table("a,b\n1,2\n") && is_table("1\n2\n") && is_table("a;\"b;c\"\n1;2\n"));
         assert!(!is_table("one, line") && !is_table(""));
         assert!(!is_table("Call me Ishmael.\nSome years ago, never mind\n") && !is_table("one, two\nthree\n"));

@@ -284,7 +284,20 @@ fn varies(deviation: f64, mean: f64) -> bool {
 
 impl Layer for Standardize {
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
-        (input - self.mean.tensor()) / self.std.tensor()
+        match self.is_for_longer(input) {
+            // All time steps have the same statistics.
+            true => (input - self.mean.tensor().slice((0..1,))) / self.std.tensor().slice((0..1,)),
+            false => (input - self.mean.tensor()) / self.std.tensor(),
+        }
+    }
+}
+
+impl Standardize {
+    /// True for sequences with more time steps than those that were measured.
+    fn is_for_longer(&self, input: &Tensor) -> bool {
+        let (Ok(input), Ok(own)) = (input.shape(), self.mean.tensor().shape()) else { return false };
+        let (input, own) = (input.dims(), own.dims());
+        own.len() == 2 && input.len() == 3 && input[1] > own[0] && input[2] == own[1]
     }
 }
 

@@ -73,6 +73,8 @@ pub struct Graph {
     /// Float constants, which can be large. They are copied to host memory only when the file is written.
     floats: Vec<Floats>,
     input: Vec<usize>,
+    /// Fields of the model behind the graph.
+    metadata: Message,
 }
 
 /// A float constant.
@@ -112,7 +114,7 @@ const PAGE_BYTES: u64 = 4096;
 impl Graph {
     /// Creates a graph with an input of this shape, without the batch.
     pub fn new(input: &[usize]) -> Graph {
-        Graph { nodes: Message::default(), floats: Vec::new(), input: input.to_vec() }
+        Graph { nodes: Message::default(), floats: Vec::new(), input: input.to_vec(), metadata: Message::default() }
     }
 
     /// Adds an operator.
@@ -134,6 +136,12 @@ impl Graph {
             node = node.message(5, &attribute);
         }
         self.add(1, &node);
+    }
+
+    /// Adds an entry of the model's metadata (`metadata_props`).
+    pub fn metadata(&mut self, key: &str, value: &str) {
+        let entry = Message::default().text(1, key).text(2, value);
+        self.metadata = std::mem::take(&mut self.metadata).message(14, &entry);
     }
 
     /// Adds a float constant from an f32 tensor.
@@ -176,7 +184,7 @@ impl Graph {
     pub fn bytes(&self) -> u64 {
         let described = |floats: &Floats| 16 * floats.dims.len() + floats.name.len() + 64;
         let floats = self.floats.iter().map(|floats| floats.bytes().saturating_add(described(floats) as u64));
-        floats.fold(self.nodes.0.len() as u64 + 4096, u64::saturating_add)
+        floats.fold((self.nodes.0.len() + self.metadata.0.len()) as u64 + 4096, u64::saturating_add)
     }
 
     /// Writes the file with `write`, and the arrays of a second file with `beside`, both in order. `value` is the output, with this shape
@@ -225,7 +233,8 @@ impl Graph {
         }
         write(&last.0)?;
         let opset = Message::default().text(1, "").number(2, 17);
-        write(&Message::default().message(8, &opset).0)
+        write(&Message::default().message(8, &opset).0)?;
+        write(&self.metadata.0)
     }
 }
 

@@ -13,6 +13,7 @@ mod lion;
 mod lr_schedule;
 mod rmsprop;
 mod sgd;
+mod step_signals;
 
 use std::collections::BTreeMap;
 
@@ -28,6 +29,7 @@ pub use rmsprop::RmsPropRule;
 pub use sgd::SgdRule;
 
 use donated_step::{AppliedStep, UpdatedParam};
+use step_signals::{Checked, StepSignals};
 
 use crate::layer::{ForwardContext, StateUpdate};
 use crate::module::{Module, ParamVisitor};
@@ -143,29 +145,11 @@ struct StepPlan {
     report: Tensor,
 }
 
-/// Names of the tensors that a step checks for finite values, in the order of [`StepPlan::grad_finite`].
-struct Checked {
-    /// Trained parameters, whose gradients are checked.
-    params: Vec<String>,
-    /// Float buffers that the pass updates, such as running statistics.
-    states: Vec<String>,
-}
-
 /// Gradients after clipping.
 struct ClippedGrads {
     gradients: Vec<Tensor>,
     /// The gradients before clipping and, for clipping by norm, the norm: all must be finite.
     finite_checks: Vec<Tensor>,
-}
-
-/// Scalars that are computed with a step.
-struct StepSignals {
-    /// `[2]`: the loss, and a number that is finite iff all checked tensors are. One transfer reads both.
-    report: Tensor,
-    /// True iff both are finite.
-    step_ok: Tensor,
-    /// One scalar for each checked tensor: finite iff the tensor is.
-    grad_finite: Vec<Tensor>,
 }
 
 impl<R: UpdateRule> Optimizer<R> {
@@ -539,48 +523,6 @@ fn updated(
 struct StepOutcome {
     loss: f64,
     applied: bool,
-}
-
-impl StepSignals {
-    /// Computes the signals of a loss and of the tensors that must be finite.
-    fn of(loss: &Tensor, signs: &[Tensor]) -> Result<StepSignals> {
-        let inputs: Vec<&Tensor> = signs.iter().chain([loss]).collect();
-        let told = Tensor::call_dyn("report", &inputs, (), |inputs, ()| {
-            let [signs @ .., loss] = inputs else { unreachable!("the last input is the loss") };
-            let loss = loss.cast(DType::F32).sum(..);
-            let mut told: Vec<Tensor> = signs.iter().map(|sign| (sign * 0.0).sum(..).cast(DType::F32)).collect();
-            let sound = told.iter().cloned().reduce(|a, b| a + b).unwrap_or_else(|| Tensor::scalar(0f32));
-            let stands = (&loss * 0.0 + &sound).is_finite();
-            told.extend([Tensor::stack([loss, sound], 0), stands]);
-            told
-        });
-        let mut sounds = told?;
-        let [stands, report] =
-            [sounds.pop(), sounds.pop()].map(|told| told.expect("the report and the flag were computed"));
-        Ok(StepSignals { report, step_ok: stands, grad_finite: sounds })
-    }
-}
-
-impl Checked {
-    /// Collects the names of these parameters and buffers.
-    fn of(trained: &[(String, Tensor)], states: &[(String, Tensor)]) -> Checked {
-        let names = |named: &[(String, Tensor)]| named.iter().map(|(name, _)| name.clone()).collect();
-        Checked { params: names(trained), states: names(states) }
-    }
-
-    /// Describes the first checked tensor that is not finite.
-    async fn not_finite(&self, arrival: WaitMode, sounds: &[Tensor]) -> Result<String> {
-        for (at, sound) in sounds.iter().enumerate() {
-            if arrival.number(sound).await?.is_finite() {
-                continue;
-            }
-            return Ok(match at.checked_sub(self.params.len()) {
-                Some(state) => format!("the buffer {} would hold a value that is not finite", self.states[state]),
-                None => format!("a gradient is not finite, first that of {}", self.params[at]),
-            });
-        }
-        Ok("the gradient norm is not finite, although each gradient is".to_string())
-    }
 }
 
 /// Returns the trainable parameters by name. Fails unless the pass is a training pass that fits the model.

@@ -23,4 +23,5 @@ mod out_of_memory;
 mod precision;
 mod pytorch;
 mod resume;
+mod table_columns;
 mod variable_length_sequences;

@@ -408,13 +408,8 @@ fn the_guide_lists_every_layer_kind() {
     let kinds: Vec<&str> = what.split('`').skip(3).step_by(2).collect();
     assert!(kinds.len() > 45 && kinds.contains(&"residual"), "{what}");
     let missing: Vec<&&str> = kinds.iter().filter(|kind| !guide.contains(&format!("`{kind}`"))).collect();
-<<<<<<< 500041b:crates/nn/tests/it/network.rs
     assert!(missing.is_empty(), "docs/guide/2-network.md says nothing of {missing:?}");
     let pages = [guide, include_str!("../../../../docs/guide/6-data.md")];
-=======
-    assert!(missing.is_empty(), "docs/guide/2-network.md does not list {missing:?}");
-    let pages = [guide, include_str!("../../../docs/guide/6-data.md")];
->>>>>>> prose:crates/nn/tests/network.rs
     let blocks = pages.iter().flat_map(|page| page.split("```toml\n").skip(1));
     let files = blocks.map(|rest| rest.split("```").next().unwrap());
     let read: Vec<Network> =

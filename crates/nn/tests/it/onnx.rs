@@ -279,6 +279,11 @@ fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
     (model, x)
 }
 
+/// Options with this largest size of one file.
+fn limit(max_bytes: u64) -> onnx::ExportOptions {
+    onnx::ExportOptions { max_bytes, ..Default::default() }
+}
+
 /// Writes inputs and outputs of a model for [`SCRIPT`].
 fn write_case(folder: &Path, at: usize, model: &Model, x: &Tensor) {
     let y = model.forward(x, &mut ForwardContext::eval());
@@ -349,7 +354,7 @@ fn large_networks_are_exported_as_two_files() {
             let (model, x) = trained(network, at as u64);
             let path = folder.join(format!("{at}.onnx"));
             let whole = onnx::to_bytes(&model).unwrap();
-            let saved = onnx::save_within(&model, &path, 100).unwrap();
+            let saved = onnx::export_with_options(&model, &path, &limit(100)).unwrap();
             let written = std::fs::read(&path).unwrap();
             assert_eq!(saved.bytes, written.len() as u64);
             let (inside, beside) = (initializers(&whole), initializers(&written));
@@ -375,13 +380,13 @@ fn large_networks_are_exported_as_two_files() {
         }
         let (model, _) = trained(&networks[1], 1);
         let size = onnx::to_bytes(&model).unwrap().len() as u64;
-        let one = onnx::save_within(&model, &folder.join("one.onnx"), size + (1 << 16)).unwrap();
+        let one = onnx::export_with_options(&model, &folder.join("one.onnx"), &limit(size + (1 << 16))).unwrap();
         assert_eq!((one.bytes, one.data), (size, None));
         assert_eq!(std::fs::read(folder.join("one.onnx")).unwrap(), onnx::to_bytes(&model).unwrap());
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink("one.onnx", folder.join("link.onnx")).unwrap();
-            let error = onnx::save_within(&model, &folder.join("link.onnx"), 100).unwrap_err();
+            let error = onnx::export_with_options(&model, &folder.join("link.onnx"), &limit(100)).unwrap_err();
             assert!(error.message().contains("needs a second file beside it"), "{error}");
         }
     });

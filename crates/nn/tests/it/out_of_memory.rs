@@ -140,13 +140,8 @@ fn a_full_disk_keeps_the_previous_file() {
         let training = TrainConfig { checkpoint_path: Some(file.clone()), ..TrainConfig::new(2, 64) };
         run.fit(&TrainConfig { epochs: 1, ..training.clone() }, (&part, &part), &mut NoCallback).unwrap();
         let before = std::fs::read(&file).unwrap();
-<<<<<<< 500041b:crates/nn/tests/it/out_of_memory.rs
         // A process that may write no more than a few KiB to a file: its write fails as on a full disk.
-        let limited = "trap '' XFSZ; ulimit -f 8; exec \"$0\" --exact out_of_memory::a_full_disk_leaves_the_file_before --nocapture";
-=======
-        // A process that can write only a few KiB to a file: its writes fail as on a full disk.
-        let limited = "trap '' XFSZ; ulimit -f 8; exec \"$0\" --exact a_full_disk_keeps_the_previous_file --nocapture";
->>>>>>> prose:crates/nn/tests/out_of_memory.rs
+        let limited = "trap '' XFSZ; ulimit -f 8; exec \"$0\" --exact out_of_memory::a_full_disk_keeps_the_previous_file --nocapture";
         let program = std::env::current_exe().unwrap();
         let output = Command::new("sh").args(["-c", limited]).arg(program).env(LIMITED, &file).output().unwrap();
         let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");

@@ -122,7 +122,7 @@ fn an_invalid_dropout_probability_is_a_mistake() {
         let mut rng = Rng::seed_from_u64(0);
         let wrong = Tensor::ones([2], panoply_tensor::DType::F32)
             .dropout(1.5, &mut panoply_nn::ForwardContext::train(&mut rng));
-        assert!(wrong.check().unwrap_err().message().contains("p 1.5"));
+        assert!(wrong.check().unwrap_err().message().contains("p = 1.5"));
     });
 }
 

@@ -105,11 +105,17 @@ fn mismatched_arguments_are_mistakes() {
     let [wrong, _] = Tensor::custom_kernel(signed_square::build, &[&x], [shape.clone(), shape.clone()], 1);
     assert_eq!(wrong.check().unwrap_err().message(), "kernel signed_square: x holds f32, not f64");
     let [wrong] = Tensor::custom_kernel(signed_square::build, &[&x], [shape.clone()], 1);
-    assert_eq!(wrong.check().unwrap_err().message(), "kernel signed_square: it writes 2 buffers, 1 shapes were given");
+    assert_eq!(
+        wrong.check().unwrap_err().message(),
+        "kernel signed_square: it writes 2 buffers, but 1 shapes were given"
+    );
     let x = x.cast(DType::F32);
     let wrong = Tensor::call_with_vjp("wrong", [&x], (), |[x], ()| x.exp(), |[x], _, _, ()| [Some(x.sum(..))]);
     let error = wrong.sum(..).gradients(&[&x]).unwrap_err();
-    assert!(error.message().contains("gradient of wrong: ") && error.message().contains("does not fit"), "{error}");
+    assert!(
+        error.message().contains("gradient of wrong: ") && error.message().contains("does not match its input"),
+        "{error}"
+    );
 }
 
 #[test]

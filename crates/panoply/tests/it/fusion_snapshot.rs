@@ -156,18 +156,10 @@ impl fmt::Display for Asked {
 fn a_training_step_compiles_to_the_recorded_commands() {
     let mut table = String::from(
         "# A training step of a transformer on every target\n\n\
-<<<<<<< 500041b:crates/panoply/tests/it/fusion_snapshot.rs
          Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test it fusion_snapshot`: what a step of AdamW on an encoder (4 blocks, width 256, 4 heads, \n\
          4 examples of 128) asks of a device, as one that only records was asked it. Bytes bound are those of all buffers of all steps: what would\n\
          move if nothing stayed in a cache. The peak is what the step holds beside data, parameters and moments. Behind each kernel: launches, lines\n\
          of its text in the target's language (the kernel IR's for the CPU), and a hash of that text.\n",
-=======
-         Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test fusion_snapshot`: the commands of an AdamW step on an encoder\n\
-         (4 blocks, width 256, 4 heads, 4 examples of 128), recorded by a device that computes nothing. Bytes bound are the sizes of all\n\
-         buffers of all commands: the traffic without any cache. The peak is the memory of the step beyond data, parameters and optimizer\n\
-         state. Each kernel is listed with its launches, the lines of its source in the target's language (the kernel IR for the CPU), and\n\
-         a hash of the source.\n",
->>>>>>> prose:crates/panoply/tests/fusion_snapshot.rs
     );
     for (target, offers) in targets() {
         let name = target.name.clone();

@@ -88,15 +88,9 @@ fn builtin_kernels_compile_without_spills() {
     let mut table = "\
 # Registers of the built-in kernels on AMD GPUs
 
-<<<<<<< 500041b:crates/panoply/tests/it/hip.rs
 Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test it hip`: what clang 19 makes of the HIP C++ of each kernel that ships, with
 32-bit indices and, after the stroke, 64-bit ones. Vector registers of a work-item; none spills. These are counts, not timings: no
 card has run them.
-=======
-Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test hip`: register counts that clang 19 reports for the HIP C++ of each
-built-in kernel, with 32-bit indices and, after the slash, 64-bit ones. Vector registers of a work-item; none spills. These are
-counts, not timings: they were not run on a GPU.
->>>>>>> prose:crates/panoply/tests/hip.rs
 
 | kernel |"
         .to_string();

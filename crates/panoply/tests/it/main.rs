@@ -2,7 +2,6 @@
 
 mod accuracy;
 mod autotune;
-mod bias;
 mod compile_fail_kernel;
 mod compile_fail_network;
 mod cuda;
@@ -12,7 +11,6 @@ mod first_examples;
 mod fusion_snapshot;
 mod halves;
 mod hip;
-mod hipblaslt;
 mod kernel;
 mod multi_gpu;
 mod naga_translation;
@@ -21,7 +19,6 @@ mod products;
 mod ptxas;
 mod spirv;
 mod steps;
-mod tf32;
 mod training_example;
 mod view_chains;
 mod vulkan;

@@ -4,10 +4,10 @@
 //! Call counters and injected failures of the libraries are global to a process, so each job runs in a separate
 //! process: the test binary again, with `child` as its only test.
 
-use crate::bias;
-use crate::hipblaslt;
-use crate::steps;
-use crate::tf32;
+mod bias;
+mod hipblaslt;
+mod tf32;
+mod two_queues;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,6 +19,9 @@ use panoply_cpu::CpuDriver;
 use panoply_driver::{CudaDriver, HipDriver};
 use panoply_driver_sim::{Control, library};
 use panoply_ir::routine::{Gemm, Layout, Routine};
+
+use crate::steps;
+use two_queues::two_queues;
 
 const CHILD: &str = "PANOPLY_TEST_PRODUCTS";
 
@@ -76,7 +79,11 @@ fn run(job: &str, settings: &[(&str, &str)]) -> String {
     command.args(["products::child", "--exact", "--nocapture"]).env(CHILD, job).envs(settings.iter().copied());
     let output = command.output().unwrap();
     let log = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && log.contains("1 passed"), "{job} with {settings:?} failed ({}):\n{log}", output.status);
+    assert!(
+        output.status.success() && log.contains("1 passed"),
+        "{job} with {settings:?} failed ({}):\n{log}",
+        output.status
+    );
     log.lines().filter(|line| line.contains("SKIPPED")).for_each(|line| eprintln!("{line}"));
     log
 }
@@ -503,24 +510,6 @@ fn given_back(open: impl FnOnce() -> Device, made: u64) {
 #[test]
 fn each_queue_has_its_own_workspace() {
     run("two queues", &[]);
-}
-
-/// Checks the number of workspaces that are allocated, and by which function.
-fn two_queues(device: &Device, function: &str, allocates: &str, workspaces: u64) {
-    let control = Control::open();
-    let queues = [device.default_queue(), device.queue().unwrap()];
-    let runs: Vec<[Buffer<f32>; 3]> = (0..6).map(|_| buffers(device)).collect();
-    let before = control.calls(allocates);
-    for (buffers, queue) in runs.iter().zip(queues.iter().cycle()) {
-        device.submit_to(queue, &[work(buffers)], false).unwrap();
-    }
-    let first = runs[0][2].to_vec().unwrap();
-    let (a, b) = (runs[0][0].to_vec().unwrap(), runs[0][1].to_vec().unwrap());
-    let sum =
-        |i: usize| (0..DEEP.k).map(|p| f64::from(a[i / 3 * DEEP.k + p]) * f64::from(b[p * 3 + i % 3])).sum::<f64>();
-    assert!((0..15).all(|i| (sum(i) - f64::from(first[i])).abs() < 1e-4), "{first:?}");
-    runs.iter().for_each(|run| assert_eq!(run[2].to_vec().unwrap(), first, "the same bits in every run"));
-    assert_eq!((control.calls(function), control.calls(allocates) - before), (6, workspaces));
 }
 
 #[test]

@@ -136,15 +136,9 @@ fn builtin_kernels_compile_without_spills() {
     let mut table = "\
 # Registers of the built-in kernels
 
-<<<<<<< 500041b:crates/panoply/tests/it/ptxas.rs
 Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test it ptxas`: what ptxas 12.9.86 makes of the PTX of each kernel that ships, and of
 products by fragments (2048 × 2048) and attention (16 heads of 1024, causal), with 32-bit indices and, after the stroke, 64-bit ones. Registers of a thread; what spills
 says so. These are counts, not timings: no card has run them.
-=======
-Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test ptxas`: register counts that ptxas 12.9.86 reports for the PTX of each
-built-in kernel, and of products with MMA fragments (2048 × 2048) and attention (16 heads, 1024 positions, causal), with 32-bit indices
-and, after the slash, 64-bit ones. Registers of a thread; spills are noted. These are counts, not timings: they were not run on a GPU.
->>>>>>> prose:crates/panoply/tests/ptxas.rs
 
 | kernel |"
         .to_string();

@@ -35,19 +35,11 @@ const WGSL: &str = "\
 }
 ";
 
-<<<<<<< 500041b:crates/runtime/tests/it/external_kernels.rs
 const PTX: &str = include_str!("../packages/square.ptx");
 /// The flavour that Vulkan takes.
 const SPIR_V: &[u8] = include_bytes!("../packages/square.spv");
 /// The flavour that OpenCL and Level Zero take.
 const KERNEL_SPIR_V: &[u8] = include_bytes!("../packages/square.cl.spv");
-=======
-const PTX: &str = include_str!("packages/square.ptx");
-/// SPIR-V of the Shader flavor, for Vulkan.
-const SPIR_V: &[u8] = include_bytes!("packages/square.spv");
-/// SPIR-V of the Kernel flavor, for OpenCL and Level Zero.
-const KERNEL_SPIR_V: &[u8] = include_bytes!("packages/square.cl.spv");
->>>>>>> prose:crates/runtime/tests/external_kernels.rs
 
 fn square_on_cpu(call: &mut HostCall<'_>) -> Result<()> {
     let (n, x, y) = (call.scalar::<u32>(0)?, call.read::<f32>(1)?, call.write::<f32>(2)?);

@@ -43,8 +43,8 @@ fn empty_buffers_are_supported() {
     assert!(x.is_empty());
     x.write(&[]).unwrap();
     x.fill(1.0).unwrap();
-    assert_eq!(x.to_vec().unwrap(), []);
-    assert_eq!(x.read_async().unwrap().wait().unwrap(), []);
+    assert!(x.to_vec().unwrap().is_empty());
+    assert!(x.read_async().unwrap().wait().unwrap().is_empty());
     assert_eq!(x.to(&device).unwrap().len(), 0);
     assert!(device.buffer(&[1u8]).unwrap().slice(1..).unwrap().is_empty());
 }

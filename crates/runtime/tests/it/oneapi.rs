@@ -132,7 +132,7 @@ fn reason_is_correct_without_a_gpu() {
 #[test]
 fn probed_drivers_depend_on_the_bus() {
     let scratch = std::env::temp_dir().join(format!("panoply-bus-{}", std::process::id()));
-    let nobody = || driver(Backend::OpenCl, Err(Error::unavailable("opencl: asked")));
+    let unavailable = || driver(Backend::OpenCl, Err(Error::unavailable("opencl: asked")));
     for (name, devices, asked) in [
         ("none", &[("0x10de", "0x030000"), ("0x8086", "0x020000")][..], false),
         ("gpu", &[("0x10de", "0x030200"), ("0x8086", "0x038000")], true),
@@ -150,7 +150,7 @@ fn probed_drivers_depend_on_the_bus() {
             let asked = asked || bus.ends_with("not there");
             let error =
                 // SAFETY: no device is used.
-                unsafe { OneApiDriver { routes: vec![nobody()], bus: Some(bus), software: false }.probe() }.map(drop).unwrap_err();
+                unsafe { OneApiDriver { routes: vec![unavailable()], bus: Some(bus), software: false }.probe() }.map(drop).unwrap_err();
             let because =
                 if asked { "no driver for Intel GPUs is" } else { "no Intel GPU is on this machine's bus; use" };
             assert!(error.is_unavailable() && error.message().contains(because), "{name}: {error}");

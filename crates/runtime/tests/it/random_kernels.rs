@@ -140,7 +140,9 @@ fn contained(device: &Device, seeds: Range<u64>) {
             continue;
         }
         let mut child = Command::new(std::env::current_exe().expect("a test has a file"));
-        child.args(["random_kernels::every_device_agrees_with_the_interpreter", "--exact", "--nocapture"]).env_remove(FULL);
+        child
+            .args(["random_kernels::every_device_agrees_with_the_interpreter", "--exact", "--nocapture"])
+            .env_remove(FULL);
         child.env("PANOPLY_TEST_DEVICE", device.device_string()).env("PANOPLY_TEST_SEED", seeds.start.to_string());
         child.env("PANOPLY_TEST_KERNELS", count.to_string());
         let (status, said) = within(Duration::from_secs(30 + 2 * count), &mut child);

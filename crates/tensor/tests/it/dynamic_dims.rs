@@ -126,7 +126,7 @@ impl Case {
         let want = self.gradients(&short).unwrap_or_else(|error| panic!("{}: {error}", place()));
         match self.gradients(&stored) {
             Ok(have) => near(&have, &want, 8.0 * self.row.tolerance, format!("gradient of {}", place())),
-            Err(error) => assert!(error.message().contains("does not know"), "{}: {error}", place()),
+            Err(error) => assert!(error.message().contains("has a dynamic length"), "{}: {error}", place()),
         }
         Some(true)
     }
@@ -514,7 +514,7 @@ fn functions_can_return_new_dynamic_lengths() {
     for length in [2, 4, 0] {
         let [have] = cut.call([&x, &Tensor::scalar(length)]).unwrap();
         assert_eq!(have.to_vec::<f32>().unwrap(), &[1.0, 2.0, 3.0, 4.0, 5.0][..length as usize + 1]);
-        assert_eq!(have.sum(..).item().unwrap(), ((length + 1) * (length + 2) / 2).into());
+        assert_eq!(have.sum(..).item().unwrap(), f64::from((length + 1) * (length + 2) / 2));
     }
     let [beyond] = cut.call([&x, &Tensor::scalar(5)]).unwrap();
     assert_eq!(beyond.to_vec::<f32>().unwrap_err().message(), "6 is not a valid length of seen of at most 5");

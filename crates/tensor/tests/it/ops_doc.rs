@@ -17,13 +17,8 @@ use panoply_tensor::{DType, Device, Tensor};
 
 /// Primitives that no row of the op table uses, and where they are tested instead.
 const UNASKED: &[(&str, &str)] = &[
-<<<<<<< 500041b:crates/tensor/tests/it/ops_doc.rs
     ("ControlDependency", "`tests/it/activation_checkpoint.rs`: the gradient of what is checkpointed"),
     ("Fma", "random kernels: the language of kernels has it, tensors do not"),
-=======
-    ("ControlDependency", "`tests/activation_checkpoint.rs`: gradients of checkpointed functions"),
-    ("Fma", "random kernels: available in the kernel language, not for tensors"),
->>>>>>> prose:crates/tensor/tests/ops_doc.rs
     ("PopCount", "random kernels, as above"),
 ];
 
@@ -122,13 +117,8 @@ fn domain(alu: Alu) -> &'static str {
 }
 
 #[test]
-<<<<<<< 500041b:crates/tensor/tests/it/ops_doc.rs
 fn the_list_of_operations_is_that_of_the_source() {
     let (graph, alu) = (include_str!("../../../ir/src/graph.rs"), include_str!("../../../ir/src/alu.rs"));
-=======
-fn ops_md_matches_the_source() {
-    let (graph, alu) = (include_str!("../../ir/src/graph.rs"), include_str!("../../ir/src/alu.rs"));
->>>>>>> prose:crates/tensor/tests/ops_doc.rs
     let (mut table, mut list) = (String::new(), String::new());
     let asked = Device::get("cpu").unwrap().scope(|| operations(&mut table));
     let mut primitive = |name: &str, takes: &str, meaning: &str| {
@@ -160,7 +150,6 @@ fn page(primitives: &str, operations: &str, count: usize) -> String {
     let devices = kept.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).map_or("\n\n", |(table, _)| table);
     format!(
         "# Operations\n\n\
-<<<<<<< 500041b:crates/tensor/tests/it/ops_doc.rs
          Written by `UPDATE_GOLDEN=1 cargo test --workspace --test it ops_doc` from the source and from the op table (`crates/tensor/src/conformance/`); a test\n\
          compares it. Every operation is an expression over the {count} primitives below. A device is given kernels made of those, so it has all\n\
          operations at once, and whatever it computes is compared with an interpreter in f64 that shares nothing with the compiler.\n\n\
@@ -168,17 +157,6 @@ fn page(primitives: &str, operations: &str, count: usize) -> String {
          zero and no selection by a mask. `where_`, `masked_fill`, `sort`, `topk` and `bincount` say the same with a length that is known.\n\n\
          ## Where they pass\n\n\
          Rows of the table whose results, and whose gradients, are within their tolerance on a device. `panoply selftest --only ops` asks yours.\n\n\
-=======
-         Written by `UPDATE_GOLDEN=1 cargo test -p panoply-tensor --test ops_doc` from the source and from the op table\n\
-         (`crates/tensor/src/conformance/`); the test compares it with them. Every operation is an expression over the {count}\n\
-         primitives below. A device runs kernels composed of these primitives, so it supports all operations. Results are compared\n\
-         with an f64 interpreter that shares no code with the compiler.\n\n\
-         The shape of a result depends on the shapes of the inputs, never on values: there is no `unique`, `nonzero` or\n\
-         `masked_select`. `where_`, `masked_fill`, `sort`, `topk` and `bincount` serve the same purposes with a known length.\n\n\
-         ## Tested devices\n\n\
-         Rows of the table whose results and gradients are within their tolerance on a device. `panoply selftest --only ops` tests\n\
-         your device.\n\n\
->>>>>>> prose:crates/tensor/tests/ops_doc.rs
          {begin}{devices}{end}\n\n\
          ## Operations\n\n\
          The primitives of each row of the op table. Several rows test one operation in different ways. The types are those that the\n\

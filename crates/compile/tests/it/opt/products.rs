@@ -38,7 +38,7 @@ fn expanded_products_match_interpreter() {
                     c[mul(4, i)] = last
                 }}"
             );
-            let kernel = crate::kernel(&source);
+            let kernel = crate::opt::kernel(&source);
             let want = results(&kernel, group);
             for target in [Target::cpu(), Target::opencl_minimum(), Target::cuda_minimum(80)] {
                 let made = optimize(kernel.clone(), &target, &Options::default());

@@ -9,9 +9,9 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::{Attention, Mask, Routine};
 use panoply_ir::{DType, MathMode, Scalar, Target, graph_interpret};
 
-use crate::build::Build;
-use crate::execute::{difference, inputs, run};
-use crate::variants::variants;
+use crate::plan::build::Build;
+use crate::plan::execute::{difference, inputs, run};
+use crate::plan::variants::variants;
 
 /// Dimensions that are not multiples of a tile.
 const PLAIN: Attention = Attention {

@@ -9,8 +9,8 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::{Layout, Routine};
 use panoply_ir::{DType, Target};
 
-use crate::build::Build;
-use crate::execute::check;
+use crate::plan::build::Build;
+use crate::plan::execute::check;
 
 #[track_caller]
 fn expect(name: &str, graph: Graph, kernels: usize, routines: usize) {

@@ -9,8 +9,8 @@ use panoply_ir::graph::{NodeId, Op};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, Shape, Target, text};
 
-use crate::build::Build;
-use crate::execute::check;
+use crate::plan::build::Build;
+use crate::plan::execute::check;
 
 /// Computes a·x, adds x to `total`, and flags positive elements.
 const SURVEY: &str = "
@@ -87,7 +87,7 @@ fn invalid_calls_are_rejected() {
     let text = |source: &str| Arc::new(verify(text::parse(source).unwrap()).unwrap());
     let kernel = text(SURVEY);
     let error = CustomKernel::new(kernel.clone(), [1; 3], vec![Shape::new([3])]).unwrap_err();
-    assert_eq!(error.message(), "kernel survey: it writes 3 buffers, 1 shapes were given");
+    assert_eq!(error.message(), "kernel survey: it writes 3 buffers, but 1 shapes were given");
     let shapes = vec![Shape::new([3]), Shape::new([0]), Shape::new([3])];
     let error = CustomKernel::new(kernel.clone(), [1; 3], shapes).unwrap_err();
     assert_eq!(error.message(), "kernel survey: a buffer of shape [0] has no elements to write");

@@ -7,8 +7,8 @@ use panoply_ir::graph::Graph;
 use panoply_ir::kernel::{Access, Space};
 use panoply_ir::target::{Style, Target};
 
-use crate::build::Build;
-use crate::execute::check;
+use crate::plan::build::Build;
+use crate::plan::execute::check;
 
 /// Plans a graph with these leaves donated, after checking that donation does not affect values.
 #[track_caller]

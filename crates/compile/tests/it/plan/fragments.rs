@@ -5,9 +5,9 @@ use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::{Graph, NodeId};
 use panoply_ir::{DType, MathMode, Target};
 
-use crate::build::Build;
-use crate::execute::{difference, inputs, run};
-use crate::variants::variants;
+use crate::plan::build::Build;
+use crate::plan::execute::{difference, inputs, run};
+use crate::plan::variants::variants;
 
 /// Counts the kernels that multiply fragments.
 fn multiplying(plan: &Plan) -> usize {

@@ -15,9 +15,9 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, Scalar, Shape, text};
 
-use crate::build::Build;
-use crate::execute::{check, targets};
-use crate::random::Draw;
+use crate::plan::build::Build;
+use crate::plan::execute::{check, targets};
+use crate::plan::random::Draw;
 
 /// Origin of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

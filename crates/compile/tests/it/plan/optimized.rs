@@ -9,8 +9,8 @@ use panoply_ir::graph::Graph;
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{Alu, DType};
 
-use crate::build::Build;
-use crate::execute::{inputs, run, targets};
+use crate::plan::build::Build;
+use crate::plan::execute::{inputs, run, targets};
 
 fn check(name: &str, graph: &Graph) {
     let (leaves, slots) = inputs(graph, 7);

@@ -8,8 +8,8 @@ use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::{Graph, NodeId};
 use panoply_ir::reduce::ReduceOp;
 
-use crate::build::Build;
-use crate::execute::check;
+use crate::plan::build::Build;
+use crate::plan::execute::check;
 
 /// Pseudo-random numbers determined by a seed.
 pub struct Draw(u64);

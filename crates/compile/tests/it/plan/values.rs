@@ -4,8 +4,8 @@ use panoply_ir::DType;
 use panoply_ir::alu::{Alu, Math};
 use panoply_ir::reduce::ReduceOp;
 
-use crate::build::Build;
-use crate::execute::check;
+use crate::plan::build::Build;
+use crate::plan::execute::check;
 
 macro_rules! graphs {
     ($($name:ident |$b:ident| $body:block)*) => {$(

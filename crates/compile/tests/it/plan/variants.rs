@@ -6,8 +6,8 @@ use panoply_ir::graph::Graph;
 use panoply_ir::graph_interpret::Data;
 use panoply_ir::{DType, MathMode, Scalar, Target};
 
-use crate::build::Build;
-use crate::execute::{inputs, run};
+use crate::plan::build::Build;
+use crate::plan::execute::{inputs, run};
 
 fn nothing(_: &panoply_ir::routine::Routine) -> bool {
     false

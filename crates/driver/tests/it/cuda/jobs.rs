@@ -98,7 +98,7 @@ fn second_of_two() {
     let refused = driver().rejected();
     assert!(
         refused.len() == 1
-            && refused[0].message().starts_with("cuda:0 (PTX interpreter 0, no card) is in a compute mode")
+            && refused[0].message().starts_with("cuda:0 (PTX interpreter 0, no card) is in compute mode Prohibited")
     );
     works(&*devices[0]);
 }

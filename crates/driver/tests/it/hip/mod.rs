@@ -1,12 +1,6 @@
-<<<<<<< 500041b:crates/driver/tests/it/hip/mod.rs
 //! The ROCm driver on a library that only pretends to be AMD's: what it says when something is missing, forbidden, too old or broken,
 //! what it asks of the compiler, and that it gives back what it took. **No kernel is executed here**: the pretended library moves
 //! bytes and checks launches. Where kernels are executed is `crates/runtime/tests/it/conformance.rs` and `crates/panoply/tests/it/hip.rs`.
-=======
-//! The ROCm driver on a simulated AMD library: messages when something is missing, forbidden, outdated or broken, requests to the compiler,
-//! and release of all objects. **No kernel is executed here**: the simulated library copies bytes and checks launches. Kernels are executed
-//! in `crates/runtime/tests/conformance.rs` and `crates/panoply/tests/hip.rs`.
->>>>>>> prose:crates/driver/tests/hip/main.rs
 
 #![cfg(feature = "rocm")]
 

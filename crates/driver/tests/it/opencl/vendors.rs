@@ -62,7 +62,8 @@ impl Child {
     pub fn run(&self, job: &str, settings: &[(&str, &str)]) -> Option<String> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         // `child` of the module that includes this one.
-        let module = module_path!().split("::").skip(1).filter(|name| *name != "vendors").collect::<Vec<_>>().join("::");
+        let module =
+            module_path!().split("::").skip(1).filter(|name| *name != "vendors").collect::<Vec<_>>().join("::");
         command.args([&format!("{module}::child"), "--exact", "--nocapture"]).env(JOB, job);
         command.envs(self.0.as_ref()?.iter().map(|(name, value)| (name, value)));
         let output = command.envs(settings.iter().copied()).output().unwrap();

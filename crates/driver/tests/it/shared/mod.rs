@@ -3,11 +3,6 @@
 //! The configuration of the simulated driver is fixed for a process, so each configuration is a child process: the test binary again, with
 //! `child` as its only test and the environment set.
 
-<<<<<<< 500041b:crates/driver/tests/it/shared/mod.rs
-=======
-#![allow(dead_code, reason = "each test program uses a part")]
-
->>>>>>> prose:crates/driver/tests/shared/mod.rs
 use std::process::Command;
 
 use panoply_device::{AllocId, DeviceCommand, Driver, ErrorKind, QueueId, RawDevice, Region};
@@ -24,7 +19,6 @@ pub fn child(jobs: Jobs) {
     known.unwrap_or_else(|| panic!("no job {job}")).1();
 }
 
-<<<<<<< 500041b:crates/driver/tests/it/shared/mod.rs
 /// The name by which the test harness knows the test `child` of a module.
 fn child_test(module: &str) -> String {
     let (_, module) = module.split_once("::").expect("a module of a test program");
@@ -33,15 +27,15 @@ fn child_test(module: &str) -> String {
 
 /// Runs a job of a module in a separate process with these environment variables.
 pub fn run(module: &str, job: &str, settings: &[(&str, &str)]) {
-=======
-/// Runs a job in a child process with these environment variables.
-pub fn run(job: &str, settings: &[(&str, &str)]) {
->>>>>>> prose:crates/driver/tests/shared/mod.rs
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([&child_test(module), "--exact", "--nocapture"]).env(JOB, job).envs(settings.iter().copied());
     let output = command.output().unwrap();
     let log = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && log.contains("1 passed"), "{job} with {settings:?} failed ({}):\n{log}", output.status);
+    assert!(
+        output.status.success() && log.contains("1 passed"),
+        "{job} with {settings:?} failed ({}):\n{log}",
+        output.status
+    );
 }
 
 /// Checks that discovery fails with the message in `EXPECT`, and fails in the same way again.

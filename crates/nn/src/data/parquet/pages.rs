@@ -18,7 +18,7 @@ const DICTIONARY_VALUE: u64 = 32;
 /// Maximum nesting of structures in a header.
 const DEEPEST: usize = 8;
 
-/// Memory that reading a column takes.
+/// Memory that a column takes while it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pages {
     /// Bytes of the dictionary and of the largest page, compressed and decompressed.
@@ -41,23 +41,23 @@ pub(super) fn check(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Res
     while at < bytes {
         let mut file = file;
         file.seek(SeekFrom::Start(start + at)).map_err(|error| error.to_string())?;
-        let mut header = Compact { reader: BufReader::new(file.take(bytes - at)), read: 0 };
-        let page = header.page().ok_or("a page header cannot be read")?;
-        at += header.read + page.compressed;
+        let header = read_header(BufReader::new(file.take(bytes - at)));
+        let (page, read) = header.ok_or("a page header cannot be read")?;
+        at += read + page.compressed;
         if at > bytes || page.compressed > bytes {
             return Err("a page extends beyond the end of its column".to_string());
         }
         found.unpacked = found.unpacked.saturating_add(page.unpacked);
         match page.kind {
-            Kind::Dictionary if page.values > page.unpacked => {
+            PageKind::Dictionary if page.values > page.unpacked => {
                 return Err(format!("a dictionary of {} values in {} bytes", page.values, page.unpacked));
             }
-            Kind::Dictionary => found.memory += page.compressed + page.unpacked + page.values * DICTIONARY_VALUE,
-            Kind::Data => {
+            PageKind::Dictionary => found.memory += page.compressed + page.unpacked + page.values * DICTIONARY_VALUE,
+            PageKind::Data | PageKind::DataV2 => {
                 values = values.saturating_add(page.values);
                 largest = largest.max(page.compressed + page.unpacked);
             }
-            Kind::Index => {}
+            PageKind::Index => {}
         }
     }
     if values != rows {
@@ -67,8 +67,8 @@ pub(super) fn check(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Res
     Ok(found)
 }
 
-/// Returns true for encodings that are decoded without allocating memory for counts that only a page claims. They include the defaults of
-/// pandas, Polars, DuckDB and Spark.
+/// True if values in this encoding are decoded without memory for counts that only their page names: those that pandas, Polars, DuckDB
+/// and Spark write by default.
 fn is_read(encoding: Encoding) -> bool {
     #[allow(deprecated, reason = "old writers declare it for levels")]
     let levels = Encoding::BIT_PACKED;
@@ -76,21 +76,71 @@ fn is_read(encoding: Encoding) -> bool {
     plain.contains(&encoding) || [Encoding::DELTA_BINARY_PACKED, Encoding::BYTE_STREAM_SPLIT].contains(&encoding)
 }
 
-/// Type of a page.
+/// The contents of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum PageKind {
     Data,
+    /// Values behind levels that are never packed.
+    DataV2,
     Index,
     Dictionary,
 }
 
-/// A parsed page header.
+/// The header of a page.
 #[derive(Clone, Copy, Debug)]
-struct Page {
-    kind: Kind,
-    unpacked: u64,
-    compressed: u64,
-    values: u64,
+pub(super) struct PageHeader {
+    pub kind: PageKind,
+    /// Bytes of the page in memory.
+    pub unpacked: u64,
+    /// Bytes of the page in the file, behind its header.
+    pub compressed: u64,
+    pub values: u64,
+    /// The number of the values' encoding in the format.
+    encoding: i64,
+    /// Numbers of the header's own structure by their field, bools as 0 and 1.
+    fields: Fields,
+}
+
+/// Integers and bools of a structure, by field number.
+type Fields = [Option<i64>; 9];
+
+impl PageHeader {
+    /// The encoding of the values; `None` if it is not read here.
+    pub fn encoding(&self) -> Option<Encoding> {
+        encoding(self.encoding)
+    }
+
+    /// The number or bool in a field of the header's own structure.
+    pub fn field(&self, number: usize) -> Option<u32> {
+        self.fields[number].and_then(|value| u32::try_from(value).ok())
+    }
+
+    /// The encoding that a field of the header's own structure names.
+    pub fn field_encoding(&self, number: usize) -> Option<Encoding> {
+        self.fields[number].and_then(encoding)
+    }
+}
+
+/// The encoding of a number in the format; `None` if it is not read here.
+fn encoding(number: i64) -> Option<Encoding> {
+    #[allow(deprecated, reason = "files of old writers use it for levels")]
+    let bit_packed = Encoding::BIT_PACKED;
+    Some(match number {
+        0 => Encoding::PLAIN,
+        2 => Encoding::PLAIN_DICTIONARY,
+        3 => Encoding::RLE,
+        4 => bit_packed,
+        5 => Encoding::DELTA_BINARY_PACKED,
+        8 => Encoding::RLE_DICTIONARY,
+        9 => Encoding::BYTE_STREAM_SPLIT,
+        _ => return None,
+    })
+}
+
+/// Reads the header of the page at the current position and counts its bytes; `None` if it is damaged.
+pub(super) fn read_header(reader: impl Read) -> Option<(PageHeader, u64)> {
+    let mut compact = Compact { reader, read: 0 };
+    compact.page().map(|page| (page, compact.read))
 }
 
 /// Reader of Thrift's compact protocol that counts the consumed bytes.
@@ -100,51 +150,56 @@ struct Compact<R> {
 }
 
 impl<R: Read> Compact<R> {
-    /// Parses a page header. Returns `None` if it is truncated, invalid, or has fields of unexpected types, which the `parquet` crate might
-    /// interpret differently.
-    fn page(&mut self) -> Option<Page> {
-        let (mut numbers, mut counts, mut field) = ([None; 5], [None; 9], 0);
+    /// Reads the header of a page; `None` if it is cut short, not a header, or has fields of other types than the format: the format's
+    /// crate could read those as something else.
+    fn page(&mut self) -> Option<PageHeader> {
+        let (mut numbers, mut own, mut field) = ([None; 5], [None; 9], 0);
         while let Some(wire) = self.field(&mut field)? {
             match (field, wire) {
                 (1..=4, 5) => numbers[field as usize] = Some(self.zigzag()?),
-                // Headers of a data page, an index page, a dictionary page and a data page of version 2.
-                (5..=8, 12) => counts[field as usize] = Some(self.counts(field)?),
+                // Headers of a data page, an index, a dictionary and a data page of version 2.
+                (5..=8, 12) => own[field as usize] = Some(self.fields(field)?),
                 (1..=8, _) => return None,
                 _ => self.skip(wire, 0)?,
             }
         }
-        let (kind, counts) = match numbers[1]? {
-            0 => (Kind::Data, counts[5]?),
-            1 => (Kind::Index, (0, 0)),
-            2 => (Kind::Dictionary, counts[7]?),
-            3 => (Kind::Data, counts[8]?),
+        let (kind, fields) = match numbers[1]? {
+            0 => (PageKind::Data, own[5]?),
+            1 => (PageKind::Index, [Some(0); 9]),
+            2 => (PageKind::Dictionary, own[7]?),
+            3 => (PageKind::DataV2, own[8]?),
             _ => return None,
         };
-        // The page's own encoding, which the column's metadata need not list.
-        if !matches!(counts.1, 0 | 2..=5 | 8 | 9) {
-            return None;
-        }
-        // Non-negative 32-bit numbers.
+        let encoding_of_values = if kind == PageKind::DataV2 { fields[4]? } else { fields[2]? };
+        // The page's own encoding, which its column may not have listed.
+        encoding(encoding_of_values)?;
+        // Numbers of 32 bits that are not below 0.
         let size = |number: i64| u64::try_from(number).ok().filter(|size| *size <= i32::MAX as u64);
-        Some(Page { kind, unpacked: size(numbers[2]?)?, compressed: size(numbers[3]?)?, values: size(counts.0)? })
+        Some(PageHeader {
+            kind,
+            unpacked: size(numbers[2]?)?,
+            compressed: size(numbers[3]?)?,
+            values: size(fields[1]?)?,
+            encoding: encoding_of_values,
+            fields,
+        })
     }
 
-    /// Returns the number of values and the encoding from the page type's header structure.
-    fn counts(&mut self, header: i64) -> Option<(i64, i64)> {
-        let (mut values, mut encoding, mut field) = (None, None, 0);
+    /// Reads the integers and bools of the structure in this field.
+    fn fields(&mut self, header: i64) -> Option<Fields> {
+        let (mut fields, mut field) = ([None; 9], 0);
         while let Some(wire) = self.field(&mut field)? {
             match (header, field, wire) {
-                (5 | 7 | 8, 1, 5) => values = Some(self.zigzag()?),
-                (5 | 7, 2, 5) | (8, 4, 5) => encoding = Some(self.zigzag()?),
-                // Other integers, a flag, and statistics.
-                (5, 3 | 4, 5) | (8, 2 | 3 | 5 | 6, 5) | (7, 3, 1 | 2) | (8, 7, 1 | 2) | (5, 5, 12) | (8, 8, 12) => {
-                    self.skip(wire, 0)?;
-                }
+                (5, 1..=4, 5) | (7, 1..=2, 5) | (8, 1..=6, 5) => fields[field as usize] = Some(self.zigzag()?),
+                // The value of a bool is its wire type.
+                (7, 3, 1 | 2) | (8, 7, 1 | 2) => fields[field as usize] = Some(i64::from(wire == 1)),
+                // Statistics.
+                (5, 5, 12) | (8, 8, 12) => self.skip(wire, 0)?,
                 (5, 1..=5, _) | (7, 1..=3, _) | (8, 1..=8, _) => return None,
                 _ => self.skip(wire, 0)?,
             }
         }
-        if header == 6 { Some((0, 0)) } else { Some((values?, encoding?)) }
+        Some(fields)
     }
 
     /// Returns the wire type of the next field of a structure and updates `number`; an inner `None` is the end of the structure.

@@ -6,8 +6,10 @@ use std::path::Path;
 use panoply_tensor::{Error, Result};
 
 use super::super::ReadBudget;
-use super::super::csv::{CsvTable, number};
-use super::super::reader::{InferenceData, Keys, Label, SequenceColumn, Task};
+use super::super::csv::{CsvOptions, CsvTable};
+use super::super::labels::Keys;
+use super::super::numbers::number;
+use super::super::reader::{Imputation, InferenceData, Label, ReadOptions, SequenceColumn, Task};
 use super::{TableExamples, answer, check_names, columns_of, read_rows};
 
 /// Schema of the tables that a trained network reads.
@@ -18,20 +20,24 @@ pub(in crate::data) struct TableSchema<'a> {
     pub sequences: Option<&'a SequenceColumn>,
     pub words: &'a BTreeMap<String, Vec<String>>,
     pub offsets: &'a BTreeMap<String, f64>,
+    pub scales: &'a BTreeMap<String, f64>,
+    pub imputation: &'a BTreeMap<String, Imputation>,
+    pub decimal_comma: bool,
     pub classes: &'a [String],
 }
 
 impl TableSchema<'_> {
-    /// Reads examples for inference, with labels where known.
-    pub fn read(&self, path: &Path) -> Result<InferenceData> {
+    /// Reads examples to be judged, and what is right where it is known.
+    pub fn read(&self, path: &Path, reading: &ReadOptions) -> Result<InferenceData> {
         let needed = || self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
         let unnamed = needed().all(|name| name.strip_prefix("column ").is_some_and(|at| at.parse::<usize>().is_ok()));
         let budget = ReadBudget::for_file(path)?;
+        let options = CsvOptions { encoding: reading.encoding, decimal_comma: Some(self.decimal_comma) };
         let known_names = |first: &[String]| {
             let named = needed().all(|name| first.contains(name));
             named.then_some(true).or_else(|| unnamed.then_some(false))
         };
-        let table = self.without_labels(read_rows(path, known_names, &budget)?);
+        let table = self.without_labels(read_rows(path, known_names, options, &budget)?);
         let place = |name: &str| {
             let at = table.names.iter().position(|known| known == name);
             at.filter(|_| unnamed || !self.begins_with_other_names(&table))
@@ -48,16 +54,11 @@ impl TableSchema<'_> {
         let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
         let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
         check_names(&table, places.iter().chain(known.iter().flatten()).copied().chain(sequence), path)?;
-        let examples = TableExamples::of(&table, (path, &budget), sequence)?;
-        let time = self.sequences.map_or(1, |sequences| sequences.max_len);
-        if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
-            let (place, id) = (examples.at(long, column), examples.cell(examples.rows[long][0], column));
-            let rows = examples.rows[long].len();
-            return Err(Error::corrupt(format!(
-                "{place}: `{id}` has {rows} rows, but this network supports at most {time}"
-            )));
-        }
-        let columns = columns_of(&table, &places, self.words, self.offsets);
+        let rows: Vec<usize> = (0..table.rows()).collect();
+        let examples = TableExamples::of(&table, &rows, (path, &budget), sequence)?;
+        // Sequences may be longer than those of training; a network that cannot take them says so.
+        let time = self.sequences.map_or(1, |sequences| sequences.max_len.max(examples.longest()));
+        let columns = columns_of(&table, &places, (self.words, self.offsets, self.scales, self.imputation));
         let (features, lengths) = examples.numbers(&columns, time)?;
         let name = |rows: &Vec<usize>| match sequence {
             Some(column) => format!("{} {}", table.names[column], examples.cell(rows[0], column)),
@@ -66,7 +67,7 @@ impl TableSchema<'_> {
         let (names, right) = (examples.rows.iter().map(name).collect(), self.right(&examples, known.as_deref()));
         let mut read = InferenceData::new(features, &lengths, names, right)?;
         read.dataset = examples.ending(read.dataset)?;
-        read.notes = examples.unknown_words(&columns);
+        read.notes = examples.unknown_categories(&columns);
         let offsets = self.labels.iter().map(|label| self.offsets.get(label).copied().unwrap_or(0.0));
         read.offsets = if self.task == Task::Regression { offsets.collect() } else { Vec::new() };
         Ok(match self.task {

@@ -29,7 +29,7 @@ fn races_between_groups(y: &mut [u32]) {
 
 const UNWRITTEN: u32 = line!() + 9;
 #[kernel(group_size = 4)]
-fn reads_what_nobody_wrote(y: &mut [u32]) {
+fn reads_uninitialized_memory(y: &mut [u32]) {
     let mut own = shared::<u32>(4);
     let l = local_id(0);
     if l < 3 {
@@ -74,8 +74,8 @@ fn each_planted_defect_is_reported_with_its_line() {
     said("reads_beyond", "reads y[8], beyond its 8 elements", BEYOND, |y| reads_beyond(y).launch(8));
     said("races_in_a_group", "data race on own[", IN_A_GROUP, |y| races_in_a_group(y).launch(8));
     said("races_between_groups", "data race on y[0]", BETWEEN_GROUPS, |y| races_between_groups(y).launch(8));
-    said("reads_what_nobody_wrote", "own[3], which is uninitialized", UNWRITTEN, |y| {
-        reads_what_nobody_wrote(y).launch(8)
+    said("reads_uninitialized_memory", "own[3], which is uninitialized", UNWRITTEN, |y| {
+        reads_uninitialized_memory(y).launch(8)
     });
     said("diverges", "reached by 3 of 4 work-items of a group", DIVERGENT, |y| {
         // SAFETY: every access is in bounds; the barrier that some work-items miss is the defect under test.

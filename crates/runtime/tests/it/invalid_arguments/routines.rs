@@ -325,13 +325,8 @@ fn random_descriptions_are_rejected_or_correct() {
         return run_cases(cases);
     }
     let full = std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1");
-<<<<<<< 500041b:crates/runtime/tests/it/invalid_arguments/routines.rs
-    let name = "invalid_arguments::routines::random_descriptions_are_refused_or_right";
+    let name = "invalid_arguments::routines::random_descriptions_are_rejected_or_correct";
     let output = Command::new(std::env::current_exe().expect("it runs"))
-=======
-    let name = "routines::random_descriptions_are_rejected_or_correct";
-    let output = Command::new(std::env::current_exe().expect("the test runs"))
->>>>>>> prose:crates/runtime/tests/wrong_input/routines.rs
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(CASES, if full { "4000" } else { "40" })
         .output()

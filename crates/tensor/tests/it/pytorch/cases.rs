@@ -358,13 +358,8 @@ pub fn weighted(tensor: &Tensor) -> Tensor {
 }
 
 #[test]
-<<<<<<< 500041b:crates/tensor/tests/it/pytorch/cases.rs
 fn operations_and_gradients_are_pytorchs() {
     let fixture = Fixture::new(include_bytes!("../../fixtures/ops.safetensors"));
-=======
-fn operations_and_gradients_agree_with_pytorch() {
-    let fixture = Fixture::new(include_bytes!("../fixtures/ops.safetensors"));
->>>>>>> prose:crates/tensor/tests/pytorch/cases.rs
     for device in devices(false) {
         device.scope(|| {
             for (name, op) in CASES {

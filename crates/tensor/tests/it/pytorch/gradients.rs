@@ -85,13 +85,8 @@ fn compare(what: &str, have: &Tensor, want: &Tensor, tolerance: f64, wrong: &mut
 }
 
 #[test]
-<<<<<<< 500041b:crates/tensor/tests/it/pytorch/gradients.rs
 fn slopes_are_pytorchs() {
     let fixture = Fixture::new(include_bytes!("../../fixtures/gradients.safetensors"));
-=======
-fn gradients_agree_with_pytorch() {
-    let fixture = Fixture::new(include_bytes!("../fixtures/gradients.safetensors"));
->>>>>>> prose:crates/tensor/tests/pytorch/gradients.rs
     let mut wrong = Vec::new();
     for device in devices(false) {
         device.scope(|| {
@@ -122,13 +117,8 @@ fn gradients_agree_with_pytorch() {
 }
 
 #[test]
-<<<<<<< 500041b:crates/tensor/tests/it/pytorch/gradients.rs
 fn means_of_halves_are_pytorchs() {
     let fixture = Fixture::new(include_bytes!("../../fixtures/gradients.safetensors"));
-=======
-fn half_precision_means_agree_with_pytorch() {
-    let fixture = Fixture::new(include_bytes!("../fixtures/gradients.safetensors"));
->>>>>>> prose:crates/tensor/tests/pytorch/gradients.rs
     let mut wrong = Vec::new();
     for device in devices(false) {
         device.scope(|| {

@@ -56,7 +56,7 @@ struct Reader {
 
 fn open(path: &Path) -> Result<()> {
     let read = reader::open(path, &ReadOptions::default())?;
-    read.format.read(path, &read.class_names).map(|_| ())
+    read.format.read(path, &read.class_names, &ReadOptions::default()).map(|_| ())
 }
 
 fn text(path: &Path) -> Result<()> {
@@ -229,13 +229,8 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 #[test]
-<<<<<<< 500041b:crates/nn/tests/it/file_formats/fuzz/mod.rs
 fn mutated_files_are_read_or_refused() {
     let Some(folder) = in_child("file_formats::fuzz::mutated_files_are_read_or_refused", "64MiB") else { return };
-=======
-fn mutated_files_are_read_or_rejected() {
-    let Some(folder) = in_child("fuzz::mutated_files_are_read_or_rejected", "64MiB") else { return };
->>>>>>> prose:crates/nn/tests/fuzz/mod.rs
     let variable = |name: &str| std::env::var(name).ok();
     let count = if variable("PANOPLY_TEST_FULL").is_some_and(|value| value == "1") { 8000 } else { 300 };
     let first: u64 = variable("PANOPLY_TEST_SEED").map_or(1, |seed| seed.parse().unwrap());

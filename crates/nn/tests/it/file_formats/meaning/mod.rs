@@ -62,7 +62,7 @@ fn numeric_headers() {
 /// `pandas.read_csv(index_col=0)`: the index is not a feature.
 #[test]
 fn index_columns_are_left_out() {
-    let rows: String = (0..30).map(|i| format!("{i},{}.5,{}\n", i % 7, ["a", "b"][i % 2])).collect();
+    let rows: String = (0..30).map(|i| format!("{},{}.5,{}\n", 2 * i, i % 7, ["a", "b"][i % 2])).collect();
     for (head, columns) in [(",x,label", 1), ("Unnamed: 0,x,label", 1), ("id,x,label", 2)] {
         let path = file("index.csv", format!("{head}\n{rows}").as_bytes());
         let read = reader::open(&path, &ReadOptions::default()).unwrap();
@@ -74,7 +74,10 @@ fn index_columns_are_left_out() {
         );
         let all = reader::open(&path, &ReadOptions { keep_columns: true, ..ReadOptions::default() }).unwrap();
         assert_eq!(all.dataset.num_features, 2, "{head}");
-        assert_eq!(read.format.read(&path, &read.class_names).unwrap().dataset.features, read.dataset.features);
+        assert_eq!(
+            read.format.read(&path, &read.class_names, &ReadOptions::default()).unwrap().dataset.features,
+            read.dataset.features
+        );
     }
 }
 
@@ -86,7 +89,8 @@ fn labels_and_categories_match_by_value() {
         reader::open(&file("train.csv", format!("color,x,label\n{rows}").as_bytes()), &ReadOptions::default()).unwrap();
     assert_eq!(read.dataset.num_features, 3 + 1, "a number among categories is a category");
     let more = "color,x,label\nred,0.5,1.0\ngreen,1,0.0\n500,2,True\nblue,3,seven\nblue,4,\n";
-    let again = read.format.read(&file("more.csv", more.as_bytes()), &read.class_names).unwrap();
+    let again =
+        read.format.read(&file("more.csv", more.as_bytes()), &read.class_names, &ReadOptions::default()).unwrap();
     let right = [Label::Class(1), Label::Class(0), Label::Class(1), Label::Unknown("seven".into())];
     assert_eq!(again.labels, right.map(Some).into_iter().chain([None]).collect::<Vec<_>>());
     assert_eq!(again.dataset.features[4..8], [0.0, 0.0, 0.0, 1.0], "green is not a known category");
@@ -125,7 +129,7 @@ fn numbers_far_from_zero_keep_their_digits() {
     let read = reader::open(&path, &ReadOptions::default()).unwrap();
     assert!(read.assumptions.is_empty(), "{:?}", read.assumptions);
     let Targets::Regression { values, .. } = &read.dataset.targets else { panic!("not a regression") };
-    let again = read.format.read(&path, &[]).unwrap();
+    let again = read.format.read(&path, &[], &ReadOptions::default()).unwrap();
     assert_eq!(again.dataset.features, read.dataset.features);
     for (at, x) in x.iter().enumerate() {
         assert!((f64::from(read.dataset.features[at] - read.dataset.features[0]) - (x - 0.0)).abs() < 1e-6, "{at}");
@@ -167,7 +171,7 @@ fn labels_of_arrays_are_their_values() {
         ] {
             let (read, path) = open(y, task);
             assert_eq!(read.class_names, names);
-            let again = read.format.read(&path, &read.class_names).unwrap();
+            let again = read.format.read(&path, &read.class_names, &ReadOptions::default()).unwrap();
             let want: Vec<Option<Label>> =
                 read.dataset.labels().iter().map(|label| Some(Label::Class(*label))).collect();
             assert_eq!((again.labels, &again.dataset.features), (want, &read.dataset.features));
@@ -226,7 +230,7 @@ fn images_are_read_like_pillow() {
     GrayImage::from_pixel(3, 2, Luma([40])).save(place("opaque/a/1.png")).unwrap();
     GrayImage::from_pixel(3, 2, Luma([80])).save(place("opaque/b/1.png")).unwrap();
     let opaque = open("opaque");
-    let seen = opaque.format.read(&folder.join("gray/a"), &opaque.class_names).unwrap();
+    let seen = opaque.format.read(&folder.join("gray/a"), &opaque.class_names, &ReadOptions::default()).unwrap();
     assert_eq!(seen.dataset.features[..3], [0.0, 1.0, 1.0]);
     // Orientation 3 rotates by 180 degrees, 6 by 90 degrees clockwise.
     let photo = GrayImage::from_fn(16, 8, |x, y| Luma([if x < 8 && y < 4 { 250 } else { 5 }]));

@@ -29,7 +29,7 @@ const SEED: u64 = 21;
 const KERNELS: usize = 24;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/random")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/kernel/random")
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use panoply::{DType, Device, MathMode, Tensor, jit};
 use panoply_driver_sim::{Control, library};
 
-use crate::{CASES, CUBLASLT, agree, cpu, cuda, numbers};
+use crate::products::{CASES, CUBLASLT, agree, cpu, cuda, numbers};
 
 /// Computes an f32 product on a device.
 fn product_of(device: &Device, [a, b]: &[Vec<f32>; 2]) -> Vec<f32> {

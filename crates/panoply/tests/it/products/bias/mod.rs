@@ -4,7 +4,7 @@
 use panoply::{DType, Device, Tensor};
 use panoply_driver_sim::{Control, library};
 
-use crate::{CUBLASLT, cuda, numbers};
+use crate::products::{CUBLASLT, cuda, numbers};
 
 /// A device, and the functions that run products and kernels on it.
 pub struct Subject {

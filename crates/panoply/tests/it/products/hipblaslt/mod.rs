@@ -7,8 +7,8 @@ use panoply::{DType, Device};
 use panoply_driver::HipDriver;
 use panoply_driver_sim::{Control, library};
 
-use crate::bias::Subject;
-use crate::{CASES, ROCBLAS, agree, amd, computed, run};
+use crate::products::bias::Subject;
+use crate::products::{CASES, ROCBLAS, agree, amd, computed, run};
 
 const HIPBLASLT: &str = "hipblasLtMatmul";
 
@@ -39,10 +39,10 @@ fn hipblaslt_agrees_with_the_cpu_and_rocblas() {
 pub fn agrees() {
     let (device, place) = (both(), library().display().to_string());
     assert_eq!(device.blas_library().unwrap(), format!("hipBLASLt ({place}), rocBLAS 4.2.0 ({place})"));
-    crate::agrees(&device, HIPBLASLT, &[DType::F32, DType::F16, DType::BF16]);
+    crate::products::agrees(&device, HIPBLASLT, &[DType::F32, DType::F16, DType::BF16]);
     assert_eq!(calls().1, 0);
-    crate::agrees(&device, ROCBLAS, &[DType::F64]);
-    let other = crate::rocm(library());
+    crate::products::agrees(&device, ROCBLAS, &[DType::F64]);
+    let other = crate::products::rocm(library());
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         for case in CASES {
             let before = calls();
@@ -56,7 +56,7 @@ pub fn agrees() {
 /// The matrix instructions of gfx90a flush subnormal f16 to zero, so kernels compute f16.
 pub fn halves_of_gfx90a() {
     let device = both();
-    crate::agrees(&device, HIPBLASLT, &[DType::F32, DType::BF16]);
+    crate::products::agrees(&device, HIPBLASLT, &[DType::F32, DType::BF16]);
     let before = calls();
     agree(&device, &CASES[0], DType::F16, 5);
     assert_eq!(calls(), before);
@@ -66,7 +66,7 @@ pub fn halves_of_gfx90a() {
 pub fn alone() {
     let device = only();
     assert_eq!(device.blas_library().unwrap(), format!("hipBLASLt ({})", library().display()));
-    crate::agrees(&device, HIPBLASLT, &[DType::F32, DType::F16, DType::BF16]);
+    crate::products::agrees(&device, HIPBLASLT, &[DType::F32, DType::F16, DType::BF16]);
     let before = calls();
     agree(&device, &CASES[0], DType::F64, 5);
     assert_eq!(calls(), before);
@@ -219,13 +219,13 @@ fn hipblaslt_has_a_handle_for_each_queue_and_releases_all_objects() {
 /// With a workspace the library would add the parts of a long sum in a different order each time.
 pub fn two_queues() {
     // The driver's counters do not include the library's own allocations, and no workspace is passed to it.
-    crate::two_queues(&only(), HIPBLASLT, "hipMalloc", 0);
+    crate::products::two_queues::two_queues(&only(), HIPBLASLT, "hipMalloc", 0);
     assert_eq!(Control::open().calls("hipblasLtCreate"), 3, "one for queries, and one for each of the two queues");
 }
 
 /// Two handles with their memory, and the descriptors of a product for two alignments.
 pub fn given_back() {
-    crate::given_back(only, 2 * 2 + 2 * 4);
+    crate::products::given_back(only, 2 * 2 + 2 * 4);
     let control = Control::open();
     assert_eq!((control.calls("hipblasLtCreate"), control.calls("hipblasLtDestroy")), (2, 2));
 }

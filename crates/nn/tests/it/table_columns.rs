@@ -1,0 +1,176 @@
+//! Columns of tables and arrays: missing values, dates, decimal commas, encodings and labels. The values are those of pandas and NumPy.
+
+use std::path::PathBuf;
+
+use panoply_nn::data::reader::{self, DataFormat, Imputation, LabeledData, MissingValues, ReadOptions, Replacement};
+use panoply_nn::data::{Targets, TextEncoding};
+
+fn file(name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("panoply-columns-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn open(name: &str, bytes: impl AsRef<[u8]>, options: &ReadOptions) -> LabeledData {
+    reader::open(&file(name, bytes), options).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn imputation(data: &LabeledData, column: &str) -> Imputation {
+    let DataFormat::Csv { imputation, .. } = &data.format else { panic!("not a table") };
+    imputation[column].clone()
+}
+
+/// Twenty rows: of `age` three values are missing (15 %), of `city` one (5 %). `Series.median()` of the ages is 8.0, their mean
+/// 8.705882352941176, and their mode 4.0.
+const PEOPLE: &str = "age,city,kind\n1,Oslo,a\nNA,Bonn,b\n2,Oslo,a\n3,Bonn,b\n,Oslo,a\n4,Bonn,b\n4,Oslo,a\n5,?,b\n6,Oslo,a\n7,Bonn,b\n\
+    8,Oslo,a\n9,Bonn,b\n10,Oslo,a\n11,Bonn,b\n12,Oslo,a\nNULL,Bonn,b\n14,Oslo,a\n15,Bonn,b\n16,Oslo,a\n21,Bonn,b\n";
+
+#[test]
+fn missing_values_are_replaced_and_marked() {
+    let read = open("people.csv", PEOPLE, &ReadOptions::default());
+    assert_eq!(imputation(&read, "age"), Imputation { value: Replacement::Number(8.0), indicator: true });
+    // 5 % is not more than 5 %.
+    let city = Imputation { value: Replacement::Category("Oslo".to_string()), indicator: false };
+    assert_eq!(imputation(&read, "city"), city);
+    let row = |at: usize| &read.dataset.features[at * 4..][..4];
+    assert_eq!((read.dataset.len(), read.dataset.num_features), (20, 4));
+    assert_eq!(
+        (row(0), row(1), row(7)),
+        (&[1.0, 0.0, 0.0, 1.0][..], &[8.0, 1.0, 1.0, 0.0][..], &[5.0, 0.0, 0.0, 1.0][..])
+    );
+    assert!(
+        read.assumptions
+            .iter()
+            .any(|note| note.ends_with("age: 3 of 20 values are missing and become 8 (median); a feature marks them"))
+    );
+    assert!(
+        read.assumptions
+            .iter()
+            .any(|note| note.ends_with("city: 1 of 20 values are missing and become `Oslo` (most frequent)"))
+    );
+    // Prediction uses the values of training, also for a column that lacked none there.
+    let more = file("more.csv", "city,age\nnan,100\nBonn,\n");
+    let again = read.format.read(&more, &read.class_names, &ReadOptions::default()).unwrap();
+    assert_eq!(again.dataset.features, [100.0, 0.0, 0.0, 1.0, 8.0, 1.0, 1.0, 0.0]);
+}
+
+#[test]
+fn missing_values_by_policy() {
+    let with = |missing| ReadOptions { missing: Some(missing), ..ReadOptions::default() };
+    for (policy, value) in
+        [(MissingValues::Mean, 8.705_882_352_941_176), (MissingValues::Median, 8.0), (MissingValues::MostFrequent, 4.0)]
+    {
+        let read = open("people.csv", PEOPLE, &with(policy));
+        assert_eq!(imputation(&read, "age").value, Replacement::Number(value), "{policy:?}");
+    }
+    let dropped = open("people.csv", PEOPLE, &with(MissingValues::Drop));
+    assert_eq!((dropped.dataset.len(), dropped.dataset.num_features), (16, 3), "`dropna` leaves 16 rows");
+    assert!(
+        dropped.assumptions[0].ends_with("4 of 20 rows have missing values and are left out"),
+        "{:?}",
+        dropped.assumptions
+    );
+    let error = reader::open(&file("people.csv", PEOPLE), &with(MissingValues::Error)).unwrap_err();
+    assert!(error.message().ends_with("people.csv:3: age: the value is missing"), "{error}");
+    // A target that is missing is not invented.
+    let text = "x,kind\n1,a\n2,\n3,b\n4,a\n";
+    let error = reader::open(&file("targets.csv", text), &ReadOptions::default()).unwrap_err();
+    assert!(error.message().ends_with("targets.csv:3: kind: the target is missing"), "{error}");
+    assert_eq!(open("targets.csv", text, &with(MissingValues::Drop)).dataset.len(), 3);
+    // A column without any value is no feature.
+    let empty = open("empty.csv", "x,z,kind\n1,,a\n2,NA,b\n3,,a\n", &ReadOptions::default());
+    assert_eq!(empty.dataset.features, [1.0, 2.0, 3.0]);
+    assert!(empty.assumptions.iter().any(|note| note.ends_with("z: no row has a value; the column is left out")));
+}
+
+/// `pandas.read_csv(sep=";", decimal=",", thousands=".")`, and `Timestamp.timestamp()` of the dates.
+#[test]
+fn decimal_commas_and_dates() {
+    let text = "price;day;kind\n1.234,5;2024-02-29;a\n-0,25;1970-01-02;b\n1.000;2024-02-29 12:30:00;a\n";
+    let read = open("german.csv", text, &ReadOptions::default());
+    let DataFormat::Csv { decimal_comma: true, offsets, .. } = &read.format else { panic!("{:?}", read.format) };
+    assert!(offsets.is_empty(), "the days are far apart");
+    let days = [1_709_164_800.0f32, 86_400.0, 1_709_209_800.0];
+    assert_eq!(read.dataset.features, [1234.5, days[0], -0.25, days[1], 1000.0, days[2]]);
+    assert!(read.assumptions.iter().any(|note| note.contains("decimal commas")), "{:?}", read.assumptions);
+    // Alone, 1,234 would be a group of thousands: the model remembers the mark.
+    let more = file("more.csv", "price;day\n1,234;1970-01-01\n");
+    let again = read.format.read(&more, &read.class_names, &ReadOptions::default()).unwrap();
+    assert_eq!(again.dataset.features, [1.234, 0.0]);
+    let points = open("points.csv", "price;kind\n1,234;a\n2;b\n3.5;a\n", &ReadOptions::default());
+    let DataFormat::Csv { decimal_comma: false, .. } = points.format else { panic!("3.5 has a decimal point") };
+}
+
+/// `text.encode(encoding)` in Python; UTF-16 has a byte order mark or none.
+#[test]
+fn encodings_of_tables() {
+    let text = "city,kind\nMálaga,a\nÅrhus,b\nMálaga,a\n";
+    let latin: Vec<u8> = text.chars().map(|letter| letter as u8).collect();
+    let error = reader::open(&file("latin.csv", &latin), &ReadOptions::default()).unwrap_err();
+    assert!(error.message().ends_with("latin.csv:2: byte 0xe1 is not UTF-8"), "{error}");
+    assert!(error.to_string().contains("--encoding latin1"), "{error}");
+    let utf16 = |order: fn(u16) -> [u8; 2], mark: &str| -> Vec<u8> {
+        mark.encode_utf16().chain(text.encode_utf16()).flat_map(order).collect()
+    };
+    let with = |name| ReadOptions { encoding: TextEncoding::from_name(name), ..ReadOptions::default() };
+    for (bytes, options) in [
+        (latin, with("latin1")),
+        (utf16(u16::to_le_bytes, "\u{feff}"), ReadOptions::default()),
+        (utf16(u16::to_be_bytes, "\u{feff}"), ReadOptions::default()),
+        (utf16(u16::to_le_bytes, ""), ReadOptions::default()),
+        (utf16(u16::to_be_bytes, ""), with("utf-16be")),
+    ] {
+        let read = open("city.csv", &bytes, &options);
+        let DataFormat::Csv { categories, .. } = &read.format else { panic!("not a table") };
+        assert_eq!(categories["city"], ["Málaga", "Århus"], "{options:?}");
+    }
+    assert!(TextEncoding::from_name("klingon").is_none());
+}
+
+/// Free text keeps the file readable: the most frequent words are categories, all others none of them.
+#[test]
+fn identifiers_and_free_text() {
+    let rows: String = (0..80).map(|at| format!("{at},person {at},{},{}\n", at % 7, ["a", "b"][at % 2])).collect();
+    let read = open("ids.csv", format!("id,name,x,kind\n{rows}"), &ReadOptions::default());
+    assert_eq!(read.dataset.num_features, 1 + 64 + 1);
+    let told = |part: &str| read.assumptions.iter().any(|note| note.contains(part));
+    assert!(told("id: it counts the rows; `--drop-columns \"id\"` leaves it out"), "{:?}", read.assumptions);
+    assert!(told("name: each of its 80 rows has another word"), "{:?}", read.assumptions);
+    let groups = ReadOptions { group_column: Some("x".to_string()), ..ReadOptions::default() };
+    let read = open("ids.csv", format!("id,name,x,kind\n{rows}"), &groups);
+    assert_eq!(read.dataset.num_features, 1 + 64, "the groups are not features");
+    assert_eq!(read.groups.unwrap(), (0..80).map(|at| at % 7).collect::<Vec<u32>>());
+}
+
+fn npy(descr: &str, fortran: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}\n");
+    [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), data].concat()
+}
+
+/// `numpy.load` of the same bytes, and `argmax(axis=1)` of one-hot rows.
+#[test]
+fn labels_of_arrays() {
+    let folder = std::env::temp_dir().join(format!("panoply-labels-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let x: Vec<u8> = [1.0f64, 3.0, 5.0, 7.0, 2.0, 4.0, 6.0, 8.0].iter().flat_map(|x| x.to_be_bytes()).collect();
+    std::fs::write(folder.join("x.npy"), npy(">f8", "True", "(4, 2)", &x)).unwrap();
+    let labels = |y: Vec<u8>| {
+        std::fs::write(folder.join("y.npy"), y).unwrap();
+        let read = reader::open(&folder.join("x.npy"), &ReadOptions::default()).unwrap();
+        assert_eq!(read.dataset.features, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        (read.class_names, read.dataset.targets)
+    };
+    let classes =
+        |labels: &[i32], num_classes| Targets::Classes { labels: labels.to_vec(), num_classes, labels_per_example: 1 };
+    let texts: Vec<u8> = ["no", "ja", "no", "ja"].concat().chars().flat_map(|c| (c as u32).to_le_bytes()).collect();
+    let (names, targets) = labels(npy("<U2", "False", "(4,)", &texts));
+    assert_eq!((names, targets), (vec!["ja".to_string(), "no".to_string()], classes(&[1, 0, 1, 0], 2)));
+    let (_, targets) = labels(npy("|u1", "False", "(4, 3)", &[0, 0, 1, 1, 0, 0, 0, 1, 0, 1, 0, 0]));
+    assert_eq!(targets, classes(&[2, 0, 1, 0], 3), "one-hot rows");
+    let floats: Vec<u8> = [1.0f32, 0.0, 1.0, 0.0].iter().flat_map(|y| y.to_le_bytes()).collect();
+    assert_eq!(labels(npy("<f4", "False", "(4,)", &floats)).1, classes(&[1, 0, 1, 0], 2), "whole floats");
+    let floats: Vec<u8> = [1.5f32, 0.0, 1.0, 0.0].iter().flat_map(|y| y.to_le_bytes()).collect();
+    assert!(matches!(labels(npy("<f4", "False", "(4,)", &floats)).1, Targets::Regression { .. }));
+}
