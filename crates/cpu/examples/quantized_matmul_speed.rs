@@ -63,11 +63,17 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(default);
     let (pool, rounds, columns) = (Pool::new(number(0, 2)), number(1, 15), number(2, 512));
-    let isa = std::env::args().nth(5).and_then(|name| Isa::ALL.into_iter().find(|isa| isa.name() == name)).unwrap_or(Isa::best());
-    let wanted = |encoding: &Encoding| words.get(3).is_none_or(|names| names.split(',').any(|name| name == encoding.name()));
+    let isa = std::env::args()
+        .nth(5)
+        .and_then(|name| Isa::ALL.into_iter().find(|isa| isa.name() == name))
+        .unwrap_or(Isa::best());
+    let wanted =
+        |encoding: &Encoding| words.get(3).is_none_or(|names| names.split(',').any(|name| name == encoding.name()));
     let encodings: Vec<Encoding> = Encoding::ALL.into_iter().filter(wanted).collect();
     // Numbers of moderate size, whatever they are read as.
-    let word = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ i << 7) & 0xbfff_bfff_bfff_bfff | 0x2000_2000_2000_2000;
+    let word = |i: u64| {
+        (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ i << 7) & 0xbfff_bfff_bfff_bfff | 0x2000_2000_2000_2000
+    };
     let mut memory: Vec<u64> = (0..BYTES as u64 / 8).map(word).collect();
     let mut speeds = vec![[Vec::new(), Vec::new()]; encodings.len()];
     let mut reads = Vec::new();

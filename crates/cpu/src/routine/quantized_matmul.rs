@@ -92,10 +92,10 @@ impl Source {
 unsafe fn integers<F: Format>(pool: &Pool, isa: Isa, of: &QuantizedMatmul, [x, weight, out]: [*mut u8; 3]) {
     let QuantizedMatmul { dtype, m, n, k, .. } = *of;
     let mut scratch = pool.scratch().take::<i32>(Bytes::words(m, k, F::SUB));
-    let bytes = Bytes::new(scratch.start().cast(), m, k, F::SUB);
+    let bytes = Bytes::new(scratch.start().cast(), m, k);
     let source = Source { x, dtype, k };
     in_numbers(pool, m, m * k * 8, |row| {
-        let task = Round { source, bytes, row, offset: (!F::MIN).then_some(F::OFFSET) };
+        let task = Round { source, bytes, row, sub: F::SUB, offset: (!F::MIN).then_some(F::OFFSET) };
         // SAFETY: the caller's promise; each row is rounded once.
         unsafe { lanes::run(isa, task) };
     });
@@ -148,15 +148,16 @@ struct Round {
     source: Source,
     bytes: Bytes,
     row: usize,
+    sub: usize,
     offset: Option<i32>,
 }
 
 impl LanesTask for Round {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        let Round { source, bytes, row, offset } = self;
+        let Round { source, bytes, row, sub, offset } = self;
         // SAFETY: the caller's promise.
-        unsafe { bytes.round::<L>(row, source.row(row), source.dtype, offset) }
+        unsafe { bytes.round::<L>(row, source.row(row), source.dtype, sub, offset) }
     }
 }
 

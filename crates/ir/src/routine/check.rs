@@ -198,7 +198,9 @@ fn scatter(of: &Scatter) -> Result<(), String> {
 
 fn quantized_matmul(of: &QuantizedMatmul) -> Result<(), String> {
     let QuantizedMatmul { dtype, encoding, k, .. } = *of;
-    rule(matches!(dtype, DType::F32 | DType::F16 | DType::BF16), || format!("dtype is {dtype}; it is f32, f16 or bf16"))?;
+    rule(matches!(dtype, DType::F32 | DType::F16 | DType::BF16), || {
+        format!("dtype is {dtype}; it is f32, f16 or bf16")
+    })?;
     rule(k.is_multiple_of(encoding.block_elems()), || {
         format!("k is {k}; it is a multiple of {}, the block of {}", encoding.block_elems(), encoding.name())
     })

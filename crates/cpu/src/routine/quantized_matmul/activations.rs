@@ -12,18 +12,21 @@ const MIN_SCALE: f32 = f32::from_bits(7 << 23);
 const ROUNDER: f32 = 12_582_912.0;
 
 /// Rows of activations as bytes: `x = scale · byte`, with an error of at most half a scale.
+///
+/// Blocks of one place in all rows lie together, so that what is multiplied at once is found at fixed distances.
 #[derive(Clone, Copy)]
 pub struct Bytes {
-    /// `[m, k]`.
+    /// `[k / 32, m, 32]`.
     pub bytes: *mut i8,
-    /// `[m, k / 32]`; NaN for a block with an element that is not finite.
+    /// `[k / 32, m]`; NaN for a block with an element that is not finite.
     pub scales: *mut f32,
-    /// Sums of the bytes of `sub` elements: times minus the offset of weights, or, for weights with a minimum, times the scale, as f32.
+    /// `[k / 32, m, 32 / sub]`: sums of the bytes of `sub` elements, times minus the offset of weights, or, for weights with a minimum,
+    /// times the scale, as f32.
     pub sums: *mut u32,
+    /// Rows.
+    pub m: usize,
     /// Elements of a row.
     pub k: usize,
-    /// Elements of a sum.
-    pub sub: usize,
 }
 
 // SAFETY: they are only addresses; whoever writes through them answers for the parts being disjoint.
@@ -38,54 +41,63 @@ impl Bytes {
     }
 
     /// Rows in memory of [`Bytes::words`].
-    pub fn new(start: *mut u32, m: usize, k: usize, sub: usize) -> Bytes {
+    pub fn new(start: *mut u32, m: usize, k: usize) -> Bytes {
         let scales = start.wrapping_add(m * k / 4);
-        Bytes { bytes: start.cast(), scales: scales.cast(), sums: scales.wrapping_add(m * (k / BLOCK)), k, sub }
+        Bytes { bytes: start.cast(), scales: scales.cast(), sums: scales.wrapping_add(m * (k / BLOCK)), m, k }
     }
 
-    /// Rounds a row. `offset` is that of the weights, none if they have minimums.
+    /// Rounds a row, with sums of `SUB` elements, 16 or 32. `offset` is that of the weights, none if they have minimums.
     ///
     /// # Safety
     /// The row of `x` and this are valid, and nobody else uses this row of it.
     #[inline(always)]
-    pub unsafe fn round<L: Lanes>(&self, row: usize, x: *const u8, dtype: DType, offset: Option<i32>) {
-        let Bytes { k, sub, .. } = *self;
-        for block in 0..k / BLOCK {
+    pub unsafe fn round<L: Lanes>(&self, row: usize, x: *const u8, dtype: DType, sub: usize, offset: Option<i32>) {
+        for block in 0..self.k / BLOCK {
             let mut values = [0.0f32; BLOCK];
             // SAFETY: the caller's promise.
             unsafe { read::<L>(x, dtype, block * BLOCK, &mut values) };
-            let (scale, inverse) = scales(&values);
+            let mut bytes = [0i8; BLOCK];
             // SAFETY: the caller's promise.
-            let bytes = unsafe { &mut *self.bytes.add(row * k + block * BLOCK).cast::<[i8; BLOCK]>() };
-            for (byte, value) in bytes.iter_mut().zip(&values) {
-                *byte = ((value * inverse + ROUNDER).to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32) as i8;
+            let (scale, mut sums) = unsafe { L::round(&values, &mut bytes) };
+            if sub == BLOCK {
+                sums[0] = sums[0].wrapping_add(sums[1]);
             }
-            if scale.is_nan() {
-                *bytes = [0; BLOCK];
-            }
+            let at = block * self.m + row;
             // SAFETY: the caller's promise.
-            unsafe { self.scales.add(row * (k / BLOCK) + block).write(scale) };
-            for (n, part) in bytes.chunks_exact(sub).enumerate() {
-                let sum: i32 = part.iter().map(|byte| i32::from(*byte)).sum();
-                let word = match offset {
-                    Some(offset) => (-offset * sum) as u32,
-                    None => (scale * sum as f32).to_bits(),
-                };
-                // SAFETY: the caller's promise.
-                unsafe { self.sums.add(row * (k / sub) + block * (BLOCK / sub) + n).write(word) };
+            unsafe {
+                self.bytes.add(at * BLOCK).cast::<[i8; BLOCK]>().write(bytes);
+                self.scales.add(at).write(scale);
+                for (n, sum) in sums[..BLOCK / sub].iter().enumerate() {
+                    let word =
+                        offset.map_or((scale * *sum as f32).to_bits(), |offset| sum.wrapping_mul(-offset) as u32);
+                    self.sums.add(at * (BLOCK / sub) + n).write(word);
+                }
             }
         }
     }
 }
 
-/// The scale of a block, NaN if an element is not finite, and its inverse.
+/// Rounds a block: its scale, NaN if an element is not finite, and the sums of its halves.
 #[inline(always)]
-fn scales(values: &[f32; BLOCK]) -> (f32, f32) {
-    // Magnitudes have the order of their bits, with infinity and NaN above all others.
+pub fn round(values: &[f32; BLOCK], bytes: &mut [i8; BLOCK]) -> (f32, [i32; 2]) {
     let mut largest = 0;
     for value in values {
         largest = largest.max(value.to_bits() & 0x7fff_ffff);
     }
+    let (scale, inverse) = scales(largest);
+    let mut sums = [0; 2];
+    for (at, value) in values.iter().enumerate() {
+        let rounded = ((value * inverse + ROUNDER).to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32) as i8;
+        bytes[at] = rounded;
+        sums[at / 16] += i32::from(rounded);
+    }
+    (scale, sums)
+}
+
+/// The scale for the bits of the largest magnitude, NaN if it is not finite, and its inverse. Magnitudes have the order of their bits, with
+/// infinity and NaN above all others.
+#[inline(always)]
+pub fn scales(largest: u32) -> (f32, f32) {
     if largest >= f32::INFINITY.to_bits() {
         return (f32::NAN, 0.0);
     }

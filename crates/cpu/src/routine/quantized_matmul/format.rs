@@ -80,7 +80,7 @@ unsafe fn word<L: Lanes>(words: *const u32, n: usize) -> L {
 #[inline(always)]
 unsafe fn half<L: Lanes>(words: *const u32, count: usize) -> L::Float {
     // SAFETY: the caller's promise.
-    unsafe { L::halves(words.add(count * L::COUNT).cast()) }
+    unsafe { word::<L>(words, count).low_half() }
 }
 
 /// Two f16 of one word, the second times -1 if minimums are subtracted.

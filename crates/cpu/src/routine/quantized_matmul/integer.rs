@@ -20,6 +20,22 @@ const BLOCK_WORDS: usize = 56;
 /// Most rows that are multiplied between two passes over the columns.
 pub const ROWS: usize = 64;
 
+/// Does something for each part of a block, written out: shifts by numbers that are known are one instruction.
+macro_rules! each_part {
+    ($format:ident, $j:ident, $body:block) => {
+        each_part!($format, $j, $body, 0);
+        if $format::ELEMS > BLOCK {
+            each_part!($format, $j, $body, 1 2 3 4 5 6 7);
+        }
+    };
+    ($format:ident, $j:ident, $body:block, $($number:literal)+) => {
+        $({
+            let $j: usize = $number;
+            $body
+        })+
+    };
+}
+
 /// A product.
 #[derive(Clone, Copy)]
 pub struct Product {
@@ -108,10 +124,10 @@ impl Product {
                 for block in 0..self.x.k / F::ELEMS {
                     transpose::<L, F>(weight.add(start * self.stride + block * F::BYTES), self.stride, words);
                     let head = F::head::<L>(words);
-                    for j in 0..parts {
+                    each_part!(F, j, {
                         let part = F::part(&head, words, j);
                         self.add::<L, F, 1>(&part, 0, block * parts + j, &mut sum);
-                    }
+                    });
                 }
                 self.write::<L>(sum[0], 0, start, at, end);
             }
@@ -142,10 +158,10 @@ impl Product {
                         let block = (chunk + at) / F::ELEMS;
                         transpose::<L, F>(weight.add(start * self.stride + block * F::BYTES), self.stride, words);
                         let head = F::head::<L>(words);
-                        for j in 0..F::ELEMS / BLOCK {
+                        each_part!(F, j, {
                             let part = F::part(&head, words, j);
                             store::<L, F>(&part, to.add((at / BLOCK + j) * PART_WORDS * L::COUNT));
-                        }
+                        });
                     }
                 }
                 let mut column = 0;
@@ -210,13 +226,15 @@ impl Product {
         j: usize,
         to: &mut [L::Float; C],
     ) {
-        let Bytes { bytes, scales, sums, k, .. } = self.x;
+        let at = j * self.x.m + column;
+        let (bytes, scales) = (self.x.bytes.wrapping_add(at * BLOCK), self.x.scales.wrapping_add(at));
+        let sums = self.x.sums.wrapping_add(at * (BLOCK / F::SUB));
         let halves = BLOCK / F::SUB;
         let words = 8 / halves;
         // SAFETY: the caller's promise.
         unsafe {
             for h in 0..halves {
-                let known = |c: usize| sums.wrapping_add((column + c) * (k / F::SUB) + j * halves + h);
+                let known = |c: usize| sums.wrapping_add(c * halves + h);
                 let mut products = [L::splat(0); C];
                 if F::OFFSET != 0 {
                     for (c, product) in products.iter_mut().enumerate() {
@@ -225,12 +243,12 @@ impl Product {
                 }
                 for i in h * words..(h + 1) * words {
                     for (c, product) in products.iter_mut().enumerate() {
-                        let x = bytes.wrapping_add((column + c) * k + j * BLOCK + 4 * i);
+                        let x = bytes.wrapping_add(c * BLOCK + 4 * i);
                         *product = part.q[i].dot(x, *product, F::WIDE);
                     }
                 }
                 for (c, (to, product)) in to.iter_mut().zip(&products).enumerate() {
-                    let scale = L::splat_float(scales.wrapping_add((column + c) * (k / BLOCK) + j).read());
+                    let scale = L::splat_float(scales.wrapping_add(c).read());
                     *to = L::mul_add(product.to_float(), L::mul_float(part.scale[h], scale), *to);
                     if F::MIN {
                         *to = L::mul_add(part.min[h], L::splat_float(f32::from_bits(known(c).read())), *to);
@@ -264,10 +282,10 @@ unsafe fn transpose<L: Lanes, F: Format>(block: *const u8, stride: usize, to: *m
             L::transpose(block.add(F::BASE + 4 * word), stride, to.add(word * L::COUNT));
         }
         if let Some(half) = F::HALF {
-            let to = to.add(F::WORDS * L::COUNT).cast::<u16>();
-            for row in 0..L::COUNT {
-                to.add(row).write(block.add(row * stride + half).cast::<u16>().read_unaligned());
-            }
+            // Four bytes that are within the block.
+            let word = half.min(F::BYTES - 4);
+            let words = L::gather(block.add(word), stride).shr(8 * (half - word) as u32);
+            words.store(to.add(F::WORDS * L::COUNT));
         }
     }
 }

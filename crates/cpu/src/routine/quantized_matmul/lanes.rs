@@ -8,6 +8,7 @@ mod x86;
 
 use panoply_ir::{bf16, f16};
 
+use super::activations::{BLOCK, round};
 use crate::simd::{self, Task};
 use crate::vm::isa::{Isa, Machine};
 
@@ -162,6 +163,21 @@ pub trait Lanes: Copy + 'static {
     /// # Safety
     /// As for all.
     unsafe fn sum(value: Self::Float) -> f32;
+
+    /// Rounds 32 activations, as [`round`] does.
+    ///
+    /// # Safety
+    /// As for all.
+    #[inline(always)]
+    unsafe fn round(values: &[f32; BLOCK], bytes: &mut [i8; BLOCK]) -> (f32, [i32; 2]) {
+        round(values, bytes)
+    }
+
+    /// A word of each row, `stride` bytes apart, aligned or not.
+    ///
+    /// # Safety
+    /// The words are valid for reads, and the last is less than 2 GiB behind the first.
+    unsafe fn gather(rows: *const u8, stride: usize) -> Self;
 
     /// Four words of each row, from 16 bytes of it, as four registers: [`Lanes::COUNT`] rows, `stride` bytes apart.
     ///
@@ -359,6 +375,12 @@ impl Lanes for Words {
     unsafe fn sum(value: [f32; 8]) -> f32 {
         let [a, b, c, d, e, f, g, h] = value;
         ((a + e) + (c + g)) + ((b + f) + (d + h))
+    }
+
+    #[inline(always)]
+    unsafe fn gather(rows: *const u8, stride: usize) -> Self {
+        // SAFETY: the caller's promise.
+        Words(std::array::from_fn(|row| unsafe { rows.add(row * stride).cast::<u32>().read_unaligned() }))
     }
 
     #[inline(always)]

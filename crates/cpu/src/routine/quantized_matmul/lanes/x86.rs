@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::super::activations::{BLOCK, scales};
 use super::Lanes;
 
 /// Four registers, of four words of one row in each 128 bits, as the four words of all rows.
@@ -95,6 +96,20 @@ lanes!(__m512i, __m512, 16, columns: 8, tile: [8, 3],
         let high = _mm512_castpd_ps(_mm512_shuffle_f64x2::<0b01_00_11_10>(_mm512_castps_pd(value), _mm512_castps_pd(value)));
         sum_256(_mm512_castps512_ps256(_mm512_add_ps(value, high)))
     };
+    round(values: &[f32; BLOCK], bytes: &mut [i8; BLOCK]) -> (f32, [i32; 2]) = {
+        let [low, high] = [_mm512_loadu_ps(values.as_ptr()), _mm512_loadu_ps(values.as_ptr().add(16))];
+        let bits = _mm512_max_epu32(_mm512_castps_si512(_mm512_abs_ps(low)), _mm512_castps_si512(_mm512_abs_ps(high)));
+        let (scale, inverse) = scales(_mm512_reduce_max_epu32(bits));
+        let inverse = _mm512_set1_ps(inverse);
+        let (low, high) = (_mm512_cvtps_epi32(_mm512_mul_ps(low, inverse)), _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse)));
+        _mm_storeu_si128(bytes.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(low));
+        _mm_storeu_si128(bytes.as_mut_ptr().add(16).cast(), _mm512_cvtepi32_epi8(high));
+        (scale, [_mm512_reduce_add_epi32(low), _mm512_reduce_add_epi32(high)])
+    };
+    gather(rows: *const u8, stride: usize) -> Self = {
+        let rows_before = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        _mm512_i32gather_epi32::<1>(_mm512_mullo_epi32(rows_before, _mm512_set1_epi32(stride as i32)), rows.cast())
+    };
     transpose(rows: *const u8, stride: usize, to: *mut u32) -> () = {
         let (a, b) = (quarters(rows, stride), quarters(rows.add(stride), stride));
         let (c, d) = (quarters(rows.add(2 * stride), stride), quarters(rows.add(3 * stride), stride));
@@ -132,6 +147,10 @@ lanes!(__m256i, __m256, 8, columns: 4, tile: [4, 3],
     mul_float(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
     mul_add(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
     sum(value: __m256) -> f32 = sum_256(value);
+    gather(rows: *const u8, stride: usize) -> Self = {
+        let rows_before = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        _mm256_i32gather_epi32::<1>(rows.cast(), _mm256_mullo_epi32(rows_before, _mm256_set1_epi32(stride as i32)))
+    };
     transpose(rows: *const u8, stride: usize, to: *mut u32) -> () = {
         let (a, b) = (halves(rows, stride), halves(rows.add(stride), stride));
         let (c, d) = (halves(rows.add(2 * stride), stride), halves(rows.add(3 * stride), stride));
