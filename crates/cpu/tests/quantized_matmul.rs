@@ -92,7 +92,7 @@ fn encodings_and_lengths() -> impl Iterator<Item = (Encoding, usize)> {
     })
 }
 
-/// What an output may differ from the exact sum by: with integers half a scale of each block of x times the weights of the block, and
+/// Bound of the difference of an output from the exact sum: with integers half a scale of each block of x times the weights of the block, and
 /// the roundings of f32. Each term is rounded a few times, and each partial sum at most once for every block or element before it.
 fn bound(encoding: Encoding, x: &[f32], weights: &[f32]) -> f64 {
     let pairs = || x.iter().zip(weights).map(|(x, w)| (f64::from(*x), f64::from(*w)));

@@ -3,8 +3,8 @@
 //! Weights of integers meet activations rounded to bytes, 32 with a scale of their own; weights of floats meet them as f32. Threads divide
 //! the rows of the matrix, never k. A result depends neither on the other columns nor on the number of threads.
 //!
-//! No second arrangement of the weights is kept: transposing 16 rows is about a third of the instructions that a column costs, and happens
-//! while the memory is waited for (figures: `docs/measured/quantized-matmul-cpu.md`).
+//! Weights are not rearranged in memory: transposing 16 rows takes about a third of the instructions of a column, which run while the memory
+//! is waited for (figures: `docs/measured/quantized-matmul-cpu.md`).
 
 mod activations;
 mod float;
@@ -23,7 +23,7 @@ use super::in_numbers;
 use crate::pool::Pool;
 use crate::vm::isa::Isa;
 
-/// Whether the CPU takes a product.
+/// True if the CPU takes a product.
 pub fn offers(of: &QuantizedMatmul) -> bool {
     let float = matches!(of.dtype, DType::F32 | DType::F16 | DType::BF16);
     float && of.row_bytes().is_some() && scratch_words(of).is_some()
@@ -78,7 +78,7 @@ struct Source {
     k: usize,
 }
 
-// SAFETY: it is only an address that nobody writes through.
+// SAFETY: it is only an address, and no thread writes through it.
 unsafe impl Send for Source {}
 // SAFETY: as above.
 unsafe impl Sync for Source {}
@@ -173,7 +173,7 @@ impl LanesTask for Widen {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
         let Widen { source, to, stride, row } = self;
-        // SAFETY: the caller's promise: the row is valid, and nobody else uses it.
+        // SAFETY: the caller's promise: the row is valid, and no other thread uses it.
         unsafe {
             let to = std::slice::from_raw_parts_mut(to, stride);
             let (values, rest) = to.split_at_mut(source.k);

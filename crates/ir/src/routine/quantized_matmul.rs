@@ -16,7 +16,7 @@ use crate::quant::Encoding;
 pub struct QuantizedMatmul {
     /// Elements of x and output: f32, f16 or bf16. Sums are of f32.
     pub dtype: DType,
-    /// How the rows of the matrix are stored.
+    /// Encoding of the rows of the matrix.
     pub encoding: Encoding,
     /// Rows of x and output.
     pub m: usize,

@@ -49,7 +49,7 @@ impl Bytes {
     /// Rounds a row, with sums of `SUB` elements, 16 or 32. `offset` is that of the weights, none if they have minimums.
     ///
     /// # Safety
-    /// The row of `x` and this are valid, and nobody else uses this row of it.
+    /// The row of `x` and this are valid, and no other thread uses this row of it.
     #[inline(always)]
     pub unsafe fn round<L: Lanes>(&self, row: usize, x: *const u8, dtype: DType, sub: usize, offset: Option<i32>) {
         for block in 0..self.k / BLOCK {

@@ -3,7 +3,7 @@
 //! Lanes are elements of k: an output is as many sums as there are lanes, each in order of k, added at the end in a fixed order. So no row
 //! has to be transposed, and the bits are the same for one column and for many: what several columns share is only converted once.
 
-use panoply_ir::{DType, Encoding};
+use panoply_ir::DType;
 
 use super::activations::write;
 use super::lanes::Lanes;
@@ -16,7 +16,7 @@ const COLUMNS: usize = 192;
 /// Most rows that are multiplied in one part.
 pub const ROWS: usize = 32;
 
-/// How weights become f32.
+/// Conversion of weights to f32.
 pub trait FloatFormat: Copy + Send + Sync + 'static {
     /// Bytes of an element.
     const BYTES: usize;
@@ -70,11 +70,6 @@ impl FloatFormat for F32 {
     }
 }
 
-/// The float format of an encoding; none if it holds integers.
-pub fn is_float(encoding: Encoding) -> bool {
-    encoding.block_elems() == 1
-}
-
 /// A product.
 #[derive(Clone, Copy)]
 pub struct Product {
@@ -105,7 +100,7 @@ impl Product {
     /// Computes rows `first .. end` of the outputs, at most [`ROWS`] of them.
     ///
     /// # Safety
-    /// All buffers are as long as the fields say; nobody else uses these rows of the output.
+    /// All buffers are as long as the fields say; no other thread uses these rows of the output.
     #[inline(always)]
     pub unsafe fn rows<L: Lanes, F: FloatFormat>(&self, pool: &Pool, first: usize, end: usize) {
         // SAFETY: the caller's promise.

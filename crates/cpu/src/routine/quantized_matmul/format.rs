@@ -21,14 +21,14 @@ pub trait Format: Copy + Send + Sync + 'static {
     const HALF: Option<usize> = None;
     /// Added to weights to make them unsigned.
     const OFFSET: i32 = 0;
-    /// Whether weights have a minimum.
+    /// True if weights have a minimum.
     const MIN: bool = false;
     /// Elements that share a scale: 16 or 32.
     const SUB: usize = 32;
-    /// Whether unsigned weights may be above 127.
+    /// True if unsigned weights may be above 127.
     const WIDE: bool = false;
 
-    /// What all parts of the block have in common, from its words and, behind them, its f16.
+    /// Scales of the whole block, from its words and, behind them, its f16.
     ///
     /// # Safety
     /// The machine has the instructions; the words of a block of all rows are valid for reads.
@@ -45,7 +45,7 @@ pub trait Format: Copy + Send + Sync + 'static {
 #[derive(Clone, Copy)]
 pub struct Head<L: Lanes> {
     scale: L::Float,
-    /// What minimums are multiplied by, negated where they are subtracted.
+    /// Scale of the minimums, negated where they are subtracted.
     min: L::Float,
     /// Words with the scales of parts.
     words: [L; 4],
@@ -58,7 +58,7 @@ pub struct Part<L: Lanes> {
     pub q: [L; 8],
     /// Scale of the first and of the last 16 elements; the first is that of all if [`Format::SUB`] is 32.
     pub scale: [L::Float; 2],
-    /// What is added to the weights of these.
+    /// Added to the weights of these halves.
     pub min: [L::Float; 2],
 }
 

@@ -64,7 +64,7 @@ impl Product {
     /// Computes rows `first .. end` of the outputs, at most [`ROWS`] of them.
     ///
     /// # Safety
-    /// All buffers are as long as the fields say; nobody else uses these rows of the output.
+    /// All buffers are as long as the fields say; no other thread uses these rows of the output.
     #[inline(always)]
     pub unsafe fn rows<L: Lanes, F: Format>(&self, pool: &Pool, first: usize, end: usize) {
         // SAFETY: the caller's promise.
@@ -86,7 +86,7 @@ impl Product {
         let start = copy.start().cast::<u8>();
         for row in 0..L::COUNT {
             let from = if row < self.n { row } else { 0 };
-            // SAFETY: the caller's promise; the copy has room for so many rows.
+            // SAFETY: the caller's promise; the copy has room for as many rows as lanes.
             unsafe {
                 std::ptr::copy_nonoverlapping(
                     self.weight.add(from * self.stride),

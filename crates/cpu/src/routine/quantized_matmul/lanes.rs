@@ -6,7 +6,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use panoply_ir::{bf16, f16};
+use panoply_ir::f16;
 
 use super::activations::{BLOCK, round};
 use crate::simd::{self, Task};
@@ -16,7 +16,7 @@ use crate::vm::isa::{Isa, Machine};
 ///
 /// The methods are plain instructions: they may only run where [`Machine::run`] has enabled them.
 pub trait Lanes: Copy + 'static {
-    /// How many.
+    /// Number of lanes.
     const COUNT: usize;
     /// Columns whose sums fit the registers at once.
     const COLUMNS: usize;
@@ -393,10 +393,4 @@ impl Lanes for Words {
             }
         }
     }
-}
-
-/// The f32 of a bf16's bits, which are its upper half.
-#[inline(always)]
-pub fn bf16_bits(word: u16) -> f32 {
-    bf16::from_bits(word).to_f32()
 }
