@@ -11,6 +11,7 @@ mod lu;
 mod panel;
 mod pool;
 mod qr;
+mod quantized_matmul;
 mod reflections;
 mod scatter;
 mod sort;
@@ -66,6 +67,7 @@ pub fn offers(routine: &Routine) -> bool {
             at && putter(of).is_some() && !routine.is_empty()
         }
         Routine::Fourier(of) => is_whole(of.dtype) && !routine.is_empty(),
+        Routine::QuantizedMatmul(of) => quantized_matmul::offers(of) && !routine.is_empty(),
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
@@ -215,6 +217,7 @@ pub unsafe fn run_with_epilogue(
             Routine::Scatter(of) => putter(of).expect("the routine is supported")(pool, of, buffers),
             Routine::Fourier(of) if of.dtype == DType::F64 => fourier::transform::<f64>(pool, isa, of, buffers),
             Routine::Fourier(of) => fourier::transform::<f32>(pool, isa, of, buffers),
+            Routine::QuantizedMatmul(of) => quantized_matmul::run(pool, isa, of, buffers),
         }
     }
     Ok(())

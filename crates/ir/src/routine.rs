@@ -14,6 +14,7 @@ mod factor;
 mod fourier;
 mod gemm;
 mod pool;
+mod quantized_matmul;
 mod scatter;
 mod sort;
 
@@ -26,6 +27,7 @@ pub use factor::{Cholesky, Eigh, Lu, Qr, Triangular};
 pub use fourier::{Fourier, FourierKind};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
+pub use quantized_matmul::QuantizedMatmul;
 pub use scatter::Scatter;
 pub use sort::Sort;
 
@@ -69,6 +71,8 @@ pub enum Routine {
     Scatter(Scatter),
     /// Fourier transforms. Buffers: input (In), output (Out).
     Fourier(Fourier),
+    /// A product with packed weights. Buffers: activations, weights (In), output (Out).
+    QuantizedMatmul(QuantizedMatmul),
 }
 
 /// A buffer of a routine.
@@ -113,6 +117,7 @@ impl Routine {
             Routine::Eigh(_) => "eigh",
             Routine::Scatter(_) => "scatter",
             Routine::Fourier(_) => "fourier",
+            Routine::QuantizedMatmul(_) => "quantized_matmul",
         }
     }
 
@@ -128,7 +133,7 @@ impl Routine {
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => true,
             Routine::Qr(_) | Routine::Eigh(_) => true,
             Routine::Scatter(of) => of.accumulate && of.dtype.is_float(),
-            Routine::Fourier(_) => true,
+            Routine::Fourier(_) | Routine::QuantizedMatmul(_) => true,
             Routine::Sort(_) => false,
         }
     }
@@ -152,6 +157,7 @@ impl Routine {
             Routine::Eigh(of) => of.operand(at),
             Routine::Scatter(of) => of.operand(at),
             Routine::Fourier(of) => of.operand(at),
+            Routine::QuantizedMatmul(of) => of.operand(at),
         })
     }
 
@@ -175,7 +181,7 @@ impl Routine {
             Routine::Gemm(_) | Routine::Sort(_) | Routine::Scatter(_) => return None,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => return None,
             Routine::Qr(_) | Routine::Eigh(_) => return None,
-            Routine::Fourier(_) => return None,
+            Routine::Fourier(_) | Routine::QuantizedMatmul(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvBackwardData(of) => Routine::ConvBackwardData(conv(of)),
             Routine::ConvBackwardFilter(of) => Routine::ConvBackwardFilter(conv(of)),
@@ -208,6 +214,7 @@ impl fmt::Display for Routine {
             Routine::Eigh(of) => of.fmt(f),
             Routine::Scatter(of) => of.fmt(f),
             Routine::Fourier(of) => of.fmt(f),
+            Routine::QuantizedMatmul(of) => of.fmt(f),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! files.
 
 use panoply_ir::Encoding;
+use panoply_ir::routine::{QuantizedMatmul, Routine};
 use panoply_tensor::call_attrs::CallAttrs;
 use panoply_tensor::{DType, Error, Result, Tensor};
 
@@ -62,12 +63,18 @@ impl Packed {
         self.k
     }
 
-    /// Returns the product of `x` f32 `[…, k]` with each row, f32 `[…, rows]`.
+    /// Returns the product of `x` `[…, k]`, f32, f16 or bf16, with each row: `[…, rows]` in the type of `x`.
+    ///
+    /// A device may round activations to bytes with a scale for 32 of them, see [`QuantizedMatmul`], unless the math mode is exact.
     #[track_caller]
     pub fn matmul(&self, x: &Tensor) -> Tensor {
-        Tensor::call("quantized_matmul", [x, &self.weight], Layout(self.encoding, self.k), |[x, weight], layout| {
-            x.matmul(&unpack(weight, *layout).t())
-        })
+        let layout = Layout(self.encoding, self.k);
+        let body: fn([&Tensor; 2], &Layout) -> [Tensor; 1] = |[x, weight], layout| {
+            let product = x.cast(DType::F32).matmul(&unpack(weight, *layout).t());
+            [product.cast(x.dtype())]
+        };
+        let [product] = Tensor::call_with_routine("quantized_matmul", [x, &self.weight], layout, body, routine);
+        product
     }
 
     /// Returns decoded rows by index: indices i32 `[n]`, result f32 `[n, k]`.
@@ -86,6 +93,16 @@ impl Packed {
             unpack(weight, *layout)
         })
     }
+}
+
+/// Returns the routine that multiplies activations with packed rows.
+fn routine([x, weight]: [&Tensor; 2], Layout(encoding, k): &Layout) -> Option<Routine> {
+    let (x_shape, weight_shape) = (x.shape().ok()?, weight.shape().ok()?);
+    let m = x_shape.dims().split_last()?.1.iter().product();
+    let n = *weight_shape.dims().first()?;
+    let dtype = x.dtype();
+    let taken = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    taken.then_some(Routine::QuantizedMatmul(QuantizedMatmul { dtype, encoding: *encoding, m, n, k: *k }))
 }
 
 /// Returns the element type of unquantized encodings.

@@ -27,6 +27,7 @@
 
 pub mod call;
 pub mod call_attrs;
+mod call_with_routine;
 mod checkpoint;
 pub mod conformance;
 pub mod display;

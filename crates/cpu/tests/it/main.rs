@@ -7,6 +7,7 @@ mod fourier;
 mod gemm;
 mod ops;
 mod pool;
+mod quantized_matmul;
 mod random;
 mod routines;
 mod scatter;

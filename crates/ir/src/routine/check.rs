@@ -3,7 +3,7 @@
 //! Devices compute addresses from the fields of a description without further checks, so code that accepts one from outside must call
 //! [`Routine::check`] first. The lengths of the buffers, given by [`Routine::operands`], are checked where the buffers are known.
 
-use super::{Attention, Conv, ConvAxis, Gemm, Layout, Pool, PoolAxis, Routine, Scatter};
+use super::{Attention, Conv, ConvAxis, Gemm, Layout, Pool, PoolAxis, QuantizedMatmul, Routine, Scatter};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -39,6 +39,7 @@ impl Routine {
                 format!("dtype is {}; it must be f32 or f64", of.dtype)
             })
             .and_then(|()| same_dtype("scale", of.scale.dtype, of.dtype)),
+            Routine::QuantizedMatmul(of) => quantized_matmul(of),
         };
         checked.and_then(|()| self.check_sizes()).map_err(|why| Error::mistake(format!("{}: {why}", self.name())))
     }
@@ -193,4 +194,14 @@ fn scatter(of: &Scatter) -> Result<(), String> {
     let Scatter { dtype, positions, accumulate: adds, .. } = *of;
     rule(matches!(positions, DType::I32 | DType::I64), || format!("positions is {positions}; it must be i32 or i64"))?;
     if adds { number(dtype) } else { Ok(()) }
+}
+
+fn quantized_matmul(of: &QuantizedMatmul) -> Result<(), String> {
+    let QuantizedMatmul { dtype, encoding, k, .. } = *of;
+    rule(matches!(dtype, DType::F32 | DType::F16 | DType::BF16), || {
+        format!("dtype is {dtype}; it is f32, f16 or bf16")
+    })?;
+    rule(k.is_multiple_of(encoding.block_elems()), || {
+        format!("k is {k}; it is a multiple of {}, the block of {}", encoding.block_elems(), encoding.name())
+    })
 }

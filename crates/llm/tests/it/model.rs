@@ -5,6 +5,7 @@ use std::process::Command;
 use panoply_llm::tokenizer::DecodeStream;
 use panoply_llm::{FinishReason, Model, ModelOptions, Request, Sampling};
 use panoply_runtime::Backend;
+use panoply_tensor::{Device, MathMode};
 
 use crate::fixtures::{arrays, devices, f32s, ids, path};
 
@@ -19,11 +20,30 @@ fn greedy(prompt: &str) -> Request<'_> {
     Request { max_tokens: Some(16), sampling: Sampling::greedy(), ..Request::new(prompt) }
 }
 
-fn close(what: &str, logits: &[f32], expected: &[f32]) {
+/// Under exact arithmetic logits are those of f32; else the CPU rounds activations of integer weights to bytes, each with an error of up to
+/// 1/254 of the largest of 32.
+fn tolerance(encoding: &str, device: &Device) -> f32 {
+    let is_rounded = device.info().kind == Backend::Cpu && device.math_mode() != MathMode::Exact && encoding != "F16";
+    if is_rounded { 3e-2 } else { 1e-5 }
+}
+
+/// Runs a test once more, in a process whose devices compute exactly; returns whether this is that process.
+fn is_exact_process(test: &str) -> bool {
+    const MODE: &str = "PANOPLY_MATH_MODE";
+    if std::env::var(MODE).is_ok_and(|mode| mode == "exact") {
+        return true;
+    }
+    let test = ["--exact", test, "--nocapture"];
+    let output = Command::new(std::env::current_exe().unwrap()).args(test).env(MODE, "exact").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    false
+}
+
+fn close(what: &str, logits: &[f32], expected: &[f32], tolerance: f32) {
     let largest = expected.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
     let off = logits.iter().zip(expected).fold(0.0f32, |off, (x, y)| off.max((x - y).abs()));
     assert_eq!(logits.len(), expected.len(), "{what}");
-    assert!(off <= 1e-5 * largest, "{what}: off by {off}, the largest logit is {largest}");
+    assert!(off <= tolerance * largest, "{what}: off by {off}, the largest logit is {largest}");
 }
 
 #[test]
@@ -38,6 +58,7 @@ fn prompts_have_the_token_ids_of_the_reference() {
 
 #[test]
 fn logits_of_every_position_equal_transformers_on_every_device() {
+    is_exact_process("model::logits_of_every_position_equal_transformers_on_every_device");
     // SwiftShader takes minutes to compile a step.
     for device in devices().into_iter().filter(|device| !device.info().name.contains("SwiftShader")) {
         // Devices other than the CPU take seconds to compile each step.
@@ -47,15 +68,17 @@ fn logits_of_every_position_equal_transformers_on_every_device() {
                 let (model, golden) = (open(encoding), arrays(&format!("tiny-{encoding}.safetensors")));
                 let tokens = ids(&golden["ids1"].1);
                 let expected = f32s(&golden["logits1"].1);
+                let tolerance = tolerance(encoding, &device);
                 let (vocab, mut cache) = (model.config().vocab, model.new_cache());
                 for (position, token) in tokens.iter().enumerate() {
                     let logits = model.logits(&mut cache, &[*token], position).unwrap();
                     let what = format!("{encoding} on {device}, position {position}");
-                    close(&what, &logits, &expected[position * vocab..][..vocab]);
+                    close(&what, &logits, &expected[position * vocab..][..vocab], tolerance);
                 }
                 // The same tokens in one call.
                 let logits = model.logits(&mut model.new_cache(), &tokens, 0).unwrap();
-                close(&format!("{encoding} on {device}, prefill"), &logits, &expected[expected.len() - vocab..]);
+                let last = &expected[expected.len() - vocab..];
+                close(&format!("{encoding} on {device}, prefill"), &logits, last, tolerance);
             }
         });
     }
@@ -63,7 +86,9 @@ fn logits_of_every_position_equal_transformers_on_every_device() {
 
 #[test]
 fn greedy_continuations_equal_transformers() {
-    for encoding in ENCODINGS {
+    // Rounded activations may exchange two words of about the same probability.
+    let exact = is_exact_process("model::greedy_continuations_equal_transformers");
+    for encoding in if exact { &ENCODINGS[..] } else { &ENCODINGS[..1] } {
         let (model, golden) = (open(encoding), arrays(&format!("tiny-{encoding}.safetensors")));
         for (n, prompt) in PROMPTS.iter().enumerate() {
             let expected = ids(&golden[&format!("greedy{n}")].1);

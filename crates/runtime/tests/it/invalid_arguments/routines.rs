@@ -14,7 +14,7 @@ use panoply_cpu::device::{CpuDriver, CpuOptions};
 use panoply_ir::flops;
 use panoply_ir::kernel::Access;
 use panoply_ir::routine::*;
-use panoply_ir::{DType, Scalar};
+use panoply_ir::{DType, Encoding, Scalar};
 use panoply_runtime::env::PoolSetting;
 use panoply_runtime::{Device, DeviceOptions, Driver, Storage};
 
@@ -39,7 +39,7 @@ impl Numbers {
     }
 }
 
-const VARIANTS: usize = 15;
+const VARIANTS: usize = 16;
 
 /// Returns a valid description of the n-th routine.
 fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
@@ -86,6 +86,12 @@ fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
             let dtype = if adds { numbers.of(&all[..4]) } else { any };
             let positions = numbers.of(&[DType::I32, DType::I64]);
             Routine::Scatter(Scatter { dtype, positions, accumulate: adds, batch: s, length: t, count: u, columns: v })
+        }
+        14 => {
+            let encoding = numbers.of(&Encoding::ALL);
+            let k = encoding.block_elems() * if encoding.block_elems() == 1 { t } else { 1 + t % 3 };
+            let dtype = numbers.of(&[DType::F32, DType::F16, DType::BF16]);
+            Routine::QuantizedMatmul(QuantizedMatmul { dtype, encoding, m: s, n: u, k })
         }
         _ => {
             let kinds =
@@ -176,6 +182,7 @@ fn fields(routine: &mut Routine) -> Vec<&mut usize> {
         Routine::Eigh(Eigh { batch, size, .. }) => vec![batch, size],
         Routine::Scatter(Scatter { batch, length, count, columns, .. }) => vec![batch, length, count, columns],
         Routine::Fourier(Fourier { outer, length, inner, .. }) => vec![outer, length, inner],
+        Routine::QuantizedMatmul(QuantizedMatmul { m, n, k, .. }) => vec![m, n, k],
     }
 }
 
