@@ -5,12 +5,15 @@
 //!
 //! Source: the GGUF specification (ggml/docs/gguf.md).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use panoply_ir::Encoding;
 use panoply_tensor::{Error, Result};
+
+use crate::weight_reader::TensorFile;
 
 const MAGIC: &[u8] = b"GGUF";
 const DEFAULT_ALIGNMENT: u64 = 32;
@@ -37,13 +40,13 @@ pub enum Value {
 /// A tensor of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorInfo {
-    /// How its rows are stored.
+    /// Encoding of the rows.
     pub encoding: Encoding,
     /// Number of rows: the product of all axes but the contiguous one.
     pub rows: usize,
     /// Elements of a row.
     pub k: usize,
-    /// Where its bytes are in the file.
+    /// Position of its bytes in the file.
     bytes: Range<usize>,
 }
 
@@ -114,6 +117,26 @@ impl Gguf {
     }
 }
 
+impl TensorFile for Gguf {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.tensors.keys().map(String::as_str).collect()
+    }
+
+    fn shape(&self, name: &str) -> Option<(Encoding, [usize; 2])> {
+        self.tensors.get(name).map(|tensor| (tensor.encoding, [tensor.rows, tensor.k]))
+    }
+
+    fn bytes(&self, name: &str) -> Result<Cow<'_, [u8]>> {
+        let tensor = self.tensors.get(name);
+        let tensor = tensor.ok_or_else(|| Error::corrupt(format!("{}: tensor {name} is missing", self.place())))?;
+        Ok(Cow::Borrowed(Gguf::bytes(self, tensor)))
+    }
+}
+
 impl Value {
     /// The value as a size or an id.
     pub fn as_usize(&self) -> Option<usize> {
@@ -149,7 +172,7 @@ impl Value {
     }
 }
 
-/// Why a file is not valid.
+/// A result whose error says why a file is not valid.
 type Parsed<T> = std::result::Result<T, String>;
 
 type Contents = (BTreeMap<String, Value>, BTreeMap<String, TensorInfo>);

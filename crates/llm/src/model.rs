@@ -1,45 +1,26 @@
-//! A model that generates text: file, tokenizer, weights, cache and step in one.
+//! A model that generates text: file, tokenizer, weights and step in one.
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use panoply_tensor::{Device, Error, JitFunction, Result, Tensor, jit_with_state};
 
+use crate::chat::{ChatTemplate, Message};
 use crate::config::Config;
-use crate::decoder::{Cache, Weights, empty_cache};
+use crate::decoder::{Cache, Weights, check_step, empty_cache};
+use crate::folder::Folder;
 use crate::gguf::{Gguf, Value};
-use crate::sampling::Sampling;
-use crate::tokenizer::{DecodeStream, Tokenizer};
+use crate::tokenizer::Tokenizer;
 
 /// Tokens of a prompt that one step takes, where as many are left.
 const PREFILL: usize = 16;
 
-/// How a model is opened.
+/// Options of opening a model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelOptions {
     /// Positions of the key-value cache; that of the model by default.
     pub context_length: Option<usize>,
-}
-
-/// What is to be generated.
-#[derive(Clone, Debug)]
-pub struct Request<'a> {
-    /// The text to continue.
-    pub prompt: &'a str,
-    /// Tokens to generate at most; until the context is full by default.
-    pub max_tokens: Option<usize>,
-    /// How tokens are drawn.
-    pub sampling: Sampling,
-    /// The same seed and prompt give the same text.
-    pub seed: u64,
-}
-
-impl<'a> Request<'a> {
-    /// A request to continue a prompt, with the default sampling and seed 0.
-    pub fn new(prompt: &'a str) -> Request<'a> {
-        Request { prompt, max_tokens: None, sampling: Sampling::default(), seed: 0 }
-    }
 }
 
 type Step = JitFunction<'static, 2, 1, Cache>;
@@ -62,6 +43,8 @@ pub struct Model {
     context: usize,
     device: Device,
     step: Step,
+    /// Compiled when it is first needed.
+    template: OnceLock<ChatTemplate>,
 }
 
 impl fmt::Debug for Model {
@@ -74,26 +57,37 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// Opens a GGUF file on the current device.
+    /// Opens a GGUF file, or a folder of Hugging Face, on the current device.
     ///
     /// # Errors
     ///
     /// If the file is not valid, holds something that is not supported, or does not fit the device.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<Model> {
-        let file = Gguf::open(path)?;
-        let config = Arc::new(Config::from_gguf(&file)?);
-        let trained = config.context_length;
-        let context = options.context_length.unwrap_or(trained);
-        if context == 0 || context > trained {
-            let message = format!("context length {context} is not between 1 and the model's {trained}");
-            return Err(Error::mistake(message));
+        if path.is_dir() {
+            let folder = Folder::open(path)?;
+            let (config, context) = sized(Config::from_folder(&folder)?, options)?;
+            let tokenizer = Tokenizer::from_folder(&folder, config.vocab)?;
+            let weights = Weights::from_folder(&folder, &config, context)?;
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+            return Model::new(name, (config, context), tokenizer, weights);
         }
+        let file = Gguf::open(path)?;
+        let (config, context) = sized(Config::from_gguf(&file)?, options)?;
         let tokenizer = Tokenizer::from_gguf(&file)?;
-        let weights = Weights::load(&file, &config)?;
+        let weights = Weights::from_gguf(&file, &config, context)?;
+        let name = file.optional("general.name", "a string", Value::as_str)?.map(str::to_string);
+        Model::new(name, (config, context), tokenizer, weights)
+    }
+
+    fn new(
+        name: Option<String>,
+        (config, context): (Arc<Config>, usize),
+        tokenizer: Tokenizer,
+        weights: Weights,
+    ) -> Result<Model> {
         let shape = config.clone();
         let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, cache, inputs)]);
-        let name = file.optional("general.name", "a string", Value::as_str)?.map(str::to_string);
-        Ok(Model { name, config, tokenizer, context, device: Device::current()?, step })
+        Ok(Model { name, config, tokenizer, context, device: Device::current()?, step, template: OnceLock::new() })
     }
 
     /// The name that the file gives the model.
@@ -116,37 +110,23 @@ impl Model {
         self.context
     }
 
-    /// Begins to continue a prompt; the returned iterator yields pieces of text as they are complete.
+    /// A conversation as the text that the model continues with the assistant's answer.
     ///
     /// # Errors
     ///
-    /// If the prompt is empty for a model without a beginning token, does not fit the context, or a setting is out of range.
-    pub fn generate(&self, request: &Request<'_>) -> Result<Generation<'_>> {
-        request.sampling.check()?;
-        let prompt = self.tokenizer.encode(request.prompt)?;
-        if prompt.is_empty() {
-            return Err(Error::mistake("the prompt has no tokens; give a text to continue"));
-        }
-        if prompt.len() >= self.context {
-            let message = format!("the prompt has {} tokens and the context {} positions", prompt.len(), self.context);
-            return Err(Error::mistake(message).note("shorten the prompt or raise the context length"));
-        }
-        let left = self.context - prompt.len();
-        let limit = request.max_tokens.map_or(left, |limit| limit.min(left));
-        let cache = self.device.scope(|| empty_cache(&self.config, self.context));
-        Ok(Generation {
-            model: self,
-            prompt_tokens: prompt.len(),
-            next: prompt,
-            position: 0,
-            limit,
-            tokens: Vec::new(),
-            cache,
-            sampling: request.sampling,
-            seed: request.seed,
-            text: DecodeStream::default(),
-            finished: None,
-        })
+    /// If the model has no chat template, or the template refuses the conversation.
+    pub fn chat_text(&self, messages: &[Message]) -> Result<String> {
+        let source = self.tokenizer.chat_template().ok_or_else(|| {
+            Error::unsupported("the model has no chat template").note("continue a plain text with it instead")
+        })?;
+        let template = match self.template.get() {
+            Some(template) => template,
+            None => {
+                let template = ChatTemplate::new(source)?;
+                self.template.get_or_init(|| template)
+            }
+        };
+        template.render(messages, true, self.tokenizer.special_tokens())
     }
 
     /// The logits after the last of `ids`, whose first is at `position`; their keys and values are added to the cache.
@@ -155,16 +135,11 @@ impl Model {
     ///
     /// If an id is not of the vocabulary, the positions are outside the cache, or the device fails.
     pub fn logits(&self, cache: &mut Cache, ids: &[u32], position: usize) -> Result<Vec<f32>> {
-        if let Some(id) = ids.iter().find(|id| **id as usize >= self.config.vocab) {
-            return Err(Error::mistake(format!("token {id} is not one of {}", self.config.vocab)));
-        }
-        if ids.is_empty() || position.checked_add(ids.len()).is_none_or(|end| end > self.context) {
-            let message = format!("{} tokens at position {position} do not fit {} positions", ids.len(), self.context);
-            return Err(Error::mistake(message));
-        }
+        check_step(&self.config, self.context, ids, position)?;
+        let prefill = self.config.prefill(PREFILL);
         let (mut at, mut logits) = (0, None);
         while at < ids.len() {
-            let count = if ids.len() - at >= PREFILL { PREFILL } else { 1 };
+            let count = if ids.len() - at >= prefill { prefill } else { 1 };
             let part: Vec<i32> = ids[at..at + count].iter().map(|id| *id as i32).collect();
             let tokens = Tensor::from_slice_on(&self.device, &part, [count]);
             let [output] = self.step.call_with_state(cache, [&tokens, &Tensor::scalar((position + at) as i32)])?;
@@ -179,82 +154,13 @@ impl Model {
     }
 }
 
-/// Why a generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
-    /// The model ended the text.
-    Stop,
-    /// The limit of tokens or the end of the context was reached.
-    Length,
-}
-
-/// A text that is being generated; iterate over it for pieces of text.
-pub struct Generation<'m> {
-    model: &'m Model,
-    prompt_tokens: usize,
-    /// Tokens that the next step takes.
-    next: Vec<u32>,
-    /// Of the first of them.
-    position: usize,
-    limit: usize,
-    tokens: Vec<u32>,
-    cache: Cache,
-    sampling: Sampling,
-    seed: u64,
-    text: DecodeStream,
-    finished: Option<FinishReason>,
-}
-
-impl Generation<'_> {
-    /// Tokens of the prompt.
-    pub fn prompt_tokens(&self) -> usize {
-        self.prompt_tokens
+/// The configuration, and the positions of the cache that the options ask for.
+fn sized(config: Config, options: &ModelOptions) -> Result<(Arc<Config>, usize)> {
+    let trained = config.context_length;
+    let context = options.context_length.unwrap_or(trained);
+    if context == 0 || context > trained {
+        let message = format!("context length {context} is not between 1 and the model's {trained}");
+        return Err(Error::mistake(message));
     }
-
-    /// Tokens that were generated so far, without the one that ended the text.
-    pub fn tokens(&self) -> &[u32] {
-        &self.tokens
-    }
-
-    /// Why the generation ended; `None` while it goes on.
-    pub fn finish_reason(&self) -> Option<FinishReason> {
-        self.finished
-    }
-
-    /// Generates one token; returns the text that is complete with it.
-    fn advance(&mut self) -> Result<String> {
-        if self.tokens.len() == self.limit {
-            self.finished = Some(FinishReason::Length);
-            return Ok(self.text.finish());
-        }
-        let logits = self.model.logits(&mut self.cache, &self.next, self.position)?;
-        self.position += self.next.len();
-        let token = self.sampling.sample(&logits, self.seed, self.position)?;
-        if self.model.tokenizer.is_end(token) {
-            self.finished = Some(FinishReason::Stop);
-            return Ok(self.text.finish());
-        }
-        self.tokens.push(token);
-        self.next = vec![token];
-        Ok(self.text.push(&self.model.tokenizer, token))
-    }
-}
-
-impl Iterator for Generation<'_> {
-    type Item = Result<String>;
-
-    fn next(&mut self) -> Option<Result<String>> {
-        while self.finished.is_none() {
-            match self.advance() {
-                Ok(text) if text.is_empty() => {}
-                Ok(text) => return Some(Ok(text)),
-                Err(error) => {
-                    // After an error there is nothing to continue from.
-                    self.finished = Some(FinishReason::Length);
-                    return Some(Err(error));
-                }
-            }
-        }
-        None
-    }
+    Ok((Arc::new(config), context))
 }

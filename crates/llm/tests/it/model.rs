@@ -141,3 +141,19 @@ fn streamed_text_equals_the_text_of_all_bytes() {
     let golden = std::fs::read_to_string(path("decoded.txt")).unwrap();
     assert_eq!(pieces, golden);
 }
+
+#[test]
+fn a_generation_that_failed_has_no_finish_reason() {
+    // The last tensor of the file is made NaN, so no logit is a number.
+    let mut bytes = std::fs::read(path("tiny-F16.gguf")).unwrap();
+    let end = bytes.len();
+    bytes[end - 64..].fill(0xff);
+    let file = std::env::temp_dir().join(format!("panoply-llm-nan-{}.gguf", std::process::id()));
+    std::fs::write(&file, bytes).unwrap();
+    let model = Model::open(&file, &ModelOptions::default()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let mut generation = model.generate(&greedy("the")).unwrap();
+    assert!(generation.next().unwrap().unwrap_err().message().contains("not finite"));
+    assert!(generation.next().is_none());
+    assert_eq!(generation.finish_reason(), None);
+}
