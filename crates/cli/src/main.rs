@@ -10,11 +10,13 @@
 mod console;
 
 mod bench;
+mod chat;
 mod demo;
 mod devices;
 mod driver_probe;
 mod explain;
 mod export;
+mod generation_args;
 mod inspect;
 mod mesh;
 mod output;
@@ -67,7 +69,8 @@ enum Command {
     Verify(verify::VerifyCommand),
     /// Let a trained network judge examples.
     Predict(predict::PredictCommand),
-    Run(run::RunCommand),
+    Run(Box<run::RunCommand>),
+    Chat(Box<chat::ChatCommand>),
     /// Write a trained network as an ONNX file.
     Export(export::ExportCommand),
     /// What a model file holds.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Mesh(arguments) => mesh::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Chat(arguments) => chat::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),

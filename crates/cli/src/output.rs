@@ -108,3 +108,8 @@ pub fn check_paths<'a>(json: bool, paths: impl IntoIterator<Item = &'a Path>) ->
 pub fn print_json(document: &Value) {
     console::print_json(document);
 }
+
+/// Prints one document in one line.
+pub fn print_json_line(document: &Value) {
+    console::print_json_line(document);
+}
