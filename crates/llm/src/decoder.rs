@@ -130,10 +130,10 @@ impl Weights {
         let positions = self.positions(config, position, count);
         let mut x = self.embedding.index_select(ids);
         if config.embedding_scale != 1.0 {
-            x = x * config.embedding_scale;
+            x *= config.embedding_scale;
         }
         if let Some(embedding) = &self.position_embedding {
-            x = x + embedding.index_select(&positions.all);
+            x += embedding.index_select(&positions.all);
         }
         for ((block, shape), cache) in self.blocks.iter().zip(&config.blocks).zip(cache) {
             x = block.apply(x, config, shape, cache, &positions);

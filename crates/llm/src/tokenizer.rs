@@ -44,7 +44,7 @@ pub struct Tokenizer {
 /// The implementation that turns text into ids.
 enum Engine {
     Pipeline(Box<Pipeline>),
-    SentencePiece(SentencePiece),
+    SentencePiece(Box<SentencePiece>),
 }
 
 /// Texts of special tokens, as chat templates use them.

@@ -256,7 +256,7 @@ impl Mixture {
         let outputs = down.matmul(&hidden.unsqueeze(-1)).squeeze(-1);
         let mut sum = (outputs * weights.unsqueeze(-1)).sum(1);
         if let Some((gate, dense)) = &self.shared {
-            sum = sum + gate.apply(x).sigmoid() * dense.apply(x, config);
+            sum += gate.apply(x).sigmoid() * dense.apply(x, config);
         }
         sum
     }

@@ -144,7 +144,7 @@ impl<'a> Vocabulary<'a> {
         let added = AddedTokens::new(added);
         let pieces = SentencePiece::new(&self.tokens, scores, is_text, unknown, added, adds_space);
         let bytes = self.bytes(|token| Ok(sentence_piece_bytes(token)))?;
-        self.tokenizer(Engine::SentencePiece(pieces), bytes, (true, adds_space))
+        self.tokenizer(Engine::SentencePiece(Box::new(pieces)), bytes, (true, adds_space))
     }
 
     /// The bytes of each token, by `text` those of text.

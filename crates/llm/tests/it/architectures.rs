@@ -215,7 +215,7 @@ fn both_worlds_give_one_configuration() {
             expected.factors.clone_from(&rotary.factors);
             expected.long.clone_from(&rotary.long);
         }
-        assert_eq!(gguf.norm.adds_one, false, "{name}");
+        assert!(!gguf.norm.adds_one, "{name}");
         assert_eq!(gguf, expected, "{name}");
     }
 }
