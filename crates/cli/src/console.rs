@@ -29,7 +29,15 @@ pub fn print(line: fmt::Arguments<'_>) {
 
 /// Writes a JSON document to stdout. Control characters beyond those that JSON escapes occur only in its strings.
 pub fn print_json(document: &serde_json::Value) {
-    let text = format!("{document:#}");
+    write_json(&format!("{document:#}"));
+}
+
+/// Writes a document of JSON to stdout in one line.
+pub fn print_json_line(document: &serde_json::Value) {
+    write_json(&document.to_string());
+}
+
+fn write_json(text: &str) {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

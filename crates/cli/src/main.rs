@@ -11,11 +11,13 @@
 mod console;
 
 mod bench;
+mod chat;
 mod demo;
 mod devices;
 mod driver_probe;
 mod explain;
 mod export;
+mod generation_args;
 mod inspect;
 mod mesh;
 mod output;
@@ -68,7 +70,8 @@ enum Command {
     Verify(verify::VerifyCommand),
     /// Run a trained model on new data, or generate text
     Predict(predict::PredictCommand),
-    Run(run::RunCommand),
+    Run(Box<run::RunCommand>),
+    Chat(Box<chat::ChatCommand>),
     /// Export a trained model to ONNX
     Export(export::ExportCommand),
     /// Show the contents of a model file
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Mesh(arguments) => mesh::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Chat(arguments) => chat::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),

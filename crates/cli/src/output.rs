@@ -109,6 +109,11 @@ pub fn print_json(document: &Value) {
     console::print_json(document);
 }
 
+/// Prints one document in one line.
+pub fn print_json_line(document: &Value) {
+    console::print_json_line(document);
+}
+
 /// Returns a rejection for `--json`.
 pub fn refusal(Rejection { reason, fix, notes }: &Rejection) -> Value {
     json!({"reason": reason, "fix": fix, "notes": notes})

@@ -1,122 +1,284 @@
-//! Configuration of a decoder, read from the metadata of a file.
+//! The data that describe a decoder.
+//!
+//! Every language model here is the same program ([`crate::decoder`]) over this data; [`crate::architectures`] reads it from files. It
+//! must not know files.
 
-use panoply_tensor::{Error, Result};
+use panoply_tensor::{Error, Result, RopeStyle};
 
-use crate::gguf::{Gguf, Value};
+/// Values of sizes beyond which no model goes; they bound products of sizes.
+pub(crate) const MAX_SIZE: usize = 1 << 24;
+/// Transformer blocks, at most.
+pub(crate) const MAX_BLOCKS: usize = 1 << 12;
 
-/// Sizes and constants of a LLaMA decoder.
+/// Sizes, constants and options of a decoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Vocabulary size.
+    /// Number of token ids.
     pub vocab: usize,
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Number of transformer blocks.
-    pub blocks: usize,
-    /// Inner width of the gated feed-forward layers.
-    pub feed_forward: usize,
-    /// Number of attention heads of the queries.
+    /// Attention heads of the queries.
     pub heads: usize,
-    /// Number of attention heads of keys and values; divides `heads`.
+    /// Attention heads of keys and values; divides `heads`.
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Epsilon of the RMS norms.
-    pub norm_eps: f64,
-    /// Base of the rotary position embedding.
-    pub rope_base: f64,
-    /// Context length that the model was trained for.
+    /// Positions that the model was trained for.
     pub context_length: usize,
+    /// The norm of the residual stream.
+    pub norm: Norm,
+    /// True if blocks normalize the outputs of attention and feed-forward too, before they are added.
+    pub post_norms: bool,
+    /// True if each head of queries and keys is normalized before the rotation, with the kind of `norm`.
+    pub query_key_norm: bool,
+    /// The linear layers that add a bias.
+    pub biases: Biases,
+    /// Factor of attention scores.
+    pub attention_scale: f64,
+    /// Attention scores x become c · tanh(x / c).
+    pub attention_soft_cap: Option<f64>,
+    /// Logits x become c · tanh(x / c).
+    pub logit_soft_cap: Option<f64>,
+    /// Factor of token embeddings.
+    pub embedding_scale: f64,
+    /// True if the embedding's matrix computes the logits too.
+    pub is_tied: bool,
+    /// True if a learned embedding of its position is added to each token.
+    pub has_position_embedding: bool,
+    /// The rotary embeddings that blocks choose from.
+    pub rotaries: Vec<Rotary>,
+    /// The nonlinearity of feed-forward layers.
+    pub activation: Activation,
+    /// True if the nonlinearity's output gates a second product.
+    pub is_gated: bool,
+    /// The transformer blocks.
+    pub blocks: Vec<BlockConfig>,
 }
 
-/// Supported metadata keys, without the prefix `llama.`. Any other key can change the computation and is an error.
-const KNOWN: &[&str] = &[
-    "attention.head_count",
-    "attention.head_count_kv",
-    "attention.key_length",
-    "attention.layer_norm_rms_epsilon",
-    "attention.value_length",
-    "block_count",
-    "context_length",
-    "embedding_length",
-    "feed_forward_length",
-    "rope.dimension_count",
-    "rope.freq_base",
-    "vocab_size",
-];
+/// A norm over the width of the residual stream or of a head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    /// The statistic that is normalized.
+    pub kind: NormKind,
+    /// Added to the variance or the mean square.
+    pub epsilon: f64,
+    /// True if the file stores weights minus one.
+    pub adds_one: bool,
+}
 
-/// Upper bound of all sizes, which keeps products of sizes from overflowing.
-const MAX_SIZE: usize = 1 << 24;
+/// Kinds of norms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Unit mean square, then a weight.
+    Rms,
+    /// Zero mean and unit variance, then a weight and a bias.
+    Layer,
+}
 
-impl Config {
-    /// Reads the configuration of a file.
-    ///
-    /// # Errors
-    ///
-    /// If the architecture is not `llama`, a key is missing or inconsistent with another, or a key is not supported.
-    pub fn from_gguf(file: &Gguf) -> Result<Config> {
-        let architecture = file.required("general.architecture", "a string", Value::as_str)?;
-        if architecture != "llama" {
-            return Err(unsupported(file, &format!("architecture {architecture:?} is not supported; llama is")));
-        }
-        let unknown = file.metadata.keys().filter_map(|key| key.strip_prefix("llama."));
-        if let Some(key) = unknown.clone().find(|key| !KNOWN.contains(key)) {
-            return Err(unsupported(file, &format!("metadata key llama.{key} is not supported")));
-        }
-        let size = |key: &str| -> Result<usize> {
-            let key = format!("llama.{key}");
-            let size = file.required(&key, "a size", Value::as_usize)?;
-            if size == 0 || size > MAX_SIZE {
-                return Err(contradiction(file, &format!("{key} is {size}, not between 1 and {MAX_SIZE}")));
-            }
-            Ok(size)
+/// Linear layers that add a bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Biases {
+    /// The projections to queries, keys and values.
+    pub query_key_value: bool,
+    /// The projection of the attention's output.
+    pub attention_output: bool,
+    /// Those of feed-forward layers.
+    pub feed_forward: bool,
+}
+
+/// Nonlinearities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// x · sigmoid(x).
+    Silu,
+    /// x · Φ(x).
+    Gelu,
+    /// [`Activation::Gelu`] with the hyperbolic tangent in place of the error function.
+    GeluTanh,
+    /// max(x, 0).
+    Relu,
+}
+
+/// A rotary position embedding: pair i of a head turns by position · `base`^(-2i / `width`) / (`scale` · factor i).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rotary {
+    /// Elements of a head that turn, the first ones.
+    pub width: usize,
+    /// Base of the frequencies.
+    pub base: f64,
+    /// The elements that make a pair.
+    pub style: RopeStyle,
+    /// Linear scaling: divides all frequencies.
+    pub scale: f64,
+    /// Divides each frequency: `width / 2` numbers, or none.
+    pub factors: Vec<f64>,
+    /// Other factors for long contexts.
+    pub long: Option<LongFactors>,
+    /// Factor of the cosines and sines.
+    pub magnitude: f64,
+}
+
+/// Factors of frequencies for contexts of more than `original` positions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LongFactors {
+    /// Longest context with the usual factors.
+    pub original: usize,
+    /// `width / 2` numbers.
+    pub factors: Vec<f64>,
+}
+
+/// Options that differ from block to block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockConfig {
+    /// Queries see this many positions, their own included; all before them by default.
+    pub window: Option<usize>,
+    /// Number of the rotary embedding of queries and keys.
+    pub rotary: Option<usize>,
+    /// The feed-forward layer.
+    pub feed_forward: FeedForward,
+}
+
+/// A feed-forward layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FeedForward {
+    /// One layer of this inner width.
+    Dense(usize),
+    /// A few of many layers for each token.
+    Experts(Experts),
+}
+
+/// A mixture of experts: the `used` experts with the largest softmax of the router's logits, weighted with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Experts {
+    /// Number of experts.
+    pub count: usize,
+    /// Experts of a token.
+    pub used: usize,
+    /// Inner width of an expert.
+    pub width: usize,
+    /// True if the weights of a token's experts are scaled to sum to 1.
+    pub is_normalized: bool,
+    /// Inner width of a layer that serves every token, weighted by a sigmoid gate of its own; none by default.
+    pub shared: Option<usize>,
+}
+
+impl Rotary {
+    /// Plain rotary positions over `width` elements.
+    pub fn new(width: usize, base: f64, style: RopeStyle) -> Rotary {
+        Rotary { width, base, style, scale: 1.0, factors: Vec::new(), long: None, magnitude: 1.0 }
+    }
+
+    /// Angles per position of each pair, for a cache of `context` positions.
+    pub fn frequencies(&self, context: usize) -> Vec<f32> {
+        let long = self.long.as_ref().filter(|long| context > long.original);
+        let factors = long.map_or(&self.factors, |long| &long.factors);
+        let frequency = |n: usize| {
+            let plain = self.base.powf(-2.0 * n as f64 / self.width as f64);
+            (plain / (self.scale * factors.get(n).copied().unwrap_or(1.0))) as f32
         };
-        let optional_size = |key: &str| file.optional(&format!("llama.{key}"), "a size", Value::as_usize);
-        let (hidden, heads) = (size("embedding_length")?, size("attention.head_count")?);
-        let kv_heads = optional_size("attention.head_count_kv")?.unwrap_or(heads);
-        if kv_heads == 0 || !heads.is_multiple_of(kv_heads) || !hidden.is_multiple_of(heads) {
-            let what =
-                format!("{heads} heads do not divide {hidden} elements or are not a multiple of {kv_heads} key heads");
-            return Err(contradiction(file, &what));
-        }
-        let head_dim = hidden / heads;
-        for key in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
-            if let Some(other) = optional_size(key)?.filter(|other| *other != head_dim) {
-                let what =
-                    format!("llama.{key} {other} differs from the head width {head_dim}, which is not supported");
-                return Err(unsupported(file, &what));
-            }
-        }
-        let tokens = file.required("tokenizer.ggml.tokens", "an array", Value::as_array)?.len();
-        let vocab = optional_size("vocab_size")?.unwrap_or(tokens);
-        if vocab != tokens {
-            return Err(contradiction(file, &format!("vocab_size is {vocab}, but there are {tokens} tokens")));
-        }
-        let number = |key: &str| file.optional(&format!("llama.{key}"), "a number", Value::as_f64);
-        let config = Config {
-            vocab,
-            hidden,
-            blocks: size("block_count")?,
-            feed_forward: size("feed_forward_length")?,
-            heads,
-            kv_heads,
-            head_dim,
-            norm_eps: file.required("llama.attention.layer_norm_rms_epsilon", "a number", Value::as_f64)?,
-            rope_base: number("rope.freq_base")?.unwrap_or(10_000.0),
-            context_length: size("context_length")?,
-        };
-        let positive = |number: f64| number.is_finite() && number > 0.0;
-        if !positive(config.norm_eps) || !positive(config.rope_base) {
-            return Err(contradiction(file, "the norm's epsilon and the base of rotary positions must be positive"));
-        }
-        Ok(config)
+        (0..self.width / 2).map(frequency).collect()
     }
 }
 
-fn unsupported(file: &Gguf, what: &str) -> Error {
-    Error::unsupported(format!("{}: {what}", file.path().display()))
+impl Experts {
+    /// Inner widths of an expert and of the shared layer.
+    fn widths(&self) -> impl Iterator<Item = usize> {
+        [Some(self.width), self.shared].into_iter().flatten()
+    }
 }
 
-fn contradiction(file: &Gguf, what: &str) -> Error {
-    Error::corrupt(format!("{}: {what}", file.path().display()))
+impl Config {
+    /// Tokens of a prompt that one step takes, at most `usual`. Experts are decoded for each token, which needs memory for each.
+    pub(crate) fn prefill(&self, usual: usize) -> usize {
+        let has_experts = self.blocks.iter().any(|block| matches!(block.feed_forward, FeedForward::Experts(_)));
+        if has_experts { 1 } else { usual }
+    }
+
+    /// Checks that sizes fit each other and that constants are numbers a model can have.
+    ///
+    /// # Errors
+    ///
+    /// If they do not; the message begins with no file's name.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |what: String| Err(Error::corrupt(what));
+        let Config { vocab, hidden, heads, kv_heads, head_dim, context_length, .. } = *self;
+        let sizes = [
+            ("the vocabulary", vocab),
+            ("the hidden size", hidden),
+            ("the number of heads", heads),
+            ("the number of key heads", kv_heads),
+            ("the head width", head_dim),
+        ];
+        let inner = self.blocks.iter().flat_map(|block| match block.feed_forward {
+            FeedForward::Dense(width) => vec![width],
+            FeedForward::Experts(experts) => experts.widths().collect(),
+        });
+        let inner = inner.map(|width| ("a feed-forward width", width));
+        let context = [("the context length", context_length)];
+        if let Some((name, size)) =
+            sizes.into_iter().chain(inner).chain(context).find(|(_, size)| *size == 0 || *size > MAX_SIZE)
+        {
+            return wrong(format!("{name} is {size}, not between 1 and {MAX_SIZE}"));
+        }
+        if self.blocks.is_empty() || self.blocks.len() > MAX_BLOCKS {
+            return wrong(format!("{} blocks; there must be 1 to {MAX_BLOCKS}", self.blocks.len()));
+        }
+        if !heads.is_multiple_of(kv_heads) {
+            return wrong(format!("{heads} heads are not a multiple of {kv_heads} key heads"));
+        }
+        if heads.checked_mul(head_dim).is_none_or(|width| width > MAX_SIZE) {
+            return wrong(format!("{heads} heads of width {head_dim} are too large"));
+        }
+        let positive = |number: f64| number.is_finite() && number > 0.0;
+        let caps = [self.attention_soft_cap, self.logit_soft_cap].into_iter().flatten();
+        let constants = [self.norm.epsilon, self.attention_scale, self.embedding_scale];
+        if let Some(number) = constants.into_iter().chain(caps).find(|number| !positive(*number)) {
+            return wrong(format!("a constant of the configuration is {number}, not a positive number"));
+        }
+        self.rotaries.iter().try_for_each(|rotary| rotary.check(head_dim))?;
+        self.blocks.iter().try_for_each(|block| block.check(self.rotaries.len()))
+    }
+}
+
+impl Rotary {
+    fn check(&self, head_dim: usize) -> Result<()> {
+        let Rotary { width, base, scale, magnitude, .. } = *self;
+        if width == 0 || !width.is_multiple_of(2) || width > head_dim {
+            return Err(Error::corrupt(format!(
+                "{width} rotary elements are not an even part of a head of {head_dim}"
+            )));
+        }
+        let long = self.long.as_ref().map(|long| &long.factors);
+        for factors in [Some(&self.factors).filter(|factors| !factors.is_empty()), long].into_iter().flatten() {
+            if factors.len() != width / 2 {
+                return Err(Error::corrupt(format!("{} rotary factors for {} pairs", factors.len(), width / 2)));
+            }
+        }
+        let factors = self.factors.iter().chain(long.into_iter().flatten());
+        let mut numbers = [base, scale, magnitude].into_iter().chain(factors.copied());
+        match numbers.find(|number| !number.is_finite() || *number <= 0.0) {
+            Some(number) => {
+                Err(Error::corrupt(format!("a constant of rotary positions is {number}, not a positive number")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl BlockConfig {
+    fn check(&self, rotaries: usize) -> Result<()> {
+        if self.window == Some(0) {
+            return Err(Error::corrupt("the attention window is 0 positions"));
+        }
+        if let Some(rotary) = self.rotary.filter(|rotary| *rotary >= rotaries) {
+            return Err(Error::corrupt(format!("rotary embedding {rotary} of {rotaries}")));
+        }
+        if let FeedForward::Experts(experts) = self.feed_forward {
+            let Experts { count, used, .. } = experts;
+            if used == 0 || used > count || count > 1 << 12 {
+                return Err(Error::corrupt(format!("{used} of {count} experts are used")));
+            }
+        }
+        Ok(())
+    }
 }

@@ -1,166 +1,203 @@
-//! A LLaMA decoder: weights, key-value cache, and the step function.
+//! The decoder: its weights, its key-value cache, and one step over some tokens, as a [`Config`] describes them.
 //!
-//! Source: Touvron et al., LLaMA, 2023; tensor names and the order of rotary pairs follow GGUF.
+//! It must not know architectures or files' formats.
+//!
+//! Sources: Touvron et al., LLaMA, 2023; Gemma Team, Gemma 2, 2024 (soft caps, norms behind); Jiang et al., Mistral 7B and Mixtral, 2023 and
+//! 2024 (window, experts).
 
-use std::collections::BTreeSet;
+mod block;
 
-use panoply_tensor::{AttentionOptions, DType, Error, Result, RopeStyle, Tensor};
+use panoply_tensor::{DType, Error, Result, RopeStyle, Tensor};
 
-use crate::config::Config;
+use crate::architectures::{self, GGUF_NAMES, Names};
+use crate::config::{Config, Norm, NormKind, Rotary};
+use crate::folder::Folder;
 use crate::gguf::Gguf;
 use crate::packed::Packed;
+use crate::weight_reader::{TensorFile, WeightReader};
 
-/// Keys and values of each block, f32 `[kv heads, context, head width]`.
+use block::Block;
+
+/// Keys and values of each block: f32 `[kv heads, context, head width]` both.
 pub type Cache = Vec<[Tensor; 2]>;
 
 /// The weights of a decoder.
 #[derive(Debug)]
 pub struct Weights {
     embedding: Packed,
+    position_embedding: Option<Packed>,
     blocks: Vec<Block>,
-    output_norm: Tensor,
-    /// Output matrix; the embedding matrix if the file has none.
+    output_norm: NormWeights,
+    /// The embedding's matrix where they are tied.
     output: Packed,
+    /// Angles per position of each rotary embedding: f32 `[width / 2]`.
+    frequencies: Vec<Tensor>,
 }
 
+/// Weight and bias of a norm: f32 `[width]`.
 #[derive(Debug)]
-struct Block {
-    attention_norm: Tensor,
-    query: Packed,
-    key: Packed,
-    value: Packed,
-    attention_output: Packed,
-    feed_forward_norm: Tensor,
-    gate: Packed,
-    up: Packed,
-    down: Packed,
+struct NormWeights {
+    weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+impl NormWeights {
+    fn load(reader: &WeightReader<'_>, name: &str, width: usize, norm: Norm) -> Result<NormWeights> {
+        let weight = reader.vector(name, ".weight", width, if norm.adds_one { 1.0 } else { 0.0 })?;
+        let bias = match norm.kind {
+            NormKind::Rms => None,
+            NormKind::Layer => Some(reader.vector(name, ".bias", width, 0.0)?),
+        };
+        Ok(NormWeights { weight, bias })
+    }
+
+    fn apply(&self, x: &Tensor, norm: Norm) -> Tensor {
+        let normalized = match norm.kind {
+            NormKind::Rms => x.rms_norm(norm.epsilon),
+            NormKind::Layer => x.layer_norm(norm.epsilon),
+        };
+        let scaled = normalized * &self.weight;
+        match &self.bias {
+            Some(bias) => scaled + bias,
+            None => scaled,
+        }
+    }
+}
+
+/// Positions of the tokens of a step.
+struct Positions {
+    /// Of the first, i32 `[]`.
+    first: Tensor,
+    /// Of each, i32 `[n]`.
+    all: Tensor,
+    /// Cosines and sines of each rotary embedding: f32 `[n, width / 2]`.
+    turns: Vec<[Tensor; 2]>,
 }
 
 impl Weights {
-    /// Reads the weights of a file onto the current device.
+    /// Reads the weights of a GGUF file onto the current device, for a cache of `context` positions.
     ///
     /// # Errors
     ///
-    /// If a tensor is missing, its shape differs from the configuration, or it is not part of the architecture.
-    pub fn load(file: &Gguf, config: &Config) -> Result<Weights> {
-        let mut reader = WeightReader { file, read: BTreeSet::new() };
-        let (hidden, kv) = (config.hidden, config.kv_heads * config.head_dim);
-        let embedding = reader.matrix("token_embd.weight", config.vocab, hidden)?;
-        let mut blocks = Vec::new();
-        for n in 0..config.blocks {
-            blocks.push(reader.block(n, (hidden, kv, config.feed_forward))?);
-        }
-        let output_norm = reader.vector("output_norm.weight", hidden)?;
-        let output = match file.tensors.contains_key("output.weight") {
-            true => reader.matrix("output.weight", config.vocab, hidden)?,
-            false => embedding.clone(),
-        };
-        if let Some(name) = file.tensors.keys().find(|name| !reader.read.contains(*name)) {
-            let message = format!("{}: tensor {name} is not part of a LLaMA supported here", file.path().display());
-            return Err(Error::unsupported(message));
-        }
-        Ok(Weights { embedding, blocks, output_norm, output })
+    /// If a tensor is missing, has another shape than the configuration asks for, or is not part of it.
+    pub fn from_gguf(file: &Gguf, config: &Config, context: usize) -> Result<Weights> {
+        Weights::load(file, &GGUF_NAMES, config, context)
     }
 
-    /// Runs the decoder on the tokens `ids` i32 `[n]` at positions `position ..`, i32 `[]`. Writes their keys and values into the cache and
-    /// returns the logits after the last token, f32 `[vocab]`.
+    /// Reads the weights of a folder.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Weights::from_gguf`].
+    pub fn from_folder(folder: &Folder, config: &Config, context: usize) -> Result<Weights> {
+        Weights::load(folder, architectures::names(folder)?, config, context)
+    }
+
+    fn load(file: &dyn TensorFile, names: &Names, config: &Config, context: usize) -> Result<Weights> {
+        let reader = WeightReader::new(file, names);
+        let hidden = config.hidden;
+        let embedding = reader.matrix(names.embedding, [config.vocab, hidden])?;
+        let position_embedding = match config.has_position_embedding {
+            true => Some(reader.matrix(names.position_embedding, [config.context_length, hidden])?),
+            false => None,
+        };
+        let blocks = (0..config.blocks.len()).map(|n| Block::load(&reader, config, n)).collect::<Result<_>>()?;
+        let output_norm = NormWeights::load(&reader, names.output_norm, hidden, config.norm)?;
+        // Files of tied models may hold the matrix a second time.
+        let output = match config.is_tied {
+            true => {
+                reader.skip(names.output);
+                embedding.clone()
+            }
+            false => reader.matrix(names.output, [config.vocab, hidden])?,
+        };
+        reader.finish()?;
+        let frequencies = |rotary: &Rotary| {
+            let frequencies = rotary.frequencies(context);
+            Tensor::from_slice(&frequencies, [frequencies.len()])
+        };
+        let frequencies = config.rotaries.iter().map(frequencies).collect();
+        Ok(Weights { embedding, position_embedding, blocks, output_norm, output, frequencies })
+    }
+
+    /// One step: the tokens `ids` i32 `[n]` at positions `position ..`, i32 `[]`. Writes their keys and values into the cache and
+    /// returns the logits that follow the last of them, f32 `[vocab]`.
     pub fn step(&self, config: &Config, cache: &mut Cache, [ids, position]: [&Tensor; 2]) -> Tensor {
         let count = match ids.shape() {
             Ok(shape) => shape.numel(),
             Err(error) => return Tensor::from_mistake(error),
         };
-        let positions = Tensor::arange(count) + position;
+        let positions = self.positions(config, position, count);
         let mut x = self.embedding.index_select(ids);
-        for (block, cache) in self.blocks.iter().zip(cache) {
-            x = &x + block.attention(&norm(&x, &block.attention_norm, config), config, cache, [position, &positions]);
-            x = &x + block.feed_forward(&norm(&x, &block.feed_forward_norm, config));
+        if config.embedding_scale != 1.0 {
+            x *= config.embedding_scale;
         }
-        let last = norm(&x.narrow(0, count.saturating_sub(1), 1), &self.output_norm, config);
-        self.output.matmul(&last).flatten(0)
+        if let Some(embedding) = &self.position_embedding {
+            x += embedding.index_select(&positions.all);
+        }
+        for ((block, shape), cache) in self.blocks.iter().zip(&config.blocks).zip(cache) {
+            x = block.apply(x, config, shape, cache, &positions);
+        }
+        let last = self.output_norm.apply(&x.narrow(0, count.saturating_sub(1), 1), config.norm);
+        soft_capped(self.output.matmul(&last).flatten(0), config.logit_soft_cap)
+    }
+
+    fn positions(&self, config: &Config, first: &Tensor, count: usize) -> Positions {
+        let all = Tensor::arange(count) + first;
+        let turns = config.rotaries.iter().zip(&self.frequencies).map(|(rotary, frequencies)| {
+            let angles = all.cast(DType::F32).unsqueeze(1) * frequencies;
+            let scaled = |x: Tensor| if rotary.magnitude == 1.0 { x } else { x * rotary.magnitude };
+            [scaled(angles.cos()), scaled(angles.sin())]
+        });
+        Positions { first: first.clone(), turns: turns.collect(), all }
     }
 }
 
-/// Returns an empty cache for `context` positions on the current device.
+/// An empty cache for `context` positions on the current device.
 pub fn empty_cache(config: &Config, context: usize) -> Cache {
     let zeros = || Tensor::zeros([config.kv_heads, context, config.head_dim], DType::F32);
-    (0..config.blocks).map(|_| [zeros(), zeros()]).collect()
+    config.blocks.iter().map(|_| [zeros(), zeros()]).collect()
 }
 
-fn norm(x: &Tensor, weight: &Tensor, config: &Config) -> Tensor {
-    x.rms_norm(config.norm_eps) * weight
-}
-
-impl Block {
-    /// Computes grouped-query attention of `x` `[n, hidden]` over the cache, after adding its keys and values.
-    fn attention(
-        &self,
-        x: &Tensor,
-        config: &Config,
-        [keys, values]: &mut [Tensor; 2],
-        [position, positions]: [&Tensor; 2],
-    ) -> Tensor {
-        let heads = |packed: &Packed, heads| packed.matmul(x).unflatten(-1, &[heads, config.head_dim]).transpose(0, 1);
-        let rotated = |x: Tensor| x.rope(positions, config.rope_base, RopeStyle::Interleaved);
-        let query = rotated(heads(&self.query, config.heads));
-        *keys = keys.slice_scatter(1, position, &rotated(heads(&self.key, config.kv_heads)));
-        *values = values.slice_scatter(1, position, &heads(&self.value, config.kv_heads));
-        let context = match keys.shape() {
-            Ok(shape) => shape.dims()[1],
-            Err(error) => return Tensor::from_mistake(error),
-        };
-        // Later positions are in the future or not yet written.
-        let mask = Tensor::arange(context).le(&positions.unsqueeze(1));
-        let attended = query.scaled_dot_product_attention(
-            keys,
-            values,
-            &AttentionOptions { attn_mask: Some(&mask), ..AttentionOptions::default() },
-        );
-        self.attention_output.matmul(&attended.transpose(0, 1).flatten(1))
-    }
-
-    /// Computes the gated feed-forward layer with SiLU.
-    fn feed_forward(&self, x: &Tensor) -> Tensor {
-        self.down.matmul(&(self.gate.matmul(x).silu() * self.up.matmul(x)))
+/// cap · tanh(x / cap).
+fn soft_capped(x: Tensor, cap: Option<f64>) -> Tensor {
+    match cap {
+        Some(cap) => (x * (1.0 / cap)).tanh() * cap,
+        None => x,
     }
 }
 
-/// Reads tensors by name and records their names.
-struct WeightReader<'a> {
-    file: &'a Gguf,
-    read: BTreeSet<String>,
+/// Turns the first elements of heads `[heads, n, head width]` by the angles of their positions.
+fn rotated(x: &Tensor, rotary: &Rotary, [cosines, sines]: &[Tensor; 2]) -> Tensor {
+    let width = match x.shape() {
+        Ok(shape) => shape.dims().last().copied().unwrap_or(0),
+        Err(error) => return Tensor::from_mistake(error),
+    };
+    let half = rotary.width / 2;
+    let turning = if rotary.width == width { x.clone() } else { x.narrow(-1, 0, rotary.width) };
+    let (lengths, axis) = match rotary.style {
+        RopeStyle::RotateHalf => ([2, half], -2),
+        RopeStyle::Interleaved => ([half, 2], -1),
+    };
+    let split = turning.unflatten(-1, &lengths);
+    let part = |n: usize| split.narrow(axis, n, 1).squeeze(axis);
+    let (a, b) = (part(0), part(1));
+    let turned = [&a * cosines - &b * sines, &a * sines + &b * cosines];
+    let turned = Tensor::stack(&turned, axis).flatten(-2);
+    if rotary.width == width {
+        return turned;
+    }
+    Tensor::concat([turned, x.narrow(-1, rotary.width, width - rotary.width)], -1)
 }
 
-impl WeightReader<'_> {
-    fn block(&mut self, n: usize, (hidden, kv, feed_forward): (usize, usize, usize)) -> Result<Block> {
-        let name = |part: &str| format!("blk.{n}.{part}.weight");
-        Ok(Block {
-            attention_norm: self.vector(&name("attn_norm"), hidden)?,
-            query: self.matrix(&name("attn_q"), hidden, hidden)?,
-            key: self.matrix(&name("attn_k"), kv, hidden)?,
-            value: self.matrix(&name("attn_v"), kv, hidden)?,
-            attention_output: self.matrix(&name("attn_output"), hidden, hidden)?,
-            feed_forward_norm: self.vector(&name("ffn_norm"), hidden)?,
-            gate: self.matrix(&name("ffn_gate"), feed_forward, hidden)?,
-            up: self.matrix(&name("ffn_up"), feed_forward, hidden)?,
-            down: self.matrix(&name("ffn_down"), hidden, feed_forward)?,
-        })
+/// Checks ids and positions of a step against the sizes of a model.
+pub(crate) fn check_step(config: &Config, context: usize, ids: &[u32], position: usize) -> Result<()> {
+    if let Some(id) = ids.iter().find(|id| **id as usize >= config.vocab) {
+        return Err(Error::mistake(format!("token {id} is not one of {}", config.vocab)));
     }
-
-    fn matrix(&mut self, name: &str, rows: usize, k: usize) -> Result<Packed> {
-        let path = self.file.path().display();
-        let tensor = self.file.tensors.get(name);
-        let tensor = tensor.ok_or_else(|| Error::corrupt(format!("{path}: tensor {name} is missing")))?;
-        if (tensor.rows, tensor.k) != (rows, k) {
-            let (other_rows, other_k) = (tensor.rows, tensor.k);
-            return Err(Error::corrupt(format!(
-                "{path}: tensor {name} is [{other_rows}, {other_k}]; the metadata require [{rows}, {k}]"
-            )));
-        }
-        self.read.insert(name.to_string());
-        Packed::new(self.file.bytes(tensor), tensor.encoding, rows, k)
+    if ids.is_empty() || position.checked_add(ids.len()).is_none_or(|end| end > context) {
+        let message = format!("{} tokens at position {position} do not fit {context} positions", ids.len());
+        return Err(Error::mistake(message));
     }
-
-    fn vector(&mut self, name: &str, length: usize) -> Result<Tensor> {
-        Ok(self.matrix(name, 1, length)?.unpack().flatten(0))
-    }
+    Ok(())
 }

@@ -1,10 +1,11 @@
 //! GGUF files, versions 2 and 3: metadata and packed tensors.
 //!
-//! The file is untrusted: every length is checked against the remaining bytes before memory is allocated for it. This module does not
-//! depend on architectures or tokenizers.
+//! The file is untrusted: every length is checked against the bytes that are left before anything is allocated for it. It must
+//! not know architectures or tokenizers.
 //!
 //! Source: the GGUF specification (ggml/docs/gguf.md).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,21 +13,23 @@ use std::path::{Path, PathBuf};
 use panoply_ir::Encoding;
 use panoply_tensor::{Error, Result};
 
+use crate::weight_reader::TensorFile;
+
 const MAGIC: &[u8] = b"GGUF";
 const DEFAULT_ALIGNMENT: u64 = 32;
-/// Maximum number of axes of a tensor.
+/// Axes of a tensor, at most.
 const MAX_AXES: u32 = 4;
 
 /// A metadata value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An unsigned integer of any width, or a non-negative signed one.
+    /// An integer of any width without a sign, or one with a sign that is not negative.
     Unsigned(u64),
     /// A negative integer.
     Signed(i64),
-    /// A floating-point number.
+    /// A number with a fraction.
     Float(f64),
-    /// A bool.
+    /// True or false.
     Bool(bool),
     /// UTF-8 text.
     String(String),
@@ -39,11 +42,11 @@ pub enum Value {
 pub struct TensorInfo {
     /// Encoding of the rows.
     pub encoding: Encoding,
-    /// Number of rows: the product of all axes except the contiguous one.
+    /// Number of rows: the product of all axes but the contiguous one.
     pub rows: usize,
-    /// Number of elements per row.
+    /// Elements of a row.
     pub k: usize,
-    /// Position of the tensor's bytes in the file.
+    /// Position of its bytes in the file.
     bytes: Range<usize>,
 }
 
@@ -62,13 +65,13 @@ impl Gguf {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is not GGUF, is truncated or inconsistent, or holds a tensor type that is not supported.
+    /// If the file cannot be read, is not GGUF, is truncated, contradicts itself, or holds a tensor type that is not supported.
     pub fn open(path: &Path) -> Result<Gguf> {
         let bytes = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
         Gguf::parse(path, bytes)
     }
 
-    /// Parses the bytes of a file; `path` is used in errors only.
+    /// Parses the bytes of a file; `path` is only named in errors.
     ///
     /// # Errors
     ///
@@ -81,31 +84,31 @@ impl Gguf {
         Ok(Gguf { path: path.to_path_buf(), metadata, tensors, bytes })
     }
 
-    /// Returns the path of the file, for messages.
+    /// The file's path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the bytes of a tensor: `rows` encoded rows.
+    /// The bytes of a tensor: `rows` times the row's bytes.
     pub fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
         &self.bytes[tensor.bytes.clone()]
     }
 
-    /// Returns a required metadata value.
+    /// A metadata value that must be there.
     ///
     /// # Errors
     ///
-    /// If the key is missing or `convert` rejects its value; `kind` describes the expected type.
+    /// If the key is missing or its value is not what `convert` accepts; `kind` says in words what was expected.
     pub fn required<'a, T>(&'a self, key: &str, kind: &str, convert: fn(&'a Value) -> Option<T>) -> Result<T> {
         self.optional(key, kind, convert)?
             .ok_or_else(|| Error::corrupt(format!("{}: metadata key {key} is missing", self.path.display())))
     }
 
-    /// Returns an optional metadata value.
+    /// A metadata value that may be absent.
     ///
     /// # Errors
     ///
-    /// If `convert` rejects the value.
+    /// If its value is not what `convert` accepts.
     pub fn optional<'a, T>(&'a self, key: &str, kind: &str, convert: fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
         let Some(value) = self.metadata.get(key) else { return Ok(None) };
         let converted = convert(value)
@@ -114,8 +117,28 @@ impl Gguf {
     }
 }
 
+impl TensorFile for Gguf {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.tensors.keys().map(String::as_str).collect()
+    }
+
+    fn shape(&self, name: &str) -> Option<(Encoding, [usize; 2])> {
+        self.tensors.get(name).map(|tensor| (tensor.encoding, [tensor.rows, tensor.k]))
+    }
+
+    fn bytes(&self, name: &str) -> Result<Cow<'_, [u8]>> {
+        let tensor = self.tensors.get(name);
+        let tensor = tensor.ok_or_else(|| Error::corrupt(format!("{}: tensor {name} is missing", self.place())))?;
+        Ok(Cow::Borrowed(Gguf::bytes(self, tensor)))
+    }
+}
+
 impl Value {
-    /// Returns the value as a size or an id.
+    /// The value as a size or an id.
     pub fn as_usize(&self) -> Option<usize> {
         match self {
             Value::Unsigned(number) => usize::try_from(*number).ok(),
@@ -123,7 +146,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as a number.
+    /// The value as a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Value::Unsigned(number) => Some(*number as f64),
@@ -133,23 +156,23 @@ impl Value {
         }
     }
 
-    /// Returns the value as a bool.
+    /// The value as a bool.
     pub fn as_bool(&self) -> Option<bool> {
         if let Value::Bool(value) = self { Some(*value) } else { None }
     }
 
-    /// Returns the value as a string.
+    /// The value as text.
     pub fn as_str(&self) -> Option<&str> {
         if let Value::String(text) = self { Some(text) } else { None }
     }
 
-    /// Returns the value as an array.
+    /// The value as an array.
     pub fn as_array(&self) -> Option<&[Value]> {
         if let Value::Array(values) = self { Some(values) } else { None }
     }
 }
 
-/// Result of parsing; the error says why the file is not valid.
+/// A result whose error says why a file is not valid.
 type Parsed<T> = std::result::Result<T, String>;
 
 type Contents = (BTreeMap<String, Value>, BTreeMap<String, TensorInfo>);
@@ -248,12 +271,12 @@ impl<'a> Reader<'a> {
             10 => Value::Unsigned(self.u64()?),
             11 => signed(i64::from_le_bytes(self.array()?)),
             12 => Value::Float(f64::from_le_bytes(self.array()?)),
-            other => return Err(format!("unknown value type {other}")),
+            other => return Err(format!("value type {other} is not known")),
         })
     }
 
-    /// Parses an array of scalars or strings. Each takes at least a byte, so the count is bounded by the remaining bytes; the vector grows
-    /// as values are read, so a large count alone allocates nothing.
+    /// An array of scalars or strings. Each takes at least a byte, so the count is bounded by what is left of the file; the vector grows
+    /// as values are read, so a count alone allocates nothing.
     fn values(&mut self) -> Parsed<Vec<Value>> {
         let (kind, count) = (self.u32()?, self.u64()?);
         if kind == 9 {
@@ -284,17 +307,17 @@ fn signed(number: i64) -> Value {
     u64::try_from(number).map_or(Value::Signed(number), Value::Unsigned)
 }
 
-/// A tensor header.
+/// A tensor as the header describes it.
 struct Header {
-    /// Lengths of the axes, the contiguous one first.
+    /// The contiguous axis first.
     lengths: [u64; MAX_AXES as usize],
     encoding: Encoding,
-    /// Offset from the start of the tensor data.
+    /// From where the tensors start.
     offset: u64,
 }
 
 impl Header {
-    /// Returns the tensor, if its bytes are within the file.
+    /// The tensor, if its bytes are within the file.
     fn located(&self, start: u64, file: usize) -> Parsed<TensorInfo> {
         let too_large = || format!("its shape {:?} is too large", self.lengths);
         let rows = self.lengths[1..].iter().try_fold(1u64, |rows, length| rows.checked_mul(*length));
@@ -308,7 +331,7 @@ impl Header {
         let begin = start.checked_add(self.offset).and_then(|begin| usize::try_from(begin).ok());
         let end = begin.and_then(|begin| begin.checked_add(size)).filter(|end| *end <= file);
         let (Some(begin), Some(end)) = (begin, end) else {
-            return Err(format!("the file is truncated: {size} bytes at offset {} are missing", self.offset));
+            return Err(format!("the file is truncated: {size} bytes at offset {} are not in it", self.offset));
         };
         Ok(TensorInfo { encoding, rows, k, bytes: begin..end })
     }

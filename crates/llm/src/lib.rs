@@ -1,24 +1,35 @@
-//! Language models: reads GGUF files, runs the decoder and samples tokens.
+//! Language models: GGUF files are read, run and sampled.
 //!
-//! In the order of data flow: [`gguf`] (metadata and tensors of a file), [`Config`] (configuration of the decoder), [`Packed`] (a weight
-//! matrix in the encoding of its file), [`decoder`] (a step of the network with a key-value cache), [`tokenizer`] (text to token ids and
-//! back), [`Sampling`] (logits to a token), [`Model`] (all of it). This crate does not depend on HTTP or the command line.
+//! In the order the data flows: [`gguf`] and [`folder`] (the file: metadata and tensors), `architectures` (metadata to a [`Config`] and
+//! names of tensors), [`Packed`] (a weight matrix in the encoding of its file), [`decoder`] (one step of the network over a key-value
+//! cache), [`tokenizer`] (text to token ids and back), [`chat`] (conversations to
+//! text), [`Sampling`] (logits to a token), [`Model`] (all of it). Nothing here knows
+//! HTTP or the command line.
 //!
-//! Supported: GGUF versions 2 and 3 in one file, the architecture `llama` without RoPE scaling, the encodings of [`Encoding`], and
-//! byte-level BPE vocabularies of GPT-2. Anything else is an error that names it.
+//! Supported: GGUF versions 2 and 3 in one file with the encodings of [`Encoding`], folders of safetensors files, and the
+//! architectures of `architectures.rs`. Anything else is refused by name.
 
 #![forbid(unsafe_code)]
 
-mod config;
+mod architectures;
+pub mod chat;
+pub mod config;
 pub mod decoder;
+pub mod folder;
+mod generation;
 pub mod gguf;
+mod keys;
 mod model;
 mod packed;
 mod sampling;
+mod stop;
 pub mod tokenizer;
+mod weight_reader;
 
+pub use chat::Message;
 pub use config::Config;
-pub use model::{FinishReason, Generation, Model, ModelOptions, Request};
+pub use generation::{FinishReason, Generation, Prompt, Request, Session};
+pub use model::{Model, ModelOptions};
 pub use packed::Packed;
 pub use panoply_ir::Encoding;
-pub use sampling::Sampling;
+pub use sampling::{Sampling, TokenLogprob};

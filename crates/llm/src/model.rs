@@ -1,45 +1,26 @@
-//! A model that generates text: combines file, tokenizer, weights, cache and step.
+//! A model that generates text: file, tokenizer, weights and step in one.
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use panoply_tensor::{Device, Error, JitFunction, Result, Tensor, jit_with_state};
 
+use crate::chat::{ChatTemplate, Message};
 use crate::config::Config;
-use crate::decoder::{Cache, Weights, empty_cache};
+use crate::decoder::{Cache, Weights, check_step, empty_cache};
+use crate::folder::Folder;
 use crate::gguf::{Gguf, Value};
-use crate::sampling::Sampling;
-use crate::tokenizer::{DecodeStream, Tokenizer};
+use crate::tokenizer::Tokenizer;
 
-/// Number of prompt tokens per prefill step; the remaining tokens are processed one at a time.
+/// Tokens of a prompt that one step takes, where as many are left.
 const PREFILL: usize = 16;
 
-/// Options for opening a model.
+/// Options of opening a model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelOptions {
-    /// Capacity of the key-value cache in tokens [default: the context length of the model].
+    /// Positions of the key-value cache; that of the model by default.
     pub context_length: Option<usize>,
-}
-
-/// A request to generate text.
-#[derive(Clone, Debug)]
-pub struct Request<'a> {
-    /// The text to continue.
-    pub prompt: &'a str,
-    /// Maximum number of tokens to generate [default: until the context is full].
-    pub max_tokens: Option<usize>,
-    /// Sampling parameters.
-    pub sampling: Sampling,
-    /// Random seed; the same seed and prompt give the same text.
-    pub seed: u64,
-}
-
-impl<'a> Request<'a> {
-    /// Creates a request to continue a prompt, with the default sampling and seed 0.
-    pub fn new(prompt: &'a str) -> Request<'a> {
-        Request { prompt, max_tokens: None, sampling: Sampling::default(), seed: 0 }
-    }
 }
 
 type Step = JitFunction<'static, 2, 1, Cache>;
@@ -62,6 +43,8 @@ pub struct Model {
     context: usize,
     device: Device,
     step: Step,
+    /// Compiled when it is first needed.
+    template: OnceLock<ChatTemplate>,
 }
 
 impl fmt::Debug for Model {
@@ -74,97 +57,89 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// Opens a GGUF file on the current device.
+    /// Opens a GGUF file, or a folder of Hugging Face, on the current device.
     ///
     /// # Errors
     ///
-    /// If the file is not valid or not supported, or the device fails.
+    /// If the file is not valid, holds something that is not supported, or does not fit the device.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<Model> {
-        let file = Gguf::open(path)?;
-        let config = Arc::new(Config::from_gguf(&file)?);
-        let trained = config.context_length;
-        let context = options.context_length.unwrap_or(trained);
-        if context == 0 || context > trained {
-            let message = format!("context length {context} is not between 1 and the model's {trained}");
-            return Err(Error::mistake(message));
+        if path.is_dir() {
+            let folder = Folder::open(path)?;
+            let (config, context) = sized(Config::from_folder(&folder)?, options)?;
+            let tokenizer = Tokenizer::from_folder(&folder, config.vocab)?;
+            let weights = Weights::from_folder(&folder, &config, context)?;
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+            return Model::new(name, (config, context), tokenizer, weights);
         }
+        let file = Gguf::open(path)?;
+        let (config, context) = sized(Config::from_gguf(&file)?, options)?;
         let tokenizer = Tokenizer::from_gguf(&file)?;
-        let weights = Weights::load(&file, &config)?;
-        let shape = config.clone();
-        let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, cache, inputs)]);
+        let weights = Weights::from_gguf(&file, &config, context)?;
         let name = file.optional("general.name", "a string", Value::as_str)?.map(str::to_string);
-        Ok(Model { name, config, tokenizer, context, device: Device::current()?, step })
+        Model::new(name, (config, context), tokenizer, weights)
     }
 
-    /// Returns the name of the model in the file.
+    fn new(
+        name: Option<String>,
+        (config, context): (Arc<Config>, usize),
+        tokenizer: Tokenizer,
+        weights: Weights,
+    ) -> Result<Model> {
+        let shape = config.clone();
+        let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, cache, inputs)]);
+        Ok(Model { name, config, tokenizer, context, device: Device::current()?, step, template: OnceLock::new() })
+    }
+
+    /// The name that the file gives the model.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Returns the configuration of the decoder.
+    /// The shape of the decoder.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Returns the tokenizer.
+    /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// Returns the capacity of the key-value cache in tokens.
+    /// Positions of the key-value cache.
     pub fn context_length(&self) -> usize {
         self.context
     }
 
-    /// Starts to continue a prompt; the returned iterator yields pieces of text as they become complete.
+    /// A conversation as the text that the model continues with the assistant's answer.
     ///
     /// # Errors
     ///
-    /// If the prompt has no tokens, does not fit the context, or a sampling parameter is out of range.
-    pub fn generate(&self, request: &Request<'_>) -> Result<Generation<'_>> {
-        request.sampling.check()?;
-        let prompt = self.tokenizer.encode(request.prompt)?;
-        if prompt.is_empty() {
-            return Err(Error::mistake("the prompt has no tokens; pass a text to continue"));
-        }
-        if prompt.len() >= self.context {
-            let message = format!("the prompt has {} tokens and the context {} positions", prompt.len(), self.context);
-            return Err(Error::mistake(message).note("shorten the prompt or raise the context length"));
-        }
-        let left = self.context - prompt.len();
-        let limit = request.max_tokens.map_or(left, |limit| limit.min(left));
-        let cache = self.device.scope(|| empty_cache(&self.config, self.context));
-        Ok(Generation {
-            model: self,
-            prompt_tokens: prompt.len(),
-            next: prompt,
-            position: 0,
-            limit,
-            tokens: Vec::new(),
-            cache,
-            sampling: request.sampling,
-            seed: request.seed,
-            text: DecodeStream::default(),
-            finished: None,
-        })
+    /// If the model has no chat template, or the template refuses the conversation.
+    pub fn chat_text(&self, messages: &[Message]) -> Result<String> {
+        let source = self.tokenizer.chat_template().ok_or_else(|| {
+            Error::unsupported("the model has no chat template").note("continue a plain text with it instead")
+        })?;
+        let template = match self.template.get() {
+            Some(template) => template,
+            None => {
+                let template = ChatTemplate::new(source)?;
+                self.template.get_or_init(|| template)
+            }
+        };
+        template.render(messages, true, self.tokenizer.special_tokens())
     }
 
-    /// Returns the logits after the last of `ids`, whose first is at `position`; adds their keys and values to the cache.
+    /// The logits after the last of `ids`, whose first is at `position`; their keys and values are added to the cache.
     ///
     /// # Errors
     ///
-    /// If an id is not in the vocabulary, a position is outside the cache, or the device fails.
+    /// If an id is not of the vocabulary, the positions are outside the cache, or the device fails.
     pub fn logits(&self, cache: &mut Cache, ids: &[u32], position: usize) -> Result<Vec<f32>> {
-        if let Some(id) = ids.iter().find(|id| **id as usize >= self.config.vocab) {
-            return Err(Error::mistake(format!("token {id} is not in the vocabulary of {}", self.config.vocab)));
-        }
-        if ids.is_empty() || position.checked_add(ids.len()).is_none_or(|end| end > self.context) {
-            let message = format!("{} tokens at position {position} do not fit {} positions", ids.len(), self.context);
-            return Err(Error::mistake(message));
-        }
+        check_step(&self.config, self.context, ids, position)?;
+        let prefill = self.config.prefill(PREFILL);
         let (mut at, mut logits) = (0, None);
         while at < ids.len() {
-            let count = if ids.len() - at >= PREFILL { PREFILL } else { 1 };
+            let count = if ids.len() - at >= prefill { prefill } else { 1 };
             let part: Vec<i32> = ids[at..at + count].iter().map(|id| *id as i32).collect();
             let tokens = Tensor::from_slice_on(&self.device, &part, [count]);
             let [output] = self.step.call_with_state(cache, [&tokens, &Tensor::scalar((position + at) as i32)])?;
@@ -173,88 +148,19 @@ impl Model {
         logits.expect("there are tokens").to_vec::<f32>()
     }
 
-    /// Returns an empty cache for [`Model::logits`].
+    /// An empty cache for [`Model::logits`].
     pub fn new_cache(&self) -> Cache {
         self.device.scope(|| empty_cache(&self.config, self.context))
     }
 }
 
-/// Reason for the end of a generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
-    /// The model generated an end token.
-    Stop,
-    /// The maximum number of tokens or the end of the context was reached.
-    Length,
-}
-
-/// A running generation; iterate over it for pieces of text.
-pub struct Generation<'m> {
-    model: &'m Model,
-    prompt_tokens: usize,
-    /// Tokens of the next step.
-    next: Vec<u32>,
-    /// Position of the first of them.
-    position: usize,
-    limit: usize,
-    tokens: Vec<u32>,
-    cache: Cache,
-    sampling: Sampling,
-    seed: u64,
-    text: DecodeStream,
-    finished: Option<FinishReason>,
-}
-
-impl Generation<'_> {
-    /// Returns the number of tokens of the prompt.
-    pub fn prompt_tokens(&self) -> usize {
-        self.prompt_tokens
+/// The configuration, and the positions of the cache that the options ask for.
+fn sized(config: Config, options: &ModelOptions) -> Result<(Arc<Config>, usize)> {
+    let trained = config.context_length;
+    let context = options.context_length.unwrap_or(trained);
+    if context == 0 || context > trained {
+        let message = format!("context length {context} is not between 1 and the model's {trained}");
+        return Err(Error::mistake(message));
     }
-
-    /// Returns the tokens generated so far, without the end token.
-    pub fn tokens(&self) -> &[u32] {
-        &self.tokens
-    }
-
-    /// Returns the reason for the end of the generation; `None` while it is running.
-    pub fn finish_reason(&self) -> Option<FinishReason> {
-        self.finished
-    }
-
-    /// Generates one token; returns the text that it completes.
-    fn advance(&mut self) -> Result<String> {
-        if self.tokens.len() == self.limit {
-            self.finished = Some(FinishReason::Length);
-            return Ok(self.text.finish());
-        }
-        let logits = self.model.logits(&mut self.cache, &self.next, self.position)?;
-        self.position += self.next.len();
-        let token = self.sampling.sample(&logits, self.seed, self.position)?;
-        if self.model.tokenizer.is_end(token) {
-            self.finished = Some(FinishReason::Stop);
-            return Ok(self.text.finish());
-        }
-        self.tokens.push(token);
-        self.next = vec![token];
-        Ok(self.text.push(&self.model.tokenizer, token))
-    }
-}
-
-impl Iterator for Generation<'_> {
-    type Item = Result<String>;
-
-    fn next(&mut self) -> Option<Result<String>> {
-        while self.finished.is_none() {
-            match self.advance() {
-                Ok(text) if text.is_empty() => {}
-                Ok(text) => return Some(Ok(text)),
-                Err(error) => {
-                    // Generation cannot continue after an error.
-                    self.finished = Some(FinishReason::Length);
-                    return Some(Err(error));
-                }
-            }
-        }
-        None
-    }
+    Ok((Arc::new(config), context))
 }

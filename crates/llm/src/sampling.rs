@@ -1,52 +1,111 @@
-//! Sampling of a token from logits.
+//! From logits to a token.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use panoply_tensor::random::philox;
 use panoply_tensor::{Error, Result};
 
-/// Sampling parameters. The filters are applied in the order top-k, top-p, min-p, then the temperature.
+/// Settings of how tokens are drawn: the filters apply in the order top-k, top-p, min-p, then the temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Divides the logits; 0 always takes the most likely token.
     pub temperature: f32,
-    /// Keeps this number of the most likely tokens; 0 keeps all.
+    /// Keeps this many of the most likely tokens; 0 keeps all.
     pub top_k: usize,
-    /// Keeps the smallest set of most likely tokens whose probabilities sum to this; 1 keeps all.
+    /// Keeps the fewest most likely tokens whose probabilities add up to this; 1 keeps all.
     pub top_p: f32,
-    /// Keeps tokens whose probability is at least this fraction of the highest; 0 keeps all.
+    /// Keeps tokens at least this fraction as likely as the most likely; 0 keeps all.
     pub min_p: f32,
+    /// Divides positive logits of tokens of the prompt and the answer so far, multiplies negative ones; 1 leaves them. [Keskar et al. 2019]
+    pub repetition_penalty: f32,
+    /// Is taken from the logits of tokens of the answer so far; 0 leaves them.
+    pub presence_penalty: f32,
+    /// Is taken from the logits of tokens once for each time they are in the answer so far; 0 leaves them.
+    pub frequency_penalty: f32,
+}
+
+/// The probability of a token that was drawn, and of the most likely ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenLogprob {
+    /// The token.
+    pub token: u32,
+    /// The logarithm of its probability, before penalties, filters and temperature.
+    pub logprob: f32,
+    /// The most likely tokens and the logarithms of their probabilities.
+    pub top: Vec<(u32, f32)>,
 }
 
 impl Default for Sampling {
-    /// Temperature 0.8, top-k 40, top-p 0.95, min-p 0.05.
+    /// Temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
     fn default() -> Sampling {
-        Sampling { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.05 }
+        Sampling {
+            temperature: 0.8,
+            top_k: 40,
+            top_p: 0.95,
+            min_p: 0.05,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+        }
     }
 }
 
 impl Sampling {
-    /// Returns parameters that always take the most likely token.
+    /// The most likely token, always.
     pub fn greedy() -> Sampling {
         Sampling { temperature: 0.0, ..Sampling::default() }
     }
 
-    /// Checks the ranges of the parameters.
+    /// Checks the ranges of the settings.
     ///
     /// # Errors
     ///
     /// If the temperature is negative or not finite, or a probability is outside 0 to 1.
     pub fn check(&self) -> Result<()> {
         if !self.temperature.is_finite() || self.temperature < 0.0 {
-            return Err(Error::mistake(format!("temperature {} is not finite and at least 0", self.temperature)));
+            return Err(Error::mistake(format!("temperature {} is not a finite number from 0 on", self.temperature)));
         }
         for (name, value) in [("top-p", self.top_p), ("min-p", self.min_p)] {
             if !(0.0..=1.0).contains(&value) {
                 return Err(Error::mistake(format!("{name} {value} is not between 0 and 1")));
             }
         }
+        if !self.repetition_penalty.is_finite() || self.repetition_penalty <= 0.0 {
+            let message = format!("repetition penalty {} is not a positive number", self.repetition_penalty);
+            return Err(Error::mistake(message));
+        }
+        for (name, value) in [("presence", self.presence_penalty), ("frequency", self.frequency_penalty)] {
+            if !value.is_finite() {
+                return Err(Error::mistake(format!("{name} penalty {value} is not a finite number")));
+            }
+        }
         Ok(())
     }
 
-    /// Samples the token after `position`. The random number depends on `seed` and `position` only, not on earlier draws.
+    /// Applies the penalties for the tokens of the prompt and of the answer so far to logits.
+    pub fn penalize(&self, logits: &mut [f32], prompt: &[u32], answer: &[u32]) {
+        if self.repetition_penalty != 1.0 {
+            let seen: BTreeSet<u32> = prompt.iter().chain(answer).copied().collect();
+            for token in seen {
+                if let Some(logit) = logits.get_mut(token as usize) {
+                    *logit =
+                        if *logit > 0.0 { *logit / self.repetition_penalty } else { *logit * self.repetition_penalty };
+                }
+            }
+        }
+        if self.presence_penalty == 0.0 && self.frequency_penalty == 0.0 {
+            return;
+        }
+        let mut counts = BTreeMap::<u32, u32>::new();
+        answer.iter().for_each(|token| *counts.entry(*token).or_default() += 1);
+        for (token, count) in counts {
+            if let Some(logit) = logits.get_mut(token as usize) {
+                *logit -= self.presence_penalty + count as f32 * self.frequency_penalty;
+            }
+        }
+    }
+
+    /// The token that follows `position` under `seed`: the same for the same logits, whatever was drawn before.
     ///
     /// # Errors
     ///
@@ -70,11 +129,11 @@ impl Sampling {
             left -= weight(*logit);
             left < 0.0
         });
-        // After rounding, a small rest can remain beyond the last token.
+        // Rounding may leave a little behind the last.
         Ok(drawn.or(kept.last()).expect("the most likely token is kept").0)
     }
 
-    /// Returns the tokens that pass the filters with their logits, most likely first; equal ones by id.
+    /// The tokens that pass the filters with their logits, most likely first; equal ones by id.
     fn kept(&self, logits: &[f32], largest: f32) -> Vec<(u32, f32)> {
         let mut sorted: Vec<(u32, f32)> = logits.iter().enumerate().map(|(id, logit)| (id as u32, *logit)).collect();
         sorted.sort_unstable_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));
@@ -93,5 +152,25 @@ impl Sampling {
         let likely = weights.iter().take_while(|weight| **weight >= f64::from(self.min_p)).count().max(1);
         sorted.truncate(nucleus.min(likely));
         sorted
+    }
+}
+
+impl TokenLogprob {
+    /// The logarithms of the probabilities of a token and of the `count` most likely ones, equal ones by id.
+    pub fn new(logits: &[f32], token: u32, count: usize) -> TokenLogprob {
+        let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|logit| f64::from(logit - largest).exp()).sum();
+        let logprob = |logit: f32| (f64::from(logit - largest) - sum.ln()) as f32;
+        let mut sorted: Vec<(u32, f32)> = logits.iter().zip(0u32..).map(|(logit, id)| (id, *logit)).collect();
+        let count = count.min(sorted.len());
+        let order = |(a, x): &(u32, f32), (b, y): &(u32, f32)| y.total_cmp(x).then(a.cmp(b));
+        if count < sorted.len() {
+            sorted.select_nth_unstable_by(count, order);
+            sorted.truncate(count);
+        }
+        sorted.sort_unstable_by(order);
+        let top = sorted.into_iter().map(|(id, logit)| (id, logprob(logit))).collect();
+        let own = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
+        TokenLogprob { token, logprob: logprob(own), top }
     }
 }

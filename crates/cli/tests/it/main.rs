@@ -2,6 +2,7 @@
 
 mod bench;
 mod categorical_columns;
+mod chat;
 mod dashboard;
 mod explain;
 mod failure_recovery;

@@ -11,7 +11,8 @@ use place::{Place, text};
 fn people(count: usize) -> String {
     let mut table = "person,x,z,label\n".to_string();
     for at in 0..count {
-        let (x, z, label) = (at * 7919 % 1013, at * 104_729 % 997, at * 31 % 17 % 2);
+        let (x, z) = (at * 7919 % 1013, at * 104_729 % 997);
+        let label = at.wrapping_mul(2_654_435_761) >> 13 & 1;
         (0..5).for_each(|_| writeln!(table, "p{at},{x},{z},{label}").unwrap());
     }
     table
@@ -20,7 +21,7 @@ fn people(count: usize) -> String {
 #[test]
 fn groups_stay_together() {
     let place = Place::new("groups");
-    place.write("people.csv", people(60));
+    place.write("people.csv", people(300));
     let train = ["train", "people.csv", "--label", "label", "--drop-columns", "person", "--epochs", "20"];
     let said = text(&place.run(&[&train[..7], &["1", "--out", "random"]].concat()).stderr);
     assert!(said.contains("validation examples have the same features as a training example"), "{said}");
@@ -38,7 +39,7 @@ fn groups_stay_together() {
     ];
     let report = place.json(&train);
     // As a random guess does: scikit-learn's GroupShuffleSplit gives 0.5 as well, and a random split 1.0.
-    assert!(report["accuracy"].as_f64().unwrap() < 0.8, "{report}");
+    assert!(report["accuracy"].as_f64().unwrap() < 0.75, "{report}");
     let resumed = place.json(&["train", "--resume", "grouped", "--epochs", "21"]);
     assert_eq!(resumed["history"].as_array().unwrap().len(), 21);
     let refusal = place.refused(&["train", "digits", "--val-split", "group:person"]);
@@ -119,7 +120,7 @@ fn test_data_are_evaluated_at_the_end() {
     assert_eq!(report["test"]["examples"], 100);
     assert!(own > 0.9 && (test - (own - 0.1)).abs() < 0.09, "10 of 100 labels are turned: {own} {test}");
     let seen = place.json(&["predict", "runs/train-1", "test.csv"]);
-    assert_eq!(seen["correct"].as_f64().unwrap() / 100.0, test, "as predict counts");
+    assert!((seen["correct"].as_f64().unwrap() / 100.0 - test).abs() < 1e-6, "{test}, as predict counts");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn metadata_and_tensors_are_read() {
     let tensor = &file.tensors["blk.1.ffn_down.weight"];
     assert_eq!((tensor.rows, tensor.k, file.bytes(tensor).len()), (32, 64, 32 * 36));
     let config = Config::from_gguf(&file).unwrap();
-    assert_eq!((config.heads, config.kv_heads, config.head_dim, config.rope_base), (4, 2, 8, 500.0));
+    assert_eq!((config.heads, config.kv_heads, config.head_dim, config.rotaries[0].base), (4, 2, 8, 500.0));
 }
 
 #[test]
@@ -112,12 +112,12 @@ fn unsupported_features_are_reported() {
     };
     assert_eq!(
         replaced(b"llama.rope.freq_base", b"llama.rope.freq_bias"),
-        "metadata key llama.rope.freq_bias is not supported"
+        "configuration key llama.rope.freq_bias is not supported"
     );
     assert_eq!(replaced(b"output_norm.weight", b"output_norm.weighs"), "tensor output_norm.weight is missing");
     assert_eq!(
         replaced(b"\x0d\0\0\0\0\0\0\0output.weight", b"\x0d\0\0\0\0\0\0\0output.weighs"),
-        "tensor output.weighs is not part of a LLaMA supported here"
+        "tensor output.weighs is not part of the architecture as the configuration describes it"
     );
     assert!(replaced(b"gpt-2", b"llama").contains("pre-tokenizer \"llama\" is not supported"));
 }

@@ -1,7 +1,10 @@
-//! Comparison with the Python packages `gguf` and `transformers`, whose results are in `fixtures/`.
+//! Language models against `gguf` and `transformers`, whose results are in `fixtures/`.
 
+mod architectures;
 mod encodings;
 mod fixtures;
+mod folder;
 mod gguf;
 mod model;
 mod sampling;
+mod text;

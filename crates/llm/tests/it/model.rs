@@ -24,7 +24,7 @@ fn greedy(prompt: &str) -> Request<'_> {
 /// 1/254 of the largest of 32.
 fn tolerance(encoding: &str, device: &Device) -> f32 {
     let is_rounded = device.info().kind == Backend::Cpu && device.math_mode() != MathMode::Exact && encoding != "F16";
-    if is_rounded { 3e-2 } else { 1e-5 }
+    if is_rounded { 6e-2 } else { 1e-5 }
 }
 
 /// Runs a test once more, in a process whose devices compute exactly; returns whether this is that process.
@@ -35,7 +35,8 @@ fn is_exact_process(test: &str) -> bool {
     }
     let test = ["--exact", test, "--nocapture"];
     let output = Command::new(std::env::current_exe().unwrap()).args(test).env(MODE, "exact").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+    assert!(output.status.success() && ran, "{}", String::from_utf8_lossy(&output.stderr));
     false
 }
 
@@ -166,4 +167,20 @@ fn streamed_text_equals_the_reference() {
     };
     let golden = std::fs::read_to_string(path("decoded.txt")).unwrap();
     assert_eq!(pieces, golden);
+}
+
+#[test]
+fn a_generation_that_failed_has_no_finish_reason() {
+    // The last tensor of the file is made NaN, so no logit is a number.
+    let mut bytes = std::fs::read(path("tiny-F16.gguf")).unwrap();
+    let end = bytes.len();
+    bytes[end - 64..].fill(0xff);
+    let file = std::env::temp_dir().join(format!("panoply-llm-nan-{}.gguf", std::process::id()));
+    std::fs::write(&file, bytes).unwrap();
+    let model = Model::open(&file, &ModelOptions::default()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let mut generation = model.generate(&greedy("the")).unwrap();
+    assert!(generation.next().unwrap().unwrap_err().message().contains("not finite"));
+    assert!(generation.next().is_none());
+    assert_eq!(generation.finish_reason(), None);
 }

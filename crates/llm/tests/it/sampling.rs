@@ -3,7 +3,15 @@
 use panoply_llm::Sampling;
 
 const LOGITS: [f32; 5] = [1.0, 3.0, 2.0, -1.0, 3.0];
-const PLAIN: Sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 };
+const PLAIN: Sampling = Sampling {
+    temperature: 1.0,
+    top_k: 0,
+    top_p: 1.0,
+    min_p: 0.0,
+    repetition_penalty: 1.0,
+    presence_penalty: 0.0,
+    frequency_penalty: 0.0,
+};
 
 fn frequencies(sampling: &Sampling) -> [f64; 5] {
     let mut counts = [0.0; 5];
@@ -63,7 +71,21 @@ fn nonfinite_logits_and_invalid_parameters_are_errors() {
         Sampling { temperature: f32::NAN, ..PLAIN },
         Sampling { top_p: 1.5, ..PLAIN },
         Sampling { min_p: -0.1, ..PLAIN },
+        Sampling { repetition_penalty: 0.0, ..PLAIN },
+        Sampling { presence_penalty: f32::NAN, ..PLAIN },
     ] {
         assert!(wrong.check().is_err(), "{wrong:?}");
     }
+}
+
+#[test]
+fn penalties_are_those_of_transformers_and_of_the_openai_api() {
+    // `RepetitionPenaltyLogitsProcessor(1.5)` of transformers for the tokens 1, 3 and 3 gives these.
+    let mut logits = LOGITS;
+    Sampling { repetition_penalty: 1.5, ..PLAIN }.penalize(&mut logits, &[1, 3], &[3]);
+    assert_eq!(logits, [1.0, 2.0, 2.0, -1.5, 3.0]);
+    // logit - count * frequency - presence if there is one, for the answer alone.
+    let mut logits = LOGITS;
+    Sampling { presence_penalty: 0.5, frequency_penalty: 0.25, ..PLAIN }.penalize(&mut logits, &[0], &[2, 4, 2]);
+    assert_eq!(logits, [1.0, 3.0, 1.0, -1.0, 2.25]);
 }

@@ -246,8 +246,8 @@ impl Product {
                 }
                 for r in 0..R {
                     let weight = L::load_float(panel.add(r * CHUNK + at));
-                    for c in 0..C {
-                        sums[c][r] = L::mul_add(weight, factors[c], sums[c][r]);
+                    for (sums, factor) in sums.iter_mut().zip(factors) {
+                        sums[r] = L::mul_add(weight, factor, sums[r]);
                     }
                 }
             }

@@ -1,0 +1,178 @@
+//! Arguments and output that `run` and `chat` share: the model, how tokens are drawn, and writing text as it comes.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use panoply::llm::{FinishReason, Generation, Model, ModelOptions, Prompt, Request, Sampling};
+use panoply::{Error, Result};
+use serde_json::{Value, json};
+
+use crate::console::printable;
+use crate::output::DeviceArgs;
+
+/// A model and how it generates.
+#[derive(Args)]
+pub struct GenerationArgs {
+    /// The model: a GGUF file, or a folder with `config.json`, `tokenizer.json` and safetensors files.
+    pub model: PathBuf,
+    /// Tokens to generate at most; by default until the model ends the text or the context is full.
+    #[arg(long, short = 'n', value_name = "N")]
+    max_tokens: Option<usize>,
+    /// Randomness: 0 always takes the most likely token.
+    #[arg(long, default_value_t = Sampling::default().temperature, allow_negative_numbers = true)]
+    temperature: f32,
+    /// Draw from this many of the most likely tokens; 0 for all.
+    #[arg(long, default_value_t = Sampling::default().top_k)]
+    top_k: usize,
+    /// Draw from the fewest most likely tokens whose probabilities add up to this; 1 for all.
+    #[arg(long, default_value_t = Sampling::default().top_p, allow_negative_numbers = true)]
+    top_p: f32,
+    /// Draw from tokens at least this fraction as likely as the most likely; 0 for all.
+    #[arg(long, default_value_t = Sampling::default().min_p, allow_negative_numbers = true)]
+    min_p: f32,
+    /// Make tokens of the prompt and the answer less likely: divides their logits; 1 for no change.
+    #[arg(long, default_value_t = Sampling::default().repetition_penalty, allow_negative_numbers = true)]
+    repetition_penalty: f32,
+    /// Make tokens of the answer less likely: is taken from their logits.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    presence_penalty: f32,
+    /// Make tokens of the answer less likely: is taken from their logits for each time they occur.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    frequency_penalty: f32,
+    /// Add a number to the logit of a token id, as `42=-5` or `42=-inf`; may be repeated.
+    #[arg(long, value_name = "ID=NUMBER", value_parser = logit_bias)]
+    logit_bias: Vec<(u32, f32)>,
+    /// End the answer before this text; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// Seed of the random numbers: the same seed and prompt give the same text.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Positions of the key-value cache, prompt included; by default those that the model was trained for.
+    #[arg(long, value_name = "N")]
+    context_length: Option<usize>,
+    /// System message: instructions before the conversation.
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+fn logit_bias(text: &str) -> std::result::Result<(u32, f32), String> {
+    let (id, number) = text.split_once('=').ok_or("write a token id, `=` and a number")?;
+    let id = id.trim().parse().map_err(|_| format!("`{id}` is not a token id"))?;
+    Ok((id, number.trim().parse().map_err(|_| format!("`{number}` is not a number"))?))
+}
+
+/// A text that was generated, and how long it took.
+pub struct Answer {
+    pub text: String,
+    /// To the first piece of text.
+    pub first_seconds: f64,
+    pub seconds: f64,
+    /// True if `goes_on` ended it.
+    pub is_interrupted: bool,
+}
+
+impl GenerationArgs {
+    /// Checks the settings before a model is read.
+    pub fn check(&self) -> Result<()> {
+        self.sampling().check()
+    }
+
+    fn sampling(&self) -> Sampling {
+        Sampling {
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+        }
+    }
+
+    /// Opens the model on the current device.
+    pub fn open(&self) -> Result<Model> {
+        Model::open(&self.model, &ModelOptions { context_length: self.context_length })
+    }
+
+    /// A request with these settings.
+    pub fn request<'a>(&self, prompt: Prompt<'a>) -> Request<'a> {
+        Request {
+            prompt,
+            max_tokens: self.max_tokens,
+            sampling: self.sampling(),
+            seed: self.seed,
+            stop: self.stop.clone(),
+            logit_bias: BTreeMap::from_iter(self.logit_bias.iter().copied()),
+            ..Request::new("")
+        }
+    }
+}
+
+impl Answer {
+    /// Takes the text of a generation while `goes_on` says so; hands each piece on.
+    pub fn collect(
+        generation: &mut Generation<'_>,
+        goes_on: impl Fn() -> bool,
+        mut piece: impl FnMut(&str) -> Result<()>,
+    ) -> Result<Answer> {
+        let started = Instant::now();
+        let (mut text, mut first, mut is_interrupted) = (String::new(), None, false);
+        loop {
+            if !goes_on() {
+                is_interrupted = true;
+                break;
+            }
+            let Some(next) = generation.next() else { break };
+            let next = next?;
+            first.get_or_insert_with(|| started.elapsed().as_secs_f64());
+            piece(&next)?;
+            text.push_str(&next);
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(Answer { text, first_seconds: first.unwrap_or(seconds), seconds, is_interrupted })
+    }
+
+    /// Why it ended, in one word.
+    pub fn finish_reason(&self, generation: &Generation<'_>) -> &'static str {
+        match generation.finish_reason() {
+            Some(FinishReason::Stop) => "stop",
+            None if self.is_interrupted => "interrupt",
+            Some(FinishReason::Length) | None => "length",
+        }
+    }
+
+    /// Counts and times for `--json`.
+    pub fn report(&self, generation: &Generation<'_>) -> Value {
+        json!({
+            "text": self.text, "finish_reason": self.finish_reason(generation),
+            "prompt_tokens": generation.prompt_tokens(), "reused_tokens": generation.reused_tokens(),
+            "completion_tokens": generation.tokens().len(), "first_token_seconds": self.first_seconds,
+            "seconds": self.seconds,
+        })
+    }
+
+    /// Counts and times in a line.
+    pub fn summary(&self, generation: &Generation<'_>) -> String {
+        let (prompt, reused, tokens) =
+            (generation.prompt_tokens(), generation.reused_tokens(), generation.tokens().len());
+        let cached = if reused > 0 { format!(" ({reused} cached)") } else { String::new() };
+        // The first token comes with the prompt.
+        let rate = tokens.saturating_sub(1) as f64 / (self.seconds - self.first_seconds).max(1e-9);
+        let first = self.first_seconds;
+        let seconds = if tokens > 1 { format!(" at {rate:.1} tokens/s") } else { String::new() };
+        format!("{prompt} prompt tokens{cached}, first token after {first:.2} s, {tokens} tokens{seconds}")
+    }
+}
+
+/// Writes a piece of text to stdout at once.
+pub fn write_piece(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(printable(text).as_bytes()).and_then(|()| stdout.flush());
+    written.map_err(|error| Error::io("cannot write to standard output", error))
+}

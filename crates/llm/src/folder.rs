@@ -1,0 +1,203 @@
+//! A folder as Hugging Face's libraries write it: `config.json` and safetensors files, one or several with an index.
+//!
+//! Headers are read when the folder is opened, the bytes of a tensor when it is asked for, so at most one tensor is held beside the model.
+//! The files are untrusted: lengths are checked against the file's before anything is allocated for them.
+//!
+//! Source: the safetensors format (huggingface/safetensors, README).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use panoply_ir::Encoding;
+use panoply_tensor::{Error, Result};
+use serde_json::{Map, Value};
+
+use crate::keys::Keys;
+use crate::weight_reader::TensorFile;
+
+/// Bytes of a header, at most, as the format has it.
+const MAX_HEADER: u64 = 100_000_000;
+/// Bytes of a JSON file, at most.
+const MAX_JSON: u64 = 1 << 28;
+
+/// A tensor of a file of the folder.
+struct Stored {
+    file: usize,
+    encoding: Encoding,
+    shape: [usize; 2],
+    offset: u64,
+    bytes: usize,
+}
+
+/// An open folder.
+pub struct Folder {
+    path: PathBuf,
+    /// `config.json`.
+    config: Map<String, Value>,
+    files: Vec<(PathBuf, Mutex<File>)>,
+    tensors: BTreeMap<String, Stored>,
+}
+
+impl Folder {
+    /// Opens a folder and reads the headers of its files.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing, cannot be read or is not what it should be.
+    pub fn open(path: &Path) -> Result<Folder> {
+        let config = json_object(&path.join("config.json"))?;
+        let mut folder = Folder { path: path.to_path_buf(), config, files: Vec::new(), tensors: BTreeMap::new() };
+        for name in folder.shards()? {
+            folder.add(&path.join(name))?;
+        }
+        Ok(folder)
+    }
+
+    /// The folder's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `config.json`.
+    pub(crate) fn config(&self) -> &Map<String, Value> {
+        &self.config
+    }
+
+    /// The keys of `config.json`.
+    pub(crate) fn keys(&self) -> Keys {
+        Keys::of_json(self.path.join("config.json").display().to_string(), &self.config)
+    }
+
+    /// The names of the files with tensors.
+    fn shards(&self) -> Result<Vec<String>> {
+        const SINGLE: &str = "model.safetensors";
+        let index = self.path.join("model.safetensors.index.json");
+        if !index.exists() {
+            if !self.path.join(SINGLE).exists() {
+                let message = format!("{}: there is no {SINGLE} and no {SINGLE}.index.json", self.path.display());
+                return Err(Error::mistake(message).note("only safetensors files are supported"));
+            }
+            return Ok(vec![SINGLE.to_string()]);
+        }
+        let object = json_object(&index)?;
+        let wrong = |what: &str| Error::corrupt(format!("{}: {what}", index.display()));
+        let map = object.get("weight_map").and_then(Value::as_object).ok_or_else(|| wrong("weight_map is missing"))?;
+        let mut names = std::collections::BTreeSet::new();
+        for name in map.values() {
+            let name = name.as_str().ok_or_else(|| wrong("weight_map names a file that is not text"))?;
+            if name.contains(['/', '\\']) || name.starts_with("..") {
+                return Err(wrong(&format!("weight_map names {name:?}, which is not in the folder")));
+            }
+            if !self.path.join(name).exists() {
+                return Err(Error::corrupt(format!("{}: the file {name} is missing", self.path.display())));
+            }
+            names.insert(name.to_string());
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    /// Reads the header of a file.
+    fn add(&mut self, path: &Path) -> Result<()> {
+        let wrong = |what: &str| Error::corrupt(format!("{}: {what}", path.display())).note("download the file again");
+        let io = |error| Error::io(format!("cannot read {}", path.display()), error);
+        let mut file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        let mut size = [0; 8];
+        file.read_exact(&mut size).map_err(|_| wrong("the file is truncated: it has no header"))?;
+        let size = u64::from_le_bytes(size);
+        if size > MAX_HEADER || size > length.saturating_sub(8) {
+            return Err(wrong(&format!("the file is truncated: its header has {size} bytes")));
+        }
+        let mut header = vec![0; size as usize];
+        file.read_exact(&mut header).map_err(io)?;
+        let header: Map<String, Value> =
+            serde_json::from_slice(&header).map_err(|error| wrong(&format!("the header is not valid: {error}")))?;
+        for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__") {
+            let stored = stored(entry, (self.files.len(), 8 + size, length));
+            let stored = stored.map_err(|what| wrong(&format!("tensor {name}: {what}")))?;
+            if self.tensors.insert(name.clone(), stored).is_some() {
+                return Err(wrong(&format!("tensor {name} is in another file too")));
+            }
+        }
+        self.files.push((path.to_path_buf(), Mutex::new(file)));
+        Ok(())
+    }
+}
+
+/// The tensor that an entry of the header describes, of a file of `length` bytes whose tensors begin at `start`.
+fn stored(entry: &Value, (file, start, length): (usize, u64, u64)) -> std::result::Result<Stored, String> {
+    let encoding = match entry.get("dtype").and_then(Value::as_str) {
+        Some("F32") => Encoding::F32,
+        Some("F16") => Encoding::F16,
+        Some("BF16") => Encoding::BF16,
+        Some(other) => return Err(format!("element type {other} is not supported; F32, F16 and BF16 are")),
+        None => return Err("it has no dtype".to_string()),
+    };
+    let numbers = |key: &str| -> Option<Vec<u64>> { entry.get(key)?.as_array()?.iter().map(Value::as_u64).collect() };
+    let dims = numbers("shape").ok_or("it has no shape")?;
+    let (k, outer) = match dims.split_last() {
+        Some((k, outer)) => (*k, outer),
+        None => (1, &[][..]),
+    };
+    let too_large = || format!("its shape {dims:?} is too large");
+    let rows = outer.iter().try_fold(1u64, |rows, axis| rows.checked_mul(*axis)).ok_or_else(too_large)?;
+    let size = |number: u64| usize::try_from(number).map_err(|_| too_large());
+    let (rows, k) = (size(rows)?, size(k)?);
+    let bytes = encoding.row_bytes(k).and_then(|row| row.checked_mul(rows)).ok_or_else(too_large)?;
+    let offsets = numbers("data_offsets").filter(|offsets| offsets.len() == 2).ok_or("it has no data_offsets")?;
+    let end = start.checked_add(offsets[1]).filter(|end| *end <= length);
+    if end.is_none() || offsets[1].checked_sub(offsets[0]) != Some(bytes as u64) {
+        return Err(format!(
+            "the file is truncated or wrong: bytes {} to {} are not its {bytes}",
+            offsets[0], offsets[1]
+        ));
+    }
+    Ok(Stored { file, encoding, shape: [rows, k], offset: start + offsets[0], bytes })
+}
+
+impl TensorFile for Folder {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.tensors.keys().map(String::as_str).collect()
+    }
+
+    fn shape(&self, name: &str) -> Option<(Encoding, [usize; 2])> {
+        self.tensors.get(name).map(|stored| (stored.encoding, stored.shape))
+    }
+
+    fn bytes(&self, name: &str) -> Result<Cow<'_, [u8]>> {
+        let stored = self.tensors.get(name);
+        let stored = stored.ok_or_else(|| Error::corrupt(format!("{}: tensor {name} is missing", self.place())))?;
+        let (path, file) = &self.files[stored.file];
+        let mut file = file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut bytes = vec![0; stored.bytes];
+        let read = file.seek(SeekFrom::Start(stored.offset)).and_then(|_| file.read_exact(&mut bytes));
+        read.map_err(|error| Error::io(format!("cannot read tensor {name} of {}", path.display()), error))?;
+        Ok(Cow::Owned(bytes))
+    }
+}
+
+/// The text of a file of at most a bounded size.
+pub(crate) fn text(path: &Path) -> Result<String> {
+    let io = |error| Error::io(format!("cannot read {}", path.display()), error);
+    let file = File::open(path).map_err(io)?;
+    let mut text = String::new();
+    file.take(MAX_JSON + 1).read_to_string(&mut text).map_err(io)?;
+    if text.len() as u64 > MAX_JSON {
+        return Err(Error::corrupt(format!("{}: it is larger than {MAX_JSON} bytes", path.display())));
+    }
+    Ok(text)
+}
+
+/// The object that a JSON file holds.
+pub(crate) fn json_object(path: &Path) -> Result<Map<String, Value>> {
+    serde_json::from_str(&text(path)?)
+        .map_err(|error| Error::corrupt(format!("{}: it is not a JSON object: {error}", path.display())))
+}

@@ -1,0 +1,317 @@
+//! The text that a model generates for a request, token by token.
+
+use std::collections::BTreeMap;
+
+use panoply_tensor::{Error, Result};
+
+use crate::chat::Message;
+use crate::decoder::Cache;
+use crate::model::Model;
+use crate::sampling::{Sampling, TokenLogprob};
+use crate::stop::StopStrings;
+use crate::tokenizer::DecodeStream;
+
+/// The text, conversation or tokens to continue.
+#[derive(Clone, Copy, Debug)]
+pub enum Prompt<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A conversation; the assistant answers.
+    Chat(&'a [Message]),
+    /// Token ids.
+    Tokens(&'a [u32]),
+}
+
+/// A request for generated text.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The text, conversation or tokens to continue.
+    pub prompt: Prompt<'a>,
+    /// Tokens to generate at most; until the context is full by default.
+    pub max_tokens: Option<usize>,
+    /// Settings of how tokens are drawn.
+    pub sampling: Sampling,
+    /// The same seed and prompt give the same text.
+    pub seed: u64,
+    /// Texts before the first of which the answer ends.
+    pub stop: Vec<String>,
+    /// Numbers added to the logits of tokens; minus infinity forbids one.
+    pub logit_bias: BTreeMap<u32, f32>,
+    /// True if the probabilities of tokens are wanted, and of how many of the most likely ones.
+    pub logprobs: Option<usize>,
+}
+
+impl<'a> Request<'a> {
+    /// A request to continue a text, with the default sampling and seed 0.
+    pub fn new(text: &'a str) -> Request<'a> {
+        Request::of(Prompt::Text(text))
+    }
+
+    /// A request to answer the last message of a conversation.
+    pub fn chat(messages: &'a [Message]) -> Request<'a> {
+        Request::of(Prompt::Chat(messages))
+    }
+
+    fn of(prompt: Prompt<'a>) -> Request<'a> {
+        Request {
+            prompt,
+            max_tokens: None,
+            sampling: Sampling::default(),
+            seed: 0,
+            stop: Vec::new(),
+            logit_bias: BTreeMap::new(),
+            logprobs: None,
+        }
+    }
+
+    fn check(&self, vocab: usize) -> Result<()> {
+        self.sampling.check()?;
+        if let Some((token, _)) = self.logit_bias.iter().find(|(token, _)| **token as usize >= vocab) {
+            return Err(Error::mistake(format!("the logit bias names token {token}, which is not one of {vocab}")));
+        }
+        match self.logit_bias.iter().find(|(_, bias)| bias.is_nan() || **bias == f32::INFINITY) {
+            Some((token, bias)) => Err(Error::mistake(format!("the logit bias of token {token} is {bias}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A key-value cache and the tokens whose keys and values are in it.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) cache: Cache,
+    pub(crate) tokens: Vec<u32>,
+}
+
+impl Session {
+    /// Tokens whose keys and values are in the cache.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Forgets all tokens.
+    pub fn reset(&mut self) {
+        self.tokens.clear();
+    }
+}
+
+/// The cache of a generation.
+pub(crate) enum SessionRef<'m> {
+    Own(Box<Session>),
+    Lent(&'m mut Session),
+}
+
+impl SessionRef<'_> {
+    fn get(&mut self) -> &mut Session {
+        match self {
+            SessionRef::Own(session) => session,
+            SessionRef::Lent(session) => session,
+        }
+    }
+}
+
+impl Model {
+    /// Begins to continue a prompt; the returned iterator yields pieces of text as they are complete.
+    ///
+    /// # Errors
+    ///
+    /// If the prompt is empty for a model without a beginning token, does not fit the context, or a setting is out of range.
+    pub fn generate(&self, request: &Request<'_>) -> Result<Generation<'_>> {
+        Generation::new(self, SessionRef::Own(Box::new(self.session())), request)
+    }
+
+    /// The same with the cache of earlier requests: tokens that the prompt has in common with them are not computed again.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Model::generate`], and if the session is not of this model.
+    pub fn generate_in<'m>(&'m self, session: &'m mut Session, request: &Request<'_>) -> Result<Generation<'m>> {
+        Generation::new(self, SessionRef::Lent(session), request)
+    }
+
+    /// An empty cache for the requests of a conversation.
+    pub fn session(&self) -> Session {
+        Session { cache: self.new_cache(), tokens: Vec::new() }
+    }
+
+    /// The token ids of a prompt.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be tokenized, the model has no chat template, or the template refuses the conversation.
+    pub fn tokenize(&self, prompt: &Prompt<'_>) -> Result<Vec<u32>> {
+        match prompt {
+            Prompt::Text(text) => self.tokenizer().encode(text),
+            Prompt::Tokens(tokens) => Ok(tokens.to_vec()),
+            Prompt::Chat(messages) => self.tokenizer().encode_as_is(&self.chat_text(messages)?),
+        }
+    }
+}
+
+/// Why a generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model ended the text, or a stop string was found.
+    Stop,
+    /// The limit of tokens or the end of the context was reached.
+    Length,
+}
+
+/// A text that is being generated; iterate over it for pieces of text.
+pub struct Generation<'m> {
+    model: &'m Model,
+    session: SessionRef<'m>,
+    prompt: Vec<u32>,
+    reused: usize,
+    /// Tokens that the next step takes.
+    next: Vec<u32>,
+    limit: usize,
+    tokens: Vec<u32>,
+    sampling: Sampling,
+    seed: u64,
+    logit_bias: BTreeMap<u32, f32>,
+    wanted_logprobs: Option<usize>,
+    logprobs: Vec<TokenLogprob>,
+    text: DecodeStream,
+    stop: StopStrings,
+    state: State,
+}
+
+/// True if a generation goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    Finished(FinishReason),
+    /// After an error there is nothing to continue from.
+    Failed,
+}
+
+impl<'m> Generation<'m> {
+    pub(crate) fn new(model: &'m Model, mut session: SessionRef<'m>, request: &Request<'_>) -> Result<Generation<'m>> {
+        request.check(model.config().vocab)?;
+        let prompt = model.tokenize(&request.prompt)?;
+        if prompt.is_empty() {
+            return Err(Error::mistake("the prompt has no tokens; give a text to continue"));
+        }
+        let context = model.context_length();
+        if prompt.len() >= context {
+            let message = format!("the prompt has {} tokens and the context {context} positions", prompt.len());
+            return Err(Error::mistake(message).note("shorten the prompt or raise the context length"));
+        }
+        let left = context - prompt.len();
+        let limit = request.max_tokens.map_or(left, |limit| limit.min(left));
+        // The last token of the prompt is computed again, for its logits.
+        let cached = &mut session.get().tokens;
+        let common = cached.iter().zip(&prompt[..prompt.len() - 1]).take_while(|(x, y)| x == y).count();
+        cached.truncate(common);
+        Ok(Generation {
+            model,
+            session,
+            reused: common,
+            next: prompt[common..].to_vec(),
+            prompt,
+            limit,
+            tokens: Vec::new(),
+            sampling: request.sampling,
+            seed: request.seed,
+            logit_bias: request.logit_bias.clone(),
+            wanted_logprobs: request.logprobs,
+            logprobs: Vec::new(),
+            text: DecodeStream::default(),
+            stop: StopStrings::new(&request.stop),
+            state: State::Running,
+        })
+    }
+
+    /// Tokens of the prompt.
+    pub fn prompt_tokens(&self) -> usize {
+        self.prompt.len()
+    }
+
+    /// Tokens of the prompt that were in the session's cache.
+    pub fn reused_tokens(&self) -> usize {
+        self.reused
+    }
+
+    /// Tokens that were generated so far, without the one that ended the text.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// The probabilities of [`Generation::tokens`], if the request wants them.
+    pub fn logprobs(&self) -> &[TokenLogprob] {
+        &self.logprobs
+    }
+
+    /// Why the generation ended; `None` while it goes on and after an error.
+    pub fn finish_reason(&self) -> Option<FinishReason> {
+        match self.state {
+            State::Finished(reason) => Some(reason),
+            State::Running | State::Failed => None,
+        }
+    }
+
+    /// The rest of the text, when nothing comes any more.
+    fn finish(&mut self, reason: FinishReason) -> String {
+        self.state = State::Finished(reason);
+        let rest = self.text.finish();
+        let (mut text, stopped) = self.stop.push(&rest);
+        if stopped {
+            self.state = State::Finished(FinishReason::Stop);
+        } else {
+            text += &self.stop.finish();
+        }
+        text
+    }
+
+    /// Generates one token; returns the text that is complete with it.
+    fn advance(&mut self) -> Result<String> {
+        if self.tokens.len() == self.limit {
+            return Ok(self.finish(FinishReason::Length));
+        }
+        let session = self.session.get();
+        let position = session.tokens.len();
+        let logits = self.model.logits(&mut session.cache, &self.next, position)?;
+        session.tokens.extend(&self.next);
+        let token = self.draw(&logits)?;
+        if self.model.tokenizer().is_end(token) {
+            return Ok(self.finish(FinishReason::Stop));
+        }
+        self.tokens.push(token);
+        self.logprobs.extend(self.wanted_logprobs.map(|count| TokenLogprob::new(&logits, token, count)));
+        self.next = vec![token];
+        let (text, stopped) = self.stop.push(&self.text.push(self.model.tokenizer(), token));
+        if stopped {
+            self.state = State::Finished(FinishReason::Stop);
+        }
+        Ok(text)
+    }
+
+    /// The token that follows all so far.
+    fn draw(&self, logits: &[f32]) -> Result<u32> {
+        let mut adjusted = logits.to_vec();
+        self.sampling.penalize(&mut adjusted, &self.prompt, &self.tokens);
+        for (token, bias) in &self.logit_bias {
+            adjusted[*token as usize] += bias;
+        }
+        self.sampling.sample(&adjusted, self.seed, self.prompt.len() + self.tokens.len())
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<String>;
+
+    fn next(&mut self) -> Option<Result<String>> {
+        while self.state == State::Running {
+            match self.advance() {
+                Ok(text) if text.is_empty() => {}
+                Ok(text) => return Some(Ok(text)),
+                Err(error) => {
+                    self.state = State::Failed;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}

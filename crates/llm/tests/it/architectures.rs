@@ -1,0 +1,221 @@
+//! Every architecture in both worlds against the logits of `transformers`.
+
+use std::sync::Arc;
+
+use panoply_llm::Config;
+use panoply_llm::config::{Activation, FeedForward, NormKind};
+use panoply_llm::decoder::{Cache, Weights, empty_cache};
+use panoply_llm::folder::Folder;
+use panoply_llm::gguf::Gguf;
+use panoply_tensor::{Device, Result, RopeStyle, Tensor, jit_with_state};
+
+use crate::fixtures::{arrays, f32s, ids, path};
+
+const MODELS: [&str; 14] = [
+    "llama",
+    "llama-linear",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "qwen2moe",
+    "qwen3moe",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "phi3-long",
+    "gpt2",
+];
+
+/// Of the largest logit.
+const TOLERANCE: f32 = 1e-5;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum World {
+    Gguf,
+    Folder,
+}
+
+struct Case {
+    name: &'static str,
+    tokens: Vec<u32>,
+    /// At every position, f32 `[tokens, vocab]`.
+    logits: Vec<f32>,
+}
+
+impl Case {
+    fn new(name: &'static str) -> Case {
+        let golden = arrays(&format!("models/{name}.safetensors"));
+        Case { name, tokens: ids(&golden["ids"].1), logits: f32s(&golden["logits"].1) }
+    }
+
+    fn largest(&self) -> f32 {
+        self.logits.iter().fold(0.0, |largest, x| largest.max(x.abs()))
+    }
+
+    /// Positions of the cache: no more than there are tokens, so that long rotary factors serve long texts alone.
+    fn context(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Logits after `tokens`, step by step with these numbers of tokens; the configuration is changed before weights are read.
+    fn run(&self, world: World, steps: &[usize], change: impl Fn(&mut Config)) -> Result<Vec<Vec<f32>>> {
+        let context = self.context();
+        let (config, weights) = match world {
+            World::Gguf => {
+                let file = Gguf::open(&path(&format!("models/{}.gguf", self.name)))?;
+                let mut config = Config::from_gguf(&file)?;
+                change(&mut config);
+                let weights = Weights::from_gguf(&file, &config, context)?;
+                (config, weights)
+            }
+            World::Folder => {
+                let folder = Folder::open(&path(&format!("models/{}", self.name)))?;
+                let mut config = Config::from_folder(&folder)?;
+                change(&mut config);
+                let weights = Weights::from_folder(&folder, &config, context)?;
+                (config, weights)
+            }
+        };
+        let mut cache = empty_cache(&config, context);
+        let config = Arc::new(config);
+        let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&config, cache, inputs)]);
+        let (mut at, mut all) = (0, Vec::new());
+        for count in steps {
+            let tokens: Vec<i32> = self.tokens[at..at + count].iter().map(|id| *id as i32).collect();
+            let tokens = Tensor::from_slice(&tokens, [*count]);
+            let [logits] = step.call_with_state(&mut cache, [&tokens, &Tensor::scalar(at as i32)])?;
+            at += count;
+            all.push(logits.to_vec::<f32>()?);
+        }
+        Ok(all)
+    }
+
+    /// The largest difference from the logits after `position`.
+    fn off(&self, logits: &[f32], position: usize) -> f32 {
+        let vocab = self.logits.len() / self.tokens.len();
+        assert_eq!(logits.len(), vocab);
+        let expected = &self.logits[position * vocab..][..vocab];
+        logits.iter().zip(expected).fold(0.0, |off, (x, y)| if x.is_nan() { f32::NAN } else { off.max((x - y).abs()) })
+    }
+}
+
+#[test]
+fn prefill_and_cached_steps_equal_transformers_in_both_worlds() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        for name in MODELS {
+            let case = Case::new(name);
+            let count = case.tokens.len();
+            for world in [World::Gguf, World::Folder] {
+                // All at once; then a few and one by one.
+                let one_by_one: Vec<usize> = std::iter::once(3).chain((3..count).map(|_| 1)).collect();
+                for steps in [vec![count], one_by_one] {
+                    let logits = case.run(world, &steps, |_| {}).unwrap_or_else(|error| panic!("{name}: {error}"));
+                    let mut position = 0;
+                    for (logits, step) in logits.iter().zip(&steps) {
+                        position += step;
+                        let off = case.off(logits, position - 1);
+                        let limit = TOLERANCE * case.largest();
+                        assert!(
+                            off <= limit,
+                            "{name} of {world:?} after {position} tokens: off by {off}, over {limit}"
+                        );
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// A name, a model that has the field, and how the field is ignored.
+type Ignored = (&'static str, &'static str, fn(&mut Config));
+
+fn experts(config: &mut Config, change: impl Fn(&mut panoply_llm::config::Experts)) {
+    for block in &mut config.blocks {
+        if let FeedForward::Experts(experts) = &mut block.feed_forward {
+            change(experts);
+        }
+    }
+}
+
+/// Every field of the configuration that is not the size of a tensor.
+const IGNORED: &[Ignored] = &[
+    ("heads", "llama", |config| (config.heads, config.head_dim, config.kv_heads) = (2, 16, 1)),
+    ("norm.kind", "gpt2", |config| config.norm.kind = NormKind::Rms),
+    ("norm.epsilon", "llama", |config| config.norm.epsilon = 1e-6),
+    ("norm.adds_one", "gemma", |config| config.norm.adds_one = false),
+    ("post_norms", "gemma2", |config| config.post_norms = false),
+    ("query_key_norm", "qwen3", |config| config.query_key_norm = false),
+    ("biases.query_key_value", "qwen2", |config| config.biases.query_key_value = false),
+    ("biases.attention_output", "llama-linear", |config| config.biases.attention_output = false),
+    ("biases.feed_forward", "llama-linear", |config| config.biases.feed_forward = false),
+    ("attention_scale", "llama", |config| config.attention_scale = 1.0),
+    ("attention_soft_cap", "gemma2", |config| config.attention_soft_cap = None),
+    ("logit_soft_cap", "gemma2", |config| config.logit_soft_cap = None),
+    ("embedding_scale", "gemma", |config| config.embedding_scale = 1.0),
+    ("is_tied", "llama", |config| config.is_tied = true),
+    ("has_position_embedding", "gpt2", |config| config.has_position_embedding = false),
+    ("rotary.width", "phi3-long", |config| {
+        config.rotaries[0].width = 8;
+        config.rotaries[0].long = None;
+    }),
+    ("rotary.base", "llama", |config| config.rotaries[0].base = 10_000.0),
+    ("rotary.style", "llama", |config| config.rotaries[0].style = RopeStyle::Interleaved),
+    ("rotary.scale", "llama-linear", |config| config.rotaries[0].scale = 1.0),
+    ("rotary.factors", "llama", |config| config.rotaries[0].factors.clear()),
+    ("rotary.long", "phi3-long", |config| config.rotaries[0].long = None),
+    ("rotary.long.original", "phi3-long", |config| {
+        config.rotaries[0].long.as_mut().unwrap().original = 1000;
+    }),
+    ("rotary.magnitude", "phi3-long", |config| config.rotaries[0].magnitude = 1.0),
+    ("activation", "gemma", |config| config.activation = Activation::Gelu),
+    ("is_gated", "llama", |config| config.is_gated = false),
+    ("block.window", "mistral", |config| config.blocks.iter_mut().for_each(|block| block.window = None)),
+    ("block.window of some", "gemma2", |config| config.blocks.iter_mut().for_each(|block| block.window = Some(5))),
+    ("block.rotary", "gemma3", |config| config.blocks.iter_mut().for_each(|block| block.rotary = Some(0))),
+    ("experts.used", "mixtral", |config| experts(config, |experts| experts.used = 1)),
+    ("experts.is_normalized", "qwen2moe", |config| experts(config, |experts| experts.is_normalized = true)),
+    ("experts.shared", "qwen2moe", |config| experts(config, |experts| experts.shared = None)),
+];
+
+#[test]
+fn no_field_of_the_configuration_can_be_ignored_unseen() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        for (field, name, ignore) in IGNORED {
+            let case = Case::new(name);
+            let count = case.tokens.len();
+            match case.run(World::Folder, &[count], ignore) {
+                // Its tensors are left over.
+                Err(error) => assert!(error.message().contains("is not part of the architecture"), "{field}: {error}"),
+                Ok(logits) => {
+                    let (off, least) = (case.off(&logits[0], count - 1), 10.0 * TOLERANCE * case.largest());
+                    assert!(off > least, "{field} of {name}: off by {off} only, not over {least}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn both_worlds_give_one_configuration() {
+    for name in MODELS {
+        let gguf = Config::from_gguf(&Gguf::open(&path(&format!("models/{name}.gguf"))).unwrap()).unwrap();
+        let folder = Config::from_folder(&Folder::open(&path(&format!("models/{name}"))).unwrap()).unwrap();
+        let mut expected = folder.clone();
+        // Different on purpose: how files store the pairs and the norms. Different by rounding: factors, which logits compare.
+        expected.norm.adds_one = gguf.norm.adds_one;
+        expected.norm.epsilon = gguf.norm.epsilon;
+        for (expected, rotary) in expected.rotaries.iter_mut().zip(&gguf.rotaries) {
+            let off = expected.factors.iter().zip(&rotary.factors).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+            assert!(off < 1e-6 && (expected.magnitude - rotary.magnitude).abs() < 1e-6, "{name}");
+            (expected.style, expected.magnitude) = (rotary.style, rotary.magnitude);
+            expected.factors.clone_from(&rotary.factors);
+            expected.long.clone_from(&rotary.long);
+        }
+        assert!(!gguf.norm.adds_one, "{name}");
+        assert_eq!(gguf, expected, "{name}");
+    }
+}
