@@ -97,11 +97,11 @@ impl OneApiDriver {
         found
     }
 
-    /// Returns true if a device is an Intel GPU, or an accepted software device.
+    /// Returns true if a device is an Intel GPU, or an accepted software device. PoCL on an Intel CPU has the vendor `GenuineIntel`.
     fn accepts(&self, info: &DeviceInfo) -> bool {
         let kind = info.details.iter().find(|(name, _)| name == "type");
         let gpu = !info.is_software && kind.is_none_or(|(_, kind)| kind == "gpu");
-        info.vendor.contains("Intel") && (gpu || self.software && info.is_software)
+        info.vendor.starts_with("Intel") && (gpu || self.software && info.is_software)
     }
 }
 
