@@ -17,10 +17,10 @@
 //! - `jit`: functions that are traced once and replayed
 //! - `mistake`: the error that a tensor carries in place of a value
 //! - [`random`]: counter-based random numbers
-//! - [`eval()`]: evaluation
+//! - [`eval()`][]: evaluation
 //! - `donation`: outputs in the memory of donated buffers
 //! - `memory_plan`: memory that an evaluation needs
-//! - [`display`]: printing
+//! - [`display`][]: printing
 //! - [`conformance`]: results that every device must compute
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Determines whether 32-bit indices suffice for a launch.
 //!
-//! Given the sizes of a launch, every index expression has an interval. 32 bits suffice if each stays within -2³¹ … 2³¹
-//! - 1: addition, subtraction, multiplication and comparison then give the same results in 32 bits as in 64, where a
+//! Given the sizes of a launch, every index expression has an interval. 32 bits suffice if each is at least -2³¹ and less than
+//! 2³¹: addition, subtraction, multiplication and comparison then give the same results in 32 bits as in 64, where a
 //! negative index is a huge one either way. Operations for which a negative index would give a different result (a
 //! quotient, a shift, a cast) must not have one.
 

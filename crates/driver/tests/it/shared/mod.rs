@@ -47,11 +47,8 @@ pub fn absent(driver: &dyn Driver) {
     let text = std::iter::once(error.message()).chain(error.notes().iter().map(String::as_str)).collect::<Vec<_>>();
     assert!(text.join("; ").contains(&expected), "{text:?}");
     // SAFETY: no device is used.
-    assert_eq!(
-        unsafe { driver.probe() }.unwrap_err().to_string(),
-        error.to_string(),
-        "a second query returns the same error"
-    );
+    let again = unsafe { driver.probe() }.unwrap_err();
+    assert_eq!(again.to_string(), error.to_string(), "the second call returns the same error");
 }
 
 /// Checks that a device of 16 MiB reports exhausted memory, and works after memory is freed.

@@ -100,16 +100,19 @@ pub(super) struct Encodings {
     pub notes: Vec<String>,
 }
 
+/// Categories, offsets, scales and replacements of missing values, by column.
+pub(super) type EncodingMaps<'a> = (
+    &'a BTreeMap<String, Vec<String>>,
+    &'a BTreeMap<String, f64>,
+    &'a BTreeMap<String, f64>,
+    &'a BTreeMap<String, Imputation>,
+);
+
 /// The columns with their encodings.
 pub(super) fn columns_of<'a>(
     table: &'a CsvTable,
     places: &[usize],
-    (categories, offsets, scales, imputation): (
-        &BTreeMap<String, Vec<String>>,
-        &BTreeMap<String, f64>,
-        &BTreeMap<String, f64>,
-        &'a BTreeMap<String, Imputation>,
-    ),
+    (categories, offsets, scales, imputation): EncodingMaps<'a>,
 ) -> Vec<Column<'a>> {
     let column = |place: &usize| {
         let name = &table.names[*place];
