@@ -53,8 +53,16 @@ pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program
         programs.extend(modules(program)?);
     }
     programs.retain(|program| wanted(&program.name));
-    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    programs.sort_by(|a, b| (rank(a), &a.name).cmp(&(rank(b), &b.name)));
     Ok(programs)
+}
+
+/// Modules that take longest. They start first, so that the others run beside them.
+const LONGEST: &[&str] = &["crates/tensor/tests/it/ops", "crates/runtime/tests/it/random_kernels"];
+
+/// The position in [`LONGEST`]; its length for other programs.
+fn rank(program: &Program) -> usize {
+    LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len())
 }
 
 /// The modules of a program of integration tests, each as a program that runs its tests alone; other programs unchanged.
