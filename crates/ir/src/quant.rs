@@ -8,6 +8,8 @@
 
 use half::{bf16, f16};
 
+use crate::dtype::DType;
+
 /// Encoding of the elements of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the variants are ggml's own names")]
@@ -44,6 +46,25 @@ impl Encoding {
         Encoding::Q5K,
         Encoding::Q6K,
     ];
+
+    /// The element type of an unquantized encoding; `None` for blocks of integers.
+    pub fn float_dtype(self) -> Option<DType> {
+        match self {
+            Encoding::F32 => Some(DType::F32),
+            Encoding::F16 => Some(DType::F16),
+            Encoding::BF16 => Some(DType::BF16),
+            Encoding::Q4_0
+            | Encoding::Q4_1
+            | Encoding::Q5_0
+            | Encoding::Q5_1
+            | Encoding::Q8_0
+            | Encoding::Q2K
+            | Encoding::Q3K
+            | Encoding::Q4K
+            | Encoding::Q5K
+            | Encoding::Q6K => None,
+        }
+    }
 
     /// Returns ggml's name: `F16`, `Q4_0`, `Q4_K`.
     pub const fn name(self) -> &'static str {

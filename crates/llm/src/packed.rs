@@ -40,7 +40,7 @@ impl Packed {
             let name = encoding.name();
             return Err(Error::mistake(format!("{} bytes are not {rows} rows of {k} elements in {name}", bytes.len())));
         };
-        let weight = match float(encoding) {
+        let weight = match encoding.float_dtype() {
             Some(dtype) => Tensor::from_bytes(bytes, [rows, k], dtype),
             None => Tensor::from_bytes(bytes, [rows, row_bytes], DType::U8),
         };
@@ -103,25 +103,6 @@ fn routine([x, weight]: [&Tensor; 2], Layout(encoding, k): &Layout) -> Option<Ro
     let dtype = x.dtype();
     let taken = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     taken.then_some(Routine::QuantizedMatmul(QuantizedMatmul { dtype, encoding: *encoding, m, n, k: *k }))
-}
-
-/// Returns the element type of unquantized encodings.
-fn float(encoding: Encoding) -> Option<DType> {
-    match encoding {
-        Encoding::F32 => Some(DType::F32),
-        Encoding::F16 => Some(DType::F16),
-        Encoding::BF16 => Some(DType::BF16),
-        Encoding::Q4_0
-        | Encoding::Q4_1
-        | Encoding::Q5_0
-        | Encoding::Q5_1
-        | Encoding::Q8_0
-        | Encoding::Q2K
-        | Encoding::Q3K
-        | Encoding::Q4K
-        | Encoding::Q5K
-        | Encoding::Q6K => None,
-    }
 }
 
 /// Decodes rows to f32 `[rows, k]`, with the same order of f32 operations as [`Encoding::decode`].

@@ -27,23 +27,9 @@ pub struct QuantizedMatmul {
 }
 
 impl QuantizedMatmul {
-    /// Element type of the matrix's buffer: the float type of encodings that are one, bytes otherwise.
+    /// Element type of the matrix's buffer: that of an unquantized encoding, bytes otherwise.
     pub fn weight_dtype(&self) -> DType {
-        match self.encoding {
-            Encoding::F32 => DType::F32,
-            Encoding::F16 => DType::F16,
-            Encoding::BF16 => DType::BF16,
-            Encoding::Q4_0
-            | Encoding::Q4_1
-            | Encoding::Q5_0
-            | Encoding::Q5_1
-            | Encoding::Q8_0
-            | Encoding::Q2K
-            | Encoding::Q3K
-            | Encoding::Q4K
-            | Encoding::Q5K
-            | Encoding::Q6K => DType::U8,
-        }
+        self.encoding.float_dtype().unwrap_or(DType::U8)
     }
 
     /// Bytes of a row of the matrix; none if `k` is not a whole number of blocks.
