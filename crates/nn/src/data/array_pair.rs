@@ -104,19 +104,19 @@ fn guess_task(targets: &ArrayLocation, budget: &ReadBudget) -> Result<(Task, Opt
     Ok((NumericLabels::of(array.scalars().map(wide).collect()).task(), None))
 }
 
-/// The class of each row of a matrix in which every row has a single 1 and zeros, and how many columns it has; `None` otherwise.
-fn one_hot(array: &Array) -> Option<(Vec<i32>, usize)> {
-    let [_, width] = array.dims[..] else { return None };
-    if width < 2 {
+/// The class of each row of a matrix in which every row has a single 1 and zeros; `None` for other arrays.
+fn one_hot(array: &Array) -> Option<Vec<i32>> {
+    let [rows, width] = array.dims[..] else { return None };
+    if rows == 0 || width < 2 {
         return None;
     }
-    let values: Vec<f64> = array.scalars().map(wide).collect();
-    let class = |row: &[f64]| {
-        let single = row.iter().all(|value| [0.0, 1.0].contains(value)) && row.iter().sum::<f64>() == 1.0;
-        single.then(|| row.iter().position(|value| *value == 1.0).unwrap_or(0) as i32)
+    let class = |row: usize| {
+        let mut ones =
+            (0..width).map(|at| wide(array.scalar(row * width + at))).enumerate().filter(|(_, value)| *value != 0.0);
+        let (class, value) = ones.next()?;
+        (value == 1.0 && ones.next().is_none()).then_some(class as i32)
     };
-    let classes: Option<Vec<i32>> = values.chunks_exact(width).map(class).collect();
-    Some((classes.filter(|classes| !classes.is_empty())?, width))
+    (0..rows).map(class).collect()
 }
 
 /// Schema of the arrays that a trained network reads.
@@ -424,7 +424,7 @@ impl ArrayLocation {
             Content::Numbers(array) => array,
         };
         budget.take_values(array.bytes.len() / array.dtype.bytes(), each, &self.file)?;
-        if let Some((classes, _)) = one_hot(&array) {
+        if let Some(classes) = one_hot(&array) {
             return counted(classes.iter().map(i32::to_string).collect());
         }
         let Array { dtype, dims, .. } = &array;
