@@ -139,16 +139,15 @@ impl TrainJob {
         let reports = ranks.is_none_or(|ranks| ranks.rank() == 0);
         let said = arguments.model.as_ref().map(presets::ModelArg::file_args).transpose()?;
         let (recipe, view) = said.unwrap_or_default();
-        let recipe = arguments.recipe.clone().merged_over(recipe);
+        let mut recipe = arguments.recipe.clone().merged_over(recipe);
         let mut reading = arguments.view.clone().merged_over(view).read_options();
-        let parts = SplitFolder::of(Path::new(&arguments.data));
-        let (data, mut recipe) =
-            (parts.as_ref().map_or(arguments.data.clone(), |parts| parts.train.display().to_string()), recipe);
+        // `digits` are built in, whatever the current folder holds.
+        let parts = SplitFolder::of(Path::new(&arguments.data)).filter(|_| arguments.data != "digits");
+        let data = parts.as_ref().map_or(arguments.data.clone(), |parts| parts.train.display().to_string());
         if let (Some(val), None) = (parts.as_ref().and_then(|parts| parts.val.as_ref()), &recipe.manner.val_split) {
             recipe.manner.val_split = Some(ValSplit::File(val.display().to_string()));
         }
-        let val_split = recipe.manner.val_split.clone().unwrap_or_default();
-        if let ValSplit::Group { column, .. } = &val_split {
+        if let Some(ValSplit::Group { column, .. }) = &recipe.manner.val_split {
             reading.group_column = Some(column.clone());
         }
         let labeled = manifest::open(&data, &reading)?;
@@ -171,8 +170,8 @@ impl TrainJob {
         let mut settings = settings(&model, &recipe, &labeled.dataset.targets)?;
         let test = arguments.test_data.clone().or(parts.and_then(|parts| parts.test));
         settings.test_data = test.map(|test| val_split::absolute(&test));
-        let test = val_split::read_test(&labeled, &settings, &reading)?;
-        let (train, held, mut rng) = split_dataset(&labeled, &settings, &reading)?;
+        let test = val_split::read_test(&labeled, &settings, (&reading, reports))?;
+        let (train, held, mut rng) = split_dataset(&labeled, &settings, (&reading, reports))?;
         if reports {
             split_notes(&labeled, &settings, (&train, &held))?.iter().for_each(|note| eprintln!("{note}"));
         }
@@ -244,13 +243,13 @@ impl TrainJob {
             let message = format!("{} has changed since {} began: {what}", manifest.data.path, folder.display());
             return Err(Error::mistake(message).note("a resumed run needs the same examples; start another run"));
         }
-        let (train, held, mut rng) = split_dataset(&labeled, &manifest.settings, &manifest.data.reading)?;
+        let (train, held, mut rng) = split_dataset(&labeled, &manifest.settings, (&manifest.data.reading, reports))?;
         let fingerprint = matches!(manifest.settings.val_split, ValSplit::File(_)).then(|| fingerprint(&held));
         if fingerprint != manifest.data.val_fingerprint {
             let message = format!("the validation examples have changed since {} began", folder.display());
             return Err(Error::mistake(message).note("a resumed run must see the same examples; start another run"));
         }
-        let test = val_split::read_test(&labeled, &manifest.settings, &manifest.data.reading)?;
+        let test = val_split::read_test(&labeled, &manifest.settings, (&manifest.data.reading, reports))?;
         let mut run = new_trainer(&train, &manifest.network, &manifest.settings, &mut rng)?;
         let folder = lock.as_ref().map_or(RunDir(folder.to_path_buf()), |lock| RunDir::existing(folder, lock));
         let file = folder.checkpoint_path();

@@ -105,11 +105,12 @@ impl<'de> Deserialize<'de> for ValSplit {
     }
 }
 
-/// The training and validation examples, and the random numbers that follow. The same settings give the same.
+/// The training and validation examples, and the random numbers that follow. The same settings give the same. Notes of a validation file
+/// go to stderr if `reports` is true.
 pub fn split_dataset(
     labeled: &LabeledData,
     settings: &TrainSettings,
-    reading: &ReadOptions,
+    (reading, reports): (&ReadOptions, bool),
 ) -> Result<(Dataset, Dataset, Rng)> {
     let mut rng = Rng::seed_from_u64(settings.seed);
     let data = &labeled.dataset;
@@ -123,7 +124,9 @@ pub fn split_dataset(
             Some(groups) => data.split_groups(groups, *fraction, &mut rng),
             None => Err(Error::mistake("only the rows of a table have groups")),
         },
-        ValSplit::File(path) => labeled_file(labeled, Path::new(path), reading).map(|held| (data.clone(), held)),
+        ValSplit::File(path) => {
+            labeled_file(labeled, Path::new(path), (reading, reports)).map(|held| (data.clone(), held))
+        }
     };
     let (train, held) = split.map_err(|error| error.note(format!("from `--val-split {}`", settings.val_split)))?;
     if train.is_empty() || held.is_empty() {
@@ -144,27 +147,31 @@ pub fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string()
 }
 
-/// The test set, if there is one.
-pub fn read_test(labeled: &LabeledData, settings: &TrainSettings, reading: &ReadOptions) -> Result<Option<Dataset>> {
-    let read = |path: &String| labeled_file(labeled, Path::new(path), reading);
+/// The test set, if there is one. Its notes go to stderr if `reports` is true.
+pub fn read_test(
+    labeled: &LabeledData,
+    settings: &TrainSettings,
+    (reading, reports): (&ReadOptions, bool),
+) -> Result<Option<Dataset>> {
+    let read = |path: &String| labeled_file(labeled, Path::new(path), (reading, reports));
     settings.test_data.as_ref().map(read).transpose().map_err(|error| error.note("from `--test-data`"))
 }
 
 /// Reads labeled examples of another file in the format of the training data.
-fn labeled_file(labeled: &LabeledData, path: &Path, reading: &ReadOptions) -> Result<Dataset> {
+fn labeled_file(labeled: &LabeledData, path: &Path, (reading, reports): (&ReadOptions, bool)) -> Result<Dataset> {
     manifest::check_path(path)?;
     match &labeled.format {
-        DataFormat::Digits => Err(Error::mistake("the digits that ship have no other file")),
+        DataFormat::Digits => Err(Error::mistake("the built-in digits have no other file")),
         DataFormat::Text { vocabulary, context_length } => {
             let letters: Vec<char> = vocabulary.chars().collect();
             let text = text::load(path, reading.encoding)?;
             let (known, note) = text::known_characters(&text, &letters, path);
-            note.iter().for_each(|note| eprintln!("{}", escaped(note)));
+            note.iter().filter(|_| reports).for_each(|note| eprintln!("{}", escaped(note)));
             text::windows(&known, &letters, *context_length, path)
         }
         format => {
             let read = format.read(path, &labeled.class_names, reading)?;
-            read.notes.iter().for_each(|note| eprintln!("{}", escaped(note)));
+            read.notes.iter().filter(|_| reports).for_each(|note| eprintln!("{}", escaped(note)));
             let (data, unlabeled) = read.labeled().map_err(|error| error.note(format!("in {}", path.display())))?;
             if data.example_shape != labeled.dataset.example_shape {
                 let message = format!(
@@ -175,7 +182,7 @@ fn labeled_file(labeled: &LabeledData, path: &Path, reading: &ReadOptions) -> Re
                 );
                 return Err(Error::mistake(message));
             }
-            if unlabeled > 0 {
+            if unlabeled > 0 && reports {
                 eprintln!("{}: {unlabeled} examples without a label are left out", path.display());
             }
             Ok(data)
