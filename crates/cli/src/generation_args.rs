@@ -1,4 +1,4 @@
-//! Arguments and output that `run` and `chat` share: the model, how tokens are drawn, and writing text as it comes.
+//! Arguments and output that `run` and `chat` share: the model, sampling, and streaming of text.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,48 +13,48 @@ use serde_json::{Value, json};
 use crate::console::printable;
 use crate::output::DeviceArgs;
 
-/// A model and how it generates.
+/// A model and its generation settings.
 #[derive(Args)]
 pub struct GenerationArgs {
-    /// The model: a GGUF file, or a folder with `config.json`, `tokenizer.json` and safetensors files.
+    /// Model: a GGUF file, or a Hugging Face folder with `config.json`, `tokenizer.json` and safetensors files
     pub model: PathBuf,
-    /// Tokens to generate at most; by default until the model ends the text or the context is full.
+    /// Maximum number of tokens to generate [default: until the model ends the text or the context is full]
     #[arg(long, short = 'n', value_name = "N")]
     max_tokens: Option<usize>,
-    /// Randomness: 0 always takes the most likely token.
+    /// Sampling temperature; 0 always takes the most likely token
     #[arg(long, default_value_t = Sampling::default().temperature, allow_negative_numbers = true)]
     temperature: f32,
-    /// Draw from this many of the most likely tokens; 0 for all.
+    /// Sample from this many of the most likely tokens; 0 for all
     #[arg(long, default_value_t = Sampling::default().top_k)]
     top_k: usize,
-    /// Draw from the fewest most likely tokens whose probabilities add up to this; 1 for all.
+    /// Sample from the fewest most likely tokens whose probabilities add up to this; 1 for all
     #[arg(long, default_value_t = Sampling::default().top_p, allow_negative_numbers = true)]
     top_p: f32,
-    /// Draw from tokens at least this fraction as likely as the most likely; 0 for all.
+    /// Sample from tokens with at least this fraction of the probability of the most likely one; 0 for all
     #[arg(long, default_value_t = Sampling::default().min_p, allow_negative_numbers = true)]
     min_p: f32,
-    /// Make tokens of the prompt and the answer less likely: divides their logits; 1 for no change.
+    /// Divide the logits of tokens that occur in the prompt or the answer by this; 1 for no penalty
     #[arg(long, default_value_t = Sampling::default().repetition_penalty, allow_negative_numbers = true)]
     repetition_penalty: f32,
-    /// Make tokens of the answer less likely: is taken from their logits.
+    /// Subtract this from the logits of tokens that occur in the answer
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f32,
-    /// Make tokens of the answer less likely: is taken from their logits for each time they occur.
+    /// Subtract this from the logit of a token for each time it occurs in the answer
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     frequency_penalty: f32,
-    /// Add a number to the logit of a token id, as `42=-5` or `42=-inf`; may be repeated.
+    /// Add a number to the logit of a token id, such as `42=-5` or `42=-inf`; can be repeated
     #[arg(long, value_name = "ID=NUMBER", value_parser = logit_bias)]
     logit_bias: Vec<(u32, f32)>,
-    /// End the answer before this text; may be repeated.
+    /// End the answer before this text; can be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
-    /// Seed of the random numbers: the same seed and prompt give the same text.
+    /// Seed of sampling; the same seed and prompt give the same text
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Positions of the key-value cache, prompt included; by default those that the model was trained for.
+    /// Size of the key-value cache in tokens, including the prompt [default: the context length of the model]
     #[arg(long, value_name = "N")]
     context_length: Option<usize>,
-    /// System message: instructions before the conversation.
+    /// System message: instructions before the conversation
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
     #[command(flatten)]
@@ -70,10 +70,10 @@ fn logit_bias(text: &str) -> std::result::Result<(u32, f32), String> {
 /// A text that was generated, and how long it took.
 pub struct Answer {
     pub text: String,
-    /// To the first piece of text.
+    /// Time to the first piece of text.
     pub first_seconds: f64,
     pub seconds: f64,
-    /// True if `goes_on` ended it.
+    /// True if the caller interrupted it.
     pub is_interrupted: bool,
 }
 
@@ -115,7 +115,7 @@ impl GenerationArgs {
 }
 
 impl Answer {
-    /// Takes the text of a generation while `goes_on` says so; hands each piece on.
+    /// Collects the text of a generation while `goes_on` returns true, and passes each piece to `piece`.
     pub fn collect(
         generation: &mut Generation<'_>,
         goes_on: impl Fn() -> bool,
@@ -138,7 +138,7 @@ impl Answer {
         Ok(Answer { text, first_seconds: first.unwrap_or(seconds), seconds, is_interrupted })
     }
 
-    /// Why it ended, in one word.
+    /// The reason for the end: `stop`, `length` or `interrupt`.
     pub fn finish_reason(&self, generation: &Generation<'_>) -> &'static str {
         match generation.finish_reason() {
             Some(FinishReason::Stop) => "stop",

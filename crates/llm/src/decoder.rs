@@ -66,9 +66,9 @@ impl NormWeights {
 
 /// Positions of the tokens of a step.
 struct Positions {
-    /// Of the first, i32 `[]`.
+    /// Position of the first token, i32 `[]`.
     first: Tensor,
-    /// Of each, i32 `[n]`.
+    /// Position of each token, i32 `[n]`.
     all: Tensor,
     /// Cosines and sines of each rotary embedding: f32 `[n, width / 2]`.
     turns: Vec<[Tensor; 2]>,

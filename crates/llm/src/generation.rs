@@ -177,7 +177,7 @@ pub struct Generation<'m> {
     state: State,
 }
 
-/// True if a generation goes on.
+/// True while a generation is not finished.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Running,
@@ -243,7 +243,7 @@ impl<'m> Generation<'m> {
         &self.logprobs
     }
 
-    /// Why the generation ended; `None` while it goes on and after an error.
+    /// The reason for the end of the generation; `None` before its end and after an error.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         match self.state {
             State::Finished(reason) => Some(reason),

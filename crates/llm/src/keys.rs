@@ -19,9 +19,9 @@ enum Entry {
 
 /// Keys and values of one level.
 pub(crate) struct Keys {
-    /// Begins every message: the file's path.
+    /// The file's path, which begins every message.
     place: String,
-    /// Stands before every key in messages.
+    /// Prefix of every key in messages.
     prefix: String,
     entries: BTreeMap<String, Entry>,
     read: RefCell<BTreeSet<String>>,

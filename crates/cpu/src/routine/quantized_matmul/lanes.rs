@@ -209,7 +209,7 @@ impl<L: Lanes, T: LanesTask> Task for With<L, T> {
 /// Does a task with the lanes of an instruction set.
 ///
 /// # Safety
-/// What the task asks for holds; the set is available.
+/// The conditions of the task hold, and the machine has the instruction set.
 pub unsafe fn run<T: LanesTask>(isa: Isa, task: T) {
     // SAFETY: the caller's promise.
     unsafe {

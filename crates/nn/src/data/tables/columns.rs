@@ -80,7 +80,7 @@ impl Column<'_> {
         Ok(())
     }
 
-    /// The number of cells with categories that training did not have.
+    /// The cells of these rows with categories that training did not have.
     pub fn unknown<'t>(&self, table: &'t CsvTable, rows: impl Iterator<Item = usize>) -> Vec<&'t str> {
         let Some(categories) = &self.categories else { return Vec::new() };
         let cells = rows.map(|row| table.cell(row, self.place));
@@ -175,7 +175,6 @@ pub(super) fn fit(
                 let (offset, note) = offset_of(&values);
                 found.notes.extend(note.map(|note| format!("{}: {name}: {note}", path.display())));
                 found.offsets.extend(offset.map(|offset| (name.clone(), offset)));
-                // An offset is only for values near 1 at most.
                 let scale = offsets::scale(&values).filter(|_| offset.is_none());
                 found.scales.extend(scale.map(|scale| (name.clone(), scale)));
                 if counts_rows(&values, rows.len()) {
