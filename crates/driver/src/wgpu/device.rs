@@ -7,12 +7,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
 use panoply_device::{
-    AllocId, DType, DeviceCommand, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramForm, ProgramId, QueueId,
+    AllocId, DeviceCommand, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramForm, ProgramId, QueueId,
     RawDevice, Region, Result, Routine, Target, Ticket,
 };
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, CommandEncoder};
 
-use super::arithmetic::{Trust, is_fused};
+use super::arithmetic::{Function, Trust, is_exact};
 use super::discovery::DiscoveredDevice;
 use super::encode::{Encoder, Tables};
 use super::memory::{Allocation, Room, landing};
@@ -40,8 +40,8 @@ struct Used {
     words: Buffer,
     /// Held while commands are encoded and submitted: they share the `words` buffer, and their order is that of the calls.
     order: Mutex<()>,
-    /// Results of the tests for fused f32 and f64 multiply-adds and for consecutive subgroups, run on request.
-    tried: [OnceLock<bool>; 3],
+    /// Results of the tests of float functions and for consecutive subgroups, run on request.
+    tried: [OnceLock<bool>; Function::ALL.len() + 1],
     open: Arc<Open>,
 }
 
@@ -88,26 +88,30 @@ impl WgpuDevice {
         Ok(self.used.get().expect("the device was opened above or by another thread"))
     }
 
-    /// Opens the device, which must not be open. In a browser fused multiply-adds are tested here, because later calls cannot wait.
+    /// Opens the device, which must not be open. In a browser float functions are tested here, because later calls cannot wait.
     pub(super) async fn open(&self) -> Result<()> {
         let open = Arc::new(Open::new(&self.place, self.info.device_string()).await?);
         let (bytes, words) = (bytes::program(&open)?, submit::words_buffer(&open)?);
         let (tables, order, tried) = (RwLock::default(), Mutex::default(), Default::default());
         let used = self.used.get_or_init(|| Used { tables, bytes, words, order, tried, open });
         if IN_BROWSER {
-            let fused = is_fused(self, DType::F32).await?;
-            let _ = used.tried[0].set(fused);
+            for (function, tried) in Function::ALL.into_iter().zip(&used.tried) {
+                // There is no f64 in browsers.
+                if function != Function::FmaF64 {
+                    let _ = tried.set(is_exact(self, function).await?);
+                }
+            }
         }
         Ok(())
     }
 
     /// Returns the value of a pipeline constant that depends on the device; `None` for an unknown name.
     fn constant(&self, name: &str) -> Result<Option<f64>> {
-        let position = match name {
-            "fused_f32" => 0,
-            "fused_f64" => 1,
-            "subgroups_consecutive" => 2,
-            _ => return Ok(None),
+        let function = Function::ALL.into_iter().position(|function| function.constant() == name);
+        let position = match function {
+            Some(position) => position,
+            None if name == "subgroups_consecutive" => Function::ALL.len(),
+            None => return Ok(None),
         };
         if self.trust == Trust::Nothing {
             return Ok(Some(0.0));
@@ -116,10 +120,9 @@ impl WgpuDevice {
         let right = match known.get() {
             Some(right) => *right,
             None => {
-                let right = match position {
-                    0 => now(is_fused(self, DType::F32))?,
-                    1 => now(is_fused(self, DType::F64))?,
-                    _ => now(subgroups::are_consecutive(self, &self.target))?,
+                let right = match Function::ALL.get(position) {
+                    Some(function) => now(is_exact(self, *function))?,
+                    None => now(subgroups::are_consecutive(self, &self.target))?,
                 };
                 *known.get_or_init(|| right)
             }

@@ -162,6 +162,34 @@ fn vulkan_memory(adapter: &Adapter) -> Option<u64> {
     heaps.iter().filter(|heap| heap.flags.as_raw() & 1 != 0).map(|heap| heap.size).max()
 }
 
+/// Returns the widths in bits of the floats for which a SPIR-V module can have the execution mode SignedZeroInfNanPreserve.
+#[cfg(not(any(target_vendor = "apple", target_family = "wasm")))]
+pub fn preserved_widths(adapter: &Adapter) -> Vec<u32> {
+    // SAFETY: the adapter outlives everything that is borrowed from it, and no object is destroyed.
+    let Some(vulkan) = (unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }) else { return Vec::new() };
+    let (shared, physical) = (vulkan.shared_instance(), vulkan.raw_physical_device());
+    // SAFETY: the physical device belongs to this instance, which lives as long as the adapter.
+    let version = unsafe { shared.raw_instance().get_physical_device_properties(physical) }.api_version;
+    if version.min(shared.instance_api_version()) < ash::vk::API_VERSION_1_2 {
+        return Vec::new();
+    }
+    let mut controls = ash::vk::PhysicalDeviceFloatControlsProperties::default();
+    let mut properties = ash::vk::PhysicalDeviceProperties2::default().push_next(&mut controls);
+    // SAFETY: as above; the structures are those of Vulkan 1.2.
+    unsafe { shared.raw_instance().get_physical_device_properties2(physical, &mut properties) };
+    let widths = [
+        (16, controls.shader_signed_zero_inf_nan_preserve_float16),
+        (32, controls.shader_signed_zero_inf_nan_preserve_float32),
+        (64, controls.shader_signed_zero_inf_nan_preserve_float64),
+    ];
+    widths.into_iter().filter(|(_, yes)| *yes == ash::vk::TRUE).map(|(width, _)| width).collect()
+}
+
+#[cfg(any(target_vendor = "apple", target_family = "wasm"))]
+pub fn preserved_widths(_adapter: &Adapter) -> Vec<u32> {
+    Vec::new()
+}
+
 #[cfg(any(target_vendor = "apple", target_family = "wasm"))]
 fn vulkan_memory(_adapter: &Adapter) -> Option<u64> {
     None

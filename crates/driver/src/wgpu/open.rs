@@ -33,6 +33,8 @@ pub struct Open {
     pub features: wgpu::Features,
     /// True if programs are translated to SPIR-V here and not in `wgpu`.
     pub translates: bool,
+    /// Widths in bits of the floats for which a program can require that NaN, infinity and -0 are kept.
+    pub preserved: Vec<u32>,
     /// Number of this device, unique in the process.
     number: u64,
     tickets: AtomicU64,
@@ -89,6 +91,7 @@ impl Open {
             limits,
             features,
             translates,
+            preserved: if translates { info::preserved_widths(&place.adapter) } else { Vec::new() },
             number,
             tickets: AtomicU64::new(0),
             looking: Mutex::new(()),

@@ -289,7 +289,7 @@ impl Program {
                         format!("{label}: {entry} cannot be translated to SPIR-V; the compiler's log follows");
                     Error::new(panoply_device::ErrorKind::CompileFailed, message).note(log)
                 };
-                Some(Foreign::SpirV(understood.translate(entry, constants).map_err(refused)?))
+                Some(Foreign::SpirV(understood.translate(entry, constants, &open.preserved).map_err(refused)?))
             }
         };
         open.build(entry, || {

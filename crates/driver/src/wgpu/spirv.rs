@@ -2,7 +2,8 @@
 //!
 //! WGSL has no such attribute and naga writes none, so drivers can fuse `a * b + c`, or rewrite code that adds and subtracts the same
 //! number to compute a rounding error. SPIR-V has `NoContraction`, and Mesa's drivers, for example, do not rewrite operations that carry
-//! it.
+//! it. Without `SignedZeroInfNanPreserve` drivers can also assume that no number is NaN: NVIDIA's computes `select(x, c, x < c)` as a
+//! maximum, which drops it.
 
 use naga::back::spv;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -53,8 +54,13 @@ impl Understood {
         point.workgroup_size_overrides.is_none().then_some(point.workgroup_size)
     }
 
-    /// Translates the program to SPIR-V, with these constants.
-    pub fn translate(&self, entry: &str, constants: &[(&str, f64)]) -> std::result::Result<Vec<u32>, String> {
+    /// Translates the program to SPIR-V, with these constants. Floats of the widths `preserved` keep NaN, infinity and -0.
+    pub fn translate(
+        &self,
+        entry: &str,
+        constants: &[(&str, f64)],
+        preserved: &[u32],
+    ) -> std::result::Result<Vec<u32>, String> {
         let stage = naga::ShaderStage::Compute;
         let module = self.settled(constants);
         let constants = constants.iter().map(|(name, value)| ((*name).to_string(), *value)).collect();
@@ -78,7 +84,7 @@ impl Understood {
         };
         let pipeline = spv::PipelineOptions { shader_stage: stage, entry_point: entry.to_string() };
         let words = spv::write_vec(&module, &info, &options, Some(&pipeline));
-        Ok(without_contraction(&words.map_err(|error| error.to_string())?))
+        Ok(preserving_nan(without_contraction(&words.map_err(|error| error.to_string())?), preserved))
     }
 }
 
@@ -105,6 +111,8 @@ impl Understood {
             if let Some((at, taken)) = found {
                 function.body.cull(at..);
                 function.body.extend_block(taken);
+                // naga keeps a named expression even if nothing uses it, and fails for the result of a call that is gone.
+                function.named_expressions.clear();
             }
         }
         module
@@ -137,6 +145,45 @@ fn without_contraction(words: &[u32]) -> Vec<u32> {
     [&words[..place], &decorations, &words[place..]].concat()
 }
 
+/// OpEntryPoint; its third word is the id of the function.
+const OP_ENTRY_POINT: u32 = 15;
+const OP_CAPABILITY: u32 = 17;
+/// The capability and the execution mode SignedZeroInfNanPreserve.
+const PRESERVE: [u32; 2] = [4466, 4461];
+
+/// Returns the module with the execution mode `SignedZeroInfNanPreserve` for floats of these widths in bits.
+fn preserving_nan(words: Vec<u32>, widths: &[u32]) -> Vec<u32> {
+    if widths.is_empty() {
+        return words;
+    }
+    // The end of the capabilities, and that of the entry points with the ids of their functions.
+    let (mut capabilities, mut entries, mut functions) = (HEADER, HEADER, Vec::new());
+    let mut at = HEADER;
+    while at < words.len() {
+        let next = at + ((words[at] >> 16) as usize).max(1);
+        match words[at] & 0xFFFF {
+            OP_CAPABILITY => capabilities = next,
+            OP_ENTRY_POINT => {
+                entries = next;
+                functions.push(words[at + 2]);
+            }
+            _ => {}
+        }
+        at = next;
+    }
+    let mut name = b"SPV_KHR_float_controls".to_vec();
+    name.resize(name.len() / 4 * 4 + 4, 0);
+    let name: Vec<u32> =
+        name.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).collect();
+    let capability = [2 << 16 | OP_CAPABILITY, PRESERVE[0]];
+    let extension = [&[(name.len() as u32 + 1) << 16 | 10], &name[..]].concat();
+    let modes = functions
+        .iter()
+        .flat_map(|function| widths.iter().map(move |width| [4 << 16 | 16, *function, PRESERVE[1], *width]));
+    let modes: Vec<u32> = modes.flatten().collect();
+    [&words[..capabilities], &capability, &extension, &words[capabilities..entries], &modes, &words[entries..]].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,7 +199,7 @@ mod tests {
     fn translate_decorates_every_float_operation() {
         let understood = understand(SOURCE, Capabilities::empty(), "test", "main").expect("it is valid");
         assert_eq!(understood.overrides().collect::<Vec<_>>(), ["width"]);
-        let words = understood.translate("main", &[("width", 64.0)]).expect("it translates");
+        let words = understood.translate("main", &[("width", 64.0)], &[]).expect("it translates");
         let mut decorated = Vec::new();
         let mut results = Vec::new();
         let mut at = HEADER;
@@ -170,19 +217,56 @@ mod tests {
     }
 
     #[test]
+    fn translate_declares_that_nan_is_kept() {
+        let understood = understand(SOURCE, Capabilities::empty(), "test", "main").expect("it is valid");
+        let words = understood.translate("main", &[("width", 64.0)], &[16, 32]).expect("it translates");
+        let (mut seen, mut at) = (Vec::new(), HEADER);
+        while at < words.len() {
+            let length = (words[at] >> 16) as usize;
+            match (words[at] & 0xFFFF, words[at + 1..at + length].to_vec()) {
+                (17, capability) if capability == [4466] => seen.push("capability".to_string()),
+                (10, name) => {
+                    let bytes: Vec<u8> = name.iter().flat_map(|word| word.to_le_bytes()).collect();
+                    seen.push(String::from_utf8(bytes).unwrap().trim_end_matches('\0').to_string());
+                }
+                (15, entry) => seen.push(format!("entry {}", entry[1])),
+                (16, mode) if mode[1] == 4461 => seen.push(format!("mode {} of {}", mode[2], mode[0])),
+                _ => {}
+            }
+            at += length;
+        }
+        let entry =
+            seen.iter().find_map(|line| line.strip_prefix("entry ")).expect("there is an entry point").to_string();
+        let modes = [16, 32].map(|width| format!("mode {width} of {entry}"));
+        let extensions = seen.iter().filter(|line| line.starts_with("SPV_")).cloned().collect::<Vec<_>>();
+        assert!(extensions.contains(&"SPV_KHR_float_controls".to_string()), "{seen:?}");
+        assert_eq!(
+            seen.iter().filter(|line| line.starts_with("mode")).collect::<Vec<_>>(),
+            modes.iter().collect::<Vec<_>>()
+        );
+        assert_eq!(seen[0], "capability", "{seen:?}");
+        assert_eq!(
+            understood.translate("main", &[("width", 64.0)], &[]).expect("it translates").len(),
+            words.len() - 2 - 7 - 8
+        );
+    }
+
+    #[test]
     fn translate_drops_code_that_constants_make_unreachable() {
         let source = "
             override fused: bool = false;
             @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+            fn root(a: f32) -> f32 { return sqrt(a); }
             fn f(a: f32) -> f32 {
                 if fused { return fma(a, a, a); }
-                return sqrt(a);
+                let named = root(a);
+                return named;
             }
             @compute @workgroup_size(1) fn main() { x[0] = f(x[0]); }";
         let understood = understand(source, Capabilities::empty(), "test", "main").expect("it is valid");
         // The instruction number of GLSL.std.450 is the fifth word of OpExtInst: Sqrt is 31, Fma 50.
         let calls = |fused: f64, number: u32| {
-            let words = understood.translate("main", &[("fused", fused)]).expect("it translates");
+            let words = understood.translate("main", &[("fused", fused)], &[]).expect("it translates");
             let mut at = HEADER;
             let mut count = 0;
             while at < words.len() {

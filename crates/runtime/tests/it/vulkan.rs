@@ -121,6 +121,36 @@ fn fma_rounds_once_for_all_operands() {
     }
 }
 
+/// A quotient, a root, or a NaN that is selected because no comparison with it is true.
+type Formula = (&'static str, fn(f32, f32) -> f32);
+
+#[test]
+fn quotients_roots_and_nan_are_exact_for_all_operands() {
+    let below = |a: f32, b: f32| if a < b { b } else { a };
+    let formulas: [Formula; 3] = [
+        ("div(a[global_id.x], b[global_id.x])", |a, b| a / b),
+        ("sqrt(a[global_id.x])", |a, _| a.sqrt()),
+        ("select(lt(a[global_id.x], b[global_id.x]), b[global_id.x], a[global_id.x])", below),
+    ];
+    for trust in [Trust::Measured, Trust::Nothing] {
+        let Some(device) = device(trust, false) else { return };
+        let [a, b, c] = operands_f32(100_000);
+        // Products of the operands have every exponent; half of the roots are of positive numbers.
+        let (a, b) = ([&a[..], &c].concat(), [&b[..], &a].concat());
+        let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        for (formula, expected) in formulas {
+            let source =
+                format!("kernel k(a: &[f32], b: &[f32], y: &out [f32]) {{\n    y[global_id.x] = {formula}\n}}\n");
+            let found = run(&device, &source, &[bytes(&a), bytes(&b)], DType::F32);
+            for (i, found) in found.chunks_exact(4).enumerate() {
+                let (found, expected) = (f32::from_le_bytes(found.try_into().unwrap()), expected(a[i], b[i]));
+                let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+                assert!(same, "{trust:?}: {formula} of {:e} and {:e} is {expected:e}, not {found:e}", a[i], b[i]);
+            }
+        }
+    }
+}
+
 #[test]
 fn products_and_sums_are_not_contracted() {
     let Some(device) = device(Trust::Measured, false) else { return };
