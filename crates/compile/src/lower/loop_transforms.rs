@@ -58,18 +58,37 @@ fn find_split(nest: &LoopNest, list: usize, next: u32) -> Option<(usize, LoopNes
     }
     for (at, var) in vars(nest, list).iter().enumerate() {
         for unit in units(nest, *var) {
-            let slow = LoopVar { id: next, extent: var.extent / unit };
-            let fast = LoopVar { id: next + 1, extent: unit };
-            let whole = AffineExpr::var(slow).mul(unit as i64).add(&AffineExpr::var(fast));
-            let split = substituted(nest, &|atom| (*atom == AffineTerm::Var(*var)).then(|| whole.clone()));
+            let (both, split) = split(nest, *var, unit, next);
             if divisions(&split) < before {
                 let mut list_vars = vars(nest, list).clone();
-                list_vars.splice(at..=at, [slow, fast]);
+                list_vars.splice(at..=at, both);
                 return Some((at, with_vars(split, list, list_vars)));
             }
         }
     }
     None
+}
+
+/// Splits the outermost variable into `rounds` parts of equal length, the part first; `None` if it is not divisible, or if that adds
+/// quotients or remainders.
+pub fn split_outermost(nest: &LoopNest, rounds: u64) -> Option<LoopNest> {
+    let var = *nest.outer.first()?;
+    if !var.extent.is_multiple_of(rounds) || var.extent == rounds {
+        return None;
+    }
+    let split = split(nest, var, var.extent / rounds, largest_id(nest) + 1);
+    let mut outer = nest.outer.clone();
+    outer.splice(..1, split.0);
+    (divisions(&split.1) <= divisions(nest)).then(|| with_vars(split.1, 0, outer))
+}
+
+/// Substitutes a variable by two, slow · unit + fast, with new ids from `next` on.
+fn split(nest: &LoopNest, var: LoopVar, unit: u64, next: u32) -> ([LoopVar; 2], LoopNest) {
+    let slow = LoopVar { id: next, extent: var.extent / unit };
+    let fast = LoopVar { id: next + 1, extent: unit };
+    let whole = AffineExpr::var(slow).mul(unit as i64).add(&AffineExpr::var(fast));
+    let split = substituted(nest, &|atom| (*atom == AffineTerm::Var(var)).then(|| whole.clone()));
+    ([slow, fast], split)
 }
 
 /// Returns the divisors of a variable in index expressions that divide its extent.

@@ -92,6 +92,10 @@ impl Variants {
         let levels = compute_at::ComputeLevels::new(&nest);
         let tilings = tiled_matmul::tilings(&nest, &levels, target, accuracy);
         let mapping = thread_mapping::map(&nest, &levels, target, accuracy);
+        if let Some((nest, mapping)) = thread_mapping::interleaved(&nest, &mapping, target) {
+            let levels = compute_at::ComputeLevels::new(&nest);
+            return Variants { nest, levels, tilings: Vec::new(), mapping, lengths: Vec::new() };
+        }
         let lengths = mapping.lengths(&nest, target);
         Variants { nest, levels, tilings, mapping, lengths }
     }
@@ -139,6 +143,7 @@ pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
         ("elements of a strided row that a group shares", thread_mapping::LONG_ROW),
         ("elements of a row that a group processes at once", thread_mapping::GPU_GROUP as u64),
         ("rows that keep a device busy", thread_mapping::BUSY_ROWS),
+        ("elements from which a work-item computes several", thread_mapping::INTERLEAVED),
         ("rows and columns of a tile", tiled_matmul::SMALLEST),
     ];
     let block = match style {

@@ -116,6 +116,9 @@ impl<'a> RowEmitter<'a> {
         if stores.is_empty() {
             return;
         }
+        if let Some((var, AxisBinding::Sequential)) = self.mapping.outer.first() {
+            return self.interleave(*var, &stores);
+        }
         // Later phases can use these values too, so they are computed where all work-items see them.
         for store in &stores {
             self.e.value(store.value);
@@ -129,6 +132,27 @@ impl<'a> RowEmitter<'a> {
         stores.iter().for_each(|store| self.e.store(store));
         if self.mapping.lanes.is_some() {
             self.e.b.end();
+        }
+    }
+
+    /// Computes the values for each value of an outer variable before it stores any, so that their loads are in flight together.
+    fn interleave(&mut self, var: LoopVar, stores: &[&Store]) {
+        let rounds: Vec<(ExprId, Vec<Option<ExprId>>)> = (0..var.extent)
+            .map(|round| {
+                let at = self.e.b.index(round);
+                self.e.vars.insert(var.id, at);
+                self.e.clear();
+                for store in stores {
+                    let value = self.e.value(store.value);
+                    self.e.row[store.value] = Some(self.e.b.bind("v", value));
+                }
+                (at, self.e.row.clone())
+            })
+            .collect();
+        for (at, row) in rounds {
+            self.e.vars.insert(var.id, at);
+            self.e.row = row;
+            stores.iter().for_each(|store| self.e.store(store));
         }
     }
 

@@ -8,9 +8,9 @@ use panoply_ir::target::Style;
 use panoply_ir::{MathMode, Target};
 
 use super::compute_at::{ComputeLevel, ComputeLevels};
-use super::loop_transforms::InnerExtent;
+use super::loop_transforms::{self, InnerExtent};
 use crate::schedule::affine::{AffineExpr, LoopVar};
-use crate::schedule::loop_nest::{LoopNest, Value, ValueId};
+use crate::schedule::loop_nest::{LoopNest, Store, Value, ValueId};
 
 /// Execution resource that iterates over a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,11 @@ pub(super) const BUSY_ROWS: u64 = 2048;
 /// Maximum group size used on a GPU.
 pub(super) const GPU_GROUP: u32 = 256;
 
+/// Elements from which a work-item of a GPU computes several: as many work-items as keep the largest device busy are left.
+pub(super) const INTERLEAVED: u64 = 1 << 20;
+/// Number of elements that such a work-item computes, the first that divides the outermost extent.
+const ROUNDS: [u64; 2] = [4, 2];
+
 /// Rows shorter than this do not fill a CPU's block even if entire planes are merged.
 pub(super) const SHORTEST_ROW: u64 = 4;
 
@@ -87,6 +92,21 @@ pub fn map(nest: &LoopNest, levels: &ComputeLevels, target: &Target, accuracy: M
         }
     }
     by_item(nest, target)
+}
+
+/// Splits the outermost variable of a large elementwise nest on a GPU, so that each work-item computes elements that are far apart: one load
+/// at a time for each work-item does not reach the memory bandwidth. Returns the nest and its mapping; `None` if it does not apply.
+pub fn interleaved(nest: &LoopNest, mapping: &ThreadMapping, target: &Target) -> Option<(LoopNest, ThreadMapping)> {
+    let is_elementwise = nest.loops.is_empty() && mapping.lanes.is_none() && mapping.tile.is_none();
+    let is_plain = |store: &Store| store.condition.is_none() && store.accumulate.is_none();
+    let applies = matches!(target.style, Style::Gpu) && is_elementwise && nest.stores.iter().all(is_plain);
+    if !applies || extent(&nest.outer) < INTERLEAVED {
+        return None;
+    }
+    let nest = ROUNDS.iter().find_map(|rounds| loop_transforms::split_outermost(nest, *rounds))?;
+    let mut mapping = by_item(&LoopNest { outer: nest.outer[1..].to_vec(), ..nest.clone() }, target);
+    mapping.outer.insert(0, (nest.outer[0], AxisBinding::Sequential));
+    Some((nest, mapping))
 }
 
 /// Returns true if the order of a reduction's iterations affects the result.

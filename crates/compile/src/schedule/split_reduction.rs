@@ -101,7 +101,7 @@ pub(super) fn reduce_sizes(style: Style, columns: bool, spreads: bool) -> (usize
         (Style::Cpu { .. }, false) => (if spreads { 16 } else { 64 }, 16 << 10),
         (Style::Cpu { block }, true) => (64 * block as usize, 64),
         (Style::Gpu, false) => (if spreads { 16 } else { 1024 }, 2 << 10),
-        (Style::Gpu, true) => (1 << 16, 32),
+        (Style::Gpu, true) => (1 << 18, 32),
     }
 }
 

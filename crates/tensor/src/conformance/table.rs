@@ -63,6 +63,8 @@ pub const ROWS: &[Row] = &[
         let [a, b] = [0, 1].map(|at| x[at].gt(&x[at].literal(0.0)));
         a.lt(&b).bitwise_or(&a.maximum(&b).bitwise_and(&a.minimum(&b))).max(1)
     }),
+    flat("add a row to a million", &[any(&[1024, 1024]), any(&[1024])], |x| &x[0] + &x[1]),
+    flat("sub of two rows of a million", &[any(&[2, 1_048_576])], |x| x[0].narrow(0, 0, 1) - x[0].narrow(0, 1, 1)),
     smooth("cast and back", &[any(&[33])], |x| x[0].cast(DType::F64).exp().cast(x[0].dtype())),
     // Views and rearranging.
     smooth("reshape", &[any(&[4, 6])], |x| x[0].reshape([3, -1]).exp()),
