@@ -87,9 +87,14 @@ pub fn cases() -> Vec<Case> {
         .concat()
 }
 
-/// Runs every case except those for which `skip` returns a reason.
-pub fn run_all(device: &dyn RawDevice, render: Render<'_>, skip: &dyn Fn(&Case) -> Option<String>) -> Vec<CaseOutcome> {
-    let run = |case: Case| {
+/// Runs every case except those for which `skip` returns a reason, each when the iterator reaches it: if a driver crashes the process, the
+/// outcomes of the cases before are known.
+pub fn run_all<'a>(
+    device: &'a dyn RawDevice,
+    render: Render<'a>,
+    skip: impl Fn(&Case) -> Option<String> + 'a,
+) -> impl Iterator<Item = CaseOutcome> + 'a {
+    let run = move |case: Case| {
         let why = skip(&case).or_else(|| lacks(device, &case));
         let verdict = match why {
             Some(why) => CaseResult::Skipped(why),
@@ -100,7 +105,7 @@ pub fn run_all(device: &dyn RawDevice, render: Render<'_>, skip: &dyn Fn(&Case) 
         };
         CaseOutcome { name: case.name, verdict }
     };
-    cases().into_iter().map(run).collect()
+    cases().into_iter().map(run)
 }
 
 /// Returns the requirement that the device lacks according to its own description, if any.

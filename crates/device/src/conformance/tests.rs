@@ -33,7 +33,7 @@ fn case_names_are_unique() {
 fn null_device_passes_cases_without_computing() {
     for target in [Target::cpu(), Target::opencl_minimum()] {
         let device = NullDevice::new(target);
-        let outcomes = run_all(&device, &render, &computes_nothing);
+        let outcomes: Vec<_> = run_all(&device, &render, computes_nothing).collect();
         let report = report(&device, &outcomes).unwrap();
         assert!(
             report.contains("SKIPPED: conformance of") && report.contains("the null device computes nothing"),
@@ -54,7 +54,7 @@ fn cases_that_need_computing_fail_without_it() {
     let excused = ["supported routines are correct", "an empty submission completes after earlier ones"];
     let skip =
         |case: &Case| (!case.needs.contains(&Requirement::Computing) || excused.contains(&case.name)).then(String::new);
-    for outcome in run_all(&device, &render, &skip) {
+    for outcome in run_all(&device, &render, skip) {
         assert!(!matches!(outcome.verdict, CaseResult::Passed), "{outcome:?}");
     }
 }
@@ -63,7 +63,7 @@ fn cases_that_need_computing_fail_without_it() {
 fn report_lists_every_failure() {
     let device = NullDevice::new(Target::cpu());
     device.fail(InjectedFailure::Allocation { after: 3 });
-    let outcomes = run_all(&device, &render, &computes_nothing);
+    let outcomes: Vec<_> = run_all(&device, &render, computes_nothing).collect();
     let error = report(&device, &outcomes).unwrap_err();
     assert!(error.message().contains("fails 1 of"), "{error}");
     assert!(error.notes()[0].contains("allocations of any size are disjoint: out of memory"), "{error}");

@@ -97,7 +97,7 @@ fn conforms() {
         };
         case.needs.iter().find_map(beyond)
     };
-    let outcomes = run_all(&*device, &program, &skip);
+    let outcomes: Vec<_> = run_all(&*device, &program, skip).collect();
     println!("{}", report(&*device, &outcomes).unwrap_or_else(|error| panic!("{error}")));
 }
 

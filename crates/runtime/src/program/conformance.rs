@@ -6,10 +6,10 @@ use super::program_form;
 use crate::device::Device;
 
 impl Device {
-    /// Runs the device contract's conformance suite; [`panoply_device::conformance::report`] formats the outcomes. It bypasses the
-    /// memory pool, so the device should be otherwise idle.
-    pub fn conformance(&self) -> Vec<CaseOutcome> {
+    /// Runs the device contract's conformance suite and calls `see` with each outcome; [`panoply_device::conformance::report`] formats
+    /// them. It bypasses the memory pool, so the device should be otherwise idle.
+    pub fn conformance(&self, see: impl FnMut(CaseOutcome)) {
         let info = self.info();
-        run_all(&**self.raw(), &|kernel, target| program_form::program(kernel, target, info), &|_| None)
+        run_all(&**self.raw(), &|kernel, target| program_form::program(kernel, target, info), |_| None).for_each(see);
     }
 }

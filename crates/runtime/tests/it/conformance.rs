@@ -7,7 +7,9 @@ use panoply_device::conformance::report;
 use panoply_runtime::Device;
 
 fn conforms(device: &Device, raw: &dyn panoply_device::RawDevice) {
-    match report(raw, &device.conformance()) {
+    let mut outcomes = Vec::new();
+    device.conformance(|outcome| outcomes.push(outcome));
+    match report(raw, &outcomes) {
         Ok(words) => eprintln!("{words}"),
         Err(error) => panic!("{error}"),
     }
