@@ -1,10 +1,10 @@
 """Compares the rows of `panoply bench tensors` and `panoply bench training` with PyTorch, Burn and candle.
 
-    python peers.py PANOPLY_BINARY RUST_PEERS_BINARY TABLE.md [--seconds S] [--threads N]
+    python peers.py PANOPLY_BINARY TABLE.md [--rust-peers BINARY] [--device cpu|cuda:N] [--seconds S] [--threads N]
 
-Runs Panoply, PyTorch and the program in `peers/` (Burn and candle) one after the other on the CPU, and writes medians of warm runs as
-Markdown tables: ratios of time and, for PyTorch, of memory; smaller is better. A separate table lists the host time of training steps.
-Rows that only some frameworks have are included.
+Runs Panoply, PyTorch and, on the CPU, the program in `peers/` (Burn and candle) one after the other, and writes medians of warm runs as
+Markdown tables: ratios of time and, on the CPU, of memory; smaller is better. A separate table lists the host time of training steps.
+Rows that only some frameworks have are included. A GPU needs nothing but the binary and PyTorch.
 """
 
 import argparse
@@ -23,6 +23,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 M = 1 << 20
+
+# Where PyTorch computes: "cpu" or "cuda:N".
+DEVICE = "cpu"
 
 
 # Maximum ratio to PyTorch that we aim for.
@@ -48,13 +51,36 @@ GOALS = {
 }
 
 
+def on_gpu():
+    return DEVICE != "cpu"
+
+
+def wait():
+    if on_gpu():
+        torch.cuda.synchronize()
+
+
+def captured(run):
+    """Returns the replay of a CUDA graph of a function; on the CPU, the function."""
+    if not on_gpu():
+        return run
+    run()
+    wait()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
 def median(run, seconds):
-    run()
-    run()
+    for _ in range(10 if on_gpu() else 2):
+        run()
+    wait()
     times = []
     while len(times) < 10_000 and (sum(times) < seconds or len(times) < 3):
         start = time.perf_counter()
         run()
+        wait()
         times.append(time.perf_counter() - start)
     return sorted(times)[len(times) // 2]
 
@@ -77,7 +103,7 @@ def growth(make):
 
 
 def tensors():
-    uniform = lambda *shape, dtype=torch.float32: (torch.rand(shape) - 0.5).to(dtype)
+    uniform = lambda *shape, dtype=torch.float32: (torch.rand(shape, device=DEVICE) - 0.5).to(dtype)
     for n in (256, 512, 1024, 2048, 4096):
         a, b = uniform(n, n), uniform(n, n)
         yield f"matmul {n}", lambda a=a, b=b: a @ b
@@ -97,14 +123,24 @@ def tensors():
     yield "attention, 16 × 1024 × 64, causal", lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
     image, kernel = uniform(8, 64, 56, 56), uniform(64, 64, 3, 3)
     yield "conv 64→64, 3×3, 56², batch 8", lambda: F.conv2d(image, kernel, padding=1)
-    left, right, heavy = uniform(512, 512), uniform(512, 512), 64 * torch.eye(512)
+    left, right, heavy = uniform(512, 512), uniform(512, 512), 64 * torch.eye(512, device=DEVICE)
     yield "cholesky of x xᵀ, 512", lambda: torch.linalg.cholesky(left @ left.T + heavy)
     yield "triangular solve, 512", lambda: torch.linalg.solve_triangular(left + heavy, right, upper=False)
     yield "lu, 512", lambda: torch.linalg.lu(left + heavy)
     yield "qr, 512", lambda: torch.linalg.qr(left + heavy)
     small, other = uniform(32), uniform(32)
     yield "add of two f32[32]", lambda: small + other
-    yield "add of two f32[32], captured", lambda: small + other
+    yield "add of two f32[32], captured", captured(lambda: small + other)
+    a, b, c = (uniform(8, 8) for _ in range(3))
+
+    def hundred():
+        y = -a
+        for _ in range(33):
+            y = (y @ b + c).tanh()
+        return y
+
+    yield "100 nodes of f32[8, 8]", hundred
+    yield "100 nodes of f32[8, 8], captured", captured(hundred)
 
 
 class Lstm(nn.Module):
@@ -151,12 +187,12 @@ def training():
 
 def trainer(make, shape, mixed):
     """Creates a network and returns its training step."""
-    model, x, y = make(), torch.randn(shape), torch.randint(0, 10, (shape[0],))
+    model, x, y = make().to(DEVICE), torch.randn(shape, device=DEVICE), torch.randint(0, 10, (shape[0],), device=DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
     def step():
         optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+        with torch.autocast(torch.device(DEVICE).type, dtype=torch.bfloat16, enabled=mixed):
             logits = model(x)
         loss = F.cross_entropy(logits.float(), y)
         loss.backward()
@@ -167,7 +203,7 @@ def trainer(make, shape, mixed):
 
 
 def ours(binary, what, seconds, *more):
-    command = [binary, "bench", what, "--device", "cpu", "--json", "--min-time", str(seconds), *more]
+    command = [binary, "bench", what, "--device", DEVICE, "--json", "--min-time", str(seconds), *more]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     return [json.loads(line) for line in lines]
 
@@ -222,7 +258,7 @@ def table(what, mine, peers, unit="ms", scale=1e3):
         best, worst = min(both), max(both)
         lost = sorted((ratio, name) for ratio, name in both if ratio > 1)[::-1]
         said = "we lose " + ", ".join(f"{name} ({ratio:.2f})" for ratio, name in lost) if lost else "we lose no row"
-        missed = [(name, ratio) for ratio, name in sorted(both)[::-1] if peer == "PyTorch" and unit == "ms" and ratio > GOALS.get(name, ratio)]
+        missed = [(name, ratio) for ratio, name in sorted(both)[::-1] if peer == "PyTorch" and not on_gpu() and unit == "ms" and ratio > GOALS.get(name, ratio)]
         if missed:
             named = ", ".join(f"{name} ({ratio:.2f} of at most {GOALS[name]})" for name, ratio in missed)
             said += f". Our own goals are missed in {named}"
@@ -237,6 +273,39 @@ def processor():
     return f"{names[0]}, {len(names)} logical cores"
 
 
+def gpu_table(arguments):
+    """Returns the lines of the tables of a GPU."""
+    # PyTorch multiplies in f32 by default and convolves in TF32; ours is f32 in both.
+    torch.backends.cudnn.allow_tf32 = False
+    seconds = arguments.seconds
+    lines = [
+        "# Side by side with PyTorch, on a GPU",
+        "",
+        f"{datetime.date.today()}, {torch.cuda.get_device_name(DEVICE)}, {processor()}, {platform.system()};",
+        f"PyTorch {torch.__version__} in eager mode, TF32 off. Medians of warm runs in the same session, one after the other, each with a",
+        "wait for the device; bf16 is mixed precision, parameters in f32. Captured rows replay a CUDA graph in PyTorch. Made by",
+        f"`python crates/xtask/src/peers.py PANOPLY TABLE --device {DEVICE}`.",
+        "",
+    ]
+    mine = column(ours(arguments.binary, "tensors", seconds), "seconds")
+    lines += table("tensors", mine, {"PyTorch": {name: median(run, seconds) for name, run in tensors()}})
+    rows = ours(arguments.binary, "training", seconds)
+    theirs = {name: median(make(), seconds) for name, make in training()}
+    lines += table("training", column(rows, "seconds"), {"PyTorch": theirs})
+    return lines + host_table(rows)
+
+
+def host_table(rows):
+    return [
+        "What of our step is the host's: the same on a device that computes nothing. The aim is 100 µs for the MLP.",
+        "",
+        "| training | the host's share, µs |",
+        "|---|---|",
+        *(f"| {name} | {shown(host, 1e6)} |" for name, host in column(rows, "host_seconds").items()),
+        "",
+    ]
+
+
 def main():
     if sys.argv[1:2] == ["--grow"]:
         torch.set_num_threads(int(sys.argv[3]))
@@ -246,13 +315,19 @@ def main():
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
-    parser.add_argument("peers")
     parser.add_argument("table")
+    parser.add_argument("--rust-peers", dest="peers")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+    global DEVICE
+    DEVICE = arguments.device
     torch.manual_seed(0)
+    if on_gpu():
+        write(arguments.table, gpu_table(arguments))
+        return
+    torch.set_num_threads(arguments.threads)
     versions = rust_versions()
     lines = [
         "# Side by side with PyTorch, Burn and candle, on the CPU",
@@ -274,15 +349,14 @@ def main():
         "optimizer remembers, activations, scratch, what is compiled, as Linux counts it.",
         "",
         *table("peak memory of training", mine, {"PyTorch": theirs}, "MiB", 1 / M),
-        "What of our step is the host's: the same on a device that computes nothing. The aim is 100 µs for the MLP.",
-        "",
-        "| training | the host's share, µs |",
-        "|---|---|",
-        *(f"| {name} | {shown(host, 1e6)} |" for name, host in column(rows, "host_seconds").items()),
-        "",
+        *host_table(rows),
     ]
+    write(arguments.table, lines)
+
+
+def write(path, lines):
     text = "\n".join(lines)
-    with open(arguments.table, "w") as file:
+    with open(path, "w") as file:
         file.write(text)
     print(text)
 

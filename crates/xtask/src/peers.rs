@@ -55,7 +55,7 @@ fn measure(place: &Place) -> Result<bool, String> {
     let script = place.root.join("crates/xtask/src/peers.py");
     let table = place.root.join("docs/measured/peers-cpu.md");
     let mut both = command(place, &python);
-    both.arg(script).arg(binary).arg(rust.join("release").join("peers")).arg(table);
+    both.arg(script).arg(binary).arg(table).arg("--rust-peers").arg(rust.join("release").join("peers"));
     if !stream(&mut both, |_| true)? {
         return Ok(false);
     }

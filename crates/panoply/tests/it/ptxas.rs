@@ -138,7 +138,7 @@ fn builtin_kernels_compile_without_spills() {
 
 Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test it ptxas`: what ptxas 12.9.86 makes of the PTX of each kernel that ships, and of
 products by fragments (2048 × 2048) and attention (16 heads of 1024, causal), with 32-bit indices and, after the stroke, 64-bit ones. Registers of a thread; what spills
-says so. These are counts, not timings: no card has run them.
+says so. These are counts, not timings; [timings of an H100](cuda-h100.md) are elsewhere.
 
 | kernel |"
         .to_string();
