@@ -39,7 +39,7 @@ pub struct ExplainCommand {
     #[command(flatten)]
     device: DeviceArgs,
     /// Compile for a device that is not present: cuda, cuda:sm_90, rocm, rocm:gfx90a, metal, dx12, vulkan, webgpu, opencl, oneapi or cpu, with the minimum capabilities of such devices
-    #[arg(long, value_name = "KIND[:MODEL]", conflicts_with_all = ["device", "strict"])]
+    #[arg(long, value_name = "BACKEND[:ARCH]", conflicts_with_all = ["device", "strict"])]
     target: Option<String>,
     /// Print one JSON document on stdout
     #[arg(long)]

@@ -44,17 +44,17 @@ pub(crate) fn kernels(
 type Launch = (Builder, [u64; 3]);
 
 /// Creates a custom kernel with variants that give the same bits; returns `None` if there is no variant.
-fn authored(ways: impl Iterator<Item = Launch>, results: &[Shape]) -> Option<Arc<CustomKernel>> {
+fn custom_kernel(variants: impl Iterator<Item = Launch>, results: &[Shape]) -> Option<Arc<CustomKernel>> {
     let finished = |(builder, grid): Launch| {
         let verified = builder.finish().and_then(verify);
         (Arc::new(verified.unwrap_or_else(|error| panic!("library kernel is invalid: {error}"))), grid)
     };
-    let mut ways: Vec<(Arc<Verified<Kernel>>, [u64; 3])> = ways.map(finished).collect();
-    let others = ways.split_off(ways.len().min(1));
-    let (kernel, grid) = ways.pop()?;
-    let authored = CustomKernel::new(kernel, grid, results.to_vec());
+    let mut variants: Vec<(Arc<Verified<Kernel>>, [u64; 3])> = variants.map(finished).collect();
+    let others = variants.split_off(variants.len().min(1));
+    let (kernel, grid) = variants.pop()?;
+    let custom_kernel = CustomKernel::new(kernel, grid, results.to_vec());
     Some(Arc::new(
-        authored
+        custom_kernel
             .unwrap_or_else(|error| panic!("library kernel does not match its results: {error}"))
             .with_variants(others),
     ))

@@ -160,7 +160,7 @@ pub enum PlanArg {
     /// An entire buffer.
     Buffer(BufferId),
     /// The n-th scalar slot, passed at launch.
-    Slot(u32),
+    ScalarInput(u32),
     /// A constant of the program.
     Scalar(Scalar),
 }
@@ -289,18 +289,18 @@ impl Planner<'_> {
 
     fn step(&mut self, step: &ScheduledOp, target: &Target, steps: &mut Vec<PlanStep>) -> Result<()> {
         match step {
-            ScheduledOp::Routine(claim) => {
-                let mut buffers: Vec<BufferId> = claim.inputs.iter().map(|id| self.used(*id)).collect();
-                let written = claim.routine.operands().skip(claim.inputs.len());
-                for (operand, output) in written.zip(&claim.outputs) {
+            ScheduledOp::Routine(routine_match) => {
+                let mut buffers: Vec<BufferId> = routine_match.inputs.iter().map(|id| self.used(*id)).collect();
+                let written = routine_match.routine.operands().skip(routine_match.inputs.len());
+                for (operand, output) in written.zip(&routine_match.outputs) {
                     buffers.push(match output {
                         Some(output) => self.used(*output),
                         None => self.scratch(operand.elems.unwrap_or(u64::MAX), operand.dtype),
                     });
                 }
-                steps.push(PlanStep::Routine { routine: claim.routine, buffers, epilogue: None });
+                steps.push(PlanStep::Routine { routine: routine_match.routine, buffers, epilogue: None });
             }
-            ScheduledOp::Kernel(call) => self.authored(call, steps)?,
+            ScheduledOp::Kernel(call) => self.custom_kernel(call, steps)?,
             ScheduledOp::Nest(nest) => {
                 let (lowered, others) = self.lowered(nest, target)?;
                 let kernel = self.shared(lowered.kernel);
@@ -312,7 +312,7 @@ impl Planner<'_> {
                 }
                 let arg = |argument: &Argument| match argument {
                     Argument::Node(id) => PlanArg::Buffer(self.used(*id)),
-                    Argument::Slot(n) => PlanArg::Slot(*n),
+                    Argument::ScalarInput(n) => PlanArg::ScalarInput(*n),
                 };
                 let args = lowered.arguments.iter().map(arg).collect();
                 if !others.is_empty() {
@@ -343,11 +343,11 @@ impl Planner<'_> {
     }
 
     /// Adds a custom kernel, preceded by copies of the arrays that it updates.
-    fn authored(&mut self, call: &CustomKernelCall, steps: &mut Vec<PlanStep>) -> Result<()> {
-        let kernel = &call.authored.kernel;
-        let (mut inputs, mut outputs) = (call.inputs.iter(), call.outputs.iter().zip(&call.authored.outputs));
-        let mut args = Vec::with_capacity(call.authored.roles.len());
-        for role in &call.authored.roles {
+    fn custom_kernel(&mut self, call: &CustomKernelCall, steps: &mut Vec<PlanStep>) -> Result<()> {
+        let kernel = &call.custom_kernel.kernel;
+        let (mut inputs, mut outputs) = (call.inputs.iter(), call.outputs.iter().zip(&call.custom_kernel.outputs));
+        let mut args = Vec::with_capacity(call.custom_kernel.roles.len());
+        for role in &call.custom_kernel.roles {
             let input = if matches!(role, Passed::Write(_)) { None } else { inputs.next().copied() };
             let output = role.written().and_then(|_| outputs.next()).map(|(node, (shape, dtype))| match node {
                 Some(node) => self.used(*node),
@@ -356,7 +356,7 @@ impl Planner<'_> {
             args.push(match (output, input) {
                 (None, Some(number)) if matches!(role, Passed::Scalar(_)) => {
                     match self.schedule.graph.node(number).op {
-                        Op::ScalarInput(n) => PlanArg::Slot(n),
+                        Op::ScalarInput(n) => PlanArg::ScalarInput(n),
                         Op::Const(value) => PlanArg::Scalar(value),
                         _ => {
                             let message =
@@ -377,13 +377,13 @@ impl Planner<'_> {
                 (None, None) => unreachable!("every parameter has an input or an output"),
             });
         }
-        let changes = call.authored.roles.iter().any(|role| matches!(role, Passed::ReadWrite(_)));
-        if self.options.variants && !changes && !call.authored.variants.is_empty() {
-            let others = call.authored.variants.iter();
+        let changes = call.custom_kernel.roles.iter().any(|role| matches!(role, Passed::ReadWrite(_)));
+        if self.options.variants && !changes && !call.custom_kernel.variants.is_empty() {
+            let others = call.custom_kernel.variants.iter();
             let others = others.map(|(kernel, grid)| Variant { kernel: kernel.clone(), grid: *grid });
             self.variants.insert(steps.len(), others.collect());
         }
-        steps.push(PlanStep::Kernel { kernel: kernel.clone(), grid: call.authored.grid, args });
+        steps.push(PlanStep::Kernel { kernel: kernel.clone(), grid: call.custom_kernel.grid, args });
         Ok(())
     }
 
@@ -434,7 +434,7 @@ fn bound<'a>(kernel: &'a Kernel, args: &'a [PlanArg]) -> impl Iterator<Item = (B
             Space::Buffer(access) => Some((*id, access)),
             Space::Shared(_) | Space::Private(_) => None,
         },
-        (_, PlanArg::Buffer(_) | PlanArg::Slot(_) | PlanArg::Scalar(_)) => None,
+        (_, PlanArg::Buffer(_) | PlanArg::ScalarInput(_) | PlanArg::Scalar(_)) => None,
     })
 }
 
@@ -481,7 +481,7 @@ impl fmt::Display for PlanArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PlanArg::Buffer(id) => write!(f, "b{}", id.0),
-            PlanArg::Slot(n) => write!(f, "slot {n}"),
+            PlanArg::ScalarInput(n) => write!(f, "slot {n}"),
             PlanArg::Scalar(value) => write!(f, "{value}"),
         }
     }

@@ -12,14 +12,14 @@ use panoply_cpu::vm::isa::Isa;
 use panoply_ir::routine::{QuantizedMatmul, Routine};
 use panoply_ir::{DType, Encoding};
 
-/// Bytes of weights that one turn reads: several times what a cache holds.
+/// Bytes of weights that one pass reads: several times what a cache holds.
 const BYTES: usize = 640 << 20;
 /// Rows and columns of the matrices of a block.
 const SHAPES: [[usize; 2]; 7] =
     [[2048, 2048], [256, 2048], [256, 2048], [2048, 2048], [5632, 2048], [5632, 2048], [2048, 5632]];
 
 /// Whole blocks of the model that fit the memory, one product after another; seconds and bytes of weights.
-fn turn(pool: &Pool, isa: Isa, encoding: Encoding, m: usize, most: usize, memory: &mut [u64]) -> (f64, usize) {
+fn pass(pool: &Pool, isa: Isa, encoding: Encoding, m: usize, most: usize, memory: &mut [u64]) -> (f64, usize) {
     let mut x: Vec<f32> = (0..m * 5632).map(|i| (i * 7919 % 1009) as f32 / 500.0 - 1.0).collect();
     let mut output = vec![0.0f32; m * 5632];
     let of = |[n, k]: [usize; 2]| QuantizedMatmul { dtype: DType::F32, encoding, m, n, k };
@@ -80,12 +80,12 @@ fn main() {
     for _ in 0..rounds {
         reads.push(BYTES as f64 / read(&pool, &memory) / 1e9);
         for (encoding, [decode, prefill]) in encodings.iter().zip(&mut speeds) {
-            let (seconds, bytes) = turn(&pool, isa, *encoding, 1, BYTES, &mut memory);
+            let (seconds, bytes) = pass(&pool, isa, *encoding, 1, BYTES, &mut memory);
             decode.push(bytes as f64 / seconds / 1e9);
             if columns > 0 {
                 let elems = SHAPES.iter().map(|[n, k]| n * k).sum::<usize>();
                 let most = elems / encoding.block_elems() * encoding.block_bytes();
-                let (seconds, _) = turn(&pool, isa, *encoding, columns, most, &mut memory);
+                let (seconds, _) = pass(&pool, isa, *encoding, columns, most, &mut memory);
                 prefill.push(2.0 * elems as f64 * columns as f64 / seconds / 1e9);
             }
         }

@@ -62,12 +62,12 @@ fn fastest(pool: &Pool, routine: Routine) -> f64 {
     best
 }
 
-fn gemm(dtype: DType, batch: usize, [m, n, k]: [usize; 3], turned: [bool; 2]) -> Gemm {
-    let layout = |rows: usize, columns: usize, turned: bool| {
-        let (row, column) = if turned { (1, rows) } else { (columns, 1) };
+fn gemm(dtype: DType, batch: usize, [m, n, k]: [usize; 3], transposed: [bool; 2]) -> Gemm {
+    let layout = |rows: usize, columns: usize, transposed: bool| {
+        let (row, column) = if transposed { (1, rows) } else { (columns, 1) };
         Layout { offset: 0, batch: rows * columns, row, column }
     };
-    let (a, b, c) = (layout(m, k, turned[0]), layout(k, n, turned[1]), layout(m, n, false));
+    let (a, b, c) = (layout(m, k, transposed[0]), layout(k, n, transposed[1]), layout(m, n, false));
     Gemm { dtype, tf32: false, bias: false, batch, m, n, k, a, b, c }
 }
 
@@ -87,11 +87,11 @@ fn main() {
             (1, [1, 4096, 1024]),
             (64, [128, 128, 64]),
         ] {
-            for turned in [[false, false], [false, true], [true, false]] {
-                let gemm = gemm(dtype, batch, [m, n, k], turned);
-                let turned =
-                    ["", " a transposed", " b transposed"][usize::from(turned[0]) + 2 * usize::from(turned[1])];
-                report(&pool, &wanted, Routine::Gemm(gemm), turned, 2.0 * (batch * m * n * k) as f64);
+            for transposed in [[false, false], [false, true], [true, false]] {
+                let gemm = gemm(dtype, batch, [m, n, k], transposed);
+                let transposed =
+                    ["", " a transposed", " b transposed"][usize::from(transposed[0]) + 2 * usize::from(transposed[1])];
+                report(&pool, &wanted, Routine::Gemm(gemm), transposed, 2.0 * (batch * m * n * k) as f64);
             }
         }
     }

@@ -50,7 +50,7 @@ fn main() {
         if dump {
             println!("{}", compiled.program());
         }
-        let items = if name.starts_with("sum") { n() as u64 / SUM_TURNS } else { n() as u64 };
+        let items = if name.starts_with("sum") { n() as u64 / SUM_ITERATIONS } else { n() as u64 };
         let scalars = scalars(compiled.kernel());
         let speed = [1, 2].map(|threads| {
             let pool = Pool::new(threads);
@@ -181,15 +181,15 @@ fn copy() -> Kernel {
 /// Each group of 512 sums 512 columns of a part of the buffer.
 fn sums() -> Kernel {
     let mut b = Builder::new("sums");
-    b.group([512, 1, 1]);
+    b.group_size([512, 1, 1]);
     let x = b.buffer("x", DType::F32, Access::In);
     let y = b.buffer("y", DType::F32, Access::Out);
     let (i, l, g) = (b.builtin(Builtin::GlobalId(0)), b.builtin(Builtin::LocalId(0)), b.builtin(Builtin::GroupId(0)));
     let zero = b.constant(0_f32);
     let sum = b.declare("sum", zero, true);
-    let (start, one, turns, width) = (b.index(0), b.index(1), b.index(SUM_TURNS), b.index(512));
-    let piece = b.alu(Alu::Mul, &[g, turns]);
-    let k = b.begin_for("k", start, turns, one);
+    let (start, one, iterations, width) = (b.index(0), b.index(1), b.index(SUM_ITERATIONS), b.index(512));
+    let piece = b.alu(Alu::Mul, &[g, iterations]);
+    let k = b.begin_for("k", start, iterations, one);
     let row = b.alu(Alu::Add, &[piece, k]);
     let row = b.alu(Alu::Mul, &[row, width]);
     let at = b.alu(Alu::Add, &[row, l]);
@@ -204,7 +204,7 @@ fn sums() -> Kernel {
 }
 
 /// Number of elements that a work-item of `sums` adds.
-const SUM_TURNS: u64 = 64;
+const SUM_ITERATIONS: u64 = 64;
 
 fn branches() -> Kernel {
     let mut b = Builder::new("branches");
@@ -239,7 +239,7 @@ fn native_exp_tanh(x: &[f32], y: &mut [f32]) -> f64 {
 }
 
 const SIDE: u64 = 1024;
-const TURNS: u32 = 256;
+const ITERATIONS: u32 = 256;
 
 fn mandelbrot() -> Kernel {
     let mut b = Builder::new("mandelbrot");
@@ -256,11 +256,11 @@ fn mandelbrot() -> Kernel {
     let zero = b.constant(0_f32);
     let none = b.constant(0_u32);
     let (x, y) = (b.declare("x", zero, true), b.declare("y", zero, true));
-    let turns = b.declare("turns", none, true);
-    let (xv, yv, n) = (b.get(x), b.get(y), b.get(turns));
+    let iterations = b.declare("iterations", none, true);
+    let (xv, yv, n) = (b.get(x), b.get(y), b.get(iterations));
     let (xx, yy) = (b.alu(Alu::Mul, &[xv, xv]), b.alu(Alu::Mul, &[yv, yv]));
     let norm = b.alu(Alu::Add, &[xx, yy]);
-    let (four, limit, one, two) = (b.constant(4_f32), b.constant(TURNS), b.constant(1_u32), b.constant(2_f32));
+    let (four, limit, one, two) = (b.constant(4_f32), b.constant(ITERATIONS), b.constant(1_u32), b.constant(2_f32));
     let (near, early) = (b.alu(Alu::Le, &[norm, four]), b.alu(Alu::Lt, &[n, limit]));
     let going = b.alu(Alu::And, &[near, early]);
     b.begin_while(going);
@@ -273,7 +273,7 @@ fn mandelbrot() -> Kernel {
     b.assign(y, next_y);
     b.assign(x, next_x);
     let more = b.alu(Alu::Add, &[n, one]);
-    b.assign(turns, more);
+    b.assign(iterations, more);
     b.end();
     let width = b.index(SIDE);
     let at = b.alu(Alu::Mul, &[gy, width]);
@@ -300,7 +300,7 @@ fn mandelbrot_speed(isa: Isa, dump: bool) {
     let native = native_mandelbrot(&mut out);
     let same = steps == out.iter().map(|n| u64::from(*n)).sum::<u64>();
     println!(
-        "Mandelbrot {SIDE}², {TURNS} turns: {:.1} and {:.1} ms; by hand in 16 lanes {:.1} ms (1 thread); same picture: {same}",
+        "Mandelbrot {SIDE}², {ITERATIONS} iterations: {:.1} and {:.1} ms; by hand in 16 lanes {:.1} ms (1 thread); same picture: {same}",
         times[0] * 1e3,
         times[1] * 1e3,
         native * 1e3
@@ -316,7 +316,7 @@ fn native_mandelbrot(out: &mut [u32]) -> f64 {
             let cy = row as f32 * (3.0 / SIDE as f32) - 1.5;
             let cx: [f32; 16] = std::array::from_fn(|i| (column + i) as f32 * (3.0 / SIDE as f32) - 2.0);
             let (mut x, mut y, mut n) = ([0_f32; 16], [0_f32; 16], [0_u32; 16]);
-            for _ in 0..TURNS {
+            for _ in 0..ITERATIONS {
                 let mut going = 0;
                 for i in 0..16 {
                     let (xx, yy) = (x[i] * x[i], y[i] * y[i]);

@@ -85,7 +85,7 @@ pub struct CpuDevice {
     isa: Isa,
     guard_pages: bool,
     allocations: Table<Allocation>,
-    programs: Table<Loaded>,
+    programs: Table<LoadedProgram>,
     command_buffers: Table<Mutex<Launches>>,
     /// One lock per queue; the commands of a queue run in order.
     queues: RwLock<Vec<Arc<Mutex<()>>>>,
@@ -94,11 +94,11 @@ pub struct CpuDevice {
 }
 
 /// The buffers of a launch in argument order, kept alive until it has run.
-type Held = Vec<(Arc<Allocation>, Region)>;
+type HeldBuffers = Vec<(Arc<Allocation>, Region)>;
 
 /// A loaded program.
 #[derive(Debug)]
-enum Loaded {
+enum LoadedProgram {
     Compiled(Arc<Compiled>),
     Checked(Arc<Verified<Kernel>>),
     Host(HostFunction),
@@ -180,7 +180,7 @@ impl CpuDevice {
     }
 
     /// Returns the program of a launch and the allocations of its buffers in argument order.
-    fn held(&self, dispatch: &Dispatch) -> Result<(Arc<Loaded>, Held)> {
+    fn held(&self, dispatch: &Dispatch) -> Result<(Arc<LoadedProgram>, HeldBuffers)> {
         let program = self.programs.get(dispatch.program.0);
         let program =
             program.ok_or_else(|| Error::mistake(format!("program {} of cpu does not exist", dispatch.program.0)))?;
@@ -194,11 +194,16 @@ impl CpuDevice {
         Ok((program, allocations))
     }
 
-    fn run_held(&self, program: &Loaded, dispatch: &Dispatch, allocations: &[(Arc<Allocation>, Region)]) -> Result<()> {
+    fn run_held(
+        &self,
+        program: &LoadedProgram,
+        dispatch: &Dispatch,
+        allocations: &[(Arc<Allocation>, Region)],
+    ) -> Result<()> {
         match program {
-            Loaded::Compiled(compiled) => self.launch(compiled, dispatch, allocations),
-            Loaded::Checked(kernel) => check(kernel, dispatch, allocations),
-            Loaded::Host(function) => call(function, dispatch, allocations),
+            LoadedProgram::Compiled(compiled) => self.launch(compiled, dispatch, allocations),
+            LoadedProgram::Checked(kernel) => check(kernel, dispatch, allocations),
+            LoadedProgram::Host(function) => call(function, dispatch, allocations),
         }
     }
 
@@ -223,7 +228,7 @@ impl CpuDevice {
         };
         let Some(Epilogue { dispatch, keep_output: keeps }) = end else { return run(None) };
         let (program, allocations) = self.held(dispatch)?;
-        if let Loaded::Compiled(compiled) = &*program
+        if let LoadedProgram::Compiled(compiled) = &*program
             && let Some(mem) = at_once(compiled, routine, regions, dispatch)
         {
             let (buffers, scalars) = launched(compiled, dispatch, &allocations);
@@ -351,14 +356,16 @@ impl RawDevice for CpuDevice {
     fn compile(&self, program: &Program) -> Result<ProgramId> {
         let kernel = match program {
             Program::Ir(kernel) => Arc::clone(kernel),
-            Program::Host(function) => return Ok(ProgramId(self.programs.insert(Loaded::Host(function.clone())))),
+            Program::Host(function) => {
+                return Ok(ProgramId(self.programs.insert(LoadedProgram::Host(function.clone()))));
+            }
             Program::Text(_) | Program::Binary { .. } | Program::Image(_) => {
                 return Err(program.rejected_by(self.info.device_string(), &self.accepted_forms()));
             }
         };
         Ok(ProgramId(self.programs.insert(match self.executor {
-            Executor::VectorMachine => Loaded::Compiled(Arc::new(Compiled::new(kernel, self.isa)?)),
-            Executor::Checked => Loaded::Checked(kernel),
+            Executor::VectorMachine => LoadedProgram::Compiled(Arc::new(Compiled::new(kernel, self.isa)?)),
+            Executor::Checked => LoadedProgram::Checked(kernel),
         })))
     }
 
@@ -378,7 +385,7 @@ impl RawDevice for CpuDevice {
 
     fn submit(&self, queue: QueueId, steps: &[DeviceCommand], timed: bool) -> Result<Ticket> {
         let lock = self.lock_of(queue)?;
-        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !timed {
             steps.iter().try_for_each(|step| self.step(step))?;
             return Ok(Ticket::Done);
@@ -406,8 +413,8 @@ impl RawDevice for CpuDevice {
         };
         let launches =
             Launches::of(&steps, &places, |step, dispatch| match &*self.programs.get(dispatch.program.0)? {
-                Loaded::Compiled(compiled) => Some(Arc::clone(compiled)).filter(|program| apart(step, program)),
-                Loaded::Checked(_) | Loaded::Host(_) => None,
+                LoadedProgram::Compiled(compiled) => Some(Arc::clone(compiled)).filter(|program| apart(step, program)),
+                LoadedProgram::Checked(_) | LoadedProgram::Host(_) => None,
             });
         let mut command_buffer = RawCommandBuffer::new(steps, places);
         command_buffer.graph = self.command_buffers.insert(Mutex::new(launches));
@@ -422,7 +429,7 @@ impl RawDevice for CpuDevice {
         slots: &[Scalar],
     ) -> Result<Ticket> {
         let lock = self.lock_of(queue)?;
-        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let launches = self
             .command_buffers
             .get(command_buffer.graph)
@@ -447,7 +454,7 @@ impl RawDevice for CpuDevice {
 
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
         let lock = self.lock_of(queue)?;
-        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let destination = self.allocation(to.alloc)?;
         // SAFETY: the caller promises that the region is inside its allocation and has the length of the bytes.
         unsafe { routine::copy(&self.pool, bytes.as_ptr(), destination.address(to), bytes.len()) };
@@ -462,7 +469,7 @@ impl RawDevice for CpuDevice {
 
     fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
         let lock = self.lock_of(queue)?;
-        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let source = self.allocation(from.alloc)?;
         // SAFETY: the caller promises that the region is inside its allocation and has the length of the bytes.
         unsafe { routine::copy(&self.pool, source.address(from), bytes.as_mut_ptr(), bytes.len()) };

@@ -245,7 +245,7 @@ struct Shared {
 struct Padded<T>(T);
 
 /// Result of a worker's check for work.
-enum Look {
+enum WorkCheck {
     Nothing,
     Entered { epoch: usize },
     Stop,
@@ -308,9 +308,9 @@ impl Shared {
         let mut seen = 0;
         loop {
             match self.wait(seen) {
-                Look::Entered { epoch } => seen = epoch,
-                Look::Stop => return,
-                Look::Nothing => continue,
+                WorkCheck::Entered { epoch } => seen = epoch,
+                WorkCheck::Stop => return,
+                WorkCheck::Nothing => continue,
             }
             // SAFETY: this worker is counted as inside. The caller stored the address before it opened the job, is
             // still in `Pool::run`, and waits in `close` until `leave`; until then the job is not moved or dropped.
@@ -321,38 +321,38 @@ impl Shared {
     }
 
     /// Worker: waits until there is a job it has not seen, or until the pool stops.
-    fn wait(&self, seen: usize) -> Look {
+    fn wait(&self, seen: usize) -> WorkCheck {
         let look = || match self.look(seen) {
-            Look::Nothing => None,
+            WorkCheck::Nothing => None,
             found => Some(found),
         };
         spin_until(self.spin, look).unwrap_or_else(|| self.sleep(seen))
     }
 
     /// Worker: enters if there is a job it has not seen.
-    fn look(&self, seen: usize) -> Look {
+    fn look(&self, seen: usize) -> WorkCheck {
         let mut state = self.state.0.load(Ordering::SeqCst);
         loop {
             let epoch = state & !(EPOCH - 1);
             if state & STOP != 0 {
-                return Look::Stop;
+                return WorkCheck::Stop;
             }
             if state & OPEN == 0 || epoch == seen {
-                return Look::Nothing;
+                return WorkCheck::Nothing;
             }
             match self.state.0.compare_exchange_weak(state, state + INSIDE, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Look::Entered { epoch },
+                Ok(_) => return WorkCheck::Entered { epoch },
                 Err(now) => state = now,
             }
         }
     }
 
-    fn sleep(&self, seen: usize) -> Look {
+    fn sleep(&self, seen: usize) -> WorkCheck {
         let mut bed = lock(&self.bed);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let found = loop {
             match self.look(seen) {
-                Look::Nothing => bed = self.wake_workers.wait(bed).unwrap_or_else(PoisonError::into_inner),
+                WorkCheck::Nothing => bed = self.wake_workers.wait(bed).unwrap_or_else(PoisonError::into_inner),
                 found => break found,
             }
         };

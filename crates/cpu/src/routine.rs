@@ -122,7 +122,7 @@ pub struct Epilogue<'a> {
 
 /// Returns true if a routine can process its first output chunk by chunk with an epilogue.
 pub fn supports_epilogue(routine: &Routine) -> bool {
-    matches!(routine, Routine::Gemm(gemm) if gemm::can_end(gemm))
+    matches!(routine, Routine::Gemm(gemm) if gemm::supports_epilogue(gemm))
 }
 
 /// Size in bytes up to which an output is still in a cache when the routine is done.

@@ -122,14 +122,14 @@ mod tests {
         let mut call = HostCall::new("f", [2, 1, 1], args);
         assert_eq!((call.read::<u32>(0).unwrap(), call.scalar::<i16>(2).unwrap()), (&[1, 2][..], 7));
         call.write::<u32>(1).unwrap()[0] = 4;
-        for (error, said) in [
+        for (error, message) in [
             (call.write::<u32>(1).map(drop).unwrap_err(), "argument 2 as write u32, but it was already taken"),
             (call.write::<u32>(0).map(drop).unwrap_err(), "argument 1 as write u32, but it is 8 bytes to read"),
             (call.read::<u64>(2).map(drop).unwrap_err(), "argument 3 as read u64, but it is a i16"),
             (call.scalar::<u16>(2).map(drop).unwrap_err(), "argument 3 as scalar u16, but it is a i16"),
             (call.read::<u8>(3).map(drop).unwrap_err(), "argument 4 as read u8, but there are 3 arguments"),
         ] {
-            assert!(error.is_mistake() && error.message().contains(said), "{error}");
+            assert!(error.is_mistake() && error.message().contains(message), "{error}");
         }
         drop(call);
         assert_eq!(write, [4]);

@@ -252,7 +252,7 @@ impl NullDevice {
         state.tokens.insert(token);
         let done_after = state.held.then_some(state.let_go);
         let bytes = Mutex::new(bytes);
-        Ticket::Pending(Arc::new(Held { token, done_after, times, bytes, state: self.state.clone() }))
+        Ticket::Pending(Arc::new(PendingTicket { token, done_after, times, bytes, state: self.state.clone() }))
     }
 
     fn run(&self, state: &mut State, queue: QueueId, step: &DeviceCommand) -> Result<StepTime> {
@@ -488,7 +488,7 @@ impl fmt::Debug for NullDevice {
 }
 
 /// A ticket of a [`NullDevice`].
-struct Held {
+struct PendingTicket {
     token: u64,
     /// Count of releases that must be exceeded for completion; `None` if already complete.
     done_after: Option<u64>,
@@ -497,7 +497,7 @@ struct Held {
     state: Arc<Mutex<State>>,
 }
 
-impl Held {
+impl PendingTicket {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -507,7 +507,7 @@ impl Held {
     }
 }
 
-impl Pending for Held {
+impl Pending for PendingTicket {
     fn poll(&self) -> Result<bool> {
         Ok(self.done())
     }
@@ -532,7 +532,7 @@ impl Pending for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for PendingTicket {
     fn drop(&mut self) {
         self.state().tokens.remove(&self.token);
     }

@@ -18,7 +18,7 @@ use crate::cuda::api::{exported, give};
 use crate::cuda::codes::*;
 use crate::cuda::devices::known;
 use crate::cuda::state::{CURRENT, State};
-use crate::cuda::streams::Work;
+use crate::cuda::streams::StreamCommand;
 use crate::ptx::memory::Memory;
 use crate::ptx::run::ILLEGAL_ADDRESS;
 
@@ -306,7 +306,7 @@ pub unsafe fn kernel(
     shared: u32,
     params: *const *const c_void,
     extra: *const *const c_void,
-) -> Result<Work, i32> {
+) -> Result<StreamCommand, i32> {
     let (code, name) = state.entries.get(&function).ok_or(INVALID_HANDLE)?.clone();
     let items = size.iter().map(|size| u64::from(*size)).product::<u64>();
     let counted = |(groups, size): (&u32, &u32)| u64::from(*groups) * u64::from(*size) <= u64::from(u32::MAX);
@@ -323,7 +323,7 @@ pub unsafe fn kernel(
     };
     let arguments = arguments.split(',').enumerate().map(argument).collect();
     let wave = if state.config.architecture < 0x1000 { 64 } else { 32 };
-    Ok(Work::Hip(Launch { code, groups, size, wave, arguments }))
+    Ok(StreamCommand::Hip(Launch { code, groups, size, wave, arguments }))
 }
 
 /// An argument of a launch.

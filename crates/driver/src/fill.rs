@@ -23,9 +23,9 @@ pub fn parts(offset: u64, bytes: u64, pattern: &[u8]) -> Vec<FillCommand> {
     let middle = (bytes - head) / period * period;
     let mut parts: Vec<FillCommand> = (0..head).map(single).collect();
     if middle > 0 {
-        let mut turned = pattern.to_vec();
-        turned.rotate_left(head as usize);
-        parts.push(FillCommand { offset: offset + head, bytes: middle, pattern: turned });
+        let mut rotated = pattern.to_vec();
+        rotated.rotate_left(head as usize);
+        parts.push(FillCommand { offset: offset + head, bytes: middle, pattern: rotated });
     }
     parts.extend((head + middle..bytes).map(single));
     parts

@@ -91,7 +91,7 @@ impl OneApiDriver {
         for inner in devices.iter().filter(|device| self.accepts(device.info())) {
             let identity = &inner.info().physical_id;
             if identity.is_none() || found.iter().all(|known| known.info().physical_id != *identity) {
-                found.push(Arc::new(Served::new(inner.clone(), found.len())));
+                found.push(Arc::new(RenamedDevice::new(inner.clone(), found.len())));
             }
         }
         found
@@ -134,13 +134,13 @@ fn others_of(devices: usize) -> String {
 }
 
 /// A device of another driver, renamed to a `oneapi` device.
-struct Served {
+struct RenamedDevice {
     inner: Arc<dyn RawDevice>,
     info: DeviceInfo,
 }
 
-impl Served {
-    fn new(inner: Arc<dyn RawDevice>, index: usize) -> Served {
+impl RenamedDevice {
+    fn new(inner: Arc<dyn RawDevice>, index: usize) -> RenamedDevice {
         let known = inner.info();
         // Level Zero's devices are `oneapi` devices already, and their driver string names Level Zero.
         let own = known.kind == Backend::OneApi;
@@ -152,11 +152,11 @@ impl Served {
             ..known.clone()
         };
         info.details.push(("served through".into(), through));
-        Served { inner, info }
+        RenamedDevice { inner, info }
     }
 }
 
-impl RawDevice for Served {
+impl RawDevice for RenamedDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -240,7 +240,7 @@ impl RawDevice for Served {
     }
 }
 
-impl fmt::Debug for Served {
+impl fmt::Debug for RenamedDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.info.device_string(), self.info.name)
     }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use panoply_device::{Error, ErrorKind, Result, SourceText};
 
-use table::{Gives, INSTRUCTIONS, NAMES};
+use table::{INSTRUCTIONS, NAMES, ResultKind};
 
 const MAGIC: u32 = 0x0723_0203;
 const OP_TYPE_INT: u16 = 21;
@@ -66,14 +66,14 @@ impl<'t> Assembler<'t> {
         let start = self.words.len();
         self.words.push(0);
         match (gives, result) {
-            (Gives::Nothing, None) => {}
-            (Gives::Name, Some(result)) => self.id(result)?,
-            (Gives::Value, Some(result)) => {
+            (ResultKind::Nothing, None) => {}
+            (ResultKind::Name, Some(result)) => self.id(result)?,
+            (ResultKind::Value, Some(result)) => {
                 self.id(tokens.next().ok_or("a type is missing")?)?;
                 self.id(result)?;
             }
-            (Gives::Nothing, Some(_)) => return Err(format!("{first} has no result")),
-            (Gives::Name | Gives::Value, None) => return Err(format!("{first} needs a result id")),
+            (ResultKind::Nothing, Some(_)) => return Err(format!("{first} has no result")),
+            (ResultKind::Name | ResultKind::Value, None) => return Err(format!("{first} needs a result id")),
         }
         for token in tokens {
             self.operand(*opcode, start, token)?;

@@ -19,16 +19,16 @@ impl<T> Table<T> {
             self.places.push((0, None));
             self.places.len() as u32 - 1
         });
-        let (turn, slot) = &mut self.places[place as usize];
-        *turn = turn.wrapping_add(1).max(1);
+        let (generation, slot) = &mut self.places[place as usize];
+        *generation = generation.wrapping_add(1).max(1);
         *slot = Some(value);
-        u64::from(*turn) << 32 | u64::from(place)
+        u64::from(*generation) << 32 | u64::from(place)
     }
 
     /// Returns the value of an id.
     pub fn get(&self, id: u64) -> Option<&T> {
         match self.places.get(id as u32 as usize) {
-            Some((turn, value)) if u64::from(*turn) == id >> 32 => value.as_ref(),
+            Some((generation, value)) if u64::from(*generation) == id >> 32 => value.as_ref(),
             _ => None,
         }
     }
@@ -42,7 +42,7 @@ impl<T> Table<T> {
     /// Removes the value of an id and returns it.
     pub fn remove(&mut self, id: u64) -> Option<T> {
         match self.places.get_mut(id as u32 as usize) {
-            Some((turn, value)) if u64::from(*turn) == id >> 32 => {
+            Some((generation, value)) if u64::from(*generation) == id >> 32 => {
                 let value = value.take()?;
                 self.free.push(id as u32);
                 Some(value)

@@ -45,8 +45,8 @@ impl Builder {
     }
 
     /// Fixes the work-group size.
-    pub fn group(&mut self, group: [u32; 3]) {
-        self.kernel.group_size = Some(group);
+    pub fn group_size(&mut self, group_size: [u32; 3]) {
+        self.kernel.group_size = Some(group_size);
     }
 
     /// Marks the kernel as unchecked: the author guarantees uniformity; see [`Kernel::unchecked`].

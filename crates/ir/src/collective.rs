@@ -60,13 +60,13 @@ pub struct Mma {
 
 impl Mma {
     /// Number of cooperating work-items.
-    pub const ITEMS: u32 = 32;
+    pub const LANES: u32 = 32;
     /// Rows of A, C and the result.
     pub const ROWS: u32 = 16;
     /// Columns of B, C and the result.
     pub const COLUMNS: u32 = 8;
     /// Columns of A and rows of B: the number of products per element.
-    pub const INNER: u32 = 16;
+    pub const K: u32 = 16;
     /// Elements of C per work-item.
     pub const ELEMENTS: u8 = 4;
 }

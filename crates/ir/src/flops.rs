@@ -56,13 +56,13 @@ fn block(exprs: &Exprs, stmts: &Block) -> Option<u64> {
             Op::If { then, otherwise, .. } => block(exprs, then)?.max(block(exprs, otherwise)?),
             Op::For { start, end, step, body, .. } => match block(exprs, body)? {
                 0 => 0,
-                each => each.checked_mul(turns(exprs, *start, *end, *step)?)?,
+                each => each.checked_mul(iterations(exprs, *start, *end, *step)?)?,
             },
             Op::While { condition, body } => match block(exprs, body)? + expressions(exprs, &[*condition]) {
                 0 => 0,
                 _ => return None,
             },
-            Op::Collective { op: CollectiveOp::Mma(_), .. } => u64::from(2 * Mma::INNER) * u64::from(Mma::ELEMENTS),
+            Op::Collective { op: CollectiveOp::Mma(_), .. } => u64::from(2 * Mma::K) * u64::from(Mma::ELEMENTS),
             Op::Collective { value, .. } => u64::from(exprs.ty(*value).is_float()),
             Op::Let { .. } | Op::Assign { .. } | Op::Store { .. } | Op::Atomic { .. } => 0,
             Op::Barrier | Op::Break | Op::Continue | Op::Return => 0,
@@ -94,7 +94,7 @@ fn expressions(exprs: &Exprs, roots: &[ExprId]) -> u64 {
     sum
 }
 
-fn turns(exprs: &Exprs, start: ExprId, end: ExprId, step: ExprId) -> Option<u64> {
+fn iterations(exprs: &Exprs, start: ExprId, end: ExprId, step: ExprId) -> Option<u64> {
     let number = |id| match exprs.get(id) {
         Expr::Index(value) => Some(value),
         Expr::Const(value) if exprs.ty(id).is_int() => u64::try_from(value.to_i128()).ok(),
@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn loops_with_constant_bounds_are_counted() {
-        let turn = "y[k] = mul(x[k], x[k])";
-        assert_eq!(counted(&format!("for k: index in 3..10 step 2 {{\n{turn}\n}}")), Some(4));
-        assert_eq!(counted(&format!("for k: index in 0..n {{\n{turn}\n}}")), None);
+        let body = "y[k] = mul(x[k], x[k])";
+        assert_eq!(counted(&format!("for k: index in 3..10 step 2 {{\n{body}\n}}")), Some(4));
+        assert_eq!(counted(&format!("for k: index in 0..n {{\n{body}\n}}")), None);
         assert_eq!(counted("for k: index in 0..n {\ny[k] = x[k]\n}"), Some(0));
-        assert_eq!(counted(&format!("for k: index in 0..8 {{\nif lt(k, n) {{\n{turn}\n}}\n}}")), Some(8));
+        assert_eq!(counted(&format!("for k: index in 0..8 {{\nif lt(k, n) {{\n{body}\n}}\n}}")), Some(8));
     }
 }

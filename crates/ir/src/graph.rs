@@ -220,7 +220,7 @@ impl fmt::Display for Op {
             Op::ScatterAdd(axis) => write!(f, "index_add along {axis}"),
             Op::SliceScatter(axis) => write!(f, "write along {axis}"),
             Op::ControlDependency => f.write_str("after"),
-            Op::CustomCall(authored, output) => write!(f, "kernel {}.{output}", authored.kernel.name),
+            Op::CustomCall(custom_kernel, output) => write!(f, "kernel {}.{output}", custom_kernel.kernel.name),
             Op::Call(call, 0) => f.write_str(&call.name),
             Op::Call(call, output) => write!(f, "{}.{output}", call.name),
         }

@@ -217,9 +217,9 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
             result
         }
         Op::ControlDependency => inputs[0].clone(),
-        Op::CustomCall(authored, output) => {
+        Op::CustomCall(custom_kernel, output) => {
             let given: Vec<Vec<Scalar>> = inputs.iter().map(|input| input.scalars()).collect();
-            let results = authored.interpret(&given).expect("its inputs were checked");
+            let results = custom_kernel.interpret(&given).expect("its inputs were checked");
             Array::new(shape.clone(), node.dtype, &results[*output as usize])
         }
         Op::Call(call, output) => {

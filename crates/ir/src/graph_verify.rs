@@ -162,11 +162,11 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             Ok(first())
         }
         Op::ControlDependency => Ok(first()),
-        Op::CustomCall(authored, output) => {
+        Op::CustomCall(custom_kernel, output) => {
             let given: Vec<(&Shape, DType)> = inputs.iter().map(|input| (&input.shape, input.dtype)).collect();
-            authored.check(&given)?;
-            let output = authored.outputs.get(*output as usize);
-            output.cloned().ok_or_else(|| format!("kernel {} writes fewer buffers", authored.kernel.name))
+            custom_kernel.check(&given)?;
+            let output = custom_kernel.outputs.get(*output as usize);
+            output.cloned().ok_or_else(|| format!("kernel {} writes fewer buffers", custom_kernel.kernel.name))
         }
         Op::Call(call, output) => {
             if let Some(routine) = &call.routine {

@@ -140,7 +140,7 @@ pub trait Observer {
     }
 
     /// Called when a loop starts another iteration.
-    fn turn(&mut self, at: Loc) -> Result<()> {
+    fn iteration(&mut self, at: Loc) -> Result<()> {
         Ok(())
     }
 }

@@ -13,48 +13,48 @@ pub type Strides = [u64; 3];
 
 /// A linear function of the global ids plus a constant.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Sum {
+struct AffineIndex {
     strides: Strides,
     constant: u64,
 }
 
-impl Sum {
-    fn times(self, factor: u64) -> Option<Sum> {
+impl AffineIndex {
+    fn times(self, factor: u64) -> Option<AffineIndex> {
         let [x, y, z] = self.strides.map(|stride| stride.checked_mul(factor));
-        Some(Sum { strides: [x?, y?, z?], constant: self.constant.checked_mul(factor)? })
+        Some(AffineIndex { strides: [x?, y?, z?], constant: self.constant.checked_mul(factor)? })
     }
 
-    fn plus(self, other: Sum) -> Option<Sum> {
+    fn plus(self, other: AffineIndex) -> Option<AffineIndex> {
         let [x, y, z] = [0, 1, 2].map(|axis| self.strides[axis].checked_add(other.strides[axis]));
-        Some(Sum { strides: [x?, y?, z?], constant: self.constant.checked_add(other.constant)? })
+        Some(AffineIndex { strides: [x?, y?, z?], constant: self.constant.checked_add(other.constant)? })
     }
 }
 
 /// Returns the strides at which a kernel's work-items access a buffer, starting at its first element, if each accesses a single
 /// element.
 pub fn strides(kernel: &Kernel, mem: MemId) -> Option<Strides> {
-    let sums = sums(kernel);
-    let mut touched: Vec<Option<Sum>> = Vec::new();
+    let indices = indices(kernel);
+    let mut accesses: Vec<Option<AffineIndex>> = Vec::new();
     for (_, expr, _) in kernel.exprs.iter() {
         if let Expr::Load { mem: from, index, lanes, .. } = expr
             && from == mem
         {
-            touched.push(sums[index.index()].filter(|_| lanes == 1));
+            accesses.push(indices[index.index()].filter(|_| lanes == 1));
         }
     }
     kernel.walk(&mut |stmt| match stmt.op {
         Op::Store { mem: to, index, value, .. } if to == mem => {
-            touched.push(sums[index.index()].filter(|_| kernel.exprs.ty(value).lanes() == 1));
+            accesses.push(indices[index.index()].filter(|_| kernel.exprs.ty(value).lanes() == 1));
         }
-        Op::Atomic { mem: at, .. } if at == mem => touched.push(None),
+        Op::Atomic { mem: at, .. } if at == mem => accesses.push(None),
         _ => {}
     });
-    let first = touched.first().copied().flatten()?;
-    (first.constant == 0 && touched.iter().all(|other| *other == Some(first))).then_some(first.strides)
+    let first = accesses.first().copied().flatten()?;
+    (first.constant == 0 && accesses.iter().all(|other| *other == Some(first))).then_some(first.strides)
 }
 
 /// Returns true if the strides are the grid's linear numbering, so that each work-item accesses the element at its own linear index.
-pub fn count(strides: Strides, grid: [u64; 3]) -> bool {
+pub fn is_linear(strides: Strides, grid: [u64; 3]) -> bool {
     let mut before = 1;
     strides.into_iter().zip(grid).all(|(stride, extent)| {
         let counts = extent == 1 || stride == before;
@@ -65,14 +65,14 @@ pub fn count(strides: Strides, grid: [u64; 3]) -> bool {
 
 /// Returns true if each work-item of a grid accesses only the element at its own linear index of a buffer, and never reads it after
 /// writing it. Such a kernel can write the buffer in place of another that it reads at the same index.
-pub fn replaces(kernel: &Kernel, mem: MemId, grid: [u64; 3]) -> bool {
-    let numbered = || strides(kernel, mem).is_some_and(|own| count(own, grid));
-    kernel.group_size.is_none() && reads_first(kernel, mem) && numbered()
+pub fn can_write_in_place(kernel: &Kernel, mem: MemId, grid: [u64; 3]) -> bool {
+    let elementwise = || strides(kernel, mem).is_some_and(|own| is_linear(own, grid));
+    kernel.group_size.is_none() && loads_before_stores(kernel, mem) && elementwise()
 }
 
 /// Returns true if no statement reads a buffer after one that writes it. A write in a nested statement can repeat, so the result is
 /// then false.
-fn reads_first(kernel: &Kernel, mem: MemId) -> bool {
+fn loads_before_stores(kernel: &Kernel, mem: MemId) -> bool {
     let mut reads: Vec<bool> = Vec::with_capacity(kernel.exprs.len());
     for (_, expr, _) in kernel.exprs.iter() {
         let own = matches!(expr, Expr::Load { mem: from, .. } if from == mem);
@@ -97,7 +97,7 @@ fn walk(stmt: &Stmt, f: &mut impl FnMut(&Stmt)) {
 }
 
 /// Returns every expression as a linear function, if it is one.
-fn sums(kernel: &Kernel) -> Vec<Option<Sum>> {
+fn indices(kernel: &Kernel) -> Vec<Option<AffineIndex>> {
     let mut values: HashMap<LocalId, ExprId> = HashMap::new();
     kernel.walk(&mut |stmt| {
         if let Op::Let { local, value } = stmt.op
@@ -106,23 +106,23 @@ fn sums(kernel: &Kernel) -> Vec<Option<Sum>> {
             values.insert(local, value);
         }
     });
-    let mut sums: Vec<Option<Sum>> = Vec::with_capacity(kernel.exprs.len());
+    let mut indices: Vec<Option<AffineIndex>> = Vec::with_capacity(kernel.exprs.len());
     for (_, expr, _) in kernel.exprs.iter() {
-        let known = |id: ExprId| sums.get(id.index()).copied().flatten();
-        sums.push(match expr {
-            Expr::Index(constant) => Some(Sum { strides: [0; 3], constant }),
+        let known = |id: ExprId| indices.get(id.index()).copied().flatten();
+        indices.push(match expr {
+            Expr::Index(constant) => Some(AffineIndex { strides: [0; 3], constant }),
             Expr::Builtin(Builtin::GlobalId(axis)) => {
-                Some(Sum { strides: std::array::from_fn(|at| u64::from(at == axis as usize)), constant: 0 })
+                Some(AffineIndex { strides: std::array::from_fn(|at| u64::from(at == axis as usize)), constant: 0 })
             }
             Expr::Local(local) => values.get(&local).and_then(|value| known(*value)),
             Expr::Alu(Alu::Add, args) => known(args[0]).zip(known(args[1])).and_then(|(a, b)| a.plus(b)),
             Expr::Alu(Alu::Mul, args) => known(args[0]).zip(known(args[1])).and_then(|(a, b)| match (a, b) {
-                (a, Sum { strides: [0, 0, 0], constant }) => a.times(constant),
-                (Sum { strides: [0, 0, 0], constant }, b) => b.times(constant),
+                (a, AffineIndex { strides: [0, 0, 0], constant }) => a.times(constant),
+                (AffineIndex { strides: [0, 0, 0], constant }, b) => b.times(constant),
                 _ => None,
             }),
             _ => None,
         });
     }
-    sums
+    indices
 }

@@ -12,7 +12,7 @@ use panoply_tensor::{DType, Error, Result, Scalar, Tensor};
 use crate::checkpoint::{self, Entry, TensorFile};
 use crate::module::Module;
 
-/// Loads a `state_dict`, all or nothing. `rename` maps a name in the file to the model's name, or to `None` to skip the array. Names of
+/// Loads a `state_dict`, all or nothing. `key_map` maps a name in the file to the model's name, or to `None` to skip the array. Names of
 /// PyTorch's modules are then translated, unless the model has a parameter of that name.
 ///
 /// Floats of another type (f16, bf16, f32, f64) are converted to the parameter's type, rounded to nearest. A `state_dict` holds no
@@ -26,20 +26,20 @@ use crate::module::Module;
 /// - Two arrays map to the same parameter; both are named.
 /// - A finite number is not representable in the parameter's type.
 #[doc(alias = "load_state_dict")]
-pub fn load(model: &mut dyn Module, path: &Path, rename: impl Fn(&str) -> Option<String>) -> Result<()> {
+pub fn load(model: &mut dyn Module, path: &Path, key_map: impl Fn(&str) -> Option<String>) -> Result<()> {
     let own = Own::of(model)?;
     let file = TensorFile::read(path)?;
     let mut sources = BTreeMap::<String, String>::new();
     let mut arrays = BTreeMap::new();
     file.each(|theirs, entry| {
-        let Some(name) = rename(theirs).filter(|name| own.0.contains_key(name) || !is_batch_count(name)) else {
+        let Some(name) = key_map(theirs).filter(|name| own.0.contains_key(name) || !is_batch_count(name)) else {
             return Ok(());
         };
         for (name, tensor) in converted(&file, theirs, &name, &entry, &own)? {
             if let Some(other) = sources.insert(name.clone(), theirs.to_string()) {
                 let message =
                     format!("{}: {other} and {theirs} both become {name}; nothing was loaded", path.display());
-                return Err(Error::corrupt(message).note("`rename` must return None for one of them"));
+                return Err(Error::corrupt(message).note("`key_map` must return None for one of them"));
             }
             arrays.insert(name, tensor);
         }

@@ -89,7 +89,7 @@ mod guide {
     struct Tensors;
     #[doc = include_str!("../../../docs/guide/2-network.md")]
     struct Network;
-    #[doc = include_str!("../../../docs/guide/3-own.md")]
+    #[doc = include_str!("../../../docs/guide/3-custom-ops.md")]
     struct Own;
     #[doc = include_str!("../../../docs/guide/4-devices.md")]
     struct Devices;

@@ -122,11 +122,11 @@ fn recorded(device: &Device) -> Result<Duration> {
         [at(step, 0, BindingKind::Slot(0)), at(step, 1, buffer(0)), at(step, 2, buffer(1))]
     };
     let recorded = device.record_commands(&list, &[x, y], &[1f32.into()], (0..LEN).flat_map(places).collect())?;
-    let mut turn = 0u32;
+    let mut round = 0u32;
     let replay = || {
-        turn += 1;
-        let bindings = if turn.is_multiple_of(2) { [x, y] } else { [z, y] };
-        recorded.replay(&bindings, &[(turn as f32).into()]).map(drop)
+        round += 1;
+        let bindings = if round.is_multiple_of(2) { [x, y] } else { [z, y] };
+        recorded.replay(&bindings, &[(round as f32).into()]).map(drop)
     };
     let calls = if device.info().kind == Backend::Cpu { 50 } else { 5 };
     let best = time(calls, replay)? / LEN;

@@ -301,9 +301,9 @@ impl Device {
     /// Compiles or loads a user-supplied kernel, or returns it from the cache.
     ///
     /// # Errors
-    /// The package has nothing for this device, or does not compile or load.
-    pub fn load_external(&self, package: &ExternalKernel) -> Result<Arc<CompiledKernel>> {
-        self.0.programs.prepare_package(package)
+    /// The kernel has no program for this device, or does not compile or load.
+    pub fn load_external(&self, kernel: &ExternalKernel) -> Result<Arc<CompiledKernel>> {
+        self.0.programs.load_external(kernel)
     }
 
     /// Compiles kernels before their first use, on one thread per core.

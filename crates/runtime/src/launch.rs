@@ -74,7 +74,7 @@ pub struct Launch<'a> {
 #[derive(Clone, Copy)]
 enum LaunchTarget<'a> {
     Built(fn() -> Result<Kernel>),
-    Packaged(&'a ExternalKernel),
+    External(&'a ExternalKernel),
 }
 
 impl<'a> Launch<'a> {
@@ -86,8 +86,8 @@ impl<'a> Launch<'a> {
 
     /// Creates a launch of a user-supplied kernel.
     #[track_caller]
-    pub fn external(package: &'a ExternalKernel, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
-        Launch { kernel: LaunchTarget::Packaged(package), args, queue: None, place: Location::caller() }
+    pub fn external(kernel: &'a ExternalKernel, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
+        Launch { kernel: LaunchTarget::External(kernel), args, queue: None, place: Location::caller() }
     }
 
     /// Sets the queue to run on; without it the default queue is used.
@@ -139,10 +139,10 @@ impl<'a> Launch<'a> {
         let prepared = match self.kernel {
             LaunchTarget::Built(build) => device.compile_fn(build)?,
             // An unchecked external kernel is rejected before any compiler or loader runs.
-            LaunchTarget::Packaged(package) if !promised => {
-                return Err(unpromised(&package.name, external_kernel::UNCHECKED));
+            LaunchTarget::External(kernel) if !promised => {
+                return Err(unpromised(&kernel.name, external_kernel::UNCHECKED));
             }
-            LaunchTarget::Packaged(package) => device.load_external(package)?,
+            LaunchTarget::External(kernel) => device.load_external(kernel)?,
         };
         if let (Some(why), false) = (prepared.unchecked(), promised) {
             return Err(unpromised(prepared.name(), why));

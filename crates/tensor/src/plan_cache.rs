@@ -141,7 +141,7 @@ impl PlanMemory {
         };
         let add_arg = |add: &mut dyn FnMut(usize, BindingKind), (operand, arg): (usize, &PlanArg)| match arg {
             PlanArg::Buffer(id) => add(operand, source(id)),
-            PlanArg::Slot(n) => add(operand, BindingKind::Slot(*n)),
+            PlanArg::ScalarInput(n) => add(operand, BindingKind::Slot(*n)),
             PlanArg::Scalar(_) => {}
         };
         let mut places = Vec::new();
@@ -316,7 +316,7 @@ fn arguments<'a>(kernel: &Kernel, args: &[PlanArg], buffers: &'a [Storage], slot
                 _ => LaunchArg::write(storage, memory.dtype),
             }
         }
-        (_, PlanArg::Slot(n)) => LaunchArg::Scalar(slots[*n as usize]),
+        (_, PlanArg::ScalarInput(n)) => LaunchArg::Scalar(slots[*n as usize]),
         (_, PlanArg::Scalar(value)) => LaunchArg::Scalar(*value),
         (Param::Scalar { name, .. }, PlanArg::Buffer(_)) => {
             unreachable!("the plan of {} passes a buffer for the number {name}", kernel.name)

@@ -3,7 +3,7 @@
 //! A point is a counterexample only if it is an f32 input inside the exact set and both the f32 outputs of the device and the outputs in
 //! real arithmetic, enclosed by intervals, satisfy the case.
 
-use panoply_tensor::{Error, Result, Shape, Tensor};
+use panoply_tensor::{Error, Result, Rng, Shape, Tensor};
 
 use crate::interval::Interval;
 use crate::property::{Case, Property, Range};
@@ -27,18 +27,10 @@ pub struct Function<'f> {
     pub shape: Shape,
 }
 
-/// SplitMix64 random number generator (Steele et al., 2014).
-pub struct Random(pub u64);
-
-impl Random {
-    /// Returns a random number in 0 .. 1.
-    pub fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((word ^ (word >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
+/// Draws a number uniformly from [0, 1), a multiple of 2^-53.
+pub fn uniform(rng: &mut Rng) -> f64 {
+    let [low, high, ..] = rng.next_words();
+    ((u64::from(high) << 32 | u64::from(low)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 impl Function<'_> {
@@ -115,7 +107,7 @@ pub fn sample(
     seed: u64,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Option<(Vec<f32>, Vec<f32>)>> {
-    let mut random = Random(seed);
+    let mut rng = Rng::seed_from_u64(seed);
     let starts = (0..STARTS).flat_map(|_| &property.cases);
     for case in starts {
         let ranges: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
@@ -126,7 +118,7 @@ pub fn sample(
             }
             let spread = 0.5f64.powi(round);
             let around = best.as_ref().map(|(_, point)| point.clone());
-            let points = batch(case, &ranges, around.as_deref(), spread, &mut random);
+            let points = batch(case, &ranges, around.as_deref(), spread, &mut rng);
             if points.is_empty() {
                 break;
             }
@@ -149,7 +141,7 @@ pub fn sample(
 
 /// Returns points of a case: first its center, its corners and random points, later random points within `spread` of its size around a
 /// point.
-fn batch(case: &Case, ranges: &[Interval], around: Option<&[f32]>, spread: f64, random: &mut Random) -> Vec<Vec<f32>> {
+fn batch(case: &Case, ranges: &[Interval], around: Option<&[f32]>, spread: f64, rng: &mut Rng) -> Vec<Vec<f32>> {
     let mut points = Vec::with_capacity(BATCH);
     if around.is_none() {
         points.extend(point_of(case, ranges.iter().map(|range| 0.5 * (range.lo + range.hi))));
@@ -164,8 +156,8 @@ fn batch(case: &Case, ranges: &[Interval], around: Option<&[f32]>, spread: f64, 
         let near = |(n, range): (usize, &Interval)| {
             let width = range.hi - range.lo;
             let x = match around {
-                Some(point) => f64::from(point[n]) + (random.uniform() - 0.5) * spread * width,
-                None => range.lo + random.uniform() * width,
+                Some(point) => f64::from(point[n]) + (uniform(rng) - 0.5) * spread * width,
+                None => range.lo + uniform(rng) * width,
             };
             x.clamp(range.lo, range.hi)
         };

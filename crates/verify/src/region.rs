@@ -126,13 +126,15 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attack::Random;
+    use panoply_tensor::Rng;
+
+    use crate::attack::uniform;
 
     /// Test with random points: a point that satisfies all constraints stays in the box.
     #[test]
     fn clipping_keeps_every_point_that_satisfies_the_constraints() {
-        let mut random = Random(3);
-        let mut number = |scale: f64| (random.uniform() * 2.0 - 1.0) * scale;
+        let mut rng = Rng::seed_from_u64(3);
+        let mut number = |scale: f64| (uniform(&mut rng) * 2.0 - 1.0) * scale;
         let (mut clipped, mut excluded, mut kept) = (0, 0, 0);
         for _ in 0..300 {
             let region = [(); 3].map(|()| {

@@ -16,10 +16,10 @@ struct Tool {
     /// The checks that are skipped without it.
     loses: &'static str,
     present: fn(&Place) -> bool,
-    how: How,
+    how: Installer,
 }
 
-enum How {
+enum Installer {
     /// Debian packages.
     Apt(&'static [&'static str]),
     /// Python packages for `.tools/venv`, published as binaries for one architecture only.
@@ -35,106 +35,114 @@ const TOOLS: &[Tool] = &[
         name: "rustfmt",
         loses: "the format check",
         present: |place| quiet(&mut cargo(place, &["fmt", "--version"])).is_ok(),
-        how: How::Rustup("rustfmt"),
+        how: Installer::Rustup("rustfmt"),
     },
     Tool {
         name: "clippy",
         loses: "the lints",
         present: |place| quiet(&mut cargo(place, &["clippy", "--version"])).is_ok(),
-        how: How::Rustup("clippy"),
+        how: Installer::Rustup("clippy"),
     },
     Tool {
         name: "OpenCL loader",
         loses: "every OpenCL test",
         present: |_| icd::library("libOpenCL.so.1").is_some(),
-        how: How::Apt(&["ocl-icd-libopencl1"]),
+        how: Installer::Apt(&["ocl-icd-libopencl1"]),
     },
     Tool {
         name: "PoCL",
         loses: "OpenCL tests on PoCL",
         present: |_| icd::pocl().is_some(),
-        how: How::Apt(&["pocl-opencl-icd"]),
+        how: Installer::Apt(&["pocl-opencl-icd"]),
     },
     Tool {
         name: "Intel's CPU OpenCL runtime",
         loses: "OpenCL tests with f16, subgroups and SPIR-V",
         present: |place| icd::intel(place).is_some(),
         // The second package is an undeclared dependency of the first.
-        how: How::Pip { arch: "x86_64", packages: &["intel-opencl-rt==2026.2.*", "intel-cmplr-lib-rt==2026.2.*"] },
+        how: Installer::Pip {
+            arch: "x86_64",
+            packages: &["intel-opencl-rt==2026.2.*", "intel-cmplr-lib-rt==2026.2.*"],
+        },
     },
     Tool {
         name: "oclgrind",
         loses: "the check for data races and out-of-bounds accesses in OpenCL kernels",
         present: |_| icd::oclgrind().is_some(),
-        how: How::Apt(&["oclgrind"]),
+        how: Installer::Apt(&["oclgrind"]),
     },
     Tool {
         name: "Mesa's Vulkan on the CPU",
         loses: "every Vulkan test",
         present: |_| icd::library("libvulkan.so.1").is_some() && icd::lavapipe().is_some(),
-        how: How::Apt(&["libvulkan1", "mesa-vulkan-drivers"]),
+        how: Installer::Apt(&["libvulkan1", "mesa-vulkan-drivers"]),
     },
     Tool {
         name: "Chromium, and SwiftShader in it",
         loses: "Vulkan with minimum capabilities, and WebGPU",
         present: |_| on_path("chromium") && icd::swiftshader().is_some(),
-        how: How::Apt(&["chromium"]),
+        how: Installer::Apt(&["chromium"]),
     },
     Tool {
         name: "wasm-bindgen",
         loses: "the page that computes in a browser",
         present: |place| wasm_bindgen(place).is_some(),
-        how: How::Cargo { program: "wasm-bindgen-cli", library: "wasm-bindgen" },
+        how: Installer::Cargo { program: "wasm-bindgen-cli", library: "wasm-bindgen" },
     },
     Tool {
         name: "Open MPI",
         loses: "training in several processes",
         present: |_| on_path("mpirun") && icd::library("libmpi.so.40").is_some(),
-        how: How::Apt(&["openmpi-bin"]),
+        how: Installer::Apt(&["openmpi-bin"]),
     },
-    Tool { name: "tmux", loses: "the dashboard in a terminal", present: |_| on_path("tmux"), how: How::Apt(&["tmux"]) },
+    Tool {
+        name: "tmux",
+        loses: "the dashboard in a terminal",
+        present: |_| on_path("tmux"),
+        how: Installer::Apt(&["tmux"]),
+    },
     Tool {
         name: "onnxruntime",
         loses: "the check of ONNX files",
         present: |place| onnxruntime(place).is_some(),
-        how: How::Pip { arch: "x86_64", packages: &["onnxruntime==1.*", "numpy"] },
+        how: Installer::Pip { arch: "x86_64", packages: &["onnxruntime==1.*", "numpy"] },
     },
     Tool {
         name: "NVIDIA's ptxas",
         loses: "the compilation of CUDA kernels for every GPU from Maxwell to Blackwell",
         present: |place| ptxas(place).is_some(),
         // The last version that supports both the oldest and the newest architecture.
-        how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
+        how: Installer::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
     },
     Tool {
         name: "NVIDIA's NVRTC",
         loses: "external kernels in CUDA C++",
         present: |place| nvrtc(place).is_some(),
-        how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvrtc-cu12==12.9.86"] },
+        how: Installer::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvrtc-cu12==12.9.86"] },
     },
     Tool {
         name: "Khronos' SPIR-V tools",
         loses: "the comparison of generated SPIR-V with their assembler, and its validation",
         present: |_| on_path("spirv-as") && on_path("spirv-val"),
-        how: How::Apt(&["spirv-tools"]),
+        how: Installer::Apt(&["spirv-tools"]),
     },
     Tool {
         name: "Khronos' glslang",
         loses: "the validation of HLSL kernels for DirectX 12",
         present: |_| on_path("glslangValidator"),
-        how: How::Apt(&["glslang-tools"]),
+        how: Installer::Apt(&["glslang-tools"]),
     },
     Tool {
         name: "clang for AMD's GPUs",
         loses: "the compilation of HIP kernels for every GPU from Vega to RDNA 4",
         present: |_| on_path("clang-19") && on_path("ld.lld-19"),
-        how: How::Apt(&["clang-19", "lld-19"]),
+        how: Installer::Apt(&["clang-19", "lld-19"]),
     },
     Tool {
         name: "AMD's runtime compiler",
         loses: "the compilation of HIP kernels by the compiler that a driver uses",
         present: |_| icd::library("libamdhip64.so.5").is_some() && icd::library("libhiprtc-builtins.so.5").is_some(),
-        how: How::Apt(&["libamdhip64-5", "libhiprtc-builtins5"]),
+        how: Installer::Apt(&["libamdhip64-5", "libhiprtc-builtins5"]),
     },
 ];
 
@@ -186,7 +194,7 @@ pub enum Missing {
 
 /// State of apt's package lists in this run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lists {
+pub enum PackageLists {
     /// Possibly outdated.
     Unknown,
     /// Updated in this run.
@@ -205,7 +213,7 @@ pub fn run(place: &Place) -> bool {
 /// Looks for every tool, installs what is missing if allowed, and returns one line per tool that is still missing.
 pub fn ensure(place: &Place, missing: Missing) -> Vec<String> {
     let mut skipped = Vec::new();
-    let mut apt_lists = Lists::Unknown;
+    let mut apt_lists = PackageLists::Unknown;
     for tool in TOOLS.iter().filter(|tool| !(tool.present)(place)) {
         let result = match missing {
             Missing::Install => install(place, tool, &mut apt_lists),
@@ -221,7 +229,7 @@ pub fn ensure(place: &Place, missing: Missing) -> Vec<String> {
     skipped
 }
 
-fn install(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), String> {
+fn install(place: &Place, tool: &Tool, apt_lists: &mut PackageLists) -> Result<(), String> {
     if let Some(obstacle) = obstacle(place, tool) {
         return Err(obstacle);
     }
@@ -231,7 +239,7 @@ fn install(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), Stri
         println!("cannot install {} ({why}); trying again …", tool.name);
         // The usual causes are temporary: a lock held by another apt, outdated lists, a busy mirror.
         std::thread::sleep(Duration::from_secs(2));
-        *apt_lists = Lists::Unknown;
+        *apt_lists = PackageLists::Unknown;
         result = attempt(place, tool, apt_lists);
     }
     result?;
@@ -244,13 +252,15 @@ fn install(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), Stri
 /// Returns an obstacle that a second attempt would not remove.
 fn obstacle(place: &Place, tool: &Tool) -> Option<String> {
     match tool.how {
-        How::Apt(packages) => apt_obstacle(place, packages),
-        How::Pip { arch, .. } => {
+        Installer::Apt(packages) => apt_obstacle(place, packages),
+        Installer::Pip { arch, .. } => {
             let published = std::env::consts::ARCH == arch && cfg!(target_os = "linux");
             (!published).then(|| format!("only published for {arch} Linux"))
         }
-        How::Cargo { library, .. } => locked(place, library).is_none().then(|| format!("Cargo.lock has no {library}")),
-        How::Rustup(component) => {
+        Installer::Cargo { library, .. } => {
+            locked(place, library).is_none().then(|| format!("Cargo.lock has no {library}"))
+        }
+        Installer::Rustup(component) => {
             (!on_path("rustup")).then(|| format!("rustup not found; install {component} of the toolchain manually"))
         }
     }
@@ -265,28 +275,30 @@ fn apt_obstacle(place: &Place, packages: &[&str]) -> Option<String> {
     (!may).then(|| format!("needs root, but sudo was not found; run as root: apt-get install {by_hand}"))
 }
 
-fn attempt(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), String> {
+fn attempt(place: &Place, tool: &Tool, apt_lists: &mut PackageLists) -> Result<(), String> {
     match tool.how {
-        How::Apt(packages) => apt(place, packages, apt_lists),
-        How::Pip { packages, .. } => {
+        Installer::Apt(packages) => apt(place, packages, apt_lists),
+        Installer::Pip { packages, .. } => {
             venv(place, &place.venv(), apt_lists)?;
             pip(place, &place.venv(), packages)
         }
-        How::Cargo { program, library } => {
+        Installer::Cargo { program, library } => {
             let (root, version) = (place.tools(), locked(place, library).unwrap_or_default());
             let cargo = cargo(place, &[]).get_program().to_string_lossy().into_owned();
             let install = ["install", program, "--version", &version, "--debug", "--no-default-features", "--root"];
             quiet(limited(place, &cargo, 30, &install).arg(root)).map(drop)
         }
-        How::Rustup(component) => quiet(&mut limited(place, "rustup", 5, &["component", "add", component])).map(drop),
+        Installer::Rustup(component) => {
+            quiet(&mut limited(place, "rustup", 5, &["component", "add", component])).map(drop)
+        }
     }
 }
 
-fn apt(place: &Place, packages: &[&str], lists: &mut Lists) -> Result<(), String> {
+fn apt(place: &Place, packages: &[&str], lists: &mut PackageLists) -> Result<(), String> {
     // A fresh container has no package lists.
-    if *lists == Lists::Unknown {
+    if *lists == PackageLists::Unknown {
         quiet(&mut as_root(place, &["update", "-o", "Acquire::http::Timeout=30"]))?;
-        *lists = Lists::Fresh;
+        *lists = PackageLists::Fresh;
     }
     let mut install = vec!["install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"];
     install.extend(packages);
@@ -319,7 +331,7 @@ pub fn pip(place: &Place, venv: &Path, packages: &[&str]) -> Result<(), String> 
 }
 
 /// Creates a virtual environment, if it is missing or incomplete.
-pub fn venv(place: &Place, folder: &Path, apt_lists: &mut Lists) -> Result<(), String> {
+pub fn venv(place: &Place, folder: &Path, apt_lists: &mut PackageLists) -> Result<(), String> {
     let python = folder.join("bin").join("python");
     if python.is_file() && quiet(command(place, &python).args(["-m", "pip", "--version"])).is_ok() {
         return Ok(());
@@ -363,10 +375,10 @@ mod tests {
             name: "unobtainium",
             loses: "nothing",
             present: |_| false,
-            how: How::Pip { arch: "no such architecture", packages: &[] },
+            how: Installer::Pip { arch: "no such architecture", packages: &[] },
         };
         assert_eq!(
-            install(&nowhere, &tool, &mut Lists::Unknown),
+            install(&nowhere, &tool, &mut PackageLists::Unknown),
             Err("only published for no such architecture Linux".to_string())
         );
         std::fs::remove_dir_all(nowhere.root).unwrap();

@@ -4,7 +4,7 @@
 //! a program in a package outside of the workspace (some minutes). Then `peers.py` runs all of them and writes the table, and
 //! `operations.py` writes that of single operations.
 
-use crate::install::{self, Lists};
+use crate::install::{self, PackageLists};
 use crate::place::Place;
 use crate::shell::{cargo, command, quiet, stream};
 
@@ -37,7 +37,7 @@ fn measure(place: &Place) -> Result<bool, String> {
     let python = venv.join("bin").join("python");
     if quiet(command(place, &python).args(["-c", "import torch"])).is_err() {
         println!("installing PyTorch …");
-        install::venv(place, &venv, &mut Lists::Unknown)?;
+        install::venv(place, &venv, &mut PackageLists::Unknown)?;
         for packages in PYTORCH {
             install::pip(place, &venv, packages)?;
         }

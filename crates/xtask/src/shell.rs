@@ -49,8 +49,8 @@ pub fn quiet(command: &mut Command) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
     Err(last.map_or_else(|| format!("{program} failed without output"), str::to_string))
 }
 

@@ -358,10 +358,10 @@ fn browser(run: &mut Run) -> Outcome {
         return run.skip("WebGPU", &why);
     }
     match web::check(run.place) {
-        Ok(said) => {
-            println!("{}: {}", said.device, said.words);
-            if said.passed {
-                run.tally.watch(&format!("TESTED webgpu | {}", said.device));
+        Ok(verdict) => {
+            println!("{}: {}", verdict.device, verdict.words);
+            if verdict.passed {
+                run.tally.watch(&format!("TESTED webgpu | {}", verdict.device));
                 return Outcome::Passed;
             }
             Outcome::Failed

@@ -27,7 +27,7 @@ const NO_GPU: &str = "the browser gives this page no GPU";
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Result of the page.
-pub struct Said {
+pub struct PageReport {
     /// Device on which it ran.
     pub device: String,
     /// Number of passed kernels, as text.
@@ -56,15 +56,15 @@ pub fn run(place: &Place) -> bool {
 
 /// Prints the result of the page in Chromium.
 pub fn run_check(place: &Place) -> bool {
-    let said = check(place).inspect_err(|(Silence::Absent(why) | Silence::Wrong(why))| println!("web: {why}"));
-    said.is_ok_and(|said| {
-        println!("{}: {}", said.device, said.words);
-        said.passed
+    let verdict = check(place).inspect_err(|(Silence::Absent(why) | Silence::Wrong(why))| println!("web: {why}"));
+    verdict.is_ok_and(|verdict| {
+        println!("{}: {}", verdict.device, verdict.words);
+        verdict.passed
     })
 }
 
 /// Builds the page, opens it in Chromium and waits for its result.
-pub fn check(place: &Place) -> Result<Said, Silence> {
+pub fn check(place: &Place) -> Result<PageReport, Silence> {
     let folder = build(place).map_err(Silence::Wrong)?;
     let (profile, log) = (folder.with_extension("profile"), folder.with_extension("log"));
     let listener = listen().map_err(Silence::Wrong)?;
@@ -78,10 +78,10 @@ pub fn check(place: &Place) -> Result<Said, Silence> {
         .and_then(|()| visit(place, &address, &profile, &log, &reported));
     let _ = std::fs::remove_dir_all(&profile);
     let body = body?;
-    let said = read(&body).ok_or_else(|| Silence::Wrong(format!("the page has no verdict: {body}")))?;
-    match said.words.contains(NO_GPU) {
-        true => Err(Silence::Absent(said.words)),
-        false => Ok(said),
+    let verdict = read(&body).ok_or_else(|| Silence::Wrong(format!("the page has no verdict: {body}")))?;
+    match verdict.words.contains(NO_GPU) {
+        true => Err(Silence::Absent(verdict.words)),
+        false => Ok(verdict),
     }
 }
 
@@ -106,10 +106,10 @@ fn visit(
     let body = awaited(&mut chromium, reported, PATIENCE);
     // The browser would stay open.
     end(place, &mut chromium);
-    let said = |why: String| format!("{why}; {}: {}", log.display(), last_line(log));
+    let with_log = |why: String| format!("{why}; {}: {}", log.display(), last_line(log));
     body.map_err(|silence| match silence {
-        Silence::Absent(why) => Silence::Absent(said(why)),
-        Silence::Wrong(why) => Silence::Wrong(said(why)),
+        Silence::Absent(why) => Silence::Absent(with_log(why)),
+        Silence::Wrong(why) => Silence::Wrong(with_log(why)),
     })
 }
 
@@ -143,10 +143,10 @@ fn last_line(log: &Path) -> String {
 }
 
 /// Parses the result from the elements of the page.
-fn read(dom: &str) -> Option<Said> {
+fn read(dom: &str) -> Option<PageReport> {
     let (attributes, words) = element(dom, "verdict")?;
     let device = element(dom, "adapter").map_or_else(String::new, |(_, text)| text.to_string());
-    Some(Said { device, words: words.to_string(), passed: attributes.contains("class=\"passed\"") })
+    Some(PageReport { device, words: words.to_string(), passed: attributes.contains("class=\"passed\"") })
 }
 
 /// Returns the attributes and the text of the element with an id.
@@ -242,8 +242,11 @@ mod tests {
     #[test]
     fn page_result_is_parsed() {
         let dom = "<p id=\"verdict\" class=\"passed\">12 passed</p><li id=\"adapter\">google swiftshader</li>";
-        let said = read(dom).unwrap();
-        assert_eq!((said.passed, said.words.as_str(), said.device.as_str()), (true, "12 passed", "google swiftshader"));
+        let verdict = read(dom).unwrap();
+        assert_eq!(
+            (verdict.passed, verdict.words.as_str(), verdict.device.as_str()),
+            (true, "12 passed", "google swiftshader")
+        );
         assert!(!read("<p id=\"verdict\">running</p>").unwrap().passed);
         assert!(!read("<p id=\"verdict\" class=\"failed\">failed: no GPU</p>").unwrap().passed);
         assert!(read("<html></html>").is_none());

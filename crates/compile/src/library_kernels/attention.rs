@@ -18,7 +18,7 @@ use panoply_ir::routine::{Attention, Mask, Routine};
 use panoply_ir::target::Style;
 use panoply_ir::{DType, MathMode, Shape, Target};
 
-use super::authored;
+use super::custom_kernel;
 use super::tiles::{MatrixRef, SharedTile, Tiles};
 use super::tiling::Tiling;
 use crate::opt::contract;
@@ -49,14 +49,14 @@ pub(super) fn output(
     }
     let (sum, width, depth) = (wide(of.dtype), of.width as u64, of.depth as u64);
     let bytes = |t: Tiling| {
-        let others = t.bytes(sum, t.other(), width).max(t.turned_bytes(sum, t.other(), depth));
-        t.bytes(sum, t.own(), width) + others + t.weights_bytes(sum) + t.own() * t.line() * sum.bytes() as u64
+        let streamed = t.bytes(sum, t.streamed(), width).max(t.transposed_bytes(sum, t.streamed(), depth));
+        t.bytes(sum, t.owned(), width) + streamed + t.weights_bytes(sum) + t.owned() * t.line() * sum.bytes() as u64
     };
     let (rows, matrices) = (of.queries as u64, (of.batch * of.heads) as u64);
     let fused = contract::in_sums(target, accuracy);
     let write = |t: Tiling| (Forward::write(of, t, fused), t.grid(rows, matrices));
-    let ways = Tiling::fitting(target, fragments(of, target), [rows, matrices], bytes);
-    authored(ways.into_iter().map(write), results)
+    let variants = Tiling::fitting(target, fragments(of, target), [rows, matrices], bytes);
+    custom_kernel(variants.into_iter().map(write), results)
 }
 
 /// Returns true if the tiled kernels for attention, or its gradient, fit a target and bind at most its number of
@@ -152,7 +152,7 @@ impl<'a> Heads<'a> {
     /// Returns the first row that a group owns.
     fn first(&mut self) -> ExprId {
         let group = self.tiles.b.builtin(Builtin::GroupId(0));
-        let first = self.tiles.times(group, self.tiles.t.own());
+        let first = self.tiles.times(group, self.tiles.t.owned());
         self.tiles.b.bind("first", first)
     }
 
@@ -165,7 +165,7 @@ impl<'a> Heads<'a> {
     fn end(&mut self, first: ExprId) -> ExprId {
         let keys = self.tiles.b.index(self.of.keys as u64);
         let Some(past) = self.past() else { return keys };
-        let last = self.tiles.plus(first, past + self.tiles.t.own());
+        let last = self.tiles.plus(first, past + self.tiles.t.owned());
         let end = self.tiles.b.alu(Alu::Min, &[last, keys]);
         self.tiles.b.bind("end", end)
     }
@@ -188,11 +188,11 @@ impl<'a> Heads<'a> {
                 (self.tiles.times(query.0, mask.query as u64), self.tiles.times(key.0, mask.key as u64));
             let at = self.tiles.b.alu(Alu::Add, &[start, row]);
             let at = self.tiles.b.alu(Alu::Add, &[at, column]);
-            let said = self.tiles.b.load(mem, at, if seen.is_some() { Guard::Checked } else { Guard::Proven });
+            let mask_value = self.tiles.b.load(mem, at, if seen.is_some() { Guard::Checked } else { Guard::Proven });
             score = if mask.dtype == DType::Bool {
-                self.tiles.b.alu(Alu::Select, &[said, score, never])
+                self.tiles.b.alu(Alu::Select, &[mask_value, score, never])
             } else {
-                let added = self.tiles.b.cast(self.tiles.sum, said);
+                let added = self.tiles.b.cast(self.tiles.sum, mask_value);
                 self.tiles.b.alu(Alu::Add, &[score, added])
             };
         }
@@ -245,10 +245,10 @@ impl<'a> Forward<'a> {
         let tiles = &mut heads.tiles;
         let output = tiles.b.buffer("output", of.dtype, Access::Out);
         let logarithms = tiles.b.buffer("logarithms", tiles.sum, Access::Out);
-        let queries = tiles.slab("tile_of_queries", t.own(), of.width as u64);
-        let [keys, values] = tiles.either("tile_of_keys", t.other(), of.width as u64, of.depth as u64);
+        let queries = tiles.slab("tile_of_queries", t.owned(), of.width as u64);
+        let [keys, values] = tiles.either("tile_of_keys", t.streamed(), of.width as u64, of.depth as u64);
         let slabs = Slabs { queries, keys, values, weights: tiles.weights("weights") };
-        let line = tiles.b.shared("line", tiles.sum, (t.own() * t.line()) as u32);
+        let line = tiles.b.shared("line", tiles.sum, (t.owned() * t.line()) as u32);
         let ((number, head), first) = (heads.own_head(), heads.first());
         let tiles = &mut heads.tiles;
         tiles.load_tile(head.queries, first, queries);
@@ -256,7 +256,7 @@ impl<'a> Forward<'a> {
         let tops = (0..tiles.rows()).map(|_| tiles.b.declare("top", never, true)).collect();
         let (parts, sums) = (tiles.zeros("part", tiles.rows()), tiles.result(of.depth as u64));
         let (start, end) = (tiles.b.index(0), heads.end(first));
-        let step = heads.tiles.b.index(t.other());
+        let step = heads.tiles.b.index(t.streamed());
         let tile = heads.tiles.b.begin_for("tile", start, end, step);
         let mut forward = Forward { heads, tops, parts, sums, line };
         forward.process_key_tile(&head, [first, tile], slabs);
@@ -309,19 +309,19 @@ impl<'a> Forward<'a> {
     fn scores(&mut self, head: &Head, [first, tile]: [ExprId; 2], products: Vec<ExprId>) -> Vec<ExprId> {
         let (of, t) = (self.heads.of, self.heads.tiles.t);
         // A query out of range reads no mask; its scores are discarded.
-        let open_query = !(of.queries as u64).is_multiple_of(t.own()) && head.mask.is_some();
-        let open_key = !(of.keys as u64).is_multiple_of(t.other());
+        let open_query = !(of.queries as u64).is_multiple_of(t.owned()) && head.mask.is_some();
+        let open_key = !(of.keys as u64).is_multiple_of(t.streamed());
         let columns = self.heads.tiles.columns();
         let score = |(n, product)| {
             let tiles = &mut self.heads.tiles;
-            let (row, column) = (tiles.own_row(n / columns), tiles.other_row(n % columns));
+            let (row, column) = (tiles.owned_row(n / columns), tiles.streamed_row(n % columns));
             let (query, key) = (tiles.b.alu(Alu::Add, &[first, row]), tiles.b.alu(Alu::Add, &[tile, column]));
             self.heads.score(product, head, (query, open_query), (key, open_key))
         };
         (0..).zip(products).map(score).collect()
     }
 
-    /// Publishes a number of an own row to the line.
+    /// Publishes a number of an owned row to the line.
     fn publish(&mut self, row: usize, value: ExprId) {
         let start = self.place(row);
         let tiles = &mut self.heads.tiles;
@@ -343,7 +343,7 @@ impl<'a> Forward<'a> {
     }
 
     fn place(&mut self, row: usize) -> ExprId {
-        let row = self.heads.tiles.own_row(row as u64);
+        let row = self.heads.tiles.owned_row(row as u64);
         self.heads.tiles.times(row, self.heads.tiles.t.line())
     }
 
@@ -373,9 +373,9 @@ impl<'a> Forward<'a> {
         let once = tiles.b.alu(Alu::Eq, &[tiles.column, line_start]);
         tiles.b.begin_if(once);
         for (row, value) in (0..).zip(values) {
-            let row = tiles.own_row(row);
+            let row = tiles.owned_row(row);
             let query = tiles.b.alu(Alu::Add, &[first, row]);
-            let open = !logarithms.rows.is_multiple_of(tiles.t.own());
+            let open = !logarithms.rows.is_multiple_of(tiles.t.owned());
             let inside = tiles.below(&[open.then_some((query, logarithms.rows))]);
             inside.iter().for_each(|inside| tiles.b.begin_if(*inside));
             let at = tiles.b.alu(Alu::Add, &[logarithms.start, query]);

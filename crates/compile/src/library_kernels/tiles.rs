@@ -1,8 +1,8 @@
 //! Matrix tiles in shared memory and their products in registers: the common part of kernels over two matrices.
 //!
 //! A group owns some rows of one matrix and iterates over tiles of rows of another. Its work-items are arranged in
-//! lines. Those of a line share some of the group's own rows, and divide the other rows and the columns of a result
-//! among them. Each work-item holds the products of its own rows with its other rows, and its columns of the sums of a
+//! lines. Those of a line share some of the group's owned rows, and divide the streamed rows and the columns of a result
+//! among them. Each work-item holds the products of its owned rows with its streamed rows, and its columns of the sums of a
 //! third matrix' rows weighted by such products.
 //!
 //! Where the device has matrix units for 16-bit floats, products are composed of their fragments ([`fragments`]), and a
@@ -27,13 +27,13 @@ pub(super) struct SharedTile {
     rows: u64,
     width: u64,
     /// True if fragments hold elements that are adjacent in a column, that is, the tile is transposed.
-    turned: bool,
+    transposed: bool,
 }
 
 impl SharedTile {
     /// Returns the elements from one row to the next, or for transposed tiles from one column to the next.
     fn pitch(self, t: Tiling) -> u64 {
-        t.pitch([self.rows, self.width], self.turned)
+        t.pitch([self.rows, self.width], self.transposed)
     }
 }
 
@@ -65,7 +65,7 @@ impl Tiles {
     pub fn new(name: &str, t: Tiling, sum: DType, fused: bool) -> Tiles {
         let mut b = Builder::new(name);
         let [x, y] = t.items;
-        b.group([x as u32, y as u32, 1]);
+        b.group_size([x as u32, y as u32, 1]);
         let (column, line, length) = (b.builtin(Builtin::LocalId(0)), b.builtin(Builtin::LocalId(1)), b.index(x));
         let before = b.alu(Alu::Mul, &[line, length]);
         let item = b.alu(Alu::Add, &[before, column]);
@@ -98,7 +98,7 @@ impl Tiles {
     pub fn slab(&mut self, name: &str, rows: u64, width: u64) -> SharedTile {
         let length = self.t.length([rows, width], false);
         let mem = self.b.shared(name, self.t.held(self.sum), length as u32);
-        SharedTile { mem, rows, width, turned: false }
+        SharedTile { mem, rows, width, transposed: false }
     }
 
     /// Allocates the same rows in the layout for [`Tiles::add_weighted`]: transposed, if that differs.
@@ -107,51 +107,51 @@ impl Tiles {
             return of;
         }
         let length = self.t.length([of.rows, of.width], true);
-        SharedTile { mem: self.b.shared(name, DType::U32, length as u32), turned: true, ..of }
+        SharedTile { mem: self.b.shared(name, DType::U32, length as u32), transposed: true, ..of }
     }
 
     /// Allocates shared memory used for rows in their own layout and, at other times, for transposed rows of another
     /// matrix.
-    pub fn either(&mut self, name: &str, rows: u64, width: u64, turned_width: u64) -> [SharedTile; 2] {
-        let [whole, turned] = [(width, false), (turned_width, true)];
-        let length = self.t.length([rows, whole.0], whole.1).max(self.t.length([rows, turned.0], turned.1));
+    pub fn either(&mut self, name: &str, rows: u64, width: u64, transposed_width: u64) -> [SharedTile; 2] {
+        let [whole, transposed] = [(width, false), (transposed_width, true)];
+        let length = self.t.length([rows, whole.0], whole.1).max(self.t.length([rows, transposed.0], transposed.1));
         let mem = self.b.shared(name, self.t.held(self.sum), length as u32);
-        [whole, turned].map(|(width, turned)| SharedTile {
+        [whole, transposed].map(|(width, transposed)| SharedTile {
             mem,
             rows,
             width,
-            turned: turned && self.t.fragments.is_some(),
+            transposed: transposed && self.t.fragments.is_some(),
         })
     }
 
-    /// Allocates shared memory for the weights of each own row with each other row, unless weights stay in registers.
+    /// Allocates shared memory for the weights of each owned row with each streamed row, unless weights stay in registers.
     pub fn weights(&mut self, name: &str) -> Option<SharedTile> {
-        let (own, other) = (self.t.own(), self.t.other());
+        let (own, other) = (self.t.owned(), self.t.streamed());
         self.t.fragments.is_none().then(|| self.slab(name, own, other))
     }
 
-    /// Returns the index in the group of a work-item's n-th own row.
-    pub fn own_row(&mut self, n: u64) -> ExprId {
+    /// Returns the index in the group of a work-item's n-th owned row.
+    pub fn owned_row(&mut self, n: u64) -> ExprId {
         match self.t.fragments {
             None => self.plus(self.line, n * self.t.items[1]),
             Some(_) => self.fragment_row(n),
         }
     }
 
-    /// Returns the index of a work-item's n-th other row, or column of a result.
-    pub fn other_row(&mut self, n: u64) -> ExprId {
+    /// Returns the index of a work-item's n-th streamed row, or column of a result.
+    pub fn streamed_row(&mut self, n: u64) -> ExprId {
         match self.t.fragments {
             None => self.plus(self.column, n * self.t.line()),
             Some(_) => self.fragment_column(n),
         }
     }
 
-    /// Returns the number of a work-item's own rows.
+    /// Returns the number of a work-item's owned rows.
     pub fn rows(&self) -> u64 {
         self.t.block[1]
     }
 
-    /// Returns the number of a work-item's other rows.
+    /// Returns the number of a work-item's streamed rows.
     pub fn columns(&self) -> u64 {
         self.t.block[0]
     }
@@ -170,7 +170,7 @@ impl Tiles {
         (0..count).map(|_| self.b.declare(name, zero, true)).collect()
     }
 
-    /// Declares a work-item's accumulators for a result of this width, own row by own row.
+    /// Declares a work-item's accumulators for a result of this width, owned row by owned row.
     pub fn result(&mut self, width: u64) -> Vec<LocalId> {
         let count = self.rows() * self.across(width);
         self.zeros("sum", count)
@@ -245,15 +245,15 @@ impl Tiles {
         self.b.alu(Alu::Select, &[inside, value, zero])
     }
 
-    /// Returns the products of a work-item's own rows with its other rows along their width, own row by own row.
+    /// Returns the products of a work-item's owned rows with its streamed rows along their width, owned row by owned row.
     pub fn outer_products(&mut self, left: SharedTile, right: SharedTile) -> Vec<ExprId> {
         if let Some(dtype) = self.t.fragments {
             return self.dots_of_fragments(dtype, left, right);
         }
         let (rows, columns) = (self.rows(), self.columns());
         let sums = self.zeros("dot", rows * columns);
-        let lefts: Vec<ExprId> = (0..rows).map(|n| self.own_row(n)).collect();
-        let rights: Vec<ExprId> = (0..columns).map(|n| self.other_row(n)).collect();
+        let lefts: Vec<ExprId> = (0..rows).map(|n| self.owned_row(n)).collect();
+        let rights: Vec<ExprId> = (0..columns).map(|n| self.streamed_row(n)).collect();
         let (lefts, rights) = (self.starts(&lefts, left), self.starts(&rights, right));
         self.unrolled_loop(left.width, |tiles, step| {
             let (left, right) = (tiles.load_at(left.mem, &lefts, step), tiles.load_at(right.mem, &rights, step));
@@ -262,8 +262,8 @@ impl Tiles {
         sums.into_iter().map(|sum| self.b.get(sum)).collect()
     }
 
-    /// Multiplies sums by a factor for each own row, if factors are given, and adds the other rows weighted by
-    /// `weights`, which holds one weight per own row and other row of the work-item.
+    /// Multiplies sums by a factor for each owned row, if factors are given, and adds the streamed rows weighted by
+    /// `weights`, which holds one weight per owned row and streamed row of the work-item.
     ///
     /// If weights are exchanged through shared memory, a barrier is needed between storing and using them.
     pub fn add_weighted(
@@ -286,9 +286,9 @@ impl Tiles {
                 self.b.assign(*sum, after);
             }
         }
-        let own: Vec<ExprId> = (0..self.rows()).map(|n| self.own_row(n)).collect();
+        let own: Vec<ExprId> = (0..self.rows()).map(|n| self.owned_row(n)).collect();
         let starts = self.starts(&own, through);
-        let columns: Vec<ExprId> = (0..across).map(|n| self.other_row(n)).collect();
+        let columns: Vec<ExprId> = (0..across).map(|n| self.streamed_row(n)).collect();
         self.unrolled_loop(through.width, |tiles, step| {
             let left = tiles.load_at(through.mem, &starts, step);
             let before = tiles.times(step, rows.pitch(tiles.t));
@@ -302,7 +302,7 @@ impl Tiles {
     pub fn store_weights(&mut self, through: Option<SharedTile>, weights: &[ExprId]) {
         let Some(through) = through else { return };
         for (n, weight) in (0..).zip(weights) {
-            let (row, column) = (self.own_row(n / self.columns()), self.other_row(n % self.columns()));
+            let (row, column) = (self.owned_row(n / self.columns()), self.streamed_row(n % self.columns()));
             let before = self.times(row, through.pitch(self.t));
             let at = self.b.alu(Alu::Add, &[before, column]);
             self.b.store(through.mem, at, *weight, Guard::Proven);
@@ -373,15 +373,15 @@ impl Tiles {
         let across = self.across(to.width) as usize;
         let dtype = self.b.mem_dtype(to.mem);
         for (n, sums) in sums.chunks(across).enumerate() {
-            let row = self.own_row(n as u64);
+            let row = self.owned_row(n as u64);
             let row = self.b.alu(Alu::Add, &[first, row]);
-            let open = !to.rows.is_multiple_of(self.t.own());
+            let open = !to.rows.is_multiple_of(self.t.owned());
             let inside = self.below(&[open.then_some((row, to.rows))]);
             inside.iter().for_each(|inside| self.b.begin_if(*inside));
             let before = self.times(row, to.width);
             let before = self.b.alu(Alu::Add, &[to.start, before]);
             for (m, sum) in (0..).zip(sums) {
-                let column = self.other_row(m);
+                let column = self.streamed_row(m);
                 let last = match self.t.fragments {
                     None => (m + 1) * self.t.line(),
                     Some(_) => padded(m * self.t.line() + 1),

@@ -53,7 +53,7 @@ impl ComputeLevels {
         needs.iter().for_each(|need| self.uses[*need] += 1);
         let after = needs.iter().map(|need| self.phase[*need]).max().unwrap_or(0);
         let inherited = needs.iter().map(|need| self.place[*need]).find(|place| *place != ComputeLevel::Row);
-        let own = nest.values[id].0.form().and_then(|form| turn_of(nest, form));
+        let own = nest.values[id].0.form().and_then(|form| iteration_of(nest, form));
         (self.place[id], self.phase[id]) = match nest.values[id].0 {
             Value::Reduce(..) => (ComputeLevel::Row, after + 1),
             Value::Scan(_, _, along) => (ComputeLevel::Iteration(along), after),
@@ -67,7 +67,7 @@ impl ComputeLevels {
         let inherited = needs.iter().map(|need| self.place[*need]).find(|place| *place != ComputeLevel::Row);
         // An accumulation runs in every iteration of its loop, independent of its position and value.
         let adds = store.accumulate.map(ComputeLevel::Iteration);
-        let place = adds.or(turn_of(nest, &store.at)).or(inherited).unwrap_or(ComputeLevel::Row);
+        let place = adds.or(iteration_of(nest, &store.at)).or(inherited).unwrap_or(ComputeLevel::Row);
         (place, needs.iter().map(|need| self.phase[*need]).max().unwrap_or(0))
     }
 }
@@ -100,7 +100,7 @@ fn read_by(nest: &LoopNest, form: &AffineExpr) -> Vec<ValueId> {
     read
 }
 
-fn turn_of(nest: &LoopNest, form: &AffineExpr) -> Option<ComputeLevel> {
+fn iteration_of(nest: &LoopNest, form: &AffineExpr) -> Option<ComputeLevel> {
     let used = |vars: &Vec<_>| vars.iter().any(|var| form.uses(*var));
     nest.loops.iter().position(used).map(ComputeLevel::Iteration)
 }

@@ -28,7 +28,7 @@ pub enum Argument {
     /// Memory of a node.
     Node(NodeId),
     /// A scalar slot, passed at launch.
-    Slot(u32),
+    ScalarInput(u32),
 }
 
 /// Emitter of a kernel, with the expressions of the nest's values.
@@ -46,7 +46,7 @@ pub struct ScalarEmitter<'a> {
     /// Values available for the rest of the row.
     pub row: Vec<Option<ExprId>>,
     /// Values of the current iteration.
-    pub turn: Vec<Option<ExprId>>,
+    pub iteration: Vec<Option<ExprId>>,
     /// Accumulators of the current loop's scans.
     pub running: BTreeMap<ValueId, LocalId>,
     /// Work-items of the group that shares the row; `None` if each work-item has its own row.
@@ -68,7 +68,7 @@ impl<'a> ScalarEmitter<'a> {
             b: Builder::new(name(nest)),
             vars: BTreeMap::new(),
             row: vec![None; count],
-            turn: vec![None; count],
+            iteration: vec![None; count],
             running: BTreeMap::new(),
             lanes: None,
             beyond: false,
@@ -84,7 +84,7 @@ impl<'a> ScalarEmitter<'a> {
         for (value, _) in &self.nest.values {
             match value {
                 Value::Load(node, _) => drop(loads.insert(*node)),
-                Value::Slot(n) => drop(slots.insert(*n)),
+                Value::ScalarInput(n) => drop(slots.insert(*n)),
                 _ => {}
             }
         }
@@ -111,11 +111,11 @@ impl<'a> ScalarEmitter<'a> {
             }
         }
         for (number, slot) in slots.into_iter().enumerate() {
-            let of_slot = |(value, _): &&(Value, DType)| *value == Value::Slot(slot);
+            let of_slot = |(value, _): &&(Value, DType)| *value == Value::ScalarInput(slot);
             let dtype = self.nest.values.iter().find(of_slot).expect("every slot is a value of the nest").1;
             let value = self.b.scalar(&format!("s{number}"), dtype);
             self.slots.insert(slot, value);
-            arguments.push(Argument::Slot(slot));
+            arguments.push(Argument::ScalarInput(slot));
         }
         arguments
     }
@@ -185,7 +185,7 @@ impl<'a> ScalarEmitter<'a> {
     /// Discards all values, for another row.
     pub fn clear(&mut self) {
         self.row.fill(None);
-        self.turn.fill(None);
+        self.iteration.fill(None);
     }
 
     /// Emits a store.
@@ -223,7 +223,7 @@ impl<'a> ScalarEmitter<'a> {
                     let expr = self.compute(next);
                     match self.levels.place[next] {
                         ComputeLevel::Row => self.row[next] = Some(expr),
-                        ComputeLevel::Iteration(_) => self.turn[next] = Some(expr),
+                        ComputeLevel::Iteration(_) => self.iteration[next] = Some(expr),
                     }
                 }
             }
@@ -234,7 +234,7 @@ impl<'a> ScalarEmitter<'a> {
     fn cached(&self, id: ValueId) -> Option<ExprId> {
         match self.levels.place[id] {
             ComputeLevel::Row => self.row[id],
-            ComputeLevel::Iteration(_) => self.turn[id],
+            ComputeLevel::Iteration(_) => self.iteration[id],
         }
     }
 
@@ -243,7 +243,7 @@ impl<'a> ScalarEmitter<'a> {
         let operand = |at: usize| self.cached(value.operands()[at]).expect("operands are computed first");
         let expr = match value {
             Value::Const(scalar) => return self.b.constant(*scalar),
-            Value::Slot(n) => return self.slots[n],
+            Value::ScalarInput(n) => return self.slots[n],
             Value::Load(node, form) => {
                 let at = self.form(form);
                 let guard = if self.beyond { Guard::Checked } else { guard(form, self.elems(*node)) };
@@ -358,7 +358,7 @@ fn name(nest: &LoopNest) -> String {
             Value::Reduce(op, ..) => op.name(),
             Value::Scan(..) => "scan",
             Value::Cast(_) => "cast",
-            Value::Load(..) | Value::Const(_) | Value::Slot(_) | Value::Index(_) => continue,
+            Value::Load(..) | Value::Const(_) | Value::ScalarInput(_) | Value::Index(_) => continue,
             Value::InBounds(_) | Value::Bitcast(_) => continue,
         };
         if !parts.contains(&part) && parts.len() < 5 {

@@ -211,7 +211,7 @@ fn substituted(nest: &LoopNest, f: &dyn Fn(&AffineTerm) -> Option<AffineExpr>) -
             Value::Load(_, form) | Value::Index(form) | Value::InBounds(BoundsCheck { form, .. }) => {
                 *form = form.substitute(f)
             }
-            Value::Const(_) | Value::Slot(_) | Value::Alu(..) | Value::Cast(_) | Value::Bitcast(_) => {}
+            Value::Const(_) | Value::ScalarInput(_) | Value::Alu(..) | Value::Cast(_) | Value::Bitcast(_) => {}
             Value::Reduce(..) | Value::Scan(..) => {}
         }
     }

@@ -59,14 +59,14 @@ pub fn lower(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode
 ///
 /// Panics if an emitted kernel does not verify, which is a bug.
 pub fn variants(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode) -> Result<Vec<Lowered>> {
-    let ways = Variants::new(nest, target, accuracy);
-    let first = ways.lower(0, graph, target, accuracy)?;
+    let variants = Variants::new(nest, target, accuracy);
+    let first = variants.lower(0, graph, target, accuracy)?;
     let mut all = vec![first];
     // Sums across lanes are rounded differently from sequential sums.
-    for way in (1..ways.count())
-        .filter(|way| ways.combines_lanes(*way, target, accuracy) == ways.combines_lanes(0, target, accuracy))
-    {
-        let other = ways.lower(way, graph, target, accuracy)?;
+    for variant in (1..variants.count()).filter(|variant| {
+        variants.combines_lanes(*variant, target, accuracy) == variants.combines_lanes(0, target, accuracy)
+    }) {
+        let other = variants.lower(variant, graph, target, accuracy)?;
         let new = |known: &Lowered| panoply_ir::hash(&known.kernel) != panoply_ir::hash(&other.kernel);
         if other.arguments == all[0].arguments && all.iter().all(new) {
             all.push(other);
@@ -105,8 +105,8 @@ impl Variants {
     }
 
     /// Returns true if lanes share the iterations of a loop.
-    fn combines_lanes(&self, way: usize, target: &Target, accuracy: MathMode) -> bool {
-        match (self.tilings.get(way), self.lengths.get(way)) {
+    fn combines_lanes(&self, variant: usize, target: &Target, accuracy: MathMode) -> bool {
+        match (self.tilings.get(variant), self.lengths.get(variant)) {
             (None, Some(length)) => {
                 let nest = loop_transforms::with_inner_extent(self.nest.clone(), *length);
                 thread_mapping::map(&nest, &compute_at::ComputeLevels::new(&nest), target, accuracy).lanes.is_some()
@@ -115,9 +115,9 @@ impl Variants {
         }
     }
 
-    fn lower(&self, way: usize, graph: &Graph, target: &Target, accuracy: MathMode) -> Result<Lowered> {
+    fn lower(&self, variant: usize, graph: &Graph, target: &Target, accuracy: MathMode) -> Result<Lowered> {
         let Variants { nest, levels, tilings, mapping, lengths } = self;
-        let emitted = match (tilings.get(way), lengths.get(way)) {
+        let emitted = match (tilings.get(variant), lengths.get(variant)) {
             (Some(tiling), _) => tiled_matmul::emit(graph, nest, levels, tiling)?,
             (None, None) => row_kernel::emit(graph, nest, levels, mapping)?,
             (None, Some(length)) => {
@@ -137,7 +137,7 @@ impl Variants {
 /// Returns the sizes at which lowering decisions change, with descriptions. Tests use sizes on both sides of each.
 pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
     let all = [
-        ("iterations of a loop that is unrolled", row_kernel::FEW_TURNS),
+        ("iterations of a loop that is unrolled", row_kernel::FEW_ITERATIONS),
         ("rows that are merged to fill a CPU's blocks", thread_mapping::SHORTEST_ROW),
         ("elements of a row that a group shares", thread_mapping::SHORT_ROW),
         ("elements of a strided row that a group shares", thread_mapping::LONG_ROW),

@@ -55,7 +55,7 @@ pub(super) struct RowEmitter<'a> {
 
 /// Maximum iterations of a loop that is unrolled if several phases run it: values then stay in registers between the
 /// phases.
-pub(super) const FEW_TURNS: u64 = 8;
+pub(super) const FEW_ITERATIONS: u64 = 8;
 /// Maximum number of values kept this way.
 const MOST_KEPT: u64 = 512;
 
@@ -67,7 +67,7 @@ impl<'a> RowEmitter<'a> {
         };
         let mut grid = [1; 3];
         if let Some(lanes) = self.mapping.lanes {
-            self.e.b.group([lanes, 1, 1]);
+            self.e.b.group_size([lanes, 1, 1]);
             let rows = on(AxisBinding::Group);
             grid[0] = rows.iter().map(|var| var.extent).product::<u64>() * lanes as u64;
             let group = self.e.b.builtin(Builtin::GroupId(0));
@@ -180,17 +180,17 @@ impl<'a> RowEmitter<'a> {
             }
             stores.iter().for_each(|store| e.store(store));
         });
-        self.e.turn.fill(None);
+        self.e.iteration.fill(None);
         self.e.running.clear();
         sums.into_iter().zip(reduced).map(|((op, sum), id)| (*id, op, sum)).collect()
     }
 
     /// Emits all iterations of a loop.
-    fn walk(&mut self, number: usize, turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
-        let Some(turns) = self.few_turns(number) else { return self.walk_from(number, 0, turn) };
+    fn walk(&mut self, number: usize, iteration: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+        let Some(iterations) = self.few_iterations(number) else { return self.walk_from(number, 0, iteration) };
         let (var, kind) = self.mapping.loops[number][0];
         let nothing = vec![None; self.nest.values.len()];
-        let mut kept = self.kept.remove(&number).unwrap_or_else(|| vec![nothing.clone(); turns as usize]);
+        let mut kept = self.kept.remove(&number).unwrap_or_else(|| vec![nothing.clone(); iterations as usize]);
         for (round, kept) in kept.iter_mut().enumerate() {
             let first = self.e.b.index(round as u64 * self.mapping.lanes.map_or(1, u64::from));
             let at = match kind {
@@ -201,18 +201,18 @@ impl<'a> RowEmitter<'a> {
                 AxisBinding::Sequential | AxisBinding::Group | AxisBinding::Grid(_) => first,
             };
             self.e.vars.insert(var.id, at);
-            std::mem::swap(&mut self.e.turn, kept);
-            turn(&mut self.e);
-            std::mem::swap(&mut self.e.turn, kept);
+            std::mem::swap(&mut self.e.iteration, kept);
+            iteration(&mut self.e);
+            std::mem::swap(&mut self.e.iteration, kept);
         }
         self.kept.insert(number, kept);
     }
 
     /// Returns the number of iterations if the loop is to be unrolled.
-    fn few_turns(&self, number: usize) -> Option<u64> {
+    fn few_iterations(&self, number: usize) -> Option<u64> {
         let [(var, kind)] = self.mapping.loops[number][..] else { return None };
         let step = if kind == AxisBinding::Lane { self.mapping.lanes.map_or(1, u64::from) } else { 1 };
-        let turns = var.extent / step;
+        let iterations = var.extent / step;
         let combines = |value: &Value| matches!(value, Value::Reduce(_, _, along) if *along == number);
         let values = &self.nest.values;
         let passes = values.iter().filter(|(value, _)| combines(value)).count()
@@ -223,49 +223,51 @@ impl<'a> RowEmitter<'a> {
                 .filter(|store| self.e.levels.of_store(self.nest, store).0 == ComputeLevel::Iteration(number))
                 .count();
         let scans = values.iter().any(|(value, _)| matches!(value, Value::Scan(..)));
-        let fits = turns <= FEW_TURNS && var.extent.is_multiple_of(step) && turns * values.len() as u64 <= MOST_KEPT;
-        (fits && passes > 1 && !scans).then_some(turns)
+        let fits = iterations <= FEW_ITERATIONS
+            && var.extent.is_multiple_of(step)
+            && iterations * values.len() as u64 <= MOST_KEPT;
+        (fits && passes > 1 && !scans).then_some(iterations)
     }
 
     /// Emits the loops over the variables from index `from` on, with the iteration's body inside.
-    fn walk_from(&mut self, number: usize, from: usize, turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+    fn walk_from(&mut self, number: usize, from: usize, iteration: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
         let vars = &self.mapping.loops[number][from..];
         match vars.first() {
-            None => self.turn(turn),
+            None => self.iteration(iteration),
             Some((var, AxisBinding::Sequential)) => {
                 let (start, end, step) = (self.e.b.index(0), self.e.b.index(var.extent), self.e.b.index(1));
                 let counter = self.e.b.begin_for("t", start, end, step);
                 self.e.vars.insert(var.id, counter);
-                self.walk_from(number, from + 1, turn);
+                self.walk_from(number, from + 1, iteration);
                 self.e.b.end();
             }
             Some(_) => {
                 let vars: Vec<LoopVar> = vars.iter().map(|(var, _)| *var).collect();
-                self.across_lanes(&vars, turn);
+                self.across_lanes(&vars, iteration);
             }
         }
     }
 
-    fn turn(&mut self, turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
-        self.e.turn.fill(None);
-        turn(&mut self.e);
+    fn iteration(&mut self, iteration: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+        self.e.iteration.fill(None);
+        iteration(&mut self.e);
     }
 
     /// Distributes the iterations over a group's work-items: full rounds of all, then a partial round.
-    fn across_lanes(&mut self, vars: &[LoopVar], turn: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+    fn across_lanes(&mut self, vars: &[LoopVar], iteration: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
         let lanes = self.mapping.lanes.expect("a lane binding implies a group") as u64;
         let count: u64 = vars.iter().map(|var| var.extent).product();
         let full = count / lanes * lanes;
         let lane = self.e.b.builtin(Builtin::LocalId(0));
         if full == lanes {
             self.e.delinearize(lane, vars);
-            self.turn(turn);
+            self.iteration(iteration);
         } else if full > 0 {
             let (start, end, step) = (self.e.b.index(0), self.e.b.index(full), self.e.b.index(lanes));
             let round = self.e.b.begin_for("t", start, end, step);
             let at = self.e.b.alu(Alu::Add, &[round, lane]);
             self.e.delinearize(at, vars);
-            self.turn(turn);
+            self.iteration(iteration);
             self.e.b.end();
         }
         if full < count {
@@ -275,7 +277,7 @@ impl<'a> RowEmitter<'a> {
             let start = self.e.b.index(full);
             let at = self.e.b.alu(Alu::Add, &[start, lane]);
             self.e.delinearize(at, vars);
-            self.turn(turn);
+            self.iteration(iteration);
             self.e.b.end();
         }
     }

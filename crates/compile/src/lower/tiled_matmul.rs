@@ -189,7 +189,7 @@ impl MatmulTiling {
     /// Returns work-items of a group along columns and along rows.
     fn group(&self) -> [u32; 2] {
         let [columns, rows] = self.items.map(|items| items as u32);
-        if self.fragments.is_some() { [columns * rows * Mma::ITEMS, 1] } else { [columns, rows] }
+        if self.fragments.is_some() { [columns * rows * Mma::LANES, 1] } else { [columns, rows] }
     }
 
     /// Returns elements of shared memory for a slab with `count` rows or columns. For fragments an element is a word of
@@ -240,7 +240,7 @@ impl<'a> Tiles<'a> {
         let t = self.t;
         let [columns, rows] = t.tile();
         let [x, y] = t.group();
-        self.e.b.group([x, y, 1]);
+        self.e.b.group_size([x, y, 1]);
         let batch = self.e.b.builtin(Builtin::GroupId(2));
         self.e.delinearize(batch, &t.batch.0);
         let first = |tiles: &mut Self, axis: u8, size: u64| {
@@ -263,8 +263,8 @@ impl<'a> Tiles<'a> {
         let sums: Vec<LocalId> = (0..t.block[0] * t.block[1]).map(|_| self.e.b.declare("sum", zero, true)).collect();
         let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.inner.extent()), self.e.b.index(t.slab));
         let slab = self.e.b.begin_for("slab", start, end, step);
-        self.bring(a, slab);
-        self.bring(b, slab);
+        self.load_tile(a, slab);
+        self.load_tile(b, slab);
         self.e.b.barrier();
         match (t.fragments, self.own) {
             (Some(dtype), Some(own)) => self.multiply_fragments(dtype, own, a, b, &sums),
@@ -289,7 +289,7 @@ impl<'a> Tiles<'a> {
 
     /// Loads a slab of an operand into shared memory as `slab[step][position]`, or for fragments as
     /// `slab[position][word]`.
-    fn bring(&mut self, operand: Operand<'a>, slab: ExprId) {
+    fn load_tile(&mut self, operand: Operand<'a>, slab: ExprId) {
         let t = self.t;
         let [x, y] = t.group().map(u64::from);
         let (items, steps) = (x * y, if t.fragments.is_some() { t.slab / 2 } else { t.slab });

@@ -15,7 +15,7 @@ impl RowEmitter<'_> {
     /// it transposed.
     pub(super) fn stage(&mut self, tile: &TransposeTile, grid: [u64; 3]) {
         let side = tile.side as u64;
-        self.e.b.group([tile.side, tile.side, 1]);
+        self.e.b.group_size([tile.side, tile.side, 1]);
         let straight = self.e.vars.clone();
         let local = [0, 1].map(|axis| self.e.b.builtin(Builtin::LocalId(axis)));
         let crossed: [ExprId; 2] = std::array::from_fn(|axis| {

@@ -18,10 +18,10 @@ use super::walk::{KernelExt, map_operands, rebuild};
 
 /// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
-    let mentions = ExprDeps::of(&kernel);
+    let deps = ExprDeps::of(&kernel);
     let mut finder = CseAnalysis {
         kernel: &kernel,
-        mentions: &mentions,
+        deps: &deps,
         scopes: Vec::new(),
         clock: 0,
         locals: vec![0; kernel.locals.len()],
@@ -60,7 +60,7 @@ struct Occurrence {
 
 struct CseAnalysis<'k> {
     kernel: &'k Kernel,
-    mentions: &'k ExprDeps,
+    deps: &'k ExprDeps,
     /// Occurrences in each open block.
     scopes: Vec<HashMap<ExprId, Occurrence>>,
     /// Number of changes so far.
@@ -144,8 +144,8 @@ impl CseAnalysis<'_> {
     /// Returns the time of the last change of an expression's dependencies. Equal times imply equal values, because
     /// every change has a distinct time.
     fn since(&self, id: ExprId) -> u64 {
-        let locals = self.mentions.locals(id).iter().map(|local: &LocalId| self.locals[local.index()]);
-        let mems = self.mentions.mems(id).iter().map(|mem: &MemId| self.mems[mem.index()]);
+        let locals = self.deps.locals(id).iter().map(|local: &LocalId| self.locals[local.index()]);
+        let mems = self.deps.mems(id).iter().map(|mem: &MemId| self.mems[mem.index()]);
         locals.chain(mems).max().unwrap_or(0)
     }
 
@@ -155,7 +155,7 @@ impl CseAnalysis<'_> {
         let mut pending = roots.to_vec();
         let mut seen = HashSet::new();
         while let Some(id) = pending.pop() {
-            if !self.mentions.is_worth_a_local(self.kernel, id) {
+            if !self.deps.is_worth_a_local(self.kernel, id) {
                 // Operands of cheap expressions are cheap too, except below operations that only move lanes.
                 if let Expr::Splat(..) | Expr::Extract(..) = self.kernel.exprs.get(id) {
                     pending.extend(self.kernel.exprs.get(id).operands().iter());
@@ -166,12 +166,16 @@ impl CseAnalysis<'_> {
                 continue;
             }
             let since = self.since(id);
-            let known =
-                self.scopes.iter_mut().rev().find_map(|scope| scope.get_mut(&id)).filter(|met| met.since == since);
+            let known = self
+                .scopes
+                .iter_mut()
+                .rev()
+                .find_map(|scope| scope.get_mut(&id))
+                .filter(|occurrence| occurrence.since == since);
             match known {
-                Some(met) => {
-                    let group = *met.group.get_or_insert_with(|| {
-                        self.groups.push(EquivalenceClass { expr: id, first: met.by });
+                Some(occurrence) => {
+                    let group = *occurrence.group.get_or_insert_with(|| {
+                        self.groups.push(EquivalenceClass { expr: id, first: occurrence.by });
                         self.groups.len() - 1
                     });
                     self.repeats.entry(number).or_default().push(group);

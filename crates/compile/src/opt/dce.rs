@@ -201,7 +201,7 @@ impl DeadCodeSweeper<'_> {
             Op::Let { local, .. } | Op::Collective { result: local, .. } => !self.reads.named[local.index()],
             Op::Assign { local, .. } => !self.reads.locals[local.index()],
             Op::Store { mem, .. } => !self.reads.mems[mem.index()],
-            Op::For { start, end, body, .. } => body.is_empty() || self.never_turns(*start, *end),
+            Op::For { start, end, body, .. } => body.is_empty() || self.never_iterates(*start, *end),
             Op::While { condition, .. } => self.truth(*condition) == Some(false),
             Op::Atomic { .. } | Op::Barrier | Op::If { .. } | Op::Break | Op::Continue | Op::Return => false,
         }
@@ -214,7 +214,7 @@ impl DeadCodeSweeper<'_> {
         }
     }
 
-    fn never_turns(&self, start: ExprId, end: ExprId) -> bool {
+    fn never_iterates(&self, start: ExprId, end: ExprId) -> bool {
         match (self.kernel.exprs.get(start), self.kernel.exprs.get(end)) {
             (Expr::Index(start), Expr::Index(end)) => start >= end,
             (Expr::Const(start), Expr::Const(end)) => start.to_i128() >= end.to_i128(),

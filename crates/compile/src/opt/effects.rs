@@ -34,7 +34,7 @@ impl ExprDeps {
     /// Analyzes a kernel whose body is stored elsewhere, given its [`loaded_locals`]. Locals created since then are
     /// assumed to be loaded.
     pub fn knowing(kernel: &Kernel, loaded_locals: &[bool]) -> ExprDeps {
-        let mut mentions = ExprDeps { locals: Vec::new(), mems: Vec::new(), costs: Vec::new(), loaded: Vec::new() };
+        let mut deps = ExprDeps { locals: Vec::new(), mems: Vec::new(), costs: Vec::new(), loaded: Vec::new() };
         for (id, expr, _) in kernel.exprs.iter() {
             let (mut locals, mut mems) = (Vec::new(), Vec::new());
             let own = own_cost(kernel, id);
@@ -45,26 +45,26 @@ impl ExprDeps {
                 _ => {}
             }
             for operand in expr.operands().iter() {
-                locals.extend(&mentions.locals[operand.index()]);
-                mems.extend(&mentions.mems[operand.index()]);
-                let operand = mentions.costs[operand.index()];
+                locals.extend(&deps.locals[operand.index()]);
+                mems.extend(&deps.mems[operand.index()]);
+                let operand = deps.costs[operand.index()];
                 cost.dearest = cost.dearest.max(operand.dearest);
                 cost.total = cost.total.saturating_add(operand.total);
             }
             let loaded_local = |local: LocalId| loaded_locals.get(local.index()).copied().unwrap_or(true);
             let loaded = matches!(expr, Expr::Load { .. })
                 || matches!(expr, Expr::Local(local) if loaded_local(local))
-                || expr.operands().iter().any(|operand| mentions.loaded[operand.index()]);
-            mentions.loaded.push(loaded);
+                || expr.operands().iter().any(|operand| deps.loaded[operand.index()]);
+            deps.loaded.push(loaded);
             locals.sort_unstable();
             locals.dedup();
             mems.sort_unstable();
             mems.dedup();
-            mentions.locals.push(locals);
-            mentions.mems.push(mems);
-            mentions.costs.push(cost);
+            deps.locals.push(locals);
+            deps.mems.push(mems);
+            deps.costs.push(cost);
         }
-        mentions
+        deps
     }
 
     /// Returns the number of analyzed expressions; expressions created later are not included.
@@ -210,9 +210,9 @@ impl Effects {
     }
 
     /// Returns true if an expression has the same value before and after.
-    pub fn preserves(&self, kernel: &Kernel, mentions: &ExprDeps, id: ExprId) -> bool {
+    pub fn preserves(&self, kernel: &Kernel, deps: &ExprDeps, id: ExprId) -> bool {
         let others_write = |mem: &MemId| self.synchronizes && !matches!(kernel.mem(*mem).space, Space::Private(_));
-        !mentions.locals(id).iter().any(|local| self.locals.contains(local))
-            && !mentions.mems(id).iter().any(|mem| self.mems.contains(mem) || others_write(mem))
+        !deps.locals(id).iter().any(|local| self.locals.contains(local))
+            && !deps.mems(id).iter().any(|mem| self.mems.contains(mem) || others_write(mem))
     }
 }

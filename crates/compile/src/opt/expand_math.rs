@@ -12,9 +12,9 @@
 //! angles differs: it uses integers.
 
 mod double;
-mod odd;
 mod payne_hanek;
 mod pow;
+mod round_to_odd;
 mod single;
 mod value;
 
@@ -43,7 +43,7 @@ fn expand_some(kernel: Kernel, wanted: impl Fn(Alu) -> bool) -> Kernel {
     let is_wanted = |id: &ExprId| {
         let expr = kernel.exprs.get(*id);
         matches!(expr, Expr::Alu(op, _) if wanted(op))
-            || matches!(expr, Expr::Cast(to, x) if odd::rounds_twice(kernel.exprs.ty(x), to))
+            || matches!(expr, Expr::Cast(to, x) if round_to_odd::rounds_twice(kernel.exprs.ty(x), to))
     };
     if !live.iter().any(is_wanted) {
         return kernel;
@@ -54,7 +54,9 @@ fn expand_some(kernel: Kernel, wanted: impl Fn(Alu) -> bool) -> Kernel {
         let expr = math.expr(id).map_operands(|operand| made[&operand]);
         let new = match expr {
             Expr::Alu(op, args) if wanted(op) => function(op, args.iter().map(|arg| math.value(*arg)).collect()),
-            Expr::Cast(to, x) if odd::rounds_twice(math.value(x).ty(), to) => odd::cast(math.value(x), to),
+            Expr::Cast(to, x) if round_to_odd::rounds_twice(math.value(x).ty(), to) => {
+                round_to_odd::cast(math.value(x), to)
+            }
             other => math.add(other).id,
         };
         made.insert(id, new);

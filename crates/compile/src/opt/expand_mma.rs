@@ -12,7 +12,7 @@ use super::expand_collectives::linear_id;
 use super::walk::KernelExt;
 
 /// Words per row of A or column of B.
-const WORDS: u64 = Mma::INNER as u64 / 2;
+const WORDS: u64 = Mma::K as u64 / 2;
 
 /// Returns true if [`expand`] would change the kernel.
 pub(crate) fn applies(kernel: &Kernel, target: &Target) -> bool {
@@ -26,7 +26,7 @@ pub(crate) fn expand(mut kernel: Kernel, target: &Target) -> Kernel {
     let Some(group) = kernel.group_size.filter(|_| applies(&kernel, target)) else { return kernel };
     let mut body = std::mem::take(&mut kernel.body);
     let id = linear_id(&mut kernel, group);
-    let sets = group.iter().product::<u32>() / Mma::ITEMS;
+    let sets = group.iter().product::<u32>() / Mma::LANES;
     let mut expander = Expander::new(kernel, id, sets);
     expander.block(&mut body);
     body.splice(0..0, std::mem::take(&mut expander.first));
@@ -75,8 +75,8 @@ impl Expander {
             word: none,
         };
         let item = expander.bind("item", id);
-        let set = expander.over(Alu::Div, item, Mma::ITEMS as u64);
-        let number = expander.over(Alu::Rem, item, Mma::ITEMS as u64);
+        let set = expander.over(Alu::Div, item, Mma::LANES as u64);
+        let number = expander.over(Alu::Rem, item, Mma::LANES as u64);
         let (g, t) = (expander.over(Alu::Div, number, 4), expander.over(Alu::Rem, number, 4));
         let line = |expander: &mut Expander, lines: u32, line: ExprId| {
             let before = expander.over(Alu::Mul, set, lines as u64);

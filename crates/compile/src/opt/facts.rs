@@ -38,7 +38,7 @@ struct Inequality {
 /// The facts that hold at one point.
 pub(crate) struct Facts<'k> {
     kernel: &'k Kernel,
-    mentions: &'k ExprDeps,
+    deps: &'k ExprDeps,
     inequalities: Vec<Inequality>,
     /// Intervals narrower than those implied by the expressions themselves.
     narrowed: HashMap<ExprId, Range>,
@@ -71,7 +71,7 @@ impl Clone for Facts<'_> {
     fn clone(&self) -> Self {
         Facts {
             kernel: self.kernel,
-            mentions: self.mentions,
+            deps: self.deps,
             inequalities: self.inequalities.clone(),
             narrowed: self.narrowed.clone(),
             leaves: self.leaves.clone(),
@@ -85,9 +85,9 @@ const EFFORT: usize = 48;
 
 impl<'k> Facts<'k> {
     /// Creates facts from the intervals of leaves only.
-    pub fn new(kernel: &'k Kernel, mentions: &'k ExprDeps, leaves: HashMap<Expr, Range>) -> Facts<'k> {
+    pub fn new(kernel: &'k Kernel, deps: &'k ExprDeps, leaves: HashMap<Expr, Range>) -> Facts<'k> {
         let (inequalities, narrowed, found) = (Vec::new(), HashMap::new(), RangeCache::nothing(kernel.exprs.len()));
-        Facts { kernel, mentions, inequalities, narrowed, leaves, found }
+        Facts { kernel, deps, inequalities, narrowed, leaves, found }
     }
 
     // Queries.
@@ -148,13 +148,13 @@ impl<'k> Facts<'k> {
     }
 
     /// Returns true if an expression reads a mutable local.
-    pub fn mentions(&self, id: ExprId, local: LocalId) -> bool {
-        self.mentions.locals(id).contains(&local)
+    pub fn depends_on(&self, id: ExprId, local: LocalId) -> bool {
+        self.deps.locals(id).contains(&local)
     }
 
     /// Returns true if nothing can be learned about an expression, because its memory can be written between two loads.
     fn is_volatile(&self, id: ExprId) -> bool {
-        self.mentions.is_loaded(id)
+        self.deps.is_loaded(id)
     }
 
     /// Decomposes an expression into a term and an added constant.
@@ -358,8 +358,8 @@ impl<'k> Facts<'k> {
         if changed.is_empty() {
             return;
         }
-        let mentions = self.mentions;
-        let dies = |id: ExprId| mentions.locals(id).iter().any(|local| changed.contains(local));
+        let deps = self.deps;
+        let dies = |id: ExprId| deps.locals(id).iter().any(|local| changed.contains(local));
         let term_dies = |term: Term| matches!(term, Term::Expr(id) if dies(id));
         // Preserve consequences of inequalities that connect through an invalidated term.
         let (to, from): (Vec<_>, Vec<_>) = (

@@ -43,8 +43,8 @@ impl LoopHoister<'_, '_> {
 
     /// Hoists invariant expressions out of a loop, to the end of `out`.
     fn lighten(&mut self, stmt: &mut Stmt, out: &mut Block) {
-        let mentions = ExprDeps::of(&self.kernel);
-        let invariant = self.invariant(&stmt.op, &mentions);
+        let deps = ExprDeps::of(&self.kernel);
+        let invariant = self.invariant(&stmt.op, &deps);
         let mut made = HashMap::new();
         for id in invariant {
             if !self.context.fuel.spend() {
@@ -70,7 +70,7 @@ impl LoopHoister<'_, '_> {
     }
 
     /// Returns the largest loop-invariant expressions directly in a loop that are worth a local, operands first.
-    fn invariant(&self, op: &Op, mentions: &ExprDeps) -> Vec<ExprId> {
+    fn invariant(&self, op: &Op, deps: &ExprDeps) -> Vec<ExprId> {
         let effects = op.blocks().into_iter().fold(Effects::of_op(op), |mut all, block| {
             let inner = Effects::of_block(block);
             all.locals.extend(inner.locals);
@@ -88,9 +88,9 @@ impl LoopHoister<'_, '_> {
             if std::mem::replace(&mut seen[id.index()], true) {
                 continue;
             }
-            if !effects.preserves(&self.kernel, mentions, id) {
+            if !effects.preserves(&self.kernel, deps, id) {
                 pending.extend(self.kernel.exprs.get(id).operands().iter());
-            } else if mentions.is_worth_a_local(&self.kernel, id) {
+            } else if deps.is_worth_a_local(&self.kernel, id) {
                 found.push(id);
             }
         }

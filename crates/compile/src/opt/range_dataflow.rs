@@ -21,28 +21,28 @@ pub(crate) type Leaves = HashMap<Expr, Range>;
 /// Calls `f` for every statement, outer ones first, with the facts that hold when it evaluates its expressions.
 /// `launch` contains known intervals of parameters, lengths and launch builtins.
 pub(crate) fn walk(kernel: &Kernel, launch: &Leaves, f: &mut dyn FnMut(&Facts<'_>, &Stmt)) {
-    let mentions = ExprDeps::of(kernel);
-    let mut leaves = mutable_ranges(kernel, &mentions, launch);
+    let deps = ExprDeps::of(kernel);
+    let mut leaves = mutable_ranges(kernel, &deps, launch);
     leaves.extend(launch);
-    walk_knowing(kernel, &mentions, leaves, f);
+    walk_knowing(kernel, &deps, leaves, f);
 }
 
-fn walk_knowing(kernel: &Kernel, mentions: &ExprDeps, leaves: Leaves, f: &mut dyn FnMut(&Facts<'_>, &Stmt)) {
+fn walk_knowing(kernel: &Kernel, deps: &ExprDeps, leaves: Leaves, f: &mut dyn FnMut(&Facts<'_>, &Stmt)) {
     let reads = kernel.exprs.iter().filter_map(|(id, expr, _)| match expr {
         Expr::Local(local) => Some((local, id)),
         _ => None,
     });
-    let mut facts = Facts::new(kernel, mentions, leaves);
+    let mut facts = Facts::new(kernel, deps, leaves);
     Walker { kernel, reads: reads.collect(), f }.block(&kernel.body, &mut facts);
 }
 
 /// Returns an interval for each mutable integer local that contains all its values. It is the smallest one that
 /// contains the first value and, as long as all locals stay in their intervals, every assigned value.
-fn mutable_ranges(kernel: &Kernel, mentions: &ExprDeps, launch: &Leaves) -> Leaves {
+fn mutable_ranges(kernel: &Kernel, deps: &ExprDeps, launch: &Leaves) -> Leaves {
     let given = |assumed: &Leaves, later: bool| {
         let mut leaves = launch.clone();
         leaves.extend(assumed);
-        given(kernel, mentions, leaves, later)
+        given(kernel, deps, leaves, later)
     };
     let mut known = given(&Leaves::new(), false);
     for round in 0.. {
@@ -74,9 +74,9 @@ fn mutable_ranges(kernel: &Kernel, mentions: &ExprDeps, launch: &Leaves) -> Leav
 
 /// Returns the intervals of values given to mutable integer locals, initially and, if `later`, by assignments, under
 /// the assumed intervals.
-fn given(kernel: &Kernel, mentions: &ExprDeps, assumed: Leaves, later: bool) -> Leaves {
+fn given(kernel: &Kernel, deps: &ExprDeps, assumed: Leaves, later: bool) -> Leaves {
     let mut given = Leaves::new();
-    walk_knowing(kernel, mentions, assumed, &mut |facts, stmt| {
+    walk_knowing(kernel, deps, assumed, &mut |facts, stmt| {
         let (local, value) = match stmt.op {
             Op::Let { local, value } => (local, Some(value)),
             Op::Assign { local, value } if later => (local, Some(value)),
@@ -152,7 +152,7 @@ impl Walker<'_, '_> {
         let Some(read) = self.reads.get(&local).copied() else { return };
         if self.kernel.local(local).ty.is_int()
             && self.kernel.local(local).ty.lanes() == 1
-            && !facts.mentions(value, local)
+            && !facts.depends_on(value, local)
         {
             facts.at_most(read, value, 0);
             facts.at_most(value, read, 0);

@@ -15,7 +15,7 @@ use super::walk::{KernelExt, transitive_operands, visit};
 
 /// Returns the maximum iterations of a loop that is unrolled. An executor of the IR runs the loop control once for a
 /// block of lanes, at negligible cost, so there only simplification by constants is gained.
-fn most_turns(language: Language) -> i128 {
+fn max_iterations(language: Language) -> i128 {
     match language {
         Language::Ir => 4,
         Language::OpenClC
@@ -57,8 +57,8 @@ impl Unroller<'_, '_> {
             for inner in stmt.op.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
             }
-            match self.turns(&stmt.op) {
-                Some(turns) if self.context.fuel.spend() => self.copies(&stmt.op, &turns, &mut out),
+            match self.iterations(&stmt.op) {
+                Some(iterations) if self.context.fuel.spend() => self.copies(&stmt.op, &iterations, &mut out),
                 _ => out.push(stmt),
             }
         }
@@ -66,14 +66,15 @@ impl Unroller<'_, '_> {
     }
 
     /// Returns the counter's values if the statement is a loop worth unrolling.
-    fn turns(&self, op: &Op) -> Option<Vec<i128>> {
+    fn iterations(&self, op: &Op) -> Option<Vec<i128>> {
         let Op::For { start, end, step, body, .. } = op else { return None };
         let (start, end, step) = (self.constant(*start)?, self.constant(*end)?, self.constant(*step)?);
-        let turns = (end - start + step - 1).div_euclid(step);
-        if !(1..=most_turns(self.context.target.language)).contains(&turns) || leaves_early(body) {
+        let iterations = (end - start + step - 1).div_euclid(step);
+        if !(1..=max_iterations(self.context.target.language)).contains(&iterations) || leaves_early(body) {
             return None;
         }
-        (self.work(body) * turns as usize <= WORK).then(|| (0..turns).map(|turn| start + turn * step).collect())
+        (self.work(body) * iterations as usize <= WORK)
+            .then(|| (0..iterations).map(|iteration| start + iteration * step).collect())
     }
 
     fn constant(&self, id: ExprId) -> Option<i128> {
@@ -98,11 +99,11 @@ impl Unroller<'_, '_> {
         work
     }
 
-    fn copies(&mut self, op: &Op, turns: &[i128], out: &mut Block) {
+    fn copies(&mut self, op: &Op, iterations: &[i128], out: &mut Block) {
         let Op::For { counter, body, .. } = op else { unreachable!("only loops are unrolled") };
         let ty = self.kernel.local(*counter).ty;
         let read = self.kernel.expr(Expr::Local(*counter));
-        for (turn, value) in turns.iter().enumerate() {
+        for (iteration, value) in iterations.iter().enumerate() {
             let value = match ty.dtype() {
                 None => self.kernel.index(*value as u64),
                 Some(dtype) => self.kernel.expr(Expr::Const(Scalar::from_i128(dtype, *value))),
@@ -111,7 +112,7 @@ impl Unroller<'_, '_> {
             let mut copy = Copy::replacing(HashMap::from([(read, value)]));
             // The first copy can keep the body's own locals.
             let mut body = body.clone();
-            copy.block(&mut self.kernel, &mut body, turn > 0);
+            copy.block(&mut self.kernel, &mut body, iteration > 0);
             out.append(&mut body);
         }
     }

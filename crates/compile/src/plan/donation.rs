@@ -28,12 +28,12 @@ use crate::schedule::{Schedule, ScheduledOp};
 /// Returns pairs of a donated leaf and the node that takes its memory. Records the aliases in the nests.
 pub fn assign_donations(
     schedule: &mut Schedule,
-    spent: &[u32],
+    donated: &[u32],
     target: &Target,
     accuracy: MathMode,
 ) -> Result<Vec<(NodeId, NodeId)>> {
-    let mut ends = DonationState::of(schedule, spent);
-    if ends.leaves.is_empty() {
+    let mut state = DonationState::of(schedule, donated);
+    if state.leaves.is_empty() {
         return Ok(Vec::new());
     }
     let routine = |step: &ScheduledOp| matches!(step, ScheduledOp::Routine(_));
@@ -45,15 +45,15 @@ pub fn assign_donations(
     let mut taken = Vec::new();
     for (at, step) in steps.iter_mut().enumerate().skip(first) {
         if let ScheduledOp::Nest(nest) = step {
-            taken.extend(ends.donate_to_update(graph, at, nest));
-            taken.extend(ends.donate_elementwise(graph, at, nest, target, accuracy)?);
+            taken.extend(state.donate_to_update(graph, at, nest));
+            taken.extend(state.donate_elementwise(graph, at, nest, target, accuracy)?);
         }
     }
     // The result of an update can share the memory of the array it updates, which is then in use from an earlier step
     // on.
     let changes = |step: &ScheduledOp| matches!(step, ScheduledOp::Nest(LoopNest { updates_in_place: Some(_), .. }));
     for (at, step) in steps.iter().enumerate().skip(first).filter(|(_, step)| !changes(step)) {
-        taken.extend(ends.donate_dead(graph, at, step));
+        taken.extend(state.donate_dead(graph, at, step));
     }
     Ok(taken)
 }
@@ -67,14 +67,14 @@ struct DonationState {
 }
 
 impl DonationState {
-    fn of(Schedule { graph, steps }: &Schedule, spent: &[u32]) -> DonationState {
+    fn of(Schedule { graph, steps }: &Schedule, donated: &[u32]) -> DonationState {
         let outputs: BTreeSet<NodeId> = graph.outputs.iter().copied().collect();
         let ids = |wanted: u32| {
             let same = move |(_, node): &(usize, &Node)| node.op == Op::Input(wanted);
             graph.nodes.iter().enumerate().filter(same).map(|(at, _)| NodeId(at as u32))
         };
         let mut leaves = BTreeMap::new();
-        for number in spent {
+        for number in donated {
             // A leaf with two nodes has its readers divided between them.
             if let (Some(leaf), 1) = (ids(*number).next(), ids(*number).count())
                 && !outputs.contains(&leaf)
@@ -115,14 +115,16 @@ impl DonationState {
         target: &Target,
         accuracy: MathMode,
     ) -> Result<Vec<(NodeId, NodeId)>> {
-        let whole = nest.loops.is_empty()
+        let elementwise = nest.loops.is_empty()
             && nest.updates_in_place.is_none()
             && nest.stores.iter().all(|store| store.accumulate.is_none());
         let last = |store: &Store| {
             self.leaves.iter().any(|(leaf, last)| *last == Some(at) && same_layout(graph, *leaf, store.node))
         };
         // In a kernel with a work-group size, work-items load elements for each other.
-        if !whole || !nest.stores.iter().any(last) || lower(graph, nest, target, accuracy)?.kernel.group_size.is_some()
+        if !elementwise
+            || !nest.stores.iter().any(last)
+            || lower(graph, nest, target, accuracy)?.kernel.group_size.is_some()
         {
             return Ok(Vec::new());
         }
@@ -180,5 +182,6 @@ fn loads_before_stores(graph: &Graph, nest: &LoopNest, target: &Target, accuracy
         Param::Scalar { .. } => None,
     });
     let own: Option<Vec<MemId>> = own.collect();
-    Ok(own.is_some_and(|own| own.into_iter().all(|mem| strides::replaces(&lowered.kernel, mem, lowered.grid))))
+    Ok(own
+        .is_some_and(|own| own.into_iter().all(|mem| strides::can_write_in_place(&lowered.kernel, mem, lowered.grid))))
 }

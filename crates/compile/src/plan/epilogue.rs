@@ -29,9 +29,9 @@ pub fn fuse_epilogues(
     let mut steps: Vec<Option<PlanStep>> = steps.into_iter().map(Some).collect();
     let mut writers = vec![None; buffers.len()];
     for at in 0..steps.len() {
-        if let Some((maker, with_epilogue)) = try_fuse(target, offers, buffers, &steps, &writers, at) {
+        if let Some((producer, with_epilogue)) = try_fuse(target, offers, buffers, &steps, &writers, at) {
             steps[at] = Some(with_epilogue);
-            steps[maker] = None;
+            steps[producer] = None;
         }
         for (id, access) in steps[at].iter().flat_map(PlanStep::touches) {
             if access != Access::In {
@@ -53,32 +53,33 @@ fn try_fuse(
     at: usize,
 ) -> Option<(usize, PlanStep)> {
     let Some(PlanStep::Kernel { kernel, grid, args }) = &steps[at] else { return None };
-    let parts = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
-    let own = bound(kernel, args).filter(|(id, access)| *access == Access::In && parts(*id));
-    let own = own.filter_map(|(id, _)| Some((writers[id.index()].filter(|at| makes(&steps[*at], id))?, id)));
-    let fitting = own.filter(|(maker, id)| fits(target, &steps[*maker..at], kernel, *grid, args, *id));
-    let (maker, result) = fitting.max()?;
-    let wanted = |step: &PlanStep| step.buffers().any(|id| id == result);
-    let asked = matches!(buffers[result.index()].role, Role::Output | Role::Donated(_));
-    let keeps = asked || steps[at + 1..].iter().flatten().any(wanted);
-    let Some(PlanStep::Routine { routine, buffers: operands, .. }) = &steps[maker] else { return None };
+    let one_each = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
+    let candidates = bound(kernel, args).filter(|(id, access)| *access == Access::In && one_each(*id));
+    let candidates =
+        candidates.filter_map(|(id, _)| Some((writers[id.index()].filter(|at| produces(&steps[*at], id))?, id)));
+    let fitting = candidates.filter(|(producer, id)| fits(target, &steps[*producer..at], kernel, *grid, args, *id));
+    let (producer, result) = fitting.max()?;
+    let uses = |step: &PlanStep| step.buffers().any(|id| id == result);
+    let kept = matches!(buffers[result.index()].role, Role::Output | Role::Donated(_));
+    let keep_output = kept || steps[at + 1..].iter().flatten().any(uses);
+    let Some(PlanStep::Routine { routine, buffers: operands, .. }) = &steps[producer] else { return None };
     if matches!(target.style, Style::Cpu { .. }) {
-        let epilogue = PlanEpilogue { kernel: kernel.clone(), grid: *grid, args: args.clone(), keep_output: keeps };
+        let epilogue = PlanEpilogue { kernel: kernel.clone(), grid: *grid, args: args.clone(), keep_output };
         let (routine, buffers) = (*routine, operands.clone());
-        return Some((maker, PlanStep::Routine { routine, buffers, epilogue: Some(Box::new(epilogue)) }));
+        return Some((producer, PlanStep::Routine { routine, buffers, epilogue: Some(Box::new(epilogue)) }));
     }
     let biased = fuse_bias(routine, kernel, *grid, args, result);
-    let (routine, bias, sum) = biased.filter(|(routine, ..)| !keeps && offers(routine))?;
+    let (routine, bias, sum) = biased.filter(|(routine, ..)| !keep_output && offers(routine))?;
     // All leaves stay intact until the last routine has run: if a routine fails, the plan is restarted from the
     // beginning.
-    let spends = |step: &PlanStep| {
+    let writes_donated = |step: &PlanStep| {
         step.touches().any(|(id, access)| access != Access::In && matches!(buffers[id.index()].role, Role::Donated(_)))
     };
-    if steps[maker + 1..=at].iter().flatten().any(spends) {
+    if steps[producer + 1..=at].iter().flatten().any(writes_donated) {
         return None;
     }
     let buffers = vec![operands[0], operands[1], bias, sum];
-    Some((maker, PlanStep::Routine { routine, buffers, epilogue: None }))
+    Some((producer, PlanStep::Routine { routine, buffers, epilogue: None }))
 }
 
 /// Returns the product with bias that replaces a product followed by this kernel, the bias, and the output buffer.
@@ -100,11 +101,11 @@ fn fuse_bias(
     let (first, second) = (read(operands[0])?, read(operands[1])?);
     let (bias, from) = if first.1 == result { second } else { first };
     let rows = grid[0] == gemm.n as u64 && strides::strides(kernel, bias) == Some([1, 0, 0]);
-    let whole = strides::strides(kernel, *sum).is_some_and(|own| strides::count(own, grid));
+    let elementwise = strides::strides(kernel, *sum).is_some_and(|own| strides::is_linear(own, grid));
     let (biased, to) = (Routine::Gemm(Gemm { bias: true, ..gemm }), buffer(kernel, args, *sum)?);
     // With one row the sum could alias the bias.
-    let apart = from != result && from != to;
-    (rows && whole && apart && !gemm.bias).then_some((biased, from, to))
+    let disjoint = from != result && from != to;
+    (rows && elementwise && disjoint && !gemm.bias).then_some((biased, from, to))
 }
 
 /// Returns the buffer bound to one of a kernel's memories.
@@ -116,7 +117,7 @@ fn buffer(kernel: &Kernel, args: &[PlanArg], mem: MemId) -> Option<BufferId> {
 }
 
 /// Returns true if this step is a routine without an epilogue whose first output is the buffer.
-fn makes(step: &Option<PlanStep>, id: BufferId) -> bool {
+fn produces(step: &Option<PlanStep>, id: BufferId) -> bool {
     let Some(PlanStep::Routine { routine, buffers, epilogue: None }) = step else { return false };
     let mut results = routine.operands().zip(buffers).filter(|(operand, _)| operand.access != Access::In);
     results.next().is_some_and(|(_, result)| *result == id)
@@ -138,13 +139,18 @@ fn fits(
     });
     // A custom kernel can receive the output twice, and read it in another order as well.
     let once = args.iter().filter(|arg| **arg == PlanArg::Buffer(result)).count() == 1;
-    let numbered = own.and_then(|mem| strides::strides(kernel, mem)).is_some_and(|own| strides::count(own, grid));
+    let elementwise =
+        own.and_then(|mem| strides::strides(kernel, mem)).is_some_and(|own| strides::is_linear(own, grid));
     // No step in between changes the routine's operands, and the kernel's writes do not overlap them.
-    let clash = |(id, access): (BufferId, Access)| {
+    let conflicts = |(id, access): (BufferId, Access)| {
         routine.touches().any(|(other, ours)| other == id && (access != Access::In || ours != Access::In))
     };
-    let moves = !between.iter().flatten().any(|step| step.touches().any(clash));
-    let apart = !bound(kernel, args).filter(|(id, _)| *id != result).any(clash);
+    let movable = !between.iter().flatten().any(|step| step.touches().any(conflicts));
+    let disjoint = !bound(kernel, args).filter(|(id, _)| *id != result).any(conflicts);
     let bindings = routine.buffers().count() + bound(kernel, args).count();
-    once && numbered && moves && apart && kernel.group_size.is_none() && bindings <= target.max_bindings as usize
+    once && elementwise
+        && movable
+        && disjoint
+        && kernel.group_size.is_none()
+        && bindings <= target.max_bindings as usize
 }

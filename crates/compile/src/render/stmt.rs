@@ -58,7 +58,7 @@ impl Writer<'_> {
                 self.line("}");
             }
             Op::For { counter, start, end, step, body } => {
-                self.counted([*start, *end, *step], *counter);
+                self.for_loop([*start, *end, *step], *counter);
                 self.inner(body);
                 self.line("}");
             }
@@ -195,7 +195,7 @@ impl Writer<'_> {
     }
 
     /// Renders the head of a counting loop; the counter never wraps around past the end.
-    fn counted(&mut self, [start, end, step]: [ExprId; 3], counter: LocalId) {
+    fn for_loop(&mut self, [start, end, step]: [ExprId; 3], counter: LocalId) {
         let ty = self.kernel.local(counter).ty;
         let first = self.fixed(start);
         let (last, by) = (self.fixed(end), self.fixed(step));

@@ -179,8 +179,8 @@ impl AffineExpr {
                 AffineTerm::Var(_) | AffineTerm::Read(..) | AffineTerm::Rem(..) => {}
             }
         }
-        let turns = low.div_euclid(step).min(0);
-        whole.add_const(turns).add(&AffineExpr::atom(AffineTerm::Div(Arc::new(rest.add_const(-turns * step)), n)))
+        let quotient = low.div_euclid(step).min(0);
+        whole.add_const(quotient).add(&AffineExpr::atom(AffineTerm::Div(Arc::new(rest.add_const(-quotient * step)), n)))
     }
 
     /// Returns the remainder by a constant, not negative.
@@ -200,14 +200,14 @@ impl AffineExpr {
             rest = rest.split(n).1;
         }
         let (low, high) = rest.range();
-        let turns = low.div_euclid(step);
-        if turns == high.div_euclid(step) {
-            return rest.add_const(-turns * step);
+        let quotient = low.div_euclid(step);
+        if quotient == high.div_euclid(step) {
+            return rest.add_const(-quotient * step);
         }
         if let Some((unit, coarse, fine)) = rest.split_unit(n) {
             return coarse.rem_euclid(n / unit).mul(unit as i64).add(&fine);
         }
-        AffineExpr::atom(AffineTerm::Rem(Arc::new(rest.add_const(-turns.min(0) * step)), n))
+        AffineExpr::atom(AffineTerm::Rem(Arc::new(rest.add_const(-quotient.min(0) * step)), n))
     }
 
     /// Returns `(whole, rest)` with `self = n · whole + rest`, and the largest possible multiple in `whole`.

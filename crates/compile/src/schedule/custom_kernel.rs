@@ -10,7 +10,7 @@ use panoply_ir::graph::{Graph, NodeId, Op};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomKernelCall {
     /// The kernel.
-    pub authored: Arc<CustomKernel>,
+    pub custom_kernel: Arc<CustomKernel>,
     /// Input of each parameter that has one, in their order. Reshapes are resolved to the node that they view.
     pub inputs: Vec<NodeId>,
     /// Node of each output, or `None` if it is not used.
@@ -19,17 +19,17 @@ pub struct CustomKernelCall {
 
 impl CustomKernelCall {
     /// Creates the call of a node, with no other output used so far.
-    pub fn new(graph: &Graph, id: NodeId, authored: &Arc<CustomKernel>) -> CustomKernelCall {
+    pub fn new(graph: &Graph, id: NodeId, custom_kernel: &Arc<CustomKernel>) -> CustomKernelCall {
         let inputs = graph.node(id).inputs.iter().map(|input| graph.storage_node(*input)).collect();
         let output =
             |at: usize| matches!(graph.node(id).op, Op::CustomCall(_, output) if output as usize == at).then_some(id);
-        let outputs = (0..authored.outputs.len()).map(output).collect();
-        CustomKernelCall { authored: authored.clone(), inputs, outputs }
+        let outputs = (0..custom_kernel.outputs.len()).map(output).collect();
+        CustomKernelCall { custom_kernel: custom_kernel.clone(), inputs, outputs }
     }
 
     /// Returns the inputs that are read from memory; the others are scalars.
     pub fn stored(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let taking = self.authored.roles.iter().filter(|role| !matches!(role, Role::Write(_)));
+        let taking = self.custom_kernel.roles.iter().filter(|role| !matches!(role, Role::Write(_)));
         taking.zip(&self.inputs).filter(|(role, _)| !matches!(role, Role::Scalar(_))).map(|(_, input)| *input)
     }
 }
@@ -41,6 +41,6 @@ impl fmt::Display for CustomKernelCall {
             ids.join(", ")
         };
         let (inputs, outputs) = (&mut self.inputs.iter().map(|id| Some(*id)), &mut self.outputs.iter().copied());
-        write!(f, "{} = {}({})", list(outputs), self.authored.kernel.name, list(inputs))
+        write!(f, "{} = {}({})", list(outputs), self.custom_kernel.kernel.name, list(inputs))
     }
 }

@@ -27,14 +27,14 @@ pub fn transpose_matmuls(graph: &Graph) -> Graph {
         let Op::Permute(perm) = &node.op else { return None };
         let product = rewriter.node(inputs[0]).clone();
         let rank = perm.len();
-        let turned: Vec<usize> = (0..rank.saturating_sub(2)).chain([rank - 1, rank.max(2) - 2]).collect();
-        if product.op != Op::MatMul || *perm != turned || uses[node.inputs[0].index()] > 1 {
+        let transposed: Vec<usize> = (0..rank.saturating_sub(2)).chain([rank - 1, rank.max(2) - 2]).collect();
+        if product.op != Op::MatMul || *perm != transposed || uses[node.inputs[0].index()] > 1 {
             return None;
         }
         let operands = [product.inputs[1], product.inputs[0]].map(|operand| {
             let Node { mut shape, dtype, .. } = rewriter.node(operand).clone();
-            shape = turned.iter().map(|axis| shape.dims()[*axis]).collect::<Vec<usize>>().into();
-            rewriter.add(Op::Permute(turned.clone()), &[operand], shape, dtype)
+            shape = transposed.iter().map(|axis| shape.dims()[*axis]).collect::<Vec<usize>>().into();
+            rewriter.add(Op::Permute(transposed.clone()), &[operand], shape, dtype)
         });
         Some(rewriter.add(Op::MatMul, &operands, node.shape.clone(), node.dtype))
     })
@@ -212,16 +212,16 @@ fn write(rewriter: &mut GraphRewriter, node: &Node, axis: usize, start: i128, in
 /// Rebuilds a graph node by node. `f` receives each node's new inputs and can return a replacement for the node.
 pub fn rewrite(graph: &Graph, mut f: impl FnMut(&mut GraphRewriter, NodeId, &[NodeId]) -> Option<NodeId>) -> Graph {
     let mut rewriter = GraphRewriter::default();
-    let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    let mut new_ids: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for (at, node) in graph.nodes.iter().enumerate() {
-        let inputs: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|input| new_ids[input.index()]).collect();
         let next = match f(&mut rewriter, NodeId(at as u32), &inputs) {
             Some(next) => next,
             None => rewriter.add(node.op.clone(), &inputs, node.shape.clone(), node.dtype),
         };
-        moved.push(next);
+        new_ids.push(next);
     }
-    let outputs: Vec<NodeId> = graph.outputs.iter().map(|output| moved[output.index()]).collect();
+    let outputs: Vec<NodeId> = graph.outputs.iter().map(|output| new_ids[output.index()]).collect();
     rewriter.finish(&outputs)
 }
 
@@ -242,8 +242,8 @@ fn matmul(rewriter: &mut GraphRewriter, node: &Node, inputs: &[NodeId]) -> NodeI
     let all = [batch, &[m, n, k]].concat();
     let left = rewriter.reshape(inputs[0], [batch, &[m, 1, k]].concat());
     let columns: Vec<usize> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
-    let turned = rewriter.add(Op::Permute(columns), &inputs[1..], [batch, &[n, k]].concat(), node.dtype);
-    let right = rewriter.reshape(turned, [batch, &[1, n, k]].concat());
+    let transposed = rewriter.add(Op::Permute(columns), &inputs[1..], [batch, &[n, k]].concat(), node.dtype);
+    let right = rewriter.reshape(transposed, [batch, &[1, n, k]].concat());
     let operands = [left, right].map(|operand| {
         let operand = rewriter.cast(operand, wide);
         rewriter.expand(operand, all.clone())

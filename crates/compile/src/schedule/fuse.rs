@@ -51,7 +51,7 @@ struct Fusion<'a> {
     target: &'a Target,
     /// True if the device has matrix units for 16-bit floats.
     halves: bool,
-    waits: &'a [Vec<NodeId>],
+    ordering_deps: &'a [Vec<NodeId>],
     costs: Costs,
     groups: Vec<FusionGroup>,
     /// Groups that demand each node.
@@ -61,21 +61,21 @@ struct Fusion<'a> {
 }
 
 /// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes
-/// a routine. `waits` lists for each node the nodes that must be computed before it.
-pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, waits: &[Vec<NodeId>]) -> Vec<FusionGroup> {
+/// a routine. `ordering_deps` lists for each node the nodes that must be computed before it.
+pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, ordering_deps: &[Vec<NodeId>]) -> Vec<FusionGroup> {
     let users = vec![BTreeSet::new(); graph.nodes.len()];
     let (costs, combined) = (Costs::new(graph), combined(graph));
     let halves = target.mma && accuracy != MathMode::Exact;
-    let mut fusion = Fusion { graph, target, halves, waits, costs, groups: Vec::new(), users, combined };
-    let mut asked = vec![false; graph.nodes.len()];
-    graph.outputs.iter().for_each(|output| asked[output.index()] = graph.node(*output).shape.numel() > 0);
+    let mut fusion = Fusion { graph, target, halves, ordering_deps, costs, groups: Vec::new(), users, combined };
+    let mut is_output = vec![false; graph.nodes.len()];
+    graph.outputs.iter().for_each(|output| is_output[output.index()] = graph.node(*output).shape.numel() > 0);
     for at in (0..graph.nodes.len()).rev() {
         let id = NodeId(at as u32);
-        if asked[at] || !fusion.users[at].is_empty() {
-            fusion.assign(id, asked[at]);
+        if is_output[at] || !fusion.users[at].is_empty() {
+            fusion.assign(id, is_output[at]);
         }
     }
-    let sparing = waits.iter().any(|before| !before.is_empty());
+    let sparing = ordering_deps.iter().any(|before| !before.is_empty());
     topological_order::topological_order(
         graph,
         sparing,
@@ -85,7 +85,7 @@ pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, waits: &[Vec<Nod
 
 impl Fusion<'_> {
     /// Decides where a node is computed, after all its users are decided.
-    fn assign(&mut self, id: NodeId, asked: bool) {
+    fn assign(&mut self, id: NodeId, is_output: bool) {
         let users = std::mem::take(&mut self.users[id.index()]);
         let op = &self.graph.node(id).op;
         if matches!(op, Op::Input(_)) {
@@ -99,7 +99,7 @@ impl Fusion<'_> {
             op if is_free(op) => true,
             _ => users.len() <= 1 || self.costs.is_cheap(self.graph, id, users.len()),
         };
-        if !asked && unfit.is_empty() && shareable {
+        if !is_output && unfit.is_empty() && shareable {
             users.iter().for_each(|group| self.inline(*group, id));
             return;
         }
@@ -134,15 +134,17 @@ impl Fusion<'_> {
         if let Some(number) = self.library_group_of(id) {
             return number;
         }
-        let whole = match &node.op {
-            Op::CustomCall(authored, _) => Some(LibraryKernel::Kernel(CustomKernelCall::new(self.graph, id, authored))),
+        let library_kernel = match &node.op {
+            Op::CustomCall(custom_kernel, _) => {
+                Some(LibraryKernel::Kernel(CustomKernelCall::new(self.graph, id, custom_kernel)))
+            }
             _ => RoutineMatch::new(self.graph, id).map(LibraryKernel::Routine),
         };
-        let mut group = FusionGroup::new(id, whole);
+        let mut group = FusionGroup::new(id, library_kernel);
         let number = self.groups.len();
-        if let Some(whole) = &group.whole {
-            let operands = match whole {
-                LibraryKernel::Routine(claim) => claim.inputs.clone(),
+        if let Some(library_kernel) = &group.library_kernel {
+            let operands = match library_kernel {
+                LibraryKernel::Routine(routine_match) => routine_match.inputs.clone(),
                 LibraryKernel::Kernel(call) => call.stored().collect(),
             };
             group.stores.push((id, AffineExpr::default()));
@@ -181,7 +183,7 @@ impl Fusion<'_> {
         let same = |group: &FusionGroup| {
             let (ours, theirs) = (self.graph.node(id), self.graph.node(group.root));
             ours.inputs == theirs.inputs
-                && self.waits[id.index()] == self.waits[group.root.index()]
+                && self.ordering_deps[id.index()] == self.ordering_deps[group.root.index()]
                 && match (&ours.op, &theirs.op) {
                     (Op::CustomCall(kernel, _), Op::CustomCall(other, _)) => kernel == other,
                     (Op::Call(call, _), Op::Call(other, _)) => call == other,
@@ -195,9 +197,9 @@ impl Fusion<'_> {
             Op::CustomCall(_, output) | Op::Call(_, output) => output as usize,
             _ => unreachable!("only calls have several outputs"),
         };
-        match &mut group.whole {
+        match &mut group.library_kernel {
             Some(LibraryKernel::Kernel(call)) => call.outputs[output] = Some(id),
-            Some(LibraryKernel::Routine(claim)) => claim.outputs[output] = Some(id),
+            Some(LibraryKernel::Routine(routine_match)) => routine_match.outputs[output] = Some(id),
             None => unreachable!("its root is a routine or custom kernel"),
         }
         Some(number)
@@ -238,7 +240,7 @@ impl Fusion<'_> {
 
     /// Adds the ordering dependencies of a node to the group that computes it; the nodes it waits for are then stored.
     fn add_dependency(&mut self, number: usize, id: NodeId) {
-        for before in &self.waits[id.index()] {
+        for before in &self.ordering_deps[id.index()] {
             self.groups[number].ordering_deps.insert(*before);
             self.users[before.index()].insert(number);
         }
@@ -271,7 +273,7 @@ impl Fusion<'_> {
         let places = &group.pending[&id];
         let visits = group.visits.values().map(Vec::len).sum::<usize>() + self.waiting(number, id);
         let bound = places.iter().any(|coords| coords.len() != node.shape.ndim());
-        if group.whole.is_some() || bound || visits + places.len() > MAX_VISITS {
+        if group.library_kernel.is_some() || bound || visits + places.len() > MAX_VISITS {
             return false;
         }
         match &node.op {

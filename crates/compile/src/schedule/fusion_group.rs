@@ -20,7 +20,7 @@ pub struct FusionGroup {
     /// Node for which the group was opened.
     pub root: NodeId,
     /// Routine or custom kernel that computes the root, if any.
-    pub whole: Option<LibraryKernel>,
+    pub library_kernel: Option<LibraryKernel>,
     /// Variables that distinguish work-items.
     pub outer: Vec<LoopVar>,
     /// True if reductions have determined which variables are outer. Until then all of them are.
@@ -59,10 +59,10 @@ pub enum LibraryKernel {
 
 impl FusionGroup {
     /// Creates a group that computes nothing yet.
-    pub(super) fn new(root: NodeId, whole: Option<LibraryKernel>) -> FusionGroup {
+    pub(super) fn new(root: NodeId, library_kernel: Option<LibraryKernel>) -> FusionGroup {
         FusionGroup {
             root,
-            whole,
+            library_kernel,
             outer: Vec::new(),
             rows_fixed: false,
             loops: Vec::new(),

@@ -37,7 +37,7 @@ fn fits(graph: &Graph, target: &Target, groups: &[Option<FusionGroup>], first: u
     let (Some(a), Some(b)) = (&groups[first], &groups[second]) else { return false };
     let alone = |group: &FusionGroup| {
         let special = |id: &NodeId| matches!(graph.node(*id).op, Op::Scan(..)) || is_product(graph, *id);
-        group.whole.is_some() || group.is_scatter() || group.is_write() || group.visits.keys().any(special)
+        group.library_kernel.is_some() || group.is_scatter() || group.is_write() || group.visits.keys().any(special)
     };
     let extents = |(a, b): (&LoopVar, &LoopVar)| a.extent == b.extent;
     let after = |group: usize| &groups[group].as_ref().expect("no group depends on a merged group").dependencies;
@@ -86,7 +86,7 @@ fn merge_groups(groups: &mut [Option<FusionGroup>], first: usize, second: usize)
             }
         }
     }
-    a.stores.extend(b.stores.iter().map(|(id, at)| (*id, moved(at, &vars, &reads))));
+    a.stores.extend(b.stores.iter().map(|(id, at)| (*id, renumbered(at, &vars, &reads))));
     a.dependencies.extend(&b.dependencies);
     for group in groups.iter_mut().flatten() {
         if group.dependencies.remove(&second) {
@@ -96,10 +96,10 @@ fn merge_groups(groups: &mut [Option<FusionGroup>], first: usize, second: usize)
 }
 
 fn moved_all(coords: &IndexExprs, vars: &BTreeMap<LoopVar, LoopVar>, reads: &[u32]) -> IndexExprs {
-    coords.iter().map(|form| moved(form, vars, reads)).collect()
+    coords.iter().map(|form| renumbered(form, vars, reads)).collect()
 }
 
-fn moved(form: &AffineExpr, vars: &BTreeMap<LoopVar, LoopVar>, reads: &[u32]) -> AffineExpr {
+fn renumbered(form: &AffineExpr, vars: &BTreeMap<LoopVar, LoopVar>, reads: &[u32]) -> AffineExpr {
     form.substitute(&|atom| match atom {
         AffineTerm::Var(var) => vars.get(var).map(|var| AffineExpr::var(*var)),
         AffineTerm::Read(number, extent) => Some(AffineExpr::read(reads[*number as usize], *extent)),

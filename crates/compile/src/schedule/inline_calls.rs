@@ -102,17 +102,17 @@ impl CallInliner<'_> {
     /// Returns the inputs of the library kernels for attention's gradient: the output is replaced by the row sums of
     /// its product with the output gradient.
     fn attention_backward_inputs(&self, rewriter: &mut GraphRewriter, dtype: DType, inputs: &[NodeId]) -> Vec<NodeId> {
-        let (read, [output, logarithms, flow]) =
+        let (read, [output, logarithms, grad_output]) =
             inputs.split_last_chunk().expect("an attention gradient has at least three inputs");
         let wide = accumulator(dtype);
         let shape = rewriter.node(*output).shape.clone();
         let (rows, last) = (rewriter.node(*logarithms).shape.clone(), shape.ndim() - 1);
-        let factors = [output, flow].map(|value| rewriter.cast(*value, wide));
+        let factors = [output, grad_output].map(|value| rewriter.cast(*value, wide));
         let products = rewriter.add(Op::Alu(Alu::Mul), &factors, shape.clone(), wide);
         let single = [&shape.dims()[..last], &[1]].concat();
         let mean = rewriter.add(Op::Reduce(ReduceOp::Sum, vec![last]), &[products], single, wide);
         let mean = rewriter.reshape(mean, rows);
-        [read, &[self.wide_value(rewriter, *logarithms, wide), mean, *flow]].concat()
+        [read, &[self.wide_value(rewriter, *logarithms, wide), mean, *grad_output]].concat()
     }
 
     /// Replaces a call by a routine on wider elements. The result is rounded once, while the body would round every
@@ -159,10 +159,10 @@ impl CallInliner<'_> {
     }
 
     fn inline(&mut self, rewriter: &mut GraphRewriter, call: &Call, output: u32, inputs: &[NodeId]) -> NodeId {
-        let mut moved: Vec<NodeId> = Vec::with_capacity(call.body.nodes.len());
+        let mut new_ids: Vec<NodeId> = Vec::with_capacity(call.body.nodes.len());
         for node in &call.body.nodes {
-            let operands: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
-            moved.push(match &node.op {
+            let operands: Vec<NodeId> = node.inputs.iter().map(|input| new_ids[input.index()]).collect();
+            new_ids.push(match &node.op {
                 Op::Input(n) => inputs[*n as usize],
                 op => {
                     let inner = match op {
@@ -173,7 +173,7 @@ impl CallInliner<'_> {
                 }
             });
         }
-        moved[call.body.outputs[output as usize].index()]
+        new_ids[call.body.outputs[output as usize].index()]
     }
 }
 

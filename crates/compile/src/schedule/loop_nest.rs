@@ -53,7 +53,7 @@ pub enum Value {
     /// A constant.
     Const(Scalar),
     /// A scalar slot, passed at launch.
-    Slot(u32),
+    ScalarInput(u32),
     /// An index as i32.
     Index(AffineExpr),
     /// True if an index is within bounds.
@@ -90,7 +90,7 @@ impl Value {
     /// Returns the operands, without the values that its index loads.
     pub fn operands(&self) -> &[ValueId] {
         match self {
-            Value::Load(..) | Value::Const(_) | Value::Slot(_) | Value::Index(_) | Value::InBounds(_) => &[],
+            Value::Load(..) | Value::Const(_) | Value::ScalarInput(_) | Value::Index(_) | Value::InBounds(_) => &[],
             Value::Alu(_, operands) => operands,
             Value::Cast(x) | Value::Bitcast(x) | Value::Reduce(_, x, _) | Value::Scan(_, x, _) => {
                 std::slice::from_ref(x)
@@ -103,7 +103,7 @@ impl Value {
         match self {
             Value::Load(_, form) | Value::Index(form) => Some(form),
             Value::InBounds(bound) => Some(&bound.form),
-            Value::Const(_) | Value::Slot(_) | Value::Alu(..) | Value::Cast(_) | Value::Bitcast(_) => None,
+            Value::Const(_) | Value::ScalarInput(_) | Value::Alu(..) | Value::Cast(_) | Value::Bitcast(_) => None,
             Value::Reduce(..) | Value::Scan(..) => None,
         }
     }
@@ -112,30 +112,30 @@ impl Value {
 /// Builds the loop nest of a fusion group.
 pub fn nest(graph: &Graph, mut group: FusionGroup) -> LoopNest {
     let visits = std::mem::take(&mut group.visits);
-    let (values, sure) = (Vec::new(), Vec::new());
-    let mut maker = LoopNestBuilder {
+    let (values, speculatable) = (Vec::new(), Vec::new());
+    let mut builder = LoopNestBuilder {
         graph,
         group,
         values,
-        sure,
+        speculatable,
         known: HashMap::new(),
         made: HashMap::new(),
         positions: Vec::new(),
     };
     // A node's inputs precede it in the graph.
-    let loads = std::mem::take(&mut maker.group.loads);
+    let loads = std::mem::take(&mut builder.group.loads);
     let mut nodes: Vec<(NodeId, Vec<IndexExprs>, bool)> = Vec::new();
     nodes.extend(loads.into_iter().map(|(id, places)| (id, places, true)));
     nodes.extend(visits.into_iter().map(|(id, places)| (id, places, false)));
     nodes.sort_by_key(|(id, ..)| *id);
     for (id, places, loaded) in nodes {
         for coords in places.into_iter().filter(|coords| is_read(graph, id, coords)) {
-            let value = if loaded { maker.load(id, &coords) } else { maker.compute(id, &coords) };
-            maker.sure[value] |= index_map::is_within(&coords, &graph.node(id).shape);
-            maker.made.insert((id, coords), value);
+            let value = if loaded { builder.load(id, &coords) } else { builder.compute(id, &coords) };
+            builder.speculatable[value] |= index_map::is_within(&coords, &graph.node(id).shape);
+            builder.made.insert((id, coords), value);
         }
     }
-    maker.finish()
+    builder.finish()
 }
 
 /// Returns true if an element is read there; the base of an update is only bound.
@@ -147,7 +147,7 @@ struct LoopNestBuilder<'a> {
     graph: &'a Graph,
     group: FusionGroup,
     values: Vec<(Value, DType)>,
-    sure: Vec<bool>,
+    speculatable: Vec<bool>,
     known: HashMap<(Value, DType), ValueId>,
     /// Value of each node at coordinates.
     made: HashMap<(NodeId, IndexExprs), ValueId>,
@@ -162,27 +162,28 @@ impl LoopNestBuilder<'_> {
         if let Some(known) = self.known.get(&(value.clone(), dtype)) {
             return *known;
         }
-        let operands = value.operands().iter().all(|operand| self.sure[*operand]);
-        let unsure = |atom: &AffineTerm| matches!(atom, AffineTerm::Read(number, _) if !self.is_sure_position(*number));
-        let positions = !value.form().is_some_and(|form| form.any_atom(&mut |atom| unsure(atom)));
+        let operands = value.operands().iter().all(|operand| self.speculatable[*operand]);
+        let may_fault =
+            |atom: &AffineTerm| matches!(atom, AffineTerm::Read(number, _) if !self.is_safe_position(*number));
+        let positions = !value.form().is_some_and(|form| form.any_atom(&mut |atom| may_fault(atom)));
         let alone = match &value {
             Value::Load(..) => false,
             // Indices are unsigned, so a negative index is undefined.
             Value::Index(form) => form.guaranteed_range().is_some_and(|(low, _)| low >= 0),
             _ => true,
         };
-        self.sure.push(operands && positions && alone);
+        self.speculatable.push(operands && positions && alone);
         self.values.push((value.clone(), dtype));
         self.known.insert((value, dtype), self.values.len() - 1);
         self.values.len() - 1
     }
 
     /// Returns true if the value of an [`AffineTerm::Read`], which can be created later, is speculatable.
-    fn is_sure_position(&self, number: u32) -> bool {
+    fn is_safe_position(&self, number: u32) -> bool {
         let (number, reads) = (number as usize, &self.group.reads);
         match reads.get(number) {
             Some((id, coords)) => index_map::is_within(coords, &self.graph.node(*id).shape),
-            None => self.sure[self.positions[number - reads.len()]],
+            None => self.speculatable[self.positions[number - reads.len()]],
         }
     }
 
@@ -199,7 +200,7 @@ impl LoopNestBuilder<'_> {
         let inputs: Vec<ValueId> = read.map(|place| self.made[place]).collect();
         match &node.op {
             Op::Const(value) => self.add(Value::Const(*value), node.dtype),
-            Op::ScalarInput(n) => self.add(Value::Slot(*n), node.dtype),
+            Op::ScalarInput(n) => self.add(Value::ScalarInput(*n), node.dtype),
             Op::Iota => self.add(Value::Index(coords[0].clone()), node.dtype),
             Op::Alu(alu) => self.add(Value::Alu(*alu, inputs), node.dtype),
             Op::Cast => self.add(Value::Cast(inputs[0]), node.dtype),
@@ -311,13 +312,13 @@ impl LoopNestBuilder<'_> {
             let value = found.map(|(_, value)| *value).min().expect("stored values were computed");
             stores.push(Store { node, at, value, accumulate: None, condition: None });
         }
-        let LoopNestBuilder { group, values, sure, made, positions, .. } = self;
+        let LoopNestBuilder { group, values, speculatable, made, positions, .. } = self;
         let reads = group.reads.iter().map(|read| made[read]).chain(positions).collect();
         LoopNest {
             outer: group.outer,
             loops: group.loops,
             values,
-            speculatable: sure,
+            speculatable,
             reads,
             stores,
             updates_in_place: changes,
@@ -396,7 +397,7 @@ impl fmt::Display for LoopNest {
             match value {
                 Value::Load(node, form) => write!(f, "n{}[{form}]", node.0)?,
                 Value::Const(scalar) => write!(f, "{scalar}")?,
-                Value::Slot(n) => write!(f, "slot {n}")?,
+                Value::ScalarInput(n) => write!(f, "slot {n}")?,
                 Value::Index(form) => write!(f, "position {form}")?,
                 Value::InBounds(bound) => write!(f, "0 <= {} < {}", bound.form, bound.extent)?,
                 Value::Alu(alu, operands) => {

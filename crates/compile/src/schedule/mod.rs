@@ -64,7 +64,7 @@ impl ScheduledOp {
                 };
                 nest.values.iter().filter_map(load).collect()
             }
-            ScheduledOp::Routine(claim) => claim.inputs.iter().copied().collect(),
+            ScheduledOp::Routine(routine_match) => routine_match.inputs.iter().copied().collect(),
             ScheduledOp::Kernel(call) => call.stored().collect(),
         }
     }
@@ -73,7 +73,7 @@ impl ScheduledOp {
     pub fn writes(&self) -> BTreeSet<NodeId> {
         match self {
             ScheduledOp::Nest(nest) => nest.stores.iter().map(|store| store.node).collect(),
-            ScheduledOp::Routine(claim) => claim.outputs.iter().copied().flatten().collect(),
+            ScheduledOp::Routine(routine_match) => routine_match.outputs.iter().copied().flatten().collect(),
             ScheduledOp::Kernel(call) => call.outputs.iter().copied().flatten().collect(),
         }
     }
@@ -107,16 +107,16 @@ pub fn schedule_with(
     let graph = inline_calls::simplify(graph, target, accuracy, offers);
     let graph = decompose::transpose_matmuls(&graph);
     let graph = decompose::decompose(&graph, target, offers);
-    let (graph, waits) = topological_order::remove_ordering_nodes(&split_reduction::split_reductions(
+    let (graph, ordering_deps) = topological_order::remove_ordering_nodes(&split_reduction::split_reductions(
         &graph,
         if exact { split_reduction::ANYWHERE } else { target.style },
     ));
-    let step = |mut group: FusionGroup| match group.whole.take() {
-        Some(LibraryKernel::Routine(claim)) => ScheduledOp::Routine(claim),
+    let step = |mut group: FusionGroup| match group.library_kernel.take() {
+        Some(LibraryKernel::Routine(routine_match)) => ScheduledOp::Routine(routine_match),
         Some(LibraryKernel::Kernel(call)) => ScheduledOp::Kernel(call),
         None => ScheduledOp::Nest(loop_nest::nest(&graph, group)),
     };
-    let steps = fuse::fuse(&graph, target, accuracy, &waits).into_iter().map(step).collect();
+    let steps = fuse::fuse(&graph, target, accuracy, &ordering_deps).into_iter().map(step).collect();
     Ok(Schedule { graph, steps })
 }
 
@@ -148,7 +148,7 @@ impl fmt::Display for Schedule {
             match step {
                 ScheduledOp::Nest(nest) => write!(f, "kernel {number}\n{nest}")?,
                 ScheduledOp::Kernel(call) => writeln!(f, "kernel {number}\n  {call}")?,
-                ScheduledOp::Routine(claim) => writeln!(f, "routine {number}\n  {claim}")?,
+                ScheduledOp::Routine(routine_match) => writeln!(f, "routine {number}\n  {routine_match}")?,
             }
         }
         Ok(())

@@ -158,7 +158,7 @@ impl GraphRewriter {
             return None;
         }
         // The requested slice is a permutation of slice `inner` of node `at`.
-        let (mut at, mut inner, mut turn) = (whole, slices.to_vec(), (0..slices.len()).collect::<Vec<usize>>());
+        let (mut at, mut inner, mut permutation) = (whole, slices.to_vec(), (0..slices.len()).collect::<Vec<usize>>());
         let mut found = false;
         while !is_whole(&inner, &self.node(at).shape) {
             let Node { op, inputs, shape, dtype } = self.node(at);
@@ -166,7 +166,7 @@ impl GraphRewriter {
                 Op::Permute(perm) => {
                     let outer = inner.clone();
                     perm.iter().zip(outer).for_each(|(axis, slice)| inner[*axis] = slice);
-                    turn.iter_mut().for_each(|axis| *axis = perm[*axis]);
+                    permutation.iter_mut().for_each(|axis| *axis = perm[*axis]);
                     at = inputs[0];
                     continue;
                 }
@@ -202,7 +202,7 @@ impl GraphRewriter {
         let (dtype, lengths) = (self.node(at).dtype, lengths_of(&inner));
         found.then(|| {
             let part = self.add(Op::Slice(inner), &[at], lengths, dtype);
-            self.add(Op::Permute(turn), &[part], lengths_of(slices), dtype)
+            self.add(Op::Permute(permutation), &[part], lengths_of(slices), dtype)
         })
     }
 
@@ -342,12 +342,12 @@ fn without_dead(graph: &Graph) -> Graph {
         }
     }
     let mut kept = Graph::default();
-    let mut moved = vec![NodeId(0); graph.nodes.len()];
+    let mut new_ids = vec![NodeId(0); graph.nodes.len()];
     for (at, node) in graph.nodes.iter().enumerate().filter(|(at, _)| needed[*at]) {
-        let inputs: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
-        moved[at] = kept.push(node.op.clone(), &inputs, node.shape.clone(), node.dtype);
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|input| new_ids[input.index()]).collect();
+        new_ids[at] = kept.push(node.op.clone(), &inputs, node.shape.clone(), node.dtype);
     }
-    kept.outputs = graph.outputs.iter().map(|output| moved[output.index()]).collect();
+    kept.outputs = graph.outputs.iter().map(|output| new_ids[output.index()]).collect();
     kept
 }
 

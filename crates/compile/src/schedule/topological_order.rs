@@ -17,29 +17,30 @@ use super::index_map;
 ///
 /// Equal nodes must not be merged afterwards: nodes with different ordering dependencies would become one again.
 pub fn remove_ordering_nodes(graph: &Graph) -> (Graph, Vec<Vec<NodeId>>) {
-    let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
-    let mut waits: Vec<Vec<NodeId>> = Vec::new();
+    let mut new_ids: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    let mut deps: Vec<Vec<NodeId>> = Vec::new();
     let mut released = Graph::default();
     for node in &graph.nodes {
         if node.op == Op::ControlDependency {
-            moved.push(moved[node.inputs[0].index()]);
+            new_ids.push(new_ids[node.inputs[0].index()]);
             continue;
         }
         let mut before: BTreeSet<NodeId> = BTreeSet::new();
         for input in &node.inputs {
-            before.extend(ordering_deps(graph, *input).filter_map(|awaited| stored(&released, moved[awaited.index()])));
+            before
+                .extend(ordering_deps(graph, *input).filter_map(|awaited| stored(&released, new_ids[awaited.index()])));
             // A node without a kernel passes its dependencies on to its users' kernels.
-            let at = moved[input.index()];
+            let at = new_ids[input.index()];
             if index_map::is_movement(&released.node(at).op) {
-                before.extend(&waits[at.index()]);
+                before.extend(&deps[at.index()]);
             }
         }
-        let inputs: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
-        moved.push(released.push(node.op.clone(), &inputs, node.shape.clone(), node.dtype));
-        waits.push(before.into_iter().collect());
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|input| new_ids[input.index()]).collect();
+        new_ids.push(released.push(node.op.clone(), &inputs, node.shape.clone(), node.dtype));
+        deps.push(before.into_iter().collect());
     }
-    released.outputs = graph.outputs.iter().map(|output| moved[output.index()]).collect();
-    (released, waits)
+    released.outputs = graph.outputs.iter().map(|output| new_ids[output.index()]).collect();
+    (released, deps)
 }
 
 /// Returns the ordering dependencies of a value that is an [`Op::ControlDependency`], or several nested ones.

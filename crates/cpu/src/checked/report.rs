@@ -10,7 +10,7 @@ use super::item_of;
 use super::shadow::Mark;
 
 /// Number of defects reported in full; the others are counted.
-const TOLD: usize = 8;
+const MAX_REPORTED: usize = 8;
 
 /// One defect.
 pub(super) enum Finding {
@@ -49,20 +49,20 @@ pub(super) struct Reports<'k> {
     kernel: &'k Kernel,
     grid: [u64; 3],
     group: [u32; 3],
-    told: Vec<(String, Loc, String)>,
-    seen: HashMap<Key, Seen>,
-    untold: usize,
+    reported: Vec<(String, Loc, String)>,
+    seen: HashMap<Key, DefectCount>,
+    omitted: usize,
 }
 
 /// Position of a defect in the report, and its number of occurrences.
-struct Seen {
+struct DefectCount {
     place: Option<usize>,
     times: u64,
 }
 
 impl<'k> Reports<'k> {
     pub(super) fn new(kernel: &'k Kernel, grid: [u64; 3], group: [u32; 3]) -> Reports<'k> {
-        Reports { kernel, grid, group, told: Vec::new(), seen: HashMap::new(), untold: 0 }
+        Reports { kernel, grid, group, reported: Vec::new(), seen: HashMap::new(), omitted: 0 }
     }
 
     /// Returns the work-item of a mark.
@@ -76,24 +76,24 @@ impl<'k> Reports<'k> {
             seen.times += 1;
             return;
         }
-        let place = (self.told.len() < TOLD).then_some(self.told.len());
-        self.seen.insert(key, Seen { place, times: 1 });
+        let place = (self.reported.len() < MAX_REPORTED).then_some(self.reported.len());
+        self.seen.insert(key, DefectCount { place, times: 1 });
         match place {
-            Some(_) => self.told.push(self.describe(&finding)),
-            None => self.untold += 1,
+            Some(_) => self.reported.push(self.describe(&finding)),
+            None => self.omitted += 1,
         }
     }
 
     /// Returns the error that lists all defects, with the first in its message.
     pub(super) fn into_result(self) -> Result<()> {
-        let mut times = vec![0; self.told.len()];
+        let mut times = vec![0; self.reported.len()];
         for seen in self.seen.values() {
             if let Some(place) = seen.place {
                 times[place] = seen.times;
             }
         }
         let mut error: Option<Error> = None;
-        for ((sentence, at, detail), times) in self.told.iter().zip(times) {
+        for ((sentence, at, detail), times) in self.reported.iter().zip(times) {
             let place = self.kernel.place(*at).unwrap_or_else(|| "at an unknown line".to_string());
             let more = if times > 1 { format!("; {} more like it", times - 1) } else { String::new() };
             let detail = format!("{detail}{more}");
@@ -109,7 +109,7 @@ impl<'k> Reports<'k> {
         }
         match error {
             None => Ok(()),
-            Some(error) if self.untold > 0 => Err(error.note(format!("and {} further defects", self.untold))),
+            Some(error) if self.omitted > 0 => Err(error.note(format!("and {} further defects", self.omitted))),
             Some(error) => Err(error),
         }
     }

@@ -47,11 +47,11 @@ struct Cell {
 struct Track {
     /// The last access.
     last: Option<Mark>,
-    others: Option<Box<Others>>,
+    others: Option<Box<OtherAccesses>>,
 }
 
 #[derive(Clone, Default)]
-struct Others {
+struct OtherAccesses {
     /// The last access by another work-item of the same group as `last`.
     item: Option<Mark>,
     /// The last access by another group.
@@ -62,7 +62,7 @@ impl Track {
     fn add(&mut self, mark: Mark) {
         match self.last {
             Some(last) if last.group != mark.group => {
-                self.others = Some(Box::new(Others { item: None, group: Some(last) }));
+                self.others = Some(Box::new(OtherAccesses { item: None, group: Some(last) }));
             }
             Some(last) if last.item != mark.item => self.others.get_or_insert_default().item = Some(last),
             Some(_) | None => {}

@@ -115,13 +115,19 @@ impl<T: Real> Head<'_, T> {
 
     /// Computes the scores of a block of keys with all queries of a block, which are transposed and scaled.
     #[inline(always)]
-    unsafe fn scores<M: Machine>(&self, turned: *const T, first: usize, keys: std::ops::Range<usize>, scores: *mut T) {
+    unsafe fn scores<M: Machine>(
+        &self,
+        transposed: *const T,
+        first: usize,
+        keys: std::ops::Range<usize>,
+        scores: *mut T,
+    ) {
         let Attention { width, queries, .. } = *self.attention;
         let product = Product {
             left: self.keys.wrapping_add(keys.start * width),
             left_row: width,
             left_column: 1,
-            right: turned,
+            right: transposed,
             right_row: QUERIES,
             depth: width,
             result: scores,
@@ -173,7 +179,7 @@ unsafe fn hide<T: Real>(
 
 /// Transposes the rows of a block, scaled by a factor, and fills missing rows with zeros.
 #[inline(always)]
-unsafe fn turn<T: Real>(rows: *const T, count: usize, width: usize, factor: T, to: *mut T) {
+unsafe fn transpose<T: Real>(rows: *const T, count: usize, width: usize, factor: T, to: *mut T) {
     for column in 0..width {
         // SAFETY: the caller's promise.
         let line = unsafe { &mut *to.add(column * QUERIES).cast::<Row<T>>() };
@@ -235,19 +241,19 @@ impl<T: Real> Task for Block<'_, T> {
         let count = QUERIES.min(queries - self.first);
         let whole = depth.next_multiple_of(<T::Vector<M> as Vector>::LANES);
         let mut scratch = self.pool.scratch().take::<T>(QUERIES * (width + KEYS + whole) + KEYS * whole);
-        let turned = scratch.start();
-        let scores = turned.wrapping_add(QUERIES * width);
+        let transposed = scratch.start();
+        let scores = transposed.wrapping_add(QUERIES * width);
         let sums = scores.wrapping_add(QUERIES * KEYS);
         let room = sums.wrapping_add(QUERIES * whole);
         let mut state = State { top: [T::LOWEST; QUERIES], sum: [T::default(); QUERIES] };
         let seen = self.head.seen(self.first);
         // SAFETY: the caller's promise; the scratch memory has room for all parts.
         unsafe {
-            turn(self.head.queries.add(self.first * width), count, width, factor(scale), turned);
+            transpose(self.head.queries.add(self.first * width), count, width, factor(scale), transposed);
             (0..QUERIES * whole).for_each(|at| *sums.add(at) = T::default());
             for start in (0..seen).step_by(KEYS) {
                 let keys = start..seen.min(start + KEYS);
-                self.head.scores::<M>(turned, self.first, keys.clone(), scores);
+                self.head.scores::<M>(transposed, self.first, keys.clone(), scores);
                 let shrunk = state.add::<M>(scores, keys.len());
                 if start > 0 {
                     rescale(sums, whole, count, &shrunk);

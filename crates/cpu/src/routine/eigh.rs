@@ -97,11 +97,11 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
         let behind = next.wrapping_add(elems);
         std::mem::replace(&mut next, behind)
     };
-    let [matrix, turned, spare] = [(); 3].map(|()| Rows::new(part(square), row));
+    let [matrix, rotated, spare] = [(); 3].map(|()| Rows::new(part(square), row));
     let reflections = Panels::new(part(square), size, size - 1);
     let together = Panels::new(part(small), PANEL, size - 1);
     let sides = [(); 2].map(|()| Rows::new(part(2 * PANEL * row), row));
-    let (mut diagonal, mut beside) = (vec![0.0; size], vec![0.0; size]);
+    let (mut diagonal, mut off_diagonal) = (vec![0.0; size], vec![0.0; size]);
     // SAFETY: the caller's promise; the parts of the scratch memory have these lengths and do not overlap.
     unsafe {
         let a = std::slice::from_raw_parts(a.at(0).cast::<T>(), size * size);
@@ -122,9 +122,9 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
             [matrix, sides[0], sides[1]],
             &reflections,
             &together,
-            [&mut diagonal, &mut beside],
+            [&mut diagonal, &mut off_diagonal],
         );
-        let Some(order) = merge::vectors(pool, isa, [turned, matrix, spare], &mut diagonal, &mut beside) else {
+        let Some(order) = merge::vectors(pool, isa, [rotated, matrix, spare], &mut diagonal, &mut off_diagonal) else {
             return false;
         };
         for (at, from) in order.iter().enumerate() {
@@ -132,7 +132,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
         }
         // The matrix's memory is free again.
         let columns = Panels::<T>::new(matrix.at(0, 0), size, size);
-        turned_back(pool, isa, [&reflections, &together, &columns], turned, &order);
+        transform_back(pool, isa, [&reflections, &together, &columns], rotated, &order);
         columns.store(pool, vectors);
     }
     true
@@ -142,7 +142,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
 ///
 /// # Safety
 /// The instruction set is available; all operands have the size of the matrix.
-unsafe fn turned_back<T: Real>(
+unsafe fn transform_back<T: Real>(
     pool: &Pool,
     isa: Isa,
     [reflections, together, columns]: [&Panels<T>; 3],

@@ -18,7 +18,7 @@ use super::element_format::{Bf16Pairs, multiply_pairs, multiply_words};
 use super::{Epilogue, PARALLEL_FLOPS, Shared, with_pieces};
 use crate::pool::Pool;
 use crate::vm::isa::Isa;
-use block::{End, GemmBlock};
+use block::{EpilogueSink, GemmBlock};
 use pack::Matrix;
 
 /// Minimum length of the longer side of a part.
@@ -39,7 +39,7 @@ pub fn is_shallow(gemm: &Gemm) -> bool {
 }
 
 /// Returns true if the result's rows are produced as whole vectors and are contiguous, as an epilogue requires.
-pub fn can_end(gemm: &Gemm) -> bool {
+pub fn supports_epilogue(gemm: &Gemm) -> bool {
     let Gemm { m, n, batch, c, .. } = *gemm;
     m.min(n) >= FEW
         && c == Layout { offset: 0, batch: if batch > 1 { m.saturating_mul(n) } else { c.batch }, row: n, column: 1 }
@@ -81,9 +81,9 @@ unsafe fn product<F: Format>(
     buffers: [*mut u8; 3],
     epilogue: Option<Epilogue<'_>>,
 ) {
-    let (gemm, turns) = turned(joined(*gemm));
+    let (gemm, transposes) = transposed(joined(*gemm));
     let tiles = Tiles::new(&gemm, pool.threads());
-    let [a, b, c] = (if turns { [1, 0, 2] } else { [0, 1, 2] }).map(|at| Shared(buffers[at]));
+    let [a, b, c] = (if transposes { [1, 0, 2] } else { [0, 1, 2] }).map(|at| Shared(buffers[at]));
     pool.run(tiles.count(), &|number| {
         let (batch, row, column, m, n) = tiles.part(&gemm, number);
         let (a, b) = (matrix(a, gemm.a, batch).from(row, 0), matrix(b, gemm.b, batch).from(0, column));
@@ -92,8 +92,10 @@ unsafe fn product<F: Format>(
         // SAFETY: the caller's promise; parts of the result are disjoint.
         unsafe {
             with_pieces(epilogue, |pieces| {
-                let end =
-                    pieces.zip(epilogue).map(|(run, of)| End { result, run, keeps: of.keep_output }).map(RefCell::new);
+                let end = pieces
+                    .zip(epilogue)
+                    .map(|(run, of)| EpilogueSink { result, run, keep_output: of.keep_output })
+                    .map(RefCell::new);
                 F::run(isa, GemmBlock::<'_, F> { pool, few, m, n, k: gemm.k, a, b, c, end });
             });
         }
@@ -131,11 +133,15 @@ fn joined(gemm: Gemm) -> Gemm {
 }
 
 /// Returns the product, or the transposed one if vectors along rows are better, with a flag that is true if transposed.
-fn turned(gemm: Gemm) -> (Gemm, bool) {
+fn transposed(gemm: Gemm) -> (Gemm, bool) {
     let Gemm { m, n, a, b, c, .. } = gemm;
-    let turns = if m.min(n) < FEW { n < m } else { c.row < c.column };
-    let turn = |layout: Layout| Layout { row: layout.column, column: layout.row, ..layout };
-    if turns { (Gemm { m: n, n: m, a: turn(b), b: turn(a), c: turn(c), ..gemm }, true) } else { (gemm, false) }
+    let transposes = if m.min(n) < FEW { n < m } else { c.row < c.column };
+    let transpose = |layout: Layout| Layout { row: layout.column, column: layout.row, ..layout };
+    if transposes {
+        (Gemm { m: n, n: m, a: transpose(b), b: transpose(a), c: transpose(c), ..gemm }, true)
+    } else {
+        (gemm, false)
+    }
 }
 
 /// The division of a product into tiles.
@@ -277,12 +283,12 @@ mod tests {
         let of = |a, b, c| Gemm { dtype: DType::F32, tf32: false, bias: false, batch: 3, m: 4, n: 5, k: 6, a, b, c };
         let rows = joined(of(dense(4, 6), shared(dense(6, 5)), dense(4, 5)));
         assert_eq!((rows.batch, rows.m, rows.n), (1, 12, 5));
-        let turned = |layout: Layout| Layout { row: layout.column, column: layout.row, ..layout };
-        let columns = joined(of(shared(dense(4, 6)), turned(dense(5, 6)), turned(dense(5, 4))));
+        let transposed = |layout: Layout| Layout { row: layout.column, column: layout.row, ..layout };
+        let columns = joined(of(shared(dense(4, 6)), transposed(dense(5, 6)), transposed(dense(5, 4))));
         assert_eq!((columns.batch, columns.m, columns.n), (1, 4, 15));
         assert_eq!(joined(of(dense(4, 6), dense(6, 5), dense(4, 5))).batch, 3);
         sums(&of(dense(4, 6), shared(dense(6, 5)), dense(4, 5)));
-        sums(&of(shared(dense(4, 6)), turned(dense(5, 6)), turned(dense(5, 4))));
+        sums(&of(shared(dense(4, 6)), transposed(dense(5, 6)), transposed(dense(5, 4))));
     }
 
     #[test]

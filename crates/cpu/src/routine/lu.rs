@@ -148,8 +148,8 @@ impl<T: Real> Task for Follow<'_, T> {
                     subtract::<T, M>(target.add(row * PANEL), factor, target.add(before * PANEL), PANEL);
                 }
             }
-            let turned = |at: usize| T::sub(T::default(), *target.add(at));
-            let upper: [T; PANEL * PANEL] = std::array::from_fn(turned);
+            let negated = |at: usize| T::sub(T::default(), *target.add(at));
+            let upper: [T; PANEL * PANEL] = std::array::from_fn(negated);
             let multiples = Product {
                 left: panel.add(width * PANEL),
                 left_row: PANEL,

@@ -12,7 +12,7 @@ use crate::vm::isa::{Isa, Machine};
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn max_gradient<T: Real>(pool: &Pool, isa: Isa, windows: &routine::Pool, buffers: &[*mut u8]) {
-    let [input, output, flow, to_input] = [0, 1, 2, 3].map(|at| Shared(buffers[at]));
+    let [input, output, grad_output, grad_input] = [0, 1, 2, 3].map(|at| Shared(buffers[at]));
     let elems = |of: fn(&PoolAxis) -> usize| windows.axes.iter().map(of).product::<usize>();
     let (long, short, size) = (elems(|axis| axis.length), elems(|axis| axis.positions), elems(|axis| axis.size));
     let places = WindowOffsets::new(&windows.axes);
@@ -23,11 +23,11 @@ pub unsafe fn max_gradient<T: Real>(pool: &Pool, isa: Isa, windows: &routine::Po
         unsafe {
             let input = std::slice::from_raw_parts(of(input, long), long);
             let output = std::slice::from_raw_parts(of(output, short), short);
-            let flow = std::slice::from_raw_parts(of(flow, short), short);
-            let to = std::slice::from_raw_parts_mut(of(to_input, long), long);
+            let grad_output = std::slice::from_raw_parts(of(grad_output, short), short);
+            let to = std::slice::from_raw_parts_mut(of(grad_input, long), long);
             match places.run {
-                2 | 3 => simd::run(isa, Plane { places: &places, input, output, flow, to }),
-                _ => places.spread(input, output, flow, to),
+                2 | 3 => simd::run(isa, Plane { places: &places, input, output, grad_output, to }),
+                _ => places.spread(input, output, grad_output, to),
             }
         }
     });
@@ -66,12 +66,14 @@ impl WindowOffsets {
     }
 
     /// Processes rows of windows without branching on equality, which would be unpredictable.
-    fn spread<T: Real>(&self, input: &[T], output: &[T], flow: &[T], to: &mut [T]) {
+    fn spread<T: Real>(&self, input: &[T], output: &[T], grad_output: &[T], to: &mut [T]) {
         to.fill(T::default());
         let [_, rows, columns] = self.positions;
         let step = self.steps[2];
         let mut shares = vec![T::default(); columns];
-        for (row, (largest, flow)) in output.chunks_exact(columns).zip(flow.chunks_exact(columns)).enumerate() {
+        for (row, (largest, grad_output)) in
+            output.chunks_exact(columns).zip(grad_output.chunks_exact(columns)).enumerate()
+        {
             let first = row / rows * self.steps[0] + row % rows * self.steps[1];
             shares.fill(T::default());
             for offset in &self.offsets {
@@ -80,8 +82,8 @@ impl WindowOffsets {
                     *hits = T::add(*hits, if element == largest { T::of(1.0) } else { T::default() });
                 }
             }
-            for (share, flow) in shares.iter_mut().zip(flow) {
-                *share = T::div(*flow, *share);
+            for (share, grad_output) in shares.iter_mut().zip(grad_output) {
+                *share = T::div(*grad_output, *share);
             }
             for offset in &self.offsets {
                 let elements = input[first + offset..].iter().step_by(step);
@@ -99,7 +101,7 @@ struct Plane<'a, T> {
     places: &'a WindowOffsets,
     input: &'a [T],
     output: &'a [T],
-    flow: &'a [T],
+    grad_output: &'a [T],
     to: &'a mut [T],
 }
 
@@ -118,12 +120,14 @@ impl<T: Real> Plane<'_, T> {
     /// that whole rows are compared and written in memory order.
     #[inline(always)]
     fn side_by_side<const RUN: usize>(self) {
-        let Plane { places, input, output, flow, to } = self;
+        let Plane { places, input, output, grad_output, to } = self;
         let [_, rows, columns] = places.positions;
         let length = columns * RUN;
         let (mut largest, mut shares) = (vec![T::default(); length], vec![T::default(); length]);
         to.fill(T::default());
-        for (row, (most, flow)) in output.chunks_exact(columns).zip(flow.chunks_exact(columns)).enumerate() {
+        for (row, (most, grad_output)) in
+            output.chunks_exact(columns).zip(grad_output.chunks_exact(columns)).enumerate()
+        {
             let first = row / rows * places.steps[0] + row % rows * places.steps[1];
             largest.as_chunks_mut::<RUN>().0.iter_mut().zip(most).for_each(|(run, most)| *run = [*most; RUN]);
             shares.fill(T::default());
@@ -134,9 +138,9 @@ impl<T: Real> Plane<'_, T> {
                     *hits = T::add(*hits, if element == largest { T::of(1.0) } else { T::default() });
                 }
             }
-            for (run, flow) in shares.as_chunks_mut::<RUN>().0.iter_mut().zip(flow) {
+            for (run, grad_output) in shares.as_chunks_mut::<RUN>().0.iter_mut().zip(grad_output) {
                 let hits = run.iter().fold(T::default(), |hits, hit| T::add(hits, *hit));
-                *run = [T::div(*flow, hits); RUN];
+                *run = [T::div(*grad_output, hits); RUN];
             }
             for offset in places.offsets.iter().step_by(RUN) {
                 let elements = &input[first + offset..][..length];

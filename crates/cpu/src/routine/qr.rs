@@ -41,7 +41,7 @@ unsafe fn orthonormal<T: Real>(pool: &Pool, isa: Isa, [rows, columns]: [usize; 2
     let [matrix, product, together] = [0, all, 2 * all].map(|first| scratch.start().wrapping_add(first));
     let [matrix, product] = [matrix, product].map(|start| Panels::new(start, rows, columns));
     let together = Panels::<T>::new(together, PANEL, columns);
-    let turn = |panel: usize, target: *mut T, backwards: bool| ApplyReflector {
+    let apply = |panel: usize, target: *mut T, backwards: bool| ApplyReflector {
         vectors: matrix.at(panel, panel * PANEL).cast_const(),
         together: together.at(panel, 0).cast_const(),
         rows: rows - panel * PANEL,
@@ -64,12 +64,12 @@ unsafe fn orthonormal<T: Real>(pool: &Pool, isa: Isa, [rows, columns]: [usize; 2
                 Reflect { panel: matrix.at(panel, first), rows: rows - first, count, together: together.at(panel, 0) };
             simd::run(isa, own);
             matrix.each(pool, panel + 1..panels, |behind| {
-                simd::run(isa, turn(panel, matrix.at(behind, first), false));
+                simd::run(isa, apply(panel, matrix.at(behind, first), false));
             });
         }
         for panel in (0..panels).rev() {
             product.each(pool, panel..panels, |behind| {
-                simd::run(isa, turn(panel, product.at(behind, panel * PANEL), true));
+                simd::run(isa, apply(panel, product.at(behind, panel * PANEL), true));
             });
         }
         product.store(pool, q);
@@ -160,15 +160,15 @@ unsafe fn reflect<T: Real, M: Machine>(panel: *mut T, rows: usize, column: usize
         (1..rows).for_each(|row| *vector.add(row * PANEL) = T::mul(*vector.add(row * PANEL), factor));
 
         let behind = panel.add(column * PANEL);
-        let mut shares = [T::default(); PANEL];
-        across(vector, rows, behind, shares.as_mut_ptr()).run::<M>(1, PANEL);
-        let turned = |c: usize| if c > column { T::sub(T::default(), shares[c]) } else { T::default() };
-        let shares: [T; PANEL] = std::array::from_fn(turned);
+        let mut products = [T::default(); PANEL];
+        across(vector, rows, behind, products.as_mut_ptr()).run::<M>(1, PANEL);
+        let negated = |c: usize| if c > column { T::sub(T::default(), products[c]) } else { T::default() };
+        let products: [T; PANEL] = std::array::from_fn(negated);
         let moved = Product {
             left: vector.cast_const(),
             left_row: PANEL,
             left_column: 1,
-            right: shares.as_ptr(),
+            right: products.as_ptr(),
             right_row: PANEL,
             depth: 1,
             result: behind,

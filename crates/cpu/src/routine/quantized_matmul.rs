@@ -100,7 +100,7 @@ unsafe fn integers<F: Format>(pool: &Pool, isa: Isa, of: &QuantizedMatmul, [x, w
         unsafe { lanes::run(isa, task) };
     });
     let stride = k / F::ELEMS * F::BYTES;
-    let product = integer::Product { weight, stride, n, m, x: bytes, out, dtype };
+    let product = integer::IntegerProduct { weight, stride, n, m, x: bytes, out, dtype };
     let rows = part_rows(pool, n, integer::ROWS);
     in_numbers(pool, n.div_ceil(rows), work(of), |number| {
         let task = Rows {
@@ -185,7 +185,7 @@ impl LanesTask for Widen {
 
 /// Some rows of a product with integers.
 struct Rows<'a, F> {
-    product: integer::Product,
+    product: integer::IntegerProduct,
     format: std::marker::PhantomData<F>,
     pool: &'a Pool,
     rows: [usize; 2],

@@ -74,28 +74,28 @@ impl<T: Real> Task for ApplyReflector<T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
         let ApplyReflector { vectors, together, rows, target, backwards } = self;
-        let (mut shares, mut turned) = ([T::default(); PANEL * PANEL], [T::default(); PANEL * PANEL]);
-        let (shares, turned) = (shares.as_mut_ptr(), turned.as_mut_ptr());
+        let (mut products, mut factors) = ([T::default(); PANEL * PANEL], [T::default(); PANEL * PANEL]);
+        let (products, factors) = (products.as_mut_ptr(), factors.as_mut_ptr());
         let product = Product {
             left: together,
             left_row: if backwards { 1 } else { PANEL },
             left_column: if backwards { PANEL } else { 1 },
-            right: shares.cast_const(),
+            right: products.cast_const(),
             right_row: PANEL,
             depth: PANEL,
-            result: turned,
+            result: factors,
             result_row: PANEL,
             adds: false,
         };
         // SAFETY: the caller's promise.
         unsafe {
-            across(vectors, rows, target, shares).run::<M>(PANEL, PANEL);
+            across(vectors, rows, target, products).run::<M>(PANEL, PANEL);
             product.run::<M>(PANEL, PANEL);
             let moved = Product {
                 left: vectors,
                 left_row: PANEL,
                 left_column: 1,
-                right: turned.cast_const(),
+                right: factors.cast_const(),
                 result: target,
                 adds: true,
                 ..product

@@ -95,7 +95,7 @@ fn races_within_a_group_are_reported() {
     clean(
         "shared s: [u32; 4]",
         "let l: index = local_id.x
-         for turn: index in 0..3 {
+         for k: index in 0..3 {
              s[l] = 1u32
              barrier()
              y[global_id.x] = add(s[sub(3, l)], s[0])

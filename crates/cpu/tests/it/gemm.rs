@@ -23,8 +23,8 @@ fn wide(value: impl Element) -> f64 {
 /// Checks products with error bounds: the unit roundoff of elements, that of sums, and half the smallest positive element.
 fn check<T: Element>(of: fn(f64) -> T, [element, sum, least]: [f64; 3]) {
     let mut below = numbers(7);
-    let layout = |rows: usize, columns: usize, turned: usize| {
-        let (row, column) = if turned == 1 { (1, rows) } else { (columns, 1) };
+    let layout = |rows: usize, columns: usize, transposed: usize| {
+        let (row, column) = if transposed == 1 { (1, rows) } else { (columns, 1) };
         Layout { offset: 0, batch: rows * columns, row, column }
     };
     for round in 0..40 {

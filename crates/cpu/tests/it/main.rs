@@ -1,7 +1,6 @@
 //! Integration tests of the CPU device: one program, a module for each capability under test.
 
 mod checked;
-mod compared;
 mod epilogues;
 mod fourier;
 mod gemm;
@@ -12,6 +11,7 @@ mod random;
 mod routines;
 mod scatter;
 mod sort;
+mod support;
 mod ulp;
 mod vm;
 mod vm_fusion;

@@ -1,9 +1,9 @@
 //! Every operation on every type it is defined for, and every conversion, against the interpreter: with vector
 //! operands, uniform operands, and the destination as an operand.
 
-use crate::compared;
+use crate::support::differential;
 
-use compared::{CaseArg, Tolerance, check_within};
+use differential::{CaseArg, Tolerance, check_within};
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
 use panoply_ir::random::Random;
@@ -106,11 +106,11 @@ fn run(alu: Alu, dtype: DType, uniform: u32, in_place: bool) {
         } else {
             let mem = b.buffer("x", *ty, Access::In);
             operands.push(b.load(mem, i, Guard::Checked));
-            given.push(compared::of(&data));
+            given.push(differential::of(&data));
         }
     }
     let y = b.buffer("y", out, Access::Out);
-    given.push(compared::of(&vec![Scalar::from_i128(out, 0); N]));
+    given.push(differential::of(&vec![Scalar::from_i128(out, 0); N]));
     if in_place {
         // `acc` starts as the operand that can be updated, is updated twice, and then once more for some lanes only.
         let position = if alu.arity() == 3 { 2 } else { 0 };
@@ -173,13 +173,13 @@ fn every_conversion_equals_the_interpreter() {
                     (b.scalar("x", from), CaseArg::Scalar(data[3]))
                 } else {
                     let x = b.buffer("x", from, Access::In);
-                    (b.load(x, i, Guard::Checked), compared::of(&data))
+                    (b.load(x, i, Guard::Checked), differential::of(&data))
                 };
                 let y = b.buffer("y", to, Access::Out);
                 let result = if bitcast { b.bitcast(to, value) } else { b.cast(to, value) };
                 b.store(y, i, result, Guard::Checked);
                 let kernel = b.finish().expect("the kernel is valid");
-                let empty = compared::of(&vec![Scalar::from_i128(to, 0); N]);
+                let empty = differential::of(&vec![Scalar::from_i128(to, 0); N]);
                 check_within(kernel, [N as u64, 1, 1], &[given, empty], Tolerance::Exact);
             }
         }

@@ -2,11 +2,11 @@
 //!
 //! All tests together check 380 kernels, or 12,920 with `PANOPLY_TEST_FULL=1`. A failure reports the seed.
 
-use crate::compared;
+use crate::support::differential;
 
 use std::sync::Arc;
 
-use compared::executed;
+use differential::executed;
 use panoply_cpu::pool::Pool;
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;

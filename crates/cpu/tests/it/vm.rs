@@ -1,10 +1,10 @@
 //! The vector machine against the interpreter: each form of control flow and memory access, and each size of a remainder.
 
-use crate::compared;
+use crate::support::differential;
 
 use std::sync::Arc;
 
-use compared::{CaseArg, check, of};
+use differential::{CaseArg, check, of};
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::builder::Builder;
@@ -222,9 +222,9 @@ fn copies_into_locals_are_coalesced() {
     let (xx, yy) = (b.alu(Alu::Mul, &[xv, xv]), b.alu(Alu::Mul, &[yv, yv]));
     let norm = b.alu(Alu::Add, &[xx, yy]);
     let (none, one, fifty) = (b.constant(0_u32), b.constant(1_u32), b.constant(50_u32));
-    let turns = b.declare("turns", none, true);
-    let turn = b.get(turns);
-    let (near, early) = (b.alu(Alu::Le, &[norm, limit]), b.alu(Alu::Lt, &[turn, fifty]));
+    let iterations = b.declare("iterations", none, true);
+    let iteration = b.get(iterations);
+    let (near, early) = (b.alu(Alu::Le, &[norm, limit]), b.alu(Alu::Lt, &[iteration, fifty]));
     let going = b.alu(Alu::And, &[near, early]);
     b.begin_while(going);
     let difference = b.alu(Alu::Sub, &[xx, yy]);
@@ -234,8 +234,8 @@ fn copies_into_locals_are_coalesced() {
     let doubled = b.alu(Alu::Add, &[product, product]);
     b.assign(y, doubled);
     b.assign(x, next);
-    let more = b.alu(Alu::Add, &[turn, one]);
-    b.assign(turns, more);
+    let more = b.alu(Alu::Add, &[iteration, one]);
+    b.assign(iterations, more);
     b.end();
     b.store(out, i, xv, Guard::Checked);
     let kernel = b.finish().expect("the kernel is valid");
@@ -305,14 +305,14 @@ fn counters_do_not_overflow() {
                 start
             };
             let zero = b.constant(0_u32);
-            let turns = b.declare("turns", zero, true);
+            let iterations = b.declare("iterations", zero, true);
             b.begin_for("k", start, end, step);
-            let so_far = b.get(turns);
+            let so_far = b.get(iterations);
             let one = b.constant(1_u32);
             let more = b.alu(Alu::Add, &[so_far, one]);
-            b.assign(turns, more);
+            b.assign(iterations, more);
             b.end();
-            let result = b.get(turns);
+            let result = b.get(iterations);
             b.store(y, i, result, Guard::Checked);
             check(b.finish().expect("the kernel is valid"), [40, 1, 1], &[of(&[0_u32; 40])]);
         }
@@ -462,7 +462,7 @@ fn indices_from_memory() {
 fn groups_reduce_in_shared_memory() {
     for group in [1_u32, 2, 64, 256, 1024] {
         let mut b = Builder::new("tree");
-        b.group([group, 1, 1]);
+        b.group_size([group, 1, 1]);
         let x = b.buffer("x", DType::F32, Access::In);
         let y = b.buffer("y", DType::F32, Access::Out);
         let shared = b.shared("s", DType::F32, group);
@@ -506,7 +506,7 @@ fn groups_reduce_in_shared_memory() {
 fn groups_of_two_axes_multiply_tiles() {
     const T: u32 = 8;
     let mut b = Builder::new("matmul");
-    b.group([T, T, 1]);
+    b.group_size([T, T, 1]);
     let n = b.scalar("n", Type::Index);
     let (x, y) = (b.buffer("x", DType::F32, Access::In), b.buffer("y", DType::F32, Access::In));
     let z = b.buffer("z", DType::F32, Access::Out);
@@ -575,7 +575,7 @@ fn every_collective_equals_the_interpreter() {
                     continue;
                 }
                 let mut b = Builder::new("collective");
-                b.group([6, 4, 1]);
+                b.group_size([6, 4, 1]);
                 let x = b.buffer("x", dtype, Access::In);
                 let y = b.buffer("y", dtype, Access::Out);
                 let (gx, gy) = (b.builtin(Builtin::GlobalId(0)), b.builtin(Builtin::GlobalId(1)));

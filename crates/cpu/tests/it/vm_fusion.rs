@@ -1,9 +1,9 @@
 //! Fused operations, cached values, and loops that compute more lanes than are active, against the interpreter: every
 //! byte must be equal.
 
-use crate::compared;
+use crate::support::differential;
 
-use compared::{CaseArg, check, of};
+use differential::{CaseArg, check, of};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::text::parse;
 use panoply_ir::{DType, Scalar};
@@ -82,15 +82,15 @@ fn cached_values_are_invalidated_by_statements() {
             s = add(s, mul(x[i], 0.25f32))
         }
         y[i] = add(x[i], add(s, before))
-        let mut turns: u32 = 0u32
-        while and(lt(mul(s, s), 50.0f32), lt(turns, 9u32)) {
+        let mut iterations: u32 = 0u32
+        while and(lt(mul(s, s), 50.0f32), lt(iterations, 9u32)) {
             y[i] = add(y[i], mul(s, s))
             s = add(mul(s, s), 0.3f32)
             if lt(mul(s, s), 2.0f32) {
                 y[i] = mul(y[i], s)
                 continue
             }
-            turns = add(turns, 1u32)
+            iterations = add(iterations, 1u32)
             y[i] = add(y[i], x[i])
         }
         x[i] = add(x[i], add(mul(s, s), y[i]))
@@ -143,10 +143,10 @@ fn comparisons_fused_with_bools() {
         if and(lt(x[i], z[i]), not(le(z[i], a))) {
             z[i] = sub(z[i], x[i])
         }
-        let mut turns: u32 = 0u32
-        while and(lt(z[i], y[i]), lt(turns, 5u32)) {
+        let mut iterations: u32 = 0u32
+        while and(lt(z[i], y[i]), lt(iterations, 5u32)) {
             z[i] = add(z[i], a)
-            turns = add(turns, 1u32)
+            iterations = add(iterations, 1u32)
         }
     }";
     for n in SIZES {

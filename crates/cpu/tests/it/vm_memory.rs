@@ -1,10 +1,10 @@
 //! The vector machine against the interpreter: atomics, private arrays and vectors.
 
-use crate::compared;
+use crate::support::differential;
 
 use std::sync::Arc;
 
-use compared::{CaseArg, check, of};
+use differential::{CaseArg, check, of};
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::builder::Builder;
@@ -194,7 +194,7 @@ fn ranges_of_lanes() {
 #[test]
 fn matrix_products_are_rejected() {
     let mut b = Builder::new("multiply");
-    b.group([32, 1, 1]);
+    b.group_size([32, 1, 1]);
     let y = b.buffer("y", DType::F32, Access::Out);
     let (word, zero, first) = (b.constant(7u32), b.constant(0f32), b.index(0));
     let zeros = b.splat(zero, Mma::ELEMENTS);

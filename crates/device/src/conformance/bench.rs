@@ -25,7 +25,7 @@ pub struct Memory<'a> {
 }
 
 /// A program that is released on drop.
-pub struct Held<'a> {
+pub struct HeldProgram<'a> {
     device: &'a dyn RawDevice,
     pub id: ProgramId,
 }
@@ -45,15 +45,15 @@ impl<'a> Bench<'a> {
     }
 
     /// Compiles a kernel.
-    pub fn compile(&self, kernel: Builder) -> Result<Held<'a>> {
+    pub fn compile(&self, kernel: Builder) -> Result<HeldProgram<'a>> {
         let kernel = Arc::new(verify(kernel.finish()?)?);
         let program = (self.render)(&kernel, self.device.target())?;
         Ok(self.own(self.device.compile(&program)?))
     }
 
     /// Wraps a program so that it is released on drop.
-    pub fn own(&self, id: ProgramId) -> Held<'a> {
-        Held { device: self.device, id }
+    pub fn own(&self, id: ProgramId) -> HeldProgram<'a> {
+        HeldProgram { device: self.device, id }
     }
 
     /// Submits commands to the default queue.
@@ -105,14 +105,14 @@ impl Drop for Memory<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldProgram<'_> {
     fn drop(&mut self) {
         self.device.release(self.id);
     }
 }
 
 /// Returns a launch as a command.
-pub fn launch(program: &Held<'_>, grid: [u64; 3], group: [u32; 3], args: Vec<Arg>) -> DeviceCommand {
+pub fn launch(program: &HeldProgram<'_>, grid: [u64; 3], group: [u32; 3], args: Vec<Arg>) -> DeviceCommand {
     DeviceCommand::Dispatch(Dispatch { program: program.id, grid, group_size: group, args, parts: Vec::new() })
 }
 

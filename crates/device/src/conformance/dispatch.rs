@@ -81,8 +81,8 @@ fn barriers(bench: &Bench<'_>) -> Result<()> {
     let x = bench.holding(&Vec::from_iter(0..160u32))?;
     let step = launch(&program, [160, 1, 1], [16, 1, 1], vec![Arg::Buffer(x.all())]);
     bench.run(std::slice::from_ref(&step))?;
-    let turned = (0..160u32).map(|i| i / 16 * 16 + 15 - i % 16);
-    expect_all("reversed work-groups", &x.words()?, &Vec::from_iter(turned))?;
+    let reversed = (0..160u32).map(|i| i / 16 * 16 + 15 - i % 16);
+    expect_all("reversed work-groups", &x.words()?, &Vec::from_iter(reversed))?;
     bench.run(&[step])?;
     expect_all("reversed twice", &x.words()?, &Vec::from_iter(0..160))
 }
@@ -190,8 +190,8 @@ fn shifted(bench: &Bench<'_>, items: impl Fn(u64) -> u64) -> Result<()> {
 fn routines(bench: &Bench<'_>) -> Result<()> {
     let (batch, m, n, k) = (2, 17, 9, 13);
     let dense = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: columns, column: 1 };
-    let turned = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: 1, column: rows };
-    for (a, b) in [(dense(m, k), dense(k, n)), (turned(m, k), dense(k, n)), (dense(m, k), turned(k, n))] {
+    let transposed = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: 1, column: rows };
+    for (a, b) in [(dense(m, k), dense(k, n)), (transposed(m, k), dense(k, n)), (dense(m, k), transposed(k, n))] {
         let gemm = Gemm { dtype: DType::F32, tf32: false, bias: false, batch, m, n, k, a, b, c: dense(m, n) };
         let routine = Routine::Gemm(gemm);
         if !bench.device.supports_routine(&routine) {

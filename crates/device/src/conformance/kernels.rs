@@ -6,8 +6,8 @@ use panoply_ir::kernel::{Access, AtomicOp, Builtin, CollectiveOp, ExprId, Guard,
 use panoply_ir::{DType, Type};
 
 /// Builds `x[i] = 2 x[i] + add`, whose result depends on the number and order of launches.
-pub fn turn() -> Builder {
-    let mut b = Builder::new("turn");
+pub fn double_add() -> Builder {
+    let mut b = Builder::new("double_add");
     let add = b.scalar("add", DType::U32);
     let x = b.buffer("x", DType::U32, Access::InOut);
     let i = b.builtin(Builtin::GlobalId(0));
@@ -101,7 +101,7 @@ pub fn collectives() -> Builder {
 
 fn grouped(name: &str) -> Builder {
     let mut b = Builder::new(name);
-    b.group([16, 1, 1]);
+    b.group_size([16, 1, 1]);
     b
 }
 
@@ -180,7 +180,7 @@ pub fn slow() -> Builder {
     let times = b.scalar("times", DType::U32);
     let x = b.buffer("x", DType::U32, Access::InOut);
     let (i, zero, one) = (b.builtin(Builtin::GlobalId(0)), b.constant(0u32), b.constant(1u32));
-    b.begin_for("turn", zero, times, one);
+    b.begin_for("iteration", zero, times, one);
     let old = b.load(x, i, Guard::Checked);
     let sum = b.alu(Alu::Add, &[old, one]);
     b.store(x, i, sum, Guard::Checked);
@@ -250,7 +250,7 @@ pub const COMBINED: &[(CollectiveOp, DType)] = &[
 /// of k collectives over `x` within the work-group or subgroup, where `i` counts work-group after work-group.
 pub fn combinations(group: [u32; 3], scope: Scope) -> Builder {
     let mut b = Builder::new("combinations");
-    b.group(group);
+    b.group_size(group);
     let x = b.buffer("x", DType::U32, Access::In);
     let out = b.buffer("out", DType::U32, Access::Out);
     let lanes = b.buffer("lanes", DType::U32, Access::Out);

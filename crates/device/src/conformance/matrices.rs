@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
 
 const ROWS: usize = Mma::ROWS as usize;
 const COLUMNS: usize = Mma::COLUMNS as usize;
-const INNER: usize = Mma::INNER as usize;
+const INNER: usize = Mma::K as usize;
 /// Number of products in a launch.
 const COUNT: usize = 3;
 
@@ -32,7 +32,7 @@ const COUNT: usize = 3;
 /// of each work-item are contiguous.
 fn kernel(dtype: DType) -> Builder {
     let mut b = Builder::new("multiply");
-    b.group([Mma::ITEMS, 1, 1]);
+    b.group_size([Mma::LANES, 1, 1]);
     let [left, right] = ["a", "b"].map(|name| b.buffer(name, DType::U32, Access::In));
     let sums = b.buffer("c", DType::F32, Access::InOut);
     let [group, item, number] =
@@ -88,8 +88,8 @@ impl Matrices {
         let program = bench.compile(kernel(self.dtype))?;
         let memories = [bench.holding(&words(&self.a))?, bench.holding(&words(&self.b))?, bench.holding(&self.c)?];
         let args = memories.iter().map(|memory| Arg::Buffer(memory.all())).collect();
-        let items = u64::from(Mma::ITEMS);
-        bench.run(&[launch(&program, [COUNT as u64 * items, 1, 1], [Mma::ITEMS, 1, 1], args)])?;
+        let items = u64::from(Mma::LANES);
+        bench.run(&[launch(&program, [COUNT as u64 * items, 1, 1], [Mma::LANES, 1, 1], args)])?;
         Ok(memories[2].words()?.into_iter().map(f32::from_bits).collect())
     }
 

@@ -3,7 +3,7 @@
 use panoply_ir::Result;
 
 use super::bench::{Bench, launch};
-use super::kernels::{slow, turn};
+use super::kernels::{double_add, slow};
 use super::{Case, Requirement, broken, expect, expect_all};
 use crate::command::{Arg, DeviceCommand, QueueId};
 use crate::driver_api::Ticket;
@@ -32,27 +32,27 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// Returns the result of applying `turn` repeatedly.
-fn turned(start: u32, adds: impl IntoIterator<Item = u32>) -> u32 {
+/// Returns the result of applying `double_add` repeatedly.
+fn double_adds(start: u32, adds: impl IntoIterator<Item = u32>) -> u32 {
     adds.into_iter().fold(start, |x, add| x.wrapping_mul(2).wrapping_add(add))
 }
 
 fn in_order(bench: &Bench<'_>) -> Result<()> {
-    let program = bench.compile(turn())?;
+    let program = bench.compile(double_add())?;
     let (x, y) = (bench.allocate(4)?, bench.holding(&[0u32])?);
-    let turn = |add: u32| launch(&program, [1; 3], [1; 3], vec![Arg::Scalar(add.into()), Arg::Buffer(x.all())]);
+    let double_add = |add: u32| launch(&program, [1; 3], [1; 3], vec![Arg::Scalar(add.into()), Arg::Buffer(x.all())]);
     let mut steps = vec![DeviceCommand::Fill { to: x.all(), pattern: 3u32.to_le_bytes().to_vec() }];
-    steps.extend((0..10).map(turn));
+    steps.extend((0..10).map(double_add));
     steps.push(DeviceCommand::Copy { from: x.all(), to: y.all() });
-    steps.extend((10..20).map(turn));
+    steps.extend((10..20).map(double_add));
     bench.run(&steps[..7])?;
     bench.run(&steps[7..])?;
-    expect("after ten launches", y.words()?, vec![turned(3, 0..10)])?;
-    expect("after twenty launches", x.words()?, vec![turned(3, 0..20)])
+    expect("after ten launches", y.words()?, vec![double_adds(3, 0..10)])?;
+    expect("after twenty launches", x.words()?, vec![double_adds(3, 0..20)])
 }
 
 fn with_the_host(bench: &Bench<'_>) -> Result<()> {
-    let program = bench.compile(turn())?;
+    let program = bench.compile(double_add())?;
     let x = bench.allocate(4)?;
     let step = launch(&program, [1; 3], [1; 3], vec![Arg::Scalar(1u32.into()), Arg::Buffer(x.all())]);
     let mut reads = Vec::new();
@@ -81,20 +81,20 @@ fn freed_in_use(bench: &Bench<'_>) -> Result<()> {
 }
 
 fn across_queues(bench: &Bench<'_>) -> Result<()> {
-    let (program, slow) = (bench.compile(turn())?, bench.compile(slow())?);
+    let (program, slow) = (bench.compile(double_add())?, bench.compile(slow())?);
     let (x, other) = (bench.holding(&[1u32])?, bench.holding(&[0u32])?);
     let queues = [QueueId::DEFAULT, bench.device.queue()?, bench.device.queue()?];
     bench.device.synchronize()?;
     let mut last = Ticket::Done;
-    for turn in 0..30u32 {
-        let args = vec![Arg::Scalar(turn.into()), Arg::Buffer(x.all())];
-        let delay = vec![Arg::Scalar((turn % 3 * 3000).into()), Arg::Buffer(other.all())];
+    for round in 0..30u32 {
+        let args = vec![Arg::Scalar(round.into()), Arg::Buffer(x.all())];
+        let delay = vec![Arg::Scalar((round % 3 * 3000).into()), Arg::Buffer(other.all())];
         let step = launch(&program, [1; 3], [1; 3], args);
         let steps = [DeviceCommand::Wait(last.clone()), launch(&slow, [1; 3], [1; 3], delay), step];
-        last = bench.device.submit(queues[turn as usize * 7 % 3], &steps, false)?;
+        last = bench.device.submit(queues[round as usize * 7 % 3], &steps, false)?;
     }
     bench.run(&[DeviceCommand::Wait(last)])?;
-    expect("thirty launches on three queues", x.words()?, vec![turned(1, 0..30)])?;
+    expect("thirty launches on three queues", x.words()?, vec![double_adds(1, 0..30)])?;
     expect("delay counter", other.words()?, vec![30 * 3000])
 }
 
@@ -140,12 +140,12 @@ fn polling(bench: &Bench<'_>) -> Result<()> {
 }
 
 fn dropped(bench: &Bench<'_>) -> Result<()> {
-    let (program, x) = (bench.compile(turn())?, bench.holding(&[0u32])?);
-    for turn in 0..200u32 {
-        let args = vec![Arg::Scalar(turn.into()), Arg::Buffer(x.all())];
+    let (program, x) = (bench.compile(double_add())?, bench.holding(&[0u32])?);
+    for round in 0..200u32 {
+        let args = vec![Arg::Scalar(round.into()), Arg::Buffer(x.all())];
         drop(bench.run(&[launch(&program, [1; 3], [1; 3], args)])?);
     }
-    expect("two hundred launches", x.words()?, vec![turned(0, 0..200)])
+    expect("two hundred launches", x.words()?, vec![double_adds(0, 0..200)])
 }
 
 fn synchronize(bench: &Bench<'_>) -> Result<()> {
@@ -185,7 +185,7 @@ fn timed(bench: &Bench<'_>) -> Result<()> {
 }
 
 fn own_queues(bench: &Bench<'_>) -> Result<()> {
-    let program = bench.compile(turn())?;
+    let program = bench.compile(double_add())?;
     let program = &program;
     in_threads(|thread| {
         let (queue, x) = (bench.device.queue()?, bench.holding(&[thread])?);
@@ -195,13 +195,13 @@ fn own_queues(bench: &Bench<'_>) -> Result<()> {
             bench.device.submit(queue, &[launch(program, [1; 3], [1; 3], args)], false)?;
         }
         let bytes = bench.device.read(queue, x.all())?.take()?;
-        let expected = turned(thread, (0..100).map(|add| add + thread));
+        let expected = double_adds(thread, (0..100).map(|add| add + thread));
         expect(format_args!("thread {thread}"), bytes, expected.to_le_bytes().to_vec())
     })
 }
 
 fn one_queue(bench: &Bench<'_>) -> Result<()> {
-    let program = bench.compile(turn())?;
+    let program = bench.compile(double_add())?;
     let program = &program;
     in_threads(|thread| {
         let x = bench.holding(&[thread])?;
@@ -212,7 +212,7 @@ fn one_queue(bench: &Bench<'_>) -> Result<()> {
         expect(
             format_args!("thread {thread}"),
             x.words()?,
-            vec![turned(thread, (0..50).flat_map(|pair| [pair, thread]))],
+            vec![double_adds(thread, (0..50).flat_map(|pair| [pair, thread]))],
         )
     })
 }
@@ -220,11 +220,11 @@ fn one_queue(bench: &Bench<'_>) -> Result<()> {
 fn own_everything(bench: &Bench<'_>) -> Result<()> {
     in_threads(|thread| {
         for round in 0..3 {
-            let program = bench.compile(turn())?;
+            let program = bench.compile(double_add())?;
             let x = bench.holding(&[thread; 100])?;
             let args = vec![Arg::Scalar(round.into()), Arg::Buffer(x.all())];
             bench.run(&[launch(&program, [100, 1, 1], bench.group([10, 1, 1]), args)])?;
-            expect_all(format_args!("thread {thread}"), &x.words()?, &[turned(thread, [round]); 100])?;
+            expect_all(format_args!("thread {thread}"), &x.words()?, &[double_adds(thread, [round]); 100])?;
         }
         Ok(())
     })

@@ -7,8 +7,8 @@ use panoply_ir::Result;
 use panoply_ir::target::Language;
 use panoply_ir::verify::verify;
 
-use super::bench::{Bench, Held, launch};
-use super::kernels::{slow, turn};
+use super::bench::{Bench, HeldProgram, launch};
+use super::kernels::{double_add, slow};
 use super::{Case, Requirement, broken, expect};
 use crate::command::Arg;
 use crate::program::{Program, SourceText};
@@ -23,7 +23,7 @@ pub const CASES: &[Case] = &[
 ];
 
 /// Checks that the program computes twice 5 plus 7.
-fn works(bench: &Bench<'_>, program: &Held<'_>) -> Result<()> {
+fn works(bench: &Bench<'_>, program: &HeldProgram<'_>) -> Result<()> {
     let x = bench.holding(&[5u32])?;
     let args = vec![Arg::Scalar(7u32.into()), Arg::Buffer(x.all())];
     bench.run(&[launch(program, [1; 3], [1; 3], args)])?;
@@ -32,16 +32,16 @@ fn works(bench: &Bench<'_>, program: &Held<'_>) -> Result<()> {
 
 fn again(bench: &Bench<'_>) -> Result<()> {
     for _ in 0..3 {
-        works(bench, &bench.compile(turn())?)?;
+        works(bench, &bench.compile(double_add())?)?;
     }
     Ok(())
 }
 
 fn unique_ids(bench: &Bench<'_>) -> Result<()> {
-    let mut held = vec![bench.compile(turn())?, bench.compile(turn())?];
+    let mut held = vec![bench.compile(double_add())?, bench.compile(double_add())?];
     for _ in 0..4 {
         held.remove(0);
-        held.push(bench.compile(turn())?);
+        held.push(bench.compile(double_add())?);
         held.push(bench.compile(slow())?);
         let ids: HashSet<_> = held.iter().map(|program| program.id).collect();
         expect("number of distinct program ids", ids.len(), held.len())?;
@@ -59,7 +59,7 @@ fn released_running(bench: &Bench<'_>) -> Result<()> {
 }
 
 fn text(bench: &Bench<'_>) -> Result<SourceText> {
-    let kernel = Arc::new(verify(turn().finish()?)?);
+    let kernel = Arc::new(verify(double_add().finish()?)?);
     match (bench.render)(&kernel, bench.device.target())? {
         Program::Text(text) => Ok(text),
         Program::Ir(_) | Program::Binary { .. } | Program::Image(_) | Program::Host(_) => {
@@ -99,7 +99,7 @@ fn binary(bench: &Bench<'_>) -> Result<()> {
 }
 
 fn other_form(bench: &Bench<'_>) -> Result<()> {
-    let kernel = Arc::new(verify(turn().finish()?)?);
+    let kernel = Arc::new(verify(double_add().finish()?)?);
     let other = match bench.device.target().language {
         Language::OpenClC
         | Language::Hip
@@ -110,13 +110,13 @@ fn other_form(bench: &Bench<'_>) -> Result<()> {
         | Language::Msl => Program::Ir(kernel),
         Language::Ir => Program::Text(SourceText {
             language: Language::OpenClC,
-            source: "kernel void turn() {}".into(),
-            entry: "turn".into(),
+            source: "kernel void double_add() {}".into(),
+            entry: "double_add".into(),
             signature: crate::program::Signature::of(&kernel, 64),
         }),
     };
     match bench.device.compile(&other) {
-        Err(_) => works(bench, &bench.compile(turn())?),
+        Err(_) => works(bench, &bench.compile(double_add())?),
         Ok(id) => {
             drop(bench.own(id));
             Err(broken("a program in another form was accepted"))

@@ -3,7 +3,7 @@
 use panoply_ir::Result;
 
 use super::bench::{Bench, Memory, launch};
-use super::kernels::turn;
+use super::kernels::double_add;
 use super::{Case, Requirement, broken, expect_all};
 use crate::command::{Arg, DeviceCommand, QueueId, Region};
 use crate::command_buffer::{BindingKind, BindingSlot, RawCommandBuffer};
@@ -23,11 +23,11 @@ pub const CASES: &[Case] = &[
 const LAUNCHES: u32 = 24;
 
 /// A command buffer that is destroyed on drop.
-struct Recorded<'a>(Bench<'a>, Option<RawCommandBuffer>);
+struct RecordedBuffer<'a>(Bench<'a>, Option<RawCommandBuffer>);
 
-impl<'a> Recorded<'a> {
-    fn new(bench: &Bench<'a>, steps: Vec<DeviceCommand>, places: Vec<BindingSlot>) -> Result<Recorded<'a>> {
-        Ok(Recorded(*bench, Some(bench.device.record(steps, places)?)))
+impl<'a> RecordedBuffer<'a> {
+    fn new(bench: &Bench<'a>, steps: Vec<DeviceCommand>, places: Vec<BindingSlot>) -> Result<RecordedBuffer<'a>> {
+        Ok(RecordedBuffer(*bench, Some(bench.device.record(steps, places)?)))
     }
 
     fn replay(&mut self, queue: QueueId, bindings: &[Region], slots: &[u32]) -> Result<crate::driver_api::Ticket> {
@@ -37,7 +37,7 @@ impl<'a> Recorded<'a> {
     }
 }
 
-impl Drop for Recorded<'_> {
+impl Drop for RecordedBuffer<'_> {
     fn drop(&mut self) {
         if let Some(command_buffer) = self.1.take() {
             self.0.device.destroy_command_buffer(command_buffer);
@@ -45,8 +45,12 @@ impl Drop for Recorded<'_> {
     }
 }
 
-/// Records launches of `turn` on alternating halves of binding 0, adding slot 0, slot 1 and the launch's index in turn.
-fn command_buffer<'a>(bench: &Bench<'a>, program: &super::bench::Held<'_>, over: &Memory<'_>) -> Result<Recorded<'a>> {
+/// Records launches of `double_add` on alternating halves of binding 0, adding slot 0, slot 1 and the launch's index in turn.
+fn command_buffer<'a>(
+    bench: &Bench<'a>,
+    program: &super::bench::HeldProgram<'_>,
+    over: &Memory<'_>,
+) -> Result<RecordedBuffer<'a>> {
     let half = over.bytes / 2;
     let (mut steps, mut places) = (Vec::new(), Vec::new());
     for step in 0..LAUNCHES {
@@ -58,7 +62,7 @@ fn command_buffer<'a>(bench: &Bench<'a>, program: &super::bench::Held<'_>, over:
         }
         places.push(BindingSlot { step, operand: 1, source: BindingKind::Binding { binding: 0, offset } });
     }
-    Recorded::new(bench, steps, places)
+    RecordedBuffer::new(bench, steps, places)
 }
 
 /// Returns the words after a replay of the command buffer.
@@ -73,7 +77,7 @@ fn expected(mut words: Vec<u32>, slots: [u32; 2]) -> Vec<u32> {
 }
 
 fn replays(bench: &Bench<'_>) -> Result<()> {
-    let program = bench.compile(turn())?;
+    let program = bench.compile(double_add())?;
     let words = |from: u32| Vec::from_iter(from..from + 128);
     let memories = [bench.holding(&words(0))?, bench.holding(&words(1000))?];
     let mut recorded = command_buffer(bench, &program, &memories[0])?;
@@ -105,7 +109,7 @@ fn moves(bench: &Bench<'_>) -> Result<()> {
         source: BindingKind::Binding { binding, offset },
     };
     let places = vec![at(0, 0, 0, 0), at(0, 1, 1, 128), at(1, 0, 1, 0), at(2, 0, 1, 0), at(2, 1, 1, 64)];
-    let mut recorded = Recorded::new(bench, steps, places)?;
+    let mut recorded = RecordedBuffer::new(bench, steps, places)?;
     let (c, d) = (bench.holding(&Vec::from_iter(500..564u32))?, bench.holding(&[7u32; 64])?);
     for (from, to, first) in [(&a, &b, 0), (&c, &d, 500), (&a, &d, 0), (&c, &b, 500)] {
         recorded.replay(QueueId::DEFAULT, &[from.all(), to.all()], &[])?;
@@ -116,7 +120,7 @@ fn moves(bench: &Bench<'_>) -> Result<()> {
 }
 
 fn queues(bench: &Bench<'_>) -> Result<()> {
-    let program = bench.compile(turn())?;
+    let program = bench.compile(double_add())?;
     let other = bench.device.queue()?;
     let memories = [bench.holding(&[1u32; 64])?, bench.holding(&[2u32; 64])?];
     bench.device.synchronize()?;
@@ -135,14 +139,14 @@ fn queues(bench: &Bench<'_>) -> Result<()> {
 
 fn forgotten(bench: &Bench<'_>) -> Result<()> {
     let memory = bench.holding(&[3u32; 64])?;
-    for turns in 1..=3 {
-        let program = bench.compile(turn())?;
+    for slot in 1..=3 {
+        let program = bench.compile(double_add())?;
         let mut recorded = command_buffer(bench, &program, &memory)?;
-        let ticket = recorded.replay(QueueId::DEFAULT, &[memory.all()], &[turns, turns])?;
+        let ticket = recorded.replay(QueueId::DEFAULT, &[memory.all()], &[slot, slot])?;
         drop(recorded);
         drop(program);
         ticket.wait()?;
     }
-    let words = (1..=3).fold(vec![3; 64], |words, turns| expected(words, [turns, turns]));
+    let words = (1..=3).fold(vec![3; 64], |words, slot| expected(words, [slot, slot]));
     expect_all("three command buffers", &memory.words()?, &words)
 }

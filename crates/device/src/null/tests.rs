@@ -15,7 +15,7 @@ use crate::program::SourceText;
 /// Compiles a kernel with work-groups of 8 that takes a scalar, an index and a buffer of u32.
 fn program(device: &NullDevice) -> ProgramId {
     let mut b = Builder::new("scale");
-    b.group([8, 1, 1]);
+    b.group_size([8, 1, 1]);
     let factor = b.scalar("factor", DType::U32);
     b.scalar("from", panoply_ir::Type::Index);
     let x = b.buffer("x", DType::U32, Access::Out);

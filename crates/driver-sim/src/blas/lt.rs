@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::{Matrix, Product, Sum, Ty, on_device};
 use crate::cuda::api::{exported, give};
 use crate::cuda::state::State;
-use crate::cuda::streams::Work;
+use crate::cuda::streams::StreamCommand;
 
 /// The depth from which sums are split, and the size of the workspace that this takes.
 const DIVIDED_FROM: u64 = 128;
@@ -99,11 +99,11 @@ impl Dialect {
     }
 
     /// Returns how a sum is computed, from the compute type, the reduction scheme and whether it is split.
-    fn sum(&self, compute: i32, scheme: u64, divided: bool, turn: u64) -> Sum {
+    fn sum(&self, compute: i32, scheme: u64, divided: bool, call: u64) -> Sum {
         match compute {
             77 => Sum::Tf32,
             70 | 7 => Sum::F64,
-            _ if divided && self.hip => Sum::Unordered(turn),
+            _ if divided && self.hip => Sum::Unordered(call),
             // In place, or in the type of the result.
             _ if scheme == 1 || divided && scheme == 0 => Sum::Parts,
             _ => Sum::F32,
@@ -198,15 +198,15 @@ impl Dialect {
 }
 
 /// A product as described by the caller's objects.
-struct Described {
+struct MatmulDescription {
     operation: Operation,
     /// A, B, C and D.
     layouts: [Layout; 4],
     by: &'static Dialect,
 }
 
-impl Described {
-    fn of(state: &State, by: &'static Dialect, operation: u64, layouts: [u64; 4]) -> Result<Described, i32> {
+impl MatmulDescription {
+    fn of(state: &State, by: &'static Dialect, operation: u64, layouts: [u64; 4]) -> Result<MatmulDescription, i32> {
         let objects = &state.lt;
         let operation = *objects.operations.get(&operation).ok_or(by.invalid_value)?;
         let mut found = [None; 4];
@@ -214,7 +214,7 @@ impl Described {
             *to = objects.layouts.get(&layout).copied();
         }
         let [Some(a), Some(b), Some(c), Some(d)] = found else { return Err(by.invalid_value) };
-        let described = Described { operation, layouts: [a, b, c, d], by };
+        let described = MatmulDescription { operation, layouts: [a, b, c, d], by };
         described.check(state)?;
         Ok(described)
     }
@@ -453,7 +453,7 @@ exported! {
             if wanted < 1 || results.is_null() || count.is_null() {
                 return Err(by.invalid_value);
             }
-            let described = Described::of(state, by, operation, [a, b, c, d])?;
+            let described = MatmulDescription::of(state, by, operation, [a, b, c, d])?;
             let (scheme, workspace) = if described.extents().2 < DIVIDED_FROM {
                 (0, 0)
             } else {
@@ -504,7 +504,7 @@ exported! {
             if by.hip && *known.stream.get_or_insert(stream) != stream {
                 return Err(by.internal_error);
             }
-            let described = Described::of(state, by, operation, [a_layout, b_layout, c_layout, d_layout])?;
+            let described = MatmulDescription::of(state, by, operation, [a_layout, b_layout, c_layout, d_layout])?;
             let width = described.matrix(3, d)?.ty.bytes();
             // SAFETY: the caller's structure.
             let algorithm = unsafe { by.read(algorithm, width) };
@@ -545,7 +545,7 @@ exported! {
                 bias,
                 workspace: (workspace, needed),
             };
-            state.push(stream, Work::Product(product))
+            state.push(stream, StreamCommand::Product(product))
         })
     }
 }

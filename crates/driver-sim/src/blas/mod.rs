@@ -172,9 +172,9 @@ impl Product {
                 let short = |x: f64| f32::from_bits((x as f32).to_bits() & !0x1FFF);
                 f64::from((0..depth).map(&factors).fold(0f32, |sum, (x, y)| sum + short(x) * short(y)))
             }
-            Sum::Unordered(turn) => {
+            Sum::Unordered(call) => {
                 let part = depth.div_ceil(8);
-                let parts = (0..8).map(|i| (i + turn) % 8);
+                let parts = (0..8).map(|i| (i + call) % 8);
                 let parts = parts.map(|i| f32s((i * part).min(depth), ((i + 1) * part).min(depth)));
                 f64::from(parts.fold(0f32, |sum, part| sum + part))
             }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use super::{Matrix, Product, Sum, Ty, on_device};
 use crate::cuda::api::{exported, give};
-use crate::cuda::streams::Work;
+use crate::cuda::streams::StreamCommand;
 
 /// rocblas_status.
 const INVALID_HANDLE: i32 = 1;
@@ -184,7 +184,7 @@ exported! {
                 bias: None,
                 workspace,
             };
-            state.push(stream, Work::Product(product))
+            state.push(stream, StreamCommand::Product(product))
         })
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 use super::codes::*;
 use super::state::{CURRENT, State};
-use super::streams::{Event, Host, Recording, Stream, Work};
+use super::streams::{Event, Host, Recording, Stream, StreamCommand};
 
 /// Writes a result to the caller's pointer.
 ///
@@ -116,7 +116,7 @@ exported! {
     }
 
     fn [cuMemFreeAsync hipFreeAsync](address: u64, stream: u64) {
-        State::on_device(NAME, |state, _| state.push(stream, Work::Free(address)))
+        State::on_device(NAME, |state, _| state.push(stream, StreamCommand::Free(address)))
     }
 
     fn [cuMemHostAlloc hipHostMalloc](address: *mut *mut c_void, bytes: usize, _flags: u32) {
@@ -141,19 +141,19 @@ exported! {
         State::on_device(NAME, |state, _| {
             if state.is_pinned(from as u64) {
                 let from = Host(from as *mut u8);
-                return state.push(stream, Work::UploadPinned { to, from, bytes: bytes as u64 });
+                return state.push(stream, StreamCommand::UploadPinned { to, from, bytes: bytes as u64 });
             }
             // Pageable memory is copied before the call returns.
             // SAFETY: the caller's slice.
             let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec();
-            state.push(stream, Work::Upload { to, bytes })
+            state.push(stream, StreamCommand::Upload { to, bytes })
         })
     }
 
     fn [cuMemcpyDtoHAsync_v2 hipMemcpyDtoHAsync](to: *mut c_void, from: u64, bytes: usize, stream: u64) {
         State::on_device(NAME, |state, _| {
             let pinned = state.is_pinned(to as u64);
-            state.push(stream, Work::Download { to: Host(to.cast()), from, bytes: bytes as u64 })?;
+            state.push(stream, StreamCommand::Download { to: Host(to.cast()), from, bytes: bytes as u64 })?;
             // Pageable memory is written before the call returns.
             if pinned { Ok(()) } else { state.drain(stream) }
         })
@@ -161,7 +161,7 @@ exported! {
 
     fn [cuMemcpyDtoDAsync_v2 hipMemcpyDtoDAsync](to: u64, from: u64, bytes: usize, stream: u64) {
         State::on_device(NAME, |state, _| {
-            state.push(stream, Work::Copy { to, from, bytes: bytes as u64 })
+            state.push(stream, StreamCommand::Copy { to, from, bytes: bytes as u64 })
         })
     }
 
@@ -221,7 +221,7 @@ exported! {
     fn [cuStreamWaitEvent hipStreamWaitEvent](stream: u64, event: u64, _flags: u32) {
         State::on_device(NAME, |state, _| {
             let serial = state.events.get(&event).filter(|event| event.live).ok_or(INVALID_HANDLE)?.recordings.len();
-            state.push(stream, Work::Wait { event, serial })
+            state.push(stream, StreamCommand::Wait { event, serial })
         })
     }
 
@@ -245,7 +245,7 @@ exported! {
             }
             known.recordings.push(Recording { stream, done: false });
             let serial = known.recordings.len();
-            state.push(stream, Work::Record { event, serial })
+            state.push(stream, StreamCommand::Record { event, serial })
         })
     }
 
@@ -314,7 +314,7 @@ fn fill(name: &'static str, to: u64, row: &[u8], pitch: u64, rows: usize, stream
         if !to.is_multiple_of(row.len().min(4) as u64) || pitch < row.len() as u64 {
             return Err(INVALID_VALUE);
         }
-        state.push(stream, Work::Fill { to, pattern: row.to_vec(), pitch, rows: rows as u64 })
+        state.push(stream, StreamCommand::Fill { to, pattern: row.to_vec(), pitch, rows: rows as u64 })
     })
 }
 

@@ -7,7 +7,7 @@ use super::api::{exported, give};
 use super::codes::*;
 use super::modules;
 use super::state::State;
-use super::streams::Work;
+use super::streams::StreamCommand;
 use crate::hip;
 
 /// A node: its handle, its dependencies, and its work.
@@ -15,7 +15,7 @@ use crate::hip;
 pub struct Node {
     handle: u64,
     before: Vec<u64>,
-    work: Work,
+    work: StreamCommand,
 }
 
 exported! {
@@ -106,7 +106,7 @@ unsafe fn nodes(list: *const u64, count: usize) -> Vec<u64> {
 ///
 /// # Safety
 /// `params` must point at that structure, and its pointers must be valid.
-unsafe fn described(name: &str, state: &State, params: *const c_void) -> Result<Work, i32> {
+unsafe fn described(name: &str, state: &State, params: *const c_void) -> Result<StreamCommand, i32> {
     /// As in cuda.h.
     #[repr(C)]
     struct Cuda {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::api::{exported, give};
 use super::codes::*;
 use super::state::State;
-use super::streams::Work;
+use super::streams::StreamCommand;
 use crate::ptx::{Module, module};
 
 /// First bytes of a linked image; its length and the text follow.
@@ -157,7 +157,7 @@ pub unsafe fn kernel(
     shared: u32,
     params: *const *const c_void,
     extra: *const *const c_void,
-) -> Result<Work, i32> {
+) -> Result<StreamCommand, i32> {
     let (module, name) = state.functions.get(&function).ok_or(INVALID_HANDLE)?.clone();
     let entry = &module.entries[&name];
     let items = block.iter().map(|size| u64::from(*size)).product::<u64>();
@@ -176,7 +176,7 @@ pub unsafe fn kernel(
         u64::from_le_bytes(word)
     };
     let params = entry.params.iter().copied().enumerate().map(value).collect();
-    Ok(Work::Kernel { module, entry: name, grid, block, params })
+    Ok(StreamCommand::Kernel { module, entry: name, grid, block, params })
 }
 
 /// Returns address and size of the error log from the options.

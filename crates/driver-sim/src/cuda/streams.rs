@@ -14,7 +14,7 @@ use crate::ptx::run::{Launch, run};
 /// A stream of a device.
 pub struct Stream {
     pub device: usize,
-    pub work: VecDeque<Work>,
+    pub work: VecDeque<StreamCommand>,
 }
 
 /// An event.
@@ -51,7 +51,7 @@ unsafe impl Send for Host {}
 
 /// A unit of work in a stream.
 #[derive(Clone)]
-pub enum Work {
+pub enum StreamCommand {
     Kernel {
         module: Arc<Module>,
         entry: String,
@@ -109,7 +109,7 @@ pub enum Work {
 
 impl State {
     /// Enqueues work on a stream.
-    pub fn push(&mut self, stream: u64, work: Work) -> Answer {
+    pub fn push(&mut self, stream: u64, work: StreamCommand) -> Answer {
         self.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?.work.push_back(work);
         Ok(())
     }
@@ -120,7 +120,7 @@ impl State {
         if to.0 != here || from.0 >= self.devices.len() {
             return Err(INVALID_CONTEXT);
         }
-        self.push(stream, Work::Peer { to: to.1, from: from.1, from_device: from.0, bytes })
+        self.push(stream, StreamCommand::Peer { to: to.1, from: from.1, from_device: from.0, bytes })
     }
 
     /// Executes all work of a stream.
@@ -165,50 +165,50 @@ impl State {
         done.map(|()| true)
     }
 
-    fn perform(&mut self, device: usize, work: Work) -> Answer {
+    fn perform(&mut self, device: usize, work: StreamCommand) -> Answer {
         const ILLEGAL: i32 = crate::ptx::run::ILLEGAL_ADDRESS;
         let memory = &mut self.devices[device].memory;
         match work {
-            Work::Kernel { module, entry, grid, block, params } => {
+            StreamCommand::Kernel { module, entry, grid, block, params } => {
                 let entry = &module.entries[&entry];
                 run(&Launch { entry, grid, block, params: &params }, memory).map_err(|fault| {
                     eprintln!("fake cuda: {}", fault.what);
                     fault.code
                 })
             }
-            Work::Hip(launch) => launch.run(memory),
-            Work::Upload { to, bytes } => {
+            StreamCommand::Hip(launch) => launch.run(memory),
+            StreamCommand::Upload { to, bytes } => {
                 memory.at(to, bytes.len() as u64).ok_or(ILLEGAL)?.copy_from_slice(&bytes);
                 Ok(())
             }
-            Work::UploadPinned { to, from, bytes } => {
+            StreamCommand::UploadPinned { to, from, bytes } => {
                 let place = memory.at(to, bytes).ok_or(ILLEGAL)?;
                 // SAFETY: the caller of the API guarantees that the memory lives until this work is complete.
                 place.copy_from_slice(unsafe { std::slice::from_raw_parts(from.0, bytes as usize) });
                 Ok(())
             }
-            Work::Download { to, from, bytes } => {
+            StreamCommand::Download { to, from, bytes } => {
                 let place = memory.at(from, bytes).ok_or(ILLEGAL)?;
                 // SAFETY: the caller of the API guarantees that the memory lives until this work is complete.
                 unsafe { std::slice::from_raw_parts_mut(to.0, bytes as usize) }.copy_from_slice(place);
                 Ok(())
             }
-            Work::Copy { to, from, bytes } => {
+            StreamCommand::Copy { to, from, bytes } => {
                 let moved = memory.at(from, bytes).ok_or(ILLEGAL)?.to_vec();
                 memory.at(to, bytes).ok_or(ILLEGAL)?.copy_from_slice(&moved);
                 Ok(())
             }
-            Work::Peer { to, from, from_device, bytes } => {
+            StreamCommand::Peer { to, from, from_device, bytes } => {
                 // The other device is not synchronized: that is the caller's responsibility.
                 let moved = self.devices[from_device].memory.at(from, bytes).ok_or(ILLEGAL)?.to_vec();
                 self.devices[device].memory.at(to, bytes).ok_or(ILLEGAL)?.copy_from_slice(&moved);
                 Ok(())
             }
-            Work::Fill { to, pattern, pitch, rows } => (0..rows).try_for_each(|row| {
+            StreamCommand::Fill { to, pattern, pitch, rows } => (0..rows).try_for_each(|row| {
                 memory.at(to + row * pitch, pattern.len() as u64).ok_or(ILLEGAL)?.copy_from_slice(&pattern);
                 Ok(())
             }),
-            Work::Record { event, serial } => {
+            StreamCommand::Record { event, serial } => {
                 let at = self.started.elapsed();
                 if let Some(event) = self.events.get_mut(&event) {
                     event.recordings[serial - 1].done = true;
@@ -216,9 +216,9 @@ impl State {
                 }
                 Ok(())
             }
-            Work::Wait { event, serial } => self.reach(event, serial),
-            Work::Product(product) => product.run(memory),
-            Work::Free(address) => {
+            StreamCommand::Wait { event, serial } => self.reach(event, serial),
+            StreamCommand::Product(product) => product.run(memory),
+            StreamCommand::Free(address) => {
                 if memory.free(address) {
                     Ok(())
                 } else {

@@ -14,7 +14,7 @@ use super::kernels::Kernels;
 use crate::error_codes::Codes;
 use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
 use crate::lock::locked;
-use crate::stream::blas::{Blas, Library, Ready};
+use crate::stream::blas::{Blas, Library, PreparedGemm};
 use crate::stream::blas_gemm::{Matrix, Product};
 use crate::stream::handles::Context;
 use crate::stream::queue::Queue;
@@ -168,7 +168,12 @@ impl Blas for Arc<Started> {
         WORKSPACE
     }
 
-    fn ready(&self, product: &Product, _alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32> {
+    fn prepare(
+        &self,
+        product: &Product,
+        _alignments: [u32; 3],
+        workspace: usize,
+    ) -> Result<Option<Arc<dyn PreparedGemm>>, i32> {
         let (elements, compute) = match product.dtype {
             _ if product.tf32 || product.bias => return Ok(None),
             DType::F32 => (F32, F32),
@@ -187,8 +192,8 @@ impl Blas for Arc<Started> {
             | DType::U64 => return Ok(None),
         };
         // Without a workspace the library would allocate memory itself, without a bound.
-        let ready = Gemm { product: *product, elements, compute, started: self.clone() };
-        Ok((workspace == WORKSPACE).then(|| Arc::new(ready) as Arc<dyn Ready>))
+        let prepared = Gemm { product: *product, elements, compute, started: self.clone() };
+        Ok((workspace == WORKSPACE).then(|| Arc::new(prepared) as Arc<dyn PreparedGemm>))
     }
 }
 
@@ -200,7 +205,7 @@ struct Gemm {
     started: Arc<Started>,
 }
 
-impl Ready for Gemm {
+impl PreparedGemm for Gemm {
     fn workspace(&self) -> usize {
         WORKSPACE
     }

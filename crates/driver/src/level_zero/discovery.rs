@@ -23,7 +23,7 @@ const ROUNDED_DIVIDE_SQRT: u32 = 1 << 6;
 const SPIRV_1_1: u32 = 0x0001_0100;
 
 /// The result of the discovery.
-pub struct Found {
+pub struct Discovery {
     pub devices: Vec<DiscoveredDevice>,
     /// Reasons why other GPUs cannot be used.
     pub refused: Vec<Error>,
@@ -46,7 +46,7 @@ pub struct DiscoveredDevice {
 }
 
 /// Enumerates all GPUs of all drivers, in their order.
-pub fn enumerate(library: Option<&Path>) -> Result<Found> {
+pub fn enumerate(library: Option<&Path>) -> Result<Discovery> {
     let functions = Arc::new(api::open(library)?);
     // SAFETY: zero is a valid set of flags.
     let started = check(unsafe { (functions.init)(0) });
@@ -54,7 +54,7 @@ pub fn enumerate(library: Option<&Path>) -> Result<Found> {
     // SAFETY: the library was started, and the pointers are valid.
     let drivers = list(|count, to| unsafe { (functions.drivers)(count, to) });
     let drivers = drivers.map_err(|code| CODES.unavailable("oneapi: listing Level Zero's drivers", code))?;
-    let mut found = Found { devices: Vec::new(), refused: Vec::new() };
+    let mut found = Discovery { devices: Vec::new(), refused: Vec::new() };
     for driver in drivers {
         // SAFETY: the driver was just listed, and the pointers are valid.
         match list(|count, to| unsafe { (functions.devices)(driver, count, to) }) {
@@ -76,7 +76,7 @@ fn list(mut call: impl FnMut(*mut u32, *mut Handle) -> i32) -> Result<Vec<Handle
 }
 
 /// Adds a device to the usable or the rejected ones; a device that is not a GPU is skipped.
-fn look(functions: &Arc<Functions>, driver: Handle, device: Handle, found: &mut Found) {
+fn look(functions: &Arc<Functions>, driver: Handle, device: Handle, found: &mut Discovery) {
     let index = found.devices.len() + found.refused.len();
     let mut properties = DeviceProperties::new();
     // SAFETY: the device was just listed, and the pointer is valid.

@@ -14,10 +14,10 @@ use panoply_device::{
 };
 
 use super::discovery::DiscoveredDevice;
-use super::errors::When;
+use super::errors::ErrorPhase;
 use super::handles::{Context, Live, Shared};
 use super::info::{self, Limits};
-use super::memory::{Allocation, Room};
+use super::memory::{Allocation, MemoryBudget};
 use super::program::{self, Builder};
 use super::queue::Queue;
 use super::submit::{self, Encoder, Tables};
@@ -30,7 +30,7 @@ pub struct OpenClDevice {
     target: Target,
     limits: Limits,
     shared: Arc<Shared>,
-    room: Room,
+    room: MemoryBudget,
     opening: Mutex<()>,
     compiling: Mutex<()>,
     open: OnceLock<Open>,
@@ -56,7 +56,7 @@ impl OpenClDevice {
         let shared = Shared::new(info.device_string());
         OpenClDevice {
             target: info::target(&place, &info, &limits, spirv),
-            room: Room::new(info::memory(&place, &limits).total, limits.max_alloc),
+            room: MemoryBudget::new(info::memory(&place, &limits).total, limits.max_alloc),
             place,
             info,
             limits,
@@ -99,7 +99,7 @@ impl OpenClDevice {
     fn create(&self) -> Result<Open> {
         let properties = [CL_CONTEXT_PLATFORM, self.place.platform as isize, 0];
         let context = create_context(&[self.place.device], properties.as_ptr(), None, ptr::null_mut());
-        let context = context.map_err(|code| self.shared.failed("opening the device", code, When::Asking))?;
+        let context = context.map_err(|code| self.shared.failed("opening the device", code, ErrorPhase::Asking))?;
         // SAFETY: the context was just created, and its reference is owned here.
         let context = Arc::new(unsafe { Context::own(context, &self.shared) });
         let queues = vec![Arc::new(Queue::new(&context, self.place.device)?)];

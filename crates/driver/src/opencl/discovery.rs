@@ -12,12 +12,12 @@ use cl3::platform::{CL_PLATFORM_NAME, get_platform_data, get_platform_ids};
 use cl3::types::{cl_device_id, cl_platform_id};
 use panoply_device::{Error, Result};
 
-use super::errors::{When, failed};
+use super::errors::{ErrorPhase, failed};
 use super::query::{Query, text};
 use crate::library_search;
 
 /// The result of the discovery.
-pub struct Found {
+pub struct Discovery {
     /// Usable devices.
     pub devices: Vec<DiscoveredDevice>,
     /// Reasons why other devices cannot be used.
@@ -40,10 +40,10 @@ pub struct DiscoveredDevice {
 static ASKING: Mutex<()> = Mutex::new(());
 
 /// Enumerates all devices in the loader's order.
-pub fn enumerate() -> Result<Found> {
+pub fn enumerate() -> Result<Discovery> {
     let _asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     let platforms = get_platform_ids().map_err(no_platform)?;
-    let mut found = Found { devices: Vec::new(), refused: Vec::new() };
+    let mut found = Discovery { devices: Vec::new(), refused: Vec::new() };
     let mut index = 0;
     for platform in platforms {
         let name = text(&get_platform_data(platform, CL_PLATFORM_NAME).unwrap_or_default());
@@ -55,7 +55,7 @@ pub fn enumerate() -> Result<Found> {
             }
             Ok(devices) => devices,
             Err(code) => {
-                let error = failed(format_args!("opencl: {name}: listing devices"), code, When::Asking);
+                let error = failed(format_args!("opencl: {name}: listing devices"), code, ErrorPhase::Asking);
                 found.refused.push(Error::unavailable(error.message()));
                 continue;
             }
@@ -107,7 +107,7 @@ fn no_platform(code: i32) -> Error {
         CL_PLATFORM_NOT_FOUND_KHR => Error::unavailable(
             "opencl: the loader found no driver that works; install your GPU's driver, or PoCL to run on the CPU",
         ),
-        code => Error::unavailable(failed("opencl: listing platforms", code, When::Asking).message()),
+        code => Error::unavailable(failed("opencl: listing platforms", code, ErrorPhase::Asking).message()),
     };
     broken_drivers().iter().fold(error, |error, broken| error.note(broken.message()))
 }

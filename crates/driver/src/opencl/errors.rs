@@ -15,7 +15,7 @@ const NVIDIA_FAULT: i32 = -9999;
 
 /// The phase in which a code was returned, which decides the meaning of ambiguous codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum ErrorPhase {
     /// While creating or starting something: exhausted resources are an error of the request's size.
     Asking,
     /// While waiting for accepted work: exhausted resources mean that the device is lost.
@@ -23,16 +23,16 @@ pub enum When {
 }
 
 /// Returns the error for a code; `doing` names the device and the attempted operation.
-pub fn failed(doing: impl std::fmt::Display, code: i32, when: When) -> Error {
+pub fn failed(doing: impl std::fmt::Display, code: i32, when: ErrorPhase) -> Error {
     let kind = kind(code, when);
     let name = if code == NVIDIA_FAULT { "a kernel accessed memory that it does not own" } else { error_text(code) };
     Error::new(kind, format!("{doing}: {name} ({code}); {}", remedy(kind, code)))
 }
 
-fn kind(code: i32, when: When) -> ErrorKind {
+fn kind(code: i32, when: ErrorPhase) -> ErrorKind {
     match code {
         CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY | CL_INVALID_BUFFER_SIZE => ErrorKind::OutOfMemory,
-        CL_OUT_OF_RESOURCES if when == When::Asking => ErrorKind::OutOfMemory,
+        CL_OUT_OF_RESOURCES if when == ErrorPhase::Asking => ErrorKind::OutOfMemory,
         CL_OUT_OF_RESOURCES | NVIDIA_FAULT | CL_DEVICE_NOT_AVAILABLE | CL_CONTEXT_TERMINATED_KHR => {
             ErrorKind::DeviceLost
         }
@@ -68,19 +68,19 @@ mod tests {
     #[test]
     fn error_codes_map_to_kinds_and_messages() {
         let table = [
-            (-4, When::Asking, ErrorKind::OutOfMemory),
-            (-5, When::Asking, ErrorKind::OutOfMemory),
-            (-5, When::Waiting, ErrorKind::DeviceLost),
-            (-6, When::Waiting, ErrorKind::OutOfMemory),
-            (-11, When::Asking, ErrorKind::CompileFailed),
-            (-36, When::Asking, ErrorKind::DeviceLost),
-            (-54, When::Asking, ErrorKind::Unsupported),
-            (-61, When::Asking, ErrorKind::OutOfMemory),
-            (-1001, When::Asking, ErrorKind::Unavailable),
-            (-2000, When::Asking, ErrorKind::Unavailable),
-            (-9999, When::Waiting, ErrorKind::DeviceLost),
-            (-30, When::Asking, ErrorKind::Driver),
-            (-123_456, When::Asking, ErrorKind::Driver),
+            (-4, ErrorPhase::Asking, ErrorKind::OutOfMemory),
+            (-5, ErrorPhase::Asking, ErrorKind::OutOfMemory),
+            (-5, ErrorPhase::Waiting, ErrorKind::DeviceLost),
+            (-6, ErrorPhase::Waiting, ErrorKind::OutOfMemory),
+            (-11, ErrorPhase::Asking, ErrorKind::CompileFailed),
+            (-36, ErrorPhase::Asking, ErrorKind::DeviceLost),
+            (-54, ErrorPhase::Asking, ErrorKind::Unsupported),
+            (-61, ErrorPhase::Asking, ErrorKind::OutOfMemory),
+            (-1001, ErrorPhase::Asking, ErrorKind::Unavailable),
+            (-2000, ErrorPhase::Asking, ErrorKind::Unavailable),
+            (-9999, ErrorPhase::Waiting, ErrorKind::DeviceLost),
+            (-30, ErrorPhase::Asking, ErrorKind::Driver),
+            (-123_456, ErrorPhase::Asking, ErrorKind::Driver),
         ];
         for (code, when, expected) in table {
             let error = failed("opencl:0: doing this", code, when);

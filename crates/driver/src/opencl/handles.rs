@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cl3::{command_queue, context, event, kernel, memory, program, types};
 use panoply_device::Error;
 
-use super::errors::{When, failed};
+use super::errors::{ErrorPhase, failed};
 use super::ticket::Tickets;
 
 /// State shared by all objects of a device.
@@ -29,7 +29,7 @@ impl Shared {
     }
 
     /// Returns the error for a code; `doing` names the attempted operation.
-    pub fn failed(&self, doing: impl std::fmt::Display, code: i32, when: When) -> Error {
+    pub fn failed(&self, doing: impl std::fmt::Display, code: i32, when: ErrorPhase) -> Error {
         failed(format_args!("{}: {doing}", self.label), code, when)
     }
 }

@@ -13,7 +13,7 @@ use cl3::memory::{CL_BUFFER_CREATE_TYPE_REGION, CL_MEM_READ_WRITE, create_sub_bu
 use cl3::types::{cl_buffer_region, cl_mem};
 use panoply_device::{AllocId, Arg, Dispatch, Error, ParamType, Region, Result, Signature, Type};
 
-use super::errors::When;
+use super::errors::ErrorPhase;
 use super::handles::{Buffer, KernelHandle};
 use super::memory::Allocation;
 use crate::table::Table;
@@ -128,7 +128,7 @@ impl Kernel {
                 ptr::from_ref(&range).cast(),
             )
         };
-        let part = part.map_err(|code| buffer.shared().failed("creating a sub-buffer", code, When::Asking))?;
+        let part = part.map_err(|code| buffer.shared().failed("creating a sub-buffer", code, ErrorPhase::Asking))?;
         // SAFETY: the call above created it, and its reference is owned here.
         let part = unsafe { Buffer::own(part, buffer.shared()) };
         let raw = part.raw();
@@ -162,7 +162,9 @@ impl Kernel {
         // SAFETY: `from` points at `bytes` bytes, which OpenCL copies; `&mut self` excludes other threads.
         let done = unsafe { set_kernel_arg(self.handle.raw(), index as u32, bytes, from) };
         self.set[index] = if done.is_ok() { value } else { None };
-        done.map_err(|code| self.handle.shared().failed(format_args!("setting argument {index}"), code, When::Asking))
+        done.map_err(|code| {
+            self.handle.shared().failed(format_args!("setting argument {index}"), code, ErrorPhase::Asking)
+        })
     }
 
     fn mistake(&self, what: std::fmt::Arguments<'_>) -> Error {

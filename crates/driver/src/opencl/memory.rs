@@ -11,7 +11,7 @@ use cl3::command_queue::enqueue_migrate_mem_object;
 use cl3::memory::{CL_MEM_READ_WRITE, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, create_buffer};
 use panoply_device::{Error, ErrorKind, Result};
 
-use super::errors::When;
+use super::errors::ErrorPhase;
 use super::handles::{Buffer, Context, Event};
 use super::queue::Queue;
 
@@ -19,26 +19,26 @@ use super::queue::Queue;
 pub struct Allocation {
     /// The buffer.
     pub buffer: Buffer,
-    _place: Taken,
+    _place: Reservation,
 }
 
 /// Accounting of allocated device memory.
-pub struct Room {
+pub struct MemoryBudget {
     total: u64,
     largest: u64,
     taken: Arc<AtomicU64>,
 }
 
 /// Accounted bytes, which are returned on drop.
-struct Taken {
+struct Reservation {
     bytes: u64,
     from: Arc<AtomicU64>,
 }
 
-impl Room {
+impl MemoryBudget {
     /// Creates the accounting for `total` bytes, in buffers of at most `largest` bytes.
-    pub fn new(total: u64, largest: u64) -> Room {
-        Room { total, largest, taken: Arc::default() }
+    pub fn new(total: u64, largest: u64) -> MemoryBudget {
+        MemoryBudget { total, largest, taken: Arc::default() }
     }
 
     /// Creates a buffer for which the driver has allocated memory.
@@ -46,7 +46,7 @@ impl Room {
         let shared = context.shared();
         let place = self.take(bytes, &shared.label)?;
         let failed = |code| {
-            let error = shared.failed(format_args!("allocating {bytes} bytes"), code, When::Asking);
+            let error = shared.failed(format_args!("allocating {bytes} bytes"), code, ErrorPhase::Asking);
             error.note(format!("{} bytes of {} are allocated", self.taken.load(Relaxed) - bytes, self.total))
         };
         // SAFETY: there is no host memory, and the context is live.
@@ -70,7 +70,7 @@ impl Room {
         Ok(Allocation { buffer, _place: place })
     }
 
-    fn take(&self, bytes: u64, label: &str) -> Result<Taken> {
+    fn take(&self, bytes: u64, label: &str) -> Result<Reservation> {
         let refused = |why: String| Error::new(ErrorKind::OutOfMemory, format!("out of memory on {label}: {why}"));
         if bytes > self.largest {
             let largest = self.largest;
@@ -79,7 +79,7 @@ impl Room {
             )));
         }
         let before = self.taken.fetch_add(bytes, Relaxed);
-        let place = Taken { bytes, from: self.taken.clone() };
+        let place = Reservation { bytes, from: self.taken.clone() };
         if before.saturating_add(bytes) > self.total {
             let (free, total) = (self.total.saturating_sub(before), self.total);
             return Err(refused(format!(
@@ -90,7 +90,7 @@ impl Room {
     }
 }
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.from.fetch_sub(self.bytes, Relaxed);
     }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn room_is_returned_on_drop_and_never_exceeded() {
-        let room = Room::new(100, 60);
+        let room = MemoryBudget::new(100, 60);
         let first = room.take(60, "opencl:0").unwrap();
         let error = room.take(61, "opencl:0").err().unwrap();
         assert!(error.is_out_of_memory() && error.message().contains("largest buffer has 60"), "{error}");

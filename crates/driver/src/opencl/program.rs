@@ -22,7 +22,7 @@ use panoply_device::{
     SourceText,
 };
 
-use super::errors::When;
+use super::errors::ErrorPhase;
 use super::handles::{Context, KernelHandle, ProgramHandle, Shared};
 use super::info::build_options;
 use super::kernel::{Kernel, argument_count};
@@ -132,7 +132,7 @@ impl Builder<'_> {
         entry: &str,
         signature: &Signature,
     ) -> Result<Program> {
-        let failed = |code| self.shared().failed(format_args!("compiling {entry}"), code, When::Asking);
+        let failed = |code| self.shared().failed(format_args!("compiling {entry}"), code, ErrorPhase::Asking);
         // SAFETY: the program was just created, and its reference is owned here.
         let handle = unsafe { ProgramHandle::own(created.map_err(failed)?, self.shared()) };
         // The argument types of handwritten programs are checked.

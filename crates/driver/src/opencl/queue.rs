@@ -18,7 +18,7 @@ use cl3::info_type::InfoType;
 use cl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_device_id};
 use panoply_device::Result;
 
-use super::errors::When;
+use super::errors::ErrorPhase;
 use super::handles::{Buffer, CommandQueue, Context, Event, Shared};
 use crate::lock::locked;
 
@@ -38,7 +38,7 @@ pub struct Queue {
     profiled: OnceLock<CommandQueue>,
     context: Arc<Context>,
     device: Device,
-    staged: Mutex<Staged>,
+    staged: Mutex<StagedWrites>,
     unflushed: AtomicU32,
     /// True if the host has seen the queue idle, and nothing was flushed since.
     idle: AtomicBool,
@@ -46,7 +46,7 @@ pub struct Queue {
 
 /// Host memory that running commands still read.
 #[derive(Default)]
-pub struct Staged {
+pub struct StagedWrites {
     writes: VecDeque<(Event, Box<[u8]>)>,
     bytes: usize,
 }
@@ -90,14 +90,14 @@ impl Queue {
     pub fn profile(&self) -> Result<()> {
         if self.profiled.get().is_none() {
             let queue = create(&self.context, self.device, CL_QUEUE_PROFILING_ENABLE)?;
-            finish(self.plain.raw()).map_err(|code| self.shared().failed("waiting", code, When::Waiting))?;
+            finish(self.plain.raw()).map_err(|code| self.shared().failed("waiting", code, ErrorPhase::Waiting))?;
             let _ = self.profiled.set(queue);
         }
         Ok(())
     }
 
     /// Excludes commands of other threads between those of the holder.
-    pub fn order(&self) -> MutexGuard<'_, Staged> {
+    pub fn order(&self) -> MutexGuard<'_, StagedWrites> {
         locked(&self.staged)
     }
 
@@ -113,13 +113,13 @@ impl Queue {
             return Ok(());
         }
         self.idle.store(false, Relaxed);
-        flush(self.handle().raw()).map_err(|code| self.shared().failed("starting commands", code, When::Asking))
+        flush(self.handle().raw()).map_err(|code| self.shared().failed("starting commands", code, ErrorPhase::Asking))
     }
 
     /// Waits for all enqueued commands.
     pub fn finish(&self) -> Result<()> {
         self.unflushed.store(0, Relaxed);
-        finish(self.handle().raw()).map_err(|code| self.shared().failed("waiting", code, When::Waiting))?;
+        finish(self.handle().raw()).map_err(|code| self.shared().failed("waiting", code, ErrorPhase::Waiting))?;
         self.idle.store(true, Relaxed);
         self.order().retire(self.shared(), false)
     }
@@ -130,7 +130,7 @@ impl Queue {
         if let Err(code) = wait_for_events(&[event.raw()]) {
             // The code of the wait says only that a command failed; the status of the command says why.
             let code = status(event).err().unwrap_or(code);
-            return Err(self.shared().failed("running commands", code, When::Waiting));
+            return Err(self.shared().failed("running commands", code, ErrorPhase::Waiting));
         }
         self.idle.store(true, Relaxed);
         Ok(())
@@ -138,7 +138,8 @@ impl Queue {
 
     /// Copies host bytes to a buffer; the slice can be reused after the call.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
-        let failed = |code| self.shared().failed(format_args!("writing {} bytes", bytes.len()), code, When::Asking);
+        let failed =
+            |code| self.shared().failed(format_args!("writing {} bytes", bytes.len()), code, ErrorPhase::Asking);
         let offset = offset as usize;
         if bytes.len() > STAGE_LIMIT {
             // SAFETY: the slice outlives the call, which returns only after it was read; the range is inside the buffer.
@@ -175,8 +176,8 @@ impl Queue {
             let (queue, start) = (self.handle().raw(), bytes.as_mut_ptr().cast());
             enqueue_read_buffer(queue, buffer.raw(), CL_BLOCKING, offset, length, start, 0, ptr::null())
         };
-        let read =
-            read.map_err(|code| self.shared().failed(format_args!("reading {length} bytes"), code, When::Waiting))?;
+        let read = read
+            .map_err(|code| self.shared().failed(format_args!("reading {length} bytes"), code, ErrorPhase::Waiting))?;
         // SAFETY: the enqueue created the event, and its reference is owned here.
         drop(unsafe { Event::own(read) });
         self.idle.store(true, Relaxed);
@@ -187,16 +188,16 @@ impl Queue {
 fn create(context: &Context, device: Device, properties: u64) -> Result<CommandQueue> {
     // SAFETY: context and device are live and belong together.
     let queue = unsafe { create_command_queue(context.raw(), device.0, properties) };
-    let queue = queue.map_err(|code| context.shared().failed("creating a queue", code, When::Asking))?;
+    let queue = queue.map_err(|code| context.shared().failed("creating a queue", code, ErrorPhase::Asking))?;
     // SAFETY: the queue was just created, and its reference is owned here.
     Ok(unsafe { CommandQueue::own(queue, context.shared()) })
 }
 
-impl Staged {
+impl StagedWrites {
     /// Removes completed writes; with `make_room`, waits for the oldest ones until at most half of the limit is staged. Returns the error
     /// of a failed write.
     fn retire(&mut self, shared: &Shared, make_room: bool) -> Result<()> {
-        let failed = |code| shared.failed("an earlier write", code, When::Waiting);
+        let failed = |code| shared.failed("an earlier write", code, ErrorPhase::Waiting);
         while let Some((event, bytes)) = self.writes.front() {
             let mut done = status(event);
             if done == Ok(false) && make_room && self.bytes > STAGED_LIMIT / 2 {

@@ -13,7 +13,7 @@ use cl3::kernel::{CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_WORK_GROUP_SIZE, 
 use cl3::types::{CL_NON_BLOCKING, cl_device_id, cl_event};
 use panoply_device::{DeviceCommand, Dispatch, Error, ErrorKind, Region, Result, Ticket};
 
-use super::errors::When;
+use super::errors::ErrorPhase;
 use super::handles::{Buffer, Event, Shared};
 use super::memory::Allocation;
 use super::program::Program;
@@ -149,7 +149,7 @@ impl Encoder<'_> {
             ));
         }
         let doing = format!("launching {entry} over {:?} in groups of {group:?}", dispatch.grid);
-        let error = self.shared().failed(doing, code, When::Asking);
+        let error = self.shared().failed(doing, code, ErrorPhase::Asking);
         match get_kernel_work_group_info(kernel, self.device, CL_KERNEL_WORK_GROUP_SIZE) {
             Ok(InfoType::Size(most)) if error.kind() != ErrorKind::DeviceLost => {
                 error.note(format!("groups of {entry} have at most {most} work-items on this device"))
@@ -170,8 +170,8 @@ impl Encoder<'_> {
             let (queue, count, list) = (self.queue.handle().raw(), waits.count(), waits.start());
             enqueue_copy_buffer(queue, source, target, at, offset, bytes, count, list)
         };
-        let event =
-            event.map_err(|code| self.shared().failed(format_args!("copying {bytes} bytes"), code, When::Asking))?;
+        let event = event
+            .map_err(|code| self.shared().failed(format_args!("copying {bytes} bytes"), code, ErrorPhase::Asking))?;
         self.enqueued(event)
     }
 
@@ -186,7 +186,7 @@ impl Encoder<'_> {
                 let (queue, count, list) = (self.queue.handle().raw(), waits.count(), waits.start());
                 enqueue_fill_buffer(queue, target, value, length, offset, bytes, count, list)
             };
-            let failed = |code| self.shared().failed(format_args!("filling {bytes} bytes"), code, When::Asking);
+            let failed = |code| self.shared().failed(format_args!("filling {bytes} bytes"), code, ErrorPhase::Asking);
             self.enqueued(event.map_err(failed)?)?;
         }
         Ok(())
@@ -197,7 +197,7 @@ impl Encoder<'_> {
         let waits = self.wait_list();
         // SAFETY: the queue is live, the list outlives the call.
         let event = unsafe { enqueue_marker_with_wait_list(self.queue.handle().raw(), waits.count(), waits.start()) };
-        let event = event.map_err(|code| self.shared().failed("enqueuing a marker", code, When::Asking))?;
+        let event = event.map_err(|code| self.shared().failed("enqueuing a marker", code, ErrorPhase::Asking))?;
         self.enqueued(event)
     }
 
@@ -247,8 +247,8 @@ pub fn read(queue: &Arc<Queue>, buffer: &Buffer, region: Region) -> Result<Ticke
         enqueue_read_buffer(raw, buffer.raw(), CL_NON_BLOCKING, offset, bytes.len(), start, 0, ptr::null())
     };
     let shared = queue.shared();
-    let event =
-        event.map_err(|code| shared.failed(format_args!("reading {} bytes", region.bytes), code, When::Asking))?;
+    let event = event
+        .map_err(|code| shared.failed(format_args!("reading {} bytes", region.bytes), code, ErrorPhase::Asking))?;
     // SAFETY: the enqueue created the event, and its reference is owned here.
     let event = unsafe { Event::own(event) };
     let submitted = Submitted::new(queue.clone(), event, Vec::new(), Some(bytes));

@@ -9,7 +9,7 @@ use cl3::info_type::InfoType;
 use cl3::types::cl_event;
 use panoply_device::{Pending, Result, StepTime};
 
-use super::errors::When;
+use super::errors::ErrorPhase;
 use super::handles::Event;
 use super::queue::{Queue, status};
 use crate::lock::locked;
@@ -17,13 +17,13 @@ use crate::table::Table;
 
 /// The submissions that another queue waits for. Only those are registered here, which is rare.
 #[derive(Default)]
-pub struct Tickets(Mutex<Table<Listed>>);
+pub struct Tickets(Mutex<Table<TicketEvent>>);
 
 /// An event that the [`Submitted`] of the same token owns; it is removed from the table before it is released.
-struct Listed(cl_event);
+struct TicketEvent(cl_event);
 
 // SAFETY: events are not bound to a thread.
-unsafe impl Send for Listed {}
+unsafe impl Send for TicketEvent {}
 
 impl Tickets {
     /// Returns the event of a token with a reference of its own, or `None` if no ticket of this device has the token.
@@ -60,7 +60,7 @@ impl Submitted {
 impl Pending for Submitted {
     fn poll(&self) -> Result<bool> {
         self.queue.flush()?;
-        status(&self.event).map_err(|code| self.queue.shared().failed("running commands", code, When::Waiting))
+        status(&self.event).map_err(|code| self.queue.shared().failed("running commands", code, ErrorPhase::Waiting))
     }
 
     fn wait(&self) -> Result<()> {
@@ -78,7 +78,7 @@ impl Pending for Submitted {
     }
 
     fn token(&self) -> u64 {
-        *self.token.get_or_init(|| locked(&self.queue.shared().tickets.0).insert(Listed(self.event.raw())))
+        *self.token.get_or_init(|| locked(&self.queue.shared().tickets.0).insert(TicketEvent(self.event.raw())))
     }
 }
 

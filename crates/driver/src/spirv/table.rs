@@ -1,7 +1,7 @@
 //! Opcodes and enumerants, from Khronos' *SPIR-V Specification*, *OpenCL.std* and *SPV_INTEL_subgroups*.
 
 /// The result of an instruction.
-pub enum Gives {
+pub enum ResultKind {
     Nothing,
     /// A result without a type: a type, a label, an instruction set.
     Name,
@@ -9,9 +9,9 @@ pub enum Gives {
     Value,
 }
 
-use Gives::{Name, Nothing, Value};
+use ResultKind::{Name, Nothing, Value};
 
-pub const INSTRUCTIONS: &[(&str, u16, Gives)] = &[
+pub const INSTRUCTIONS: &[(&str, u16, ResultKind)] = &[
     ("OpExtension", 10, Nothing),
     ("OpExtInstImport", 11, Name),
     ("OpExtInst", 12, Value),

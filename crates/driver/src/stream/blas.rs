@@ -74,11 +74,16 @@ pub trait Blas: Send + Sync {
     /// Returns the largest workspace that it uses, in bytes.
     fn workspace(&self) -> usize;
     /// Prepares a product whose matrices are aligned to these numbers of bytes, with at most this workspace; `None` if it is not supported.
-    fn ready(&self, product: &Product, alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32>;
+    fn prepare(
+        &self,
+        product: &Product,
+        alignments: [u32; 3],
+        workspace: usize,
+    ) -> Result<Option<Arc<dyn PreparedGemm>>, i32>;
 }
 
-/// A product that is ready to run.
-pub trait Ready: Send + Sync {
+/// A matrix product that is ready to run.
+pub trait PreparedGemm: Send + Sync {
     /// Returns the size of the workspace it needs, in bytes.
     fn workspace(&self) -> usize;
     /// Enqueues the product, with the addresses of both factors and the result, of the bias if it has one, and of the workspace.
@@ -92,7 +97,7 @@ pub struct Products {
     context: Arc<Context>,
     /// True if a run has failed and no library could be initialized.
     given_up: AtomicBool,
-    known: Mutex<HashMap<Key, Option<Way>>>,
+    known: Mutex<HashMap<Key, Option<Choice>>>,
 }
 
 /// A library, initialized at the first product.
@@ -105,7 +110,7 @@ struct Candidate {
 type Key = (Gemm, [u32; 3], bool);
 
 /// The index of the library that computes a product, and the prepared product.
-type Way = (usize, Arc<dyn Ready>);
+type Choice = (usize, Arc<dyn PreparedGemm>);
 
 impl Products {
     /// Creates the state for a nonempty list of libraries.
@@ -118,8 +123,12 @@ impl Products {
     /// Returns true if a library supports a product at any offset of its matrices. Also returns true if the query fails; then `run` reports
     /// the error.
     pub fn offers(&self, gemm: &Gemm) -> bool {
-        let known =
-            || Some(self.ready(gemm, &Product::of(gemm)?, anywhere(gemm), true).map_or(true, |ready| ready.is_some()));
+        let known = || {
+            Some(
+                self.prepare(gemm, &Product::of(gemm)?, anywhere(gemm), true)
+                    .map_or(true, |prepared| prepared.is_some()),
+            )
+        };
         !self.given_up.load(Ordering::Relaxed) && known().unwrap_or(false)
     }
 
@@ -147,43 +156,43 @@ impl Products {
         let width = gemm.dtype.bytes() as u64;
         let matrices = product.matrices().map(|matrix| buffers[matrix.buffer] + matrix.offset as u64 * width);
         let alignments = matrices.map(|address| 1 << address.trailing_zeros().min(WIDEST.ilog2()));
-        let (mut by, mut ready) = self.ready(gemm, &product, alignments, true)?.ok_or_else(none)?;
+        let (mut by, mut prepared) = self.prepare(gemm, &product, alignments, true)?.ok_or_else(none)?;
         let mut workspace = 0;
-        if ready.workspace() > 0 {
+        if prepared.workspace() > 0 {
             match queue.workspace(self.workspace()) {
                 Ok(address) => workspace = address,
                 // A product without a workspace is slower but works; if there is none, kernels are used, which need no workspace.
                 Err(error) if error.is_out_of_memory() => {
                     let titles = self.titles();
                     let full = || Error::unsupported(format!("{titles}: no memory for the workspace: {error}"));
-                    (by, ready) = self.ready(gemm, &product, alignments, false)?.ok_or_else(full)?;
+                    (by, prepared) = self.prepare(gemm, &product, alignments, false)?.ok_or_else(full)?;
                 }
                 Err(error) => return Err(error),
             }
         }
         let _current = self.context.enter()?;
-        ready
+        prepared
             .run(matrices, bias, workspace, queue)
             .map_err(|code| self.failed(&*self.candidates[by].library, gemm, code))
     }
 
-    fn ready(&self, gemm: &Gemm, product: &Product, alignments: [u32; 3], room: bool) -> Result<Option<Way>> {
+    fn prepare(&self, gemm: &Gemm, product: &Product, alignments: [u32; 3], room: bool) -> Result<Option<Choice>> {
         let key = (*gemm, alignments, room);
         if let Some(known) = locked(&self.known).get(&key) {
             return Ok(known.clone());
         }
         // The query is slow, so the lock is not held: other threads can look up products, and two threads can query the same one.
-        let ready = self.ask(gemm, product, alignments, room)?;
+        let prepared = self.ask(gemm, product, alignments, room)?;
         let mut known = locked(&self.known);
         if known.len() >= KEPT {
             known.clear();
         }
-        known.insert(key, ready.clone());
-        Ok(ready)
+        known.insert(key, prepared.clone());
+        Ok(prepared)
     }
 
     /// Queries the initialized libraries in order; returns an error if none could be initialized.
-    fn ask(&self, gemm: &Gemm, product: &Product, alignments: [u32; 3], room: bool) -> Result<Option<Way>> {
+    fn ask(&self, gemm: &Gemm, product: &Product, alignments: [u32; 3], room: bool) -> Result<Option<Choice>> {
         let mut obstacle = None;
         let mut asked = false;
         for (by, candidate) in self.candidates.iter().enumerate() {
@@ -196,9 +205,9 @@ impl Products {
             };
             asked = true;
             let _current = self.context.enter()?;
-            let ready = blas.ready(product, alignments, if room { blas.workspace() } else { 0 });
-            if let Some(ready) = ready.map_err(|code| self.failed(&*candidate.library, gemm, code))? {
-                return Ok(Some((by, ready)));
+            let prepared = blas.prepare(product, alignments, if room { blas.workspace() } else { 0 });
+            if let Some(prepared) = prepared.map_err(|code| self.failed(&*candidate.library, gemm, code))? {
+                return Ok(Some((by, prepared)));
             }
         }
         obstacle.filter(|_| !asked).map_or(Ok(None), Err)

@@ -84,9 +84,9 @@ impl Product {
     /// Returns rows and columns of the matrices as they are stored.
     pub fn stored(&self) -> [(usize, usize); 3] {
         let Product { m, n, k, left, right, .. } = *self;
-        let turned =
+        let transposed =
             |matrix: Matrix, (rows, columns)| if matrix.transposed { (columns, rows) } else { (rows, columns) };
-        [turned(left, (m, k)), turned(right, (k, n)), (m, n)]
+        [transposed(left, (m, k)), transposed(right, (k, n)), (m, n)]
     }
 }
 
@@ -94,8 +94,8 @@ impl Matrix {
     fn new(buffer: usize, layout: Layout, [(rows, down), (columns, across)]: Axes) -> Option<Matrix> {
         // The stride of an axis of length 1 is irrelevant.
         let straight = (rows == 1 || down == 1) && (columns == 1 || across >= rows);
-        let turned = (columns == 1 || across == 1) && (rows == 1 || down >= columns);
-        let leading = match (straight, turned) {
+        let transposed = (columns == 1 || across == 1) && (rows == 1 || down >= columns);
+        let leading = match (straight, transposed) {
             (true, _) if columns == 1 => rows,
             (true, _) => across,
             (false, true) => down,
@@ -144,7 +144,7 @@ mod tests {
         all
     }
 
-    fn said(product: &Product) -> Vec<(usize, usize, usize)> {
+    fn indices(product: &Product) -> Vec<(usize, usize, usize)> {
         let mut all = Vec::new();
         let swapped = product.left.buffer == 1;
         for i in 0..product.batch {
@@ -170,18 +170,18 @@ mod tests {
     fn product_addresses_match_the_gemm() {
         let shapes = [1, 2, 5].into_iter().flat_map(|m| [1, 3].map(|n| (m, n)));
         for (m, n, k) in shapes.flat_map(|(m, n)| [1, 4].map(|k| (m, n, k))) {
-            let ways = |rows: usize, columns: usize| {
+            let layouts = |rows: usize, columns: usize| {
                 let (wide, high) = (columns + 2, rows + 1);
                 [layout(rows * wide, wide, 1), layout(high * columns, 1, high), layout(0, wide, 1)]
             };
-            for a in ways(m, k) {
-                for b in ways(k, n) {
-                    for c in &ways(m, n)[..2] {
+            for a in layouts(m, k) {
+                for b in layouts(k, n) {
+                    for c in &layouts(m, n)[..2] {
                         for batch in [1, 3] {
                             let gemm =
                                 Gemm { dtype: DType::F32, tf32: false, bias: false, batch, m, n, k, a, b, c: *c };
                             let product = Product::of(&gemm).unwrap_or_else(|| panic!("{gemm:?}"));
-                            assert_eq!(said(&product), meant(&gemm), "{gemm:?} as {product:?}");
+                            assert_eq!(indices(&product), meant(&gemm), "{gemm:?} as {product:?}");
                             for (matrix, (rows, _)) in product.matrices().into_iter().zip(product.stored()) {
                                 assert!(matrix.leading >= rows, "{gemm:?} as {product:?}");
                             }

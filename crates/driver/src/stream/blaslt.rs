@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use panoply_device::DType;
 
-use super::blas::{Blas, Ready};
+use super::blas::{Blas, PreparedGemm};
 use super::blas_gemm::{Matrix, Product};
 use super::handles::{Context, Session};
 use super::queue::Queue;
@@ -36,18 +36,18 @@ functions! {
         ) "cublasLtMatmulPreferenceSetAttribute" "hipblasLtMatmulPreferenceSetAttribute";
         preference_destroy(Handle) "cublasLtMatmulPreferenceDestroy" "hipblasLtMatmulPreferenceDestroy";
         heuristic(
-            Handle, Handle, Handle, Handle, Handle, Handle, Handle, i32, *mut Found, *mut i32,
+            Handle, Handle, Handle, Handle, Handle, Handle, Handle, i32, *mut HeuristicResult, *mut i32,
         ) "cublasLtMatmulAlgoGetHeuristic" "hipblasLtMatmulAlgoGetHeuristic";
         matmul(
             Handle, Handle, *const c_void, DevicePtr, Handle, DevicePtr, Handle, *const c_void, DevicePtr, Handle, DevicePtr, Handle,
-            *const Found, DevicePtr, usize, Handle,
+            *const HeuristicResult, DevicePtr, usize, Handle,
         ) "cublasLtMatmul" "hipblasLtMatmul";
     }
     optional {}
 }
 
 /// Buffer for either vendor's matmulHeuristicResult_t, which begins with the algorithm; NVIDIA's is the larger one, of 96 bytes.
-type Found = [u64; 12];
+type HeuristicResult = [u64; 12];
 
 /// The constants that differ between the two libraries.
 pub struct Numbers {
@@ -129,13 +129,18 @@ impl Blas for Arc<Started> {
         self.workspace
     }
 
-    fn ready(&self, product: &Product, alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32> {
+    fn prepare(
+        &self,
+        product: &Product,
+        alignments: [u32; 3],
+        workspace: usize,
+    ) -> Result<Option<Arc<dyn PreparedGemm>>, i32> {
         let Interface { functions: lt, numbers } = &self.interface;
         let Some(types) = (numbers.types)(product, &self.session.context.traits.architecture) else { return Ok(None) };
         let mut matmul = Matmul {
             operation: 0,
             layouts: [0; 3],
-            found: Found::default(),
+            found: HeuristicResult::default(),
             wide: product.dtype == DType::F64,
             bias: product.bias,
             alone: (product.bias || numbers.writes_operation).then(Mutex::default),
@@ -194,7 +199,7 @@ struct Matmul {
     /// The layouts of both factors and the result.
     layouts: [Handle; 3],
     /// The algorithm and its requirements.
-    found: Found,
+    found: HeuristicResult,
     /// True if alpha and beta are f64.
     wide: bool,
     bias: bool,
@@ -261,7 +266,7 @@ impl Matmul {
     }
 }
 
-impl Ready for Matmul {
+impl PreparedGemm for Matmul {
     fn workspace(&self) -> usize {
         self.found[self.started.interface.numbers.algorithm_words] as usize
     }

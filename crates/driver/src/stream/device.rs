@@ -16,7 +16,7 @@ use super::blas::{self, Library, Products};
 use super::discovery::{DiscoveredDevice, Query};
 use super::functions::Functions;
 use super::handles::{Context, Event};
-use super::memory::Room;
+use super::memory::MemoryTraits;
 use super::program::Builder;
 use super::queue::Queue;
 use super::submit::{Encoder, Tables};
@@ -28,7 +28,7 @@ pub struct StreamDevice {
     place: DiscoveredDevice,
     info: DeviceInfo,
     target: Target,
-    room: Room,
+    room: MemoryTraits,
     opening: Mutex<()>,
     open: OnceLock<Open>,
 }
@@ -55,7 +55,7 @@ impl StreamDevice {
         let query = Query(&place);
         StreamDevice {
             target,
-            room: Room { total: query.memory(), pools: query.has_pools() },
+            room: MemoryTraits { total: query.memory(), pools: query.has_pools() },
             place,
             info,
             opening: Mutex::new(()),

@@ -57,18 +57,18 @@ pub struct Graph {
 /// A range of a command buffer's commands.
 struct Run {
     steps: Range<usize>,
-    launched: Launched,
+    launched: LaunchState,
 }
 
-enum Launched {
+enum LaunchState {
     /// A graph is created at the next replay.
     NotYet,
-    Whole(Made),
+    Whole(GraphInstance),
     OneByOne,
 }
 
 /// An instantiated graph.
-struct Made {
+struct GraphInstance {
     raw: Handle,
     graph: Handle,
     nodes: Vec<Node>,
@@ -86,7 +86,7 @@ struct Node {
 impl Graph {
     /// Returns true if a graph was instantiated for some of the commands.
     pub fn is_made(&self) -> bool {
-        self.runs.iter().any(|run| matches!(run.launched, Launched::Whole(_)))
+        self.runs.iter().any(|run| matches!(run.launched, LaunchState::Whole(_)))
     }
 
     /// Enqueues a command buffer's commands on the encoder's stream.
@@ -109,7 +109,7 @@ fn divide(steps: &[DeviceCommand], graphs: bool) -> Vec<Run> {
     for part in steps.chunk_by(|a, b| is_launch(a) == is_launch(b)) {
         let start = runs.last().map_or(0, |run| run.steps.end);
         let whole = graphs && part.len() >= LEAST && part.first().is_some_and(is_launch);
-        let launched = if whole { Launched::NotYet } else { Launched::OneByOne };
+        let launched = if whole { LaunchState::NotYet } else { LaunchState::OneByOne };
         runs.push(Run { steps: start..start + part.len(), launched });
     }
     runs
@@ -118,31 +118,31 @@ fn divide(steps: &[DeviceCommand], graphs: bool) -> Vec<Run> {
 impl Run {
     fn replay(&mut self, encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<()> {
         match &mut self.launched {
-            Launched::OneByOne => return steps.iter().try_for_each(|step| encoder.step(step)),
-            Launched::NotYet => match Made::new(encoder, steps)? {
-                Some(made) => self.launched = Launched::Whole(made),
-                None => self.launched = Launched::OneByOne,
+            LaunchState::OneByOne => return steps.iter().try_for_each(|step| encoder.step(step)),
+            LaunchState::NotYet => match GraphInstance::new(encoder, steps)? {
+                Some(made) => self.launched = LaunchState::Whole(made),
+                None => self.launched = LaunchState::OneByOne,
             },
-            Launched::Whole(made) => {
+            LaunchState::Whole(made) => {
                 if !made.change(encoder, steps)? {
-                    self.launched = Launched::OneByOne;
+                    self.launched = LaunchState::OneByOne;
                 }
             }
         }
         match &self.launched {
-            Launched::Whole(made) => made.launch(encoder),
-            Launched::NotYet | Launched::OneByOne => steps.iter().try_for_each(|step| encoder.step(step)),
+            LaunchState::Whole(made) => made.launch(encoder),
+            LaunchState::NotYet | LaunchState::OneByOne => steps.iter().try_for_each(|step| encoder.step(step)),
         }
     }
 }
 
-impl Made {
+impl GraphInstance {
     /// Instantiates a graph of launches in a chain; `None` if the driver rejects it.
-    fn new(encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<Option<Made>> {
+    fn new(encoder: &Encoder<'_>, steps: &[DeviceCommand]) -> Result<Option<GraphInstance>> {
         let context = encoder.context();
         let Some(graphs) = Graphs::of(&context.api.functions) else { return Ok(None) };
         let _current = context.enter()?;
-        let mut made = Made { raw: 0, graph: 0, nodes: Vec::new(), graphs, context: context.clone() };
+        let mut made = GraphInstance { raw: 0, graph: 0, nodes: Vec::new(), graphs, context: context.clone() };
         // SAFETY: the pointer is valid.
         let mut code = unsafe { (graphs.create)(&mut made.graph, 0) };
         for step in steps {
@@ -207,7 +207,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for GraphInstance {
     fn drop(&mut self) {
         let Ok(_current) = self.context.enter() else { return };
         // A failure here means that the device is lost. The driver completes launches in progress.

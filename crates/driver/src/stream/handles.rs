@@ -41,7 +41,7 @@ pub struct Context {
 }
 
 /// A guard; the device is current on the thread while it lives.
-pub struct Entered<'c> {
+pub struct CurrentContext<'c> {
     context: &'c Context,
     before: Handle,
 }
@@ -66,10 +66,10 @@ impl Context {
     }
 
     /// Makes the device current on the thread until the guard is dropped.
-    pub fn enter(&self) -> Result<Entered<'_>> {
+    pub fn enter(&self) -> Result<CurrentContext<'_>> {
         let before = self.api.vendor.enter(self.device, self.shared);
         let before = before.map_err(|code| self.failed("entering the context", code))?;
-        Ok(Entered { context: self, before })
+        Ok(CurrentContext { context: self, before })
     }
 
     /// Returns an address in the form that other devices of the driver take.
@@ -101,7 +101,7 @@ impl Context {
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for CurrentContext<'_> {
     fn drop(&mut self) {
         self.context.api.vendor.leave(self.context.device, self.before);
     }

@@ -22,14 +22,14 @@ pub struct Allocation {
 
 /// Properties of the device that allocations depend on.
 #[derive(Clone, Copy)]
-pub struct Room {
+pub struct MemoryTraits {
     /// Total memory in bytes.
     pub total: u64,
     /// True if the driver supports stream-ordered allocation.
     pub pools: bool,
 }
 
-impl Room {
+impl MemoryTraits {
     /// Allocates `bytes` bytes with undefined contents.
     pub fn allocate(self, bytes: u64, context: &Arc<Context>, queues: &[Arc<Queue>]) -> Result<Allocation> {
         let wanted = usize::try_from(bytes).ok().filter(|_| bytes <= self.total);

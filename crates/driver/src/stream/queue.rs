@@ -21,13 +21,13 @@ const PINNED_LIMIT: u64 = 64 << 20;
 /// A queue of the device.
 pub struct Queue {
     pub stream: Stream,
-    staged: Mutex<Staged>,
+    staged: Mutex<StagedWrites>,
     workspace: OnceLock<Memory>,
     session: OnceLock<Session>,
 }
 
 /// Blocks that pending writes still read, the oldest first.
-type Staged = VecDeque<(Event, Block)>;
+type StagedWrites = VecDeque<(Event, Block)>;
 
 impl Queue {
     pub fn new(context: &Arc<Context>) -> Result<Queue> {
@@ -36,7 +36,7 @@ impl Queue {
     }
 
     /// Excludes work of other threads between that of the holder.
-    pub fn order(&self) -> MutexGuard<'_, Staged> {
+    pub fn order(&self) -> MutexGuard<'_, StagedWrites> {
         locked(&self.staged)
     }
 

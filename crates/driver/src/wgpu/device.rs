@@ -15,10 +15,10 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages, CommandEncoder};
 use super::arithmetic::{Function, Trust, is_exact};
 use super::discovery::DiscoveredDevice;
 use super::encode::{Encoder, Tables};
-use super::memory::{Allocation, Room, landing};
+use super::memory::{Allocation, MemoryBudget, landing};
 use super::open::{IN_BROWSER, Open, now};
 use super::program::{Program, build};
-use super::ticket::{Landed, Submitted};
+use super::ticket::{HostBytes, Submitted};
 use super::{bytes, info, subgroups, submit};
 use crate::lock::{exclusive, locked, shared};
 
@@ -27,14 +27,14 @@ pub struct WgpuDevice {
     place: DiscoveredDevice,
     info: DeviceInfo,
     target: Target,
-    room: Room,
+    room: MemoryBudget,
     trust: Trust,
     opening: Mutex<()>,
-    used: OnceLock<Used>,
+    used: OnceLock<SharedState>,
 }
 
 /// The state that is created at first use.
-struct Used {
+struct SharedState {
     tables: RwLock<Tables>,
     bytes: Program,
     words: Buffer,
@@ -50,7 +50,7 @@ impl WgpuDevice {
     pub(super) fn new(place: DiscoveredDevice, trust: Trust) -> WgpuDevice {
         let info = info::info(&place);
         let target = info::target(&place, &info);
-        let room = Room::new(info::memory(&place).total, target.max_buffer_bytes);
+        let room = MemoryBudget::new(info::memory(&place).total, target.max_buffer_bytes);
         WgpuDevice { place, info, target, room, trust, opening: Mutex::new(()), used: OnceLock::new() }
     }
 
@@ -77,7 +77,7 @@ impl WgpuDevice {
         Ok(())
     }
 
-    fn used(&self) -> Result<&Used> {
+    fn used(&self) -> Result<&SharedState> {
         if let Some(used) = self.used.get() {
             return Ok(used);
         }
@@ -93,7 +93,7 @@ impl WgpuDevice {
         let open = Arc::new(Open::new(&self.place, self.info.device_string()).await?);
         let (bytes, words) = (bytes::program(&open)?, submit::words_buffer(&open)?);
         let (tables, order, tried) = (RwLock::default(), Mutex::default(), Default::default());
-        let used = self.used.get_or_init(|| Used { tables, bytes, words, order, tried, open });
+        let used = self.used.get_or_init(|| SharedState { tables, bytes, words, order, tried, open });
         if IN_BROWSER {
             for (function, tried) in Function::ALL.into_iter().zip(&used.tried) {
                 // There is no f64 in browsers.
@@ -130,7 +130,7 @@ impl WgpuDevice {
         Ok(Some(f64::from(u8::from(right))))
     }
 
-    fn copy_back(&self, used: &Used, from: Region) -> Result<(wgpu::SubmissionIndex, Landed)> {
+    fn copy_back(&self, used: &SharedState, from: Region) -> Result<(wgpu::SubmissionIndex, HostBytes)> {
         let tables = shared(&used.tables);
         let freed = || Error::mistake(format!("{}: {:?} was freed", self.info.device_string(), from.alloc));
         let allocation = tables.memory.get(from.alloc.0).cloned().ok_or_else(freed)?;
@@ -142,12 +142,12 @@ impl WgpuDevice {
         };
         let _order = locked(&used.order);
         let index = used.encoder(&tables, &self.target).submit(Some(&copy))?;
-        let landed = Landed::ask(&used.open, landing, from.offset - start, from.bytes)?;
+        let landed = HostBytes::ask(&used.open, landing, from.offset - start, from.bytes)?;
         Ok((index, landed))
     }
 }
 
-impl Used {
+impl SharedState {
     fn encoder<'a>(&'a self, tables: &'a Tables, target: &Target) -> Encoder<'a> {
         let (words, commands, most) = (Vec::new(), Vec::new(), target.max_binding_bytes);
         Encoder { open: &self.open, tables, most, bytes: &self.bytes, words_buffer: &self.words, words, commands }

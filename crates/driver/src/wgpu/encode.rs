@@ -39,7 +39,7 @@ pub enum Command {
 }
 
 /// The memory that is bound for a launch.
-type Seen = Vec<(Window, Arc<Allocation>)>;
+type BoundMemory = Vec<(Window, Arc<Allocation>)>;
 
 /// Commands that were encoded and not yet submitted.
 pub struct Encoder<'a> {
@@ -165,7 +165,7 @@ impl Encoder<'_> {
         program: &Program,
         dispatch: &Dispatch,
         touched: Option<&[Range<u64>]>,
-    ) -> Result<(Vec<u32>, Seen)> {
+    ) -> Result<(Vec<u32>, BoundMemory)> {
         let label = &self.open.fate.label;
         let signature = &program.signature;
         let wrong = |what: String| {

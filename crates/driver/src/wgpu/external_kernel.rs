@@ -9,11 +9,11 @@ use naga::{AddressSpace, StorageAccess};
 use panoply_device::{BinaryFormat, Error, ErrorKind, Image, ParamType, Result, Signature};
 use wgpu::{PassthroughShaderEntryPoint, ShaderModuleDescriptorPassthrough};
 
-use super::spirv::Understood;
+use super::spirv::SpirvModule;
 use crate::spirv_words::words;
 
 /// Code that is passed to the API unchanged.
-pub enum Foreign {
+pub enum ExternalCode {
     SpirV(Vec<u32>),
     Msl(String),
     MetalLibrary(Vec<u8>),
@@ -22,9 +22,9 @@ pub enum Foreign {
 /// The work-group size that a program fixes, if it does.
 pub type GroupSize = Option<[u32; 3]>;
 
-impl Foreign {
+impl ExternalCode {
     /// Returns the code of an image and its work-group size.
-    pub fn image(image: &Image, label: &str) -> Result<(Foreign, GroupSize)> {
+    pub fn image(image: &Image, label: &str) -> Result<(ExternalCode, GroupSize)> {
         let bytes = &image.bytes;
         match image.format {
             BinaryFormat::SpirV => {
@@ -34,9 +34,9 @@ impl Foreign {
                     wrong(format!("as SPIR-V is truncated or damaged: {} bytes; build it again", bytes.len()))
                 })?;
                 let group = entry_point(&words, &image.entry).map_err(wrong)?;
-                Ok((Foreign::SpirV(words), group))
+                Ok((ExternalCode::SpirV(words), group))
             }
-            BinaryFormat::MetalLibrary => Ok((Foreign::MetalLibrary(bytes.to_vec()), None)),
+            BinaryFormat::MetalLibrary => Ok((ExternalCode::MetalLibrary(bytes.to_vec()), None)),
             BinaryFormat::Cubin | BinaryFormat::CodeObject => {
                 Err(Error::unsupported(format!("{label}: {} is for another API", image.entry)))
             }
@@ -52,9 +52,9 @@ impl Foreign {
             ..Default::default()
         };
         match self {
-            Foreign::SpirV(words) => descriptor.spirv = Some(Cow::Borrowed(words)),
-            Foreign::Msl(source) => descriptor.msl = Some(Cow::Borrowed(source)),
-            Foreign::MetalLibrary(bytes) => descriptor.metallib = Some(Cow::Borrowed(bytes)),
+            ExternalCode::SpirV(words) => descriptor.spirv = Some(Cow::Borrowed(words)),
+            ExternalCode::Msl(source) => descriptor.msl = Some(Cow::Borrowed(source)),
+            ExternalCode::MetalLibrary(bytes) => descriptor.metallib = Some(Cow::Borrowed(bytes)),
         }
         descriptor
     }
@@ -91,7 +91,7 @@ fn entry_point(words: &[u32], entry: &str) -> std::result::Result<GroupSize, Str
 }
 
 /// Returns the work-group size of a user's WGSL program, after checking that its bindings match those of a launch.
-pub fn check(understood: &Understood, signature: &Signature, label: &str, entry: &str) -> Result<GroupSize> {
+pub fn check(understood: &SpirvModule, signature: &Signature, label: &str, entry: &str) -> Result<GroupSize> {
     let buffers = signature.params.iter().filter(|param| matches!(param, ParamType::Buffer(_))).count() as u32;
     for (name, group, binding, space) in understood.bindings() {
         let fits = match space {
@@ -111,7 +111,7 @@ pub fn check(understood: &Understood, signature: &Signature, label: &str, entry:
 }
 
 /// Returns true if a program only reads the buffer at a binding.
-pub fn only_reads(understood: &Understood, binding: u32) -> bool {
+pub fn only_reads(understood: &SpirvModule, binding: u32) -> bool {
     understood.bindings().any(|(_, group, at, space)| {
         let reads = matches!(space, AddressSpace::Storage { access } if !access.contains(StorageAccess::STORE));
         (group, at) == (0, binding) && reads

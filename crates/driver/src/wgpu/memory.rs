@@ -12,26 +12,26 @@ use super::open::Open;
 pub struct Allocation {
     /// The buffer; its size is a multiple of 4, so that the last bytes can be copied.
     pub buffer: Buffer,
-    _place: Taken,
+    _place: Reservation,
 }
 
 /// Accounting of allocated device memory.
-pub struct Room {
+pub struct MemoryBudget {
     pub total: u64,
     pub largest: u64,
     taken: Arc<AtomicU64>,
 }
 
 /// Accounted bytes, which are returned on drop.
-struct Taken {
+struct Reservation {
     bytes: u64,
     from: Arc<AtomicU64>,
 }
 
-impl Room {
+impl MemoryBudget {
     /// Creates the accounting for `total` bytes, in buffers of at most `largest` bytes.
-    pub fn new(total: u64, largest: u64) -> Room {
-        Room { total, largest, taken: Arc::default() }
+    pub fn new(total: u64, largest: u64) -> MemoryBudget {
+        MemoryBudget { total, largest, taken: Arc::default() }
     }
 
     /// Returns a function that counts the allocated bytes.
@@ -54,14 +54,14 @@ impl Room {
         Ok(Allocation { buffer, _place: place })
     }
 
-    fn take(&self, bytes: u64, label: &str) -> Result<Taken> {
+    fn take(&self, bytes: u64, label: &str) -> Result<Reservation> {
         let refused = |why: String| Error::new(ErrorKind::OutOfMemory, format!("out of memory on {label}: {why}"));
         if bytes > self.largest {
             let largest = self.largest;
             return Err(refused(format!("needs {bytes} bytes, the largest buffer has {largest}; use smaller ones")));
         }
         let before = self.taken.fetch_add(bytes, Relaxed);
-        let place = Taken { bytes, from: self.taken.clone() };
+        let place = Reservation { bytes, from: self.taken.clone() };
         if before.saturating_add(bytes) > self.total {
             let (free, total) = (self.total.saturating_sub(before), self.total);
             return Err(refused(format!(
@@ -72,7 +72,7 @@ impl Room {
     }
 }
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.from.fetch_sub(self.bytes, Relaxed);
     }

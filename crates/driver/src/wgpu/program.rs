@@ -16,9 +16,9 @@ use wgpu::{
     ShaderStages,
 };
 
-use super::external_kernel::{self, Foreign, GroupSize};
+use super::external_kernel::{self, ExternalCode, GroupSize};
 use super::open::Open;
-use super::spirv::{self, Understood};
+use super::spirv::{self, SpirvModule};
 use crate::{binary_checksum, lock::locked};
 
 /// A compiled program with its pipelines, which are created per work-group size.
@@ -46,11 +46,11 @@ pub struct Program {
 /// The source of pipelines.
 enum PipelineSource {
     /// A program that is translated to SPIR-V here.
-    Understood(Box<Understood>),
+    SpirvModule(Box<SpirvModule>),
     /// A program that `wgpu` translates.
     Module(ShaderModule),
     /// Code that is passed to the API unchanged.
-    Foreign(Foreign),
+    ExternalCode(ExternalCode),
 }
 
 /// The bytes of an allocation that are bound for a launch.
@@ -84,15 +84,15 @@ pub fn build(
             from_text(open, text, binary_checksum::open(bytes, made_for), constants)
         }
         Given::Text(text) | Given::Binary { text, .. } => {
-            let source = PipelineSource::Foreign(Foreign::Msl(text.source.clone()));
+            let source = PipelineSource::ExternalCode(ExternalCode::Msl(text.source.clone()));
             Program::new(open, (&text.entry, &text.signature), PipelineParts::of(source, None))
         }
         Given::Image(image) => {
-            let (code, group) = Foreign::image(image, label)?;
+            let (code, group) = ExternalCode::image(image, label)?;
             Program::new(
                 open,
                 (&image.entry, &image.signature),
-                PipelineParts::of(PipelineSource::Foreign(code), group),
+                PipelineParts::of(PipelineSource::ExternalCode(code), group),
             )
         }
         Given::Ir(_) | Given::Host(_) => Err(given.rejected_by(label, &[ProgramForm::Text(Language::Wgsl)])),
@@ -119,7 +119,7 @@ fn from_text(
     let buffers = 1..=text.signature.params.len() as u32;
     let read_only = buffers.filter(|binding| external_kernel::only_reads(&understood, *binding)).collect();
     let source = if open.translates {
-        PipelineSource::Understood(Box::new(understood))
+        PipelineSource::SpirvModule(Box::new(understood))
     } else {
         let descriptor = ShaderModuleDescriptor {
             label: Some(&text.entry),
@@ -281,21 +281,21 @@ impl Program {
     fn make(&self, open: &Open, group: [u32; 3], constants: &[(&str, f64)]) -> Result<ComputePipeline> {
         let entry = self.entry.as_str();
         let translated = match &self.source {
-            PipelineSource::Module(_) | PipelineSource::Foreign(_) => None,
-            PipelineSource::Understood(understood) => {
+            PipelineSource::Module(_) | PipelineSource::ExternalCode(_) => None,
+            PipelineSource::SpirvModule(understood) => {
                 let label = &open.fate.label;
                 let refused = |log| {
                     let message =
                         format!("{label}: {entry} cannot be translated to SPIR-V; the compiler's log follows");
                     Error::new(panoply_device::ErrorKind::CompileFailed, message).note(log)
                 };
-                Some(Foreign::SpirV(understood.translate(entry, constants, &open.preserved).map_err(refused)?))
+                Some(ExternalCode::SpirV(understood.translate(entry, constants, &open.preserved).map_err(refused)?))
             }
         };
         open.build(entry, || {
             let code = match &self.source {
-                PipelineSource::Foreign(code) => Some(code),
-                PipelineSource::Understood(_) | PipelineSource::Module(_) => translated.as_ref(),
+                PipelineSource::ExternalCode(code) => Some(code),
+                PipelineSource::SpirvModule(_) | PipelineSource::Module(_) => translated.as_ref(),
             };
             let passed = code.map(|code| {
                 // SAFETY: the words come from naga, which validated the program; only decorations were added. Bounds were proven or guarded
@@ -305,7 +305,7 @@ impl Program {
             let (module, constants) = match (&self.source, &passed) {
                 (_, Some(module)) => (module, &[][..]),
                 (PipelineSource::Module(module), None) => (module, constants),
-                (PipelineSource::Understood(_) | PipelineSource::Foreign(_), None) => {
+                (PipelineSource::SpirvModule(_) | PipelineSource::ExternalCode(_), None) => {
                     unreachable!("such code is passed on above")
                 }
             };

@@ -11,7 +11,7 @@ use naga::{Expression, Statement};
 use panoply_device::{Error, ErrorKind, Result};
 
 /// A parsed and validated program.
-pub struct Understood {
+pub struct SpirvModule {
     module: naga::Module,
     info: ModuleInfo,
     /// The version of SPIR-V: subgroups require 1.3, which every device with subgroups supports.
@@ -19,7 +19,7 @@ pub struct Understood {
 }
 
 /// Parses and validates a text.
-pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: &str) -> Result<Understood> {
+pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: &str) -> Result<SpirvModule> {
     let refused = |log: String| {
         Error::new(ErrorKind::CompileFailed, format!("{label}: {entry} is not valid WGSL; the compiler's log follows"))
             .note(log)
@@ -31,10 +31,10 @@ pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: 
         return Err(refused(format!("there is no entry point {entry}")));
     }
     let version = if capabilities.contains(Capabilities::SUBGROUP) { (1, 3) } else { (1, 0) };
-    Ok(Understood { module, info, version })
+    Ok(SpirvModule { module, info, version })
 }
 
-impl Understood {
+impl SpirvModule {
     /// Returns the names of the pipeline-overridable constants.
     pub fn overrides(&self) -> impl Iterator<Item = &str> {
         self.module.overrides.iter().filter_map(|(_, known)| known.name.as_deref())
@@ -88,7 +88,7 @@ impl Understood {
     }
 }
 
-impl Understood {
+impl SpirvModule {
     /// Returns the module without code that is unreachable with these constants: everything after a branch that a constant selects and that
     /// returns. Drivers that inline functions before constant folding take minutes otherwise.
     fn settled(&self, constants: &[(&str, f64)]) -> naga::Module {

@@ -11,26 +11,26 @@ use super::submit::Times;
 use crate::lock::locked;
 
 /// Bytes that a submission copied to the host.
-pub struct Landed {
+pub struct HostBytes {
     buffer: Buffer,
     /// Number of bytes before the requested ones.
     head: u64,
     /// Number of requested bytes.
     bytes: u64,
     /// Completion of the mapping.
-    told: Arc<Told>,
+    callback: Arc<Callback>,
 }
 
 /// The state of a callback, which is called once.
 #[derive(Default)]
-struct Told {
+struct Callback {
     fine: OnceLock<bool>,
     /// Tasks that wait for the callback.
     waiting: Mutex<Vec<Waker>>,
 }
 
-impl Told {
-    fn tell(&self, fine: bool) {
+impl Callback {
+    fn complete(&self, fine: bool) {
         let _ = self.fine.set(fine);
         std::mem::take(&mut *locked(&self.waiting)).into_iter().for_each(Waker::wake);
     }
@@ -44,13 +44,15 @@ impl Told {
     }
 }
 
-impl Landed {
+impl HostBytes {
     /// Maps a host buffer, after the submitted work.
-    pub fn ask(open: &Open, buffer: Buffer, head: u64, bytes: u64) -> Result<Landed> {
-        let told = Arc::new(Told::default());
-        let tell = told.clone();
-        open.ask("reading", || buffer.slice(..).map_async(MapMode::Read, move |done| tell.tell(done.is_ok())))?;
-        Ok(Landed { buffer, head, bytes, told })
+    pub fn ask(open: &Open, buffer: Buffer, head: u64, bytes: u64) -> Result<HostBytes> {
+        let callback = Arc::new(Callback::default());
+        let completed = callback.clone();
+        open.ask("reading", || {
+            buffer.slice(..).map_async(MapMode::Read, move |done| completed.complete(done.is_ok()))
+        })?;
+        Ok(HostBytes { buffer, head, bytes, callback })
     }
 
     /// Waits for the bytes and passes them to `with`.
@@ -59,7 +61,7 @@ impl Landed {
         loop {
             let looked = if IN_BROWSER { None } else { Some(open.look(None, true)) };
             open.fate.check("reading")?;
-            match (self.told.fine.get(), looked) {
+            match (self.callback.fine.get(), looked) {
                 (Some(true), _) => break,
                 (Some(false), _) => return Err(wrong("the copy failed")),
                 (None, None) => return Err(open.cannot_wait()),
@@ -78,26 +80,26 @@ pub struct Submitted {
     token: OnceLock<u64>,
     index: SubmissionIndex,
     times: Option<Times>,
-    landed: Mutex<Option<Landed>>,
+    landed: Mutex<Option<HostBytes>>,
     /// In browsers: the callback of the read, or of the submission, which is registered on request.
-    told: OnceLock<Arc<Told>>,
+    callback: OnceLock<Arc<Callback>>,
     open: Arc<Open>,
 }
 
 impl Submitted {
     /// Creates the ticket of a submission.
-    pub fn ticket(open: &Arc<Open>, index: SubmissionIndex, times: Option<Times>, landed: Option<Landed>) -> Ticket {
-        let told = landed.as_ref().map_or_else(OnceLock::new, |landed| OnceLock::from(landed.told.clone()));
+    pub fn ticket(open: &Arc<Open>, index: SubmissionIndex, times: Option<Times>, landed: Option<HostBytes>) -> Ticket {
+        let callback = landed.as_ref().map_or_else(OnceLock::new, |landed| OnceLock::from(landed.callback.clone()));
         let (open, landed, token) = (open.clone(), Mutex::new(landed), OnceLock::new());
-        Ticket::Pending(Arc::new(Submitted { token, index, times, landed, told, open }))
+        Ticket::Pending(Arc::new(Submitted { token, index, times, landed, callback, open }))
     }
 
-    fn told(&self) -> &Told {
-        self.told.get_or_init(|| {
-            let told = Arc::new(Told::default());
-            let tell = told.clone();
-            self.open.queue.on_submitted_work_done(move || tell.tell(true));
-            told
+    fn callback(&self) -> &Callback {
+        self.callback.get_or_init(|| {
+            let callback = Arc::new(Callback::default());
+            let completed = callback.clone();
+            self.open.queue.on_submitted_work_done(move || completed.complete(true));
+            callback
         })
     }
 }
@@ -105,8 +107,8 @@ impl Submitted {
 impl Pending for Submitted {
     fn poll(&self) -> Result<bool> {
         if IN_BROWSER {
-            let told = self.told().fine.get().is_some();
-            return self.open.fate.check("waiting").map(|()| told);
+            let callback = self.callback().fine.get().is_some();
+            return self.open.fate.check("waiting").map(|()| callback);
         }
         self.open.is_done(&self.index, false)
     }
@@ -120,7 +122,7 @@ impl Pending for Submitted {
 
     fn wake(&self, waker: &Waker) -> bool {
         if IN_BROWSER {
-            self.told().wake(waker);
+            self.callback().wake(waker);
         }
         IN_BROWSER
     }
@@ -138,7 +140,7 @@ impl Pending for Submitted {
             None => Vec::new(),
             Some(Times::Measured(times)) => times.clone(),
             Some(Times::Ticks { at, steps, ns_per_tick }) => {
-                let landed = Landed::ask(&self.open, at.clone(), 0, *steps as u64 * 16);
+                let landed = HostBytes::ask(&self.open, at.clone(), 0, *steps as u64 * 16);
                 let read = landed.and_then(|landed| {
                     landed.take(&self.open, |bytes| {
                         let ticks =

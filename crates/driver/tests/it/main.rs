@@ -4,4 +4,4 @@ mod cuda;
 mod hip;
 mod level_zero;
 mod opencl;
-mod shared;
+mod support;

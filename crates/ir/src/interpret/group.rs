@@ -23,12 +23,12 @@ pub(super) struct WorkGroup<'l, 'a, O> {
     /// True for the expressions that the source would evaluate.
     pub(super) demanded: Vec<bool>,
     /// For each enclosing loop, the work-items that broke out of it and those that wait for its next iteration.
-    loops: Vec<Left>,
+    loops: Vec<LoopExits>,
     pub(super) id: [u64; 3],
     pub(super) items: Vec<WorkItem>,
 }
 
-struct Left {
+struct LoopExits {
     broken: Mask,
     continued: Mask,
 }
@@ -152,12 +152,12 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
 
     fn repeat(&mut self, step: &CompiledStmt<'_>, mask: &mut Mask, condition: ExprId) -> Result<()> {
         let mut done = vec![false; mask.len()];
-        let mut turning = std::mem::take(mask);
-        while !none(&turning) {
-            let holds = self.holds(step, &turning, condition)?;
-            done.iter_mut().zip(&turning).zip(&holds).for_each(|((done, there), holds)| *done |= *there && !holds);
-            turning = holds;
-            self.turn(step, &mut turning, &mut done)?;
+        let mut active = std::mem::take(mask);
+        while !none(&active) {
+            let holds = self.holds(step, &active, condition)?;
+            done.iter_mut().zip(&active).zip(&holds).for_each(|((done, there), holds)| *done |= *there && !holds);
+            active = holds;
+            self.iteration(step, &mut active, &mut done)?;
         }
         *mask = done;
         Ok(())
@@ -179,32 +179,32 @@ impl<'l, 'a, O: Observer> WorkGroup<'l, 'a, O> {
             }
         }
         let mut done = vec![false; mask.len()];
-        let mut turning = std::mem::take(mask);
-        while !none(&turning) {
-            for item in present(&turning) {
+        let mut active = std::mem::take(mask);
+        while !none(&active) {
+            for item in present(&active) {
                 if next[item] >= end[item] {
-                    (turning[item], done[item]) = (false, true);
+                    (active[item], done[item]) = (false, true);
                 } else {
                     self.locals[counter.index()][item] = Scalar::from_i128(dtype, next[item]).bits;
                     next[item] += by[item];
                 }
             }
-            self.turn(step, &mut turning, &mut done)?;
+            self.iteration(step, &mut active, &mut done)?;
         }
         *mask = done;
         Ok(())
     }
 
-    /// Runs one iteration. Afterwards `turning` contains the work-items that continue, and `done` those that left the loop.
-    fn turn(&mut self, step: &CompiledStmt<'_>, turning: &mut Mask, done: &mut Mask) -> Result<()> {
-        if none(turning) {
+    /// Runs one iteration. Afterwards `active` contains the work-items that continue, and `done` those that left the loop.
+    fn iteration(&mut self, step: &CompiledStmt<'_>, active: &mut Mask, done: &mut Mask) -> Result<()> {
+        if none(active) {
             return Ok(());
         }
-        self.observer.turn(step.stmt.at)?;
-        self.loops.push(Left { broken: vec![false; done.len()], continued: vec![false; done.len()] });
-        let outcome = self.block(&step.blocks[0], turning);
+        self.observer.iteration(step.stmt.at)?;
+        self.loops.push(LoopExits { broken: vec![false; done.len()], continued: vec![false; done.len()] });
+        let outcome = self.block(&step.blocks[0], active);
         let left = self.loops.pop().expect("pushed above");
-        join(turning, &left.continued);
+        join(active, &left.continued);
         join(done, &left.broken);
         outcome
     }

@@ -12,8 +12,8 @@ use crate::kernel::*;
 /// The row-major matrices of 32 work-items; fragments of inactive work-items are zero.
 #[derive(Default)]
 struct Matrices {
-    a: [[f32; Mma::INNER as usize]; Mma::ROWS as usize],
-    b: [[f32; Mma::COLUMNS as usize]; Mma::INNER as usize],
+    a: [[f32; Mma::K as usize]; Mma::ROWS as usize],
+    b: [[f32; Mma::COLUMNS as usize]; Mma::K as usize],
     c: [[f32; Mma::COLUMNS as usize]; Mma::ROWS as usize],
 }
 
@@ -26,7 +26,7 @@ impl<O: Observer> WorkGroup<'_, '_, O> {
         value: ExprId,
         result: LocalId,
     ) -> Result<()> {
-        let together = Mma::ITEMS as usize;
+        let together = Mma::LANES as usize;
         for first in (0..mask.len()).step_by(together) {
             let mut matrices = Matrices::default();
             let here: Vec<usize> = (0..together).filter(|number| mask[first + number]).collect();

@@ -28,7 +28,7 @@ impl<O: Observer> WorkGroup<'_, '_, O> {
                 self.values[self.launch.plan.offsets[id.index()] + lane] = bits;
             }
         }
-        if O::WATCHES { self.tell(step, item) } else { Ok(()) }
+        if O::WATCHES { self.observe(step, item) } else { Ok(()) }
     }
 
     fn lane(&self, id: ExprId, lane: usize, item: usize) -> u64 {
@@ -76,7 +76,7 @@ impl<O: Observer> WorkGroup<'_, '_, O> {
     }
 
     /// Reports the loads and the index arithmetic that the source would execute.
-    fn tell(&mut self, step: &CompiledStmt<'_>, item: usize) -> Result<()> {
+    fn observe(&mut self, step: &CompiledStmt<'_>, item: usize) -> Result<()> {
         self.mark_demanded(step);
         let exprs = &self.launch.kernel.exprs;
         for id in &step.exprs {

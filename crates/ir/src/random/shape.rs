@@ -106,7 +106,7 @@ impl<'o> Generator<'o> {
     /// Generates the whole case.
     pub(super) fn case(mut self) -> Case {
         if self.grouped {
-            self.b.group(self.group);
+            self.b.group_size(self.group);
         }
         self.parameters();
         self.arrays();

@@ -35,7 +35,7 @@ impl Case {
         let without = |whole: bool| {
             let mut kernel = self.kernel.clone().into_inner();
             let removed = remove(&mut kernel.body, &mut { number }, whole)?;
-            (!self.counts_turns(&removed)).then_some(kernel).and_then(failing)
+            (!self.counts_iterations(&removed)).then_some(kernel).and_then(failing)
         };
         [true, false].into_iter().find_map(without).or_else(|| {
             let mut kernel = self.kernel.clone().into_inner();
@@ -43,7 +43,7 @@ impl Case {
             simpler(&mut kernel, value).into_iter().find_map(|value| {
                 let mut kernel = kernel.clone();
                 let statement = nth(&mut kernel.body, &mut { number })?;
-                if self.counts_turns(statement) {
+                if self.counts_iterations(statement) {
                     return None;
                 }
                 *value_of(statement)? = value;
@@ -53,8 +53,8 @@ impl Case {
     }
 
     /// Returns true if a loop would not end without the statement.
-    fn counts_turns(&self, op: &Op) -> bool {
-        matches!(op, Op::Assign { local, .. } | Op::Let { local, .. } if self.kernel.local(*local).name == "turn")
+    fn counts_iterations(&self, op: &Op) -> bool {
+        matches!(op, Op::Assign { local, .. } | Op::Let { local, .. } if self.kernel.local(*local).name == "iteration")
     }
 }
 

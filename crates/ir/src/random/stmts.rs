@@ -138,7 +138,7 @@ impl Generator<'_> {
     }
 
     fn collective(&mut self) {
-        let multiplies = self.options.matrices && self.group_items.is_multiple_of(Mma::ITEMS.into());
+        let multiplies = self.options.matrices && self.group_items.is_multiple_of(Mma::LANES.into());
         if multiplies && self.random.chance(50) {
             return self.product();
         }
@@ -202,7 +202,7 @@ impl Generator<'_> {
     /// Generates a counting loop with few iterations, of some integer type.
     fn count(&mut self, count: &mut u32) {
         let together = self.random.chance(40);
-        let turns = self.random.below(5);
+        let iterations = self.random.below(5);
         let ints: Vec<DType> = self.dtypes.iter().copied().filter(|dtype| dtype.is_int()).collect();
         let dtype = self.random.pick(&ints);
         let step = self.random.between(1, 3);
@@ -210,7 +210,7 @@ impl Generator<'_> {
         if self.random.chance(50) {
             let first = self.random.below(3);
             let (start, step_index) = (self.b.index(first), self.b.index(step));
-            let (mut end, mut last) = (self.b.index(first + turns * step), first + turns * step);
+            let (mut end, mut last) = (self.b.index(first + iterations * step), first + iterations * step);
             if !together && self.random.chance(60) {
                 (end, last) = (self.within(6, 2).0, 6);
             }
@@ -218,7 +218,7 @@ impl Generator<'_> {
             self.indices.push((counter, last));
         } else {
             let first = if dtype.is_signed() { -2 } else { 1 };
-            let [start, mut end, step] = [first, first + (turns * step) as i128, step as i128]
+            let [start, mut end, step] = [first, first + (iterations * step) as i128, step as i128]
                 .map(|value| self.b.constant(Scalar::from_i128(dtype, value)));
             if !together && self.random.chance(60) {
                 // A count that differs between work-items, kept small by a remainder.
@@ -229,7 +229,7 @@ impl Generator<'_> {
             let counter = self.b.begin_for("j", start, end, step);
             self.values.push((counter, dtype.into()));
         }
-        self.turns(count, together);
+        self.iterations(count, together);
         self.b.end();
         self.values.truncate(known.0);
         self.indices.truncate(known.1);
@@ -238,7 +238,7 @@ impl Generator<'_> {
     /// Generates a `while` loop with few iterations.
     fn repeat(&mut self, count: &mut u32) {
         let zero = self.b.constant(0_u32);
-        let counter = self.b.declare("turn", zero, true);
+        let counter = self.b.declare("iteration", zero, true);
         let together = self.random.chance(30);
         let now = self.b.get(counter);
         let few = self.random.below(5) as u32;
@@ -253,12 +253,12 @@ impl Generator<'_> {
         let one = self.b.constant(1_u32);
         let next = self.b.alu(Alu::Add, &[now, one]);
         self.b.assign(counter, next);
-        self.turns(count, together);
+        self.iterations(count, together);
         self.b.end();
     }
 
     /// Generates a loop body. Work-items leave early only where they need not stay together.
-    fn turns(&mut self, count: &mut u32, together: bool) {
+    fn iterations(&mut self, count: &mut u32, together: bool) {
         self.inside(count, together);
         if !together && self.random.chance(60) {
             self.next_line();

@@ -42,7 +42,7 @@ type Parsed<T> = Result<T, String>;
 type Key = (String, Option<u32>);
 
 #[derive(Clone, Copy)]
-enum Meaning {
+enum Symbol {
     Param(u32),
     Mem(MemId),
     Local(LocalId),
@@ -54,7 +54,7 @@ struct Parser<'t> {
     /// Position of the token's first byte.
     at: usize,
     kernel: Kernel,
-    names: HashMap<Key, Meaning>,
+    names: HashMap<Key, Symbol>,
     definitions: HashMap<u32, ExprId>,
     files: HashMap<String, u16>,
     depth: usize,
@@ -153,7 +153,7 @@ impl<'t> Parser<'t> {
         Ok((name, which))
     }
 
-    pub(super) fn define(&mut self, key: Key, meaning: Meaning) -> Parsed<()> {
+    pub(super) fn define(&mut self, key: Key, meaning: Symbol) -> Parsed<()> {
         let (name, which) = (key.0.clone(), key.1);
         match self.names.insert(key, meaning) {
             None => Ok(()),
@@ -164,14 +164,14 @@ impl<'t> Parser<'t> {
         }
     }
 
-    pub(super) fn meaning(&self, key: &Key) -> Parsed<Meaning> {
+    pub(super) fn meaning(&self, key: &Key) -> Parsed<Symbol> {
         self.names.get(key).copied().ok_or_else(|| format!("{} is not defined here", spelled(&key.0, key.1)))
     }
 
     pub(super) fn mem_named(&self, key: &Key) -> Parsed<MemId> {
         match self.meaning(key)? {
-            Meaning::Mem(mem) => Ok(mem),
-            Meaning::Param(_) | Meaning::Local(_) => Err(format!("{} is not a memory", spelled(&key.0, key.1))),
+            Symbol::Mem(mem) => Ok(mem),
+            Symbol::Param(_) | Symbol::Local(_) => Err(format!("{} is not a memory", spelled(&key.0, key.1))),
         }
     }
 
@@ -224,7 +224,7 @@ impl<'t> Parser<'t> {
         self.sign(":")?;
         if !self.eat(Token::Sign("&"))? {
             let ty = self.ty()?;
-            self.define(key, Meaning::Param(self.kernel.params.len() as u32))?;
+            self.define(key, Symbol::Param(self.kernel.params.len() as u32))?;
             self.kernel.params.push(Param::Scalar { name, ty });
             return Ok(());
         }
@@ -261,7 +261,7 @@ impl<'t> Parser<'t> {
     fn memory(&mut self, key: Key, dtype: DType, space: Space) -> Parsed<MemId> {
         let mem = MemId(self.kernel.mems.len() as u32);
         self.kernel.mems.push(Memory { name: key.0.clone(), dtype, space });
-        self.define(key, Meaning::Mem(mem))?;
+        self.define(key, Symbol::Mem(mem))?;
         Ok(mem)
     }
 

@@ -61,7 +61,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn statement(&mut self, stmt: &Stmt, introduced: &mut Vec<usize>) -> Result<(), Why> {
+    fn statement(&mut self, stmt: &Stmt, introduced: &mut Vec<usize>) -> Result<(), RuleError> {
         let kernel = self.kernel;
         if stmt.at.line > 0 && stmt.at.file as usize >= kernel.files.len() {
             return Err(format!("line {} of an unknown file {}", stmt.at.line, stmt.at.file).into());
@@ -100,7 +100,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn repeated(&mut self, body: &Block) -> Result<(), Why> {
+    fn repeated(&mut self, body: &Block) -> Result<(), RuleError> {
         self.loops += 1;
         self.block(body)?;
         self.loops -= 1;
@@ -273,8 +273,8 @@ impl Checker<'_> {
         let items: u64 = group.iter().map(|size| *size as u64).product();
         let words = mma.a.iter().chain(&mma.b).map(|word| self.kernel.exprs.ty(*word));
         let wrong = words.clone().find(|ty| *ty != Type::Scalar(DType::U32));
-        if !items.is_multiple_of(Mma::ITEMS as u64) {
-            return Err(format!("a matrix product in a group of {items}; use a multiple of {}", Mma::ITEMS));
+        if !items.is_multiple_of(Mma::LANES as u64) {
+            return Err(format!("a matrix product in a group of {items}; use a multiple of {}", Mma::LANES));
         }
         if scope == Scope::Subgroup {
             return Err(
@@ -317,28 +317,28 @@ impl Checker<'_> {
 }
 
 /// A violated rule, either without a location yet or as a complete error from a nested block.
-enum Why {
+enum RuleError {
     Here(String),
     Inside(crate::error::Error),
 }
 
-impl Why {
+impl RuleError {
     fn at(self, kernel: &Kernel, at: Loc) -> crate::error::Error {
         match self {
-            Why::Here(message) => broken(kernel, at, message),
-            Why::Inside(error) => error,
+            RuleError::Here(message) => broken(kernel, at, message),
+            RuleError::Inside(error) => error,
         }
     }
 }
 
-impl From<String> for Why {
-    fn from(message: String) -> Why {
-        Why::Here(message)
+impl From<String> for RuleError {
+    fn from(message: String) -> RuleError {
+        RuleError::Here(message)
     }
 }
 
-impl From<crate::error::Error> for Why {
-    fn from(error: crate::error::Error) -> Why {
-        Why::Inside(error)
+impl From<crate::error::Error> for RuleError {
+    fn from(error: crate::error::Error) -> RuleError {
+        RuleError::Inside(error)
     }
 }

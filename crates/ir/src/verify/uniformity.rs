@@ -206,8 +206,8 @@ impl Analysis<'_> {
             Op::For { counter, start, end, step, body } => {
                 let counter_differs = self.differs(*start) || self.differs(*step);
                 self.mark(*counter, counter_differs);
-                let turns_differ = counter_differs || self.differs(*end);
-                return self.repeated(body, flow.or(turns_differ.then_some(stmt.at)));
+                let iterations_differ = counter_differs || self.differs(*end);
+                return self.repeated(body, flow.or(iterations_differ.then_some(stmt.at)));
             }
             Op::While { condition, body } => {
                 return self.repeated(body, flow.or(self.differs(*condition).then_some(stmt.at)));

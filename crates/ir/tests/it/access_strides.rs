@@ -3,7 +3,7 @@
 use panoply_ir::builder::Builder;
 use panoply_ir::interpret::{self, Access, Arg, Observer};
 use panoply_ir::kernel::{self, Builtin, ExprId, Guard, Kernel, MemId};
-use panoply_ir::strides::{count, replaces, strides};
+use panoply_ir::strides::{can_write_in_place, is_linear, strides};
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, DType, Result};
 
@@ -55,14 +55,14 @@ fn own(b: &mut Builder) -> ExprId {
 fn checked(kernel: Kernel) -> Option<[u64; 3]> {
     let kernel = verify(kernel).unwrap();
     for mem in [MemId(0), MemId(1)] {
-        let said = strides(&kernel, mem);
+        let derived = strides(&kernel, mem);
         let (mut x, mut y) = (vec![0; 4 * LEN as usize], vec![0; 4 * LEN as usize]);
         let mut touched = Touched(mem, Vec::new());
         let mut args = [Arg::Write(&mut x), Arg::Write(&mut y)];
         interpret::run(&kernel, GRID, [1; 3], &mut args, &mut touched).unwrap();
         for (item, element) in touched.1 {
-            let expected = said.map(|of| (0..3).map(|axis| of[axis] * item[axis]).sum());
-            assert!(expected.is_none_or(|expected: u64| expected == element), "{said:?} in {kernel:?}");
+            let expected = derived.map(|of| (0..3).map(|axis| of[axis] * item[axis]).sum());
+            assert!(expected.is_none_or(|expected: u64| expected == element), "{derived:?} in {kernel:?}");
         }
     }
     strides(&kernel, MemId(0))
@@ -72,8 +72,8 @@ fn checked(kernel: Kernel) -> Option<[u64; 3]> {
 fn linear_indices_have_strides() {
     assert_eq!(checked(kernel(own, own)), Some([1, 5, 20]));
     assert_eq!(checked(kernel(|b| sum(b, [3, 0, 7], 0), own)), Some([3, 0, 7]));
-    assert!(count([1, 5, 20], GRID) && count([1, 5, 99], [5, 4, 1]) && count([0, 7, 1], [1, 1, 3]));
-    assert!(!count([1, 5, 21], GRID) && !count([3, 0, 7], GRID) && !count([5, 1, 20], [4, 5, 3]));
+    assert!(is_linear([1, 5, 20], GRID) && is_linear([1, 5, 99], [5, 4, 1]) && is_linear([0, 7, 1], [1, 1, 3]));
+    assert!(!is_linear([1, 5, 21], GRID) && !is_linear([3, 0, 7], GRID) && !is_linear([5, 1, 20], [4, 5, 3]));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn ran(body: Body, joined: bool) -> (Vec<u8>, Vec<u8>, bool) {
         args.push(Arg::Write(&mut x));
     }
     interpret::run(&kernel, GRID, [1; 3], &mut args, &mut Touched(MemId(9), Vec::new())).unwrap();
-    (y, z, replaces(&kernel, MemId(1), GRID))
+    (y, z, can_write_in_place(&kernel, MemId(1), GRID))
 }
 
 fn doubled(b: &mut Builder, [x, y, _]: [MemId; 3]) {

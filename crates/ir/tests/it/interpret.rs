@@ -96,12 +96,12 @@ fn loops_break_continue_and_return() {
 fn loop_bounds_are_evaluated_once_and_never_wrap() {
     let body = "
         let mut end: u32 = 3u32
-        let mut turns: u32 = 0u32
-        for a: u32 in 0u32..end { end = 100u32 turns = add(turns, 1u32) }
-        for b: u8 in 250u8..255u8 step 10u8 { turns = add(turns, 10u32) }
-        for c: i8 in -3i8..2i8 step 2i8 { turns = add(turns, 100u32) }
-        for d: i8 in 2i8..-3i8 { turns = add(turns, 1000u32) }
-        h[global_id.x] = turns";
+        let mut iterations: u32 = 0u32
+        for a: u32 in 0u32..end { end = 100u32 iterations = add(iterations, 1u32) }
+        for b: u8 in 250u8..255u8 step 10u8 { iterations = add(iterations, 10u32) }
+        for c: i8 in -3i8..2i8 step 2i8 { iterations = add(iterations, 100u32) }
+        for d: i8 in 2i8..-3i8 { iterations = add(iterations, 1000u32) }
+        h[global_id.x] = iterations";
     assert_eq!(eight(body), [313; 8]);
 }
 
@@ -406,8 +406,8 @@ impl Observer for Notes {
         Ok(())
     }
 
-    fn turn(&mut self, at: Loc) -> Result<()> {
-        self.0.push(format!("turn on line {}", at.line));
+    fn iteration(&mut self, at: Loc) -> Result<()> {
+        self.0.push(format!("iteration on line {}", at.line));
         Ok(())
     }
 }
@@ -445,7 +445,7 @@ fn observers_receive_all_events() {
         "barrier on line 4",
         "atomic 0[0] of 4 by 0/0 on line 5",
         "atomic 0[1] of 4 by 1/0 on line 5",
-        "turn on line 6",
+        "iteration on line 6",
     ];
     assert_eq!(notes(source, 2, 2), expected);
 }
@@ -482,7 +482,7 @@ fn vector_accesses_are_reported_per_lane() {
 fn observer_error_ends_the_run() {
     struct Impatient(u32);
     impl Observer for Impatient {
-        fn turn(&mut self, _: Loc) -> Result<()> {
+        fn iteration(&mut self, _: Loc) -> Result<()> {
             self.0 += 1;
             if self.0 < 10 { Ok(()) } else { Err(panoply_ir::Error::mistake("too long")) }
         }

@@ -8,7 +8,7 @@ use super::{Lower, Name, order, ours, value};
 use crate::hints;
 
 /// Target of an assignment.
-enum Place {
+enum AssignTarget {
     /// A mutable local.
     Local(Ident),
     /// An element: the memory, and the building code of the index.
@@ -26,9 +26,11 @@ impl Lower {
         }
         let (emitter, new, at) = (self.emitter.clone(), ours("new"), ours("at"));
         let change = match self.place(&mut assign.left) {
-            Some(Place::Local(local)) => quote! { #emitter.assign(#local, #new); },
-            Some(Place::Element(memory, index)) => quote! { let #at = #index; #emitter.store(#memory, #at, #new); },
-            Some(Place::Fixed) | None => TokenStream::new(),
+            Some(AssignTarget::Local(local)) => quote! { #emitter.assign(#local, #new); },
+            Some(AssignTarget::Element(memory, index)) => {
+                quote! { let #at = #index; #emitter.store(#memory, #at, #new); }
+            }
+            Some(AssignTarget::Fixed) | None => TokenStream::new(),
         };
         quote! {{ let #new = #value; #change }}
     }
@@ -39,14 +41,14 @@ impl Lower {
         let value = self.new_value(&mut binary.right, &binary.left);
         let (emitter, new, at) = (self.emitter.clone(), ours("new"), ours("at"));
         let change = match self.place(&mut binary.left) {
-            Some(Place::Local(local)) => {
+            Some(AssignTarget::Local(local)) => {
                 quote! { #emitter.assign(#local, #emitter.#op(#emitter.get(#local), #new)); }
             }
-            Some(Place::Element(memory, index)) => quote! {
+            Some(AssignTarget::Element(memory, index)) => quote! {
                 let #at = #index;
                 #emitter.store(#memory, #at, #emitter.#op(#emitter.load(#memory, #at), #new));
             },
-            Some(Place::Fixed) | None => TokenStream::new(),
+            Some(AssignTarget::Fixed) | None => TokenStream::new(),
         };
         quote! {{ let #new = #value; #change }}
     }
@@ -61,7 +63,7 @@ impl Lower {
         }
     }
 
-    fn place(&mut self, place: &mut Expr) -> Option<Place> {
+    fn place(&mut self, place: &mut Expr) -> Option<AssignTarget> {
         match place {
             Expr::Paren(inner) => self.place(&mut inner.expr),
             Expr::Group(inner) => self.place(&mut inner.expr),
@@ -72,18 +74,18 @@ impl Lower {
                     return None;
                 };
                 let at = self.position(&mut index.index);
-                Some(Place::Element(memory, at))
+                Some(AssignTarget::Element(memory, at))
             }
             Expr::Path(path) => {
                 let ident = path.path.get_ident();
                 match ident.and_then(|ident| self.lookup(ident)) {
-                    Some(Name::Local) => ident.cloned().map(Place::Local),
-                    Some(Name::Value | Name::Constant | Name::Mistake) => Some(Place::Fixed),
+                    Some(Name::Local) => ident.cloned().map(AssignTarget::Local),
+                    Some(Name::Value | Name::Constant | Name::Mistake) => Some(AssignTarget::Fixed),
                     Some(Name::Slice(_) | Name::Array) => {
                         self.mistakes.outside_of(path, "assigning a whole slice or array", hints::SLICE);
                         None
                     }
-                    None if ident.is_some() => Some(Place::Fixed),
+                    None if ident.is_some() => Some(AssignTarget::Fixed),
                     None => {
                         self.mistakes.outside_of(path, "assigning to a static", hints::STATIC);
                         None

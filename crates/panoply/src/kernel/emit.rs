@@ -51,7 +51,7 @@ impl Emitter {
         if [x, y, z].contains(&0) {
             self.mistake(format!("a group of {group:?} work-items; each axis needs at least 1"));
         }
-        self.builder.borrow_mut().group([x, y, z]);
+        self.builder.borrow_mut().group_size([x, y, z]);
     }
 
     /// Turns off bounds checks for reads and writes.

@@ -4,7 +4,7 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, words};
 use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
@@ -58,9 +58,8 @@ pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
 
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(1 << 11, 1 << 16, 1 << 20);
-    let mut samples = SplitMix64::new(seed);
     // Some values occur twice.
-    let x: Vec<u32> = (0..n).map(|_| samples.word() % (n as u32)).collect();
+    let x: Vec<u32> = words(seed).take(n).map(|word| word % (n as u32)).collect();
     let (mut steps, mut compared) = (Vec::new(), 0);
     let mut run = 2;
     while run <= n {

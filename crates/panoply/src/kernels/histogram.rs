@@ -3,7 +3,7 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, uniform};
 use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
@@ -33,9 +33,8 @@ pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
 
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(3000, 1 << 20, 1 << 25);
-    let mut samples = SplitMix64::new(seed);
     // Squaring makes small bytes frequent, which causes contention.
-    let x: Vec<u8> = (0..n).map(|_| (samples.between(0.0, 1.0).powi(2) * 256.0) as u8).collect();
+    let x: Vec<u8> = uniform(seed, 0.0, 1.0).take(n).map(|x| (x.powi(2) * 256.0) as u8).collect();
     Job {
         data: vec![Data::of(&x), Data::zeros::<u32>(BINS)],
         steps: vec![JobLaunch::new(

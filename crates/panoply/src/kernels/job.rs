@@ -5,6 +5,7 @@ use panoply_ir::interpret::{self, Arg};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, Error, Result};
 use panoply_runtime::{Buffer, Device, Launch, LaunchArg, Readback, Storage};
+use panoply_tensor::Rng;
 
 use super::{Build, CheckResult};
 
@@ -58,6 +59,11 @@ impl Data {
     /// Returns data with these elements.
     pub fn of<T: Element>(elements: &[T]) -> Data {
         Data { dtype: T::DTYPE, bytes: bytemuck::cast_slice(elements).to_vec() }
+    }
+
+    /// Returns the next `len` numbers of a sequence.
+    pub fn next_of(numbers: &mut impl Iterator<Item = f32>, len: usize) -> Data {
+        Data::of(&numbers.take(len).collect::<Vec<f32>>())
     }
 
     /// Returns `len` zeros.
@@ -181,38 +187,13 @@ fn arguments<'a>(step: &JobLaunch, data: &'a mut [Data]) -> Result<Vec<Arg<'a>>>
     step.args.iter().map(arg).collect()
 }
 
-/// Generator of input values that are the same on every machine for the same seed: SplitMix64 (Steele, Lea, Flood
-/// 2014).
-pub struct SplitMix64(u64);
+/// Returns an endless sequence of random words, the same on every machine for the same seed.
+pub fn words(seed: u64) -> impl Iterator<Item = u32> {
+    let mut rng = Rng::seed_from_u64(seed);
+    std::iter::repeat_with(move || rng.next_words()).flatten()
+}
 
-impl SplitMix64 {
-    /// Creates a generator with a seed.
-    pub fn new(seed: u64) -> SplitMix64 {
-        SplitMix64(seed)
-    }
-
-    /// Returns 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns 32 random bits.
-    pub fn word(&mut self) -> u32 {
-        (self.bits() >> 32) as u32
-    }
-
-    /// Returns a number from `least` up to `most`.
-    pub fn between(&mut self, least: f32, most: f32) -> f32 {
-        let unit = (self.bits() >> 40) as f32 / (1 << 24) as f32;
-        least + unit * (most - least)
-    }
-
-    /// Returns `count` numbers from -1 to 1.
-    pub fn signed(&mut self, count: usize) -> Vec<f32> {
-        (0..count).map(|_| self.between(-1.0, 1.0)).collect()
-    }
+/// Returns an endless sequence of random numbers from `least` up to `most`, the same on every machine for the same seed.
+pub fn uniform(seed: u64, least: f32, most: f32) -> impl Iterator<Item = f32> {
+    words(seed).map(move |word| least + (word >> 8) as f32 / (1 << 24) as f32 * (most - least))
 }

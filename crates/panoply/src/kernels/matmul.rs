@@ -4,7 +4,7 @@
 use crate::kernel;
 use crate::kernel::Float;
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, uniform};
 use super::{BuiltinKernel, CheckResult, Size};
 
 /// `c[m, n] = a[m, k] b[k, n]`, all row-major, in tiles of `N` by `N`.
@@ -50,10 +50,10 @@ fn shape(size: Size) -> [usize; 3] {
 
 fn job(size: Size, seed: u64) -> Job {
     let [m, k, n] = shape(size);
-    let mut samples = SplitMix64::new(seed);
+    let mut numbers = uniform(seed, -1.0, 1.0);
     let args = vec![JobArg::Read(0), JobArg::Read(1), JobArg::Write(2), m.into(), k.into(), n.into()];
     Job {
-        data: vec![Data::of(&samples.signed(m * k)), Data::of(&samples.signed(k * n)), Data::zeros::<f32>(m * n)],
+        data: vec![Data::next_of(&mut numbers, m * k), Data::next_of(&mut numbers, k * n), Data::zeros::<f32>(m * n)],
         steps: vec![JobLaunch::over(matmul::build::<f32, TILE>, (n, m), args)],
         check,
         bytes: 4 * (m * k + k * n + m * n) as u64,

@@ -3,7 +3,7 @@
 
 use crate::{kernel, kernel_fn};
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, uniform};
 use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 128;
@@ -69,10 +69,9 @@ const STEP: f32 = 0.01;
 
 fn job(size: Size, seed: u64) -> Job {
     let count = size.pick(150, 2048, 16384);
-    let mut samples = SplitMix64::new(seed);
-    let body =
-        |_| [samples.between(-1.0, 1.0), samples.between(-1.0, 1.0), samples.between(-1.0, 1.0), 1.0 / count as f32];
-    let bodies: Vec<f32> = (0..count).flat_map(body).collect();
+    let mut numbers = uniform(seed, -1.0, 1.0);
+    let mut place = || numbers.next().expect("the sequence is endless");
+    let bodies: Vec<f32> = (0..count).flat_map(|_| [place(), place(), place(), 1.0 / count as f32]).collect();
     let args = vec![JobArg::Read(0), JobArg::Write(1), JobArg::Write(2), STEP.into()];
     Job {
         data: vec![Data::of(&bodies), Data::zeros::<f32>(4 * count), Data::zeros::<f32>(4 * count)],

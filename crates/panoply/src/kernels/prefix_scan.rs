@@ -3,7 +3,7 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, words};
 use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
@@ -60,8 +60,7 @@ pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
 
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(1111, 1 << 20, 1 << 24);
-    let mut samples = SplitMix64::new(seed);
-    let x: Vec<u32> = (0..n).map(|_| samples.word()).collect();
+    let x: Vec<u32> = words(seed).take(n).collect();
     Job {
         data: vec![Data::of(&x), Data::zeros::<u32>(n), Data::zeros::<u32>(n.div_ceil(GROUP))],
         steps: vec![

@@ -3,7 +3,7 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, uniform};
 use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
@@ -47,8 +47,7 @@ fn job(size: Size, seed: u64) -> Job {
         JobLaunch::new(sum::build, groups * GROUP, vec![JobArg::Read(0), JobArg::Write(1)]),
         JobLaunch::new(sum::build, GROUP, vec![JobArg::Read(1), JobArg::Write(2)]),
     ];
-    let mut samples = SplitMix64::new(seed);
-    let x: Vec<f32> = (0..n).map(|_| samples.between(0.0, 1.0)).collect();
+    let x: Vec<f32> = uniform(seed, 0.0, 1.0).take(n).collect();
     Job {
         data: vec![Data::of(&x), Data::zeros::<f32>(groups), Data::zeros::<f32>(1)],
         steps,

@@ -2,7 +2,7 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, uniform};
 use super::{BuiltinKernel, CheckResult, Size};
 
 /// Adds `a` times `x` to `y`.
@@ -26,9 +26,9 @@ const A: f32 = 1.7;
 
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(1000, 1 << 20, 1 << 24);
-    let mut samples = SplitMix64::new(seed);
+    let mut numbers = uniform(seed, -1.0, 1.0);
     Job {
-        data: vec![Data::of(&samples.signed(n)), Data::of(&samples.signed(n))],
+        data: vec![Data::next_of(&mut numbers, n), Data::next_of(&mut numbers, n)],
         steps: vec![JobLaunch::new(saxpy::build, n, vec![A.into(), JobArg::Read(0), JobArg::Write(1)])],
         check,
         bytes: 12 * n as u64,

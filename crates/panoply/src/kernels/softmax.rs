@@ -3,7 +3,7 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, uniform};
 use super::{BuiltinKernel, CheckResult, Size};
 
 const GROUP: usize = 256;
@@ -37,8 +37,7 @@ pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
 
 fn job(size: Size, seed: u64) -> Job {
     let (rows, width) = (size.pick(3, 512, 4096), size.pick(300, 1000, 2048));
-    let mut samples = SplitMix64::new(seed);
-    let x: Vec<f32> = (0..rows * width).map(|_| samples.between(-10.0, 10.0)).collect();
+    let x: Vec<f32> = uniform(seed, -10.0, 10.0).take(rows * width).collect();
     Job {
         data: vec![Data::of(&x), Data::zeros::<f32>(rows * width)],
         steps: vec![JobLaunch::new(

@@ -3,7 +3,7 @@
 
 use crate::kernel;
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, uniform};
 use super::{BuiltinKernel, CheckResult, Size};
 
 /// Computes one time step; `rate` is the fraction of each difference that is exchanged, stable up to 0.25.
@@ -39,7 +39,7 @@ fn job(size: Size, seed: u64) -> Job {
         JobLaunch::over(heat::build, (width, height), args)
     };
     Job {
-        data: vec![Data::of(&SplitMix64::new(seed).signed(n)), Data::zeros::<f32>(n)],
+        data: vec![Data::next_of(&mut uniform(seed, -1.0, 1.0), n), Data::zeros::<f32>(n)],
         steps: (0..STEPS).map(step).collect(),
         check,
         bytes: 8 * (n * STEPS) as u64,

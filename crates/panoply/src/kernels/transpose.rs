@@ -4,7 +4,7 @@
 use crate::kernel;
 use crate::kernel::Number;
 
-use super::job::{Data, Job, JobArg, JobLaunch, SplitMix64};
+use super::job::{Data, Job, JobArg, JobLaunch, uniform};
 use super::{BuiltinKernel, CheckResult, Size};
 
 /// Writes the transpose of `x[height, width]` to `y[width, height]`, in tiles of `N` by `N`.
@@ -42,7 +42,7 @@ fn job(size: Size, seed: u64) -> Job {
     let n = width * height;
     let args = vec![JobArg::Read(0), JobArg::Write(1), width.into(), height.into()];
     Job {
-        data: vec![Data::of(&SplitMix64::new(seed).signed(n)), Data::zeros::<f32>(n)],
+        data: vec![Data::next_of(&mut uniform(seed, -1.0, 1.0), n), Data::zeros::<f32>(n)],
         steps: vec![JobLaunch::over(transpose::build::<f32, TILE>, (width, height), args)],
         check,
         bytes: 8 * n as u64,

@@ -113,7 +113,7 @@ fn the_subgroup_lane_can_be_declared_before_the_local_id() {
         return;
     }
     let mut b = Builder::new("lane_then_place");
-    b.group([32, 1, 1]);
+    b.group_size([32, 1, 1]);
     let y = b.buffer("y", DType::U32, Access::Out);
     let [lane, place, at] =
         [Builtin::SubgroupLane, Builtin::LocalId(0), Builtin::GlobalId(0)].map(|builtin| b.builtin(builtin));

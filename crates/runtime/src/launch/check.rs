@@ -44,7 +44,7 @@ fn check_grid(device: &Device, prepared: &CompiledKernel, grid: Grid) -> Result<
         )));
     }
     // Work-groups at the edge extend beyond the grid, and their work-items count as well.
-    let group = prepared.group().unwrap_or([1; 3]).map(u64::from);
+    let group = prepared.group_size().unwrap_or([1; 3]).map(u64::from);
     let items = (0..3)
         .try_fold(1u64, |items, axis| items.checked_mul(grid.0[axis].checked_next_multiple_of(group[axis].max(1))?));
     let too_many = items.is_none_or(|items| items > MAX_LAUNCH_SIZE);

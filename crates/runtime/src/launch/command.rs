@@ -203,7 +203,7 @@ impl Epilogue<'_> {
             matches!(arg, LaunchArg::In(view) if same(view))
         };
         let own = args.iter().position(is_result);
-        let walks = own.is_some_and(|own| prepared.is_elementwise_on(own, grid.0)) && prepared.group().is_none();
+        let walks = own.is_some_and(|own| prepared.is_elementwise_on(own, grid.0)) && prepared.group_size().is_none();
         if !walks || Some(grid.0.iter().product()) != elems {
             return Err(Error::mistake(format!(
                 "{name}: in its epilogue {kernel} over {grid} work-items, not every work-item reads the element at its own index of the \

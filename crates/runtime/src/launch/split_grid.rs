@@ -26,7 +26,7 @@ pub(super) fn split_grid(
     args: &[Arg],
 ) -> Result<([u32; 3], Vec<GridPart>)> {
     let mut group =
-        prepared.group().unwrap_or_else(|| group_size::size(device.target(), grid, prepared.private_bytes()));
+        prepared.group_size().unwrap_or_else(|| group_size::size(device.target(), grid, prepared.private_bytes()));
     let most = device.target().max_binding_bytes;
     let whole = args.iter().all(|arg| arg.region().is_none_or(|region| reaches(region.offset, region.bytes) <= most));
     if whole {
@@ -37,7 +37,7 @@ pub(super) fn split_grid(
         let wide = [2, 1, 0].into_iter().find(|axis| group[*axis] > 1);
         match (splitter.parts(), wide) {
             (Ok(parts), _) => return Ok((group, parts)),
-            (Err(_), Some(axis)) if prepared.group().is_none() => group[axis] = group[axis].div_ceil(2),
+            (Err(_), Some(axis)) if prepared.group_size().is_none() => group[axis] = group[axis].div_ceil(2),
             (Err(refused), _) => return Err(splitter.explained(device, &refused)),
         }
     }

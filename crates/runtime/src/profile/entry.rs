@@ -36,7 +36,7 @@ impl fmt::Display for ActivityKind {
 /// Description of a command before it has run.
 #[derive(Clone)]
 pub(crate) struct Entry {
-    pub what: ActivityKind,
+    pub kind: ActivityKind,
     pub name: Arc<str>,
     /// Bytes read and written; each buffer counts once for reading and once for writing.
     pub bytes: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Creates an entry for a command without arithmetic.
-    pub fn new(what: ActivityKind, name: impl Into<Arc<str>>, bytes: u64) -> Entry {
-        Entry { what, name: name.into(), bytes, flops: Some(0) }
+    pub fn new(kind: ActivityKind, name: impl Into<Arc<str>>, bytes: u64) -> Entry {
+        Entry { kind, name: name.into(), bytes, flops: Some(0) }
     }
 }

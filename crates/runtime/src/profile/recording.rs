@@ -54,7 +54,7 @@ impl Profiler {
     /// Runs a transfer, timed on the host until the call returns.
     pub fn transfer<R>(
         &self,
-        what: ActivityKind,
+        kind: ActivityKind,
         queue: QueueId,
         bytes: u64,
         work: impl FnOnce() -> Result<R>,
@@ -62,7 +62,7 @@ impl Profiler {
         let Some(recording) = self.recording() else { return work() };
         let begin = recording.now();
         let done = work()?;
-        recording.push(Entry::new(what, what.to_string(), bytes), queue, begin, Ticket::Done);
+        recording.push(Entry::new(kind, kind.to_string(), bytes), queue, begin, Ticket::Done);
         Ok(done)
     }
 }

@@ -26,7 +26,7 @@ pub struct ProfileReport {
     /// Peak memory held by buffers, in bytes.
     pub peak_bytes: u64,
     pub(super) steps: Vec<StepRecord>,
-    pub(super) stretches: Vec<Stretch>,
+    pub(super) host_spans: Vec<HostSpan>,
 }
 
 /// Summary of all runs of one kernel or one type of transfer.
@@ -78,7 +78,7 @@ pub struct SpanSummary {
 /// A command with its position on the common time axis of the trace.
 #[derive(Clone, Debug)]
 pub(super) struct StepRecord {
-    pub what: ActivityKind,
+    pub kind: ActivityKind,
     pub name: String,
     pub queue: u32,
     pub begin: Duration,
@@ -89,7 +89,7 @@ pub(super) struct StepRecord {
 
 /// A span with its position on the time axis.
 #[derive(Clone, Debug)]
-pub(super) struct Stretch {
+pub(super) struct HostSpan {
     pub name: String,
     pub begin: Duration,
     pub end: Duration,
@@ -100,9 +100,9 @@ impl ProfileReport {
         let rows = std::mem::take(&mut *recording.rows());
         let spans = std::mem::take(&mut *recording.spans());
         let steps = place(&rows)?;
-        let stretches = spans
+        let host_spans = spans
             .iter()
-            .map(|span| Stretch { name: span.name.to_string(), begin: span.begin, end: span.end.unwrap_or(wall) })
+            .map(|span| HostSpan { name: span.name.to_string(), begin: span.begin, end: span.end.unwrap_or(wall) })
             .collect();
         Ok(ProfileReport {
             device: device.to_string(),
@@ -111,7 +111,7 @@ impl ProfileReport {
             spans: sum_spans(&spans, &rows, &steps, wall),
             peak_bytes: device.memory_stats().peak_allocated,
             steps,
-            stretches,
+            host_spans,
         })
     }
 
@@ -145,8 +145,8 @@ fn place(rows: &[Row]) -> Result<Vec<StepRecord>> {
             }
             None => (row.begin, row.end.saturating_sub(row.begin)),
         };
-        let (what, name, bytes, flops) = (row.entry.what, row.entry.name.to_string(), row.entry.bytes, row.entry.flops);
-        StepRecord { what, name, queue: row.queue.0, begin, time, bytes, flops }
+        let (kind, name, bytes, flops) = (row.entry.kind, row.entry.name.to_string(), row.entry.bytes, row.entry.flops);
+        StepRecord { kind, name, queue: row.queue.0, begin, time, bytes, flops }
     };
     Ok(rows.iter().zip(&times).map(record).collect())
 }
@@ -155,9 +155,9 @@ fn sum_work(steps: &[StepRecord]) -> Vec<ActivitySummary> {
     let mut positions: HashMap<(ActivityKind, &str), usize> = HashMap::new();
     let mut sums: Vec<ActivitySummary> = Vec::new();
     for step in steps {
-        let position = *positions.entry((step.what, &step.name)).or_insert_with(|| {
-            let (what, name) = (step.what, step.name.clone());
-            sums.push(ActivitySummary { kind: what, name, calls: 0, time: Duration::ZERO, bytes: 0, flops: Some(0) });
+        let position = *positions.entry((step.kind, &step.name)).or_insert_with(|| {
+            let (kind, name) = (step.kind, step.name.clone());
+            sums.push(ActivitySummary { kind, name, calls: 0, time: Duration::ZERO, bytes: 0, flops: Some(0) });
             sums.len() - 1
         });
         let sum = &mut sums[position];
@@ -192,7 +192,7 @@ fn sum_spans(spans: &[Span], rows: &[Row], steps: &[StepRecord], wall: Duration)
         while let Some(span) = inside {
             let sum = &mut sums[summary[span]];
             sum.device_time += step.time;
-            sum.launches += u64::from(step.what == ActivityKind::Kernel);
+            sum.launches += u64::from(step.kind == ActivityKind::Kernel);
             inside = spans[span].parent;
         }
     }
@@ -218,10 +218,10 @@ impl fmt::Display for ProfileReport {
             let share = 100.0 * work.time.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
             let giga = |rate: Option<f64>| rate.map_or("-".to_string(), |rate| format!("{:.1}", rate / 1e9));
             let (rate, flops) = (giga(work.bytes_per_second()), giga(work.flops_per_second()));
-            let (what, name, runs, time) = (work.kind, &work.name, work.calls, millis(work.time));
+            let (kind, name, runs, time) = (work.kind, &work.name, work.calls, millis(work.time));
             writeln!(
                 f,
-                "{what:8}  {name:width$}  {runs:>7}  {time:>10}  {each:>10.1}  {share:>5.1}  {rate:>7}  {flops:>8}"
+                "{kind:8}  {name:width$}  {runs:>7}  {time:>10}  {each:>10.1}  {share:>5.1}  {rate:>7}  {flops:>8}"
             )?;
         }
         let width = self.spans.iter().map(|span| span.name.chars().count()).max().unwrap_or(0).max(4);

@@ -15,7 +15,7 @@ pub(super) fn json(report: &ProfileReport) -> String {
     queues.sort_unstable();
     queues.dedup();
     events.extend(queues.iter().map(|queue| name("thread_name", DEVICE, *queue, &format!("queue {queue}"))));
-    events.extend(report.stretches.iter().map(|span| {
+    events.extend(report.host_spans.iter().map(|span| {
         let time = span.end.saturating_sub(span.begin);
         complete(&span.name, "span", HOST, 0, span.begin, time, "")
     }));
@@ -24,7 +24,7 @@ pub(super) fn json(report: &ProfileReport) -> String {
         if let Some(flops) = step.flops.filter(|flops| *flops > 0) {
             amounts += &format!(",\"flops\":{flops}");
         }
-        complete(&step.name, &step.what.to_string(), DEVICE, step.queue, step.begin, step.time, &amounts)
+        complete(&step.name, &step.kind.to_string(), DEVICE, step.queue, step.begin, step.time, &amounts)
     }));
     format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", events.join(",\n"))
 }

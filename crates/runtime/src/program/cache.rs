@@ -109,10 +109,10 @@ impl Programs {
         })
     }
 
-    pub fn prepare_package(&self, package: &ExternalKernel) -> Result<Arc<CompiledKernel>> {
-        self.once(package.key(), |compiler| {
-            limits::check_package(package, compiler.raw.target(), compiler.raw.info())?;
-            CompiledKernel::packaged(compiler.clone(), package)
+    pub fn load_external(&self, kernel: &ExternalKernel) -> Result<Arc<CompiledKernel>> {
+        self.once(kernel.key(), |compiler| {
+            limits::check_external(kernel, compiler.raw.target(), compiler.raw.info())?;
+            CompiledKernel::external(compiler.clone(), kernel)
         })
     }
 

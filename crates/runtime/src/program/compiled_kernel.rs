@@ -119,10 +119,10 @@ impl CompiledKernel {
         })
     }
 
-    /// Creates a kernel from a user-supplied package.
-    pub(super) fn packaged(compiler: Arc<Compiler>, package: &ExternalKernel) -> Result<CompiledKernel> {
-        let ExternalKernel { name, group, params, .. } = package;
-        let programs = Programs::One(package.program(&compiler)?);
+    /// Creates a kernel from a user-supplied external kernel.
+    pub(super) fn external(compiler: Arc<Compiler>, external: &ExternalKernel) -> Result<CompiledKernel> {
+        let ExternalKernel { name, group, params, .. } = external;
+        let programs = Programs::One(external.program(&compiler)?);
         let (name, strides, group) = (name.as_str().into(), vec![None; params.len()], Some(*group));
         let unchecked = Some(external_kernel::UNCHECKED);
         Ok(CompiledKernel {
@@ -149,7 +149,7 @@ impl CompiledKernel {
     }
 
     /// Returns the kernel's fixed work-group size, if it has one.
-    pub fn group(&self) -> Option<[u32; 3]> {
+    pub fn group_size(&self) -> Option<[u32; 3]> {
         self.group_size
     }
 
@@ -165,7 +165,7 @@ impl CompiledKernel {
 
     /// Returns true if each work-item of a grid accesses exactly the element of the parameter's buffer at its own linear index.
     pub(crate) fn is_elementwise_on(&self, param: usize, grid: [u64; 3]) -> bool {
-        self.strides[param].is_some_and(|of| strides::count(of, grid))
+        self.strides[param].is_some_and(|of| strides::is_linear(of, grid))
     }
 
     pub(crate) fn flops(&self) -> Option<u64> {

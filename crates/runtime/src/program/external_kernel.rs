@@ -1,6 +1,6 @@
 //! User-supplied kernels: source in the devices' own languages, or compiled code.
 //!
-//! A device gets the first of a package's programs that it accepts. Compiled code (including PTX) that the device rejects is assumed
+//! A device gets the first of the programs that it accepts. Compiled code (including PTX) that the device rejects is assumed
 //! to be for another device, and the next program is tried. The same holds for source whose compiler is missing. Source that the
 //! compiler rejects is an error of the author, reported with the source line.
 
@@ -76,7 +76,7 @@ pub struct ExternalKernel {
 /// Reason why launching an external kernel is unsafe.
 pub(crate) const UNCHECKED: &str = "its accesses cannot be verified";
 
-/// One program of a package.
+/// One program of an external kernel.
 #[derive(Clone)]
 enum Entry {
     Text(Language, Arc<str>),
@@ -190,7 +190,7 @@ impl ExternalKernel {
         ExternalKernel { key: OnceLock::new(), ..self }
     }
 
-    /// Returns the package's hash. Equal packages have equal hashes as long as their CPU functions are alive.
+    /// Returns the kernel's hash. Equal kernels have equal hashes as long as their CPU functions are alive.
     pub(super) fn key(&self) -> u128 {
         *self.key.get_or_init(|| {
             let mut hasher = Xxh3::new();
@@ -198,7 +198,7 @@ impl ExternalKernel {
                 hasher.update(&(bytes.len() as u64).to_le_bytes());
                 hasher.update(bytes);
             };
-            add(format!("package {} {:?} {:?}", self.name, self.group, self.params).as_bytes());
+            add(format!("external kernel {} {:?} {:?}", self.name, self.group, self.params).as_bytes());
             for entry in &self.entries {
                 add(entry.form().name().as_bytes());
                 match entry {
@@ -309,6 +309,6 @@ impl fmt::Debug for ExternalKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let params: Vec<String> = self.params.iter().map(ToString::to_string).collect();
         let forms: Vec<&str> = self.entries.iter().map(|entry| entry.form().name()).collect();
-        write!(f, "package {}({}) as {}", self.name, params.join(", "), forms.join(", "))
+        write!(f, "external kernel {}({}) as {}", self.name, params.join(", "), forms.join(", "))
     }
 }

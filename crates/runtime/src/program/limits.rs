@@ -30,10 +30,10 @@ pub(crate) fn check(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Resu
 }
 
 /// Like [`check`], for an external kernel, of which only the work-group size and the parameters are known.
-pub(crate) fn check_package(package: &ExternalKernel, target: &Target, info: &DeviceInfo) -> Result<()> {
-    let (name, device) = (&package.name, info.device_string());
-    if package.group.contains(&0) {
-        let [x, y, z] = package.group;
+pub(crate) fn check_external(kernel: &ExternalKernel, target: &Target, info: &DeviceInfo) -> Result<()> {
+    let (name, device) = (&kernel.name, info.device_string());
+    if kernel.group.contains(&0) {
+        let [x, y, z] = kernel.group;
         return Err(Error::mistake(format!(
             "kernel {name}: a group of {x}×{y}×{z} has no work-items; give at least one along each axis"
         )));
@@ -41,9 +41,9 @@ pub(crate) fn check_package(package: &ExternalKernel, target: &Target, info: &De
     if name.is_empty() || name.contains('\0') {
         return Err(Error::mistake(format!("a kernel cannot be called {name:?}; give the name of its entry point")));
     }
-    package.check_texts()?;
-    check_group(name, package.group, target, &device)?;
-    let bindings = package.params.iter().filter(|param| param.access().is_some()).count();
+    kernel.check_texts()?;
+    check_group(name, kernel.group, target, &device)?;
+    let bindings = kernel.params.iter().filter(|param| param.access().is_some()).count();
     check_bindings(name, bindings, target, &device)
 }
 

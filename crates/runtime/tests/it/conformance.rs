@@ -1,7 +1,7 @@
 //! The device contract's conformance suite on every available device, and on the simulated device of these tests.
 
-use crate::lab;
-use crate::present;
+use crate::support::all_devices;
+use crate::support::test_device;
 
 use panoply_device::conformance::report;
 use panoply_runtime::Device;
@@ -17,7 +17,7 @@ fn conforms(device: &Device, raw: &dyn panoply_device::RawDevice) {
 
 #[test]
 fn every_device_passes_the_conformance_suite() {
-    for (device, raw) in present::devices().iter().zip(present::raw_devices()) {
+    for (device, raw) in all_devices::devices().iter().zip(all_devices::raw_devices()) {
         conforms(device, &**raw);
         let info = device.info();
         if info.variant.is_none() {
@@ -29,7 +29,8 @@ fn every_device_passes_the_conformance_suite() {
 #[test]
 fn simulated_device_passes_the_conformance_suite() {
     for defer in [None, Some(1), Some(2)] {
-        let (device, lab) = lab::lab(lab::Plan { defer, ..lab::Plan::default() });
-        conforms(&device, &*lab);
+        let (device, test_device) =
+            test_device::test_device(test_device::Options { defer, ..test_device::Options::default() });
+        conforms(&device, &*test_device);
     }
 }

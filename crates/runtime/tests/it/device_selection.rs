@@ -1,16 +1,16 @@
 //! Device selection and its reasons, with drivers that succeed, fail, panic and hang.
 
-use crate::lab;
+use crate::support::test_device;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lab::{Lab, Plan};
 use panoply_device::{Driver, RawDevice};
 use panoply_ir::{Error, Result};
 use panoply_runtime::{Backend, Device, DeviceOptions, Registry, SelectedBy};
+use test_device::{Options, TestDevice};
 
 /// A driver whose probe calls a closure.
 struct Scripted {
@@ -47,7 +47,7 @@ fn driver(
 fn devices(kind: Backend, software: &'static [bool]) -> Arc<Scripted> {
     driver(kind, move || {
         let make = |(index, software): (usize, &bool)| -> Arc<dyn RawDevice> {
-            Lab::new(Plan { kind, index, software: *software, ..Plan::default() })
+            TestDevice::new(Options { kind, index, software: *software, ..Options::default() })
         };
         Ok(software.iter().enumerate().map(make).collect())
     })
@@ -79,11 +79,11 @@ fn auto_selects_the_best_hardware() {
             "rocm: no driver is registered; register one",
             "metal: no driver is registered; register one",
             "oneapi: no driver is registered; register one",
-            "opencl:0: Lab is a software implementation and is not chosen automatically; name opencl:0 explicitly to use it",
+            "opencl:0: TestDevice is a software implementation and is not chosen automatically; name opencl:0 explicitly to use it",
         ]
     );
     assert_eq!(registry.get("auto").unwrap(), selection.device);
-    assert_eq!(selection.to_string(), "opencl:1 (Lab), best available device");
+    assert_eq!(selection.to_string(), "opencl:1 (TestDevice), best available device");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn cpu_is_reported_as_fallback_without_hardware() {
     assert_eq!(selection.device.device_string(), "cpu");
     assert!(selection.is_fallback);
     assert_eq!(selection.rejected.len(), 9, "seven missing backends, two software devices: {selection:?}");
-    assert_eq!(selection.to_string(), "cpu (Lab), no accelerator was found");
+    assert_eq!(selection.to_string(), "cpu (TestDevice), no accelerator was found");
 }
 
 #[test]
@@ -120,10 +120,13 @@ fn devices_are_found_by_name() {
     for (spelling, message) in [
         (
             "opencl:7",
-            "opencl:7: no such device; 2 OpenCL devices here (opencl:0, Lab; opencl:1, Lab); \
+            "opencl:7: no such device; 2 OpenCL devices here (opencl:0, TestDevice; opencl:1, TestDevice); \
              try opencl:0 or `panoply devices`",
         ),
-        ("cpu:checked", "cpu:checked: no such device; 1 CPU device here (cpu, Lab); try cpu or `panoply devices`"),
+        (
+            "cpu:checked",
+            "cpu:checked: no such device; 1 CPU device here (cpu, TestDevice); try cpu or `panoply devices`",
+        ),
         ("cuda:0", "cuda:0: no such device; no CUDA here: libcuda.so.1 is not here; install NVIDIA's driver"),
         (
             "dx12",
@@ -205,7 +208,7 @@ fn device_report_is_formatted() {
         kind: Backend::Vulkan,
         asked: AtomicUsize::new(0),
         answer: Box::new(|| {
-            Ok(vec![Lab::new(Plan { kind: Backend::Vulkan, ..Plan::default() }) as Arc<dyn RawDevice>])
+            Ok(vec![TestDevice::new(Options { kind: Backend::Vulkan, ..Options::default() }) as Arc<dyn RawDevice>])
         }),
         refused: vec![broken],
     }));
@@ -216,10 +219,10 @@ fn device_report_is_formatted() {
     for line in [
         "✗ CUDA: no driver is registered\n    register one\n",
         "✗ OpenCL: no platform\n    install a driver such as pocl-opencl-icd\n",
-        "✓ oneAPI, software only\n    oneapi:0  Lab (tests, lab 1), 1 units, 1.0 GiB, software\n",
-        "✓ CPU\n    cpu  Lab (tests, lab 1), 1 units, 1.0 GiB\n",
-        "✓ Vulkan\n    vulkan:0  Lab (tests, lab 1), 1 units, 1.0 GiB\n    ✗ old.so does not load; reinstall it\n",
-        "Recommended: vulkan:0 (Lab), best available device",
+        "✓ oneAPI, software only\n    oneapi:0  TestDevice (tests, test device 1), 1 units, 1.0 GiB, software\n",
+        "✓ CPU\n    cpu  TestDevice (tests, test device 1), 1 units, 1.0 GiB\n",
+        "✓ Vulkan\n    vulkan:0  TestDevice (tests, test device 1), 1 units, 1.0 GiB\n    ✗ old.so does not load; reinstall it\n",
+        "Recommended: vulkan:0 (TestDevice), best available device",
     ] {
         assert!(text.contains(line), "{text}");
     }
@@ -228,7 +231,9 @@ fn device_report_is_formatted() {
 #[test]
 fn device_is_selected_by_free_memory() {
     let sized = |kind, memory| {
-        driver(kind, move || Ok(vec![Lab::new(Plan { kind, memory, ..Plan::default() }) as Arc<dyn RawDevice>]))
+        driver(kind, move || {
+            Ok(vec![TestDevice::new(Options { kind, memory, ..Options::default() }) as Arc<dyn RawDevice>])
+        })
     };
     let registry = registry(vec![sized(Backend::OpenCl, 4 << 30), sized(Backend::Cpu, 16 << 30)]);
     assert_eq!(registry.for_bytes(3 << 30).unwrap().device_string(), "opencl:0");
@@ -243,8 +248,9 @@ fn device_is_selected_by_free_memory() {
 /// A single test, because the default is global to the process.
 #[test]
 fn scope_overrides_the_process_default() {
-    let (outer, inner) = (lab::lab(Plan::default()).0, lab::lab(Plan::default()).0);
-    let default = lab::lab(Plan::default()).0;
+    let (outer, inner) =
+        (test_device::test_device(Options::default()).0, test_device::test_device(Options::default()).0);
+    let default = test_device::test_device(Options::default()).0;
     let current = || Device::current().unwrap();
     default.set_default();
     assert_eq!(current(), default);

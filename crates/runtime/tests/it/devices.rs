@@ -1,11 +1,10 @@
 //! Tests of the runtime on every available device. Expected results are computed on the host.
 
-use crate::lab;
-use crate::present;
+use crate::support::all_devices;
+use crate::support::test_device;
 
 use std::sync::Arc;
 
-use lab::{build_count, build_mix, build_step, saxpy};
 use panoply_device::null::NullDevice;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
@@ -16,6 +15,7 @@ use panoply_runtime::{
     Backend, Buffer, Command, CompiledKernel, Device, DeviceOptions, Epilogue, Launch, LaunchArg, Profiler, Result,
     Storage,
 };
+use test_device::{build_count, build_mix, build_step, saxpy};
 
 #[test]
 fn elements_of_every_type_round_trip() {
@@ -33,7 +33,7 @@ fn elements_of_every_type_round_trip() {
         let found = z.to_vec().unwrap();
         assert_eq!(found[2..8], [values[1], values[0], values[1], values[2], values[1], values[2]]);
     }
-    for device in present::devices() {
+    for device in all_devices::devices() {
         check(&device, [-1i8, 2, 3]);
         check(&device, [-1i16, 2, 3]);
         check(&device, [-1i32, 2, 3]);
@@ -52,7 +52,7 @@ fn elements_of_every_type_round_trip() {
 
 #[test]
 fn saxpy_with_lengths_around_the_group_size() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         for len in [1, 2, 3, 31, 32, 33, 255, 256, 257, 511, 512, 513, 5000] {
             let x: Vec<f32> = (0..len).map(|i| i as f32 * 0.37 - 5.0).collect();
             let y: Vec<f32> = (0..len).map(|i| 1.0 / (i as f32 + 1.0)).collect();
@@ -68,7 +68,7 @@ fn saxpy_with_lengths_around_the_group_size() {
 
 #[test]
 fn three_dimensional_grids_cover_every_item_once() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         for (x, y, z) in [(7, 1, 1), (1, 7, 1), (1, 1, 7), (33, 9, 1), (5, 6, 7), (130, 3, 2), (2, 200, 3)] {
             let items = x * y * z;
             let mut numbers = device.full(items + 5, u32::MAX).unwrap();
@@ -81,7 +81,7 @@ fn three_dimensional_grids_cover_every_item_once() {
 
 #[test]
 fn slices_are_offsets_into_their_buffer() {
-    for device in present::devices().into_iter().filter(|device| !present::is_checked(device)) {
+    for device in all_devices::devices().into_iter().filter(|device| !all_devices::is_checked(device)) {
         let x = device.buffer(&(0..100u32).collect::<Vec<_>>()).unwrap();
         let mut y = device.full(100, 7u32).unwrap();
         let (from, mut to) = (x.slice(13..43).unwrap(), y.slice_mut(51..81).unwrap());
@@ -94,13 +94,13 @@ fn slices_are_offsets_into_their_buffer() {
 
 #[test]
 fn queues_are_ordered_by_buffer_accesses() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         let queues = [device.default_queue(), device.queue().unwrap(), device.queue().unwrap()];
         let x = device.buffer(&vec![1u32; 10_000]).unwrap();
         let mut y = device.zeros::<u32>(10_000).unwrap();
         let mut expected = 0u32;
-        for turn in 0..30 {
-            let queue = &queues[turn % 3];
+        for round in 0..30 {
+            let queue = &queues[round % 3];
             Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).on(queue).launch(10_000).unwrap();
             expected = expected.wrapping_mul(5).wrapping_add(1);
         }
@@ -115,7 +115,7 @@ fn queues_are_ordered_by_buffer_accesses() {
 
 #[test]
 fn command_lists_run_in_order() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         let (mix, step) = (device.compile_fn(build_mix).unwrap(), device.compile_fn(build_step).unwrap());
         let storage = |value: u32| device.upload(&value.to_ne_bytes().repeat(64)).unwrap();
         let (a, b, c) = (storage(2), storage(3), storage(0));
@@ -136,7 +136,7 @@ fn command_lists_run_in_order() {
 
 #[test]
 fn profiles_contain_device_times() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         let x = device.buffer(&vec![1u32; 1 << 12]).unwrap();
         let mut y = device.zeros::<u32>(1 << 12).unwrap();
         let Ok(profile) = Profiler::start(&device) else { panic!("no other profile runs in this process") };
@@ -152,22 +152,26 @@ fn profiles_contain_device_times() {
 
 #[test]
 fn threads_share_a_device() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         std::thread::scope(|threads| {
             for thread in 0..4u32 {
                 let device = &device;
                 threads.spawn(move || {
                     let queue = if thread % 2 == 0 { device.default_queue() } else { device.queue().unwrap() };
-                    for turn in 0..25u32 {
+                    for round in 0..25u32 {
                         let len = 100 + 37 * thread as usize;
-                        let x = device.buffer(&vec![thread * 1000 + turn; len]).unwrap();
+                        let x = device.buffer(&vec![thread * 1000 + round; len]).unwrap();
                         let mut y = device.zeros::<u32>(len).unwrap();
                         for _ in 0..3 {
                             let args = vec![LaunchArg::from(&x), LaunchArg::from(&mut y)];
                             Launch::new(build_mix, args).on(&queue).launch(len).unwrap();
                         }
-                        let expected = (thread * 1000 + turn) * (25 + 5 + 1);
-                        assert_eq!(y.to_vec().unwrap(), vec![expected; len], "{device}, thread {thread}, turn {turn}");
+                        let expected = (thread * 1000 + round) * (25 + 5 + 1);
+                        assert_eq!(
+                            y.to_vec().unwrap(),
+                            vec![expected; len],
+                            "{device}, thread {thread}, round {round}"
+                        );
                     }
                 });
             }
@@ -181,7 +185,7 @@ fn threads_share_a_device() {
 #[test]
 fn memory_limit_holds_on_every_device() {
     const MIB: u64 = 1 << 20;
-    for device in present::devices() {
+    for device in all_devices::devices() {
         device.set_memory_limit(Some(64 * MIB));
         let held: Vec<Storage> = (0..64).map(|_| device.allocate(MIB).unwrap()).collect();
         let error = device.allocate(MIB).unwrap_err();
@@ -207,7 +211,7 @@ fn programs_are_loaded_from_the_disk_cache() {
         assert_eq!(y.to_vec().unwrap(), [5.0; 8], "{device}");
         (device.program_cache_stats().compiled, device.program_cache_stats().disk_hits)
     };
-    for raw in present::raw_devices() {
+    for raw in all_devices::raw_devices() {
         let process = || Device::new(raw.clone(), options.clone());
         assert_eq!(run(&process()), (1, 0), "{:?}", raw.info());
         let keeps = raw.target().language != panoply_ir::target::Language::Ir;
@@ -226,7 +230,7 @@ fn supported_routines_compute_correct_results() {
     let right: Vec<f32> = (0..n * k).map(|i| 3.0 - i as f32).collect();
     let expected: Vec<f32> =
         (0..m * n).map(|i| (0..k).map(|j| left[i / n * k + j] * right[i % n * k + j]).sum()).collect();
-    for device in present::devices() {
+    for device in all_devices::devices() {
         let (a, b) = (device.buffer(&left).unwrap(), device.buffer(&right).unwrap());
         let c = device.zeros::<f32>(m * n).unwrap();
         let run = |buffers| device.submit(&[Command::Routine { routine, buffers, epilogue: None }]);
@@ -282,7 +286,7 @@ fn epilogues_must_read_elementwise() {
     let numbers = |len: usize| (0..len).map(|i| (i % 13) as f32 - 6.0).collect::<Vec<f32>>();
     let (left, right, row) = (numbers(m * k), numbers(k * n), numbers(m * n));
     let product = |i: usize| -> f32 { (0..k).map(|j| left[i / n * k + j] * right[i % n + j * n]).sum() };
-    for device in present::devices().into_iter().filter(|device| device.supports_routine(&Routine::Gemm(gemm))) {
+    for device in all_devices::devices().into_iter().filter(|device| device.supports_routine(&Routine::Gemm(gemm))) {
         let [a, b, r] = [&left, &right, &row].map(|of| device.buffer(of).unwrap());
         let (c, y) = (device.zeros::<f32>(m * n).unwrap(), device.zeros::<f32>(m * n).unwrap());
         let [end, shifted] =
@@ -328,7 +332,7 @@ fn epilogues_must_read_elementwise() {
 
 #[test]
 fn smoke_test_detects_a_device_that_does_not_compute() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         device.smoke_test().unwrap();
     }
     Device::can_compute(Backend::Cpu).unwrap();

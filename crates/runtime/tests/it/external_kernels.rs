@@ -1,6 +1,6 @@
 //! User-supplied kernels on every available device: their results, and the errors of unsuitable ones.
 
-use crate::present;
+use crate::support::all_devices;
 
 use std::sync::Arc;
 
@@ -35,11 +35,11 @@ const WGSL: &str = "\
 }
 ";
 
-const PTX: &str = include_str!("../packages/square.ptx");
+const PTX: &str = include_str!("../external_kernels/square.ptx");
 /// The flavour that Vulkan takes.
-const SPIR_V: &[u8] = include_bytes!("../packages/square.spv");
+const SPIR_V: &[u8] = include_bytes!("../external_kernels/square.spv");
 /// The flavour that OpenCL and Level Zero take.
-const KERNEL_SPIR_V: &[u8] = include_bytes!("../packages/square.cl.spv");
+const KERNEL_SPIR_V: &[u8] = include_bytes!("../external_kernels/square.cl.spv");
 
 fn square_on_cpu(call: &mut HostCall<'_>) -> Result<()> {
     let (n, x, y) = (call.scalar::<u32>(0)?, call.read::<f32>(1)?, call.write::<f32>(2)?);
@@ -47,19 +47,19 @@ fn square_on_cpu(call: &mut HostCall<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the package without programs.
+/// Returns the kernel without programs.
 fn square() -> ExternalKernel {
     ExternalKernel::new("square", [64, 1, 1]).scalar::<u32>("n").input::<f32>("x").output::<f32>("y")
 }
 
 /// Adds a program for every device.
-fn everywhere(package: ExternalKernel) -> ExternalKernel {
-    let package = package.spir_v(SPIR_V).spir_v(KERNEL_SPIR_V).ptx(PTX).hip_cpp(CPP).opencl_c(CL).wgsl(WGSL);
-    package.cpu_fn(square_on_cpu)
+fn everywhere(kernel: ExternalKernel) -> ExternalKernel {
+    let kernel = kernel.spir_v(SPIR_V).spir_v(KERNEL_SPIR_V).ptx(PTX).hip_cpp(CPP).opencl_c(CL).wgsl(WGSL);
+    kernel.cpu_fn(square_on_cpu)
 }
 
-fn launch<'a>(package: &'a ExternalKernel, n: u32, x: &'a Buffer<f32>, y: &'a mut Buffer<f32>) -> Launch<'a> {
-    Launch::external(package, vec![n.into(), x.into(), y.into()])
+fn launch<'a>(kernel: &'a ExternalKernel, n: u32, x: &'a Buffer<f32>, y: &'a mut Buffer<f32>) -> Launch<'a> {
+    Launch::external(kernel, vec![n.into(), x.into(), y.into()])
 }
 
 /// Launches a kernel of this file, all of which stay within their buffers.
@@ -68,39 +68,40 @@ fn run(launch: Launch<'_>, grid: impl Into<Grid>) -> Result<()> {
     unsafe { launch.launch_unchecked(grid) }
 }
 
-fn refused(device: &Device, package: &ExternalKernel) -> Error {
-    device.load_external(package).expect_err("the kernel is rejected")
+fn refused(device: &Device, kernel: &ExternalKernel) -> Error {
+    device.load_external(kernel).expect_err("the kernel is rejected")
 }
 
 /// Returns the devices with a compiler for the sources of this file.
 fn compiling() -> impl Iterator<Item = Device> {
     let known = [Language::OpenClC, Language::Hip, Language::Wgsl].map(ProgramForm::Text);
-    let compiling =
-        present::raw_devices().iter().filter(move |raw| raw.accepted_forms().iter().any(|form| known.contains(form)));
+    let compiling = all_devices::raw_devices()
+        .iter()
+        .filter(move |raw| raw.accepted_forms().iter().any(|form| known.contains(form)));
     compiling.map(|raw| Device::new(raw.clone(), DeviceOptions::default()))
 }
 
 /// Returns the devices of one backend.
 fn devices(kind: Backend) -> Vec<Device> {
-    present::devices().into_iter().filter(|device| device.info().kind == kind).collect()
+    all_devices::devices().into_iter().filter(|device| device.info().kind == kind).collect()
 }
 
 #[test]
 fn external_kernel_runs_on_every_device() {
-    let package = everywhere(square());
-    for device in present::devices() {
+    let kernel = everywhere(square());
+    for device in all_devices::devices() {
         let values: Vec<f32> = (0..1000).map(|i| (i as f32 - 500.0) / 7.0).collect();
         let (x, mut y) = (device.buffer(&values).unwrap(), device.full(1000, -1.0f32).unwrap());
         for n in [1u32, 63, 64, 900] {
-            run(launch(&package, n, &x, &mut y), n as usize).unwrap_or_else(|error| panic!("{device}: {error}"));
+            run(launch(&kernel, n, &x, &mut y), n as usize).unwrap_or_else(|error| panic!("{device}: {error}"));
             let expected = values.iter().enumerate().map(|(i, x)| if i < n as usize { x * x + 1.0 } else { -1.0 });
             let wrong = y.to_vec().unwrap().into_iter().zip(expected).position(|(y, expected)| y != expected);
             assert_eq!(wrong, None, "{device}, {n} elements");
         }
         let counts = device.program_cache_stats();
         assert_eq!(counts.memory_hits, 3, "{device}: compiled once");
-        // A clone is the same package.
-        let (again, first) = (device.load_external(&package.clone()).unwrap(), device.load_external(&package).unwrap());
+        // A clone is the same kernel.
+        let (again, first) = (device.load_external(&kernel.clone()).unwrap(), device.load_external(&kernel).unwrap());
         assert!(Arc::ptr_eq(&again, &first), "{device}");
         assert_eq!(format!("{first:?}"), format!("kernel square(n: u32, x: &[f32], y: &mut [f32]) on {device}"));
     }
@@ -109,14 +110,14 @@ fn external_kernel_runs_on_every_device() {
 /// Launches on one queue see the writes of another, as with any kernel.
 #[test]
 fn queues_are_ordered_by_accesses_of_external_kernels() {
-    let package = everywhere(square());
-    for device in present::devices() {
+    let kernel = everywhere(square());
+    for device in all_devices::devices() {
         let queues = [device.queue().unwrap(), device.queue().unwrap()];
         let mut values = [device.full(64, 0.0f32).unwrap(), device.full(64, 0.0f32).unwrap()];
-        for turn in 0..5 {
+        for round in 0..5 {
             let [a, b] = &mut values;
-            let (x, y) = if turn % 2 == 0 { (a, b) } else { (b, a) };
-            run(launch(&package, 64, x, y).on(&queues[turn % 2]), 64).unwrap();
+            let (x, y) = if round % 2 == 0 { (a, b) } else { (b, a) };
+            run(launch(&kernel, 64, x, y).on(&queues[round % 2]), 64).unwrap();
         }
         // 0, 1, 2, 5, 26, 677.
         assert_eq!(values[1].to_vec().unwrap(), [677.0; 64], "{device}");
@@ -126,7 +127,7 @@ fn queues_are_ordered_by_accesses_of_external_kernels() {
 /// Work-groups and grids with two and three axes: each work-item stores its position.
 #[test]
 fn work_items_along_three_axes() {
-    let package = ExternalKernel::new("place", [4, 2, 2])
+    let kernel = ExternalKernel::new("place", [4, 2, 2])
         .scalar::<u32>("nx")
         .scalar::<u32>("ny")
         .scalar::<u32>("nz")
@@ -166,7 +167,7 @@ fn work_items_along_three_axes() {
         let (nx, ny, nz) = (9usize, 5, 3);
         let mut at = device.zeros::<u32>(nx * ny * nz).unwrap();
         let args = vec![(nx as u32).into(), (ny as u32).into(), (nz as u32).into(), (&mut at).into()];
-        run(Launch::external(&package, args), (nx, ny, nz)).unwrap_or_else(|error| panic!("{device}: {error}"));
+        run(Launch::external(&kernel, args), (nx, ny, nz)).unwrap_or_else(|error| panic!("{device}: {error}"));
         let place = |i: usize| (i % nx + 100 * (i / nx % ny) + 10000 * (i / nx / ny)) as u32;
         assert_eq!(at.to_vec().unwrap(), (0..nx * ny * nz).map(place).collect::<Vec<u32>>(), "{device}");
     }
@@ -174,59 +175,59 @@ fn work_items_along_three_axes() {
 
 #[test]
 fn invalid_launches_are_rejected_before_the_device_is_called() {
-    let package = everywhere(square());
-    for device in present::devices() {
+    let kernel = everywhere(square());
+    for device in all_devices::devices() {
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
         let (wide, mut words) = (device.zeros::<f64>(8).unwrap(), device.zeros::<u32>(8).unwrap());
-        let fails = |launch: Launch<'_>, grid: usize, said: &str| {
+        let fails = |launch: Launch<'_>, grid: usize, message: &str| {
             let error = run(launch, grid).unwrap_err();
-            assert!(error.is_mistake() && error.message().contains(said), "{device}: {error}");
+            assert!(error.is_mistake() && error.message().contains(message), "{device}: {error}");
             assert!(error.to_string().contains("external_kernels.rs:"), "the caller's line: {error}");
         };
-        let error = launch(&package, 8, &x, &mut y).launch(8).unwrap_err();
+        let error = launch(&kernel, 8, &x, &mut y).launch(8).unwrap_err();
         assert!(
             error.message().starts_with("kernel square: its accesses cannot be verified; launch it with `unsafe"),
             "{error}"
         );
         fails(
-            Launch::external(&package, vec![8u32.into(), (&x).into()]),
+            Launch::external(&kernel, vec![8u32.into(), (&x).into()]),
             8,
             "takes 3 arguments (n: u32, x: &[f32], y: &mut [f32])",
         );
         fails(
-            Launch::external(&package, vec![8i32.into(), (&x).into(), (&mut y).into()]),
+            Launch::external(&kernel, vec![8i32.into(), (&x).into(), (&mut y).into()]),
             8,
             "argument 1 (n) is a u32, not a i32",
         );
         fails(
-            Launch::external(&package, vec![8usize.into(), (&x).into(), (&mut y).into()]),
+            Launch::external(&kernel, vec![8usize.into(), (&x).into(), (&mut y).into()]),
             8,
             "argument 1 (n) is a u32, not an index",
         );
         fails(
-            Launch::external(&package, vec![8u32.into(), (&wide).into(), (&mut y).into()]),
+            Launch::external(&kernel, vec![8u32.into(), (&wide).into(), (&mut y).into()]),
             8,
             "argument 2 (x) is a buffer of f32",
         );
         fails(
-            Launch::external(&package, vec![8u32.into(), (&x).into(), (&mut words).into()]),
+            Launch::external(&kernel, vec![8u32.into(), (&x).into(), (&mut words).into()]),
             8,
             "argument 3 (y) is a buffer of f32",
         );
-        fails(Launch::external(&package, vec![8u32.into(), (&x).into(), (&x).into()]), 8, "argument 3 (y) is written");
-        fails(launch(&package, 8, &x, &mut y), 0, "has no work-items");
+        fails(Launch::external(&kernel, vec![8u32.into(), (&x).into(), (&x).into()]), 8, "argument 3 (y) is written");
+        fails(launch(&kernel, 8, &x, &mut y), 0, "has no work-items");
     }
 }
 
 #[test]
 fn unsupported_group_sizes_and_bindings_are_rejected() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         let empty = refused(&device, &ExternalKernel::new("square", [64, 0, 1]).cpu_fn(square_on_cpu));
         assert!(empty.is_mistake() && empty.message().contains("a group of 64×0×1 has no work-items"), "{empty}");
         let large = refused(&device, &ExternalKernel::new("square", [1 << 14, 1, 1]).cpu_fn(square_on_cpu));
         assert!(large.is_unsupported() && large.message().contains("use a smaller group"), "{large}");
         let many = (0..=device.target().max_bindings.min(1000))
-            .fold(square(), |package, i| package.input::<f32>(&format!("x{i}")));
+            .fold(square(), |kernel, i| kernel.input::<f32>(&format!("x{i}")));
         if device.target().max_bindings < 1000 {
             let many = refused(&device, &many.cpu_fn(square_on_cpu));
             assert!(many.is_unsupported() && many.message().contains("split the kernel or join buffers"), "{many}");
@@ -236,7 +237,7 @@ fn unsupported_group_sizes_and_bindings_are_rejected() {
 
 #[test]
 fn unsupported_forms_are_listed_in_the_error() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         let error = refused(&device, &square().metallib(b"MTLB").msl("kernel void square() {}"));
         assert!(error.is_unsupported(), "{error}");
         let expected = format!("none of its programs (a Metal library, MSL) is usable on {device}, which accepts ");
@@ -249,9 +250,9 @@ fn unsupported_forms_are_listed_in_the_error() {
 #[test]
 fn compile_error_quotes_the_source_line() {
     let wrong = |source: &str| source.replace("* x[i] + 1.0", "* x[i] + missing");
-    let package = square().hip_cpp(&wrong(CPP)).opencl_c(&wrong(CL)).wgsl(&wrong(WGSL)).cpu_fn(square_on_cpu);
+    let kernel = square().hip_cpp(&wrong(CPP)).opencl_c(&wrong(CL)).wgsl(&wrong(WGSL)).cpu_fn(square_on_cpu);
     for device in compiling() {
-        let error = refused(&device, &package);
+        let error = refused(&device, &kernel);
         assert!(error.is_compile_failed(), "{device}: {error}");
         assert!(error.message().contains("square"), "{device}: {error}");
         let notes = error.notes().join("\n");
@@ -262,18 +263,18 @@ fn compile_error_quotes_the_source_line() {
 #[test]
 fn missing_entry_point_is_named() {
     let other = |source: &str| source.replace("square(", "cube(");
-    let package = square()
+    let kernel = square()
         .spir_v(&rename_entry(SPIR_V))
         .spir_v(&rename_entry(KERNEL_SPIR_V))
         .ptx(&other(PTX))
         .hip_cpp(&other(CPP))
         .opencl_c(&other(CL))
         .wgsl(&other(WGSL));
-    for device in present::devices().into_iter().filter(|device| device.info().kind != Backend::Cpu) {
-        let error = refused(&device, &package);
-        let said = error.to_string();
-        assert!(said.contains("no entry point") || said.contains("no kernel"), "{device}: {said}");
-        assert!(said.contains("square"), "{device}: {said}");
+    for device in all_devices::devices().into_iter().filter(|device| device.info().kind != Backend::Cpu) {
+        let error = refused(&device, &kernel);
+        let message = error.to_string();
+        assert!(message.contains("no entry point") || message.contains("no kernel"), "{device}: {message}");
+        assert!(message.contains("square"), "{device}: {message}");
     }
 }
 
@@ -290,8 +291,8 @@ fn failing_cpu_function_fails_the_launch() {
     for device in devices(Backend::Cpu) {
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
         let error = run(launch(&failing, 8, &x, &mut y), 8).unwrap_err();
-        let said = "its CPU function requests argument 3 as read f64, but it is 32 bytes to write";
-        assert!(error.is_mistake() && error.message().contains(said), "{error}");
+        let message = "its CPU function requests argument 3 as read f64, but it is 32 bytes to write";
+        assert!(error.is_mistake() && error.message().contains(message), "{error}");
         let error = run(launch(&panicking, 8, &x, &mut y), 8).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Driver, "{error}");
         assert!(error.message().contains("kernel square: its CPU function panicked"), "{error}");
@@ -314,8 +315,8 @@ fn wgsl_bindings_and_group_size_must_match() {
         let wide = square().wgsl(&WGSL.replace("@workgroup_size(64)", "@workgroup_size(8, 8)"));
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
         let error = run(launch(&wide, 8, &x, &mut y), 8).unwrap_err();
-        let said = "square has groups of 8×8×1 in its source and 64×1×1 in the launch; make them equal";
-        assert!(error.is_mistake() && error.message().contains(said), "{error}");
+        let message = "square has groups of 8×8×1 in its source and 64×1×1 in the launch; make them equal";
+        assert!(error.is_mistake() && error.message().contains(message), "{error}");
     }
 }
 
@@ -324,9 +325,9 @@ fn wgsl_bindings_and_group_size_must_match() {
 fn ptx_for_a_newer_gpu_is_skipped() {
     let newer = PTX.replace(".target sm_50", ".target sm_90");
     for device in devices(Backend::Cuda) {
-        let package = square().ptx(&newer).ptx(PTX);
+        let kernel = square().ptx(&newer).ptx(PTX);
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
-        run(launch(&package, 8, &x, &mut y), 8).unwrap_or_else(|error| panic!("{device}: {error}"));
+        run(launch(&kernel, 8, &x, &mut y), 8).unwrap_or_else(|error| panic!("{device}: {error}"));
         assert_eq!(y.to_vec().unwrap(), [1.0; 8], "{device}");
         if device.target().language == (Language::Ptx { capability: 61 }) {
             let error = refused(&device, &square().ptx(&newer));
@@ -347,20 +348,20 @@ fn external_kernels_need_unchecked_single_launches() {
         let prepared = device.load_external(&everywhere(square())).unwrap();
         let args = vec![8u32.into(), (&x).into(), (&mut y).into()];
         let error = device.submit(&[Command::Kernel { prepared: &prepared, grid: Grid::from(8), args }]).unwrap_err();
-        let said = "kernel square: its accesses cannot be verified; it cannot be part of a command list";
-        assert!(error.is_mistake() && error.message() == said, "{error}");
+        let message = "kernel square: its accesses cannot be verified; it cannot be part of a command list";
+        assert!(error.is_mistake() && error.message() == message, "{error}");
     }
 }
 
 /// Code for other hardware is skipped, and named if no program is left.
 #[test]
 fn damaged_and_foreign_code_is_skipped() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         let cut = [&b"\x7FELF"[..], &[0; 20]].concat();
         let images = || square().cubin(&cut).code_object(&cut).spir_v(&SPIR_V[..200]).spir_v(b"no code");
-        let package = everywhere(images());
+        let kernel = everywhere(images());
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
-        run(launch(&package, 8, &x, &mut y), 8).unwrap_or_else(|error| panic!("{device}: {error}"));
+        run(launch(&kernel, 8, &x, &mut y), 8).unwrap_or_else(|error| panic!("{device}: {error}"));
         assert_eq!(y.to_vec().unwrap(), [1.0; 8], "{device}");
         let error = refused(&device, &images());
         assert!(error.is_unsupported(), "{device}: {error}");
@@ -381,14 +382,14 @@ fn damaged_and_foreign_code_is_skipped() {
 /// Regression test: a driver read past the end of an empty source until the process crashed.
 #[test]
 fn empty_sources_and_zero_bytes_are_rejected() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         for (source, what) in [
             ("", "source is empty"),
             (" \n", "source is empty"),
             ("kernel void f(\0) {}", "source contains a zero byte"),
         ] {
             let f = || ExternalKernel::new("f", [1, 1, 1]).output::<f32>("y");
-            for package in [
+            for kernel in [
                 f().opencl_c(source),
                 f().wgsl(source),
                 f().cuda_c(source),
@@ -396,7 +397,7 @@ fn empty_sources_and_zero_bytes_are_rejected() {
                 f().ptx(source),
                 f().msl(source),
             ] {
-                let error = refused(&device, &package);
+                let error = refused(&device, &kernel);
                 assert!(error.is_mistake() && error.message().contains(what), "{device}: {error}");
             }
         }
@@ -427,9 +428,9 @@ fn conflicting_group_size_is_reported() {
             let source = format!(
                 "kernel __attribute__((reqd_work_group_size({items}, 1, 1))) void square(uint n, global const float *x, global float *y) {{}}"
             );
-            let package = square().opencl_c(&source);
+            let kernel = square().opencl_c(&source);
             let (x, mut y) = (device.full(64, 1.0f32).unwrap(), device.full(64, 1.0f32).unwrap());
-            let error = run(launch(&package, 64, &x, &mut y), 64).expect_err("the groups differ");
+            let error = run(launch(&kernel, 64, &x, &mut y), 64).expect_err("the groups differ");
             let wanted =
                 format!("square has groups of {items}×1×1 in its source and 64×1×1 in the launch; make them equal");
             assert!(error.to_string().contains(&wanted), "{device}: {error}");
@@ -466,7 +467,7 @@ fn mismatched_parameter_types_are_rejected() {
 #[test]
 fn truncated_spir_v_is_rejected_on_every_device() {
     let spir_v = ProgramForm::Image(BinaryFormat::SpirV);
-    let taking = present::raw_devices().iter().filter(|raw| raw.accepted_forms().contains(&spir_v));
+    let taking = all_devices::raw_devices().iter().filter(|raw| raw.accepted_forms().contains(&spir_v));
     for device in taking.map(|raw| Device::new(raw.clone(), DeviceOptions::default())) {
         for length in [0, 3, 4, 19, 20, 22, SPIR_V.len() / 2, SPIR_V.len() - 1] {
             let error = refused(&device, &square().spir_v(&SPIR_V[..length]));

@@ -4,14 +4,14 @@
 //! next command at random among all that queue order and waits allow.
 
 mod exclusion;
-use crate::lab;
+use crate::support::test_device;
 
 use std::collections::BTreeMap;
 
-use lab::{Plan, build_mix, build_step, lab};
 use panoply_ir::random::Random;
 use panoply_ir::{DType, Error, ErrorKind};
 use panoply_runtime::{Buffer, Command, Grid, Launch, LaunchArg, Queue};
+use test_device::{Options, build_mix, build_step, test_device};
 
 const ELEMS: usize = 24;
 
@@ -33,7 +33,7 @@ fn queues_agree_with_program_order_under_a_backlog() {
 /// Runs a random program over a few buffers with changing lifetimes, accessing up to `most` + 1 elements at a time.
 fn run(seed: u64, steps: usize, most: u64, progress: u64) {
     let mut random = Random::new(seed);
-    let (device, lab) = lab(Plan { defer: Some(seed ^ 0x5EED), progress, ..Plan::default() });
+    let (device, test_device) = test_device(Options { defer: Some(seed ^ 0x5EED), progress, ..Options::default() });
     let queues: Vec<Queue> =
         std::iter::once(device.default_queue()).chain((0..3).map(|_| device.queue().unwrap())).collect();
     let mut buffers: Vec<(Buffer<u32>, Vec<u32>)> = Vec::new();
@@ -106,43 +106,43 @@ fn run(seed: u64, steps: usize, most: u64, progress: u64) {
     assert_eq!(device.memory_stats().buffers, 0, "seed {seed}");
     device.synchronize().unwrap();
     drop(device);
-    let state = lab.state();
+    let state = test_device.state();
     assert!(state.live.is_empty() && state.programs.is_empty(), "seed {seed}: everything was released");
 }
 
 #[test]
 fn reads_do_not_wait_for_each_other() {
-    let (device, lab) = lab(Plan { defer: Some(1), ..Plan::default() });
+    let (device, test_device) = test_device(Options { defer: Some(1), ..Options::default() });
     let x = device.buffer(&[1u32; ELEMS]).unwrap();
     device.synchronize().unwrap();
     let (one, two) = (device.queue().unwrap(), device.queue().unwrap());
-    let before = lab.counts().submissions;
+    let before = test_device.counts().submissions;
     let (first, second) = (x.read_async_on(&one).unwrap(), x.read_async_on(&two).unwrap());
-    assert_eq!(lab.counts().submissions - before, 2, "two reads, no wait");
+    assert_eq!(test_device.counts().submissions - before, 2, "two reads, no wait");
     assert_eq!(second.wait().unwrap(), first.wait().unwrap());
 }
 
 #[test]
 fn halves_of_a_buffer_are_independent() {
-    let (device, lab) = lab(Plan { defer: Some(2), ..Plan::default() });
+    let (device, test_device) = test_device(Options { defer: Some(2), ..Options::default() });
     let mut x = device.buffer(&[1u32; 2 * ELEMS]).unwrap();
     device.synchronize().unwrap();
     let queues = [device.queue().unwrap(), device.queue().unwrap()];
     let source = device.buffer(&[2u32; ELEMS]).unwrap();
     device.synchronize().unwrap();
     device.compile_fn(build_step).unwrap();
-    let before = lab.counts().submissions;
+    let before = test_device.counts().submissions;
     let (mut low, mut high) = x.split_at_mut(ELEMS).unwrap();
     for (half, queue) in [&mut *low, &mut *high].into_iter().zip(&queues) {
         Launch::new(build_step, vec![(&source).into(), half.into()]).on(queue).launch(ELEMS).unwrap();
     }
-    assert_eq!(lab.counts().submissions - before, 2, "two launches, no wait");
+    assert_eq!(test_device.counts().submissions - before, 2, "two launches, no wait");
     assert_eq!(x.to_vec().unwrap(), [7; 2 * ELEMS]);
 }
 
 #[test]
 fn events_order_queues() {
-    let (device, _) = lab(Plan { defer: Some(3), ..Plan::default() });
+    let (device, _) = test_device(Options { defer: Some(3), ..Options::default() });
     let (one, two) = (device.queue().unwrap(), device.queue().unwrap());
     let mut x = device.zeros::<u32>(ELEMS).unwrap();
     let source = device.buffer(&[1u32; ELEMS]).unwrap();
@@ -156,19 +156,19 @@ fn events_order_queues() {
 
 #[test]
 fn failed_work_poisons_its_outputs() {
-    let (device, lab) = lab(Plan { defer: Some(4), ..Plan::default() });
+    let (device, test_device) = test_device(Options { defer: Some(4), ..Options::default() });
     let source = device.buffer(&[1u32; ELEMS]).unwrap();
     let mut x = device.buffer(&[2u32; ELEMS]).unwrap();
     device.synchronize().unwrap();
-    lab.state().fail_step = Some(Error::new(ErrorKind::Driver, "lab: the step failed"));
+    test_device.state().fail_step = Some(Error::new(ErrorKind::Driver, "test device: the step failed"));
     Launch::new(build_mix, vec![(&source).into(), (&mut x).into()]).launch(ELEMS).unwrap();
 
     let error = x.to_vec().unwrap_err();
-    assert_eq!(error.message(), "lab: the step failed");
+    assert_eq!(error.message(), "test device: the step failed");
     assert_eq!(error.notes(), ["the work that should have written this buffer failed; write it again"]);
     let mut other = device.zeros(ELEMS).unwrap();
     let launch = |x: &Buffer<u32>, y: &mut Buffer<u32>| Launch::new(build_mix, vec![x.into(), y.into()]).launch(ELEMS);
-    assert_eq!(launch(&x, &mut other).unwrap_err().message(), "lab: the step failed");
+    assert_eq!(launch(&x, &mut other).unwrap_err().message(), "test device: the step failed");
     assert_eq!(source.to_vec().unwrap(), [1; ELEMS], "its inputs are intact");
 
     x.write(&[3; ELEMS]).unwrap();
@@ -179,11 +179,11 @@ fn failed_work_poisons_its_outputs() {
 
 #[test]
 fn memory_of_failed_work_is_usable_after_reuse() {
-    let (device, lab) = lab(Plan { defer: Some(5), ..Plan::default() });
+    let (device, test_device) = test_device(Options { defer: Some(5), ..Options::default() });
     let source = device.buffer(&[1u32; ELEMS]).unwrap();
     let mut x = device.buffer(&[2u32; ELEMS]).unwrap();
     device.synchronize().unwrap();
-    lab.state().fail_step = Some(Error::new(ErrorKind::Driver, "lab: the step failed"));
+    test_device.state().fail_step = Some(Error::new(ErrorKind::Driver, "test device: the step failed"));
     Launch::new(build_mix, vec![(&source).into(), (&mut x).into()]).launch(ELEMS).unwrap();
     drop(x);
     let next: Buffer<u32> = device.empty(ELEMS).unwrap();

@@ -2,22 +2,24 @@
 
 #[cfg(target_os = "linux")]
 mod guard;
-use crate::lab;
+use crate::support::test_device;
 mod routines;
 
-use lab::{Plan, build_count, build_grouped, build_mix, build_saxpy, build_typed, build_unchecked, lab, saxpy};
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::target::Target;
 use panoply_ir::{DType, Error, ErrorKind, Result, Type};
 use panoply_runtime::{Buffer, Command, Device, Grid, Launch, LaunchArg};
+use test_device::{
+    Options, build_count, build_grouped, build_mix, build_saxpy, build_typed, build_unchecked, saxpy, test_device,
+};
 
 #[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: guard::Guarded = guard::Guarded;
 
 fn device() -> Device {
-    lab(Plan::default()).0
+    test_device(Options::default()).0
 }
 
 /// Checks the error's kind and message, that the device still works, and that no memory leaks.
@@ -208,7 +210,7 @@ fn requirements_beyond_the_device() {
     let target =
         Target { max_group: [64, 64, 4], max_group_items: 256, shared_bytes: 1024, max_bindings: 2, ..Target::cpu() };
     let target = Target { f64: false, int64: false, ..target };
-    let (device, _) = lab(Plan { target, ..Plan::default() });
+    let (device, _) = test_device(Options { target, ..Options::default() });
     let lacks = |build: fn() -> Result<Kernel>, message: &str| {
         check(&device, device.compile_fn(build).unwrap_err(), ErrorKind::Unsupported, message);
     };
@@ -230,11 +232,11 @@ fn requirements_beyond_the_device() {
     );
     lacks(
         || build_typed(DType::F64),
-        "kernel typed: y is f64, which cpu (Lab) does not have; use f32 or another device",
+        "kernel typed: y is f64, which cpu (TestDevice) does not have; use f32 or another device",
     );
     lacks(
         || build_typed(DType::U64),
-        "kernel typed: y is u64, which cpu (Lab) does not have; use u32 or another device",
+        "kernel typed: y is u64, which cpu (TestDevice) does not have; use u32 or another device",
     );
     for dtype in [DType::F16, DType::BF16, DType::I8] {
         let kernel = panoply_ir::verify::verify(build_typed(dtype).unwrap()).unwrap();
@@ -245,7 +247,7 @@ fn requirements_beyond_the_device() {
 #[test]
 fn buffers_of_another_device() {
     let (device, other) =
-        (device(), lab(Plan { index: 1, kind: panoply_runtime::Backend::OpenCl, ..Plan::default() }).0);
+        (device(), test_device(Options { index: 1, kind: panoply_runtime::Backend::OpenCl, ..Options::default() }).0);
     let x = other.zeros::<f32>(4).unwrap();
     let mut y = device.zeros::<f32>(4).unwrap();
     let answer = saxpy(1.0, &x, &mut y).launch(4);
@@ -317,32 +319,33 @@ fn unchecked_kernels_need_an_unsafe_launch() {
 
 #[test]
 fn command_lists_are_submitted_completely_or_not_at_all() {
-    let (device, lab) = lab(Plan::default());
+    let (device, test_device) = test_device(Options::default());
     let storage = device.upload(&[1; 8]).unwrap();
-    let before = lab.counts().submissions;
+    let before = test_device.counts().submissions;
     let good = Command::Fill { to: &storage, pattern: &[2] };
     let bad = Command::Fill { to: &storage, pattern: &[0; 3] };
     assert!(device.submit(&[good, bad]).unwrap_err().is_mistake());
-    assert_eq!(lab.counts().submissions, before);
+    assert_eq!(test_device.counts().submissions, before);
     assert_eq!(storage.read().unwrap(), [1; 8]);
 }
 
 #[test]
 fn failing_compiler_or_queue() {
-    let (device, lab) = lab(Plan::default());
-    let refusal = || Error::new(ErrorKind::CompileFailed, "kernel mix does not build on lab").note("line 1: no");
-    lab.state().refuse_program = Some(refusal());
+    let (device, test_device) = test_device(Options::default());
+    let refusal =
+        || Error::new(ErrorKind::CompileFailed, "kernel mix does not build on test device").note("line 1: no");
+    test_device.state().refuse_program = Some(refusal());
     let (x, mut y) = (device.zeros::<u32>(4).unwrap(), device.zeros::<u32>(4).unwrap());
     fn launch(x: &Buffer<u32>, y: &mut Buffer<u32>) -> Result<()> {
         Launch::new(build_mix, vec![x.into(), y.into()]).launch(4)
     }
     let error = launch(&x, &mut y).unwrap_err();
     assert_eq!(error.notes(), ["line 1: no"]);
-    check(&device, error, ErrorKind::CompileFailed, "kernel mix does not build on lab");
+    check(&device, error, ErrorKind::CompileFailed, "kernel mix does not build on test device");
     launch(&x, &mut y).expect("failures are not cached");
-    lab.state().refuse_submission = Some(Error::new(ErrorKind::DeviceLost, "lab is gone"));
+    test_device.state().refuse_submission = Some(Error::new(ErrorKind::DeviceLost, "test device is gone"));
     let error = launch(&x, &mut y).unwrap_err();
-    check(&device, error, ErrorKind::DeviceLost, "lab is gone");
+    check(&device, error, ErrorKind::DeviceLost, "test device is gone");
     drop((x, y));
     assert_eq!(device.memory_stats().buffers, 0);
 }

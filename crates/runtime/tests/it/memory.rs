@@ -1,23 +1,26 @@
 //! Tests of buffers, the memory pool and its statistics. The simulated device counts the driver calls.
 
-use crate::lab;
-use crate::present;
+use crate::support::all_devices;
+use crate::support::test_device;
 
-use lab::{Plan, build_mix, lab};
 use panoply_ir::random::Random;
 use panoply_runtime::env::PoolSetting;
 use panoply_runtime::{Buffer, Device, DeviceOptions, Launch, Storage};
+use test_device::{Options, build_mix, test_device};
 
 const MIB: u64 = 1 << 20;
 
-fn capped(cap: u64) -> (Device, std::sync::Arc<lab::Lab>) {
-    let lab = lab::Lab::new(Plan::default());
-    (Device::new(lab.clone(), DeviceOptions { pool: PoolSetting::Cap(cap), ..DeviceOptions::default() }), lab)
+fn capped(cap: u64) -> (Device, std::sync::Arc<test_device::TestDevice>) {
+    let test_device = test_device::TestDevice::new(Options::default());
+    (
+        Device::new(test_device.clone(), DeviceOptions { pool: PoolSetting::Cap(cap), ..DeviceOptions::default() }),
+        test_device,
+    )
 }
 
 #[test]
 fn buffer_contents_round_trip() {
-    let (device, _) = lab(Plan::default());
+    let (device, _) = test_device(Options::default());
     let data: Vec<f32> = (0..1000).map(|i| i as f32 / 7.0).collect();
     let mut x = device.buffer(&data).unwrap();
     assert_eq!(x.len(), 1000);
@@ -38,7 +41,7 @@ fn buffer_contents_round_trip() {
 
 #[test]
 fn empty_buffers_are_supported() {
-    let (device, _) = lab(Plan::default());
+    let (device, _) = test_device(Options::default());
     let mut x = device.buffer::<f32>(&[]).unwrap();
     assert!(x.is_empty());
     x.write(&[]).unwrap();
@@ -51,7 +54,8 @@ fn empty_buffers_are_supported() {
 
 #[test]
 fn copies_between_devices_pass_through_the_host() {
-    let ((one, _), (two, _)) = (lab(Plan::default()), lab(Plan { index: 1, ..Plan::default() }));
+    let ((one, _), (two, _)) =
+        (test_device(Options::default()), test_device(Options { index: 1, ..Options::default() }));
     let x = one.buffer(&[1u16, 2, 3]).unwrap();
     let y = x.to(&two).unwrap();
     assert_eq!(y.device(), &two);
@@ -61,12 +65,12 @@ fn copies_between_devices_pass_through_the_host() {
 
 #[test]
 fn freed_memory_is_reused() {
-    let (device, lab) = lab(Plan::default());
+    let (device, test_device) = test_device(Options::default());
     for bytes in [1, 300, 700, 5000, 100_000, 3_000_000] {
         drop(device.allocate(bytes).unwrap());
         drop(device.allocate(bytes).unwrap());
     }
-    assert_eq!(lab.counts().allocations, 6);
+    assert_eq!(test_device.counts().allocations, 6);
     assert_eq!(device.memory_stats().reused, 6);
     drop(device.allocate(2_700_000).unwrap());
     assert_eq!(device.memory_stats().reused, 7, "a large request reuses a block up to a seventh larger");
@@ -77,18 +81,18 @@ fn freed_memory_is_reused() {
 /// One buffer at a time, each slightly longer than the previous one, whose memory it therefore cannot reuse.
 #[test]
 fn reserved_memory_is_bounded_by_peak_use() {
-    let (device, lab) = lab(Plan::default());
+    let (device, test_device) = test_device(Options::default());
     for count in 1..500u64 {
         drop(device.allocate(count * 24_000).unwrap());
         let stats = device.memory_stats();
         assert!(stats.reserved <= 4 * stats.peak_allocated.next_multiple_of(64) + 64 * MIB, "{stats}");
-        assert_eq!(stats.reserved, lab.counts().used);
+        assert_eq!(stats.reserved, test_device.counts().used);
     }
     assert!(device.memory_stats().peak_reserved <= 4 * 12 * MIB + 64 * MIB);
     // The block freed last is still in the pool.
-    let (reused, before) = (device.memory_stats().reused, lab.counts().allocations);
+    let (reused, before) = (device.memory_stats().reused, test_device.counts().allocations);
     drop(device.allocate(499 * 24_000).unwrap());
-    assert_eq!((device.memory_stats().reused, lab.counts().allocations), (reused + 1, before));
+    assert_eq!((device.memory_stats().reused, test_device.counts().allocations), (reused + 1, before));
     // Two buffers at a time with two growing sizes, one of them older.
     let mut held = Vec::new();
     for count in 1..2000u64 {
@@ -104,7 +108,7 @@ fn reserved_memory_is_bounded_by_peak_use() {
 /// Sizes that repeat in each step are allocated from the driver only once.
 #[test]
 fn steady_loop_reuses_all_allocations() {
-    let (device, lab) = lab(Plan::default());
+    let (device, test_device) = test_device(Options::default());
     let mut random = Random::new(5);
     let steps: Vec<(u64, usize)> = (0..300).map(|_| (1 + random.below(4 << 20), random.below(12) as usize)).collect();
     let mut asked = Vec::new();
@@ -115,14 +119,14 @@ fn steady_loop_reuses_all_allocations() {
             held.truncate(1 + keep);
         }
         drop(held);
-        asked.push(lab.counts().allocations);
+        asked.push(test_device.counts().allocations);
     }
     assert!(asked[2..].iter().all(|count| *count == asked[2]), "{asked:?}");
 }
 
 #[test]
 fn statistics_are_consistent() {
-    let (device, lab) = lab(Plan::default());
+    let (device, test_device) = test_device(Options::default());
     let mut random = Random::new(7);
     let mut held: Vec<Storage> = Vec::new();
     let mut most = 0;
@@ -138,8 +142,8 @@ fn statistics_are_consistent() {
         assert_eq!(stats.allocated, held.iter().map(Storage::bytes).sum::<u64>());
         assert_eq!(stats.peak_allocated, most);
         assert_eq!(stats.buffers, held.len() as u64);
-        assert_eq!(stats.reserved, lab.counts().used, "bytes allocated by the driver");
-        assert_eq!(stats.allocations - stats.reused, lab.counts().allocations);
+        assert_eq!(stats.reserved, test_device.counts().used, "bytes allocated by the driver");
+        assert_eq!(stats.allocations - stats.reused, test_device.counts().allocations);
     }
     drop(held);
     let stats = device.memory_stats();
@@ -147,16 +151,16 @@ fn statistics_are_consistent() {
     assert_eq!(device.memory_by_tag(), []);
     assert!(stats.reserved > 0);
     assert_eq!(device.trim(), stats.reserved);
-    assert_eq!((device.memory_stats().reserved, lab.counts().used), (0, 0));
+    assert_eq!((device.memory_stats().reserved, test_device.counts().used), (0, 0));
 }
 
 #[test]
 fn pool_can_be_filled_to_the_cap_exactly() {
     for megabyte in [MIB, 1_000_000] {
-        let (device, lab) = capped(64 * megabyte);
+        let (device, test_device) = capped(64 * megabyte);
         let held: Vec<Storage> = (0..64).map(|_| device.allocate(megabyte).unwrap()).collect();
         assert!(device.allocate(megabyte).unwrap_err().is_out_of_memory());
-        assert_eq!(lab.counts().used, 64 * megabyte);
+        assert_eq!(test_device.counts().used, 64 * megabyte);
         drop(held);
         device.allocate(64 * megabyte).unwrap();
     }
@@ -186,10 +190,10 @@ fn exceeding_the_cap_names_the_largest_tags() {
 
 #[test]
 fn pool_is_trimmed_when_the_device_is_out_of_memory() {
-    let (device, lab) = lab(Plan { memory: 10 * MIB, ..Plan::default() });
+    let (device, test_device) = test_device(Options { memory: 10 * MIB, ..Options::default() });
     drop(device.allocate(6 * MIB).unwrap());
     let big = device.allocate(8 * MIB).unwrap();
-    assert_eq!(lab.counts().used, 8 * MIB);
+    assert_eq!(test_device.counts().used, 8 * MIB);
     let error = device.allocate(3 * MIB).unwrap_err();
     assert!(error.is_out_of_memory());
     assert_eq!(
@@ -209,8 +213,8 @@ fn memory_estimate_matches_the_pool_statistics() {
     let (mut fitted, mut refused) = (0, 0);
     for round in 0..400u64 {
         let cap = [PoolSetting::On, PoolSetting::Off, PoolSetting::Cap(6 * MIB)][round as usize % 3];
-        let lab = lab::Lab::new(Plan { memory: (4 + round % 8) * MIB, ..Plan::default() });
-        let device = Device::new(lab.clone(), DeviceOptions { pool: cap, ..DeviceOptions::default() });
+        let test_device = test_device::TestDevice::new(Options { memory: (4 + round % 8) * MIB, ..Options::default() });
+        let device = Device::new(test_device.clone(), DeviceOptions { pool: cap, ..DeviceOptions::default() });
         let mut sizes = |most: u64| -> Vec<u64> {
             let count = random.below(most);
             let size = |random: &mut Random| {
@@ -222,10 +226,10 @@ fn memory_estimate_matches_the_pool_statistics() {
         let held: Vec<_> = sizes(8).into_iter().map(|bytes| device.allocate(bytes)).collect();
         drop(sizes(8).into_iter().map(|bytes| device.allocate(bytes)).collect::<Vec<_>>());
         let wanted = sizes(24);
-        let (before, asked) = (device.memory_stats(), lab.counts());
+        let (before, asked) = (device.memory_stats(), test_device.counts());
         let estimate = device.estimate_memory(wanted.iter().copied()).unwrap();
         assert_eq!(
-            (device.memory_stats(), lab.counts().allocations),
+            (device.memory_stats(), test_device.counts().allocations),
             (before, asked.allocations),
             "nothing was allocated"
         );
@@ -234,7 +238,10 @@ fn memory_estimate_matches_the_pool_statistics() {
         assert_eq!(estimate.fits, made.is_ok(), "{estimate}; {made:?}");
         match made {
             Ok(_) => {
-                assert_eq!((estimate.reserved, estimate.reserved), (device.memory_stats().reserved, lab.counts().used));
+                assert_eq!(
+                    (estimate.reserved, estimate.reserved),
+                    (device.memory_stats().reserved, test_device.counts().used)
+                );
                 fitted += 1;
             }
             Err(error) => {
@@ -246,37 +253,38 @@ fn memory_estimate_matches_the_pool_statistics() {
     }
     assert!(fitted > 100 && refused > 50, "{fitted} and {refused}");
     // The estimate also accounts for blocks returned beyond the bound.
-    let (device, lab) = self::lab(Plan::default());
+    let (device, test_device) = self::test_device(Options::default());
     for count in 1..40 {
         drop(device.allocate(count * MIB / 2).unwrap());
     }
     let wanted: Vec<u64> = (40..70).map(|count| count * MIB / 2).collect();
     let estimate = device.estimate_memory(wanted.iter().copied()).unwrap();
     let held: Vec<Storage> = wanted.iter().map(|bytes| device.allocate(*bytes).unwrap()).collect();
-    assert_eq!((estimate.reserved, estimate.reserved), (device.memory_stats().reserved, lab.counts().used));
+    assert_eq!((estimate.reserved, estimate.reserved), (device.memory_stats().reserved, test_device.counts().used));
     drop(held);
     let (device, _) = capped(64 * MIB);
     let estimate = device.estimate_memory([48 * MIB, 100]).unwrap();
     assert_eq!(estimate.to_string(), "48.0 MiB in 2 buffers fits: 48.0 MiB reserved of 64.0 MiB available");
     assert!(!device.estimate_memory([48 * MIB, 17 * MIB]).unwrap().fits);
     let target = panoply_ir::Target { max_buffer_bytes: 1000, ..panoply_ir::Target::cpu() };
-    let error = lab::lab(Plan { target, ..Plan::default() }).0.estimate_memory([8, 1001]).unwrap_err();
+    let error =
+        test_device::test_device(Options { target, ..Options::default() }).0.estimate_memory([8, 1001]).unwrap_err();
     assert_eq!(error.message(), "a buffer of 1001 B exceeds the maximum buffer size on cpu, 1000 B; split it");
 }
 
 #[test]
 fn memory_is_freed_immediately_without_a_pool() {
-    let lab = lab::Lab::new(Plan::default());
-    let device = Device::new(lab.clone(), DeviceOptions { pool: PoolSetting::Off, ..DeviceOptions::default() });
+    let test_device = test_device::TestDevice::new(Options::default());
+    let device = Device::new(test_device.clone(), DeviceOptions { pool: PoolSetting::Off, ..DeviceOptions::default() });
     drop(device.allocate(1000).unwrap());
     drop(device.allocate(1000).unwrap());
-    assert_eq!((lab.counts().allocations, lab.counts().used), (2, 0));
+    assert_eq!((test_device.counts().allocations, test_device.counts().used), (2, 0));
     assert_eq!((device.memory_stats().reused, device.memory_stats().reserved), (0, 0));
 }
 
 #[test]
 fn tags_nest_and_are_restored_after_panics() {
-    let (device, _) = lab(Plan::default());
+    let (device, _) = test_device(Options::default());
     let holder = |storage: Storage| {
         let tag = device.memory_by_tag()[0].tag.clone();
         drop(storage);
@@ -295,9 +303,9 @@ fn tags_nest_and_are_restored_after_panics() {
 #[test]
 fn readbacks_are_futures() {
     for defer in [None, Some(11)] {
-        awaited(&lab(Plan { defer, ..Plan::default() }).0);
+        awaited(&test_device(Options { defer, ..Options::default() }).0);
     }
-    present::devices().iter().for_each(awaited);
+    all_devices::devices().iter().for_each(awaited);
 }
 
 fn awaited(device: &Device) {
@@ -331,13 +339,13 @@ fn block_on<F: Future>(future: F) -> F::Output {
 #[test]
 fn buffer_beyond_the_maximum_size_is_rejected() {
     let target = panoply_ir::Target { max_buffer_bytes: 1000, ..panoply_ir::Target::cpu() };
-    let (device, lab) = lab(Plan { target, ..Plan::default() });
+    let (device, test_device) = test_device(Options { target, ..Options::default() });
     assert_eq!(
         device.zeros::<f32>(251).unwrap_err().message(),
         "a buffer of 1004 B exceeds the maximum buffer size on cpu, 1000 B; split it"
     );
     let x: Buffer<f32> = device.zeros(250).unwrap();
-    assert_eq!(lab.counts().used, 1000, "no rounding beyond the limit");
+    assert_eq!(test_device.counts().used, 1000, "no rounding beyond the limit");
     drop(x);
     device.zeros::<f32>(240).unwrap();
     assert_eq!(device.memory_stats().reused, 1);
@@ -345,7 +353,7 @@ fn buffer_beyond_the_maximum_size_is_rejected() {
 
 #[test]
 fn host_copies_are_counted() {
-    let (device, _) = lab(Plan::default());
+    let (device, _) = test_device(Options::default());
     let x = device.buffer(&[0u8; 100]).unwrap();
     x.to_vec().unwrap();
     x.slice(..10).unwrap().to_vec().unwrap();

@@ -1,14 +1,14 @@
 //! Profiles: on the simulated device every command takes 1000 ns, so every figure is known.
 
-use crate::lab;
+use crate::support::test_device;
 
 use std::time::Duration;
 
-use lab::{Plan, build_mix, build_step, lab};
 use panoply_runtime::{ActivityKind, Command, Grid, Launch, LaunchArg, ProfileReport, Profiler};
+use test_device::{Options, build_mix, build_step, test_device};
 
 fn profiled(defer: Option<u64>) -> ProfileReport {
-    let (device, _) = lab(Plan { defer, ..Plan::default() });
+    let (device, _) = test_device(Options { defer, ..Options::default() });
     let x = device.buffer(&[1u32; 256]).unwrap();
     let mut y = device.zeros::<u32>(256).unwrap();
     let profile = Profiler::start(&device).unwrap();
@@ -83,7 +83,7 @@ fn trace_is_valid_for_perfetto() {
 
 #[test]
 fn a_device_has_at_most_one_profile() {
-    let (device, _) = lab(Plan::default());
+    let (device, _) = test_device(Options::default());
     let first = Profiler::start(&device).unwrap();
     let error = Profiler::start(&device).err().unwrap();
     assert_eq!(error.message(), "cpu is already being profiled; finish that one first");

@@ -1,19 +1,19 @@
 //! Kernels are compiled once: within a process by build function and content, across processes through the disk cache.
 
-use crate::lab;
+use crate::support::test_device;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lab::{Lab, Plan, build_count, build_mix, build_saxpy, build_step, lab};
 use panoply_ir::verify::verify;
 use panoply_ir::{Error, ErrorKind, Target};
 use panoply_runtime::{Device, DeviceOptions, ExternalKernel, Launch, LaunchArg, ProgramCacheStats};
+use test_device::{Options, TestDevice, build_count, build_mix, build_saxpy, build_step, test_device};
 
 #[test]
 fn build_function_is_called_once_per_device() {
-    let (device, lab) = lab(Plan::default());
+    let (device, test_device) = test_device(Options::default());
     let first = device.compile_fn(build_mix).unwrap();
     let second = device.compile_fn(build_mix).unwrap();
     assert!(Arc::ptr_eq(&first, &second));
@@ -24,20 +24,20 @@ fn build_function_is_called_once_per_device() {
     let kernel = Arc::new(verify(build_mix().unwrap()).unwrap());
     assert!(Arc::ptr_eq(&first, &device.compile(&kernel).unwrap()), "an equal kernel is the same program");
     assert_eq!(format!("{first:?}"), "kernel mix(from: &[u32], to: &mut [u32]) on cpu");
-    assert_eq!(lab.state().programs.len(), 1);
+    assert_eq!(test_device.state().programs.len(), 1);
 }
 
 #[test]
 fn unused_programs_are_trimmed() {
-    let (device, lab) = lab(Plan::default());
+    let (device, test_device) = test_device(Options::default());
     let held = device.compile_fn(build_mix).unwrap();
     device.compile_fn(build_step).unwrap();
     device.trim();
-    assert_eq!(lab.state().programs.len(), 1);
+    assert_eq!(test_device.state().programs.len(), 1);
     assert!(Arc::ptr_eq(&held, &device.compile_fn(build_mix).unwrap()));
     drop(held);
     drop(device);
-    assert!(lab.state().programs.is_empty());
+    assert!(test_device.state().programs.is_empty());
 }
 
 /// Creates a kernel per number, like a program whose constant differs in each step.
@@ -48,57 +48,57 @@ fn numbered(number: usize) -> ExternalKernel {
 
 #[test]
 fn unused_programs_are_bounded() {
-    let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
+    let (device, test_device) = self::test_device(Options { target: Target::opencl_minimum(), ..Options::default() });
     let held = device.load_external(&numbered(0)).unwrap();
     let mut most = 0;
     for number in 1..5000 {
         device.load_external(&numbered(number)).unwrap();
-        most = most.max(lab.state().programs.len());
+        most = most.max(test_device.state().programs.len());
     }
     assert!(most <= 1026, "{most} programs");
-    let compiled = lab.counts().texts_compiled;
+    let compiled = test_device.counts().texts_compiled;
     assert!(Arc::ptr_eq(&held, &device.load_external(&numbered(0)).unwrap()), "programs in use stay");
     (4900..5000).for_each(|number| drop(device.load_external(&numbered(number)).unwrap()));
-    assert_eq!(lab.counts().texts_compiled, compiled, "the most recent programs stay");
+    assert_eq!(test_device.counts().texts_compiled, compiled, "the most recent programs stay");
     device.load_external(&numbered(1)).unwrap();
-    assert_eq!(lab.counts().texts_compiled, compiled + 1);
+    assert_eq!(test_device.counts().texts_compiled, compiled + 1);
     let held: Vec<_> = (1..3000).map(|number| device.load_external(&numbered(number)).unwrap()).collect();
-    assert!(lab.state().programs.len() > held.len(), "programs in use are not bounded");
+    assert!(test_device.state().programs.len() > held.len(), "programs in use are not bounded");
     drop(held);
     (6000..8100).for_each(|number| drop(device.load_external(&numbered(number)).unwrap()));
-    assert!(lab.state().programs.len() <= 1026, "{} programs", lab.state().programs.len());
+    assert!(test_device.state().programs.len() <= 1026, "{} programs", test_device.state().programs.len());
 }
 
 #[test]
 fn warm_up_compiles_all_kernels() {
-    let (device, _) = lab(Plan::default());
+    let (device, _) = test_device(Options::default());
     device.warm_up(&[build_mix, build_step, build_saxpy]).unwrap();
     device.warm_up(&[]).unwrap();
     assert_eq!(device.program_cache_stats().compiled, 3);
-    let (device, lab) = self::lab(Plan::default());
-    lab.state().refuse_program = Some(Error::new(ErrorKind::CompileFailed, "no"));
+    let (device, test_device) = self::test_device(Options::default());
+    test_device.state().refuse_program = Some(Error::new(ErrorKind::CompileFailed, "no"));
     assert!(device.warm_up(&[build_mix, build_step]).unwrap_err().is_compile_failed());
 }
 
 /// The results are in order and each kernel is compiled once. After a failure, the same kernels can be compiled.
 #[test]
 fn compile_all_deduplicates_and_keeps_order() {
-    let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
+    let (device, test_device) = self::test_device(Options { target: Target::opencl_minimum(), ..Options::default() });
     let kernels = [build_mix, build_step, build_saxpy, build_count, build_mix]
         .map(|build| Arc::new(verify(build().unwrap()).unwrap()));
     let kernels = kernels.each_ref();
-    lab.state().refuse_program = Some(Error::new(ErrorKind::CompileFailed, "no"));
+    test_device.state().refuse_program = Some(Error::new(ErrorKind::CompileFailed, "no"));
     assert_eq!(device.compile_all(&kernels).unwrap_err().message(), "no");
     let prepared = device.compile_all(&kernels).unwrap();
     let names: Vec<&str> = prepared.iter().map(|one| one.name()).collect();
     assert_eq!(names, ["mix", "step", "saxpy", "count", "mix"]);
     assert!(Arc::ptr_eq(&prepared[0], &prepared[4]));
-    assert_eq!((lab.counts().texts_compiled, device.compile_all(&[]).unwrap().len()), (4, 0));
+    assert_eq!((test_device.counts().texts_compiled, device.compile_all(&[]).unwrap().len()), (4, 0));
 }
 
 #[test]
 fn index_width_depends_on_the_launch() {
-    let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
+    let (device, test_device) = self::test_device(Options { target: Target::opencl_minimum(), ..Options::default() });
     let launch = |n: usize, grid: usize| {
         let mut y = device.zeros::<u32>(8).unwrap();
         Launch::new(build_count, vec![n.into(), (&mut y).into()]).launch(grid)
@@ -114,13 +114,13 @@ fn index_width_depends_on_the_launch() {
         (5, 8, 2),
     ] {
         launch(n, grid).unwrap();
-        assert_eq!(lab.counts().texts_compiled, compiled, "n = {n} over {grid}");
+        assert_eq!(test_device.counts().texts_compiled, compiled, "n = {n} over {grid}");
     }
     drop(device);
-    assert!(lab.state().programs.is_empty(), "both were released");
+    assert!(test_device.state().programs.is_empty(), "both were released");
 
     let target = Target { int64: false, ..Target::opencl_minimum() };
-    let (device, lab) = self::lab(Plan { target, ..Plan::default() });
+    let (device, test_device) = self::test_device(Options { target, ..Options::default() });
     let mut y = device.zeros::<u32>(8).unwrap();
     let mut launch = |n: LaunchArg<'static>, grid: usize| {
         Launch::new(build_count, vec![n, (&mut y).into()]).launch(grid).map_err(|error| error.message().to_string())
@@ -134,7 +134,7 @@ fn index_width_depends_on_the_launch() {
         launch(3usize.into(), 1 << 31).unwrap_err(),
         "kernel count: a grid of 2147483648×1×1 exceeds the index range of cpu; launch it in parts"
     );
-    assert_eq!(lab.counts().texts_compiled, 1);
+    assert_eq!(test_device.counts().texts_compiled, 1);
 }
 
 /// A temporary folder, removed on drop.
@@ -169,47 +169,58 @@ fn permit(path: &Path, mode: u32) {
 }
 
 /// Returns a device that takes source text, in the state of a new process.
-fn process(folder: &Path, driver: &str) -> (Device, Arc<Lab>) {
+fn process(folder: &Path, driver: &str) -> (Device, Arc<TestDevice>) {
     let target = Target { name: driver.into(), ..Target::opencl_minimum() };
-    let lab = Lab::new(Plan { target, ..Plan::default() });
-    (Device::new(lab.clone(), DeviceOptions { cache_dir: Some(folder.to_path_buf()), ..DeviceOptions::default() }), lab)
+    let test_device = TestDevice::new(Options { target, ..Options::default() });
+    (
+        Device::new(
+            test_device.clone(),
+            DeviceOptions { cache_dir: Some(folder.to_path_buf()), ..DeviceOptions::default() },
+        ),
+        test_device,
+    )
 }
 
 #[test]
 fn next_process_loads_programs_from_disk() {
     let folder = Folder::new("next-process");
-    let (device, lab) = process(&folder.0, "driver 1");
+    let (device, test_device) = process(&folder.0, "driver 1");
     device.compile_fn(build_mix).unwrap();
     device.compile_fn(build_step).unwrap();
-    assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (2, 0));
+    assert_eq!((test_device.counts().texts_compiled, test_device.counts().binaries_loaded), (2, 0));
     assert_eq!(folder.files().len(), 2, "{:?}", folder.files());
 
-    let (device, lab) = process(&folder.0, "driver 1");
+    let (device, test_device) = process(&folder.0, "driver 1");
     device.compile_fn(build_mix).unwrap();
-    assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (0, 1));
+    assert_eq!((test_device.counts().texts_compiled, test_device.counts().binaries_loaded), (0, 1));
     assert_eq!(device.program_cache_stats(), ProgramCacheStats { disk_hits: 1, ..ProgramCacheStats::default() });
 
-    let (device, lab) = process(&folder.0, "driver 2");
+    let (device, test_device) = process(&folder.0, "driver 2");
     device.compile_fn(build_mix).unwrap();
-    assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (1, 0), "another driver, another program");
+    assert_eq!(
+        (test_device.counts().texts_compiled, test_device.counts().binaries_loaded),
+        (1, 0),
+        "another driver, another program"
+    );
     assert_eq!(folder.files().len(), 3);
 }
 
 #[test]
 fn external_source_is_cached_on_disk() {
     let folder = Folder::new("own-source");
-    let package =
+    let external =
         ExternalKernel::new("own", [64, 1, 1]).output::<f32>("y").opencl_c("kernel void own(global float *y) {}");
     for (compiled, loaded) in [(1, 0), (0, 1)] {
-        let (device, lab) = process(&folder.0, "driver");
-        device.load_external(&package).unwrap();
-        assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (compiled, loaded));
+        let (device, test_device) = process(&folder.0, "driver");
+        device.load_external(&external).unwrap();
+        assert_eq!((test_device.counts().texts_compiled, test_device.counts().binaries_loaded), (compiled, loaded));
     }
-    let (device, lab) = process(&folder.0, "driver");
-    device.load_external(&package.clone().opencl_c("kernel void another() {}")).unwrap();
-    assert_eq!(lab.counts().binaries_loaded, 1, "its first program is the same");
-    lab.state().refuse_program = Some(Error::new(ErrorKind::CompileFailed, "no").note("own.cl:1:13: error: no"));
-    let error = device.load_external(&package.input::<f32>("x")).unwrap_err();
+    let (device, test_device) = process(&folder.0, "driver");
+    device.load_external(&external.clone().opencl_c("kernel void another() {}")).unwrap();
+    assert_eq!(test_device.counts().binaries_loaded, 1, "its first program is the same");
+    test_device.state().refuse_program =
+        Some(Error::new(ErrorKind::CompileFailed, "no").note("own.cl:1:13: error: no"));
+    let error = device.load_external(&external.input::<f32>("x")).unwrap_err();
     assert_eq!(error.notes().last().map(String::as_str), Some("line 1: kernel void own(global float *y) {}"));
 }
 
@@ -230,9 +241,9 @@ fn damaged_cache_files_are_replaced() {
     let others = [[&good[..], b"more"].concat(), b"not ours at all".to_vec()];
     for damaged in every_byte.chain(every_length).chain(others) {
         fs::write(&file, &damaged).unwrap();
-        let (device, lab) = process(&folder.0, "driver");
+        let (device, test_device) = process(&folder.0, "driver");
         device.compile_fn(build_mix).unwrap();
-        assert_eq!(lab.counts().binaries_loaded, 0, "{damaged:?} was loaded");
+        assert_eq!(test_device.counts().binaries_loaded, 0, "{damaged:?} was loaded");
         assert_eq!(
             device.program_cache_stats(),
             ProgramCacheStats { compiled: 1, rejected_files: 1, ..ProgramCacheStats::default() }
@@ -243,9 +254,9 @@ fn damaged_cache_files_are_replaced() {
     device.compile_fn(build_step).unwrap();
     let other = folder.files().into_iter().find(|other| *other != file).unwrap();
     fs::copy(&other, &file).unwrap();
-    let (device, lab) = process(&folder.0, "driver");
+    let (device, test_device) = process(&folder.0, "driver");
     device.compile_fn(build_mix).unwrap();
-    assert_eq!(lab.counts().binaries_loaded, 0);
+    assert_eq!(test_device.counts().binaries_loaded, 0);
     assert_eq!(fs::read(&file).unwrap(), good);
     assert_eq!(folder.files().len(), 2, "no temporary files are left: {:?}", folder.files());
 }
@@ -292,9 +303,9 @@ fn folder_in_place_of_a_cache_file_is_harmless() {
     let file = folder.files().remove(0);
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    let (device, lab) = process(&folder.0, "driver");
+    let (device, test_device) = process(&folder.0, "driver");
     device.compile_fn(build_mix).unwrap();
-    assert_eq!(lab.counts().texts_compiled, 1);
+    assert_eq!(test_device.counts().texts_compiled, 1);
     assert_eq!(folder.files(), [file], "the attempt to store left nothing");
 }
 
@@ -309,23 +320,23 @@ fn cache_is_disabled_unless_private() {
     assert_eq!(mode(&folder.files()[0]), 0o600);
     for open in [folder.0.clone(), folder.0.join("programs")] {
         permit(&open, 0o777);
-        let (device, lab) = process(&folder.0, "driver");
+        let (device, test_device) = process(&folder.0, "driver");
         device.compile_fn(build_mix).unwrap();
-        assert_eq!(lab.counts().binaries_loaded, 0, "a folder writable by others is not trusted");
+        assert_eq!(test_device.counts().binaries_loaded, 0, "a folder writable by others is not trusted");
         permit(&open, 0o700);
     }
     let linked = Folder::new("linked");
     std::os::unix::fs::symlink(folder.0.join("programs"), linked.0.join("programs")).unwrap();
-    let (device, lab) = process(&linked.0, "driver");
+    let (device, test_device) = process(&linked.0, "driver");
     device.compile_fn(build_mix).unwrap();
-    assert_eq!(lab.counts().binaries_loaded, 0, "a symbolic link is not trusted");
+    assert_eq!(test_device.counts().binaries_loaded, 0, "a symbolic link is not trusted");
 }
 
 #[test]
 fn uncreatable_cache_folder_is_not_an_error() {
     let folder = Folder::new("unmakable");
     fs::write(folder.0.join("file"), b"").unwrap();
-    let (device, lab) = process(&folder.0.join("file"), "driver");
+    let (device, test_device) = process(&folder.0.join("file"), "driver");
     device.compile_fn(build_mix).unwrap();
-    assert_eq!(lab.counts().texts_compiled, 1);
+    assert_eq!(test_device.counts().texts_compiled, 1);
 }

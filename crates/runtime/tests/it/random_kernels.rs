@@ -15,7 +15,7 @@
 //! process down, so ten thousand kernels run on OpenCL from child processes, and crashes and hangs are reported, too.
 
 mod bisect;
-use crate::present;
+use crate::support::all_devices;
 
 use std::io::Read;
 use std::ops::Range;
@@ -53,8 +53,8 @@ fn every_device_agrees_with_the_interpreter() {
     let first = number("PANOPLY_TEST_SEED", 1);
     let quick = number("PANOPLY_TEST_QUICK", 0) == 1;
     let full = std::env::var(FULL).is_ok_and(|value| value == "1");
-    let devices = present::devices();
-    for device in devices.iter().filter(|device| !present::is_checked(device)) {
+    let devices = all_devices::devices();
+    for device in devices.iter().filter(|device| !all_devices::is_checked(device)) {
         if std::env::var("PANOPLY_TEST_DEVICE").is_ok_and(|only| only != device.device_string()) {
             continue;
         }
@@ -145,14 +145,17 @@ fn contained(device: &Device, seeds: Range<u64>) {
             .env_remove(FULL);
         child.env("PANOPLY_TEST_DEVICE", device.device_string()).env("PANOPLY_TEST_SEED", seeds.start.to_string());
         child.env("PANOPLY_TEST_KERNELS", count.to_string());
-        let (status, said) = within(Duration::from_secs(30 + 2 * count), &mut child);
+        let (status, output) = within(Duration::from_secs(30 + 2 * count), &mut child);
         match status.and_then(|status| status.code()) {
             Some(0) => {
                 let ours = |line: &&str| line.contains(device.device_string());
-                assert!(said.lines().filter(ours).any(|line| line.contains(AGREE)), "{device} was not run on: {said}");
-                said.lines().filter(ours).for_each(|line| eprintln!("{line}"));
+                assert!(
+                    output.lines().filter(ours).any(|line| line.contains(AGREE)),
+                    "{device} was not run on: {output}"
+                );
+                output.lines().filter(ours).for_each(|line| eprintln!("{line}"));
             }
-            Some(_) => panic!("{said}"),
+            Some(_) => panic!("{output}"),
             None if count == 1 => crashed.push(seeds.start),
             None => pending.extend([half..seeds.end, seeds.start..half]),
         }
@@ -169,17 +172,17 @@ fn within(limit: Duration, command: &mut Command) -> (Option<ExitStatus>, String
     let mut pipe = child.stderr.take().expect("stderr is piped");
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         // The pipe ends with the process.
-        let read = pipe.read_to_end(&mut said);
-        sender.send(read.map(|_| String::from_utf8_lossy(&said).into_owned()))
+        let read = pipe.read_to_end(&mut output);
+        sender.send(read.map(|_| String::from_utf8_lossy(&output).into_owned()))
     });
-    let Ok(said) = ended.recv_timeout(limit) else {
+    let Ok(output) = ended.recv_timeout(limit) else {
         child.kill().expect("the child can be killed");
         child.wait().expect("the child was killed");
         return (None, String::new());
     };
-    (Some(child.wait().expect("it ends")), said.expect("it can be read"))
+    (Some(child.wait().expect("it ends")), output.expect("it can be read"))
 }
 
 fn run(device: &Device, devices: &[Device], seeds: Range<u64>) {

@@ -1,11 +1,10 @@
 //! Command buffers: a replay equals submitting the work, with the bindings and slots of the replay.
 
-use crate::lab;
-use crate::present;
+use crate::support::all_devices;
+use crate::support::test_device;
 
 use std::sync::Arc;
 
-use lab::{Plan, build_mix, build_step, lab};
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::{Alu, DType, Error, ErrorKind, Scalar};
@@ -13,6 +12,7 @@ use panoply_runtime::{
     BindingKind, BindingSlot, Buffer, Command, CommandBuffer, CompiledKernel, Device, Grid, LaunchArg, Profiler,
     Result, Storage,
 };
+use test_device::{Options, build_mix, build_step, test_device};
 
 const LEN: usize = 96;
 
@@ -127,7 +127,7 @@ impl Memory {
 
 #[test]
 fn replays_equal_the_recorded_work_on_every_device() {
-    for device in present::devices() {
+    for device in all_devices::devices() {
         let memories = [Memory::new(&device, 0), Memory::new(&device, 7000), Memory::new(&device, 1 << 31)];
         let recorded = memories[0].record(&device).unwrap_or_else(|error| panic!("{device}: {error}"));
         assert_eq!(format!("{recorded:?}"), format!("CommandBuffer(16 commands over 3 bindings on {device})"));
@@ -144,7 +144,7 @@ fn replays_equal_the_recorded_work_on_every_device() {
 #[test]
 fn replays_are_ordered_with_other_queues() {
     for seed in 0..40 {
-        let (device, _) = lab(Plan { defer: Some(seed), ..Plan::default() });
+        let (device, _) = test_device(Options { defer: Some(seed), ..Options::default() });
         let (memory, queue) = (Memory::new(&device, 5), device.queue().unwrap());
         let recorded = memory.record(&device).unwrap();
         let step = device.compile_fn(build_step).unwrap();
@@ -164,7 +164,7 @@ fn replays_are_ordered_with_other_queues() {
 
 #[test]
 fn mismatched_bindings_and_slots_are_mistakes() {
-    let (device, lab) = lab(Plan::default());
+    let (device, test_device) = test_device(Options::default());
     let (memory, kernels) = (Memory::new(&device, 1), Kernels::of(&device));
     let [x, y, arena] = memory.bindings();
     let half = arena.slice(4 * LEN as u64..8 * LEN as u64).unwrap();
@@ -200,9 +200,9 @@ fn mismatched_bindings_and_slots_are_mistakes() {
         assert!(error.is_mistake() && error.message().contains("does not match an operand of the work"), "{error}");
     }
     let recorded = memory.record(&device).unwrap();
-    let fails = |bindings: &[&Storage], slots: &[Scalar], said: &str| {
+    let fails = |bindings: &[&Storage], slots: &[Scalar], message: &str| {
         let error = recorded.replay(bindings, slots).unwrap_err();
-        assert!(error.is_mistake() && error.message().contains(said), "{error}");
+        assert!(error.is_mistake() && error.message().contains(message), "{error}");
     };
     fails(&[x, y], &two, "got 2 bindings and 1 slots, expected 3 and 1");
     fails(&[x, y, arena], &[], "got 3 bindings and 0 slots, expected 3 and 1");
@@ -215,10 +215,10 @@ fn mismatched_bindings_and_slots_are_mistakes() {
     let odd = device.allocate(4 * LEN as u64 + 8).unwrap();
     fails(&[&odd.slice(8..8 + 4 * LEN as u64).unwrap(), y, arena], &two, "binding 0 is 384 bytes at offset 8");
     fails(&[y, y, arena], &two, "binding 1 is written and shares bytes with binding 0");
-    let (elsewhere, _) = self::lab(Plan::default());
+    let (elsewhere, _) = self::test_device(Options::default());
     fails(&[Memory::new(&elsewhere, 0).x.storage(), y, arena], &two, "binding 0 is 384 bytes at offset 0 on cpu");
     // A failure of the device fails the replay and poisons its outputs.
-    lab.state().refuse_submission = Some(Error::new(ErrorKind::Driver, "no"));
+    test_device.state().refuse_submission = Some(Error::new(ErrorKind::Driver, "no"));
     assert_eq!(memory.replay(&recorded, 2).unwrap_err().kind(), ErrorKind::Driver);
     memory.replay(&recorded, 2).unwrap();
     memory.check(2, "after a failure");
@@ -227,7 +227,7 @@ fn mismatched_bindings_and_slots_are_mistakes() {
 /// Writing a part of a binding clears the failure only for that part.
 #[test]
 fn bytes_beyond_a_written_part_stay_poisoned() {
-    let (device, lab) = lab(Plan { defer: Some(4), ..Plan::default() });
+    let (device, test_device) = test_device(Options { defer: Some(4), ..Options::default() });
     let x = device.buffer(&words(0)).unwrap();
     let mut arena = device.zeros::<u32>(2 * LEN).unwrap();
     let half = arena.storage().slice(4 * LEN as u64..8 * LEN as u64).unwrap();
@@ -238,10 +238,10 @@ fn bytes_beyond_a_written_part_stay_poisoned() {
     let recorded = device.record_commands(&work, &[x.storage(), arena.storage()], &[], places).unwrap();
     let replay = |arena: &Buffer<u32>| recorded.replay(&[x.storage(), arena.storage()], &[]);
     device.synchronize().unwrap();
-    lab.state().fail_step = Some(Error::new(ErrorKind::Driver, "lab: the step failed"));
+    test_device.state().fail_step = Some(Error::new(ErrorKind::Driver, "test device: the step failed"));
     device.submit(&[Command::Fill { to: arena.storage(), pattern: &[1] }]).unwrap();
     assert!(arena.to_vec().is_err());
-    assert_eq!(replay(&arena).unwrap_err().message(), "lab: the step failed");
+    assert_eq!(replay(&arena).unwrap_err().message(), "test device: the step failed");
     arena.write(&[7; 2 * LEN]).unwrap();
     replay(&arena).unwrap();
     assert_eq!(arena.to_vec().unwrap(), [vec![7; LEN], words(0)].concat());
@@ -249,7 +249,7 @@ fn bytes_beyond_a_written_part_stay_poisoned() {
 
 #[test]
 fn profile_names_the_commands_of_a_replay() {
-    let (device, _) = lab(Plan::default());
+    let (device, _) = test_device(Options::default());
     let memory = Memory::new(&device, 3);
     let recorded = memory.record(&device).unwrap();
     memory.replay(&recorded, 1).unwrap();

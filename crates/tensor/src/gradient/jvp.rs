@@ -27,8 +27,8 @@ impl Tensor {
     /// ```
     /// # use panoply_tensor::Tensor;
     /// let x = Tensor::from_slice(&[1.0f32, 2.0], [2]);
-    /// let direction = Tensor::from_slice(&[1.0f32, -1.0], [2]);
-    /// assert_eq!(x.square().jvp(&[&x], &[&direction])?.to_vec::<f32>()?, [2.0, -4.0]);
+    /// let tangent = Tensor::from_slice(&[1.0f32, -1.0], [2]);
+    /// assert_eq!(x.square().jvp(&[&x], &[&tangent])?.to_vec::<f32>()?, [2.0, -4.0]);
     /// # Ok::<(), panoply_tensor::Error>(())
     /// ```
     #[track_caller]
@@ -37,15 +37,15 @@ impl Tensor {
         self.jvp_impl(wanted, tangents).map_err(|error| error.with_location(place))
     }
 
-    fn jvp_impl(&self, wanted: &[&Tensor], directions: &[&Tensor]) -> Result<Tensor> {
+    fn jvp_impl(&self, wanted: &[&Tensor], tangents: &[&Tensor]) -> Result<Tensor> {
         self.has_derivatives("jvp", wanted)?;
-        if wanted.len() != directions.len() {
-            let message = format!("jvp: {} tangents for {} inputs", directions.len(), wanted.len());
+        if wanted.len() != tangents.len() {
+            let message = format!("jvp: {} tangents for {} inputs", tangents.len(), wanted.len());
             return Err(Error::mistake(message));
         }
-        wanted.iter().zip(directions).try_for_each(|(tensor, direction)| direction.fits("jvp", tensor))?;
+        wanted.iter().zip(tangents).try_for_each(|(tensor, tangent)| tangent.fits("jvp", tensor))?;
         let Some(first) = wanted.first() else { return Err(Error::mistake("jvp: there are no inputs")) };
-        let Jvp { tangent: moved, non_differentiable: cut } = jvp(self, wanted, directions)?;
+        let Jvp { tangent: moved, non_differentiable: cut } = jvp(self, wanted, tangents)?;
         match moved {
             Some(moved) => moved.check().map(|()| moved),
             None => Err(no_path("jvp", self, first, cut.as_ref())),
@@ -137,8 +137,8 @@ pub(crate) struct Jvp {
 }
 
 /// Computes the tangent of `y` given the tangents of `wanted`.
-pub(crate) fn jvp(y: &Tensor, wanted: &[&Tensor], directions: &[&Tensor]) -> Result<Jvp> {
-    let given = wanted.iter().zip(directions).map(|(tensor, direction)| (key(tensor), (*direction).clone()));
+pub(crate) fn jvp(y: &Tensor, wanted: &[&Tensor], tangents: &[&Tensor]) -> Result<Jvp> {
+    let given = wanted.iter().zip(tangents).map(|(tensor, tangent)| (key(tensor), (*tangent).clone()));
     let mut moves: NodeMap<Tensor> = given.collect();
     let mut cut = None;
     let is_wanted = |tensor: &Tensor| wanted.iter().any(|other| other.ptr_eq(tensor));

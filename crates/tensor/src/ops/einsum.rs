@@ -30,8 +30,8 @@ impl Tensor {
         if let Some(mistake) = operands.iter().find(|operand| operand.is_mistake()) {
             return (*mistake).clone();
         }
-        let Formula { inputs, result, lengths } = match Formula::new(equation, operands) {
-            Ok(formula) => formula,
+        let Equation { inputs, result, lengths } = match Equation::new(equation, operands) {
+            Ok(equation) => equation,
             Err(what) => {
                 let mut error = Error::mistake(format!("einsum: `{equation}`: {what}"));
                 for operand in operands {
@@ -103,7 +103,7 @@ fn cheapest(terms: &[Term], lengths: &BTreeMap<char, usize>) -> Option<(usize, u
 }
 
 /// A parsed equation with its operands.
-struct Formula {
+struct Equation {
     /// Labels of each operand's axes.
     inputs: Vec<Vec<char>>,
     /// Labels of the result, each once.
@@ -111,12 +111,12 @@ struct Formula {
     lengths: BTreeMap<char, usize>,
 }
 
-impl Formula {
-    fn new(formula: &str, operands: &[&Tensor]) -> Result<Formula, String> {
-        let formula: String = formula.chars().filter(|c| !c.is_whitespace()).collect();
-        let (left, right) = match formula.split_once("->") {
+impl Equation {
+    fn new(equation: &str, operands: &[&Tensor]) -> Result<Equation, String> {
+        let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
+        let (left, right) = match equation.split_once("->") {
             Some((left, right)) => (left, Some(right)),
-            None => (formula.as_str(), None),
+            None => (equation.as_str(), None),
         };
         let parts: Vec<&str> = left.split(',').collect();
         if parts.len() != operands.len() {
@@ -140,7 +140,7 @@ impl Formula {
         if broadcast > 0 && !result.iter().any(is_unnamed) {
             return Err("the `...` of the operands has axes, but the result has no `...`".to_string());
         }
-        Ok(Formula { inputs, result, lengths })
+        Ok(Equation { inputs, result, lengths })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Bounds contain the values, and are as tight as those computed by hand.
 
-use panoply_tensor::{Result, Tensor, program};
-use panoply_verify::attack::Random;
+use panoply_tensor::{Result, Rng, Tensor, program};
+use panoply_verify::attack::uniform;
 use panoply_verify::backward::{Rows, lower, tightened};
 use panoply_verify::steps::{self, Step, Steps};
 use panoply_verify::{Arithmetic, Interval, values};
@@ -13,9 +13,9 @@ fn compiled(run: &dyn Fn(&Tensor) -> Result<Tensor>, inputs: usize, arithmetic: 
     steps::compile(&program(|x| Ok(vec![run(&x[0])?]), &[&zeros]).unwrap(), arithmetic).unwrap()
 }
 
-fn boxed(inputs: usize, random: &mut Random) -> Vec<Interval> {
+fn boxed(inputs: usize, rng: &mut Rng) -> Vec<Interval> {
     let range = |_| {
-        let (a, b) = (random.uniform() * 4.0 - 2.0, random.uniform() * 4.0 - 2.0);
+        let (a, b) = (uniform(rng) * 4.0 - 2.0, uniform(rng) * 4.0 - 2.0);
         Interval::new(a, b)
     };
     (0..inputs).map(range).collect()
@@ -76,36 +76,36 @@ const RULES: &[Rule] = &[
 /// At random points of random boxes, the value of each step is within its bounds, and the value of each row is above its linear bound.
 #[test]
 fn bounds_contain_values() {
-    let mut random = Random(11);
+    let mut rng = Rng::seed_from_u64(11);
     for (name, inputs, run) in RULES {
         for arithmetic in [Arithmetic::Real, Arithmetic::Float] {
             let steps = compiled(run, *inputs, arithmetic);
             let real = compiled(run, *inputs, Arithmetic::Real);
             assert_eq!(steps.unknown, None, "{name}");
             for _ in 0..40 {
-                contained(name, &steps, &real, &boxed(*inputs, &mut random), &mut random);
+                contained(name, &steps, &real, &boxed(*inputs, &mut rng), &mut rng);
             }
         }
     }
     for seed in 0..20 {
-        let mut random = Random(seed);
-        let network = Mlp::random(&[3, 12, 9, 7, 4], &mut random);
+        let mut rng = Rng::seed_from_u64(seed);
+        let network = Mlp::random(&[3, 12, 9, 7, 4], &mut rng);
         let steps = compiled(&|x| network.forward(x), 3, Arithmetic::Float);
         let real = compiled(&|x| network.forward(x), 3, Arithmetic::Real);
-        (0..10).for_each(|_| contained("network", &steps, &real, &boxed(3, &mut random), &mut random));
+        (0..10).for_each(|_| contained("network", &steps, &real, &boxed(3, &mut rng), &mut rng));
     }
 }
 
-fn contained(name: &str, steps: &Steps, real: &Steps, input: &[Interval], random: &mut Random) {
+fn contained(name: &str, steps: &Steps, real: &Steps, input: &[Interval], rng: &mut Rng) {
     let (bounds, _) = tightened(steps, input, &[]);
     let (outputs, count) = (steps.steps[steps.output].numel, 3);
-    let coefficient = |_| random.uniform() * 2.0 - 1.0;
+    let coefficient = |_| uniform(rng) * 2.0 - 1.0;
     let output: Vec<f64> = (0..count * outputs).map(coefficient).collect();
-    let extra: Vec<f64> = (0..count * input.len()).map(|_| random.uniform() - 0.5).collect();
+    let extra: Vec<f64> = (0..count * input.len()).map(|_| uniform(rng) - 0.5).collect();
     let rows = Rows { count, output: output.clone(), input: extra.clone() };
     let found = lower(steps, &bounds, steps.output, rows);
     for _ in 0..30 {
-        let inside = |x: &Interval| (x.lo + random.uniform() * (x.hi - x.lo)).clamp(x.lo, x.hi);
+        let inside = |x: &Interval| (x.lo + uniform(rng) * (x.hi - x.lo)).clamp(x.lo, x.hi);
         let point: Vec<f64> = input.iter().map(inside).collect();
         let points: Vec<Interval> = point.iter().map(|x| Interval::point(*x)).collect();
         let exact = values::forward(real, &points);

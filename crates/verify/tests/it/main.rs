@@ -5,8 +5,8 @@ mod bounds;
 mod properties;
 mod verdicts;
 
-use panoply_tensor::{Result, Tensor};
-use panoply_verify::attack::Random;
+use panoply_tensor::{Result, Rng, Tensor};
+use panoply_verify::attack::uniform;
 use panoply_verify::{Arithmetic, Options, Property, Report, Verdict, verify, vnnlib};
 
 /// A fully connected network with ReLU between its layers.
@@ -17,9 +17,9 @@ pub struct Mlp {
 
 impl Mlp {
     /// Creates random parameters for these widths, the first of which is the number of inputs.
-    pub fn random(widths: &[usize], random: &mut Random) -> Mlp {
+    pub fn random(widths: &[usize], rng: &mut Rng) -> Mlp {
         let mut numbers = |count: usize, scale: f64| -> Vec<f32> {
-            (0..count).map(|_| ((random.uniform() * 2.0 - 1.0) * scale) as f32).collect()
+            (0..count).map(|_| ((uniform(rng) * 2.0 - 1.0) * scale) as f32).collect()
         };
         let layer = |pair: &[usize]| (numbers(pair[0] * pair[1], 2.0 / (pair[0] as f64).sqrt()), numbers(pair[1], 0.5));
         Mlp { layers: widths.windows(2).map(layer).collect() }

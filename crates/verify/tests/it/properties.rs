@@ -1,5 +1,7 @@
 //! Parsing of VNN-LIB files, and errors with line and column.
 
+use panoply_tensor::Rng;
+use panoply_verify::attack::uniform;
 use panoply_verify::{Interval, vnnlib};
 
 const DECLARED: &str = "; a comment\n(declare-const X_0 Real)\n(declare-const X_1 Real)\n(declare-const Y_0 Real)\n(declare-const Y_1 Real)\n";
@@ -87,15 +89,15 @@ fn errors_name_line_and_column() {
 #[test]
 fn mutated_files_never_panic() {
     let text = format!("{DECLARED}{BOX}(assert (or (<= (* 2.5e-1 Y_0) Y_1) (and (>= (- Y_0 X_1) 0.3))))");
-    let mut random = panoply_verify::attack::Random(3);
+    let mut rng = Rng::seed_from_u64(3);
     for _ in 0..3000 {
         let mut bytes = text.clone().into_bytes();
-        for _ in 0..1 + (random.uniform() * 4.0) as usize {
-            let at = (random.uniform() * bytes.len() as f64) as usize;
-            match (random.uniform() * 3.0) as usize {
+        for _ in 0..1 + (uniform(&mut rng) * 4.0) as usize {
+            let at = (uniform(&mut rng) * bytes.len() as f64) as usize;
+            match (uniform(&mut rng) * 3.0) as usize {
                 0 => drop(bytes.remove(at)),
                 1 => bytes.insert(at, bytes[at]),
-                _ => bytes[at] = b"()-+*.eXY_019;\n <>="[(random.uniform() * 19.0) as usize],
+                _ => bytes[at] = b"()-+*.eXY_019;\n <>="[(uniform(&mut rng) * 19.0) as usize],
             }
         }
         let _ = vnnlib::parse(&String::from_utf8_lossy(&bytes));

@@ -1,7 +1,6 @@
 //! Verdicts on random networks compared with dense grids, and verdicts that must not be given.
 
-use panoply_tensor::{Device, Tensor};
-use panoply_verify::attack::Random;
+use panoply_tensor::{Device, Rng, Tensor};
 use panoply_verify::{Arithmetic, Options, Verdict, verify};
 
 use super::{Mlp, answer, property, report};
@@ -21,7 +20,7 @@ fn verdicts_agree_with_a_dense_grid() {
     Device::get("cpu").unwrap().scope(|| {
         let (mut proven, mut found) = (0, 0);
         for seed in 0..30 {
-            let network = Mlp::random(&[2, 10, 8, 2], &mut Random(seed));
+            let network = Mlp::random(&[2, 10, 8, 2], &mut Rng::seed_from_u64(seed));
             let run = |x: &Tensor| network.forward(x);
             let outputs = grid(&network, 81);
             let largest = outputs.iter().map(|(_, y)| y[0]).fold(f64::NEG_INFINITY, f64::max);
@@ -57,7 +56,7 @@ fn comparisons_of_outputs_agree_with_a_grid() {
     Device::get("cpu").unwrap().scope(|| {
         let (mut proven, mut found) = (0, 0);
         for seed in 100..140 {
-            let network = Mlp::random(&[2, 9, 6, 3], &mut Random(seed));
+            let network = Mlp::random(&[2, 9, 6, 3], &mut Rng::seed_from_u64(seed));
             let boxes = "(assert (or (and (<= X_0 -0.2) (<= X_1 0.1)) (and (>= X_0 0.3) (>= X_1 -0.5))))";
             let forbidden =
                 "(assert (or (and (>= Y_0 (+ Y_1 2)) (>= Y_0 Y_2)) (and (>= Y_1 (+ Y_0 2.5 X_0)) (>= Y_2 Y_0))))";
@@ -120,7 +119,7 @@ fn nan_and_unknown_operations_are_never_proven() {
 #[test]
 fn time_limit_is_respected() {
     Device::get("cpu").unwrap().scope(|| {
-        let network = Mlp::random(&[12, 40, 40, 40, 2], &mut Random(5));
+        let network = Mlp::random(&[12, 40, 40, 40, 2], &mut Rng::seed_from_u64(5));
         // Not reachable by random points, nor by a few thousand splits of twelve inputs.
         let property = property(12, 2, (-1.0, 1.0), "(assert (>= Y_0 9))");
         for seconds in [0.0, 0.3] {

@@ -16,7 +16,7 @@ use panoply_ir::kernel::{Access, Builtin, ExprId, LocalId, MemId};
 use panoply_ir::routine::{Attention, Routine};
 use panoply_ir::{MathMode, Shape, Target};
 
-use super::super::authored;
+use super::super::custom_kernel;
 use super::super::tiles::{MatrixRef, SharedTile};
 use super::super::tiling::Tiling;
 use super::{Head, Heads, fits, fragments, wide};
@@ -37,12 +37,12 @@ pub(in super::super) fn gradient(
     let (sum, width, depth) = (wide(of.dtype), of.width as u64, of.depth as u64);
     let bytes = |t: Tiling, side: OwnedRows| {
         let both = |rows: u64| t.bytes(sum, rows, width) + t.bytes(sum, rows, depth);
-        let copies = t.copy_bytes(sum, t.other(), width);
+        let copies = t.copy_bytes(sum, t.streamed(), width);
         let more = match side {
             OwnedRows::Queries => t.weights_bytes(sum),
-            OwnedRows::Keys => 2 * t.weights_bytes(sum) + t.copy_bytes(sum, t.other(), depth),
+            OwnedRows::Keys => 2 * t.weights_bytes(sum) + t.copy_bytes(sum, t.streamed(), depth),
         };
-        both(t.own()) + both(t.other()) + copies + more
+        both(t.owned()) + both(t.streamed()) + copies + more
     };
     let (fused, fragments) = (contract::in_sums(target, accuracy), fragments(of, target));
     let written = |side: OwnedRows, rows: usize, matrices: usize, results: &[Shape]| {
@@ -54,8 +54,8 @@ pub(in super::super) fn gradient(
             };
             (kernel, t.grid(rows, matrices))
         };
-        let ways = Tiling::fitting(target, fragments, [rows, matrices], |t| bytes(t, side));
-        authored(ways.into_iter().map(write), results)
+        let variants = Tiling::fitting(target, fragments, [rows, matrices], |t| bytes(t, side));
+        custom_kernel(variants.into_iter().map(write), results)
     };
     Some([
         written(OwnedRows::Queries, of.queries, of.batch * of.heads, &results[..1])?,
@@ -76,13 +76,13 @@ struct Backward<'a> {
     side: OwnedRows,
     logarithms: MemId,
     means: MemId,
-    flow: MemId,
+    grad_output: MemId,
     /// Output buffers.
     results: Vec<MemId>,
-    /// Tiles of (queries, output gradient) or (keys, values): the group's own rows, and the other rows.
-    own: [SharedTile; 2],
-    other: [SharedTile; 2],
-    /// Tiles of the other rows in the layout for weighted sums; the second is used only for the gradient of the values.
+    /// Tiles of (queries, output gradient) or (keys, values): the group's owned rows, and the streamed rows.
+    owned: [SharedTile; 2],
+    streamed: [SharedTile; 2],
+    /// Tiles of the streamed rows in the layout for weighted sums; the second is used only for the gradient of the values.
     summed: [SharedTile; 2],
     /// Tiles through which weights are exchanged: the gradient of the scores, and for values the attention weights.
     through: [Option<SharedTile>; 2],
@@ -98,48 +98,48 @@ struct RowStats {
 impl<'a> Backward<'a> {
     fn new(side: OwnedRows, of: &'a Attention, t: Tiling, fused: bool) -> Backward<'a> {
         let (name, results) = match side {
-            OwnedRows::Queries => ("attention_to_queries", &["to_queries"][..]),
-            OwnedRows::Keys => ("attention_to_keys", &["to_keys", "to_values"][..]),
+            OwnedRows::Queries => ("attention_grad_queries", &["grad_queries"][..]),
+            OwnedRows::Keys => ("attention_grad_keys", &["grad_keys", "grad_values"][..]),
         };
         let mut heads = Heads::new(name, of, t, fused);
         let (sum, tiles) = (heads.tiles.sum, &mut heads.tiles);
         let [logarithms, means] = ["logarithms", "means"].map(|name| tiles.b.buffer(name, sum, Access::In));
-        let flow = tiles.b.buffer("flow", of.dtype, Access::In);
+        let grad_output = tiles.b.buffer("grad_output", of.dtype, Access::In);
         let results = results.iter().map(|name| tiles.b.buffer(name, of.dtype, Access::Out)).collect();
         let mut slabs = |names: [&str; 2], rows: u64| {
             [(names[0], of.width), (names[1], of.depth)].map(|(name, width)| tiles.slab(name, rows, width as u64))
         };
-        let (of_queries, of_keys) = (["tile_of_queries", "tile_of_flow"], ["tile_of_keys", "tile_of_values"]);
-        let (own, other) = match side {
-            OwnedRows::Queries => (slabs(of_queries, t.own()), slabs(of_keys, t.other())),
-            OwnedRows::Keys => (slabs(of_keys, t.own()), slabs(of_queries, t.other())),
+        let (of_queries, of_keys) = (["tile_of_queries", "tile_of_grad_output"], ["tile_of_keys", "tile_of_values"]);
+        let (owned, streamed) = match side {
+            OwnedRows::Queries => (slabs(of_queries, t.owned()), slabs(of_keys, t.streamed())),
+            OwnedRows::Keys => (slabs(of_keys, t.owned()), slabs(of_queries, t.streamed())),
         };
-        let (mut summed, mut through) = (other, [tiles.weights("flows"), None]);
-        summed[0] = tiles.transposed("turned", other[0]);
+        let (mut summed, mut through) = (streamed, [tiles.weights("grad_scores"), None]);
+        summed[0] = tiles.transposed("transposed", streamed[0]);
         if side == OwnedRows::Keys {
-            summed[1] = tiles.transposed("turned_flow", other[1]);
-            through[1] = tiles.weights("shares");
+            summed[1] = tiles.transposed("transposed_grad_output", streamed[1]);
+            through[1] = tiles.weights("weights");
         }
-        Backward { heads, side, logarithms, means, flow, results, own, other, summed, through }
+        Backward { heads, side, logarithms, means, grad_output, results, owned, streamed, summed, through }
     }
 
     fn grad_queries(of: &'a Attention, t: Tiling, fused: bool) -> Builder {
         let mut this = Backward::new(OwnedRows::Queries, of, t, fused);
         let ((number, head), first) = (this.heads.own_head(), this.heads.first());
-        let flow = this.heads.matrix(this.flow, number, of.queries, of.depth);
-        this.bring([head.queries, flow], first, this.own);
+        let grad_output = this.heads.matrix(this.grad_output, number, of.queries, of.depth);
+        this.load_tiles([head.queries, grad_output], first, this.owned);
         let rows = this.heads.tiles.rows();
-        let known: Vec<RowStats> = (0..rows).map(|n| this.known_own(number, first, n)).collect();
+        let stats: Vec<RowStats> = (0..rows).map(|n| this.owned_stats(number, first, n)).collect();
         let sums = this.heads.tiles.result(of.width as u64);
         let (start, end) = (this.heads.tiles.b.index(0), this.heads.end(first));
-        let step = this.heads.tiles.b.index(t.other());
+        let step = this.heads.tiles.b.index(t.streamed());
         let tile = this.heads.tiles.b.begin_for("tile", start, end, step);
-        this.bring_others([head.keys, head.values], tile);
+        this.load_streamed([head.keys, head.values], tile);
         this.heads.tiles.b.barrier();
-        let [flows, _] = this.weights(&head, [first, tile], |[row, _]| known[row as usize]);
-        this.heads.tiles.store_weights(this.through[0], &flows);
+        let [grad_scores, _] = this.weights(&head, [first, tile], |[row, _]| stats[row as usize]);
+        this.heads.tiles.store_weights(this.through[0], &grad_scores);
         this.heads.tiles.b.barrier();
-        this.heads.tiles.add_weighted(this.through[0], &flows, this.summed[0], &[], &sums);
+        this.heads.tiles.add_weighted(this.through[0], &grad_scores, this.summed[0], &[], &sums);
         this.heads.tiles.b.barrier();
         this.heads.tiles.b.end();
         let to = this.heads.matrix(this.results[0], number, of.queries, of.width);
@@ -153,7 +153,7 @@ impl<'a> Backward<'a> {
         let (item, key_head) = this.heads.tiles.split(shared, of.key_heads as u64);
         let keys = this.heads.matrix(this.heads.keys, shared, of.keys, of.width);
         let values = this.heads.matrix(this.heads.values, shared, of.keys, of.depth);
-        this.bring([keys, values], first, this.own);
+        this.load_tiles([keys, values], first, this.owned);
         let sums = [of.width, of.depth].map(|width| this.heads.tiles.result(width as u64));
         // Iterate over the query heads that share these keys.
         let together = (of.heads / of.key_heads) as u64;
@@ -168,25 +168,25 @@ impl<'a> Backward<'a> {
         let head = this.heads.head(number, item, head);
         this.all_queries(number, &head, first, &sums);
         this.heads.tiles.b.end();
-        let to_keys = this.heads.matrix(this.results[0], shared, of.keys, of.width);
-        let to_values = this.heads.matrix(this.results[1], shared, of.keys, of.depth);
-        this.store_scaled(to_keys, first, &sums[0]);
-        this.heads.tiles.store(to_values, first, &sums[1], |_, _, sum| sum);
+        let grad_keys = this.heads.matrix(this.results[0], shared, of.keys, of.width);
+        let grad_values = this.heads.matrix(this.results[1], shared, of.keys, of.depth);
+        this.store_scaled(grad_keys, first, &sums[0]);
+        this.heads.tiles.store(grad_values, first, &sums[1], |_, _, sum| sum);
         this.heads.tiles.b
     }
 
     /// Iterates over the queries of a head that see keys from `first` on.
     fn all_queries(&mut self, number: ExprId, head: &Head, first: ExprId, sums: &[Vec<LocalId>; 2]) {
-        let (of, other) = (self.heads.of, self.heads.tiles.t.other());
-        let flow = self.heads.matrix(self.flow, number, of.queries, of.depth);
+        let (of, streamed) = (self.heads.of, self.heads.tiles.t.streamed());
+        let grad_output = self.heads.matrix(self.grad_output, number, of.queries, of.depth);
         let start = self.first_query(first);
-        let [end, step] = [of.queries as u64, other].map(|number| self.heads.tiles.b.index(number));
+        let [end, step] = [of.queries as u64, streamed].map(|number| self.heads.tiles.b.index(number));
         let tile = self.heads.tiles.b.begin_for("tile", start, end, step);
-        self.bring_others([head.queries, flow], tile);
+        self.load_streamed([head.queries, grad_output], tile);
         self.heads.tiles.b.barrier();
         let columns = self.heads.tiles.columns();
-        let known: Vec<RowStats> = (0..columns).map(|n| self.known_other(number, tile, n)).collect();
-        let weights = self.weights(head, [first, tile], |[_, column]| known[column as usize]);
+        let stats: Vec<RowStats> = (0..columns).map(|n| self.streamed_stats(number, tile, n)).collect();
+        let weights = self.weights(head, [first, tile], |[_, column]| stats[column as usize]);
         let tiles = &mut self.heads.tiles;
         self.through.iter().zip(&weights).for_each(|(through, weights)| tiles.store_weights(*through, weights));
         tiles.b.barrier();
@@ -206,37 +206,37 @@ impl<'a> Backward<'a> {
         let past = tiles.b.index(past);
         let most = tiles.b.alu(Alu::Max, &[first, past]);
         let query = tiles.b.alu(Alu::Sub, &[most, past]);
-        let (tile, _) = tiles.split(query, tiles.t.other());
-        let start = tiles.times(tile, tiles.t.other());
+        let (tile, _) = tiles.split(query, tiles.t.streamed());
+        let start = tiles.times(tile, tiles.t.streamed());
         tiles.b.bind("start", start)
     }
 
-    fn bring(&mut self, from: [MatrixRef; 2], first: ExprId, to: [SharedTile; 2]) {
+    fn load_tiles(&mut self, from: [MatrixRef; 2], first: ExprId, to: [SharedTile; 2]) {
         from.into_iter().zip(to).for_each(|(from, to)| self.heads.tiles.load_tile(from, first, to));
     }
 
-    fn bring_others(&mut self, from: [MatrixRef; 2], first: ExprId) {
-        self.bring(from, first, self.other);
-        for ((from, whole), summed) in from.into_iter().zip(self.other).zip(self.summed) {
+    fn load_streamed(&mut self, from: [MatrixRef; 2], first: ExprId) {
+        self.load_tiles(from, first, self.streamed);
+        for ((from, whole), summed) in from.into_iter().zip(self.streamed).zip(self.summed) {
             if summed != whole {
                 self.heads.tiles.load_tile(from, first, summed);
             }
         }
     }
 
-    /// Loads the statistics of the n-th of a work-item's own queries, for the head with index `number`.
-    fn known_own(&mut self, number: ExprId, first: ExprId, n: u64) -> RowStats {
-        let row = self.heads.tiles.own_row(n);
-        self.known(number, first, row)
+    /// Loads the statistics of the n-th of a work-item's owned queries, for the head with index `number`.
+    fn owned_stats(&mut self, number: ExprId, first: ExprId, n: u64) -> RowStats {
+        let row = self.heads.tiles.owned_row(n);
+        self.stats(number, first, row)
     }
 
-    /// Loads the statistics of its n-th other query.
-    fn known_other(&mut self, number: ExprId, first: ExprId, n: u64) -> RowStats {
-        let row = self.heads.tiles.other_row(n);
-        self.known(number, first, row)
+    /// Loads the statistics of its n-th streamed query.
+    fn streamed_stats(&mut self, number: ExprId, first: ExprId, n: u64) -> RowStats {
+        let row = self.heads.tiles.streamed_row(n);
+        self.stats(number, first, row)
     }
 
-    fn known(&mut self, number: ExprId, first: ExprId, row: ExprId) -> RowStats {
+    fn stats(&mut self, number: ExprId, first: ExprId, row: ExprId) -> RowStats {
         let (open, queries) = (self.open()[0], self.heads.of.queries as u64);
         let tiles = &mut self.heads.tiles;
         let query = tiles.b.alu(Alu::Add, &[first, row]);
@@ -245,7 +245,7 @@ impl<'a> Backward<'a> {
         let at = tiles.b.alu(Alu::Add, &[before, query]);
         let [logarithm, mean] = [self.logarithms, self.means].map(|mem| {
             let value = tiles.read(mem, at, inside);
-            tiles.b.bind("known", value)
+            tiles.b.bind("stats", value)
         });
         RowStats { base: self.heads.base(logarithm), mean }
     }
@@ -254,41 +254,41 @@ impl<'a> Backward<'a> {
     fn open(&self) -> [bool; 2] {
         let (t, of) = (self.heads.tiles.t, self.heads.of);
         let (queries, keys) = match self.side {
-            OwnedRows::Queries => (t.own(), t.other()),
-            OwnedRows::Keys => (t.other(), t.own()),
+            OwnedRows::Queries => (t.owned(), t.streamed()),
+            OwnedRows::Keys => (t.streamed(), t.owned()),
         };
         [!(of.queries as u64).is_multiple_of(queries), !(of.keys as u64).is_multiple_of(keys)]
     }
 
-    /// Returns the gradients of a work-item's scores, own row by own row, and their attention weights.
-    fn weights(&mut self, head: &Head, at: [ExprId; 2], known: impl Fn([u64; 2]) -> RowStats) -> [Vec<ExprId>; 2] {
-        let products = self.heads.tiles.outer_products(self.own[0], self.other[0]);
-        let to_shares = self.heads.tiles.outer_products(self.own[1], self.other[1]);
+    /// Returns the gradients of a work-item's scores, owned row by owned row, and their attention weights.
+    fn weights(&mut self, head: &Head, at: [ExprId; 2], stats: impl Fn([u64; 2]) -> RowStats) -> [Vec<ExprId>; 2] {
+        let products = self.heads.tiles.outer_products(self.owned[0], self.streamed[0]);
+        let grad_weights = self.heads.tiles.outer_products(self.owned[1], self.streamed[1]);
         let ([open_query, open_key], masked) = (self.open(), head.mask.is_some());
         let columns = self.heads.tiles.columns();
-        let (mut flows, mut shares) = (Vec::new(), Vec::new());
-        for (n, (product, to_share)) in (0..).zip(products.into_iter().zip(to_shares)) {
+        let (mut grad_scores, mut weights) = (Vec::new(), Vec::new());
+        for (n, (product, grad_weight)) in (0..).zip(products.into_iter().zip(grad_weights)) {
             let [row, column] = [n / columns, n % columns];
             let tiles = &mut self.heads.tiles;
-            let own = tiles.own_row(row);
+            let own = tiles.owned_row(row);
             let own = tiles.b.alu(Alu::Add, &[at[0], own]);
-            let other = tiles.other_row(column);
+            let other = tiles.streamed_row(column);
             let other = tiles.b.alu(Alu::Add, &[at[1], other]);
-            // An own row out of range reads no mask; its sums are discarded.
+            // An owned row out of range reads no mask; its sums are discarded.
             let (query, key) = match self.side {
                 OwnedRows::Queries => ((own, open_query && masked), (other, open_key)),
                 OwnedRows::Keys => ((other, open_query), (own, open_key && masked)),
             };
             let score = self.heads.score(product, head, query, key);
-            let RowStats { base, mean } = known([row, column]);
-            let share = self.heads.power(score, base);
+            let RowStats { base, mean } = stats([row, column]);
+            let weight = self.heads.power(score, base);
             let b = &mut self.heads.tiles.b;
-            let less = b.alu(Alu::Sub, &[to_share, mean]);
-            let flow = b.alu(Alu::Mul, &[share, less]);
-            flows.push(b.bind("flow", flow));
-            shares.push(share);
+            let less = b.alu(Alu::Sub, &[grad_weight, mean]);
+            let grad_score = b.alu(Alu::Mul, &[weight, less]);
+            grad_scores.push(b.bind("grad_score", grad_score));
+            weights.push(weight);
         }
-        [flows, shares]
+        [grad_scores, weights]
     }
 
     /// Stores the gradient of factors of scaled products.

@@ -30,16 +30,16 @@ impl Tiles {
     /// Loads words of two elements into shared memory.
     pub(super) fn bring_words(&mut self, from: MatrixRef, first: ExprId, to: SharedTile) {
         let words = (words(to.width), to.rows / 2, padded(to.width));
-        let (count, fast) = if to.turned { (words.1 * words.2, words.2) } else { (to.rows * words.0, words.0) };
+        let (count, fast) = if to.transposed { (words.1 * words.2, words.2) } else { (to.rows * words.0, words.0) };
         self.for_each(count, |tiles, at| {
             let (slow, quick) = tiles.split(at, fast);
             let (slow, quick) = (tiles.b.bind("slow", slow), tiles.b.bind("quick", quick));
-            let pair = tiles.times(if to.turned { slow } else { quick }, 2);
+            let pair = tiles.times(if to.transposed { slow } else { quick }, 2);
             let next = tiles.plus(pair, 1);
-            let places = [pair, next].map(|at| if to.turned { [first, at, quick] } else { [first, slow, at] });
+            let places = [pair, next].map(|at| if to.transposed { [first, at, quick] } else { [first, slow, at] });
             let elements = places.map(|place| tiles.element(from, place, to));
             let word = tiles.word(tiles.b.mem_dtype(from.mem), elements);
-            let (line, within) = if to.turned { (quick, slow) } else { (slow, quick) };
+            let (line, within) = if to.transposed { (quick, slow) } else { (slow, quick) };
             let before = tiles.times(line, to.pitch(tiles.t));
             let at = tiles.b.alu(Alu::Add, &[before, within]);
             tiles.b.store(to.mem, at, word, Guard::Proven);
@@ -98,7 +98,7 @@ impl Tiles {
         let sums: Vec<LocalId> = (0..count).map(|_| self.b.declare("dot", nothing, true)).collect();
         let [start, end, step] = [0, words(left.width), UNIT / 2].map(|number| self.b.index(number));
         let step = self.b.begin_for("step", start, end, step);
-        let lines = [0, 1, 0, 1].map(|n| self.own_row(n));
+        let lines = [0, 1, 0, 1].map(|n| self.owned_row(n));
         let a = self.words(left, lines, [0, 0, 4, 4], step);
         for (n, sum) in (0..).zip(&sums) {
             let b = self.right(right, n, step);

@@ -54,7 +54,7 @@ impl<'a> Tiles<'a> {
     pub(super) fn own(&mut self) -> FragmentOwnership {
         let t = self.t;
         let item = self.e.b.builtin(Builtin::LocalId(0));
-        let (set, number) = self.split(item, Mma::ITEMS.into());
+        let (set, number) = self.split(item, Mma::LANES.into());
         let (down, across) = self.split(set, t.items[0]);
         let (row, column) = (
             self.times(down, t.block[1] * u64::from(Mma::ROWS)),
@@ -93,14 +93,14 @@ impl<'a> Tiles<'a> {
         sums: &[LocalId],
     ) {
         let t = self.t;
-        let words = u64::from(Mma::INNER) / 2;
+        let words = u64::from(Mma::K) / 2;
         let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.slab / 2), self.e.b.index(words));
         let step = self.e.b.begin_for("step", start, end, step);
         let left: Vec<[ExprId; 4]> = (0..t.block[1])
-            .map(|y| [0, 1, 2, 3].map(|n| self.held(own, a, step, [16 * y + 8 * (n % 2), 4 * (n / 2)], 0)))
+            .map(|y| [0, 1, 2, 3].map(|n| self.load_word(own, a, step, [16 * y + 8 * (n % 2), 4 * (n / 2)], 0)))
             .collect();
         let right: Vec<[ExprId; 2]> =
-            (0..t.block[0]).map(|x| [0, 1].map(|n| self.held(own, b, step, [8 * x, 4 * n], 1))).collect();
+            (0..t.block[0]).map(|x| [0, 1].map(|n| self.load_word(own, b, step, [8 * x, 4 * n], 1))).collect();
         let pairs = left.iter().flat_map(|a| right.iter().map(move |b| (*a, *b)));
         for ((a, b), sum) in pairs.zip(sums) {
             let before = self.e.b.get(*sum);
@@ -111,7 +111,7 @@ impl<'a> Tiles<'a> {
     }
 
     /// Loads a word of a slab, `down` rows or columns and `along` words after the work-item's own.
-    fn held(
+    fn load_word(
         &mut self,
         own: FragmentOwnership,
         operand: Operand<'a>,

@@ -27,11 +27,11 @@ pub(super) fn compact(mut kernel: Kernel) -> Kernel {
         *used |= matches!(mem.space, Space::Buffer(_));
     }
     let tables = Tables { locals: numbers(&locals), mems: numbers(&mems) };
-    let (exprs, moved) = tables.exprs(&kernel, &live);
+    let (exprs, new_ids) = tables.exprs(&kernel, &live);
     kernel.exprs = exprs;
     kernel.locals = kept::<Local>(std::mem::take(&mut kernel.locals), &locals);
     kernel.mems = kept::<Memory>(std::mem::take(&mut kernel.mems), &mems);
-    tables.block(&mut kernel.body, &moved);
+    tables.block(&mut kernel.body, &new_ids);
     kernel
 }
 
@@ -63,22 +63,22 @@ impl Tables {
     }
 
     fn exprs(&self, kernel: &Kernel, live: &[ExprId]) -> (Exprs, HashMap<ExprId, ExprId>) {
-        let (mut exprs, mut moved) = (Exprs::default(), HashMap::new());
+        let (mut exprs, mut new_ids) = (Exprs::default(), HashMap::new());
         for id in live {
-            let expr = match kernel.exprs.get(*id).map_operands(|operand| moved[&operand]) {
+            let expr = match kernel.exprs.get(*id).map_operands(|operand| new_ids[&operand]) {
                 Expr::Local(local) => Expr::Local(self.local(local)),
                 Expr::Len(mem) => Expr::Len(self.mem(mem)),
                 Expr::Load { mem, index, lanes, guard } => Expr::Load { mem: self.mem(mem), index, lanes, guard },
                 other => other,
             };
-            moved.insert(*id, exprs.intern(expr, kernel.exprs.ty(*id)));
+            new_ids.insert(*id, exprs.intern(expr, kernel.exprs.ty(*id)));
         }
-        (exprs, moved)
+        (exprs, new_ids)
     }
 
-    fn block(&self, block: &mut Block, moved: &HashMap<ExprId, ExprId>) {
+    fn block(&self, block: &mut Block, new_ids: &HashMap<ExprId, ExprId>) {
         for stmt in block {
-            map_operands(&mut stmt.op, |id| moved[&id]);
+            map_operands(&mut stmt.op, |id| new_ids[&id]);
             match &mut stmt.op {
                 Op::Let { local, .. } | Op::Assign { local, .. } | Op::For { counter: local, .. } => {
                     *local = self.local(*local);
@@ -91,7 +91,7 @@ impl Tables {
                 }
                 Op::Barrier | Op::If { .. } | Op::While { .. } | Op::Break | Op::Continue | Op::Return => {}
             }
-            stmt.op.blocks_mut().into_iter().for_each(|inner| self.block(inner, moved));
+            stmt.op.blocks_mut().into_iter().for_each(|inner| self.block(inner, new_ids));
         }
     }
 }

@@ -72,13 +72,13 @@ fn plan(kernel: &mut Kernel, op: &Op, loaded: &[bool]) -> Option<VersionedLoop> 
     }
     let mut effects = Effects::of_block(body);
     effects.locals.push(*counter);
-    let mentions = ExprDeps::knowing(kernel, loaded);
-    if mentions.is_loaded(*end) {
+    let deps = ExprDeps::knowing(kernel, loaded);
+    if deps.is_loaded(*end) {
         return None;
     }
     let read = kernel.expr(Expr::Local(*counter));
     let even = |kernel: &mut Kernel, index| {
-        let mut decomposer = Decomposer { kernel, mentions: &mentions, effects: &effects, read, effort: EFFORT };
+        let mut decomposer = Decomposer { kernel, deps: &deps, effects: &effects, read, effort: EFFORT };
         decomposer.decompose(index)
     };
     let mut accesses: Vec<_> =
@@ -91,7 +91,7 @@ fn plan(kernel: &mut Kernel, op: &Op, loaded: &[bool]) -> Option<VersionedLoop> 
 /// Decomposes indices of one loop.
 struct Decomposer<'d> {
     kernel: &'d mut Kernel,
-    mentions: &'d ExprDeps,
+    deps: &'d ExprDeps,
     effects: &'d Effects,
     /// Expression that reads the loop's counter.
     read: ExprId,
@@ -106,10 +106,10 @@ impl Decomposer<'_> {
         if index == self.read {
             return Some(StridedIndex { stride: Some(self.kernel.index(1)), base: None });
         }
-        let known = index.index() < self.mentions.len();
-        if known && self.effects.preserves(self.kernel, self.mentions, index) {
+        let known = index.index() < self.deps.len();
+        if known && self.effects.preserves(self.kernel, self.deps, index) {
             // A loaded value could differ between the comparison before the loop and the loop.
-            return (!self.mentions.is_loaded(index)).then_some(StridedIndex { stride: None, base: Some(index) });
+            return (!self.deps.is_loaded(index)).then_some(StridedIndex { stride: None, base: Some(index) });
         }
         let Expr::Alu(op @ (Alu::Add | Alu::Mul), args) = self.kernel.exprs.get(index) else { return None };
         let (left, right) = (self.decompose(args[0])?, self.decompose(args[1])?);
@@ -145,9 +145,9 @@ fn version_loop(kernel: &mut Kernel, stmt: &mut Stmt, plan: VersionedLoop) {
     if let Op::For { body, .. } = &mut fast {
         drop_guards(kernel, body, &plan);
     }
-    let turns = kernel.alu(Alu::Lt, &[start, end]);
+    let iterates = kernel.alu(Alu::Lt, &[start, end]);
     let either = Op::If { condition, then: wrap(fast), otherwise: slow };
-    stmt.op = Op::If { condition: turns, then: wrap(either), otherwise: Block::new() };
+    stmt.op = Op::If { condition: iterates, then: wrap(either), otherwise: Block::new() };
 }
 
 /// Returns the condition that every access of the last iteration is in bounds, assuming there is one. Accesses of

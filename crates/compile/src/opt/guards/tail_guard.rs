@@ -48,14 +48,14 @@ fn find(kernel: &Kernel, block: &Block, loaded: &[bool]) -> Option<(usize, Eleme
         start = at;
     }
     let (mem, index) = element?;
-    let mentions = ExprDeps::knowing(kernel, loaded);
+    let deps = ExprDeps::knowing(kernel, loaded);
     // The guard is evaluated before these statements, so they must not change the index.
-    let before = |at: usize| !Effects::of_op(&block[at].op).preserves(kernel, &mentions, index);
+    let before = |at: usize| !Effects::of_op(&block[at].op).preserves(kernel, &deps, index);
     let start = (start..block.len()).rev().find(|at| before(*at)).map_or(start, |at| at + 1);
     let end = &block[start..];
     let uses: usize = end.iter().map(|stmt| accesses(kernel, stmt, (mem, index))).sum();
     // A loaded index could have changed after the guard.
-    let only = end.iter().all(|stmt| stays_inside(end, &stmt.op)) && !mentions.is_loaded(index);
+    let only = end.iter().all(|stmt| stays_inside(end, &stmt.op)) && !deps.is_loaded(index);
     (only && uses > 1).then_some((start, (mem, index)))
 }
 

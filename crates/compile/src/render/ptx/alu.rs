@@ -21,21 +21,21 @@ impl Writer<'_> {
         if class != Class::Pred {
             return self.op(class, &format!("selp.{}", class.name()), &[a, b, condition]);
         }
-        let yes = self.test("and.pred", &[condition, a]);
-        let not = self.test("not.pred", &[condition]);
-        let no = self.test("and.pred", &[&not, b]);
-        self.test("or.pred", &[&yes, &no])
+        let yes = self.compare("and.pred", &[condition, a]);
+        let not = self.compare("not.pred", &[condition]);
+        let no = self.compare("and.pred", &[&not, b]);
+        self.compare("or.pred", &[&yes, &no])
     }
 
     fn logic(&mut self, op: Alu, args: &[&str]) -> String {
         match op {
-            Alu::Not => self.test("not.pred", args),
-            Alu::And => self.test("and.pred", args),
-            Alu::Or => self.test("or.pred", args),
-            Alu::Xor | Alu::Ne => self.test("xor.pred", args),
+            Alu::Not => self.compare("not.pred", args),
+            Alu::And => self.compare("and.pred", args),
+            Alu::Or => self.compare("or.pred", args),
+            Alu::Xor | Alu::Ne => self.compare("xor.pred", args),
             Alu::Eq => {
-                let differ = self.test("xor.pred", args);
-                self.test("not.pred", &[&differ])
+                let differ = self.compare("xor.pred", args);
+                self.compare("not.pred", &[&differ])
             }
             _ => unreachable!("{} of bools", op.name()),
         }
@@ -58,12 +58,12 @@ impl Writer<'_> {
             Alu::Min | Alu::Max => {
                 // min.NaN requires capability 8.0.
                 let relation = if op == Alu::Min { "lt" } else { "gt" };
-                let nan = self.test(&plain("setp.nan"), &[args[0], args[0]]);
-                let first = self.test(&format!("setp.{relation}.or.{ty}"), &[args[0], args[1], &nan]);
+                let nan = self.compare(&plain("setp.nan"), &[args[0], args[0]]);
+                let first = self.compare(&format!("setp.{relation}.or.{ty}"), &[args[0], args[1], &nan]);
                 return self.op(class, &plain("selp"), &[args[0], args[1], &first]);
             }
-            Alu::Lt | Alu::Le | Alu::Eq => return self.test(&format!("setp.{}.{ty}", op.name()), args),
-            Alu::Ne => return self.test(&plain("setp.neu"), args),
+            Alu::Lt | Alu::Le | Alu::Eq => return self.compare(&format!("setp.{}.{ty}", op.name()), args),
+            Alu::Ne => return self.compare(&plain("setp.neu"), args),
             Alu::Math(_) | Alu::Pow => unreachable!("{} was expanded before", op.name()),
             Alu::Select | Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
                 unreachable!("{} of {dtype}", op.name())
@@ -94,7 +94,7 @@ impl Writer<'_> {
                 let kind = if op == Alu::Shl { bits } else { ty };
                 self.op(class, &format!("{}.{kind}", op.name()), &[args[0], &amount])
             }
-            Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => return self.test(&format!("setp.{}.{ty}", op.name()), args),
+            Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => return self.compare(&format!("setp.{}.{ty}", op.name()), args),
             _ => unreachable!("{} of {dtype}", op.name()),
         };
         self.narrow(dtype, result)
@@ -135,14 +135,14 @@ impl Writer<'_> {
             return self.op(class, &divide, args);
         }
         let select = format!("selp.{bits}");
-        let zero = self.test(&format!("setp.eq.{ty}"), &[b, "0"]);
+        let zero = self.compare(&format!("setp.eq.{ty}"), &[b, "0"]);
         if !dtype.is_signed() {
             let divisor = self.op(class, &select, &["1", b, &zero]);
             let result = self.op(class, &divide, &[a, &divisor]);
             return self.op(class, &select, &[if op == Alu::Div { "0" } else { a }, &result, &zero]);
         }
-        let minus = self.test(&format!("setp.eq.{ty}"), &[b, "-1"]);
-        let either = self.test("or.pred", &[&zero, &minus]);
+        let minus = self.compare(&format!("setp.eq.{ty}"), &[b, "-1"]);
+        let either = self.compare("or.pred", &[&zero, &minus]);
         let divisor = self.op(class, &select, &["1", b, &either]);
         let result = self.op(class, &divide, &[a, &divisor]);
         if op == Alu::Rem {

@@ -17,9 +17,9 @@ impl Writer<'_> {
             (DType::F16 | DType::BF16, DType::F32) => x.to_string(),
             (_, DType::Bool) if from.is_float() => {
                 let zero = if from == DType::F64 { "0d0000000000000000" } else { "0f00000000" };
-                self.test(&format!("setp.neu.{}", float_name(from)), &[x, zero])
+                self.compare(&format!("setp.neu.{}", float_name(from)), &[x, zero])
             }
-            (_, DType::Bool) => self.test(&format!("setp.ne.{}", int_name(from)), &[x, "0"]),
+            (_, DType::Bool) => self.compare(&format!("setp.ne.{}", int_name(from)), &[x, "0"]),
             (DType::Bool, _) if to.is_float() => {
                 let (one, zero) = if to == DType::F64 {
                     ("0d3FF0000000000000", "0d0000000000000000")
@@ -77,7 +77,7 @@ impl Writer<'_> {
             }
             _ => result,
         };
-        let nan = self.test(&format!("setp.nan.{source}"), &[x, x]);
+        let nan = self.compare(&format!("setp.nan.{source}"), &[x, x]);
         self.op(class, &format!("selp.{}", class.name()), &["0", &clamped, &nan])
     }
 
@@ -160,7 +160,7 @@ impl Writer<'_> {
         let half = self.op(Class::B32, "add.u32", &[&odd, "32767"]);
         let sum = self.op(Class::B32, "add.u32", &[&bits, &half]);
         let quiet = self.op(Class::B32, "or.b32", &[&bits, "4194304"]);
-        let nan = self.test("setp.nan.f32", &[value, value]);
+        let nan = self.compare("setp.nan.f32", &[value, value]);
         let chosen = self.op(Class::B32, "selp.b32", &[&quiet, &sum, &nan]);
         self.op(Class::B32, "and.b32", &[&chosen, "-65536"])
     }

@@ -139,7 +139,7 @@ impl Writer<'_> {
                 let (id, size) = (&self.builtins[&Builtin::GlobalId(axis)], &self.builtins[&Builtin::GlobalSize(axis)]);
                 let (id, size) = (id.clone(), size.clone());
                 let compare = format!("setp.ge.{}", super::writer::int_name(self.index));
-                let beyond = self.test(&compare, &[&id, &size]);
+                let beyond = self.compare(&compare, &[&id, &size]);
                 self.line(format_args!("@{beyond} ret"));
             }
         }

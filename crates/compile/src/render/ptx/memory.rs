@@ -50,13 +50,13 @@ impl Writer<'_> {
             _ => held,
         };
         let raw = self.op(class, &format!("ld.{space}.{}", in_memory(dtype)), &[place]);
-        self.held(dtype, raw)
+        self.convert_loaded(dtype, raw)
     }
 
     /// Converts an element's bits to its register representation.
-    fn held(&mut self, dtype: DType, raw: String) -> String {
+    fn convert_loaded(&mut self, dtype: DType, raw: String) -> String {
         let value = match dtype {
-            DType::Bool => return self.test("setp.ne.u32", &[&raw, "0"]),
+            DType::Bool => return self.compare("setp.ne.u32", &[&raw, "0"]),
             DType::F16 => self.op(Class::F32, "cvt.f32.f16", &[&raw]),
             DType::BF16 => self.of_bits(dtype, &raw),
             _ => return raw,
@@ -116,7 +116,7 @@ impl Writer<'_> {
         };
         self.set(class, &raw, zero);
         self.line(format_args!("@{inside} ld.{space}.{} {raw}, {place}", in_memory(dtype)));
-        self.held(dtype, raw)
+        self.convert_loaded(dtype, raw)
     }
 
     /// Returns the number of elements from an index on, for vectors. The condition `index + lane < len` could wrap.
@@ -126,7 +126,7 @@ impl Writer<'_> {
         }
         let (class, ty, len) = (Class::of(self.index), int_name(self.index), self.lens[mem.index()].clone());
         let left = self.op(class, &format!("sub.{ty}"), &[&len, index]);
-        let inside = self.test(&format!("setp.lt.{ty}"), &[index, &len]);
+        let inside = self.compare(&format!("setp.lt.{ty}"), &[index, &len]);
         Some(self.op(class, &format!("selp.{}", class.name()), &[&left, "0", &inside]))
     }
 
@@ -134,10 +134,10 @@ impl Writer<'_> {
     fn inside(&mut self, mem: MemId, index: &str, room: &Option<String>, lane: u8) -> String {
         let compare = format!("setp.lt.{}", int_name(self.index));
         match room {
-            Some(room) => self.test(&compare, &[&lane.to_string(), room]),
+            Some(room) => self.compare(&compare, &[&lane.to_string(), room]),
             None => {
                 let len = self.lens[mem.index()].clone();
-                self.test(&compare, &[index, &len])
+                self.compare(&compare, &[index, &len])
             }
         }
     }
@@ -170,7 +170,7 @@ impl Writer<'_> {
     }
 
     /// Updates an element atomically and returns the old value.
-    pub fn change(
+    pub fn guarded_atomic(
         &mut self,
         op: AtomicOp,
         mem: MemId,

@@ -33,29 +33,29 @@ impl Writer<'_> {
         // The result is NaN unless x is finite and y is neither NaN nor 0.
         self.set(long, &result, &(INFINITY | 1 << 51).to_string());
         for (relation, bits, bound) in [("ge", &a, INFINITY), ("gt", &b, INFINITY), ("eq", &b, 0)] {
-            let undefined = self.test(&format!("setp.{relation}.u64"), &[bits, &bound.to_string()]);
+            let undefined = self.compare(&format!("setp.{relation}.u64"), &[bits, &bound.to_string()]);
             self.branch(&undefined, true, &end);
         }
         self.set(long, &result, &a);
-        let less = self.test("setp.lt.u64", &[&a, &b]);
+        let less = self.compare("setp.lt.u64", &[&a, &b]);
         self.branch(&less, true, &signed);
         let [(ea, ma), (eb, mb)] = [&a, &b].map(|bits| self.parts(bits));
         let rest = self.op(long, "rem.u64", &[&ma, &mb]);
         let distance = self.op(word, "sub.u32", &[&ea, &eb]);
         let (head, done) = (self.label(), self.label());
-        self.place(&head);
-        let none = self.test("setp.eq.u32", &[&distance, "0"]);
+        self.bind_label(&head);
+        let none = self.compare("setp.eq.u32", &[&distance, "0"]);
         self.branch(&none, true, &done);
         let step = self.op(word, "min.u32", &[&distance, "11"]);
         let shifted = self.op(long, "shl.b64", &[&rest, &step]);
         self.line(format_args!("rem.u64 {rest}, {shifted}, {mb}"));
         self.line(format_args!("sub.u32 {distance}, {distance}, {step}"));
         self.line(format_args!("bra {head}"));
-        self.place(&done);
+        self.bind_label(&done);
         self.assemble(&rest, &eb, &result);
-        self.place(&signed);
+        self.bind_label(&signed);
         self.line(format_args!("or.b64 {result}, {result}, {sign}"));
-        self.place(&end);
+        self.bind_label(&end);
         self.op(Class::F64, "mov.b64", &[&result])
     }
 
@@ -65,7 +65,7 @@ impl Writer<'_> {
         let exponent = self.op(Class::B32, "cvt.u32.u64", &[&exponent]);
         let fraction = self.op(Class::B64, "and.b64", &[bits, &((1u64 << 52) - 1).to_string()]);
         let whole = self.op(Class::B64, "or.b64", &[&fraction, &(1u64 << 52).to_string()]);
-        let denormal = self.test("setp.eq.u32", &[&exponent, "0"]);
+        let denormal = self.compare("setp.eq.u32", &[&exponent, "0"]);
         let significand = self.op(Class::B64, "selp.b64", &[&fraction, &whole, &denormal]);
         (self.op(Class::B32, "max.u32", &[&exponent, "1"]), significand)
     }
@@ -82,7 +82,7 @@ impl Writer<'_> {
         let base = self.op(Class::B64, "cvt.u64.u32", &[&base]);
         let base = self.op(Class::B64, "shl.b64", &[&base, "52"]);
         let bits = self.op(Class::B64, "add.u64", &[&base, &aligned]);
-        let zero = self.test("setp.eq.u64", &[significand, "0"]);
+        let zero = self.compare("setp.eq.u64", &[significand, "0"]);
         self.line(format_args!("selp.b64 {result}, 0, {bits}, {zero}"));
     }
 }

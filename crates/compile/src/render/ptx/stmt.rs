@@ -33,7 +33,7 @@ impl Writer<'_> {
                 let class = Class::of(self.kernel.mem(*mem).dtype);
                 let value =
                     if *op == AtomicOp::Exchange { self.in_register(class, &value[0]) } else { value[0].clone() };
-                let before = self.change(*op, *mem, &index[0], &value, &expected[0], *guard);
+                let before = self.guarded_atomic(*op, *mem, &index[0], &value, &expected[0], *guard);
                 if let Some(old) = old {
                     self.locals[old.index()] = vec![before];
                 }
@@ -56,27 +56,27 @@ impl Writer<'_> {
                 self.branch(&condition, false, &other);
                 self.block(then);
                 if otherwise.is_empty() {
-                    return self.place(&other);
+                    return self.bind_label(&other);
                 }
                 self.line(format_args!("bra {end}"));
-                self.place(&other);
+                self.bind_label(&other);
                 self.block(otherwise);
-                self.place(&end);
+                self.bind_label(&end);
             }
             Op::For { counter, start, end, step, body } => {
                 let [start, end, step] = self.evaluate([*start, *end, *step]);
-                self.counted(*counter, [&start[0], &end[0], &step[0]], body);
+                self.for_loop(*counter, [&start[0], &end[0], &step[0]], body);
             }
             Op::While { condition, body } => {
                 let (head, end) = (self.label(), self.label());
-                self.place(&head);
+                self.bind_label(&head);
                 let condition = self.scalar(*condition);
                 self.branch(&condition, false, &end);
                 self.loops.push((head.clone(), end.clone()));
                 self.block(body);
                 self.loops.pop();
                 self.line(format_args!("bra {head}"));
-                self.place(&end);
+                self.bind_label(&end);
             }
             Op::Break => {
                 let (_, end) = self.loops.last().expect("the verifier rejects a break outside of a loop");
@@ -123,7 +123,7 @@ impl Writer<'_> {
         let [x, y, z] = ["x", "y", "z"].map(|axis| self.op(Class::B32, "mov.u32", &[&format!("%tid.{axis}")]));
         let row = self.op(Class::B32, "mad.lo.u32", &[&z, &height.to_string(), &y]);
         let id = self.op(Class::B32, "mad.lo.u32", &[&row, &width.to_string(), &x]);
-        let in_last = self.test("setp.ge.u32", &[&id, &first.to_string()]);
+        let in_last = self.compare("setp.ge.u32", &[&id, &first.to_string()]);
         self.op(Class::B32, "selp.b32", &[&some.to_string(), &u32::MAX.to_string(), &in_last])
     }
 
@@ -155,7 +155,7 @@ impl Writer<'_> {
     }
 
     /// Renders a counting loop; the counter never wraps around past the end.
-    fn counted(&mut self, counter: LocalId, [start, end, step]: [&str; 3], body: &Block) {
+    fn for_loop(&mut self, counter: LocalId, [start, end, step]: [&str; 3], body: &Block) {
         let dtype = self.element(self.kernel.local(counter).ty.dtype());
         let (class, ty) = (Class::of(dtype), int_name(dtype));
         // The bounds are those at the start, so values of mutable locals are copied.
@@ -166,17 +166,18 @@ impl Writer<'_> {
         });
         self.locals[counter.index()] = vec![count.clone()];
         let (head, next, after) = (self.label(), self.label(), self.label());
-        let none = self.test(&format!("setp.ge.{ty}"), &[&count, &end]);
+        let none = self.compare(&format!("setp.ge.{ty}"), &[&count, &end]);
         self.branch(&none, true, &after);
-        self.place(&head);
+        self.bind_label(&head);
         self.loops.push((next.clone(), after.clone()));
         self.block(body);
         self.loops.pop();
-        self.place(&next);
+        self.bind_label(&next);
         let left = self.op(class, &format!("sub.{ty}"), &[&end, &count]);
-        let more = self.test(&format!("setp.gt.{}", if class == Class::B64 { "u64" } else { "u32" }), &[&left, &step]);
+        let more =
+            self.compare(&format!("setp.gt.{}", if class == Class::B64 { "u64" } else { "u32" }), &[&left, &step]);
         self.line(format_args!("add.{ty} {count}, {count}, {step}"));
         self.branch(&more, true, &head);
-        self.place(&after);
+        self.bind_label(&after);
     }
 }

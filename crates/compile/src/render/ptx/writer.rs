@@ -125,7 +125,7 @@ impl<'k> Writer<'k> {
     }
 
     /// Places a label at the current position.
-    pub fn place(&mut self, label: &str) {
+    pub fn bind_label(&mut self, label: &str) {
         self.lines.push(format!("{label}:"));
     }
 
@@ -137,7 +137,7 @@ impl<'k> Writer<'k> {
     }
 
     /// Emits a comparison or another instruction with a predicate result.
-    pub fn test(&mut self, instruction: &str, operands: &[&str]) -> String {
+    pub fn compare(&mut self, instruction: &str, operands: &[&str]) -> String {
         self.op(Class::Pred, instruction, operands)
     }
 

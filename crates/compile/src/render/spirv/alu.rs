@@ -27,7 +27,7 @@ impl Writer<'_> {
             Alu::Eq => "OpLogicalEqual",
             _ => unreachable!("{} of bools", op.name()),
         };
-        self.test(instruction, args)
+        self.compare(instruction, args)
     }
 
     fn float(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
@@ -47,15 +47,15 @@ impl Writer<'_> {
             Alu::Floor | Alu::Ceil | Alu::Trunc => return self.call(&ty, op.name(), args),
             Alu::Min | Alu::Max => {
                 let relation = if op == Alu::Min { "OpFOrdLessThan" } else { "OpFOrdGreaterThan" };
-                let nan = self.test("OpFUnordNotEqual", &[args[0], args[0]]);
-                let before = self.test(relation, args);
-                let first = self.test("OpLogicalOr", &[&nan, &before]);
-                return self.choose(&ty, &first, args[0], args[1]);
+                let nan = self.compare("OpFUnordNotEqual", &[args[0], args[0]]);
+                let before = self.compare(relation, args);
+                let first = self.compare("OpLogicalOr", &[&nan, &before]);
+                return self.select(&ty, &first, args[0], args[1]);
             }
-            Alu::Lt => return self.test("OpFOrdLessThan", args),
-            Alu::Le => return self.test("OpFOrdLessThanEqual", args),
-            Alu::Eq => return self.test("OpFOrdEqual", args),
-            Alu::Ne => return self.test("OpFUnordNotEqual", args),
+            Alu::Lt => return self.compare("OpFOrdLessThan", args),
+            Alu::Le => return self.compare("OpFOrdLessThanEqual", args),
+            Alu::Eq => return self.compare("OpFOrdEqual", args),
+            Alu::Ne => return self.compare("OpFUnordNotEqual", args),
             Alu::Select | Alu::PopCount | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
                 unreachable!("{} of {dtype}", op.name())
             }
@@ -79,17 +79,17 @@ impl Writer<'_> {
             Alu::Abs if !signed => args[0].to_string(),
             Alu::Abs => {
                 let zero = self.int(dtype, 0);
-                let below = self.test("OpSLessThan", &[args[0], &zero]);
+                let below = self.compare("OpSLessThan", &[args[0], &zero]);
                 let negated = self.op(&ty, "OpSNegate", args);
-                self.choose(&ty, &below, &negated, args[0])
+                self.select(&ty, &below, &negated, args[0])
             }
             Alu::Div | Alu::Rem => self.divide(op, dtype, args),
             Alu::Min | Alu::Max => {
                 let first = match op {
-                    Alu::Min => self.test(either("OpSLessThan", "OpULessThan"), args),
-                    _ => self.test(either("OpSGreaterThan", "OpUGreaterThan"), args),
+                    Alu::Min => self.compare(either("OpSLessThan", "OpULessThan"), args),
+                    _ => self.compare(either("OpSGreaterThan", "OpUGreaterThan"), args),
                 };
-                self.choose(&ty, &first, args[0], args[1])
+                self.select(&ty, &first, args[0], args[1])
             }
             Alu::Shl | Alu::Shr => {
                 // The amount is used modulo the width.
@@ -98,10 +98,10 @@ impl Writer<'_> {
                 let right = either("OpShiftRightArithmetic", "OpShiftRightLogical");
                 self.op(&ty, if op == Alu::Shl { "OpShiftLeftLogical" } else { right }, &[args[0], &amount])
             }
-            Alu::Lt => self.test(either("OpSLessThan", "OpULessThan"), args),
-            Alu::Le => self.test(either("OpSLessThanEqual", "OpULessThanEqual"), args),
-            Alu::Eq => self.test("OpIEqual", args),
-            Alu::Ne => self.test("OpINotEqual", args),
+            Alu::Lt => self.compare(either("OpSLessThan", "OpULessThan"), args),
+            Alu::Le => self.compare(either("OpSLessThanEqual", "OpULessThanEqual"), args),
+            Alu::Eq => self.compare("OpIEqual", args),
+            Alu::Ne => self.compare("OpINotEqual", args),
             Alu::Select
             | Alu::Math(_)
             | Alu::Sqrt
@@ -125,23 +125,23 @@ impl Writer<'_> {
             (_, false) => "OpUMod",
         };
         let [none, one] = [0, 1].map(|value| self.int(dtype, value));
-        let zero = self.test("OpIEqual", &[b, &none]);
+        let zero = self.compare("OpIEqual", &[b, &none]);
         let by_zero = if op == Alu::Div { none.as_str() } else { a };
         if !dtype.is_signed() {
-            let divisor = self.choose(&ty, &zero, &one, b);
+            let divisor = self.select(&ty, &zero, &one, b);
             let result = self.op(&ty, divide, &[a, &divisor]);
-            return self.choose(&ty, &zero, by_zero, &result);
+            return self.select(&ty, &zero, by_zero, &result);
         }
         let minus_one = self.constant(Scalar::from_i128(dtype, -1));
-        let minus = self.test("OpIEqual", &[b, &minus_one]);
-        let either = self.test("OpLogicalOr", &[&zero, &minus]);
-        let divisor = self.choose(&ty, &either, &one, b);
+        let minus = self.compare("OpIEqual", &[b, &minus_one]);
+        let either = self.compare("OpLogicalOr", &[&zero, &minus]);
+        let divisor = self.select(&ty, &either, &one, b);
         let mut result = self.op(&ty, divide, &[a, &divisor]);
         if op == Alu::Div {
             let negated = self.op(&ty, "OpSNegate", &[a]);
-            result = self.choose(&ty, &minus, &negated, &result);
+            result = self.select(&ty, &minus, &negated, &result);
         }
         // The remainder by 1 is 0, as by -1.
-        self.choose(&ty, &zero, by_zero, &result)
+        self.select(&ty, &zero, by_zero, &result)
     }
 }

@@ -15,11 +15,11 @@ impl Writer<'_> {
             (DType::F16 | DType::BF16, DType::F32) => x.to_string(),
             (_, DType::Bool) => {
                 let zero = self.constant(Scalar::from_i128(from, 0));
-                self.test(if from.is_float() { "OpFUnordNotEqual" } else { "OpINotEqual" }, &[x, &zero])
+                self.compare(if from.is_float() { "OpFUnordNotEqual" } else { "OpINotEqual" }, &[x, &zero])
             }
             (DType::Bool, _) => {
                 let [one, zero] = [1, 0].map(|value| self.constant(Scalar::from_i128(to, value)));
-                self.choose(&ty, x, &one, &zero)
+                self.select(&ty, x, &one, &zero)
             }
             (_, DType::F16 | DType::BF16) => {
                 // Defined as a conversion through f32.
@@ -44,18 +44,18 @@ impl Writer<'_> {
         let inside = self.op(&ty, if to.is_signed() { "OpConvertFToS" } else { "OpConvertFToU" }, &[x]);
         let lower = if to.is_signed() {
             let (below, least) = (self.constant(below), self.constant(Scalar::from_i128(to, -(1 << bits))));
-            let nan = self.test("OpFUnordNotEqual", &[x, x]);
-            let number = self.choose(&ty, &nan, &zero, &inside);
-            let low = self.test("OpFOrdLessThanEqual", &[x, &below]);
-            self.choose(&ty, &low, &least, &number)
+            let nan = self.compare("OpFUnordNotEqual", &[x, x]);
+            let number = self.select(&ty, &nan, &zero, &inside);
+            let low = self.compare("OpFOrdLessThanEqual", &[x, &below]);
+            self.select(&ty, &low, &least, &number)
         } else {
             let none = self.constant(Scalar::from_i128(from, 0));
-            let positive = self.test("OpFOrdGreaterThan", &[x, &none]);
-            self.choose(&ty, &positive, &inside, &zero)
+            let positive = self.compare("OpFOrdGreaterThan", &[x, &none]);
+            self.select(&ty, &positive, &inside, &zero)
         };
         let most = self.constant(Scalar::from_i128(to, (1 << bits) - 1));
-        let high = self.test("OpFOrdGreaterThanEqual", &[x, &above]);
-        self.choose(&ty, &high, &most, &lower)
+        let high = self.compare("OpFOrdGreaterThanEqual", &[x, &above]);
+        self.select(&ty, &high, &most, &lower)
     }
 
     /// Reinterprets the bits as another type of the same width.
@@ -142,8 +142,8 @@ impl Writer<'_> {
         let sum = self.op(&uint, "OpIAdd", &[&bits, &half]);
         let number = self.op(&uint, "OpShiftRightLogical", &[&sum, &sixteen]);
         let no_number = self.op(&uint, "OpBitwiseOr", &[&upper, &quiet]);
-        let nan = self.test("OpFUnordNotEqual", &[value, value]);
-        let chosen = self.choose(&uint, &nan, &no_number, &number);
+        let nan = self.compare("OpFUnordNotEqual", &[value, value]);
+        let chosen = self.select(&uint, &nan, &no_number, &number);
         self.op(&ushort, "OpUConvert", &[&chosen])
     }
 }

@@ -106,7 +106,7 @@ impl Writer<'_> {
                 Param::Scalar { ty, .. } => {
                     let raw = self.params[position].clone().expect("a scalar has a value");
                     let dtype = self.element(ty.dtype());
-                    self.params[position] = Some(self.held(dtype, raw));
+                    self.params[position] = Some(self.convert_loaded(dtype, raw));
                 }
             }
         }
@@ -157,8 +157,8 @@ impl Writer<'_> {
             // Launches are rounded up to whole groups, but this kernel has an exact grid size.
             for axis in 0..3 {
                 let id = self.builtins[&Builtin::GlobalId(axis)].clone();
-                let beyond = self.test("OpUGreaterThanEqual", &[&id, &format!("%size{axis}")]);
-                self.only_if(&beyond, Writer::leave);
+                let beyond = self.compare("OpUGreaterThanEqual", &[&id, &format!("%size{axis}")]);
+                self.if_then(&beyond, Writer::emit_return);
             }
         }
         interface

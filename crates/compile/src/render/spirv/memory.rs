@@ -50,7 +50,7 @@ impl Writer<'_> {
     }
 
     /// Converts an element from its memory to its register representation.
-    pub fn held(&mut self, dtype: DType, raw: String) -> String {
+    pub fn convert_loaded(&mut self, dtype: DType, raw: String) -> String {
         match dtype {
             DType::Bool => self.cast(DType::U8, DType::Bool, &raw),
             DType::F16 | DType::BF16 => self.of_bits(dtype, &raw),
@@ -59,7 +59,7 @@ impl Writer<'_> {
     }
 
     /// Converts a value to its memory representation.
-    fn laid_down(&mut self, dtype: DType, value: &str) -> String {
+    fn convert_stored(&mut self, dtype: DType, value: &str) -> String {
         match dtype {
             DType::Bool => self.cast(DType::Bool, DType::U8, value),
             DType::F16 | DType::BF16 => self.bits_of(dtype, value),
@@ -91,7 +91,7 @@ impl Writer<'_> {
                     }
                     None => read(self),
                 };
-                self.held(dtype, raw)
+                self.convert_loaded(dtype, raw)
             })
             .collect()
     }
@@ -110,12 +110,12 @@ impl Writer<'_> {
             (Guard::Checked, _) => {
                 let (inside, zero) = (self.inside(mem, index), self.int(self.index, 0));
                 let left = self.op(&ty, "OpISub", &[&len, index]);
-                self.choose(&ty, &inside, &left, &zero)
+                self.select(&ty, &inside, &left, &zero)
             }
         };
         let place = |lane: u8| {
             let number = self.int(self.index, lane.into());
-            ElementPointer { mem, index, lane, inside: Some(self.test("OpULessThan", &[&number, &room])) }
+            ElementPointer { mem, index, lane, inside: Some(self.compare("OpULessThan", &[&number, &room])) }
         };
         (0..lanes).map(place).collect()
     }
@@ -123,7 +123,7 @@ impl Writer<'_> {
     /// Returns the condition that an index is below a memory's length.
     fn inside(&mut self, mem: MemId, index: &str) -> String {
         let len = self.lens[mem.index()].clone();
-        self.test("OpULessThan", &[index, &len])
+        self.compare("OpULessThan", &[index, &len])
     }
 
     /// Stores lanes from an index on.
@@ -138,21 +138,21 @@ impl Writer<'_> {
             self.call(&void, "vstoren", &[&all, &zero, &pointer]);
             return;
         }
-        let raw: Value = value.iter().map(|lane| self.laid_down(dtype, lane)).collect();
+        let raw: Value = value.iter().map(|lane| self.convert_stored(dtype, lane)).collect();
         for (place, raw) in self.places(mem, index, raw.len() as u8, guard).into_iter().zip(&raw) {
             let write = |writer: &mut Self| {
                 let pointer = writer.address(place.mem, place.index, place.lane);
                 writer.line(format_args!("OpStore {pointer} {raw} Aligned {}", dtype.bytes()));
             };
             match &place.inside {
-                Some(inside) => self.only_if(inside, write),
+                Some(inside) => self.if_then(inside, write),
                 None => write(self),
             }
         }
     }
 
     /// Updates an element atomically and returns the old value.
-    pub fn change(
+    pub fn guarded_atomic(
         &mut self,
         op: AtomicOp,
         mem: MemId,
@@ -203,7 +203,7 @@ impl Writer<'_> {
         let first = self.op(&uint, "OpLoad", &[&bits, "Aligned", "4"]);
         let (head, end, old) = (self.label(), self.label(), self.result());
         let before = self.block.clone();
-        self.place(&head);
+        self.bind_label(&head);
         let seen = self.op(&uint, "OpPhi", &[&first, &before, &old, &head]);
         let number = self.op(&float, "OpBitcast", &[&seen]);
         let sum = self.op(&float, "OpFAdd", &[&number, value]);
@@ -211,9 +211,9 @@ impl Writer<'_> {
         let [device, relaxed] = [1, 0].map(|value| self.int(DType::U32, value));
         let operands = [bits.as_str(), &device, &relaxed, &relaxed, &next, &seen];
         self.line(format_args!("{old} = OpAtomicCompareExchange {uint} {}", operands.join(" ")));
-        let done = self.test("OpIEqual", &[&old, &seen]);
+        let done = self.compare("OpIEqual", &[&old, &seen]);
         self.branch(&done, &end, &head);
-        self.place(&end);
+        self.bind_label(&end);
         self.op(&float, "OpBitcast", &[&old])
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Writer<'k> {
     /// Label of the current block.
     pub block: String,
     /// True if the current block has been terminated.
-    ended: bool,
+    terminated: bool,
     /// Start of every buffer, and variable of every array.
     pub bases: Vec<String>,
     /// Length of every memory.
@@ -70,7 +70,7 @@ impl<'k> Writer<'k> {
             results: 0,
             labels: 0,
             block: FIRST.to_string(),
-            ended: false,
+            terminated: false,
             bases: Vec::new(),
             lens: Vec::new(),
             params: Vec::new(),
@@ -191,10 +191,10 @@ impl<'k> Writer<'k> {
 
     /// Appends an instruction.
     pub fn line(&mut self, text: impl Display) {
-        if self.ended {
+        if self.terminated {
             // Instructions after a jump are unreachable, but must still be in a block.
             let unreached = self.label();
-            self.place(&unreached);
+            self.bind_label(&unreached);
         }
         self.lines.push(text.to_string());
     }
@@ -202,7 +202,7 @@ impl<'k> Writer<'k> {
     /// Appends the terminator of a block.
     fn end(&mut self, text: impl Display) {
         self.line(text);
-        self.ended = true;
+        self.terminated = true;
     }
 
     /// Branches to a label.
@@ -216,28 +216,28 @@ impl<'k> Writer<'k> {
     }
 
     /// Branches to a label, unless the block is already terminated.
-    pub fn go_on(&mut self, label: &str) {
-        if !self.ended {
+    pub fn fall_through(&mut self, label: &str) {
+        if !self.terminated {
             self.jump(label);
         }
     }
 
     /// Ends the function.
     pub fn finish(&mut self) {
-        if !self.ended {
-            self.leave();
+        if !self.terminated {
+            self.emit_return();
         }
     }
 
     /// Returns from the kernel.
-    pub fn leave(&mut self) {
+    pub fn emit_return(&mut self) {
         self.end("OpReturn");
     }
 
     /// Begins a block; the previous one falls through unless it is terminated.
-    pub fn place(&mut self, label: &str) {
-        self.go_on(label);
-        self.ended = false;
+    pub fn bind_label(&mut self, label: &str) {
+        self.fall_through(label);
+        self.terminated = false;
         self.block = label.to_string();
         self.lines.push(format!("{label} = OpLabel"));
     }
@@ -250,13 +250,13 @@ impl<'k> Writer<'k> {
     }
 
     /// Emits a comparison or another instruction with a bool result.
-    pub fn test(&mut self, instruction: &str, operands: &[&str]) -> String {
+    pub fn compare(&mut self, instruction: &str, operands: &[&str]) -> String {
         let ty = self.ty(DType::Bool);
         self.op(&ty, instruction, operands)
     }
 
     /// Emits a select between two values of a type.
-    pub fn choose(&mut self, ty: &str, condition: &str, yes: &str, no: &str) -> String {
+    pub fn select(&mut self, ty: &str, condition: &str, yes: &str, no: &str) -> String {
         self.op(ty, "OpSelect", &[condition, yes, no])
     }
 
@@ -279,20 +279,20 @@ impl<'k> Writer<'k> {
         let (then, end) = (self.label(), self.label());
         let before = self.block.clone();
         self.branch(condition, &then, &end);
-        self.place(&then);
+        self.bind_label(&then);
         let value = yes(self);
         let after = self.block.clone();
-        self.place(&end);
+        self.bind_label(&end);
         self.op(ty, "OpPhi", &[&value, &after, no, &before])
     }
 
     /// Emits code that runs only if a condition holds.
-    pub fn only_if(&mut self, condition: &str, then: impl FnOnce(&mut Self)) {
+    pub fn if_then(&mut self, condition: &str, then: impl FnOnce(&mut Self)) {
         let (inside, end) = (self.label(), self.label());
         self.branch(condition, &inside, &end);
-        self.place(&inside);
+        self.bind_label(&inside);
         then(self);
-        self.place(&end);
+        self.bind_label(&end);
     }
 }
 

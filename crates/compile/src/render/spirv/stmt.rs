@@ -31,7 +31,7 @@ impl Writer<'_> {
             }
             Op::Atomic { op, mem, index, value, expected, old, guard } => {
                 let [index, value, expected] = self.evaluate([*index, *value, expected.unwrap_or(*value)]);
-                let before = self.change(*op, *mem, &index[0], [&value[0], &expected[0]], *guard);
+                let before = self.guarded_atomic(*op, *mem, &index[0], [&value[0], &expected[0]], *guard);
                 if let Some(old) = old {
                     self.declare(*old, vec![before]);
                 }
@@ -50,16 +50,16 @@ impl Writer<'_> {
                 let [group, order] = [2, 0x310].map(|value| self.int(DType::U32, value));
                 self.line(format_args!("OpControlBarrier {group} {group} {order}"));
             }
-            Op::If { condition, then, otherwise } => self.either(*condition, then, otherwise),
-            Op::For { counter, start, end, step, body } => self.counted(*counter, [*start, *end, *step], body),
+            Op::If { condition, then, otherwise } => self.if_else(*condition, then, otherwise),
+            Op::For { counter, start, end, step, body } => self.for_loop(*counter, [*start, *end, *step], body),
             Op::While { condition, body } => {
                 let [head, inside, after] = [(); 3].map(|()| self.label());
-                self.place(&head);
+                self.bind_label(&head);
                 let condition = self.scalar(*condition);
                 self.branch(&condition, &inside, &after);
-                self.place(&inside);
-                self.repeated((head.clone(), after.clone()), body);
-                self.place(&after);
+                self.bind_label(&inside);
+                self.loop_body((head.clone(), after.clone()), body);
+                self.bind_label(&after);
             }
             Op::Break => {
                 let (_, after) = self.loops.last().expect("the verifier rejects a break outside of a loop").clone();
@@ -69,58 +69,58 @@ impl Writer<'_> {
                 let (next, _) = self.loops.last().expect("the verifier rejects a continue outside of a loop").clone();
                 self.jump(&next);
             }
-            Op::Return => self.leave(),
+            Op::Return => self.emit_return(),
         }
     }
 
-    fn either(&mut self, condition: ExprId, then: &Block, otherwise: &Block) {
+    fn if_else(&mut self, condition: ExprId, then: &Block, otherwise: &Block) {
         let condition = self.scalar(condition);
         if otherwise.is_empty() {
-            return self.only_if(&condition, |writer| writer.block(then));
+            return self.if_then(&condition, |writer| writer.block(then));
         }
         let [yes, no, end] = [(); 3].map(|()| self.label());
         self.branch(&condition, &yes, &no);
-        self.place(&yes);
+        self.bind_label(&yes);
         self.block(then);
-        self.go_on(&end);
-        self.place(&no);
+        self.fall_through(&end);
+        self.bind_label(&no);
         self.block(otherwise);
-        self.place(&end);
+        self.bind_label(&end);
     }
 
     /// Renders a loop's body, followed by a branch to the first of two labels.
-    fn repeated(&mut self, labels: (String, String), body: &Block) {
+    fn loop_body(&mut self, labels: (String, String), body: &Block) {
         let next = labels.0.clone();
         self.loops.push(labels);
         self.block(body);
         self.loops.pop();
-        self.go_on(&next);
+        self.fall_through(&next);
     }
 
     /// Renders a counting loop; the counter never wraps around past the end.
-    fn counted(&mut self, counter: LocalId, [start, end, step]: [ExprId; 3], body: &Block) {
+    fn for_loop(&mut self, counter: LocalId, [start, end, step]: [ExprId; 3], body: &Block) {
         let wraps = !never_wraps(self.kernel, self.index, end, step);
         let dtype = self.element(self.kernel.local(counter).ty.dtype());
         let (ty, less) = (self.ty(dtype), if dtype.is_signed() { "OpSLessThan" } else { "OpULessThan" });
         let [start, end, step] = self.evaluate([start, end, step]).map(|mut value| value.swap_remove(0));
         let [head, next, after] = [(); 3].map(|()| self.label());
-        let any = self.test(less, &[&start, &end]);
+        let any = self.compare(less, &[&start, &end]);
         let (before, following) = (self.block.clone(), self.result());
         self.branch(&any, &head, &after);
-        self.place(&head);
+        self.bind_label(&head);
         let count = self.op(&ty, "OpPhi", &[&start, &before, &following, &next]);
         self.locals[counter.index()] = vec![count.clone()];
-        self.repeated((next.clone(), after.clone()), body);
-        self.place(&next);
+        self.loop_body((next.clone(), after.clone()), body);
+        self.bind_label(&next);
         self.line(format_args!("{following} = OpIAdd {ty} {count} {step}"));
         let more = if wraps {
             let left = self.op(&ty, "OpISub", &[&end, &count]);
-            self.test("OpUGreaterThan", &[&left, &step])
+            self.compare("OpUGreaterThan", &[&left, &step])
         } else {
-            self.test(less, &[&following, &end])
+            self.compare(less, &[&following, &end])
         };
         self.branch(&more, &head, &after);
-        self.place(&after);
+        self.bind_label(&after);
     }
 
     /// Declares a local with its first value.

@@ -14,7 +14,7 @@ use super::super::expr::{Value, builtin_name};
 use super::super::names::Names;
 use super::expr::{Writer, is_literal};
 use super::int64::PAIR;
-use super::memory::{Held, Mem};
+use super::memory::{ElementStorage, Mem};
 use crate::opt::walk::live_exprs;
 
 pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> GeneratedSource {
@@ -22,8 +22,9 @@ pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Gene
     let mut names = Names::default();
     let entry = names.pick(&kernel.name);
     let mems = kernel.mems.iter().enumerate();
-    let mems =
-        mems.map(|(i, mem)| Mem { name: names.pick(&mem.name), held: Held::of(kernel, target, i, mem) }).collect();
+    let mems = mems
+        .map(|(i, mem)| Mem { name: names.pick(&mem.name), held: ElementStorage::of(kernel, target, i, mem) })
+        .collect();
     let mut writer = Writer::new(kernel, target, index, names, mems);
     let words = writer.arguments();
     writer.numbers(&builtins(kernel, &live_exprs(kernel)));
@@ -53,7 +54,7 @@ const AXES: [&str; 3] = ["x", "y", "z"];
 impl Writer<'_> {
     /// Returns the declarations before the functions.
     fn declarations(&self, words: u32) -> String {
-        let halves = self.mems.iter().any(|mem| mem.held == Held::Halves);
+        let halves = self.mems.iter().any(|mem| mem.held == ElementStorage::Halves);
         let mut text = if halves { "enable f16;\n".to_string() } else { String::new() };
         if self.kernel.group_size.is_none() {
             for axis in 0..3 {

@@ -11,12 +11,12 @@ use super::int64::PAIR;
 /// A memory of the program.
 pub(super) struct Mem {
     pub name: String,
-    pub held: Held,
+    pub held: ElementStorage,
 }
 
 /// Representation of a memory's elements in WGSL.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum ElementStorage {
     /// One word of this type per element.
     Words(&'static str),
     /// One word per element, updated by atomic operations: `u32` or `i32`, an f32 as its bits.
@@ -29,9 +29,9 @@ pub(super) enum Held {
     AtomicPacked,
 }
 
-impl Held {
+impl ElementStorage {
     /// Returns the representation of a kernel's memory at a position.
-    pub fn of(kernel: &Kernel, target: &Target, position: usize, mem: &Memory) -> Held {
+    pub fn of(kernel: &Kernel, target: &Target, position: usize, mem: &Memory) -> ElementStorage {
         let (mut written, mut atomic) = (false, false);
         kernel.walk(&mut |stmt| match &stmt.op {
             Op::Store { mem, .. } => written |= mem.index() == position,
@@ -40,24 +40,24 @@ impl Held {
         });
         let packed = matches!(mem.space, Space::Buffer(_)) && mem.dtype.bytes() < 4;
         match mem.dtype {
-            DType::F16 if packed && target.f16 => Held::Halves,
-            _ if packed && written => Held::AtomicPacked,
-            _ if packed => Held::Packed,
-            DType::I32 if atomic => Held::Atomic("i32"),
-            _ if atomic => Held::Atomic("u32"),
-            DType::I64 | DType::U64 if !target.int64 => Held::Words(PAIR),
-            dtype => Held::Words(word(dtype)),
+            DType::F16 if packed && target.f16 => ElementStorage::Halves,
+            _ if packed && written => ElementStorage::AtomicPacked,
+            _ if packed => ElementStorage::Packed,
+            DType::I32 if atomic => ElementStorage::Atomic("i32"),
+            _ if atomic => ElementStorage::Atomic("u32"),
+            DType::I64 | DType::U64 if !target.int64 => ElementStorage::Words(PAIR),
+            dtype => ElementStorage::Words(word(dtype)),
         }
     }
 
     /// Returns the element type of the array.
     pub fn element(self) -> String {
         match self {
-            Held::Words(ty) => ty.to_string(),
-            Held::Atomic(ty) => format!("atomic<{ty}>"),
-            Held::Halves => "f16".to_string(),
-            Held::Packed => "u32".to_string(),
-            Held::AtomicPacked => "atomic<u32>".to_string(),
+            ElementStorage::Words(ty) => ty.to_string(),
+            ElementStorage::Atomic(ty) => format!("atomic<{ty}>"),
+            ElementStorage::Halves => "f16".to_string(),
+            ElementStorage::Packed => "u32".to_string(),
+            ElementStorage::AtomicPacked => "atomic<u32>".to_string(),
         }
     }
 }
@@ -117,16 +117,16 @@ impl Writer<'_> {
         let Mem { name, held } = &self.mems[mem.index()];
         let (per_word, shift) = within_word(dtype, place);
         match held {
-            Held::Words(_) if dtype == DType::Bool => format!("({name}[{place}] != 0u)"),
-            Held::Words(_) => format!("{name}[{place}]"),
-            Held::Atomic(_) if dtype == DType::F32 => format!("bitcast<f32>(atomicLoad(&{name}[{place}]))"),
-            Held::Atomic(_) => format!("atomicLoad(&{name}[{place}])"),
-            Held::Halves => format!("f32({name}[{place}])"),
-            Held::Packed => {
+            ElementStorage::Words(_) if dtype == DType::Bool => format!("({name}[{place}] != 0u)"),
+            ElementStorage::Words(_) => format!("{name}[{place}]"),
+            ElementStorage::Atomic(_) if dtype == DType::F32 => format!("bitcast<f32>(atomicLoad(&{name}[{place}]))"),
+            ElementStorage::Atomic(_) => format!("atomicLoad(&{name}[{place}])"),
+            ElementStorage::Halves => format!("f32({name}[{place}])"),
+            ElementStorage::Packed => {
                 let word = format!("{name}[{place} >> {per_word}]");
                 self.read_word(dtype, &word, &shift)
             }
-            Held::AtomicPacked => {
+            ElementStorage::AtomicPacked => {
                 let word = format!("atomicLoad(&{name}[{place} >> {per_word}])");
                 self.read_word(dtype, &word, &shift)
             }
@@ -140,15 +140,15 @@ impl Writer<'_> {
         let (name, held) = (name.clone(), *held);
         let (per_word, shift) = within_word(dtype, place);
         let text = match held {
-            Held::Words(_) if dtype == DType::Bool => format!("{name}[{place}] = u32({});", bare(value)),
-            Held::Words(_) => format!("{name}[{place}] = {};", bare(value)),
-            Held::Atomic(_) if dtype == DType::F32 => {
+            ElementStorage::Words(_) if dtype == DType::Bool => format!("{name}[{place}] = u32({});", bare(value)),
+            ElementStorage::Words(_) => format!("{name}[{place}] = {};", bare(value)),
+            ElementStorage::Atomic(_) if dtype == DType::F32 => {
                 format!("atomicStore(&{name}[{place}], bitcast<u32>({}));", bare(value))
             }
-            Held::Atomic(_) => format!("atomicStore(&{name}[{place}], {});", bare(value)),
+            ElementStorage::Atomic(_) => format!("atomicStore(&{name}[{place}], {});", bare(value)),
             // The value was already rounded to f16.
-            Held::Halves => format!("{name}[{place}] = f16({});", bare(value)),
-            Held::Packed | Held::AtomicPacked => {
+            ElementStorage::Halves => format!("{name}[{place}] = f16({});", bare(value)),
+            ElementStorage::Packed | ElementStorage::AtomicPacked => {
                 let mask = if dtype.bytes() == 1 { "0xffu" } else { "0xffffu" };
                 // The value can depend on the element that is cleared here.
                 let bits = self.word_of(dtype, value);
@@ -256,7 +256,7 @@ impl Writer<'_> {
         };
         let (name, zero) = (&self.mems[mem.index()].name, self.zero(dtype));
         let at = format!("&{name}[{place}]");
-        let text = change(op, dtype, &at, [&value, &expected], &result);
+        let text = atomic_text(op, dtype, &at, [&value, &expected], &result);
         self.line(format!("var {result}: {ty} = {zero};"));
         match inside {
             Some(inside) => self.line(format!("if {inside} {{ {text} }}")),
@@ -266,7 +266,7 @@ impl Writer<'_> {
 }
 
 /// Returns statements that update an element and assign the old value to a variable.
-fn change(op: AtomicOp, dtype: DType, at: &str, [value, expected]: [&str; 2], result: &str) -> String {
+fn atomic_text(op: AtomicOp, dtype: DType, at: &str, [value, expected]: [&str; 2], result: &str) -> String {
     let is_float = dtype.is_float();
     match op {
         AtomicOp::Add if is_float => format!(

@@ -100,13 +100,13 @@ fn with_shared(b: &mut Build, of: &Attention, x: NodeId, shared: NodeId) -> Node
     b.reshape(product, &[of.batch, of.heads, of.queries, width])
 }
 
-fn turned(b: &mut Build, x: NodeId) -> NodeId {
+fn transposed(b: &mut Build, x: NodeId) -> NodeId {
     b.permute(x, &[0, 1, 3, 2])
 }
 
 /// Returns the attention weights, and the log-sum-exp.
-fn shares(b: &mut Build, of: &Attention, operands: &Operands) -> [NodeId; 2] {
-    let keys = turned(b, operands.k);
+fn weights(b: &mut Build, of: &Attention, operands: &Operands) -> [NodeId; 2] {
+    let keys = transposed(b, operands.k);
     let scores = with_shared(b, of, operands.q, keys);
     let scale = b.like(scores, of.scale.to_f64());
     let mut scores = b.alu(Alu::Mul, &[scores, scale]);
@@ -146,8 +146,8 @@ fn shares(b: &mut Build, of: &Attention, operands: &Operands) -> [NodeId; 2] {
 fn forward(of: &Attention) -> Arc<Call> {
     let mut b = Build::default();
     let operands = operands(&mut b, of);
-    let [shares, logarithms] = shares(&mut b, of, &operands);
-    let output = with_shared(&mut b, of, shares, operands.v);
+    let [weights, logarithms] = weights(&mut b, of, &operands);
+    let output = with_shared(&mut b, of, weights, operands.v);
     Arc::new(Call::with_routine("attention", b.done(&[output, logarithms]), Some(Routine::Attention(*of))))
 }
 
@@ -155,24 +155,24 @@ fn backward(of: &Attention) -> Arc<Call> {
     let mut b = Build::default();
     let operands = operands(&mut b, of);
     let result = [of.batch, of.heads, of.queries, of.depth];
-    let (_, _, flow) = (b.leaf(&result, of.dtype), b.leaf(&result[..3], of.dtype), b.leaf(&result, of.dtype));
-    let [shares, _] = shares(&mut b, of, &operands);
-    let values = turned(&mut b, operands.v);
-    let to_shares = with_shared(&mut b, of, flow, values);
-    let weighted = b.alu(Alu::Mul, &[to_shares, shares]);
+    let (_, _, grad_output) = (b.leaf(&result, of.dtype), b.leaf(&result[..3], of.dtype), b.leaf(&result, of.dtype));
+    let [weights, _] = weights(&mut b, of, &operands);
+    let values = transposed(&mut b, operands.v);
+    let grad_weights = with_shared(&mut b, of, grad_output, values);
+    let weighted = b.alu(Alu::Mul, &[grad_weights, weights]);
     let mean = b.sum(weighted, &[3]);
-    let less = b.with(Alu::Sub, to_shares, mean);
-    let to_scores = b.alu(Alu::Mul, &[shares, less]);
-    let scale = b.like(to_scores, of.scale.to_f64());
-    let to_products = b.alu(Alu::Mul, &[to_scores, scale]);
-    let to_queries = with_shared(&mut b, of, to_products, operands.k);
+    let less = b.with(Alu::Sub, grad_weights, mean);
+    let grad_scores = b.alu(Alu::Mul, &[weights, less]);
+    let scale = b.like(grad_scores, of.scale.to_f64());
+    let grad_products = b.alu(Alu::Mul, &[grad_scores, scale]);
+    let grad_queries = with_shared(&mut b, of, grad_products, operands.k);
     let mut down = |weights: NodeId, rows: NodeId| {
         let (weights, rows) = (joined(&mut b, of, weights), joined(&mut b, of, rows));
-        let weights = turned(&mut b, weights);
+        let weights = transposed(&mut b, weights);
         b.matmul(weights, rows)
     };
-    let (to_keys, to_values) = (down(to_products, operands.q), down(shares, flow));
-    let graph = b.done(&[to_queries, to_keys, to_values]);
+    let (grad_keys, grad_values) = (down(grad_products, operands.q), down(weights, grad_output));
+    let graph = b.done(&[grad_queries, grad_keys, grad_values]);
     Arc::new(Call::with_routine("attention_gradient", graph, Some(Routine::AttentionBackward(*of))))
 }
 
@@ -193,8 +193,8 @@ fn graph(of: &Attention, back: bool) -> Graph {
     let results = call(&mut b, &forward(of), &given);
     let mut wanted = results.clone();
     if back {
-        let flow = b.leaf(&[of.batch, of.heads, of.queries, of.depth], of.dtype);
-        given.extend(results.into_iter().chain([flow]));
+        let grad_output = b.leaf(&[of.batch, of.heads, of.queries, of.depth], of.dtype);
+        given.extend(results.into_iter().chain([grad_output]));
         wanted.extend(call(&mut b, &backward(of), &given));
     }
     b.done(&wanted)
@@ -261,11 +261,13 @@ fn fully_masked_queries_give_zeros() {
             have[result][query * width..][..width].iter().map(|value| value.to_f64()).collect::<Vec<f64>>()
         };
         for (query, seen) in seen.iter().enumerate() {
-            let (output, flow) = (of_query(0, query, of.depth), of_query(2, query, of.width));
+            let (output, grad_output) = (of_query(0, query, of.depth), of_query(2, query, of.width));
             let logarithm = of_query(1, query, 1)[0];
             assert_eq!(logarithm == f64::NEG_INFINITY, seen.bits == 0, "{}, query {query}", target.name);
             assert_eq!(output.iter().all(|x| *x == 0.0), seen.bits == 0, "{}, query {query}", target.name);
-            assert!(flow.iter().all(|x| x.is_finite()) && (seen.bits == 1 || flow.iter().all(|x| *x == 0.0)));
+            assert!(
+                grad_output.iter().all(|x| x.is_finite()) && (seen.bits == 1 || grad_output.iter().all(|x| *x == 0.0))
+            );
         }
     }
 }

@@ -213,12 +213,12 @@ fn elementwise_users_of_a_product_are_its_epilogue() {
     assert_eq!(ended(&alone, Target::opencl_minimum()), (2, None));
     let reshaped = layer(&|b, y| b.reshape(y, &[2, 3, 12])).0;
     assert_eq!(ended(&reshaped, Target::cpu()), (1, Some(false)));
-    let turned = layer(&|b, y| {
-        let turned = b.permute(y, &[1, 0]);
-        b.alu(Alu::Math(Math::Tanh), &[turned])
+    let transposed = layer(&|b, y| {
+        let transposed = b.permute(y, &[1, 0]);
+        b.alu(Alu::Math(Math::Tanh), &[transposed])
     });
     let backwards = layer(&|b, y| b.slice(y, &[(5, -1, 6), (0, 1, 12)]));
-    for (graph, _) in [backwards, turned, layer(&|b, y| b.softmax(y, 1))] {
+    for (graph, _) in [backwards, transposed, layer(&|b, y| b.softmax(y, 1))] {
         assert_eq!(ended(&graph, Target::cpu()), (2, None));
     }
 }
@@ -384,8 +384,8 @@ fn transposed_product_is_computed_transposed() {
     let (x, w, y) = (b.f32(&[64, 30]), b.f32(&[64, 50]), b.f32(&[50, 30]));
     let x = b.permute(x, &[1, 0]);
     let product = b.matmul(x, w);
-    let turned = b.permute(product, &[1, 0]);
-    let sum = b.alu(Alu::Add, &[turned, y]);
+    let transposed = b.permute(product, &[1, 0]);
+    let sum = b.alu(Alu::Add, &[transposed, y]);
     let graph = b.done(&[sum]);
     expect("transposed product", graph.clone(), 1, 1);
     let plan = plan(&graph, &Target::cpu(), &|_| true).unwrap();
@@ -395,9 +395,9 @@ fn transposed_product_is_computed_transposed() {
     let mut b = Build::default();
     let (x, w) = (b.f32(&[20, 30]), b.f32(&[30, 40]));
     let product = b.matmul(x, w);
-    let turned = b.permute(product, &[1, 0]);
-    let turned = b.alu(Alu::Math(Math::Exp), &[turned]);
-    expect("product both ways", b.done(&[product, turned]), 1, 1);
+    let transposed = b.permute(product, &[1, 0]);
+    let transposed = b.alu(Alu::Math(Math::Exp), &[transposed]);
+    expect("product both ways", b.done(&[product, transposed]), 1, 1);
 }
 
 #[test]

@@ -33,10 +33,10 @@ fn survey(n: usize, total: usize) -> Arc<CustomKernel> {
     Arc::new(CustomKernel::new(Arc::new(kernel), [n as u64, 1, 1], shapes.into()).unwrap())
 }
 
-fn apply(b: &mut Build, authored: &Arc<CustomKernel>, inputs: &[NodeId]) -> [NodeId; 3] {
+fn apply(b: &mut Build, custom_kernel: &Arc<CustomKernel>, inputs: &[NodeId]) -> [NodeId; 3] {
     std::array::from_fn(|output| {
-        let (shape, dtype) = authored.outputs[output].clone();
-        b.graph.push(Op::CustomCall(authored.clone(), output as u32), inputs, shape, dtype)
+        let (shape, dtype) = custom_kernel.outputs[output].clone();
+        b.graph.push(Op::CustomCall(custom_kernel.clone(), output as u32), inputs, shape, dtype)
     })
 }
 
@@ -52,8 +52,8 @@ fn custom_kernel_between_fused_kernels() {
     let graph = b.done(&[scaled, total, count]);
     check("survey", &graph);
     let plan = plan(&graph, &Target::cpu(), &|_| true).unwrap();
-    let authored = |step: &&PlanStep| matches!(step, PlanStep::Kernel { kernel, .. } if kernel.name == "survey");
-    assert_eq!(plan.steps.iter().filter(authored).count(), 1, "one launch for all outputs: {plan}");
+    let custom_kernel = |step: &&PlanStep| matches!(step, PlanStep::Kernel { kernel, .. } if kernel.name == "survey");
+    assert_eq!(plan.steps.iter().filter(custom_kernel).count(), 1, "one launch for all outputs: {plan}");
     assert_eq!(plan.steps.len(), 5, "square, copy, survey, two more: {plan}");
 }
 

@@ -12,9 +12,9 @@ use crate::plan::execute::check;
 
 /// Plans a graph with these leaves donated, after checking that donation does not affect values.
 #[track_caller]
-fn spending(name: &str, graph: &Graph, spent: &[u32], target: &Target) -> Plan {
+fn with_donation(name: &str, graph: &Graph, donated: &[u32], target: &Target) -> Plan {
     check(name, graph);
-    plan(&Graph { donated: spent.to_vec(), ..graph.clone() }, target, &|_| true).unwrap()
+    plan(&Graph { donated: donated.to_vec(), ..graph.clone() }, target, &|_| true).unwrap()
 }
 
 /// Counts the leaves whose memory is reused.
@@ -42,7 +42,7 @@ fn update() -> Graph {
 fn update_reuses_donated_leaves() {
     let graph = update();
     for target in [Target::cpu(), Target::opencl_minimum(), Target::cuda_minimum(80), Target::webgpu_minimum()] {
-        let plan = spending("update", &graph, &[0, 1], &target);
+        let plan = with_donation("update", &graph, &[0, 1], &target);
         let [PlanStep::Kernel { kernel, .. }] = &plan.steps[..] else { panic!("{plan}") };
         let both = kernel.mems.iter().filter(|mem| mem.space == Space::Buffer(Access::InOut)).count();
         assert_eq!((both, taken(&plan), plan.peak_bytes), (2, 2, 0), "{plan}");
@@ -55,30 +55,30 @@ fn update_reuses_donated_leaves() {
 #[test]
 fn only_donated_leaves_are_reused() {
     let graph = update();
-    let plan = spending("update", &graph, &[1], &Target::cpu());
+    let plan = with_donation("update", &graph, &[1], &Target::cpu());
     assert_eq!((taken(&plan), plan.peak_bytes), (1, 30 * 40 * 4), "{plan}");
-    assert_eq!(taken(&spending("update", &graph, &[], &Target::cpu())), 0);
+    assert_eq!(taken(&with_donation("update", &graph, &[], &Target::cpu())), 0);
 }
 
 #[test]
 fn elements_read_by_other_work_items_are_not_overwritten() {
     let mut b = Build::default();
     let (x, y) = (b.f32(&[40, 40]), b.f32(&[40, 40]));
-    let turned = b.permute(x, &[1, 0]);
-    let sum = b.alu(Alu::Add, &[x, turned]);
+    let transposed = b.permute(x, &[1, 0]);
+    let sum = b.alu(Alu::Add, &[x, transposed]);
     // y is also last read in this kernel, but each element only by its own work-item.
     let sum = b.alu(Alu::Mul, &[sum, y]);
     let graph = b.done(&[sum]);
     for target in [Target::cpu(), Target::opencl_minimum()] {
-        let plan = spending("turned", &graph, &[0], &target);
+        let plan = with_donation("transposed", &graph, &[0], &target);
         assert_eq!(taken(&plan), 0, "{plan}");
     }
     let mut b = Build::default();
     let (x, row) = (b.f32(&[40, 40]), b.f32(&[1, 40]));
     let sum = b.with(Alu::Add, x, row);
     let graph = b.done(&[sum]);
-    assert_eq!(taken(&spending("broadcast", &graph, &[1], &Target::cpu())), 0);
-    assert_eq!(taken(&spending("broadcast", &graph, &[0, 1], &Target::cpu())), 1);
+    assert_eq!(taken(&with_donation("broadcast", &graph, &[1], &Target::cpu())), 0);
+    assert_eq!(taken(&with_donation("broadcast", &graph, &[0, 1], &Target::cpu())), 1);
 }
 
 #[test]
@@ -90,10 +90,10 @@ fn leaves_read_later_are_not_reused() {
     let product = b.matmul(twice, w);
     let again = b.matmul(product, x);
     let graph = b.done(&[twice, again]);
-    let plan = spending("read later", &graph, &[0], &Target::cpu());
+    let plan = with_donation("read later", &graph, &[0], &Target::cpu());
     assert_eq!(taken(&plan), 0, "{plan}");
     // The second product is computed after the last read of w.
-    let plan = spending("read before", &graph, &[1], &Target::cpu());
+    let plan = with_donation("read before", &graph, &[1], &Target::cpu());
     assert_eq!(taken(&plan), 1, "{plan}");
 }
 
@@ -104,7 +104,7 @@ fn output_leaves_are_not_reused() {
     let two = b.like(x, 2.0);
     let twice = b.alu(Alu::Mul, &[x, two]);
     let graph = b.done(&[twice, x]);
-    assert_eq!(taken(&spending("leaf as output", &graph, &[0], &Target::cpu())), 0);
+    assert_eq!(taken(&with_donation("leaf as output", &graph, &[0], &Target::cpu())), 0);
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn write_to_donated_leaf_copies_nothing() {
         let at = if of_the_run { b.slot(0, DType::I64) } else { b.number(7) };
         let written = b.write(cache, row, at, 0);
         let graph = b.done(&[written]);
-        let plan = spending("a write", &graph, &[0], &Target::cpu());
+        let plan = with_donation("a write", &graph, &[0], &Target::cpu());
         assert_eq!((taken(&plan), copies(&plan), plan.peak_bytes), (1, 0, 0), "{plan}");
-        assert_eq!(copies(&spending("a write", &graph, &[], &Target::cpu())), usize::from(of_the_run));
+        assert_eq!(copies(&with_donation("a write", &graph, &[], &Target::cpu())), usize::from(of_the_run));
     }
 }
 
@@ -131,10 +131,10 @@ fn gpu_leaves_stay_intact_until_the_last_routine() {
     let graph = b.done(&[twice, product]);
     let target = Target::opencl_minimum();
     assert_eq!(target.style, Style::Gpu);
-    let plan = spending("before a routine", &graph, &[0], &target);
+    let plan = with_donation("before a routine", &graph, &[0], &target);
     let routine = plan.steps.iter().position(|step| matches!(step, PlanStep::Routine { .. }));
     assert_eq!((taken(&plan), routine), (0, Some(1)), "{plan}");
-    assert_eq!(taken(&spending("before a routine", &graph, &[0], &Target::cpu())), 1);
+    assert_eq!(taken(&with_donation("before a routine", &graph, &[0], &Target::cpu())), 1);
 }
 
 /// A product with fused bias runs at the position of the addition. All leaves must still be intact then, because a
@@ -145,13 +145,13 @@ fn bias_is_not_fused_past_an_overwritten_leaf() {
         for swapped in [false, true] {
             let mut b = Build::default();
             let (x, w) = (b.f32(&[8, 8]), b.f32(&[8, 8]));
-            let (bias, spent) = (b.f32(&[1, 8]), b.f32(&[1000]));
-            let before = (!late).then(|| b.alu(Alu::Mul, &[spent, spent]));
+            let (bias, donated) = (b.f32(&[1, 8]), b.f32(&[1000]));
+            let before = (!late).then(|| b.alu(Alu::Mul, &[donated, donated]));
             let product = b.matmul(x, w);
-            let square = before.unwrap_or_else(|| b.alu(Alu::Mul, &[spent, spent]));
+            let square = before.unwrap_or_else(|| b.alu(Alu::Mul, &[donated, donated]));
             let sum = b.with(Alu::Add, product, bias);
             let graph = b.done(&if swapped { [sum, square] } else { [square, sum] });
-            let plan = spending("a bias", &graph, &[3], &Target::cuda_minimum(80));
+            let plan = with_donation("a bias", &graph, &[3], &Target::cuda_minimum(80));
             let last = plan.steps.iter().rposition(|step| matches!(step, PlanStep::Routine { .. })).expect("a product");
             let changes = |step: &PlanStep| {
                 step.touches().any(|(id, access)| {

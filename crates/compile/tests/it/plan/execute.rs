@@ -40,8 +40,8 @@ pub fn targets() -> [Target; 4] {
 pub fn check(name: &str, graph: &Graph) {
     let (leaves, slots) = inputs(graph, 7);
     let want = graph_interpret::run(graph, &leaves, &slots).unwrap();
-    let spent = Graph { donated: (0..leaves.len() as u32).collect(), ..graph.clone() };
-    for (graph, name) in [(graph, name), (&spent, &format!("{name} with donated leaves"))] {
+    let donated = Graph { donated: (0..leaves.len() as u32).collect(), ..graph.clone() };
+    for (graph, name) in [(graph, name), (&donated, &format!("{name} with donated leaves"))] {
         check_plans(name, graph, &leaves, &slots, &want);
     }
 }
@@ -188,7 +188,7 @@ fn launch(
         (PlanArg::Buffer(id), Param::Buffer(_)) => {
             Arg::Write(bound[id.index()].take().expect("a kernel binds each buffer at most once"))
         }
-        (PlanArg::Slot(n), Param::Scalar { .. }) => Arg::Scalar(slots[*n as usize]),
+        (PlanArg::ScalarInput(n), Param::Scalar { .. }) => Arg::Scalar(slots[*n as usize]),
         (PlanArg::Scalar(value), Param::Scalar { .. }) => Arg::Scalar(*value),
         other => panic!("argument and parameter do not match: {other:?}"),
     });

@@ -190,8 +190,8 @@ const PRIMITIVES: &[Primitive] = &[
     ("reshape of permute", |c, [x, ..]| {
         let [rows, columns] = c.matrix();
         let x = c.f32(x, &[rows, columns]);
-        let turned = c.b.permute(x, &[1, 0]);
-        let flat = c.b.reshape(turned, &[rows * columns]);
+        let transposed = c.b.permute(x, &[1, 0]);
+        let flat = c.b.reshape(transposed, &[rows * columns]);
         c.b.alu(Alu::Neg, &[flat])
     }),
     ("pad", |c, [x, y, _]| {
@@ -327,8 +327,8 @@ const PRIMITIVES: &[Primitive] = &[
         let length = c.length(1);
         let (x, total) = (c.f32(x, &[length]), c.f32(total, &[7]));
         let kernel = verify(text::parse(COUNT).unwrap()).unwrap();
-        let authored = CustomKernel::new(Arc::new(kernel), [7, 1, 1], vec![Shape::new([7])]).unwrap();
-        c.b.graph.push(Op::CustomCall(Arc::new(authored), 0), &[x, total], [7], DType::F32)
+        let custom_kernel = CustomKernel::new(Arc::new(kernel), [7, 1, 1], vec![Shape::new([7])]).unwrap();
+        c.b.graph.push(Op::CustomCall(Arc::new(custom_kernel), 0), &[x, total], [7], DType::F32)
     }),
 ];
 

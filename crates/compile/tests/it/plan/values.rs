@@ -204,11 +204,11 @@ graphs! {
         let flat = b.expand(flat, &[5, 17, 18]);
         let rows = b.matmul(several, flat);
         let (grid, deep) = (b.f32(&[20, 4, 6]), b.f32(&[4, 6, 19]));
-        let turned = b.permute(grid, &[0, 2, 1]);
-        let turned = b.reshape(turned, &[20, 24]);
+        let transposed = b.permute(grid, &[0, 2, 1]);
+        let transposed = b.reshape(transposed, &[20, 24]);
         let deep = b.permute(deep, &[1, 0, 2]);
         let deep = b.reshape(deep, &[24, 19]);
-        let steps = b.matmul(turned, deep);
+        let steps = b.matmul(transposed, deep);
         let (f, g) = (b.leaf(&[36, 17], DType::F64), b.leaf(&[17, 33], DType::F64));
         let doubles = b.matmul(f, g);
         [y, z, v, u, both, rows, steps, doubles]

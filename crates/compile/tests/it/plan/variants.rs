@@ -51,10 +51,10 @@ fn graphs() -> [Graph; 3] {
     let product = b.done(&[y]);
     let mut b = Build::default();
     let (x, scale) = (b.f32(&[9, 20, 30]), b.f32(&[9, 1, 30]));
-    let turned = b.permute(x, &[1, 0, 2]);
-    let turned = b.alu(Alu::Mul, &[turned, turned]);
+    let transposed = b.permute(x, &[1, 0, 2]);
+    let transposed = b.alu(Alu::Mul, &[transposed, transposed]);
     let scale = b.permute(scale, &[1, 0, 2]);
-    let y = b.with(Alu::Sub, turned, scale);
+    let y = b.with(Alu::Sub, transposed, scale);
     let y = b.alu(Alu::Sqrt, &[y]);
     let short = b.done(&[y]);
     let mut b = Build::default();

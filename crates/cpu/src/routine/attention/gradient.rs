@@ -7,7 +7,7 @@
 
 use panoply_ir::routine::Attention;
 
-use super::{Head, Inputs, KEYS, QUERIES, Row, base, factor, turn, whole_rows, work};
+use super::{Head, Inputs, KEYS, QUERIES, Row, base, factor, transpose, whole_rows, work};
 use crate::pool::Pool;
 use crate::routine::tile::Product;
 use crate::routine::{Shared, in_numbers};
@@ -21,7 +21,7 @@ use crate::vm::isa::{Isa, Machine};
 pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, buffers: &[*mut u8]) {
     let inputs = Inputs::new(attention, buffers);
     let Attention { batch, heads, key_heads, queries, keys, width, depth, .. } = *attention;
-    let [output, logarithms, flow, to_queries, to_keys, to_values] =
+    let [output, logarithms, grad_output, grad_queries, grad_keys, grad_values] =
         [0, 1, 2, 3, 4, 5].map(|at| Shared(buffers[inputs.count + at]));
     let lanes = 64 / size_of::<T>();
     let rows = [width, depth].map(|width| width.next_multiple_of(lanes));
@@ -33,7 +33,7 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
     let partial = Shared(partial.start().cast());
     let write = |shared: usize, sums: *const T, parts: usize| {
         let part = keys * (rows[0] + rows[1]);
-        for (to, first, width, row) in [(to_keys, 0, width, rows[0]), (to_values, keys * rows[0], depth, rows[1])] {
+        for (to, first, width, row) in [(grad_keys, 0, width, rows[0]), (grad_values, keys * rows[0], depth, rows[1])] {
             let to = to.at(0).cast::<T>().wrapping_add(shared * keys * width);
             for (key, at) in (0..keys).flat_map(|key| (0..width).map(move |at| (key, at))) {
                 let from = sums.wrapping_add(first + key * row + at);
@@ -56,10 +56,10 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
             split: [split, splits],
             output: output.at(0).cast(),
             logarithms: logarithms.at(0).cast(),
-            flow: flow.at(0).cast(),
-            to_queries: to_queries.at(0).cast(),
-            to_keys: sums,
-            to_values: sums.wrapping_add(keys * rows[0]),
+            grad_output: grad_output.at(0).cast(),
+            grad_queries: grad_queries.at(0).cast(),
+            grad_keys: sums,
+            grad_values: sums.wrapping_add(keys * rows[0]),
             rows,
         };
         // SAFETY: the caller's promise; parts have separate sums and queries.
@@ -84,11 +84,11 @@ struct QueryBlock<'a, T> {
     split: [usize; 2],
     output: *const T,
     logarithms: *const T,
-    flow: *const T,
-    to_queries: *mut T,
+    grad_output: *const T,
+    grad_queries: *mut T,
     /// Gradient sums of all keys, and of all values.
-    to_keys: *mut T,
-    to_values: *mut T,
+    grad_keys: *mut T,
+    grad_values: *mut T,
     /// Elements from one row of these sums to the next.
     rows: [usize; 2],
 }
@@ -101,8 +101,8 @@ impl<T: Real> Task for QueryBlock<'_, T> {
         let blocks = queries.div_ceil(QUERIES);
         // SAFETY: the caller's promise, here and below: there is room for the sums of all keys.
         unsafe {
-            (0..keys * self.rows[0]).for_each(|at| *self.to_keys.add(at) = T::default());
-            (0..keys * self.rows[1]).for_each(|at| *self.to_values.add(at) = T::default());
+            (0..keys * self.rows[0]).for_each(|at| *self.grad_keys.add(at) = T::default());
+            (0..keys * self.rows[1]).for_each(|at| *self.grad_values.add(at) = T::default());
         }
         let all = self.heads.clone().flat_map(|head| (0..blocks).map(move |block| (head, block)));
         for (head, block) in all.enumerate().filter(|(number, _)| number % splits == split).map(|(_, block)| block) {
@@ -123,26 +123,27 @@ impl<T: Real> QueryBlock<'_, T> {
         let [wide, deep] = self.rows;
         let mut scratch =
             self.pool.scratch().take::<T>(QUERIES * (width + depth + 2 * KEYS + 2 * wide + deep) + KEYS * wide);
-        let turned_queries = scratch.start();
-        let turned_flow = turned_queries.wrapping_add(QUERIES * width);
-        let shares = turned_flow.wrapping_add(QUERIES * depth);
-        let flows = shares.wrapping_add(QUERIES * KEYS);
-        let sums = flows.wrapping_add(QUERIES * KEYS);
+        let transposed_queries = scratch.start();
+        let transposed_grad = transposed_queries.wrapping_add(QUERIES * width);
+        let weights = transposed_grad.wrapping_add(QUERIES * depth);
+        let grad_scores = weights.wrapping_add(QUERIES * KEYS);
+        let sums = grad_scores.wrapping_add(QUERIES * KEYS);
         let query_room = sums.wrapping_add(QUERIES * wide);
-        let flow_room = query_room.wrapping_add(QUERIES * wide);
-        let key_room = flow_room.wrapping_add(QUERIES * deep);
-        let (own, flow) = (one.queries.wrapping_add(first * width), self.flow.wrapping_add(query * depth));
+        let grad_room = query_room.wrapping_add(QUERIES * wide);
+        let key_room = grad_room.wrapping_add(QUERIES * deep);
+        let (own, grad_output) =
+            (one.queries.wrapping_add(first * width), self.grad_output.wrapping_add(query * depth));
         // SAFETY: the caller's promise; the scratch memory has room for all parts.
         unsafe {
-            turn(own, count, width, factor(scale), turned_queries);
-            turn(flow, count, depth, T::of(1.0), turned_flow);
+            transpose(own, count, width, factor(scale), transposed_queries);
+            transpose(grad_output, count, depth, T::of(1.0), transposed_grad);
             let (query_rows, query_row) = whole_rows::<M, T>(own, count, width, query_room);
-            let (flow_rows, flow_row) = whole_rows::<M, T>(flow, count, depth, flow_room);
+            let (grad_rows, grad_row) = whole_rows::<M, T>(grad_output, count, depth, grad_room);
             let (mut logarithms, mut means) = ([T::default(); QUERIES], [T::default(); QUERIES]);
             for at in 0..count {
                 logarithms[at] = base(*self.logarithms.add(query + at));
                 let output = self.output.add((query + at) * depth);
-                let products = (0..depth).map(|i| T::mul(*output.add(i), *flow.add(at * depth + i)));
+                let products = (0..depth).map(|i| T::mul(*output.add(i), *grad_output.add(at * depth + i)));
                 means[at] = products.fold(T::default(), T::add);
             }
             (0..QUERIES * wide).for_each(|at| *sums.add(at) = T::default());
@@ -150,44 +151,44 @@ impl<T: Real> QueryBlock<'_, T> {
             for start in (0..seen).step_by(KEYS) {
                 let keys = start..seen.min(start + KEYS);
                 let height = keys.len();
-                one.scores::<M>(turned_queries, first, keys, shares);
+                one.scores::<M>(transposed_queries, first, keys, weights);
                 let values = Product {
                     left: one.values.wrapping_add(start * depth),
                     left_row: depth,
                     left_column: 1,
-                    right: turned_flow.cast_const(),
+                    right: transposed_grad.cast_const(),
                     right_row: QUERIES,
                     depth,
-                    result: flows,
+                    result: grad_scores,
                     result_row: QUERIES,
                     adds: false,
                 };
                 values.run::<M>(height, QUERIES);
-                through_softmax::<M, T>(shares, flows, height, &logarithms, &means, factor(scale));
+                through_softmax::<M, T>(weights, grad_scores, height, &logarithms, &means, factor(scale));
                 let by_key =
-                    Product { left: shares.cast_const(), left_row: QUERIES, left_column: 1, adds: true, ..values };
-                let to_values = Product {
-                    right: flow_rows,
-                    right_row: flow_row,
+                    Product { left: weights.cast_const(), left_row: QUERIES, left_column: 1, adds: true, ..values };
+                let grad_values = Product {
+                    right: grad_rows,
+                    right_row: grad_row,
                     depth: count,
-                    result: self.to_values.wrapping_add(start * deep),
+                    result: self.grad_values.wrapping_add(start * deep),
                     result_row: deep,
                     ..by_key
                 };
-                to_values.run::<M>(height, depth);
-                let to_keys = Product {
-                    left: flows.cast_const(),
+                grad_values.run::<M>(height, depth);
+                let grad_keys = Product {
+                    left: grad_scores.cast_const(),
                     right: query_rows,
                     right_row: query_row,
                     depth: count,
-                    result: self.to_keys.wrapping_add(start * wide),
+                    result: self.grad_keys.wrapping_add(start * wide),
                     result_row: wide,
                     ..by_key
                 };
-                to_keys.run::<M>(height, width);
+                grad_keys.run::<M>(height, width);
                 let (right, right_row) = whole_rows::<M, T>(one.keys.add(start * width), height, width, key_room);
-                let to_queries = Product {
-                    left: flows.cast_const(),
+                let grad_queries = Product {
+                    left: grad_scores.cast_const(),
                     left_row: 1,
                     left_column: QUERIES,
                     right,
@@ -197,10 +198,10 @@ impl<T: Real> QueryBlock<'_, T> {
                     result_row: wide,
                     adds: true,
                 };
-                to_queries.run::<M>(count, width);
+                grad_queries.run::<M>(count, width);
             }
             for at in 0..count {
-                let to = self.to_queries.add((query + at) * width);
+                let to = self.grad_queries.add((query + at) * width);
                 std::ptr::copy_nonoverlapping(sums.add(at * wide), to, width);
             }
         }
@@ -211,7 +212,7 @@ impl<T: Real> QueryBlock<'_, T> {
 #[inline(always)]
 unsafe fn through_softmax<M: Machine, T: Real>(
     scores: *mut T,
-    flows: *mut T,
+    grad_scores: *mut T,
     keys: usize,
     logarithms: &Row<T>,
     means: &Row<T>,
@@ -219,15 +220,15 @@ unsafe fn through_softmax<M: Machine, T: Real>(
 ) {
     for key in 0..keys {
         // SAFETY: the caller's promise: both have rows for `keys` keys.
-        let (row, flow) = unsafe {
-            (&mut *scores.add(key * QUERIES).cast::<Row<T>>(), &mut *flows.add(key * QUERIES).cast::<Row<T>>())
+        let (row, grad_score) = unsafe {
+            (&mut *scores.add(key * QUERIES).cast::<Row<T>>(), &mut *grad_scores.add(key * QUERIES).cast::<Row<T>>())
         };
         for query in 0..QUERIES {
             row[query] = T::sub(row[query], logarithms[query]).exp::<M::Math>();
             // With weight 1, a single key's gradient equals the mean, except that the mean's sum was rounded in another
             // order; the result must be 0.
-            let apart = if row[query] == T::of(1.0) { T::default() } else { T::sub(flow[query], means[query]) };
-            flow[query] = T::mul(T::mul(row[query], apart), scale);
+            let apart = if row[query] == T::of(1.0) { T::default() } else { T::sub(grad_score[query], means[query]) };
+            grad_score[query] = T::mul(T::mul(row[query], apart), scale);
         }
     }
 }

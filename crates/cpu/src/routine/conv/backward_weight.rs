@@ -23,7 +23,7 @@ use crate::vm::isa::{Isa, Machine};
 /// # Safety
 /// As [`crate::routine::run`].
 pub unsafe fn filters<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8]) {
-    let [flow, source, result] = [0, 1, 2].map(|at| Shared(buffers[at]));
+    let [grad_output, source, result] = [0, 1, 2].map(|at| Shared(buffers[at]));
     let sizes = Sizes::new(conv, false);
     let mut pass = ConvSweep::output(conv).pop().expect("the output is one pass");
     let channels = even(sizes.channels, BLOCK_TAPS / pass.taps.len()).min(sizes.channels.div_ceil(pool.threads()));
@@ -50,7 +50,7 @@ pub unsafe fn filters<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[
             channels: first..sizes.channels.min(first + channels),
             items: sizes.batch * split / splits..sizes.batch * (split + 1) / splits,
             width,
-            flow: flow.at(0).cast(),
+            grad_output: grad_output.at(0).cast(),
             source: source.at(0).cast(),
             sums: partial.at(0).cast::<F::Sum>().wrapping_add(number * sums),
         };
@@ -100,7 +100,7 @@ struct FilterBlock<'a, F: Format> {
     items: Range<usize>,
     /// Number of filters, padded to whole vectors.
     width: usize,
-    flow: *const F::Elem,
+    grad_output: *const F::Elem,
     source: *const F::Elem,
     /// One number per channel, tap and filter.
     sums: *mut F::Sum,
@@ -114,16 +114,16 @@ impl<F: Format> Task for FilterBlock<'_, F> {
         let rows: usize = pass.runs(0).map(|(_, _, length)| length.div_ceil(F::DEPTH)).sum();
         let planes = (count * channel * size_of::<F::Plane>()).div_ceil(size_of::<F::Sum>());
         let mut scratch = self.pool.scratch().take::<F::Sum>(planes + rows * width);
-        let turned = scratch.start().wrapping_add(planes);
+        let transposed = scratch.start().wrapping_add(planes);
         let own = scratch.start().cast::<F::Plane>();
         // SAFETY: the caller's promise, here and below; the scratch memory has room for the planes and the output
         // gradient of a band.
-        unsafe { (0..rows * width).for_each(|at| *turned.add(at) = F::Sum::default()) };
+        unsafe { (0..rows * width).for_each(|at| *transposed.add(at) = F::Sum::default()) };
         let (mut fresh, mut runs) = (true, Vec::new());
         for item in self.items.clone() {
             let group = item * sizes.groups + self.group;
             let source = self.source.wrapping_add((group * sizes.channels + self.channels.start) * sizes.source);
-            let flow = self.flow.wrapping_add(group * sizes.results * sizes.result);
+            let grad_output = self.grad_output.wrapping_add(group * sizes.results * sizes.result);
             for band in 0..pass.bands() {
                 runs.clear();
                 runs.extend(pass.runs(band));
@@ -140,10 +140,10 @@ impl<F: Format> Task for FilterBlock<'_, F> {
                         }
                     };
                     if F::IN_PLACE && sizes.results <= FEW_FILTERS {
-                        self.dot::<M>(&runs, planes, flow.cast(), fresh);
+                        self.dot::<M>(&runs, planes, grad_output.cast(), fresh);
                     } else {
-                        self.turn(&runs, flow, turned);
-                        self.multiply::<M>(&runs, planes, turned, fresh);
+                        self.transpose(&runs, grad_output, transposed);
+                        self.multiply::<M>(&runs, planes, transposed, fresh);
                     }
                 }
                 fresh = false;
@@ -155,10 +155,10 @@ impl<F: Format> Task for FilterBlock<'_, F> {
 impl<F: Format> FilterBlock<'_, F> {
     /// Transposes the output gradient of a band: the filters at one position, or at the positions of one lane, become contiguous.
     #[inline(always)]
-    unsafe fn turn(&self, runs: &[Run], flow: *const F::Elem, turned: *mut F::Sum) {
+    unsafe fn transpose(&self, runs: &[Run], grad_output: *const F::Elem, transposed: *mut F::Sum) {
         const SIDE: usize = 16;
         let (results, width) = (self.sizes.results, self.width);
-        let mut to = turned;
+        let mut to = transposed;
         for &(_, start, length) in runs {
             let lanes = length.div_ceil(F::DEPTH);
             // Copied in square blocks, so that each cache line is used completely while it is cached.
@@ -168,7 +168,7 @@ impl<F: Format> FilterBlock<'_, F> {
                         let at = lane * F::DEPTH;
                         let both = F::DEPTH > 1 && at + 1 < length;
                         for result in row..results.min(row + SIDE) {
-                            let from = flow.wrapping_add(result * self.sizes.result + start + at);
+                            let from = grad_output.wrapping_add(result * self.sizes.result + start + at);
                             // SAFETY: the caller's promise.
                             unsafe {
                                 let second = if both { *from.add(1) } else { F::Elem::default() };
@@ -183,7 +183,13 @@ impl<F: Format> FilterBlock<'_, F> {
     }
 
     #[inline(always)]
-    unsafe fn multiply<M: Machine>(&self, runs: &[Run], planes: Planes<F::Plane>, turned: *const F::Sum, fresh: bool) {
+    unsafe fn multiply<M: Machine>(
+        &self,
+        runs: &[Run],
+        planes: Planes<F::Plane>,
+        transposed: *const F::Sum,
+        fresh: bool,
+    ) {
         let lanes = <F::Vector<M> as Vector>::LANES;
         let taps = self.pass.offsets.len();
         for (vector, width) in vector_parts(self.width / lanes) {
@@ -193,7 +199,7 @@ impl<F: Format> FilterBlock<'_, F> {
                     runs,
                     start,
                     planes,
-                    turned: turned.wrapping_add(vector * lanes),
+                    transposed: transposed.wrapping_add(vector * lanes),
                     sums: self.sums.wrapping_add(start * self.width + vector * lanes),
                     fresh,
                 };
@@ -207,13 +213,19 @@ impl<F: Format> FilterBlock<'_, F> {
 impl<F: Format> FilterBlock<'_, F> {
     /// The same product for few filters: vectors run along positions and are reduced at the end.
     #[inline(always)]
-    unsafe fn dot<M: Machine>(&self, runs: &[Run], planes: Planes<F::Plane>, flow: *const F::Plane, fresh: bool) {
+    unsafe fn dot<M: Machine>(
+        &self,
+        runs: &[Run],
+        planes: Planes<F::Plane>,
+        grad_output: *const F::Plane,
+        fresh: bool,
+    ) {
         for filter in 0..self.sizes.results {
-            let flow = flow.wrapping_add(filter * self.sizes.result);
+            let grad_output = grad_output.wrapping_add(filter * self.sizes.result);
             let rows = self.channels.len() * self.pass.offsets.len();
             for (start, rows) in row_blocks(rows, most_rows::<F::Vector<M>>()) {
                 let sums = self.sums.wrapping_add(start * self.width + filter);
-                let dot = Dot::<F> { part: self, runs, start, planes, flow, sums, fresh };
+                let dot = Dot::<F> { part: self, runs, start, planes, grad_output, sums, fresh };
                 // SAFETY: the caller's promise.
                 unsafe { tile::with_extents::<M, F::Vector<M>, _>(rows, 1, &dot) };
             }
@@ -227,7 +239,7 @@ struct Dot<'a, F: Format> {
     runs: &'a [Run],
     start: usize,
     planes: Planes<F::Plane>,
-    flow: *const F::Plane,
+    grad_output: *const F::Plane,
     sums: *mut F::Sum,
     fresh: bool,
 }
@@ -240,17 +252,17 @@ impl<F: Format> Tile for Dot<'_, F> {
         // SAFETY: the caller's promise, here and below. Vectors have at most 64 bytes on every machine.
         let mut sums = unsafe { tile::zeros::<F::Vector<M>, R, 1>() };
         // SAFETY: it is called with whole vectors.
-        let mut add = |left: [*const F::Plane; R], flow: *const F::Plane| unsafe {
-            let flow = F::Vector::<M>::load(flow.cast());
+        let mut add = |left: [*const F::Plane; R], grad_output: *const F::Plane| unsafe {
+            let grad_output = F::Vector::<M>::load(grad_output.cast());
             for (sum, left) in sums.iter_mut().zip(left) {
-                sum[0] = F::Vector::<M>::load(left.cast()).mul_add(flow, sum[0]);
+                sum[0] = F::Vector::<M>::load(left.cast()).mul_add(grad_output, sum[0]);
             }
         };
         for &(at, start, length) in self.runs {
-            let (left, flow) = (left.map(|row| row.wrapping_add(at)), self.flow.wrapping_add(start));
+            let (left, grad_output) = (left.map(|row| row.wrapping_add(at)), self.grad_output.wrapping_add(start));
             let whole = length / step * step;
             for at in (0..whole).step_by(step) {
-                add(left.map(|row| row.wrapping_add(at)), flow.wrapping_add(at));
+                add(left.map(|row| row.wrapping_add(at)), grad_output.wrapping_add(at));
             }
             if whole < length {
                 // Elements after the row must not be read as factors, not even times zero.
@@ -259,7 +271,7 @@ impl<F: Format> Tile for Dot<'_, F> {
                 for at in whole..length {
                     // SAFETY: as above.
                     unsafe {
-                        last[at - whole] = *flow.add(at);
+                        last[at - whole] = *grad_output.add(at);
                         rest.iter_mut().zip(left).for_each(|(rest, left)| rest[at - whole] = *left.add(at));
                     }
                 }
@@ -286,7 +298,7 @@ struct Product<'a, F: Format> {
     /// The first row, numbered by channel, then by tap.
     start: usize,
     planes: Planes<F::Plane>,
-    turned: *const F::Sum,
+    transposed: *const F::Sum,
     sums: *mut F::Sum,
     fresh: bool,
 }
@@ -302,7 +314,7 @@ impl<F: Format> Tile for Product<'_, F> {
                 true => tile::zeros::<F::Vector<M>, R, C>(),
                 false => tile::load::<F::Vector<M>, R, C>(self.sums, distance),
             };
-            let mut right = self.turned;
+            let mut right = self.transposed;
             for &(at, _, length) in self.runs {
                 let left = left.map(|row| row.wrapping_add(at));
                 let whole = length / F::DEPTH;

@@ -1,4 +1,5 @@
-//! Eigenvectors of a small tridiagonal matrix by implicit QL iterations with Wilkinson's shifts.
+//! The leaves of the divide-and-conquer algorithm: eigenvectors of a small tridiagonal matrix by implicit QL iterations
+//! with Wilkinson's shifts.
 //!
 //! Source: Bowdler, Martin, Reinsch and Wilkinson, The QR and QL Algorithms for Symmetric Matrices, 1968.
 
@@ -16,7 +17,7 @@ const MOST_STEPS: usize = 60;
 pub struct Leaf<'a, T> {
     pub diagonal: &'a mut [f64],
     /// The off-diagonal elements, followed by one element that is not part of the matrix and may be overwritten.
-    pub beside: &'a mut [f64],
+    pub off_diagonal: &'a mut [f64],
     /// Destination of the eigenvectors, as rows.
     pub vectors: Rows<T>,
     /// Set to true if all eigenvalues were found.
@@ -26,11 +27,11 @@ pub struct Leaf<'a, T> {
 impl<T: Real> Task for Leaf<'_, T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
-        let Leaf { diagonal, beside, vectors, found } = self;
+        let Leaf { diagonal, off_diagonal, vectors, found } = self;
         let size = diagonal.len();
         let mut rows = [[0.0; LEAF]; LEAF];
         rows.iter_mut().enumerate().for_each(|(at, row)| row[at] = 1.0);
-        *found = (0..size).all(|first| value(diagonal, beside, &mut rows, first));
+        *found = (0..size).all(|first| value(diagonal, off_diagonal, &mut rows, first));
         for (at, row) in rows[..size].iter().enumerate() {
             // SAFETY: the caller's promise.
             let to = unsafe { std::slice::from_raw_parts_mut(vectors.at(at, 0), size) };

@@ -33,30 +33,30 @@ pub unsafe fn vectors<T: Real>(
     isa: Isa,
     [vectors, gathered, shares]: [Rows<T>; 3],
     diagonal: &mut [f64],
-    beside: &mut [f64],
+    off_diagonal: &mut [f64],
 ) -> Option<Vec<usize>> {
     let size = diagonal.len();
     let depth = (0..).find(|depth| size.div_ceil(1 << depth) <= LEAF).expect("halving terminates");
     let bound = |part: usize, depth: u32| (part * size) >> depth;
-    let torn: Vec<f64> = beside.to_vec();
+    let couplings: Vec<f64> = off_diagonal.to_vec();
     for at in (1..1 << depth).map(|part| bound(part, depth)) {
-        diagonal[at - 1] -= torn[at - 1].abs();
-        diagonal[at] -= torn[at - 1].abs();
+        diagonal[at - 1] -= couplings[at - 1].abs();
+        diagonal[at] -= couplings[at - 1].abs();
     }
     let leaf = |leaf: usize| bound(leaf, depth)..bound(leaf + 1, depth);
     // SAFETY: the caller's promise; leaves do not overlap.
-    unsafe { leaves(pool, isa, vectors, [&mut *diagonal, beside], 1 << depth, leaf) }.then_some(())?;
+    unsafe { leaves(pool, isa, vectors, [&mut *diagonal, off_diagonal], 1 << depth, leaf) }.then_some(())?;
     let values = Numbers(Shared(diagonal.as_mut_ptr().cast()));
     for depth in (0..depth).rev() {
         let merge = |number: usize| {
             let rows = bound(number, depth)..bound(number + 1, depth);
             let split = bound(2 * number + 1, depth + 1) - rows.start;
-            let (torn, start) = (torn[rows.start + split - 1], rows.start);
+            let (coupling, start) = (couplings[rows.start + split - 1], rows.start);
             let (vectors, shares) = (vectors.from(start, start), shares.from(start, 0));
             // SAFETY: the caller's promise; parts do not overlap.
             unsafe {
                 let values = values.part(rows);
-                Merge { pool, isa, split, torn, values, vectors, gathered: gathered.at(start, 0), shares }.run();
+                Merge { pool, isa, split, coupling, values, vectors, gathered: gathered.at(start, 0), shares }.run();
             }
         };
         let count = 1 << depth;
@@ -90,9 +90,9 @@ unsafe fn leaves<T: Real>(
             for row in rows.clone() {
                 std::slice::from_raw_parts_mut(vectors.at(row, 0), size).fill(T::default());
             }
-            let [diagonal, beside] = numbers.map(|of| of.part(rows.clone()));
+            let [diagonal, off_diagonal] = numbers.map(|of| of.part(rows.clone()));
             let vectors = vectors.from(rows.start, rows.start);
-            simd::run(isa, Leaf { diagonal, beside, vectors, found: &mut found });
+            simd::run(isa, Leaf { diagonal, off_diagonal, vectors, found: &mut found });
         }
         missing.fetch_or(!found, Ordering::Relaxed);
     });
@@ -122,7 +122,7 @@ struct Merge<'a, T> {
     /// Number of rows of the first part.
     split: usize,
     /// The off-diagonal element between both parts, which was subtracted from their diagonals.
-    torn: f64,
+    coupling: f64,
     values: &'a mut [f64],
     vectors: Rows<T>,
     /// Scratch memory for as many elements as the eigenvectors of both parts.
@@ -139,7 +139,7 @@ enum Half {
 }
 
 /// The result of deflation.
-struct Kept {
+struct Deflation {
     /// Eigenvectors that change, by eigenvalue, without equal eigenvalues.
     rows: Vec<usize>,
     stay: Vec<usize>,
@@ -154,8 +154,8 @@ impl<T: Real> Merge<'_, T> {
         // SAFETY: the caller's promise.
         unsafe {
             let mut z: Vec<f64> = (0..size).map(|row| self.across(row)).collect();
-            let rho = 2.0 * self.torn.abs();
-            let Kept { rows, stay, halves } = self.deflate(rho, &mut z);
+            let rho = 2.0 * self.coupling.abs();
+            let Deflation { rows, stay, halves } = self.deflate(rho, &mut z);
             let poles: Vec<f64> = rows.iter().map(|row| self.values[*row]).collect();
             let mut z: Vec<f64> = rows.iter().map(|row| z[*row] * rho.sqrt()).collect();
             let [origins, distances] = self.roots(&poles, &mut z);
@@ -181,7 +181,7 @@ impl<T: Real> Merge<'_, T> {
 
     /// Returns the element of an eigenvector at the split, divided by the square root of 2.
     unsafe fn across(&self, row: usize) -> f64 {
-        let sign = if row < self.split { 1.0 } else { 1f64.copysign(self.torn) };
+        let sign = if row < self.split { 1.0 } else { 1f64.copysign(self.coupling) };
         let column = if row < self.split { self.split - 1 } else { self.split };
         // SAFETY: the caller's promise.
         unsafe { (*self.vectors.at(row, column)).wide() * sign * std::f64::consts::FRAC_1_SQRT_2 }
@@ -189,7 +189,7 @@ impl<T: Real> Merge<'_, T> {
 
     /// Finds the eigenvectors that do not change, and rotates those of nearly equal eigenvalues so that one of each two
     /// does not change.
-    unsafe fn deflate(&mut self, rho: f64, z: &mut [f64]) -> Kept {
+    unsafe fn deflate(&mut self, rho: f64, z: &mut [f64]) -> Deflation {
         let (size, split) = (self.values.len(), self.split);
         let mut halves: Vec<Half> = (0..size).map(|row| if row < split { Half::First } else { Half::Second }).collect();
         let mut ascending: Vec<usize> = (0..size).collect();
@@ -217,7 +217,7 @@ impl<T: Real> Merge<'_, T> {
                     unsafe {
                         let [x, y] =
                             [before, row].map(|row| std::slice::from_raw_parts_mut(self.vectors.at(row, 0), size));
-                        turn(x, y, [cosine, sine].map(T::of));
+                        rotate(x, y, [cosine, sine].map(T::of));
                     }
                     stay.push(before);
                     rows.pop();
@@ -225,7 +225,7 @@ impl<T: Real> Merge<'_, T> {
             }
             rows.push(row);
         }
-        Kept { rows, stay, halves }
+        Deflation { rows, stay, halves }
     }
 
     /// Finds the roots, and replaces z by the vector for which they are exact.
@@ -295,9 +295,9 @@ impl<T: Real> Merge<'_, T> {
 }
 
 /// Rotates two rows.
-fn turn<T: Real>(x: &mut [T], y: &mut [T], [cosine, sine]: [T; 2]) {
+fn rotate<T: Real>(x: &mut [T], y: &mut [T], [cosine, sine]: [T; 2]) {
     for (x, y) in x.iter_mut().zip(y) {
-        let turned = T::add(T::mul(cosine, *x), T::mul(sine, *y));
-        (*y, *x) = (T::sub(T::mul(cosine, *y), T::mul(sine, *x)), turned);
+        let rotated = T::add(T::mul(cosine, *x), T::mul(sine, *y));
+        (*y, *x) = (T::sub(T::mul(cosine, *y), T::mul(sine, *x)), rotated);
     }
 }

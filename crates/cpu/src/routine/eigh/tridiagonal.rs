@@ -32,7 +32,7 @@ pub unsafe fn reduce<T: Real>(
     [matrix, left, right]: [Rows<T>; 3],
     reflections: &Panels<T>,
     together: &Panels<T>,
-    [diagonal, beside]: [&mut [f64]; 2],
+    [diagonal, off_diagonal]: [&mut [f64]; 2],
 ) {
     let step = |r: usize, waiting: usize| ReflectionStep { matrix, left, right, r, waiting };
     // SAFETY: the caller's promise; threads have disjoint rows.
@@ -41,7 +41,7 @@ pub unsafe fn reduce<T: Real>(
             let columns = reflections.columns(panel);
             for r in columns.clone().rev() {
                 let step = step(r, columns.end - 1 - r);
-                simd::run(isa, Reflect { step, diagonal: &mut diagonal[r + 1], beside: &mut beside[r] });
+                simd::run(isa, Reflect { step, diagonal: &mut diagonal[r + 1], off_diagonal: &mut off_diagonal[r] });
                 divided(pool, r + 1, (r + 1) * (r + 1), |rows| simd::run(isa, Times { step, rows }));
                 simd::run(isa, Follow { step });
             }
@@ -116,13 +116,13 @@ impl<T: Real> ReflectionStep<T> {
 struct Reflect<'a, T> {
     step: ReflectionStep<T>,
     diagonal: &'a mut f64,
-    beside: &'a mut f64,
+    off_diagonal: &'a mut f64,
 }
 
 impl<T: Real> Task for Reflect<'_, T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
-        let Reflect { step, diagonal, beside } = self;
+        let Reflect { step, diagonal, off_diagonal } = self;
         let r = step.r;
         // SAFETY: the caller's promise.
         unsafe {
@@ -137,7 +137,7 @@ impl<T: Real> Task for Reflect<'_, T> {
             // This threshold is far below the rounding error of elements of about 1, and 2 divided by it does not overflow.
             let clear = square < 2f64.powi(-900);
             let factor = if clear { 0.0 } else { (2.0 / (moved * moved + square)).sqrt() };
-            *beside = if clear { head } else { -length };
+            *off_diagonal = if clear { head } else { -length };
             let (vector, minus) = (step.vector(), step.left.at(2 * step.waiting, 0));
             (0..r).for_each(|at| *vector.add(at) = T::of((*row.add(at)).wide() * factor));
             *vector.add(r) = T::of(moved * factor);
@@ -185,13 +185,13 @@ impl<T: Real> Task for Follow<T> {
     unsafe fn run<M: Machine>(self) {
         let step = self.step;
         let (length, vector, moved) = (step.r + 1, step.vector(), step.moved());
-        let mut shares = [T::default(); 2 * PANEL];
+        let mut products = [T::default(); 2 * PANEL];
         // SAFETY: the caller's promise.
         unsafe {
-            Dots { rows: step.right, vector, length, result: shares.as_mut_ptr() }.all::<M>(2 * step.waiting);
+            Dots { rows: step.right, vector, length, result: products.as_mut_ptr() }.all::<M>(2 * step.waiting);
             step.end(moved);
             let rest = Product {
-                left: shares.as_ptr(),
+                left: products.as_ptr(),
                 left_row: 0,
                 left_column: 1,
                 right: step.left.at(0, 0),

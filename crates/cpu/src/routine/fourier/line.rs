@@ -21,16 +21,16 @@ const KEPT: usize = 1 << 22;
 /// Cache of FFT plans.
 #[derive(Default)]
 pub struct FftPlans {
-    single: Mutex<Kept<f32>>,
-    double: Mutex<Kept<f64>>,
+    single: Mutex<PlanCache<f32>>,
+    double: Mutex<PlanCache<f64>>,
 }
 
-type Kept<T> = HashMap<(Isa, FourierKind, usize), Arc<FftPlan<T>>>;
+type PlanCache<T> = HashMap<(Isa, FourierKind, usize), Arc<FftPlan<T>>>;
 
 /// A type of the real and imaginary parts of complex numbers.
 pub trait Element: Real + FftNum {
     /// Returns the cache of this type.
-    fn kept(of: &FftPlans) -> &Mutex<Kept<Self>>;
+    fn kept(of: &FftPlans) -> &Mutex<PlanCache<Self>>;
 
     /// Returns the plan of a transform of `length` numbers, from the cache if possible.
     fn line(of: &FftPlans, isa: Isa, kind: FourierKind, length: usize) -> Arc<FftPlan<Self>> {
@@ -50,13 +50,13 @@ pub trait Element: Real + FftNum {
 }
 
 impl Element for f32 {
-    fn kept(of: &FftPlans) -> &Mutex<Kept<f32>> {
+    fn kept(of: &FftPlans) -> &Mutex<PlanCache<f32>> {
         &of.single
     }
 }
 
 impl Element for f64 {
-    fn kept(of: &FftPlans) -> &Mutex<Kept<f64>> {
+    fn kept(of: &FftPlans) -> &Mutex<PlanCache<f64>> {
         &of.double
     }
 }
@@ -69,7 +69,7 @@ pub struct FftPlan<T: Element> {
     /// The transform of that many complex numbers, or of half as many for real lines of even length.
     fft: Arc<dyn Fft<T>>,
     /// The twiddle factors exp(-2πi·k / length), which separate real lines of even length.
-    turns: Vec<Complex<T>>,
+    twiddles: Vec<Complex<T>>,
 }
 
 impl<T: Element> FftPlan<T> {
@@ -82,12 +82,12 @@ impl<T: Element> FftPlan<T> {
             FourierKind::Forward | FourierKind::Backward => false,
             FourierKind::RealToComplex | FourierKind::ComplexToReal => length.is_multiple_of(2),
         };
-        let turn = |k: usize| {
+        let twiddle = |k: usize| {
             let (sine, cosine) = (-TAU * k as f64 / length as f64).sin_cos();
             Complex::new(T::of(cosine), T::of(sine))
         };
-        let turns = if halves { (0..=length / 4).map(turn).collect() } else { Vec::new() };
-        FftPlan { kind, length, fft: planned(isa, if halves { length / 2 } else { length }, direction), turns }
+        let twiddles = if halves { (0..=length / 4).map(twiddle).collect() } else { Vec::new() };
+        FftPlan { kind, length, fft: planned(isa, if halves { length / 2 } else { length }, direction), twiddles }
     }
 
     /// Returns the number of elements per number of the input, and of the output.
@@ -163,10 +163,10 @@ impl<T: Element> FftPlan<T> {
         if let Some(middle) = low.last_mut().filter(|_| half.is_multiple_of(2)) {
             *middle = middle.conj();
         }
-        for ((a, b), w) in low.iter_mut().zip(high.iter_mut().rev()).zip(&self.turns[1..]) {
+        for ((a, b), w) in low.iter_mut().zip(high.iter_mut().rev()).zip(&self.twiddles[1..]) {
             let (sum, difference) = (*a + b.conj(), *a - b.conj());
-            let turned = *w * Complex::new(difference.im, -difference.re);
-            (*a, *b) = ((sum + turned) * two, (sum - turned).conj() * two);
+            let rotated = *w * Complex::new(difference.im, -difference.re);
+            (*a, *b) = ((sum + rotated) * two, (sum - rotated).conj() * two);
         }
     }
 
@@ -180,10 +180,11 @@ impl<T: Element> FftPlan<T> {
             *middle = x[half / 2].conj() * T::of(2.0);
         }
         let pairs = x[1..half].iter().zip(x[1..half].iter().rev());
-        for (((to, other), (a, b)), w) in low.iter_mut().zip(high.iter_mut().rev()).zip(pairs).zip(&self.turns[1..]) {
+        for (((to, other), (a, b)), w) in low.iter_mut().zip(high.iter_mut().rev()).zip(pairs).zip(&self.twiddles[1..])
+        {
             let (sum, difference) = (*a + b.conj(), *a - b.conj());
-            let turned = w.conj() * Complex::new(-difference.im, difference.re);
-            (*to, *other) = (sum + turned, (sum - turned).conj());
+            let rotated = w.conj() * Complex::new(-difference.im, difference.re);
+            (*to, *other) = (sum + rotated, (sum - rotated).conj());
         }
     }
 }

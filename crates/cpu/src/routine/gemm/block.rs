@@ -45,17 +45,17 @@ pub struct GemmBlock<'a, F: Format> {
     pub b: Matrix<F::Elem>,
     pub c: Matrix<F::Result>,
     /// The epilogue.
-    pub end: Option<RefCell<End<'a, F::Result>>>,
+    pub end: Option<RefCell<EpilogueSink<'a, F::Result>>>,
 }
 
 /// An epilogue, applied to the results of a part row by row.
-pub struct End<'a, T> {
+pub struct EpilogueSink<'a, T> {
     /// Address of the whole result, from which elements are numbered.
     pub result: *mut T,
     /// Runs the epilogue on consecutive elements, given the number of the first.
     pub run: &'a mut RunChunk<'a>,
     /// True if the results are written to memory too.
-    pub keeps: bool,
+    pub keep_output: bool,
 }
 
 impl<F: Format> Task for GemmBlock<'_, F> {
@@ -66,10 +66,10 @@ impl<F: Format> Task for GemmBlock<'_, F> {
             return unsafe { dot_kernel::write::<M, F>(&self) };
         }
         let lanes = F::Vector::<M>::LANES;
-        let turns = self.turns(lanes);
-        let part = if turns { self.turned() } else { self };
+        let transposes = self.transposes(lanes);
+        let part = if transposes { self.transposed() } else { self };
         // SAFETY: the caller's promise.
-        unsafe { part.bands::<M>(turns) }
+        unsafe { part.bands::<M>(transposes) }
     }
 }
 
@@ -77,14 +77,14 @@ impl<F: Format> GemmBlock<'_, F> {
     /// Returns true if it is better to compute the transposed product, with the right operand read in place as the left
     /// one. That is so if packing it costs more than multiplying it by few rows. These rows become columns and must
     /// fill at least four fifths of the vectors.
-    fn turns(&self, lanes: usize) -> bool {
+    fn transposes(&self, lanes: usize) -> bool {
         let filled = self.m.next_multiple_of(lanes) * 4 <= self.m * 5;
         let lies = self.b.row == 1 && self.b.column > 1 && F::step(1).is_some() && self.k.is_multiple_of(F::DEPTH);
         lies && filled && self.m <= FEW_ROWS && self.n >= self.m
     }
 
     /// Returns the transposed product.
-    fn turned(self) -> Self {
+    fn transposed(self) -> Self {
         GemmBlock {
             m: self.n,
             n: self.m,
@@ -98,7 +98,7 @@ impl<F: Format> GemmBlock<'_, F> {
     /// # Safety
     /// As [`Task::run`].
     #[inline(always)]
-    unsafe fn bands<M: Machine>(self, turned: bool) {
+    unsafe fn bands<M: Machine>(self, transposed: bool) {
         let lanes = F::Vector::<M>::LANES;
         let vectors = self.n.div_ceil(lanes);
         let thin = self.few && self.b.column == 1;
@@ -108,11 +108,11 @@ impl<F: Format> GemmBlock<'_, F> {
         // The epilogue benefits from long rows, for which there is room if `k` is small.
         let most = if self.end.is_some() { most * (block / depth).clamp(1, 2) } else { most };
         let width = lanes * vectors.div_ceil(vectors.div_ceil(most).max(1));
-        let whole = depth * F::DEPTH >= self.k && !turned;
+        let whole = depth * F::DEPTH >= self.k && !transposed;
         let summed = if whole { most_rows::<F::Vector<M>>() } else { height.next_multiple_of(lanes) };
-        let (turns, length) = if turned { (lanes * summed, summed) } else { (0, width) };
+        let (lines_numel, length) = if transposed { (lanes * summed, summed) } else { (0, width) };
         let ended = if self.end.is_some() { length } else { 0 };
-        let sizes = [width * depth, GROUP_ROWS.min(self.m) * depth, width * summed, turns, ended];
+        let sizes = [width * depth, GROUP_ROWS.min(self.m) * depth, width * summed, lines_numel, ended];
         let mut scratch = self.pool.scratch().take::<F::Sum>(sizes.iter().sum());
         let right = scratch.start();
         let left = right.wrapping_add(sizes[0]);
@@ -133,8 +133,8 @@ impl<F: Format> GemmBlock<'_, F> {
                     left,
                     right,
                     sums,
-                    turned: turned.then_some(Matrix { start: lines, row: summed, column: 1 }),
-                    ended: lines.wrapping_add(turns).cast(),
+                    transposed: transposed.then_some(Matrix { start: lines, row: summed, column: 1 }),
+                    ended: lines.wrapping_add(lines_numel).cast(),
                     end: self.end.as_ref(),
                 };
                 // SAFETY: the caller's promise; the scratch memory has this length.
@@ -162,10 +162,10 @@ struct Band<'a, 'e, F: Format> {
     right: *mut F::Sum,
     sums: Matrix<F::Sum>,
     /// If the product is transposed: room for a few columns of its sums, which are rows of the result.
-    turned: Option<Matrix<F::Sum>>,
+    transposed: Option<Matrix<F::Sum>>,
     /// A row of results for the epilogue.
     ended: *mut F::Result,
-    end: Option<&'a RefCell<End<'e, F::Result>>>,
+    end: Option<&'a RefCell<EpilogueSink<'e, F::Result>>>,
 }
 
 impl<F: Format> Band<'_, '_, F> {
@@ -186,9 +186,9 @@ impl<F: Format> Band<'_, '_, F> {
                 unsafe { self.group::<M>(&block) };
             }
         }
-        if let Some(lines) = self.turned {
+        if let Some(lines) = self.transposed {
             // SAFETY: the caller's promise.
-            unsafe { self.finish_turned::<M>(lines) };
+            unsafe { self.finish_transposed::<M>(lines) };
         }
     }
 
@@ -213,7 +213,7 @@ impl<F: Format> Band<'_, '_, F> {
                 };
                 let panel = Block { row: block.row + row, rows, ..*block };
                 self.add::<M>(&panel, left);
-                if first + depth == self.depth && self.turned.is_none() {
+                if first + depth == self.depth && self.transposed.is_none() {
                     self.finish(&panel);
                 }
             }
@@ -273,7 +273,7 @@ impl<F: Format> Band<'_, '_, F> {
 
     /// Writes the results of a transposed product: its sums are transposed in squares, a few rows of the result at a time.
     #[inline(always)]
-    unsafe fn finish_turned<M: Machine>(&self, lines: Matrix<F::Sum>) {
+    unsafe fn finish_transposed<M: Machine>(&self, lines: Matrix<F::Sum>) {
         let lanes = F::Vector::<M>::LANES;
         for column in (0..self.columns).step_by(lanes) {
             // SAFETY: the caller's promise; sums are stored in whole squares.
@@ -295,7 +295,7 @@ impl<F: Format> Band<'_, '_, F> {
         let end = self.end.map(RefCell::borrow_mut);
         // SAFETY: the caller's promise.
         unsafe {
-            if end.as_ref().is_none_or(|end| end.keeps) {
+            if end.as_ref().is_none_or(|end| end.keep_output) {
                 match c.column {
                     1 => (0..count).for_each(|at| *c.start.add(at) = F::narrow(*sums.add(at))),
                     by => (0..count).for_each(|at| *c.start.add(at * by) = F::narrow(*sums.add(at))),

@@ -38,7 +38,7 @@ macro_rules! each_part {
 
 /// A product.
 #[derive(Clone, Copy)]
-pub struct Product {
+pub struct IntegerProduct {
     /// The matrix.
     pub weight: *const u8,
     /// Bytes of a row of it.
@@ -56,11 +56,11 @@ pub struct Product {
 }
 
 // SAFETY: they are only addresses; whoever writes through them answers for the parts being disjoint.
-unsafe impl Send for Product {}
+unsafe impl Send for IntegerProduct {}
 // SAFETY: as above.
-unsafe impl Sync for Product {}
+unsafe impl Sync for IntegerProduct {}
 
-impl Product {
+impl IntegerProduct {
     /// Computes rows `first .. end` of the outputs, at most [`ROWS`] of them.
     ///
     /// # Safety

@@ -225,7 +225,7 @@ impl State<'_> {
             self.split(condition, mask, mask, false);
             self.emit(Instr::Enter { mask, if_empty: open.exit });
         }
-        self.turn(number, open, body, place);
+        self.iteration(number, open, body, place);
         self.return_to_live(live, &open);
         self.emit(Instr::Jump(head));
         self.finish_loop(live, &open);
@@ -308,7 +308,7 @@ impl State<'_> {
         self.begin();
         let place = self.live_region(live, number, &open, place);
         self.bind(local, vec![LocalValue::Slot(counter)]);
-        self.turn(number, open, body, place);
+        self.iteration(number, open, body, place);
         self.return_to_live(live, &open);
         self.emit(Instr::Next { counter, end, step, lane, back: head });
         self.finish_loop(live, &open);
@@ -324,7 +324,7 @@ impl State<'_> {
         body: &Block,
         place: LaneSet,
     ) {
-        let facts = LoopFacts { live: true, ..self.loop_facts(number) };
+        let facts = LoopFacts { divergent_break: true, ..self.loop_facts(number) };
         let live = self.begin_loop(facts);
         let (head, open) = (self.label(), self.open_loop(facts));
         let mask = live.expect("lanes leave at different times");
@@ -335,7 +335,7 @@ impl State<'_> {
         self.begin();
         let place = self.live_region(live, number, &open, place);
         self.bind(local, vec![counter]);
-        self.turn(number, open, body, place);
+        self.iteration(number, open, body, place);
         self.return_to_live(live, &open);
         self.advance(mask, counter, bounds);
         self.emit(Instr::Jump(head));
@@ -406,7 +406,7 @@ impl State<'_> {
     /// Creates the mask of a loop that lanes leave at different times.
     fn begin_loop(&mut self, facts: LoopFacts) -> Option<Mask> {
         let from = self.region().mask;
-        facts.live.then(|| {
+        facts.divergent_break.then(|| {
             let to = self.mask();
             self.emit(Instr::CopyMask { from, to });
             to
@@ -417,9 +417,16 @@ impl State<'_> {
         // Values changed by the previous iteration must be reloaded.
         self.forget_all();
         let outside = self.regions.len();
-        let around_turn = outside + usize::from(facts.live);
-        let inside = around_turn + usize::from(facts.turn);
-        OpenLoop { exit: self.label(), next: self.label(), outside, around_turn, inside, turn: facts.turn }
+        let around_iteration = outside + usize::from(facts.divergent_break);
+        let inside = around_iteration + usize::from(facts.divergent_continue);
+        OpenLoop {
+            exit: self.label(),
+            next: self.label(),
+            outside,
+            around_iteration,
+            inside,
+            divergent_continue: facts.divergent_continue,
+        }
     }
 
     fn live_region(&mut self, live: Option<Mask>, number: usize, open: &OpenLoop, place: LaneSet) -> LaneSet {
@@ -430,24 +437,24 @@ impl State<'_> {
     }
 
     /// Compiles the body for one iteration.
-    fn turn(&mut self, number: usize, open: OpenLoop, body: &Block, place: LaneSet) {
+    fn iteration(&mut self, number: usize, open: OpenLoop, body: &Block, place: LaneSet) {
         let mut place = place;
-        if open.turn {
+        if open.divergent_continue {
             let (from, to) = (self.region().mask, self.mask());
             self.emit(Instr::CopyMask { from, to });
             self.emit(Instr::Enter { mask: to, if_empty: open.next });
             self.regions.push(Region { mask: to, end: open.next });
-            place = LaneSet::Turn(number);
+            place = LaneSet::Iteration(number);
         }
         self.loops.push(open);
         self.block(body, place);
         self.loops.pop();
-        if open.turn {
+        if open.divergent_continue {
             self.regions.pop();
         }
         self.emit(Instr::Label(open.next));
         let around = self.region();
-        if open.turn && open.around_turn == open.outside {
+        if open.divergent_continue && open.around_iteration == open.outside {
             self.emit(Instr::Enter { mask: around.mask, if_empty: around.end });
         }
     }
@@ -456,9 +463,9 @@ impl State<'_> {
     fn return_to_live(&mut self, live: Option<Mask>, open: &OpenLoop) {
         let parts = |instr: &Instr| matches!(instr, Instr::Enter { mask, .. } if Some(*mask) != live);
         let leaves = |instr: &Instr| matches!(instr, Instr::Leave(_));
-        let turn = &self.open[self.level()].code;
+        let iteration = &self.open[self.level()].code;
         if let Some(mask) = live
-            && turn.iter().any(|instr| parts(instr) || leaves(instr))
+            && iteration.iter().any(|instr| parts(instr) || leaves(instr))
         {
             self.emit(Instr::Enter { mask, if_empty: open.exit });
         }
@@ -482,13 +489,13 @@ impl State<'_> {
     /// Compiles `break`.
     pub fn break_loop(&mut self) {
         let open = *self.loops.last().expect("verified: break is inside a loop");
-        self.leave(open.inside, open.outside, open.turn, open.exit);
+        self.leave(open.inside, open.outside, open.divergent_continue, open.exit);
     }
 
     /// Compiles `continue`.
     pub fn continue_loop(&mut self) {
         let open = *self.loops.last().expect("verified: continue is inside a loop");
-        self.leave(open.inside, open.around_turn, open.turn, open.next);
+        self.leave(open.inside, open.around_iteration, open.divergent_continue, open.next);
     }
 
     /// Compiles `return`.

@@ -197,7 +197,7 @@ fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>) -> usize {
         Space::Buffer(_) | Space::Shared(_) => 0,
     };
     let bytes = hot + state.kernel.mems.iter().map(private).sum::<usize>();
-    let parting = state.facts.loops.values().any(|turns| turns.live);
+    let parting = state.facts.loops.values().any(|facts| facts.divergent_break);
     let fitting = if parting { PARTING_BYTES } else { HOT_BYTES } / bytes.max(1);
     let power = if fitting == 0 { 1 } else { 1 << fitting.ilog2() };
     power.clamp(LANES.0, if bytes <= FEW_BYTES { LONG_LANES } else { LANES.1 })

@@ -93,11 +93,11 @@ pub struct OpenLoop {
     /// Number of regions open outside the loop.
     pub outside: usize,
     /// Number of regions open at the start of an iteration, without the iteration's own.
-    pub around_turn: usize,
+    pub around_iteration: usize,
     /// Number of regions open at the start of an iteration.
     pub inside: usize,
     /// True if lanes leave an iteration at different times.
-    pub turn: bool,
+    pub divergent_continue: bool,
 }
 
 /// A register before it has an offset in the frame.

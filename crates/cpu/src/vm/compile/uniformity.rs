@@ -55,16 +55,16 @@ pub enum LaneSet {
     /// Lanes still in a loop.
     Live(usize),
     /// Lanes still in the current iteration of a loop.
-    Turn(usize),
+    Iteration(usize),
 }
 
 /// Divergence of a loop's lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopFacts {
     /// True if lanes leave the loop at different times.
-    pub live: bool,
+    pub divergent_break: bool,
     /// True if lanes leave an iteration at different times.
-    pub turn: bool,
+    pub divergent_continue: bool,
 }
 
 /// The mutable locals and memories that a value depends on, as bit sets by index modulo 64. Two may share a bit, so at
@@ -379,32 +379,32 @@ impl Walk<'_> {
                     _ => LaneUniformity::Varying,
                 };
                 let divergent = counter_shape.is_varying() || self.of(*end).is_varying();
-                self.turns(number, divergent, body, Some((*counter, counter_shape)));
+                self.iterations(number, divergent, body, Some((*counter, counter_shape)));
             }
             Op::While { condition, body } => {
                 let divergent = self.of(*condition).is_varying();
-                self.turns(number, divergent, body, None);
+                self.iterations(number, divergent, body, None);
             }
-            Op::Break => self.leave(|facts| facts.live = true),
-            Op::Continue => self.leave(|facts| facts.turn = true),
+            Op::Break => self.leave(|facts| facts.divergent_break = true),
+            Op::Continue => self.leave(|facts| facts.divergent_continue = true),
             Op::Store { .. } | Op::Barrier | Op::Return => {}
         }
     }
 
-    fn turns(&mut self, number: usize, divergent: bool, body: &Block, counter: Option<(LocalId, LaneUniformity)>) {
+    fn iterations(&mut self, number: usize, divergent: bool, body: &Block, counter: Option<(LocalId, LaneUniformity)>) {
         let outer = self.place;
         let known = self.facts.loops.get(&number).copied();
         let mut facts = known.unwrap_or_default();
-        facts.live |= divergent;
+        facts.divergent_break |= divergent;
         if known != Some(facts) {
             self.facts.loops.insert(number, facts);
             self.changed = true;
         }
-        if facts.live {
+        if facts.divergent_break {
             self.place = LaneSet::Live(number);
         }
-        if facts.turn {
-            self.place = LaneSet::Turn(number);
+        if facts.divergent_continue {
+            self.place = LaneSet::Iteration(number);
         }
         if let Some((counter, shape)) = counter {
             self.declare(counter);
@@ -418,10 +418,10 @@ impl Walk<'_> {
 
     /// Handles `break` or `continue`: if not all lanes of the iteration reach it, the loop diverges.
     fn leave(&mut self, mark: impl FnOnce(&mut LoopFacts)) {
-        let (number, turn) = *self.loops.last().expect("verified: break and continue are inside a loop");
+        let (number, iteration) = *self.loops.last().expect("verified: break and continue are inside a loop");
         let facts = self.facts.loops.get_mut(&number).expect("open loops are known");
         // In the lane set of the iteration all lanes of the loop run together, unless some have already left the iteration.
-        if turn != self.place || facts.turn {
+        if iteration != self.place || facts.divergent_continue {
             let before = *facts;
             mark(facts);
             self.changed |= *facts != before;
@@ -430,7 +430,9 @@ impl Walk<'_> {
 
     fn declare(&mut self, local: LocalId) {
         let home = match self.facts.only_in.get(&local) {
-            Some(number) if self.facts.loops.get(number).is_some_and(|facts| facts.live) => LaneSet::Live(*number),
+            Some(number) if self.facts.loops.get(number).is_some_and(|facts| facts.divergent_break) => {
+                LaneSet::Live(*number)
+            }
             _ => self.place,
         };
         if self.facts.homes[local.index()] != home {

@@ -163,7 +163,7 @@ impl Runner<'_> {
         match self.kept(lanes, range) {
             RangeCompare::Unknown if self.compare_plane(dst, range, fill) => {}
             RangeCompare::Unknown => self.by_runs(lanes, range, fill),
-            kept => kept.tell(lanes.lo, lanes.hi, fill),
+            kept => kept.report(lanes.lo, lanes.hi, fill),
         }
     }
 
@@ -186,10 +186,10 @@ impl Runner<'_> {
             return false;
         }
         if along == 0 {
-            kept.tell(0, height, |from, to, holds| fill(from * width, to * width, holds));
+            kept.report(0, height, |from, to, holds| fill(from * width, to * width, holds));
             return true;
         }
-        kept.tell(0, width, fill);
+        kept.report(0, width, fill);
         let first = self.address(dst, 0);
         for row in 1..height {
             // SAFETY: the register has a byte for each lane, and rows do not overlap.
@@ -247,16 +247,16 @@ impl Runner<'_> {
         }
     }
 
-    /// Evaluates a comparison run by run and calls `tell` with ranges of lanes and the result for each.
-    fn by_runs(&self, lanes: Lanes, range: &Range, tell: impl Fn(usize, usize, bool)) {
+    /// Evaluates a comparison run by run and calls `report` with ranges of lanes and the result for each.
+    fn by_runs(&self, lanes: Lanes, range: &Range, report: impl Fn(usize, usize, bool)) {
         let bound = self.get(range.bound);
         self.runs(&range.at, lanes, |lane, n, first, stride| {
             match range.kept_of_run(lane, n, [first, stride], bound) {
                 RangeCompare::Unknown => (0..n).for_each(|i| {
                     let index = first.wrapping_add(stride.wrapping_mul(i as u64));
-                    tell(lane + i, lane + i + 1, holds(range.compare, index, bound, range.signed));
+                    report(lane + i, lane + i + 1, holds(range.compare, index, bound, range.signed));
                 }),
-                kept => kept.tell(lane, lane + n, &tell),
+                kept => kept.report(lane, lane + n, &report),
             }
         });
     }
@@ -324,9 +324,9 @@ impl Runner<'_> {
 }
 
 impl RangeCompare {
-    /// Calls `tell` with ranges of the lanes `lo..hi` and the result of the comparison for each.
+    /// Calls `report` with ranges of the lanes `lo..hi` and the result of the comparison for each.
     #[inline(always)]
-    fn tell(self, lo: usize, hi: usize, tell: impl Fn(usize, usize, bool)) {
+    fn report(self, lo: usize, hi: usize, report: impl Fn(usize, usize, bool)) {
         let (from, to, within) = match self {
             RangeCompare::Range(from, to) if from < to => (from, to, true),
             RangeCompare::Range(..) => (lo, lo, true),
@@ -335,7 +335,7 @@ impl RangeCompare {
         };
         for (from, to, holds) in [(lo, from, !within), (from, to, within), (to, hi, !within)] {
             if from < to {
-                tell(from, to, holds);
+                report(from, to, holds);
             }
         }
     }

@@ -59,7 +59,7 @@ fn kinds(size: usize) -> Vec<(&'static str, Vec<f64>)> {
     // A matrix with given eigenvalues and the eigenvectors of a reflection.
     let reflector = numbers.many(size);
     let square: f64 = reflector.iter().map(|x| x * x).sum::<f64>().max(0.1);
-    let turned = |value: &dyn Fn(usize) -> f64| {
+    let with_eigenvalues = |value: &dyn Fn(usize) -> f64| {
         let of = |i: usize, k: usize| f64::from(u8::from(i == k)) - 2.0 * reflector[i] * reflector[k] / square;
         symmetric(size, |i, j| (0..size).map(|k| of(i, k) * value(k) * of(j, k)).sum())
     };
@@ -70,9 +70,9 @@ fn kinds(size: usize) -> Vec<(&'static str, Vec<f64>)> {
         ("diagonal", symmetric(size, |i, j| if i == j { (i * 7 % 11) as f64 - 5.0 } else { 0.0 })),
         ("ones", vec![1.0; size * size]),
         ("of rank 3", symmetric(size, |i, j| (0..3).map(|k| few[i * 3 + k] * few[j * 3 + k]).sum())),
-        ("two values", turned(&|k| if k % 2 == 0 { 1.0 } else { -1.0 })),
-        ("clusters", turned(&|k| (k % 4) as f64 + 1e-9 * k as f64)),
-        ("graded", turned(&|k| 10f64.powf(-10.0 * k as f64 / size as f64))),
+        ("two values", with_eigenvalues(&|k| if k % 2 == 0 { 1.0 } else { -1.0 })),
+        ("clusters", with_eigenvalues(&|k| (k % 4) as f64 + 1e-9 * k as f64)),
+        ("graded", with_eigenvalues(&|k| 10f64.powf(-10.0 * k as f64 / size as f64))),
         (
             "graded rows",
             symmetric(size, |i, j| random[i * size + j] * 10f64.powf(-10.0 * (i + j) as f64 / size as f64)),

@@ -314,8 +314,8 @@ fn attention_inputs(attention: &Attention, numbers: &mut Numbers) -> Vec<Vec<f64
             };
         });
     }
-    let flow = attention.batch * attention.heads * attention.queries * attention.depth;
-    inputs.push(numbers.many(flow));
+    let grad_output = attention.batch * attention.heads * attention.queries * attention.depth;
+    inputs.push(numbers.many(grad_output));
     inputs
 }
 
@@ -324,8 +324,8 @@ fn views(inputs: &[Vec<f64>]) -> Vec<&[f64]> {
 }
 
 fn gradient_views<'a>(inputs: &'a [Vec<f64>], results: &'a [Vec<f64>]) -> Vec<&'a [f64]> {
-    let (flow, given) = inputs.split_last().expect("there are inputs");
-    given.iter().chain(&results[..2]).chain([flow]).map(|input| &input[..]).collect()
+    let (grad_output, given) = inputs.split_last().expect("there are inputs");
+    given.iter().chain(&results[..2]).chain([grad_output]).map(|input| &input[..]).collect()
 }
 
 /// Returns the output, the logarithms, and the gradients of queries, keys and values.
@@ -359,21 +359,21 @@ fn attention_of(attention: &Attention, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let base = if top == f64::NEG_INFINITY { 0.0 } else { top };
         let sum: f64 = scores.iter().map(|score| (score - base).exp()).sum();
         logarithms[row] = base + sum.ln();
-        let shares: Vec<f64> =
+        let weights: Vec<f64> =
             scores.iter().map(|score| if sum == 0.0 { 0.0 } else { (score - base).exp() / sum }).collect();
-        let flow = |i: usize| g[row * depth + i];
-        let to_shares: Vec<f64> =
-            (0..keys).map(|key| (0..depth).map(|i| flow(i) * v[(first + key) * depth + i]).sum()).collect();
-        let mean: f64 = shares.iter().zip(&to_shares).map(|(share, flow)| share * flow).sum();
+        let grad_output = |i: usize| g[row * depth + i];
+        let grad_weights: Vec<f64> =
+            (0..keys).map(|key| (0..depth).map(|i| grad_output(i) * v[(first + key) * depth + i]).sum()).collect();
+        let mean: f64 = weights.iter().zip(&grad_weights).map(|(weight, grad)| weight * grad).sum();
         for key in 0..keys {
             for i in 0..depth {
-                y[row * depth + i] += shares[key] * v[(first + key) * depth + i];
-                to_v[(first + key) * depth + i] += shares[key] * flow(i);
+                y[row * depth + i] += weights[key] * v[(first + key) * depth + i];
+                to_v[(first + key) * depth + i] += weights[key] * grad_output(i);
             }
-            let to_score = shares[key] * (to_shares[key] - mean) * scale.to_f64();
+            let grad_score = weights[key] * (grad_weights[key] - mean) * scale.to_f64();
             for i in 0..width {
-                to_q[row * width + i] += to_score * k[(first + key) * width + i];
-                to_k[(first + key) * width + i] += to_score * q[row * width + i];
+                to_q[row * width + i] += grad_score * k[(first + key) * width + i];
+                to_k[(first + key) * width + i] += grad_score * q[row * width + i];
             }
         }
     }
@@ -439,13 +439,13 @@ fn fully_masked_queries_give_zeros_and_nan_masks_give_nan() {
 #[test]
 fn max_pool_gradients_go_to_the_largest_elements() {
     let mut numbers = Numbers(6);
-    for turn in 0..60 {
+    for round in 0..60 {
         let axes: [PoolAxis; 3] = std::array::from_fn(|axis| {
             let (size, stride, dilation) = (1 + numbers.below(3), 1 + numbers.below(3), 1 + numbers.below(2));
             // In half of the rounds the windows of a row are adjacent, and rows often have many windows.
-            let (stride, dilation) = if axis == 2 && turn % 2 == 0 { (size, 1) } else { (stride, dilation) };
+            let (stride, dilation) = if axis == 2 && round % 2 == 0 { (size, 1) } else { (stride, dilation) };
             let span = (size - 1) * dilation + 1;
-            let length = span + numbers.below(if axis == 2 && turn % 3 > 0 { 90 } else { 8 });
+            let length = span + numbers.below(if axis == 2 && round % 3 > 0 { 90 } else { 8 });
             PoolAxis { length, size, positions: (length - span) / stride + 1, stride, dilation }
         });
         let planes = 1 + numbers.below(4);
@@ -454,9 +454,9 @@ fn max_pool_gradients_go_to_the_largest_elements() {
         // Few different numbers, so that equal maxima are common.
         let input: Vec<f64> = (0..planes * long.iter().product::<usize>()).map(|_| numbers.below(4) as f64).collect();
         let windows = planes * short.iter().product::<usize>();
-        let flow = numbers.many(windows);
+        let grad_output = numbers.many(windows);
         let (mut output, mut want) = (Vec::new(), vec![0.0; input.len()]);
-        for (window, flow) in flow.iter().enumerate() {
+        for (window, grad_output) in grad_output.iter().enumerate() {
             let [a, b, c] = short;
             let at = [window / (b * c) % a, window / c % b, window % c];
             let elements: Vec<usize> = (0..axes[0].size * axes[1].size * axes[2].size)
@@ -468,11 +468,11 @@ fn max_pool_gradients_go_to_the_largest_elements() {
                 .collect();
             let top = elements.iter().map(|at| input[*at]).fold(f64::NEG_INFINITY, f64::max);
             let largest: Vec<usize> = elements.into_iter().filter(|at| input[*at] == top).collect();
-            largest.iter().for_each(|at| want[*at] += flow / largest.len() as f64);
+            largest.iter().for_each(|at| want[*at] += grad_output / largest.len() as f64);
             output.push(top);
         }
         let routine = Routine::MaxPoolBackward(pool);
-        let have = outputs::<f32>(&Pool::new(2), Isa::best(), &routine, &[&input, &output, &flow]);
+        let have = outputs::<f32>(&Pool::new(2), Isa::best(), &routine, &[&input, &output, &grad_output]);
         close(&routine, &have[0], &want, 1e-6);
     }
 }

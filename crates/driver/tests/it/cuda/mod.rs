@@ -2,8 +2,8 @@
 //! objects.
 #![cfg(feature = "cuda")]
 
-mod jobs;
-use crate::shared;
+mod child_process;
+use crate::support::fake_library;
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +12,17 @@ use panoply_driver::CudaDriver;
 
 #[test]
 fn child() {
-    shared::child(jobs::ALL);
+    fake_library::child(child_process::JOBS);
 }
 
 /// Runs a job in a child process whose driver is configured by `choices`.
 fn run(job: &str, choices: &str) {
-    shared::run(module_path!(), job, &[("PANOPLY_FAKE_CUDA", choices)]);
+    fake_library::run(module_path!(), job, &[("PANOPLY_FAKE_CUDA", choices)]);
 }
 
 /// Checks that discovery fails with the expected message.
 fn absent(choices: &str, expected: &str) {
-    shared::run(module_path!(), "absent", &[("PANOPLY_FAKE_CUDA", choices), ("EXPECT", expected)]);
+    fake_library::run(module_path!(), "absent", &[("PANOPLY_FAKE_CUDA", choices), ("EXPECT", expected)]);
 }
 
 #[test]
@@ -99,8 +99,16 @@ fn user_written_programs() {
         return;
     };
     let folder = folder.to_str().unwrap();
-    shared::run(module_path!(), "CUDA C++", &[("PANOPLY_FAKE_CUDA", "capability=89"), ("LD_LIBRARY_PATH", folder)]);
-    shared::run(module_path!(), "CUDA C++", &[("PANOPLY_FAKE_CUDA", "capability=120"), ("LD_LIBRARY_PATH", folder)]);
+    fake_library::run(
+        module_path!(),
+        "CUDA C++",
+        &[("PANOPLY_FAKE_CUDA", "capability=89"), ("LD_LIBRARY_PATH", folder)],
+    );
+    fake_library::run(
+        module_path!(),
+        "CUDA C++",
+        &[("PANOPLY_FAKE_CUDA", "capability=120"), ("LD_LIBRARY_PATH", folder)],
+    );
 }
 
 #[test]
@@ -118,7 +126,7 @@ fn missing_nvrtc_is_reported_with_a_remedy() {
         println!("SKIPPED: a missing NVRTC: this system has one");
         return;
     }
-    shared::run(module_path!(), "no NVRTC", &[("LD_LIBRARY_PATH", "")]);
+    fake_library::run(module_path!(), "no NVRTC", &[("LD_LIBRARY_PATH", "")]);
 }
 
 /// Returns the folder in which `cargo xtask install` put NVIDIA's compiler.

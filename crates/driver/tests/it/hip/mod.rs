@@ -1,11 +1,11 @@
-//! The ROCm driver on a library that only pretends to be AMD's: what it says when something is missing, forbidden, too old or broken,
-//! what it asks of the compiler, and that it gives back what it took. **No kernel is executed here**: the pretended library moves
-//! bytes and checks launches. Where kernels are executed is `crates/runtime/tests/it/conformance.rs` and `crates/panoply/tests/it/hip.rs`.
+//! The ROCm driver on a simulated AMD library: messages when something is missing, forbidden, outdated or broken, calls of the compiler,
+//! and release of all objects. **No kernel is executed here**: the simulated library copies bytes and checks launches.
+//! `crates/runtime/tests/it/conformance.rs` and `crates/panoply/tests/it/hip.rs` execute kernels.
 
 #![cfg(feature = "rocm")]
 
-mod jobs;
-use crate::shared;
+mod child_process;
+use crate::support::fake_library;
 
 use std::path::PathBuf;
 
@@ -14,17 +14,17 @@ use panoply_driver::HipDriver;
 
 #[test]
 fn child() {
-    shared::child(jobs::ALL);
+    fake_library::child(child_process::JOBS);
 }
 
 /// Runs a job in a child process whose driver is configured by `choices`.
 fn run(job: &str, choices: &str) {
-    shared::run(module_path!(), job, &[("PANOPLY_FAKE_HIP", choices)]);
+    fake_library::run(module_path!(), job, &[("PANOPLY_FAKE_HIP", choices)]);
 }
 
 /// Checks that discovery fails with the expected message.
 fn absent(choices: &str, expected: &str) {
-    shared::run(module_path!(), "absent", &[("PANOPLY_FAKE_HIP", choices), ("EXPECT", expected)]);
+    fake_library::run(module_path!(), "absent", &[("PANOPLY_FAKE_HIP", choices), ("EXPECT", expected)]);
 }
 
 #[test]

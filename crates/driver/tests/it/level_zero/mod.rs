@@ -4,8 +4,8 @@
 
 #![cfg(feature = "oneapi")]
 
-mod jobs;
-use crate::shared;
+mod child_process;
+use crate::support::fake_library;
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use panoply_driver::LevelZeroDriver;
 
 #[test]
 fn child() {
-    shared::child(jobs::ALL);
+    fake_library::child(child_process::JOBS);
 }
 
 /// Runs a job in a child process whose driver is configured by `choices`.
 fn run(job: &str, choices: &str) {
-    shared::run(module_path!(), job, &[("PANOPLY_FAKE_ZE", choices)]);
+    fake_library::run(module_path!(), job, &[("PANOPLY_FAKE_ZE", choices)]);
 }
 
 /// The simulated loader aborts the process if it is called after a failed `zeInit`, as Debian's does.
@@ -34,7 +34,7 @@ fn nothing_is_called_after_a_failed_init() {
         ("init=1879179264", "ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE (1879179264); reinstall Intel's GPU driver"),
         ("init=2147483646", "ZE_RESULT_ERROR_UNKNOWN (2147483646)"),
     ] {
-        shared::run(module_path!(), "absent", &[("PANOPLY_FAKE_ZE", choices), ("EXPECT", expected)]);
+        fake_library::run(module_path!(), "absent", &[("PANOPLY_FAKE_ZE", choices), ("EXPECT", expected)]);
     }
 }
 

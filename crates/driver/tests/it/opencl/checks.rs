@@ -282,21 +282,20 @@ fn binaries(device: &Arc<OpenClDevice>) {
     }
 }
 
-/// Each turn doubles on one queue and adds on the other, so any other order gives another result.
+/// Each round doubles on one queue and adds on the other, so any other order gives another result.
 fn queues(device: &Arc<OpenClDevice>) {
-    let source =
-        "kernel void turn(const uint add, global uint *x) { x[get_global_id(0)] = 2 * x[get_global_id(0)] + add; }";
+    let source = "kernel void double_add(const uint add, global uint *x) { x[get_global_id(0)] = 2 * x[get_global_id(0)] + add; }";
     let params = vec![ParamType::Scalar(DType::U32.into()), ParamType::Buffer(DType::U32)];
-    let program = device.compile(&Program::Text(text(source, "turn", params, false, 64))).unwrap();
+    let program = device.compile(&Program::Text(text(source, "double_add", params, false, 64))).unwrap();
     let x = holding(device, &1u32.to_le_bytes());
     let queues = [device.queue().unwrap(), device.queue().unwrap()];
     device.synchronize().unwrap();
     let (mut last, mut expected) = (Ticket::Done, 1u32);
-    for turn in 0..20u32 {
-        let args = vec![Arg::Scalar(turn.into()), Arg::Buffer(x.all())];
+    for round in 0..20u32 {
+        let args = vec![Arg::Scalar(round.into()), Arg::Buffer(x.all())];
         let steps = [DeviceCommand::Wait(last.clone()), launch(program, [1; 3], [1; 3], args)];
-        last = device.submit(queues[turn as usize % 2], &steps, false).unwrap();
-        expected = expected.wrapping_mul(2).wrapping_add(turn);
+        last = device.submit(queues[round as usize % 2], &steps, false).unwrap();
+        expected = expected.wrapping_mul(2).wrapping_add(round);
     }
     // A submission with only a wait is complete when the awaited work is.
     let only = device.submit(QueueId::DEFAULT, &[DeviceCommand::Wait(last.clone())], false).unwrap();
@@ -330,9 +329,9 @@ fn writes(device: &Arc<OpenClDevice>) {
     let mut expected = vec![0u8; 40 << 20];
     let memory = holding(device, &expected);
     let mut source = vec![0u8; 700_000];
-    for turn in 0..60u64 {
-        source.fill(turn as u8 + 1);
-        let at = turn * 650_000;
+    for round in 0..60u64 {
+        source.fill(round as u8 + 1);
+        let at = round * 650_000;
         device.write(QueueId::DEFAULT, memory.region(at, source.len() as u64), &source).unwrap();
         expected[at as usize..][..source.len()].copy_from_slice(&source);
     }

@@ -2,7 +2,7 @@
 
 use super::super::BUILTINS;
 use super::super::lex::Token;
-use super::{Meaning, Parsed, Parser};
+use super::{Parsed, Parser, Symbol};
 use crate::alu::Alu;
 use crate::dtype::{DType, Scalar, Type};
 use crate::kernel::*;
@@ -56,9 +56,9 @@ impl Parser<'_> {
     fn named(&mut self) -> Parsed<ExprId> {
         let key = self.name()?;
         match self.meaning(&key)? {
-            Meaning::Param(position) => self.intern(Expr::Param(position)),
-            Meaning::Local(local) => self.intern(Expr::Local(local)),
-            Meaning::Mem(mem) => {
+            Symbol::Param(position) => self.intern(Expr::Param(position)),
+            Symbol::Local(local) => self.intern(Expr::Local(local)),
+            Symbol::Mem(mem) => {
                 let (index, lanes, guard) = self.subscript()?;
                 self.intern(Expr::Load { mem, index, lanes, guard })
             }

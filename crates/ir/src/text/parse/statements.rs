@@ -3,7 +3,7 @@
 use super::super::ATOMICS;
 use super::super::lex::Token;
 use super::super::names::unquote;
-use super::{Meaning, Parsed, Parser, spelled};
+use super::{Parsed, Parser, Symbol, spelled};
 use crate::dtype::{Scalar, Type};
 use crate::kernel::*;
 use crate::verify::MAX_DEPTH;
@@ -97,11 +97,11 @@ impl Parser<'_> {
             return Ok(Op::Store { mem, index, value: self.expr()?, guard });
         }
         match self.meaning(&key)? {
-            Meaning::Local(local) => {
+            Symbol::Local(local) => {
                 self.sign("=")?;
                 Ok(Op::Assign { local, value: self.expr()? })
             }
-            Meaning::Param(_) | Meaning::Mem(_) => Err(format!("{} cannot be assigned", spelled(&key.0, key.1))),
+            Symbol::Param(_) | Symbol::Mem(_) => Err(format!("{} cannot be assigned", spelled(&key.0, key.1))),
         }
     }
 
@@ -124,7 +124,7 @@ impl Parser<'_> {
             _ => Op::Let { local, value: self.expr()? },
         };
         self.kernel.locals.push(Local { name: key.0.clone(), ty, mutable });
-        self.define(key, Meaning::Local(local))?;
+        self.define(key, Symbol::Local(local))?;
         Ok(op)
     }
 
@@ -222,7 +222,7 @@ impl Parser<'_> {
         self.sign("{")?;
         let counter = LocalId(self.kernel.locals.len() as u32);
         self.kernel.locals.push(Local { name: key.0.clone(), ty, mutable: false });
-        self.define(key, Meaning::Local(counter))?;
+        self.define(key, Symbol::Local(counter))?;
         let at = self.place()?;
         Ok(Stmt { op: Op::For { counter, start, end, step, body: self.block()? }, at })
     }

@@ -13,7 +13,7 @@ use panoply_ir::kernel::Access;
 use panoply_ir::{Result, Target};
 use panoply_runtime::{Buffer, Device, DeviceOptions, Launch};
 
-use super::lab::build_mix;
+use super::test_device::build_mix;
 
 /// A device whose calls are long enough for another thread to interfere, and that counts conflicting concurrent calls.
 #[derive(Debug)]

@@ -149,7 +149,7 @@ impl Writer {
 /// row, column by column. NaN from the first pivot on that is not positive.
 pub fn cholesky<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("cholesky_block");
-    w.b.group([BLOCK as u32, 1, 1]);
+    w.b.group_size([BLOCK as u32, 1, 1]);
     let (l, a) = (w.b.buffer("l", T::DTYPE, Access::Out), w.b.buffer("a", T::DTYPE, Access::In));
     let n = w.size("n");
     let tile = w.b.shared("tile", T::DTYPE, (BLOCK * (BLOCK + 1)) as u32);
@@ -245,7 +245,7 @@ pub fn forward<T: Element>() -> Result<Kernel> {
 /// is clear already. A work-group for each matrix.
 pub fn reflect<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("reflect_block");
-    w.b.group([BLOCK as u32, 1, 1]);
+    w.b.group_size([BLOCK as u32, 1, 1]);
     let a = w.b.buffer("a", T::DTYPE, Access::InOut);
     let (m, n) = (w.size("m"), w.size("n"));
     let (zero, one) = (w.b.index(0), w.b.index(1));
@@ -331,7 +331,7 @@ fn reflection(w: &mut Writer, head: ExprId, square: ExprId) -> (ExprId, ExprId) 
 /// work-group for each matrix.
 pub fn pivot<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("pivot_block");
-    w.b.group([BLOCK as u32, 1, 1]);
+    w.b.group_size([BLOCK as u32, 1, 1]);
     let (a, order) = (w.b.buffer("a", T::DTYPE, Access::InOut), w.b.buffer("order", DType::I32, Access::InOut));
     let (m, n) = (w.size("m"), w.size("n"));
     let (zero, one) = (w.b.index(0), w.b.index(1));
@@ -414,7 +414,7 @@ fn largest_below(w: &mut Writer, a: MemId, [first, m, n, j, lane]: [ExprId; 5]) 
 /// round, in which no two pairs share a row. A work-group for each matrix.
 pub fn jacobi<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("jacobi");
-    w.b.group([BLOCK as u32, 1, 1]);
+    w.b.group_size([BLOCK as u32, 1, 1]);
     let (a, v) = (w.b.buffer("a", T::DTYPE, Access::InOut), w.b.buffer("v", T::DTYPE, Access::InOut));
     let turns = w.b.buffer("turns", T::DTYPE, Access::InOut);
     let (n, sweeps) = (w.size("n"), w.size("sweeps"));

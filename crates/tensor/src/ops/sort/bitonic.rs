@@ -81,7 +81,7 @@ struct Network {
 /// Builds the kernel for all steps of some levels whose distances are within a tile.
 fn tile() -> Result<Kernel> {
     let mut n = Network { b: Builder::new("sort_tile") };
-    n.b.group([1 << TILE, 1, 1]);
+    n.b.group_size([1 << TILE, 1, 1]);
     let [words, places, after, moved] = n.buffers();
     let [mask, from, to] = n.numbers(["mask", "from", "to"]);
     let shared = ["tile_words", "tile_places"].map(|name| n.b.shared(name, DType::U32, 1 << TILE));

@@ -4,24 +4,23 @@ use std::sync::Arc;
 
 use panoply_device::command_buffer::{BindingKind, BindingSlot};
 use panoply_device::{
-    Arg, BinaryFormat, DType, DeviceCommand, Dispatch, Driver, ErrorKind, Image, Language, ParamType, Program,
-    ProgramId, QueueId, RawDevice, Region, Signature, SourceText,
+    BinaryFormat, DeviceCommand, Driver, ErrorKind, Image, Language, Program, ProgramId, QueueId, RawDevice, Region,
+    SourceText,
 };
 use panoply_driver::HipDriver;
-use panoply_driver::hip::HipDevice;
 use panoply_driver_sim::{Control, library};
 
-use crate::shared::{self, Jobs, absent, holding, words};
+use crate::support::fake_library::{self, Jobs, absent, devices, holding};
 
-pub const ALL: Jobs = &[
+pub const JOBS: Jobs = &[
     ("absent", || absent(&driver())),
     ("programs are compiled for the device", programs),
     ("a wavefront of 64", || describes("gfx90a", 64, "yes")),
     ("a wavefront of 32", || describes("gfx1100", 32, "no")),
     ("first is broken", first_is_broken),
     ("out of memory", out_of_memory),
-    ("all objects are released", everything_is_given_back),
-    ("bytes are copied", || shared::bytes_arrive(&*device())),
+    ("all objects are released", objects_are_released),
+    ("bytes are copied", || fake_library::bytes_arrive(&*device())),
     ("the thread keeps its device", keeps_device),
     ("a fault loses the device", lost),
     ("a refused launch is an error once", refused_launch),
@@ -42,19 +41,12 @@ fn driver() -> HipDriver {
     HipDriver { library: Some(library()), ..HipDriver::default() }
 }
 
-fn device() -> Arc<HipDevice> {
-    // SAFETY: this test passes only valid arguments.
-    unsafe { driver().devices() }.unwrap().swap_remove(0)
+fn device() -> Arc<dyn RawDevice> {
+    devices(&driver()).swap_remove(0)
 }
 
 fn text(source: &str) -> SourceText {
-    let params = vec![ParamType::Buffer(DType::U32), ParamType::Scalar(DType::U32.into())];
-    SourceText {
-        language: Language::Hip,
-        source: source.into(),
-        entry: "add".into(),
-        signature: Signature { params, index_bits: 64, hidden: false },
-    }
+    fake_library::text(Language::Hip, source)
 }
 
 fn compile(device: &dyn RawDevice) -> ProgramId {
@@ -62,17 +54,13 @@ fn compile(device: &dyn RawDevice) -> ProgramId {
 }
 
 fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> DeviceCommand {
-    let args = vec![Arg::Buffer(region), Arg::Scalar(1u32.into())];
-    DeviceCommand::Dispatch(Dispatch { program, grid, group_size: [width, 1, 1], args, parts: Vec::new() })
+    fake_library::add(program, region, grid, width, 1)
 }
 
 /// Checks that bytes are copied to the device and back, and that a launch is accepted.
 fn works(device: &dyn RawDevice) {
-    let (program, x) = (compile(device), holding(device, &[1, 2, 3, 4]));
-    device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap().wait().unwrap();
-    assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [1, 2, 3, 4], "kernels are not executed");
-    device.free(x.alloc);
-    device.release(program);
+    // Kernels are not executed.
+    fake_library::launches(device, text(ADD), 4, &[1, 2, 3, 4], &[1, 2, 3, 4]);
 }
 
 fn programs() {
@@ -102,41 +90,22 @@ fn describes(architecture: &str, wave: u32, pools: &str) {
 }
 
 fn first_is_broken() {
-    // SAFETY: this test passes only valid arguments.
-    let devices = unsafe { driver().devices() }.unwrap();
-    let error = devices[0].allocate(4).unwrap_err();
-    assert!(error.message().starts_with("rocm:0: opening the device: hipErrorUnknown (999)"), "{error}");
-    works(&*devices[1]);
-    assert_ne!(devices[0].info().physical_id, devices[1].info().physical_id);
+    fake_library::first_is_broken(&driver(), "rocm:0: opening the device: hipErrorUnknown (999)", works);
 }
 
 fn out_of_memory() {
-    shared::out_of_memory(&*device(), works);
+    fake_library::out_of_memory(&*device(), works);
 }
 
-fn everything_is_given_back() {
+fn objects_are_released() {
+    fake_library::objects_are_released(&driver(), text(ADD), works);
     let control = Control::open();
-    {
-        let device = device();
-        assert_eq!(control.live(), 0, "discovery creates no objects");
-        works(&*device);
-        let queue = device.queue().unwrap();
-        let x = holding(&*device, &[7; 1000]);
-        let ticket = device.read(queue, x).unwrap();
-        let steps = [DeviceCommand::Fill { to: x, pattern: vec![1, 2, 3, 4] }];
-        assert_eq!(device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap().len(), 1);
-        drop(ticket);
-        compile(&*device);
-        assert!(control.live() > 4, "{}", control.live());
-        assert_eq!(control.calls("hiprtcCreateProgram"), control.calls("hiprtcDestroyProgram"));
-    }
-    assert_eq!(control.live(), 0, "objects that were not released");
+    assert_eq!(control.calls("hiprtcCreateProgram"), control.calls("hiprtcDestroyProgram"));
 }
 
 fn keeps_device() {
     let control = Control::open();
-    // SAFETY: this test passes only valid arguments.
-    let devices = unsafe { driver().devices() }.unwrap();
+    let devices = devices(&driver());
     works(&*devices[1]);
     assert_eq!(control.current(), Some(0), "the device that HIP makes current on every new thread");
     works(&*devices[0]);
@@ -155,17 +124,7 @@ fn lost() {
         error.message(),
         "rocm:0: running work: hipErrorLaunchFailure (719); its buffers are gone; restart the program"
     );
-    for error in [
-        device.allocate(4).unwrap_err(),
-        device.write(QueueId::DEFAULT, x, &[0; 16]).unwrap_err(),
-        device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap_err(),
-        device.synchronize().unwrap_err(),
-    ] {
-        assert!(error.is_device_lost(), "the error is permanent: {error}");
-    }
-    // Freeing reports no error.
-    device.free(x.alloc);
-    device.release(program);
+    fake_library::stays_lost(&*device, program, x, &add(program, x, [4, 1, 1], 4));
 }
 
 fn refused_launch() {
@@ -202,19 +161,8 @@ fn refused_programs() {
     control.fail("hiprtcCompileProgram", 11, 0, 1);
     let error = device.compile(&Program::Text(text(ADD))).unwrap_err();
     assert!(error.notes()[0].contains("compiling add: hiprtc returned 11; update ROCm"), "{error}");
-    let other = SourceText { entry: "subtract".into(), ..text(ADD) };
-    let error = device.compile(&Program::Text(other)).unwrap_err();
-    assert!(
-        error.is_compile_failed() && error.message().contains("the program has no entry point subtract"),
-        "{error}"
-    );
-    let other = SourceText { language: Language::OpenClC, ..text(ADD) };
-    let error = device.compile(&Program::Text(other)).unwrap_err();
-    assert!(
-        error.is_unsupported()
-            && error.message().contains("rocm:0: accepts an AMD code object, HIP C++; add is OpenCL C"),
-        "{error}"
-    );
+    let message = "rocm:0: accepts an AMD code object, HIP C++; add is OpenCL C";
+    fake_library::refuses_other_programs(&*device, text(ADD), message);
     works(&*device);
     assert_eq!(driver().rejected().len(), 0);
 }

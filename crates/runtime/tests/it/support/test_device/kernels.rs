@@ -92,7 +92,7 @@ pub fn build_typed(dtype: DType) -> Result<Kernel> {
 /// Builds a kernel with this work-group size, this many f32 of shared memory, and this many buffers.
 pub fn build_grouped(group: [u32; 3], shared: u32, buffers: usize) -> Result<Kernel> {
     let mut b = Builder::new("tile");
-    b.group(group);
+    b.group_size(group);
     let one = b.constant(1f32);
     let i = b.builtin(Builtin::GlobalId(0));
     for n in 0..buffers {

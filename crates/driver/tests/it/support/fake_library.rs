@@ -4,8 +4,13 @@
 //! `child` as its only test and the environment set.
 
 use std::process::Command;
+use std::sync::Arc;
 
-use panoply_device::{AllocId, DeviceCommand, Driver, ErrorKind, QueueId, RawDevice, Region};
+use panoply_device::{
+    AllocId, Arg, DType, DeviceCommand, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId,
+    RawDevice, Region, Signature, SourceText,
+};
+use panoply_driver_sim::Control;
 
 const JOB: &str = "PANOPLY_TEST_CHILD";
 
@@ -36,6 +41,94 @@ pub fn run(module: &str, job: &str, settings: &[(&str, &str)]) {
         "{job} with {settings:?} failed ({}):\n{log}",
         output.status
     );
+}
+
+/// Returns the devices of a driver.
+pub fn devices(driver: &dyn Driver) -> Vec<Arc<dyn RawDevice>> {
+    // SAFETY: these tests pass only valid arguments.
+    unsafe { driver.probe() }.unwrap()
+}
+
+/// Returns the source of a program `add` whose parameters are a buffer and a number.
+pub fn text(language: Language, source: &str) -> SourceText {
+    let params = vec![ParamType::Buffer(DType::U32), ParamType::Scalar(DType::U32.into())];
+    let signature = Signature { params, index_bits: 64, hidden: false };
+    SourceText { language, source: source.into(), entry: "add".into(), signature }
+}
+
+/// Returns a launch of such a program.
+pub fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32, amount: u32) -> DeviceCommand {
+    let args = vec![Arg::Buffer(region), Arg::Scalar(amount.into())];
+    DeviceCommand::Dispatch(Dispatch { program, grid, group_size: [width, 1, 1], args, parts: Vec::new() })
+}
+
+/// Compiles a program, launches it once over as many work-items as `before` has elements, and checks the buffer after it.
+pub fn launches(device: &dyn RawDevice, text: SourceText, width: u32, before: &[u32], after: &[u32]) {
+    let program = device.compile(&Program::Text(text)).unwrap();
+    launches_program(device, program, width, before, after);
+}
+
+/// Launches a program like [`launches`], and releases it.
+pub fn launches_program(device: &dyn RawDevice, program: ProgramId, width: u32, before: &[u32], after: &[u32]) {
+    let x = holding(device, before);
+    let command = add(program, x, [before.len() as u64, 1, 1], width, 10);
+    device.submit(QueueId::DEFAULT, &[command], false).unwrap().wait().unwrap();
+    assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), after);
+    device.free(x.alloc);
+    device.release(program);
+}
+
+/// Checks that the first of two devices fails to open with this message, and that the second one works.
+pub fn first_is_broken(driver: &dyn Driver, message: &str, works: fn(&dyn RawDevice)) {
+    let devices = devices(driver);
+    let error = devices[0].allocate(4).unwrap_err();
+    assert!(error.message().starts_with(message), "{error}");
+    works(&*devices[1]);
+    assert_ne!(devices[0].info().physical_id, devices[1].info().physical_id);
+}
+
+/// Checks that discovery creates no objects, and that a dropped device releases all of its objects.
+pub fn objects_are_released(driver: &dyn Driver, text: SourceText, works: fn(&dyn RawDevice)) {
+    let control = Control::open();
+    {
+        let device = devices(driver).swap_remove(0);
+        assert_eq!(control.live(), 0, "discovery creates no objects");
+        works(&*device);
+        let queue = device.queue().unwrap();
+        let x = holding(&*device, &[7; 1000]);
+        let ticket = device.read(queue, x).unwrap();
+        let steps = [DeviceCommand::Fill { to: x, pattern: vec![1, 2, 3, 4] }, DeviceCommand::Wait(ticket)];
+        assert_eq!(device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap().len(), 2);
+        device.compile(&Program::Text(text)).unwrap();
+        assert!(control.live() > 4, "{}", control.live());
+    }
+    assert_eq!(control.live(), 0, "objects that were not released");
+}
+
+/// Checks that every call on a lost device fails, except those that free memory and programs.
+pub fn stays_lost(device: &dyn RawDevice, program: ProgramId, x: Region, launch: &DeviceCommand) {
+    for error in [
+        device.allocate(4).unwrap_err(),
+        device.write(QueueId::DEFAULT, x, &vec![0; x.bytes as usize]).unwrap_err(),
+        device.submit(QueueId::DEFAULT, std::slice::from_ref(launch), false).map(drop).unwrap_err(),
+        device.synchronize().unwrap_err(),
+    ] {
+        assert!(error.is_device_lost(), "the error is permanent: {error}");
+    }
+    // Freeing reports no error.
+    device.free(x.alloc);
+    device.release(program);
+}
+
+/// Checks that a program without the entry point is refused, and one in OpenCL C with this message.
+pub fn refuses_other_programs(device: &dyn RawDevice, text: SourceText, message: &str) {
+    let error = device.compile(&Program::Text(SourceText { entry: "subtract".into(), ..text.clone() })).unwrap_err();
+    assert!(
+        error.is_compile_failed() && error.message().contains("the program has no entry point subtract"),
+        "{error}"
+    );
+    let error = device.compile(&Program::Text(SourceText { language: Language::OpenClC, ..text })).unwrap_err();
+    assert!(error.is_unsupported() && error.message().contains(message), "{error}");
 }
 
 /// Checks that discovery fails with the message in `EXPECT`, and fails in the same way again.

@@ -3,23 +3,21 @@
 use std::sync::Arc;
 
 use panoply_device::{
-    Arg, DType, DeviceCommand, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId,
-    RawDevice, Region, Signature, SourceText,
+    DeviceCommand, Driver, ErrorKind, Language, Program, ProgramId, QueueId, RawDevice, Region, SourceText,
 };
 use panoply_driver::LevelZeroDriver;
-use panoply_driver::level_zero::LevelZeroDevice;
 use panoply_driver_sim::{Control, library};
 
-use crate::shared::{self, Jobs, absent, holding, words};
+use crate::support::fake_library::{self, Jobs, absent, devices, holding, words};
 
-pub const ALL: Jobs = &[
+pub const JOBS: Jobs = &[
     ("absent", || absent(&driver())),
     ("describes itself", describes_itself),
     ("one of two is a GPU", one_of_two),
     ("computes", computes),
     ("out of memory", out_of_memory),
-    ("all objects are released", everything_is_given_back),
-    ("bytes are copied", || shared::bytes_arrive(&*device())),
+    ("all objects are released", || fake_library::objects_are_released(&driver(), text(ADD), works)),
+    ("bytes are copied", || fake_library::bytes_arrive(&*device())),
     ("a lost device", lost),
     ("a refused launch is an error once", refused_launch),
     ("refused programs", refused_programs),
@@ -60,19 +58,12 @@ fn driver() -> LevelZeroDriver {
     LevelZeroDriver { library: Some(library()) }
 }
 
-fn device() -> Arc<LevelZeroDevice> {
-    // SAFETY: this test passes only valid arguments.
-    unsafe { driver().devices() }.unwrap().swap_remove(0)
+fn device() -> Arc<dyn RawDevice> {
+    devices(&driver()).swap_remove(0)
 }
 
 fn text(source: &str) -> SourceText {
-    let params = vec![ParamType::Buffer(DType::U32), ParamType::Scalar(DType::U32.into())];
-    SourceText {
-        language: Language::SpirV,
-        source: source.into(),
-        entry: "add".into(),
-        signature: Signature { params, index_bits: 64, hidden: false },
-    }
+    fake_library::text(Language::SpirV, source)
 }
 
 fn compile(device: &dyn RawDevice) -> ProgramId {
@@ -80,8 +71,7 @@ fn compile(device: &dyn RawDevice) -> ProgramId {
 }
 
 fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> DeviceCommand {
-    let args = vec![Arg::Buffer(region), Arg::Scalar(10u32.into())];
-    DeviceCommand::Dispatch(Dispatch { program, grid, group_size: [width, 1, 1], args, parts: Vec::new() })
+    fake_library::add(program, region, grid, width, 10)
 }
 
 /// Returns four words after ten was added, or the original words if kernels are not executed.
@@ -90,11 +80,7 @@ fn expected() -> [u32; 4] {
 }
 
 fn works_as(device: &dyn RawDevice, program: ProgramId) {
-    let x = holding(device, &[1, 2, 3, 4]);
-    device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap().wait().unwrap();
-    assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), expected());
-    device.free(x.alloc);
-    device.release(program);
+    fake_library::launches_program(device, program, 4, &[1, 2, 3, 4], &expected());
 }
 
 fn works(device: &dyn RawDevice) {
@@ -117,8 +103,7 @@ fn describes_itself() {
 }
 
 fn one_of_two() {
-    // SAFETY: this test passes only valid arguments.
-    let devices = unsafe { driver().devices() }.unwrap();
+    let devices = devices(&driver());
     assert_eq!(devices.len(), 1);
     assert!(driver().rejected().is_empty());
     works(&*devices[0]);
@@ -156,23 +141,6 @@ fn out_of_memory() {
     device.free(held);
     works(&*device);
     device.free(device.allocate((16 << 20) - 4096).unwrap());
-}
-
-fn everything_is_given_back() {
-    let control = Control::open();
-    {
-        let device = device();
-        assert_eq!(control.live(), 0, "discovery creates no objects");
-        works(&*device);
-        let queue = device.queue().unwrap();
-        let x = holding(&*device, &[7; 1000]);
-        let ticket = device.read(queue, x).unwrap();
-        let steps = [DeviceCommand::Fill { to: x, pattern: vec![1, 2, 3, 4] }, DeviceCommand::Wait(ticket)];
-        assert_eq!(device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap().len(), 2);
-        compile(&*device);
-        assert!(control.live() > 4, "{}", control.live());
-    }
-    assert_eq!(control.live(), 0, "objects that were not released");
 }
 
 fn lost() {
@@ -231,15 +199,6 @@ fn refused_programs() {
     let error = device.compile(&Program::Text(text(ADD))).unwrap_err();
     assert_eq!(error.message(), "oneapi:0: the driver's compiler refused add; its log follows");
     assert!(error.notes()[0].contains("ZE_RESULT_ERROR_MODULE_BUILD_FAILURE (1879048196)"), "{error}");
-    let other = SourceText { entry: "subtract".into(), ..text(ADD) };
-    let error = device.compile(&Program::Text(other)).unwrap_err();
-    assert!(
-        error.is_compile_failed() && error.message().contains("the program has no entry point subtract"),
-        "{error}"
-    );
-    let other = SourceText { language: Language::OpenClC, ..text(ADD) };
-    let error = device.compile(&Program::Text(other)).unwrap_err();
-    assert!(error.is_unsupported(), "{error}");
-    assert_eq!(error.message(), "oneapi:0: accepts SPIR-V; add is OpenCL C");
+    fake_library::refuses_other_programs(&*device, text(ADD), "oneapi:0: accepts SPIR-V; add is OpenCL C");
     works(&*device);
 }

@@ -4,21 +4,20 @@ use std::sync::Arc;
 
 use panoply_device::command_buffer::{BindingKind, BindingSlot};
 use panoply_device::{
-    Arg, BinaryFormat, DType, DeviceCommand, Dispatch, Driver, ErrorKind, Image, Language, ParamType, Program,
-    ProgramId, QueueId, RawCommandBuffer, RawDevice, Region, Signature, SourceText,
+    Arg, BinaryFormat, DeviceCommand, Dispatch, Driver, ErrorKind, Image, Language, Program, ProgramId, QueueId,
+    RawCommandBuffer, RawDevice, Region, SourceText,
 };
 use panoply_driver::CudaDriver;
-use panoply_driver::cuda::CudaDevice;
 use panoply_driver_sim::{Control, library};
 
-use crate::shared::{self, Jobs, absent, all, holding, words};
+use crate::support::fake_library::{self, Jobs, absent, all, devices, holding, words};
 
-pub const ALL: Jobs = &[
+pub const JOBS: Jobs = &[
     ("absent", || absent(&driver())),
     ("second of two", second_of_two),
     ("first is broken", first_is_broken),
     ("out of memory", out_of_memory),
-    ("all objects are released", everything_is_given_back),
+    ("all objects are released", objects_are_released),
     ("queues share memory", queues_share_memory),
     ("an illegal address loses the device", lost),
     ("a failed launch is an error once", failed_launch),
@@ -58,19 +57,12 @@ fn driver() -> CudaDriver {
     CudaDriver { library: Some(library()), ..CudaDriver::default() }
 }
 
-fn device() -> Arc<CudaDevice> {
-    // SAFETY: this test passes only valid arguments.
-    unsafe { driver().devices() }.unwrap().swap_remove(0)
+fn device() -> Arc<dyn RawDevice> {
+    devices(&driver()).swap_remove(0)
 }
 
 fn text(source: &str) -> SourceText {
-    let params = vec![ParamType::Buffer(DType::U32), ParamType::Scalar(DType::U32.into())];
-    SourceText {
-        language: Language::Ptx { capability: 60 },
-        source: source.into(),
-        entry: "add".into(),
-        signature: Signature { params, index_bits: 64, hidden: false },
-    }
+    fake_library::text(Language::Ptx { capability: 60 }, source)
 }
 
 fn compile(device: &dyn RawDevice) -> ProgramId {
@@ -78,21 +70,15 @@ fn compile(device: &dyn RawDevice) -> ProgramId {
 }
 
 fn add(program: ProgramId, region: Region, items: u64, amount: u32) -> DeviceCommand {
-    let args = vec![Arg::Buffer(region), Arg::Scalar(amount.into())];
-    DeviceCommand::Dispatch(Dispatch { program, grid: [items, 1, 1], group_size: [1; 3], args, parts: Vec::new() })
+    fake_library::add(program, region, [items, 1, 1], 1, amount)
 }
 
 fn works(device: &dyn RawDevice) {
-    let (program, x) = (compile(device), holding(device, &[1, 2, 3]));
-    device.submit(QueueId::DEFAULT, &[add(program, x, 3, 10)], false).unwrap();
-    assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [11, 12, 13]);
-    device.free(x.alloc);
-    device.release(program);
+    fake_library::launches(device, text(ADD), 1, &[1, 2, 3], &[11, 12, 13]);
 }
 
 fn second_of_two() {
-    // SAFETY: this test passes only valid arguments.
-    let devices = unsafe { driver().devices() }.unwrap();
+    let devices = devices(&driver());
     let indices: Vec<usize> = devices.iter().map(|device| device.info().index).collect();
     assert_eq!(indices, [1], "indices are those of the driver");
     let refused = driver().rejected();
@@ -104,40 +90,22 @@ fn second_of_two() {
 }
 
 fn first_is_broken() {
-    // SAFETY: this test passes only valid arguments.
-    let devices = unsafe { driver().devices() }.unwrap();
-    let error = devices[0].allocate(4).unwrap_err();
-    assert!(error.message().starts_with("cuda:0: opening the device: CUDA_ERROR_UNKNOWN (999)"), "{error}");
-    works(&*devices[1]);
-    assert_eq!(devices[0].info().physical_id.as_deref(), Some("0000:01:00.0"));
-    assert_ne!(devices[0].info().physical_id, devices[1].info().physical_id);
+    fake_library::first_is_broken(&driver(), "cuda:0: opening the device: CUDA_ERROR_UNKNOWN (999)", works);
+    assert_eq!(device().info().physical_id.as_deref(), Some("0000:01:00.0"));
 }
 
 fn out_of_memory() {
-    shared::out_of_memory(&*device(), works);
+    fake_library::out_of_memory(&*device(), works);
 }
 
-fn everything_is_given_back() {
+fn objects_are_released() {
+    fake_library::objects_are_released(&driver(), text(ADD), works);
     let control = Control::open();
-    {
-        let device = device();
-        assert_eq!(control.live(), 0, "discovery creates no objects");
-        works(&*device);
-        let queue = device.queue().unwrap();
-        let x = holding(&*device, &[7; 1000]);
-        let ticket = device.read(queue, x).unwrap();
-        let steps = [DeviceCommand::Fill { to: x, pattern: vec![1, 2, 3, 4] }];
-        assert_eq!(device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap().len(), 1);
-        drop(ticket);
-        compile(&*device);
-        assert!(control.live() > 4, "{}", control.live());
-        assert_eq!(
-            control.calls("cuCtxPushCurrent_v2"),
-            control.calls("cuCtxPopCurrent_v2"),
-            "every pushed context is popped"
-        );
-    }
-    assert_eq!(control.live(), 0, "objects that were not released");
+    assert_eq!(
+        control.calls("cuCtxPushCurrent_v2"),
+        control.calls("cuCtxPopCurrent_v2"),
+        "every pushed context is popped"
+    );
 }
 
 /// Memory of one queue is used on another and freed while that one works.
@@ -145,9 +113,9 @@ fn queues_share_memory() {
     let device = device();
     let other = device.queue().unwrap();
     let program = compile(&*device);
-    for turn in 0..20 {
+    for round in 0..20 {
         let x = all(device.allocate(12).unwrap(), 12);
-        device.write(other, x, &[turn; 12]).unwrap();
+        device.write(other, x, &[round; 12]).unwrap();
         let ticket = device.submit(other, &[add(program, x, 3, 1)], false).unwrap();
         let read = device.read(other, x).unwrap();
         device.free(x.alloc);
@@ -155,7 +123,7 @@ fn queues_share_memory() {
         let next = all(device.allocate(12).unwrap(), 12);
         device.write(QueueId::DEFAULT, next, &[0xFF; 12]).unwrap();
         ticket.wait().unwrap();
-        let word = u32::from_le_bytes([turn; 4]) + 1;
+        let word = u32::from_le_bytes([round; 4]) + 1;
         assert_eq!(read.take().unwrap(), word.to_le_bytes().repeat(3));
         device.free(next.alloc);
     }
@@ -172,17 +140,7 @@ fn lost() {
         error.message(),
         "cuda:0: running work: CUDA_ERROR_ILLEGAL_ADDRESS (700); its buffers are gone; restart the program"
     );
-    for error in [
-        device.allocate(4).unwrap_err(),
-        device.write(QueueId::DEFAULT, x, &[0; 12]).unwrap_err(),
-        device.submit(QueueId::DEFAULT, &[add(program, x, 1, 1)], false).unwrap_err(),
-        device.synchronize().unwrap_err(),
-    ] {
-        assert!(error.is_device_lost(), "the error is permanent: {error}");
-    }
-    // Freeing reports no error.
-    device.free(x.alloc);
-    device.release(program);
+    fake_library::stays_lost(&*device, program, x, &add(program, x, 1, 1));
 }
 
 fn failed_launch() {
@@ -241,14 +199,7 @@ fn refused_programs() {
         assert_eq!(error.message(), "cuda:0: the driver's compiler refused add; its log follows");
         assert!(error.notes()[0].contains(log), "{error}");
     }
-    let other = SourceText { entry: "subtract".into(), ..text(ADD) };
-    let error = device.compile(&Program::Text(other)).unwrap_err();
-    assert!(
-        error.is_compile_failed() && error.message().contains("the program has no entry point subtract"),
-        "{error}"
-    );
-    let other = SourceText { language: Language::OpenClC, ..text(ADD) };
-    assert!(device.compile(&Program::Text(other)).unwrap_err().is_unsupported());
+    fake_library::refuses_other_programs(&*device, text(ADD), "add is OpenCL C");
     works(&*device);
 }
 
@@ -296,13 +247,13 @@ fn compiled_code() {
     );
     // A fat binary is truncated if it is shorter than its header says.
     let fat = |bytes: u8| [&[0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, bytes][..], &[0; 7 + 32]].concat();
-    for (bytes, said) in [
+    for (bytes, message) in [
         (fat(33), "add as a cubin is truncated to 48 bytes"),
         (fat(32)[..12].to_vec(), "add as a cubin is truncated to 12 bytes"),
         (fat(32), "CUDA_ERROR_INVALID_IMAGE (200)"),
     ] {
         let error = refused(Image { bytes: bytes.into(), ..cubin(ADD) });
-        assert!(error.is_compile_failed() && error.message().contains(said), "{error}");
+        assert!(error.is_compile_failed() && error.message().contains(message), "{error}");
     }
     let error = refused(Image { bytes: (*b"nothing").into(), ..cubin(ADD) });
     assert!(error.is_compile_failed() && error.message().contains("CUDA_ERROR_INVALID_IMAGE (200)"), "{error}");
@@ -422,9 +373,9 @@ fn no_graphs() {
         let mut command_buffer = command_buffer(&*device, program, x);
         control.fail(function, 801, 0, 1);
         let (mut before, launched) = (0, control.calls("cuLaunchKernel"));
-        for turn in 1..=3 {
-            replay(&*device, &mut command_buffer, x, turn, before);
-            before += 5 * turn + 25;
+        for round in 1..=3 {
+            replay(&*device, &mut command_buffer, x, round, before);
+            before += 5 * round + 25;
         }
         assert_eq!(control.calls("cuLaunchKernel") - launched, 10 * (4 - replays), "{function}");
         device.destroy_command_buffer(command_buffer);

@@ -1,6 +1,5 @@
-//! A simulated device for tests. It computes by interpretation, fails on request and counts its calls. If deferred, it executes the
-//! queues in
-//! a random order that only respects the contract.
+//! A simulated device. It computes by interpretation, fails on request and counts its calls. If deferred, it executes the queues in a
+//! random order that only respects the contract.
 
 #![allow(dead_code, reason = "each test program uses a part of the module")]
 
@@ -22,9 +21,9 @@ use panoply_runtime::{Device, DeviceOptions};
 #[allow(unused_imports, reason = "as above")]
 pub use kernels::*;
 
-/// Properties of the device.
+/// Properties of the simulated device.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct Options {
     pub kind: Backend,
     pub index: usize,
     pub software: bool,
@@ -37,9 +36,9 @@ pub struct Plan {
     pub progress: u64,
 }
 
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan {
+impl Default for Options {
+    fn default() -> Options {
+        Options {
             kind: Backend::Cpu,
             index: 0,
             software: false,
@@ -51,9 +50,9 @@ impl Default for Plan {
     }
 }
 
-pub struct Lab {
+pub struct TestDevice {
     info: DeviceInfo,
-    plan: Plan,
+    options: Options,
     state: Arc<Mutex<State>>,
 }
 
@@ -113,25 +112,25 @@ struct Finished {
     failure: Option<Error>,
 }
 
-impl Lab {
-    pub fn new(plan: Plan) -> Arc<Lab> {
+impl TestDevice {
+    pub fn new(options: Options) -> Arc<TestDevice> {
         let info = DeviceInfo {
-            kind: plan.kind,
-            index: plan.index,
+            kind: options.kind,
+            index: options.index,
             variant: None,
-            name: "Lab".into(),
+            name: "TestDevice".into(),
             vendor: "tests".into(),
-            driver: "lab 1".into(),
-            is_software: plan.software,
+            driver: "test device 1".into(),
+            is_software: options.software,
             unified_memory: true,
             compute_units: 1,
             physical_id: None,
             details: Vec::new(),
         };
-        let random = plan.defer.map(Random::new);
+        let random = options.defer.map(Random::new);
         let state =
-            State { queues: vec![VecDeque::new()], random, next: 1, progress: plan.progress, ..State::default() };
-        Arc::new(Lab { info, plan, state: Arc::new(Mutex::new(state)) })
+            State { queues: vec![VecDeque::new()], random, next: 1, progress: options.progress, ..State::default() };
+        Arc::new(TestDevice { info, options, state: Arc::new(Mutex::new(state)) })
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -139,35 +138,35 @@ impl Lab {
     }
 }
 
-impl Lab {
+impl TestDevice {
     pub fn counts(&self) -> Counts {
         self.state().counts
     }
 }
 
-/// Returns a device with its `Lab`, without a disk cache.
-pub fn lab(plan: Plan) -> (Device, Arc<Lab>) {
-    let lab = Lab::new(plan);
-    (Device::new(lab.clone(), DeviceOptions::default()), lab)
+/// Returns a device with its `TestDevice`, without a disk cache.
+pub fn test_device(options: Options) -> (Device, Arc<TestDevice>) {
+    let test_device = TestDevice::new(options);
+    (Device::new(test_device.clone(), DeviceOptions::default()), test_device)
 }
 
-impl fmt::Debug for Lab {
+impl fmt::Debug for TestDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lab")
+        f.write_str("TestDevice")
     }
 }
 
-impl RawDevice for Lab {
+impl RawDevice for TestDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
     fn target(&self) -> &Target {
-        &self.plan.target
+        &self.options.target
     }
 
     fn memory(&self) -> MemoryInfo {
-        MemoryInfo { total: self.plan.memory, free: Some(self.plan.memory - self.counts().used) }
+        MemoryInfo { total: self.options.memory, free: Some(self.options.memory - self.counts().used) }
     }
 
     fn supports_routine(&self, _: &Routine) -> bool {
@@ -177,8 +176,8 @@ impl RawDevice for Lab {
     fn allocate(&self, bytes: u64) -> Result<AllocId> {
         let mut state = self.state();
         assert!(bytes > 0, "the contract requires at least one byte");
-        if state.counts.used + bytes > self.plan.memory {
-            return Err(Error::new(ErrorKind::OutOfMemory, "lab: full"));
+        if state.counts.used + bytes > self.options.memory {
+            return Err(Error::new(ErrorKind::OutOfMemory, "test device: full"));
         }
         state.counts.used += bytes;
         state.counts.allocations += 1;
@@ -204,9 +203,9 @@ impl RawDevice for Lab {
         if let Some(error) = state.refuse_program.take() {
             return Err(error);
         }
-        let takes_kernels = self.plan.target.language == Language::Ir;
+        let takes_kernels = self.options.target.language == Language::Ir;
         if takes_kernels != matches!(program, Program::Ir(_)) {
-            return Err(Error::new(ErrorKind::CompileFailed, "lab: a program in another form"));
+            return Err(Error::new(ErrorKind::CompileFailed, "test device: a program in another form"));
         }
         let kernel = match program {
             Program::Ir(kernel) => Some(kernel.clone()),
@@ -215,7 +214,7 @@ impl RawDevice for Lab {
                 None
             }
             Program::Binary { bytes, .. } => {
-                assert!(bytes.starts_with(b"lab binary"), "runtime passes only binaries of this device");
+                assert!(bytes.starts_with(b"test device binary"), "runtime passes only binaries of this device");
                 state.counts.binaries_loaded += 1;
                 None
             }
@@ -229,7 +228,7 @@ impl RawDevice for Lab {
     fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
         let state = self.state();
         let kernel = state.programs.get(&program.0).expect("only live programs are queried");
-        kernel.is_none().then(|| b"lab binary of a text".to_vec())
+        kernel.is_none().then(|| b"test device binary of a text".to_vec())
     }
 
     fn release(&self, program: ProgramId) {
@@ -273,14 +272,14 @@ impl RawDevice for Lab {
     }
 }
 
-impl Lab {
+impl TestDevice {
     fn enqueue(&self, queue: QueueId, work: VecDeque<Job>, timed: bool) -> Result<Ticket> {
         let mut state = self.state();
         state.counts.submissions += 1;
         let id = state.id();
         let reads = work.iter().any(|job| matches!(job, Job::Read(_)));
         state.queues[queue.0 as usize].push_back(Task { id, work, timed, result: Finished::default() });
-        if self.plan.defer.is_some() {
+        if self.options.defer.is_some() {
             return Ok(Ticket::Pending(Arc::new(LabTicket { id, state: self.state.clone() })));
         }
         while state.advance() {}
@@ -404,7 +403,7 @@ impl State {
                 self.bytes(to).chunks_exact_mut(pattern.len()).for_each(|chunk| chunk.copy_from_slice(&pattern));
             }
             Job::Step(DeviceCommand::Dispatch(dispatch)) => self.dispatch(&dispatch),
-            Job::Step(DeviceCommand::Routine(..)) => unreachable!("the lab supports no routine"),
+            Job::Step(DeviceCommand::Routine(..)) => unreachable!("the test device supports no routine"),
             Job::Step(DeviceCommand::Wait(_)) => {}
         }
         if task.timed {

@@ -1,0 +1,3 @@
+//! Comparison of executors.
+
+pub mod differential;

@@ -1,0 +1,3 @@
+//! Support for tests on simulated vendor libraries.
+
+pub mod fake_library;

@@ -1,0 +1,4 @@
+//! Devices for tests.
+
+pub mod all_devices;
+pub mod test_device;
