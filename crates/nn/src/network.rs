@@ -19,7 +19,7 @@ use panoply_tensor::{Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use extent::Extent;
-pub use layer_spec::LayerSpec;
+pub use layer_spec::{LayerSpec, Padding};
 pub use loss::{ClassWeights, Loss, LossKind, TargetScale};
 pub(crate) use shape::through;
 pub use summary::{LayerSummary, Summary};

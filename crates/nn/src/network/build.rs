@@ -141,7 +141,7 @@ impl LayerSpec {
         };
         let conv = ConvOptions {
             stride: axes(stride, 1),
-            padding: axes(padding, 0),
+            padding: axes(&padding.zeros(size, dilation), 0),
             dilation: axes(dilation, 1),
             groups: *groups,
         };

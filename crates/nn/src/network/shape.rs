@@ -58,9 +58,10 @@ impl LayerSpec {
             } => {
                 let lengths = images("kernel_size", input, size)?;
                 taken("in_channels", *inputs, input[0])?;
-                let moved = Moved::new(size, stride, padding, 1)?;
                 let dilation = along("dilation", dilation, size, 1)?;
                 dilation.iter().try_for_each(|apart| within("dilation", *apart).map(|_| ()))?;
+                padding.check(size, stride, &dilation)?;
+                let moved = Moved::new(size, stride, &padding.zeros(size, &dilation), 1)?;
                 let spread: Vec<usize> = (0..size.len()).map(|axis| (size[axis] - 1) * dilation[axis] + 1).collect();
                 [&[grouped(*groups, input[0], *outputs)?][..], &moved.positions(lengths, &spread)?].concat()
             }

@@ -55,7 +55,8 @@ impl Writer<'_> {
         match layer {
             LayerSpec::Linear { bias, .. } => self.linear("", *bias, input),
             LayerSpec::Conv { kernel_size: size, stride, padding, dilation, groups, bias, .. } => {
-                let mut attributes = moved(size, stride, padding, &vec![1; size.len()]);
+                let padding = padding.zeros(size, dilation);
+                let mut attributes = moved(size, stride, &padding, &vec![1; size.len()]);
                 attributes.push(("dilations", ints(&or(dilation, &vec![1; size.len()]))));
                 attributes.push(("group", Value::Int(*groups as i64)));
                 self.filters("Conv", *bias, input, &attributes)

@@ -4,7 +4,7 @@ use panoply_nn::data::{Dataset, digits};
 use panoply_nn::optim::GradScaler;
 use panoply_nn::trainer::NoCallback;
 use panoply_nn::{
-    AdamW, ForwardContext, Layer, LayerSpec, Linear, Loss, Model, Module, Network, Sgd, TrainConfig, Trainer,
+    AdamW, ForwardContext, Layer, LayerSpec, Linear, Loss, Model, Module, Network, Padding, Sgd, TrainConfig, Trainer,
 };
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
@@ -45,7 +45,7 @@ fn gradients(model: &Model, precision: DType, scale: Option<GradScaler>) -> Vec<
 #[test]
 fn half_precision_gradients_are_close_to_f32() {
     on_cpu(|| {
-        let padded = LayerSpec::conv(4, &[3, 3]);
+        let padded = LayerSpec::conv(4, &[3, 3]).with_padding(Padding::Same);
         let networks = [
             mlp(),
             Network::with_input(&[1, 8, 8])
