@@ -6,7 +6,7 @@
 use panoply::nn::data::{DataLoader, digits};
 use panoply::nn::trainer::{Callback, EpochReport, StepReport};
 use panoply::nn::{
-    AdamW, BatchNorm, Conv2d, DropoutExt, ForwardContext, Layer, Linear, Loss, LrSchedule, MaxPool, TrainConfig,
+    AdamW, BatchNorm, Conv2d, DropoutExt, ForwardContext, Layer, Linear, Loss, LrSchedule, MaxPool2d, TrainConfig,
     Trainer, checkpoint, evaluate,
 };
 use panoply::prelude::*;
@@ -17,16 +17,15 @@ use panoply::{Module, Rng, Tensor};
 struct Reader {
     strokes: Conv2d,
     norm: BatchNorm,
-    pool: MaxPool<2>,
+    pool: MaxPool2d,
     digit: Linear,
 }
 
 impl Reader {
     fn new(rng: &mut Rng) -> Reader {
-        let mut strokes = Conv2d::new(1, 16, [3, 3], rng).without_bias();
-        strokes.options.padding = [1, 1];
+        let strokes = Conv2d::new(1, 16, [3, 3], rng).padding([1, 1]).without_bias();
         let digit = Linear::new(16 * 4 * 4, 10, rng);
-        Reader { strokes, norm: BatchNorm::new(16), pool: MaxPool::new([2, 2]), digit }
+        Reader { strokes, norm: BatchNorm::new(16), pool: MaxPool2d::new([2, 2]), digit }
     }
 }
 

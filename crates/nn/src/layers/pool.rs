@@ -6,9 +6,6 @@ use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
 
 /// Max pooling over the last N axes.
-#[doc(alias = "MaxPool1d")]
-#[doc(alias = "MaxPool2d")]
-#[doc(alias = "MaxPool3d")]
 #[derive(Clone, Copy, Debug)]
 pub struct MaxPool<const N: usize> {
     /// Size, stride and dilation of the window.
@@ -18,6 +15,13 @@ pub struct MaxPool<const N: usize> {
     /// True if the last window can extend beyond the padding ([`Tensor::max_pool_with`]).
     pub ceil_mode: bool,
 }
+
+/// Max pooling over `[batch, channels, length]`.
+pub type MaxPool1d = MaxPool<1>;
+/// Max pooling over `[batch, channels, rows, columns]`.
+pub type MaxPool2d = MaxPool<2>;
+/// Max pooling over `[batch, channels, planes, rows, columns]`.
+pub type MaxPool3d = MaxPool<3>;
 
 impl<const N: usize> MaxPool<N> {
     /// Creates pooling with a stride equal to the window size.
@@ -35,9 +39,6 @@ impl<const N: usize> Layer for MaxPool<N> {
 module!(MaxPool<const N: usize> {});
 
 /// Average pooling over the last N axes.
-#[doc(alias = "AvgPool1d")]
-#[doc(alias = "AvgPool2d")]
-#[doc(alias = "AvgPool3d")]
 #[derive(Clone, Copy, Debug)]
 pub struct AvgPool<const N: usize> {
     /// Size, stride and dilation of the window.
@@ -47,6 +48,13 @@ pub struct AvgPool<const N: usize> {
     /// Treatment of padding and the other options of PyTorch's layer.
     pub options: AvgPoolOptions,
 }
+
+/// Average pooling over `[batch, channels, length]`.
+pub type AvgPool1d = AvgPool<1>;
+/// Average pooling over `[batch, channels, rows, columns]`.
+pub type AvgPool2d = AvgPool<2>;
+/// Average pooling over `[batch, channels, planes, rows, columns]`.
+pub type AvgPool3d = AvgPool<3>;
 
 impl<const N: usize> AvgPool<N> {
     /// Creates pooling with a stride equal to the window size.

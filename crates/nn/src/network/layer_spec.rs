@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::layers::Activation;
+use crate::layers::{Activation, Nonlinearity};
 
 mod kind;
 mod padding;
@@ -352,17 +352,6 @@ pub struct RnnSpec {
     /// Activation of a plain recurrent layer; LSTM and GRU have fixed activations.
     #[serde(default, skip_serializing_if = "is_tanh")]
     pub nonlinearity: Nonlinearity,
-}
-
-/// Activation of a plain recurrent layer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Nonlinearity {
-    /// Hyperbolic tangent.
-    #[default]
-    Tanh,
-    /// max(x, 0).
-    Relu,
 }
 
 fn yes() -> bool {

@@ -1,9 +1,10 @@
 //! Shape inference and validation of layers. `{before}` in a message is replaced by the name of the previous layer.
 
 use super::layer_spec::{
-    ConvTransposeSpec, LayerSpec, Nonlinearity, RnnSpec, Sublayers, TransformerDecoderSpec, TransformerEncoderSpec,
+    ConvTransposeSpec, LayerSpec, RnnSpec, Sublayers, TransformerDecoderSpec, TransformerEncoderSpec,
 };
 use super::size;
+use crate::layers::Nonlinearity;
 
 /// Largest allowed size; a larger one is considered a typing error.
 const MOST: usize = 1 << 24;

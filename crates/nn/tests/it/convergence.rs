@@ -3,10 +3,10 @@
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::trainer::NoCallback;
 use panoply_nn::{
-    AdamW, BatchNorm, Conv2d, Dropout, Flatten, Lambda, Linear, Loss, LrSchedule, MaxPool, Mlp, Network, RnnBase,
-    RnnKind, Sequential, TrainConfig, Trainer, Unflatten, evaluate, train,
+    AdamW, BatchNorm, Conv2d, Dropout, Flatten, Lambda, Linear, Loss, LrSchedule, Lstm, MaxPool, Mlp, Network,
+    Sequential, TrainConfig, Trainer, Unflatten, evaluate, train,
 };
-use panoply_tensor::{ConvOptions, Device, Rng, Tensor};
+use panoply_tensor::{Device, Rng, Tensor};
 
 /// Returns the best validation accuracy.
 fn best(network: fn(&mut Rng) -> Sequential, training: TrainConfig, rate: f64) -> f64 {
@@ -36,9 +36,8 @@ fn a_dense_network_learns_digits() {
 #[test]
 fn a_convolutional_network_learns_digits() {
     let network = |rng: &mut Rng| {
-        let padded = ConvOptions { padding: [1, 1], ..ConvOptions::default() };
         let block = |network: Sequential, from: usize, to: usize, rng: &mut Rng| {
-            let filters = Conv2d::with_options(from, to, [3, 3], padded, rng).without_bias();
+            let filters = Conv2d::new(from, to, [3, 3], rng).padding([1, 1]).without_bias();
             network.add(filters).add(BatchNorm::new(to)).add(Lambda(Tensor::relu))
         };
         let network = block(Sequential::new().add(Unflatten(vec![1, 8, 8])), 1, 16, rng);
@@ -57,7 +56,7 @@ fn an_lstm_over_rows_learns_digits() {
     let network = |rng: &mut Rng| {
         Sequential::new()
             .add(Unflatten(vec![8, 8]))
-            .add(RnnBase::new(RnnKind::Lstm, 8, 48, 1, false, rng))
+            .add(Lstm::new(8, 48, rng))
             .add(Lambda(|x| x.slice((.., -1))))
             .add(Linear::new(48, 10, rng))
     };

@@ -7,11 +7,11 @@ use std::process::Command;
 
 use panoply_nn::data::npy;
 use panoply_nn::network::layer_spec::{
-    ConvTransposeSpec, Nonlinearity, PoolSpec, RnnSpec, TransformerDecoderSpec, TransformerEncoderSpec,
+    ConvTransposeSpec, PoolSpec, RnnSpec, TransformerDecoderSpec, TransformerEncoderSpec,
 };
 use panoply_nn::{
-    Activation, ForwardContext, Layer, LayerSpec, Loss, Model, Module, Network, Padding, ParamVisitorMut, Sgd,
-    Standardize, onnx,
+    Activation, ForwardContext, Layer, LayerSpec, Loss, Model, Module, Network, Nonlinearity, Padding, ParamVisitorMut,
+    Sgd, Standardize, onnx,
 };
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
