@@ -37,7 +37,7 @@ fn trained() -> Model {
         let mut pass = ForwardContext::train(&mut rng);
         let loss = Loss::default()
             .compute(&model.forward(&x, &mut pass), &Tensor::from_slice(&[0i32, 1, 2, 0, 1, 2, 0, 1], [8]));
-        optimizer.step(&mut model, &loss, pass).unwrap();
+        optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap();
     }
     model
 }
@@ -77,7 +77,7 @@ fn folding_removes_norms_and_dropout_and_keeps_outputs() {
             assert!(params.iter().all(|(_, param)| param.tensor().dtype() == dtype));
         }
         let mut frozen = model.clone();
-        frozen.freeze(true).unwrap();
+        frozen.freeze().unwrap();
         let ready =
             compile(&frozen, &CompileOptions { precision: Precision::BF16, ..CompileOptions::default() }).unwrap();
         assert!(ready.model().named_parameters().iter().all(|(_, param)| param.tensor().dtype() == DType::BF16));
@@ -191,7 +191,7 @@ fn residual_blocks_are_folded() {
             let mut pass = ForwardContext::train(&mut rng);
             let outputs = model.forward(&x, &mut pass);
             let loss = Loss::default().compute(&outputs, &Tensor::from_slice(&[0i32, 1, 2, 0], [4]));
-            optimizer.step(&mut model, &loss, pass).unwrap();
+            optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap();
         }
         let ready = compile(&model, &CompileOptions { verify: true, ..CompileOptions::default() }).unwrap();
         let text = serde_json::to_string(&ready.model().network).unwrap();

@@ -103,7 +103,7 @@ fn a_custom_loop_resumes() {
                     let batch = batch.unwrap();
                     let mut pass = ForwardContext::train(rng);
                     let loss = model.forward(&batch.inputs, &mut pass).cross_entropy(&batch.targets);
-                    optimizer.step(model, &loss, pass).unwrap();
+                    optimizer.step_keeping_graph(model, &loss, pass).unwrap();
                 }
             };
         let learned = |stops: &[(u64, std::ops::Range<usize>)]| -> Vec<u32> {
@@ -225,7 +225,7 @@ fn a_trainer_uses_the_batches_of_a_loader() {
                 let batch = batch.unwrap();
                 let pass = ForwardContext::train(&mut rng);
                 let loss = model.forward(&batch.inputs, &mut ForwardContext::eval()).cross_entropy(&batch.targets);
-                optimizer.step(&mut model, &loss, pass).unwrap();
+                optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap();
             }
         }
         let mut run = Trainer::new(start, AdamW::new(1e-2), Rng::seed_from_u64(9));

@@ -157,7 +157,7 @@ fn optimizers_follow_their_formulas() {
         let (mut want, mut m, mut v) = (start.map(f64::from), [0.0; 4], [0.0; 4]);
         for step in 1..=5 {
             let value = loss(&trained);
-            adam.step(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
+            adam.step_keeping_graph(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
             for i in 0..4 {
                 let g = gradient(want[i]);
                 m[i] = 0.9 * m[i] + 0.1 * g;
@@ -173,7 +173,7 @@ fn optimizers_follow_their_formulas() {
         let (mut want, mut velocity) = (start.map(f64::from), [0.0; 4]);
         for _ in 0..5 {
             let value = loss(&trained);
-            sgd.step(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
+            sgd.step_keeping_graph(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
             for i in 0..4 {
                 velocity[i] = 0.9 * velocity[i] + gradient(want[i]);
                 want[i] -= 0.01 * velocity[i];

@@ -122,7 +122,7 @@ fn an_overflowing_part_skips_its_step_only() {
                 let mut pass = ForwardContext::train(&mut rng).autocast(DType::F16);
                 let loss = model.forward(x, &mut pass).cast(DType::F32).square().mean(..) * (1.0 / 3.0);
                 let value = match at {
-                    2 => optimizer.step(model, &loss, pass),
+                    2 => optimizer.step_keeping_graph(model, &loss, pass),
                     _ => optimizer.accumulate(model, &loss, pass),
                 };
                 assert!(value.unwrap().is_finite());
@@ -296,7 +296,7 @@ fn weight_decay_excludes_vectors() {
         let before = model.named_parameters();
         let nothing = before.iter().map(|(_, param)| (param.tensor() * 0.0).sum(..)).reduce(|a, b| a + b).unwrap();
         let mut optimizer = AdamW::new(0.1).weight_decay(0.5).exclude_1d_from_weight_decay();
-        optimizer.step(&mut model, &nothing, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
+        optimizer.step_keeping_graph(&mut model, &nothing, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
         for ((name, old), (_, new)) in before.iter().zip(model.named_parameters()) {
             let factor = if name.ends_with("weight") { 0.95 } else { 1.0 };
             let [old, new] = [old, &new].map(|param| param.tensor().to_vec::<f32>().unwrap());

@@ -3,8 +3,8 @@
 use panoply_nn::data::Dataset;
 use panoply_nn::{
     AdamW, AdaptiveAvgPool, AveragedModel, BatchNorm, Conv2d, Embedding, Flatten, ForwardContext, Lambda, Layer,
-    Linear, Loss, LossKind, MaxPool, Module, Param, ParamVisitor, ParamVisitorMut, Sequential, Sgd, evaluate, init,
-    sinusoidal_positional_encoding,
+    Linear, Loss, LossKind, MaxPool, Module, Param, ParamGroup, ParamVisitor, ParamVisitorMut, Sequential, Sgd,
+    evaluate, init, sinusoidal_positional_encoding,
 };
 use panoply_tensor::{DType, Device, Result, Rng, Tensor};
 
@@ -56,7 +56,7 @@ fn a_pass_of_another_model_is_rejected_and_nothing_changes() {
         let mut optimizer = Sgd::new(0.1);
         let mut pass = ForwardContext::train(&mut rng);
         let loss = copy.forward(&images(4), &mut pass).square().mean(..);
-        let error = optimizer.step(&mut model, &loss, pass).unwrap_err();
+        let error = optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap_err();
         assert!(error.message().contains("2 buffers were updated, 0 of them belong to this model"), "{error}");
         // A mistake in the loss does not change the running statistics either.
         let mut pass = ForwardContext::train(&mut rng);
@@ -91,7 +91,7 @@ fn batch_norm_of_one_value_per_channel_is_rejected() {
             let mut optimizer = Sgd::new(0.1);
             let error = match accumulate {
                 true => optimizer.accumulate(&mut layer, &loss, pass).unwrap_err(),
-                false => optimizer.step(&mut layer, &loss, pass).unwrap_err(),
+                false => optimizer.step_keeping_graph(&mut layer, &loss, pass).unwrap_err(),
             };
             assert!(error.is_diverged() && error.message().contains("the buffer running_mean would hold"), "{error}");
             assert_eq!((values(&layer), optimizer.steps), (before.clone(), 0));
@@ -106,7 +106,7 @@ fn a_layer_used_twice_in_a_pass_updates_its_statistics_twice() {
         let mut layer = BatchNorm::new(1);
         let mut pass = ForwardContext::train(&mut rng);
         let loss = layer.forward(&input, &mut pass).sum(..) + layer.forward(&(&input * 2.0), &mut pass).sum(..);
-        Sgd::new(0.0).step(&mut layer, &loss, pass).unwrap();
+        Sgd::new(0.0).step_keeping_graph(&mut layer, &loss, pass).unwrap();
         let mean = layer.running_mean.tensor().item().unwrap();
         assert!((mean - (0.1 * 4.0 * 0.9 + 0.1 * 8.0)).abs() < 1e-6, "{mean}");
     });
@@ -126,13 +126,13 @@ fn accumulated_parts_equal_the_whole_batch() {
         for _ in 0..3 {
             let mut pass = ForwardContext::train(&mut rng);
             let value = loss(&whole, 0, 8, &mut pass);
-            one.step(&mut whole, &value, pass).unwrap();
+            one.step_keeping_graph(&mut whole, &value, pass).unwrap();
             let mut pass = ForwardContext::train(&mut rng);
             let half = loss(&parts, 0, 4, &mut pass) * 0.5;
             two.accumulate(&mut parts, &half, pass).unwrap();
             let mut pass = ForwardContext::train(&mut rng);
             let half = loss(&parts, 4, 4, &mut pass) * 0.5;
-            two.step(&mut parts, &half, pass).unwrap();
+            two.step_keeping_graph(&mut parts, &half, pass).unwrap();
         }
         for (a, b) in values(&whole).iter().zip(values(&parts)) {
             assert!((a - b).abs() < 1e-5, "{a} in one step, {b} in parts");
@@ -148,10 +148,12 @@ fn param_groups_have_their_own_learning_rate() {
         let mut model = Linear::new(2, 2, &mut rng);
         let before = values(&model);
         // All gradients are zero: only weight decay changes parameters, and the bias is exempt.
-        let mut optimizer = AdamW::new(0.1).weight_decay(0.5).param_group(|name, _| name.ends_with("bias"), 1.0, false);
+        let mut optimizer = AdamW::new(0.1)
+            .weight_decay(0.5)
+            .param_group(ParamGroup::new(|name, _| name.ends_with("bias")).no_weight_decay());
         let pass = ForwardContext::train(&mut rng);
         let loss = ((model.weight.tensor() * 0.0).sum(..)) + (model.bias.as_ref().unwrap().tensor() * 0.0).sum(..);
-        optimizer.step(&mut model, &loss, pass).unwrap();
+        optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap();
         for (i, (before, after)) in before.iter().zip(values(&model)).enumerate() {
             let want = if i < 4 { before * 0.95 } else { *before };
             assert!((after - want).abs() < 1e-6, "element {i} went from {before} to {after}");
@@ -254,7 +256,7 @@ fn a_non_finite_loss_changes_nothing() {
             let x = Tensor::from_slice(&[1.0, bad], [1, 2]);
             let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).square().mean(..);
-            let error = optimizer.step(&mut model, &loss, pass).unwrap_err();
+            let error = optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap_err();
             assert!(error.message().contains("in step 1; the parameters from before the step are kept"), "{error}");
         }
         assert_eq!(model.weight.tensor().to_vec::<f32>().unwrap(), before);
@@ -292,7 +294,7 @@ fn tied_weights_are_one_parameter() {
         let mut pass = ForwardContext::train(&mut rng);
         let hidden = tied.forward(&words, &mut pass);
         let value = hidden.matmul(&tied.weight.tensor().t()).cross_entropy(&next);
-        Sgd::new(0.5).step(&mut tied, &value, pass).unwrap();
+        Sgd::new(0.5).step_keeping_graph(&mut tied, &value, pass).unwrap();
         assert_eq!(tied.named_parameters().len(), 1);
         for (have, want) in values(&tied).iter().zip(want) {
             assert!((have - want).abs() < 1e-6, "{have}, expected {want}");
@@ -316,13 +318,13 @@ fn frozen_parameters_are_unchanged() {
             let mut rng = Rng::seed_from_u64(0);
             let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).square().mean(..);
-            optimizer.step(model, &loss, pass).unwrap();
+            optimizer.step_keeping_graph(model, &loss, pass).unwrap();
             optimizer.state.into_keys().collect::<Vec<String>>()
         };
         let mut free = model.clone();
         assert_eq!(step(&mut free).len(), 6);
-        model.layers[0].freeze(true).unwrap();
-        model.layers[1].freeze(true).unwrap();
+        model.layers[0].freeze().unwrap();
+        model.layers[1].freeze().unwrap();
         let before = bits(&model);
         assert_eq!(
             (model.num_parameters(), step(&mut model)),
@@ -334,7 +336,7 @@ fn frozen_parameters_are_unchanged() {
             // A norm removes the bias of the layer before it.
             assert!(name == "0.bias" || before != &moved, "{name}");
         }
-        model.freeze(false).unwrap();
+        model.unfreeze().unwrap();
         assert_eq!(step(&mut model).len(), 6);
     });
 }

@@ -300,7 +300,7 @@ fn a_summary_counts_parameters_and_activations() {
         assert_eq!((summary.trainable_parameters, summary.non_trainable, summary.bytes), (36 + 8 + 650, 8, 4 * 702));
         assert_eq!(summary.activation_bytes, 4 * (3 * 256 + 64 + 64 + 10));
         let mut frozen = model.clone();
-        frozen.freeze(true).unwrap();
+        frozen.freeze().unwrap();
         let frozen = frozen.summary().unwrap();
         assert_eq!((&frozen.layers, frozen.frozen_parameters), (&summary.layers, 694));
         assert!(frozen.to_string().contains("\n0 trainable parameters, 694 frozen, 8 in buffers, 2808 bytes"));

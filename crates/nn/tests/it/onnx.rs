@@ -277,7 +277,7 @@ fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
     let logits = model.forward(&x, &mut pass).flatten(1);
     if network.layers.iter().any(|layer| layer.kind() == "linear") {
         let loss = Loss::default().compute(&logits, &Tensor::from_slice(&[0i32, 1, 2], [3]));
-        Sgd::new(0.1).step(&mut model, &loss, pass).unwrap();
+        Sgd::new(0.1).step_keeping_graph(&mut model, &loss, pass).unwrap();
     }
     (model, x)
 }

@@ -32,7 +32,7 @@ fn gradients(model: &Model, precision: DType, scale: Option<GradScaler>) -> Vec<
     let loss = Loss::default().compute(&moved.forward(&x, &mut pass), &y);
     let mut optimizer = Sgd::new(1.0);
     optimizer.grad_scaler = scale;
-    optimizer.step(&mut moved, &loss, pass).unwrap();
+    optimizer.step_keeping_graph(&mut moved, &loss, pass).unwrap();
     let trained = |model: &Model| -> Vec<f32> {
         let params = model.named_parameters().into_iter().filter(|(_, param)| param.requires_grad());
         params.flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
@@ -126,7 +126,7 @@ fn an_overflowing_step_is_skipped_and_the_scale_is_reduced() {
         while values(&model) == before {
             let mut pass = ForwardContext::train(&mut rng).autocast(DType::F16);
             let loss = model.forward(&x, &mut pass).cast(DType::F32).square().mean(..);
-            assert!(optimizer.step(&mut model, &loss, pass).unwrap().is_finite());
+            assert!(optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap().is_finite());
             steps += 1;
             assert!(steps < 20, "the scale never became small enough");
         }
@@ -150,7 +150,7 @@ fn a_non_finite_gradient_is_rejected_and_named() {
             optimizer.grad_clip = clip.map(panoply_nn::optim::GradClip::Norm);
             let bias = model.bias.as_ref().unwrap().tensor();
             let loss = model.weight.tensor().square().sum(..) + bias.sqrt().sum(..);
-            let error = optimizer.step(&mut model, &loss, ForwardContext::train(&mut rng)).unwrap_err();
+            let error = optimizer.step_keeping_graph(&mut model, &loss, ForwardContext::train(&mut rng)).unwrap_err();
             let want = "but a gradient is not finite, first that of bias; the parameters from before the step are kept";
             assert!(
                 error.message().starts_with("the loss of step 1 is ") && error.message().ends_with(want),
