@@ -109,7 +109,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
         let training = job.training();
         if !reports {
             let mut silent = Silent { stop: progress::stop_flag(true)? };
-            job.run.fit(&training, (&job.train, &job.held), &mut silent)?;
+            job.run.fit(&training, &job.train, &job.held, &mut silent)?;
             return Ok(choice.exit_code());
         }
         job.print_start(&training)?;
@@ -123,7 +123,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
             (true, _) => screen.show_dashboard(job.facts(&choice))?,
             (_, quiet) => screen.show_bar(quiet),
         }
-        let trained = job.run.fit(&training, (&job.train, &job.held), &mut screen);
+        let trained = job.run.fit(&training, &job.train, &job.held, &mut screen);
         screen.close();
         trained.and(screen.failed.clone().map_or(Ok(()), Err)).map_err(|error| job.on_error(error))?;
         job.finish(screen.stopped())?;
@@ -210,7 +210,7 @@ impl TrainJob {
         };
         let mut job = TrainJob { folder, manifest, train, held, test, run, lock, ranks: ranks.cloned() };
         if let Some(BatchSize::Auto) = recipe.manner.batch_size {
-            let suggested = job.run.suggest_batch_size(&job.training(), (&job.train, &job.held))?;
+            let suggested = job.run.suggest_batch_size(&job.training(), &job.train, &job.held)?;
             let suggested = suggested.ok_or_else(|| {
                 Error::mistake(
                     "--batch-size auto: not even one example fits into the device's memory; use a smaller network",
@@ -390,8 +390,8 @@ impl TrainJob {
     /// Writes the best model and its metrics; does nothing if the run was stopped before the first epoch ended.
     fn finish(&mut self, interrupted: bool) -> Result<()> {
         let history = &self.run.state.history;
-        let best = match self.run.state.best_epoch.checked_sub(1) {
-            Some(at) => history[at].clone(),
+        let best = match self.run.state.best_epoch {
+            Some(best) => history[best - 1].clone(),
             None if interrupted => return Ok(()),
             None => return Err(Error::mistake("training ended without a best epoch")),
         };

@@ -42,14 +42,15 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     pub fn suggest_batch_size(
         &self,
         training: &TrainConfig,
-        (train, held): (&Dataset, &Dataset),
+        train: &Dataset,
+        validation: &Dataset,
     ) -> Result<Option<usize>> {
         let Some(free) = free(&Device::current()?) else {
             return Ok(Some(LARGEST.min(train.len().next_power_of_two())));
         };
         // Data that training keeps on the device: the training set, the sample of it that is scored, and the validation set.
-        let seen = train.select(&(0..train.len().min(held.len())).collect::<Vec<usize>>());
-        let left = [train, &seen, held].into_iter().fold(free, |free, data| free - resident_bytes(data, free));
+        let seen = train.select(&(0..train.len().min(validation.len())).collect::<Vec<usize>>());
+        let left = [train, &seen, validation].into_iter().fold(free, |free, data| free - resident_bytes(data, free));
         self.largest(training, train, left)
     }
 

@@ -15,7 +15,7 @@ fn best(network: fn(&mut Rng) -> Sequential, training: TrainConfig, rate: f64) -
         let (train, held) = digits::load().unwrap().train_test_split(0.2, &mut rng).unwrap();
         let model = network(&mut rng);
         let mut run = Trainer::new(model, AdamW::new(rate).clip_grad_norm(1.0), rng);
-        run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         let history = &run.state.history;
         history.iter().for_each(|epoch| eprintln!("{epoch:?}"));
         history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max)
@@ -71,7 +71,7 @@ fn train_in_one_call() {
         let all = digits::load().unwrap();
         let model = Mlp::new(&[64, 32, 10], 0.0, &mut Rng::seed_from_u64(0));
         let run = train(model, &all, AdamW::new(5e-3), Loss::default(), 8).unwrap();
-        let best = run.state.history[run.state.best_epoch - 1].val_score;
+        let best = run.state.history[run.state.best_epoch.unwrap() - 1].val_score;
         assert!(run.state.history.len() == 8 && best > 0.93, "validation accuracy {best}");
         // Almost nine tenths of all examples are training examples.
         let evaluated = evaluate(run.best_model(), &all, &Loss::default()).unwrap();
@@ -129,7 +129,7 @@ fn a_decoder_attends_to_its_memory() {
         let (train, held) = (reversed(1024, &mut rng), reversed(128, &mut rng));
         let network = Network::parse(REVERSER).unwrap();
         let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(1e-2), rng);
-        run.fit(&TrainConfig::new(6, 64), (&train, &held), &mut NoCallback).unwrap();
+        run.fit(&TrainConfig::new(6, 64), &train, &held, &mut NoCallback).unwrap();
         let score = run.state.history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max);
         assert!(score > 0.9, "accuracy {score}; guessing gives a sixth");
     });

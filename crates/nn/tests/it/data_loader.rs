@@ -1,11 +1,12 @@
 //! Batches prepared by worker threads: results are independent of the threads, loading resumes from any batch, and errors name the example.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use panoply_nn::data::{Batch, DataLoader, Dataset, Targets, digits};
 use panoply_nn::trainer::{Callback, NoCallback, StepReport};
-use panoply_nn::{AdamW, EpochReport, ForwardContext, Layer, Linear, Module, Sequential, Sgd, TrainConfig, Trainer};
+use panoply_nn::{AdamW, ForwardContext, Layer, Linear, Module, Sequential, Sgd, TrainConfig, Trainer};
 use panoply_tensor::{Device, Error, Rng};
 
 fn on_cpu(work: impl FnOnce()) {
@@ -229,17 +230,17 @@ fn a_trainer_uses_the_batches_of_a_loader() {
             }
         }
         let mut run = Trainer::new(start, AdamW::new(1e-2), Rng::seed_from_u64(9));
-        run.fit(&TrainConfig::new(2, 50), (&moved_digits(2), &held), &mut NoCallback).unwrap();
+        run.fit(&TrainConfig::new(2, 50), &moved_digits(2), &held, &mut NoCallback).unwrap();
         assert_eq!(bits(&run.model), bits(&model));
 
-        let error = run.fit(&TrainConfig::new(3, 32), (&moved_digits(0), &held), &mut NoCallback).unwrap_err();
+        let error = run.fit(&TrainConfig::new(3, 32), &moved_digits(0), &held, &mut NoCallback).unwrap_err();
         assert!(error.message().contains("the loader's batch size is 50, that of the training 32"), "{error}");
         let broken = moved_digits(1).map(|digit, _| match digit.index {
             7 => Err(Error::mistake("it is damaged")),
             _ => Ok(()),
         });
         let before = run.optimizer.steps;
-        let error = run.fit(&TrainConfig::new(3, 50), (&broken, &held), &mut NoCallback).unwrap_err();
+        let error = run.fit(&TrainConfig::new(3, 50), &broken, &held, &mut NoCallback).unwrap_err();
         assert!(error.message().contains("example 7: it is damaged"), "{error}");
         assert_eq!(run.optimizer.steps - before, run.state.step as u64);
     });
@@ -249,12 +250,11 @@ fn a_trainer_uses_the_batches_of_a_loader() {
 struct StopAt(usize, usize);
 
 impl Callback for StopAt {
-    fn on_train_batch_end(&mut self, report: &StepReport) -> bool {
-        (report.epoch, report.step) != (self.0, self.1)
-    }
-
-    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
-        true
+    fn on_train_batch_end(&mut self, report: &StepReport) -> ControlFlow<()> {
+        match (report.epoch, report.step) == (self.0, self.1) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -274,13 +274,13 @@ fn a_run_over_a_loader_resumes_in_the_middle_of_an_epoch() {
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("run.safetensors");
         let mut whole = fresh(1);
-        whole.fit(&TrainConfig::new(3, 50), (&moved_digits(2), &held), &mut NoCallback).unwrap();
+        whole.fit(&TrainConfig::new(3, 50), &moved_digits(2), &held, &mut NoCallback).unwrap();
         let saved = TrainConfig { checkpoint_path: Some(file.clone()), ..TrainConfig::new(3, 50) };
-        fresh(1).fit(&saved, (&moved_digits(0), &held), &mut StopAt(2, 3)).unwrap();
+        fresh(1).fit(&saved, &moved_digits(0), &held, &mut StopAt(2, 3)).unwrap();
         let mut again = fresh(77);
         again.load_checkpoint(&file).unwrap();
         assert_eq!((again.state.history.len(), again.state.step), (1, 3));
-        again.fit(&saved, (&moved_digits(3), &held), &mut NoCallback).unwrap();
+        again.fit(&saved, &moved_digits(3), &held, &mut NoCallback).unwrap();
         assert_eq!((bits(&again.model), again.optimizer.steps), (bits(&whole.model), whole.optimizer.steps));
         let losses = |run: &Trainer<Sequential, _>| -> Vec<f64> {
             run.state.history.iter().map(|epoch| epoch.train_loss).collect()

@@ -16,7 +16,7 @@ fn learn(epochs: usize) -> Result<(Mlp, Vec<EpochReport>, Dataset)> {
     let (train, held) = digits::load()?.train_test_split(0.2, &mut rng)?;
     let model = Mlp::new(&[64, 32, 10], 0.0, &mut rng);
     let mut run = Trainer::new(model, AdamW::new(5e-3).clip_grad_norm(1.0), rng);
-    run.fit(&TrainConfig::new(epochs, 64), (&train, &held), &mut NoCallback)?;
+    run.fit(&TrainConfig::new(epochs, 64), &train, &held, &mut NoCallback)?;
     Ok((run.best_model().clone(), run.state.history, held))
 }
 

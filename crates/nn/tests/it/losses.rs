@@ -237,7 +237,7 @@ fn two_classes_with_one_logit() {
         let network = Network::with_input_size(2).add_layer(LayerSpec::linear(1)).loss(loss.clone());
         let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(0.05), rng);
         let training = TrainConfig { loss: loss.clone(), ..TrainConfig::new(30, 32) };
-        run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         let last = &run.state.history[29];
         assert!(last.val_score > 0.95 && last.val_loss < 0.3, "{last:?}");
         let shares = predict(&run.model, &held, &loss).unwrap();
@@ -263,7 +263,7 @@ fn a_non_finite_validation_loss() {
             let network = Network::with_input_size(1).add_layer(LayerSpec::linear(1)).loss(loss_kind.clone());
             let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(0.01), rng);
             let training = TrainConfig { loss: loss_kind, ..TrainConfig::new(1, 2) };
-            let error = run.fit(&training, (&train, &held), &mut NoCallback).unwrap_err();
+            let error = run.fit(&training, &train, &held, &mut NoCallback).unwrap_err();
             assert_eq!(error.message(), format!("the validation loss is {loss} after epoch 1"));
             assert!(error.is_diverged() && error.notes()[0].starts_with(why), "{error}");
         }
@@ -294,7 +294,7 @@ fn probability_targets_are_learned() {
                 Rng::seed_from_u64(1),
             );
             let training = TrainConfig { loss: loss.clone(), ..TrainConfig::new(40, 32) };
-            run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+            run.fit(&training, &train, &held, &mut NoCallback).unwrap();
             let last = &run.state.history[39];
             assert!(last.val_score > 0.9, "{kind:?}: {last:?}");
             let read = predict(&run.model, &held, &loss).unwrap();

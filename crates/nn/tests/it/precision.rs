@@ -95,7 +95,7 @@ fn training_converges_in_every_precision() {
             let model = mlp().build(&mut rng).unwrap();
             let mut run = Trainer::new(model, AdamW::new(5e-3).clip_grad_norm(1.0), rng);
             let training = TrainConfig { precision, ..TrainConfig::new(8, 64) };
-            run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+            run.fit(&training, &train, &held, &mut NoCallback).unwrap();
             let best = run.state.history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max);
             assert!(best > 0.9, "{precision}: validation accuracy {best}");
             assert!(run.model.named_parameters().iter().all(|(_, param)| param.tensor().dtype() == DType::F32));
@@ -186,7 +186,7 @@ fn the_first_non_finite_layer_is_named() {
         ] {
             let mut run = run(weight);
             let examples = data(value);
-            let error = run.fit(&training, (&examples, &data(0.5)), &mut NoCallback).unwrap_err();
+            let error = run.fit(&training, &examples, &data(0.5), &mut NoCallback).unwrap_err();
             let want = format!("the first non-finite values are {place}");
             assert!(error.notes().contains(&want), "{error}");
             assert_eq!(run.optimizer.steps, run.state.step as u64);

@@ -157,7 +157,7 @@ fn padding_is_ignored_in_training_evaluation_and_prediction() {
             model.layers.layers[0] = Box::new(Standardize::fit(&data, &[TIME, FEATURES]).unwrap());
             let mut run = Trainer::new(model, AdamW::new(1e-2), rng);
             let training = TrainConfig { precision, ..TrainConfig::new(3, 16) };
-            run.fit(&training, (&data, &data.select(&[5, 0, 9, 20])), &mut NoCallback).unwrap();
+            run.fit(&training, &data, &data.select(&[5, 0, 9, 20]), &mut NoCallback).unwrap();
             let judged = evaluate(&run.model, &data, &Loss::default()).unwrap();
             let shares = predict(&run.model, &data, &Loss::default()).unwrap();
             (run, data, judged, shares)
@@ -211,7 +211,7 @@ fn unsupported_sequence_lengths_are_mistakes() {
             let network = network.add_layer(LayerSpec::Flatten {}).add_layer(LayerSpec::linear(2));
             let mut rng = Rng::seed_from_u64(0);
             let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(1e-3), rng);
-            let error = run.fit(&TrainConfig::new(1, 2), (&data, &data), &mut NoCallback).unwrap_err();
+            let error = run.fit(&TrainConfig::new(1, 2), &data, &data, &mut NoCallback).unwrap_err();
             assert!(error.message().starts_with(wrong), "{error}");
         }
     });
