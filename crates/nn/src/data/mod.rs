@@ -254,7 +254,7 @@ impl Dataset {
         hasher.digest128()
     }
 
-    /// All examples once, in random order, `size` at a time; the last batch may be shorter.
+    /// Returns all examples once, in random order, in batches of `size`; the last batch can be smaller.
     pub fn batches(&self, size: usize, rng: &mut Rng) -> Batches<'_> {
         Batches::new(self, self.order(rng), size)
     }
@@ -264,8 +264,8 @@ impl Dataset {
         rng.fork().permutation(self.len())
     }
 
-    /// Returns all examples as one batch, in order: inputs and targets.
-    pub fn full_batch(&self) -> (Tensor, Tensor) {
+    /// Returns all examples as one batch, in order.
+    pub fn full_batch(&self) -> Batch {
         let shape = [&[self.len()], &self.example_shape[..]].concat();
         let targets = match &self.targets {
             Targets::Classes { labels, labels_per_example: 1, .. } => Tensor::from_slice(labels, [self.len()]),
@@ -276,18 +276,8 @@ impl Dataset {
                 Tensor::from_slice(values, [self.len(), *width])
             }
         };
-        (Tensor::from_slice(&self.features, shape), targets)
-    }
-
-    /// Returns the valid lengths `[batch]` for [`crate::ForwardContext::with_seq_lengths`]; `None` if all time steps are valid.
-    pub fn seq_lengths(&self) -> Option<Tensor> {
-        self.seq_lengths.as_ref().map(|times| Tensor::from_slice(times, [times.len()]))
-    }
-
-    /// Returns [`Dataset::full_batch`] with [`Dataset::seq_lengths`].
-    pub(crate) fn examples(&self) -> Batch {
-        let (inputs, targets) = self.full_batch();
-        Batch { inputs, targets, seq_lengths: self.seq_lengths() }
+        let seq_lengths = self.seq_lengths.as_ref().map(|times| Tensor::from_slice(times, [times.len()]));
+        Batch { inputs: Tensor::from_slice(&self.features, shape), targets, seq_lengths }
     }
 }
 

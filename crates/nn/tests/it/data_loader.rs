@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use panoply_nn::data::{Batch, DataLoader, Dataset, Targets, digits};
 use panoply_nn::trainer::{Callback, NoCallback, StepReport};
 use panoply_nn::{AdamW, ForwardContext, Layer, Linear, Module, Sequential, Sgd, TrainConfig, Trainer};
-use panoply_tensor::{Device, Error, Rng};
+use panoply_tensor::{Device, Error, Result, Rng};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -125,13 +125,21 @@ fn a_custom_loop_resumes() {
 fn batches_of_sequences_have_their_lengths() {
     on_cpu(|| {
         let data = numbered(5).with_seq_lengths(vec![1, 2, 2, 1, 2]).unwrap();
-        let refused = data.batches(2, &mut Rng::seed_from_u64(0)).next().unwrap().unwrap_err();
-        assert!(refused.notes()[0].contains("use a `DataLoader`"), "{refused}");
-        let ends: Vec<i32> = DataLoader::new(data, 2)
-            .epoch(0)
-            .flat_map(|batch| batch.unwrap().seq_lengths.unwrap().to_vec::<i32>().unwrap())
-            .collect();
+        let lengths = |batch: Result<Batch>| batch.unwrap().seq_lengths.unwrap().to_vec::<i32>().unwrap();
+        let ends: Vec<i32> = DataLoader::new(data.clone(), 2).epoch(0).flat_map(lengths).collect();
         assert_eq!(ends, [1, 2, 2, 1, 2]);
+        // Batches in random order have the lengths of their own examples; the first feature of example `i` is `i`.
+        let mut seen = 0;
+        for batch in data.batches(2, &mut Rng::seed_from_u64(0)) {
+            let batch = batch.unwrap();
+            let numbers = batch.inputs.to_vec::<f32>().unwrap();
+            let ends = batch.seq_lengths.unwrap().to_vec::<i32>().unwrap();
+            for (example, end) in numbers.chunks(2).zip(&ends) {
+                assert_eq!(*end, [1, 2, 2, 1, 2][example[0] as usize]);
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 5);
     });
 }
 

@@ -205,7 +205,9 @@ fn multilabel_targets() {
         let loss = Loss::new(LossKind::BceWithLogits);
         let same = Lambda(|x: &Tensor| x.clone());
         assert!((evaluate(&same, &data, &loss).unwrap().score - 4.0 / 6.0).abs() < 1e-6);
-        let shares = predict(&same, &data, &loss).unwrap();
+        let predictions = predict(&same, &data, &loss).unwrap();
+        assert_eq!(predictions.shape().unwrap().dims(), [2, 3]);
+        let shares = predictions.to_vec::<f32>().unwrap();
         assert!((shares[0] - 1.0 / (1.0 + (-2f32).exp())).abs() < 1e-6, "{shares:?}");
         let wrong = Dataset::multilabel(vec![0.0; 4], 2, vec![1.0, 0.5], 1).unwrap_err();
         assert_eq!(wrong.message(), "example 1 has the label 0.5, which is neither 0 nor 1");
@@ -240,8 +242,10 @@ fn two_classes_with_one_logit() {
         run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         let last = &run.state.history[29];
         assert!(last.val_score > 0.95 && last.val_loss < 0.3, "{last:?}");
-        let shares = predict(&run.model, &held, &loss).unwrap();
+        let shares = predict(&run.model, &held, &loss).unwrap().to_vec::<f32>().unwrap();
         assert_eq!(shares.len(), 2 * held.len());
+        let nothing = predict(&run.model, &held.select(&[]), &loss).unwrap_err();
+        assert_eq!(nothing.message(), "predict: the data set has no examples");
         for (pair, label) in shares.chunks(2).zip(held.labels()) {
             assert!((pair[0] + pair[1] - 1.0).abs() < 1e-6 && pair.iter().all(|share| (0.0..=1.0).contains(share)));
             assert!(*label == 0 || pair[1] > 0.5, "the rare class is not predicted: {pair:?}");
@@ -297,7 +301,7 @@ fn probability_targets_are_learned() {
             run.fit(&training, &train, &held, &mut NoCallback).unwrap();
             let last = &run.state.history[39];
             assert!(last.val_score > 0.9, "{kind:?}: {last:?}");
-            let read = predict(&run.model, &held, &loss).unwrap();
+            let read = predict(&run.model, &held, &loss).unwrap().to_vec::<f32>().unwrap();
             if kind == LossKind::KlDiv {
                 assert!(last.val_loss < 1e-2, "{last:?}");
                 assert!(read.chunks(3).all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-5));

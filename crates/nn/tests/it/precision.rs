@@ -26,10 +26,10 @@ fn mlp() -> Network {
 /// Returns the gradients of one step of a model in a precision: the change by gradient descent at learning rate 1.
 fn gradients(model: &Model, precision: DType, scale: Option<GradScaler>) -> Vec<f32> {
     let data = digits::load().unwrap().with_shape(&model.network.input).unwrap();
-    let (x, y) = data.select(&(0..64).collect::<Vec<usize>>()).full_batch();
+    let batch = data.select(&(0..64).collect::<Vec<usize>>()).full_batch();
     let (mut moved, mut rng) = (model.clone(), Rng::seed_from_u64(1));
     let mut pass = ForwardContext::train(&mut rng).autocast(precision);
-    let loss = Loss::default().compute(&moved.forward(&x, &mut pass), &y);
+    let loss = Loss::default().compute(&moved.forward(&batch.inputs, &mut pass), &batch.targets);
     let mut optimizer = Sgd::new(1.0);
     optimizer.grad_scaler = scale;
     optimizer.step_keeping_graph(&mut moved, &loss, pass).unwrap();
