@@ -119,7 +119,7 @@ fn reversed(words: usize, rng: &mut Rng) -> Dataset {
         features.extend(word.iter().chain([&6]).chain(&back[..4]).map(|letter| *letter as f32));
         labels.extend(back);
     }
-    Dataset::sequence_labels(features, 10, labels, 6, 5).unwrap()
+    Dataset::classification(features, labels).targets_per_example(5).num_classes(6).build().unwrap()
 }
 
 #[test]

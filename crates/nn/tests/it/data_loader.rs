@@ -16,7 +16,7 @@ fn on_cpu(work: impl FnOnce()) {
 /// Example `i` is `[i, 100 + i]`, of class `i % 3`.
 fn numbered(count: usize) -> Dataset {
     let features = (0..count).flat_map(|i| [i as f32, 100.0 + i as f32]).collect();
-    Dataset::classification(features, 2, (0..count).map(|i| (i % 3) as i32).collect(), 3).unwrap()
+    Dataset::classification(features, (0..count).map(|i| (i % 3) as i32).collect()).num_classes(3).build().unwrap()
 }
 
 fn numbers(batch: &Batch) -> (Vec<f32>, Vec<i32>) {

@@ -351,7 +351,7 @@ fn training_scores_are_from_a_random_sample_and_patience_restarts() {
     on_cpu(|| {
         let data = |count: usize| {
             let x: Vec<f32> = (0..count).map(|i| i as f32 / count as f32).collect();
-            Dataset::regression(x.clone(), 1, x, 1).unwrap()
+            Dataset::regression(x.clone(), x).build().unwrap()
         };
         let (train, held) = (data(1000), data(200));
         let loss = Loss::new(LossKind::Mse);

@@ -270,7 +270,7 @@ fn the_score_is_independent_of_the_unit() {
     on_cpu(|| {
         for unit in [1e-30f32, 1e-24, 1.0, 1e24, 1e30] {
             let scaled = |numbers: [f32; 4]| numbers.map(|x| x * unit).to_vec();
-            let data = Dataset::regression(scaled([2.0, 2.0, 2.0, 6.0]), 1, scaled([3.0, 1.0, 2.0, 6.0]), 1).unwrap();
+            let data = Dataset::regression(scaled([2.0, 2.0, 2.0, 6.0]), scaled([3.0, 1.0, 2.0, 6.0])).build().unwrap();
             let model = Lambda(|x: &Tensor| x.clone());
             let score = evaluate(&model, &data, &Loss::new(LossKind::L1)).unwrap().score;
             assert!((score - (1.0 - 2.0 / 14.0)).abs() < 1e-5, "{unit}: {score}");

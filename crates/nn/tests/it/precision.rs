@@ -168,7 +168,7 @@ fn the_first_non_finite_layer_is_named() {
         let data = |value: f32| {
             let mut features = vec![0.5; 16 * 64];
             features[7] = value;
-            Dataset::classification(features, 64, (0..16).map(|i| i % 10).collect(), 10).unwrap()
+            Dataset::classification(features, (0..16).map(|i| i % 10).collect()).build().unwrap()
         };
         let run = |weight: f32| {
             let mut model = mlp().build(&mut Rng::seed_from_u64(0)).unwrap();

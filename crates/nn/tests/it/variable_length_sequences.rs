@@ -143,8 +143,9 @@ fn padding_is_ignored_in_training_evaluation_and_prediction() {
         let lengths: Vec<i32> = (0..48).map(|at| 1 + at * 5 % TIME as i32).collect();
         let learned = |behind: f32, precision: DType| {
             let labels = (0..48).map(|at| at % 3).collect();
-            let data = Dataset::classification(padded(&lengths, behind), TIME * FEATURES, labels, 3).unwrap();
-            let data = data.with_shape(&[TIME, FEATURES]).unwrap().with_seq_lengths(lengths.clone()).unwrap();
+            let data = Dataset::classification(padded(&lengths, behind), labels).num_classes(3);
+            let data = data.example_shape(&[TIME, FEATURES]).build().unwrap();
+            let data = data.with_seq_lengths(lengths.clone()).unwrap();
             let network = Network::with_input(&[TIME, FEATURES])
                 .add_layer(LayerSpec::Standardize {})
                 .add_layer(LayerSpec::linear(6))
@@ -186,7 +187,7 @@ fn padding_is_ignored_in_training_evaluation_and_prediction() {
 #[test]
 fn unsupported_sequence_lengths_are_mistakes() {
     on_cpu(|| {
-        let data = Dataset::classification(vec![0.5; 2 * 8], 8, vec![0, 1], 2).unwrap().with_shape(&[4, 2]).unwrap();
+        let data = Dataset::classification(vec![0.5; 2 * 8], vec![0, 1]).example_shape(&[4, 2]).build().unwrap();
         for (ends, wrong) in [
             (vec![4], "1 lengths for 2 sequences"),
             (vec![4, 0], "sequence 1 has the length 0, which is not in 1 ..= 4"),
@@ -194,7 +195,8 @@ fn unsupported_sequence_lengths_are_mistakes() {
         ] {
             assert_eq!(data.clone().with_seq_lengths(ends).unwrap_err().message(), wrong);
         }
-        let each = Dataset::sequence_labels(vec![0.5; 8], 4, vec![0; 8], 2, 4).unwrap();
+        let each =
+            Dataset::classification(vec![0.5; 8], vec![0; 8]).targets_per_example(4).num_classes(2).build().unwrap();
         assert!(each.with_seq_lengths(vec![4, 1]).unwrap_err().message().contains("must have the same length"));
         let data = data.with_seq_lengths(vec![4, 1]).unwrap();
         let start = Network::with_input(&[4, 2]);
