@@ -51,8 +51,19 @@ impl Layer for FeedForward {
 
 module!(FeedForward { up, down });
 
-/// Settings common to encoder and decoder blocks.
-#[derive(Clone, Copy, Debug)]
+/// Settings common to encoder and decoder blocks. The defaults differ from PyTorch's where pre-norm blocks train better:
+///
+/// | setting | default | PyTorch |
+/// |---|---|---|
+/// | `d_model`, `num_heads`, `dim_feedforward` | 512, 8, 2048 | 512, 8, 2048 (of `nn.Transformer`) |
+/// | `norm_first` | true | false |
+/// | `is_causal` | false | false |
+/// | `dropout` | 0 | 0.1 |
+/// | activation of the feed-forward network | GELU | ReLU |
+/// | epsilon of the norms | 1e-5 | 1e-5 |
+///
+/// Network files have the same defaults for the fields that they do not name.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformerConfig {
     /// Number of features of each position.
     pub d_model: usize,
@@ -66,6 +77,20 @@ pub struct TransformerConfig {
     pub is_causal: bool,
     /// Dropout probability of each residual branch.
     pub dropout: f64,
+}
+
+impl Default for TransformerConfig {
+    /// The base model of Vaswani et al. 2017 with norms first and without dropout.
+    fn default() -> TransformerConfig {
+        TransformerConfig {
+            d_model: 512,
+            num_heads: 8,
+            dim_feedforward: 2048,
+            norm_first: true,
+            is_causal: false,
+            dropout: 0.0,
+        }
+    }
 }
 
 /// Transformer encoder block: self-attention and a feed-forward network, each with a residual connection. Sequences are `[batch, length,
