@@ -1,6 +1,6 @@
 //! Convolution over one, two or three axes, and transposed convolution.
 
-use panoply_tensor::{ConvOptions, Rng, Tensor};
+use panoply_tensor::{ConvOptions, Rng, Shape, Tensor};
 
 use crate::init;
 use crate::layer::{ForwardContext, Layer};
@@ -73,7 +73,15 @@ impl<const N: usize> ConvNd<N> {
 }
 
 impl<const N: usize> Layer for ConvNd<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Ok([outputs, depth, sizes @ ..]) = self.weight.tensor().shape().map(Shape::dims) {
+            let channels = depth * self.options.groups;
+            let layer = || format!("Conv{N}d({channels} → {outputs}, {sizes:?})");
+            if let Some(misfit) = pass.misfit(input, (1, channels), (&self.weight, "weight"), layer) {
+                return misfit;
+            }
+        }
         biased(pass.cast(input).conv(&pass.cast(self.weight.tensor()), &self.options), &self.bias)
     }
 }
@@ -159,7 +167,15 @@ impl<const N: usize> ConvTransposeNd<N> {
 }
 
 impl<const N: usize> Layer for ConvTransposeNd<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Ok([channels, depth, sizes @ ..]) = self.weight.tensor().shape().map(Shape::dims) {
+            let outputs = depth * self.options.groups;
+            let layer = || format!("ConvTranspose{N}d({channels} → {outputs}, {sizes:?})");
+            if let Some(misfit) = pass.misfit(input, (1, *channels), (&self.weight, "weight"), layer) {
+                return misfit;
+            }
+        }
         let weight = pass.cast(self.weight.tensor());
         biased(pass.cast(input).conv_transpose(&weight, &self.options, self.output_padding), &self.bias)
     }
@@ -167,6 +183,7 @@ impl<const N: usize> Layer for ConvTransposeNd<N> {
 
 module!(ConvTransposeNd<const N: usize> { weight, bias });
 
+#[track_caller]
 fn biased(output: Tensor, bias: &Option<Param>) -> Tensor {
     match bias {
         Some(bias) => &output + bias.tensor().cast(output.dtype()).unsqueeze_like_channels(&output),

@@ -31,6 +31,7 @@ impl<const N: usize> MaxPool<N> {
 }
 
 impl<const N: usize> Layer for MaxPool<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.max_pool_with(&self.window, self.padding, self.ceil_mode)
     }
@@ -65,6 +66,7 @@ impl<const N: usize> AvgPool<N> {
 }
 
 impl<const N: usize> Layer for AvgPool<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         if self.options == AvgPoolOptions::default() {
             return input.avg_pool(&self.window, self.padding);
@@ -83,6 +85,7 @@ module!(AvgPool<const N: usize> {});
 pub struct AdaptiveAvgPool<const N: usize>(pub [usize; N]);
 
 impl<const N: usize> Layer for AdaptiveAvgPool<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.adaptive_avg_pool(self.0)
     }
@@ -98,6 +101,7 @@ module!(AdaptiveAvgPool<const N: usize> {});
 pub struct AdaptiveMaxPool<const N: usize>(pub [usize; N]);
 
 impl<const N: usize> Layer for AdaptiveMaxPool<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.adaptive_max_pool(self.0)
     }
@@ -110,6 +114,7 @@ module!(AdaptiveMaxPool<const N: usize> {});
 pub struct Flatten;
 
 impl Layer for Flatten {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.flatten(1)
     }
@@ -127,6 +132,7 @@ pub struct Narrow {
 }
 
 impl Layer for Narrow {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.narrow(1, self.start, self.length)
     }
@@ -139,6 +145,7 @@ module!(Narrow {});
 pub struct Unflatten(pub Vec<usize>);
 
 impl Layer for Unflatten {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.unflatten(-1, &self.0)
     }
@@ -151,6 +158,7 @@ module!(Unflatten {});
 pub struct Reshape(pub Vec<usize>);
 
 impl Layer for Reshape {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.flatten(1).unflatten(1, &self.0)
     }

@@ -15,6 +15,9 @@ use crate::module::{Module, Param, ParamVisitor, ParamVisitorMut, module};
 
 /// The equations of a recurrent layer.
 pub trait RecurrentCell: Copy + fmt::Debug + Send + Sync + 'static {
+    /// Name of the layers in messages.
+    const NAME: &'static str;
+
     /// Number of gates, each of the hidden width.
     const GATES: usize;
 
@@ -45,6 +48,7 @@ pub struct RnnCell {
 }
 
 impl RecurrentCell for RnnCell {
+    const NAME: &'static str = "Rnn";
     const GATES: usize = 1;
     const SUMS_BIASES: bool = true;
 
@@ -63,6 +67,7 @@ impl RecurrentCell for RnnCell {
 pub struct LstmCell;
 
 impl RecurrentCell for LstmCell {
+    const NAME: &'static str = "Lstm";
     const GATES: usize = 4;
     const SUMS_BIASES: bool = true;
 
@@ -82,6 +87,7 @@ impl RecurrentCell for LstmCell {
 pub struct GruCell;
 
 impl RecurrentCell for GruCell {
+    const NAME: &'static str = "Gru";
     const GATES: usize = 3;
     // The recurrent term of the new gate is multiplied by the reset gate, with its bias.
     const SUMS_BIASES: bool = false;
@@ -101,6 +107,11 @@ impl RecurrentCell for GruCell {
         };
         (Tensor::call("gru step", [input, recurrent, hidden], width, body), cell.clone())
     }
+}
+
+/// Returns a mistake as outputs and final states.
+fn mistaken(mistake: Tensor) -> (Tensor, RnnState) {
+    (mistake.clone(), RnnState { hidden: mistake.clone(), cell: mistake })
 }
 
 /// Returns gate number `i` of `[batch, gates · width]`.
@@ -217,6 +228,7 @@ impl Rnn {
 
 impl<C: RecurrentCell> RnnBase<C> {
     /// Returns the outputs `[batch, time, directions · hidden]` and the final states. Starts from `start`, or from zeros.
+    #[track_caller]
     pub fn forward_with_state(
         &self,
         input: &Tensor,
@@ -229,6 +241,7 @@ impl<C: RecurrentCell> RnnBase<C> {
     /// Runs over padded sequences with valid lengths `[batch]` (integers; larger values count as the full time axis). Outputs beyond a
     /// length are 0, the final state is the state at the length, and the backward direction starts there.
     #[doc(alias = "pack_padded_sequence")]
+    #[track_caller]
     pub fn forward_packed(
         &self,
         input: &Tensor,
@@ -247,14 +260,12 @@ impl<C: RecurrentCell> RnnBase<C> {
         });
         match fits {
             Ok(()) => self.run_while(input, Some(&counted(lengths, input)), start, pass),
-            Err(error) => {
-                let mistake = Tensor::from_mistake(error);
-                (mistake.clone(), RnnState { hidden: mistake.clone(), cell: mistake })
-            }
+            Err(error) => mistaken(Tensor::from_mistake(error)),
         }
     }
 
     /// Runs all layers; `runs` is the mask `[batch, time]` of the valid time steps, `None` if all are valid.
+    #[track_caller]
     fn run_while(
         &self,
         input: &Tensor,
@@ -262,18 +273,22 @@ impl<C: RecurrentCell> RnnBase<C> {
         start: Option<&RnnState>,
         pass: &mut ForwardContext<'_>,
     ) -> (Tensor, RnnState) {
-        let wrong = |error: Error| {
-            let mistake = Tensor::from_mistake(error);
-            (mistake.clone(), RnnState { hidden: mistake.clone(), cell: mistake })
-        };
         let time = match is_sequence(input).and_then(|()| input.size(1)) {
             Ok(time) => time,
-            Err(error) => return wrong(error),
+            Err(error) => return mistaken(Tensor::from_mistake(error)),
         };
         if time == 0 || self.layers.is_empty() {
-            return wrong(Error::mistake(format!(
-                "recurrent layer: needs at least one layer and one time step, got {input:?}"
-            )));
+            let message = format!("recurrent layer: needs at least one layer and one time step, got {input:?}");
+            return mistaken(Tensor::from_mistake(Error::mistake(message)));
+        }
+        let first = self.layers[0].directions.first().map(|direction| &direction.weight_ih);
+        if let Some((weight, [_, inputs])) = first.and_then(|weight| Some((weight, weight.tensor().dims::<2>().ok()?)))
+        {
+            let layer = || format!("{}({inputs} → {})", C::NAME, self.hidden_size);
+            let weight = (weight, "layers.0.directions.0.weight_ih");
+            if let Some(mistake) = pass.misfit(input, (2, inputs), weight, layer) {
+                return mistaken(mistake);
+            }
         }
         // `[time, batch, features]`.
         let (mut sequence, mut last) = (pass.cast(input).transpose(0, 1), Vec::new());
@@ -351,6 +366,7 @@ impl<C: RecurrentCell> RnnBase<C> {
 }
 
 impl<C: RecurrentCell> Layer for RnnBase<C> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         match pass.seq_lengths().cloned() {
             Some(times) => self.forward_packed(input, &times, None, pass).0,

@@ -39,6 +39,7 @@ impl FeedForward {
 }
 
 impl Layer for FeedForward {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let inner = self.up.forward(input, pass);
         let inner = match self.activation {
@@ -133,6 +134,7 @@ impl TransformerEncoderLayer {
     }
 
     /// Runs the block with these attention options, such as a mask.
+    #[track_caller]
     pub fn attend(&self, input: &Tensor, attention: &AttentionOptions<'_>, pass: &mut ForwardContext<'_>) -> Tensor {
         let seen =
             added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, attention, pass));
@@ -141,6 +143,7 @@ impl TransformerEncoderLayer {
 }
 
 impl Layer for TransformerEncoderLayer {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let mask = seen(input, pass);
         self.attend(
@@ -200,6 +203,7 @@ impl TransformerDecoderLayer {
     }
 
     /// Runs the block: causal self-attention, then cross-attention to the valid positions of `source`.
+    #[track_caller]
     pub fn forward_with_memory(&self, input: &Tensor, source: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let causal = AttentionOptions { is_causal: true, ..AttentionOptions::default() };
         let mask = seen_from(input, source, pass);
@@ -213,6 +217,7 @@ impl TransformerDecoderLayer {
 module!(TransformerDecoderLayer { attention, cross, dense, norms });
 
 /// Returns the input plus the layer's output, with the norm before the layer or after the sum.
+#[track_caller]
 fn added<'a>(
     shape: &TransformerConfig,
     norm: &LayerNorm,
@@ -220,7 +225,9 @@ fn added<'a>(
     pass: &mut ForwardContext<'a>,
     layer: impl Fn(&Tensor, &mut ForwardContext<'a>) -> Tensor,
 ) -> Tensor {
-    let into = if shape.norm_first { norm.forward(input, pass) } else { input.clone() };
-    let sum = input + layer(&into, pass).dropout(shape.dropout, pass).cast(input.dtype());
-    if shape.norm_first { sum } else { norm.forward(&sum, pass) }
+    pass.at_caller(|pass| {
+        let into = if shape.norm_first { norm.forward(input, pass) } else { input.clone() };
+        let sum = input + layer(&into, pass).dropout(shape.dropout, pass).cast(input.dtype());
+        if shape.norm_first { sum } else { norm.forward(&sum, pass) }
+    })
 }

@@ -261,6 +261,7 @@ impl<R: UpdateRule> Optimizer<R> {
     pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, mut pass: ForwardContext<'_>) -> Result<f64> {
         self.check_settings()?;
         let trained = trainable_params(model, &pass)?;
+        loss.check().map_err(|error| pass.with_path(model, error))?;
         ensure_evaluated(&trained, loss)?;
         let (loss, gradients) = &self.of_all_ranks(&trained, loss.clone(), &mut pass)?;
         if self.overflowed {
@@ -335,6 +336,7 @@ impl<R: UpdateRule> Optimizer<R> {
     ) -> Result<f64> {
         self.check_settings()?;
         let trained = trainable_params(model, &pass)?;
+        loss.check().map_err(|error| pass.with_path(model, error))?;
         let made = ensure_evaluated(&trained, &loss)?;
         let (loss, gradients) = self.of_all_ranks(&trained, loss, &mut pass)?;
         if self.overflowed {
@@ -372,6 +374,7 @@ impl<R: UpdateRule> Optimizer<R> {
     /// If the pass does not fit the model, or planning fails.
     pub fn memory_plan(&self, model: &dyn Module, loss: &Tensor, pass: &ForwardContext<'_>) -> Result<MemoryPlan> {
         let trained = trainable_params(model, pass)?;
+        loss.check().map_err(|error| pass.with_path(model, error))?;
         ensure_evaluated(&trained, loss)?;
         let states = pass.float_states(model).into_iter().map(|(_, next)| next);
         let StepPlan { next, grad_finite: sounds, report } =

@@ -3,8 +3,9 @@
 use panoply_nn::data::Dataset;
 use panoply_nn::{
     AdamW, AdaptiveAvgPool, AveragedModel, BatchNorm, Conv2d, Embedding, Flatten, ForwardContext, Lambda, Layer,
-    Linear, Loss, LossKind, MaxPool, Module, Param, ParamGroup, ParamVisitor, ParamVisitorMut, Sequential, Sgd,
-    evaluate, init, sinusoidal_positional_encoding,
+    Linear, Loss, LossKind, Lstm, MaxPool, Module, MultiHeadAttention, Param, ParamGroup, ParamVisitor,
+    ParamVisitorMut, Sequential, Sgd, TransformerConfig, TransformerEncoderLayer, evaluate, init,
+    sinusoidal_positional_encoding,
 };
 use panoply_tensor::{DType, Device, Result, Rng, Tensor};
 
@@ -353,5 +354,91 @@ fn positional_encoding_matches_the_paper() {
             let want = if feature % 2 == 0 { angle.sin() } else { angle.cos() };
             assert!((f64::from(have) - want).abs() < 1e-5, "{have} at {position}, {feature}, expected {want}");
         }
+    });
+}
+
+/// A model whose second layer does not fit its first one.
+struct Two {
+    fc1: Linear,
+    fc2: Linear,
+}
+
+/// Line of the call of `fc2`.
+const FC2: u32 = line!() + 5;
+
+impl Layer for Two {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        let hidden = self.fc1.forward(input, pass).relu();
+        self.fc2.forward(&hidden, pass).tanh()
+    }
+}
+
+impl Module for Two {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
+        visitor.field("fc1", &self.fc1);
+        visitor.field("fc2", &self.fc2);
+    }
+
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
+        visitor.field("fc1", &mut self.fc1)?;
+        visitor.field("fc2", &mut self.fc2)
+    }
+}
+
+#[test]
+fn an_input_that_does_not_fit_names_the_layer_and_the_line() {
+    on_cpu(|| {
+        let mut rng = Rng::seed_from_u64(0);
+        let mut two = Two { fc1: Linear::new(8, 16, &mut rng), fc2: Linear::new(32, 10, &mut rng) };
+        let x = rng.normal([4, 8]);
+        let place = format!("{}:{FC2}", file!());
+        let note = "axis -1 of its input must have the length 32, not 16";
+        let error = two.forward(&x, &mut ForwardContext::eval()).check().unwrap_err();
+        assert_eq!(error.to_string(), format!("Linear(32 → 10) got [4, 16]\n  {note}\n  {place}"));
+        let mut pass = ForwardContext::train(&mut rng);
+        let loss = two.forward(&x, &mut pass).mean(..);
+        let error = Sgd::new(0.1).step(&mut two, loss, pass).unwrap_err();
+        assert_eq!(error.to_string(), format!("fc2: Linear(32 → 10) got [4, 16]\n  {note}\n  {place}"));
+
+        // Sequences call their layers through trait objects, and blocks through closures: the line is that of the sequence's call.
+        let config = TransformerConfig { d_model: 6, num_heads: 2, dim_feedforward: 8, ..TransformerConfig::default() };
+        let rng = &mut rng;
+        let models: [(Sequential, &[usize], &str); 5] = [
+            (
+                Sequential::new().add(Linear::new(4, 8, rng)).add(TransformerEncoderLayer::new(config, rng)),
+                &[2, 5, 4],
+                "1.norms.0: LayerNorm(6) got [2, 5, 8]",
+            ),
+            (
+                Sequential::new().add(MultiHeadAttention::new(6, 2, rng)),
+                &[2, 5, 8],
+                "0.query: Linear(6 → 6) got [2, 5, 8]",
+            ),
+            (
+                Sequential::new().add(Lambda(Tensor::relu)).add(Conv2d::with_groups(4, 8, [3, 2], 2, rng)),
+                &[2, 3, 5, 5],
+                "1: Conv2d(4 → 8, [3, 2]) got [2, 3, 5, 5]",
+            ),
+            (
+                Sequential::new().add(Sequential::new().add(Lstm::new(3, 4, rng))),
+                &[2, 5, 6],
+                "0.0: Lstm(3 → 4) got [2, 5, 6]",
+            ),
+            (Sequential::new().add(BatchNorm::new(3)), &[4, 2], "0: BatchNorm(3) got [4, 2]"),
+        ];
+        for (mut model, shape, message) in models {
+            let x = rng.normal(shape);
+            let mut pass = ForwardContext::train(rng);
+            let line = line!() + 1;
+            let loss = model.forward(&x, &mut pass).mean(..);
+            let error = Sgd::new(0.1).step(&mut model, loss, pass).unwrap_err();
+            assert_eq!(error.message(), message);
+            assert!(error.to_string().ends_with(&format!("{}:{line}", file!())), "{error}");
+        }
+        // A mistake of the program's own keeps its line, also in a sequence.
+        let line = line!() + 1;
+        let model = Sequential::new().add(Lambda(|x| x.matmul(&Tensor::zeros([3, 3], DType::F32))));
+        let error = model.forward(&x, &mut ForwardContext::eval()).check().unwrap_err();
+        assert!(error.to_string().ends_with(&format!("{}:{line}", file!())), "{error}");
     });
 }
