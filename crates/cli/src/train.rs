@@ -31,7 +31,7 @@ use panoply::nn::data::reader::DataFormat;
 use panoply::nn::data::{Dataset, Targets};
 use panoply::nn::generate::attends_to_future;
 use panoply::nn::metrics::perplexity;
-use panoply::nn::optim::UpdateRule;
+use panoply::nn::optim::{GradClip, UpdateRule};
 use panoply::nn::{
     InverseStandardize, LayerSpec, LossKind, Metric, Model, Module, Monitor, Network, ProcessGroup, Standardize,
     TargetScale, TrainConfig, Trainer, checkpoint, evaluate,
@@ -333,6 +333,14 @@ impl TrainJob {
             settings.model,
             self.manifest.num_parameters,
         );
+        let norm = match self.run.optimizer.grad_clip {
+            Some(GradClip::Norm(norm)) => Some(norm),
+            Some(GradClip::Value(_)) | None => None,
+        };
+        let resolved = TrainSettings { clip_norm: norm, ..settings.clone() };
+        let (words, loss) = (resolved.in_words(), &self.manifest.network.loss);
+        let epochs = if settings.epochs == 1 { "1 epoch".to_string() } else { format!("{} epochs", settings.epochs) };
+        eprintln!("{epochs}, optimizer {words}, seed {}; loss {loss}", settings.seed);
         // In a text, rare characters are often missing from one part.
         let text = matches!(data.format, DataFormat::Text { .. });
         for (examples, which) in [(&self.train, "training"), (&self.held, "validation")].into_iter().filter(|_| !text) {
@@ -368,9 +376,10 @@ impl TrainJob {
         if self.run.state.history.is_empty() && !error.is_diverged() {
             return error;
         }
-        let kept = match self.finish(true) {
-            Ok(()) => format!("the best model so far is in {}; ", self.folder.0.display()),
-            Err(_) => String::new(),
+        let kept = match (self.run.state.best_epoch, self.finish(true)) {
+            (None, _) => "there is no model, because no epoch has ended; ".to_string(),
+            (Some(_), Ok(())) => format!("the best model so far is in {}; ", self.folder.0.display()),
+            (Some(_), Err(_)) => String::new(),
         };
         let resume = &self.manifest.commands.resume;
         let then = match self.folder.checkpoint_path().exists() {
